@@ -1,0 +1,24 @@
+/* Memory: one allocator for the host, and the arena by which a plan is first counted and then laid out. */
+#ifndef MR_CORE_MEM_H
+#define MR_CORE_MEM_H
+
+#include <stddef.h>
+
+#define MR_ALIGN 64
+
+/* count·size bytes, zeroed, 64-byte aligned; NULL when that overflows or is not to be had. Freed by mr_free. */
+void *mr_alloc(size_t count, size_t size);
+void mr_free(void *p);
+
+char *mr_strdup(const char *s);
+
+/* A plan runs twice over the same code: with base NULL it only counts, with base set it hands out addresses.
+ * The base may be device memory: the arena never touches what it hands out. */
+typedef struct mr_arena {
+    char *base;
+    size_t used;
+} mr_arena;
+
+void *mr_arena_take(mr_arena *arena, size_t bytes);
+
+#endif

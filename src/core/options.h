@@ -1,0 +1,53 @@
+/* Options: one table row describes one key of a recipe, which is also a flag and a line of a file's metadata.
+ * Everything that reads, prints, explains or compares settings walks such tables. */
+#ifndef MR_CORE_OPTIONS_H
+#define MR_CORE_OPTIONS_H
+
+#include "core/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MR_TEXT_MAX 1024 /* bytes of an MR_OPT_TEXT field, terminator included */
+
+typedef enum mr_option_type {
+    MR_OPT_INT,    /* int64_t */
+    MR_OPT_REAL,   /* double */
+    MR_OPT_BOOL,   /* int; yes, no */
+    MR_OPT_CHOICE, /* int: index into choices */
+    MR_OPT_PAIR,   /* double[2]; "0.9,0.99" */
+    MR_OPT_TEXT,   /* char[MR_TEXT_MAX] */
+} mr_option_type;
+
+enum {
+    MR_OPT_DERIVED = 1,    /* set by the task, not by the user: in files' metadata, not in recipes or flags */
+    MR_OPT_MAY_CHANGE = 2, /* a resumed run may give another value */
+    MR_OPT_PATH = 4        /* names a place on this machine: never written into a model file */
+};
+
+typedef struct mr_option {
+    const char *key; /* as in a recipe, "conv-place" */
+    mr_option_type type;
+    size_t offset; /* of the field in its struct */
+    const char *fallback; /* the default, as text */
+    double min, max;      /* inclusive; for INT, REAL and PAIR */
+    const char *const *choices; /* NULL-terminated, for CHOICE */
+    const char *help;
+    unsigned flags;
+} mr_option; /* a table ends with a row whose key is NULL */
+
+/* Fills every field of `settings` with its default. */
+void mr_options_default(const mr_option *table, void *settings);
+
+const mr_option *mr_option_find(const mr_option *table, const char *key);
+
+/* Parses text into the row's field. The sentence of an error names the key, the value and what is allowed. */
+int mr_option_parse(const mr_option *option, void *settings, const char *text, mr_error *err);
+
+/* The field's value as text that parses back to the same value (reals: the shortest such text). Returns `out`. */
+char *mr_option_print(const mr_option *option, const void *settings, char out[MR_TEXT_MAX]);
+
+/* The key in the tables (NULL-terminated list of tables) nearest to a mistyped one, or NULL when none is near. */
+const char *mr_option_nearest(const mr_option *const *tables, const char *key);
+
+#endif

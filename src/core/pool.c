@@ -1,0 +1,134 @@
+#include "core/pool.h"
+
+#include "core/mem.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#if defined(__x86_64__) || defined(__i386__)
+#define RELAX() __builtin_ia32_pause()
+#else
+#define RELAX() ((void)0)
+#endif
+
+/* A worker spins this often for the next job before it sleeps: a training step is hundreds of jobs microseconds apart. */
+enum { SPINS = 4000 };
+
+typedef struct worker {
+    mr_pool *pool;
+    pthread_t thread;
+    int slot;
+} worker;
+
+struct mr_pool {
+    int threads, started;
+    worker *workers; /* slots 1 … threads−1; slot 0 is the caller */
+    pthread_mutex_t lock;
+    pthread_cond_t wake, done;
+    atomic_uint job;      /* raised for each run */
+    atomic_int running;   /* workers that have not finished the job */
+    atomic_int quit;
+    mr_pool_fn *fn;
+    void *arg;
+    int tasks;
+};
+
+static void run_slice(mr_pool *pool, int slot)
+{
+    int first = (int)((long)pool->tasks * slot / pool->threads);
+    int last = (int)((long)pool->tasks * (slot + 1) / pool->threads);
+    for (int task = first; task < last; task++) pool->fn(pool->arg, task, slot);
+}
+
+static unsigned wait_for_job(mr_pool *pool, unsigned seen)
+{
+    for (int i = 0; i < SPINS; i++) {
+        unsigned job = atomic_load_explicit(&pool->job, memory_order_acquire);
+        if (job != seen) return job;
+        RELAX();
+    }
+    pthread_mutex_lock(&pool->lock);
+    while (atomic_load(&pool->job) == seen) pthread_cond_wait(&pool->wake, &pool->lock);
+    pthread_mutex_unlock(&pool->lock);
+    return atomic_load_explicit(&pool->job, memory_order_acquire);
+}
+
+static void *work(void *arg)
+{
+    worker *w = arg;
+    mr_pool *pool = w->pool;
+    for (unsigned seen = 0;;) {
+        seen = wait_for_job(pool, seen);
+        if (atomic_load(&pool->quit)) return NULL;
+        run_slice(pool, w->slot);
+        if (atomic_fetch_sub_explicit(&pool->running, 1, memory_order_acq_rel) == 1) {
+            pthread_mutex_lock(&pool->lock);
+            pthread_cond_signal(&pool->done);
+            pthread_mutex_unlock(&pool->lock);
+        }
+    }
+}
+
+static void announce(mr_pool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    atomic_fetch_add_explicit(&pool->job, 1, memory_order_release);
+    pthread_cond_broadcast(&pool->wake);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+mr_pool *mr_pool_new(int threads)
+{
+    mr_pool *pool = mr_alloc(1, sizeof *pool);
+    if (!pool) return NULL;
+    pool->threads = threads < 1 ? 1 : threads;
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->wake, NULL);
+    pthread_cond_init(&pool->done, NULL);
+    pool->workers = mr_alloc((size_t)pool->threads, sizeof *pool->workers);
+    pool->started = 1;
+    for (int slot = 1; pool->workers && slot < pool->threads; slot++) {
+        pool->workers[slot] = (worker){.pool = pool, .slot = slot};
+        if (pthread_create(&pool->workers[slot].thread, NULL, work, &pool->workers[slot])) break;
+        pool->started++;
+    }
+    if (pool->workers && pool->started == pool->threads) return pool;
+    mr_pool_free(pool);
+    return NULL;
+}
+
+void mr_pool_free(mr_pool *pool)
+{
+    if (!pool) return;
+    atomic_store(&pool->quit, 1);
+    announce(pool);
+    for (int slot = 1; slot < pool->started; slot++) pthread_join(pool->workers[slot].thread, NULL);
+    pthread_cond_destroy(&pool->wake);
+    pthread_cond_destroy(&pool->done);
+    pthread_mutex_destroy(&pool->lock);
+    mr_free(pool->workers);
+    mr_free(pool);
+}
+
+int mr_pool_threads(const mr_pool *pool) { return pool->threads; }
+
+void mr_pool_run(mr_pool *pool, mr_pool_fn *fn, void *arg, int tasks)
+{
+    if (pool->threads == 1 || tasks <= 1) {
+        for (int task = 0; task < tasks; task++) fn(arg, task, 0);
+        return;
+    }
+    pool->fn = fn;
+    pool->arg = arg;
+    pool->tasks = tasks;
+    atomic_store_explicit(&pool->running, pool->threads - 1, memory_order_release);
+    announce(pool);
+    run_slice(pool, 0);
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load_explicit(&pool->running, memory_order_acquire) == 0) return;
+        RELAX();
+    }
+    pthread_mutex_lock(&pool->lock);
+    while (atomic_load_explicit(&pool->running, memory_order_acquire)) pthread_cond_wait(&pool->done, &pool->lock);
+    pthread_mutex_unlock(&pool->lock);
+}

@@ -1,0 +1,52 @@
+/* Random numbers: Philox4x32-10, a counter-based generator. A draw is a pure function of (seed, where it is used), so a
+ * resumed run, another thread count or another backend sees the same stream. */
+#ifndef MR_CORE_RNG_H
+#define MR_CORE_RNG_H
+
+#include <stdint.h>
+
+typedef struct mr_u32x4 {
+    uint32_t v[4];
+} mr_u32x4;
+
+static inline mr_u32x4 mr_philox(uint64_t seed, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3)
+{
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)p1;
+        c3 = (uint32_t)p0;
+        c0 = n0;
+        c2 = n2;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return (mr_u32x4){{c0, c1, c2, c3}};
+}
+
+/* Who draws: the second counter word. Dropout sites are 0, 1, 2, …; everything else lies above them. */
+enum { MR_STREAM_INIT = 0x40000000, MR_STREAM_TRAIN = 0x50000000, MR_STREAM_EVAL = 0x60000000, MR_STREAM_SAMPLE = 0x70000000 };
+
+/* Dropout: element i of a site is kept when this is below keep = round((1 − p)·2³²). */
+static inline uint32_t mr_dropout_bits(uint64_t seed, uint32_t step, uint32_t micro, uint32_t site, uint64_t i)
+{
+    return mr_philox(seed, (uint32_t)(i / 4), site, micro, step).v[i % 4];
+}
+
+/* A sequence of draws for host code; the place (stream, a, b) names it. */
+typedef struct mr_rng {
+    uint64_t seed;
+    uint32_t stream, a, b, next;
+    int left;
+    mr_u32x4 block;
+} mr_rng;
+
+mr_rng mr_rng_at(uint64_t seed, uint32_t stream, uint32_t a, uint32_t b);
+uint32_t mr_rng_u32(mr_rng *rng);
+uint32_t mr_rng_below(mr_rng *rng, uint32_t n); /* uniform in 0 … n−1, without bias; n ≥ 1 */
+uint64_t mr_rng_below64(mr_rng *rng, uint64_t n);
+double mr_rng_uniform(mr_rng *rng);             /* in [0, 1) */
+double mr_rng_normal(mr_rng *rng);              /* N(0, 1) */
+
+#endif

@@ -1,0 +1,48 @@
+/* The safetensors container: reading with every check that the Rust crate makes, and writing. */
+#ifndef MR_CORE_SAFETENSORS_H
+#define MR_CORE_SAFETENSORS_H
+
+#include "core/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MR_ST_DIMS 8
+
+typedef enum mr_st_dtype { MR_ST_F32, MR_ST_F64, MR_ST_F16, MR_ST_BF16, MR_ST_I64, MR_ST_I32, MR_ST_I16, MR_ST_I8, MR_ST_U8, MR_ST_BOOL } mr_st_dtype;
+
+typedef struct mr_st_tensor {
+    const char *name;
+    mr_st_dtype dtype;
+    int ndim;
+    int64_t shape[MR_ST_DIMS];
+    const void *data; /* in the file's memory; aligned only as the file has it */
+    size_t bytes;
+} mr_st_tensor;
+
+typedef struct mr_st mr_st; /* an open file */
+
+int mr_st_open(const char *path, mr_st **out, mr_error *err);
+/* The same from memory, which must outlive the handle; `name` stands for the path in errors. */
+int mr_st_open_memory(const void *data, size_t size, const char *name, mr_st **out, mr_error *err);
+void mr_st_close(mr_st *st);
+
+int mr_st_count(const mr_st *st);
+const mr_st_tensor *mr_st_at(const mr_st *st, int index);           /* in the order of the data */
+const mr_st_tensor *mr_st_find(const mr_st *st, const char *name);  /* or NULL */
+int mr_st_meta_count(const mr_st *st);
+void mr_st_meta_at(const mr_st *st, int index, const char **key, const char **value);
+const char *mr_st_meta(const mr_st *st, const char *key);           /* or NULL */
+const char *mr_st_dtype_name(mr_st_dtype dtype);                    /* "F32" */
+
+/* Writing: collect, then write once. Tensors' data is borrowed until mr_st_write. Header keys and tensors are sorted by
+ * name, so the same content gives the same bytes. */
+typedef struct mr_st_writer mr_st_writer;
+
+mr_st_writer *mr_st_writer_new(void);
+void mr_st_writer_free(mr_st_writer *w);
+int mr_st_add_meta(mr_st_writer *w, const char *key, const char *value);
+int mr_st_add(mr_st_writer *w, const char *name, mr_st_dtype dtype, int ndim, const int64_t *shape, const void *data);
+int mr_st_write(mr_st_writer *w, const char *path, mr_error *err); /* atomic, see core/file.h */
+
+#endif

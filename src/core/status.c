@@ -1,0 +1,45 @@
+#include "core/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+const char *mr_version(void) { return MR_VERSION; }
+
+const char *mr_status_name(int status)
+{
+    switch (status) {
+    case MR_OK: return "MR_OK";
+#define NAME(name, value, message) case value: return #name;
+    MR_STATUS_MAP(NAME)
+#undef NAME
+    default: return "unknown status";
+    }
+}
+
+const char *mr_status_message(int status)
+{
+    switch (status) {
+    case MR_OK: return "done";
+#define MESSAGE(name, value, message) case value: return message;
+    MR_STATUS_MAP(MESSAGE)
+#undef MESSAGE
+    default: return "unknown status";
+    }
+}
+
+int mr_fail(mr_error *err, int status, const char *format, ...)
+{
+    if (err) {
+        va_list args;
+        err->status = status;
+        va_start(args, format);
+        vsnprintf(err->text, sizeof err->text, format, args);
+        va_end(args);
+    }
+    return status;
+}
+
+int mr_no_memory(mr_error *err, const char *what)
+{
+    return mr_fail(err, MR_ENOMEM, "out of memory for %s", what);
+}

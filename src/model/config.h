@@ -1,0 +1,40 @@
+/* What a model is: the [model] keys of a recipe and the metadata of a file. */
+#ifndef MR_MODEL_CONFIG_H
+#define MR_MODEL_CONFIG_H
+
+#include "core/batch.h"
+#include "core/options.h"
+#include "ops/ops.h"
+
+typedef enum mr_conv_place { MR_CONV_INSIDE, MR_CONV_RESIDUAL } mr_conv_place;
+
+typedef struct mr_config {
+    /* derived from the task */
+    int input, head, loss; /* mr_input, mr_head, mr_loss */
+    int64_t inputs, outputs;
+    /* chosen */
+    int mixer; /* index into mr_mixers() */
+    int candidate, scan, normalize_gates, h0_learned, norm, conv_place;
+    int64_t layers, dim, expansion, conv, mlp;
+    double dropout;
+    char gate_init[MR_TEXT_MAX];
+} mr_config;
+
+extern const mr_option mr_config_options[];
+
+typedef enum mr_gate_init { MR_GATES_DEFAULT, MR_GATES_FORGET_BIAS, MR_GATES_TIMESCALES, MR_GATES_TIMESCALES_UNIFORM } mr_gate_init;
+
+/* Reads "default", "forget-bias=X", "timescales", "timescales-uniform". */
+int mr_gate_init_parse(const char *text, mr_gate_init *kind, double *value, mr_error *err);
+
+/* What no single key can tell: combinations that make no sense, sizes that no memory holds. */
+int mr_config_check(const mr_config *config, mr_error *err);
+
+/* The task's side of the model. */
+void mr_config_take(mr_config *config, const mr_interface *face);
+mr_interface mr_config_interface(const mr_config *config);
+
+/* Width of the recurrent state, dim·expansion. */
+static inline int mr_config_width(const mr_config *config) { return (int)(config->dim * config->expansion); }
+
+#endif

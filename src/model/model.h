@@ -1,0 +1,61 @@
+/* A model: configuration, parameters on a device, and the network's forward and backward over a planned memory. */
+#ifndef MR_MODEL_MODEL_H
+#define MR_MODEL_MODEL_H
+
+#include "core/batch.h"
+#include "model/config.h"
+#include "model/params.h"
+#include "ops/device.h"
+
+typedef struct mr_model mr_model;
+
+int mr_model_new(const mr_config *config, mr_dev *dev, mr_decay_set set, mr_model **out, mr_error *err);
+void mr_model_free(mr_model *model);
+const mr_config *mr_model_config(const mr_model *model);
+const mr_params *mr_model_params(const mr_model *model);
+mr_dev *mr_model_dev(const mr_model *model);
+int64_t mr_model_count(const mr_model *model); /* parameters, padding aside */
+
+/* Parameters, gradients and the optimiser's two moments, as host vectors of params->total floats. */
+typedef enum mr_vector { MR_WEIGHTS, MR_GRADS, MR_MOMENT1, MR_MOMENT2 } mr_vector;
+void mr_model_put(mr_model *model, mr_vector which, const float *from);
+void mr_model_get(mr_model *model, mr_vector which, float *to);
+
+/* Memory for batches up to B × T, once. train: also gradients and moments. May be called again for larger shapes. */
+int mr_model_plan(mr_model *model, int B, int T, int train, mr_error *err);
+size_t mr_model_planned_bytes(const mr_model *model);
+
+/* State of B streams: conv tails and hidden states of every block. */
+size_t mr_model_state_reals(const mr_model *model); /* of one stream */
+typedef struct mr_state mr_state;
+int mr_state_new(mr_model *model, int B, mr_state **out, mr_error *err);
+void mr_state_free(mr_state *state);
+void mr_state_reset(mr_state *state);                    /* a new sequence starts at the next token */
+void mr_state_get(mr_state *state, float *to);           /* B · state_reals floats */
+void mr_state_put(mr_state *state, const float *from);
+
+/* Forward over a batch. state NULL: every sequence starts at token 0. Otherwise it goes on from the state, and the state
+ * afterwards is that behind the batch. With train, dropout is on and activations are kept for the backward. */
+void mr_model_forward(mr_model *model, const mr_batch *batch, mr_state *state, int train);
+
+/* Loss of the batch just forwarded: added to the stats; with scale ≠ 0 also the gradient of scale·(sum over rows). */
+void mr_model_loss(mr_model *model, const mr_batch *batch, double scale);
+void mr_model_backward(mr_model *model, const mr_batch *batch); /* adds to the gradients */
+
+void mr_model_zero_grads(mr_model *model);
+void mr_model_zero_stats(mr_model *model);
+void mr_model_stats(mr_model *model, double stats[MR_STATS]); /* waits */
+void mr_model_set_step(mr_model *model, const mr_step *step);  /* before a step's forward, and for each micro-batch */
+void mr_model_update(mr_model *model);                         /* clip and Adam; skipped on the device when not finite */
+double mr_model_grad_norm(mr_model *model);                    /* of the last update; waits */
+
+void mr_model_logits(mr_model *model, float *to, size_t first_row, size_t rows); /* rows of [rows, outputs] */
+void mr_model_row_loss(mr_model *model, float *to, size_t rows);
+
+/* After a step that was not finite: the first place in the order of the network, as "blocks.1.mixer (output)". */
+void mr_model_blame(mr_model *model, const mr_batch *batch, char *out, size_t size);
+
+/* Gradients with respect to a carried state, for the law's tests and truncated backpropagation. */
+void mr_model_backward_state(mr_model *model, const mr_batch *batch, mr_state *state_in, const mr_state *dstate_out, mr_state *dstate_in);
+
+#endif

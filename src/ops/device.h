@@ -1,0 +1,49 @@
+/* A device: where arrays lie and which backend's functions run on them. Everything above src/ops/ talks to this. */
+#ifndef MR_OPS_DEVICE_H
+#define MR_OPS_DEVICE_H
+
+#include "core/status.h"
+#include "ops/ops.h"
+
+struct mr_dev {
+    const char *kind; /* "cpu", "ref", "ref64" */
+    const char *isa;  /* "avx512", …; "" where there is no choice */
+    int threads;
+    size_t act_size, real_size; /* bytes of one mr_act, mr_real */
+    mr_ops ops;                 /* filled by the backend: dev->ops.linear_fwd(dev, &args) */
+
+    void *(*alloc)(mr_dev *, size_t bytes); /* zeroed; NULL when not to be had */
+    void (*release)(mr_dev *, void *);
+    void (*upload)(mr_dev *, void *to, const void *from, size_t bytes);
+    void (*download)(mr_dev *, void *to, const void *from, size_t bytes); /* waits until the bytes are there */
+    void (*copy)(mr_dev *, void *to, const void *from, size_t bytes);     /* device to device */
+    void (*zero)(mr_dev *, void *to, size_t bytes);
+    void (*put)(mr_dev *, mr_real *to, const float *from, size_t n);      /* converting copies for mr_real … */
+    void (*get)(mr_dev *, float *to, const mr_real *from, size_t n);
+    void (*put_act)(mr_dev *, mr_act *to, const float *from, size_t n);   /* … and for mr_act */
+    void (*get_act)(mr_dev *, float *to, const mr_act *from, size_t n);
+    int (*sync)(mr_dev *, mr_error *);                                    /* the first error since the last sync */
+    void (*close)(mr_dev *);
+
+    /* Bytes of `saved` in the minrnn ops for these shapes. */
+    size_t (*minrnn_saved)(mr_dev *, const mr_cell *cell, int B, int T, int H);
+
+    void *impl; /* the backend's own */
+};
+
+/* spec: cpu, ref, ref64, auto, cuda[:i]. threads 0: as many as the process may use. isa NULL: MINRNN_ISA or the best here. */
+int mr_dev_open(const char *spec, int threads, const char *isa, mr_dev **out, mr_error *err);
+void mr_dev_close(mr_dev *dev); /* NULL is fine */
+
+/* The ISAs that this machine can run, best first, NULL-terminated. */
+const char *const *mr_cpu_isas(void);
+
+/* Addresses of element i, which layers cannot compute themselves. */
+static inline mr_act *mr_act_at(const mr_dev *dev, mr_act *p, size_t i) { return (mr_act *)((char *)p + i * dev->act_size); }
+static inline mr_real *mr_real_at(const mr_dev *dev, mr_real *p, size_t i) { return (mr_real *)((char *)p + i * dev->real_size); }
+
+/* The backends' openers. */
+int mr_ref_open(int wide, mr_dev **out, mr_error *err); /* wide: ref64 */
+int mr_cpu_open(int threads, const char *isa, mr_dev **out, mr_error *err);
+
+#endif

@@ -1,0 +1,269 @@
+/* The arguments of every op in ops.def, with the shape of each pointer.
+ *
+ * All pointers are device memory of the backend that is called, except the structs themselves. Layers hold them as pointers
+ * to incomplete types, so nothing above src/ops/ can read or write device memory by accident:
+ *   mr_act   stored activations and their gradients (float on ref and cpu; may be bf16 on a GPU)
+ *   mr_real  parameters, their gradients, states, statistics (float; double on the ref64 device of the gradient checks)
+ * N is the number of tokens, B·T, laid out [B, T, …] with channels contiguous. Pointers marked "or NULL" are optional. */
+#ifndef MR_OPS_OPS_H
+#define MR_OPS_OPS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct mr_act mr_act;
+typedef struct mr_real mr_real;
+typedef struct mr_dev mr_dev;
+
+/* What changes from step to step, kept in device memory so that a captured step can be replayed. */
+typedef struct mr_step {
+    uint64_t seed;
+    uint32_t step, micro;
+    double lr, beta1, beta2, eps, weight_decay, clip; /* clip 0: none */
+    double bias1, bias2;                              /* 1 − beta1^t, 1 − beta2^t */
+    int32_t decoupled;                                /* 1: AdamW, 0: Adam with L2 */
+    int32_t pad;
+} mr_step;
+
+enum { MR_STAT_LOSS, MR_STAT_CORRECT, MR_STAT_COUNT, MR_STATS }; /* sums over rows that count */
+
+typedef struct mr_dropout {
+    float p;              /* 0: off */
+    uint32_t site;        /* names the place in the network, see core/rng.h */
+    const mr_step *step;  /* [1] */
+} mr_dropout;
+
+typedef struct mr_embed_fwd_args {
+    int N, D, vocab;
+    const int32_t *ids;   /* [N] in 0 … vocab−1 */
+    const mr_real *table; /* [vocab, D] */
+    mr_act *y;            /* [N, D] */
+} mr_embed_fwd_args;
+
+typedef struct mr_embed_bwd_args {
+    int N, D, vocab;
+    const int32_t *ids; /* [N] */
+    const mr_act *dy;   /* [N, D] */
+    mr_real *dtable;    /* [vocab, D] += */
+} mr_embed_bwd_args;
+
+/* gelu(x) = x·σ(2·√(2/π)·(x + 0.044715·x³)), the tanh form.
+ * Order: v = x Wᵀ + b; pre = v; v = gelu(v) if gelu; v = dropout(v); y = residual + v. */
+typedef struct mr_linear_fwd_args {
+    int M, N, K;
+    const mr_act *x;        /* [M, K] */
+    const mr_real *W;       /* [N, K] */
+    const mr_real *b;       /* [N] or NULL */
+    int gelu;
+    mr_act *pre;            /* [M, N] or NULL: x Wᵀ + b, for the backward of gelu */
+    mr_dropout drop;
+    const mr_act *residual; /* [M, N] or NULL; may be y itself */
+    mr_act *y;              /* [M, N] */
+} mr_linear_fwd_args;
+
+typedef struct mr_linear_bwd_x_args {
+    int M, N, K;
+    const mr_act *dy;  /* [M, N] */
+    const mr_real *W;  /* [N, K] */
+    const mr_act *pre; /* [M, K] or NULL: what the gelu before this layer was given */
+    int accumulate;    /* 1: dx += */
+    mr_act *dx;        /* [M, K] */
+} mr_linear_bwd_x_args;
+
+typedef struct mr_linear_bwd_w_args {
+    int M, N, K;
+    const mr_act *dy; /* [M, N] */
+    const mr_act *x;  /* [M, K] */
+    mr_real *dW;      /* [N, K] += */
+    mr_real *db;      /* [N] += or NULL */
+} mr_linear_bwd_w_args;
+
+typedef struct mr_dropout_bwd_args {
+    size_t n;
+    mr_dropout drop;
+    const mr_act *dy; /* [n] */
+    mr_act *dx;       /* [n]; may be dy itself */
+} mr_dropout_bwd_args;
+
+typedef enum mr_norm { MR_NORM_RMS, MR_NORM_LAYER } mr_norm;
+
+/* rms: y = x·rstd·w with rstd = 1/√(mean(x²) + 1e-6); layer: y = (x − mean)·rstd·w + b with rstd = 1/√(var + 1e-5). */
+#define MR_RMS_EPS 1e-6
+#define MR_LAYER_EPS 1e-5
+
+typedef struct mr_norm_fwd_args {
+    int M, D;
+    mr_norm kind;
+    const mr_act *x;  /* [M, D] */
+    const mr_real *w; /* [D] */
+    const mr_real *b; /* [D], layer only, else NULL */
+    mr_act *y;        /* [M, D] */
+    mr_real *stat;    /* [M, 2] mean (0 for rms), rstd; or NULL */
+} mr_norm_fwd_args;
+
+typedef struct mr_norm_bwd_args {
+    int M, D;
+    mr_norm kind;
+    const mr_act *x;     /* [M, D] */
+    const mr_real *w;    /* [D] */
+    const mr_real *stat; /* [M, 2] */
+    const mr_act *dy;    /* [M, D] */
+    int accumulate;      /* 1: dx += */
+    mr_act *dx;          /* [M, D] */
+    mr_real *dw;         /* [D] += */
+    mr_real *db;         /* [D] +=, layer only, else NULL */
+} mr_norm_bwd_args;
+
+/* y[t] = b + Σ_j w[j]·x[t − 3 + j], j = 0 … 3. What lies before the sequence is zero; what lies before this chunk is in
+ * tail_in: the last three inputs, oldest first. A reset before t makes everything before t zero. Tokens at and beyond
+ * length[b] do not exist: their y is 0, they pass no gradient, and tail_out is that of the real ones. */
+#define MR_CONV 4
+#define MR_TAIL (MR_CONV - 1)
+
+typedef struct mr_conv_fwd_args {
+    int B, T, D;
+    const mr_act *x;        /* [B, T, D] */
+    const mr_real *w;       /* [D, 4] */
+    const mr_real *b;       /* [D] */
+    const mr_real *tail_in; /* [B, 3, D] or NULL: zero */
+    const uint8_t *reset;   /* [B, T] or NULL */
+    const int32_t *length;  /* [B] or NULL: all T */
+    mr_act *y;              /* [B, T, D] */
+    mr_real *tail_out;      /* [B, 3, D] or NULL; may be tail_in itself. A reset inside zeroes what lay before it */
+} mr_conv_fwd_args;
+
+typedef struct mr_conv_bwd_args {
+    int B, T, D;
+    const mr_act *x;          /* [B, T, D] */
+    const mr_real *w;         /* [D, 4] */
+    const mr_real *tail_in;   /* [B, 3, D] or NULL */
+    const uint8_t *reset;     /* [B, T] or NULL */
+    const int32_t *length;    /* [B] or NULL */
+    const mr_act *dy;         /* [B, T, D] */
+    const mr_real *dtail_out; /* [B, 3, D] or NULL: zero */
+    mr_act *dx;               /* [B, T, D] */
+    mr_real *dw;              /* [D, 4] += */
+    mr_real *db;              /* [D] += */
+    mr_real *dtail_in;        /* [B, 3, D] or NULL */
+} mr_conv_bwd_args;
+
+typedef enum mr_cell_kind { MR_MINGRU, MR_MINLSTM } mr_cell_kind;
+typedef enum mr_candidate { MR_POSITIVE, MR_LINEAR, MR_TANH } mr_candidate;
+typedef enum mr_scan { MR_SCAN_LINEAR, MR_SCAN_LOG } mr_scan;
+
+/* The recurrence h_t = a_t·h_{t−1} + b_t of one layer, from its input.
+ *   pre = x Wᵀ + bias, of G·H channels: minGRU (G = 2) k | v, minLSTM (G = 3) p | k | v
+ *   minGRU   a = σ(−k), b = σ(k)·c          minLSTM  a = σ(p), b = σ(k)·c, or, normalised, with
+ *   c = cand(v):                                     a = σ(d), b = σ(−d)·c, d = softplus(−k) − softplus(−p)
+ *     positive: v + 0.5 for v ≥ 0, σ(v) otherwise;  linear: v;  tanh: tanh(v)
+ * A sequence starts from cand(h_init) (h_init NULL: from 0): before token 0 when h_in is NULL, and before every token with
+ * reset = 1. Otherwise it goes on from h_in. Tokens at and beyond length[b] do not exist: their h is 0, they pass no gradient,
+ * and h_out is the state after the real ones. scan = log computes the same function the paper's way (positive only). */
+typedef struct mr_cell {
+    mr_cell_kind kind;
+    mr_candidate candidate;
+    mr_scan scan;
+    int normalize; /* minLSTM */
+} mr_cell;
+
+static inline int mr_cell_gates(const mr_cell *cell) { return cell->kind == MR_MINGRU ? 2 : 3; }
+
+typedef struct mr_minrnn_fwd_args {
+    mr_cell cell;
+    int B, T, D, H;
+    const mr_act *x;       /* [B, T, D] */
+    const mr_real *W;      /* [G·H, D] */
+    const mr_real *b;      /* [G·H] */
+    const mr_real *h_in;   /* [B, H] or NULL */
+    const mr_real *h_init; /* [H] or NULL */
+    const uint8_t *reset;  /* [B, T] or NULL */
+    const int32_t *length; /* [B] or NULL */
+    void *saved;           /* mr_dev.minrnn_saved(…) bytes: what this backend keeps for the backward (or needs as scratch) */
+    mr_act *h;             /* [B, T, H] */
+    mr_real *h_out;        /* [B, H] or NULL; may be h_in itself */
+} mr_minrnn_fwd_args;
+
+typedef struct mr_minrnn_bwd_args {
+    mr_cell cell;
+    int B, T, D, H;
+    const mr_act *x;        /* as in the forward */
+    const mr_real *W;
+    const mr_real *h_in;
+    const mr_real *h_init;
+    const uint8_t *reset;
+    const int32_t *length;
+    void *saved;            /* of the forward; destroyed */
+    const mr_act *h;        /* [B, T, H] of the forward */
+    const mr_act *dh;       /* [B, T, H] */
+    const mr_real *dh_out;  /* [B, H] or NULL: zero */
+    int accumulate;         /* 1: dx += */
+    mr_act *dx;             /* [B, T, D] */
+    mr_real *dW;            /* [G·H, D] += */
+    mr_real *db;            /* [G·H] += */
+    mr_real *dh_in;         /* [B, H] or NULL; zero where a sequence started before token 0 */
+    mr_real *dh_init;       /* [H] += or NULL */
+} mr_minrnn_bwd_args;
+
+typedef enum mr_pooling { MR_POOL_LAST, MR_POOL_MEAN } mr_pooling;
+
+typedef struct mr_pool_fwd_args {
+    int B, T, D;
+    mr_pooling kind;
+    const int32_t *length; /* [B] or NULL */
+    const mr_act *x;       /* [B, T, D] */
+    mr_act *y;             /* [B, D] */
+} mr_pool_fwd_args;
+
+typedef struct mr_pool_bwd_args {
+    int B, T, D;
+    mr_pooling kind;
+    const int32_t *length; /* [B] or NULL */
+    const mr_act *dy;      /* [B, D] */
+    mr_act *dx;            /* [B, T, D] */
+} mr_pool_bwd_args;
+
+typedef struct mr_xent_args {
+    int R, C;
+    const mr_act *logits;  /* [R, C] */
+    const int32_t *target; /* [R] in 0 … C−1, or −1: the row does not count (loss 0, gradient 0) */
+    double scale;
+    mr_act *dlogits;       /* [R, C] or NULL; may be logits itself */
+    mr_real *row_loss;     /* [R]: −log p(target), in nats */
+    double *stats;         /* [MR_STATS] +=; correct: the first largest logit is the target */
+} mr_xent_args;
+
+typedef struct mr_mse_args {
+    int R, C;
+    const mr_act *pred;    /* [R, C] */
+    const mr_real *target; /* [R, C] */
+    const uint8_t *mask;   /* [R] or NULL: all count */
+    double scale;
+    mr_act *dpred;         /* [R, C] or NULL; may be pred itself */
+    mr_real *row_loss;     /* [R]: mean over C of (pred − target)² */
+    double *stats;         /* [MR_STATS] +=; correct stays */
+} mr_mse_args;
+
+typedef struct mr_sumsq_args {
+    size_t n;
+    const mr_real *g; /* [n] */
+    double *out;      /* [1] = */
+} mr_sumsq_args;
+
+/* g' = g·min(1, clip/(√sumsq + 1e-6)); Adam: g' += wd·p for the decayed; m, v as usual; AdamW: p −= lr·wd·p for the decayed;
+ * p −= lr·(m/bias1)/(√(v/bias2) + eps). Elements 0 … n_decay−1 are decayed. Nothing changes when sumsq is not finite. */
+typedef struct mr_adam_args {
+    size_t n, n_decay;
+    mr_real *p, *m, *v;   /* [n] */
+    const mr_real *g;     /* [n] */
+    const mr_step *step;  /* [1] */
+    const double *sumsq;  /* [1] */
+} mr_adam_args;
+
+/* The table itself: one function an op. */
+typedef struct mr_ops {
+#define OP(name, tolerance, what) void (*name)(mr_dev *, const mr_##name##_args *);
+#include "ops/ops.def"
+#undef OP
+} mr_ops;
+
+#endif

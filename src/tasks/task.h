@@ -1,0 +1,47 @@
+/* A task: what a model is trained on. One small file a task, with a vtable; adding one adds a line to tasks.def. */
+#ifndef MR_TASKS_TASK_H
+#define MR_TASKS_TASK_H
+
+#include "core/batch.h"
+#include "core/options.h"
+#include "core/status.h"
+#include "tasks/vocab.h"
+
+typedef struct mr_task_type mr_task_type;
+
+typedef struct mr_task {
+    const mr_task_type *type;
+    void *settings;     /* the type's option struct, filled by its options */
+    uint64_t seed;      /* of training batches */
+    int batch, context; /* rows a batch; longest sequence in tokens where the task lets the user choose (text), else 0 */
+    const mr_vocab *given; /* the vocabulary of a model that exists already, or NULL: the task makes its own */
+    mr_interface face;  /* set by open: what the model must look like */
+    int max_T;          /* set by open: longest sequence of any batch */
+    int eval_batches;   /* set by open: batches of the test set */
+    const mr_vocab *vocab; /* set by open: how tokens read as text, or NULL */
+    void *data;         /* the task's own */
+} mr_task;
+
+struct mr_task_type {
+    const char *name, *summary;
+    const mr_option *options; /* rows of [task]; their struct has settings_size bytes */
+    size_t settings_size;
+    int best_by_accuracy;     /* which checkpoint is the best: highest accuracy, else lowest loss */
+    int (*open)(mr_task *task, mr_error *err);
+    void (*close)(mr_task *task);
+    /* Pure functions of the task and the numbers given, safe to call from another thread: that is what makes a resumed run
+     * see the same data. They fill batch (B, T, arrays, flags, counted). */
+    void (*train_batch)(const mr_task *task, uint32_t step, uint32_t micro, mr_batch *batch);
+    void (*eval_batch)(const mr_task *task, int index, mr_batch *batch);
+};
+
+/* The list, from tasks.def. */
+const mr_task_type *const *mr_task_types(void);         /* NULL-terminated */
+const mr_task_type *mr_task_type_find(const char *name); /* or NULL */
+
+/* Allocates the settings with their defaults; then the caller parses options into task->settings and calls open. */
+int mr_task_new(const mr_task_type *type, mr_task **out, mr_error *err);
+int mr_task_open(mr_task *task, mr_error *err);
+void mr_task_free(mr_task *task); /* closes; NULL is fine */
+
+#endif
