@@ -11,6 +11,16 @@
  * than `limit` bytes, directories and devices. */
 int mr_file_read(const char *path, uint64_t limit, char **data, size_t *size, mr_error *err);
 
+/* The whole of a regular file, mapped read-only, or read where mapping is not to be had. */
+typedef struct mr_file_mapping {
+    const void *data;
+    size_t size;
+    char *copy; /* set when it was read */
+} mr_file_mapping;
+
+int mr_file_map(const char *path, mr_file_mapping *mapping, mr_error *err);
+void mr_file_unmap(mr_file_mapping *mapping);
+
 /* Replaces a file in one step: written under a temporary name beside it, synced, renamed, directory synced. Until
  * mr_replace_commit succeeds the old file is whole; abort (or a failed commit) removes the temporary one. */
 typedef struct mr_replace {

@@ -6,17 +6,18 @@
 
 #define MR_PARAM_DIMS 3
 
-typedef enum mr_init { MR_INIT_UNIFORM, MR_INIT_NORMAL, MR_INIT_CONSTANT, MR_INIT_MINUS_LOG_TAU, MR_INIT_PLUS_LOG_TAU } mr_init;
+typedef enum mr_init { MR_INIT_UNIFORM, MR_INIT_NORMAL, MR_INIT_CONSTANT, MR_INIT_LOG_TAU } mr_init;
 
 typedef struct mr_param {
     char name[64]; /* "blocks.0.mixer.linear_z.weight" */
     int ndim;
     int64_t shape[MR_PARAM_DIMS];
     size_t offset, count; /* in elements of the parameter vector */
+    int follows;          /* lies directly behind the row before it */
     int is_gate;          /* a gate or candidate projection of the mixer */
     int decay;            /* weight decay applies */
     mr_init init;
-    double init_value;    /* bound of the uniform, or the constant */
+    double init_value;    /* bound of the uniform, deviation of the normal, the constant, or the sign before log τ */
 } mr_param;
 
 /* Parameters that must lie next to each other (the gates' weights are one matrix for the projection) share a group. */
@@ -30,7 +31,7 @@ typedef struct mr_params {
 
 typedef enum mr_decay_set { MR_DECAY_MATRICES, MR_DECAY_NO_GATES, MR_DECAY_ALL } mr_decay_set;
 
-/* Adds a row and returns its index (or −1). `follows`: 1 when it must lie directly behind the row before it. */
+/* Adds a row and returns its index (or −1). */
 int mr_params_add(mr_params *params, const char *prefix, const char *name, int follows, mr_init init, double value,
                   int ndim, const int64_t *shape);
 /* Decides decay and offsets; call once, after all rows. */
@@ -38,7 +39,8 @@ int mr_params_layout(mr_params *params, mr_decay_set set);
 void mr_params_free(mr_params *params);
 int mr_params_find(const mr_params *params, const char *name); /* index or −1 */
 
-/* Initial values into host memory of params->total floats. `horizon`: longest sequence of the task, for time scales. */
+/* Initial values into host memory of params->total floats. Time scales τ lie in 1 … horizon,
+ * the longest sequence of the task. */
 void mr_params_init(const mr_params *params, uint64_t seed, double horizon, int log_uniform, float *out);
 
 #endif

@@ -43,7 +43,8 @@ static inline mr_act *mr_act_at(const mr_dev *dev, mr_act *p, size_t i) { return
 static inline mr_real *mr_real_at(const mr_dev *dev, mr_real *p, size_t i) { return (mr_real *)((char *)p + i * dev->real_size); }
 
 /* The backends' openers. */
-int mr_ref_open(int wide, mr_dev **out, mr_error *err); /* wide: ref64 */
+int mr_ref32_open(mr_dev **out, mr_error *err); /* ref */
+int mr_ref64_open(mr_dev **out, mr_error *err); /* ref64 */
 int mr_cpu_open(int threads, const char *isa, mr_dev **out, mr_error *err);
 
 #endif

@@ -141,6 +141,7 @@ typedef struct mr_conv_bwd_args {
     const int32_t *length;    /* [B] or NULL */
     const mr_act *dy;         /* [B, T, D] */
     const mr_real *dtail_out; /* [B, 3, D] or NULL: zero */
+    int accumulate;           /* 1: dx += */
     mr_act *dx;               /* [B, T, D] */
     mr_real *dw;              /* [D, 4] += */
     mr_real *db;              /* [D] += */

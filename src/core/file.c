@@ -1,0 +1,282 @@
+#include "core/file.h"
+
+#include "core/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int fail_errno(mr_error *err, const char *path, const char *doing)
+{
+    return mr_fail(err, MR_EIO, "%s: %s: %s", path, doing, strerror(errno));
+}
+
+static int fail_kind(mr_error *err, const char *path, mode_t mode)
+{
+    return mr_fail(err, MR_EIO, "%s: is %s; give the name of a file", path,
+                   S_ISDIR(mode) ? "a directory" : "a device or pipe, not a regular file");
+}
+
+/* `a` and `b` in one piece of fresh memory. */
+static char *concatenate(const char *a, const char *between, const char *b)
+{
+    size_t size = strlen(a) + strlen(between) + strlen(b) + 1;
+    char *text = mr_alloc(size, 1);
+    if (text) snprintf(text, size, "%s%s%s", a, between, b);
+    return text;
+}
+
+/* ---- reading */
+
+/* O_NONBLOCK: opening a pipe that nobody writes to would otherwise wait for ever before it could be refused. */
+static int open_regular(const char *path, int *fd, uint64_t *size, mr_error *err)
+{
+    struct stat st;
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0) return fail_errno(err, path, "cannot be opened");
+    int rc = fstat(*fd, &st) ? fail_errno(err, path, "cannot be read") : 0;
+    if (!rc && !S_ISREG(st.st_mode)) rc = fail_kind(err, path, st.st_mode);
+    if (rc) close(*fd);
+    *size = rc ? 0 : (uint64_t)st.st_size;
+    return rc;
+}
+
+/* Reads until `room` bytes or the end of the file; *size is what came. */
+static int read_all(int fd, char *data, size_t room, size_t *size)
+{
+    *size = 0;
+    while (*size < room) {
+        ssize_t got = read(fd, data + *size, room - *size);
+        if (got == 0) break;
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return -1;
+        *size += (size_t)got;
+    }
+    return 0;
+}
+
+static int read_open(int fd, uint64_t length, const char *path, char **data, size_t *size, mr_error *err)
+{
+    char *memory = length < SIZE_MAX ? mr_alloc((size_t)length + 1, 1) : NULL;
+    if (!memory) return mr_no_memory(err, path);
+    if (read_all(fd, memory, (size_t)length, size)) {
+        mr_free(memory);
+        return fail_errno(err, path, "cannot be read");
+    }
+    *data = memory;
+    return 0;
+}
+
+int mr_file_read(const char *path, uint64_t limit, char **data, size_t *size, mr_error *err)
+{
+    int fd;
+    uint64_t length;
+    int rc = open_regular(path, &fd, &length, err);
+    if (rc) return rc;
+    if (length > limit)
+        rc = mr_fail(err, MR_EDATA, "%s: has %llu bytes; at most %llu can be read", path, (unsigned long long)length,
+                     (unsigned long long)limit);
+    else
+        rc = read_open(fd, length, path, data, size, err);
+    close(fd);
+    return rc;
+}
+
+int mr_file_map(const char *path, mr_file_mapping *mapping, mr_error *err)
+{
+    int fd;
+    uint64_t length;
+    int rc = open_regular(path, &fd, &length, err);
+    if (rc) return rc;
+    *mapping = (mr_file_mapping){0};
+    void *view = length && length <= SIZE_MAX ? mmap(NULL, (size_t)length, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+    if (view != MAP_FAILED) {
+        mapping->data = view;
+        mapping->size = (size_t)length;
+    } else {
+        rc = read_open(fd, length, path, &mapping->copy, &mapping->size, err);
+        mapping->data = mapping->copy;
+    }
+    close(fd);
+    return rc;
+}
+
+void mr_file_unmap(mr_file_mapping *mapping)
+{
+    if (mapping->copy) mr_free(mapping->copy);
+    else if (mapping->data) munmap((void *)mapping->data, mapping->size);
+    *mapping = (mr_file_mapping){0};
+}
+
+/* ---- replacing */
+
+/* Is `fd` still the file of that name? Another process may have renamed it between our open and our lock. */
+static int is_current(int fd, const char *name)
+{
+    struct stat ours, theirs;
+    return !fstat(fd, &ours) && !lstat(name, &theirs) && ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev;
+}
+
+/* The temporary name is always the same, so a killed process leaves at most one such file, and the next one takes it over.
+ * The lock keeps two living ones apart; file systems without locks do without. */
+static int open_temporary(const char *temporary, const char *path, int *fd, mr_error *err)
+{
+    for (;;) {
+        *fd = open(temporary, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+        if (*fd < 0) return fail_errno(err, temporary, "cannot be created");
+        int busy = flock(*fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
+        if (!busy && is_current(*fd, temporary)) break;
+        close(*fd);
+        if (busy) return mr_fail(err, MR_EBUSY, "%s: another process is writing it; wait for it to end", path);
+    }
+    if (!ftruncate(*fd, 0)) return 0;
+    fail_errno(err, temporary, "cannot be emptied");
+    close(*fd);
+    return MR_EIO;
+}
+
+int mr_replace_begin(mr_replace *file, const char *path, mr_error *err)
+{
+    struct stat st;
+    *file = (mr_replace){.fd = -1};
+    if (!stat(path, &st) && !S_ISREG(st.st_mode)) return fail_kind(err, path, st.st_mode);
+    file->path = mr_strdup(path);
+    file->temporary = concatenate(path, ".tmp", "");
+    int rc = file->path && file->temporary ? open_temporary(file->temporary, path, &file->fd, err) : mr_no_memory(err, path);
+    if (rc) mr_replace_abort(file);
+    return rc;
+}
+
+int mr_replace_write(mr_replace *file, const void *data, size_t size, mr_error *err)
+{
+    const char *next = data;
+    while (size) {
+        ssize_t written = write(file->fd, next, size);
+        if (written < 0 && errno == EINTR) continue;
+        if (written < 0) return fail_errno(err, file->path, "cannot be written");
+        next += written;
+        size -= (size_t)written;
+    }
+    return 0;
+}
+
+static int sync_retrying(int fd)
+{
+    int rc;
+    do rc = fsync(fd);
+    while (rc && errno == EINTR);
+    return rc;
+}
+
+/* Makes a rename last. A directory that cannot be opened or synced by its nature is left to the system. */
+static int sync_directory_of(const char *path, mr_error *err)
+{
+    char *dir = mr_strdup(path);
+    if (!dir) return mr_no_memory(err, path);
+    char *slash = strrchr(dir, '/');
+    if (slash) slash[slash == dir] = 0;
+    int fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc = fd >= 0 && sync_retrying(fd) && errno != EINVAL ? fail_errno(err, path, "its folder cannot be synced") : 0;
+    if (fd >= 0) close(fd);
+    mr_free(dir);
+    return rc;
+}
+
+/* Closes and frees; the temporary file goes too unless it has been renamed. */
+static void release(mr_replace *file, int renamed)
+{
+    if (file->fd >= 0 && !renamed) unlink(file->temporary);
+    if (file->fd >= 0) close(file->fd);
+    mr_free(file->path);
+    mr_free(file->temporary);
+    *file = (mr_replace){.fd = -1};
+}
+
+/* The descriptor, and with it the lock, is kept until after the rename: nobody else may touch the file before. */
+int mr_replace_commit(mr_replace *file, mr_error *err)
+{
+    int rc = 0;
+    if (sync_retrying(file->fd)) rc = fail_errno(err, file->path, "cannot be synced");
+    else if (rename(file->temporary, file->path)) rc = fail_errno(err, file->path, "cannot be replaced");
+    int renamed = !rc;
+    if (renamed) rc = sync_directory_of(file->path, err);
+    release(file, renamed);
+    return rc;
+}
+
+void mr_replace_abort(mr_replace *file) { release(file, 0); }
+
+int mr_file_replace(const char *path, const void *data, size_t size, mr_error *err)
+{
+    mr_replace file;
+    int rc = mr_replace_begin(&file, path, err);
+    if (rc) return rc;
+    rc = mr_replace_write(&file, data, size, err);
+    if (!rc) return mr_replace_commit(&file, err);
+    mr_replace_abort(&file);
+    return rc;
+}
+
+/* ---- directories */
+
+static int make_one(const char *path, mr_error *err)
+{
+    struct stat st;
+    if (!mkdir(path, 0777)) return 0;
+    int why = errno;
+    if (!stat(path, &st)) {
+        if (S_ISDIR(st.st_mode)) return 0;
+        return mr_fail(err, MR_EIO, "%s: exists and is not a directory; choose another name", path);
+    }
+    errno = why;
+    return fail_errno(err, path, "cannot be made");
+}
+
+int mr_make_directory(const char *path, mr_error *err)
+{
+    int rc = 0;
+    char *part = mr_strdup(path);
+    if (!part) return mr_no_memory(err, path);
+    for (char *slash = *part ? strchr(part + 1, '/') : NULL; slash && !rc; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        rc = make_one(part, err);
+        *slash = '/';
+    }
+    if (!rc) rc = make_one(part, err);
+    mr_free(part);
+    return rc;
+}
+
+int mr_lock_directory(const char *path, int *lock, mr_error *err)
+{
+    char *name = mr_path_join(path, ".lock");
+    if (!name) return mr_no_memory(err, path);
+    int rc = 0, fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) rc = fail_errno(err, name, "cannot be created");
+    else if (flock(fd, LOCK_EX | LOCK_NB))
+        rc = errno != EWOULDBLOCK ? fail_errno(err, name, "cannot be locked")
+                                  : mr_fail(err, MR_EBUSY, "%s: another minrnn is using this folder; wait for it or choose "
+                                                           "another --out", path);
+    if (rc && fd >= 0) close(fd);
+    *lock = rc ? -1 : fd;
+    mr_free(name);
+    return rc;
+}
+
+void mr_unlock(int lock)
+{
+    if (lock >= 0) close(lock);
+}
+
+char *mr_path_join(const char *dir, const char *name)
+{
+    size_t length = strlen(dir);
+    return concatenate(dir, !length || dir[length - 1] == '/' ? "" : "/", name);
+}
+
+int mr_path_exists(const char *path) { return access(path, F_OK) == 0; }

@@ -1,0 +1,57 @@
+/* One block of the stack: (x += conv(x)) → x += drop(down(mixer(conv(norm(x))))) → x += drop(mlp(norm(x))). */
+#ifndef MR_MODEL_BLOCK_H
+#define MR_MODEL_BLOCK_H
+
+#include "model/mixer.h"
+
+typedef struct mr_block {
+    int index;
+    /* rows of the parameter table, −1 where the configuration has none; a bias is the row behind its weight */
+    int conv, point, norm1, down, norm2, up, mlp;
+    void *mixer; /* the mixer's layer */
+    /* activations, shapes for N = B·T tokens. Without training, blocks share them and x … out are one buffer. */
+    mr_act *x;     /* [N, D] the block's input */
+    mr_act *conv_y; /* [N, D] behind the depthwise convolution */
+    mr_act *x1;    /* [N, D] behind the residual convolution; x where there is none */
+    mr_act *u;     /* [N, D] normed */
+    mr_act *h;     /* [N, H] the mixer's output */
+    mr_act *x2;    /* [N, D] behind the mixer; out where there is no MLP */
+    mr_act *v;     /* [N, D] normed */
+    mr_act *pre, *act; /* [N, F] before and behind gelu; the same buffer without training */
+    mr_act *out;   /* [N, D] the next block's input */
+    mr_real *stat1, *stat2; /* [N, 2] */
+    size_t tail_at, mixer_at; /* where this block's state lies: reals a stream before it */
+} mr_block;
+
+/* Gradients on their way down, shared by all blocks. */
+typedef struct mr_scratch {
+    mr_act *d;      /* [N, D] of the residual stream, running */
+    mr_act *branch; /* [N, D] */
+    mr_act *inner;  /* [N, D] */
+    mr_act *dh;     /* [N, H] */
+    mr_act *wide;   /* [N, F] */
+} mr_scratch;
+
+/* A state's part of one block: each pointer may be NULL. */
+typedef struct mr_block_state {
+    const mr_real *tail_in, *mixer_in;
+    mr_real *tail_out, *mixer_out;
+} mr_block_state;
+
+int mr_block_init(mr_block *block, int index, const mr_config *config, mr_params *params); /* 0 or MR_ENOMEM */
+void mr_block_free(mr_block *block);
+size_t mr_block_state_reals(const mr_config *config);
+
+/* `stream`: the buffer of the residual stream without training, else NULL. Returns nothing: the arena knows the size. */
+void mr_block_plan(mr_block *block, const mr_config *config, mr_dev *dev, mr_arena *arena, int B, int T, mr_act *stream);
+void mr_block_forward(mr_block *block, const mr_pass *pass, const mr_block_state *state);
+
+/* Gradients of a state: from behind (…_out, or NULL: zero) and to the front (…_in, or NULL: not wanted). */
+typedef struct mr_block_state_grad {
+    const mr_real *tail_out, *mixer_out;
+    mr_real *tail_in, *mixer_in;
+} mr_block_state_grad;
+void mr_block_backward(mr_block *block, const mr_pass *pass, const mr_scratch *scratch, const mr_block_state *state,
+                       const mr_block_state_grad *grad);
+
+#endif

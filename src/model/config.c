@@ -1,0 +1,101 @@
+#include "model/config.h"
+
+#include "model/mixer.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const inputs[] = {"tokens", "reals", NULL};
+static const char *const heads[] = {"token", "last", "mean", NULL};
+static const char *const losses[] = {"xent", "mse", NULL};
+static const char *const candidates[] = {"positive", "linear", "tanh", NULL};
+static const char *const scans[] = {"linear", "log", NULL};
+static const char *const starts[] = {"zero", "learned", NULL};
+static const char *const norms[] = {"rms", "layer", NULL};
+static const char *const places[] = {"inside", "residual", NULL};
+
+#define FIELD(name) offsetof(mr_config, name)
+
+const mr_option mr_config_options[] = {
+    {"input", MR_OPT_CHOICE, FIELD(input), "tokens", 0, 0, inputs, "what goes in", MR_OPT_DERIVED},
+    {"inputs", MR_OPT_INT, FIELD(inputs), "1", 1, 1 << 24, NULL, "vocabulary, or values a step", MR_OPT_DERIVED},
+    {"head", MR_OPT_CHOICE, FIELD(head), "token", 0, 0, heads, "what the output is read from", MR_OPT_DERIVED},
+    {"loss", MR_OPT_CHOICE, FIELD(loss), "xent", 0, 0, losses, "what is minimised", MR_OPT_DERIVED},
+    {"outputs", MR_OPT_INT, FIELD(outputs), "1", 1, 1 << 24, NULL, "classes, or values predicted", MR_OPT_DERIVED},
+    {"mixer", MR_OPT_CHOICE, FIELD(mixer), "mingru", 0, 0, mr_mixer_names, "the recurrent layer", 0},
+    {"candidate", MR_OPT_CHOICE, FIELD(candidate), "positive", 0, 0, candidates, "form of the candidate state (tanh: the paper's step 1)", 0},
+    {"scan", MR_OPT_CHOICE, FIELD(scan), "linear", 0, 0, scans, "how the recurrence is computed (log: the paper's way, less exact)", 0},
+    {"normalize-gates", MR_OPT_BOOL, FIELD(normalize_gates), "yes", 0, 0, NULL, "minLSTM: gates sum to one", 0},
+    {"h0", MR_OPT_CHOICE, FIELD(h0_learned), "zero", 0, 0, starts, "the state a sequence starts from", 0},
+    {"gate-init", MR_OPT_TEXT, FIELD(gate_init), "default", 0, 0, NULL, "default, forget-bias=X, timescales (log-uniform in 1…T), timescales-uniform", 0},
+    {"layers", MR_OPT_INT, FIELD(layers), "3", 1, 1000, NULL, "blocks", 0},
+    {"dim", MR_OPT_INT, FIELD(dim), "64", 1, 65536, NULL, "channels of the residual stream", 0},
+    {"expansion", MR_OPT_INT, FIELD(expansion), "2", 1, 64, NULL, "state channels for each channel of the stream", 0},
+    {"conv", MR_OPT_INT, FIELD(conv), "0", 0, 4, NULL, "causal convolution before the mixer: 0 or 4 taps", 0},
+    {"conv-place", MR_OPT_CHOICE, FIELD(conv_place), "inside", 0, 0, places, "norm → conv → mixer, or x += conv(x) as in the authors' code", 0},
+    {"mlp", MR_OPT_INT, FIELD(mlp), "0", 0, 64, NULL, "width factor of the MLP after the mixer; 0: none", 0},
+    {"norm", MR_OPT_CHOICE, FIELD(norm), "rms", 0, 0, norms, "kind of normalisation", 0},
+    {"dropout", MR_OPT_REAL, FIELD(dropout), "0", 0, 0.95, NULL, "share of each branch's output dropped in training", 0},
+    {0}};
+
+int mr_gate_init_parse(const char *text, mr_gate_init *kind, double *value, mr_error *err)
+{
+    static const char bias[] = "forget-bias=";
+    *value = 0;
+    if (!strcmp(text, "default")) *kind = MR_GATES_DEFAULT;
+    else if (!strcmp(text, "timescales")) *kind = MR_GATES_TIMESCALES;
+    else if (!strcmp(text, "timescales-uniform")) *kind = MR_GATES_TIMESCALES_UNIFORM;
+    else if (!strncmp(text, bias, sizeof bias - 1)) {
+        const char *number = text + sizeof bias - 1;
+        char *end;
+        *kind = MR_GATES_FORGET_BIAS;
+        *value = strtod(number, &end);
+        if (end == number || *end || !(fabs(*value) <= 100))
+            return mr_fail(err, MR_ECONFIG, "gate-init = %s: the bias must be a number from -100 to 100", text);
+    } else
+        return mr_fail(err, MR_ECONFIG, "gate-init = %s: must be default, forget-bias=X, timescales or timescales-uniform", text);
+    return 0;
+}
+
+static int check_size(const mr_config *c, mr_error *err)
+{
+    double dim = (double)c->dim, width = dim * (double)c->expansion, hidden = dim * (double)c->mlp;
+    double block = dim * (3 * width + hidden + hidden + dim + 16) + dim * width + 8 * width;
+    double total = dim * ((double)c->inputs + (double)c->outputs) + (double)c->layers * block;
+    if (width * 3 > INT_MAX / 2 || hidden > INT_MAX / 2 || total > 1e11)
+        return mr_fail(err, MR_ECONFIG, "layers = %lld, dim = %lld, expansion = %lld, mlp = %lld: about %.3g parameters; lower one of them",
+                       (long long)c->layers, (long long)c->dim, (long long)c->expansion, (long long)c->mlp, total);
+    return 0;
+}
+
+int mr_config_check(const mr_config *c, mr_error *err)
+{
+    mr_gate_init kind;
+    double value;
+    if (c->conv != 0 && c->conv != MR_CONV)
+        return mr_fail(err, MR_ECONFIG, "conv = %lld: must be 0 or 4", (long long)c->conv);
+    if (c->scan == MR_SCAN_LOG && c->candidate != MR_POSITIVE)
+        return mr_fail(err, MR_ECONFIG, "scan = log needs candidate = positive (logarithms of negative states do not exist)");
+    if (c->head == MR_HEAD_TOKEN && c->loss == MR_LOSS_XENT && c->outputs < 2)
+        return mr_fail(err, MR_ECONFIG, "outputs = %lld: a classifier needs two classes or more", (long long)c->outputs);
+    if (mr_gate_init_parse(c->gate_init, &kind, &value, err)) return MR_ECONFIG;
+    return check_size(c, err);
+}
+
+void mr_config_take(mr_config *c, const mr_interface *face)
+{
+    c->input = face->input;
+    c->inputs = face->inputs;
+    c->head = face->head;
+    c->loss = face->loss;
+    c->outputs = face->outputs;
+}
+
+mr_interface mr_config_interface(const mr_config *c)
+{
+    return (mr_interface){.input = (mr_input)c->input, .inputs = (int)c->inputs, .head = (mr_head)c->head,
+                          .loss = (mr_loss)c->loss, .outputs = (int)c->outputs};
+}

@@ -1,0 +1,52 @@
+/* A mixer: the layer of a block that carries information along time. One file a mixer, one line in mixers.def. */
+#ifndef MR_MODEL_MIXER_H
+#define MR_MODEL_MIXER_H
+
+#include "core/mem.h"
+#include "model/params.h"
+#include "ops/device.h"
+
+/* One forward or backward over a batch: what every layer needs to know of it. */
+typedef struct mr_pass {
+    mr_dev *dev;
+    const mr_config *config;
+    const mr_params *params;
+    mr_real *weights, *grads; /* the parameter vector and its gradient */
+    const mr_step *step;      /* device memory */
+    int B, T;
+    const uint8_t *reset;     /* device memory, or NULL */
+    const int32_t *length;    /* device memory, or NULL */
+    int train;                /* dropout is on, and a backward will follow */
+} mr_pass;
+
+static inline const mr_real *mr_weight(const mr_pass *pass, int row)
+{
+    return row < 0 ? NULL : mr_real_at(pass->dev, pass->weights, pass->params->list[row].offset);
+}
+
+static inline mr_real *mr_grad(const mr_pass *pass, int row)
+{
+    return row < 0 ? NULL : mr_real_at(pass->dev, pass->grads, pass->params->list[row].offset);
+}
+
+/* States may be NULL: state_in, a sequence starts at token 0; state_out, nobody goes on from here. state_out may be state_in. */
+typedef struct mr_mixer {
+    const char *name;
+    size_t layer_size;                                  /* bytes of a layer's own struct, given zeroed to the rest as `layer` */
+    int (*width)(const mr_config *config);              /* channels of its output */
+    size_t (*state_reals)(const mr_config *config);     /* state of one stream */
+    void (*params)(void *layer, const mr_config *config, const char *prefix, mr_params *params);
+    void (*plan)(void *layer, const mr_config *config, mr_dev *dev, mr_arena *arena, int B, int T);
+    void (*forward)(void *layer, const mr_pass *pass, const mr_act *x, mr_act *y,
+                    const mr_real *state_in, mr_real *state_out);
+    void (*backward)(void *layer, const mr_pass *pass, const mr_act *x, const mr_act *y, const mr_act *dy, mr_act *dx,
+                     const mr_real *state_in, const mr_real *dstate_out, mr_real *dstate_in);
+} mr_mixer;
+
+extern const char *const mr_mixer_names[]; /* NULL-terminated, the choices of `mixer` */
+const mr_mixer *mr_mixer_at(int index);
+
+/* Rows of a linear layer with PyTorch's default init; returns the weight's row, the bias is the next one. */
+int mr_params_linear(mr_params *params, const char *prefix, const char *name, int64_t out, int64_t in, int bias);
+
+#endif

@@ -1,0 +1,92 @@
+/* minGRU and minLSTM as mixers: the same layer around the minrnn ops. */
+#include "model/mixer.h"
+
+#include <math.h>
+#include <stdio.h>
+
+extern const mr_mixer mr_mixer_mingru, mr_mixer_minlstm;
+
+typedef struct layer {
+    int weight, bias, h0; /* rows of the first gate's weight and bias (the other gates follow), and of h0 or −1 */
+    void *saved;          /* the backend's, see mr_dev.minrnn_saved */
+} layer;
+
+static const char *const mingru_gates[] = {"linear_z", "linear_h", NULL};
+static const char *const minlstm_gates[] = {"linear_f", "linear_i", "linear_h", NULL};
+
+/* Both mixers share every function: which one it is stands in the configuration. */
+static mr_cell cell_of(const mr_config *c)
+{
+    mr_cell_kind kind = mr_mixer_at(c->mixer) == &mr_mixer_minlstm ? MR_MINLSTM : MR_MINGRU;
+    return (mr_cell){.kind = kind, .candidate = (mr_candidate)c->candidate, .scan = (mr_scan)c->scan,
+                     .normalize = kind == MR_MINLSTM && c->normalize_gates};
+}
+
+static size_t state_reals(const mr_config *c) { return (size_t)mr_config_width(c); }
+
+/* How a gate's bias starts. Forgetting is a = σ(−z) in minGRU and a = σ(f) in minLSTM, hence the signs. */
+static mr_init bias_init(const mr_config *c, const char *gate, double *value)
+{
+    mr_gate_init kind;
+    double bias, sign = gate[7] == 'f' ? 1 : -1;
+    mr_gate_init_parse(c->gate_init, &kind, &bias, NULL);
+    *value = 1 / sqrt((double)c->dim);
+    if (kind == MR_GATES_DEFAULT || gate[7] == 'h') return MR_INIT_UNIFORM;
+    if (kind == MR_GATES_FORGET_BIAS) {
+        if (gate[7] == 'i') return MR_INIT_UNIFORM;
+        *value = sign * bias;
+        return MR_INIT_CONSTANT;
+    }
+    *value = sign;
+    return MR_INIT_LOG_TAU;
+}
+
+static void add_params(void *own, const mr_config *c, const char *prefix, mr_params *params)
+{
+    layer *l = own;
+    const char *const *gates = cell_of(c).kind == MR_MINGRU ? mingru_gates : minlstm_gates;
+    char name[32];
+    int64_t H = mr_config_width(c), D = c->dim;
+    for (int g = 0; gates[g]; g++) {
+        snprintf(name, sizeof name, "%s.weight", gates[g]);
+        int row = mr_params_add(params, prefix, name, g > 0, MR_INIT_UNIFORM, 1 / sqrt((double)D), 2, (int64_t[]){H, D});
+        if (g == 0) l->weight = row;
+    }
+    for (int g = 0; gates[g]; g++) {
+        double value;
+        mr_init init = bias_init(c, gates[g], &value);
+        snprintf(name, sizeof name, "%s.bias", gates[g]);
+        int row = mr_params_add(params, prefix, name, g > 0, init, value, 1, (int64_t[]){H});
+        if (g == 0) l->bias = row;
+    }
+    l->h0 = c->h0_learned ? mr_params_add(params, prefix, "h0", 0, MR_INIT_NORMAL, 1, 1, (int64_t[]){H}) : -1;
+}
+
+static void plan(void *own, const mr_config *c, mr_dev *dev, mr_arena *arena, int B, int T)
+{
+    mr_cell cell = cell_of(c);
+    ((layer *)own)->saved = mr_arena_take(arena, dev->minrnn_saved(dev, &cell, B, T, mr_config_width(c)));
+}
+
+static void forward(void *own, const mr_pass *p, const mr_act *x, mr_act *y, const mr_real *state_in, mr_real *state_out)
+{
+    layer *l = own;
+    p->dev->ops.minrnn_fwd(p->dev, &(mr_minrnn_fwd_args){
+        .cell = cell_of(p->config), .B = p->B, .T = p->T, .D = (int)p->config->dim, .H = mr_config_width(p->config), .x = x,
+        .W = mr_weight(p, l->weight), .b = mr_weight(p, l->bias), .h_in = state_in, .h_init = mr_weight(p, l->h0),
+        .reset = p->reset, .length = p->length, .saved = l->saved, .h = y, .h_out = state_out});
+}
+
+static void backward(void *own, const mr_pass *p, const mr_act *x, const mr_act *y, const mr_act *dy, mr_act *dx,
+                     const mr_real *state_in, const mr_real *dstate_out, mr_real *dstate_in)
+{
+    layer *l = own;
+    p->dev->ops.minrnn_bwd(p->dev, &(mr_minrnn_bwd_args){
+        .cell = cell_of(p->config), .B = p->B, .T = p->T, .D = (int)p->config->dim, .H = mr_config_width(p->config), .x = x,
+        .W = mr_weight(p, l->weight), .h_in = state_in, .h_init = mr_weight(p, l->h0), .reset = p->reset,
+        .length = p->length, .saved = l->saved, .h = y, .dh = dy, .dh_out = dstate_out, .dx = dx,
+        .dW = mr_grad(p, l->weight), .db = mr_grad(p, l->bias), .dh_in = dstate_in, .dh_init = mr_grad(p, l->h0)});
+}
+
+const mr_mixer mr_mixer_mingru = {"mingru", sizeof(layer), mr_config_width, state_reals, add_params, plan, forward, backward};
+const mr_mixer mr_mixer_minlstm = {"minlstm", sizeof(layer), mr_config_width, state_reals, add_params, plan, forward, backward};

@@ -1,0 +1,103 @@
+#include "model/params.h"
+
+#include "core/mem.h"
+#include "core/rng.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+int mr_params_add(mr_params *params, const char *prefix, const char *name, int follows, mr_init init, double value,
+                  int ndim, const int64_t *shape)
+{
+    if (params->count == params->room) {
+        int room = params->room ? 2 * params->room : 64;
+        mr_param *list = mr_alloc((size_t)room, sizeof *list);
+        if (!list) params->failed = 1;
+        if (params->failed) return -1;
+        if (params->count) memcpy(list, params->list, (size_t)params->count * sizeof *list);
+        mr_free(params->list);
+        params->list = list;
+        params->room = room;
+    }
+    mr_param *p = &params->list[params->count];
+    *p = (mr_param){.ndim = ndim, .count = 1, .follows = follows, .init = init, .init_value = value};
+    snprintf(p->name, sizeof p->name, "%s%s", prefix, name);
+    p->is_gate = strstr(name, "linear_") != NULL;
+    for (int i = 0; i < ndim; i++) {
+        p->shape[i] = shape[i];
+        p->count *= (size_t)shape[i];
+    }
+    return params->count++;
+}
+
+static int decays(const mr_param *p, mr_decay_set set)
+{
+    if (set == MR_DECAY_ALL) return 1;
+    if (set == MR_DECAY_NO_GATES) return !p->is_gate;
+    return p->ndim == 2;
+}
+
+/* Decayed parameters first, so that the optimiser is one pass with one boundary. A group keeps together: its members have
+ * the same kind, so the first one decides. Groups start on a cache line. */
+int mr_params_layout(mr_params *params, mr_decay_set set)
+{
+    const size_t line = MR_ALIGN / sizeof(float);
+    size_t at = 0;
+    if (params->failed) return MR_ENOMEM;
+    for (int zone = 1; zone >= 0; zone--) {
+        int here = 0;
+        for (int i = 0; i < params->count; i++) {
+            mr_param *p = &params->list[i];
+            if (!p->follows) here = decays(p, set) == zone;
+            if (!here) continue;
+            if (!p->follows) at = (at + line - 1) / line * line;
+            p->decay = zone;
+            p->offset = at;
+            at += p->count;
+        }
+        at = (at + line - 1) / line * line;
+        if (zone == 1) params->decayed = at;
+    }
+    params->total = at;
+    return 0;
+}
+
+void mr_params_free(mr_params *params)
+{
+    mr_free(params->list);
+    memset(params, 0, sizeof *params);
+}
+
+int mr_params_find(const mr_params *params, const char *name)
+{
+    for (int i = 0; i < params->count; i++)
+        if (!strcmp(params->list[i].name, name)) return i;
+    return -1;
+}
+
+/* A time scale in 1 … horizon. */
+static double draw_tau(mr_rng *rng, double horizon, int log_uniform)
+{
+    double u = mr_rng_uniform(rng);
+    return log_uniform ? exp(u * log(horizon)) : 1 + u * (horizon - 1);
+}
+
+void mr_params_init(const mr_params *params, uint64_t seed, double horizon, int log_uniform, float *out)
+{
+    memset(out, 0, params->total * sizeof *out);
+    for (int i = 0; i < params->count; i++) {
+        const mr_param *p = &params->list[i];
+        mr_rng rng = mr_rng_at(seed, MR_STREAM_INIT, (uint32_t)i, 0);
+        for (size_t j = 0; j < p->count; j++) {
+            double v = p->init_value;
+            switch (p->init) {
+            case MR_INIT_UNIFORM: v *= 2 * mr_rng_uniform(&rng) - 1; break;
+            case MR_INIT_NORMAL: v *= mr_rng_normal(&rng); break;
+            case MR_INIT_CONSTANT: break;
+            case MR_INIT_LOG_TAU: v *= log(draw_tau(&rng, horizon, log_uniform)); break;
+            }
+            out[p->offset + j] = (float)v;
+        }
+    }
+}

@@ -1,0 +1,96 @@
+/* Pooling, losses and the optimiser. */
+
+static void pool_fwd(mr_dev *dev, const mr_pool_fwd_args *a)
+{
+    (void)dev;
+    size_t T = (size_t)a->T, D = (size_t)a->D;
+    for (size_t b = 0; b < (size_t)a->B; b++) {
+        size_t last = (size_t)real_tokens(a->length, (int)b, a->T), first = a->kind == MR_POOL_LAST ? last - 1 : 0;
+        for (size_t d = 0; d < D; d++) {
+            double sum = 0;
+            for (size_t t = first; t < last; t++) sum += IN(a->x)[(b * T + t) * D + d];
+            OUT(a->y)[b * D + d] = (real)(sum / (double)(last - first));
+        }
+    }
+}
+
+static void pool_bwd(mr_dev *dev, const mr_pool_bwd_args *a)
+{
+    (void)dev;
+    size_t T = (size_t)a->T, D = (size_t)a->D;
+    for (size_t b = 0; b < (size_t)a->B; b++) {
+        size_t last = (size_t)real_tokens(a->length, (int)b, a->T), first = a->kind == MR_POOL_LAST ? last - 1 : 0;
+        for (size_t t = 0; t < T; t++)
+            for (size_t d = 0; d < D; d++)
+                OUT(a->dx)[(b * T + t) * D + d] =
+                    t >= first && t < last ? (real)(IN(a->dy)[b * D + d] / (double)(last - first)) : 0;
+    }
+}
+
+static void xent(mr_dev *dev, const mr_xent_args *a)
+{
+    (void)dev;
+    size_t C = (size_t)a->C;
+    for (size_t r = 0; r < (size_t)a->R; r++) {
+        const real *x = IN(a->logits) + r * C;
+        long target = a->target[r];
+        size_t best = 0;
+        double sum = 0, nan = 0;
+        for (size_t c = 0; c < C; c++) {
+            if (x[c] > x[best]) best = c;
+            nan += x[c] - x[c]; /* 0, or NaN as soon as one logit is not finite */
+        }
+        double top = x[best] + nan;
+        for (size_t c = 0; c < C; c++) sum += exp(x[c] - top);
+        double loss = target < 0 ? 0 : top + log(sum) - x[target];
+        a->stats[MR_STAT_LOSS] += loss;
+        a->stats[MR_STAT_CORRECT] += target >= 0 && best == (size_t)target;
+        a->stats[MR_STAT_COUNT] += target >= 0;
+        OUT(a->row_loss)[r] = (real)loss;
+        for (size_t c = 0; a->dlogits && c < C; c++)
+            OUT(a->dlogits)[r * C + c] = target < 0 ? 0 : (real)(a->scale * (exp(x[c] - top) / sum - ((long)c == target)));
+    }
+}
+
+static void mse(mr_dev *dev, const mr_mse_args *a)
+{
+    (void)dev;
+    size_t C = (size_t)a->C;
+    for (size_t r = 0; r < (size_t)a->R; r++) {
+        int counts = !a->mask || a->mask[r];
+        double loss = 0;
+        for (size_t c = 0; c < C; c++) {
+            double off = counts ? (double)IN(a->pred)[r * C + c] - IN(a->target)[r * C + c] : 0;
+            loss += off * off / (double)C;
+            if (a->dpred) OUT(a->dpred)[r * C + c] = (real)(a->scale * 2 / (double)C * off);
+        }
+        a->stats[MR_STAT_LOSS] += loss;
+        a->stats[MR_STAT_COUNT] += counts;
+        OUT(a->row_loss)[r] = (real)loss;
+    }
+}
+
+static void sumsq(mr_dev *dev, const mr_sumsq_args *a)
+{
+    (void)dev;
+    double sum = 0;
+    for (size_t i = 0; i < a->n; i++) sum += (double)IN(a->g)[i] * IN(a->g)[i];
+    *a->out = sum;
+}
+
+static void adam(mr_dev *dev, const mr_adam_args *a)
+{
+    (void)dev;
+    const mr_step *s = a->step;
+    if (!isfinite(*a->sumsq)) return;
+    double shrink = s->clip > 0 ? s->clip / (sqrt(*a->sumsq) + 1e-6) : 1;
+    for (size_t i = 0; i < a->n; i++) {
+        real *p = OUT(a->p) + i, *m = OUT(a->m) + i, *v = OUT(a->v) + i;
+        double g = IN(a->g)[i] * (shrink < 1 ? shrink : 1), decay = i < a->n_decay ? s->weight_decay : 0;
+        if (!s->decoupled) g += decay * *p;
+        *m = (real)(s->beta1 * *m + (1 - s->beta1) * g);
+        *v = (real)(s->beta2 * *v + (1 - s->beta2) * g * g);
+        double keep = s->decoupled ? 1 - s->lr * decay : 1;
+        *p = (real)(*p * keep - s->lr * (*m / s->bias1) / (sqrt(*v / s->bias2) + s->eps));
+    }
+}

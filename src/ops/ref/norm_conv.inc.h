@@ -1,0 +1,137 @@
+/* Normalisation over channels and the short causal convolution over time. */
+
+static void norm_fwd(mr_dev *dev, const mr_norm_fwd_args *a)
+{
+    (void)dev;
+    size_t D = (size_t)a->D;
+    for (size_t m = 0; m < (size_t)a->M; m++) {
+        const real *x = IN(a->x) + m * D;
+        double mean = 0, square = 0;
+        if (a->kind == MR_NORM_LAYER)
+            for (size_t d = 0; d < D; d++) mean += x[d] / (double)D;
+        for (size_t d = 0; d < D; d++) square += (x[d] - mean) * (x[d] - mean) / (double)D;
+        double rstd = 1 / sqrt(square + (a->kind == MR_NORM_LAYER ? MR_LAYER_EPS : MR_RMS_EPS));
+        for (size_t d = 0; d < D; d++)
+            OUT(a->y)[m * D + d] = (real)((x[d] - mean) * rstd * IN(a->w)[d] + (a->b ? IN(a->b)[d] : 0));
+        if (!a->stat) continue;
+        OUT(a->stat)[2 * m] = (real)mean;
+        OUT(a->stat)[2 * m + 1] = (real)rstd;
+    }
+}
+
+/* With x̂ = (x − mean)·rstd and u = dy·w:  dx = rstd·(u − [layer: mean(u)] − x̂·mean(u·x̂)). */
+static void norm_bwd(mr_dev *dev, const mr_norm_bwd_args *a)
+{
+    (void)dev;
+    size_t M = (size_t)a->M, D = (size_t)a->D;
+    for (size_t m = 0; m < M; m++) {
+        const real *x = IN(a->x) + m * D, *dy = IN(a->dy) + m * D, *w = IN(a->w);
+        double mean = IN(a->stat)[2 * m], rstd = IN(a->stat)[2 * m + 1], mean_u = 0, mean_ux = 0;
+        for (size_t d = 0; d < D; d++) {
+            double u = (double)dy[d] * w[d];
+            if (a->kind == MR_NORM_LAYER) mean_u += u / (double)D;
+            mean_ux += u * (x[d] - mean) * rstd / (double)D;
+        }
+        for (size_t d = 0; d < D; d++) {
+            double v = rstd * ((double)dy[d] * w[d] - mean_u - (x[d] - mean) * rstd * mean_ux);
+            OUT(a->dx)[m * D + d] = (real)(v + (a->accumulate ? OUT(a->dx)[m * D + d] : 0));
+        }
+    }
+    for (size_t d = 0; d < D; d++) {
+        double dw = 0, db = 0;
+        for (size_t m = 0; m < M; m++) {
+            double mean = IN(a->stat)[2 * m], rstd = IN(a->stat)[2 * m + 1];
+            dw += IN(a->dy)[m * D + d] * (IN(a->x)[m * D + d] - mean) * rstd;
+            db += IN(a->dy)[m * D + d];
+        }
+        OUT(a->dw)[d] += dw;
+        if (a->db) OUT(a->db)[d] += db;
+    }
+}
+
+static long real_tokens(const int32_t *length, int b, int T) { return length ? length[b] : T; }
+
+/* Can token `last` see input `source`? Negative sources lie in the tail; a reset in between cuts off what was before it. */
+static int visible(const uint8_t *reset, int has_tail, long source, long last)
+{
+    if (source < 0 && !has_tail) return 0;
+    for (long s = source < 0 ? 0 : source + 1; reset && s <= last; s++)
+        if (reset[s]) return 0;
+    return 1;
+}
+
+/* Input `source` of row b: a token, or for negative ones an entry of the tail (oldest first). */
+static const real *conv_source(const mr_act *x, const mr_real *tail, int b, size_t T, size_t D, long source)
+{
+    if (source >= 0) return IN(x) + ((size_t)b * T + (size_t)source) * D;
+    return IN(tail) + ((size_t)b * MR_TAIL + (size_t)(source + MR_TAIL)) * D;
+}
+
+static void conv_fwd(mr_dev *dev, const mr_conv_fwd_args *a)
+{
+    (void)dev;
+    size_t T = (size_t)a->T, D = (size_t)a->D;
+    int has_tail = a->tail_in != NULL;
+    for (int b = 0; b < a->B; b++) {
+        const uint8_t *reset = a->reset ? a->reset + (size_t)b * T : NULL;
+        long real_T = real_tokens(a->length, b, a->T);
+        for (long t = 0; t < a->T; t++)
+            for (size_t d = 0; d < D; d++) {
+                double v = IN(a->b)[d];
+                for (int j = 0; j < MR_CONV; j++)
+                    if (visible(reset, has_tail, t - MR_TAIL + j, t))
+                        v += (double)IN(a->w)[d * MR_CONV + j] * conv_source(a->x, a->tail_in, b, T, D, t - MR_TAIL + j)[d];
+                OUT(a->y)[((size_t)b * T + (size_t)t) * D + d] = t < real_T ? (real)v : 0;
+            }
+        /* The new tail may be the old one: entry j reads an entry above it, so going upwards is safe. */
+        for (int j = 0; a->tail_out && j < MR_TAIL; j++) {
+            long source = real_T - MR_TAIL + j;
+            int seen = visible(reset, has_tail, source, real_T - 1);
+            for (size_t d = 0; d < D; d++)
+                OUT(a->tail_out)[((size_t)b * MR_TAIL + (size_t)j) * D + d] =
+                    seen ? conv_source(a->x, a->tail_in, b, T, D, source)[d] : 0;
+        }
+    }
+}
+
+/* Adds g to the gradient of input `source` of one row and channel: dx for tokens, dtail (or NULL) for the tail. */
+static void conv_send(real *dx, real *dtail, size_t D, long source, double g)
+{
+    if (source >= 0) dx[(size_t)source * D] += g;
+    else if (dtail) dtail[(size_t)(source + MR_TAIL) * D] += g;
+}
+
+static void conv_bwd(mr_dev *dev, const mr_conv_bwd_args *a)
+{
+    (void)dev;
+    size_t T = (size_t)a->T, D = (size_t)a->D;
+    int has_tail = a->tail_in != NULL;
+    if (!a->accumulate) memset(a->dx, 0, (size_t)a->B * T * D * sizeof(real));
+    if (a->dtail_in) memset(a->dtail_in, 0, (size_t)a->B * MR_TAIL * D * sizeof(real));
+    for (size_t d = 0; d < D; d++) {
+        double dw[MR_CONV] = {0}, db = 0;
+        for (int b = 0; b < a->B; b++) {
+            const uint8_t *reset = a->reset ? a->reset + (size_t)b * T : NULL;
+            long real_T = real_tokens(a->length, b, a->T);
+            real *dx = OUT(a->dx) + (size_t)b * T * D + d;
+            real *dtail = a->dtail_in ? OUT(a->dtail_in) + (size_t)b * MR_TAIL * D + d : NULL;
+            for (long t = 0; t < real_T; t++) {
+                double dy = IN(a->dy)[((size_t)b * T + (size_t)t) * D + d];
+                db += dy;
+                for (int j = 0; j < MR_CONV; j++) {
+                    long source = t - MR_TAIL + j;
+                    if (!visible(reset, has_tail, source, t)) continue;
+                    dw[j] += dy * conv_source(a->x, a->tail_in, b, T, D, source)[d];
+                    conv_send(dx, dtail, D, source, dy * IN(a->w)[d * MR_CONV + j]);
+                }
+            }
+            for (int j = 0; a->dtail_out && j < MR_TAIL; j++) {
+                long source = real_T - MR_TAIL + j;
+                if (visible(reset, has_tail, source, real_T - 1))
+                    conv_send(dx, dtail, D, source, IN(a->dtail_out)[((size_t)b * MR_TAIL + (size_t)j) * D + d]);
+            }
+        }
+        for (int j = 0; j < MR_CONV; j++) OUT(a->dw)[d * MR_CONV + j] += dw[j];
+        OUT(a->db)[d] += db;
+    }
+}
