@@ -10,13 +10,23 @@ typedef struct mr_meta {
     const char *key, *value;
 } mr_meta; /* a list ends with key NULL */
 
+/* Writes a model file, atomically. */
 int mr_model_save(const char *path, const mr_config *config, const mr_params *params, const float *weights,
                   const mr_meta *extra, mr_error *err);
 
-/* Checks everything: format version, every key, the set of tensors, shapes, dtypes, finite values. */
-int mr_model_read_config(const mr_st *st, const char *path, mr_config *config, mr_error *err);
-int mr_model_read_weights(const mr_st *st, const char *path, const char *prefix, const mr_params *params, float *weights, mr_error *err);
-/* Every metadata key must be of the model's or begin with one of these prefixes (NULL-terminated). */
-int mr_model_check_meta(const mr_st *st, const char *path, const char *const *prefixes, mr_error *err);
+/* Together these check everything: format and version, every key, the set of tensors, shapes, dtypes, finite values.
+ * Errors name `path`. Keys of the metadata that are not the model's must be one of `known` or begin with one that ends in a
+ * dot (NULL-terminated). */
+int mr_model_read_config(const mr_st *st, const char *path, const char *const *known, mr_config *config, mr_error *err);
+
+/* The file's tensors must be exactly the table's, once for each prefix ("" for a model; NULL-terminated). */
+int mr_model_check_tensors(const mr_st *st, const char *path, const char *const *prefixes, const mr_params *params, mr_error *err);
+
+/* After the check: one set of tensors into a host vector of params->total floats; refuses NaN and infinities. */
+int mr_model_read_vector(const mr_st *st, const char *path, const char *prefix, const mr_params *params, float *to, mr_error *err);
+
+/* Adds the configuration's metadata, or a vector's tensors, to a file that is being written. The vector is borrowed. */
+int mr_model_add_config(mr_st_writer *w, const mr_config *config);
+int mr_model_add_vector(mr_st_writer *w, const char *prefix, const mr_params *params, const float *from);
 
 #endif

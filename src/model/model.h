@@ -9,6 +9,7 @@
 
 typedef struct mr_model mr_model;
 
+/* The table of parameters only; memory comes with mr_model_plan. */
 int mr_model_new(const mr_config *config, mr_dev *dev, mr_decay_set set, mr_model **out, mr_error *err);
 void mr_model_free(mr_model *model);
 const mr_config *mr_model_config(const mr_model *model);
@@ -16,7 +17,7 @@ const mr_params *mr_model_params(const mr_model *model);
 mr_dev *mr_model_dev(const mr_model *model);
 int64_t mr_model_count(const mr_model *model); /* parameters, padding aside */
 
-/* Parameters, gradients and the optimiser's two moments, as host vectors of params->total floats. */
+/* Parameters, gradients and the optimiser's two moments, as host vectors of params->total floats. After the plan. */
 typedef enum mr_vector { MR_WEIGHTS, MR_GRADS, MR_MOMENT1, MR_MOMENT2 } mr_vector;
 void mr_model_put(mr_model *model, mr_vector which, const float *from);
 void mr_model_get(mr_model *model, mr_vector which, float *to);
@@ -31,7 +32,8 @@ typedef struct mr_state mr_state;
 int mr_state_new(mr_model *model, int B, mr_state **out, mr_error *err);
 void mr_state_free(mr_state *state);
 void mr_state_reset(mr_state *state);                    /* a new sequence starts at the next token */
-void mr_state_get(mr_state *state, float *to);           /* B · state_reals floats */
+/* A state as floats: mr_model_state_reals(model)·B + 1 of them, the first one 1 when a sequence is under way. */
+void mr_state_get(mr_state *state, float *to);
 void mr_state_put(mr_state *state, const float *from);
 
 /* Forward over a batch. state NULL: every sequence starts at token 0. Otherwise it goes on from the state, and the state
@@ -40,7 +42,9 @@ void mr_model_forward(mr_model *model, const mr_batch *batch, mr_state *state, i
 
 /* Loss of the batch just forwarded: added to the stats; with scale ≠ 0 also the gradient of scale·(sum over rows). */
 void mr_model_loss(mr_model *model, const mr_batch *batch, double scale);
-void mr_model_backward(mr_model *model, const mr_batch *batch); /* adds to the gradients */
+/* Adds to the gradients. dstate_out: gradient of the state behind the batch (NULL: zero); dstate_in: where that of the state
+ * before it goes (NULL: not wanted). */
+void mr_model_backward(mr_model *model, const mr_batch *batch, const mr_state *dstate_out, mr_state *dstate_in);
 
 void mr_model_zero_grads(mr_model *model);
 void mr_model_zero_stats(mr_model *model);
@@ -54,8 +58,5 @@ void mr_model_row_loss(mr_model *model, float *to, size_t rows);
 
 /* After a step that was not finite: the first place in the order of the network, as "blocks.1.mixer (output)". */
 void mr_model_blame(mr_model *model, const mr_batch *batch, char *out, size_t size);
-
-/* Gradients with respect to a carried state, for the law's tests and truncated backpropagation. */
-void mr_model_backward_state(mr_model *model, const mr_batch *batch, mr_state *state_in, const mr_state *dstate_out, mr_state *dstate_in);
 
 #endif

@@ -1,0 +1,137 @@
+#include "model/file.h"
+
+#include "core/mem.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define FORMAT "minrnn"
+#define FORMAT_VERSION "1"
+#define PREFIX "model."
+
+/* ---- writing ---- */
+
+int mr_model_add_config(mr_st_writer *w, const mr_config *config)
+{
+    char key[64], value[MR_TEXT_MAX];
+    int status = mr_st_add_meta(w, "format", FORMAT);
+    if (!status) status = mr_st_add_meta(w, "version", FORMAT_VERSION);
+    for (const mr_option *o = mr_config_options; !status && o->key; o++) {
+        snprintf(key, sizeof key, PREFIX "%s", o->key);
+        status = mr_st_add_meta(w, key, mr_option_print(o, config, value));
+    }
+    return status;
+}
+
+int mr_model_add_vector(mr_st_writer *w, const char *prefix, const mr_params *params, const float *from)
+{
+    char name[128];
+    int status = 0;
+    for (int i = 0; !status && i < params->count; i++) {
+        const mr_param *p = &params->list[i];
+        snprintf(name, sizeof name, "%s%s", prefix, p->name);
+        status = mr_st_add(w, name, MR_ST_F32, p->ndim, p->shape, from + p->offset);
+    }
+    return status;
+}
+
+int mr_model_save(const char *path, const mr_config *config, const mr_params *params, const float *weights,
+                  const mr_meta *extra, mr_error *err)
+{
+    mr_st_writer *w = mr_st_writer_new();
+    int status = w ? mr_model_add_config(w, config) : MR_ENOMEM;
+    if (!status) status = mr_model_add_vector(w, "", params, weights);
+    for (; !status && extra && extra->key; extra++) status = mr_st_add_meta(w, extra->key, extra->value);
+    status = status ? mr_no_memory(err, path) : mr_st_write(w, path, err);
+    mr_st_writer_free(w);
+    return status;
+}
+
+/* ---- reading ---- */
+
+static int is_known(const char *key, const char *const *known)
+{
+    for (; *known; known++) {
+        size_t n = strlen(*known);
+        if (!strcmp(key, *known) || ((*known)[n - 1] == '.' && !strncmp(key, *known, n))) return 1;
+    }
+    return 0;
+}
+
+static int check_keys(const mr_st *st, const char *path, const char *const *known, mr_error *err)
+{
+    const size_t n = strlen(PREFIX);
+    for (int i = 0; i < mr_st_meta_count(st); i++) {
+        const char *key, *value;
+        mr_st_meta_at(st, i, &key, &value);
+        if (!strcmp(key, "format") || !strcmp(key, "version") || is_known(key, known)) continue;
+        if (!strncmp(key, PREFIX, n) && mr_option_find(mr_config_options, key + n)) continue;
+        return mr_fail(err, MR_EFORMAT, "%s: unknown metadata key \"%.200s\"; was it written by a newer minrnn?", path, key);
+    }
+    return 0;
+}
+
+int mr_model_read_config(const mr_st *st, const char *path, const char *const *known, mr_config *config, mr_error *err)
+{
+    const char *format = mr_st_meta(st, "format"), *version = mr_st_meta(st, "version");
+    char key[64];
+    mr_error inner;
+    if (!format || strcmp(format, FORMAT))
+        return mr_fail(err, MR_EFORMAT, "%s: not a minrnn model (its metadata has no format = minrnn)", path);
+    if (!version || strcmp(version, FORMAT_VERSION))
+        return mr_fail(err, MR_EFORMAT, "%s: format version %.20s; this minrnn reads version " FORMAT_VERSION, path, version ? version : "missing");
+    int status = check_keys(st, path, known, err);
+    if (status) return status;
+    mr_options_default(mr_config_options, config);
+    for (const mr_option *o = mr_config_options; o->key; o++) {
+        snprintf(key, sizeof key, PREFIX "%s", o->key);
+        const char *value = mr_st_meta(st, key);
+        if (!value) return mr_fail(err, MR_EFORMAT, "%s: its metadata lacks %s", path, key);
+        if (mr_option_parse(o, config, value, &inner)) return mr_fail(err, MR_EFORMAT, "%s: %.800s", path, inner.text);
+    }
+    if (mr_config_check(config, &inner)) return mr_fail(err, MR_EFORMAT, "%s: %.800s", path, inner.text);
+    return 0;
+}
+
+static int check_tensor(const mr_st_tensor *t, const char *path, const char *name, const mr_param *p, mr_error *err)
+{
+    if (!t) return mr_fail(err, MR_EFORMAT, "%s: lacks the tensor %s that its configuration needs", path, name);
+    if (t->dtype != MR_ST_F32)
+        return mr_fail(err, MR_EFORMAT, "%s: tensor %s is %s; minrnn reads F32", path, name, mr_st_dtype_name(t->dtype));
+    int same = t->ndim == p->ndim;
+    for (int i = 0; same && i < p->ndim; i++) same = t->shape[i] == p->shape[i];
+    if (!same) return mr_fail(err, MR_EFORMAT, "%s: tensor %s does not have the shape that its configuration needs", path, name);
+    return 0;
+}
+
+int mr_model_check_tensors(const mr_st *st, const char *path, const char *const *prefixes, const mr_params *params, mr_error *err)
+{
+    char name[128];
+    int sets = 0, status = 0;
+    for (; prefixes[sets]; sets++)
+        for (int i = 0; i < params->count; i++) {
+            snprintf(name, sizeof name, "%s%s", prefixes[sets], params->list[i].name);
+            status = check_tensor(mr_st_find(st, name), path, name, &params->list[i], err);
+            if (status) return status;
+        }
+    /* Every name of the table was found once, so a larger count means tensors that nobody asked for. */
+    if (mr_st_count(st) != sets * params->count)
+        return mr_fail(err, MR_EFORMAT, "%s: holds %d tensors where its configuration needs %d", path, mr_st_count(st), sets * params->count);
+    return 0;
+}
+
+int mr_model_read_vector(const mr_st *st, const char *path, const char *prefix, const mr_params *params, float *to, mr_error *err)
+{
+    char name[128];
+    memset(to, 0, params->total * sizeof *to);
+    for (int i = 0; i < params->count; i++) {
+        const mr_param *p = &params->list[i];
+        snprintf(name, sizeof name, "%s%s", prefix, p->name);
+        memcpy(to + p->offset, mr_st_find(st, name)->data, p->count * sizeof *to);
+        for (size_t j = 0; j < p->count; j++)
+            if (!isfinite(to[p->offset + j]))
+                return mr_fail(err, MR_EFORMAT, "%s: tensor %s holds a number that is not finite (element %zu)", path, name, j);
+    }
+    return 0;
+}

@@ -1,0 +1,355 @@
+/* The network around the blocks: input, final norm, head, loss, update. */
+#include "model/network.h"
+
+#include <math.h>
+#include <string.h>
+
+static int build_params(mr_model *m, mr_decay_set set)
+{
+    const mr_config *c = &m->config;
+    mr_params *params = &m->params;
+    if (c->input == MR_INPUT_TOKENS)
+        m->embed = mr_params_add(params, "", "embed.weight", 0, MR_INIT_NORMAL, 1, 2, (int64_t[]){c->inputs, c->dim});
+    else
+        m->embed = mr_params_linear(params, "", "embed", c->dim, c->inputs, 1);
+    for (int i = 0; i < c->layers; i++)
+        if (mr_block_init(&m->blocks[i], i, c, params)) return MR_ENOMEM;
+    m->norm = mr_params_add(params, "", "norm.weight", 0, MR_INIT_CONSTANT, 1, 1, &c->dim);
+    if (c->norm == MR_NORM_LAYER) mr_params_add(params, "", "norm.bias", 0, MR_INIT_CONSTANT, 0, 1, &c->dim);
+    m->head = mr_params_linear(params, "", "head", c->outputs, c->dim, 0);
+    return mr_params_layout(params, set);
+}
+
+int mr_model_new(const mr_config *config, mr_dev *dev, mr_decay_set set, mr_model **out, mr_error *err)
+{
+    *out = NULL;
+    int status = mr_config_check(config, err);
+    if (status) return status;
+    mr_model *m = mr_alloc(1, sizeof *m);
+    if (!m) return mr_no_memory(err, "the model");
+    m->config = *config;
+    m->face = mr_config_interface(config);
+    m->dev = dev;
+    m->blocks = mr_alloc((size_t)config->layers, sizeof *m->blocks);
+    if (m->blocks && build_params(m, set) == 0) {
+        *out = m;
+        return 0;
+    }
+    mr_model_free(m);
+    return mr_no_memory(err, "the table of parameters");
+}
+
+static void release_training(mr_model *m)
+{
+    m->dev->release(m->dev, m->grads);
+    m->dev->release(m->dev, m->moment1);
+    m->dev->release(m->dev, m->moment2);
+    m->grads = m->moment1 = m->moment2 = NULL;
+}
+
+void mr_model_free(mr_model *m)
+{
+    if (!m) return;
+    for (int i = 0; m->blocks && i < m->config.layers; i++) mr_block_free(&m->blocks[i]);
+    mr_free(m->blocks);
+    mr_params_free(&m->params);
+    release_training(m);
+    m->dev->release(m->dev, m->weights);
+    m->dev->release(m->dev, m->memory);
+    mr_free(m);
+}
+
+const mr_config *mr_model_config(const mr_model *m) { return &m->config; }
+const mr_params *mr_model_params(const mr_model *m) { return &m->params; }
+mr_dev *mr_model_dev(const mr_model *m) { return m->dev; }
+size_t mr_model_planned_bytes(const mr_model *m) { return m->planned; }
+
+int64_t mr_model_count(const mr_model *m)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < m->params.count; i++) sum += (int64_t)m->params.list[i].count;
+    return sum;
+}
+
+static mr_real *vector_of(mr_model *m, mr_vector which)
+{
+    switch (which) {
+    case MR_GRADS: return m->grads;
+    case MR_MOMENT1: return m->moment1;
+    case MR_MOMENT2: return m->moment2;
+    default: return m->weights;
+    }
+}
+
+void mr_model_put(mr_model *m, mr_vector which, const float *from) { m->dev->put(m->dev, vector_of(m, which), from, m->params.total); }
+void mr_model_get(mr_model *m, mr_vector which, float *to) { m->dev->get(m->dev, to, vector_of(m, which), m->params.total); }
+
+/* ---- the plan ---- */
+
+static void plan_gradients(mr_model *m, mr_arena *arena, size_t N)
+{
+    const mr_config *c = &m->config;
+    size_t act = m->dev->act_size, row = N * (size_t)c->dim * act;
+    m->scratch.d = mr_arena_take(arena, row);
+    m->scratch.branch = mr_arena_take(arena, row);
+    m->scratch.inner = mr_arena_take(arena, row);
+    m->scratch.dh = mr_arena_take(arena, N * (size_t)mr_mixer_at(c->mixer)->width(c) * act);
+    m->scratch.wide = mr_arena_take(arena, N * (size_t)(c->mlp * c->dim) * act);
+    m->dpooled = mr_arena_take(arena, (size_t)m->max_B * (size_t)c->dim * act);
+    m->kept = mr_arena_take(arena, (size_t)m->max_B * mr_model_state_reals(m) * m->dev->real_size);
+}
+
+static void plan_blocks(mr_model *m, mr_arena *arena, size_t N)
+{
+    const mr_config *c = &m->config;
+    size_t row = N * (size_t)c->dim * m->dev->act_size, shared = 0;
+    mr_act *x = mr_arena_take(arena, row);
+    m->stream = m->train ? NULL : x;
+    for (int i = 0; i < c->layers; i++) {
+        size_t start = arena->used;
+        m->blocks[i].x = x;
+        mr_block_plan(&m->blocks[i], c, m->dev, arena, m->max_B, m->max_T, m->train ? NULL : x);
+        x = m->blocks[i].out;
+        if (m->train) continue;
+        /* without training every block lies over the one before it */
+        shared = arena->used - start;
+        arena->used = start;
+    }
+    arena->used += shared;
+}
+
+/* Hands out every buffer; with an arena without base it only counts. */
+static void plan_all(mr_model *m, mr_arena *arena)
+{
+    const mr_config *c = &m->config;
+    mr_dev *dev = m->dev;
+    size_t B = (size_t)m->max_B, N = B * (size_t)m->max_T, act = dev->act_size, real = dev->real_size;
+    size_t rows = c->head == MR_HEAD_TOKEN ? N : B;
+    m->step = mr_arena_take(arena, sizeof *m->step);
+    m->stats = mr_arena_take(arena, MR_STATS * sizeof *m->stats);
+    m->sumsq = mr_arena_take(arena, sizeof *m->sumsq);
+    m->ids = c->input == MR_INPUT_TOKENS ? mr_arena_take(arena, N * sizeof *m->ids) : NULL;
+    m->values = c->input == MR_INPUT_REALS ? mr_arena_take(arena, N * (size_t)c->inputs * act) : NULL;
+    m->target = mr_arena_take(arena, rows * sizeof *m->target);
+    m->target_values = c->loss == MR_LOSS_MSE ? mr_arena_take(arena, rows * (size_t)c->outputs * real) : NULL;
+    m->mask = mr_arena_take(arena, rows);
+    m->reset = mr_arena_take(arena, N);
+    m->length = mr_arena_take(arena, B * sizeof *m->length);
+    m->row_loss = mr_arena_take(arena, rows * real);
+    plan_blocks(m, arena, N);
+    m->normed = mr_arena_take(arena, N * (size_t)c->dim * act);
+    m->stat = mr_arena_take(arena, 2 * N * real);
+    m->pooled = c->head == MR_HEAD_TOKEN ? m->normed : mr_arena_take(arena, B * (size_t)c->dim * act);
+    m->logits = mr_arena_take(arena, rows * (size_t)c->outputs * act);
+    if (m->train) plan_gradients(m, arena, N);
+}
+
+/* The parameter vector, and for training what belongs to it. */
+static int plan_vectors(mr_model *m, int train, mr_error *err)
+{
+    size_t bytes = m->params.total * m->dev->real_size;
+    if (!m->weights) m->weights = m->dev->alloc(m->dev, bytes);
+    if (!m->weights) return mr_no_memory(err, "the parameters; lower layers, dim or expansion");
+    if (!train || m->grads) return 0;
+    m->grads = m->dev->alloc(m->dev, bytes);
+    m->moment1 = m->dev->alloc(m->dev, bytes);
+    m->moment2 = m->dev->alloc(m->dev, bytes);
+    if (m->grads && m->moment1 && m->moment2) return 0;
+    release_training(m);
+    return mr_no_memory(err, "gradients and moments; lower layers, dim or expansion");
+}
+
+int mr_model_plan(mr_model *m, int B, int T, int train, mr_error *err)
+{
+    mr_arena arena = {0};
+    int status = plan_vectors(m, train, err);
+    if (status) return status;
+    if ((double)B * T * (double)m->config.dim > 1e11 || (double)B * T > 2e9)
+        return mr_fail(err, MR_ECONFIG, "batch = %d, context = %d: too large; lower one of them", B, T);
+    m->max_B = B;
+    m->max_T = T;
+    m->train = train;
+    plan_all(m, &arena);
+    m->dev->release(m->dev, m->memory);
+    m->planned = arena.used;
+    m->memory = m->dev->alloc(m->dev, arena.used);
+    if (!m->memory)
+        return mr_fail(err, MR_ENOMEM, "out of memory: %.1f GB of activations for batch %d × %d tokens; lower --batch or --context",
+                       (double)m->planned / 1e9, B, T);
+    arena = (mr_arena){.base = m->memory};
+    plan_all(m, &arena);
+    return 0;
+}
+
+/* ---- forward ---- */
+
+mr_act *mr_model_top(const mr_model *m) { return m->blocks[m->config.layers - 1].out; }
+size_t mr_model_rows(const mr_model *m, const mr_batch *batch) { return mr_batch_rows(batch, m->face.head); }
+
+static mr_pass pass_over(const mr_model *m, const mr_batch *batch, int train)
+{
+    return (mr_pass){.dev = m->dev, .config = &m->config, .params = &m->params, .weights = m->weights, .grads = m->grads,
+                     .step = m->step, .B = batch->B, .T = batch->T, .reset = batch->has_reset ? m->reset : NULL,
+                     .length = batch->has_length ? m->length : NULL, .train = train};
+}
+
+static void upload_inputs(mr_model *m, const mr_batch *batch)
+{
+    mr_dev *dev = m->dev;
+    size_t N = (size_t)batch->B * (size_t)batch->T;
+    if (m->ids) dev->upload(dev, m->ids, batch->ids, N * sizeof *m->ids);
+    else dev->put_act(dev, m->values, batch->values, N * (size_t)m->config.inputs);
+    if (batch->has_reset) dev->upload(dev, m->reset, batch->reset, N);
+    if (batch->has_length) dev->upload(dev, m->length, batch->length, (size_t)batch->B * sizeof *m->length);
+}
+
+/* The part of a state's reals (device) that belongs to a block. */
+static mr_real *part(const mr_model *m, mr_real *reals, size_t at, int B)
+{
+    return reals ? mr_real_at(m->dev, reals, at * (size_t)B) : NULL;
+}
+
+static mr_block_state state_of(const mr_model *m, const mr_block *b, mr_real *in, mr_real *out, int B)
+{
+    return (mr_block_state){.tail_in = part(m, in, b->tail_at, B), .mixer_in = part(m, in, b->mixer_at, B),
+                            .tail_out = part(m, out, b->tail_at, B), .mixer_out = part(m, out, b->mixer_at, B)};
+}
+
+static void forward_input(mr_model *m, const mr_pass *p)
+{
+    int N = p->B * p->T, D = (int)m->config.dim, inputs = (int)m->config.inputs;
+    if (m->ids)
+        m->dev->ops.embed_fwd(m->dev, &(mr_embed_fwd_args){.N = N, .D = D, .vocab = inputs, .ids = m->ids,
+                                                           .table = mr_weight(p, m->embed), .y = m->blocks[0].x});
+    else
+        m->dev->ops.linear_fwd(m->dev, &(mr_linear_fwd_args){.M = N, .N = D, .K = inputs, .x = m->values,
+            .W = mr_weight(p, m->embed), .b = mr_weight(p, m->embed + 1), .y = m->blocks[0].x});
+}
+
+static mr_pooling pooling_of(const mr_model *m) { return m->face.head == MR_HEAD_MEAN ? MR_POOL_MEAN : MR_POOL_LAST; }
+
+static void forward_head(mr_model *m, const mr_pass *p, size_t rows)
+{
+    int D = (int)m->config.dim, layer = m->config.norm == MR_NORM_LAYER;
+    m->dev->ops.norm_fwd(m->dev, &(mr_norm_fwd_args){
+        .M = p->B * p->T, .D = D, .kind = (mr_norm)m->config.norm, .x = mr_model_top(m), .w = mr_weight(p, m->norm),
+        .b = layer ? mr_weight(p, m->norm + 1) : NULL, .y = m->normed, .stat = m->stat});
+    if (m->face.head != MR_HEAD_TOKEN)
+        m->dev->ops.pool_fwd(m->dev, &(mr_pool_fwd_args){.B = p->B, .T = p->T, .D = D, .kind = pooling_of(m),
+                                                         .length = p->length, .x = m->normed, .y = m->pooled});
+    m->dev->ops.linear_fwd(m->dev, &(mr_linear_fwd_args){.M = (int)rows, .N = m->face.outputs, .K = D, .x = m->pooled,
+                                                         .W = mr_weight(p, m->head), .y = m->logits});
+}
+
+void mr_model_forward(mr_model *m, const mr_batch *batch, mr_state *state, int train)
+{
+    mr_pass pass = pass_over(m, batch, train);
+    mr_real *in = state && state->under_way ? state->reals : NULL, *out = state ? state->reals : NULL;
+    m->carried = in != NULL;
+    if (train && in) {
+        size_t bytes = (size_t)batch->B * mr_model_state_reals(m) * m->dev->real_size;
+        m->dev->copy(m->dev, m->kept, in, bytes);
+        in = m->kept;
+    }
+    upload_inputs(m, batch);
+    forward_input(m, &pass);
+    for (int i = 0; i < m->config.layers; i++) {
+        mr_block_state s = state_of(m, &m->blocks[i], in, out, batch->B);
+        mr_block_forward(&m->blocks[i], &pass, &s);
+    }
+    forward_head(m, &pass, mr_model_rows(m, batch));
+    if (state) state->under_way = 1;
+}
+
+/* ---- loss and backward ---- */
+
+void mr_model_loss(mr_model *m, const mr_batch *batch, double scale)
+{
+    size_t rows = mr_model_rows(m, batch), outputs = (size_t)m->face.outputs;
+    mr_dev *dev = m->dev;
+    mr_act *grad = scale != 0 ? m->logits : NULL;
+    if (m->face.loss == MR_LOSS_XENT) {
+        dev->upload(dev, m->target, batch->target, rows * sizeof *m->target);
+        dev->ops.xent(dev, &(mr_xent_args){.R = (int)rows, .C = (int)outputs, .logits = m->logits, .target = m->target,
+                                           .scale = scale, .dlogits = grad, .row_loss = m->row_loss, .stats = m->stats});
+        return;
+    }
+    dev->put(dev, m->target_values, batch->target_values, rows * outputs);
+    dev->upload(dev, m->mask, batch->mask, rows);
+    dev->ops.mse(dev, &(mr_mse_args){.R = (int)rows, .C = (int)outputs, .pred = m->logits, .target = m->target_values,
+                                     .mask = m->mask, .scale = scale, .dpred = grad, .row_loss = m->row_loss, .stats = m->stats});
+}
+
+static void backward_head(mr_model *m, const mr_pass *p, size_t rows)
+{
+    mr_dev *dev = m->dev;
+    int D = (int)m->config.dim, pooled = m->face.head != MR_HEAD_TOKEN, layer = m->config.norm == MR_NORM_LAYER;
+    mr_act *dnormed = m->scratch.inner, *dhead = pooled ? m->dpooled : dnormed;
+    dev->ops.linear_bwd_w(dev, &(mr_linear_bwd_w_args){.M = (int)rows, .N = m->face.outputs, .K = D, .dy = m->logits,
+                                                       .x = m->pooled, .dW = mr_grad(p, m->head)});
+    dev->ops.linear_bwd_x(dev, &(mr_linear_bwd_x_args){.M = (int)rows, .N = m->face.outputs, .K = D, .dy = m->logits,
+                                                       .W = mr_weight(p, m->head), .dx = dhead});
+    if (pooled)
+        dev->ops.pool_bwd(dev, &(mr_pool_bwd_args){.B = p->B, .T = p->T, .D = D, .kind = pooling_of(m),
+                                                   .length = p->length, .dy = dhead, .dx = dnormed});
+    dev->ops.norm_bwd(dev, &(mr_norm_bwd_args){
+        .M = p->B * p->T, .D = D, .kind = (mr_norm)m->config.norm, .x = mr_model_top(m), .w = mr_weight(p, m->norm),
+        .stat = m->stat, .dy = dnormed, .dx = m->scratch.d, .dw = mr_grad(p, m->norm),
+        .db = layer ? mr_grad(p, m->norm + 1) : NULL});
+}
+
+static void backward_input(mr_model *m, const mr_pass *p)
+{
+    int N = p->B * p->T, D = (int)m->config.dim, inputs = (int)m->config.inputs;
+    if (m->ids)
+        m->dev->ops.embed_bwd(m->dev, &(mr_embed_bwd_args){.N = N, .D = D, .vocab = inputs, .ids = m->ids,
+                                                           .dy = m->scratch.d, .dtable = mr_grad(p, m->embed)});
+    else
+        m->dev->ops.linear_bwd_w(m->dev, &(mr_linear_bwd_w_args){.M = N, .N = D, .K = inputs, .dy = m->scratch.d,
+            .x = m->values, .dW = mr_grad(p, m->embed), .db = mr_grad(p, m->embed + 1)});
+}
+
+void mr_model_backward(mr_model *m, const mr_batch *batch, const mr_state *dstate_out, mr_state *dstate_in)
+{
+    mr_pass pass = pass_over(m, batch, 1);
+    mr_real *in = m->carried ? m->kept : NULL;
+    backward_head(m, &pass, mr_model_rows(m, batch));
+    for (int i = (int)m->config.layers - 1; i >= 0; i--) {
+        mr_block *b = &m->blocks[i];
+        mr_block_state s = state_of(m, b, in, NULL, batch->B);
+        mr_block_state to = state_of(m, b, NULL, dstate_in ? dstate_in->reals : NULL, batch->B);
+        mr_block_state from = state_of(m, b, dstate_out ? dstate_out->reals : NULL, NULL, batch->B);
+        mr_block_backward(b, &pass, &m->scratch, &s, &(mr_block_state_grad){
+            .tail_out = from.tail_in, .mixer_out = from.mixer_in, .tail_in = to.tail_out, .mixer_in = to.mixer_out});
+    }
+    backward_input(m, &pass);
+}
+
+/* ---- update ---- */
+
+void mr_model_zero_grads(mr_model *m) { m->dev->zero(m->dev, m->grads, m->params.total * m->dev->real_size); }
+void mr_model_zero_stats(mr_model *m) { m->dev->zero(m->dev, m->stats, MR_STATS * sizeof(double)); }
+void mr_model_stats(mr_model *m, double stats[MR_STATS]) { m->dev->download(m->dev, stats, m->stats, MR_STATS * sizeof(double)); }
+void mr_model_set_step(mr_model *m, const mr_step *step) { m->dev->upload(m->dev, m->step, step, sizeof *step); }
+
+void mr_model_update(mr_model *m)
+{
+    m->dev->ops.sumsq(m->dev, &(mr_sumsq_args){.n = m->params.total, .g = m->grads, .out = m->sumsq});
+    m->dev->ops.adam(m->dev, &(mr_adam_args){.n = m->params.total, .n_decay = m->params.decayed, .p = m->weights,
+        .m = m->moment1, .v = m->moment2, .g = m->grads, .step = m->step, .sumsq = m->sumsq});
+}
+
+double mr_model_grad_norm(mr_model *m)
+{
+    double sumsq;
+    m->dev->download(m->dev, &sumsq, m->sumsq, sizeof sumsq);
+    return sqrt(sumsq);
+}
+
+void mr_model_logits(mr_model *m, float *to, size_t first_row, size_t rows)
+{
+    size_t outputs = (size_t)m->face.outputs;
+    m->dev->get_act(m->dev, to, mr_act_at(m->dev, m->logits, first_row * outputs), rows * outputs);
+}
+
+void mr_model_row_loss(mr_model *m, float *to, size_t rows) { m->dev->get(m->dev, to, m->row_loss, rows); }

@@ -1,0 +1,43 @@
+/* What a model is made of; shared by model.c, state.c and blame.c alone. */
+#ifndef MR_MODEL_NETWORK_H
+#define MR_MODEL_NETWORK_H
+
+#include "model/block.h"
+#include "model/model.h"
+
+struct mr_model {
+    mr_config config;
+    mr_interface face;
+    mr_params params;
+    mr_dev *dev;
+    int embed, norm, head; /* rows of the parameter table */
+    mr_block *blocks;
+    /* the parameter vector and what belongs to it; grads and moments only for training */
+    mr_real *weights, *grads, *moment1, *moment2;
+    /* the plan */
+    int max_B, max_T, train;
+    void *memory;
+    size_t planned;
+    mr_act *stream;       /* [N, D] without training: the residual stream */
+    int32_t *ids, *target, *length;
+    uint8_t *reset, *mask;
+    mr_act *values;
+    mr_real *target_values, *row_loss, *stat, *kept; /* kept: the state that a training forward started from */
+    mr_act *normed, *pooled, *logits, *dpooled;
+    mr_scratch scratch;
+    mr_step *step;
+    double *stats, *sumsq;
+    int carried; /* the last training forward went on from `kept` */
+};
+
+struct mr_state {
+    mr_model *model;
+    int B, under_way;
+    mr_real *reals; /* device: for each block, tails [B, 3, D] then the mixer's [B, …] */
+};
+
+/* The last block's output: what the final norm reads. */
+mr_act *mr_model_top(const mr_model *model);
+size_t mr_model_rows(const mr_model *model, const mr_batch *batch);
+
+#endif
