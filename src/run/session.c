@@ -1,0 +1,96 @@
+#include "run/session.h"
+
+#include "core/mem.h"
+#include "model/file.h"
+#include "run/checkpoint.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The task's settings, and of [train] what is there: "task.length", "train.context". */
+static int read_settings(mr_session *s, const mr_st *st, const char *path, mr_error *err)
+{
+    mr_error inner;
+    for (int i = 0; i < mr_st_meta_count(st); i++) {
+        const char *key, *value;
+        mr_st_meta_at(st, i, &key, &value);
+        if (!strcmp(key, "task.name")) continue;
+        int section = !strncmp(key, "task.", 5) ? MR_SECTION_TASK : !strncmp(key, "train.", 6) ? MR_SECTION_TRAIN : -1;
+        if (section < 0) continue;
+        const mr_option *o = mr_option_find(mr_recipe_table(&s->recipe, section), strchr(key, '.') + 1);
+        if (!o) return mr_fail(err, MR_EFORMAT, "%s: unknown metadata key \"%.200s\"", path, key);
+        if (mr_option_parse(o, mr_recipe_settings(&s->recipe, section), value, &inner))
+            return mr_fail(err, MR_EFORMAT, "%s: %.900s", path, inner.text);
+    }
+    return 0;
+}
+
+static int read_vocab(mr_session *s, const mr_st *st, const char *path, mr_error *err)
+{
+    const char *text = mr_st_meta(st, "vocab");
+    mr_error inner;
+    if (!text) return 0;
+    if (mr_vocab_parse(&s->vocab, text, &inner)) return mr_fail(err, MR_EFORMAT, "%s: vocab: %.800s", path, inner.text);
+    if (s->recipe.config.input != MR_INPUT_TOKENS || s->recipe.config.inputs != s->vocab.size)
+        return mr_fail(err, MR_EFORMAT, "%s: a vocabulary of %d tokens, but the model takes %lld", path, s->vocab.size,
+                       (long long)s->recipe.config.inputs);
+    return 0;
+}
+
+static int read_meta(mr_session *s, const mr_st *st, const char *path, mr_error *err)
+{
+    const char *task = mr_st_meta(st, "task.name"), *step = mr_st_meta(st, "step");
+    mr_error inner;
+    mr_config config;
+    int status = mr_model_read_config(st, path, mr_model_meta_keys, &config, err);
+    if (status) return status;
+    if (!task || mr_recipe_new(&s->recipe, task, &inner))
+        return mr_fail(err, MR_EFORMAT, "%s: made for a task that this minrnn does not know (%.60s)", path, task ? task : "none named");
+    s->recipe.config = config;
+    s->step = step ? strtoll(step, NULL, 10) : 0;
+    status = read_settings(s, st, path, err);
+    return status ? status : read_vocab(s, st, path, err);
+}
+
+static int read_model(mr_session *s, const mr_st *st, const char *path, mr_dev *dev, int B, int T, mr_error *err)
+{
+    static const char *const prefixes[] = {"", NULL};
+    int status = mr_model_new(&s->recipe.config, dev, MR_DECAY_ALL, &s->model, err);
+    if (status) return status;
+    const mr_params *params = mr_model_params(s->model);
+    status = mr_model_check_tensors(st, path, prefixes, params, err);
+    if (status) return status;
+    float *weights = mr_alloc(params->total, sizeof *weights);
+    if (!weights) return mr_no_memory(err, path);
+    status = mr_model_read_vector(st, path, "", params, weights, err);
+    if (!status && B && T) status = mr_model_plan(s->model, B, T, 0, err);
+    if (!status && B && T) mr_model_put(s->model, MR_WEIGHTS, weights);
+    mr_free(weights);
+    return status;
+}
+
+int mr_session_open(mr_session *s, const char *path, mr_dev *dev, int plan_B, int plan_T, mr_error *err)
+{
+    mr_st *st = NULL;
+    memset(s, 0, sizeof *s);
+    int status = mr_st_open(path, &st, err);
+    if (!status) status = read_meta(s, st, path, err);
+    if (!status) status = read_model(s, st, path, dev, plan_B, plan_T, err);
+    mr_st_close(st);
+    if (status) mr_session_close(s);
+    return status;
+}
+
+void mr_session_close(mr_session *s)
+{
+    mr_model_free(s->model);
+    mr_vocab_free(&s->vocab);
+    mr_recipe_free(&s->recipe);
+    memset(s, 0, sizeof *s);
+}
+
+int mr_session_need_text(const mr_session *s, const char *path, mr_error *err)
+{
+    if (s->vocab.size && s->recipe.config.head == MR_HEAD_TOKEN) return 0;
+    return mr_fail(err, MR_EINVAL, "%s: made for the task %s, it does not read text; try `minrnn eval`", path, s->recipe.task->type->name);
+}

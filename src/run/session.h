@@ -1,0 +1,22 @@
+/* A session: a model file opened for use. */
+#ifndef MR_RUN_SESSION_H
+#define MR_RUN_SESSION_H
+
+#include "model/model.h"
+#include "run/recipe.h"
+
+typedef struct mr_session {
+    mr_model *model;
+    mr_recipe recipe;  /* task (not open), its settings as the file has them, batch and context */
+    mr_vocab vocab;    /* size 0: the model does not read text */
+    int64_t step;      /* the training step that the weights are from */
+} mr_session;
+
+/* Reads and checks everything in the file. plan_B · plan_T 0: no memory for a forward yet (info). */
+int mr_session_open(mr_session *session, const char *path, mr_dev *dev, int plan_B, int plan_T, mr_error *err);
+void mr_session_close(mr_session *session);
+
+/* The vocabulary, or an error that says that this model does not read text. */
+int mr_session_need_text(const mr_session *session, const char *path, mr_error *err);
+
+#endif

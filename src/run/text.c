@@ -1,0 +1,101 @@
+#include "run/text.h"
+
+#include "core/mem.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Some locales write the point as another character, or as several bytes. */
+static void point_for_every_locale(char *number)
+{
+    char *to = number;
+    for (const char *from = number; *from;) {
+        if (isdigit((unsigned char)*from) || strchr("+-e", *from)) {
+            *to++ = *from++;
+            continue;
+        }
+        *to++ = '.';
+        while (*from && !isdigit((unsigned char)*from) && !strchr("+-e", *from)) from++;
+    }
+    *to = 0;
+}
+
+char *mr_real_print(char out[MR_REAL_MAX], double value, int digits)
+{
+    if (digits) {
+        snprintf(out, MR_REAL_MAX, "%.*g", digits, value);
+    } else {
+        /* Whatever 15 digits can say, %.15g says in the fewest; some doubles need 16, all make do with 17. */
+        for (digits = 15; digits <= 17; digits++) {
+            snprintf(out, MR_REAL_MAX, "%.*g", digits, value);
+            if (strtod(out, NULL) == value) break;
+        }
+    }
+    point_for_every_locale(out);
+    return out;
+}
+
+char *mr_count_print(char out[MR_REAL_MAX], double value, int digits)
+{
+    static const char *const suffix[] = {"", "k", "M", "G", "T"};
+    size_t power = 0;
+    double rounding = 1 - 0.5 * pow(10, -digits); /* what would print as 1000 takes the next suffix */
+    while (power + 1 < sizeof suffix / sizeof *suffix && fabs(value) >= 1000 * rounding) {
+        value /= 1000;
+        power++;
+    }
+    mr_real_print(out, value, digits);
+    strcat(out, suffix[power]);
+    return out;
+}
+
+static int make_room(mr_text *text, size_t more)
+{
+    if (text->failed) return 0;
+    if (text->room - text->size > more) return 1;
+    size_t room = 2 * text->room + more + 4096;
+    char *data = mr_alloc(room, 1);
+    if (!data) {
+        text->failed = 1;
+        return 0;
+    }
+    if (text->size) memcpy(data, text->data, text->size);
+    mr_free(text->data);
+    text->data = data;
+    text->room = room;
+    return 1;
+}
+
+void mr_text_add(mr_text *text, const char *s)
+{
+    size_t size = strlen(s);
+    if (!make_room(text, size)) return;
+    memcpy(text->data + text->size, s, size + 1);
+    text->size += size;
+}
+
+void mr_text_format(mr_text *text, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int size = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (size < 0 || !make_room(text, (size_t)size)) {
+        text->failed = 1;
+        return;
+    }
+    va_start(args, format);
+    vsnprintf(text->data + text->size, (size_t)size + 1, format, args);
+    va_end(args);
+    text->size += (size_t)size;
+}
+
+void mr_text_free(mr_text *text)
+{
+    mr_free(text->data);
+    *text = (mr_text){0};
+}

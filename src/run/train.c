@@ -1,0 +1,303 @@
+#include "run/train.h"
+
+#include "core/file.h"
+#include "core/mem.h"
+#include "run/checkpoint.h"
+#include "run/feed.h"
+#include "run/runlog.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+/* Saving changes no number, so when it happens may follow the clock. */
+#define SAVE_SECONDS 15
+
+typedef struct trainer {
+    mr_recipe *recipe;
+    const mr_train_settings *set;
+    mr_dev *dev;
+    const char *dir;
+    const volatile sig_atomic_t *stop;
+    const mr_train_watch *watch;
+    mr_model *model;
+    mr_feed *feed;
+    mr_batch eval_batch;
+    mr_runlog *log;
+    mr_checkpoint cp;
+    double started, saved; /* the clock */
+    int64_t saved_step;
+    int lock;
+} trainer;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int in_folder(const char *dir, const char *name)
+{
+    char *path = mr_path_join(dir, name);
+    int there = path && mr_path_exists(path);
+    mr_free(path);
+    return there;
+}
+
+int mr_run_has_state(const char *dir) { return in_folder(dir, "state.safetensors"); }
+int mr_run_exists(const char *dir) { return mr_run_has_state(dir) || in_folder(dir, "recipe.ini") || in_folder(dir, "model.safetensors"); }
+
+/* ---- one step ---- */
+
+static double learning_rate(const mr_train_settings *set, int64_t step)
+{
+    if (step <= set->warmup) return set->lr * (double)step / (double)set->warmup;
+    double gone = set->steps > set->warmup ? (double)(step - 1 - set->warmup) / (double)(set->steps - set->warmup) : 0;
+    if (gone > 1) gone = 1;
+    if (set->schedule == 1) return set->lr * (1 - gone);
+    if (set->schedule == 2) return set->lr * 0.5 * (1 + cos(3.14159265358979323846 * gone));
+    return set->lr;
+}
+
+static mr_step step_values(const trainer *t, int64_t step)
+{
+    const mr_train_settings *s = t->set;
+    return (mr_step){.seed = (uint64_t)s->seed, .step = (uint32_t)step, .lr = learning_rate(s, step), .beta1 = s->betas[0],
+                     .beta2 = s->betas[1], .eps = s->eps, .weight_decay = s->weight_decay, .clip = s->clip,
+                     .bias1 = 1 - pow(s->betas[0], (double)step), .bias2 = 1 - pow(s->betas[1], (double)step),
+                     .decoupled = s->optimizer == 0};
+}
+
+static int not_finite(trainer *t, const mr_batch *batch, int64_t step, mr_error *err)
+{
+    char where[128];
+    mr_model_blame(t->model, batch, where, sizeof where);
+    return mr_fail(err, MR_ENONFINITE, "step %lld: a number became NaN or infinite in %s; the last good checkpoint (step %lld) is kept; "
+                   "try a lower --lr or --clip", (long long)step, where, (long long)t->saved_step);
+}
+
+static int train_step(trainer *t, int64_t step, mr_error *err)
+{
+    mr_step values = step_values(t, step);
+    double stats[MR_STATS], began = now(), norm, loss;
+    const mr_batch *batch = NULL;
+    int64_t tokens = 0;
+    mr_model_zero_grads(t->model);
+    mr_model_zero_stats(t->model);
+    for (int64_t micro = 0; micro < t->set->accumulate; micro++) {
+        batch = mr_feed_next(t->feed);
+        values.micro = (uint32_t)micro;
+        mr_model_set_step(t->model, &values);
+        mr_model_forward(t->model, batch, NULL, 1);
+        mr_model_loss(t->model, batch, 1 / ((double)batch->counted * (double)t->set->accumulate));
+        mr_model_backward(t->model, batch, NULL, NULL);
+        tokens += (int64_t)batch->B * batch->T;
+    }
+    mr_model_update(t->model);
+    mr_model_stats(t->model, stats);
+    norm = mr_model_grad_norm(t->model);
+    loss = stats[MR_STAT_LOSS] / stats[MR_STAT_COUNT];
+    int status = t->dev->sync(t->dev, err);
+    if (status) return status;
+    if (!isfinite(loss) || !isfinite(norm)) return not_finite(t, batch, step, err);
+    t->cp.step = step;
+    if (t->watch->stepped) t->watch->stepped(t->watch->user, step, tokens, loss);
+    return mr_runlog_step(t->log, step, loss, values.lr, norm, (double)tokens / (now() - began), err);
+}
+
+/* ---- evaluation and checkpoints ---- */
+
+static int is_better(const trainer *t, const mr_score *score)
+{
+    const mr_checkpoint *cp = &t->cp;
+    if (!isfinite(score->loss)) return 0;
+    if (!cp->best_step) return 1;
+    if (t->recipe->task->type->best_by_accuracy && score->accuracy != cp->best_accuracy) return score->accuracy > cp->best_accuracy;
+    return score->loss < cp->best_loss;
+}
+
+static int evaluate(trainer *t, mr_error *err)
+{
+    mr_score score;
+    mr_checkpoint *cp = &t->cp;
+    int status = mr_evaluate(t->model, t->recipe->task, &t->eval_batch, t->watch->evaluating, t->watch->user, t->stop, &score, err);
+    if (status) return status;
+    int best = is_better(t, &score);
+    cp->evaluated = cp->step;
+    cp->stale = best ? 0 : cp->stale + 1;
+    if (best) {
+        cp->best_step = cp->step;
+        cp->best_loss = score.loss;
+        cp->best_accuracy = score.accuracy;
+        mr_model_get(t->model, MR_WEIGHTS, cp->best);
+    }
+    if (t->watch->evaluated) t->watch->evaluated(t->watch->user, cp->step, &score, best);
+    return mr_runlog_eval(t->log, cp->step, score.loss, score.accuracy, best, err);
+}
+
+static int draw_curve(const trainer *t, mr_error *err)
+{
+    mr_curve_point *points = NULL;
+    size_t n = 0;
+    char *from = mr_path_join(t->dir, "log.jsonl"), *to = mr_path_join(t->dir, "curve.svg");
+    int status = from && to ? mr_runlog_read(from, &points, &n, err) : mr_no_memory(err, "the curve");
+    if (!status) status = mr_curve_write(to, points, n, t->recipe->task->type->name, err);
+    mr_free(points);
+    mr_free(from);
+    mr_free(to);
+    return status;
+}
+
+static int save(trainer *t, mr_error *err)
+{
+    int status = mr_runlog_flush(t->log, 1, err);
+    if (status) return status;
+    t->cp.log_offset = mr_runlog_offset(t->log);
+    mr_model_get(t->model, MR_WEIGHTS, t->cp.weights);
+    mr_model_get(t->model, MR_MOMENT1, t->cp.moment1);
+    mr_model_get(t->model, MR_MOMENT2, t->cp.moment2);
+    status = mr_checkpoint_save(&t->cp, t->dir, t->recipe, mr_model_params(t->model), err);
+    if (!status) status = draw_curve(t, err);
+    t->saved = now();
+    t->saved_step = t->cp.step;
+    return status;
+}
+
+static int save_is_due(const trainer *t)
+{
+    if (t->set->save_every) return t->cp.step % t->set->save_every == 0;
+    return now() - t->saved >= SAVE_SECONDS;
+}
+
+/* ---- the loop ---- */
+
+static int eval_is_due(const trainer *t)
+{
+    const mr_checkpoint *cp = &t->cp;
+    return cp->step > cp->evaluated && (cp->step % t->set->eval_every == 0 || cp->step >= t->set->steps);
+}
+
+static int is_over(const trainer *t, mr_train_end *end)
+{
+    if (t->stop && *t->stop) return *end = MR_END_STOPPED, 1;
+    if (t->cp.step >= t->set->steps) return *end = MR_END_STEPS, 1;
+    if (t->set->patience && t->cp.stale >= t->set->patience) return *end = MR_END_PATIENCE, 1;
+    if (t->set->max_seconds > 0 && now() - t->started >= t->set->max_seconds) return *end = MR_END_SECONDS, 1;
+    return 0;
+}
+
+static int loop(trainer *t, mr_train_end *end, mr_error *err)
+{
+    int status = 0;
+    for (;;) {
+        /* first, so that a run stopped before or within an evaluation makes up for it when it is resumed */
+        if (eval_is_due(t)) status = evaluate(t, err);
+        if (status == MR_ESTOPPED) status = 0;
+        if (status || is_over(t, end)) return status;
+        if (t->cp.step > t->saved_step && save_is_due(t)) status = save(t, err);
+        if (!status) status = train_step(t, t->cp.step + 1, err);
+        if (status) return status;
+    }
+}
+
+static int run(trainer *t, mr_train_result *result, mr_error *err)
+{
+    int status = loop(t, &result->end, err);
+    if (status) return status;
+    if (result->end != MR_END_STOPPED && t->cp.evaluated < t->cp.step) {
+        status = evaluate(t, err);
+        if (status == MR_ESTOPPED) result->end = MR_END_STOPPED;
+        else if (status) return status;
+    }
+    result->step = t->cp.step;
+    result->best_step = t->cp.best_step;
+    result->best_loss = t->cp.best_loss;
+    result->best_accuracy = t->cp.best_accuracy;
+    return save(t, err);
+}
+
+/* ---- setting up ---- */
+
+static int write_recipe(const trainer *t, mr_error *err)
+{
+    mr_text text = {0};
+    char *path = mr_path_join(t->dir, "recipe.ini");
+    mr_recipe_print(t->recipe, &text);
+    int status = path && !text.failed ? mr_file_replace(path, text.data, text.size, err) : mr_no_memory(err, "the recipe");
+    mr_text_free(&text);
+    mr_free(path);
+    return status;
+}
+
+static int start_weights(trainer *t, int resume, mr_error *err)
+{
+    const mr_params *params = mr_model_params(t->model);
+    mr_checkpoint *cp = &t->cp;
+    int status = mr_checkpoint_new(cp, params, err);
+    if (status) return status;
+    if (resume && mr_run_has_state(t->dir)) {
+        status = mr_checkpoint_load(cp, t->dir, t->recipe, params, err);
+        if (status) return status;
+    } else {
+        mr_gate_init gates;
+        double bias;
+        mr_gate_init_parse(t->recipe->config.gate_init, &gates, &bias, NULL);
+        mr_params_init(params, (uint64_t)t->set->seed, t->recipe->task->max_T, gates != MR_GATES_TIMESCALES_UNIFORM, cp->weights);
+    }
+    mr_model_put(t->model, MR_WEIGHTS, cp->weights);
+    mr_model_put(t->model, MR_MOMENT1, cp->moment1);
+    mr_model_put(t->model, MR_MOMENT2, cp->moment2);
+    t->saved_step = cp->step;
+    return 0;
+}
+
+static int open_log(trainer *t, mr_error *err)
+{
+    char *path = mr_path_join(t->dir, "log.jsonl");
+    int status = path ? mr_runlog_open(path, t->cp.log_offset, &t->log, err) : mr_no_memory(err, "the log");
+    mr_free(path);
+    return status;
+}
+
+static int set_up(trainer *t, int resume, mr_error *err)
+{
+    mr_task *task = t->recipe->task;
+    int status = mr_make_directory(t->dir, err);
+    if (!status) status = mr_lock_directory(t->dir, &t->lock, err);
+    if (status) return status;
+    if (!resume && mr_run_exists(t->dir))
+        return mr_fail(err, MR_EDATA, "%s: holds a run already; add --resume to go on with it, or choose another --out", t->dir);
+    status = mr_model_new(&t->recipe->config, t->dev, (mr_decay_set)t->set->decay_set, &t->model, err);
+    if (!status) status = mr_model_plan(t->model, task->batch, task->max_T, 1, err);
+    if (!status) status = start_weights(t, resume, err);
+    if (!status) status = write_recipe(t, err);
+    if (!status) status = open_log(t, err);
+    if (!status && mr_batch_new(&t->eval_batch, &task->face, task->batch, task->max_T))
+        status = mr_no_memory(err, "batches; lower --batch or the length");
+    if (!status) status = mr_feed_new(task, t->cp.step + 1, (int)t->set->accumulate, &t->feed, err);
+    return status;
+}
+
+static void tear_down(trainer *t)
+{
+    mr_feed_free(t->feed);
+    mr_batch_free(&t->eval_batch);
+    mr_runlog_close(t->log, NULL);
+    mr_checkpoint_free(&t->cp);
+    mr_model_free(t->model);
+    if (t->lock >= 0) mr_unlock(t->lock);
+}
+
+int mr_train(mr_recipe *recipe, mr_dev *dev, const char *dir, int resume, const volatile sig_atomic_t *stop,
+             const mr_train_watch *watch, mr_train_result *result, mr_error *err)
+{
+    trainer t = {.recipe = recipe, .set = &recipe->train, .dev = dev, .dir = dir, .stop = stop, .watch = watch, .lock = -1};
+    memset(result, 0, sizeof *result);
+    t.started = t.saved = now();
+    int status = set_up(&t, resume, err);
+    if (!status && watch->started) watch->started(watch->user, t.model, t.cp.step);
+    if (!status) status = run(&t, result, err);
+    tear_down(&t);
+    return status;
+}
