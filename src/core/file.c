@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { ATTEMPTS = 100 }; /* at a temporary file that other processes keep renaming */
+
 static int fail_errno(mr_error *err, const char *path, const char *doing)
 {
     return mr_fail(err, MR_EIO, "%s: %s: %s", path, doing, strerror(errno));
@@ -22,7 +24,6 @@ static int fail_kind(mr_error *err, const char *path, mode_t mode)
                    S_ISDIR(mode) ? "a directory" : "a device or pipe, not a regular file");
 }
 
-/* `a` and `b` in one piece of fresh memory. */
 static char *concatenate(const char *a, const char *between, const char *b)
 {
     size_t size = strlen(a) + strlen(between) + strlen(b) + 1;
@@ -64,18 +65,16 @@ static int read_open(int fd, uint64_t length, const char *path, char **data, siz
 {
     char *memory = length < SIZE_MAX ? mr_alloc((size_t)length + 1, 1) : NULL;
     if (!memory) return mr_no_memory(err, path);
-    if (read_all(fd, memory, (size_t)length, size)) {
-        mr_free(memory);
-        return fail_errno(err, path, "cannot be read");
-    }
-    *data = memory;
-    return 0;
+    int rc = read_all(fd, memory, (size_t)length, size) ? fail_errno(err, path, "cannot be read") : 0;
+    if (rc) mr_free(memory);
+    else *data = memory;
+    return rc;
 }
 
 int mr_file_read(const char *path, uint64_t limit, char **data, size_t *size, mr_error *err)
 {
     int fd;
-    uint64_t length;
+    uint64_t length = 0;
     int rc = open_regular(path, &fd, &length, err);
     if (rc) return rc;
     if (length > limit)
@@ -90,7 +89,7 @@ int mr_file_read(const char *path, uint64_t limit, char **data, size_t *size, mr
 int mr_file_map(const char *path, mr_file_mapping *mapping, mr_error *err)
 {
     int fd;
-    uint64_t length;
+    uint64_t length = 0;
     int rc = open_regular(path, &fd, &length, err);
     if (rc) return rc;
     *mapping = (mr_file_mapping){0};
@@ -122,22 +121,19 @@ static int is_current(int fd, const char *name)
     return !fstat(fd, &ours) && !lstat(name, &theirs) && ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev;
 }
 
-/* The temporary name is always the same, so a killed process leaves at most one such file, and the next one takes it over.
- * The lock keeps two living ones apart; file systems without locks do without. */
-static int open_temporary(const char *temporary, const char *path, int *fd, mr_error *err)
+/* The temporary name is always the same, so a killed process leaves at most one such file, and the next one takes it
+ * over. The lock keeps two living ones apart; file systems without locks do without. */
+static int open_temporary(mr_replace *file, mr_error *err)
 {
-    for (;;) {
-        *fd = open(temporary, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
-        if (*fd < 0) return fail_errno(err, temporary, "cannot be created");
-        int busy = flock(*fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
-        if (!busy && is_current(*fd, temporary)) break;
-        close(*fd);
-        if (busy) return mr_fail(err, MR_EBUSY, "%s: another process is writing it; wait for it to end", path);
+    for (int attempt = 0; file->fd < 0; attempt++) {
+        int fd = open(file->temporary, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+        if (fd < 0) return fail_errno(err, file->temporary, "cannot be created");
+        int busy = (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) || attempt == ATTEMPTS;
+        if (!busy && is_current(fd, file->temporary)) file->fd = fd;
+        else close(fd);
+        if (busy) return mr_fail(err, MR_EBUSY, "%s: another process is writing it; wait for it to end", file->path);
     }
-    if (!ftruncate(*fd, 0)) return 0;
-    fail_errno(err, temporary, "cannot be emptied");
-    close(*fd);
-    return MR_EIO;
+    return ftruncate(file->fd, 0) ? fail_errno(err, file->temporary, "cannot be emptied") : 0;
 }
 
 int mr_replace_begin(mr_replace *file, const char *path, mr_error *err)
@@ -147,7 +143,7 @@ int mr_replace_begin(mr_replace *file, const char *path, mr_error *err)
     if (!stat(path, &st) && !S_ISREG(st.st_mode)) return fail_kind(err, path, st.st_mode);
     file->path = mr_strdup(path);
     file->temporary = concatenate(path, ".tmp", "");
-    int rc = file->path && file->temporary ? open_temporary(file->temporary, path, &file->fd, err) : mr_no_memory(err, path);
+    int rc = file->path && file->temporary ? open_temporary(file, err) : mr_no_memory(err, path);
     if (rc) mr_replace_abort(file);
     return rc;
 }
@@ -259,9 +255,10 @@ int mr_lock_directory(const char *path, int *lock, mr_error *err)
     int rc = 0, fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) rc = fail_errno(err, name, "cannot be created");
     else if (flock(fd, LOCK_EX | LOCK_NB))
-        rc = errno != EWOULDBLOCK ? fail_errno(err, name, "cannot be locked")
-                                  : mr_fail(err, MR_EBUSY, "%s: another minrnn is using this folder; wait for it or choose "
-                                                           "another --out", path);
+        rc = errno == EWOULDBLOCK
+                 ? mr_fail(err, MR_EBUSY,
+                           "%s: another minrnn is using this folder; wait for it or choose another --out", path)
+                 : fail_errno(err, name, "cannot be locked");
     if (rc && fd >= 0) close(fd);
     *lock = rc ? -1 : fd;
     mr_free(name);

@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Reads a whole regular file into fresh memory (freed by mr_free; one zero byte follows the data). Refuses what is longer
- * than `limit` bytes, directories and devices. */
+/* Reads a whole regular file into fresh memory (freed by mr_free; one zero byte follows the data). Refuses what is
+ * longer than `limit` bytes (MR_EDATA), directories and devices (MR_EIO). */
 int mr_file_read(const char *path, uint64_t limit, char **data, size_t *size, mr_error *err);
 
 /* The whole of a regular file, mapped read-only, or read where mapping is not to be had. */

@@ -80,11 +80,18 @@ static int within(const mr_option *option, double value) { return value >= optio
 
 /* ---- what is allowed, in words */
 
+static void print_limit(const mr_option *option, double limit, char out[32])
+{
+    int whole = option->type == MR_OPT_INT && fabs(limit) < 0x1p63;
+    if (whole) snprintf(out, 32, "%lld", (long long)limit);
+    else print_real(limit, out);
+}
+
 static void describe_range(const mr_option *option, const char *what, char *out, size_t room)
 {
     char min[32], max[32];
-    print_real(option->min, min);
-    print_real(option->max, max);
+    print_limit(option, option->min, min);
+    print_limit(option, option->max, max);
     snprintf(out, room, "%s from %s to %s", what, min, max);
 }
 
@@ -137,13 +144,14 @@ static int parse_pair(const mr_option *option, const char *text, double *field)
 {
     char first[64];
     double a, b;
-    size_t comma = strcspn(text, ",");
-    if (!text[comma] || comma >= sizeof first) return 0;
-    memcpy(first, text, comma);
-    first[comma] = 0;
-    first[strcspn(first, " ")] = 0;
+    size_t comma = strcspn(text, ","), length = comma;
+    if (!text[comma]) return 0;
     const char *second = text + comma + 1;
     second += strspn(second, " ");
+    while (length && text[length - 1] == ' ') length--;
+    if (length >= sizeof first) return 0;
+    memcpy(first, text, length);
+    first[length] = 0;
     if (!read_real(first, &a) || !read_real(second, &b) || !within(option, a) || !within(option, b)) return 0;
     field[0] = a;
     field[1] = b;
@@ -231,7 +239,7 @@ const mr_option *mr_option_find(const mr_option *table, const char *key)
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
-/* Damerau-Levenshtein distance: letters missing, added, replaced, or two neighbours swapped. Both at most LONGEST_KEY. */
+/* Damerau-Levenshtein distance: letters missing, added, replaced, or swapped. Both texts fit LONGEST_KEY. */
 static size_t typing_distance(const char *a, const char *b)
 {
     size_t rows[3][LONGEST_KEY + 1], length_b = strlen(b);
@@ -246,7 +254,8 @@ static size_t typing_distance(const char *a, const char *b)
         for (size_t j = 1; j <= length_b; j++) {
             size_t replaced = above[j - 1] + (a[i - 1] != b[j - 1]);
             row[j] = least(replaced, 1 + least(above[j], row[j - 1]));
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = least(row[j], before[j - 2] + 1);
+            int swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+            if (swapped) row[j] = least(row[j], before[j - 2] + 1);
         }
     }
     return row[length_b];

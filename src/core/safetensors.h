@@ -8,8 +8,21 @@
 #include <stdint.h>
 
 #define MR_ST_DIMS 8
+#define MR_ST_HEADER_MAX 100000000 /* bytes, as in the Rust crate */
+#define MR_ST_METADATA "__metadata__"
 
-typedef enum mr_st_dtype { MR_ST_F32, MR_ST_F64, MR_ST_F16, MR_ST_BF16, MR_ST_I64, MR_ST_I32, MR_ST_I16, MR_ST_I8, MR_ST_U8, MR_ST_BOOL } mr_st_dtype;
+typedef enum mr_st_dtype {
+    MR_ST_F32,
+    MR_ST_F64,
+    MR_ST_F16,
+    MR_ST_BF16,
+    MR_ST_I64,
+    MR_ST_I32,
+    MR_ST_I16,
+    MR_ST_I8,
+    MR_ST_U8,
+    MR_ST_BOOL
+} mr_st_dtype;
 
 typedef struct mr_st_tensor {
     const char *name;
@@ -34,6 +47,8 @@ int mr_st_meta_count(const mr_st *st);
 void mr_st_meta_at(const mr_st *st, int index, const char **key, const char **value);
 const char *mr_st_meta(const mr_st *st, const char *key);           /* or NULL */
 const char *mr_st_dtype_name(mr_st_dtype dtype);                    /* "F32" */
+/* Bytes of a tensor; MR_EINVAL when its type, rank or a size is impossible, or the product does not fit. */
+int mr_st_bytes(mr_st_dtype dtype, int ndim, const int64_t *shape, size_t *bytes);
 
 /* Writing: collect, then write once. Tensors' data is borrowed until mr_st_write. Header keys and tensors are sorted by
  * name, so the same content gives the same bytes. */

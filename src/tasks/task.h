@@ -13,7 +13,7 @@ typedef struct mr_task {
     const mr_task_type *type;
     void *settings;     /* the type's option struct, filled by its options */
     uint64_t seed;      /* of training batches */
-    int batch, context; /* rows a batch; longest sequence in tokens where the task lets the user choose (text), else 0 */
+    int batch, context; /* rows a batch; longest sequence in tokens where the user chooses it (text), else 0 */
     const mr_vocab *given; /* the vocabulary of a model that exists already, or NULL: the task makes its own */
     mr_interface face;  /* set by open: what the model must look like */
     int max_T;          /* set by open: longest sequence of any batch */
@@ -28,9 +28,9 @@ struct mr_task_type {
     size_t settings_size;
     int best_by_accuracy;     /* which checkpoint is the best: highest accuracy, else lowest loss */
     int (*open)(mr_task *task, mr_error *err);
-    void (*close)(mr_task *task);
-    /* Pure functions of the task and the numbers given, safe to call from another thread: that is what makes a resumed run
-     * see the same data. They fill batch (B, T, arrays, flags, counted). */
+    void (*close)(mr_task *task); /* frees task->data, also what a failed open left (or NULL); may be NULL */
+    /* Pure functions of the task and the numbers given, safe to call from another thread: that is what makes a
+     * resumed run see the same data. They fill batch (B, T, arrays, flags, counted). */
     void (*train_batch)(const mr_task *task, uint32_t step, uint32_t micro, mr_batch *batch);
     void (*eval_batch)(const mr_task *task, int index, mr_batch *batch);
 };

@@ -1,0 +1,47 @@
+# A thin front for CMake. `make` builds, `make demo` shows, `make test` checks; CMakeLists.txt has the rest.
+BUILD  ?= build
+PREFIX ?= /usr/local
+JOBS   ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
+
+# CC counts only where the user gave one. CMake wants it with its path, or it takes the next `make` for a change.
+ifneq ($(origin CC),default)
+CHOSEN_CC := -DCMAKE_C_COMPILER=$(shell command -v $(CC) || echo $(CC))
+endif
+CONFIGURE = cmake -S . --log-level=WARNING -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CHOSEN_CC) $(CMAKE_FLAGS)
+
+.NOTPARALLEL:
+.PHONY: all demo test test-full asan tsan install clean bootstrap
+
+all: bootstrap
+	@$(CONFIGURE) -B $(BUILD)
+	@cmake --build $(BUILD) --parallel $(JOBS)
+
+bootstrap:
+	@scripts/bootstrap.sh
+
+demo: all
+	@scripts/demo.sh $(BUILD)/minrnn
+
+test: all
+	@scripts/test.sh $(BUILD) --label-exclude slow
+
+test-full: all asan tsan
+	$(BUILD)/minrnn check
+	$(BUILD)/minrnn check --mutate
+	@scripts/test.sh $(BUILD)
+
+asan: bootstrap
+	@$(CONFIGURE) -B build-asan -DMINRNN_SANITIZE=address,undefined
+	@cmake --build build-asan --parallel $(JOBS)
+	@scripts/test.sh build-asan --label-exclude slow
+
+tsan: bootstrap
+	@$(CONFIGURE) -B build-tsan -DMINRNN_SANITIZE=thread
+	@cmake --build build-tsan --parallel $(JOBS)
+	@scripts/test.sh build-tsan --label-exclude slow
+
+install: all
+	@cmake --install $(BUILD)
+
+clean:
+	rm -rf $(BUILD) build-asan build-tsan

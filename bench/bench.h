@@ -1,0 +1,61 @@
+/* Benchmarks: each row says how long something took and which share of this machine's limit that is, the limits being
+ * measured in the same run. */
+#ifndef MR_BENCH_H
+#define MR_BENCH_H
+
+#include "core/status.h"
+#include "ops/device.h"
+
+/* What this machine can do at best, with the device's number of threads. 0: not known for this device. */
+typedef struct mr_limits {
+    double flops;       /* multiply-adds in registers, a second */
+    double copy_bytes;  /* read and written beyond the cache, a second */
+    double cache_bytes; /* the same within the second-level cache */
+} mr_limits;
+
+typedef struct mr_bench_row {
+    const char *bench;
+    char name[96];
+    double seconds, best;   /* median and best; 0: not a time */
+    double bytes, flops;    /* the least that must be moved and computed */
+    double tokens;          /* 0, or what the time was for */
+    const char *limit;      /* "compute" or "memory", whichever binds; "" when there is none */
+    double share;           /* of that limit */
+} mr_bench_row;
+
+typedef struct mr_bench {
+    mr_dev *dev;
+    int quick;
+    mr_limits limits;
+    void (*on_row)(void *arg, const mr_bench_row *row);
+    void (*on_start)(void *arg, const char *bench, const char *name);
+    void *arg;
+} mr_bench;
+
+/* Something to measure. `before` (or NULL) runs before each call and is not timed. */
+typedef struct mr_bench_job {
+    const char *bench;
+    char name[96];
+    double bytes, flops, tokens;
+    void (*before)(void *arg);
+    void (*run)(void *arg);
+    void *arg;
+} mr_bench_job;
+
+void mr_bench_measure(mr_bench *b, const mr_bench_job *job); /* warms up, repeats, reports a row */
+double mr_bench_seconds(void);
+
+/* Device arrays of random values in ±scale, or NULL; given back by dev->release. */
+mr_act *mr_bench_acts(mr_dev *dev, size_t count, double scale);
+mr_real *mr_bench_reals(mr_dev *dev, size_t count, double scale);
+
+int mr_bench_limits(mr_bench *b, mr_error *err); /* first: fills b->limits and reports them as rows */
+
+int mr_bench_gemm(mr_bench *b, mr_error *err);
+int mr_bench_scan(mr_bench *b, mr_error *err);
+int mr_bench_layer(mr_bench *b, mr_error *err);
+int mr_bench_step(mr_bench *b, mr_error *err);
+int mr_bench_decode(mr_bench *b, mr_error *err);
+int mr_bench_memory(mr_bench *b, mr_error *err);
+
+#endif

@@ -1,0 +1,203 @@
+/* What this machine can do at best: multiply-adds in registers, copies beyond the cache and within it. */
+#include "bench/bench.h"
+
+#include "core/mem.h"
+#include "core/pool.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+enum { CHAINS = 12, ROUNDS = 1000000, SLOTS = 256 };
+
+/* Twelve independent chains hide the latency of the multiply-add. The sum is returned so that the work is not removed. */
+#define FMA_LOOP(function, attribute, vector, set, fma, lanes)                      \
+    attribute static double function(long rounds)                                   \
+    {                                                                               \
+        vector sum[CHAINS], x = set(0.999f), y = set(0.001f);                       \
+        for (int i = 0; i < CHAINS; i++) sum[i] = set((float)i);                    \
+        for (long r = 0; r < rounds; r++)                                           \
+            for (int i = 0; i < CHAINS; i++) sum[i] = fma(sum[i], x, y);            \
+        float out[lanes];                                                           \
+        double total = 0;                                                           \
+        for (int i = 0; i < CHAINS; i++) {                                          \
+            memcpy(out, &sum[i], sizeof out);                                       \
+            total += (double)out[0];                                                \
+        }                                                                           \
+        return total;                                                               \
+    }
+
+#if defined(__x86_64__)
+FMA_LOOP(fma_avx512, __attribute__((target("avx512f"))), __m512, _mm512_set1_ps, _mm512_fmadd_ps, 16)
+FMA_LOOP(fma_avx2, __attribute__((target("avx2,fma"))), __m256, _mm256_set1_ps, _mm256_fmadd_ps, 8)
+#elif defined(__aarch64__)
+#define NEON_FMA(a, b, c) vfmaq_f32(c, a, b)
+FMA_LOOP(fma_neon, , float32x4_t, vdupq_n_f32, NEON_FMA, 4)
+#endif
+
+typedef float four __attribute__((vector_size(16)));
+static inline four set_four(float x) { return (four){x, x, x, x}; }
+static inline four multiply_add_four(four a, four b, four c) { return a * b + c; }
+FMA_LOOP(fma_plain, , four, set_four, multiply_add_four, 4)
+
+typedef struct fma_kind {
+    const char *isa;
+    double (*run)(long rounds);
+    int lanes;
+} fma_kind;
+
+static const fma_kind *find_fma(const char *isa)
+{
+    static const fma_kind kinds[] = {
+#if defined(__x86_64__)
+        {"avx512", fma_avx512, 16},
+        {"avx2", fma_avx2, 8},
+#elif defined(__aarch64__)
+        {"neon", fma_neon, 4},
+#endif
+        {"", fma_plain, 4},
+    };
+    const fma_kind *kind = kinds;
+    while (kind->isa[0] && strcmp(kind->isa, isa)) kind++;
+    return kind;
+}
+
+typedef struct work {
+    const fma_kind *fma;
+    char *from, *to;
+    size_t bytes; /* of all threads beyond the cache, of one thread within it */
+    int threads;
+    double sink[SLOTS];
+} work;
+
+static void fma_task(void *arg, int task, int slot)
+{
+    work *w = arg;
+    (void)task;
+    w->sink[slot] += w->fma->run(ROUNDS);
+}
+
+static void copy_task(void *arg, int task, int slot)
+{
+    work *w = arg;
+    size_t part = w->bytes / (size_t)w->threads;
+    (void)slot;
+    memcpy(w->to + part * (size_t)task, w->from + part * (size_t)task, part);
+}
+
+enum { CACHE_ROUNDS = 2000 };
+
+static void cache_task(void *arg, int task, int slot)
+{
+    work *w = arg;
+    char *from = w->from + w->bytes * (size_t)task, *to = w->to + w->bytes * (size_t)task;
+    for (int i = 0; i < CACHE_ROUNDS; i++) {
+        memcpy(to, from, w->bytes);
+        __asm__ volatile("" : : "r"(to), "r"(from) : "memory"); /* each copy counts */
+    }
+    (void)slot;
+}
+
+static double best_of(mr_pool *pool, mr_pool_fn *task, work *w, int tries)
+{
+    double best = 1e300;
+    mr_pool_run(pool, task, w, w->threads);
+    for (int i = 0; i < tries; i++) {
+        double start = mr_bench_seconds();
+        mr_pool_run(pool, task, w, w->threads);
+        double took = mr_bench_seconds() - start;
+        if (took < best) best = took;
+    }
+    return best;
+}
+
+static long cache_size(int name, long fallback)
+{
+    long size = sysconf(name);
+    return size > 0 ? size : fallback;
+}
+
+/* Beyond the cache means several times its size, but no more than an eighth of the memory. */
+static size_t copy_size(void)
+{
+    size_t wanted = (size_t)cache_size(_SC_LEVEL3_CACHE_SIZE, 32L << 20) * 2;
+    size_t eighth = (size_t)sysconf(_SC_PHYS_PAGES) / 8 * (size_t)sysconf(_SC_PAGESIZE);
+    if (wanted < (64u << 20)) wanted = 64u << 20;
+    return wanted < eighth ? wanted : eighth;
+}
+
+static void report(mr_bench *b, const char *what, double seconds, double bytes, double flops)
+{
+    mr_bench_row row = {.bench = "limits", .seconds = seconds, .best = seconds, .bytes = bytes, .flops = flops, .limit = ""};
+    snprintf(row.name, sizeof row.name, "%s, %d thread%s", what, b->dev->threads, b->dev->threads == 1 ? "" : "s");
+    b->on_row(b->arg, &row);
+}
+
+static int measure_copy(mr_bench *b, mr_pool *pool, work *w, mr_error *err)
+{
+    w->bytes = copy_size();
+    w->from = mr_alloc(w->bytes, 1);
+    w->to = mr_alloc(w->bytes, 1);
+    if (w->from && w->to) {
+        memset(w->from, 1, w->bytes);
+        double seconds = best_of(pool, copy_task, w, 3), bytes = 2.0 * (double)w->bytes;
+        b->limits.copy_bytes = bytes / seconds;
+        report(b, "copy, memory", seconds, bytes, 0);
+
+        w->bytes = (size_t)cache_size(_SC_LEVEL2_CACHE_SIZE, 512L << 10) / 4 / 64 * 64;
+        seconds = best_of(pool, cache_task, w, 3);
+        bytes = 2.0 * (double)w->bytes * w->threads * CACHE_ROUNDS;
+        b->limits.cache_bytes = bytes / seconds;
+        report(b, "copy, second-level cache", seconds, bytes, 0);
+    }
+    int status = w->from && w->to ? 0 : mr_no_memory(err, "the copies that measure the memory");
+    mr_free(w->from);
+    mr_free(w->to);
+    return status;
+}
+
+/* A device with memory of its own: only what its copy tells. */
+static int measure_device_copy(mr_bench *b, mr_error *err)
+{
+    size_t bytes = (size_t)1 << 28;
+    mr_dev *dev = b->dev;
+    void *from = dev->alloc(dev, bytes), *to = dev->alloc(dev, bytes);
+    double best = 1e300;
+    for (int i = 0; from && to && i < 6; i++) {
+        double start = mr_bench_seconds();
+        dev->copy(dev, to, from, bytes);
+        dev->sync(dev, NULL);
+        double took = mr_bench_seconds() - start;
+        if (i && took < best) best = took;
+    }
+    int status = from && to ? 0 : mr_no_memory(err, "the copies that measure the device");
+    if (from) dev->release(dev, from);
+    if (to) dev->release(dev, to);
+    if (status < 0) return status;
+    b->limits.copy_bytes = 2.0 * (double)bytes / best;
+    report(b, "copy, memory", best, 2.0 * (double)bytes, 0);
+    return 0;
+}
+
+int mr_bench_limits(mr_bench *b, mr_error *err)
+{
+    int host = !strcmp(b->dev->kind, "cpu") || !strncmp(b->dev->kind, "ref", 3);
+    if (b->on_start) b->on_start(b->arg, "limits", "of this machine");
+    if (!host) return measure_device_copy(b, err);
+    if (b->dev->threads > SLOTS) return mr_fail(err, MR_EINVAL, "bench measures up to %d threads: give --threads", SLOTS);
+    mr_pool *pool = mr_pool_new(b->dev->threads);
+    if (!pool) return mr_no_memory(err, "threads");
+    work w = {.fma = find_fma(b->dev->isa), .threads = b->dev->threads};
+    double seconds = best_of(pool, fma_task, &w, 3), flops = 2.0 * CHAINS * ROUNDS * w.fma->lanes * w.threads;
+    b->limits.flops = flops / seconds;
+    report(b, "multiply-adds", seconds, 0, flops);
+    int status = measure_copy(b, pool, &w, err);
+    mr_pool_free(pool);
+    return status;
+}

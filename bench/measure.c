@@ -1,0 +1,88 @@
+/* The stopwatch: median and best of several calls, and the share of the limit that binds. */
+#include "bench/bench.h"
+
+#include "core/rng.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { LEAST = 5, MOST = 51 };
+
+double mr_bench_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double once(mr_bench *b, const mr_bench_job *job)
+{
+    if (job->before) job->before(job->arg);
+    b->dev->sync(b->dev, NULL);
+    double start = mr_bench_seconds();
+    job->run(job->arg);
+    b->dev->sync(b->dev, NULL);
+    return mr_bench_seconds() - start;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void set_share(const mr_limits *limits, mr_bench_row *row)
+{
+    double compute = limits->flops > 0 ? row->flops / limits->flops : 0;
+    double memory = limits->copy_bytes > 0 ? row->bytes / limits->copy_bytes : 0;
+    if (compute <= 0 && memory <= 0) return;
+    row->limit = compute > memory ? "compute" : "memory";
+    row->share = fmax(compute, memory) / row->seconds;
+}
+
+void mr_bench_measure(mr_bench *b, const mr_bench_job *job)
+{
+    double times[MOST], budget = b->quick ? 0.2 : 1.0;
+    mr_bench_row row = {.bench = job->bench, .bytes = job->bytes, .flops = job->flops, .tokens = job->tokens, .limit = ""};
+    snprintf(row.name, sizeof row.name, "%s", job->name);
+    if (b->on_start) b->on_start(b->arg, job->bench, job->name);
+    once(b, job);
+    int count = 0;
+    for (double spent = 0; count < MOST && (count < LEAST || spent < budget); count++) spent += times[count] = once(b, job);
+    qsort(times, (size_t)count, sizeof *times, ascending);
+    row.seconds = times[count / 2];
+    row.best = times[0];
+    set_share(&b->limits, &row);
+    b->on_row(b->arg, &row);
+}
+
+/* The same few thousand values over and over: what is timed does not depend on them. */
+enum { PATTERN = 4096 };
+
+static void random_pattern(float *values, double scale)
+{
+    mr_rng rng = mr_rng_at(1, MR_STREAM_SAMPLE, 0, 0);
+    for (int i = 0; i < PATTERN; i++) values[i] = (float)(scale * (2 * mr_rng_uniform(&rng) - 1));
+}
+
+mr_act *mr_bench_acts(mr_dev *dev, size_t count, double scale)
+{
+    float pattern[PATTERN];
+    mr_act *p = dev->alloc(dev, count * dev->act_size);
+    random_pattern(pattern, scale);
+    for (size_t i = 0; p && i < count; i += PATTERN)
+        dev->put_act(dev, mr_act_at(dev, p, i), pattern, count - i < PATTERN ? count - i : PATTERN);
+    return p;
+}
+
+mr_real *mr_bench_reals(mr_dev *dev, size_t count, double scale)
+{
+    float pattern[PATTERN];
+    mr_real *p = dev->alloc(dev, count * dev->real_size);
+    random_pattern(pattern, scale);
+    for (size_t i = 0; p && i < count; i += PATTERN)
+        dev->put(dev, mr_real_at(dev, p, i), pattern, count - i < PATTERN ? count - i : PATTERN);
+    return p;
+}

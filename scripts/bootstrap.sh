@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Makes sure that everything the build needs is there. Silent and off the network when it is; otherwise it installs the
+# packages on Debian and Ubuntu, and names them for other systems.
+set -eu
+
+compiler=${CC:-cc}
+
+missing() { # one line for each thing that the build or its tests need and this machine has not
+    local tool library
+    for tool in "${compiler%% *}" cmake pkg-config python3; do
+        command -v "$tool" >/dev/null || echo "$tool"
+    done
+    for library in jansson inih cmocka; do
+        pkg-config --exists "$library" 2>/dev/null || echo "$library"
+    done
+}
+
+lacking=$(missing | paste -sd ' ' -)
+[ -n "$lacking" ] || exit 0
+echo "minrnn: not found here: $lacking"
+
+install_with_apt() {
+    local root=()
+    if [ "$(id -u)" -ne 0 ]; then
+        command -v sudo >/dev/null || { echo "minrnn: run as root: apt-get install -y $*" >&2; exit 1; }
+        root=(sudo)
+    fi
+    echo "minrnn: ${root[*]:-} apt-get install -y --no-install-recommends $*"
+    "${root[@]}" apt-get update -qq
+    "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+}
+
+name_command() {
+    echo "minrnn: install them with: $*" >&2
+    echo "minrnn: then run make again" >&2
+    exit 1
+}
+
+if command -v apt-get >/dev/null; then
+    packages=(build-essential cmake pkg-config libinih-dev libjansson-dev libcmocka-dev python3)
+    case $compiler in *clang*) packages+=(clang) ;; esac
+    install_with_apt "${packages[@]}"
+    # Only `minrnn data get` wants libcurl: without it the build goes on.
+    pkg-config --exists libcurl || install_with_apt libcurl4-openssl-dev || echo "minrnn: going on without downloads (libcurl)"
+elif command -v dnf >/dev/null; then
+    name_command sudo dnf install gcc make cmake pkgconf-pkg-config inih-devel jansson-devel libcmocka-devel libcurl-devel python3
+elif command -v pacman >/dev/null; then
+    name_command sudo pacman -S --needed base-devel cmake pkgconf libinih jansson cmocka curl python
+elif command -v brew >/dev/null || [ "$(uname -s)" = Darwin ]; then
+    name_command "xcode-select --install; brew install cmake pkgconf inih jansson cmocka curl python"
+else
+    name_command "your package manager: a C compiler, cmake, pkg-config, python3, and the development files of inih, jansson and cmocka (libcurl is optional)"
+fi
+
+lacking=$(missing | paste -sd ' ' -)
+[ -z "$lacking" ] || { echo "minrnn: still not found: $lacking" >&2; exit 1; }

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Runs the tests of a build folder by CTest and ends with one line, `N passed, N failed` (`, N skipped` may follow).
+# It counts test cases: those of a cmocka program one by one, a script as one. What was skipped is named.
+# usage: scripts/test.sh BUILD [options of ctest]
+set -u
+build=$1
+shift
+verdicts=$build/Testing/verdicts.txt
+log=$build/Testing/Temporary/LastTest.log
+mkdir -p "$build/Testing"
+rm -f "$log"
+
+# ThreadSanitizer of older compilers cannot live with much address randomisation; where that can be off, it is.
+calm=()
+case $build in *tsan*) setarch "$(uname -m)" -R true 2>/dev/null && calm=(setarch "$(uname -m)" -R) ;; esac
+
+jobs=$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
+(cd "$build" && ${calm[@]+"${calm[@]}"} ctest --output-on-failure -j "$jobs" "$@") | tee "$verdicts"
+status=${PIPESTATUS[0]}
+touch "$log"
+
+awk '
+FNR == 1 { file++ }
+# the log: what each program said of its own cases
+file == 1 && /^[0-9]+\/[0-9]+ Test: / { program = $3; summary = 0 }
+file == 1 && /^\[==========\] .*run\.$/ { summary = 1 }
+file == 1 && summary { next }
+file == 1 && /^\[       OK \] / { ok[program]++ }
+file == 1 && /^\[  FAILED  \] / { bad[program]++ }
+file == 1 && /^\[  SKIPPED \] / { left[program]++; names = names "skipped: " program ": " $4 "\n" }
+# the verdicts: whether the program as a whole passed
+file == 2 && /^ *[0-9]+\/[0-9]+ Test +#[0-9]+: / {
+    sub(/^.*#[0-9]+: /, "")
+    program = $1
+    seen++
+    passed += ok[program]
+    skipped += left[program]
+    if (/\*\*\*Skipped/) { skipped++; names = names "skipped: " program "\n" }
+    else if (!/ Passed +[0-9.]+ sec/) failed += bad[program] ? bad[program] : 1
+    else if (!ok[program] && !left[program]) passed++
+}
+END {
+    if (!seen) print "no test was found: is " build " built with MINRNN_TESTS=ON?"
+    printf "\n%s%d passed, %d failed%s\n", names, passed, failed, skipped ? sprintf(", %d skipped", skipped) : ""
+    exit failed > 0 || !seen
+}' build="$build" "$log" "$verdicts" || exit 1
+exit "$status"

@@ -1,0 +1,338 @@
+#include "core/safetensors.h"
+
+#include "core/file.h"
+#include "core/mem.h"
+
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "tensors are used as they lie in the file, which is little-endian"
+#endif
+
+enum {
+    PREFIX = 8,     /* the header's length stands before the header */
+    DEEPEST = 3,    /* the header, a tensor's entry, its list */
+    LONGEST = 1000, /* list: far above what is valid, far below what costs memory */
+    SHOWN = 100     /* bytes of a name that an error repeats */
+};
+
+typedef struct meta_entry {
+    const char *key, *value;
+} meta_entry;
+
+struct mr_st {
+    mr_file_mapping file; /* all zero when the memory is the caller's */
+    const char *name;     /* borrowed, while opening */
+    const char *data;     /* what follows the header */
+    size_t data_size;
+    json_t *header; /* holds all names and texts */
+    mr_st_tensor *tensors;
+    int count;
+    meta_entry *meta;
+    int meta_count;
+};
+
+/* ---- types */
+
+static const struct {
+    const char *name;
+    size_t size;
+} dtypes[] = {
+    [MR_ST_F32] = {"F32", 4}, [MR_ST_F64] = {"F64", 8}, [MR_ST_F16] = {"F16", 2}, [MR_ST_BF16] = {"BF16", 2},
+    [MR_ST_I64] = {"I64", 8}, [MR_ST_I32] = {"I32", 4}, [MR_ST_I16] = {"I16", 2}, [MR_ST_I8] = {"I8", 1},
+    [MR_ST_U8] = {"U8", 1},   [MR_ST_BOOL] = {"BOOL", 1},
+};
+
+enum { DTYPES = sizeof dtypes / sizeof *dtypes };
+
+const char *mr_st_dtype_name(mr_st_dtype dtype) { return dtypes[dtype].name; }
+
+/* The product is taken in order, so that a zero after an overflow does not hide it: the crate does the same. */
+int mr_st_bytes(mr_st_dtype dtype, int ndim, const int64_t *shape, size_t *bytes)
+{
+    size_t product = 1;
+    if ((unsigned)dtype >= DTYPES || ndim < 0 || ndim > MR_ST_DIMS) return MR_EINVAL;
+    for (int i = 0; i < ndim; i++)
+        if (shape[i] < 0 || __builtin_mul_overflow(product, shape[i], &product)) return MR_EINVAL;
+    return __builtin_mul_overflow(product, dtypes[dtype].size, bytes) ? MR_EINVAL : 0;
+}
+
+/* ---- errors */
+
+static int fail_header(const mr_st *st, mr_error *err, const char *what)
+{
+    return mr_fail(err, MR_EFORMAT, "%s: not a valid safetensors file: %s", st->name, what);
+}
+
+/* The name comes from the file: what could steer a terminal is not repeated. */
+static void make_printable(const char *name, char out[SHOWN + 1])
+{
+    snprintf(out, SHOWN + 1, "%.*s", SHOWN, name);
+    for (char *c = out; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
+}
+
+__attribute__((format(printf, 4, 5)))
+static int fail_tensor(const mr_st *st, mr_error *err, const char *tensor, const char *format, ...)
+{
+    char name[SHOWN + 1], what[256];
+    va_list args;
+    make_printable(tensor, name);
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    return mr_fail(err, MR_EFORMAT, "%s: not a valid safetensors file: tensor %s: %s", st->name, name, what);
+}
+
+/* ---- the header as text */
+
+/* A glance before the JSON reader, which would build whatever it is given: nesting and lists beyond all use are
+ * refused, and what it would let pass: "-0" for an integer, and a zero byte after a number. */
+static const char *refuse_extravagant(const char *text, size_t size)
+{
+    char open[DEEPEST + 1] = {0}; /* the brackets around the current byte, by depth */
+    int depth = 0, quoted = 0, commas = 0;
+    if (memchr(text, 0, size)) return "its header has a zero byte";
+    for (size_t i = 0; i < size; i++) {
+        char c = text[i];
+        if (quoted && c == '\\') i++;
+        else if (c == '"') quoted = !quoted;
+        else if (quoted) continue;
+        else if (c == '{' || c == '[') {
+            if (depth == DEEPEST) return "its header is nested too deeply";
+            open[++depth] = c;
+            commas = 0;
+        } else if ((c == '}' || c == ']') && depth) depth--;
+        else if (c == ',' && (depth == DEEPEST || open[depth] == '[')) {
+            if (++commas > LONGEST) return "its header has a list that is too long";
+        } else if (c == '-' && i + 1 < size && text[i + 1] == '0') return "its header has a number that begins with -0";
+    }
+    return NULL;
+}
+
+static int fail_json(const mr_st *st, mr_error *err, const json_error_t *why)
+{
+    char what[SHOWN + 1];
+    if (json_error_code(why) == json_error_out_of_memory) return mr_no_memory(err, st->name);
+    make_printable(why->text, what);
+    return mr_fail(err, MR_EFORMAT, "%s: not a valid safetensors file: its header, byte %d: %s", st->name,
+                   why->position, what);
+}
+
+static int read_header(mr_st *st, const char *memory, size_t size, mr_error *err)
+{
+    uint64_t length;
+    json_error_t why;
+    if (size < PREFIX) return fail_header(st, err, "it is shorter than 8 bytes");
+    memcpy(&length, memory, PREFIX);
+    if (length > MR_ST_HEADER_MAX) return fail_header(st, err, "its header is longer than 100,000,000 bytes");
+    if (length > size - PREFIX)
+        return fail_header(st, err, "its header is longer than the file, which may have been cut off");
+    const char *text = memory + PREFIX;
+    if (!length || *text != '{') return fail_header(st, err, "its header does not begin with {");
+    const char *extravagant = refuse_extravagant(text, (size_t)length);
+    if (extravagant) return fail_header(st, err, extravagant);
+    st->header = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &why);
+    if (!st->header) return fail_json(st, err, &why);
+    st->data = text + length;
+    st->data_size = size - PREFIX - (size_t)length;
+    return 0;
+}
+
+/* ---- the header's content */
+
+static int read_meta(mr_st *st, const json_t *meta, mr_error *err)
+{
+    if (!json_is_object(meta)) return fail_header(st, err, MR_ST_METADATA " is not an object");
+    st->meta = mr_alloc(json_object_size(meta), sizeof *st->meta);
+    if (!st->meta) return mr_no_memory(err, st->name);
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)meta, key, value) {
+        if (!json_is_string(value)) return fail_header(st, err, MR_ST_METADATA " has a value that is not a string");
+        st->meta[st->meta_count++] = (meta_entry){key, json_string_value(value)};
+    }
+    return 0;
+}
+
+static int read_dtype(const mr_st *st, const json_t *value, mr_st_tensor *tensor, mr_error *err)
+{
+    char shown[SHOWN + 1];
+    const char *name = json_string_value(value);
+    if (!name) return fail_tensor(st, err, tensor->name, "dtype is not a string");
+    for (int i = 0; i < DTYPES; i++)
+        if (!strcmp(dtypes[i].name, name)) {
+            tensor->dtype = (mr_st_dtype)i;
+            return 0;
+        }
+    make_printable(name, shown);
+    return fail_tensor(st, err, tensor->name, "dtype %s is not supported", shown);
+}
+
+/* A list of whole numbers, none negative; returns how many, or −1. */
+static int read_sizes(const json_t *list, int64_t *out, size_t room)
+{
+    size_t count = json_array_size(list);
+    if (!json_is_array(list) || count > room) return -1;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *value = json_array_get(list, i);
+        if (!json_is_integer(value) || json_integer_value(value) < 0) return -1;
+        out[i] = json_integer_value(value);
+    }
+    return (int)count;
+}
+
+static int read_place(const mr_st *st, const json_t *value, mr_st_tensor *tensor, mr_error *err)
+{
+    int64_t range[2];
+    if (read_sizes(value, range, 2) != 2)
+        return fail_tensor(st, err, tensor->name, "data_offsets are not two whole numbers, 0 or more");
+    if (range[0] > range[1]) return fail_tensor(st, err, tensor->name, "data_offsets end before they begin");
+    if ((uint64_t)range[1] > st->data_size)
+        return fail_tensor(st, err, tensor->name, "its data lies beyond the file's end, which may have been cut off");
+    tensor->data = st->data + range[0];
+    tensor->bytes = (size_t)(range[1] - range[0]);
+    return 0;
+}
+
+static int read_tensor(const mr_st *st, const char *name, const json_t *entry, mr_st_tensor *tensor, mr_error *err)
+{
+    size_t bytes;
+    tensor->name = name;
+    if (!json_is_object(entry)) return fail_tensor(st, err, name, "its entry is not an object");
+    const json_t *dtype = json_object_get(entry, "dtype"), *shape = json_object_get(entry, "shape");
+    const json_t *place = json_object_get(entry, "data_offsets");
+    if (!dtype || !shape || !place || json_object_size(entry) != 3)
+        return fail_tensor(st, err, name, "its entry must have dtype, shape and data_offsets, and nothing else");
+    int rc = read_dtype(st, dtype, tensor, err);
+    if (rc) return rc;
+    tensor->ndim = read_sizes(shape, tensor->shape, MR_ST_DIMS);
+    if (tensor->ndim < 0)
+        return fail_tensor(st, err, name, "shape is not a list of at most %d whole numbers, 0 or more", MR_ST_DIMS);
+    if (mr_st_bytes(tensor->dtype, tensor->ndim, tensor->shape, &bytes))
+        return fail_tensor(st, err, name, "its shape is too large for any memory");
+    rc = read_place(st, place, tensor, err);
+    if (!rc && tensor->bytes != bytes)
+        rc = fail_tensor(st, err, name, "its shape and dtype need %zu bytes, its data_offsets hold %zu", bytes,
+                         tensor->bytes);
+    return rc;
+}
+
+static int read_entries(mr_st *st, mr_error *err)
+{
+    int rc = 0;
+    const char *key;
+    json_t *value;
+    st->tensors = mr_alloc(json_object_size(st->header), sizeof *st->tensors);
+    if (!st->tensors) return mr_no_memory(err, st->name);
+    json_object_foreach(st->header, key, value) {
+        if (!strcmp(key, MR_ST_METADATA)) rc = read_meta(st, value, err);
+        else rc = read_tensor(st, key, value, &st->tensors[st->count++], err);
+        if (rc) return rc;
+    }
+    return 0;
+}
+
+/* An empty tensor comes before the one that begins where it lies. */
+static int by_place(const void *left, const void *right)
+{
+    const mr_st_tensor *a = left, *b = right;
+    if (a->data != b->data) return (const char *)a->data < (const char *)b->data ? -1 : 1;
+    if (a->bytes != b->bytes) return a->bytes < b->bytes ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+/* The tensors must tile the data: no overlap, no hole, nothing left. */
+static int check_tiling(mr_st *st, mr_error *err)
+{
+    const char *end = st->data;
+    qsort(st->tensors, (size_t)st->count, sizeof *st->tensors, by_place);
+    for (int i = 0; i < st->count; i++) {
+        const char *name = st->tensors[i].name, *begin = st->tensors[i].data;
+        if (begin < end) return fail_tensor(st, err, name, "its data overlaps another tensor's");
+        if (begin > end) return fail_tensor(st, err, name, "unused bytes lie before its data");
+        end = begin + st->tensors[i].bytes;
+    }
+    if (end != st->data + st->data_size) return fail_header(st, err, "bytes that belong to no tensor lie at its end");
+    return 0;
+}
+
+/* ---- opening */
+
+static int parse(mr_st *st, const void *memory, size_t size, const char *name, mr_error *err)
+{
+    st->name = name;
+    int rc = read_header(st, memory, size, err);
+    if (!rc) rc = read_entries(st, err);
+    if (!rc) rc = check_tiling(st, err);
+    st->name = NULL;
+    return rc;
+}
+
+int mr_st_open(const char *path, mr_st **out, mr_error *err)
+{
+    *out = NULL;
+    mr_st *st = mr_alloc(1, sizeof *st);
+    if (!st) return mr_no_memory(err, path);
+    int rc = mr_file_map(path, &st->file, err);
+    if (!rc) rc = parse(st, st->file.data, st->file.size, path, err);
+    if (rc) mr_st_close(st);
+    else *out = st;
+    return rc;
+}
+
+int mr_st_open_memory(const void *data, size_t size, const char *name, mr_st **out, mr_error *err)
+{
+    *out = NULL;
+    mr_st *st = mr_alloc(1, sizeof *st);
+    if (!st) return mr_no_memory(err, name);
+    int rc = parse(st, data, size, name, err);
+    if (rc) mr_st_close(st);
+    else *out = st;
+    return rc;
+}
+
+void mr_st_close(mr_st *st)
+{
+    if (!st) return;
+    mr_free(st->tensors);
+    mr_free(st->meta);
+    json_decref(st->header);
+    mr_file_unmap(&st->file);
+    mr_free(st);
+}
+
+/* ---- asking */
+
+int mr_st_count(const mr_st *st) { return st->count; }
+
+const mr_st_tensor *mr_st_at(const mr_st *st, int index)
+{
+    return index >= 0 && index < st->count ? &st->tensors[index] : NULL;
+}
+
+const mr_st_tensor *mr_st_find(const mr_st *st, const char *name)
+{
+    for (int i = 0; i < st->count; i++)
+        if (!strcmp(st->tensors[i].name, name)) return &st->tensors[i];
+    return NULL;
+}
+
+int mr_st_meta_count(const mr_st *st) { return st->meta_count; }
+
+void mr_st_meta_at(const mr_st *st, int index, const char **key, const char **value)
+{
+    *key = st->meta[index].key;
+    *value = st->meta[index].value;
+}
+
+const char *mr_st_meta(const mr_st *st, const char *key)
+{
+    for (int i = 0; i < st->meta_count; i++)
+        if (!strcmp(st->meta[i].key, key)) return st->meta[i].value;
+    return NULL;
+}

@@ -1,0 +1,93 @@
+/* A case of `minrnn check`: one op with random shape and options, described as data, so that one loop can lay it out on any
+ * device, run it and compare. Private to src/ops/check*.c. */
+#ifndef MR_OPS_CHECK_CASE_H
+#define MR_OPS_CHECK_CASE_H
+
+#include "core/rng.h"
+#include "ops/device.h"
+
+#include <stddef.h>
+
+typedef enum mr_case_type { MR_CASE_ACT, MR_CASE_REAL, MR_CASE_INT, MR_CASE_BYTE, MR_CASE_DOUBLE, MR_CASE_STEP, MR_CASE_SAVED } mr_case_type;
+
+/* OUT is prefilled with NaN, ADD with values that the op reads; SCRATCH is never looked at. */
+typedef enum mr_case_role { MR_CASE_IN, MR_CASE_OUT, MR_CASE_ADD, MR_CASE_SCRATCH } mr_case_role;
+
+typedef enum mr_case_fill {
+    MR_FILL_NAN,
+    MR_FILL_NORMAL,    /* N(0, value²) */
+    MR_FILL_WHOLE,     /* the same, rounded: many equal numbers */
+    MR_FILL_POSITIVE,  /* |N(0, value²)| + 0.01 */
+    MR_FILL_SATURATED, /* N(0, 1), and ±value in every other place */
+    MR_FILL_CONSTANT,  /* value */
+    MR_FILL_BELOW,     /* 0 … value−1 */
+    MR_FILL_TARGET,    /* the same, or −1 */
+    MR_FILL_LENGTH,    /* 1 … value */
+    MR_FILL_FLAG,      /* 1 with probability `value` */
+    MR_FILL_STEP
+} mr_case_fill;
+
+#define MR_NO_FIELD ((size_t)-1)
+#define MR_NO_PLANT ((size_t)-1)
+
+typedef struct mr_case_buffer {
+    const char *name;
+    mr_case_type type;
+    mr_case_role role;
+    mr_case_fill fill;
+    double value;
+    size_t count;
+    size_t plant;    /* element that becomes NaN */
+    size_t reach;    /* MR_FILL_SATURATED: elements from here on stay ordinary */
+    size_t field;    /* where its address goes in args … */
+    size_t alias;    /* … and again, when two arguments share memory … */
+    size_t in_first; /* … and in the args of the op that runs first */
+    int shift;       /* elements by which it is misaligned */
+    void *data;      /* host values; float for ACT and REAL */
+} mr_case_buffer;
+
+typedef union mr_case_args {
+#define OP(name, tolerance, what) mr_##name##_args name;
+#include "ops/ops.def"
+#undef OP
+} mr_case_args;
+
+enum {
+#define OP(name, tolerance, what) MR_OP_##name,
+#include "ops/ops.def"
+#undef OP
+    MR_OP_COUNT
+};
+
+enum { MR_CASE_BUFFERS = 24, MR_CASE_SHAPE = 320 };
+
+typedef struct mr_case {
+    int op;
+    uint64_t seed;
+    mr_rng rng;
+    int speed;               /* a fixed shape for timing instead of a random one */
+    mr_case_args args;       /* addresses aside */
+    int first_op;            /* an op that must run before, −1: none */
+    mr_case_args first;
+    mr_case_buffer buffers[MR_CASE_BUFFERS];
+    int buffer_count;
+    double tolerance;
+    int planted;             /* NaN is expected in the results */
+    size_t elements;         /* for the time of one */
+    char shape[MR_CASE_SHAPE];
+} mr_case;
+
+typedef struct mr_case_op {
+    const char *name;
+    double tolerance;
+    void (*make)(mr_case *c);
+    void (*call)(mr_dev *dev, const mr_case_args *args);
+} mr_case_op;
+
+extern const mr_case_op mr_case_ops[MR_OP_COUNT];
+
+/* Draws a case and its host values. 0 or MR_ENOMEM; mr_case_free is due either way. */
+int mr_case_draw(mr_case *c, int op, uint64_t seed, int speed);
+void mr_case_free(mr_case *c);
+
+#endif

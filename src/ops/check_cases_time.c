@@ -1,0 +1,241 @@
+/* The cases of ops over time: ragged lengths, resets, carried states, very long sequences, saturated gates. */
+#include "ops/check_makers.h"
+
+#include <math.h>
+
+static void draw_time(mr_case *c, int width, int *B, int *T)
+{
+    *B = mr_case_chance(c, 25) ? 1 : 1 + mr_case_below(c, 7);
+    *T = mr_case_chance(c, 15) ? 1 : 1 + mr_case_below(c, mr_case_chance(c, 85) ? 40 : 300);
+    if (width < 40 && mr_case_chance(c, 6)) { /* few channels, much time: where a backend splits the time */
+        *B = 1 + mr_case_below(c, 2);
+        *T = 1000 + mr_case_below(c, width < 10 ? 9000 : 2000);
+    }
+    if (c->speed) {
+        *B = 4;
+        *T = 64;
+    }
+}
+
+/* Resets and lengths, each there or not; returns the reset buffer or NULL. */
+static mr_case_buffer *add_reset(mr_case *c, size_t field, int B, int T)
+{
+    static const double chances[] = {0, 0.01, 0.1, 0.5, 1};
+    if (mr_case_chance(c, 50)) return NULL;
+    double p = chances[mr_case_below(c, 5)];
+    mr_case_say(c, " reset=%g", p);
+    return mr_case_add(c, "reset", field, BYTE, IN, (size_t)B * T, MR_FILL_FLAG, p);
+}
+
+static mr_case_buffer *add_length(mr_case *c, size_t field, int B, int T)
+{
+    if (mr_case_chance(c, 50)) return NULL;
+    mr_case_say(c, " length");
+    return mr_case_add(c, "length", field, INT, IN, (size_t)B, MR_FILL_LENGTH, T);
+}
+
+void mr_case_conv_fwd(mr_case *c)
+{
+    mr_conv_fwd_args *a = &c->args.conv_fwd;
+    a->D = mr_case_width(c);
+    draw_time(c, a->D, &a->B, &a->T);
+    size_t D = (size_t)a->D, tail = (size_t)a->B * MR_TAIL * D;
+    c->elements = (size_t)a->B * a->T * D;
+    mr_case_say(c, "B=%d T=%d D=%d", a->B, a->T, a->D);
+    mr_case_add(c, MR_FIELD(conv_fwd, x), ACT, IN, c->elements, NORMAL, 1);
+    mr_case_add(c, MR_FIELD(conv_fwd, w), REAL, IN, D * MR_CONV, NORMAL, 0.5);
+    mr_case_add(c, MR_FIELD(conv_fwd, b), REAL, IN, D, NORMAL, 1);
+    add_reset(c, offsetof(mr_conv_fwd_args, reset), a->B, a->T);
+    add_length(c, offsetof(mr_conv_fwd_args, length), a->B, a->T);
+    mr_case_add(c, MR_FIELD(conv_fwd, y), ACT, OUT, c->elements, EMPTY, 0);
+    if (mr_case_chance(c, 25)) {
+        mr_case_add(c, MR_FIELD(conv_fwd, tail_out), REAL, ADD, tail, NORMAL, 1)->alias = offsetof(mr_conv_fwd_args, tail_in);
+        mr_case_say(c, " tail_out=tail_in");
+        return;
+    }
+    if (mr_case_chance(c, 50)) {
+        mr_case_add(c, MR_FIELD(conv_fwd, tail_in), REAL, IN, tail, NORMAL, 1);
+        mr_case_say(c, " tail_in");
+    }
+    if (mr_case_chance(c, 70)) mr_case_add(c, MR_FIELD(conv_fwd, tail_out), REAL, OUT, tail, EMPTY, 0);
+}
+
+void mr_case_conv_bwd(mr_case *c)
+{
+    mr_conv_bwd_args *a = &c->args.conv_bwd;
+    a->D = mr_case_width(c);
+    draw_time(c, a->D, &a->B, &a->T);
+    size_t D = (size_t)a->D, tail = (size_t)a->B * MR_TAIL * D;
+    c->elements = (size_t)a->B * a->T * D;
+    mr_case_say(c, "B=%d T=%d D=%d", a->B, a->T, a->D);
+    mr_case_add(c, MR_FIELD(conv_bwd, x), ACT, IN, c->elements, NORMAL, 1);
+    mr_case_add(c, MR_FIELD(conv_bwd, w), REAL, IN, D * MR_CONV, NORMAL, 0.5);
+    add_reset(c, offsetof(mr_conv_bwd_args, reset), a->B, a->T);
+    add_length(c, offsetof(mr_conv_bwd_args, length), a->B, a->T);
+    mr_case_add(c, MR_FIELD(conv_bwd, dy), ACT, IN, c->elements, NORMAL, 1);
+    if (mr_case_chance(c, 60)) {
+        mr_case_add(c, MR_FIELD(conv_bwd, tail_in), REAL, IN, tail, NORMAL, 1);
+        mr_case_say(c, " tail_in");
+    }
+    if (mr_case_chance(c, 50)) {
+        mr_case_add(c, MR_FIELD(conv_bwd, dtail_out), REAL, IN, tail, NORMAL, 1);
+        mr_case_say(c, " dtail_out");
+    }
+    mr_case_add(c, MR_FIELD(conv_bwd, dx), ACT, OUT, c->elements, EMPTY, 0);
+    mr_case_add(c, MR_FIELD(conv_bwd, dw), REAL, ADD, D * MR_CONV, NORMAL, 1);
+    mr_case_add(c, MR_FIELD(conv_bwd, db), REAL, ADD, D, NORMAL, 1);
+    if (mr_case_chance(c, 60)) mr_case_add(c, MR_FIELD(conv_bwd, dtail_in), REAL, OUT, tail, EMPTY, 0);
+}
+
+void mr_case_pool_fwd(mr_case *c)
+{
+    mr_pool_fwd_args *a = &c->args.pool_fwd;
+    a->D = mr_case_width(c);
+    draw_time(c, a->D, &a->B, &a->T);
+    a->kind = c->speed || mr_case_below(c, 2) ? MR_POOL_MEAN : MR_POOL_LAST;
+    c->elements = (size_t)a->B * a->T * a->D;
+    mr_case_say(c, "B=%d T=%d D=%d %s", a->B, a->T, a->D, a->kind == MR_POOL_MEAN ? "mean" : "last");
+    add_length(c, offsetof(mr_pool_fwd_args, length), a->B, a->T);
+    mr_case_add(c, MR_FIELD(pool_fwd, x), ACT, IN, c->elements, NORMAL, 1);
+    mr_case_add(c, MR_FIELD(pool_fwd, y), ACT, OUT, (size_t)a->B * a->D, EMPTY, 0);
+}
+
+void mr_case_pool_bwd(mr_case *c)
+{
+    mr_pool_bwd_args *a = &c->args.pool_bwd;
+    a->D = mr_case_width(c);
+    draw_time(c, a->D, &a->B, &a->T);
+    a->kind = c->speed || mr_case_below(c, 2) ? MR_POOL_MEAN : MR_POOL_LAST;
+    c->elements = (size_t)a->B * a->T * a->D;
+    mr_case_say(c, "B=%d T=%d D=%d %s", a->B, a->T, a->D, a->kind == MR_POOL_MEAN ? "mean" : "last");
+    add_length(c, offsetof(mr_pool_bwd_args, length), a->B, a->T);
+    mr_case_add(c, MR_FIELD(pool_bwd, dy), ACT, IN, (size_t)a->B * a->D, NORMAL, 1);
+    mr_case_add(c, MR_FIELD(pool_bwd, dx), ACT, OUT, c->elements, EMPTY, 0);
+}
+
+/* Every cell that there is, in turn; 480 seeds meet each of them at each width. */
+static mr_cell draw_cell(mr_case *c)
+{
+    static const mr_cell cells[] = {
+        {MR_MINGRU, MR_POSITIVE, MR_SCAN_LINEAR, 0},  {MR_MINGRU, MR_LINEAR, MR_SCAN_LINEAR, 0},
+        {MR_MINGRU, MR_TANH, MR_SCAN_LINEAR, 0},      {MR_MINGRU, MR_POSITIVE, MR_SCAN_LOG, 0},
+        {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LINEAR, 0}, {MR_MINLSTM, MR_LINEAR, MR_SCAN_LINEAR, 0},
+        {MR_MINLSTM, MR_TANH, MR_SCAN_LINEAR, 0},     {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LOG, 0},
+        {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LINEAR, 1}, {MR_MINLSTM, MR_LINEAR, MR_SCAN_LINEAR, 1},
+        {MR_MINLSTM, MR_TANH, MR_SCAN_LINEAR, 1},     {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LOG, 1},
+    };
+    static const char *const candidates[] = {"positive", "linear", "tanh"};
+    mr_cell cell = cells[c->speed ? 0 : (c->seed / 40 + c->seed) % (sizeof cells / sizeof *cells)];
+    mr_case_say(c, "%s %s%s%s", cell.kind == MR_MINGRU ? "mingru" : "minlstm", candidates[cell.candidate],
+                cell.scan == MR_SCAN_LOG ? " log" : "", cell.normalize ? " normalized" : "");
+    return cell;
+}
+
+/* What forward and backward share: shape, cell, and a tolerance of its own for the log scan, whose error grows with T. */
+static void draw_recurrence(mr_case *c, mr_cell *cell, int *B, int *T, int *D, int *H)
+{
+    *cell = draw_cell(c);
+    *H = mr_case_width(c);
+    draw_time(c, *H, B, T);
+    *D = *T > 300 ? 1 + mr_case_below(c, 4) : c->speed ? 64 : mr_case_other_width(c);
+    if (cell->scan == MR_SCAN_LOG) c->tolerance = 1e-3 * fmax(1, *T / 4096.0);
+    c->elements = (size_t)*B * *T * *H;
+    mr_case_say(c, " B=%d T=%d D=%d H=%d", *B, *T, *D, *H);
+}
+
+/* The bias decides how far open the gates are: ordinary, or shut and opened as far as training can ever drive them. The log
+ * scan sums logarithms of gates, so only `linear` can be exact for closed ones. */
+static mr_case_buffer *add_bias(mr_case *c, const mr_cell *cell, size_t field, int H)
+{
+    static const double extremes[] = {30, 100, 1e4};
+    size_t count = (size_t)H * mr_cell_gates(cell);
+    if (cell->scan == MR_SCAN_LOG || mr_case_chance(c, 60)) return mr_case_add(c, "b", field, REAL, IN, count, NORMAL, 1);
+    double extreme = extremes[mr_case_below(c, 3)];
+    mr_case_say(c, " gates=±%g", extreme);
+    mr_case_buffer *b = mr_case_add(c, "b", field, REAL, IN, count, MR_FILL_SATURATED, extreme);
+    if (cell->normalize && extreme > 30) b->reach = (size_t)H; /* the difference of two huge gates has no digits left */
+    return b;
+}
+
+static mr_case_fill state_fill(const mr_cell *cell) { return cell->scan == MR_SCAN_LOG ? MR_FILL_POSITIVE : NORMAL; }
+
+void mr_case_minrnn_fwd(mr_case *c)
+{
+    mr_minrnn_fwd_args *a = &c->args.minrnn_fwd;
+    draw_recurrence(c, &a->cell, &a->B, &a->T, &a->D, &a->H);
+    size_t gates = (size_t)mr_cell_gates(&a->cell) * a->H, D = (size_t)a->D, states = (size_t)a->B * a->H;
+    mr_case_buffer *x = mr_case_add(c, MR_FIELD(minrnn_fwd, x), ACT, IN, (size_t)a->B * a->T * D, NORMAL, 1);
+    mr_case_add(c, MR_FIELD(minrnn_fwd, W), REAL, IN, gates * D, NORMAL, 1 / sqrt((double)D));
+    add_bias(c, &a->cell, offsetof(mr_minrnn_fwd_args, b), a->H);
+    if (mr_case_chance(c, 50)) {
+        mr_case_add(c, MR_FIELD(minrnn_fwd, h_init), REAL, IN, (size_t)a->H, NORMAL, 1);
+        mr_case_say(c, " h_init");
+    }
+    add_reset(c, offsetof(mr_minrnn_fwd_args, reset), a->B, a->T);
+    add_length(c, offsetof(mr_minrnn_fwd_args, length), a->B, a->T);
+    mr_case_add(c, MR_FIELD(minrnn_fwd, saved), SAVED, SCRATCH, 0, EMPTY, 0);
+    mr_case_add(c, MR_FIELD(minrnn_fwd, h), ACT, OUT, c->elements, EMPTY, 0);
+    if (a->cell.scan == MR_SCAN_LINEAR && mr_case_chance(c, 6)) {
+        x->plant = (size_t)mr_case_below(c, (int)x->count);
+        c->planted = 1;
+        mr_case_say(c, " NaN in x");
+    }
+    if (mr_case_chance(c, 30)) {
+        mr_case_add(c, MR_FIELD(minrnn_fwd, h_out), REAL, ADD, states, state_fill(&a->cell), 1)->alias = offsetof(mr_minrnn_fwd_args, h_in);
+        mr_case_say(c, " h_out=h_in");
+        return;
+    }
+    if (mr_case_chance(c, 50)) {
+        mr_case_add(c, MR_FIELD(minrnn_fwd, h_in), REAL, IN, states, state_fill(&a->cell), 1);
+        mr_case_say(c, " h_in");
+    }
+    if (mr_case_chance(c, 70)) mr_case_add(c, MR_FIELD(minrnn_fwd, h_out), REAL, OUT, states, EMPTY, 0);
+}
+
+/* Inputs of the backward that the forward before it takes too. */
+#define SHARED(name) MR_FIELD(minrnn_bwd, name)
+#define ALSO(name) ->in_first = offsetof(mr_minrnn_fwd_args, name)
+
+static void add_forward(mr_case *c, const mr_minrnn_bwd_args *a)
+{
+    size_t gates = (size_t)mr_cell_gates(&a->cell) * a->H, D = (size_t)a->D, states = (size_t)a->B * a->H;
+    c->first_op = MR_OP_minrnn_fwd;
+    c->first.minrnn_fwd = (mr_minrnn_fwd_args){.cell = a->cell, .B = a->B, .T = a->T, .D = a->D, .H = a->H};
+    mr_case_add(c, SHARED(x), ACT, IN, (size_t)a->B * a->T * D, NORMAL, 1) ALSO(x);
+    mr_case_add(c, SHARED(W), REAL, IN, gates * D, NORMAL, 1 / sqrt((double)D)) ALSO(W);
+    add_bias(c, &a->cell, MR_NO_FIELD, a->H) ALSO(b);
+    mr_case_buffer *reset = add_reset(c, offsetof(mr_minrnn_bwd_args, reset), a->B, a->T);
+    mr_case_buffer *length = add_length(c, offsetof(mr_minrnn_bwd_args, length), a->B, a->T);
+    if (reset) reset ALSO(reset);
+    if (length) length ALSO(length);
+    mr_case_add(c, SHARED(saved), SAVED, SCRATCH, 0, EMPTY, 0) ALSO(saved);
+    mr_case_add(c, SHARED(h), ACT, IN, c->elements, EMPTY, 0) ALSO(h);
+    if (mr_case_chance(c, 50)) {
+        mr_case_add(c, SHARED(h_in), REAL, IN, states, state_fill(&a->cell), 1) ALSO(h_in);
+        mr_case_say(c, " h_in");
+    }
+    if (mr_case_chance(c, 50)) {
+        mr_case_add(c, SHARED(h_init), REAL, IN, (size_t)a->H, NORMAL, 1) ALSO(h_init);
+        mr_case_say(c, " h_init");
+        if (mr_case_chance(c, 80)) mr_case_add(c, MR_FIELD(minrnn_bwd, dh_init), REAL, ADD, (size_t)a->H, NORMAL, 1);
+    }
+}
+
+void mr_case_minrnn_bwd(mr_case *c)
+{
+    mr_minrnn_bwd_args *a = &c->args.minrnn_bwd;
+    draw_recurrence(c, &a->cell, &a->B, &a->T, &a->D, &a->H);
+    add_forward(c, a);
+    size_t gates = (size_t)mr_cell_gates(&a->cell) * a->H, D = (size_t)a->D, states = (size_t)a->B * a->H;
+    mr_case_add(c, MR_FIELD(minrnn_bwd, dh), ACT, IN, c->elements, NORMAL, 1);
+    if (mr_case_chance(c, 60)) {
+        mr_case_add(c, MR_FIELD(minrnn_bwd, dh_out), REAL, IN, states, NORMAL, 1);
+        mr_case_say(c, " dh_out");
+    }
+    a->accumulate = mr_case_chance(c, 50);
+    if (a->accumulate) mr_case_say(c, " accumulate");
+    mr_case_add(c, MR_FIELD(minrnn_bwd, dx), ACT, a->accumulate ? ADD : OUT, (size_t)a->B * a->T * D, a->accumulate ? NORMAL : EMPTY, 1);
+    mr_case_add(c, MR_FIELD(minrnn_bwd, dW), REAL, ADD, gates * D, NORMAL, 1);
+    mr_case_add(c, MR_FIELD(minrnn_bwd, db), REAL, ADD, gates, NORMAL, 1);
+    if (mr_case_chance(c, 60)) mr_case_add(c, MR_FIELD(minrnn_bwd, dh_in), REAL, OUT, states, EMPTY, 0);
+}

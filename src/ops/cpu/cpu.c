@@ -1,0 +1,213 @@
+#if defined(__linux__)
+#define _GNU_SOURCE /* sched_getaffinity */
+#include <sched.h>
+#endif
+
+#include "ops/cpu/cpu.h"
+
+#include "core/mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- which kernels this machine can run, best first */
+
+enum { ISAS = 3 };
+
+static void find_kernels(const mr_cpu_kernels *list[ISAS + 1])
+{
+    int n = 0;
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    int avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                 __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
+    int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (avx512 && avx2) list[n++] = &mr_cpu_kernels_avx512;
+    if (avx2) list[n++] = &mr_cpu_kernels_avx2;
+#elif defined(__aarch64__)
+    list[n++] = &mr_cpu_kernels_neon;
+#endif
+    list[n++] = &mr_cpu_kernels_scalar;
+    list[n] = NULL;
+}
+
+const char *const *mr_cpu_isas(void)
+{
+    static const char *names[ISAS + 1]; /* every caller writes the same values */
+    const mr_cpu_kernels *list[ISAS + 1];
+    find_kernels(list);
+    int n = 0;
+    for (; list[n]; n++) names[n] = list[n]->name;
+    names[n] = NULL;
+    return names;
+}
+
+static const mr_cpu_kernels *choose(const char *wanted, mr_error *err)
+{
+    const mr_cpu_kernels *list[ISAS + 1];
+    find_kernels(list);
+    const char *source = wanted && *wanted ? "isa" : "MINRNN_ISA";
+    if (!wanted || !*wanted) wanted = getenv("MINRNN_ISA");
+    if (!wanted || !*wanted) return list[0];
+    char have[128] = "";
+    for (int i = 0; list[i]; i++) {
+        if (!strcmp(list[i]->name, wanted)) return list[i];
+        size_t used = strlen(have);
+        snprintf(have + used, sizeof have - used, "%s%s", i ? ", " : "", list[i]->name);
+    }
+    mr_fail(err, MR_EDEVICE, "%s is \"%s\", which this machine does not have; it has %s", source, wanted, have);
+    return NULL;
+}
+
+static int usable_threads(void)
+{
+#if defined(__linux__)
+    cpu_set_t set;
+    if (!sched_getaffinity(0, sizeof set, &set) && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
+#endif
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? (int)online : 1;
+}
+
+/* ---- scratch */
+
+float *mr_cpu_scratch(mr_cpu *cpu, int which, size_t count)
+{
+    mr_scratch *s = &cpu->scratch[which];
+    if (s->count >= count && s->data) return s->data;
+    mr_free(s->data);
+    s->data = mr_alloc(count ? count : 1, sizeof(float));
+    s->count = s->data ? count : 0;
+    if (!s->data) cpu->out_of_memory = 1;
+    return s->data;
+}
+
+int mr_cpu_slots(mr_cpu *cpu, size_t count)
+{
+    size_t stride = mr_round_up(count, 64) + 64; /* apart, so that threads share no cache line */
+    if (stride <= cpu->slot_stride && cpu->scratch[MR_SCRATCH_SLOTS].data) return 1;
+    cpu->slot_stride = 0;
+    if (!mr_cpu_scratch(cpu, MR_SCRATCH_SLOTS, stride * (size_t)cpu->dev.threads)) return 0;
+    cpu->slot_stride = stride;
+    return 1;
+}
+
+/* ---- ordered sums */
+
+typedef struct reduce_job {
+    mr_cpu *cpu;
+    size_t n, stride;
+    const float *from;
+    int parts;
+    float *to;
+} reduce_job;
+
+enum { REDUCE_SPAN = 1024 };
+
+static void reduce_span(void *arg, int task, int slot)
+{
+    (void)slot;
+    const reduce_job *job = arg;
+    size_t first = (size_t)task * REDUCE_SPAN, n = job->n - first < REDUCE_SPAN ? job->n - first : REDUCE_SPAN;
+    float sum[REDUCE_SPAN];
+    memcpy(sum, job->from + first, n * sizeof *sum);
+    for (int part = 1; part < job->parts; part++) job->cpu->kernels.add(n, sum, job->from + (size_t)part * job->stride + first);
+    job->cpu->kernels.add(n, job->to + first, sum);
+}
+
+void mr_cpu_reduce(mr_cpu *cpu, size_t n, const float *from, size_t stride, int parts, float *to)
+{
+    reduce_job job = {cpu, n, stride, from, parts, to};
+    if (parts > 0) mr_pool_run(cpu->pool, reduce_span, &job, (int)mr_ceil_div(n, REDUCE_SPAN));
+}
+
+/* ---- memory */
+
+static void *device_alloc(mr_dev *dev, size_t bytes)
+{
+    (void)dev;
+    return mr_alloc(bytes ? bytes : 1, 1);
+}
+
+static void device_release(mr_dev *dev, void *p)
+{
+    (void)dev;
+    mr_free(p);
+}
+
+static void copy_bytes(mr_dev *dev, void *to, const void *from, size_t bytes)
+{
+    (void)dev;
+    if (bytes) memmove(to, from, bytes);
+}
+
+static void zero_bytes(mr_dev *dev, void *to, size_t bytes)
+{
+    (void)dev;
+    if (bytes) memset(to, 0, bytes);
+}
+
+static void put(mr_dev *dev, mr_real *to, const float *from, size_t n) { copy_bytes(dev, to, from, n * sizeof *from); }
+static void get(mr_dev *dev, float *to, const mr_real *from, size_t n) { copy_bytes(dev, to, from, n * sizeof *to); }
+static void put_act(mr_dev *dev, mr_act *to, const float *from, size_t n) { copy_bytes(dev, to, from, n * sizeof *from); }
+static void get_act(mr_dev *dev, float *to, const mr_act *from, size_t n) { copy_bytes(dev, to, from, n * sizeof *to); }
+
+/* ---- the device */
+
+static int device_sync(mr_dev *dev, mr_error *err)
+{
+    mr_cpu *cpu = mr_cpu_of(dev);
+    if (!cpu->out_of_memory) return 0;
+    cpu->out_of_memory = 0;
+    return mr_no_memory(err, "scratch of the CPU device");
+}
+
+static void device_close(mr_dev *dev)
+{
+    mr_cpu *cpu = mr_cpu_of(dev);
+    mr_pool_free(cpu->pool);
+    for (int i = 0; i < MR_SCRATCHES; i++) mr_free(cpu->scratch[i].data);
+    mr_free(cpu);
+}
+
+static void fill_device(mr_cpu *cpu, int threads)
+{
+    mr_dev *dev = &cpu->dev;
+    *dev = (mr_dev){
+        .kind = "cpu", .isa = cpu->kernels.name, .threads = threads, .act_size = sizeof(float), .real_size = sizeof(float),
+        .alloc = device_alloc, .release = device_release, .upload = copy_bytes, .download = copy_bytes, .copy = copy_bytes,
+        .zero = zero_bytes, .put = put, .get = get, .put_act = put_act, .get_act = get_act, .sync = device_sync,
+        .close = device_close, .minrnn_saved = mr_cpu_minrnn_saved, .impl = cpu,
+    };
+    mr_cpu_linear_ops(&dev->ops);
+    mr_cpu_minrnn_ops(&dev->ops);
+    mr_cpu_norm_ops(&dev->ops);
+    mr_cpu_conv_ops(&dev->ops);
+    mr_cpu_token_ops(&dev->ops);
+    mr_cpu_loss_ops(&dev->ops);
+    mr_cpu_train_ops(&dev->ops);
+}
+
+int mr_cpu_open(int threads, const char *isa_name, mr_dev **out, mr_error *err)
+{
+    enum { MOST_THREADS = 4096 };
+    *out = NULL;
+    const mr_cpu_kernels *kernels = choose(isa_name, err);
+    if (!kernels) return MR_EDEVICE;
+    if (threads < 0 || threads > MOST_THREADS)
+        return mr_fail(err, MR_EINVAL, "threads must be 0 (all) to %d, not %d", MOST_THREADS, threads);
+    if (!threads) threads = usable_threads();
+    mr_cpu *cpu = mr_alloc(1, sizeof *cpu);
+    if (!cpu) return mr_no_memory(err, "the CPU device");
+    cpu->kernels = *kernels;
+    fill_device(cpu, threads);
+    cpu->pool = mr_pool_new(threads);
+    if (!cpu->pool) {
+        device_close(&cpu->dev);
+        return mr_fail(err, MR_EDEVICE, "%d threads cannot be started on this machine; ask for fewer", threads);
+    }
+    *out = &cpu->dev;
+    return 0;
+}

@@ -1,0 +1,66 @@
+/* What the CPU backend's files share: the device's own data, scratch memory, and the products. */
+#ifndef MR_OPS_CPU_CPU_H
+#define MR_OPS_CPU_CPU_H
+
+#include "core/pool.h"
+#include "ops/cpu/kernels.h"
+#include "ops/device.h"
+
+/* Scratch grows when a shape is first seen and is kept: a step whose shapes are known allocates nothing. */
+typedef struct mr_scratch {
+    float *data;
+    size_t count;
+} mr_scratch;
+
+enum {
+    MR_SCRATCH_PACK,    /* the packed operand of a product */
+    MR_SCRATCH_PARTIAL, /* partial sums of a reduction */
+    MR_SCRATCH_STATE,   /* states and carries of a scan; rows of a convolution */
+    MR_SCRATCH_SLOTS,   /* every thread's own */
+    MR_SCRATCHES
+};
+
+typedef struct mr_cpu {
+    mr_dev dev;
+    mr_cpu_kernels kernels;
+    mr_pool *pool;
+    mr_scratch scratch[MR_SCRATCHES];
+    size_t slot_stride;
+    int out_of_memory; /* since the last sync */
+} mr_cpu;
+
+static inline mr_cpu *mr_cpu_of(mr_dev *dev) { return dev->impl; }
+
+/* At least `count` floats, or NULL (remembered for sync). What lay there before is lost when it grows. */
+float *mr_cpu_scratch(mr_cpu *cpu, int which, size_t count);
+
+/* The same for every thread; mr_cpu_slot gives a thread its own. 0 when not to be had. */
+int mr_cpu_slots(mr_cpu *cpu, size_t count);
+static inline float *mr_cpu_slot(const mr_cpu *cpu, int slot)
+{
+    return cpu->scratch[MR_SCRATCH_SLOTS].data + (size_t)slot * cpu->slot_stride;
+}
+
+/* How work is cut. All depend on shapes alone, never on the number of threads, so results do not either. */
+static inline size_t mr_ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
+static inline size_t mr_round_up(size_t a, size_t b) { return mr_ceil_div(a, b) * b; }
+static inline int mr_min_int(int a, int b) { return a < b ? a : b; }
+static inline int mr_max_int(int a, int b) { return a > b ? a : b; }
+
+/* Rows a task, so that a task of rows of this width is worth handing to a thread. */
+static inline int mr_cpu_grain(int width) { return mr_max_int(1, 16384 / mr_max_int(1, width)); }
+
+/* to[n] += Σ over parts of from[part · stride], in the order of the parts. */
+void mr_cpu_reduce(mr_cpu *cpu, size_t n, const float *from, size_t stride, int parts, float *to);
+
+/* Adds the op functions of each file to the table. */
+void mr_cpu_linear_ops(mr_ops *ops);
+void mr_cpu_minrnn_ops(mr_ops *ops);
+void mr_cpu_norm_ops(mr_ops *ops);
+void mr_cpu_conv_ops(mr_ops *ops);
+void mr_cpu_token_ops(mr_ops *ops);
+void mr_cpu_loss_ops(mr_ops *ops);
+void mr_cpu_train_ops(mr_ops *ops);
+size_t mr_cpu_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int H);
+
+#endif

@@ -1,0 +1,44 @@
+/* One instruction set's kernels and their table. The including file defines LANES (floats in a vector), TILE_VECS (vectors
+ * across the register tile of the product), ISA (the suffix of the table's name) and ISA_NAME. */
+#include "ops/cpu/kernels.h"
+
+#include "ops/cpu/vec.inc.h"
+
+#include "ops/cpu/gemm.inc.h"
+#include "ops/cpu/rows.inc.h"
+#include "ops/cpu/scan.inc.h"
+
+#define TABLE_NAME_(isa) mr_cpu_kernels_##isa
+#define TABLE_NAME(isa) TABLE_NAME_(isa)
+
+const mr_cpu_kernels TABLE_NAME(ISA) = {
+    .name = ISA_NAME,
+    .tile_rows = TILE_ROWS,
+    .tile_cols = TILE_COLS,
+    .panel = panel,
+    .pack_b = pack_b,
+    .pack_a = pack_a,
+    .dots = dots,
+    .finish = finish_row,
+    .gelu_bwd = gelu_bwd_row,
+    .dropout = dropout_row,
+    .add = add_row,
+    .axpy = axpy_row,
+    .scale = scale_row,
+    .affine = affine_row,
+    .multiply = multiply_row,
+    .norm_fwd = norm_fwd_row,
+    .norm_bwd = norm_bwd_row,
+    .conv = conv_row,
+    .conv_grad = conv_grad_row,
+    .scan_fwd = SCAN_TABLE(fwd_),
+    .scan_bwd = SCAN_TABLE(bwd_),
+    .gates = SCAN_TABLE(gates_),
+    .scan_log = {log_gru, log_lstm, log_lstm_norm},
+    .candidate = candidate_row,
+    .candidate_bwd = candidate_bwd_row,
+    .max = max_row,
+    .exp_sum = exp_sum_row,
+    .sumsq = sumsq_row,
+    .adam = adam_row,
+};

@@ -1,0 +1,6 @@
+/* AVX2 with FMA: sixteen registers of eight floats. */
+#define LANES 8
+#define TILE_VECS 2
+#define ISA avx2
+#define ISA_NAME "avx2"
+#include "ops/cpu/isa.inc.h"

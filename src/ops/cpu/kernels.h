@@ -1,0 +1,137 @@
+/* The innermost loops, one table of functions an instruction set. isa_*.c compile the same *.inc.h files with other flags;
+ * cpu.c chooses a table when a device is opened. A kernel works on one thread, allocates nothing, and takes any width. */
+#ifndef MR_OPS_CPU_KERNELS_H
+#define MR_OPS_CPU_KERNELS_H
+
+#include "ops/ops.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A column of register tiles: C[rows, cols] (+)= bias + A·B with B packed. cols ≤ tile_cols. */
+typedef struct mr_panel {
+    int rows, cols, k;
+    const float *a;              /* element (r, k) of a tile at a[r·a_row + k·a_col] */
+    size_t a_row, a_col, a_tile; /* a_tile: from one tile of tile_rows rows to the next */
+    const float *b;              /* [k, tile_cols], padded with zeros */
+    const float *bias;           /* [cols] or NULL: what the sums start from */
+    int accumulate;              /* 1: C += */
+    float *c;
+    size_t c_row;
+} mr_panel;
+
+/* Dropout of consecutive elements, the first of which has the index `first` in its site's stream. */
+typedef struct mr_drop {
+    uint64_t seed;
+    uint32_t step, micro, site, keep; /* kept when the bits are below `keep` */
+    float scale;
+    int on;
+} mr_drop;
+
+/* One row of linear_fwd behind the product. */
+typedef struct mr_finish {
+    int n, gelu;
+    const float *value;    /* [n] x Wᵀ + b */
+    float *pre;            /* [n] or NULL */
+    mr_drop drop;
+    uint64_t first;        /* dropout index of column 0 */
+    const float *residual; /* [n] or NULL */
+    float *y;              /* [n] */
+} mr_finish;
+
+/* Tokens of one sequence, none of which but the first may start anew; n channels out of H. */
+typedef struct mr_run {
+    int rows, n;
+    float *pre; /* gate g of row t at pre[t·pre_row + g·gate]; the backward leaves its gradient there */
+    size_t pre_row, gate;
+    const float *start; /* [n] the state before row 0 */
+    float *h;           /* [rows, n], written by the forward, read by the backward */
+    const float *dh;    /* [rows, n] */
+    size_t h_row;       /* of h and dh */
+    float *carry;       /* [n] backward: a·g of the row behind the run on entry, of row 0 on exit */
+} mr_run;
+
+typedef void mr_scan_fn(const mr_run *run);
+typedef void mr_gates_fn(const float *pre, size_t gate, int n, float *a, float *b); /* of one token */
+
+enum { MR_GATES_GRU, MR_GATES_LSTM, MR_GATES_LSTM_NORM, MR_GATES };
+enum { MR_CANDIDATES = 3 };
+
+/* One row of the convolution: y = bias + Σ w[j]·x[j]; x[j] points to zeros where nothing is. */
+typedef struct mr_conv_row {
+    int n;
+    const float *x[MR_CONV], *w[MR_CONV]; /* [n] each */
+    const float *bias;                    /* [n], forward */
+    float *y;                             /* [n], forward */
+    const float *dy;                      /* [n], gradient of the weights */
+    float *dw[MR_CONV], *db;              /* [n] += */
+} mr_conv_row;
+
+typedef struct mr_norm_row {
+    int n;
+    mr_norm kind;
+    const float *x, *w, *b; /* b may be NULL */
+    float mean, rstd;       /* set by the forward, read by the backward */
+    float *y;
+    const float *dy;
+    int accumulate;
+    float *dx, *dw, *db; /* dw, db +=; db may be NULL */
+} mr_norm_row;
+
+typedef struct mr_adam_row {
+    size_t n;
+    float *p, *m, *v;
+    const float *g;
+    float clip, l2, shrink, beta1, one_beta1, beta2, one_beta2, rate, root, eps;
+} mr_adam_row;
+
+typedef struct mr_cpu_kernels {
+    const char *name;
+    int tile_rows, tile_cols;
+
+    /* products */
+    void (*panel)(const mr_panel *panel);
+    /* B[k, cols] with general strides into a panel [k, tile_cols]. */
+    void (*pack_b)(const float *b, size_t b_row, size_t b_col, int k, int cols, float *to);
+    /* Aᵀ[k, rows] (a row of it contiguous) into tiles [k, tile_rows]; sums[rows] += the sums over k, if not NULL. */
+    void (*pack_a)(const float *a, size_t a_row, int k, int rows, float *to, float *sums);
+    /* c[m, n] = bias[n] + Σ_k x[m, k]·w[n, k] for a handful of rows, w read once. */
+    void (*dots)(const float *x, int m, int k, const float *w, const float *bias, int n, float *c, size_t c_row);
+
+    /* rows */
+    void (*finish)(const mr_finish *row);
+    void (*gelu_bwd)(int n, const float *product, const float *pre, int accumulate, float *dx);
+    void (*dropout)(const mr_drop *drop, uint64_t first, size_t n, const float *x, float *y);
+    void (*add)(size_t n, float *to, const float *from);                /* to += from */
+    void (*axpy)(size_t n, float factor, const float *from, float *to); /* to += factor·from */
+    void (*scale)(size_t n, float factor, const float *from, float *to); /* to = factor·from */
+    void (*affine)(int n, float *h, const float *a, const float *b);    /* h = a·h + b */
+    void (*multiply)(int n, float *p, const float *a);                  /* p *= a */
+    void (*norm_fwd)(mr_norm_row *row);
+    void (*norm_bwd)(const mr_norm_row *row);
+    void (*conv)(const mr_conv_row *row);
+    void (*conv_grad)(const mr_conv_row *row);
+
+    /* gates and scan, by MR_GATES_… and mr_candidate */
+    mr_scan_fn *scan_fwd[MR_GATES][MR_CANDIDATES];
+    mr_scan_fn *scan_bwd[MR_GATES][MR_CANDIDATES];
+    mr_gates_fn *gates[MR_GATES][MR_CANDIDATES];
+    mr_scan_fn *scan_log[MR_GATES]; /* positive candidate; carry [2n]: scratch */
+    void (*candidate)(mr_candidate kind, int n, const float *v, float *c);
+    void (*candidate_bwd)(mr_candidate kind, int n, const float *v, const float *dc, float *dv); /* dv += */
+
+    /* losses and optimiser */
+    float (*max)(int n, const float *x);
+    float (*exp_sum)(int n, const float *x, float max, float *e); /* Σ exp(x − max); e, if not NULL, gets the terms */
+    double (*sumsq)(size_t n, const float *x);
+    void (*adam)(const mr_adam_row *row);
+} mr_cpu_kernels;
+
+extern const mr_cpu_kernels mr_cpu_kernels_scalar;
+#if defined(__x86_64__)
+extern const mr_cpu_kernels mr_cpu_kernels_avx2, mr_cpu_kernels_avx512;
+#elif defined(__aarch64__)
+extern const mr_cpu_kernels mr_cpu_kernels_neon;
+#endif
+
+#endif

@@ -1,0 +1,204 @@
+/* The depthwise convolution over time. Position q of a sequence is a row of x for q ≥ 0 and of the carried tail for
+ * q = −3 … −1. A token reaches back over `reach` positions: three, or fewer behind a reset. A task is a span of tokens of
+ * one sequence. */
+#include "ops/cpu/cpu.h"
+
+#include <string.h>
+
+enum { SPAN = 256, WEIGHT_ROWS = MR_CONV + 1 };
+
+typedef struct conv {
+    mr_cpu *cpu;
+    int B, T, D, spans;
+    const float *x, *tail_in, *bias;
+    const uint8_t *reset;
+    const int32_t *length;
+    float *y, *tail_out;
+    const float *dy, *dtail_out;
+    float *dx, *dtail_in;
+    size_t row;           /* D rounded up */
+    float *zeros;         /* [row] */
+    float *weights;       /* [4, row] */
+    float *partial;       /* [B·spans, 5, row] dw, db */
+} conv;
+
+static int length_of(const conv *c, int b) { return c->length ? mr_max_int(0, mr_min_int(c->T, c->length[b])) : c->T; }
+
+/* How many positions before t its sequence has, at most three. */
+static int reach_of(const conv *c, int b, int t)
+{
+    int reach = 0;
+    for (; reach < MR_TAIL; reach++)
+        if (t - reach < 0 || (c->reset && c->reset[(size_t)b * (size_t)c->T + (size_t)(t - reach)])) break;
+    return t - reach < 0 ? MR_TAIL : reach;
+}
+
+static const float *input_at(const conv *c, int b, int q)
+{
+    if (q >= 0) return c->x + ((size_t)b * (size_t)c->T + (size_t)q) * (size_t)c->D;
+    return c->tail_in ? c->tail_in + ((size_t)b * MR_TAIL + (size_t)(q + MR_TAIL)) * (size_t)c->D : c->zeros;
+}
+
+static void point_to_inputs(const conv *c, int b, int t, mr_conv_row *row)
+{
+    const int reach = reach_of(c, b, t);
+    for (int lag = 0; lag < MR_CONV; lag++) row->x[MR_TAIL - lag] = lag <= reach ? input_at(c, b, t - lag) : c->zeros;
+}
+
+/* What reaches position q: dy of the tokens behind it that look back to it. */
+static void point_to_gradients(const conv *c, int b, int q, mr_conv_row *row)
+{
+    const int length = length_of(c, b);
+    for (int lag = 0; lag < MR_CONV; lag++) {
+        const int t = q + lag, reaches = t >= 0 && t < length && lag <= reach_of(c, b, t);
+        row->x[MR_TAIL - lag] = reaches ? c->dy + ((size_t)b * (size_t)c->T + (size_t)t) * (size_t)c->D : c->zeros;
+    }
+}
+
+/* The row of the tail behind the chunk where position q lies, or −1. */
+static int tail_row(const conv *c, int b, int q)
+{
+    const int length = length_of(c, b), lag = length - 1 - q;
+    if (lag < 0 || lag >= MR_TAIL) return -1;
+    if (length && lag > reach_of(c, b, length - 1)) return -1;
+    return MR_TAIL - 1 - lag;
+}
+
+static void set_row(const conv *c, float *to, const float *from)
+{
+    if (from) memmove(to, from, (size_t)c->D * sizeof *to);
+    else memset(to, 0, (size_t)c->D * sizeof *to);
+}
+
+static mr_conv_row weights_row(const conv *c)
+{
+    mr_conv_row row = {.n = c->D, .bias = c->bias};
+    for (int j = 0; j < MR_CONV; j++) row.w[j] = c->weights + (size_t)j * c->row;
+    return row;
+}
+
+static void forward_task(void *arg, int task, int slot)
+{
+    (void)slot;
+    const conv *c = arg;
+    const int b = task / c->spans, first = task % c->spans * SPAN, end = mr_min_int(c->T, first + SPAN);
+    const int length = length_of(c, b);
+    mr_conv_row row = weights_row(c);
+    for (int t = first; t < end; t++) {
+        row.y = c->y + ((size_t)b * (size_t)c->T + (size_t)t) * (size_t)c->D;
+        if (t >= length) {
+            set_row(c, row.y, NULL);
+            continue;
+        }
+        point_to_inputs(c, b, t, &row);
+        c->cpu->kernels.conv(&row);
+    }
+}
+
+/* Oldest first, so that a tail written over the one that was read is still whole where it is read. */
+static void write_tail(const conv *c, int b)
+{
+    const int length = length_of(c, b);
+    for (int i = 0; i < MR_TAIL; i++) {
+        const int q = length - MR_TAIL + i;
+        const int there = tail_row(c, b, q) >= 0 && (q >= 0 || c->tail_in);
+        set_row(c, c->tail_out + ((size_t)b * MR_TAIL + (size_t)i) * (size_t)c->D, there ? input_at(c, b, q) : NULL);
+    }
+}
+
+static void input_gradient(const conv *c, int b, int q, float *to, mr_conv_row *row)
+{
+    row->y = to;
+    point_to_gradients(c, b, q, row);
+    c->cpu->kernels.conv(row);
+    const int tail = c->dtail_out ? tail_row(c, b, q) : -1;
+    if (tail >= 0) c->cpu->kernels.add((size_t)c->D, to, c->dtail_out + ((size_t)b * MR_TAIL + (size_t)tail) * (size_t)c->D);
+}
+
+/* Where no tail was carried in, a sequence starts, and nothing flows out of it. */
+static void tail_gradient(const conv *c, int b, mr_conv_row *row)
+{
+    float *to = c->dtail_in + (size_t)b * MR_TAIL * (size_t)c->D;
+    for (int i = 0; i < MR_TAIL; i++, to += c->D)
+        if (c->tail_in) input_gradient(c, b, i - MR_TAIL, to, row);
+        else set_row(c, to, NULL);
+}
+
+static void backward_task(void *arg, int task, int slot)
+{
+    (void)slot;
+    const conv *c = arg;
+    const int b = task / c->spans, first = task % c->spans * SPAN, end = mr_min_int(c->T, first + SPAN);
+    const int length = length_of(c, b);
+    float *sums = c->partial + (size_t)task * WEIGHT_ROWS * c->row;
+    memset(sums, 0, WEIGHT_ROWS * c->row * sizeof *sums);
+    mr_conv_row row = weights_row(c);
+    for (int j = 0; j < MR_CONV; j++) row.dw[j] = sums + (size_t)j * c->row;
+    row.db = sums + MR_CONV * c->row;
+    for (int t = first; t < end; t++) {
+        const size_t at = ((size_t)b * (size_t)c->T + (size_t)t) * (size_t)c->D;
+        if (t >= length) {
+            set_row(c, c->dx + at, NULL);
+            continue;
+        }
+        input_gradient(c, b, t, c->dx + at, &row);
+        row.dy = c->dy + at;
+        point_to_inputs(c, b, t, &row);
+        c->cpu->kernels.conv_grad(&row);
+    }
+    if (!first && c->dtail_in) tail_gradient(c, b, &row);
+}
+
+/* Weights lie [D, 4] in memory; the kernels want them channel by channel. */
+static int take_scratch(conv *c, const float *w, int gradients)
+{
+    c->spans = (int)mr_ceil_div((size_t)c->T, SPAN);
+    c->row = mr_round_up((size_t)c->D, 16);
+    c->zeros = mr_cpu_scratch(c->cpu, MR_SCRATCH_STATE, (1 + 2 * MR_CONV + 2) * c->row);
+    if (!c->zeros) return 0;
+    memset(c->zeros, 0, c->row * sizeof *c->zeros);
+    c->weights = c->zeros + c->row;
+    for (int d = 0; d < c->D; d++)
+        for (int j = 0; j < MR_CONV; j++) c->weights[(size_t)j * c->row + (size_t)d] = w[MR_CONV * (size_t)d + (size_t)j];
+    if (!gradients) return 1;
+    c->partial = mr_cpu_scratch(c->cpu, MR_SCRATCH_PARTIAL, (size_t)c->B * (size_t)c->spans * WEIGHT_ROWS * c->row);
+    return c->partial != NULL;
+}
+
+static void conv_fwd(mr_dev *dev, const mr_conv_fwd_args *a)
+{
+    conv c = {
+        .cpu = mr_cpu_of(dev), .B = a->B, .T = a->T, .D = a->D, .x = (const float *)a->x, .bias = (const float *)a->b,
+        .tail_in = (const float *)a->tail_in, .reset = a->reset, .length = a->length, .y = (float *)a->y,
+        .tail_out = (float *)a->tail_out,
+    };
+    if (!take_scratch(&c, (const float *)a->w, 0)) return;
+    mr_pool_run(c.cpu->pool, forward_task, &c, c.B * c.spans);
+    for (int b = 0; c.tail_out && b < c.B; b++) write_tail(&c, b);
+}
+
+static void conv_bwd(mr_dev *dev, const mr_conv_bwd_args *a)
+{
+    conv c = {
+        .cpu = mr_cpu_of(dev), .B = a->B, .T = a->T, .D = a->D, .x = (const float *)a->x,
+        .tail_in = (const float *)a->tail_in, .reset = a->reset, .length = a->length, .dy = (const float *)a->dy,
+        .dtail_out = (const float *)a->dtail_out, .dx = (float *)a->dx, .dtail_in = (float *)a->dtail_in,
+    };
+    if (!take_scratch(&c, (const float *)a->w, 1)) return;
+    const int tasks = c.B * c.spans;
+    mr_pool_run(c.cpu->pool, backward_task, &c, tasks);
+    float *sums = c.weights + MR_CONV * c.row; /* [5, row] */
+    memset(sums, 0, WEIGHT_ROWS * c.row * sizeof *sums);
+    mr_cpu_reduce(c.cpu, WEIGHT_ROWS * c.row, c.partial, WEIGHT_ROWS * c.row, tasks, sums);
+    float *dw = (float *)a->dw, *db = (float *)a->db;
+    for (int d = 0; d < c.D; d++) {
+        for (int j = 0; j < MR_CONV; j++) dw[MR_CONV * (size_t)d + (size_t)j] += sums[(size_t)j * c.row + (size_t)d];
+        db[d] += sums[MR_CONV * c.row + (size_t)d];
+    }
+}
+
+void mr_cpu_conv_ops(mr_ops *ops)
+{
+    ops->conv_fwd = conv_fwd;
+    ops->conv_bwd = conv_bwd;
+}

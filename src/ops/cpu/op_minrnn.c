@@ -1,0 +1,331 @@
+/* minGRU and minLSTM: the projection by the product into `saved`, then gates and scan over it.
+ *
+ * A task of the scan is one sequence × a block of channels. Where that leaves too few tasks, time is cut into chunks: each
+ * chunk's effect on the state is h → decay·h + drive; the chunks' starts follow from these in order; then every chunk runs
+ * from its start. The backward does the same with its carry. */
+#include "ops/cpu/gemm.h"
+
+#include <string.h>
+
+enum { CHANNELS = 64, ENOUGH_TASKS = 16, LEAST_CHUNK = 512 };
+
+typedef struct scan {
+    mr_cpu *cpu;
+    int B, T, H;
+    size_t pre_row; /* gates · H */
+    float *pre;
+    const float *h_in, *fresh; /* fresh: [H] the state where a sequence starts */
+    const uint8_t *reset;
+    const int32_t *length;
+    float *h, *h_out;
+    const float *dh, *dh_out;
+    float *dh_in, *start_grad; /* start_grad: [B, chunks, H] gradients that reached a start, or NULL */
+    mr_scan_fn *forward, *backward;
+    mr_gates_fn *gates;
+    int log_scan;
+    int width, blocks;          /* channels of a task */
+    int chunks, chunk;          /* of time */
+    float *decay, *drive, *at;  /* [B, chunks, H], when chunks > 1; at: state before, or carry behind, a chunk */
+} scan;
+
+size_t mr_cpu_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int H)
+{
+    (void)dev;
+    return (size_t)B * (size_t)T * (size_t)mr_cell_gates(cell) * (size_t)H * sizeof(float);
+}
+
+static int kind_of(const mr_cell *cell)
+{
+    if (cell->kind == MR_MINGRU) return MR_GATES_GRU;
+    return cell->normalize ? MR_GATES_LSTM_NORM : MR_GATES_LSTM;
+}
+
+static void choose_functions(scan *s, const mr_cell *cell)
+{
+    const mr_cpu_kernels *k = &s->cpu->kernels;
+    const int kind = kind_of(cell);
+    s->log_scan = cell->scan == MR_SCAN_LOG;
+    s->forward = s->log_scan ? k->scan_log[kind] : k->scan_fwd[kind][cell->candidate];
+    s->backward = k->scan_bwd[kind][cell->candidate];
+    s->gates = k->gates[kind][cell->candidate];
+    s->pre_row = (size_t)mr_cell_gates(cell) * (size_t)s->H;
+}
+
+/* Whole rows where sequences are many, because memory is then read in one direction; else channels, then time. */
+static void cut_scan(scan *s, int may_cut_time)
+{
+    const int least = (int)mr_ceil_div((size_t)s->H, CHANNELS);
+    s->blocks = mr_min_int(least, (int)mr_ceil_div(ENOUGH_TASKS, (size_t)s->B));
+    s->width = (int)mr_round_up(mr_ceil_div((size_t)s->H, (size_t)s->blocks), 16);
+    s->blocks = (int)mr_ceil_div((size_t)s->H, (size_t)s->width);
+    const int tasks = s->B * s->blocks;
+    s->chunks = 1;
+    if (may_cut_time && tasks < ENOUGH_TASKS && s->T >= 4 * LEAST_CHUNK)
+        s->chunks = mr_min_int(s->T / LEAST_CHUNK, (int)mr_ceil_div(2 * ENOUGH_TASKS, (size_t)tasks));
+    s->chunk = (int)mr_ceil_div((size_t)s->T, (size_t)s->chunks);
+    s->chunks = (int)mr_ceil_div((size_t)s->T, (size_t)s->chunk);
+}
+
+/* The tokens and channels of one task. */
+typedef struct part {
+    int b, chunk, c, n;   /* channels c … c+n−1 */
+    int first, end;       /* real tokens first … end−1 of the sequence */
+    int stop;             /* where the chunk ends, real or not */
+    int last;             /* the chunk that holds the last real token, or the only one of an empty sequence */
+    size_t state;         /* of (b, chunk, c) in [B, chunks, H] */
+} part;
+
+static part part_of(const scan *s, int task)
+{
+    part p = {.chunk = task % s->chunks, .b = task / s->chunks / s->blocks};
+    p.c = task / s->chunks % s->blocks * s->width;
+    p.n = mr_min_int(s->width, s->H - p.c);
+    int length = s->length ? mr_max_int(0, mr_min_int(s->T, s->length[p.b])) : s->T;
+    p.first = p.chunk * s->chunk;
+    p.stop = mr_min_int(s->T, p.first + s->chunk);
+    p.end = mr_max_int(p.first, mr_min_int(p.stop, length));
+    p.last = p.chunk == mr_max_int(0, length - 1) / s->chunk;
+    p.state = ((size_t)p.b * (size_t)s->chunks + (size_t)p.chunk) * (size_t)s->H + (size_t)p.c;
+    return p;
+}
+
+static int tasks_of(const scan *s) { return s->B * s->blocks * s->chunks; }
+static size_t token(const scan *s, const part *p, int t) { return (size_t)p->b * (size_t)s->T + (size_t)t; }
+static int starts_at(const scan *s, const part *p, int t) { return s->reset && s->reset[token(s, p, t)]; }
+static const float *fresh_of(const scan *s, const part *p) { return s->fresh + p->c; }
+
+/* The state before the sequence's token 0, resets aside. */
+static const float *entry_of(const scan *s, const part *p)
+{
+    return s->h_in ? s->h_in + (size_t)p->b * (size_t)s->H + p->c : fresh_of(s, p);
+}
+
+static mr_run run_of(const scan *s, const part *p, int first, int end)
+{
+    const size_t at = token(s, p, first);
+    return (mr_run){
+        .rows = end - first, .n = p->n, .pre = s->pre + at * s->pre_row + p->c, .pre_row = s->pre_row, .gate = (size_t)s->H,
+        .h = s->h + at * (size_t)s->H + p->c, .dh = s->dh ? s->dh + at * (size_t)s->H + p->c : NULL, .h_row = (size_t)s->H,
+    };
+}
+
+/* ---- forward */
+
+static void copy_row(float *to, const float *from, int n) { memmove(to, from, (size_t)n * sizeof *to); }
+
+static void forward_task(void *arg, int task, int slot)
+{
+    const scan *s = arg;
+    const part p = part_of(s, task);
+    const float *start = s->chunks > 1 ? s->at + p.state : entry_of(s, &p);
+    for (int t = p.first; t < p.end;) {
+        int end = t + 1;
+        while (end < p.end && !starts_at(s, &p, end)) end++;
+        mr_run run = run_of(s, &p, t, end);
+        run.start = starts_at(s, &p, t) ? fresh_of(s, &p) : start;
+        run.carry = s->log_scan ? mr_cpu_slot(s->cpu, slot) : NULL;
+        s->forward(&run);
+        start = run.h + (size_t)(run.rows - 1) * run.h_row;
+        t = end;
+    }
+    for (int t = p.end; t < p.stop; t++) memset(s->h + token(s, &p, t) * (size_t)s->H + p.c, 0, (size_t)p.n * sizeof(float));
+    if (s->h_out && p.last) copy_row(s->h_out + (size_t)p.b * (size_t)s->H + p.c, start, p.n);
+}
+
+/* What a chunk does to the state before it. */
+static void forward_effect(void *arg, int task, int slot)
+{
+    const scan *s = arg;
+    const part p = part_of(s, task);
+    const mr_cpu_kernels *k = &s->cpu->kernels;
+    float *a = mr_cpu_slot(s->cpu, slot), *b = a + s->width, *decay = s->decay + p.state, *drive = s->drive + p.state;
+    for (int c = 0; c < p.n; c++) decay[c] = 1.0f;
+    memset(drive, 0, (size_t)p.n * sizeof *drive);
+    for (int t = p.first; t < p.end; t++) {
+        if (starts_at(s, &p, t)) {
+            memset(decay, 0, (size_t)p.n * sizeof *decay);
+            copy_row(drive, fresh_of(s, &p), p.n);
+        }
+        s->gates(s->pre + token(s, &p, t) * s->pre_row + p.c, (size_t)s->H, p.n, a, b);
+        k->multiply(p.n, decay, a);
+        k->affine(p.n, drive, a, b);
+    }
+}
+
+static void chain_forward(const scan *s)
+{
+    const size_t row = (size_t)s->H;
+    for (int b = 0; b < s->B; b++) {
+        const float *entry = s->h_in ? s->h_in + (size_t)b * row : s->fresh;
+        float *at = s->at + (size_t)b * (size_t)s->chunks * row;
+        memcpy(at, entry, row * sizeof *at);
+        for (int i = 1; i < s->chunks; i++, at += row) {
+            memcpy(at + row, at, row * sizeof *at);
+            const size_t before = (size_t)(at - s->at);
+            s->cpu->kernels.affine(s->H, at + row, s->decay + before, s->drive + before);
+        }
+    }
+}
+
+/* ---- backward */
+
+/* A start takes the carry of its token; nothing crosses it. */
+static void leave_at_start(const scan *s, const part *p, float *carry)
+{
+    if (s->start_grad) s->cpu->kernels.add((size_t)p->n, s->start_grad + p->state, carry);
+    memset(carry, 0, (size_t)p->n * sizeof *carry);
+}
+
+static void clear_gradients(const scan *s, const part *p)
+{
+    for (int t = p->stop - 1; t >= p->end; t--) {
+        float *pre = s->pre + token(s, p, t) * s->pre_row + p->c;
+        for (size_t gate = 0; gate < s->pre_row; gate += (size_t)s->H) memset(pre + gate, 0, (size_t)p->n * sizeof *pre);
+    }
+}
+
+static void first_token_gradient(const scan *s, const part *p, float *carry)
+{
+    if (!s->h_in) leave_at_start(s, p, carry);
+    if (s->dh_in) copy_row(s->dh_in + (size_t)p->b * (size_t)s->H + p->c, carry, p->n);
+}
+
+static void backward_task(void *arg, int task, int slot)
+{
+    const scan *s = arg;
+    const part p = part_of(s, tasks_of(s) - 1 - task); /* downwards */
+    float *carry = mr_cpu_slot(s->cpu, slot);
+    if (s->start_grad) memset(s->start_grad + p.state, 0, (size_t)p.n * sizeof *carry);
+    if (s->chunks > 1) copy_row(carry, s->at + p.state, p.n);
+    else if (s->dh_out) copy_row(carry, s->dh_out + (size_t)p.b * (size_t)s->H + p.c, p.n);
+    else memset(carry, 0, (size_t)p.n * sizeof *carry);
+    clear_gradients(s, &p);
+    for (int end = p.end; end > p.first;) {
+        int t = end - 1;
+        while (t > p.first && !starts_at(s, &p, t)) t--;
+        mr_run run = run_of(s, &p, t, end);
+        const int fresh = starts_at(s, &p, t);
+        run.start = fresh ? fresh_of(s, &p) : t ? run.h - run.h_row : entry_of(s, &p);
+        run.carry = carry;
+        s->backward(&run);
+        if (fresh) leave_at_start(s, &p, carry);
+        end = t;
+    }
+    if (!p.chunk) first_token_gradient(s, &p, carry);
+}
+
+/* What a chunk does to the carry behind it. */
+static void backward_effect(void *arg, int task, int slot)
+{
+    const scan *s = arg;
+    const part p = part_of(s, tasks_of(s) - 1 - task);
+    const mr_cpu_kernels *k = &s->cpu->kernels;
+    float *a = mr_cpu_slot(s->cpu, slot), *b = a + s->width, *decay = s->decay + p.state, *drive = s->drive + p.state;
+    for (int c = 0; c < p.n; c++) decay[c] = 1.0f;
+    memset(drive, 0, (size_t)p.n * sizeof *drive);
+    for (int t = p.end - 1; t >= p.first; t--) {
+        s->gates(s->pre + token(s, &p, t) * s->pre_row + p.c, (size_t)s->H, p.n, a, b);
+        k->add((size_t)p.n, drive, s->dh + token(s, &p, t) * (size_t)s->H + p.c);
+        k->multiply(p.n, drive, a);
+        k->multiply(p.n, decay, a);
+        if (starts_at(s, &p, t)) {
+            memset(drive, 0, (size_t)p.n * sizeof *drive);
+            memset(decay, 0, (size_t)p.n * sizeof *decay);
+        }
+    }
+}
+
+static void chain_backward(const scan *s)
+{
+    const size_t row = (size_t)s->H;
+    for (int b = 0; b < s->B; b++) {
+        size_t i = ((size_t)(b + 1) * (size_t)s->chunks - 1) * row;
+        if (s->dh_out) memcpy(s->at + i, s->dh_out + (size_t)b * row, row * sizeof *s->at);
+        else memset(s->at + i, 0, row * sizeof *s->at);
+        for (int chunk = s->chunks - 1; chunk > 0; chunk--, i -= row) {
+            memcpy(s->at + i - row, s->at + i, row * sizeof *s->at);
+            s->cpu->kernels.affine(s->H, s->at + i - row, s->decay + i, s->drive + i);
+        }
+    }
+}
+
+/* ---- the ops */
+
+/* Scratch for the scan: the fresh state, the chunks' arrays, and `extra` of them for gradients of starts. */
+static int take_scratch(scan *s, const mr_cell *cell, const float *h_init, int extra)
+{
+    const size_t states = (size_t)s->B * (size_t)s->chunks * (size_t)s->H, row = mr_round_up((size_t)s->H, 16);
+    float *data = mr_cpu_scratch(s->cpu, MR_SCRATCH_STATE, row + states * (size_t)((s->chunks > 1 ? 3 : 0) + extra));
+    if (!data || !mr_cpu_slots(s->cpu, 2 * (size_t)s->width)) return 0;
+    if (h_init) s->cpu->kernels.candidate(cell->candidate, s->H, h_init, data);
+    else memset(data, 0, row * sizeof *data);
+    s->fresh = data;
+    data += row;
+    if (extra) s->start_grad = data, data += states;
+    if (s->chunks > 1) s->decay = data, s->drive = data + states, s->at = data + 2 * states;
+    return 1;
+}
+
+static void minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
+{
+    mr_cpu *cpu = mr_cpu_of(dev);
+    scan s = {
+        .cpu = cpu, .B = a->B, .T = a->T, .H = a->H, .pre = a->saved, .h_in = (const float *)a->h_in, .reset = a->reset,
+        .length = a->length, .h = (float *)a->h, .h_out = (float *)a->h_out,
+    };
+    choose_functions(&s, &a->cell);
+    cut_scan(&s, a->cell.scan == MR_SCAN_LINEAR);
+    mr_product p = {
+        .cpu = cpu, .M = a->B * a->T, .N = (int)s.pre_row, .K = a->D, .a = (const float *)a->x, .b = (const float *)a->W,
+        .b_transposed = 1, .bias = (const float *)a->b, .c = s.pre,
+    };
+    mr_product_run(&p);
+    if (!take_scratch(&s, &a->cell, (const float *)a->h_init, 0)) return;
+    if (s.chunks > 1) {
+        mr_pool_run(cpu->pool, forward_effect, &s, tasks_of(&s));
+        chain_forward(&s);
+    }
+    mr_pool_run(cpu->pool, forward_task, &s, tasks_of(&s));
+}
+
+/* dh_init += cand'(h_init)·Σ over starts, in the order of sequences and chunks. */
+static void init_gradient(const scan *s, const mr_minrnn_bwd_args *a)
+{
+    float *sum = s->start_grad;
+    for (int i = 1; i < s->B * s->chunks; i++) s->cpu->kernels.add((size_t)s->H, sum, s->start_grad + (size_t)i * (size_t)s->H);
+    s->cpu->kernels.candidate_bwd(a->cell.candidate, s->H, (const float *)a->h_init, sum, (float *)a->dh_init);
+}
+
+static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
+{
+    mr_cpu *cpu = mr_cpu_of(dev);
+    scan s = {
+        .cpu = cpu, .B = a->B, .T = a->T, .H = a->H, .pre = a->saved, .h_in = (const float *)a->h_in, .reset = a->reset,
+        .length = a->length, .h = (float *)a->h, .dh = (const float *)a->dh, .dh_out = (const float *)a->dh_out,
+        .dh_in = (float *)a->dh_in,
+    };
+    choose_functions(&s, &a->cell);
+    cut_scan(&s, 1);
+    const int learned = a->h_init && a->dh_init;
+    if (!take_scratch(&s, &a->cell, (const float *)a->h_init, learned)) return;
+    if (s.chunks > 1) {
+        mr_pool_run(cpu->pool, backward_effect, &s, tasks_of(&s));
+        chain_backward(&s);
+    }
+    mr_pool_run(cpu->pool, backward_task, &s, tasks_of(&s));
+    if (learned) init_gradient(&s, a);
+
+    const int tokens = a->B * a->T, channels = (int)s.pre_row;
+    mr_product p = {
+        .cpu = cpu, .M = tokens, .N = a->D, .K = channels, .a = s.pre, .b = (const float *)a->W, .accumulate = a->accumulate,
+        .c = (float *)a->dx,
+    };
+    mr_product_run(&p);
+    mr_product_gradient(cpu, tokens, channels, a->D, s.pre, (const float *)a->x, (float *)a->dW, (float *)a->db);
+}
+
+void mr_cpu_minrnn_ops(mr_ops *ops)
+{
+    ops->minrnn_fwd = minrnn_fwd;
+    ops->minrnn_bwd = minrnn_bwd;
+}

@@ -1,0 +1,207 @@
+/* Gates and scan. Every function is written once with the kind of gates and of candidate as constants, and made for each
+ * pair by the table in isa.inc.h. Channels are walked row by row, so memory is read in one direction; the backward walks
+ * strictly downwards in time and in channels. */
+typedef struct gates {
+    vf a, b, c;       /* h = a·h + b, b = keep·c */
+    vf keep;          /* what multiplies the candidate */
+    vf slope_a;       /* ∂a/∂(its argument) = a·(1 − a); for minLSTM without normalisation that of the forget gate */
+    vf slope_b;       /* that of the input gate */
+    vf slope_c;       /* ∂c/∂v */
+    vf not_p, not_k;  /* σ(−p), σ(−k), normalised gates only */
+} gates;
+
+INLINE vf candidate(int kind, vf v, vf *slope)
+{
+    if (kind == MR_LINEAR) {
+        *slope = v_set(1.0f);
+        return v;
+    }
+    if (kind == MR_TANH) {
+        vf c = v_tanh(v);
+        *slope = 1.0f - c * c;
+        return c;
+    }
+    const vf zero = v_set(0.0f);
+    vf other, small = v_sigmoid_pair(v, &other);
+    *slope = v_if_less(v, zero, small * other, v_set(1.0f));
+    return v_if_less(v, zero, small, v + 0.5f);
+}
+
+/* p is read for minLSTM only. */
+INLINE gates make_gates(int kind, int cand, vf p, vf k, vf v)
+{
+    gates g = {0};
+    g.c = candidate(cand, v, &g.slope_c);
+    if (kind == MR_GATES_GRU) {
+        g.keep = v_sigmoid_pair(k, &g.a);
+        g.slope_a = g.a * g.keep;
+    } else if (kind == MR_GATES_LSTM) {
+        vf not_f, not_i;
+        g.a = v_sigmoid_pair(p, &not_f);
+        g.keep = v_sigmoid_pair(k, &not_i);
+        g.slope_a = g.a * not_f;
+        g.slope_b = g.keep * not_i;
+    } else {
+        vf f_over = v_softplus(-k) - v_softplus(-p);
+        g.a = v_sigmoid_pair(f_over, &g.keep);
+        g.slope_a = g.a * g.keep;
+        g.not_p = v_sigmoid(-p);
+        g.not_k = v_sigmoid(-k);
+    }
+    g.b = g.keep * g.c;
+    return g;
+}
+
+INLINE gates load_gates(int kind, int cand, const float *pre, size_t gate, int n)
+{
+    if (kind == MR_GATES_GRU)
+        return make_gates(kind, cand, v_set(0.0f), v_load_part(pre, n), v_load_part(pre + gate, n));
+    return make_gates(kind, cand, v_load_part(pre, n), v_load_part(pre + gate, n), v_load_part(pre + 2 * gate, n));
+}
+
+INLINE void fwd_step(int kind, int cand, const float *pre, size_t gate, const float *before, float *h, int n)
+{
+    gates g = load_gates(kind, cand, pre, gate, n);
+    v_store_part(h, g.a * v_load_part(before, n) + g.b, n);
+}
+
+INLINE void scan_fwd(int kind, int cand, const mr_run *run)
+{
+    const float *before = run->start;
+    const int whole = run->n / LANES * LANES;
+    for (int t = 0; t < run->rows; t++) {
+        const float *pre = run->pre + (size_t)t * run->pre_row;
+        float *h = run->h + (size_t)t * run->h_row;
+        for (int c = 0; c < whole; c += LANES) fwd_step(kind, cand, pre + c, run->gate, before + c, h + c, LANES);
+        if (whole < run->n) fwd_step(kind, cand, pre + whole, run->gate, before + whole, h + whole, run->n - whole);
+        before = h;
+    }
+}
+
+INLINE void bwd_step(int kind, int cand, float *pre, size_t gate, const float *before, const float *dh, float *carry, int n)
+{
+    gates g = load_gates(kind, cand, pre, gate, n);
+    vf d = v_load_part(dh, n) + v_load_part(carry, n), h = v_load_part(before, n);
+    v_store_part(carry, g.a * d, n);
+    vf dv = d * g.keep * g.slope_c;
+    if (kind == MR_GATES_GRU) {
+        v_store_part(pre, d * g.slope_a * (g.c - h), n);
+        v_store_part(pre + gate, dv, n);
+        return;
+    }
+    vf dp = d * g.slope_a * h, dk = d * g.slope_b * g.c;
+    if (kind == MR_GATES_LSTM_NORM) {
+        vf dd = d * g.slope_a * (h - g.c);
+        dp = dd * g.not_p;
+        dk = -dd * g.not_k;
+    }
+    v_store_part(pre, dp, n);
+    v_store_part(pre + gate, dk, n);
+    v_store_part(pre + 2 * gate, dv, n);
+}
+
+INLINE void scan_bwd(int kind, int cand, const mr_run *run)
+{
+    const int whole = run->n / LANES * LANES;
+    for (int t = run->rows - 1; t >= 0; t--) {
+        float *pre = run->pre + (size_t)t * run->pre_row;
+        const float *dh = run->dh + (size_t)t * run->h_row;
+        const float *before = t ? run->h + (size_t)(t - 1) * run->h_row : run->start;
+        if (whole < run->n)
+            bwd_step(kind, cand, pre + whole, run->gate, before + whole, dh + whole, run->carry + whole, run->n - whole);
+        for (int c = whole - LANES; c >= 0; c -= LANES)
+            bwd_step(kind, cand, pre + c, run->gate, before + c, dh + c, run->carry + c, LANES);
+    }
+}
+
+INLINE void gates_row(int kind, int cand, const float *pre, size_t gate, int n, float *a, float *b)
+{
+    for (int c = 0; c < n; c += LANES) {
+        gates g = load_gates(kind, cand, pre + c, gate, n - c);
+        v_store_part(a + c, g.a, n - c);
+        v_store_part(b + c, g.b, n - c);
+    }
+}
+
+/* log(eˣ + eʸ), −inf where both are. */
+INLINE vf v_log_add(vf x, vf y)
+{
+    vf large = v_if_less(x, y, y, x), gap = -v_abs(x - y);
+    vf sum = large + v_log1p_unit(v_exp(gap));
+    return v_if_less(v_set(-INFINITY), large, sum, large + x + y);
+}
+
+/* log a and log b of one vector; positive candidate. */
+INLINE void log_gates(int kind, const float *pre, size_t gate, int n, vf *log_a, vf *log_b)
+{
+    const float *k_at = kind == MR_GATES_GRU ? pre : pre + gate;
+    vf k = v_load_part(k_at, n), v = v_load_part(k_at + gate, n);
+    vf log_c = v_if_less(v, v_set(0.0f), -v_softplus(-v), v_log(v_max(v_set(0.0f), v) + 0.5f));
+    if (kind == MR_GATES_GRU) {
+        *log_a = -v_softplus(k);
+        *log_b = log_c - v_softplus(-k);
+        return;
+    }
+    vf p = v_load_part(pre, n);
+    *log_a = -v_softplus(-p);
+    *log_b = log_c - v_softplus(-k);
+    if (kind == MR_GATES_LSTM_NORM) {
+        vf d = v_softplus(-k) - v_softplus(-p);
+        *log_a = -v_softplus(-d);
+        *log_b = log_c - v_softplus(d);
+    }
+}
+
+/* The paper's way: s, the running sum of log a, and the running log-sum-exp of log b − s. */
+INLINE void scan_log(int kind, const mr_run *run)
+{
+    float *sum = run->carry, *mass = run->carry + run->n;
+    for (int c = 0; c < run->n; c += LANES) {
+        v_store_part(sum + c, v_set(0.0f), run->n - c);
+        v_store_part(mass + c, v_log(v_load_part(run->start + c, run->n - c)), run->n - c);
+    }
+    for (int t = 0; t < run->rows; t++)
+        for (int c = 0; c < run->n; c += LANES) {
+            int n = run->n - c;
+            vf log_a, log_b;
+            log_gates(kind, run->pre + (size_t)t * run->pre_row + c, run->gate, n, &log_a, &log_b);
+            vf s = v_load_part(sum + c, n) + log_a;
+            vf l = v_log_add(v_load_part(mass + c, n), log_b - s);
+            v_store_part(sum + c, s, n);
+            v_store_part(mass + c, l, n);
+            v_store_part(run->h + (size_t)t * run->h_row + c, v_exp(s + l), n);
+        }
+}
+
+static void candidate_row(mr_candidate kind, int n, const float *v, float *c)
+{
+    vf slope;
+    for (int i = 0; i < n; i += LANES) v_store_part(c + i, candidate((int)kind, v_load_part(v + i, n - i), &slope), n - i);
+}
+
+static void candidate_bwd_row(mr_candidate kind, int n, const float *v, const float *dc, float *dv)
+{
+    for (int i = 0; i < n; i += LANES) {
+        vf slope;
+        candidate((int)kind, v_load_part(v + i, n - i), &slope);
+        v_store_part(dv + i, v_load_part(dv + i, n - i) + v_load_part(dc + i, n - i) * slope, n - i);
+    }
+}
+
+#define SCAN_FUNCTIONS(name, kind, cand)                                                                                   \
+    static void fwd_##name(const mr_run *run) { scan_fwd(kind, cand, run); }                                               \
+    static void bwd_##name(const mr_run *run) { scan_bwd(kind, cand, run); }                                               \
+    static void gates_##name(const float *pre, size_t gate, int n, float *a, float *b) { gates_row(kind, cand, pre, gate, n, a, b); }
+
+#define SCAN_KIND(name, kind)                          \
+    SCAN_FUNCTIONS(name##_positive, kind, MR_POSITIVE) \
+    SCAN_FUNCTIONS(name##_linear, kind, MR_LINEAR)     \
+    SCAN_FUNCTIONS(name##_tanh, kind, MR_TANH)         \
+    static void log_##name(const mr_run *run) { scan_log(kind, run); }
+
+SCAN_KIND(gru, MR_GATES_GRU)
+SCAN_KIND(lstm, MR_GATES_LSTM)
+SCAN_KIND(lstm_norm, MR_GATES_LSTM_NORM)
+
+#define SCAN_ROW(prefix, name) {prefix##name##_positive, prefix##name##_linear, prefix##name##_tanh}
+#define SCAN_TABLE(prefix) {SCAN_ROW(prefix, gru), SCAN_ROW(prefix, lstm), SCAN_ROW(prefix, lstm_norm)}

@@ -1,0 +1,209 @@
+#include "tasks/corpus.h"
+
+#include "core/mem.h"
+#include "core/rng.h"
+
+#include <limits.h>
+#include <string.h>
+
+/* Tokens take 1, 2 or 4 bytes each, by the size of the vocabulary: a text of bytes, or of up to 256 different
+ * characters, needs no more memory than its file. */
+typedef struct corpus {
+    mr_vocab own; /* empty where the task was given a vocabulary */
+    void *tokens;
+    int width;
+    size_t count, train; /* tokens; those before `train` are training text */
+} corpus;
+
+const char *const mr_vocab_choices[] = {"chars", "bytes", NULL};
+
+/* ---- tokens in their narrow cells */
+
+static void put_tokens(corpus *c, const int32_t *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t at = c->count + i;
+        if (c->width == 1) ((uint8_t *)c->tokens)[at] = (uint8_t)from[i];
+        else if (c->width == 2) ((uint16_t *)c->tokens)[at] = (uint16_t)from[i];
+        else ((int32_t *)c->tokens)[at] = from[i];
+    }
+    c->count += n;
+}
+
+static void get_tokens(const corpus *c, size_t at, size_t n, int32_t *out)
+{
+    if (c->width == 1)
+        for (size_t i = 0; i < n; i++) out[i] = ((const uint8_t *)c->tokens)[at + i];
+    else if (c->width == 2)
+        for (size_t i = 0; i < n; i++) out[i] = ((const uint16_t *)c->tokens)[at + i];
+    else memcpy(out, (const int32_t *)c->tokens + at, n * sizeof *out);
+}
+
+/* ---- from bytes to tokens */
+
+static size_t count_lines(const char *text, size_t size)
+{
+    size_t lines = 0;
+    for (size_t i = 0; i < size; i++) lines += text[i] == '\n';
+    return lines;
+}
+
+/* How many characters UTF-8 text has; at least as many as can be read of text that is not UTF-8. */
+static size_t count_characters(const char *text, size_t size)
+{
+    size_t characters = 0;
+    for (size_t i = 0; i < size; i++) characters += (text[i] & 0xC0) != 0x80;
+    return characters;
+}
+
+/* A piece at a time, so that cells of one byte can lie in the memory of the text itself: a token never lies
+ * behind the bytes that it was read from. */
+static int encode(corpus *c, const mr_vocab *vocab, const mr_corpus_source *source, mr_error *err)
+{
+    int32_t piece[4096];
+    size_t line = 1;
+    for (size_t at = 0; at < source->size;) {
+        size_t left = source->size - at, count, used;
+        int last = left <= sizeof piece / sizeof *piece;
+        mr_error inner;
+        int status = mr_vocab_encode(vocab, source->bytes + at, last ? left : sizeof piece / sizeof *piece, last, at,
+                                     piece, &count, &used, &inner);
+        line += count_lines(source->bytes + at, used);
+        if (status) return mr_fail(err, status, "%s, line %zu, %s", source->name, line, inner.text);
+        put_tokens(c, piece, count);
+        at += used;
+    }
+    return 0;
+}
+
+static int make_tokens(corpus *c, const mr_vocab *vocab, mr_corpus_source *source, mr_error *err)
+{
+    c->width = vocab->size <= 1 << 8 ? 1 : vocab->size <= 1 << 16 ? 2 : 4;
+    if (c->width == 1) {
+        c->tokens = source->bytes;
+        int status = encode(c, vocab, source, err);
+        source->bytes = NULL;
+        return status;
+    }
+    c->tokens = mr_alloc(count_characters(source->bytes, source->size), (size_t)c->width);
+    if (!c->tokens) return mr_no_memory(err, source->name);
+    return encode(c, vocab, source, err);
+}
+
+static int choose_vocab(mr_task *task, corpus *c, const mr_corpus_source *source, mr_error *err)
+{
+    task->vocab = task->given ? task->given : &c->own;
+    if (task->given) return 0;
+    mr_error inner;
+    int status = mr_vocab_build(&c->own, source->kind, source->bytes, source->size, &inner);
+    if (status == MR_EDATA) return mr_fail(err, status, "%s, %s; use --vocab bytes", source->name, inner.text);
+    return status ? mr_fail(err, status, "%s: %s", source->name, inner.text) : 0;
+}
+
+/* ---- windows */
+
+/* Every token of the test text but the first is predicted once. */
+static size_t predicted(const corpus *c) { return c->count - c->train - 1; }
+
+static size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
+
+static int split(mr_task *task, corpus *c, const mr_corpus_source *source, mr_error *err)
+{
+    size_t context = (size_t)task->context;
+    c->train = (size_t)(source->split * (double)c->count);
+    if (c->train < 2 || c->count - c->train < 2)
+        return mr_fail(err, MR_EDATA, "%s has %zu tokens, %zu to train on and %zu to test on: at least 2 of each are "
+                       "needed; give a longer text or another --split",
+                       source->name, c->count, c->train, c->count - c->train);
+    if (c->train < context + 1)
+        return mr_fail(err, MR_EDATA, "%s has %zu tokens, %zu of them to train on: too few for a context of %zu; "
+                       "lower --context to %zu or give a longer text",
+                       source->name, c->count, c->train, context, c->train - 1);
+    size_t batches = ceil_div(ceil_div(predicted(c), context), (size_t)task->batch);
+    if (batches > INT_MAX)
+        return mr_fail(err, MR_ECONFIG, "%s gives %zu test batches, too many: raise --context or --batch",
+                       source->name, batches);
+    task->eval_batches = (int)batches;
+    return 0;
+}
+
+static int load(mr_task *task, corpus *c, mr_corpus_source *source, mr_error *err)
+{
+    if (task->context < 1)
+        return mr_fail(err, MR_ECONFIG, "context = %d: windows of a text have at least 1 token; raise --context",
+                       task->context);
+    if (source->size == 0) return mr_fail(err, MR_EDATA, "%s is empty: give a text to learn from", source->name);
+    int status = choose_vocab(task, c, source, err);
+    if (status == 0) status = make_tokens(c, task->vocab, source, err);
+    if (status == 0) status = split(task, c, source, err);
+    return status;
+}
+
+int mr_corpus_open(mr_task *task, mr_corpus_source source, mr_error *err)
+{
+    corpus *c = task->data = mr_alloc(1, sizeof *c);
+    int status = c ? load(task, c, &source, err) : mr_no_memory(err, source.name);
+    mr_free(source.bytes);
+    if (status) return status;
+    int size = task->vocab->size;
+    task->face = (mr_interface){.input = MR_INPUT_TOKENS, .inputs = size, .head = MR_HEAD_TOKEN,
+                                .loss = MR_LOSS_XENT, .outputs = size};
+    task->max_T = task->context;
+    return 0;
+}
+
+void mr_corpus_close(mr_task *task)
+{
+    corpus *c = task->data;
+    if (!c) return;
+    mr_vocab_free(&c->own);
+    mr_free(c->tokens);
+    mr_free(c);
+}
+
+/* One row: n tokens from `at` on as inputs, each with the token after it as its target; the rest of the row does
+ * not count. */
+static void fill_row(const corpus *c, size_t at, size_t n, mr_batch *batch, int row)
+{
+    size_t T = (size_t)batch->T, first = (size_t)row * T;
+    get_tokens(c, at, n, batch->ids + first);
+    get_tokens(c, at + 1, n, batch->target + first);
+    for (size_t t = n; t < T; t++) {
+        batch->ids[first + t] = 0;
+        batch->target[first + t] = -1;
+    }
+    batch->length[row] = (int32_t)n;
+    batch->has_length |= n < T;
+    batch->counted += (int64_t)n;
+}
+
+static void start_batch(int B, int T, mr_batch *batch)
+{
+    batch->B = B;
+    batch->T = T;
+    batch->has_reset = batch->has_length = 0;
+    batch->counted = 0;
+}
+
+void mr_corpus_train_batch(const mr_task *task, uint32_t step, uint32_t micro, mr_batch *batch)
+{
+    const corpus *c = task->data;
+    size_t context = (size_t)task->context;
+    start_batch(task->batch, task->context, batch);
+    for (int row = 0; row < batch->B; row++) {
+        mr_rng rng = mr_rng_at(task->seed, MR_STREAM_TRAIN + micro, step, (uint32_t)row);
+        fill_row(c, mr_rng_below64(&rng, c->train - context), context, batch, row);
+    }
+}
+
+void mr_corpus_eval_batch(const mr_task *task, int index, mr_batch *batch)
+{
+    const corpus *c = task->data;
+    size_t context = (size_t)task->context, first = (size_t)index * (size_t)task->batch;
+    size_t rows = ceil_div(predicted(c), context) - first;
+    start_batch(rows < (size_t)task->batch ? (int)rows : task->batch, task->context, batch);
+    for (int row = 0; row < batch->B; row++) {
+        size_t at = (first + (size_t)row) * context, left = predicted(c) - at;
+        fill_row(c, c->train + at, left < context ? left : context, batch, row);
+    }
+}

@@ -1,0 +1,65 @@
+#include "tasks/task.h"
+
+#include "core/mem.h"
+
+#include <string.h>
+
+#define TASK(type) extern const mr_task_type type;
+#include "tasks/tasks.def"
+#undef TASK
+
+static const mr_task_type *const types[] = {
+#define TASK(type) &type,
+#include "tasks/tasks.def"
+#undef TASK
+    NULL};
+
+const mr_task_type *const *mr_task_types(void) { return types; }
+
+const mr_task_type *mr_task_type_find(const char *name)
+{
+    for (const mr_task_type *const *type = types; *type; type++)
+        if (strcmp((*type)->name, name) == 0) return *type;
+    return NULL;
+}
+
+int mr_task_new(const mr_task_type *type, mr_task **out, mr_error *err)
+{
+    mr_task *task = mr_alloc(1, sizeof *task);
+    void *settings = mr_alloc(1, type->settings_size);
+    *out = NULL;
+    if (!task || !settings) {
+        mr_free(task);
+        mr_free(settings);
+        return mr_no_memory(err, "the task");
+    }
+    task->type = type;
+    task->settings = settings;
+    mr_options_default(type->options, settings);
+    *out = task;
+    return 0;
+}
+
+static void close_task(mr_task *task)
+{
+    if (task->type->close) task->type->close(task);
+    task->data = NULL;
+    task->vocab = NULL;
+}
+
+int mr_task_open(mr_task *task, mr_error *err)
+{
+    if (task->batch < 1)
+        return mr_fail(err, MR_ECONFIG, "batch = %d: a batch has at least one row; raise --batch", task->batch);
+    int status = task->type->open(task, err);
+    if (status) close_task(task);
+    return status;
+}
+
+void mr_task_free(mr_task *task)
+{
+    if (!task) return;
+    close_task(task);
+    mr_free(task->settings);
+    mr_free(task);
+}

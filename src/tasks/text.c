@@ -1,0 +1,38 @@
+/* Text: predict the next character (or byte) of any file. */
+#include "core/file.h"
+#include "tasks/corpus.h"
+
+typedef struct settings {
+    char data[MR_TEXT_MAX];
+    int vocab;
+    double split;
+} settings;
+
+static int open_task(mr_task *task, mr_error *err)
+{
+    const settings *s = task->settings;
+    mr_corpus_source source = {.name = s->data, .kind = (mr_vocab_kind)s->vocab, .split = s->split};
+    if (!s->data[0]) return mr_fail(err, MR_ECONFIG, "there is no text to learn from: say --data FILE");
+    int status = mr_file_read(s->data, UINT32_MAX, &source.bytes, &source.size, err);
+    return status ? status : mr_corpus_open(task, source, err);
+}
+
+static const mr_option options[] = {
+    {.key = "data", .type = MR_OPT_TEXT, .offset = offsetof(settings, data), .fallback = "",
+     .help = "the file to learn from", .flags = MR_OPT_PATH},
+    {.key = "vocab", .type = MR_OPT_CHOICE, .offset = offsetof(settings, vocab), .fallback = "chars",
+     .choices = mr_vocab_choices, .help = "what a token is: a character of UTF-8 text, or a byte of any file"},
+    {.key = "split", .type = MR_OPT_REAL, .offset = offsetof(settings, split), .fallback = "0.9", .min = 0.05,
+     .max = 0.99, .help = "share of the text, from the front, that is trained on; the rest is the test text"},
+    {.key = NULL}};
+
+const mr_task_type mr_task_text = {
+    .name = "text",
+    .summary = "predict the next character of a file",
+    .options = options,
+    .settings_size = sizeof(settings),
+    .open = open_task,
+    .close = mr_corpus_close,
+    .train_batch = mr_corpus_train_batch,
+    .eval_batch = mr_corpus_eval_batch,
+};

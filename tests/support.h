@@ -1,0 +1,276 @@
+/* What the tests of ops and models share: the devices, arrays on any of them as doubles, the forms of the cells, small
+ * models and random batches. Random values are rounded to float, so every device starts from the same numbers. */
+#ifndef MR_TESTS_SUPPORT_H
+#define MR_TESTS_SUPPORT_H
+
+#include "core/mem.h"
+#include "core/rng.h"
+#include "model/network.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Sanitizers slow a program tenfold: they get fewer cases, chosen by each test. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define REDUCED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define REDUCED 1
+#endif
+#endif
+#ifndef REDUCED
+#define REDUCED 0
+#endif
+
+#define COUNT(list) ((int)(sizeof(list) / sizeof *(list)))
+
+/* ---- devices */
+
+static inline mr_dev *open_device(const char *kind, int threads, const char *isa)
+{
+    mr_error err = {0};
+    mr_dev *dev;
+    if (mr_dev_open(kind, threads, isa, &dev, &err)) fail_msg("device %s %s: %s", kind, isa ? isa : "", err.text);
+    assert_int_equal(dev->act_size, dev->real_size);
+    return dev;
+}
+
+/* Runs a test on the cpu device for every instruction set here, with 1 and 2 threads. */
+static inline void on_every_cpu(void (*test)(mr_dev *))
+{
+    const char *const *isas = mr_cpu_isas();
+    assert_non_null(isas[0]);
+    for (int i = 0; isas[i]; i++)
+        for (int threads = 1; threads <= 2; threads++) {
+            mr_dev *dev = open_device("cpu", threads, isas[i]);
+            test(dev);
+            mr_dev_close(dev);
+        }
+}
+
+static inline void on_every_device(void (*test)(mr_dev *))
+{
+    mr_dev *dev = open_device("ref", 1, NULL);
+    test(dev);
+    mr_dev_close(dev);
+    on_every_cpu(test);
+}
+
+/* ---- arrays: what a test allocates is released at once, at its end */
+
+typedef struct bag {
+    mr_dev *dev;
+    void *host[256], *device[64];
+    int hosts, devices;
+} bag;
+
+static inline double *bag_host(bag *own, size_t n)
+{
+    assert_true(own->hosts < COUNT(own->host));
+    double *p = mr_alloc(n, sizeof *p);
+    assert_non_null(p);
+    return own->host[own->hosts++] = p;
+}
+
+static inline void *bag_device(bag *own, size_t bytes)
+{
+    assert_true(own->devices < COUNT(own->device));
+    void *p = own->dev->alloc(own->dev, bytes);
+    assert_non_null(p);
+    return own->device[own->devices++] = p;
+}
+
+static inline void bag_empty(bag *own)
+{
+    for (int i = 0; i < own->hosts; i++) mr_free(own->host[i]);
+    for (int i = 0; i < own->devices; i++) own->dev->release(own->dev, own->device[i]);
+    own->hosts = own->devices = 0;
+}
+
+/* Doubles to and from device memory of mr_real or mr_act: exactly on ref64, rounded elsewhere. */
+static inline void put_doubles(mr_dev *dev, void *to, const double *from, size_t n)
+{
+    if (dev->real_size == sizeof(double)) {
+        dev->upload(dev, to, from, n * sizeof *from);
+        return;
+    }
+    float *narrow = mr_alloc(n, sizeof *narrow);
+    assert_non_null(narrow);
+    for (size_t i = 0; i < n; i++) narrow[i] = (float)from[i];
+    dev->put(dev, to, narrow, n);
+    mr_free(narrow);
+}
+
+static inline void get_doubles(mr_dev *dev, double *to, const void *from, size_t n)
+{
+    if (dev->real_size == sizeof(double)) {
+        dev->download(dev, to, from, n * sizeof *to);
+        return;
+    }
+    float *narrow = mr_alloc(n, sizeof *narrow);
+    assert_non_null(narrow);
+    dev->get(dev, narrow, from, n);
+    for (size_t i = 0; i < n; i++) to[i] = narrow[i];
+    mr_free(narrow);
+}
+
+/* Device memory for n values, filled from the host (NULL in, NULL out), or with NaN that an op must overwrite. */
+static inline void *bag_put(bag *own, const double *from, size_t n)
+{
+    if (!from) return NULL;
+    void *p = bag_device(own, n * own->dev->real_size);
+    put_doubles(own->dev, p, from, n);
+    return p;
+}
+
+static inline void *bag_poisoned(bag *own, size_t n)
+{
+    double *nan = mr_alloc(n, sizeof *nan);
+    assert_non_null(nan);
+    for (size_t i = 0; i < n; i++) nan[i] = NAN;
+    void *p = bag_put(own, nan, n);
+    mr_free(nan);
+    return p;
+}
+
+static inline double *bag_get(bag *own, const void *from, size_t n)
+{
+    double *to = bag_host(own, n);
+    get_doubles(own->dev, to, from, n);
+    return to;
+}
+
+static inline double *bag_random(bag *own, mr_rng *rng, size_t n, double scale)
+{
+    double *p = bag_host(own, n);
+    for (size_t i = 0; i < n; i++) p[i] = (float)(scale * mr_rng_normal(rng));
+    return p;
+}
+
+/* ---- comparing; written so that NaN never passes */
+
+static inline int near(double got, double want, double tolerance)
+{
+    return fabs(got - want) <= tolerance * fmax(1, fabs(want));
+}
+
+static inline void check_near(const char *what, const double *got, const double *want, size_t n, double tolerance)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!near(got[i], want[i], tolerance))
+            fail_msg("%s: element %zu of %zu is %.9g, wanted %.9g within %.1e (off by %.2e)", what, i, n, got[i], want[i],
+                     tolerance, got[i] - want[i]);
+}
+
+static inline double norm_of(const double *x, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += x[i] * x[i];
+    return sqrt(sum);
+}
+
+/* ‖got − want‖ ≤ tolerance·‖want‖ + floor */
+static inline void check_norm(const char *what, const double *got, const double *want, size_t n, double tolerance, double floor)
+{
+    double off = 0;
+    for (size_t i = 0; i < n; i++) off += (got[i] - want[i]) * (got[i] - want[i]);
+    if (!(sqrt(off) <= tolerance * norm_of(want, n) + floor))
+        fail_msg("%s: off by %.3g in norm, wanted %.1e of %.6g", what, sqrt(off), tolerance, norm_of(want, n));
+}
+
+/* ---- the forms of the cells */
+
+typedef struct cell_form {
+    const char *name;
+    mr_cell cell;
+} cell_form;
+
+static const cell_form forms[] = {
+    {"mingru positive", {MR_MINGRU, MR_POSITIVE, MR_SCAN_LINEAR, 0}},
+    {"mingru positive log", {MR_MINGRU, MR_POSITIVE, MR_SCAN_LOG, 0}},
+    {"mingru linear", {MR_MINGRU, MR_LINEAR, MR_SCAN_LINEAR, 0}},
+    {"mingru tanh", {MR_MINGRU, MR_TANH, MR_SCAN_LINEAR, 0}},
+    {"minlstm positive", {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LINEAR, 0}},
+    {"minlstm positive log", {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LOG, 0}},
+    {"minlstm linear", {MR_MINLSTM, MR_LINEAR, MR_SCAN_LINEAR, 0}},
+    {"minlstm tanh", {MR_MINLSTM, MR_TANH, MR_SCAN_LINEAR, 0}},
+    {"minlstm normalised positive", {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LINEAR, 1}},
+    {"minlstm normalised positive log", {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LOG, 1}},
+    {"minlstm normalised linear", {MR_MINLSTM, MR_LINEAR, MR_SCAN_LINEAR, 1}},
+    {"minlstm normalised tanh", {MR_MINLSTM, MR_TANH, MR_SCAN_LINEAR, 1}},
+};
+
+/* ---- models */
+
+static inline mr_config config_of(const mr_cell *cell, const mr_interface *face)
+{
+    mr_config c;
+    mr_options_default(mr_config_options, &c);
+    mr_config_take(&c, face);
+    for (c.mixer = 0; strcmp(mr_mixer_names[c.mixer], cell->kind == MR_MINGRU ? "mingru" : "minlstm"); c.mixer++) continue;
+    c.candidate = cell->candidate;
+    c.scan = cell->scan;
+    c.normalize_gates = cell->normalize;
+    return c;
+}
+
+/* A planned model with its step set. Weights are the initial ones, shaken so that no norm or bias stays at 1 or 0. */
+static inline mr_model *make_model(const mr_config *config, mr_dev *dev, int B, int T, int train)
+{
+    mr_error err = {0};
+    mr_model *model;
+    if (mr_model_new(config, dev, MR_DECAY_MATRICES, &model, &err) || mr_model_plan(model, B, T, train, &err)) fail_msg("%s", err.text);
+    const mr_params *params = mr_model_params(model);
+    mr_rng rng = mr_rng_at(1, MR_STREAM_SAMPLE, 0, 0);
+    float *weights = mr_alloc(params->total, sizeof *weights);
+    assert_non_null(weights);
+    mr_params_init(params, 7, 100, 1, weights);
+    for (int i = 0; i < params->count; i++)
+        for (size_t j = 0; j < params->list[i].count; j++) weights[params->list[i].offset + j] += (float)(0.1 * mr_rng_normal(&rng));
+    mr_model_put(model, MR_WEIGHTS, weights);
+    mr_free(weights);
+    mr_model_set_step(model, &(mr_step){.seed = 5, .step = 3, .micro = 1, .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8,
+        .weight_decay = 0.1, .clip = 1, .bias1 = 0.1, .bias2 = 0.01, .decoupled = 1});
+    return model;
+}
+
+static inline mr_state *make_state(mr_model *model, int B)
+{
+    mr_state *state;
+    assert_int_equal(mr_state_new(model, B, &state, NULL), 0);
+    return state;
+}
+
+/* A batch of random inputs and targets; some targets, and all beyond a row's length, do not count. */
+static inline mr_batch make_batch(const mr_interface *face, int B, int T, int resets, int ragged, uint32_t seed)
+{
+    mr_batch batch;
+    mr_rng rng = mr_rng_at(seed, MR_STREAM_SAMPLE, 1, 0);
+    assert_int_equal(mr_batch_new(&batch, face, B, T), 0);
+    batch.B = B;
+    batch.T = T;
+    batch.has_reset = resets;
+    batch.has_length = ragged;
+    size_t N = (size_t)B * (size_t)T, rows = mr_batch_rows(&batch, face->head), outputs = (size_t)face->outputs;
+    for (size_t i = 0; i < N; i++) batch.reset[i] = mr_rng_below(&rng, 5) == 0;
+    for (int b = 0; b < B; b++) batch.length[b] = b == 0 ? T : 1 + (int)mr_rng_below(&rng, (uint32_t)T);
+    for (size_t i = 0; batch.ids && i < N; i++) batch.ids[i] = (int32_t)mr_rng_below(&rng, (uint32_t)face->inputs);
+    for (size_t i = 0; batch.values && i < N * (size_t)face->inputs; i++) batch.values[i] = (float)mr_rng_normal(&rng);
+    for (size_t r = 0; r < rows; r++) {
+        size_t t = face->head == MR_HEAD_TOKEN ? r % (size_t)T : 0, b = face->head == MR_HEAD_TOKEN ? r / (size_t)T : r;
+        int counts = r == 0 || (mr_rng_below(&rng, 6) > 0 && !(ragged && (int)t >= batch.length[b]));
+        if (batch.target) batch.target[r] = counts ? (int32_t)mr_rng_below(&rng, (uint32_t)face->outputs) : -1;
+        else batch.mask[r] = (uint8_t)counts;
+        for (size_t c = 0; batch.target_values && c < outputs; c++) batch.target_values[r * outputs + c] = (float)mr_rng_normal(&rng);
+        batch.counted += counts;
+    }
+    return batch;
+}
+
+#endif

@@ -1,0 +1,410 @@
+/* Files: what is read and refused; that a replacement happens whole or not at all; locks between processes. */
+#include "core/file.h"
+#include "core/mem.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[] = "/tmp/minrnn-test-file-XXXXXX";
+
+/* A path in the test's folder; two live at a time. */
+static const char *at(const char *name)
+{
+    static char paths[2][256];
+    static int next;
+    next = !next;
+    snprintf(paths[next], sizeof paths[next], "%s/%s", folder, name);
+    return paths[next];
+}
+
+static void check_content(const char *path, const char *expected)
+{
+    char *data;
+    size_t size;
+    assert_int_equal(mr_file_read(path, 1 << 20, &data, &size, NULL), 0);
+    assert_int_equal(size, strlen(expected));
+    assert_memory_equal(data, expected, size + 1);
+    mr_free(data);
+}
+
+static void check_no_temporary(const char *path)
+{
+    char name[300];
+    snprintf(name, sizeof name, "%s.tmp", path);
+    assert_false(mr_path_exists(name));
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    char command[300];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+/* ---- reading */
+
+static void test_read(void **state)
+{
+    (void)state;
+    mr_error err;
+    char *data;
+    size_t size;
+    assert_int_equal(mr_file_replace(at("r"), "a\0b", 3, &err), 0);
+    assert_int_equal(mr_file_read(at("r"), 3, &data, &size, &err), 0);
+    assert_int_equal(size, 3);
+    assert_memory_equal(data, "a\0b", 4);
+    mr_free(data);
+    assert_int_equal(mr_file_read(at("r"), 2, &data, &size, &err), MR_EDATA);
+    assert_non_null(strstr(err.text, at("r")));
+    assert_int_equal(mr_file_replace(at("empty"), NULL, 0, &err), 0);
+    check_content(at("empty"), "");
+}
+
+static void test_read_refused(void **state)
+{
+    (void)state;
+    mr_error err;
+    char *data;
+    size_t size;
+    assert_int_equal(mr_file_read(at("absent"), 9, &data, &size, &err), MR_EIO);
+    assert_non_null(strstr(err.text, at("absent")));
+    assert_non_null(strstr(err.text, "No such file"));
+    assert_int_equal(mr_file_read(folder, 9, &data, &size, &err), MR_EIO);
+    assert_non_null(strstr(err.text, "directory"));
+    assert_int_equal(mr_file_read("/dev/zero", 9, &data, &size, &err), MR_EIO);
+    assert_int_equal(mkfifo(at("fifo"), 0600), 0);
+    alarm(10); /* a pipe without a writer must not make it wait */
+    assert_int_equal(mr_file_read(at("fifo"), 9, &data, &size, &err), MR_EIO);
+    alarm(0);
+}
+
+static void test_map(void **state)
+{
+    (void)state;
+    mr_error err;
+    mr_file_mapping map;
+    assert_int_equal(mr_file_replace(at("m"), "mapped", 6, &err), 0);
+    assert_int_equal(mr_file_map(at("m"), &map, &err), 0);
+    assert_int_equal(map.size, 6);
+    assert_null(map.copy);
+    assert_memory_equal(map.data, "mapped", 6);
+    mr_file_unmap(&map);
+    assert_null(map.data);
+    mr_file_unmap(&map);
+    assert_int_equal(mr_file_replace(at("m"), "", 0, &err), 0); /* cannot be mapped, so it is read */
+    assert_int_equal(mr_file_map(at("m"), &map, &err), 0);
+    assert_int_equal(map.size, 0);
+    assert_non_null(map.copy);
+    mr_file_unmap(&map);
+    assert_int_equal(mr_file_map(folder, &map, &err), MR_EIO);
+    assert_int_equal(mr_file_map(at("absent"), &map, &err), MR_EIO);
+}
+
+/* ---- replacing */
+
+static void test_replace(void **state)
+{
+    (void)state;
+    mr_error err;
+    mr_replace file;
+    struct stat st;
+    mode_t old = umask(022);
+    assert_int_equal(mr_file_replace(at("f"), "old", 3, &err), 0);
+    umask(old);
+    assert_int_equal(stat(at("f"), &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0644);
+    assert_int_equal(mr_replace_begin(&file, at("f"), &err), 0);
+    assert_int_equal(mr_replace_write(&file, "ne", 2, &err), 0);
+    check_content(at("f"), "old");
+    assert_int_equal(mr_replace_write(&file, "w", 1, &err), 0);
+    check_content(at("f"), "old");
+    assert_int_equal(mr_replace_commit(&file, &err), 0);
+    check_content(at("f"), "new");
+    check_no_temporary(at("f"));
+    assert_int_equal(mr_replace_begin(&file, at("f"), &err), 0);
+    assert_int_equal(mr_replace_write(&file, "x", 1, &err), 0);
+    mr_replace_abort(&file);
+    mr_replace_abort(&file);
+    check_content(at("f"), "new");
+    check_no_temporary(at("f"));
+}
+
+/* A name without a folder lies in the current one, which is the one to sync. */
+static void test_replace_relative(void **state)
+{
+    (void)state;
+    char before[4096];
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(folder), 0);
+    int rc = mr_file_replace("relative", "here", 4, NULL);
+    assert_int_equal(chdir(before), 0);
+    assert_int_equal(rc, 0);
+    check_content(at("relative"), "here");
+}
+
+static void test_replace_refused(void **state)
+{
+    (void)state;
+    mr_error err;
+    assert_int_equal(mr_file_replace(at("no/such/folder"), "x", 1, &err), MR_EIO);
+    assert_non_null(strstr(err.text, "no/such/folder"));
+    assert_non_null(strstr(err.text, "No such file"));
+    assert_int_equal(mr_file_replace("/proc/minrnn-test", "x", 1, &err), MR_EIO);
+    assert_non_null(strstr(err.text, "/proc/minrnn-test"));
+    assert_int_equal(mr_file_replace(folder, "x", 1, &err), MR_EIO);
+    struct stat st; /* a pipe stands for /dev/null and the like, which a broken check would destroy */
+    assert_int_equal(mkfifo(at("pipe"), 0600), 0);
+    assert_int_equal(mr_file_replace(at("pipe"), "x", 1, &err), MR_EIO);
+    assert_int_equal(stat(at("pipe"), &st), 0);
+    assert_true(S_ISFIFO(st.st_mode));
+}
+
+/* The disk fills up in the middle: the first write is short, the next one fails. */
+static void test_replace_full_disk(void **state)
+{
+    (void)state;
+    struct rlimit before, small;
+    mr_error err;
+    static char big[10000];
+    assert_int_equal(mr_file_replace(at("d"), "old", 3, &err), 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = before;
+    small.rlim_cur = 4096;
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    int rc = mr_file_replace(at("d"), big, sizeof big, &err);
+    setrlimit(RLIMIT_FSIZE, &before);
+    signal(SIGXFSZ, handler);
+    assert_int_equal(rc, MR_EIO);
+    assert_non_null(strstr(err.text, at("d")));
+    assert_non_null(strstr(err.text, "too large"));
+    check_content(at("d"), "old");
+    check_no_temporary(at("d"));
+}
+
+/* The last step fails: the target became a folder meanwhile. */
+static void test_commit_fails(void **state)
+{
+    (void)state;
+    mr_error err;
+    mr_replace file;
+    assert_int_equal(mr_replace_begin(&file, at("late"), &err), 0);
+    assert_int_equal(mr_replace_write(&file, "x", 1, &err), 0);
+    assert_int_equal(mkdir(at("late"), 0700), 0);
+    assert_int_equal(mr_replace_commit(&file, &err), MR_EIO);
+    assert_int_equal(file.fd, -1);
+    assert_null(file.path);
+    check_no_temporary(at("late"));
+}
+
+static void wait_for(pid_t child, int status)
+{
+    int how;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(status < 0 ? WIFSIGNALED(how) : WIFEXITED(how) && WEXITSTATUS(how) == status);
+}
+
+/* A process killed while it writes leaves the old file and one temporary file, which the next writer takes over. */
+static void test_killed_writer(void **state)
+{
+    (void)state;
+    mr_error err;
+    assert_int_equal(mr_file_replace(at("k"), "old", 3, &err), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        mr_replace file;
+        if (!mr_replace_begin(&file, at("k"), NULL)) mr_replace_write(&file, "longer than the next one", 24, NULL);
+        kill(getpid(), SIGKILL);
+    }
+    wait_for(child, -1);
+    assert_true(mr_path_exists(at("k.tmp")));
+    check_content(at("k"), "old");
+    assert_int_equal(mr_file_replace(at("k"), "new", 3, &err), 0);
+    check_content(at("k"), "new");
+    check_no_temporary(at("k"));
+}
+
+static void test_two_writers(void **state)
+{
+    (void)state;
+    mr_error err;
+    mr_replace file;
+    assert_int_equal(mr_replace_begin(&file, at("w"), &err), 0);
+    assert_int_equal(mr_replace_write(&file, "first", 5, &err), 0);
+    pid_t child = fork();
+    if (child == 0) _exit(mr_file_replace(at("w"), "second", 6, NULL) == MR_EBUSY ? 0 : 1);
+    wait_for(child, 0);
+    assert_int_equal(mr_replace_commit(&file, &err), 0);
+    check_content(at("w"), "first");
+}
+
+/* Writes its letter again and again; being told that another one is writing is fine. */
+static void race(char letter, int rounds)
+{
+    char block[3000];
+    memset(block, letter, sizeof block);
+    for (int i = 0; i < rounds; i++) {
+        int rc = mr_file_replace(at("race"), block, sizeof block, NULL);
+        if (rc && rc != MR_EBUSY) _exit(1);
+    }
+    _exit(0);
+}
+
+/* Writers that race: whatever the order, each file seen is one of theirs, whole. */
+static void test_racing_writers(void **state)
+{
+    (void)state;
+    pid_t children[3];
+    int seen = 0;
+    for (int c = 0; c < 3; c++) {
+        children[c] = fork();
+        if (children[c] == 0) race((char)('a' + c), 1000);
+    }
+    for (int c = 0; c < 3;) {
+        char *data;
+        size_t size;
+        int how;
+        if (!mr_file_read(at("race"), 10000, &data, &size, NULL)) {
+            assert_int_equal(size, 3000);
+            for (size_t i = 1; i < size; i++) assert_int_equal(data[i], data[0]);
+            mr_free(data);
+            seen++;
+        }
+        if (waitpid(children[c], &how, WNOHANG) == 0) continue;
+        assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+        c++;
+    }
+    assert_true(seen > 0);
+}
+
+/* ---- directories */
+
+static void test_make_directory(void **state)
+{
+    (void)state;
+    mr_error err;
+    assert_int_equal(mr_make_directory(at("p/q//r/"), &err), 0);
+    assert_int_equal(mr_make_directory(at("p/q/r"), &err), 0);
+    assert_true(mr_path_exists(at("p/q/r")));
+    assert_int_equal(mr_make_directory("/", &err), 0);
+    assert_int_equal(mr_make_directory("", &err), MR_EIO);
+    assert_int_equal(mr_file_replace(at("p/file"), "x", 1, &err), 0);
+    assert_int_equal(mr_make_directory(at("p/file"), &err), MR_EIO);
+    assert_non_null(strstr(err.text, "not a directory"));
+    assert_int_equal(mr_make_directory(at("p/file/s"), &err), MR_EIO);
+    assert_non_null(strstr(err.text, at("p/file")));
+    assert_int_equal(mr_make_directory("/proc/minrnn-test", &err), MR_EIO);
+}
+
+static void test_lock(void **state)
+{
+    (void)state;
+    mr_error err;
+    int lock, second;
+    char expected[400];
+    snprintf(expected, sizeof expected,
+             "%s: another minrnn is using this folder; wait for it or choose another --out", folder);
+    assert_int_equal(mr_lock_directory(folder, &lock, &err), 0);
+    assert_true(fcntl(lock, F_GETFD) & FD_CLOEXEC);
+    assert_int_equal(mr_lock_directory(folder, &second, &err), MR_EBUSY);
+    assert_int_equal(second, -1);
+    assert_string_equal(err.text, expected);
+    pid_t child = fork();
+    if (child == 0) {
+        int mine;
+        _exit(mr_lock_directory(folder, &mine, NULL) == MR_EBUSY ? 0 : 1);
+    }
+    wait_for(child, 0);
+    mr_unlock(lock);
+    mr_unlock(-1);
+    assert_int_equal(mr_lock_directory(folder, &lock, &err), 0);
+    mr_unlock(lock);
+    assert_int_equal(mr_lock_directory(at("absent"), &lock, &err), MR_EIO);
+    assert_non_null(strstr(err.text, at("absent/.lock")));
+}
+
+/* The death of the holder frees the lock. */
+static void test_lock_of_the_dead(void **state)
+{
+    (void)state;
+    mr_error err;
+    int lock, told[2];
+    char byte;
+    assert_int_equal(pipe(told), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        int mine;
+        byte = mr_lock_directory(folder, &mine, NULL) == 0;
+        if (write(told[1], &byte, 1) != 1) _exit(1);
+        for (;;) pause();
+    }
+    assert_int_equal(read(told[0], &byte, 1), 1);
+    assert_int_equal(byte, 1);
+    assert_int_equal(mr_lock_directory(folder, &lock, &err), MR_EBUSY);
+    kill(child, SIGKILL);
+    wait_for(child, -1);
+    assert_int_equal(mr_lock_directory(folder, &lock, &err), 0);
+    mr_unlock(lock);
+    close(told[0]);
+    close(told[1]);
+}
+
+static void check_join(const char *dir, const char *name, const char *expected)
+{
+    char *path = mr_path_join(dir, name);
+    assert_string_equal(path, expected);
+    mr_free(path);
+}
+
+static void test_paths(void **state)
+{
+    (void)state;
+    check_join("a", "b", "a/b");
+    check_join("a/", "b", "a/b");
+    check_join("/", "b", "/b");
+    check_join("", "b", "b");
+    assert_true(mr_path_exists(folder));
+    assert_false(mr_path_exists(at("absent")));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_read),
+        cmocka_unit_test(test_read_refused),
+        cmocka_unit_test(test_map),
+        cmocka_unit_test(test_replace),
+        cmocka_unit_test(test_replace_relative),
+        cmocka_unit_test(test_replace_refused),
+        cmocka_unit_test(test_replace_full_disk),
+        cmocka_unit_test(test_commit_fails),
+        cmocka_unit_test(test_killed_writer),
+        cmocka_unit_test(test_two_writers),
+        cmocka_unit_test(test_racing_writers),
+        cmocka_unit_test(test_make_directory),
+        cmocka_unit_test(test_lock),
+        cmocka_unit_test(test_lock_of_the_dead),
+        cmocka_unit_test(test_paths),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,379 @@
+/* The laws of state for whole models, on every device: at once ≡ token by token ≡ in chunks, also for gradients; resets and
+ * ragged rows are sequences of their own; a state can be saved, put back and cloned; the same bits for any thread count. */
+#include "support.h"
+
+/* The op's law is 1e-5·max(1, |h|) (test_laws.c). On the way to the logits an error passes norms, projections and the
+ * layers above, each of which may enlarge it a little: ten times that for the logits. */
+static const double LOGITS = 1e-4, LOGITS_LOG = 2e-3;
+
+static const mr_interface text = {.input = MR_INPUT_TOKENS, .inputs = 11, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = 11};
+
+/* The i-th model: every form, in changing company. */
+static mr_config config_at(int i, const mr_interface *face)
+{
+    mr_config c = config_of(&forms[i].cell, face);
+    c.layers = 2;
+    c.dim = 9;
+    c.h0_learned = i % 2;
+    c.conv = i % 3 ? 4 : 0;
+    c.conv_place = i % 3 == 1 ? MR_CONV_INSIDE : MR_CONV_RESIDUAL;
+    c.mlp = i % 4 < 2 ? 2 : 0;
+    c.norm = i % 5 < 3 ? MR_NORM_RMS : MR_NORM_LAYER;
+    return c;
+}
+
+static double tolerance_at(int i) { return forms[i].cell.scan == MR_SCAN_LOG ? LOGITS_LOG : LOGITS; }
+
+static void check_logits(mr_dev *dev, int i, const char *law, const double *got, const double *want, size_t n)
+{
+    char name[256];
+    snprintf(name, sizeof name, "%s %s, %d threads: %s: %s", dev->kind, dev->isa, dev->threads, forms[i].name, law);
+    check_near(name, got, want, n, tolerance_at(i));
+}
+
+/* Tokens at … at + n − 1 of every row of a batch, as a batch of its own. */
+static mr_batch cut_batch(const mr_batch *from, const mr_interface *face, int at, int n)
+{
+    mr_batch to = make_batch(face, from->B, n, from->has_reset, 0, 1);
+    to.counted = 0;
+    for (int b = 0; b < from->B; b++) {
+        size_t source = (size_t)b * (size_t)from->T + (size_t)at, place = (size_t)b * (size_t)n;
+        memcpy(to.ids + place, from->ids + source, (size_t)n * sizeof *to.ids);
+        memcpy(to.reset + place, from->reset + source, (size_t)n);
+        memcpy(to.target + place, from->target + source, (size_t)n * sizeof *to.target);
+        for (int t = 0; t < n; t++) to.counted += to.target[place + (size_t)t] >= 0;
+    }
+    return to;
+}
+
+/* One row of a batch, up to its length. */
+static mr_batch row_of(const mr_batch *from, const mr_interface *face, int b, int n)
+{
+    mr_batch to = make_batch(face, 1, n, from->has_reset, 0, 1);
+    memcpy(to.ids, from->ids + (size_t)b * (size_t)from->T, (size_t)n * sizeof *to.ids);
+    memcpy(to.reset, from->reset + (size_t)b * (size_t)from->T, (size_t)n);
+    return to;
+}
+
+/* ---- cuts */
+
+enum { WHOLE, STEPS, CHUNKS };
+
+static double *logits_in(bag *own, mr_model *model, const mr_batch *batch, int cut)
+{
+    mr_rng rng = mr_rng_at(21, MR_STREAM_SAMPLE, (uint32_t)cut, 0);
+    size_t C = (size_t)text.outputs;
+    double *logits = bag_host(own, (size_t)batch->B * (size_t)batch->T * C);
+    mr_state *state = make_state(model, batch->B);
+    for (int at = 0, n; at < batch->T; at += n) {
+        n = cut == WHOLE ? batch->T : cut == STEPS ? 1 : 1 + (int)mr_rng_below(&rng, 1u << mr_rng_below(&rng, 10));
+        n = n < batch->T - at ? n : batch->T - at;
+        mr_batch piece = cut_batch(batch, &text, at, n);
+        mr_model_forward(model, &piece, state, 0);
+        for (int b = 0; b < batch->B; b++)
+            get_doubles(own->dev, logits + ((size_t)b * (size_t)batch->T + (size_t)at) * C,
+                        mr_act_at(own->dev, model->logits, (size_t)(b * n) * C), (size_t)n * C);
+        mr_batch_free(&piece);
+    }
+    mr_state_free(state);
+    return logits;
+}
+
+static void check_cuts_of(mr_dev *dev, int i, int B, int T)
+{
+    bag own = {.dev = dev};
+    mr_config config = config_at(i, &text);
+    mr_model *model = make_model(&config, dev, B, T, 0);
+    mr_batch batch = make_batch(&text, B, T, T % 2, 0, (uint32_t)T);
+    mr_rng rng = mr_rng_at(22, MR_STREAM_SAMPLE, 0, 0);
+    for (int t = 0; t < B * T; t++) batch.reset[t] = mr_rng_below(&rng, 1 + (uint32_t)T / 3) == 0;
+    size_t n = (size_t)B * (size_t)T * (size_t)text.outputs;
+    double *whole = logits_in(&own, model, &batch, WHOLE);
+    check_logits(dev, i, "token by token", logits_in(&own, model, &batch, STEPS), whole, n);
+    check_logits(dev, i, "in chunks", logits_in(&own, model, &batch, CHUNKS), whole, n);
+    mr_model_forward(model, &batch, NULL, 0);
+    check_logits(dev, i, "without a state", bag_get(&own, model->logits, n), whole, n);
+    mr_batch_free(&batch);
+    mr_model_free(model);
+    bag_empty(&own);
+}
+
+static void check_cuts(mr_dev *dev)
+{
+    static const int lengths[] = {1, 2, 3, 17, 256};
+    for (int i = 0; i < COUNT(forms); i++)
+        for (int t = 0; t < COUNT(lengths) - REDUCED; t++) check_cuts_of(dev, i, 2, lengths[t]);
+    if (REDUCED) return;
+    check_cuts_of(dev, 0, 1, 10000);
+    check_cuts_of(dev, 10, 1, 4097);
+    check_cuts_of(dev, 5, 1, 1000);
+}
+
+/* ---- gradients through chunks: the state's gradient handed from chunk to chunk is backpropagation through all of them */
+
+static void gradients_whole(mr_model *model, const mr_batch *batch)
+{
+    mr_model_zero_grads(model);
+    mr_model_forward(model, batch, NULL, 1);
+    mr_model_loss(model, batch, 1);
+    mr_model_backward(model, batch, NULL, NULL);
+}
+
+static void gradients_in_two(mr_model *model, const mr_batch *batch, int cut)
+{
+    mr_batch first = cut_batch(batch, &text, 0, cut), second = cut_batch(batch, &text, cut, batch->T - cut);
+    mr_state *state = make_state(model, batch->B), *between = make_state(model, batch->B);
+    mr_model_zero_grads(model);
+    mr_model_forward(model, &first, state, 1);
+    mr_model_forward(model, &second, state, 1);
+    mr_model_loss(model, &second, 1);
+    mr_model_backward(model, &second, NULL, between);
+    mr_state_reset(state);
+    mr_model_forward(model, &first, state, 1);
+    mr_model_loss(model, &first, 1);
+    mr_model_backward(model, &first, between, NULL);
+    mr_state_free(between);
+    mr_state_free(state);
+    mr_batch_free(&first);
+    mr_batch_free(&second);
+}
+
+static void check_gradients(mr_dev *dev)
+{
+    double tolerance = dev->real_size == sizeof(double) ? 1e-11 : 1e-4;
+    for (int i = 0; i < COUNT(forms); i++) {
+        bag own = {.dev = dev};
+        mr_config config = config_at(i, &text);
+        mr_model *model = make_model(&config, dev, 3, 29, 1);
+        mr_batch batch = make_batch(&text, 3, 29, i % 2, 0, (uint32_t)i);
+        const mr_params *params = mr_model_params(model);
+        gradients_whole(model, &batch);
+        double *whole = bag_get(&own, model->grads, params->total);
+        gradients_in_two(model, &batch, 1 + i);
+        double *in_two = bag_get(&own, model->grads, params->total);
+        for (int p = 0; p < params->count; p++) {
+            const mr_param *row = &params->list[p];
+            check_norm(row->name, in_two + row->offset, whole + row->offset, row->count, tolerance, 1e-7 * norm_of(whole, params->total));
+        }
+        mr_batch_free(&batch);
+        mr_model_free(model);
+        bag_empty(&own);
+    }
+}
+
+/* ---- resets */
+
+static void check_reset_of(mr_dev *dev, int i)
+{
+    enum { B = 2, T = 31, CUT = 12 };
+    bag own = {.dev = dev};
+    mr_config config = config_at(i, &text);
+    mr_model *model = make_model(&config, dev, B, T, 1);
+    mr_batch batch = make_batch(&text, B, T, 1, 0, 50 + (uint32_t)i);
+    size_t C = (size_t)text.outputs, total = mr_model_params(model)->total;
+    memset(batch.reset, 0, B * T);
+    for (int b = 0; b < B; b++) batch.reset[b * T + CUT] = 1;
+    for (int t = 0; t < B * T; t++) batch.target[t] = t % T < CUT ? -1 : t % (int)C;
+    mr_batch tail = cut_batch(&batch, &text, CUT, T - CUT);
+    gradients_whole(model, &tail);
+    double *apart = bag_get(&own, model->grads, total);
+    mr_model_forward(model, &tail, NULL, 0);
+    double *alone = bag_get(&own, model->logits, (size_t)B * (T - CUT) * C);
+    gradients_whole(model, &batch);
+    double *joined = bag_get(&own, model->grads, total);
+    check_norm("gradients of what follows a reset", joined, apart, total, 1e-4, 0);
+    double *before = logits_in(&own, model, &batch, WHOLE);
+    for (int t = 0; t < B * T; t++)
+        if (t % T < CUT) batch.ids[t] = (batch.ids[t] + 1 + t % 5) % text.inputs;
+    double *after = logits_in(&own, model, &batch, WHOLE);
+    assert_memory_not_equal(after, before, CUT * C * sizeof *after);
+    for (int b = 0; b < B; b++) {
+        size_t at = (size_t)(b * T + CUT) * C, n = (T - CUT) * C;
+        assert_memory_equal(after + at, before + at, n * sizeof *after);
+        check_logits(dev, i, "behind a reset", after + at, alone + (size_t)b * n, n);
+    }
+    mr_batch_free(&tail);
+    mr_batch_free(&batch);
+    mr_model_free(model);
+    bag_empty(&own);
+}
+
+static void check_resets(mr_dev *dev)
+{
+    for (int i = 0; i < COUNT(forms); i++) check_reset_of(dev, i);
+}
+
+/* ---- ragged rows */
+
+static void check_ragged_of(mr_dev *dev, int i, mr_head head)
+{
+    enum { B = 4, T = 23 };
+    bag own = {.dev = dev};
+    mr_interface face = text;
+    face.head = head;
+    mr_config config = config_at(i, &face);
+    mr_model *model = make_model(&config, dev, B, T, 0);
+    mr_batch batch = make_batch(&face, B, T, 1, 1, 60 + (uint32_t)i);
+    size_t C = (size_t)face.outputs, reals = mr_model_state_reals(model), rows = head == MR_HEAD_TOKEN ? T : 1;
+    mr_state *state = make_state(model, B);
+    mr_model_forward(model, &batch, state, 0);
+    double *together = bag_get(&own, model->logits, B * rows * C), *states = bag_get(&own, state->reals, B * reals);
+    for (int b = 0; b < B; b++) {
+        int n = batch.length[b];
+        mr_batch row = row_of(&batch, &face, b, n);
+        mr_state *mine = make_state(model, 1);
+        mr_model_forward(model, &row, mine, 0);
+        size_t values = (head == MR_HEAD_TOKEN ? (size_t)n : 1) * C;
+        check_logits(dev, i, "ragged row", together + (size_t)b * rows * C, bag_get(&own, model->logits, values), values);
+        double *alone = bag_get(&own, mine->reals, reals);
+        for (int k = 0; k < config.layers; k++) { /* a state lies block by block, tails before hidden states */
+            size_t tail = config.conv ? MR_TAIL * (size_t)config.dim : 0, hidden = (size_t)mr_config_width(&config);
+            size_t at = (size_t)k * (tail + hidden), row_at = at * B + (size_t)b * tail, h_at = (at + tail) * B + (size_t)b * hidden;
+            check_logits(dev, i, "ragged tail", states + row_at, alone + at, tail);
+            check_logits(dev, i, "ragged state", states + h_at, alone + at + tail, hidden);
+        }
+        mr_state_free(mine);
+        mr_batch_free(&row);
+    }
+    mr_state_free(state);
+    mr_batch_free(&batch);
+    mr_model_free(model);
+    bag_empty(&own);
+}
+
+static void check_ragged(mr_dev *dev)
+{
+    for (int i = 0; i < COUNT(forms); i++) check_ragged_of(dev, i, (mr_head)(i % 3));
+}
+
+/* ---- states */
+
+static void check_states(mr_dev *dev)
+{
+    enum { B = 2, T = 13 };
+    bag own = {.dev = dev};
+    mr_config config = config_at(1, &text);
+    mr_model *model = make_model(&config, dev, B, T, 0);
+    mr_batch first = make_batch(&text, B, T, 0, 0, 1), second = make_batch(&text, B, T, 0, 0, 2);
+    size_t n = B * mr_model_state_reals(model) + 1, logits = (size_t)(B * T * text.outputs);
+    float *saved = mr_alloc(n, sizeof *saved), *again = mr_alloc(n, sizeof *again);
+    mr_state *state = make_state(model, B), *clone = make_state(model, B);
+    mr_state_get(state, saved);
+    assert_true(saved[0] == 0);
+    mr_model_forward(model, &first, state, 0);
+    mr_state_get(state, saved);
+    assert_true(saved[0] == 1);
+    mr_state_put(clone, saved);
+    mr_state_get(clone, again);
+    assert_memory_equal(again, saved, n * sizeof *saved);
+    mr_model_forward(model, &second, state, 0);
+    double *went_on = bag_get(&own, model->logits, logits);
+    mr_model_forward(model, &second, clone, 0);
+    assert_memory_equal(bag_get(&own, model->logits, logits), went_on, logits * sizeof(double));
+    mr_state_reset(clone);
+    mr_model_forward(model, &second, clone, 0);
+    double *fresh = bag_get(&own, model->logits, logits);
+    assert_memory_not_equal(fresh, went_on, logits * sizeof(double));
+    mr_model_forward(model, &second, NULL, 0);
+    assert_memory_equal(bag_get(&own, model->logits, logits), fresh, logits * sizeof(double));
+    mr_free(saved);
+    mr_free(again);
+    mr_state_free(state);
+    mr_state_free(clone);
+    mr_batch_free(&first);
+    mr_batch_free(&second);
+    mr_model_free(model);
+    bag_empty(&own);
+}
+
+/* ---- threads: the same bits */
+
+enum { TRAINING_STEPS = 3 };
+
+/* A few steps of training; the weights, both moments, the last logits and the state, one behind the other. */
+static double *train(bag *own, const mr_config *config, int B, int T, size_t *count)
+{
+    mr_dev *dev = own->dev;
+    mr_interface face = mr_config_interface(config);
+    mr_model *model = make_model(config, dev, B, T, 1);
+    mr_state *state = make_state(model, B);
+    size_t total = mr_model_params(model)->total, reals = (size_t)B * mr_model_state_reals(model), logits = (size_t)(B * T * face.outputs);
+    for (int t = 1; t <= TRAINING_STEPS; t++) {
+        mr_batch batch = make_batch(&face, B, T, 1, B > 1, (uint32_t)t);
+        mr_model_set_step(model, &(mr_step){.seed = 5, .step = (uint32_t)t, .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8,
+            .weight_decay = 0.1, .clip = 0.5, .bias1 = 1 - pow(0.9, t), .bias2 = 1 - pow(0.99, t), .decoupled = 1});
+        mr_model_zero_grads(model);
+        mr_model_forward(model, &batch, state, 1);
+        mr_model_loss(model, &batch, 1.0 / (double)batch.counted);
+        mr_model_backward(model, &batch, NULL, NULL);
+        mr_model_update(model);
+        if (t == TRAINING_STEPS) mr_model_forward(model, &batch, state, 0);
+        mr_batch_free(&batch);
+    }
+    *count = 4 * total + reals + logits;
+    double *all = bag_host(own, *count);
+    mr_real *const vectors[] = {model->weights, model->moment1, model->moment2, model->grads};
+    for (size_t i = 0; i < 4; i++) get_doubles(dev, all + i * total, vectors[i], total);
+    get_doubles(dev, all + 4 * total, state->reals, reals);
+    get_doubles(dev, all + 4 * total + reals, model->logits, logits);
+    mr_state_free(state);
+    mr_model_free(model);
+    return all;
+}
+
+static void check_threads(const char *isa, const mr_config *config, int B, int T)
+{
+    static const int threads[] = {1, 2, 3, 8};
+    bag own = {0};
+    double *first = NULL;
+    for (int i = 0; i < COUNT(threads); i++) {
+        size_t n;
+        mr_dev *dev = own.dev = open_device("cpu", threads[i], isa);
+        double *now = train(&own, config, B, T, &n);
+        mr_dev_close(dev);
+        for (size_t k = 0; k < n; k++) assert_true(isfinite(now[k]));
+        if (first && memcmp(now, first, n * sizeof *now))
+            fail_msg("%s: %s, B %d, T %d: %d threads give other bits than 1", isa, mr_mixer_names[config->mixer], B, T, threads[i]);
+        if (!first) first = now;
+    }
+    bag_empty(&own);
+}
+
+static void test_threads(void **state)
+{
+    (void)state;
+    static const struct { int B, T, dim; } shapes[] = {{5, 40, 24}, {1, 1500, 8}, {2, 7, 130}};
+    const char *const *isas = mr_cpu_isas();
+    for (int i = 0; isas[i]; i++)
+        for (int j = 0; j < COUNT(shapes); j++)
+            for (int k = j; k < COUNT(forms); k += REDUCED ? 12 : 3) {
+                mr_config config = config_at(k, &text);
+                config.dropout = 0.2;
+                config.dim = shapes[j].dim;
+                check_threads(isas[i], &config, shapes[j].B, shapes[j].T);
+            }
+}
+
+static void test_cuts(void **state) { (void)state; on_every_device(check_cuts); }
+static void test_resets(void **state) { (void)state; on_every_device(check_resets); }
+static void test_ragged(void **state) { (void)state; on_every_device(check_ragged); }
+static void test_states(void **state) { (void)state; on_every_device(check_states); }
+
+static void test_gradients_through_chunks(void **state)
+{
+    (void)state;
+    mr_dev *dev = open_device("ref64", 1, NULL);
+    check_gradients(dev);
+    mr_dev_close(dev);
+    on_every_device(check_gradients);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cuts),   cmocka_unit_test(test_gradients_through_chunks),
+        cmocka_unit_test(test_resets), cmocka_unit_test(test_ragged),
+        cmocka_unit_test(test_states), cmocka_unit_test(test_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

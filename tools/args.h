@@ -1,0 +1,67 @@
+/* The command line: flags from option tables, so that parsing, --help and error messages have one source. */
+#ifndef MR_TOOLS_ARGS_H
+#define MR_TOOLS_ARGS_H
+
+#include "core/options.h"
+#include "ops/device.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+enum { MR_ARGS_MAX = 4, MR_PAIRS_MAX = 128 };
+
+typedef struct mr_flag_pair {
+    const char *key, *value;
+} mr_flag_pair;
+
+typedef struct mr_args {
+    const char *command;       /* "train" */
+    const char *usage;         /* what --help prints first: the form, a paragraph */
+    const char *examples;      /* and last */
+    const mr_option *flags;    /* the command's own, in `settings` */
+    void *settings;
+    int open;                  /* 1: flags of no table are collected in pairs (recipe keys) */
+    void (*more_help)(FILE *to); /* printed between, or NULL */
+    int min, max;              /* positional arguments */
+    /* results */
+    const char *given[MR_ARGS_MAX];
+    int count;
+    mr_flag_pair pairs[MR_PAIRS_MAX];
+    int pair_count;
+    const char *set[MR_PAIRS_MAX]; /* keys of the command's own flags that were given */
+    int set_count;
+} mr_args;
+
+/* Flags that hold everywhere: a command's settings begin with this struct and its table with MR_COMMON_FLAGS. */
+typedef struct mr_common {
+    char device[MR_TEXT_MAX];
+    int64_t threads;
+    int quiet, json;
+} mr_common;
+
+#define MR_COMMON_FLAGS                                                                                                     \
+    {"device", MR_OPT_TEXT, offsetof(mr_common, device), "auto", 0, 0, NULL, "auto, cpu, cuda[:i], ref (slow: the specification)", 0}, \
+    {"threads", MR_OPT_INT, offsetof(mr_common, threads), "0", 0, 1024, NULL, "CPU threads; 0: all that this process may use", 0}, \
+    {"quiet", MR_OPT_BOOL, offsetof(mr_common, quiet), "no", 0, 0, NULL, "print results and errors only", 0},                \
+    {"json", MR_OPT_BOOL, offsetof(mr_common, json), "no", 0, 0, NULL, "print the result as JSON", 0}
+
+/* Parses argv into args. Returns −1 to go on, otherwise the exit status (help was printed, or the usage was wrong). */
+int mr_args_parse(mr_args *args, int argc, char **argv);
+int mr_args_was_set(const mr_args *args, const char *key);
+
+/* One row a flag: name, values, default, help. */
+void mr_args_print_options(FILE *to, const mr_option *table, unsigned hidden);
+
+/* Prints "minrnn COMMAND: sentence" on stderr and returns MR_EXIT_FAILED. */
+int mr_report(const char *command, const mr_error *err);
+
+int mr_open_device(const mr_common *common, mr_dev **dev, mr_error *err);
+
+/* Ctrl-C and SIGTERM set *mr_stop_flag() to the signal's number; a second one ends the process at once. */
+volatile sig_atomic_t *mr_stop_flag(void);
+void mr_catch_signals(void);
+
+/* A JSON string literal. */
+void mr_print_json_string(FILE *to, const char *text);
+
+#endif

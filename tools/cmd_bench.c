@@ -1,0 +1,159 @@
+/* minrnn bench: times, and the share of this machine's limits that they are. */
+#include "bench/bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int mr_cmd_bench(int argc, char **argv);
+
+static const char usage[] =
+    "minrnn bench [gemm|scan|layer|step|decode|memory] [--threads N] [--device NAME] [--isa NAME] [--quick] [--json]\n"
+    "\n"
+    "Measures this machine's limits, then how near to them the parts of a training step come. Without a name: all of them.\n"
+    "\n"
+    "  gemm     matrix products of the d=384 language model, forward and both backward forms\n"
+    "  scan     gates and scan of minGRU and minLSTM, B=64 T=512, 384 channels, hardly any input\n"
+    "  layer    one recurrent layer 64->384, forward and backward\n"
+    "  step     a training step: text (3 layers, d=384, conv 4, mlp 4) and selective copying (3 layers, 64->384)\n"
+    "  decode   one token after another, batch 1\n"
+    "  memory   planned bytes of the training steps\n"
+    "\n"
+    "  --threads N     default: all that this process may use\n"
+    "  --device NAME   cpu (default), ref\n"
+    "  --isa NAME      avx512, avx2, neon, scalar\n"
+    "  --quick         smaller shapes, fewer repetitions\n"
+    "  --json          one array of {bench, name, ms, best_ms, bytes, flops, gbps, gflops, tokens_per_s, limit, share}\n"
+    "\n"
+    "share is (the time that the limit allows) / (the time it took); compute: multiply-adds in registers, memory: a copy\n"
+    "beyond the cache, counted read and written. Bytes are the least that must be moved.\n"
+    "\n"
+    "examples:\n"
+    "  minrnn bench gemm --threads 1\n"
+    "  minrnn bench --quick --json\n";
+
+static const struct bench {
+    const char *name;
+    int (*run)(mr_bench *b, mr_error *err);
+} benches[] = {{"gemm", mr_bench_gemm}, {"scan", mr_bench_scan},     {"layer", mr_bench_layer},
+               {"step", mr_bench_step}, {"decode", mr_bench_decode}, {"memory", mr_bench_memory}};
+enum { BENCHES = sizeof benches / sizeof *benches };
+
+typedef struct settings {
+    const char *only, *device, *isa;
+    int threads, quick, json, rows;
+} settings;
+
+static int is_bench(const char *name)
+{
+    for (int i = 0; i < BENCHES; i++)
+        if (!strcmp(name, benches[i].name)) return 1;
+    return 0;
+}
+
+/* 0: go on, otherwise the exit status + 1. */
+static int parse(int argc, char **argv, settings *s)
+{
+    s->device = "cpu";
+    for (int i = 1; i < argc; i++) {
+        const char *flag = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
+        if (!strcmp(flag, "--help")) return fputs(usage, stdout), 1;
+        if (!strcmp(flag, "--quick")) s->quick = 1;
+        else if (!strcmp(flag, "--json")) s->json = 1;
+        else if (is_bench(flag)) s->only = flag;
+        else if (strcmp(flag, "--threads") && strcmp(flag, "--device") && strcmp(flag, "--isa"))
+            return fprintf(stderr, "minrnn bench: unknown %s %s; see minrnn bench --help\n", flag[0] == '-' ? "flag" : "benchmark", flag), 3;
+        else if (!value) return fprintf(stderr, "minrnn bench: %s needs a value; see minrnn bench --help\n", flag), 3;
+        else {
+            char *end = NULL;
+            i++;
+            if (!strcmp(flag, "--device")) s->device = value;
+            if (!strcmp(flag, "--isa")) s->isa = value;
+            if (strcmp(flag, "--threads")) continue;
+            long threads = strtol(value, &end, 10);
+            if (end == value || *end || threads < 1 || threads > 256)
+                return fprintf(stderr, "minrnn bench: --threads takes 1 to 256, not %s\n", value), 3;
+            s->threads = (int)threads;
+        }
+    }
+    return 0;
+}
+
+static void show_progress(void *arg, const char *bench, const char *name)
+{
+    (void)arg;
+    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r\033[Kmeasuring %s: %s …", bench, name);
+}
+
+static void clear_progress(void)
+{
+    if (isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
+}
+
+static double rate(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
+
+static void print_json(const mr_bench_row *row, int first)
+{
+    printf("%s\n  {\"bench\": \"%s\", \"name\": \"%s\", \"ms\": %.6g, \"best_ms\": %.6g, \"bytes\": %.0f, \"flops\": %.0f, \"gbps\": %.5g, "
+           "\"gflops\": %.5g, \"tokens_per_s\": %.6g, \"limit\": \"%s\", \"share\": %.4g}",
+           first ? "" : ",", row->bench, row->name, row->seconds * 1e3, row->best * 1e3, row->bytes, row->flops,
+           rate(row->bytes, row->seconds) / 1e9, rate(row->flops, row->seconds) / 1e9, rate(row->tokens, row->seconds), row->limit, row->share);
+}
+
+/* A dash where a row has no such number. */
+static void print_number(double value, int width, int digits)
+{
+    if (value > 0) printf(" %*.*f", width, digits, value);
+    else printf(" %*s", width, "-");
+}
+
+static void print_text(const mr_bench_row *row, int first)
+{
+    if (first)
+        printf("%-7s %-36s %10s %10s %9s %8s %8s %10s %8s %6s\n", "bench", "name", "ms", "best", "MB", "GB/s", "GF/s", "tokens/s", "limit", "share");
+    printf("%-7s %-36s", row->bench, row->name);
+    print_number(row->seconds * 1e3, 10, 3);
+    print_number(row->best * 1e3, 10, 3);
+    print_number(row->bytes / 1e6, 9, 1);
+    print_number(rate(row->bytes, row->seconds) / 1e9, 8, 1);
+    print_number(rate(row->flops, row->seconds) / 1e9, 8, 1);
+    print_number(rate(row->tokens, row->seconds), 10, 0);
+    printf(" %8s", row->limit);
+    print_number(row->share * 100, 5, 0);
+    printf("%s\n", row->share > 0 ? "%" : "");
+}
+
+static void print_row(void *arg, const mr_bench_row *row)
+{
+    settings *s = arg;
+    clear_progress();
+    (s->json ? print_json : print_text)(row, s->rows++ == 0);
+    fflush(stdout);
+}
+
+static int run(settings *s, mr_error *err)
+{
+    mr_bench b = {.quick = s->quick, .on_row = print_row, .on_start = show_progress, .arg = s};
+    int status = mr_dev_open(s->device, s->threads, s->isa, &b.dev, err);
+    if (status < 0) return status;
+    if (s->json) printf("[");
+    status = mr_bench_limits(&b, err);
+    for (int i = 0; i < BENCHES && status == 0; i++)
+        if (!s->only || !strcmp(s->only, benches[i].name)) status = benches[i].run(&b, err);
+    if (s->json) printf("\n]\n");
+    clear_progress();
+    mr_dev_close(b.dev);
+    return status;
+}
+
+int mr_cmd_bench(int argc, char **argv)
+{
+    settings s = {0};
+    mr_error err = {0};
+    int stop = parse(argc, argv, &s);
+    if (stop) return stop - 1;
+    int status = run(&s, &err);
+    if (status < 0) fprintf(stderr, "minrnn bench: %s\n", err.text);
+    return status < 0;
+}

@@ -1,0 +1,198 @@
+/* minrnn train: recipes, progress, stopping. */
+#include "core/file.h"
+#include "core/mem.h"
+#include "run/progress.h"
+#include "run/recipes.h"
+#include "run/train.h"
+#include "tools/args.h"
+#include "tools/commands.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct settings {
+    mr_common common;
+    char out[MR_TEXT_MAX];
+    int resume;
+} settings;
+
+static const mr_option flags[] = {
+    MR_COMMON_FLAGS,
+    {"out", MR_OPT_TEXT, offsetof(settings, out), "", 0, 0, NULL, "the run's folder", MR_OPT_PATH},
+    {"resume", MR_OPT_BOOL, offsetof(settings, resume), "no", 0, 0, NULL, "go on with the run in --out, or start where there is none", 0},
+    {0}};
+
+static void help_recipes(FILE *to)
+{
+    fprintf(to, "\nrecipes built in:");
+    for (int i = 0; mr_recipe_names[i]; i++) fprintf(to, " %s", mr_recipe_names[i]);
+    fprintf(to, "\n\nkeys of a recipe, as flags (default):\n[model]\n");
+    mr_args_print_options(to, mr_config_options, MR_OPT_DERIVED);
+    fprintf(to, "[train]\n");
+    mr_args_print_options(to, mr_train_options, MR_OPT_DERIVED);
+    for (const mr_task_type *const *t = mr_task_types(); *t; t++) {
+        fprintf(to, "[task] %s: %s\n", (*t)->name, (*t)->summary);
+        mr_args_print_options(to, (*t)->options, MR_OPT_DERIVED);
+    }
+}
+
+/* ---- what the user sees while it runs ---- */
+
+typedef struct view {
+    mr_progress progress;
+    const mr_recipe *recipe;
+    int quiet, terminal;
+    double last_line;
+} view;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int columns(void)
+{
+    struct winsize size;
+    return !ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col > 20 ? size.ws_col : 80;
+}
+
+static void redraw(view *v)
+{
+    char line[MR_PROGRESS_MAX];
+    mr_progress_format(line, sizeof line, &v->progress, columns());
+    fprintf(stderr, "\r%s\033[K", line);
+    fflush(stderr);
+}
+
+static void on_start(void *user, const mr_model *model, int64_t step)
+{
+    view *v = user;
+    const mr_train_settings *set = &v->recipe->train;
+    mr_progress_start(&v->progress, step, set->steps, set->max_seconds, now());
+    v->progress.utf8 = mr_locale_is_utf8();
+    if (v->quiet) return;
+    fprintf(stderr, "%s: %lld parameters, batch %lld × %d tokens", v->recipe->task->type->name, (long long)mr_model_count(model),
+            (long long)(set->batch * set->accumulate), v->recipe->task->max_T);
+    if (step) fprintf(stderr, ", resumed at step %lld", (long long)step);
+    fprintf(stderr, "\n");
+}
+
+static void on_step(void *user, int64_t step, int64_t tokens, double loss)
+{
+    view *v = user;
+    mr_progress_step(&v->progress, step, tokens, loss, now());
+    if (v->quiet) return;
+    if (v->terminal) {
+        if (mr_progress_due(&v->progress, 0.1, now())) redraw(v);
+    } else if (now() - v->last_line >= 10) {
+        char line[MR_PROGRESS_MAX];
+        mr_progress_format(line, sizeof line, &v->progress, 0);
+        fprintf(stderr, "%s\n", line);
+        v->last_line = now();
+    }
+}
+
+static void on_evaluating(void *user, int done, int batches)
+{
+    view *v = user;
+    if (v->quiet || !v->terminal || !mr_progress_due(&v->progress, 0.1, now())) return;
+    fprintf(stderr, "\revaluating: batch %d of %d\033[K", done, batches);
+    fflush(stderr);
+}
+
+static void on_evaluated(void *user, int64_t step, const mr_score *score, int best)
+{
+    view *v = user;
+    mr_progress_eval(&v->progress, score->loss, score->accuracy);
+    if (v->quiet) return;
+    fprintf(stderr, "%sstep %lld: test loss %.4f", v->terminal ? "\r\033[K" : "", (long long)step, score->loss);
+    if (isfinite(score->accuracy)) fprintf(stderr, ", accuracy %.2f %%", 100 * score->accuracy);
+    fprintf(stderr, "%s\n", best ? " (best)" : "");
+    v->last_line = now();
+}
+
+/* ---- the command ---- */
+
+/* Which recipe: the one named, or that of the run to go on with. A flag on top of a run's own recipe must not change what
+ * may not change; mr_train checks that against the state. */
+static int load_recipe(mr_recipe *recipe, const mr_args *args, const settings *set, mr_error *err)
+{
+    int status;
+    if (set->resume && (mr_run_has_state(set->out) || !args->count)) {
+        char *path = mr_path_join(set->out, "recipe.ini");
+        status = path ? mr_recipe_load(recipe, path, err) : mr_no_memory(err, "the recipe");
+        mr_free(path);
+    } else if (args->count)
+        status = mr_recipe_load(recipe, args->given[0], err);
+    else
+        return mr_fail(err, MR_EINVAL, "say which recipe; `minrnn train --help` lists them");
+    for (int i = 0; !status && i < args->pair_count; i++) {
+        status = mr_recipe_set(recipe, args->pairs[i].key, args->pairs[i].value, err);
+        if (status) mr_recipe_free(recipe);
+    }
+    return status;
+}
+
+static int finish(const view *v, const settings *set, const mr_train_result *r)
+{
+    static const char *const ends[] = {"", "no better evaluation for a while; ", "time is up; ", ""};
+    if (v->terminal && !v->quiet) fprintf(stderr, "\r\033[K");
+    if (r->end == MR_END_STOPPED) {
+        fprintf(stderr, "stopped at step %lld, saved; go on with: minrnn train --out %s --resume\n", (long long)r->step, set->out);
+        return 128 + (int)*mr_stop_flag();
+    }
+    if (set->common.json) {
+        printf("{\"step\": %lld, \"best_step\": %lld, \"best_loss\": %.9g", (long long)r->step, (long long)r->best_step, r->best_loss);
+        if (isfinite(r->best_accuracy)) printf(", \"best_accuracy\": %.9g", r->best_accuracy);
+        printf("}\n");
+    } else {
+        printf("%sstep %lld; best at step %lld: test loss %.4f", ends[r->end], (long long)r->step, (long long)r->best_step, r->best_loss);
+        if (isfinite(r->best_accuracy)) printf(", accuracy %.2f %%", 100 * r->best_accuracy);
+        printf("\n%s/model.safetensors\n", set->out);
+    }
+    return MR_EXIT_DONE;
+}
+
+static int train(mr_recipe *recipe, const settings *set, mr_error *err, int *code)
+{
+    mr_dev *dev = NULL;
+    mr_train_result result;
+    view v = {.recipe = recipe, .quiet = set->common.quiet, .terminal = isatty(STDERR_FILENO), .last_line = now()};
+    mr_train_watch watch = {&v, on_start, on_step, on_evaluating, on_evaluated};
+    int status = mr_open_device(&set->common, &dev, err);
+    if (!status) status = mr_recipe_open(recipe, err);
+    if (!status) status = mr_train(recipe, dev, set->out, set->resume, mr_stop_flag(), &watch, &result, err);
+    if (!status) *code = finish(&v, set, &result);
+    else if (v.terminal && !v.quiet) fprintf(stderr, "\r\033[K");
+    mr_dev_close(dev);
+    return status;
+}
+
+int mr_cmd_train(int argc, char **argv)
+{
+    settings set;
+    mr_args args = {.command = "train", .flags = flags, .settings = &set, .open = 1, .more_help = help_recipes, .max = 1,
+        .usage = "usage: minrnn train RECIPE|FILE.ini --out DIR [--resume] [--key value …]\n\n"
+                 "Trains a model. DIR gets model.safetensors (the best), last.safetensors, state.safetensors (to go on from),\n"
+                 "log.jsonl, recipe.ini (complete) and curve.svg. Ctrl-C saves and says how to go on.\n",
+        .examples = "  minrnn train text --data book.txt --out runs/book\n"
+                    "  minrnn train selective-copy --length 256 --tokens 8 --steps 2000 --out runs/copy\n"
+                    "  minrnn train shakespeare --mixer minlstm --out runs/lstm --max-seconds 600\n"
+                    "  minrnn train --out runs/lstm --resume\n"};
+    mr_recipe recipe;
+    mr_error err;
+    int code = mr_args_parse(&args, argc, argv);
+    if (code >= 0) return code;
+    if (!set.out[0]) return fprintf(stderr, "minrnn train: say where the run goes: --out DIR\n"), MR_EXIT_USAGE;
+    if (load_recipe(&recipe, &args, &set, &err)) return mr_report("train", &err);
+    mr_catch_signals();
+    int status = train(&recipe, &set, &err, &code);
+    mr_recipe_free(&recipe);
+    return status ? mr_report("train", &err) : code;
+}
