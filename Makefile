@@ -1,6 +1,7 @@
 # A thin front for CMake. `make` builds, `make demo` shows, `make test` checks; CMakeLists.txt has the rest.
 BUILD  ?= build
 PREFIX ?= /usr/local
+MAKEFLAGS += --no-print-directory
 JOBS   ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 
 # CC counts only where the user gave one. CMake wants it with its path, or it takes the next `make` for a change.

@@ -14,37 +14,38 @@
 #include <arm_neon.h>
 #endif
 
-enum { CHAINS = 12, ROUNDS = 1000000, SLOTS = 256 };
+enum { CHAINS = 12, ROUNDS = 2000000, SLOTS = 256 };
 
-/* Twelve independent chains hide the latency of the multiply-add. The sum is returned so that the work is not removed. */
-#define FMA_LOOP(function, attribute, vector, set, fma, lanes)                      \
-    attribute static double function(long rounds)                                   \
-    {                                                                               \
-        vector sum[CHAINS], x = set(0.999f), y = set(0.001f);                       \
-        for (int i = 0; i < CHAINS; i++) sum[i] = set((float)i);                    \
-        for (long r = 0; r < rounds; r++)                                           \
-            for (int i = 0; i < CHAINS; i++) sum[i] = fma(sum[i], x, y);            \
-        float out[lanes];                                                           \
-        double total = 0;                                                           \
-        for (int i = 0; i < CHAINS; i++) {                                          \
-            memcpy(out, &sum[i], sizeof out);                                       \
-            total += (double)out[0];                                                \
-        }                                                                           \
-        return total;                                                               \
+/* Twelve independent chains, each in a register of its own, hide the latency of the multiply-add. They start differently
+ * and their sum is returned, or the compiler would make one chain of them, or none. */
+#define FMA_LOOP(function, attribute, vector, set, fma)                                                              \
+    attribute static double function(long rounds)                                                                    \
+    {                                                                                                                \
+        vector x = set(0.999f), y = set(0.001f);                                                                     \
+        vector a = set(1), b = set(2), c = set(3), d = set(4), e = set(5), f = set(6);                               \
+        vector g = set(7), h = set(8), i = set(9), j = set(10), k = set(11), l = set(12);                            \
+        for (long round = 0; round < rounds; round++) {                                                              \
+            a = fma(a, x, y), b = fma(b, x, y), c = fma(c, x, y), d = fma(d, x, y), e = fma(e, x, y), f = fma(f, x, y); \
+            g = fma(g, x, y), h = fma(h, x, y), i = fma(i, x, y), j = fma(j, x, y), k = fma(k, x, y), l = fma(l, x, y); \
+        }                                                                                                            \
+        vector sum = a + b + c + d + e + f + g + h + i + j + k + l;                                                  \
+        float first;                                                                                                 \
+        memcpy(&first, &sum, sizeof first);                                                                          \
+        return (double)first;                                                                                        \
     }
 
 #if defined(__x86_64__)
-FMA_LOOP(fma_avx512, __attribute__((target("avx512f"))), __m512, _mm512_set1_ps, _mm512_fmadd_ps, 16)
-FMA_LOOP(fma_avx2, __attribute__((target("avx2,fma"))), __m256, _mm256_set1_ps, _mm256_fmadd_ps, 8)
+FMA_LOOP(fma_avx512, __attribute__((target("avx512f"))), __m512, _mm512_set1_ps, _mm512_fmadd_ps)
+FMA_LOOP(fma_avx2, __attribute__((target("avx2,fma"))), __m256, _mm256_set1_ps, _mm256_fmadd_ps)
 #elif defined(__aarch64__)
 #define NEON_FMA(a, b, c) vfmaq_f32(c, a, b)
-FMA_LOOP(fma_neon, , float32x4_t, vdupq_n_f32, NEON_FMA, 4)
+FMA_LOOP(fma_neon, , float32x4_t, vdupq_n_f32, NEON_FMA)
 #endif
 
 typedef float four __attribute__((vector_size(16)));
 static inline four set_four(float x) { return (four){x, x, x, x}; }
 static inline four multiply_add_four(four a, four b, four c) { return a * b + c; }
-FMA_LOOP(fma_plain, , four, set_four, multiply_add_four, 4)
+FMA_LOOP(fma_plain, , four, set_four, multiply_add_four)
 
 typedef struct fma_kind {
     const char *isa;
@@ -194,7 +195,7 @@ int mr_bench_limits(mr_bench *b, mr_error *err)
     mr_pool *pool = mr_pool_new(b->dev->threads);
     if (!pool) return mr_no_memory(err, "threads");
     work w = {.fma = find_fma(b->dev->isa), .threads = b->dev->threads};
-    double seconds = best_of(pool, fma_task, &w, 3), flops = 2.0 * CHAINS * ROUNDS * w.fma->lanes * w.threads;
+    double seconds = best_of(pool, fma_task, &w, 8), flops = 2.0 * CHAINS * ROUNDS * w.fma->lanes * w.threads;
     b->limits.flops = flops / seconds;
     report(b, "multiply-adds", seconds, 0, flops);
     int status = measure_copy(b, pool, &w, err);

@@ -58,6 +58,48 @@ MR_API const char *mr_version(void);
 MR_API const char *mr_status_name(int status);    /* "MR_EIO" */
 MR_API const char *mr_status_message(int status); /* "input/output error" */
 
+/* ---- A context: the device that does the work, and the last error. One thread at a time. ---- */
+
+typedef struct mr_context mr_context;
+
+/* device: "auto", "cpu", "ref". threads 0: as many as the process may use. *out is NULL on failure, which has then no context
+ * to hold its sentence: mr_status_message tells the kind. */
+MR_API int mr_context_new(const char *device, int threads, mr_context **out);
+MR_API void mr_context_free(mr_context *ctx);               /* after everything made with it; NULL is fine */
+MR_API const char *mr_context_error(const mr_context *ctx); /* what the last failure was about; "" when there was none */
+
+/* ---- A model from a file. Belongs to its context. ---- */
+
+typedef struct mr_net mr_net;
+
+/* Reads and checks the whole file. On failure *out is NULL. */
+MR_API int mr_net_open(mr_context *ctx, const char *path, mr_net **out);
+MR_API void mr_net_free(mr_net *net);                /* after its streams; NULL is fine */
+MR_API int mr_net_inputs(const mr_net *net);         /* size of the vocabulary, or values a step */
+MR_API int mr_net_outputs(const mr_net *net);        /* scores a step */
+MR_API int64_t mr_net_parameters(const mr_net *net);
+
+/* Text models: the token of a text's first character (its bytes in *used), and the bytes of a token (at most 4; returns how
+ * many). Negative when there is none. */
+MR_API int mr_net_encode(const mr_net *net, const char *text, size_t size, size_t *used);
+MR_API int mr_net_decode(const mr_net *net, int token, char bytes[4]);
+
+/* ---- A stream: one sequence on its way through a model. Its whole state is a small array of floats. ---- */
+
+typedef struct mr_stream mr_stream;
+
+MR_API int mr_stream_new(mr_net *net, mr_stream **out);
+MR_API void mr_stream_free(mr_stream *stream);
+MR_API void mr_stream_reset(mr_stream *stream);                                  /* a new sequence starts */
+/* One token in, mr_net_outputs() scores (logits) out; MR_EINVAL for a token outside the vocabulary. */
+MR_API int mr_stream_step(mr_stream *stream, int token, float *scores);
+/* The same for models that take real values: mr_net_inputs() of them. */
+MR_API int mr_stream_step_values(mr_stream *stream, const float *values, float *scores);
+
+MR_API size_t mr_stream_state_size(const mr_stream *stream);                     /* in floats */
+MR_API void mr_stream_save(const mr_stream *stream, float *state);
+MR_API void mr_stream_load(mr_stream *stream, const float *state);
+
 #ifdef __cplusplus
 }
 #endif

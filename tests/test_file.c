@@ -13,7 +13,9 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -122,6 +124,14 @@ static void test_map(void **state)
 
 /* ---- replacing */
 
+/* A child that must have ended with that status, or by a signal when it is negative. */
+static void wait_for(pid_t child, int status)
+{
+    int how;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(status < 0 ? WIFSIGNALED(how) : WIFEXITED(how) && WEXITSTATUS(how) == status);
+}
+
 static void test_replace(void **state)
 {
     (void)state;
@@ -202,6 +212,49 @@ static void test_replace_full_disk(void **state)
     check_no_temporary(at("d"));
 }
 
+static void on_alarm(int number) { (void)number; }
+
+/* Reads a pipe to its end, but only after its writer has been interrupted a few times. */
+static void drain(int fd, size_t size)
+{
+    struct timespec wait = {.tv_nsec = 100000000};
+    size_t seen = 0;
+    unsigned char c;
+    nanosleep(&wait, NULL);
+    for (; read(fd, &c, 1) == 1; seen++)
+        if (c != (unsigned char)(seen * 31 / 7)) _exit(1);
+    _exit(seen == size ? 0 : 2);
+}
+
+/* A full pipe and a timer make every kind of write: short ones, and ones interrupted before the first byte. */
+static void test_short_writes(void **state)
+{
+    (void)state;
+    enum { SIZE = 300000 };
+    static unsigned char data[SIZE];
+    int ends[2];
+    mr_error err = {0};
+    struct sigaction interrupt = {.sa_handler = on_alarm}, before;
+    struct itimerval every = {{0, 10000}, {0, 10000}}, never = {{0, 0}, {0, 0}};
+    for (size_t i = 0; i < SIZE; i++) data[i] = (unsigned char)(i * 31 / 7);
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        close(ends[1]);
+        drain(ends[0], SIZE);
+    }
+    close(ends[0]);
+    sigaction(SIGALRM, &interrupt, &before);
+    setitimer(ITIMER_REAL, &every, NULL);
+    mr_replace file = {.fd = ends[1], .path = (char *)"pipe"};
+    int rc = mr_replace_write(&file, data, SIZE, &err);
+    setitimer(ITIMER_REAL, &never, NULL);
+    sigaction(SIGALRM, &before, NULL);
+    close(ends[1]);
+    wait_for(child, 0);
+    assert_int_equal(rc, 0);
+}
+
 /* The last step fails: the target became a folder meanwhile. */
 static void test_commit_fails(void **state)
 {
@@ -215,13 +268,6 @@ static void test_commit_fails(void **state)
     assert_int_equal(file.fd, -1);
     assert_null(file.path);
     check_no_temporary(at("late"));
-}
-
-static void wait_for(pid_t child, int status)
-{
-    int how;
-    assert_int_equal(waitpid(child, &how, 0), child);
-    assert_true(status < 0 ? WIFSIGNALED(how) : WIFEXITED(how) && WEXITSTATUS(how) == status);
 }
 
 /* A process killed while it writes leaves the old file and one temporary file, which the next writer takes over. */
@@ -397,6 +443,7 @@ int main(void)
         cmocka_unit_test(test_replace_relative),
         cmocka_unit_test(test_replace_refused),
         cmocka_unit_test(test_replace_full_disk),
+        cmocka_unit_test(test_short_writes),
         cmocka_unit_test(test_commit_fails),
         cmocka_unit_test(test_killed_writer),
         cmocka_unit_test(test_two_writers),

@@ -1,15 +1,14 @@
 /* minrnn bench: times, and the share of this machine's limits that they are. */
 #include "bench/bench.h"
+#include "tools/args.h"
+#include "tools/commands.h"
 
-#include <stdio.h>
-#include <stdlib.h>
+#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
-int mr_cmd_bench(int argc, char **argv);
-
 static const char usage[] =
-    "minrnn bench [gemm|scan|layer|step|decode|memory] [--threads N] [--device NAME] [--isa NAME] [--quick] [--json]\n"
+    "usage: minrnn bench [gemm|scan|layer|step|decode|memory] [--threads N] [--device NAME] [--isa NAME] [--quick] [--json]\n"
     "\n"
     "Measures this machine's limits, then how near to them the parts of a training step come. Without a name: all of them.\n"
     "\n"
@@ -20,18 +19,8 @@ static const char usage[] =
     "  decode   one token after another, batch 1\n"
     "  memory   planned bytes of the training steps\n"
     "\n"
-    "  --threads N     default: all that this process may use\n"
-    "  --device NAME   cpu (default), ref\n"
-    "  --isa NAME      avx512, avx2, neon, scalar\n"
-    "  --quick         smaller shapes, fewer repetitions\n"
-    "  --json          one array of {bench, name, ms, best_ms, bytes, flops, gbps, gflops, tokens_per_s, limit, share}\n"
-    "\n"
     "share is (the time that the limit allows) / (the time it took); compute: multiply-adds in registers, memory: a copy\n"
-    "beyond the cache, counted read and written. Bytes are the least that must be moved.\n"
-    "\n"
-    "examples:\n"
-    "  minrnn bench gemm --threads 1\n"
-    "  minrnn bench --quick --json\n";
+    "beyond the cache, counted read and written. Bytes are the least that must be moved.\n";
 
 static const struct bench {
     const char *name;
@@ -41,9 +30,16 @@ static const struct bench {
 enum { BENCHES = sizeof benches / sizeof *benches };
 
 typedef struct settings {
-    const char *only, *device, *isa;
-    int threads, quick, json, rows;
+    mr_common common;
+    char isa[MR_TEXT_MAX];
+    int quick, rows;
 } settings;
+
+static const mr_option flags[] = {
+    MR_COMMON_FLAGS,
+    {"isa", MR_OPT_TEXT, offsetof(settings, isa), "", 0, 0, NULL, "instruction set: avx512, avx2, neon, scalar", 0},
+    {"quick", MR_OPT_BOOL, offsetof(settings, quick), "no", 0, 0, NULL, "smaller shapes, fewer repetitions", 0},
+    {0}};
 
 static int is_bench(const char *name)
 {
@@ -52,38 +48,10 @@ static int is_bench(const char *name)
     return 0;
 }
 
-/* 0: go on, otherwise the exit status + 1. */
-static int parse(int argc, char **argv, settings *s)
-{
-    s->device = "cpu";
-    for (int i = 1; i < argc; i++) {
-        const char *flag = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
-        if (!strcmp(flag, "--help")) return fputs(usage, stdout), 1;
-        if (!strcmp(flag, "--quick")) s->quick = 1;
-        else if (!strcmp(flag, "--json")) s->json = 1;
-        else if (is_bench(flag)) s->only = flag;
-        else if (strcmp(flag, "--threads") && strcmp(flag, "--device") && strcmp(flag, "--isa"))
-            return fprintf(stderr, "minrnn bench: unknown %s %s; see minrnn bench --help\n", flag[0] == '-' ? "flag" : "benchmark", flag), 3;
-        else if (!value) return fprintf(stderr, "minrnn bench: %s needs a value; see minrnn bench --help\n", flag), 3;
-        else {
-            char *end = NULL;
-            i++;
-            if (!strcmp(flag, "--device")) s->device = value;
-            if (!strcmp(flag, "--isa")) s->isa = value;
-            if (strcmp(flag, "--threads")) continue;
-            long threads = strtol(value, &end, 10);
-            if (end == value || *end || threads < 1 || threads > 256)
-                return fprintf(stderr, "minrnn bench: --threads takes 1 to 256, not %s\n", value), 3;
-            s->threads = (int)threads;
-        }
-    }
-    return 0;
-}
-
 static void show_progress(void *arg, const char *bench, const char *name)
 {
-    (void)arg;
-    if (isatty(STDERR_FILENO)) fprintf(stderr, "\r\033[Kmeasuring %s: %s …", bench, name);
+    const settings *s = arg;
+    if (!s->common.quiet && isatty(STDERR_FILENO)) fprintf(stderr, "\r\033[Kmeasuring %s: %s …", bench, name);
 }
 
 static void clear_progress(void)
@@ -128,20 +96,20 @@ static void print_row(void *arg, const mr_bench_row *row)
 {
     settings *s = arg;
     clear_progress();
-    (s->json ? print_json : print_text)(row, s->rows++ == 0);
+    (s->common.json ? print_json : print_text)(row, s->rows++ == 0);
     fflush(stdout);
 }
 
-static int run(settings *s, mr_error *err)
+static int run(settings *s, const char *only, mr_error *err)
 {
     mr_bench b = {.quick = s->quick, .on_row = print_row, .on_start = show_progress, .arg = s};
-    int status = mr_dev_open(s->device, s->threads, s->isa, &b.dev, err);
+    int status = mr_dev_open(s->common.device, (int)s->common.threads, s->isa[0] ? s->isa : NULL, &b.dev, err);
     if (status < 0) return status;
-    if (s->json) printf("[");
+    if (s->common.json) printf("[");
     status = mr_bench_limits(&b, err);
     for (int i = 0; i < BENCHES && status == 0; i++)
-        if (!s->only || !strcmp(s->only, benches[i].name)) status = benches[i].run(&b, err);
-    if (s->json) printf("\n]\n");
+        if (!only || !strcmp(only, benches[i].name)) status = benches[i].run(&b, err);
+    if (s->common.json) printf("\n]\n");
     clear_progress();
     mr_dev_close(b.dev);
     return status;
@@ -150,10 +118,15 @@ static int run(settings *s, mr_error *err)
 int mr_cmd_bench(int argc, char **argv)
 {
     settings s = {0};
+    mr_args args = {.command = "bench", .flags = flags, .settings = &s, .max = 1, .usage = usage,
+                    .examples = "  minrnn bench gemm --threads 1\n  minrnn bench --quick --json\n"};
     mr_error err = {0};
-    int stop = parse(argc, argv, &s);
-    if (stop) return stop - 1;
-    int status = run(&s, &err);
-    if (status < 0) fprintf(stderr, "minrnn bench: %s\n", err.text);
-    return status < 0;
+    int code = mr_args_parse(&args, argc, argv);
+    if (code >= 0) return code;
+    const char *only = args.count ? args.given[0] : NULL;
+    if (only && !is_bench(only)) {
+        fprintf(stderr, "minrnn bench: there is no benchmark %s; see `minrnn bench --help`\n", only);
+        return MR_EXIT_USAGE;
+    }
+    return run(&s, only, &err) < 0 ? mr_report("bench", &err) : MR_EXIT_DONE;
 }

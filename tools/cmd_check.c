@@ -1,80 +1,32 @@
 /* minrnn check: every op of this machine against the reference. */
 #include "ops/check.h"
+#include "tools/args.h"
+#include "tools/commands.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <stddef.h>
 #include <string.h>
 
-int mr_cmd_check(int argc, char **argv);
-
-static const char usage[] =
-    "minrnn check [--quick] [--mutate] [--device NAME] [--op NAME] [--isa NAME] [--seed N] [--cases N] [--json]\n"
-    "\n"
-    "Runs every op of a device on random shapes and options and compares it with `ref`, the plain reference: values within the\n"
-    "op's tolerance, the same bits in every run and for 1, 2 and 5 threads, nothing written outside the outputs.\n"
-    "Exit status: 0 all as it should be, 1 something was not, 2 wrong usage.\n"
-    "\n"
-    "  --quick         fewer cases, under a minute\n"
-    "  --mutate        check the check: spoil results one op at a time; 0 only if every mutation was caught\n"
-    "  --device NAME   cpu (default: every instruction set of this machine), ref64, cuda\n"
-    "  --op NAME       one op of src/ops/ops.def\n"
-    "  --isa NAME      one instruction set: avx512, avx2, neon, scalar\n"
-    "  --seed N        of the first case (default 0); a miss names the seed that repeats it\n"
-    "  --cases N       cases of each op\n"
-    "  --json          one object with every row\n"
-    "\n"
-    "examples:\n"
-    "  minrnn check --quick\n"
-    "  minrnn check --op minrnn_bwd --isa avx2\n"
-    "  minrnn check --op linear_fwd --seed 17 --cases 1     the case of a miss again\n"
-    "  minrnn check --mutate\n";
-
 typedef struct settings {
-    mr_check_options check;
-    int mutate, json, rows, misses; /* rows printed; misses printed of this op */
+    char device[MR_TEXT_MAX], op[MR_TEXT_MAX], isa[MR_TEXT_MAX];
+    int64_t seed, cases;
+    int quick, mutate, json;
+    int rows, misses; /* rows printed; misses of this op so far */
 } settings;
 
+#define FIELD(name) offsetof(settings, name)
+
+static const mr_option flags[] = {
+    {"quick", MR_OPT_BOOL, FIELD(quick), "no", 0, 0, NULL, "fewer cases, under a minute", 0},
+    {"mutate", MR_OPT_BOOL, FIELD(mutate), "no", 0, 0, NULL, "check the check: spoil results, one op at a time; every one must be caught", 0},
+    {"device", MR_OPT_TEXT, FIELD(device), "cpu", 0, 0, NULL, "what is compared with ref: cpu (each instruction set), ref64, cuda[:i]", 0},
+    {"op", MR_OPT_TEXT, FIELD(op), "", 0, 0, NULL, "one op of src/ops/ops.def instead of all", 0},
+    {"isa", MR_OPT_TEXT, FIELD(isa), "", 0, 0, NULL, "one instruction set instead of all: avx512, avx2, neon, scalar", 0},
+    {"seed", MR_OPT_INT, FIELD(seed), "0", 0, 1e15, NULL, "of the first case; a miss names the seed that repeats it", 0},
+    {"cases", MR_OPT_INT, FIELD(cases), "0", 0, 1e6, NULL, "cases of each op; 0: 960, or 80 with --quick", 0},
+    {"json", MR_OPT_BOOL, FIELD(json), "no", 0, 0, NULL, "one object with every row", 0},
+    {0}};
+
 enum { MISSES_SHOWN = 6 }; /* of one op: a wrong kernel misses hundreds of times */
-
-static int parse_count(const char *flag, const char *text, unsigned long long *value)
-{
-    char *end;
-    errno = 0;
-    *value = strtoull(text, &end, 10);
-    if (text[0] >= '0' && text[0] <= '9' && !*end && !errno) return 0;
-    fprintf(stderr, "minrnn check: %s takes a whole number, not \"%s\"\n", flag, text);
-    return 2;
-}
-
-/* 0: go on, otherwise the exit status + 1. */
-static int parse(int argc, char **argv, settings *s)
-{
-    unsigned long long number;
-    s->check.cases = MR_CHECK_FULL;
-    for (int i = 1; i < argc; i++) {
-        const char *flag = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
-        if (!strcmp(flag, "--help")) return fputs(usage, stdout), 1;
-        if (!strcmp(flag, "--quick")) s->check.cases = MR_CHECK_QUICK;
-        else if (!strcmp(flag, "--mutate")) s->mutate = 1;
-        else if (!strcmp(flag, "--json")) s->json = 1;
-        else if (strcmp(flag, "--device") && strcmp(flag, "--op") && strcmp(flag, "--isa") && strcmp(flag, "--seed") && strcmp(flag, "--cases"))
-            return fprintf(stderr, "minrnn check: unknown flag %s; see minrnn check --help\n", flag), 3;
-        else if (!value) return fprintf(stderr, "minrnn check: %s needs a value; see minrnn check --help\n", flag), 3;
-        else {
-            i++;
-            if (!strcmp(flag, "--device")) s->check.device = value;
-            if (!strcmp(flag, "--op")) s->check.op = value;
-            if (!strcmp(flag, "--isa")) s->check.isa = value;
-            if (strcmp(flag, "--seed") && strcmp(flag, "--cases")) continue;
-            if (parse_count(flag, value, &number)) return 3;
-            if (!strcmp(flag, "--seed")) s->check.seed = number;
-            else if (number >= 1 && number <= 1000000) s->check.cases = (int)number;
-            else return fprintf(stderr, "minrnn check: --cases takes 1 to 1000000, not %s\n", value), 3;
-        }
-    }
-    return 0;
-}
 
 static void print_miss(void *arg, const char *line)
 {
@@ -117,20 +69,35 @@ static void print_total(const settings *s, const mr_check_result *result)
     else printf("%ld cases, %ld missed\n", result->cases, result->misses);
 }
 
+static mr_check_options options_from(settings *s)
+{
+    mr_check_options o = {.seed = (uint64_t)s->seed, .on_row = print_row, .on_miss = print_miss, .on_mutant = print_mutant, .arg = s};
+    o.cases = s->cases ? (int)s->cases : s->quick ? MR_CHECK_QUICK : MR_CHECK_FULL;
+    o.device = strcmp(s->device, "auto") ? s->device : "cpu";
+    o.op = s->op[0] ? s->op : NULL;
+    o.isa = s->isa[0] ? s->isa : NULL;
+    return o;
+}
+
 int mr_cmd_check(int argc, char **argv)
 {
     settings s = {0};
+    mr_args args = {.command = "check", .flags = flags, .settings = &s,
+        .usage = "usage: minrnn check [--quick] [--mutate] [--device NAME] [--op NAME] [--isa NAME] [--seed N] [--json]\n\n"
+                 "Runs every op on random shapes and options and compares it with `ref`, the specification: values within the op's\n"
+                 "tolerance, the same bits in every run and with 1, 2 and 5 threads, nothing written outside the outputs.\n",
+        .examples = "  minrnn check --quick\n"
+                    "  minrnn check --op minrnn_bwd --isa avx2\n"
+                    "  minrnn check --op linear_fwd --seed 17 --cases 1     the case of a miss again\n"
+                    "  minrnn check --mutate\n"};
     mr_check_result result;
     mr_error err = {0};
-    int stop = parse(argc, argv, &s);
-    if (stop) return stop - 1;
-    s.check.on_row = print_row;
-    s.check.on_miss = print_miss;
-    s.check.on_mutant = print_mutant;
-    s.check.arg = &s;
+    int code = mr_args_parse(&args, argc, argv);
+    if (code >= 0) return code;
+    mr_check_options options = options_from(&s);
     if (s.json) printf("{\"rows\": [");
-    int status = s.mutate ? mr_check_mutate(&s.check, &result, &err) : mr_check_run(&s.check, &result, &err);
+    int status = s.mutate ? mr_check_mutate(&options, &result, &err) : mr_check_run(&options, &result, &err);
     print_total(&s, &result);
-    if (status < 0) fprintf(stderr, "minrnn check: %s\n", err.text);
-    return status < 0 || result.misses || result.caught != result.mutants;
+    if (status < 0) return mr_report("check", &err);
+    return result.misses || result.caught != result.mutants ? MR_EXIT_FAILED : MR_EXIT_DONE;
 }

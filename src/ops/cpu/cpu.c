@@ -94,6 +94,52 @@ int mr_cpu_slots(mr_cpu *cpu, size_t count)
     return 1;
 }
 
+/* ---- tasks */
+
+#if defined(__x86_64__)
+typedef unsigned float_mode;
+static float_mode enter_quick_mode(void)
+{
+    float_mode before = __builtin_ia32_stmxcsr();
+    __builtin_ia32_ldmxcsr(before | 0x8040); /* flush to zero, denormals are zero */
+    return before;
+}
+static void leave_quick_mode(float_mode before) { __builtin_ia32_ldmxcsr(before); }
+#elif defined(__aarch64__)
+typedef uint64_t float_mode;
+static void leave_quick_mode(float_mode before) { __asm__ volatile("msr fpcr, %0" : : "r"(before)); }
+static float_mode enter_quick_mode(void)
+{
+    float_mode before;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(before));
+    leave_quick_mode(before | (1u << 24));
+    return before;
+}
+#else
+typedef int float_mode;
+static float_mode enter_quick_mode(void) { return 0; }
+static void leave_quick_mode(float_mode before) { (void)before; }
+#endif
+
+typedef struct quick_job {
+    mr_pool_fn *fn;
+    void *arg;
+} quick_job;
+
+static void quick_task(void *arg, int task, int slot)
+{
+    const quick_job *job = arg;
+    float_mode before = enter_quick_mode();
+    job->fn(job->arg, task, slot);
+    leave_quick_mode(before);
+}
+
+void mr_cpu_run(mr_cpu *cpu, mr_pool_fn *fn, void *arg, int tasks)
+{
+    quick_job job = {fn, arg};
+    mr_pool_run(cpu->pool, quick_task, &job, tasks);
+}
+
 /* ---- ordered sums */
 
 typedef struct reduce_job {
@@ -120,7 +166,7 @@ static void reduce_span(void *arg, int task, int slot)
 void mr_cpu_reduce(mr_cpu *cpu, size_t n, const float *from, size_t stride, int parts, float *to)
 {
     reduce_job job = {cpu, n, stride, from, parts, to};
-    if (parts > 0) mr_pool_run(cpu->pool, reduce_span, &job, (int)mr_ceil_div(n, REDUCE_SPAN));
+    if (parts > 0) mr_cpu_run(cpu, reduce_span, &job, (int)mr_ceil_div(n, REDUCE_SPAN));
 }
 
 /* ---- memory */

@@ -25,7 +25,7 @@ int mr_product_pack(mr_product *p)
 {
     p->packed = mr_cpu_scratch(p->cpu, MR_SCRATCH_PACK, (size_t)padded_cols(p) * (size_t)p->K);
     if (!p->packed) return 0;
-    mr_pool_run(p->cpu->pool, pack_task, p, panels_of(p) * (int)mr_ceil_div((size_t)p->K, DEPTH));
+    mr_cpu_run(p->cpu, pack_task, p, panels_of(p) * (int)mr_ceil_div((size_t)p->K, DEPTH));
     return 1;
 }
 
@@ -102,12 +102,12 @@ void mr_product_run(mr_product *p)
     const size_t block = few ? (size_t)p->M * (size_t)dots_cols(p) : (size_t)BLOCK_ROWS * BLOCK_COLS;
     if (p->finish && !mr_cpu_slots(p->cpu, block)) return;
     if (few) {
-        mr_pool_run(p->cpu->pool, dots_task, p, (int)mr_ceil_div((size_t)p->N, (size_t)dots_cols(p)));
+        mr_cpu_run(p->cpu, dots_task, p, (int)mr_ceil_div((size_t)p->N, (size_t)dots_cols(p)));
         return;
     }
     if (!mr_product_pack(p)) return;
     const size_t down = mr_ceil_div((size_t)p->M, BLOCK_ROWS), across = mr_ceil_div((size_t)p->N, BLOCK_COLS);
-    mr_pool_run(p->cpu->pool, block_task, p, (int)(down * across));
+    mr_cpu_run(p->cpu, block_task, p, (int)(down * across));
 }
 
 /* ---- gradients of weights: few outputs, a long sum over tokens */
@@ -182,7 +182,7 @@ void mr_product_gradient(mr_cpu *cpu, int M, int N, int K, const float *dy, cons
     const size_t stride = (size_t)N * (size_t)K + (size_t)N;
     if (!mr_cpu_slots(cpu, (size_t)(g.block_rows + cpu->kernels.tile_cols) * GRAD_DEPTH)) return;
     if (g.parts > 1 && !(g.partial = mr_cpu_scratch(cpu, MR_SCRATCH_PARTIAL, stride * (size_t)g.parts))) return;
-    mr_pool_run(cpu->pool, gradient_task, &g, g.parts * g.down * g.across);
+    mr_cpu_run(cpu, gradient_task, &g, g.parts * g.down * g.across);
     if (g.parts == 1) return;
     mr_cpu_reduce(cpu, (size_t)N * (size_t)K, g.partial, stride, g.parts, dW);
     if (db) mr_cpu_reduce(cpu, (size_t)N, g.partial + (size_t)N * (size_t)K, stride, g.parts, db);

@@ -173,7 +173,7 @@ static void conv_fwd(mr_dev *dev, const mr_conv_fwd_args *a)
         .tail_out = (float *)a->tail_out,
     };
     if (!take_scratch(&c, (const float *)a->w, 0)) return;
-    mr_pool_run(c.cpu->pool, forward_task, &c, c.B * c.spans);
+    mr_cpu_run(c.cpu, forward_task, &c, c.B * c.spans);
     for (int b = 0; c.tail_out && b < c.B; b++) write_tail(&c, b);
 }
 
@@ -186,7 +186,7 @@ static void conv_bwd(mr_dev *dev, const mr_conv_bwd_args *a)
     };
     if (!take_scratch(&c, (const float *)a->w, 1)) return;
     const int tasks = c.B * c.spans;
-    mr_pool_run(c.cpu->pool, backward_task, &c, tasks);
+    mr_cpu_run(c.cpu, backward_task, &c, tasks);
     float *sums = c.weights + MR_CONV * c.row; /* [5, row] */
     memset(sums, 0, WEIGHT_ROWS * c.row * sizeof *sums);
     mr_cpu_reduce(c.cpu, WEIGHT_ROWS * c.row, c.partial, WEIGHT_ROWS * c.row, tasks, sums);

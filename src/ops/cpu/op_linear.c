@@ -77,7 +77,7 @@ static void dropout_task(void *arg, int task, int slot)
 static void dropout_bwd(mr_dev *dev, const mr_dropout_bwd_args *a)
 {
     dropout_job job = {mr_cpu_of(dev), a, mr_cpu_drop(&a->drop)};
-    mr_pool_run(job.cpu->pool, dropout_task, &job, (int)mr_ceil_div(a->n, DROPOUT_SPAN));
+    mr_cpu_run(job.cpu, dropout_task, &job, (int)mr_ceil_div(a->n, DROPOUT_SPAN));
 }
 
 void mr_cpu_linear_ops(mr_ops *ops)

@@ -56,7 +56,7 @@ static void xent(mr_dev *dev, const mr_xent_args *a)
     loss_job job = {.cpu = mr_cpu_of(dev), .xent = a, .span = mr_cpu_grain(8 * a->C)};
     job.correct = (uint8_t *)mr_cpu_scratch(job.cpu, MR_SCRATCH_PARTIAL, mr_ceil_div((size_t)a->R, sizeof(float)));
     if (!job.correct) return;
-    mr_pool_run(job.cpu->pool, xent_task, &job, (int)mr_ceil_div((size_t)a->R, (size_t)job.span));
+    mr_cpu_run(job.cpu, xent_task, &job, (int)mr_ceil_div((size_t)a->R, (size_t)job.span));
     double loss = 0.0, correct = 0.0, count = 0.0;
     for (int r = 0; r < a->R; r++) {
         if (a->target[r] < 0) continue;
@@ -96,7 +96,7 @@ static void mse_task(void *arg, int task, int slot)
 static void mse(mr_dev *dev, const mr_mse_args *a)
 {
     loss_job job = {.cpu = mr_cpu_of(dev), .mse = a, .span = mr_cpu_grain(a->C)};
-    mr_pool_run(job.cpu->pool, mse_task, &job, (int)mr_ceil_div((size_t)a->R, (size_t)job.span));
+    mr_cpu_run(job.cpu, mse_task, &job, (int)mr_ceil_div((size_t)a->R, (size_t)job.span));
     double loss = 0.0, count = 0.0;
     for (int r = 0; r < a->R; r++) {
         if (a->mask && !a->mask[r]) continue;

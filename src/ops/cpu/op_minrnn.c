@@ -282,10 +282,10 @@ static void minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
     mr_product_run(&p);
     if (!take_scratch(&s, &a->cell, (const float *)a->h_init, 0)) return;
     if (s.chunks > 1) {
-        mr_pool_run(cpu->pool, forward_effect, &s, tasks_of(&s));
+        mr_cpu_run(cpu, forward_effect, &s, tasks_of(&s));
         chain_forward(&s);
     }
-    mr_pool_run(cpu->pool, forward_task, &s, tasks_of(&s));
+    mr_cpu_run(cpu, forward_task, &s, tasks_of(&s));
 }
 
 /* dh_init += cand'(h_init)·Σ over starts, in the order of sequences and chunks. */
@@ -309,10 +309,10 @@ static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
     const int learned = a->h_init && a->dh_init;
     if (!take_scratch(&s, &a->cell, (const float *)a->h_init, learned)) return;
     if (s.chunks > 1) {
-        mr_pool_run(cpu->pool, backward_effect, &s, tasks_of(&s));
+        mr_cpu_run(cpu, backward_effect, &s, tasks_of(&s));
         chain_backward(&s);
     }
-    mr_pool_run(cpu->pool, backward_task, &s, tasks_of(&s));
+    mr_cpu_run(cpu, backward_task, &s, tasks_of(&s));
     if (learned) init_gradient(&s, a);
 
     const int tokens = a->B * a->T, channels = (int)s.pre_row;

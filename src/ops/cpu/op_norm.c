@@ -28,7 +28,7 @@ static void forward_task(void *arg, int task, int slot)
 static void norm_fwd(mr_dev *dev, const mr_norm_fwd_args *a)
 {
     forward_job job = {mr_cpu_of(dev), a, mr_cpu_grain(a->D)};
-    mr_pool_run(job.cpu->pool, forward_task, &job, (int)mr_ceil_div((size_t)a->M, (size_t)job.span));
+    mr_cpu_run(job.cpu, forward_task, &job, (int)mr_ceil_div((size_t)a->M, (size_t)job.span));
 }
 
 typedef struct backward_job {
@@ -72,7 +72,7 @@ static void norm_bwd(mr_dev *dev, const mr_norm_bwd_args *a)
     job.stride = 2 * mr_round_up((size_t)a->D, 16);
     job.partial = mr_cpu_scratch(job.cpu, MR_SCRATCH_PARTIAL, job.stride * (size_t)job.parts);
     if (!job.partial) return;
-    mr_pool_run(job.cpu->pool, backward_task, &job, job.parts);
+    mr_cpu_run(job.cpu, backward_task, &job, job.parts);
     mr_cpu_reduce(job.cpu, (size_t)a->D, job.partial, job.stride, job.parts, (float *)a->dw);
     if (a->db) mr_cpu_reduce(job.cpu, (size_t)a->D, job.partial + job.stride / 2, job.stride, job.parts, (float *)a->db);
 }

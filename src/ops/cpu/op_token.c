@@ -29,7 +29,7 @@ static void embed_fwd_task(void *arg, int task, int slot)
 static void embed_fwd(mr_dev *dev, const mr_embed_fwd_args *a)
 {
     embed_job job = {.cpu = mr_cpu_of(dev), .forward = a, .span = mr_cpu_grain(a->D)};
-    mr_pool_run(job.cpu->pool, embed_fwd_task, &job, (int)mr_ceil_div((size_t)a->N, (size_t)job.span));
+    mr_cpu_run(job.cpu, embed_fwd_task, &job, (int)mr_ceil_div((size_t)a->N, (size_t)job.span));
 }
 
 static void embed_bwd_task(void *arg, int task, int slot)
@@ -59,7 +59,7 @@ static void embed_bwd(mr_dev *dev, const mr_embed_bwd_args *a)
     job.width = job.blocks == 1 ? a->D : CHANNELS;
     const size_t entries = (size_t)a->vocab * (size_t)a->D;
     if (parts > 1 && !(job.partial = mr_cpu_scratch(job.cpu, MR_SCRATCH_PARTIAL, entries * (size_t)parts))) return;
-    mr_pool_run(job.cpu->pool, embed_bwd_task, &job, parts * job.blocks);
+    mr_cpu_run(job.cpu, embed_bwd_task, &job, parts * job.blocks);
     if (parts > 1) mr_cpu_reduce(job.cpu, entries, job.partial, entries, parts, (float *)a->dtable);
 }
 
@@ -95,7 +95,7 @@ static void pool_fwd_task(void *arg, int b, int slot)
 static void pool_fwd(mr_dev *dev, const mr_pool_fwd_args *a)
 {
     pool_job job = {.cpu = mr_cpu_of(dev), .forward = a};
-    mr_pool_run(job.cpu->pool, pool_fwd_task, &job, a->B);
+    mr_cpu_run(job.cpu, pool_fwd_task, &job, a->B);
 }
 
 static void pool_bwd_task(void *arg, int b, int slot)
@@ -116,7 +116,7 @@ static void pool_bwd_task(void *arg, int b, int slot)
 static void pool_bwd(mr_dev *dev, const mr_pool_bwd_args *a)
 {
     pool_job job = {.cpu = mr_cpu_of(dev), .backward = a};
-    mr_pool_run(job.cpu->pool, pool_bwd_task, &job, a->B);
+    mr_cpu_run(job.cpu, pool_bwd_task, &job, a->B);
 }
 
 void mr_cpu_token_ops(mr_ops *ops)

@@ -30,7 +30,7 @@ static void sumsq(mr_dev *dev, const mr_sumsq_args *a)
     const size_t spans = mr_ceil_div(a->n, SPAN);
     job.sums = (double *)mr_cpu_scratch(job.cpu, MR_SCRATCH_PARTIAL, 2 * spans);
     if (!job.sums) return;
-    mr_pool_run(job.cpu->pool, sumsq_task, &job, (int)spans);
+    mr_cpu_run(job.cpu, sumsq_task, &job, (int)spans);
     double total = 0.0;
     for (size_t i = 0; i < spans; i++) total += job.sums[i];
     *a->out = total;
@@ -75,7 +75,7 @@ static void adam(mr_dev *dev, const mr_adam_args *a)
         },
         .l2 = s->decoupled ? 0.0 : s->weight_decay, .shrink = s->decoupled ? s->lr * s->weight_decay : 0.0,
     };
-    mr_pool_run(job.cpu->pool, adam_task, &job, (int)mr_ceil_div(a->n, SPAN));
+    mr_cpu_run(job.cpu, adam_task, &job, (int)mr_ceil_div(a->n, SPAN));
 }
 
 void mr_cpu_train_ops(mr_ops *ops)

@@ -1,0 +1,42 @@
+/* Streams a text through a model and says how surprised it was, in nats a character.
+ *     cc stream.c -lminrnn -lm -o stream && ./stream model.safetensors < text */
+#include <math.h>
+#include <minrnn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static double surprise(const float *scores, int n, int token)
+{
+    double top = scores[0], sum = 0;
+    for (int i = 1; i < n; i++) top = scores[i] > top ? scores[i] : top;
+    for (int i = 0; i < n; i++) sum += exp(scores[i] - top);
+    return top + log(sum) - scores[token];
+}
+
+int main(int argc, char **argv)
+{
+    mr_context *ctx = NULL;
+    mr_net *net = NULL;
+    mr_stream *stream = NULL;
+    if (argc != 2 || mr_context_new("cpu", 1, &ctx)) return fprintf(stderr, "usage: stream MODEL < TEXT\n"), 2;
+    if (mr_net_open(ctx, argv[1], &net) || mr_stream_new(net, &stream)) return fprintf(stderr, "%s\n", mr_context_error(ctx)), 1;
+
+    char text[4];
+    float *scores = malloc(sizeof *scores * (size_t)mr_net_outputs(net));
+    double sum = 0;
+    long count = 0;
+    for (size_t have = 0, used; scores && (have += fread(text + have, 1, sizeof text - have, stdin)) > 0;) {
+        int token = mr_net_encode(net, text, have, &used);
+        if (token < 0) return fprintf(stderr, "%s\n", mr_context_error(ctx)), 1;
+        if (count++) sum += surprise(scores, mr_net_outputs(net), token);
+        if (mr_stream_step(stream, token, scores)) return fprintf(stderr, "%s\n", mr_context_error(ctx)), 1;
+        for (size_t i = used; i < have; i++) text[i - used] = text[i];
+        have -= used;
+    }
+    printf("%ld characters, %.6f nats each\n", count, count > 1 ? sum / (double)(count - 1) : 0);
+    free(scores);
+    mr_stream_free(stream);
+    mr_net_free(net);
+    mr_context_free(ctx);
+    return 0;
+}
