@@ -1,5 +1,6 @@
 #include "tools/args.h"
 
+#include "tasks/utf8.h"
 #include "tools/commands.h"
 
 #include <signal.h>
@@ -52,42 +53,70 @@ static int usage_error(const mr_args *a, const char *format, const char *what)
     return MR_EXIT_USAGE;
 }
 
-/* A switch may stand alone: --json. A value may follow it all the same: --json no. */
+static int unknown_flag(const mr_args *a, const char *flag, const mr_option *const *tables)
+{
+    const char *near = mr_option_nearest(tables, flag);
+    if (!near) return usage_error(a, "unknown flag --%s", flag);
+    fprintf(stderr, "minrnn %s: unknown flag --%s; did you mean --%s?\n", a->command, flag, near);
+    return MR_EXIT_USAGE;
+}
+
+/* A switch may stand alone: --json. A value may follow it all the same: --json no. A value that looks like a flag has to be
+ * given as --flag=value: more often it was forgotten. */
 static int takes_next(const mr_option *o, const char *next)
 {
     static const char *const words[] = {"yes", "no", "true", "false", "on", "off", NULL};
-    if (!next) return 0;
+    if (!next || (!strncmp(next, "--", 2) && next[2])) return 0;
     if (!o || o->type != MR_OPT_BOOL) return 1;
     for (int i = 0; words[i]; i++)
         if (!strcmp(next, words[i])) return 1;
     return 0;
 }
 
+static int take_value(const mr_args *a, const mr_option *o, void *settings, const char *value)
+{
+    mr_error err;
+    if (!value && o->type == MR_OPT_BOOL) value = "yes";
+    if (!value) return usage_error(a, "--%s needs a value", o->key);
+    if (!mr_option_parse(o, settings, value, &err)) return -1;
+    fprintf(stderr, "minrnn %s: --%s\n", a->command, err.text);
+    return MR_EXIT_FAILED;
+}
+
 static int take_flag(mr_args *a, char *flag, const char *next, int *used)
 {
+    const mr_option *const tables[] = {a->flags, NULL};
     char *equals = strchr(flag, '=');
-    mr_error err;
     if (equals) *equals = 0;
     const mr_option *o = mr_option_find(a->flags, flag);
-    if (!o && !a->open) {
-        const mr_option *const tables[] = {a->flags, NULL};
-        const char *near = mr_option_nearest(tables, flag);
-        if (!near) return usage_error(a, "unknown flag --%s", flag);
-        fprintf(stderr, "minrnn %s: unknown flag --%s; did you mean --%s?\n", a->command, flag, near);
-        return MR_EXIT_USAGE;
-    }
+    if (!o && !a->open) return unknown_flag(a, flag, tables);
     *used = !equals && takes_next(o, next);
-    const char *value = equals ? equals + 1 : *used ? next : o && o->type == MR_OPT_BOOL ? "yes" : NULL;
-    if (!value) return usage_error(a, "--%s needs a value", flag);
+    const char *value = equals ? equals + 1 : *used ? next : NULL;
     if (a->pair_count == MR_PAIRS_MAX || a->set_count == MR_PAIRS_MAX) return usage_error(a, "too many flags at --%s", flag);
     if (!o) {
         a->pairs[a->pair_count++] = (mr_flag_pair){flag, value};
         return -1;
     }
     a->set[a->set_count++] = o->key;
-    if (!mr_option_parse(o, a->settings, value, &err)) return -1;
-    fprintf(stderr, "minrnn %s: --%s\n", a->command, err.text);
-    return MR_EXIT_FAILED;
+    return take_value(a, o, a->settings, value);
+}
+
+static int take_pair(const mr_args *a, const mr_flag_pair *pair, const mr_option *const *tables, void *const *settings)
+{
+    const mr_option *all[8] = {a->flags};
+    for (int i = 0; tables[i]; i++) {
+        const mr_option *o = mr_option_find(tables[i], pair->key);
+        if (o && !(o->flags & MR_OPT_DERIVED)) return take_value(a, o, settings[i], pair->value);
+        all[i + 1] = tables[i];
+    }
+    return unknown_flag(a, pair->key, all);
+}
+
+int mr_args_take_pairs(const mr_args *a, const mr_option *const *tables, void *const *settings)
+{
+    int code = -1;
+    for (int i = 0; code < 0 && i < a->pair_count; i++) code = take_pair(a, &a->pairs[i], tables, settings);
+    return code;
 }
 
 int mr_args_parse(mr_args *a, int argc, char **argv)
@@ -146,13 +175,17 @@ void mr_catch_signals(void)
     sigaction(SIGTERM, &action, NULL);
 }
 
-void mr_print_json_string(FILE *to, const char *text)
+void mr_print_json_string(FILE *to, const char *text, size_t size)
 {
     fputc('"', to);
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-        if (*c == '"' || *c == '\\') fprintf(to, "\\%c", *c);
-        else if (*c < 0x20 || *c == 0x7f) fprintf(to, "\\u%04x", *c);
-        else fputc(*c, to);
+    for (size_t at = 0; at < size;) {
+        uint32_t c;
+        int n = mr_utf8_read(text + at, size - at, &c);
+        if (n <= 0) fputs("\\ufffd", to);
+        else if (c == '"' || c == '\\') fprintf(to, "\\%c", (int)c);
+        else if (c < 0x20 || c == 0x7f) fprintf(to, "\\u%04x", (unsigned)c);
+        else fwrite(text + at, 1, (size_t)n, to);
+        at += n > 0 ? (size_t)n : 1;
     }
     fputc('"', to);
 }

@@ -11,7 +11,7 @@
 enum { MR_ARGS_MAX = 4, MR_PAIRS_MAX = 128 };
 
 typedef struct mr_flag_pair {
-    const char *key, *value;
+    const char *key, *value; /* value NULL: none was given */
 } mr_flag_pair;
 
 typedef struct mr_args {
@@ -49,6 +49,10 @@ typedef struct mr_common {
 int mr_args_parse(mr_args *args, int argc, char **argv);
 int mr_args_was_set(const mr_args *args, const char *key);
 
+/* Puts the collected pairs into the settings of whichever table knows their key; tables is NULL-terminated, settings goes
+ * along with it. Returns −1 to go on, otherwise the exit status. */
+int mr_args_take_pairs(const mr_args *args, const mr_option *const *tables, void *const *settings);
+
 /* One row a flag: name, values, default, help. */
 void mr_args_print_options(FILE *to, const mr_option *table, unsigned hidden);
 
@@ -61,7 +65,7 @@ int mr_open_device(const mr_common *common, mr_dev **dev, mr_error *err);
 volatile sig_atomic_t *mr_stop_flag(void);
 void mr_catch_signals(void);
 
-/* A JSON string literal. */
-void mr_print_json_string(FILE *to, const char *text);
+/* A JSON string literal. Bytes that are not UTF-8 become U+FFFD. */
+void mr_print_json_string(FILE *to, const char *text, size_t size);
 
 #endif

@@ -81,7 +81,9 @@ void mr_case_conv_bwd(mr_case *c)
         mr_case_add(c, MR_FIELD(conv_bwd, dtail_out), REAL, IN, tail, NORMAL, 1);
         mr_case_say(c, " dtail_out");
     }
-    mr_case_add(c, MR_FIELD(conv_bwd, dx), ACT, OUT, c->elements, EMPTY, 0);
+    a->accumulate = mr_case_chance(c, 50);
+    if (a->accumulate) mr_case_say(c, " accumulate");
+    mr_case_add(c, MR_FIELD(conv_bwd, dx), ACT, a->accumulate ? ADD : OUT, c->elements, a->accumulate ? NORMAL : EMPTY, 1);
     mr_case_add(c, MR_FIELD(conv_bwd, dw), REAL, ADD, D * MR_CONV, NORMAL, 1);
     mr_case_add(c, MR_FIELD(conv_bwd, db), REAL, ADD, D, NORMAL, 1);
     if (mr_case_chance(c, 60)) mr_case_add(c, MR_FIELD(conv_bwd, dtail_in), REAL, OUT, tail, EMPTY, 0);

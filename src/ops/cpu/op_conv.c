@@ -16,6 +16,7 @@ typedef struct conv {
     float *y, *tail_out;
     const float *dy, *dtail_out;
     float *dx, *dtail_in;
+    int accumulate;
     size_t row;           /* D rounded up */
     float *zeros;         /* [row] */
     float *weights;       /* [4, row] */
@@ -138,14 +139,16 @@ static void backward_task(void *arg, int task, int slot)
     for (int t = first; t < end; t++) {
         const size_t at = ((size_t)b * (size_t)c->T + (size_t)t) * (size_t)c->D;
         if (t >= length) {
-            set_row(c, c->dx + at, NULL);
+            if (!c->accumulate) set_row(c, c->dx + at, NULL);
             continue;
         }
+        row.bias = c->accumulate ? c->dx + at : NULL; /* what the sum starts from */
         input_gradient(c, b, t, c->dx + at, &row);
         row.dy = c->dy + at;
         point_to_inputs(c, b, t, &row);
         c->cpu->kernels.conv_grad(&row);
     }
+    row.bias = NULL;
     if (!first && c->dtail_in) tail_gradient(c, b, &row);
 }
 
@@ -183,6 +186,7 @@ static void conv_bwd(mr_dev *dev, const mr_conv_bwd_args *a)
         .cpu = mr_cpu_of(dev), .B = a->B, .T = a->T, .D = a->D, .x = (const float *)a->x,
         .tail_in = (const float *)a->tail_in, .reset = a->reset, .length = a->length, .dy = (const float *)a->dy,
         .dtail_out = (const float *)a->dtail_out, .dx = (float *)a->dx, .dtail_in = (float *)a->dtail_in,
+        .accumulate = a->accumulate,
     };
     if (!take_scratch(&c, (const float *)a->w, 1)) return;
     const int tasks = c.B * c.spans;

@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""A second reader of minrnn's model files, written from docs/format.md alone.
+
+usage: reader.py MODEL TEXTFILE
+
+Prints {"tokens": n, "nats_per_token": x, "logprobs": […]}: logprobs[i] is the log-probability of token i + 1
+given tokens 0 … i, and x is minus their mean. All arithmetic is float64, one sequence, nothing shared with the
+command: where the two differ by more than fp32 rounding, the page or the command is wrong.
+"""
+import json
+import re
+import sys
+
+import numpy as np
+
+CHOICES = {
+    "model.input": ["tokens", "reals"],
+    "model.head": ["token", "last", "mean"],
+    "model.loss": ["xent", "mse"],
+    "model.mixer": ["mingru", "minlstm"],
+    "model.candidate": ["positive", "linear", "tanh"],
+    "model.scan": ["linear", "log"],
+    "model.normalize-gates": ["yes", "no"],
+    "model.h0": ["zero", "learned"],
+    "model.conv": ["0", "4"],
+    "model.conv-place": ["inside", "residual"],
+    "model.norm": ["rms", "layer"],
+}
+AT_LEAST = {"model.inputs": 1, "model.outputs": 1, "model.layers": 1, "model.dim": 1, "model.expansion": 1, "model.mlp": 0}
+MODEL_KEYS = {*CHOICES, *AT_LEAST, "model.gate-init", "model.dropout"}
+OTHER_KEYS = {"format", "version", "vocab", "step", "train.batch", "train.context"}
+
+
+class Refused(Exception):
+    """The file is not what docs/format.md describes."""
+
+
+def require(condition, message):
+    if not condition:
+        raise Refused(message)
+
+
+def unique(pairs):
+    require(len({key for key, _ in pairs}) == len(pairs), "a JSON object names a key twice")
+    return dict(pairs)
+
+
+# ---- container -------------------------------------------------------------------------------------------------
+
+def read_container(path):
+    """The metadata and the tensors (as float64) of a safetensors file."""
+    with open(path, "rb") as file:
+        content = file.read()
+    header_length = int.from_bytes(content[:8], "little")
+    require(len(content) >= 8 and header_length <= len(content) - 8, "the header is cut short")
+    header = json.loads(content[8:8 + header_length].decode("utf-8"), object_pairs_hook=unique)
+    data = content[8 + header_length:]
+    metadata = header.pop("__metadata__", {})
+    tensors, spans = {}, []
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        require(entry["dtype"] == "F32", f"{name}: dtype {entry['dtype']}")
+        require(0 <= begin <= end <= len(data), f"{name}: lies outside the file")
+        require(end - begin == 4 * int(np.prod(entry["shape"])), f"{name}: its bytes and its shape disagree")
+        tensors[name] = np.frombuffer(data[begin:end], "<f4").reshape(entry["shape"]).astype(np.float64)
+        require(np.isfinite(tensors[name]).all(), f"{name}: a number that is not finite")
+        spans.append((begin, end))
+    # safetensors: the tensors cover the data without gap or overlap
+    spans.sort()
+    begins, ends = [begin for begin, _ in spans], [end for _, end in spans]
+    require(begins + [len(data)] == [0] + ends, "the tensors do not cover the data")
+    return metadata, tensors
+
+
+# ---- checks ----------------------------------------------------------------------------------------------------
+
+def check_metadata(metadata):
+    require(metadata.get("format") == "minrnn" and metadata.get("version") == "1", "not a minrnn file of version 1")
+    for key in metadata:
+        require(key in MODEL_KEYS | OTHER_KEYS or key.startswith("task."), f"unknown key {key}")
+    for key in MODEL_KEYS:
+        require(key in metadata, f"{key} is missing")
+    for key, values in CHOICES.items():
+        require(metadata[key] in values, f"{key} = {metadata[key]}")
+    for key, least in AT_LEAST.items():
+        require(re.fullmatch("[0-9]+", metadata[key]) and int(metadata[key]) >= least, f"{key} = {metadata[key]}")
+
+
+def expected_shapes(form):
+    """Name → shape of every tensor that a model of this form has."""
+    V, C, D = int(form["inputs"]), int(form["outputs"]), int(form["dim"])
+    H, F = D * int(form["expansion"]), D * int(form["mlp"])
+    shapes = {}
+
+    def linear(name, outputs, inputs):
+        shapes[f"{name}.weight"] = (outputs, inputs)
+        shapes[f"{name}.bias"] = (outputs,)
+
+    def norm(name):
+        shapes[f"{name}.weight"] = (D,)
+        if form["norm"] == "layer":
+            shapes[f"{name}.bias"] = (D,)
+
+    if form["input"] == "tokens":
+        shapes["embed.weight"] = (V, D)
+    else:
+        linear("embed", D, V)
+    for i in range(int(form["layers"])):
+        block = f"blocks.{i}"
+        if form["conv"] == "4":
+            shapes[f"{block}.conv.weight"] = (D, 1, 4)
+            shapes[f"{block}.conv.bias"] = (D,)
+            if form["conv-place"] == "residual":
+                linear(f"{block}.conv.point", D, D)
+        norm(f"{block}.norm1")
+        for gate in ["linear_z"] if form["mixer"] == "mingru" else ["linear_f", "linear_i"]:
+            linear(f"{block}.mixer.{gate}", H, D)
+        linear(f"{block}.mixer.linear_h", H, D)
+        if form["h0"] == "learned":
+            shapes[f"{block}.mixer.h0"] = (H,)
+        linear(f"{block}.mixer.down", D, H)
+        if F > 0:
+            norm(f"{block}.norm2")
+            linear(f"{block}.mlp.up", F, D)
+            linear(f"{block}.mlp.down", D, F)
+    norm("norm")
+    shapes["head.weight"] = (C, D)
+    return shapes
+
+
+# ---- mathematics; every x is [time, channel] -------------------------------------------------------------------
+
+def sigmoid(x):
+    return 0.5 * (1 + np.tanh(0.5 * x))  # 1/(1 + e^(−x)), which would overflow
+
+
+def softplus(x):
+    return np.logaddexp(0, x)
+
+
+def gelu(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def log_softmax(x):
+    return x - np.logaddexp.reduce(x, axis=-1, keepdims=True)
+
+
+CANDIDATE = {
+    "positive": lambda v: np.where(v >= 0, v + 0.5, sigmoid(v)),
+    "linear": lambda v: v,
+    "tanh": np.tanh,
+}
+
+
+class Model:
+    def __init__(self, path):
+        metadata, self.tensors = read_container(path)
+        check_metadata(metadata)
+        self.form = {key[len("model."):]: value for key, value in metadata.items() if key.startswith("model.")}
+        self.vocab = metadata.get("vocab")
+        shapes = expected_shapes(self.form)
+        require(self.tensors.keys() == shapes.keys(), f"tensors missing or too many: {sorted(self.tensors.keys() ^ shapes.keys())}")
+        for name, shape in shapes.items():
+            require(self.tensors[name].shape == shape, f"{name}: shape {self.tensors[name].shape}, not {shape}")
+
+    def linear(self, name, x):
+        return x @ self.tensors[f"{name}.weight"].T + self.tensors[f"{name}.bias"]
+
+    def norm(self, name, x):
+        weight = self.tensors[f"{name}.weight"]
+        if self.form["norm"] == "rms":
+            return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * weight
+        centred = x - x.mean(-1, keepdims=True)
+        variance = (centred**2).mean(-1, keepdims=True)
+        return centred / np.sqrt(variance + 1e-5) * weight + self.tensors[f"{name}.bias"]
+
+    def conv(self, name, x):
+        weight, bias = self.tensors[f"{name}.weight"], self.tensors[f"{name}.bias"]
+        padded = np.concatenate([np.zeros((3, x.shape[1])), x])  # padded[t + j] is x[t − 3 + j]
+        return bias + sum(weight[:, 0, j] * padded[j:j + len(x)] for j in range(4))
+
+    def mixer(self, name, u):
+        candidate = CANDIDATE[self.form["candidate"]]
+        c = candidate(self.linear(f"{name}.linear_h", u))
+        if self.form["mixer"] == "mingru":
+            z = sigmoid(self.linear(f"{name}.linear_z", u))
+            a, b = 1 - z, z * c
+        else:
+            forget, admit = self.linear(f"{name}.linear_f", u), self.linear(f"{name}.linear_i", u)
+            if self.form["normalize-gates"] == "yes":
+                d = softplus(-admit) - softplus(-forget)
+                a, b = sigmoid(d), sigmoid(-d) * c
+            else:
+                a, b = sigmoid(forget), sigmoid(admit) * c
+        h = candidate(self.tensors[f"{name}.h0"]) if self.form["h0"] == "learned" else np.zeros(c.shape[1])
+        states = np.empty_like(c)
+        for t in range(len(u)):  # scan = log means the same numbers
+            h = a[t] * h + b[t]
+            states[t] = h
+        return states
+
+    def block(self, name, x):
+        conv_place = self.form["conv-place"] if self.form["conv"] == "4" else "none"
+        if conv_place == "residual":
+            x = x + self.linear(f"{name}.conv.point", self.conv(f"{name}.conv", x))
+        u = self.norm(f"{name}.norm1", x)
+        if conv_place == "inside":
+            u = self.conv(f"{name}.conv", u)
+        x = x + self.linear(f"{name}.mixer.down", self.mixer(f"{name}.mixer", u))
+        if int(self.form["mlp"]) > 0:
+            x = x + self.linear(f"{name}.mlp.down", gelu(self.linear(f"{name}.mlp.up", self.norm(f"{name}.norm2", x))))
+        return x
+
+    def logprobs(self, ids):
+        x = self.tensors["embed.weight"][ids[:-1]]
+        for i in range(int(self.form["layers"])):
+            x = self.block(f"blocks.{i}", x)
+        outputs = self.norm("norm", x) @ self.tensors["head.weight"].T
+        return log_softmax(outputs)[np.arange(len(ids) - 1), ids[1:]]
+
+    def tokens(self, content):
+        """The ids of a text, given as bytes."""
+        for key, value in [("input", "tokens"), ("head", "token"), ("loss", "xent")]:
+            require(self.form[key] == value, f"not a model of text: model.{key} = {self.form[key]}")
+        require(self.vocab is not None, "not a model of text: no vocab")
+        if self.vocab == "bytes":
+            characters, text = list(range(256)), content
+        else:
+            characters, text = json.loads(self.vocab), content.decode("utf-8")
+            require(all(isinstance(c, str) and len(c) == 1 for c in characters), "vocab: not characters")
+        index = {character: i for i, character in enumerate(characters)}
+        require(len(index) == len(characters) == int(self.form["inputs"]) == int(self.form["outputs"]),
+                "vocab: not one token for each input and output")
+        for character in text:
+            require(character in index, f"the vocabulary lacks {character!r}")
+        require(len(text) >= 2, "a score needs two tokens or more")
+        return np.array([index[character] for character in text])
+
+
+def main():
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    try:
+        model = Model(sys.argv[1])
+        with open(sys.argv[2], "rb") as file:
+            ids = model.tokens(file.read())
+    except (Refused, OSError, ValueError, KeyError, TypeError) as error:
+        sys.exit(f"reader.py: {sys.argv[1]}: {error}")
+    logprobs = model.logprobs(ids)
+    print(json.dumps({"tokens": len(ids), "nats_per_token": -logprobs.mean(), "logprobs": logprobs.tolist()}))
+
+
+if __name__ == "__main__":
+    main()
