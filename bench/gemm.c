@@ -48,6 +48,7 @@ int mr_bench_gemm(mr_bench *b, mr_error *err)
 {
     static const int shapes[][2] = {{1536, 384}, {384, 768}, {384, 1536}};
     int status = 0;
-    for (int i = 0; i < 3 && status == 0; i++) status = bench_shape(b, b->quick ? 2048 : 16384, shapes[i][0], shapes[i][1], err);
+    for (int i = 0; i < 3 && status == 0; i++)
+        status = bench_shape(b, b->quick ? 2048 : 16384, shapes[i][0], shapes[i][1], err);
     return status;
 }

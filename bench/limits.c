@@ -16,22 +16,23 @@
 
 enum { CHAINS = 12, ROUNDS = 2000000, SLOTS = 256 };
 
-/* Twelve independent chains, each in a register of its own, hide the latency of the multiply-add. They start differently
- * and their sum is returned, or the compiler would make one chain of them, or none. */
-#define FMA_LOOP(function, attribute, vector, set, fma)                                                              \
-    attribute static double function(long rounds)                                                                    \
-    {                                                                                                                \
-        vector x = set(0.999f), y = set(0.001f);                                                                     \
-        vector a = set(1), b = set(2), c = set(3), d = set(4), e = set(5), f = set(6);                               \
-        vector g = set(7), h = set(8), i = set(9), j = set(10), k = set(11), l = set(12);                            \
-        for (long round = 0; round < rounds; round++) {                                                              \
-            a = fma(a, x, y), b = fma(b, x, y), c = fma(c, x, y), d = fma(d, x, y), e = fma(e, x, y), f = fma(f, x, y); \
-            g = fma(g, x, y), h = fma(h, x, y), i = fma(i, x, y), j = fma(j, x, y), k = fma(k, x, y), l = fma(l, x, y); \
-        }                                                                                                            \
-        vector sum = a + b + c + d + e + f + g + h + i + j + k + l;                                                  \
-        float first;                                                                                                 \
-        memcpy(&first, &sum, sizeof first);                                                                          \
-        return (double)first;                                                                                        \
+/* Twelve independent chains, each in a register of its own, hide the latency of the multiply-add. They start
+ * differently and their sum is returned, or the compiler would make one chain of them, or none. */
+#define FMA_LOOP(function, attribute, vector, set, fma)                                     \
+    attribute static double function(long rounds)                                           \
+    {                                                                                       \
+        vector x = set(0.999f), y = set(0.001f);                                            \
+        vector a = set(1), b = set(2), c = set(3), d = set(4), e = set(5), f = set(6);      \
+        vector g = set(7), h = set(8), i = set(9), j = set(10), k = set(11), l = set(12);   \
+        for (long round = 0; round < rounds; round++) {                                     \
+            a = fma(a, x, y), b = fma(b, x, y), c = fma(c, x, y), d = fma(d, x, y);         \
+            e = fma(e, x, y), f = fma(f, x, y), g = fma(g, x, y), h = fma(h, x, y);         \
+            i = fma(i, x, y), j = fma(j, x, y), k = fma(k, x, y), l = fma(l, x, y);         \
+        }                                                                                   \
+        vector sum = a + b + c + d + e + f + g + h + i + j + k + l;                         \
+        float first;                                                                        \
+        memcpy(&first, &sum, sizeof first);                                                 \
+        return (double)first;                                                               \
     }
 
 #if defined(__x86_64__)
@@ -135,7 +136,8 @@ static size_t copy_size(void)
 
 static void report(mr_bench *b, const char *what, double seconds, double bytes, double flops)
 {
-    mr_bench_row row = {.bench = "limits", .seconds = seconds, .best = seconds, .bytes = bytes, .flops = flops, .limit = ""};
+    mr_bench_row row = {.bench = "limits", .seconds = seconds, .best = seconds, .bytes = bytes, .flops = flops,
+                        .limit = ""};
     snprintf(row.name, sizeof row.name, "%s, %d thread%s", what, b->dev->threads, b->dev->threads == 1 ? "" : "s");
     b->on_row(b->arg, &row);
 }
@@ -191,7 +193,8 @@ int mr_bench_limits(mr_bench *b, mr_error *err)
     int host = !strcmp(b->dev->kind, "cpu") || !strncmp(b->dev->kind, "ref", 3);
     if (b->on_start) b->on_start(b->arg, "limits", "of this machine");
     if (!host) return measure_device_copy(b, err);
-    if (b->dev->threads > SLOTS) return mr_fail(err, MR_EINVAL, "bench measures up to %d threads: give --threads", SLOTS);
+    if (b->dev->threads > SLOTS)
+        return mr_fail(err, MR_EINVAL, "bench measures up to %d threads: give --threads", SLOTS);
     mr_pool *pool = mr_pool_new(b->dev->threads);
     if (!pool) return mr_no_memory(err, "threads");
     work w = {.fma = find_fma(b->dev->isa), .threads = b->dev->threads};

@@ -45,12 +45,14 @@ static void set_share(const mr_limits *limits, mr_bench_row *row)
 void mr_bench_measure(mr_bench *b, const mr_bench_job *job)
 {
     double times[MOST], budget = b->quick ? 0.2 : 1.0;
-    mr_bench_row row = {.bench = job->bench, .bytes = job->bytes, .flops = job->flops, .tokens = job->tokens, .limit = ""};
+    mr_bench_row row = {.bench = job->bench, .bytes = job->bytes, .flops = job->flops, .tokens = job->tokens,
+                        .limit = ""};
     snprintf(row.name, sizeof row.name, "%s", job->name);
     if (b->on_start) b->on_start(b->arg, job->bench, job->name);
     once(b, job);
     int count = 0;
-    for (double spent = 0; count < MOST && (count < LEAST || spent < budget); count++) spent += times[count] = once(b, job);
+    for (double spent = 0; count < MOST && (count < LEAST || spent < budget); count++)
+        spent += times[count] = once(b, job);
     qsort(times, (size_t)count, sizeof *times, ascending);
     row.seconds = times[count / 2];
     row.best = times[0];

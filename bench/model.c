@@ -54,8 +54,8 @@ static int open_subject(subject *s, mr_dev *dev, const shape *what, int B, int T
 {
     mr_interface face = {MR_INPUT_TOKENS, what->vocab, MR_HEAD_TOKEN, MR_LOSS_XENT, what->vocab};
     mr_config config;
-    *s = (subject){.step = {.seed = 1, .step = 1, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = 0.1,
-                            .clip = 0.25, .bias1 = 0.1, .bias2 = 0.01, .decoupled = 1}};
+    *s = (subject){.step = {.seed = 1, .step = 1, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8,
+                            .weight_decay = 0.1, .clip = 0.25, .bias1 = 0.1, .bias2 = 0.01, .decoupled = 1}};
     mr_options_default(mr_config_options, &config);
     mr_config_take(&config, &face);
     config.layers = LAYERS;

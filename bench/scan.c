@@ -37,9 +37,10 @@ static int open_recurrence(recurrence *r, mr_dev *dev, mr_cell cell, int B, int 
     mr_real *W = keep(r, mr_bench_reals(dev, G * D, 0.1)), *bias = keep(r, mr_bench_reals(dev, G, 1));
     mr_real *dW = keep(r, mr_bench_reals(dev, G * D, 0)), *db = keep(r, mr_bench_reals(dev, G, 0));
     void *saved = keep(r, dev->alloc(dev, dev->minrnn_saved(dev, &cell, B, T, H)));
-    r->forward = (mr_minrnn_fwd_args){.cell = cell, .B = B, .T = T, .D = D, .H = H, .x = x, .W = W, .b = bias, .saved = saved, .h = h};
-    r->backward = (mr_minrnn_bwd_args){.cell = cell, .B = B, .T = T, .D = D, .H = H, .x = x, .W = W, .saved = saved, .h = h, .dh = dh,
-                                       .dx = dx, .dW = dW, .db = db};
+    r->forward = (mr_minrnn_fwd_args){.cell = cell, .B = B, .T = T, .D = D, .H = H, .x = x, .W = W, .b = bias,
+                                      .saved = saved, .h = h};
+    r->backward = (mr_minrnn_bwd_args){.cell = cell, .B = B, .T = T, .D = D, .H = H, .x = x, .W = W, .saved = saved,
+                                       .h = h, .dh = dh, .dx = dx, .dW = dW, .db = db};
     return r->failed ? mr_no_memory(err, "a recurrent layer") : 0;
 }
 
@@ -63,12 +64,13 @@ static void measure(mr_bench *b, recurrence *r, part which, const char *bench)
     mr_bench_job job = {.bench = bench, .run = runs[which], .before = which == BACKWARD ? run_forward : NULL, .arg = r,
                         .tokens = N, .bytes = forwards * moved + backwards * (moved + N * (a->D + a->H) * act),
                         .flops = forwards * (product + scan) + backwards * (2 * product + 2 * scan)};
-    snprintf(job.name, sizeof job.name, "%s %s B=%d T=%d %d->%d", a->cell.kind == MR_MINGRU ? "mingru" : "minlstm", names[which],
-             a->B, a->T, a->D, a->H);
+    snprintf(job.name, sizeof job.name, "%s %s B=%d T=%d %d->%d", a->cell.kind == MR_MINGRU ? "mingru" : "minlstm",
+             names[which], a->B, a->T, a->D, a->H);
     mr_bench_measure(b, &job);
 }
 
-static const mr_cell cells[] = {{MR_MINGRU, MR_POSITIVE, MR_SCAN_LINEAR, 0}, {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LINEAR, 1}};
+static const mr_cell cells[] = {{MR_MINGRU, MR_POSITIVE, MR_SCAN_LINEAR, 0},
+                                {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LINEAR, 1}};
 
 static int bench_cells(mr_bench *b, const char *bench, int D, part first, part last, mr_error *err)
 {

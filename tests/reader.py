@@ -66,9 +66,8 @@ def read_container(path):
         require(np.isfinite(tensors[name]).all(), f"{name}: a number that is not finite")
         spans.append((begin, end))
     # safetensors: the tensors cover the data without gap or overlap
-    spans.sort()
-    begins, ends = [begin for begin, _ in spans], [end for _, end in spans]
-    require(begins + [len(data)] == [0] + ends, "the tensors do not cover the data")
+    begins, ends = zip(*sorted(spans))
+    require(begins + (len(data),) == (0,) + ends, "the tensors do not cover the data")
     return metadata, tensors
 
 
@@ -142,10 +141,6 @@ def gelu(x):
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
 
-def log_softmax(x):
-    return x - np.logaddexp.reduce(x, axis=-1, keepdims=True)
-
-
 CANDIDATE = {
     "positive": lambda v: np.where(v >= 0, v + 0.5, sigmoid(v)),
     "linear": lambda v: v,
@@ -217,7 +212,8 @@ class Model:
         for i in range(int(self.form["layers"])):
             x = self.block(f"blocks.{i}", x)
         outputs = self.norm("norm", x) @ self.tensors["head.weight"].T
-        return log_softmax(outputs)[np.arange(len(ids) - 1), ids[1:]]
+        log_softmax = outputs - np.logaddexp.reduce(outputs, axis=-1, keepdims=True)
+        return log_softmax[np.arange(len(ids) - 1), ids[1:]]
 
     def tokens(self, content):
         """The ids of a text, given as bytes."""

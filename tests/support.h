@@ -164,8 +164,8 @@ static inline void check_near(const char *what, const double *got, const double 
 {
     for (size_t i = 0; i < n; i++)
         if (!near(got[i], want[i], tolerance))
-            fail_msg("%s: element %zu of %zu is %.9g, wanted %.9g within %.1e (off by %.2e)", what, i, n, got[i], want[i],
-                     tolerance, got[i] - want[i]);
+            fail_msg("%s: element %zu of %zu is %.9g, wanted %.9g within %.1e (off by %.2e)", what, i, n, got[i],
+                     want[i], tolerance, got[i] - want[i]);
 }
 
 static inline double norm_of(const double *x, size_t n)
@@ -176,7 +176,8 @@ static inline double norm_of(const double *x, size_t n)
 }
 
 /* ‖got − want‖ ≤ tolerance·‖want‖ + floor */
-static inline void check_norm(const char *what, const double *got, const double *want, size_t n, double tolerance, double floor)
+static inline void check_norm(const char *what, const double *got, const double *want, size_t n, double tolerance,
+                              double floor)
 {
     double off = 0;
     for (size_t i = 0; i < n; i++) off += (got[i] - want[i]) * (got[i] - want[i]);
@@ -213,7 +214,8 @@ static inline mr_config config_of(const mr_cell *cell, const mr_interface *face)
     mr_config c;
     mr_options_default(mr_config_options, &c);
     mr_config_take(&c, face);
-    for (c.mixer = 0; strcmp(mr_mixer_names[c.mixer], cell->kind == MR_MINGRU ? "mingru" : "minlstm"); c.mixer++) continue;
+    for (c.mixer = 0; strcmp(mr_mixer_names[c.mixer], cell->kind == MR_MINGRU ? "mingru" : "minlstm"); c.mixer++)
+        continue;
     c.candidate = cell->candidate;
     c.scan = cell->scan;
     c.normalize_gates = cell->normalize;
@@ -225,18 +227,30 @@ static inline mr_model *make_model(const mr_config *config, mr_dev *dev, int B, 
 {
     mr_error err = {0};
     mr_model *model;
-    if (mr_model_new(config, dev, MR_DECAY_MATRICES, &model, &err) || mr_model_plan(model, B, T, train, &err)) fail_msg("%s", err.text);
+    if (mr_model_new(config, dev, MR_DECAY_MATRICES, &model, &err) || mr_model_plan(model, B, T, train, &err))
+        fail_msg("%s", err.text);
     const mr_params *params = mr_model_params(model);
     mr_rng rng = mr_rng_at(1, MR_STREAM_SAMPLE, 0, 0);
     float *weights = mr_alloc(params->total, sizeof *weights);
     assert_non_null(weights);
     mr_params_init(params, 7, 100, 1, weights);
     for (int i = 0; i < params->count; i++)
-        for (size_t j = 0; j < params->list[i].count; j++) weights[params->list[i].offset + j] += (float)(0.1 * mr_rng_normal(&rng));
+        for (size_t j = 0; j < params->list[i].count; j++)
+            weights[params->list[i].offset + j] += (float)(0.1 * mr_rng_normal(&rng));
     mr_model_put(model, MR_WEIGHTS, weights);
     mr_free(weights);
-    mr_model_set_step(model, &(mr_step){.seed = 5, .step = 3, .micro = 1, .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8,
-        .weight_decay = 0.1, .clip = 1, .bias1 = 0.1, .bias2 = 0.01, .decoupled = 1});
+    mr_model_set_step(model, &(mr_step){.seed = 5,
+                                        .step = 3,
+                                        .micro = 1,
+                                        .lr = 1e-2,
+                                        .beta1 = 0.9,
+                                        .beta2 = 0.99,
+                                        .eps = 1e-8,
+                                        .weight_decay = 0.1,
+                                        .clip = 1,
+                                        .bias1 = 0.1,
+                                        .bias2 = 0.01,
+                                        .decoupled = 1});
     return model;
 }
 
@@ -265,9 +279,12 @@ static inline mr_batch make_batch(const mr_interface *face, int B, int T, int re
     for (size_t r = 0; r < rows; r++) {
         size_t t = face->head == MR_HEAD_TOKEN ? r % (size_t)T : 0, b = face->head == MR_HEAD_TOKEN ? r / (size_t)T : r;
         int counts = r == 0 || (mr_rng_below(&rng, 6) > 0 && !(ragged && (int)t >= batch.length[b]));
-        if (batch.target) batch.target[r] = counts ? (int32_t)mr_rng_below(&rng, (uint32_t)face->outputs) : -1;
-        else batch.mask[r] = (uint8_t)counts;
-        for (size_t c = 0; batch.target_values && c < outputs; c++) batch.target_values[r * outputs + c] = (float)mr_rng_normal(&rng);
+        if (batch.target)
+            batch.target[r] = counts ? (int32_t)mr_rng_below(&rng, (uint32_t)face->outputs) : -1;
+        else
+            batch.mask[r] = (uint8_t)counts;
+        for (size_t c = 0; batch.target_values && c < outputs; c++)
+            batch.target_values[r * outputs + c] = (float)mr_rng_normal(&rng);
         batch.counted += counts;
     }
     return batch;

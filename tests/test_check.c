@@ -90,7 +90,8 @@ static void wrong_requests_are_refused(void **state)
     (void)state;
     mr_error err = {0};
     mr_check_result result;
-    const mr_check_options wrong[] = {{.device = "ref64", .op = "nothing", .cases = 1}, {.device = "ref64", .isa = "avx2", .cases = 1},
+    const mr_check_options wrong[] = {{.device = "ref64", .op = "nothing", .cases = 1},
+                                      {.device = "ref64", .isa = "avx2", .cases = 1},
                                       {.device = "nowhere", .cases = 1}, {.isa = "abacus", .cases = 1}};
     static const char *const named[] = {"nothing", "--isa", "nowhere", "abacus"};
     for (int i = 0; i < 4; i++) {
@@ -116,7 +117,7 @@ static void a_seed_is_a_case(void **state)
     }
 }
 
-/* Widths 1 … 2·16+3 of every op's channels, all twelve cells, and both states of every option, within the quick check. */
+/* Within the quick check: widths 1 … 2·16+3, every kind of cell, and each option both given and not. */
 static void quick_covers_what_it_must(void **state)
 {
     (void)state;
@@ -151,9 +152,13 @@ static void quick_covers_what_it_must(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quick_covers_what_it_must), cmocka_unit_test(a_seed_is_a_case), cmocka_unit_test(a_miss_is_reported),
+        cmocka_unit_test(quick_covers_what_it_must),
+        cmocka_unit_test(a_seed_is_a_case),
+        cmocka_unit_test(a_miss_is_reported),
         cmocka_unit_test(wrong_requests_are_refused),
-        cmocka_unit_test(ref64_passes),              cmocka_unit_test(cpu_passes),       cmocka_unit_test(every_mutation_is_caught),
+        cmocka_unit_test(ref64_passes),
+        cmocka_unit_test(cpu_passes),
+        cmocka_unit_test(every_mutation_is_caught),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

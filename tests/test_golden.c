@@ -1,5 +1,5 @@
-/* Cells, whole models and optimisers against PyTorch in float64 (the files of golden/make_golden.py): on ref64 to the last
- * digits, on the float devices as far as fp32 goes. */
+/* Cells, whole models and optimisers against PyTorch in float64 (the files of golden/make_golden.py): on ref64 to the
+ * last digits, on the float devices as far as fp32 goes. */
 #include "support.h"
 
 #include "core/safetensors.h"
@@ -69,7 +69,8 @@ static void check_output(golden_cell *c, const char *what, const void *got, size
     snprintf(name, sizeof name, "%s.%s", c->name, what);
     const mr_st_tensor *t = tensor(c->st, name);
     assert_int_equal(count_of(t), n);
-    check_near(label_of(c->bag.dev, "cells", name).text, bag_get(&c->bag, got, n), doubles(&c->bag, c->st, name), n, exactness(c->bag.dev));
+    check_near(label_of(c->bag.dev, "cells", name).text, bag_get(&c->bag, got, n), doubles(&c->bag, c->st, name), n,
+               exactness(c->bag.dev));
 }
 
 static void *zeros(bag *own, size_t n) { return bag_device(own, n * own->dev->real_size); }
@@ -82,23 +83,43 @@ static void check_cell(golden_cell *c)
     int given = !strcmp(c->begin, "given"), learned = strcmp(c->begin, "zero") != 0;
     uint8_t *reset = c->resets ? bag_device(own, B * T) : NULL;
     if (reset) dev->upload(dev, reset, tensor(c->st, "reset")->data, B * T);
-    mr_minrnn_fwd_args f = {
-        .cell = c->cell, .B = c->B, .T = c->T, .D = c->D, .H = c->H, .x = bag_put(own, doubles(own, c->st, "x"), B * T * D),
-        .W = bag_put(own, doubles(own, c->st, "W"), G * H * D), .b = bag_put(own, doubles(own, c->st, "b"), G * H),
-        .h_in = given ? bag_put(own, doubles(own, c->st, "h_in"), B * H) : NULL,
-        .h_init = learned ? bag_put(own, doubles(own, c->st, "h_init"), H) : NULL, .reset = reset,
-        .saved = bag_device(own, dev->minrnn_saved(dev, &c->cell, c->B, c->T, c->H)),
-        .h = bag_poisoned(own, B * T * H), .h_out = bag_poisoned(own, B * H)};
+    mr_minrnn_fwd_args f = {.cell = c->cell,
+                            .B = c->B,
+                            .T = c->T,
+                            .D = c->D,
+                            .H = c->H,
+                            .x = bag_put(own, doubles(own, c->st, "x"), B * T * D),
+                            .W = bag_put(own, doubles(own, c->st, "W"), G * H * D),
+                            .b = bag_put(own, doubles(own, c->st, "b"), G * H),
+                            .h_in = given ? bag_put(own, doubles(own, c->st, "h_in"), B * H) : NULL,
+                            .h_init = learned ? bag_put(own, doubles(own, c->st, "h_init"), H) : NULL,
+                            .reset = reset,
+                            .saved = bag_device(own, dev->minrnn_saved(dev, &c->cell, c->B, c->T, c->H)),
+                            .h = bag_poisoned(own, B * T * H),
+                            .h_out = bag_poisoned(own, B * H)};
     dev->ops.minrnn_fwd(dev, &f);
     check_output(c, "h", f.h, B * T * H);
     double *h = bag_get(own, f.h, B * T * H), *h_out = bag_get(own, f.h_out, B * H);
     for (size_t b = 0; b < B; b++) check_near("h_out", h_out + b * H, h + (b * T + T - 1) * H, H, exactness(dev));
-    mr_minrnn_bwd_args g = {
-        .cell = c->cell, .B = c->B, .T = c->T, .D = c->D, .H = c->H, .x = f.x, .W = f.W, .h_in = f.h_in, .h_init = f.h_init,
-        .reset = reset, .saved = f.saved, .h = f.h, .dh = bag_put(own, doubles(own, c->st, "dh"), B * T * H),
-        .dh_out = bag_put(own, doubles(own, c->st, "dh_out"), B * H), .dx = bag_poisoned(own, B * T * D),
-        .dW = zeros(own, G * H * D), .db = zeros(own, G * H), .dh_in = given ? bag_poisoned(own, B * H) : NULL,
-        .dh_init = learned ? zeros(own, H) : NULL};
+    mr_minrnn_bwd_args g = {.cell = c->cell,
+                            .B = c->B,
+                            .T = c->T,
+                            .D = c->D,
+                            .H = c->H,
+                            .x = f.x,
+                            .W = f.W,
+                            .h_in = f.h_in,
+                            .h_init = f.h_init,
+                            .reset = reset,
+                            .saved = f.saved,
+                            .h = f.h,
+                            .dh = bag_put(own, doubles(own, c->st, "dh"), B * T * H),
+                            .dh_out = bag_put(own, doubles(own, c->st, "dh_out"), B * H),
+                            .dx = bag_poisoned(own, B * T * D),
+                            .dW = zeros(own, G * H * D),
+                            .db = zeros(own, G * H),
+                            .dh_in = given ? bag_poisoned(own, B * H) : NULL,
+                            .dh_init = learned ? zeros(own, H) : NULL};
     dev->ops.minrnn_bwd(dev, &g);
     check_output(c, "dx", g.dx, B * T * D);
     check_output(c, "dW", g.dW, G * H * D);
@@ -110,14 +131,24 @@ static void check_cell(golden_cell *c)
 static void check_cells(mr_dev *dev)
 {
     static const char *const candidates[] = {"positive", "linear", "tanh"}, *const scans[] = {"linear", "log"};
-    static const struct { const char *begin; int resets; } begins[] = {{"zero", 0}, {"learned", 1}, {"given", 1}, {"given", 0}};
+    static const struct {
+        const char *begin;
+        int resets;
+    } begins[] = {{"zero", 0}, {"learned", 1}, {"given", 1}, {"given", 0}};
     mr_st *st = open_golden("cells");
     const int64_t *x = tensor(st, "x")->shape, *init = tensor(st, "h_init")->shape;
     for (int i = 0; i < COUNT(forms); i++)
         for (int j = 0; j < COUNT(begins); j++) {
             mr_cell cell = forms[i].cell;
-            golden_cell c = {.bag = {.dev = dev}, .st = st, .cell = cell, .B = (int)x[0], .T = (int)x[1], .D = (int)x[2],
-                             .H = (int)init[0], .begin = begins[j].begin, .resets = begins[j].resets};
+            golden_cell c = {.bag = {.dev = dev},
+                             .st = st,
+                             .cell = cell,
+                             .B = (int)x[0],
+                             .T = (int)x[1],
+                             .D = (int)x[2],
+                             .H = (int)init[0],
+                             .begin = begins[j].begin,
+                             .resets = begins[j].resets};
             snprintf(c.name, sizeof c.name, "%s%s.%s.%s.%s.%s", cell.kind == MR_MINGRU ? "mingru" : "minlstm",
                      cell.normalize ? "_normalised" : "", candidates[cell.candidate], scans[cell.scan], c.begin,
                      c.resets ? "resets" : "whole");
@@ -162,7 +193,8 @@ static void load_weights(bag *own, const mr_st *st, mr_model *model)
     assert_int_equal(in_file, params->count);
     for (int i = 0; i < params->count; i++) {
         const mr_param *p = &params->list[i];
-        put_doubles(own->dev, mr_real_at(own->dev, model->weights, p->offset), golden_param(own, st, "weight.", p), p->count);
+        put_doubles(own->dev, mr_real_at(own->dev, model->weights, p->offset), golden_param(own, st, "weight.", p),
+                    p->count);
     }
 }
 
@@ -175,7 +207,8 @@ static void check_run(bag *own, const char *file, const mr_st *st, mr_model *mod
     mr_model_zero_stats(model);
     mr_model_zero_grads(model);
     mr_model_forward(model, batch, NULL, 1);
-    check_near(label_of(dev, file, "logits").text, bag_get(own, model->logits, logits), doubles(own, st, "logits"), logits, tolerance);
+    check_near(label_of(dev, file, "logits").text, bag_get(own, model->logits, logits), doubles(own, st, "logits"),
+               logits, tolerance);
     mr_model_loss(model, batch, 1.0 / (double)batch->counted);
     mr_model_backward(model, batch, NULL, NULL);
     mr_model_stats(model, stats);
@@ -195,7 +228,8 @@ static void check_model(const golden_model *golden, mr_dev *dev)
     mr_st *st = open_golden(golden->file);
     const mr_st_tensor *ids = tensor(st, "ids"), *target = tensor(st, "target");
     int B = (int)ids->shape[0], T = (int)ids->shape[1], vocab = (int)tensor(st, "weight.embed.weight")->shape[0];
-    mr_interface face = {.input = MR_INPUT_TOKENS, .inputs = vocab, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = vocab};
+    mr_interface face = {
+        .input = MR_INPUT_TOKENS, .inputs = vocab, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = vocab};
     mr_config config = config_of(&golden->cell, &face);
     config.layers = 2;
     config.dim = tensor(st, "weight.embed.weight")->shape[1];
@@ -231,17 +265,27 @@ static void check_optimizer(mr_dev *dev, const mr_st *st, const char *name, int 
     size_t n = count_of(tensor(st, "start"));
     int steps = (int)tensor(st, "grads")->shape[0];
     double *grads = doubles(&own, st, "grads"), *want = doubles(&own, st, name);
-    void *p = bag_put(&own, doubles(&own, st, "start"), n), *m = zeros(&own, n), *v = zeros(&own, n), *g = zeros(&own, n);
+    void *p = bag_put(&own, doubles(&own, st, "start"), n), *m = zeros(&own, n), *v = zeros(&own, n),
+         *g = zeros(&own, n);
     mr_step *step = bag_device(&own, sizeof *step);
     double *sumsq = bag_device(&own, sizeof *sumsq);
     for (int t = 1; t <= steps; t++) {
-        mr_step now = {.lr = 0.03, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6, .weight_decay = 0.2, .clip = 1,
-                       .bias1 = 1 - pow(0.9, t), .bias2 = 1 - pow(0.99, t), .decoupled = decoupled};
+        mr_step now = {.lr = 0.03,
+                       .beta1 = 0.9,
+                       .beta2 = 0.99,
+                       .eps = 1e-6,
+                       .weight_decay = 0.2,
+                       .clip = 1,
+                       .bias1 = 1 - pow(0.9, t),
+                       .bias2 = 1 - pow(0.99, t),
+                       .decoupled = decoupled};
         dev->upload(dev, step, &now, sizeof now);
         put_doubles(dev, g, grads + (size_t)(t - 1) * n, n);
         dev->ops.sumsq(dev, &(mr_sumsq_args){.n = n, .g = g, .out = sumsq});
-        dev->ops.adam(dev, &(mr_adam_args){.n = n, .n_decay = 6, .p = p, .m = m, .v = v, .g = g, .step = step, .sumsq = sumsq});
-        check_near(label_of(dev, "adam", name).text, bag_get(&own, p, n), want + (size_t)(t - 1) * n, n, dev->real_size == sizeof(double) ? 1e-13 : 1e-6);
+        dev->ops.adam(
+            dev, &(mr_adam_args){.n = n, .n_decay = 6, .p = p, .m = m, .v = v, .g = g, .step = step, .sumsq = sumsq});
+        check_near(label_of(dev, "adam", name).text, bag_get(&own, p, n), want + (size_t)(t - 1) * n, n,
+                   dev->real_size == sizeof(double) ? 1e-13 : 1e-6);
     }
     bag_empty(&own);
 }
@@ -264,9 +308,21 @@ static void on_ref64_too(void (*test)(mr_dev *))
     on_every_device(test);
 }
 
-static void test_cells(void **state) { (void)state; on_ref64_too(check_cells); }
-static void test_models(void **state) { (void)state; on_ref64_too(check_models); }
-static void test_optimizers(void **state) { (void)state; on_ref64_too(check_optimizers); }
+static void test_cells(void **state)
+{
+    (void)state;
+    on_ref64_too(check_cells);
+}
+static void test_models(void **state)
+{
+    (void)state;
+    on_ref64_too(check_models);
+}
+static void test_optimizers(void **state)
+{
+    (void)state;
+    on_ref64_too(check_optimizers);
+}
 
 int main(void)
 {

@@ -1,6 +1,6 @@
-/* Gradients of whole models. On ref64 they must agree with finite differences of the loss, for every parameter tensor and
- * for the carried state; on the other devices they must agree with ref64's. The models are a covering set: every two
- * choices of the configuration meet in at least one of them. */
+/* Gradients of whole models. On ref64 they must agree with finite differences of the loss, for every parameter tensor
+ * and for the carried state; on the other devices they must agree with ref64's. The models are a covering set: every
+ * two choices of the configuration meet in at least one of them. */
 #include "support.h"
 
 /* ---- the covering set */
@@ -9,8 +9,9 @@ enum { FORM, START, CONV, MLP, NORM, HEAD, LOSS, INPUT, DROPOUT, RESET, RAGGED, 
 enum { NO_STATE, FRESH_STATE, CARRIED_STATE }; /* levels of STATE */
 enum { MOST_LEVELS = 12, MOST_CASES = 100, TRIES = 60 };
 
-static const int levels[FACTORS] = {[FORM] = COUNT(forms), [START] = 2, [CONV] = 3, [MLP] = 2, [NORM] = 2, [HEAD] = 3,
-                                    [LOSS] = 2, [INPUT] = 2, [DROPOUT] = 2, [RESET] = 2, [RAGGED] = 2, [STATE] = 3};
+static const int levels[FACTORS] = {
+    [FORM] = COUNT(forms), [START] = 2,   [CONV] = 3,  [MLP] = 2,    [NORM] = 2, [HEAD] = 3, [LOSS] = 2,
+    [INPUT] = 2,           [DROPOUT] = 2, [RESET] = 2, [RAGGED] = 2, [STATE] = 3};
 
 typedef struct choice {
     int level[FACTORS];
@@ -71,8 +72,11 @@ static int make_cases(void **state)
 
 static mr_config config_for(const choice *c, int dim)
 {
-    mr_interface face = {.input = (mr_input)c->level[INPUT], .inputs = 5, .head = (mr_head)c->level[HEAD],
-                         .loss = (mr_loss)c->level[LOSS], .outputs = 4};
+    mr_interface face = {.input = (mr_input)c->level[INPUT],
+                         .inputs = 5,
+                         .head = (mr_head)c->level[HEAD],
+                         .loss = (mr_loss)c->level[LOSS],
+                         .outputs = 4};
     mr_config config = config_of(&forms[c->level[FORM]].cell, &face);
     config.layers = 2;
     config.dim = dim;
@@ -184,8 +188,10 @@ static void backward(subject *s)
 static void describe(const subject *s, const char *what, char *out, size_t size)
 {
     const int *l = s->choice->level;
-    snprintf(out, size, "%s %s, model %d (%s, h0 %d, conv %d, mlp %d, norm %d, head %d, loss %d, input %d, dropout %d, resets %d, "
-             "ragged %d, state %d), %s", s->bag.dev->kind, s->bag.dev->isa, (int)(s->choice - cases), forms[l[FORM]].name, l[START], l[CONV],
+    snprintf(out, size,
+             "%s %s, model %d (%s, h0 %d, conv %d, mlp %d, norm %d, head %d, loss %d, input %d, dropout %d, resets %d, "
+             "ragged %d, state %d), %s",
+             s->bag.dev->kind, s->bag.dev->isa, (int)(s->choice - cases), forms[l[FORM]].name, l[START], l[CONV],
              l[MLP], l[NORM], l[HEAD], l[LOSS], l[INPUT], l[DROPOUT], l[RESET], l[RAGGED], l[STATE], what);
 }
 
@@ -194,8 +200,8 @@ static void describe(const subject *s, const char *what, char *out, size_t size)
 /* The loss with x + step·direction in place of x; `place` is the device memory that holds x. */
 typedef struct probe {
     subject *subject;
-    void *place;      /* device memory of the values, or NULL: the subject's `before` */
-    double *x;        /* their values, n of them */
+    void *place; /* device memory of the values, or NULL: the subject's `before` */
+    double *x;   /* their values, n of them */
     const double *gradient, *direction;
     size_t n;
 } probe;
@@ -206,8 +212,10 @@ static double loss_at(const probe *p, double step)
     double *moved = mr_alloc(p->n, sizeof *moved), *kept = s->before, loss;
     assert_non_null(moved);
     for (size_t i = 0; i < p->n; i++) moved[i] = p->x[i] + step * p->direction[i];
-    if (p->place) put_doubles(s->bag.dev, p->place, moved, p->n);
-    else s->before = moved;
+    if (p->place)
+        put_doubles(s->bag.dev, p->place, moved, p->n);
+    else
+        s->before = moved;
     loss = loss_of(s);
     s->before = kept;
     if (p->place) put_doubles(s->bag.dev, p->place, p->x, p->n);
@@ -266,11 +274,16 @@ static void test_finite_differences(void **state)
         const mr_params *params = mr_model_params(s.model);
         for (int row = 0; row < params->count; row++) {
             const mr_param *p = &params->list[row];
-            check_tensor((probe){.subject = &s, .place = mr_real_at(dev, s.model->weights, p->offset), .x = s.weights + p->offset,
-                                 .gradient = s.grads + p->offset, .n = p->count}, p->name, &rng);
+            check_tensor((probe){.subject = &s,
+                                 .place = mr_real_at(dev, s.model->weights, p->offset),
+                                 .x = s.weights + p->offset,
+                                 .gradient = s.grads + p->offset,
+                                 .n = p->count},
+                         p->name, &rng);
         }
         if (s.choice->level[STATE] == CARRIED_STATE)
-            check_tensor((probe){.subject = &s, .x = s.before, .gradient = s.dstate, .n = s.reals}, "the state before", &rng);
+            check_tensor((probe){.subject = &s, .x = s.before, .gradient = s.dstate, .n = s.reals}, "the state before",
+                         &rng);
         free_subject(&s);
     }
     mr_dev_close(dev);
@@ -296,7 +309,9 @@ static void compare(subject *got, subject *want)
 
 static void check_against_ref64(mr_dev *dev)
 {
-    static const struct { int dim, B, T; } shapes[] = {{4, 3, 7}, {18, 2, 37}};
+    static const struct {
+        int dim, B, T;
+    } shapes[] = {{4, 3, 7}, {18, 2, 37}};
     mr_dev *exact = open_device("ref64", 1, NULL);
     for (int i = 0; i < case_count; i += REDUCED ? 5 : 1)
         for (int j = 0; j < COUNT(shapes); j++) {

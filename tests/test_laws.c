@@ -1,5 +1,5 @@
-/* The laws of state. For the recurrent ops, on every device: a sequence at once, token by token and in any chunks gives the
- * same numbers; a reset is a new sequence, and nothing crosses it; a row of a ragged batch is that row alone. */
+/* The laws of state. For the recurrent ops, on every device: a sequence at once, token by token and in any chunks gives
+ * the same numbers; a reset is a new sequence, and nothing crosses it; a row of a ragged batch is that row alone. */
 #include "support.h"
 
 enum { WHOLE, STEPS, CHUNKS }; /* how a sequence is cut */
@@ -16,11 +16,11 @@ typedef struct layer {
     bag bag;
     const cell_form *form; /* NULL: the convolution */
     int B, T, D, H;
-    size_t state;             /* reals of one stream */
-    double *x;                /* [B, T, D] host */
-    uint8_t *reset;           /* [B, T] host, or NULL */
-    int32_t *length;          /* [B] host, or NULL */
-    double *given;            /* [B, state] host, or NULL: a sequence starts at token 0 */
+    size_t state;              /* reals of one stream */
+    double *x;                 /* [B, T, D] host */
+    uint8_t *reset;            /* [B, T] host, or NULL */
+    int32_t *length;           /* [B] host, or NULL */
+    double *given;             /* [B, state] host, or NULL: a sequence starts at token 0 */
     const double *dy, *dstate; /* gradients of the outputs, for the backward */
     mr_real *W, *b, *init;
     void *x_dev, *y_dev, *carry, *saved, *reset_dev, *length_dev;
@@ -28,7 +28,7 @@ typedef struct layer {
 
 static const char *name_of(const layer *l) { return l->form ? l->form->name : "conv"; }
 
-/* The scan in logarithms sums T of them: its error grows with T (docs and measurements: 5e-4 at T = 4096). */
+/* The scan in logarithms sums T of them: its error grows with T (measured: 5e-4 at T = 4096). */
 static double tolerance_of(const layer *l)
 {
     return l->form && l->form->cell.scan == MR_SCAN_LOG ? fmax(1e-5, 5e-7 * l->T) : 1e-5;
@@ -40,7 +40,8 @@ static layer make_layer(mr_dev *dev, const cell_form *form, int B, int T, int D,
     layer l = {.bag = {.dev = dev}, .form = form, .B = B, .T = T, .D = D, .H = form ? H : D};
     bag *own = &l.bag;
     mr_rng rng = mr_rng_at((uint64_t)(T * 8 + start), MR_STREAM_SAMPLE, 2, 0);
-    size_t N = (size_t)B * (size_t)T, rows = form ? (size_t)(mr_cell_gates(&form->cell) * H) : (size_t)D, taps = form ? (size_t)D : MR_CONV;
+    size_t N = (size_t)B * (size_t)T, rows = form ? (size_t)(mr_cell_gates(&form->cell) * H) : (size_t)D,
+           taps = form ? (size_t)D : MR_CONV;
     l.state = form ? (size_t)H : MR_TAIL * (size_t)D;
     l.x = bag_random(own, &rng, N * (size_t)D, 1);
     l.W = bag_put(own, bag_random(own, &rng, rows * taps, 0.4), rows * taps);
@@ -48,7 +49,8 @@ static layer make_layer(mr_dev *dev, const cell_form *form, int B, int T, int D,
     l.init = form && start ? bag_put(own, bag_random(own, &rng, l.state, 1), l.state) : NULL;
     if (start == 2) {
         l.given = bag_random(own, &rng, (size_t)B * l.state, 1);
-        for (size_t i = 0; form && form->cell.candidate == MR_POSITIVE && i < (size_t)B * l.state; i++) l.given[i] = 0.1 + fabs(l.given[i]);
+        for (size_t i = 0; form && form->cell.candidate == MR_POSITIVE && i < (size_t)B * l.state; i++)
+            l.given[i] = 0.1 + fabs(l.given[i]);
         for (size_t i = 0; i < (size_t)B * l.state; i++) l.given[i] = (float)l.given[i];
     }
     l.x_dev = bag_device(own, N * (size_t)D * dev->act_size);
@@ -82,12 +84,33 @@ static void forward_piece(layer *l, int at, int n, int carried)
     const uint8_t *reset = l->reset ? l->reset_dev : NULL;
     const int32_t *length = l->length ? l->length_dev : NULL;
     if (l->form)
-        dev->ops.minrnn_fwd(dev, &(mr_minrnn_fwd_args){.cell = l->form->cell, .B = l->B, .T = n, .D = l->D, .H = l->H, .x = l->x_dev,
-            .W = l->W, .b = l->b, .h_in = in, .h_init = l->init, .reset = reset, .length = length, .saved = l->saved,
-            .h = l->y_dev, .h_out = l->carry});
+        dev->ops.minrnn_fwd(dev, &(mr_minrnn_fwd_args){.cell = l->form->cell,
+                                                       .B = l->B,
+                                                       .T = n,
+                                                       .D = l->D,
+                                                       .H = l->H,
+                                                       .x = l->x_dev,
+                                                       .W = l->W,
+                                                       .b = l->b,
+                                                       .h_in = in,
+                                                       .h_init = l->init,
+                                                       .reset = reset,
+                                                       .length = length,
+                                                       .saved = l->saved,
+                                                       .h = l->y_dev,
+                                                       .h_out = l->carry});
     else
-        dev->ops.conv_fwd(dev, &(mr_conv_fwd_args){.B = l->B, .T = n, .D = l->D, .x = l->x_dev, .w = l->W, .b = l->b, .tail_in = in,
-            .reset = reset, .length = length, .y = l->y_dev, .tail_out = l->carry});
+        dev->ops.conv_fwd(dev, &(mr_conv_fwd_args){.B = l->B,
+                                                   .T = n,
+                                                   .D = l->D,
+                                                   .x = l->x_dev,
+                                                   .w = l->W,
+                                                   .b = l->b,
+                                                   .tail_in = in,
+                                                   .reset = reset,
+                                                   .length = length,
+                                                   .y = l->y_dev,
+                                                   .tail_out = l->carry});
 }
 
 /* Tokens first … last − 1, cut into pieces; `given` tells whether the row starts from l->given. y: [B, T, H]. */
@@ -101,20 +124,22 @@ static void run_range(layer *l, int cut, int first, int last, int given, double 
         n = next_piece(cut, &rng, last - at);
         forward_piece(l, at, n, given || at > first);
         for (int b = 0; b < l->B; b++)
-            get_doubles(dev, y + ((size_t)b * (size_t)l->T + (size_t)at) * H, mr_act_at(dev, l->y_dev, (size_t)b * (size_t)n * H), (size_t)n * H);
+            get_doubles(dev, y + ((size_t)b * (size_t)l->T + (size_t)at) * H,
+                        mr_act_at(dev, l->y_dev, (size_t)b * (size_t)n * H), (size_t)n * H);
     }
     get_doubles(dev, state, l->carry, (size_t)l->B * l->state);
 }
 
 typedef struct result {
-    double *y, *state;       /* [B, T, H], [B, state] */
-    double *dx, *dstate;     /* [B, T, D], [B, state] */
+    double *y, *state;   /* [B, T, H], [B, state] */
+    double *dx, *dstate; /* [B, T, D], [B, state] */
     double *dW;
 } result;
 
 static result run(layer *l, int cut)
 {
-    result r = {.y = bag_host(&l->bag, (size_t)(l->B * l->T * l->H)), .state = bag_host(&l->bag, (size_t)l->B * l->state)};
+    result r = {.y = bag_host(&l->bag, (size_t)(l->B * l->T * l->H)),
+                .state = bag_host(&l->bag, (size_t)l->B * l->state)};
     run_range(l, cut, 0, l->T, l->given != NULL, r.y, r.state);
     return r;
 }
@@ -125,38 +150,73 @@ static result run_backward(layer *l)
     bag *own = &l->bag;
     mr_dev *dev = own->dev;
     size_t N = (size_t)(l->B * l->T), reals = (size_t)l->B * l->state, D = (size_t)l->D;
-    size_t rows = l->form ? (size_t)(mr_cell_gates(&l->form->cell) * l->H) : D, weights = rows * (l->form ? D : MR_CONV);
+    size_t rows = l->form ? (size_t)(mr_cell_gates(&l->form->cell) * l->H) : D,
+           weights = rows * (l->form ? D : MR_CONV);
     result r = run(l, WHOLE);
-    void *in = bag_put(own, l->given, reals), *dy = bag_put(own, l->dy, N * (size_t)l->H), *dstate = bag_put(own, l->dstate, reals);
-    void *dx = bag_poisoned(own, N * D), *dW = bag_device(own, weights * dev->real_size), *db = bag_device(own, rows * dev->real_size);
+    void *in = bag_put(own, l->given, reals), *dy = bag_put(own, l->dy, N * (size_t)l->H),
+         *dstate = bag_put(own, l->dstate, reals);
+    void *dx = bag_poisoned(own, N * D), *dW = bag_device(own, weights * dev->real_size),
+         *db = bag_device(own, rows * dev->real_size);
     void *din = bag_poisoned(own, reals), *dinit = l->init ? bag_device(own, l->state * dev->real_size) : NULL;
     const uint8_t *reset = l->reset ? l->reset_dev : NULL;
     const int32_t *length = l->length ? l->length_dev : NULL;
     if (l->form)
-        dev->ops.minrnn_bwd(dev, &(mr_minrnn_bwd_args){.cell = l->form->cell, .B = l->B, .T = l->T, .D = l->D, .H = l->H, .x = l->x_dev,
-            .W = l->W, .h_in = in, .h_init = l->init, .reset = reset, .length = length, .saved = l->saved, .h = l->y_dev,
-            .dh = dy, .dh_out = dstate, .dx = dx, .dW = dW, .db = db, .dh_in = din, .dh_init = dinit});
+        dev->ops.minrnn_bwd(dev, &(mr_minrnn_bwd_args){.cell = l->form->cell,
+                                                       .B = l->B,
+                                                       .T = l->T,
+                                                       .D = l->D,
+                                                       .H = l->H,
+                                                       .x = l->x_dev,
+                                                       .W = l->W,
+                                                       .h_in = in,
+                                                       .h_init = l->init,
+                                                       .reset = reset,
+                                                       .length = length,
+                                                       .saved = l->saved,
+                                                       .h = l->y_dev,
+                                                       .dh = dy,
+                                                       .dh_out = dstate,
+                                                       .dx = dx,
+                                                       .dW = dW,
+                                                       .db = db,
+                                                       .dh_in = din,
+                                                       .dh_init = dinit});
     else
-        dev->ops.conv_bwd(dev, &(mr_conv_bwd_args){.B = l->B, .T = l->T, .D = l->D, .x = l->x_dev, .w = l->W, .tail_in = in,
-            .reset = reset, .length = length, .dy = dy, .dtail_out = dstate, .dx = dx, .dw = dW, .db = db, .dtail_in = din});
+        dev->ops.conv_bwd(dev, &(mr_conv_bwd_args){.B = l->B,
+                                                   .T = l->T,
+                                                   .D = l->D,
+                                                   .x = l->x_dev,
+                                                   .w = l->W,
+                                                   .tail_in = in,
+                                                   .reset = reset,
+                                                   .length = length,
+                                                   .dy = dy,
+                                                   .dtail_out = dstate,
+                                                   .dx = dx,
+                                                   .dw = dW,
+                                                   .db = db,
+                                                   .dtail_in = din});
     r.dx = bag_get(own, dx, N * D);
     r.dW = bag_get(own, dW, weights);
     r.dstate = bag_get(own, din, reals);
     return r;
 }
 
-static void check_same(const layer *l, const char *law, const double *got, const double *want, size_t n, double tolerance)
+static void check_same(const layer *l, const char *law, const double *got, const double *want, size_t n,
+                       double tolerance)
 {
     char name[256];
-    snprintf(name, sizeof name, "%s %s, %d threads: %s, B %d, T %d: %s", l->bag.dev->kind, l->bag.dev->isa, l->bag.dev->threads,
-             name_of(l), l->B, l->T, law);
+    snprintf(name, sizeof name, "%s %s, %d threads: %s, B %d, T %d: %s", l->bag.dev->kind, l->bag.dev->isa,
+             l->bag.dev->threads, name_of(l), l->B, l->T, law);
     check_near(name, got, want, n, tolerance);
 }
 
 static void check_zero(const layer *l, const char *law, const double *x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (!(x[i] == 0)) fail_msg("%s %s: %s: %s: element %zu is %g, not 0", l->bag.dev->kind, l->bag.dev->isa, name_of(l), law, i, x[i]);
+        if (!(x[i] == 0))
+            fail_msg("%s %s: %s: %s: element %zu is %g, not 0", l->bag.dev->kind, l->bag.dev->isa, name_of(l), law, i,
+                     x[i]);
 }
 
 /* The forms, and the convolution behind them. */
@@ -189,7 +249,8 @@ static void check_cuts(mr_dev *dev)
     for (int i = 0; i < LAYERS; i++)
         for (int t = 0; t < (REDUCED ? 5 : COUNT(lengths)); t++) {
             int many = lengths[t] <= 256;
-            for (int start = many ? 0 : 1 + (i + t) % 2; start < 3; start += many ? 1 : 3) check_cuts_of(dev, form_at(i), lengths[t], start);
+            for (int start = many ? 0 : 1 + (i + t) % 2; start < 3; start += many ? 1 : 3)
+                check_cuts_of(dev, form_at(i), lengths[t], start);
         }
 }
 
@@ -215,7 +276,8 @@ static void check_resets_of(mr_dev *dev, const cell_form *form, int T, int cut)
     check_same(&l, "reset", joined.y, apart, values, tolerance_of(&l));
     check_same(&l, "state behind a reset", joined.state, state, reals, tolerance_of(&l));
     check_zero(&l, "gradient of the state before a reset", joined.dstate, reals);
-    for (int b = 0; b < 2; b++) check_zero(&l, "gradient of inputs before a reset", joined.dx + (size_t)(b * T) * D, (size_t)cut * D);
+    for (int b = 0; b < 2; b++)
+        check_zero(&l, "gradient of inputs before a reset", joined.dx + (size_t)(b * T) * D, (size_t)cut * D);
     for (int b = 0; b < 2; b++)
         for (size_t i = 0; i < (size_t)cut * D; i++) l.x[(size_t)(b * T) * D + i] *= -30;
     for (size_t i = 0; i < reals; i++) l.given[i] *= 100;
@@ -232,7 +294,9 @@ static void check_resets_of(mr_dev *dev, const cell_form *form, int T, int cut)
 
 static void check_resets(mr_dev *dev)
 {
-    static const struct { int T, cut; } cases[] = {{1, 0}, {2, 1}, {9, 0}, {9, 4}, {9, 8}, {300, 129}, {1500, 1100}};
+    static const struct {
+        int T, cut;
+    } cases[] = {{1, 0}, {2, 1}, {9, 0}, {9, 4}, {9, 8}, {300, 129}, {1500, 1100}};
     for (int i = 0; i < LAYERS; i++)
         for (int j = 0; j < COUNT(cases) - REDUCED; j++) check_resets_of(dev, form_at(i), cases[j].T, cases[j].cut);
 }
@@ -280,9 +344,21 @@ static void check_ragged(mr_dev *dev)
     }
 }
 
-static void test_cuts(void **state) { (void)state; on_every_device(check_cuts); }
-static void test_resets(void **state) { (void)state; on_every_device(check_resets); }
-static void test_ragged(void **state) { (void)state; on_every_device(check_ragged); }
+static void test_cuts(void **state)
+{
+    (void)state;
+    on_every_device(check_cuts);
+}
+static void test_resets(void **state)
+{
+    (void)state;
+    on_every_device(check_resets);
+}
+static void test_ragged(void **state)
+{
+    (void)state;
+    on_every_device(check_ragged);
+}
 
 int main(void)
 {

@@ -1,12 +1,14 @@
-/* The laws of state for whole models, on every device: at once ≡ token by token ≡ in chunks, also for gradients; resets and
- * ragged rows are sequences of their own; a state can be saved, put back and cloned; the same bits for any thread count. */
+/* The laws of state for whole models, on every device: at once ≡ token by token ≡ in chunks, also for gradients; resets
+ * and ragged rows are sequences of their own; a state can be saved, put back and cloned; the same bits for any thread
+ * count. */
 #include "support.h"
 
 /* The op's law is 1e-5·max(1, |h|) (test_laws.c). On the way to the logits an error passes norms, projections and the
  * layers above, each of which may enlarge it a little: ten times that for the logits. */
 static const double LOGITS = 1e-4, LOGITS_LOG = 2e-3;
 
-static const mr_interface text = {.input = MR_INPUT_TOKENS, .inputs = 11, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = 11};
+static const mr_interface text = {
+    .input = MR_INPUT_TOKENS, .inputs = 11, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = 11};
 
 /* The i-th model: every form, in changing company. */
 static mr_config config_at(int i, const mr_interface *face)
@@ -109,7 +111,7 @@ static void check_cuts(mr_dev *dev)
     check_cuts_of(dev, 5, 1, 1000);
 }
 
-/* ---- gradients through chunks: the state's gradient handed from chunk to chunk is backpropagation through all of them */
+/* ---- gradients through chunks: handing the state's gradient on from chunk to chunk is backpropagation through all */
 
 static void gradients_whole(mr_model *model, const mr_batch *batch)
 {
@@ -153,7 +155,8 @@ static void check_gradients(mr_dev *dev)
         double *in_two = bag_get(&own, model->grads, params->total);
         for (int p = 0; p < params->count; p++) {
             const mr_param *row = &params->list[p];
-            check_norm(row->name, in_two + row->offset, whole + row->offset, row->count, tolerance, 1e-7 * norm_of(whole, params->total));
+            check_norm(row->name, in_two + row->offset, whole + row->offset, row->count, tolerance,
+                       1e-7 * norm_of(whole, params->total));
         }
         mr_batch_free(&batch);
         mr_model_free(model);
@@ -224,11 +227,13 @@ static void check_ragged_of(mr_dev *dev, int i, mr_head head)
         mr_state *mine = make_state(model, 1);
         mr_model_forward(model, &row, mine, 0);
         size_t values = (head == MR_HEAD_TOKEN ? (size_t)n : 1) * C;
-        check_logits(dev, i, "ragged row", together + (size_t)b * rows * C, bag_get(&own, model->logits, values), values);
+        check_logits(dev, i, "ragged row", together + (size_t)b * rows * C, bag_get(&own, model->logits, values),
+                     values);
         double *alone = bag_get(&own, mine->reals, reals);
         for (int k = 0; k < config.layers; k++) { /* a state lies block by block, tails before hidden states */
             size_t tail = config.conv ? MR_TAIL * (size_t)config.dim : 0, hidden = (size_t)mr_config_width(&config);
-            size_t at = (size_t)k * (tail + hidden), row_at = at * B + (size_t)b * tail, h_at = (at + tail) * B + (size_t)b * hidden;
+            size_t at = (size_t)k * (tail + hidden), row_at = at * B + (size_t)b * tail,
+                   h_at = (at + tail) * B + (size_t)b * hidden;
             check_logits(dev, i, "ragged tail", states + row_at, alone + at, tail);
             check_logits(dev, i, "ragged state", states + h_at, alone + at + tail, hidden);
         }
@@ -297,11 +302,21 @@ static double *train(bag *own, const mr_config *config, int B, int T, size_t *co
     mr_interface face = mr_config_interface(config);
     mr_model *model = make_model(config, dev, B, T, 1);
     mr_state *state = make_state(model, B);
-    size_t total = mr_model_params(model)->total, reals = (size_t)B * mr_model_state_reals(model), logits = (size_t)(B * T * face.outputs);
+    size_t total = mr_model_params(model)->total, reals = (size_t)B * mr_model_state_reals(model),
+           logits = (size_t)(B * T * face.outputs);
     for (int t = 1; t <= TRAINING_STEPS; t++) {
         mr_batch batch = make_batch(&face, B, T, 1, B > 1, (uint32_t)t);
-        mr_model_set_step(model, &(mr_step){.seed = 5, .step = (uint32_t)t, .lr = 1e-2, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8,
-            .weight_decay = 0.1, .clip = 0.5, .bias1 = 1 - pow(0.9, t), .bias2 = 1 - pow(0.99, t), .decoupled = 1});
+        mr_model_set_step(model, &(mr_step){.seed = 5,
+                                            .step = (uint32_t)t,
+                                            .lr = 1e-2,
+                                            .beta1 = 0.9,
+                                            .beta2 = 0.99,
+                                            .eps = 1e-8,
+                                            .weight_decay = 0.1,
+                                            .clip = 0.5,
+                                            .bias1 = 1 - pow(0.9, t),
+                                            .bias2 = 1 - pow(0.99, t),
+                                            .decoupled = 1});
         mr_model_zero_grads(model);
         mr_model_forward(model, &batch, state, 1);
         mr_model_loss(model, &batch, 1.0 / (double)batch.counted);
@@ -333,7 +348,8 @@ static void check_threads(const char *isa, const mr_config *config, int B, int T
         mr_dev_close(dev);
         for (size_t k = 0; k < n; k++) assert_true(isfinite(now[k]));
         if (first && memcmp(now, first, n * sizeof *now))
-            fail_msg("%s: %s, B %d, T %d: %d threads give other bits than 1", isa, mr_mixer_names[config->mixer], B, T, threads[i]);
+            fail_msg("%s: %s, B %d, T %d: %d threads give other bits than 1", isa, mr_mixer_names[config->mixer], B, T,
+                     threads[i]);
         if (!first) first = now;
     }
     bag_empty(&own);
@@ -342,7 +358,9 @@ static void check_threads(const char *isa, const mr_config *config, int B, int T
 static void test_threads(void **state)
 {
     (void)state;
-    static const struct { int B, T, dim; } shapes[] = {{5, 40, 24}, {1, 1500, 8}, {2, 7, 130}};
+    static const struct {
+        int B, T, dim;
+    } shapes[] = {{5, 40, 24}, {1, 1500, 8}, {2, 7, 130}};
     const char *const *isas = mr_cpu_isas();
     for (int i = 0; isas[i]; i++)
         for (int j = 0; j < COUNT(shapes); j++)
@@ -354,10 +372,26 @@ static void test_threads(void **state)
             }
 }
 
-static void test_cuts(void **state) { (void)state; on_every_device(check_cuts); }
-static void test_resets(void **state) { (void)state; on_every_device(check_resets); }
-static void test_ragged(void **state) { (void)state; on_every_device(check_ragged); }
-static void test_states(void **state) { (void)state; on_every_device(check_states); }
+static void test_cuts(void **state)
+{
+    (void)state;
+    on_every_device(check_cuts);
+}
+static void test_resets(void **state)
+{
+    (void)state;
+    on_every_device(check_resets);
+}
+static void test_ragged(void **state)
+{
+    (void)state;
+    on_every_device(check_ragged);
+}
+static void test_states(void **state)
+{
+    (void)state;
+    on_every_device(check_states);
+}
 
 static void test_gradients_through_chunks(void **state)
 {

@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 static const char usage[] =
-    "usage: minrnn bench [gemm|scan|layer|step|decode|memory] [--threads N] [--device NAME] [--isa NAME] [--quick] [--json]\n"
+    "usage: minrnn bench [gemm|scan|layer|step|decode|memory] [--threads N] [--device NAME] [--quick] [--json]\n"
     "\n"
-    "Measures this machine's limits, then how near to them the parts of a training step come. Without a name: all of them.\n"
+    "Measures this machine's limits, then how near to them the parts of a training step come. Without a name: all.\n"
     "\n"
     "  gemm     matrix products of the d=384 language model, forward and both backward forms\n"
     "  scan     gates and scan of minGRU and minLSTM, B=64 T=512, 384 channels, hardly any input\n"
@@ -19,8 +19,8 @@ static const char usage[] =
     "  decode   one token after another, batch 1\n"
     "  memory   planned bytes of the training steps\n"
     "\n"
-    "share is (the time that the limit allows) / (the time it took); compute: multiply-adds in registers, memory: a copy\n"
-    "beyond the cache, counted read and written. Bytes are the least that must be moved.\n";
+    "share is (the time that the limit allows) / (the time it took); compute: multiply-adds in registers, memory:\n"
+    "a copy beyond the cache, counted read and written. Bytes are the least that must be moved.\n";
 
 static const struct bench {
     const char *name;
@@ -63,10 +63,12 @@ static double rate(double amount, double seconds) { return seconds > 0 ? amount 
 
 static void print_json(const mr_bench_row *row, int first)
 {
-    printf("%s\n  {\"bench\": \"%s\", \"name\": \"%s\", \"ms\": %.6g, \"best_ms\": %.6g, \"bytes\": %.0f, \"flops\": %.0f, \"gbps\": %.5g, "
-           "\"gflops\": %.5g, \"tokens_per_s\": %.6g, \"limit\": \"%s\", \"share\": %.4g}",
+    printf("%s\n  {\"bench\": \"%s\", \"name\": \"%s\", \"ms\": %.6g, \"best_ms\": %.6g, \"bytes\": %.0f, "
+           "\"flops\": %.0f, \"gbps\": %.5g, \"gflops\": %.5g, \"tokens_per_s\": %.6g, "
+           "\"limit\": \"%s\", \"share\": %.4g}",
            first ? "" : ",", row->bench, row->name, row->seconds * 1e3, row->best * 1e3, row->bytes, row->flops,
-           rate(row->bytes, row->seconds) / 1e9, rate(row->flops, row->seconds) / 1e9, rate(row->tokens, row->seconds), row->limit, row->share);
+           rate(row->bytes, row->seconds) / 1e9, rate(row->flops, row->seconds) / 1e9,
+           rate(row->tokens, row->seconds), row->limit, row->share);
 }
 
 /* A dash where a row has no such number. */
@@ -79,7 +81,8 @@ static void print_number(double value, int width, int digits)
 static void print_text(const mr_bench_row *row, int first)
 {
     if (first)
-        printf("%-7s %-36s %10s %10s %9s %8s %8s %10s %8s %6s\n", "bench", "name", "ms", "best", "MB", "GB/s", "GF/s", "tokens/s", "limit", "share");
+        printf("%-7s %-36s %10s %10s %9s %8s %8s %10s %8s %6s\n", "bench", "name", "ms", "best", "MB", "GB/s", "GF/s",
+               "tokens/s", "limit", "share");
     printf("%-7s %-36s", row->bench, row->name);
     print_number(row->seconds * 1e3, 10, 3);
     print_number(row->best * 1e3, 10, 3);

@@ -17,11 +17,15 @@ typedef struct settings {
 
 static const mr_option flags[] = {
     {"quick", MR_OPT_BOOL, FIELD(quick), "no", 0, 0, NULL, "fewer cases, under a minute", 0},
-    {"mutate", MR_OPT_BOOL, FIELD(mutate), "no", 0, 0, NULL, "check the check: spoil results, one op at a time; every one must be caught", 0},
-    {"device", MR_OPT_TEXT, FIELD(device), "cpu", 0, 0, NULL, "what is compared with ref: cpu (each instruction set), ref64, cuda[:i]", 0},
+    {"mutate", MR_OPT_BOOL, FIELD(mutate), "no", 0, 0, NULL,
+     "check the check: spoil results, one op at a time; every one must be caught", 0},
+    {"device", MR_OPT_TEXT, FIELD(device), "cpu", 0, 0, NULL,
+     "what is compared with ref: cpu (each instruction set), ref64, cuda[:i]", 0},
     {"op", MR_OPT_TEXT, FIELD(op), "", 0, 0, NULL, "one op of src/ops/ops.def instead of all", 0},
-    {"isa", MR_OPT_TEXT, FIELD(isa), "", 0, 0, NULL, "one instruction set instead of all: avx512, avx2, neon, scalar", 0},
-    {"seed", MR_OPT_INT, FIELD(seed), "0", 0, 1e15, NULL, "of the first case; a miss names the seed that repeats it", 0},
+    {"isa", MR_OPT_TEXT, FIELD(isa), "", 0, 0, NULL,
+     "one instruction set instead of all: avx512, avx2, neon, scalar", 0},
+    {"seed", MR_OPT_INT, FIELD(seed), "0", 0, 1e15, NULL,
+     "of the first case; a miss names the seed that repeats it", 0},
     {"cases", MR_OPT_INT, FIELD(cases), "0", 0, 1e6, NULL, "cases of each op; 0: 960, or 80 with --quick", 0},
     {"json", MR_OPT_BOOL, FIELD(json), "no", 0, 0, NULL, "one object with every row", 0},
     {0}};
@@ -39,9 +43,10 @@ static void print_row(void *arg, const mr_check_row *row)
     settings *s = arg;
     s->misses = 0;
     if (s->json) {
-        int finite = row->worst < 1e300; /* JSON has no infinity */
-        printf("%s\n  {\"op\": \"%s\", \"isa\": \"%s\", \"worst\": %.*g, \"cases\": %ld, \"misses\": %ld, \"ns_per_element\": %.4g}",
-               s->rows ? "," : "", row->op, row->isa, 4, finite ? row->worst : 1e300, row->cases, row->misses, row->ns_per_element);
+        double worst = row->worst < 1e300 ? row->worst : 1e300; /* JSON has no infinity */
+        printf("%s\n  {\"op\": \"%s\", \"isa\": \"%s\", \"worst\": %.4g, \"cases\": %ld, \"misses\": %ld, "
+               "\"ns_per_element\": %.4g}",
+               s->rows ? "," : "", row->op, row->isa, worst, row->cases, row->misses, row->ns_per_element);
     } else {
         if (!s->rows) printf("%-14s %-8s %10s %8s %10s\n", "op", "isa", "worst/tol", "cases", "ns/element");
         printf("%-14s %-8s %10.3f %8ld %10.3f  %s\n", row->op, row->isa, row->worst, row->cases, row->ns_per_element,
@@ -55,7 +60,8 @@ static void print_mutant(void *arg, const char *op, int caught, int tried)
 {
     settings *s = arg;
     s->misses = 0;
-    if (s->json) printf("%s\n  {\"op\": \"%s\", \"caught\": %d, \"mutants\": %d}", s->rows ? "," : "", op, caught, tried);
+    const char *comma = s->rows ? "," : "";
+    if (s->json) printf("%s\n  {\"op\": \"%s\", \"caught\": %d, \"mutants\": %d}", comma, op, caught, tried);
     else printf("%-14s caught %d of %d\n", op, caught, tried);
     s->rows++;
     fflush(stdout);
@@ -71,7 +77,8 @@ static void print_total(const settings *s, const mr_check_result *result)
 
 static mr_check_options options_from(settings *s)
 {
-    mr_check_options o = {.seed = (uint64_t)s->seed, .on_row = print_row, .on_miss = print_miss, .on_mutant = print_mutant, .arg = s};
+    mr_check_options o = {.seed = (uint64_t)s->seed, .on_row = print_row, .on_miss = print_miss,
+                          .on_mutant = print_mutant, .arg = s};
     o.cases = s->cases ? (int)s->cases : s->quick ? MR_CHECK_QUICK : MR_CHECK_FULL;
     o.device = strcmp(s->device, "auto") ? s->device : "cpu";
     o.op = s->op[0] ? s->op : NULL;
@@ -83,9 +90,11 @@ int mr_cmd_check(int argc, char **argv)
 {
     settings s = {0};
     mr_args args = {.command = "check", .flags = flags, .settings = &s,
-        .usage = "usage: minrnn check [--quick] [--mutate] [--device NAME] [--op NAME] [--isa NAME] [--seed N] [--json]\n\n"
-                 "Runs every op on random shapes and options and compares it with `ref`, the specification: values within the op's\n"
-                 "tolerance, the same bits in every run and with 1, 2 and 5 threads, nothing written outside the outputs.\n",
+        .usage = "usage: minrnn check [--quick] [--mutate] [--device NAME] [--op NAME] [--isa NAME] [--seed N]\n"
+                 "\n"
+                 "Runs every op on random shapes and options and compares it with `ref`, the specification: values\n"
+                 "within the op's tolerance, the same bits in every run and with 1, 2 and 5 threads, nothing written\n"
+                 "outside the outputs.\n",
         .examples = "  minrnn check --quick\n"
                     "  minrnn check --op minrnn_bwd --isa avx2\n"
                     "  minrnn check --op linear_fwd --seed 17 --cases 1     the case of a miss again\n"

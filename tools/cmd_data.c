@@ -19,9 +19,9 @@ static int list(const mr_common *set)
         if (set->json) {
             printf("%s{\"name\": \"%s\", \"bytes\": %llu, \"sha256\": \"%s\", \"url\": ", d == mr_data_sets() ? "" : ", ", d->name,
                    (unsigned long long)d->bytes, d->sha256);
-            mr_print_json_string(stdout, d->url);
+            mr_print_json_string(stdout, d->url, strlen(d->url));
             printf(", \"path\": ");
-            if (here) mr_print_json_string(stdout, path);
+            if (here) mr_print_json_string(stdout, path, strlen(path));
             else printf("null");
             printf("}");
         } else

@@ -40,27 +40,24 @@ static void on_tick(void *user, int done, int batches)
     fflush(stderr);
 }
 
-/* The task to score on: the file's own with its settings, or a named one; flags on top. */
-static int choose_task(mr_session *s, const settings *set, const mr_args *args, mr_error *err)
+/* The task to score on: the file's own with its settings, or a named one; flags on top. Returns −1 to go on, otherwise the
+ * exit status. */
+static int choose_task(mr_session *s, const settings *set, const mr_args *args)
 {
     if (set->task[0] && strcmp(set->task, s->recipe.task->type->name)) {
         mr_recipe other;
-        int status = mr_recipe_new(&other, set->task, err);
-        if (status) return status;
+        mr_error err;
+        if (mr_recipe_new(&other, set->task, &err)) return mr_report("eval", &err);
         other.config = s->recipe.config;
         other.train = s->recipe.train;
         mr_recipe_free(&s->recipe);
         s->recipe = other;
     }
-    for (int i = 0; i < args->pair_count; i++) {
-        const mr_option *o = mr_option_find(s->recipe.task->type->options, args->pairs[i].key);
-        if (!o) return mr_fail(err, MR_EINVAL, "unknown key --%s for task %s; see `minrnn eval --help`", args->pairs[i].key, s->recipe.task->type->name);
-        int status = mr_option_parse(o, s->recipe.task->settings, args->pairs[i].value, err);
-        if (status) return status;
-    }
+    const mr_option *const tables[] = {s->recipe.task->type->options, NULL};
+    void *const settings_of[] = {s->recipe.task->settings};
     if (set->batch) s->recipe.train.batch = set->batch;
     s->recipe.task->given = s->vocab.size ? &s->vocab : NULL;
-    return 0;
+    return mr_args_take_pairs(args, tables, settings_of);
 }
 
 static int same_interface(const mr_interface *a, const mr_interface *b)
@@ -118,12 +115,11 @@ static void print_score(const settings *set, const mr_session *s, const mr_score
     printf(", over %lld predictions\n", (long long)score->rows);
 }
 
-static int evaluate(mr_session *s, const settings *set, const mr_args *args, mr_error *err)
+static int evaluate(mr_session *s, const settings *set, mr_error *err)
 {
     mr_batch batch = {0};
     mr_score score;
-    int status = choose_task(s, set, args, err);
-    if (!status) status = open_task(s, err);
+    int status = open_task(s, err);
     if (status) return status;
     mr_task *task = s->recipe.task;
     status = mr_model_plan(s->model, task->batch, task->max_T, 0, err);
@@ -155,10 +151,12 @@ int mr_cmd_eval(int argc, char **argv)
     if (!status) status = mr_session_open(&session, args.given[0], dev, 1, 1, &err);
     if (!status) {
         mr_catch_signals();
-        status = evaluate(&session, &set, &args, &err);
+        code = choose_task(&session, &set, &args);
+        if (code < 0) status = evaluate(&session, &set, &err);
         mr_session_close(&session);
     }
     mr_dev_close(dev);
+    if (code >= 0) return code;
     if (status == MR_ESTOPPED) return 128 + (int)*mr_stop_flag();
     return status ? mr_report("eval", &err) : MR_EXIT_DONE;
 }

@@ -64,9 +64,9 @@ static int generate(mr_session *session, const char *path, const settings *set, 
     status = mr_generate(session, PROMPT_PIECE, &want, on_piece, &out, err);
     if (set->common.json && !status) {
         printf("{\"prompt\": ");
-        mr_print_json_string(stdout, set->prompt);
+        mr_print_json_string(stdout, set->prompt, strlen(set->prompt));
         printf(", \"text\": ");
-        mr_print_json_string(stdout, out.text ? out.text : "");
+        mr_print_json_string(stdout, out.text ? out.text : "", out.size);
         printf("}");
     }
     printf("\n");

@@ -4,6 +4,7 @@
 #include "tools/commands.h"
 
 #include <stddef.h>
+#include <string.h>
 #include <sys/stat.h>
 
 static const mr_option flags[] = {MR_COMMON_FLAGS, {0}};
@@ -44,7 +45,7 @@ static void print_json(const view *v)
         printf("%s\"%s\": ", o == mr_config_options ? "" : ", ", o->key);
         mr_option_print(o, &r->config, value);
         if (o->type == MR_OPT_INT || o->type == MR_OPT_REAL) printf("%s", value);
-        else mr_print_json_string(stdout, value);
+        else mr_print_json_string(stdout, value, strlen(value));
     }
     printf("}, \"parameters\": [");
     for (int i = 0; i < v->params->count; i++) {

@@ -119,24 +119,41 @@ static void on_evaluated(void *user, int64_t step, const mr_score *score, int be
 
 /* ---- the command ---- */
 
-/* Which recipe: the one named, or that of the run to go on with. A flag on top of a run's own recipe must not change what
- * may not change; mr_train checks that against the state. */
-static int load_recipe(mr_recipe *recipe, const mr_args *args, const settings *set, mr_error *err)
+/* The recipe of the run in --out. One that was named as well must at least be for the same task. */
+static int load_run_recipe(mr_recipe *recipe, const char *named, const char *out, mr_error *err)
 {
-    int status;
-    if (set->resume && (mr_run_has_state(set->out) || !args->count)) {
-        char *path = mr_path_join(set->out, "recipe.ini");
-        status = path ? mr_recipe_load(recipe, path, err) : mr_no_memory(err, "the recipe");
-        mr_free(path);
-    } else if (args->count)
-        status = mr_recipe_load(recipe, args->given[0], err);
-    else
-        return mr_fail(err, MR_EINVAL, "say which recipe; `minrnn train --help` lists them");
-    for (int i = 0; !status && i < args->pair_count; i++) {
-        status = mr_recipe_set(recipe, args->pairs[i].key, args->pairs[i].value, err);
-        if (status) mr_recipe_free(recipe);
-    }
+    mr_recipe other = {0};
+    char *path = mr_path_join(out, "recipe.ini");
+    int status = path ? mr_recipe_load(recipe, path, err) : mr_no_memory(err, "the recipe");
+    mr_free(path);
+    if (!status && named) status = mr_recipe_load(&other, named, err);
+    if (!status && named && other.task->type != recipe->task->type)
+        status = mr_fail(err, MR_ECONFIG, "%s: is a run of task %s, not %s; choose another --out", out, recipe->task->type->name,
+                         other.task->type->name);
+    mr_recipe_free(&other);
+    if (status) mr_recipe_free(recipe);
     return status;
+}
+
+/* Which recipe: the one named, or that of the run to go on with. A flag on top of a run's own recipe must not change what
+ * may not change; mr_train checks that against the state. Returns −1 to go on, otherwise the exit status. */
+static int load_recipe(mr_recipe *recipe, const mr_args *args, const settings *set)
+{
+    const char *named = args->count ? args->given[0] : NULL;
+    mr_error err;
+    int status;
+    if (set->resume && (mr_run_has_state(set->out) || !named)) status = load_run_recipe(recipe, named, set->out, &err);
+    else status = mr_recipe_load(recipe, named, &err);
+    if (status) return mr_report("train", &err);
+    const mr_option *tables[MR_SECTIONS + 1] = {NULL};
+    void *settings_of[MR_SECTIONS];
+    for (int i = 0; i < MR_SECTIONS; i++) {
+        tables[i] = mr_recipe_table(recipe, i);
+        settings_of[i] = mr_recipe_settings(recipe, i);
+    }
+    int code = mr_args_take_pairs(args, tables, settings_of);
+    if (code >= 0) mr_recipe_free(recipe);
+    return code;
 }
 
 static int finish(const view *v, const settings *set, const mr_train_result *r)
@@ -190,7 +207,10 @@ int mr_cmd_train(int argc, char **argv)
     int code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;
     if (!set.out[0]) return fprintf(stderr, "minrnn train: say where the run goes: --out DIR\n"), MR_EXIT_USAGE;
-    if (load_recipe(&recipe, &args, &set, &err)) return mr_report("train", &err);
+    if (!set.resume && !args.count)
+        return fprintf(stderr, "minrnn train: say which recipe; `minrnn train --help` lists them\n"), MR_EXIT_USAGE;
+    code = load_recipe(&recipe, &args, &set);
+    if (code >= 0) return code;
     mr_catch_signals();
     int status = train(&recipe, &set, &err, &code);
     mr_recipe_free(&recipe);

@@ -1,4 +1,5 @@
 /* minrnn: the command. */
+#include "core/options.h"
 #include "minrnn.h"
 #include "ops/device.h"
 #include "tools/commands.h"
@@ -50,13 +51,31 @@ static int print_version(void)
     return MR_EXIT_DONE;
 }
 
+static int unknown_command(const char *name)
+{
+    mr_option names[sizeof commands / sizeof *commands] = {{0}};
+    const mr_option *const tables[] = {names, NULL};
+    for (int i = 0; commands[i].name; i++) names[i].key = commands[i].name;
+    const char *near = mr_option_nearest(tables, name);
+    if (near) fprintf(stderr, "minrnn: unknown command %s; did you mean %s?\n", name, near);
+    else fprintf(stderr, "minrnn: unknown command %s; see `minrnn --help`\n", name);
+    return MR_EXIT_USAGE;
+}
+
+/* A result that could not be printed (a full disk, say) was not given. */
+static int said(int code, const char *command)
+{
+    if (!fflush(stdout) && !ferror(stdout)) return code;
+    if (code == MR_EXIT_DONE) fprintf(stderr, "minrnn %s: standard output cannot be written\n", command);
+    return code == MR_EXIT_DONE ? MR_EXIT_FAILED : code;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) return print_help(stderr), MR_EXIT_USAGE;
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) return print_help(stdout), MR_EXIT_DONE;
     if (!strcmp(argv[1], "--version")) return print_version();
     for (const struct command *c = commands; c->name; c++)
-        if (!strcmp(argv[1], c->name)) return c->run(argc - 1, argv + 1);
-    fprintf(stderr, "minrnn: unknown command %s; see `minrnn --help`\n", argv[1]);
-    return MR_EXIT_USAGE;
+        if (!strcmp(argv[1], c->name)) return said(c->run(argc - 1, argv + 1), c->name);
+    return unknown_command(argv[1]);
 }

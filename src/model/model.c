@@ -128,6 +128,7 @@ static void plan_all(mr_model *m, mr_arena *arena)
     m->step = mr_arena_take(arena, sizeof *m->step);
     m->stats = mr_arena_take(arena, MR_STATS * sizeof *m->stats);
     m->sumsq = mr_arena_take(arena, sizeof *m->sumsq);
+    m->scale = mr_arena_take(arena, sizeof *m->scale);
     m->ids = c->input == MR_INPUT_TOKENS ? mr_arena_take(arena, N * sizeof *m->ids) : NULL;
     m->values = c->input == MR_INPUT_REALS ? mr_arena_take(arena, N * (size_t)c->inputs * act) : NULL;
     m->target = mr_arena_take(arena, rows * sizeof *m->target);
@@ -241,6 +242,17 @@ static void forward_head(mr_model *m, const mr_pass *p, size_t rows)
                                                          .W = mr_weight(p, m->head), .y = m->logits});
 }
 
+/* From the uploaded batch to the logits. in, out: reals of a state, or NULL. */
+static void run_forward(mr_model *m, const mr_pass *pass, mr_real *in, mr_real *out, size_t rows)
+{
+    forward_input(m, pass);
+    for (int i = 0; i < m->config.layers; i++) {
+        mr_block_state s = state_of(m, &m->blocks[i], in, out, pass->B);
+        mr_block_forward(&m->blocks[i], pass, &s);
+    }
+    forward_head(m, pass, rows);
+}
+
 void mr_model_forward(mr_model *m, const mr_batch *batch, mr_state *state, int train)
 {
     mr_pass pass = pass_over(m, batch, train);
@@ -252,32 +264,42 @@ void mr_model_forward(mr_model *m, const mr_batch *batch, mr_state *state, int t
         in = m->kept;
     }
     upload_inputs(m, batch);
-    forward_input(m, &pass);
-    for (int i = 0; i < m->config.layers; i++) {
-        mr_block_state s = state_of(m, &m->blocks[i], in, out, batch->B);
-        mr_block_forward(&m->blocks[i], &pass, &s);
-    }
-    forward_head(m, &pass, mr_model_rows(m, batch));
+    run_forward(m, &pass, in, out, mr_model_rows(m, batch));
     if (state) state->under_way = 1;
 }
 
 /* ---- loss and backward ---- */
 
-void mr_model_loss(mr_model *m, const mr_batch *batch, double scale)
+static void upload_targets(mr_model *m, const mr_batch *batch, double scale)
 {
-    size_t rows = mr_model_rows(m, batch), outputs = (size_t)m->face.outputs;
+    size_t rows = mr_model_rows(m, batch);
     mr_dev *dev = m->dev;
-    mr_act *grad = scale != 0 ? m->logits : NULL;
+    dev->upload(dev, m->scale, &scale, sizeof scale);
     if (m->face.loss == MR_LOSS_XENT) {
         dev->upload(dev, m->target, batch->target, rows * sizeof *m->target);
-        dev->ops.xent(dev, &(mr_xent_args){.R = (int)rows, .C = (int)outputs, .logits = m->logits, .target = m->target,
-                                           .scale = scale, .dlogits = grad, .row_loss = m->row_loss, .stats = m->stats});
         return;
     }
-    dev->put(dev, m->target_values, batch->target_values, rows * outputs);
+    dev->put(dev, m->target_values, batch->target_values, rows * (size_t)m->face.outputs);
     dev->upload(dev, m->mask, batch->mask, rows);
-    dev->ops.mse(dev, &(mr_mse_args){.R = (int)rows, .C = (int)outputs, .pred = m->logits, .target = m->target_values,
-                                     .mask = m->mask, .scale = scale, .dpred = grad, .row_loss = m->row_loss, .stats = m->stats});
+}
+
+static void run_loss(mr_model *m, size_t rows, int gradient)
+{
+    mr_dev *dev = m->dev;
+    int R = (int)rows, C = m->face.outputs;
+    mr_act *grad = gradient ? m->logits : NULL;
+    if (m->face.loss == MR_LOSS_XENT)
+        dev->ops.xent(dev, &(mr_xent_args){.R = R, .C = C, .logits = m->logits, .target = m->target, .scale = m->scale,
+                                           .dlogits = grad, .row_loss = m->row_loss, .stats = m->stats});
+    else
+        dev->ops.mse(dev, &(mr_mse_args){.R = R, .C = C, .pred = m->logits, .target = m->target_values, .mask = m->mask,
+                                         .scale = m->scale, .dpred = grad, .row_loss = m->row_loss, .stats = m->stats});
+}
+
+void mr_model_loss(mr_model *m, const mr_batch *batch, double scale)
+{
+    upload_targets(m, batch, scale);
+    run_loss(m, mr_model_rows(m, batch), scale != 0);
 }
 
 static void backward_head(mr_model *m, const mr_pass *p, size_t rows)
@@ -309,20 +331,24 @@ static void backward_input(mr_model *m, const mr_pass *p)
             .x = m->values, .dW = mr_grad(p, m->embed), .db = mr_grad(p, m->embed + 1)});
 }
 
+static void run_backward(mr_model *m, const mr_pass *pass, size_t rows, mr_real *in, mr_real *dout, mr_real *din)
+{
+    backward_head(m, pass, rows);
+    for (int i = (int)m->config.layers - 1; i >= 0; i--) {
+        mr_block *b = &m->blocks[i];
+        mr_block_state s = state_of(m, b, in, NULL, pass->B);
+        mr_block_state grad = state_of(m, b, dout, din, pass->B);
+        mr_block_backward(b, pass, &m->scratch, &s, &(mr_block_state_grad){
+            .tail_out = grad.tail_in, .mixer_out = grad.mixer_in, .tail_in = grad.tail_out, .mixer_in = grad.mixer_out});
+    }
+    backward_input(m, pass);
+}
+
 void mr_model_backward(mr_model *m, const mr_batch *batch, const mr_state *dstate_out, mr_state *dstate_in)
 {
     mr_pass pass = pass_over(m, batch, 1);
-    mr_real *in = m->carried ? m->kept : NULL;
-    backward_head(m, &pass, mr_model_rows(m, batch));
-    for (int i = (int)m->config.layers - 1; i >= 0; i--) {
-        mr_block *b = &m->blocks[i];
-        mr_block_state s = state_of(m, b, in, NULL, batch->B);
-        mr_block_state to = state_of(m, b, NULL, dstate_in ? dstate_in->reals : NULL, batch->B);
-        mr_block_state from = state_of(m, b, dstate_out ? dstate_out->reals : NULL, NULL, batch->B);
-        mr_block_backward(b, &pass, &m->scratch, &s, &(mr_block_state_grad){
-            .tail_out = from.tail_in, .mixer_out = from.mixer_in, .tail_in = to.tail_out, .mixer_in = to.mixer_out});
-    }
-    backward_input(m, &pass);
+    run_backward(m, &pass, mr_model_rows(m, batch), m->carried ? m->kept : NULL, dstate_out ? dstate_out->reals : NULL,
+                 dstate_in ? dstate_in->reals : NULL);
 }
 
 /* ---- update ---- */
@@ -337,6 +363,39 @@ void mr_model_update(mr_model *m)
     m->dev->ops.sumsq(m->dev, &(mr_sumsq_args){.n = m->params.total, .g = m->grads, .out = m->sumsq});
     m->dev->ops.adam(m->dev, &(mr_adam_args){.n = m->params.total, .n_decay = m->params.decayed, .p = m->weights,
         .m = m->moment1, .v = m->moment2, .g = m->grads, .step = m->step, .sumsq = m->sumsq});
+}
+
+typedef struct learning {
+    mr_model *model;
+    mr_pass pass;
+    size_t rows;
+    int first, last;
+} learning;
+
+static void run_learning(void *arg)
+{
+    learning *l = arg;
+    mr_model *m = l->model;
+    if (l->first) {
+        mr_model_zero_grads(m);
+        mr_model_zero_stats(m);
+    }
+    run_forward(m, &l->pass, NULL, NULL, l->rows);
+    run_loss(m, l->rows, 1);
+    run_backward(m, &l->pass, l->rows, NULL, NULL, NULL);
+    if (l->last) mr_model_update(m);
+}
+
+void mr_model_learn(mr_model *m, const mr_batch *batch, const mr_step *step, double scale, int first, int last)
+{
+    learning l = {.model = m, .pass = pass_over(m, batch, 1), .rows = mr_model_rows(m, batch), .first = first, .last = last};
+    int flags = (batch->has_reset != 0) | (batch->has_length != 0) << 1 | (first != 0) << 2 | (last != 0) << 3;
+    uint64_t key = ((uint64_t)batch->T << 32 | (uint64_t)batch->B << 4 | (uint64_t)flags);
+    m->carried = 0;
+    mr_model_set_step(m, step);
+    upload_inputs(m, batch);
+    upload_targets(m, batch, scale);
+    m->dev->replay(m->dev, key, run_learning, &l);
 }
 
 double mr_model_grad_norm(mr_model *m)

@@ -36,11 +36,19 @@ void mr_state_reset(mr_state *state);                    /* a new sequence start
 void mr_state_get(mr_state *state, float *to);
 void mr_state_put(mr_state *state, const float *from);
 
-/* Forward over a batch. state NULL: every sequence starts at token 0. Otherwise it goes on from the state, and the state
+/* One micro-batch of training: upload, forward, loss, backward; zeroes gradients and stats before the `first` of a step and
+ * updates the weights behind the `last`. scale: what the sum of row losses is multiplied with. To a device it is one piece of
+ * work that repeats. */
+void mr_model_learn(mr_model *model, const mr_batch *batch, const mr_step *step, double scale, int first, int last);
+
+/* The same in parts.
+ *
+ * Forward over a batch. state NULL: every sequence starts at token 0. Otherwise it goes on from the state, and the state
  * afterwards is that behind the batch. With train, dropout is on and activations are kept for the backward. */
 void mr_model_forward(mr_model *model, const mr_batch *batch, mr_state *state, int train);
 
-/* Loss of the batch just forwarded: added to the stats; with scale ≠ 0 also the gradient of scale·(sum over rows). */
+/* Loss of the batch just forwarded: added to the stats; with scale ≠ 0 also the gradient of scale·(sum over rows),
+ * written over the logits. */
 void mr_model_loss(mr_model *model, const mr_batch *batch, double scale);
 /* Adds to the gradients. dstate_out: gradient of the state behind the batch (NULL: zero); dstate_in: where that of the state
  * before it goes (NULL: not wanted). */

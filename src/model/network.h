@@ -26,7 +26,7 @@ struct mr_model {
     mr_act *normed, *pooled, *logits, *dpooled;
     mr_scratch scratch;
     mr_step *step;
-    double *stats, *sumsq;
+    double *stats, *sumsq, *scale;
     int carried; /* the last training forward went on from `kept` */
 };
 

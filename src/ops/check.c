@@ -2,7 +2,10 @@
 
 #include <string.h>
 
-int mr_check_wants(const mr_check_options *options, int op) { return !options->op || !strcmp(options->op, mr_case_ops[op].name); }
+int mr_check_wants(const mr_check_options *options, int op)
+{
+    return !options->op || !strcmp(options->op, mr_case_ops[op].name);
+}
 
 int mr_check_wants_any(const mr_check_options *options, mr_error *err)
 {
@@ -26,7 +29,8 @@ static int check_op(mr_check *k, int op, mr_error *err)
     mr_check_row rows[MR_CHECK_ISAS] = {{0}};
     int status = 0;
     for (int g = 0; g < k->count; g++) rows[g] = (mr_check_row){.op = mr_case_ops[op].name, .isa = k->groups[g].isa};
-    for (int i = 0; i < k->options->cases && status == 0; i++) status = mr_check_case(k, op, k->options->seed + (uint64_t)i, rows, err);
+    for (int i = 0; i < k->options->cases && status == 0; i++)
+        status = mr_check_case(k, op, k->options->seed + (uint64_t)i, rows, err);
     if (status == 0) status = time_op(k, op, rows, err);
     for (int g = 0; g < k->count && status == 0; g++) {
         k->result->cases += rows[g].cases;

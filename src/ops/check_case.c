@@ -51,12 +51,13 @@ void mr_case_say(mr_case *c, const char *format, ...)
     va_end(list);
 }
 
-mr_case_buffer *mr_case_add(mr_case *c, const char *name, size_t field, mr_case_type type, mr_case_role role, size_t count,
-                            mr_case_fill fill, double value)
+mr_case_buffer *mr_case_add(mr_case *c, const char *name, size_t field, mr_case_type type, mr_case_role role,
+                            size_t count, mr_case_fill fill, double value)
 {
     mr_case_buffer *b = &c->buffers[c->buffer_count++];
     *b = (mr_case_buffer){.name = name, .type = type, .role = role, .fill = fill, .value = value, .count = count,
-                          .plant = MR_NO_PLANT, .reach = count, .field = field, .alias = MR_NO_FIELD, .in_first = MR_NO_FIELD};
+                          .plant = MR_NO_PLANT, .reach = count, .field = field, .alias = MR_NO_FIELD,
+                          .in_first = MR_NO_FIELD};
     b->shift = c->speed ? 0 : 1 + mr_case_below(c, 15);
     return b;
 }
@@ -80,8 +81,9 @@ static mr_step random_step(mr_case *c)
     mr_rng *rng = &c->rng;
     double t = 1 + mr_case_below(c, 1000);
     mr_step step = {.seed = (uint64_t)mr_rng_u32(rng) << 32 | mr_rng_u32(rng), .step = (uint32_t)t,
-                    .micro = (uint32_t)mr_case_below(c, 4), .lr = 1e-3 * (1 + mr_case_below(c, 10)), .beta1 = 0.9, .beta2 = 0.99,
-                    .eps = 1e-8, .weight_decay = decays[mr_case_below(c, 3)], .clip = clips[mr_case_below(c, 3)],
+                    .micro = (uint32_t)mr_case_below(c, 4), .lr = 1e-3 * (1 + mr_case_below(c, 10)),
+                    .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8,
+                    .weight_decay = decays[mr_case_below(c, 3)], .clip = clips[mr_case_below(c, 3)],
                     .decoupled = mr_case_below(c, 2)};
     step.bias1 = 1 - pow(step.beta1, t);
     step.bias2 = 1 - pow(step.beta2, t);
@@ -124,8 +126,9 @@ static void fill_element(mr_case *c, mr_case_buffer *b, size_t i)
 
 int mr_case_draw(mr_case *c, int op, uint64_t seed, int speed)
 {
-    static const size_t host_size[] = {[MR_CASE_ACT] = sizeof(float), [MR_CASE_REAL] = sizeof(float), [MR_CASE_INT] = sizeof(int32_t),
-                                       [MR_CASE_BYTE] = 1, [MR_CASE_DOUBLE] = sizeof(double), [MR_CASE_STEP] = sizeof(mr_step)};
+    static const size_t host_size[] = {
+        [MR_CASE_ACT] = sizeof(float), [MR_CASE_REAL] = sizeof(float),    [MR_CASE_INT] = sizeof(int32_t),
+        [MR_CASE_BYTE] = 1,            [MR_CASE_DOUBLE] = sizeof(double), [MR_CASE_STEP] = sizeof(mr_step)};
     memset(c, 0, sizeof *c);
     c->op = op;
     c->seed = seed;

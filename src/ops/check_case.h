@@ -1,5 +1,5 @@
-/* A case of `minrnn check`: one op with random shape and options, described as data, so that one loop can lay it out on any
- * device, run it and compare. Private to src/ops/check*.c. */
+/* A case of `minrnn check`: one op with random shape and options, described as data, so that one loop can lay it out
+ * on any device, run it and compare. Private to src/ops/check*.c. */
 #ifndef MR_OPS_CHECK_CASE_H
 #define MR_OPS_CHECK_CASE_H
 
@@ -8,7 +8,15 @@
 
 #include <stddef.h>
 
-typedef enum mr_case_type { MR_CASE_ACT, MR_CASE_REAL, MR_CASE_INT, MR_CASE_BYTE, MR_CASE_DOUBLE, MR_CASE_STEP, MR_CASE_SAVED } mr_case_type;
+typedef enum mr_case_type {
+    MR_CASE_ACT,
+    MR_CASE_REAL,
+    MR_CASE_INT,
+    MR_CASE_BYTE,
+    MR_CASE_DOUBLE,
+    MR_CASE_STEP,
+    MR_CASE_SAVED /* of the minrnn ops: as many bytes as the device asks for */
+} mr_case_type;
 
 /* OUT is prefilled with NaN, ADD with values that the op reads; SCRATCH is never looked at. */
 typedef enum mr_case_role { MR_CASE_IN, MR_CASE_OUT, MR_CASE_ADD, MR_CASE_SCRATCH } mr_case_role;

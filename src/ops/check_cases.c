@@ -60,7 +60,8 @@ void mr_case_linear_fwd(mr_case *c)
     mr_case_add(c, MR_FIELD(linear_fwd, W), REAL, IN, N * K, NORMAL, 1 / sqrt((double)K));
     int saturated = mr_case_chance(c, 15);
     if (mr_case_chance(c, 70))
-        mr_case_add(c, MR_FIELD(linear_fwd, b), REAL, IN, N, saturated ? MR_FILL_SATURATED : NORMAL, saturated ? 100 : 1);
+        mr_case_add(c, MR_FIELD(linear_fwd, b), REAL, IN, N, saturated ? MR_FILL_SATURATED : NORMAL,
+                    saturated ? 100 : 1);
     a->gelu = mr_case_chance(c, 50);
     if (a->gelu) mr_case_say(c, " gelu");
     if (mr_case_chance(c, a->gelu ? 70 : 20)) mr_case_add(c, MR_FIELD(linear_fwd, pre), ACT, OUT, M * N, EMPTY, 0);
@@ -72,7 +73,8 @@ void mr_case_linear_fwd(mr_case *c)
     }
     int residual = mr_case_below(c, 3);
     if (residual == 1) mr_case_add(c, MR_FIELD(linear_fwd, residual), ACT, IN, M * N, NORMAL, 1);
-    mr_case_buffer *y = mr_case_add(c, MR_FIELD(linear_fwd, y), ACT, residual == 2 ? ADD : OUT, M * N, residual == 2 ? NORMAL : EMPTY, 1);
+    mr_case_buffer *y = mr_case_add(c, MR_FIELD(linear_fwd, y), ACT, residual == 2 ? ADD : OUT, M * N,
+                                    residual == 2 ? NORMAL : EMPTY, 1);
     if (residual == 2) y->alias = offsetof(mr_linear_fwd_args, residual);
     mr_case_say(c, "%s", residual == 2 ? " residual=y" : residual ? " residual" : "");
 }
@@ -91,7 +93,8 @@ void mr_case_linear_bwd_x(mr_case *c)
     }
     a->accumulate = mr_case_chance(c, 50);
     if (a->accumulate) mr_case_say(c, " accumulate");
-    mr_case_add(c, MR_FIELD(linear_bwd_x, dx), ACT, a->accumulate ? ADD : OUT, M * K, a->accumulate ? NORMAL : EMPTY, 1);
+    mr_case_add(c, MR_FIELD(linear_bwd_x, dx), ACT, a->accumulate ? ADD : OUT, M * K,
+                a->accumulate ? NORMAL : EMPTY, 1);
 }
 
 void mr_case_linear_bwd_w(mr_case *c)
@@ -112,7 +115,8 @@ void mr_case_dropout_bwd(mr_case *c)
     mr_case_say(c, "n=%zu", a->n);
     mr_case_add_dropout(c, &a->drop, offsetof(mr_dropout_bwd_args, drop), 85);
     int alias = mr_case_chance(c, 40);
-    mr_case_buffer *dx = mr_case_add(c, MR_FIELD(dropout_bwd, dx), ACT, alias ? ADD : OUT, a->n, alias ? NORMAL : EMPTY, 1);
+    mr_case_buffer *dx = mr_case_add(c, MR_FIELD(dropout_bwd, dx), ACT, alias ? ADD : OUT, a->n,
+                                     alias ? NORMAL : EMPTY, 1);
     if (alias) dx->alias = offsetof(mr_dropout_bwd_args, dy);
     else mr_case_add(c, MR_FIELD(dropout_bwd, dy), ACT, IN, a->n, NORMAL, 1);
     mr_case_say(c, "%s", alias ? " dx=dy" : "");
@@ -124,7 +128,7 @@ static mr_norm draw_norm(mr_case *c, int *M, int *D)
     *M = mr_case_rows(c);
     *D = mr_case_width(c);
     c->elements = (size_t)*M * *D;
-    if (kind == MR_NORM_LAYER && *D < 4) c->tolerance *= 20; /* x − mean cancels: few channels lie near each other by chance */
+    if (kind == MR_NORM_LAYER && *D < 4) c->tolerance *= 20; /* so few may lie near each other: x − mean cancels */
     mr_case_say(c, "M=%d D=%d %s", *M, *D, kind == MR_NORM_LAYER ? "layer" : "rms");
     return kind;
 }
@@ -153,12 +157,14 @@ void mr_case_norm_bwd(mr_case *c)
     size_t D = (size_t)a->D;
     mr_case_add(c, MR_FIELD(norm_bwd, x), ACT, IN, c->elements, NORMAL, 1)->in_first = offsetof(mr_norm_fwd_args, x);
     mr_case_add(c, MR_FIELD(norm_bwd, w), REAL, IN, D, NORMAL, 1)->in_first = offsetof(mr_norm_fwd_args, w);
-    mr_case_add(c, MR_FIELD(norm_bwd, stat), REAL, IN, (size_t)a->M * 2, EMPTY, 0)->in_first = offsetof(mr_norm_fwd_args, stat);
+    size_t stats = (size_t)a->M * 2;
+    mr_case_add(c, MR_FIELD(norm_bwd, stat), REAL, IN, stats, EMPTY, 0)->in_first = offsetof(mr_norm_fwd_args, stat);
     mr_case_add(c, "y", MR_NO_FIELD, ACT, SCRATCH, c->elements, EMPTY, 0)->in_first = offsetof(mr_norm_fwd_args, y);
     mr_case_add(c, MR_FIELD(norm_bwd, dy), ACT, IN, c->elements, NORMAL, 1);
     a->accumulate = mr_case_chance(c, 50);
     if (a->accumulate) mr_case_say(c, " accumulate");
-    mr_case_add(c, MR_FIELD(norm_bwd, dx), ACT, a->accumulate ? ADD : OUT, c->elements, a->accumulate ? NORMAL : EMPTY, 1);
+    mr_case_add(c, MR_FIELD(norm_bwd, dx), ACT, a->accumulate ? ADD : OUT, c->elements,
+                a->accumulate ? NORMAL : EMPTY, 1);
     mr_case_add(c, MR_FIELD(norm_bwd, dw), REAL, ADD, D, NORMAL, 1);
     if (a->kind == MR_NORM_LAYER) {
         mr_case_add(c, MR_FIELD(norm_bwd, db), REAL, ADD, D, NORMAL, 1);
@@ -172,15 +178,17 @@ void mr_case_xent(mr_case *c)
     mr_xent_args *a = &c->args.xent;
     a->R = mr_case_rows(c);
     a->C = mr_case_chance(c, 5) ? 1000 + mr_case_below(c, 40) : mr_case_width(c);
-    a->scale = mr_case_chance(c, 50) ? 1 : 0.01;
+    double factor = mr_case_chance(c, 50) ? 1 : 0.01;
     c->elements = (size_t)a->R * a->C;
     int ties = mr_case_chance(c, 30), separate = mr_case_below(c, 3);
     double scale = ties ? 2 : scales[mr_case_below(c, 3)];
     mr_case_say(c, "R=%d C=%d logits=%g%s%s", a->R, a->C, scale, ties ? " ties" : "",
                 separate == 0 ? " dlogits=logits" : separate == 1 ? " no dlogits" : "");
-    mr_case_buffer *logits = mr_case_add(c, MR_FIELD(xent, logits), ACT, separate ? IN : ADD, c->elements, ties ? MR_FILL_WHOLE : NORMAL, scale);
+    mr_case_buffer *logits = mr_case_add(c, MR_FIELD(xent, logits), ACT, separate ? IN : ADD, c->elements,
+                                         ties ? MR_FILL_WHOLE : NORMAL, scale);
     if (separate == 0) logits->alias = offsetof(mr_xent_args, dlogits);
     if (separate == 2) mr_case_add(c, MR_FIELD(xent, dlogits), ACT, OUT, c->elements, EMPTY, 0);
+    mr_case_add(c, MR_FIELD(xent, scale), DOUBLE, IN, 1, MR_FILL_CONSTANT, factor);
     mr_case_add(c, MR_FIELD(xent, target), INT, IN, (size_t)a->R, MR_FILL_TARGET, a->C);
     mr_case_add(c, MR_FIELD(xent, row_loss), REAL, OUT, (size_t)a->R, EMPTY, 0);
     mr_case_add(c, MR_FIELD(xent, stats), DOUBLE, ADD, MR_STATS, NORMAL, 10);
@@ -191,13 +199,14 @@ void mr_case_mse(mr_case *c)
     mr_mse_args *a = &c->args.mse;
     a->R = mr_case_rows(c);
     a->C = mr_case_width(c);
-    a->scale = mr_case_chance(c, 50) ? 1 : 0.01;
+    double factor = mr_case_chance(c, 50) ? 1 : 0.01;
     c->elements = (size_t)a->R * a->C;
     int separate = mr_case_below(c, 3);
     mr_case_say(c, "R=%d C=%d%s", a->R, a->C, separate == 0 ? " dpred=pred" : separate == 1 ? " no dpred" : "");
     mr_case_buffer *pred = mr_case_add(c, MR_FIELD(mse, pred), ACT, separate ? IN : ADD, c->elements, NORMAL, 1);
     if (separate == 0) pred->alias = offsetof(mr_mse_args, dpred);
     if (separate == 2) mr_case_add(c, MR_FIELD(mse, dpred), ACT, OUT, c->elements, EMPTY, 0);
+    mr_case_add(c, MR_FIELD(mse, scale), DOUBLE, IN, 1, MR_FILL_CONSTANT, factor);
     mr_case_add(c, MR_FIELD(mse, target), REAL, IN, c->elements, NORMAL, 1);
     if (mr_case_chance(c, 60)) mr_case_add(c, MR_FIELD(mse, mask), BYTE, IN, (size_t)a->R, MR_FILL_FLAG, 0.7);
     mr_case_add(c, MR_FIELD(mse, row_loss), REAL, OUT, (size_t)a->R, EMPTY, 0);
@@ -206,7 +215,8 @@ void mr_case_mse(mr_case *c)
 
 static size_t draw_vector(mr_case *c)
 {
-    if (!c->speed && mr_case_chance(c, 5)) return 100000 + (size_t)mr_case_below(c, 100000); /* past the slice of one thread */
+    int large = !c->speed && mr_case_chance(c, 5); /* past the slice of one thread */
+    if (large) return 100000 + (size_t)mr_case_below(c, 100000);
     return (size_t)mr_case_width(c) * (size_t)(mr_case_chance(c, 50) ? 1 : mr_case_rows(c));
 }
 

@@ -49,7 +49,8 @@ void mr_case_conv_fwd(mr_case *c)
     add_length(c, offsetof(mr_conv_fwd_args, length), a->B, a->T);
     mr_case_add(c, MR_FIELD(conv_fwd, y), ACT, OUT, c->elements, EMPTY, 0);
     if (mr_case_chance(c, 25)) {
-        mr_case_add(c, MR_FIELD(conv_fwd, tail_out), REAL, ADD, tail, NORMAL, 1)->alias = offsetof(mr_conv_fwd_args, tail_in);
+        mr_case_buffer *both = mr_case_add(c, MR_FIELD(conv_fwd, tail_out), REAL, ADD, tail, NORMAL, 1);
+        both->alias = offsetof(mr_conv_fwd_args, tail_in);
         mr_case_say(c, " tail_out=tail_in");
         return;
     }
@@ -83,7 +84,8 @@ void mr_case_conv_bwd(mr_case *c)
     }
     a->accumulate = mr_case_chance(c, 50);
     if (a->accumulate) mr_case_say(c, " accumulate");
-    mr_case_add(c, MR_FIELD(conv_bwd, dx), ACT, a->accumulate ? ADD : OUT, c->elements, a->accumulate ? NORMAL : EMPTY, 1);
+    mr_case_add(c, MR_FIELD(conv_bwd, dx), ACT, a->accumulate ? ADD : OUT, c->elements,
+                a->accumulate ? NORMAL : EMPTY, 1);
     mr_case_add(c, MR_FIELD(conv_bwd, dw), REAL, ADD, D * MR_CONV, NORMAL, 1);
     mr_case_add(c, MR_FIELD(conv_bwd, db), REAL, ADD, D, NORMAL, 1);
     if (mr_case_chance(c, 60)) mr_case_add(c, MR_FIELD(conv_bwd, dtail_in), REAL, OUT, tail, EMPTY, 0);
@@ -133,7 +135,7 @@ static mr_cell draw_cell(mr_case *c)
     return cell;
 }
 
-/* What forward and backward share: shape, cell, and a tolerance of its own for the log scan, whose error grows with T. */
+/* What forward and backward share: shape, cell, and a tolerance for the log scan, whose error grows with T. */
 static void draw_recurrence(mr_case *c, mr_cell *cell, int *B, int *T, int *D, int *H)
 {
     *cell = draw_cell(c);
@@ -145,13 +147,14 @@ static void draw_recurrence(mr_case *c, mr_cell *cell, int *B, int *T, int *D, i
     mr_case_say(c, " B=%d T=%d D=%d H=%d", *B, *T, *D, *H);
 }
 
-/* The bias decides how far open the gates are: ordinary, or shut and opened as far as training can ever drive them. The log
- * scan sums logarithms of gates, so only `linear` can be exact for closed ones. */
+/* The bias decides how far open the gates are: ordinary, or shut and opened as far as training can ever drive them.
+ * The log scan sums logarithms of gates, so only `linear` can be exact for closed ones. */
 static mr_case_buffer *add_bias(mr_case *c, const mr_cell *cell, size_t field, int H)
 {
     static const double extremes[] = {30, 100, 1e4};
     size_t count = (size_t)H * mr_cell_gates(cell);
-    if (cell->scan == MR_SCAN_LOG || mr_case_chance(c, 60)) return mr_case_add(c, "b", field, REAL, IN, count, NORMAL, 1);
+    if (cell->scan == MR_SCAN_LOG || mr_case_chance(c, 60))
+        return mr_case_add(c, "b", field, REAL, IN, count, NORMAL, 1);
     double extreme = extremes[mr_case_below(c, 3)];
     mr_case_say(c, " gates=±%g", extreme);
     mr_case_buffer *b = mr_case_add(c, "b", field, REAL, IN, count, MR_FILL_SATURATED, extreme);
@@ -183,7 +186,8 @@ void mr_case_minrnn_fwd(mr_case *c)
         mr_case_say(c, " NaN in x");
     }
     if (mr_case_chance(c, 30)) {
-        mr_case_add(c, MR_FIELD(minrnn_fwd, h_out), REAL, ADD, states, state_fill(&a->cell), 1)->alias = offsetof(mr_minrnn_fwd_args, h_in);
+        mr_case_buffer *both = mr_case_add(c, MR_FIELD(minrnn_fwd, h_out), REAL, ADD, states, state_fill(&a->cell), 1);
+        both->alias = offsetof(mr_minrnn_fwd_args, h_in);
         mr_case_say(c, " h_out=h_in");
         return;
     }
@@ -236,7 +240,8 @@ void mr_case_minrnn_bwd(mr_case *c)
     }
     a->accumulate = mr_case_chance(c, 50);
     if (a->accumulate) mr_case_say(c, " accumulate");
-    mr_case_add(c, MR_FIELD(minrnn_bwd, dx), ACT, a->accumulate ? ADD : OUT, (size_t)a->B * a->T * D, a->accumulate ? NORMAL : EMPTY, 1);
+    mr_case_add(c, MR_FIELD(minrnn_bwd, dx), ACT, a->accumulate ? ADD : OUT, (size_t)a->B * a->T * D,
+                a->accumulate ? NORMAL : EMPTY, 1);
     mr_case_add(c, MR_FIELD(minrnn_bwd, dW), REAL, ADD, gates * D, NORMAL, 1);
     mr_case_add(c, MR_FIELD(minrnn_bwd, db), REAL, ADD, gates, NORMAL, 1);
     if (mr_case_chance(c, 60)) mr_case_add(c, MR_FIELD(minrnn_bwd, dh_in), REAL, OUT, states, EMPTY, 0);

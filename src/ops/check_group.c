@@ -39,7 +39,7 @@ int mr_check_open(mr_check *k, mr_error *err)
     k->ref.called = k->ref.dev;
     if (status < 0) return status;
     if (strcmp(device, "cpu")) {
-        if (o->isa) return mr_fail(err, MR_EINVAL, "device %s has no instruction sets to choose from: leave --isa away", device);
+        if (o->isa) return mr_fail(err, MR_EINVAL, "device %s has one instruction set: leave --isa away", device);
         mr_group *g = &k->groups[k->count++];
         g->isa = "";
         status = add_device(g, device, 0, NULL, err);
@@ -48,7 +48,8 @@ int mr_check_open(mr_check *k, mr_error *err)
     }
     for (const char *const *isa = mr_cpu_isas(); *isa && k->count < MR_CHECK_ISAS && status == 0; isa++)
         if (!o->isa || !strcmp(o->isa, *isa)) status = add_isa(k, *isa, err);
-    if (status == 0 && k->count == 0) return mr_fail(err, MR_EINVAL, "this machine cannot run instruction set %s", o->isa);
+    if (status == 0 && k->count == 0)
+        return mr_fail(err, MR_EINVAL, "this machine cannot run instruction set %s; see `minrnn --version`", o->isa);
     return status;
 }
 
@@ -56,12 +57,14 @@ static void report_miss(const mr_check *k, const mr_case *c, const mr_subject *s
 {
     char line[MR_CASE_SHAPE + 512];
     if (!k->options->on_miss) return;
-    snprintf(line, sizeof line, "%s %s threads=%d seed=%llu (%s): %s", mr_case_ops[c->op].name, label(s->dev), s->dev->threads, (unsigned long long)c->seed, c->shape, what);
+    snprintf(line, sizeof line, "%s %s threads=%d seed=%llu (%s): %s", mr_case_ops[c->op].name, label(s->dev),
+             s->dev->threads, (unsigned long long)c->seed, c->shape, what);
     k->options->on_miss(k->options->arg, line);
 }
 
 /* One subject: against ref, against itself, against the first of its group (whose outcome goes into `leader`). */
-static int try_subject(const mr_case *c, mr_subject *s, const mr_outcome *ref, mr_outcome *leader, mr_verdict *verdict, mr_error *err)
+static int try_subject(const mr_case *c, mr_subject *s, const mr_outcome *ref, mr_outcome *leader, mr_verdict *verdict,
+                       mr_error *err)
 {
     mr_outcome got = {0}, again = {0};
     int status = mr_case_run(c, s, 0, &got, err);
@@ -80,7 +83,8 @@ static int try_subject(const mr_case *c, mr_subject *s, const mr_outcome *ref, m
     return status;
 }
 
-static int try_group(const mr_check *k, const mr_case *c, mr_group *g, const mr_outcome *ref, mr_check_row *row, mr_error *err)
+static int try_group(const mr_check *k, const mr_case *c, mr_group *g, const mr_outcome *ref, mr_check_row *row,
+                     mr_error *err)
 {
     mr_outcome leader = {0};
     int status = 0;

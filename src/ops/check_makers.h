@@ -14,9 +14,10 @@ int mr_case_chance(mr_case *c, int percent);
 int mr_case_width(mr_case *c);                /* sweeps with the seed: every width up to 2·vector+3, then larger ones */
 int mr_case_other_width(mr_case *c);          /* random, mostly small */
 int mr_case_rows(mr_case *c);
-void mr_case_say(mr_case *c, const char *format, ...) __attribute__((format(printf, 2, 3))); /* adds to the shape text */
-mr_case_buffer *mr_case_add(mr_case *c, const char *name, size_t field, mr_case_type type, mr_case_role role, size_t count,
-                            mr_case_fill fill, double value);
+/* Adds to the text that describes the case. */
+void mr_case_say(mr_case *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+mr_case_buffer *mr_case_add(mr_case *c, const char *name, size_t field, mr_case_type type, mr_case_role role,
+                            size_t count, mr_case_fill fill, double value);
 void mr_case_add_dropout(mr_case *c, mr_dropout *drop, size_t field, int percent_on);
 
 /* name and field of an argument, for mr_case_add. */

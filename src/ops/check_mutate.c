@@ -20,8 +20,8 @@ typedef enum mutation {
     MUTATIONS
 } mutation;
 
-static const char *const mutation_names[] = {"perturbed", "is-nan", "unwritten", "skipped", "behind", "before", "input-changed",
-                                             "unrepeatable", "threads-differ"};
+static const char *const mutation_names[] = {"perturbed", "is-nan", "unwritten", "skipped", "behind", "before",
+                                             "input-changed", "unrepeatable", "threads-differ"};
 
 enum { ROUNDS = 4, TRIES = 60 }; /* rounds of each mutation; seeds until one has something to spoil */
 
@@ -39,7 +39,8 @@ static int pick_buffer(const mr_case *c, int output, int n)
 {
     int found[MR_CASE_BUFFERS], count = 0;
     for (int i = 0; i < c->buffer_count; i++)
-        if (c->buffers[i].type != MR_CASE_SAVED && (output ? mr_case_is_output(&c->buffers[i]) : c->buffers[i].role == MR_CASE_IN))
+        if (c->buffers[i].type != MR_CASE_SAVED &&
+            (output ? mr_case_is_output(&c->buffers[i]) : c->buffers[i].role == MR_CASE_IN))
             found[count++] = i;
     return count ? found[n % count] : -1;
 }
@@ -86,7 +87,7 @@ static void spoil_values(mutant *m, const mr_case *c, int buffer, const double *
             m->applied |= tells(c, b, i, values[i], scale);
         }
     } else if (isfinite(values[at]) && (m->kind != UNWRITTEN || tells(c, b, at, values[at], scale))) {
-        double value = m->kind == IS_NAN ? NAN : m->kind == UNWRITTEN ? initial_value(b, at) : values[at] + 0.01 * scale;
+        double value = m->kind == UNWRITTEN ? initial_value(b, at) : m->kind == IS_NAN ? NAN : values[at] + scale / 100;
         mr_case_write(dev, b->type, base + at * size, value);
         m->applied = 1;
     }
@@ -153,7 +154,7 @@ static void set_mutants(mr_group *g, mutant *mutants, mutation kind, int round)
     }
 }
 
-/* Runs the case of a seed as it is and, when it passes, mutated. 1: done, 0: there was nothing to spoil, or a status. */
+/* Runs the case of a seed as it is and, when it passes, mutated. 1: done, 0: nothing to spoil, or a status. */
 static int try_seed(mr_check *k, int op, uint64_t seed, mutation kind, int round, int *caught, mr_error *err)
 {
     mr_group *g = &k->groups[0];
@@ -191,7 +192,8 @@ static int mutate_op(mr_check *k, int op, const mr_check_options *o, mr_error *e
             int found, status = try_mutation(k, op, (mutation)kind, round, &found, err);
             if (status < 0) return status;
             char line[128];
-            snprintf(line, sizeof line, "%s: mutation %s (round %d) was not caught", mr_case_ops[op].name, mutation_names[kind], round);
+            snprintf(line, sizeof line, "%s: mutation %s (round %d) was not caught", mr_case_ops[op].name,
+                     mutation_names[kind], round);
             if (!found && o->on_miss) o->on_miss(o->arg, line);
             caught += found;
             tried++;

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Guard words are NaN in the first run, so that what is read past a buffer shows in the result; in the second they are an
- * ordinary number, so that a NaN added to a guard word cannot hide in it. */
+/* Guard words are NaN in the first run, so that what is read past a buffer shows in the result; in the second they are
+ * an ordinary number, so that a NaN added to a guard word cannot hide in it. */
 static const unsigned char guard_bytes[2] = {0xFF, 0x3C};
 enum { GUARD_ELEMENTS = 64, BLOCK = 64 };
 
@@ -62,7 +62,8 @@ static void lay_out(const mr_case *c, mr_dev *dev, mr_placed *p)
         const mr_case_buffer *b = &c->buffers[i];
         size_t size = mr_case_element_size(dev, b->type);
         p->at[i] = used + (GUARD_ELEMENTS + (size_t)b->shift) * size;
-        p->bytes[i] = b->type == MR_CASE_SAVED ? dev->minrnn_saved(dev, &shape->cell, shape->B, shape->T, shape->H) : b->count * size;
+        p->bytes[i] = b->count * size;
+        if (b->type == MR_CASE_SAVED) p->bytes[i] = dev->minrnn_saved(dev, &shape->cell, shape->B, shape->T, shape->H);
         used = (p->at[i] + p->bytes[i] + GUARD_ELEMENTS * size + BLOCK - 1) / BLOCK * BLOCK;
     }
     p->total = used;
@@ -164,7 +165,8 @@ __attribute__((format(printf, 2, 3))) static void miss(mr_verdict *verdict, cons
     va_end(list);
 }
 
-static void judge_values(const mr_case *c, const mr_case_buffer *b, const double *got, const double *ref, mr_verdict *verdict)
+static void judge_values(const mr_case *c, const mr_case_buffer *b, const double *got, const double *ref,
+                         mr_verdict *verdict)
 {
     double scale = 1;
     for (size_t i = 0; i < b->count; i++)
@@ -211,7 +213,8 @@ void mr_outcome_judge(const mr_case *c, const mr_outcome *got, const mr_outcome 
     judge_bytes(c, got, verdict);
 }
 
-void mr_outcome_same(const mr_case *c, const mr_outcome *got, const mr_outcome *other, const char *than, mr_verdict *verdict)
+void mr_outcome_same(const mr_case *c, const mr_outcome *got, const mr_outcome *other, const char *than,
+                     mr_verdict *verdict)
 {
     for (int i = 0; i < c->buffer_count; i++) {
         const mr_case_buffer *b = &c->buffers[i];

@@ -1,4 +1,5 @@
-/* One case on one device: laid out between guard words, run, and its results held against ref's. Private to src/ops/check*.c. */
+/* One case on one device: laid out between guard words, run, and its results held against ref's.
+ * Private to src/ops/check*.c. */
 #ifndef MR_OPS_CHECK_RUN_H
 #define MR_OPS_CHECK_RUN_H
 
@@ -46,7 +47,8 @@ void mr_outcome_free(mr_outcome *out);
 /* Values within the tolerance of ref's; guards and inputs as they were. */
 void mr_outcome_judge(const mr_case *c, const mr_outcome *got, const mr_outcome *ref, mr_verdict *verdict);
 /* The same bits in every output; `than` names the other run. */
-void mr_outcome_same(const mr_case *c, const mr_outcome *got, const mr_outcome *other, const char *than, mr_verdict *verdict);
+void mr_outcome_same(const mr_case *c, const mr_outcome *got, const mr_outcome *other, const char *than,
+                     mr_verdict *verdict);
 
 /* Nanoseconds an element of one op, the best of several calls. */
 int mr_case_time(const mr_case *c, mr_dev *dev, double *ns, mr_error *err);

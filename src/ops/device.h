@@ -22,6 +22,9 @@ struct mr_dev {
     void (*get)(mr_dev *, float *to, const mr_real *from, size_t n);
     void (*put_act)(mr_dev *, mr_act *to, const float *from, size_t n);   /* … and for mr_act */
     void (*get_act)(mr_dev *, float *to, const mr_act *from, size_t n);
+    /* Runs work(arg), which calls ops with the same arguments each time it is given the same key: a backend may record it
+     * once and replay it. Anything that changes from one time to the next must lie in device memory. */
+    void (*replay)(mr_dev *, uint64_t key, void (*work)(void *arg), void *arg);
     int (*sync)(mr_dev *, mr_error *);                                    /* the first error since the last sync */
     void (*close)(mr_dev *);
 

@@ -227,7 +227,7 @@ typedef struct mr_xent_args {
     int R, C;
     const mr_act *logits;  /* [R, C] */
     const int32_t *target; /* [R] in 0 … C−1, or −1: the row does not count (loss 0, gradient 0) */
-    double scale;
+    const double *scale;   /* [1]; read when dlogits is wanted */
     mr_act *dlogits;       /* [R, C] or NULL; may be logits itself */
     mr_real *row_loss;     /* [R]: −log p(target), in nats */
     double *stats;         /* [MR_STATS] +=; correct: the first largest logit is the target */
@@ -238,7 +238,7 @@ typedef struct mr_mse_args {
     const mr_act *pred;    /* [R, C] */
     const mr_real *target; /* [R, C] */
     const uint8_t *mask;   /* [R] or NULL: all count */
-    double scale;
+    const double *scale;   /* [1]; read when dpred is wanted */
     mr_act *dpred;         /* [R, C] or NULL; may be pred itself */
     mr_real *row_loss;     /* [R]: mean over C of (pred − target)² */
     double *stats;         /* [MR_STATS] +=; correct stays */

@@ -244,3 +244,30 @@ void mr_recipe_print(const mr_recipe *r, mr_text *out)
         }
     }
 }
+
+static int same_values(const mr_recipe *a, const mr_recipe *b, const char **differs)
+{
+    char left[MR_TEXT_MAX], right[MR_TEXT_MAX];
+    for (int section = 0; section < MR_SECTIONS; section++)
+        for (const mr_option *o = mr_recipe_table(a, section); o->key; o++) {
+            if (o->flags & MR_OPT_DERIVED) continue;
+            mr_option_print(o, mr_recipe_settings(a, section), left);
+            mr_option_print(o, mr_recipe_settings(b, section), right);
+            *differs = o->key;
+            if (strcmp(left, right)) return 0;
+        }
+    return 1;
+}
+
+int mr_recipe_print_exact(const mr_recipe *r, mr_text *out, mr_error *err)
+{
+    mr_recipe again;
+    const char *differs = NULL;
+    mr_recipe_print(r, out);
+    if (out->failed) return mr_no_memory(err, "the recipe");
+    int status = parse(&again, "recipe.ini", out->data, out->size, err);
+    if (!status && !same_values(r, &again, &differs))
+        status = mr_fail(err, MR_EINVAL, "recipe.ini cannot hold this value of %s; choose a plainer name (a link will do)", differs);
+    mr_recipe_free(&again);
+    return status;
+}

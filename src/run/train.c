@@ -7,6 +7,7 @@
 #include "run/runlog.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -69,12 +70,42 @@ static mr_step step_values(const trainer *t, int64_t step)
                      .decoupled = s->optimizer == 0};
 }
 
-static int not_finite(trainer *t, const mr_batch *batch, int64_t step, mr_error *err)
+static int not_finite(const trainer *t, const char *where, int64_t step, mr_error *err)
+{
+    return mr_fail(err, MR_ENONFINITE, "step %lld: a number became NaN or infinite in %s; the last good checkpoint (step %lld) is kept; "
+                   "try a lower --lr or --clip", (long long)step, where, (long long)t->saved_step);
+}
+
+static int step_not_finite(const trainer *t, const mr_batch *batch, int64_t step, mr_error *err)
 {
     char where[128];
     mr_model_blame(t->model, batch, where, sizeof where);
-    return mr_fail(err, MR_ENONFINITE, "step %lld: a number became NaN or infinite in %s; the last good checkpoint (step %lld) is kept; "
-                   "try a lower --lr or --clip", (long long)step, where, (long long)t->saved_step);
+    return not_finite(t, where, step, err);
+}
+
+/* A step may be finite and the weights after it not (0 / 0 with eps = 0, say): such must never reach a file. */
+static int check_vector(const trainer *t, const char *what, const float *vector, mr_error *err)
+{
+    const mr_params *params = mr_model_params(t->model);
+    char where[160];
+    for (int i = 0; i < params->count; i++)
+        for (size_t j = 0; j < params->list[i].count; j++) {
+            if (isfinite(vector[params->list[i].offset + j])) continue;
+            snprintf(where, sizeof where, "%s (%s)", params->list[i].name, what);
+            return not_finite(t, where, t->cp.step, err);
+        }
+    return 0;
+}
+
+/* Brings the weights and the optimiser's moments back from the device. */
+static int fetch(trainer *t, mr_error *err)
+{
+    mr_model_get(t->model, MR_WEIGHTS, t->cp.weights);
+    mr_model_get(t->model, MR_MOMENT1, t->cp.moment1);
+    mr_model_get(t->model, MR_MOMENT2, t->cp.moment2);
+    int status = check_vector(t, "weights", t->cp.weights, err);
+    if (!status) status = check_vector(t, "first moment", t->cp.moment1, err);
+    return status ? status : check_vector(t, "second moment", t->cp.moment2, err);
 }
 
 static int train_step(trainer *t, int64_t step, mr_error *err)
@@ -83,24 +114,19 @@ static int train_step(trainer *t, int64_t step, mr_error *err)
     double stats[MR_STATS], began = now(), norm, loss;
     const mr_batch *batch = NULL;
     int64_t tokens = 0;
-    mr_model_zero_grads(t->model);
-    mr_model_zero_stats(t->model);
     for (int64_t micro = 0; micro < t->set->accumulate; micro++) {
         batch = mr_feed_next(t->feed);
         values.micro = (uint32_t)micro;
-        mr_model_set_step(t->model, &values);
-        mr_model_forward(t->model, batch, NULL, 1);
-        mr_model_loss(t->model, batch, 1 / ((double)batch->counted * (double)t->set->accumulate));
-        mr_model_backward(t->model, batch, NULL, NULL);
+        double scale = 1 / ((double)batch->counted * (double)t->set->accumulate);
+        mr_model_learn(t->model, batch, &values, scale, micro == 0, micro == t->set->accumulate - 1);
         tokens += (int64_t)batch->B * batch->T;
     }
-    mr_model_update(t->model);
     mr_model_stats(t->model, stats);
     norm = mr_model_grad_norm(t->model);
     loss = stats[MR_STAT_LOSS] / stats[MR_STAT_COUNT];
     int status = t->dev->sync(t->dev, err);
     if (status) return status;
-    if (!isfinite(loss) || !isfinite(norm)) return not_finite(t, batch, step, err);
+    if (!isfinite(loss) || !isfinite(norm)) return step_not_finite(t, batch, step, err);
     t->cp.step = step;
     if (t->watch->stepped) t->watch->stepped(t->watch->user, step, tokens, loss);
     return mr_runlog_step(t->log, step, loss, values.lr, norm, (double)tokens / (now() - began), err);
@@ -111,7 +137,6 @@ static int train_step(trainer *t, int64_t step, mr_error *err)
 static int is_better(const trainer *t, const mr_score *score)
 {
     const mr_checkpoint *cp = &t->cp;
-    if (!isfinite(score->loss)) return 0;
     if (!cp->best_step) return 1;
     if (t->recipe->task->type->best_by_accuracy && score->accuracy != cp->best_accuracy) return score->accuracy > cp->best_accuracy;
     return score->loss < cp->best_loss;
@@ -123,6 +148,10 @@ static int evaluate(trainer *t, mr_error *err)
     mr_checkpoint *cp = &t->cp;
     int status = mr_evaluate(t->model, t->recipe->task, &t->eval_batch, t->watch->evaluating, t->watch->user, t->stop, &score, err);
     if (status) return status;
+    if (!isfinite(score.loss)) {
+        status = fetch(t, err);
+        return status ? status : step_not_finite(t, &t->eval_batch, cp->step, err);
+    }
     int best = is_better(t, &score);
     cp->evaluated = cp->step;
     cp->stale = best ? 0 : cp->stale + 1;
@@ -151,12 +180,10 @@ static int draw_curve(const trainer *t, mr_error *err)
 
 static int save(trainer *t, mr_error *err)
 {
-    int status = mr_runlog_flush(t->log, 1, err);
+    int status = fetch(t, err);
+    if (!status) status = mr_runlog_flush(t->log, 1, err);
     if (status) return status;
     t->cp.log_offset = mr_runlog_offset(t->log);
-    mr_model_get(t->model, MR_WEIGHTS, t->cp.weights);
-    mr_model_get(t->model, MR_MOMENT1, t->cp.moment1);
-    mr_model_get(t->model, MR_MOMENT2, t->cp.moment2);
     status = mr_checkpoint_save(&t->cp, t->dir, t->recipe, mr_model_params(t->model), err);
     if (!status) status = draw_curve(t, err);
     t->saved = now();
@@ -223,8 +250,8 @@ static int write_recipe(const trainer *t, mr_error *err)
 {
     mr_text text = {0};
     char *path = mr_path_join(t->dir, "recipe.ini");
-    mr_recipe_print(t->recipe, &text);
-    int status = path && !text.failed ? mr_file_replace(path, text.data, text.size, err) : mr_no_memory(err, "the recipe");
+    int status = path ? mr_recipe_print_exact(t->recipe, &text, err) : mr_no_memory(err, "the recipe");
+    if (!status) status = mr_file_replace(path, text.data, text.size, err);
     mr_text_free(&text);
     mr_free(path);
     return status;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the golden files of tests/test_golden.c: what PyTorch computes in float64, straight from the paper's equations.
+"""Writes the files of tests/test_golden.c: what PyTorch computes in float64, straight from the paper's equations.
 
     python3 tests/golden/make_golden.py
 

@@ -202,6 +202,13 @@ static void get_act(mr_dev *dev, float *to, const mr_act *from, size_t n) { copy
 
 /* ---- the device */
 
+static void replay(mr_dev *dev, uint64_t key, void (*work)(void *arg), void *arg)
+{
+    (void)dev;
+    (void)key;
+    work(arg);
+}
+
 static int device_sync(mr_dev *dev, mr_error *err)
 {
     mr_cpu *cpu = mr_cpu_of(dev);
@@ -224,7 +231,8 @@ static void fill_device(mr_cpu *cpu, int threads)
     *dev = (mr_dev){
         .kind = "cpu", .isa = cpu->kernels.name, .threads = threads, .act_size = sizeof(float), .real_size = sizeof(float),
         .alloc = device_alloc, .release = device_release, .upload = copy_bytes, .download = copy_bytes, .copy = copy_bytes,
-        .zero = zero_bytes, .put = put, .get = get, .put_act = put_act, .get_act = get_act, .sync = device_sync,
+        .zero = zero_bytes, .put = put, .get = get, .put_act = put_act, .get_act = get_act,
+        .replay = replay, .sync = device_sync,
         .close = device_close, .minrnn_saved = mr_cpu_minrnn_saved, .impl = cpu,
     };
     mr_cpu_linear_ops(&dev->ops);

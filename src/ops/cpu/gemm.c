@@ -2,12 +2,7 @@
 
 /* Blocks: DEPTH rows of B at a time, so that a panel of B stays in the second cache while it meets BLOCK_ROWS rows of A.
  * FEW rows are better done as dot products that read W once, without packing. */
-#ifndef TD
-#define TD 384
-#define TR 96
-#define TC 512
-#endif
-enum { DEPTH = TD, BLOCK_ROWS = TR, BLOCK_COLS = TC, FEW = 8 };
+enum { DEPTH = 384, BLOCK_ROWS = 96, BLOCK_COLS = 512, FEW = 8 };
 
 static int padded_cols(const mr_product *p) { return (int)mr_round_up((size_t)p->N, (size_t)p->cpu->kernels.tile_cols); }
 

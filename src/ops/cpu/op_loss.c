@@ -39,8 +39,8 @@ static void xent_row(const loss_job *job, int r)
     const double sum = (double)k->exp_sum(a->C, x, max, d);
     ((float *)a->row_loss)[r] = (float)(log(sum) + ((double)max - (double)own));
     if (!d) return;
-    k->scale((size_t)a->C, (float)(a->scale / sum), d, d);
-    d[target] -= (float)a->scale;
+    k->scale((size_t)a->C, (float)(*a->scale / sum), d, d);
+    d[target] -= (float)*a->scale;
 }
 
 static void xent_task(void *arg, int task, int slot)
@@ -75,7 +75,7 @@ static void mse_row(const mr_mse_args *a, int r)
     const float *pred = (const float *)a->pred + at, *target = (const float *)a->target + at;
     float *d = a->dpred ? (float *)a->dpred + at : NULL;
     const int counts = !a->mask || a->mask[r];
-    const float factor = (float)(a->scale * 2.0 / a->C);
+    const float factor = d ? (float)(*a->scale * 2.0 / a->C) : 0.0f;
     double sum = 0.0;
     for (int c = 0; c < a->C; c++) {
         const float gap = counts ? pred[c] - target[c] : 0.0f;

@@ -4,6 +4,7 @@ static void *host_alloc(mr_dev *dev, size_t bytes) { (void)dev; return mr_alloc(
 static void host_release(mr_dev *dev, void *p) { (void)dev; mr_free(p); }
 static void host_copy(mr_dev *dev, void *to, const void *from, size_t bytes) { (void)dev; memmove(to, from, bytes); }
 static void host_zero(mr_dev *dev, void *to, size_t bytes) { (void)dev; memset(to, 0, bytes); }
+static void host_replay(mr_dev *dev, uint64_t key, void (*work)(void *), void *arg) { (void)dev; (void)key; work(arg); }
 static int host_sync(mr_dev *dev, mr_error *err) { (void)dev; (void)err; return 0; }
 static void host_close(mr_dev *dev) { mr_free(dev); }
 
@@ -35,7 +36,7 @@ int REF_OPEN(mr_dev **out, mr_error *err)
     *dev = (mr_dev){.kind = REF_KIND, .isa = "", .threads = 1, .act_size = sizeof(real), .real_size = sizeof(real),
                     .alloc = host_alloc, .release = host_release, .upload = host_copy, .download = host_copy,
                     .copy = host_copy, .zero = host_zero, .put = put_reals, .get = get_reals, .put_act = put_acts,
-                    .get_act = get_acts, .sync = host_sync, .close = host_close, .minrnn_saved = minrnn_saved,
+                    .get_act = get_acts, .replay = host_replay, .sync = host_sync, .close = host_close, .minrnn_saved = minrnn_saved,
                     .ops = {
 #define OP(name, tolerance, what) .name = name,
 #include "ops/ops.def"

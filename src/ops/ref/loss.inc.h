@@ -48,7 +48,7 @@ static void xent(mr_dev *dev, const mr_xent_args *a)
         a->stats[MR_STAT_COUNT] += target >= 0;
         OUT(a->row_loss)[r] = (real)loss;
         for (size_t c = 0; a->dlogits && c < C; c++)
-            OUT(a->dlogits)[r * C + c] = target < 0 ? 0 : (real)(a->scale * (exp(x[c] - top) / sum - ((long)c == target)));
+            OUT(a->dlogits)[r * C + c] = target < 0 ? 0 : (real)(*a->scale * (exp(x[c] - top) / sum - ((long)c == target)));
     }
 }
 
@@ -62,7 +62,7 @@ static void mse(mr_dev *dev, const mr_mse_args *a)
         for (size_t c = 0; c < C; c++) {
             double off = counts ? (double)IN(a->pred)[r * C + c] - IN(a->target)[r * C + c] : 0;
             loss += off * off / (double)C;
-            if (a->dpred) OUT(a->dpred)[r * C + c] = (real)(a->scale * 2 / (double)C * off);
+            if (a->dpred) OUT(a->dpred)[r * C + c] = (real)(*a->scale * 2 / (double)C * off);
         }
         a->stats[MR_STAT_LOSS] += loss;
         a->stats[MR_STAT_COUNT] += counts;
