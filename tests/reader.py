@@ -45,14 +45,12 @@ def unique(pairs):
     return dict(pairs)
 
 
-# ---- container -------------------------------------------------------------------------------------------------
-
 def read_container(path):
     """The metadata and the tensors (as float64) of a safetensors file."""
     with open(path, "rb") as file:
         content = file.read()
     header_length = int.from_bytes(content[:8], "little")
-    require(len(content) >= 8 and header_length <= len(content) - 8, "the header is cut short")
+    require(8 + header_length <= len(content), "the header is cut short")
     header = json.loads(content[8:8 + header_length].decode("utf-8"), object_pairs_hook=unique)
     data = content[8 + header_length:]
     metadata = header.pop("__metadata__", {})
@@ -70,8 +68,6 @@ def read_container(path):
     require(begins + (len(data),) == (0,) + ends, "the tensors do not cover the data")
     return metadata, tensors
 
-
-# ---- checks ----------------------------------------------------------------------------------------------------
 
 def check_metadata(metadata):
     require(metadata.get("format") == "minrnn" and metadata.get("version") == "1", "not a minrnn file of version 1")
@@ -127,7 +123,7 @@ def expected_shapes(form):
     return shapes
 
 
-# ---- mathematics; every x is [time, channel] -------------------------------------------------------------------
+# The mathematics: every x is [time, channel].
 
 def sigmoid(x):
     return 0.5 * (1 + np.tanh(0.5 * x))  # 1/(1 + e^(−x)), which would overflow
@@ -155,7 +151,8 @@ class Model:
         self.form = {key[len("model."):]: value for key, value in metadata.items() if key.startswith("model.")}
         self.vocab = metadata.get("vocab")
         shapes = expected_shapes(self.form)
-        require(self.tensors.keys() == shapes.keys(), f"tensors missing or too many: {sorted(self.tensors.keys() ^ shapes.keys())}")
+        difference = sorted(self.tensors.keys() ^ shapes.keys())
+        require(not difference, f"tensors missing or too many: {difference}")
         for name, shape in shapes.items():
             require(self.tensors[name].shape == shape, f"{name}: shape {self.tensors[name].shape}, not {shape}")
 
@@ -241,7 +238,7 @@ def main():
         model = Model(sys.argv[1])
         with open(sys.argv[2], "rb") as file:
             ids = model.tokens(file.read())
-    except (Refused, OSError, ValueError, KeyError, TypeError) as error:
+    except (Refused, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         sys.exit(f"reader.py: {sys.argv[1]}: {error}")
     logprobs = model.logprobs(ids)
     print(json.dumps({"tokens": len(ids), "nats_per_token": -logprobs.mean(), "logprobs": logprobs.tolist()}))

@@ -106,7 +106,7 @@ int mr_cmd_check(int argc, char **argv)
     mr_check_options options = options_from(&s);
     if (s.json) printf("{\"rows\": [");
     int status = s.mutate ? mr_check_mutate(&options, &result, &err) : mr_check_run(&options, &result, &err);
-    print_total(&s, &result);
+    if (status == 0 || s.json) print_total(&s, &result);
     if (status < 0) return mr_report("check", &err);
     return result.misses || result.caught != result.mutants ? MR_EXIT_FAILED : MR_EXIT_DONE;
 }

@@ -5,11 +5,18 @@
 
 #include <stdint.h>
 
+/* Also for device code, so that every backend draws from this one text. */
+#ifdef __CUDACC__
+#define MR_INLINE __host__ __device__ static inline
+#else
+#define MR_INLINE static inline
+#endif
+
 typedef struct mr_u32x4 {
     uint32_t v[4];
 } mr_u32x4;
 
-static inline mr_u32x4 mr_philox(uint64_t seed, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3)
+MR_INLINE mr_u32x4 mr_philox(uint64_t seed, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3)
 {
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
     for (int round = 0; round < 10; round++) {
@@ -22,14 +29,15 @@ static inline mr_u32x4 mr_philox(uint64_t seed, uint32_t c0, uint32_t c1, uint32
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
-    return (mr_u32x4){{c0, c1, c2, c3}};
+    mr_u32x4 out = {{c0, c1, c2, c3}};
+    return out;
 }
 
 /* Who draws: the second counter word. Dropout sites are 0, 1, 2, …; everything else lies above them. */
 enum { MR_STREAM_INIT = 0x40000000, MR_STREAM_TRAIN = 0x50000000, MR_STREAM_EVAL = 0x60000000, MR_STREAM_SAMPLE = 0x70000000 };
 
 /* Dropout: element i of a site is kept when this is below keep = round((1 − p)·2³²). */
-static inline uint32_t mr_dropout_bits(uint64_t seed, uint32_t step, uint32_t micro, uint32_t site, uint64_t i)
+MR_INLINE uint32_t mr_dropout_bits(uint64_t seed, uint32_t step, uint32_t micro, uint32_t site, uint64_t i)
 {
     return mr_philox(seed, (uint32_t)(i / 4), site, micro, step).v[i % 4];
 }

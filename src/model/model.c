@@ -390,7 +390,7 @@ void mr_model_learn(mr_model *m, const mr_batch *batch, const mr_step *step, dou
 {
     learning l = {.model = m, .pass = pass_over(m, batch, 1), .rows = mr_model_rows(m, batch), .first = first, .last = last};
     int flags = (batch->has_reset != 0) | (batch->has_length != 0) << 1 | (first != 0) << 2 | (last != 0) << 3;
-    uint64_t key = ((uint64_t)batch->T << 32 | (uint64_t)batch->B << 4 | (uint64_t)flags);
+    uint64_t key = ((uint64_t)batch->T << 32 | (uint64_t)batch->B << 4 | (uint64_t)flags) ^ (uint64_t)(uintptr_t)m << 8;
     m->carried = 0;
     mr_model_set_step(m, step);
     upload_inputs(m, batch);

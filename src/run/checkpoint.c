@@ -127,7 +127,8 @@ static int same_recipe(const mr_st *st, const char *path, const mr_recipe *r, mr
         return mr_fail(err, MR_ECONFIG, "%s: is a run of task %.60s, not %s; choose another --out", path, task ? task : "?", r->task->type->name);
     for (int section = 0; section < MR_SECTIONS; section++)
         for (const mr_option *o = mr_recipe_table(r, section); o->key; o++) {
-            if (o->flags & (MR_OPT_PATH | MR_OPT_MAY_CHANGE)) continue;
+            /* what the task derives follows from its keys and the vocabulary, which say better what differs */
+            if (o->flags & (MR_OPT_PATH | MR_OPT_MAY_CHANGE | MR_OPT_DERIVED)) continue;
             snprintf(key, sizeof key, "%s.%s", mr_section_names[section], o->key);
             const char *was = mr_st_meta(st, key);
             mr_option_print(o, mr_recipe_settings(r, section), value);

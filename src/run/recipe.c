@@ -231,7 +231,7 @@ int mr_recipe_open(mr_recipe *r, mr_error *err)
     return mr_config_check(&r->config, err);
 }
 
-void mr_recipe_print(const mr_recipe *r, mr_text *out)
+static void print_all(const mr_recipe *r, mr_text *out)
 {
     char value[MR_TEXT_MAX];
     for (int section = 0; section < MR_SECTIONS; section++) {
@@ -259,11 +259,11 @@ static int same_values(const mr_recipe *a, const mr_recipe *b, const char **diff
     return 1;
 }
 
-int mr_recipe_print_exact(const mr_recipe *r, mr_text *out, mr_error *err)
+int mr_recipe_print(const mr_recipe *r, mr_text *out, mr_error *err)
 {
     mr_recipe again;
     const char *differs = NULL;
-    mr_recipe_print(r, out);
+    print_all(r, out);
     if (out->failed) return mr_no_memory(err, "the recipe");
     int status = parse(&again, "recipe.ini", out->data, out->size, err);
     if (!status && !same_values(r, &again, &differs))

@@ -33,10 +33,9 @@ int mr_recipe_set(mr_recipe *recipe, const char *key, const char *value, mr_erro
 /* Opens the task and gives the model its side of it. */
 int mr_recipe_open(mr_recipe *recipe, mr_error *err);
 
-/* The complete recipe as INI text. */
-void mr_recipe_print(const mr_recipe *recipe, mr_text *out);
-/* The same; an error when a value (a path that is long, or has " ;" in it) would not be read back from it as it is. */
-int mr_recipe_print_exact(const mr_recipe *recipe, mr_text *out, mr_error *err);
+/* The complete recipe as INI text. An error when it would not be read back as it is (a path that is long or has " ;" in
+ * it). */
+int mr_recipe_print(const mr_recipe *recipe, mr_text *out, mr_error *err);
 
 /* The sections: names, tables and where their settings lie. */
 enum { MR_SECTION_TASK, MR_SECTION_MODEL, MR_SECTION_TRAIN, MR_SECTIONS };

@@ -42,6 +42,8 @@ static int read_meta(mr_session *s, const mr_st *st, const char *path, mr_error 
     const char *task = mr_st_meta(st, "task.name"), *step = mr_st_meta(st, "step");
     mr_error inner;
     mr_config config;
+    if (mr_st_meta(st, "state.step"))
+        return mr_fail(err, MR_EFORMAT, "%s: is the state of a run; its models are model.safetensors and last.safetensors beside it", path);
     int status = mr_model_read_config(st, path, mr_model_meta_keys, &config, err);
     if (status) return status;
     if (!task || mr_recipe_new(&s->recipe, task, &inner))

@@ -72,8 +72,10 @@ static mr_step step_values(const trainer *t, int64_t step)
 
 static int not_finite(const trainer *t, const char *where, int64_t step, mr_error *err)
 {
-    return mr_fail(err, MR_ENONFINITE, "step %lld: a number became NaN or infinite in %s; the last good checkpoint (step %lld) is kept; "
-                   "try a lower --lr or --clip", (long long)step, where, (long long)t->saved_step);
+    char kept[64] = "nothing had been saved yet";
+    if (t->saved_step) snprintf(kept, sizeof kept, "the last good checkpoint (step %lld) is kept", (long long)t->saved_step);
+    return mr_fail(err, MR_ENONFINITE, "step %lld: a number became NaN or infinite in %s; %s; try a lower --lr or --clip",
+                   (long long)step, where, kept);
 }
 
 static int step_not_finite(const trainer *t, const mr_batch *batch, int64_t step, mr_error *err)
@@ -250,7 +252,7 @@ static int write_recipe(const trainer *t, mr_error *err)
 {
     mr_text text = {0};
     char *path = mr_path_join(t->dir, "recipe.ini");
-    int status = path ? mr_recipe_print_exact(t->recipe, &text, err) : mr_no_memory(err, "the recipe");
+    int status = path ? mr_recipe_print(t->recipe, &text, err) : mr_no_memory(err, "the recipe");
     if (!status) status = mr_file_replace(path, text.data, text.size, err);
     mr_text_free(&text);
     mr_free(path);
@@ -298,12 +300,12 @@ static int set_up(trainer *t, int resume, mr_error *err)
     status = mr_model_new(&t->recipe->config, t->dev, (mr_decay_set)t->set->decay_set, &t->model, err);
     if (!status) status = mr_model_plan(t->model, task->batch, task->max_T, 1, err);
     if (!status) status = start_weights(t, resume, err);
-    if (!status) status = write_recipe(t, err);
     if (!status) status = open_log(t, err);
     if (!status && mr_batch_new(&t->eval_batch, &task->face, task->batch, task->max_T))
         status = mr_no_memory(err, "batches; lower --batch or the length");
     if (!status) status = mr_feed_new(task, t->cp.step + 1, (int)t->set->accumulate, &t->feed, err);
-    return status;
+    /* last, so that a resume that is refused leaves it as it was */
+    return status ? status : write_recipe(t, err);
 }
 
 static void tear_down(trainer *t)

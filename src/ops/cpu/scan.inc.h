@@ -22,9 +22,25 @@ INLINE vf candidate(int kind, vf v, vf *slope)
         return c;
     }
     const vf zero = v_set(0.0f);
-    vf other, small = v_sigmoid_pair(v, &other);
+    vf e = v_exp_fall(v), other = v_reciprocal(1.0f + e), small = e * other; /* σ(−v) and σ(v) for v < 0 */
     *slope = v_if_less(v, zero, small * other, v_set(1.0f));
     return v_if_less(v, zero, small, v + 0.5f);
+}
+
+/* σ(d) and σ(−d) with d = softplus(−k) − softplus(−p), that is f/(f + i) and i/(f + i) for f = σ(p), i = σ(k). Each of f and i
+ * is exp(min(x, 0))/(1 + exp(−|x|)); the larger of the two numerators is taken out of both, so that 0/0 cannot arise. */
+INLINE void normalised_gates(vf p, vf k, gates *g)
+{
+    const vf zero = v_set(0.0f), one = v_set(1.0f);
+    vf ep = v_exp_fall(p), ek = v_exp_fall(k);
+    vf gap = v_min(zero, p) - v_min(zero, k), less = v_exp_fall(gap);
+    vf f = (1.0f + ek) * v_if_less(gap, zero, less, one), i = (1.0f + ep) * v_if_less(gap, zero, one, less);
+    vf r = v_reciprocal(f + i);
+    g->a = f * r;
+    g->keep = i * r;
+    g->slope_a = g->a * g->keep;
+    g->not_p = v_reciprocal(1.0f + ep) * v_if_less(p, zero, one, ep);
+    g->not_k = v_reciprocal(1.0f + ek) * v_if_less(k, zero, one, ek);
 }
 
 /* p is read for minLSTM only. */
@@ -42,11 +58,7 @@ INLINE gates make_gates(int kind, int cand, vf p, vf k, vf v)
         g.slope_a = g.a * not_f;
         g.slope_b = g.keep * not_i;
     } else {
-        vf f_over = v_softplus(-k) - v_softplus(-p);
-        g.a = v_sigmoid_pair(f_over, &g.keep);
-        g.slope_a = g.a * g.keep;
-        g.not_p = v_sigmoid(-p);
-        g.not_k = v_sigmoid(-k);
+        normalised_gates(p, k, &g);
     }
     g.b = g.keep * g.c;
     return g;
@@ -65,6 +77,14 @@ INLINE void fwd_step(int kind, int cand, const float *pre, size_t gate, const fl
     v_store_part(h, g.a * v_load_part(before, n) + g.b, n);
 }
 
+/* The next row is asked for while this one is worked on: the arithmetic leaves the hardware no room to look that far. */
+INLINE void ask_for(int kind, const float *pre, size_t gate)
+{
+    __builtin_prefetch(pre);
+    __builtin_prefetch(pre + gate);
+    if (kind != MR_GATES_GRU) __builtin_prefetch(pre + 2 * gate);
+}
+
 INLINE void scan_fwd(int kind, int cand, const mr_run *run)
 {
     const float *before = run->start;
@@ -72,7 +92,11 @@ INLINE void scan_fwd(int kind, int cand, const mr_run *run)
     for (int t = 0; t < run->rows; t++) {
         const float *pre = run->pre + (size_t)t * run->pre_row;
         float *h = run->h + (size_t)t * run->h_row;
-        for (int c = 0; c < whole; c += LANES) fwd_step(kind, cand, pre + c, run->gate, before + c, h + c, LANES);
+        for (int c = 0; c < whole; c += LANES) {
+            ask_for(kind, pre + run->pre_row + c, run->gate);
+            __builtin_prefetch(h + run->h_row + c, 1);
+            fwd_step(kind, cand, pre + c, run->gate, before + c, h + c, LANES);
+        }
         if (whole < run->n) fwd_step(kind, cand, pre + whole, run->gate, before + whole, h + whole, run->n - whole);
         before = h;
     }
@@ -109,8 +133,12 @@ INLINE void scan_bwd(int kind, int cand, const mr_run *run)
         const float *before = t ? run->h + (size_t)(t - 1) * run->h_row : run->start;
         if (whole < run->n)
             bwd_step(kind, cand, pre + whole, run->gate, before + whole, dh + whole, run->carry + whole, run->n - whole);
-        for (int c = whole - LANES; c >= 0; c -= LANES)
+        for (int c = whole - LANES; c >= 0; c -= LANES) {
+            ask_for(kind, pre - run->pre_row + c, run->gate);
+            __builtin_prefetch(dh - run->h_row + c);
+            __builtin_prefetch(before - run->h_row + c);
             bwd_step(kind, cand, pre + c, run->gate, before + c, dh + c, run->carry + c, LANES);
+        }
     }
 }
 

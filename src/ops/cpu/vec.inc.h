@@ -121,11 +121,10 @@ INLINE void v_store_part(float *p, vf v, int n)
     else v_store_n(p, v, n);
 }
 
-/* Within 1.5 ulp; 0 below −104, infinite above 88.73, NaN for NaN. */
-INLINE vf v_exp(vf x)
+/* exp for −105 ≤ x ≤ 89. */
+INLINE vf v_exp_inside(vf x)
 {
     const float magic = 12582912.0f; /* adding it rounds to a whole number */
-    x = v_max(v_set(-105.0f), v_min(v_set(89.0f), x));
     vf t = x * 1.44269504088896341f + magic;
     vf n = t - magic;
     vf r = x - n * 0.693359375f;
@@ -138,6 +137,12 @@ INLINE vf v_exp(vf x)
     p = (p * r) * r + r;
     return v_scale2(p + 1.0f, n);
 }
+
+/* Within 1.5 ulp; 0 below −104, infinite above 88.73, NaN for NaN. */
+INLINE vf v_exp(vf x) { return v_exp_inside(v_max(v_set(-105.0f), v_min(v_set(89.0f), x))); }
+
+/* exp(−|x|) */
+INLINE vf v_exp_fall(vf x) { return v_exp_inside(v_max(v_set(-105.0f), (vf)((vi)x | v_set_i((int32_t)0x80000000u)))); }
 
 /* log(1 + f) for f in −0.3 … 0.42 */
 INLINE vf v_log_near_one(vf f)
@@ -182,7 +187,7 @@ INLINE vf v_log(vf x)
 INLINE vf v_sigmoid_pair(vf x, vf *other)
 {
     const vf zero = v_set(0.0f);
-    vf e = v_exp(-v_abs(x));
+    vf e = v_exp_fall(x);
     vf large = v_reciprocal(1.0f + e), small = e * large;
     *other = v_if_less(x, zero, large, small);
     return v_if_less(x, zero, small, large);
@@ -194,11 +199,11 @@ INLINE vf v_sigmoid(vf x)
     return v_sigmoid_pair(x, &other);
 }
 
-INLINE vf v_softplus(vf x) { return v_max(v_set(0.0f), x) + v_log1p_unit(v_exp(-v_abs(x))); }
+INLINE vf v_softplus(vf x) { return v_max(v_set(0.0f), x) + v_log1p_unit(v_exp_fall(x)); }
 
 INLINE vf v_tanh(vf x)
 {
-    vf e = v_exp(-2.0f * v_abs(x));
+    vf e = v_exp_fall(x + x);
     vf far = (1.0f - e) * v_reciprocal(1.0f + e);
     far = (vf)((vi)far | ((vi)x & v_set_i((int32_t)0x80000000u)));
     vf s = x * x;

@@ -1,0 +1,154 @@
+/* What the files of the CUDA backend share: the device's own struct, element types, launches, reductions. */
+#ifndef MR_OPS_CUDA_CUDA_CUH
+#define MR_OPS_CUDA_CUDA_CUH
+
+#include <cublasLt.h>
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+extern "C" {
+#include "core/mem.h"
+#include "core/rng.h"
+#include "ops/device.h"
+}
+
+typedef __nv_bfloat16 bf16;
+
+enum { MR_CUDA_PLANS = 512, MR_CUDA_GRAPHS = 32 };
+
+/* One product that was planned: its shape and options, and the algorithm chosen for it once. */
+struct mr_cuda_plan {
+    uint64_t key[4];
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a, b, c;
+    cublasLtMatmulAlgo_t algo;
+    int found; /* 0: the library has no kernel for this */
+};
+
+struct mr_cuda_graph {
+    uint64_t key;
+    int seen;
+    cudaGraphExec_t exec;
+};
+
+struct mr_cuda {
+    mr_dev dev;
+    int index, sms, bf16, exact; /* exact: fp32 products without TF32 */
+    cudaStream_t stream;
+    cublasLtHandle_t lt;
+    void *workspace; /* of the products */
+    void *scratch;   /* of one op at a time */
+    size_t scratch_size;
+    char *staging; /* pinned; uploads go through it */
+    size_t staged;
+    mr_cuda_plan plans[MR_CUDA_PLANS];
+    int plan_count;
+    mr_cuda_graph graphs[MR_CUDA_GRAPHS];
+    int graph_count;
+    cudaError_t error; /* the first since the last sync */
+    const char *where;
+    char name[256];
+};
+
+static inline mr_cuda *cuda_of(mr_dev *dev) { return (mr_cuda *)dev->impl; }
+
+/* Remembers the first error; dev->sync reports it. */
+void mr_cuda_note(mr_cuda *c, cudaError_t error, const char *where);
+#define CHECK(c, call) mr_cuda_note(c, call, #call)
+#define LAUNCHED(c, name) mr_cuda_note(c, cudaGetLastError(), name)
+
+/* Device memory for the op that runs now; grows at the first use of a shape. NULL when not to be had. */
+void *mr_cuda_scratch(mr_cuda *c, size_t bytes);
+
+static inline size_t div_up(size_t a, size_t b) { return (a + b - 1) / b; }
+
+/* ---- element types ---- */
+
+__device__ __forceinline__ float load(const float *p) { return *p; }
+__device__ __forceinline__ float load(const bf16 *p) { return __bfloat162float(*p); }
+__device__ __forceinline__ void store(float *p, float v) { *p = v; }
+__device__ __forceinline__ void store(bf16 *p, float v) { *p = __float2bfloat16(v); }
+
+/* Calls FN<act type>(…) for the device's storage of activations. */
+#define BY_ACT(c, FN, ...)                       \
+    do {                                         \
+        if ((c)->bf16) FN<bf16>(__VA_ARGS__);    \
+        else FN<float>(__VA_ARGS__);             \
+    } while (0)
+
+/* ---- small mathematics ---- */
+
+__device__ __forceinline__ float sigmoid(float x)
+{
+    float e = __expf(-fabsf(x)), r = __fdividef(1.0f, 1.0f + e);
+    return x >= 0 ? r : e * r;
+}
+
+/* gelu in the tanh form is x·σ(2·√(2/π)·(x + 0.044715·x³)). */
+__device__ __forceinline__ float gelu_gate(float x) { return sigmoid(1.5957691216057308f * (x + 0.044715f * x * x * x)); }
+__device__ __forceinline__ float gelu(float x) { return x * gelu_gate(x); }
+__device__ __forceinline__ float gelu_slope(float x)
+{
+    float s = gelu_gate(x);
+    return s + x * s * (1 - s) * 1.5957691216057308f * (1 + 3 * 0.044715f * x * x);
+}
+
+/* What element i of a dropout site is multiplied with. */
+struct dropout {
+    float p, factor;
+    uint32_t bound, site;
+    const mr_step *step;
+};
+
+static inline dropout dropout_of(const mr_dropout *d)
+{
+    double keep = (1 - (double)d->p) * 4294967296.0;
+    dropout out = {d->p, (float)(1 / (1 - (double)d->p)), keep >= 4294967295.5 ? 0xffffffffu : (uint32_t)(keep + 0.5), d->site, d->step};
+    return out;
+}
+
+__device__ __forceinline__ float dropout_factor(const dropout &d, uint64_t i)
+{
+    if (d.p <= 0) return 1;
+    return mr_dropout_bits(d.step->seed, d.step->step, d.step->micro, d.site, i) < d.bound ? d.factor : 0;
+}
+
+/* ---- sums within a warp and a block; the order is fixed ---- */
+
+template <class T> __device__ __forceinline__ T warp_sum(T v)
+{
+    for (int k = 16; k; k >>= 1) v += __shfl_xor_sync(0xffffffffu, v, k);
+    return v;
+}
+
+template <class T> __device__ __forceinline__ T block_sum(T v, T *shared) /* shared: 32 entries; the result is in thread 0 */
+{
+    v = warp_sum(v);
+    __syncthreads();
+    if ((threadIdx.x & 31) == 0) shared[threadIdx.x >> 5] = v;
+    __syncthreads();
+    if (threadIdx.x >= 32) return v;
+    v = threadIdx.x < (blockDim.x + 31) / 32 ? shared[threadIdx.x] : T(0);
+    return warp_sum(v);
+}
+
+/* out[i] += Σ_r partial[r, i], r in order. */
+void mr_cuda_reduce(mr_cuda *c, const float *partial, size_t rows, size_t n, float *out);
+
+/* ---- the parts of the backend: each fills its ops ---- */
+
+void mr_cuda_linear_ops(mr_ops *ops);
+void mr_cuda_minrnn_ops(mr_ops *ops);
+void mr_cuda_row_ops(mr_ops *ops);   /* norm, xent, mse */
+void mr_cuda_time_ops(mr_ops *ops);  /* conv, pool */
+void mr_cuda_token_ops(mr_ops *ops); /* embed, dropout */
+void mr_cuda_train_ops(mr_ops *ops); /* sumsq, adam */
+size_t mr_cuda_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int H);
+
+/* Products, row-major, of act matrices and a parameter matrix W [N, K]. beta 1 adds to the output. */
+void mr_cuda_product_fwd(mr_cuda *c, int M, int N, int K, const void *x, const float *W, const float *b, int gelu, void *pre, void *y);
+void mr_cuda_product_dx(mr_cuda *c, int M, int N, int K, const void *dy, const float *W, int accumulate, void *dx);
+void mr_cuda_product_dw(mr_cuda *c, int M, int N, int K, const void *dy, const void *x, float *dW, float *db);
+
+#endif

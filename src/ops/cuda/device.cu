@@ -1,0 +1,282 @@
+/* The CUDA device: memory, copies, recorded steps, errors. */
+#include "ops/cuda/cuda.cuh"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STAGING = 64 << 20, WORKSPACE = 32 << 20 };
+
+void mr_cuda_note(mr_cuda *c, cudaError_t error, const char *where)
+{
+    if (error == cudaSuccess || c->error != cudaSuccess) return;
+    c->error = error;
+    c->where = where;
+}
+
+/* ---- memory ---- */
+
+static void forget_graphs(mr_cuda *c)
+{
+    for (int i = 0; i < c->graph_count; i++)
+        if (c->graphs[i].exec) cudaGraphExecDestroy(c->graphs[i].exec);
+    c->graph_count = 0;
+}
+
+static void *cuda_alloc(mr_dev *dev, size_t bytes)
+{
+    mr_cuda *c = cuda_of(dev);
+    void *p = NULL;
+    forget_graphs(c); /* a recorded step holds addresses */
+    if (cudaMalloc(&p, bytes ? bytes : 1) != cudaSuccess) {
+        cudaGetLastError();
+        return NULL;
+    }
+    CHECK(c, cudaMemsetAsync(p, 0, bytes ? bytes : 1, c->stream));
+    return p;
+}
+
+static void cuda_release(mr_dev *dev, void *p)
+{
+    if (!p) return;
+    forget_graphs(cuda_of(dev));
+    CHECK(cuda_of(dev), cudaStreamSynchronize(cuda_of(dev)->stream));
+    CHECK(cuda_of(dev), cudaFree(p));
+}
+
+void *mr_cuda_scratch(mr_cuda *c, size_t bytes)
+{
+    if (bytes <= c->scratch_size) return c->scratch;
+    forget_graphs(c);
+    CHECK(c, cudaStreamSynchronize(c->stream));
+    cudaFree(c->scratch);
+    c->scratch = NULL;
+    c->scratch_size = 0;
+    cudaError_t error = cudaMalloc(&c->scratch, bytes);
+    if (error == cudaSuccess) c->scratch_size = bytes;
+    else mr_cuda_note(c, error, "scratch memory");
+    return c->scratch;
+}
+
+static void cuda_wait(mr_cuda *c)
+{
+    CHECK(c, cudaStreamSynchronize(c->stream));
+    c->staged = 0;
+}
+
+/* Through pinned memory, so that the caller's bytes are free at once and the copy waits for nobody. */
+static void cuda_upload(mr_dev *dev, void *to, const void *from, size_t bytes)
+{
+    mr_cuda *c = cuda_of(dev);
+    const char *at = (const char *)from;
+    for (size_t done = 0; done < bytes;) {
+        if (c->staged == STAGING) cuda_wait(c);
+        size_t n = bytes - done < STAGING - c->staged ? bytes - done : STAGING - c->staged;
+        memcpy(c->staging + c->staged, at + done, n);
+        CHECK(c, cudaMemcpyAsync((char *)to + done, c->staging + c->staged, n, cudaMemcpyHostToDevice, c->stream));
+        c->staged += n;
+        done += n;
+    }
+}
+
+static void cuda_download(mr_dev *dev, void *to, const void *from, size_t bytes)
+{
+    mr_cuda *c = cuda_of(dev);
+    CHECK(c, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, c->stream));
+    cuda_wait(c);
+}
+
+static void cuda_copy(mr_dev *dev, void *to, const void *from, size_t bytes)
+{
+    CHECK(cuda_of(dev), cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_of(dev)->stream));
+}
+
+static void cuda_zero(mr_dev *dev, void *to, size_t bytes)
+{
+    CHECK(cuda_of(dev), cudaMemsetAsync(to, 0, bytes, cuda_of(dev)->stream));
+}
+
+static void put(mr_dev *dev, mr_real *to, const float *from, size_t n) { cuda_upload(dev, to, from, n * sizeof(float)); }
+static void get(mr_dev *dev, float *to, const mr_real *from, size_t n) { cuda_download(dev, to, from, n * sizeof(float)); }
+
+static __global__ void to_bf16(size_t n, const float *from, bf16 *to)
+{
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x) store(to + i, from[i]);
+}
+
+static __global__ void from_bf16(size_t n, const bf16 *from, float *to)
+{
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x) to[i] = load(from + i);
+}
+
+static void put_act(mr_dev *dev, mr_act *to, const float *from, size_t n)
+{
+    mr_cuda *c = cuda_of(dev);
+    if (!c->bf16) {
+        cuda_upload(dev, to, from, n * sizeof(float));
+        return;
+    }
+    float *wide = (float *)mr_cuda_scratch(c, n * sizeof(float));
+    if (!wide) return;
+    cuda_upload(dev, wide, from, n * sizeof(float));
+    to_bf16<<<256, 256, 0, c->stream>>>(n, wide, (bf16 *)to);
+    LAUNCHED(c, "to_bf16");
+}
+
+static void get_act(mr_dev *dev, float *to, const mr_act *from, size_t n)
+{
+    mr_cuda *c = cuda_of(dev);
+    if (!c->bf16) {
+        cuda_download(dev, to, from, n * sizeof(float));
+        return;
+    }
+    float *wide = (float *)mr_cuda_scratch(c, n * sizeof(float));
+    if (!wide) return;
+    from_bf16<<<256, 256, 0, c->stream>>>(n, (const bf16 *)from, wide);
+    LAUNCHED(c, "from_bf16");
+    cuda_download(dev, to, wide, n * sizeof(float));
+}
+
+/* ---- recorded work ---- */
+
+static mr_cuda_graph *graph_of(mr_cuda *c, uint64_t key)
+{
+    for (int i = 0; i < c->graph_count; i++)
+        if (c->graphs[i].key == key) return &c->graphs[i];
+    if (c->graph_count == MR_CUDA_GRAPHS) return NULL;
+    mr_cuda_graph *g = &c->graphs[c->graph_count++];
+    memset(g, 0, sizeof *g);
+    g->key = key;
+    return g;
+}
+
+/* The first time work runs as it is (products are planned, scratch grows), the second time it is recorded, then replayed. */
+static void cuda_replay(mr_dev *dev, uint64_t key, void (*work)(void *arg), void *arg)
+{
+    mr_cuda *c = cuda_of(dev);
+    mr_cuda_graph *g = graph_of(c, key);
+    if (!g || !g->seen) {
+        if (g) g->seen = 1;
+        work(arg);
+        return;
+    }
+    if (!g->exec) {
+        cudaGraph_t graph = NULL;
+        CHECK(c, cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal));
+        work(arg);
+        CHECK(c, cudaStreamEndCapture(c->stream, &graph));
+        if (graph) CHECK(c, cudaGraphInstantiate(&g->exec, graph, 0));
+        if (graph) cudaGraphDestroy(graph);
+    }
+    if (g->exec) CHECK(c, cudaGraphLaunch(g->exec, c->stream));
+}
+
+static int cuda_sync(mr_dev *dev, mr_error *err)
+{
+    mr_cuda *c = cuda_of(dev);
+    cuda_wait(c);
+    if (c->error == cudaSuccess) return 0;
+    cudaError_t error = c->error;
+    c->error = cudaSuccess;
+    if (error == cudaErrorMemoryAllocation)
+        return mr_fail(err, MR_ENOMEM, "out of memory on %s (%s); lower --batch, --context or --dim", c->name, c->where);
+    return mr_fail(err, MR_EDEVICE, "%s: %s (%s)", c->name, cudaGetErrorString(error), c->where);
+}
+
+static void cuda_close(mr_dev *dev)
+{
+    mr_cuda *c = cuda_of(dev);
+    forget_graphs(c);
+    for (int i = 0; i < c->plan_count; i++) {
+        cublasLtMatrixLayoutDestroy(c->plans[i].a);
+        cublasLtMatrixLayoutDestroy(c->plans[i].b);
+        cublasLtMatrixLayoutDestroy(c->plans[i].c);
+        cublasLtMatmulDescDestroy(c->plans[i].desc);
+    }
+    if (c->lt) cublasLtDestroy(c->lt);
+    cudaFree(c->workspace);
+    cudaFree(c->scratch);
+    cudaFreeHost(c->staging);
+    if (c->stream) cudaStreamDestroy(c->stream);
+    mr_free(c);
+}
+
+/* ---- opening ---- */
+
+static int find_device(mr_cuda *c, int index, mr_error *err)
+{
+    int count = 0;
+    cudaDeviceProp prop;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    if (error != cudaSuccess || !count) {
+        cudaGetLastError();
+        return mr_fail(err, MR_EDEVICE, "no CUDA device: %s; use --device cpu", error == cudaSuccess ? "none found" : cudaGetErrorString(error));
+    }
+    if (index >= count) return mr_fail(err, MR_EDEVICE, "--device cuda:%d: this machine has %d GPU%s, numbered from 0", index, count, count > 1 ? "s" : "");
+    error = cudaSetDevice(index);
+    if (error == cudaSuccess) error = cudaGetDeviceProperties(&prop, index);
+    if (error != cudaSuccess) return mr_fail(err, MR_EDEVICE, "CUDA device %d: %s", index, cudaGetErrorString(error));
+    snprintf(c->name, sizeof c->name, "%s", prop.name);
+    c->index = index;
+    c->sms = prop.multiProcessorCount;
+    if (prop.major * 10 + prop.minor < 75)
+        return mr_fail(err, MR_EDEVICE, "%s: compute capability %d.%d is too old, 7.5 is needed; use --device cpu", prop.name, prop.major, prop.minor);
+    if (c->bf16 && prop.major < 8)
+        return mr_fail(err, MR_EDEVICE, "%s: has no bf16 products; use --dtype f32", prop.name);
+    return 0;
+}
+
+static int make_resources(mr_cuda *c, mr_error *err)
+{
+    cudaError_t error = cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);
+    if (error == cudaSuccess) error = cudaMalloc(&c->workspace, WORKSPACE);
+    if (error == cudaSuccess) error = cudaMallocHost((void **)&c->staging, STAGING);
+    if (error != cudaSuccess) return mr_fail(err, MR_EDEVICE, "%s: %s", c->name, cudaGetErrorString(error));
+    if (cublasLtCreate(&c->lt) != CUBLAS_STATUS_SUCCESS) return mr_fail(err, MR_EDEVICE, "%s: cuBLASLt does not start", c->name);
+    return 0;
+}
+
+static void fill_ops(mr_dev *dev)
+{
+    mr_cuda_linear_ops(&dev->ops);
+    mr_cuda_minrnn_ops(&dev->ops);
+    mr_cuda_row_ops(&dev->ops);
+    mr_cuda_time_ops(&dev->ops);
+    mr_cuda_token_ops(&dev->ops);
+    mr_cuda_train_ops(&dev->ops);
+}
+
+extern "C" int mr_cuda_open(int index, int use_bf16, int exact, mr_dev **out, mr_error *err)
+{
+    mr_cuda *c = (mr_cuda *)mr_alloc(1, sizeof *c);
+    if (!c) return mr_no_memory(err, "a device");
+    mr_dev *dev = &c->dev;
+    c->bf16 = use_bf16;
+    c->exact = exact;
+    dev->kind = "cuda";
+    dev->isa = "";
+    dev->threads = 1;
+    dev->act_size = use_bf16 ? sizeof(bf16) : sizeof(float);
+    dev->real_size = sizeof(float);
+    dev->alloc = cuda_alloc;
+    dev->release = cuda_release;
+    dev->upload = cuda_upload;
+    dev->download = cuda_download;
+    dev->copy = cuda_copy;
+    dev->zero = cuda_zero;
+    dev->put = put;
+    dev->get = get;
+    dev->put_act = put_act;
+    dev->get_act = get_act;
+    dev->replay = cuda_replay;
+    dev->sync = cuda_sync;
+    dev->close = cuda_close;
+    dev->minrnn_saved = mr_cuda_minrnn_saved;
+    dev->impl = c;
+    fill_ops(dev);
+    int status = find_device(c, index, err);
+    if (!status) status = make_resources(c, err);
+    if (status) cuda_close(dev);
+    else *out = dev;
+    return status;
+}

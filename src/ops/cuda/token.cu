@@ -1,0 +1,80 @@
+/* Embedding and dropout. */
+#include "ops/cuda/cuda.cuh"
+
+template <class A> static __global__ void embed_rows(size_t n, int D, const int32_t *ids, const float *table, A *y)
+{
+    size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+    if (i < n) store(y + i, table[(size_t)ids[i / D] * D + i % D]);
+}
+
+template <class A> static void embed_launch(mr_cuda *c, const mr_embed_fwd_args *a)
+{
+    size_t n = (size_t)a->N * (size_t)a->D;
+    embed_rows<A><<<(unsigned)div_up(n, 256), 256, 0, c->stream>>>(n, a->D, a->ids, (const float *)a->table, (A *)a->y);
+    LAUNCHED(c, "embed_rows");
+}
+
+static void embed_fwd(mr_dev *dev, const mr_embed_fwd_args *a) { BY_ACT(cuda_of(dev), embed_launch, cuda_of(dev), a); }
+
+/* A block sums the rows of one token id within one chunk of the batch: partial [chunks, vocab, D]. No atomics: which rows meet
+ * in which order depends on the data alone. */
+template <class A> static __global__ void embed_sums(int N, int D, int chunk, const int32_t *ids, const A *dy, float *partial)
+{
+    __shared__ float tile[8][32];
+    const int d = blockIdx.x * 32 + threadIdx.x, id = blockIdx.y, first = blockIdx.z * chunk, last = min(N, first + chunk);
+    float sum = 0;
+    /* each warp looks at 32 tokens at once and then reads only the rows that are its id's */
+    for (int base = first + threadIdx.y * 32; base < last; base += 8 * 32) {
+        const int n = base + threadIdx.x;
+        unsigned hits = __ballot_sync(0xffffffffu, n < last && ids[n] == id);
+        for (; hits; hits &= hits - 1) {
+            const int row = base + __ffs(hits) - 1;
+            if (d < D) sum += load(dy + (size_t)row * D + d);
+        }
+    }
+    tile[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y || d >= D) return;
+    for (int i = 1; i < 8; i++) sum += tile[i][threadIdx.x];
+    partial[((size_t)blockIdx.z * gridDim.y + id) * D + d] = sum;
+}
+
+enum { PARTIAL_FLOATS = 16 << 20, CHUNK = 2048 };
+
+template <class A> static void embed_bwd_launch(mr_cuda *c, const mr_embed_bwd_args *a)
+{
+    const size_t table = (size_t)a->vocab * (size_t)a->D;
+    size_t chunks = div_up((size_t)a->N, CHUNK);
+    while (chunks > 1 && chunks * table > PARTIAL_FLOATS) chunks = (chunks + 1) / 2;
+    const int chunk = (int)(div_up(div_up((size_t)a->N, chunks), 32) * 32);
+    chunks = div_up((size_t)a->N, (size_t)chunk);
+    float *partial = (float *)mr_cuda_scratch(c, chunks * table * sizeof(float));
+    if (!partial) return;
+    dim3 grid((unsigned)div_up((size_t)a->D, 32), (unsigned)a->vocab, (unsigned)chunks);
+    embed_sums<A><<<grid, dim3(32, 8), 0, c->stream>>>(a->N, a->D, chunk, a->ids, (const A *)a->dy, partial);
+    LAUNCHED(c, "embed_sums");
+    mr_cuda_reduce(c, partial, chunks, table, (float *)a->dtable);
+}
+
+static void embed_bwd(mr_dev *dev, const mr_embed_bwd_args *a) { BY_ACT(cuda_of(dev), embed_bwd_launch, cuda_of(dev), a); }
+
+template <class A> static __global__ void drop(size_t n, dropout how, const A *dy, A *dx)
+{
+    size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+    if (i < n) store(dx + i, load(dy + i) * dropout_factor(how, i));
+}
+
+template <class A> static void drop_launch(mr_cuda *c, const mr_dropout_bwd_args *a)
+{
+    drop<A><<<(unsigned)div_up(a->n, 256), 256, 0, c->stream>>>(a->n, dropout_of(&a->drop), (const A *)a->dy, (A *)a->dx);
+    LAUNCHED(c, "drop");
+}
+
+static void dropout_bwd(mr_dev *dev, const mr_dropout_bwd_args *a) { BY_ACT(cuda_of(dev), drop_launch, cuda_of(dev), a); }
+
+void mr_cuda_token_ops(mr_ops *ops)
+{
+    ops->embed_fwd = embed_fwd;
+    ops->embed_bwd = embed_bwd;
+    ops->dropout_bwd = dropout_bwd;
+}

@@ -1,0 +1,75 @@
+/* The optimiser, and the sums that ops share. */
+#include "ops/cuda/cuda.cuh"
+
+static __global__ void reduce_rows(const float *partial, size_t rows, size_t n, float *out)
+{
+    size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float sum = 0;
+    for (size_t r = 0; r < rows; r++) sum += partial[r * n + i];
+    out[i] += sum;
+}
+
+void mr_cuda_reduce(mr_cuda *c, const float *partial, size_t rows, size_t n, float *out)
+{
+    reduce_rows<<<(unsigned)div_up(n, 128), 128, 0, c->stream>>>(partial, rows, n, out);
+    LAUNCHED(c, "reduce_rows");
+}
+
+enum { SUM_BLOCKS = 512, SUM_THREADS = 256 };
+
+static __global__ void square_sums(size_t n, const float *g, double *partial)
+{
+    __shared__ double shared[32];
+    double sum = 0;
+    for (size_t i = blockIdx.x * (size_t)SUM_THREADS + threadIdx.x; i < n; i += (size_t)SUM_BLOCKS * SUM_THREADS) sum += (double)g[i] * g[i];
+    sum = block_sum(sum, shared);
+    if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+static __global__ void sum_blocks(const double *partial, double *out)
+{
+    __shared__ double shared[32];
+    double sum = block_sum(threadIdx.x < SUM_BLOCKS ? partial[threadIdx.x] : 0.0, shared);
+    if (threadIdx.x == 0) *out = sum;
+}
+
+static void sumsq(mr_dev *dev, const mr_sumsq_args *a)
+{
+    mr_cuda *c = cuda_of(dev);
+    double *partial = (double *)mr_cuda_scratch(c, SUM_BLOCKS * sizeof(double));
+    if (!partial) return;
+    square_sums<<<SUM_BLOCKS, SUM_THREADS, 0, c->stream>>>(a->n, (const float *)a->g, partial);
+    sum_blocks<<<1, SUM_BLOCKS, 0, c->stream>>>(partial, a->out);
+    LAUNCHED(c, "square_sums");
+}
+
+static __global__ void adam_elements(size_t n, size_t n_decay, float *p, float *m, float *v, const float *g, const mr_step *step, const double *sumsq)
+{
+    size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+    if (i >= n || !isfinite(*sumsq)) return;
+    const mr_step s = *step;
+    const float shrink = s.clip > 0 ? (float)fmin(1.0, s.clip / (sqrt(*sumsq) + 1e-6)) : 1, decay = i < n_decay ? (float)s.weight_decay : 0;
+    const float lr = (float)s.lr, b1 = (float)s.beta1, b2 = (float)s.beta2;
+    float grad = g[i] * shrink;
+    if (!s.decoupled) grad += decay * p[i];
+    const float m1 = b1 * m[i] + (float)(1 - s.beta1) * grad, m2 = b2 * v[i] + (float)(1 - s.beta2) * grad * grad;
+    m[i] = m1;
+    v[i] = m2;
+    const float kept = s.decoupled ? p[i] * (float)(1 - s.lr * decay) : p[i];
+    p[i] = kept - lr * (m1 * (float)(1 / s.bias1)) / (sqrtf(m2 * (float)(1 / s.bias2)) + (float)s.eps);
+}
+
+static void adam(mr_dev *dev, const mr_adam_args *a)
+{
+    mr_cuda *c = cuda_of(dev);
+    adam_elements<<<(unsigned)div_up(a->n, 256), 256, 0, c->stream>>>(a->n, a->n_decay, (float *)a->p, (float *)a->m, (float *)a->v, (const float *)a->g,
+                                                                     a->step, a->sumsq);
+    LAUNCHED(c, "adam_elements");
+}
+
+void mr_cuda_train_ops(mr_ops *ops)
+{
+    ops->sumsq = sumsq;
+    ops->adam = adam;
+}

@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# generate: the same seed, the same text; what --tokens, --stop, --prompt, --top-k, --top-p and --json promise.
+source "$(dirname "$0")/cli_support.bash"
+
+make_text text.txt 3000 1
+done_by "$minrnn" train text --data text.txt "${tiny[@]}" --steps 150 --lr 0.01 --warmup 10 --out run
+model=run/model.safetensors
+write() { done_by "$minrnn" generate $model "$@"; }
+# written NAME FLAGS…: what was written, kept as a file
+written() {
+    local name=$1
+    shift
+    write "$@"
+    mv out "$name"
+}
+characters() { python3 -c 'import sys; print(len(open(sys.argv[1], encoding="utf-8", newline="").read()))' "$1"; }
+
+# ---- the same seed, the same text
+written seed5 --seed 5 --tokens 400
+written seed5-again --seed 5 --tokens 400
+written seed5-threads --seed 5 --tokens 400 --threads 2
+written seed6 --seed 6 --tokens 400
+written seed5-short --seed 5 --tokens 100
+check "the same seed" same_files seed5 seed5-again
+check "any threads" same_files seed5 seed5-threads
+check "another seed" [ "$(sum_of seed5)" != "$(sum_of seed6)" ]
+check "fewer tokens are a beginning" [ "$(head -c $(($(stat -c %s seed5-short) - 1)) seed5 | sha256sum)" = "$(head -c -1 seed5-short | sha256sum)" ]
+
+# ---- the likeliest
+written greedy --temperature 0 --tokens 200
+written greedy-seed --temperature 0 --tokens 200 --seed 99
+written top1 --top-k 1 --tokens 200 --temperature 1.5
+written nucleus0 --top-p 0 --tokens 200 --temperature 1.5
+written hot --tokens 200 --temperature 1.5
+check "temperature 0 takes no chances" same_files greedy greedy-seed
+check "--top-k 1 is temperature 0" same_files greedy top1
+check "--top-p 0 leaves one" same_files greedy nucleus0
+check "heat changes the text" [ "$(sum_of hot)" != "$(sum_of greedy)" ]
+written all --tokens 200 --temperature 1 --seed 3
+written all-k --tokens 200 --temperature 1 --seed 3 --top-k 1000000 --top-p 1
+check "--top-k beyond the vocabulary changes nothing" same_files all all-k
+
+# ---- tokens are characters here, a line end follows
+for n in 0 1 7 300; do
+    written count --tokens $n --seed 2
+    check "$n tokens" [ "$(characters count)" -eq $((n + 1)) ]
+done
+
+# ---- the prompt comes first, also one longer than a chunk
+written prompted --prompt 'naïve 東京 ' --tokens 50
+check "the prompt is echoed" [ "$(head -c 14 prompted)" = 'naïve 東京 ' ]
+check "and written on from" [ "$(characters prompted)" -eq $((9 + 50 + 1)) ]
+long=$(printf 'the quick brown fox %.0s' {1..45})
+written longer --prompt "$long" --tokens 5 --temperature 0
+check "a long prompt" [ "$(characters longer)" -eq $((${#long} + 5 + 1)) ]
+# the state goes on from the prompt: greedy text, fed back as a prompt, goes on as it did
+done_by "$minrnn" generate $model --prompt 'the quick' --temperature 0 --tokens 60 --json
+cp out whole.json
+head=$(python3 -c 'import json; print(json.load(open("whole.json"))["text"][:20])'; echo .)
+head=${head%$'\n'.}
+done_by "$minrnn" generate $model --prompt "the quick$head" --temperature 0 --tokens 40 --json
+check "a text as its own prompt" json "d['text'] == '''$(python3 -c 'import json; print(repr(json.load(open("whole.json"))["text"][20:])[1:-1])')'''" out
+
+# ---- stop
+done_by "$minrnn" generate $model --tokens 400 --seed 5 --json
+cp out unstopped.json
+for stop in ' ' 'o' 'fox' 'é' '東京' 'never to be found'; do
+    done_by "$minrnn" generate $model --tokens 400 --seed 5 --json --stop "$stop"
+    check "--stop '$stop'" json "d['text'] == __import__('json').load(open('unstopped.json'))['text'].split('$stop')[0]" out
+done
+done_by "$minrnn" generate $model --tokens 400 --seed 5 --stop o --prompt 'fox '
+check "--stop does not look at the prompt" grep -q '^fox ' out
+
+# ---- JSON; a text for people has no control characters but line ends
+check "JSON" json "set(d) >= {'prompt', 'text'} and d['prompt'] == '' and len(d['text']) == 400" unstopped.json
+done_by "$minrnn" generate $model --prompt $'the\n' --tokens 20 --json
+check "JSON with a line break" json "d['prompt'] == 'the\n' and len(d['text']) == 20" out
+check "nothing on stderr" [ ! -s err ]
+
+# ---- bytes: any byte may come, JSON stays JSON and whole
+python3 -c 'import sys; sys.stdout.buffer.write(bytes(range(256)) * 80)' >data.bin
+done_by "$minrnn" train text --vocab bytes --data data.bin "${tiny[@]}" --steps 3 --out bytes
+for seed in 1 2 3; do
+    done_by "$minrnn" generate bytes/model.safetensors --temperature 2 --tokens 3000 --seed $seed
+    check "3000 bytes" [ "$(stat -c %s out)" -eq 3001 ]
+    done_by "$minrnn" generate bytes/model.safetensors --temperature 2 --tokens 3000 --seed $seed --json
+    check "bytes as JSON" json "1500 <= len(d['text']) <= 3000 and '\x00' in d['text']" out
+done
+
+# ---- refused
+refused 1 '--prompt' "$minrnn" generate $model --prompt 'Жук'
+refused 1 '--prompt' "$minrnn" generate $model --prompt $'the \377'
+refused 1 'temperature' "$minrnn" generate $model --temperature -1
+refused 1 'temperature' "$minrnn" generate $model --temperature nan
+refused 1 'top-k' "$minrnn" generate $model --top-k -1
+refused 1 'top-p' "$minrnn" generate $model --top-p 1.5
+refused 1 'tokens' "$minrnn" generate $model --tokens many
+if [ -w /dev/full ]; then
+    "$minrnn" generate $model --tokens 10 >/dev/full 2>err
+    check "a full disk is no success" [ $? -eq 1 -a "$(wc -l <err)" -eq 1 ]
+fi
+
+finish
