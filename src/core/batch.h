@@ -24,7 +24,7 @@ typedef struct mr_batch {
     int max_B, max_T;        /* the capacity */
     int32_t *ids;            /* [B,T], MR_INPUT_TOKENS */
     float *values;           /* [B,T,inputs], MR_INPUT_REALS */
-    int32_t *target;         /* [rows], MR_LOSS_XENT; −1: this row does not count */
+    int32_t *target;         /* [rows], MR_LOSS_XENT; −1: this row does not count (tokens beyond length must not) */
     float *target_values;    /* [rows,outputs], MR_LOSS_MSE */
     uint8_t *mask;           /* [rows], MR_LOSS_MSE: 1 where the row counts */
     uint8_t *reset;          /* [B,T]: 1: a new sequence starts before this token. Read only when has_reset */

@@ -58,26 +58,25 @@ int mr_block_init(mr_block *b, int index, const mr_config *c, mr_params *params)
 
 void mr_block_free(mr_block *block) { mr_free(block->mixer); }
 
-void mr_block_plan(mr_block *b, const mr_config *c, mr_dev *dev, mr_arena *arena, int B, int T, mr_act *stream)
+void mr_block_plan(mr_block *b, const mr_config *c, mr_dev *dev, mr_arena *arena, int B, int T, int keep)
 {
     const mr_mixer *mixer = mr_mixer_at(c->mixer);
     size_t N = (size_t)B * (size_t)T, act = dev->act_size;
     size_t row = N * (size_t)c->dim * act, wide = N * (size_t)(c->mlp * c->dim) * act, stat = 2 * N * dev->real_size;
-    int keep = stream == NULL;
     if (c->conv) b->conv_y = mr_arena_take(arena, row);
-    b->x1 = !keep ? stream : conv_residual(c) ? mr_arena_take(arena, row) : b->x;
+    b->x1 = keep && conv_residual(c) ? mr_arena_take(arena, row) : b->x;
     b->u = mr_arena_take(arena, row);
     b->stat1 = keep ? mr_arena_take(arena, stat) : NULL;
     mixer->plan(b->mixer, c, dev, arena, B, T);
     b->h = mr_arena_take(arena, N * (size_t)mixer->width(c) * act);
-    b->x2 = keep ? mr_arena_take(arena, row) : stream;
+    b->x2 = keep ? mr_arena_take(arena, row) : b->x;
     b->out = b->x2;
     if (!has_mlp(c)) return;
     b->v = mr_arena_take(arena, row);
     b->stat2 = keep ? mr_arena_take(arena, stat) : NULL;
     b->act = mr_arena_take(arena, wide);
     b->pre = keep ? mr_arena_take(arena, wide) : NULL;
-    b->out = keep ? mr_arena_take(arena, row) : stream;
+    b->out = keep ? mr_arena_take(arena, row) : b->x;
 }
 
 /* ---- forward ---- */

@@ -42,8 +42,8 @@ int mr_block_init(mr_block *block, int index, const mr_config *config, mr_params
 void mr_block_free(mr_block *block);
 size_t mr_block_state_reals(const mr_config *config);
 
-/* `stream`: the buffer of the residual stream without training, else NULL. Returns nothing: the arena knows the size. */
-void mr_block_plan(mr_block *block, const mr_config *config, mr_dev *dev, mr_arena *arena, int B, int T, mr_act *stream);
+/* block->x is set. keep: for training, everything the backward needs; otherwise the residual stream stays in block->x. */
+void mr_block_plan(mr_block *block, const mr_config *config, mr_dev *dev, mr_arena *arena, int B, int T, int keep);
 void mr_block_forward(mr_block *block, const mr_pass *pass, const mr_block_state *state);
 
 /* Gradients of a state: from behind (…_out, or NULL: zero) and to the front (…_in, or NULL: not wanted). */

@@ -104,11 +104,10 @@ static void plan_blocks(mr_model *m, mr_arena *arena, size_t N)
     const mr_config *c = &m->config;
     size_t row = N * (size_t)c->dim * m->dev->act_size, shared = 0;
     mr_act *x = mr_arena_take(arena, row);
-    m->stream = m->train ? NULL : x;
     for (int i = 0; i < c->layers; i++) {
         size_t start = arena->used;
         m->blocks[i].x = x;
-        mr_block_plan(&m->blocks[i], c, m->dev, arena, m->max_B, m->max_T, m->train ? NULL : x);
+        mr_block_plan(&m->blocks[i], c, m->dev, arena, m->max_B, m->max_T, m->train);
         x = m->blocks[i].out;
         if (m->train) continue;
         /* without training every block lies over the one before it */

@@ -1,4 +1,4 @@
-/* What a model is made of; shared by model.c, state.c and blame.c alone. */
+/* What a model is made of; shared by model.c, state.c, blame.c and the tests alone. */
 #ifndef MR_MODEL_NETWORK_H
 #define MR_MODEL_NETWORK_H
 
@@ -18,7 +18,6 @@ struct mr_model {
     int max_B, max_T, train;
     void *memory;
     size_t planned;
-    mr_act *stream;       /* [N, D] without training: the residual stream */
     int32_t *ids, *target, *length;
     uint8_t *reset, *mask;
     mr_act *values;

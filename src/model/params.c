@@ -88,7 +88,9 @@ void mr_params_init(const mr_params *params, uint64_t seed, double horizon, int 
     memset(out, 0, params->total * sizeof *out);
     for (int i = 0; i < params->count; i++) {
         const mr_param *p = &params->list[i];
-        mr_rng rng = mr_rng_at(seed, MR_STREAM_INIT, (uint32_t)i, 0);
+        int place = i; /* rows of a group share their time scales: the gates of a channel start with one τ */
+        while (p->init == MR_INIT_LOG_TAU && params->list[place].follows) place--;
+        mr_rng rng = mr_rng_at(seed, MR_STREAM_INIT, (uint32_t)place, 0);
         for (size_t j = 0; j < p->count; j++) {
             double v = p->init_value;
             switch (p->init) {

@@ -30,7 +30,7 @@ enum { MR_STAT_LOSS, MR_STAT_CORRECT, MR_STAT_COUNT, MR_STATS }; /* sums over ro
 typedef struct mr_dropout {
     float p;              /* 0: off */
     uint32_t site;        /* names the place in the network, see core/rng.h */
-    const mr_step *step;  /* [1] */
+    const mr_step *step;  /* [1]; may be NULL when p is 0 */
 } mr_dropout;
 
 typedef struct mr_embed_fwd_args {
@@ -145,7 +145,7 @@ typedef struct mr_conv_bwd_args {
     mr_act *dx;               /* [B, T, D] */
     mr_real *dw;              /* [D, 4] += */
     mr_real *db;              /* [D] += */
-    mr_real *dtail_in;        /* [B, 3, D] or NULL */
+    mr_real *dtail_in;        /* [B, 3, D] or NULL; zero when tail_in is NULL */
 } mr_conv_bwd_args;
 
 typedef enum mr_cell_kind { MR_MINGRU, MR_MINLSTM } mr_cell_kind;

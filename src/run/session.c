@@ -31,9 +31,12 @@ static int read_vocab(mr_session *s, const mr_st *st, const char *path, mr_error
     mr_error inner;
     if (!text) return 0;
     if (mr_vocab_parse(&s->vocab, text, &inner)) return mr_fail(err, MR_EFORMAT, "%s: vocab: %.800s", path, inner.text);
-    if (s->recipe.config.input != MR_INPUT_TOKENS || s->recipe.config.inputs != s->vocab.size)
-        return mr_fail(err, MR_EFORMAT, "%s: a vocabulary of %d tokens, but the model takes %lld", path, s->vocab.size,
-                       (long long)s->recipe.config.inputs);
+    const mr_config *c = &s->recipe.config;
+    if (c->input != MR_INPUT_TOKENS || c->head != MR_HEAD_TOKEN || c->loss != MR_LOSS_XENT)
+        return mr_fail(err, MR_EFORMAT, "%s: has a vocabulary, but the model does not predict tokens from tokens", path);
+    if (c->inputs != s->vocab.size || c->outputs != s->vocab.size)
+        return mr_fail(err, MR_EFORMAT, "%s: a vocabulary of %d tokens, but the model has %lld inputs and %lld outputs", path,
+                       s->vocab.size, (long long)c->inputs, (long long)c->outputs);
     return 0;
 }
 
@@ -42,6 +45,7 @@ static int read_meta(mr_session *s, const mr_st *st, const char *path, mr_error 
     const char *task = mr_st_meta(st, "task.name"), *step = mr_st_meta(st, "step");
     mr_error inner;
     mr_config config;
+    char *end;
     if (mr_st_meta(st, "state.step"))
         return mr_fail(err, MR_EFORMAT, "%s: is the state of a run; its models are model.safetensors and last.safetensors beside it", path);
     int status = mr_model_read_config(st, path, mr_model_meta_keys, &config, err);
@@ -49,7 +53,9 @@ static int read_meta(mr_session *s, const mr_st *st, const char *path, mr_error 
     if (!task || mr_recipe_new(&s->recipe, task, &inner))
         return mr_fail(err, MR_EFORMAT, "%s: made for a task that this minrnn does not know (%.60s)", path, task ? task : "none named");
     s->recipe.config = config;
-    s->step = step ? strtoll(step, NULL, 10) : 0;
+    s->step = step ? strtoll(step, &end, 10) : 0;
+    if (step && (end == step || *end || s->step < 0))
+        return mr_fail(err, MR_EFORMAT, "%s: step = %.40s: must be a whole number", path, step);
     status = read_settings(s, st, path, err);
     return status ? status : read_vocab(s, st, path, err);
 }
@@ -93,6 +99,6 @@ void mr_session_close(mr_session *s)
 
 int mr_session_need_text(const mr_session *s, const char *path, mr_error *err)
 {
-    if (s->vocab.size && s->recipe.config.head == MR_HEAD_TOKEN) return 0;
+    if (s->vocab.size) return 0;
     return mr_fail(err, MR_EINVAL, "%s: made for the task %s, it does not read text; try `minrnn eval`", path, s->recipe.task->type->name);
 }

@@ -2,11 +2,13 @@
 
 #include "core/file.h"
 #include "core/mem.h"
+#include "model/mixer.h"
 #include "run/checkpoint.h"
 #include "run/feed.h"
 #include "run/runlog.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -26,7 +28,7 @@ typedef struct trainer {
     mr_batch eval_batch;
     mr_runlog *log;
     mr_checkpoint cp;
-    double started, saved; /* the clock */
+    double started, saved, next_curve; /* the clock */
     int64_t saved_step;
     int lock;
 } trainer;
@@ -167,27 +169,34 @@ static int evaluate(trainer *t, mr_error *err)
     return mr_runlog_eval(t->log, cp->step, score.loss, score.accuracy, best, err);
 }
 
-static int draw_curve(const trainer *t, mr_error *err)
+/* Reads the whole log, so it may take up a twentieth of the time; the one at the end is always drawn. */
+static int draw_curve(trainer *t, int at_end, mr_error *err)
 {
     mr_curve_point *points = NULL;
     size_t n = 0;
+    char title[128];
+    double began = now();
+    const mr_config *c = &t->recipe->config;
+    if (!at_end && began < t->next_curve) return 0;
+    snprintf(title, sizeof title, "%s: %s, %lld × %lld", t->recipe->task->type->name, mr_mixer_names[c->mixer], (long long)c->layers, (long long)c->dim);
     char *from = mr_path_join(t->dir, "log.jsonl"), *to = mr_path_join(t->dir, "curve.svg");
     int status = from && to ? mr_runlog_read(from, &points, &n, err) : mr_no_memory(err, "the curve");
-    if (!status) status = mr_curve_write(to, points, n, t->recipe->task->type->name, err);
+    if (!status) status = mr_curve_write(to, points, n, title, err);
     mr_free(points);
     mr_free(from);
     mr_free(to);
+    t->next_curve = now() + 20 * (now() - began);
     return status;
 }
 
-static int save(trainer *t, mr_error *err)
+static int save(trainer *t, int at_end, mr_error *err)
 {
     int status = fetch(t, err);
     if (!status) status = mr_runlog_flush(t->log, 1, err);
     if (status) return status;
     t->cp.log_offset = mr_runlog_offset(t->log);
     status = mr_checkpoint_save(&t->cp, t->dir, t->recipe, mr_model_params(t->model), err);
-    if (!status) status = draw_curve(t, err);
+    if (!status) status = draw_curve(t, at_end, err);
     t->saved = now();
     t->saved_step = t->cp.step;
     return status;
@@ -224,7 +233,7 @@ static int loop(trainer *t, mr_train_end *end, mr_error *err)
         if (eval_is_due(t)) status = evaluate(t, err);
         if (status == MR_ESTOPPED) status = 0;
         if (status || is_over(t, end)) return status;
-        if (t->cp.step > t->saved_step && save_is_due(t)) status = save(t, err);
+        if (t->cp.step > t->saved_step && save_is_due(t)) status = save(t, 0, err);
         if (!status) status = train_step(t, t->cp.step + 1, err);
         if (status) return status;
     }
@@ -243,7 +252,7 @@ static int run(trainer *t, mr_train_result *result, mr_error *err)
     result->best_step = t->cp.best_step;
     result->best_loss = t->cp.best_loss;
     result->best_accuracy = t->cp.best_accuracy;
-    return save(t, err);
+    return save(t, 1, err);
 }
 
 /* ---- setting up ---- */

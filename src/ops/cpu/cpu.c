@@ -14,40 +14,42 @@
 
 /* ---- which kernels this machine can run, best first */
 
-enum { ISAS = 3 };
+static const mr_cpu_kernels *const all_kernels[] = {
+#if defined(__x86_64__)
+    &mr_cpu_kernels_avx512, &mr_cpu_kernels_avx2,
+#elif defined(__aarch64__)
+    &mr_cpu_kernels_neon,
+#endif
+    &mr_cpu_kernels_scalar, NULL,
+};
 
-static void find_kernels(const mr_cpu_kernels *list[ISAS + 1])
+static const char *const all_names[] = {
+#if defined(__x86_64__)
+    "avx512", "avx2",
+#elif defined(__aarch64__)
+    "neon",
+#endif
+    "scalar", NULL,
+};
+
+/* Each set of the list includes those behind it, so what a machine has is the list from some place on. */
+static int best_here(void)
 {
-    int n = 0;
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    int avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                 __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
-    int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    if (avx512 && avx2) list[n++] = &mr_cpu_kernels_avx512;
-    if (avx2) list[n++] = &mr_cpu_kernels_avx2;
-#elif defined(__aarch64__)
-    list[n++] = &mr_cpu_kernels_neon;
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 2;
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl") ||
+        !__builtin_cpu_supports("avx512bw"))
+        return 1;
 #endif
-    list[n++] = &mr_cpu_kernels_scalar;
-    list[n] = NULL;
+    return 0;
 }
 
-const char *const *mr_cpu_isas(void)
-{
-    static const char *names[ISAS + 1]; /* every caller writes the same values */
-    const mr_cpu_kernels *list[ISAS + 1];
-    find_kernels(list);
-    int n = 0;
-    for (; list[n]; n++) names[n] = list[n]->name;
-    names[n] = NULL;
-    return names;
-}
+const char *const *mr_cpu_isas(void) { return all_names + best_here(); }
 
 static const mr_cpu_kernels *choose(const char *wanted, mr_error *err)
 {
-    const mr_cpu_kernels *list[ISAS + 1];
-    find_kernels(list);
+    const mr_cpu_kernels *const *list = all_kernels + best_here();
     const char *source = wanted && *wanted ? "isa" : "MINRNN_ISA";
     if (!wanted || !*wanted) wanted = getenv("MINRNN_ISA");
     if (!wanted || !*wanted) return list[0];
