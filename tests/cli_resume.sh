@@ -49,7 +49,7 @@ subprocess.run([sys.argv[1], "train", *sys.argv[2:], "--out", "timed", "--quiet"
 print(time.monotonic() - began)
 PYTHON
 )
-moment() { python3 -c 'import random, sys; print(random.uniform(0, float(sys.argv[1]) * 0.4))' "$whole_time"; }
+moment() { python3 -c 'import random, sys; print(random.uniform(0, float(sys.argv[1]) / float(sys.argv[2])))' "$whole_time" "$1"; }
 
 # A line that says how to go on comes with the exit status; only a signal before the first line of all may end the process.
 ended_well() { # SIGNAL STATUS
@@ -60,23 +60,25 @@ ended_well() { # SIGNAL STATUS
     esac
 }
 
-stopped=0
 for signal in KILL:137 TERM:143 INT:130; do
-    name=${signal%:*} code=${signal#*:} dir=killed-$name
-    for ((i = 0; i < kills; i++)); do
+    name=${signal%:*} code=${signal#*:} dir=killed-$name stopped=0 share=2
+    for ((i = 0; stopped < kills && i < 10 * kills; i++)); do
         # in turn: the whole command line again, or the folder alone
         how=("${recipe[@]}")
         [ $((i % 2)) -eq 1 ] && [ -f "$dir/recipe.ini" ] && how=()
-        { read -r ending; read -r last_line; } < <(python3 stop_at.py "$name" "$(moment)" \
+        { read -r ending; read -r last_line; } < <(python3 stop_at.py "$name" "$(moment $share)" \
             "$minrnn" train "${how[@]}" --out "$dir" --resume --threads $((1 + i % 2)))
         check "$name ended with $ending, \"$last_line\"" ended_well "$name" "$code"
-        [ "$ending" = 0 ] || stopped=$((stopped + 1))
+        if [ "$ending" = 0 ]; then # too late: from the start again, and earlier
+            rm -rf "$dir"
+            share=$((share * 2))
+        else stopped=$((stopped + 1))
+        fi
     done
+    check "$name: stopped $stopped times, not $kills" [ "$stopped" -eq "$kills" ]
     done_by "$minrnn" train "${recipe[@]}" --out "$dir" --resume
     same_run "$name" "$dir"
 done
-echo "stopped $stopped times"
-check "at least one run was stopped in the middle" [ "$stopped" -gt 0 ]
 
 # ---- the promised ends, for certain: a long run, stopped after its first line
 for signal in TERM:143 INT:130; do
@@ -94,7 +96,7 @@ done_by "$minrnn" train --out two --resume
 check "a finished run resumed stays as it is" [ "$before" = "$(snapshot two | grep -v state.safetensors)" ]
 # cosine would change with the steps; a constant rate does not
 constant=("${recipe[@]}" --schedule constant)
-done_by "$minrnn" train "${constant[@]}" --out grown --steps $((steps / 37 * 37 / 2 / 37 * 37))
+done_by "$minrnn" train "${constant[@]}" --out grown --steps 37 # an evaluation is due there in both
 done_by "$minrnn" train --out grown --resume --steps "$steps"
 done_by "$minrnn" train "${constant[@]}" --out ungrown
 check "more steps: last.safetensors" same_files grown/last.safetensors ungrown/last.safetensors

@@ -38,9 +38,8 @@ static int best_here(void)
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 2;
-    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl") ||
-        !__builtin_cpu_supports("avx512bw"))
-        return 1;
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512dq")) return 1;
+    if (!__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512bw")) return 1;
 #endif
     return 0;
 }
@@ -161,7 +160,8 @@ static void reduce_span(void *arg, int task, int slot)
     size_t first = (size_t)task * REDUCE_SPAN, n = job->n - first < REDUCE_SPAN ? job->n - first : REDUCE_SPAN;
     float sum[REDUCE_SPAN];
     memcpy(sum, job->from + first, n * sizeof *sum);
-    for (int part = 1; part < job->parts; part++) job->cpu->kernels.add(n, sum, job->from + (size_t)part * job->stride + first);
+    for (int part = 1; part < job->parts; part++)
+        job->cpu->kernels.add(n, sum, job->from + (size_t)part * job->stride + first);
     job->cpu->kernels.add(n, job->to + first, sum);
 }
 
@@ -197,10 +197,10 @@ static void zero_bytes(mr_dev *dev, void *to, size_t bytes)
     if (bytes) memset(to, 0, bytes);
 }
 
-static void put(mr_dev *dev, mr_real *to, const float *from, size_t n) { copy_bytes(dev, to, from, n * sizeof *from); }
-static void get(mr_dev *dev, float *to, const mr_real *from, size_t n) { copy_bytes(dev, to, from, n * sizeof *to); }
-static void put_act(mr_dev *dev, mr_act *to, const float *from, size_t n) { copy_bytes(dev, to, from, n * sizeof *from); }
-static void get_act(mr_dev *dev, float *to, const mr_act *from, size_t n) { copy_bytes(dev, to, from, n * sizeof *to); }
+static void put(mr_dev *dev, mr_real *to, const float *from, size_t n) { copy_bytes(dev, to, from, n * 4); }
+static void get(mr_dev *dev, float *to, const mr_real *from, size_t n) { copy_bytes(dev, to, from, n * 4); }
+static void put_act(mr_dev *dev, mr_act *to, const float *from, size_t n) { copy_bytes(dev, to, from, n * 4); }
+static void get_act(mr_dev *dev, float *to, const mr_act *from, size_t n) { copy_bytes(dev, to, from, n * 4); }
 
 /* ---- the device */
 
@@ -231,10 +231,10 @@ static void fill_device(mr_cpu *cpu, int threads)
 {
     mr_dev *dev = &cpu->dev;
     *dev = (mr_dev){
-        .kind = "cpu", .isa = cpu->kernels.name, .threads = threads, .act_size = sizeof(float), .real_size = sizeof(float),
-        .alloc = device_alloc, .release = device_release, .upload = copy_bytes, .download = copy_bytes, .copy = copy_bytes,
-        .zero = zero_bytes, .put = put, .get = get, .put_act = put_act, .get_act = get_act,
-        .replay = replay, .sync = device_sync,
+        .kind = "cpu", .isa = cpu->kernels.name, .threads = threads, .act_size = sizeof(float),
+        .real_size = sizeof(float), .alloc = device_alloc, .release = device_release, .upload = copy_bytes,
+        .download = copy_bytes, .copy = copy_bytes, .zero = zero_bytes, .put = put, .get = get, .put_act = put_act,
+        .get_act = get_act, .replay = replay, .sync = device_sync,
         .close = device_close, .minrnn_saved = mr_cpu_minrnn_saved, .impl = cpu,
     };
     mr_cpu_linear_ops(&dev->ops);

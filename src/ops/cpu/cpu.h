@@ -41,8 +41,8 @@ static inline float *mr_cpu_slot(const mr_cpu *cpu, int slot)
     return cpu->scratch[MR_SCRATCH_SLOTS].data + (size_t)slot * cpu->slot_stride;
 }
 
-/* mr_pool_run with the CPU's quick mode for numbers too small to be normal, which become 0: the gradient that decays over a long
- * sequence is full of them, and each costs a hundred cycles otherwise. */
+/* mr_pool_run with the CPU's quick mode for numbers too small to be normal, which become 0: the gradient that decays
+ * over a long sequence is full of them, and each costs a hundred cycles otherwise. */
 void mr_cpu_run(mr_cpu *cpu, mr_pool_fn *fn, void *arg, int tasks);
 
 /* How work is cut. All depend on shapes alone, never on the number of threads, so results do not either. */

@@ -1,10 +1,13 @@
 #include "ops/cpu/gemm.h"
 
-/* Blocks: DEPTH rows of B at a time, so that a panel of B stays in the second cache while it meets BLOCK_ROWS rows of A.
- * FEW rows are better done as dot products that read W once, without packing. */
+/* Blocks: DEPTH rows of B at a time, so that a panel of B stays in the second cache while it meets BLOCK_ROWS rows of
+ * A. FEW rows are better done as dot products that read W once, without packing. */
 enum { DEPTH = 384, BLOCK_ROWS = 96, BLOCK_COLS = 512, FEW = 8 };
 
-static int padded_cols(const mr_product *p) { return (int)mr_round_up((size_t)p->N, (size_t)p->cpu->kernels.tile_cols); }
+static int padded_cols(const mr_product *p)
+{
+    return (int)mr_round_up((size_t)p->N, (size_t)p->cpu->kernels.tile_cols);
+}
 
 /* ---- B packed for all threads: for each DEPTH rows, panel after panel */
 
@@ -18,10 +21,11 @@ static void pack_task(void *arg, int task, int slot)
     const int col = task % panels * width, k0 = task / panels * DEPTH, depth = mr_min_int(DEPTH, p->K - k0);
     float *to = (float *)p->packed + (size_t)k0 * (size_t)padded_cols(p) + (size_t)col * (size_t)depth;
     const size_t row = p->b_transposed ? 1 : (size_t)p->N, column = p->b_transposed ? (size_t)p->K : 1;
-    p->cpu->kernels.pack_b(p->b + (size_t)k0 * row + (size_t)col * column, row, column, depth, mr_min_int(width, p->N - col), to);
+    const float *from = p->b + (size_t)k0 * row + (size_t)col * column;
+    p->cpu->kernels.pack_b(from, row, column, depth, mr_min_int(width, p->N - col), to);
 }
 
-int mr_product_pack(mr_product *p)
+static int pack(mr_product *p)
 {
     p->packed = mr_cpu_scratch(p->cpu, MR_SCRATCH_PACK, (size_t)padded_cols(p) * (size_t)p->K);
     if (!p->packed) return 0;
@@ -52,14 +56,6 @@ static void compute_block(const mr_product *p, const mr_block *block, float *c, 
     }
 }
 
-void mr_product_rows(const mr_product *p, int first_row, int rows)
-{
-    for (int r = 0; r < rows; r += BLOCK_ROWS) {
-        mr_block block = {.first_row = first_row + r, .rows = mr_min_int(BLOCK_ROWS, rows - r), .cols = p->N, .row = (size_t)p->N};
-        compute_block(p, &block, p->c + (size_t)block.first_row * block.row, p->accumulate);
-    }
-}
-
 static void block_task(void *arg, int task, int slot)
 {
     const mr_product *p = arg;
@@ -81,7 +77,10 @@ static void block_task(void *arg, int task, int slot)
 
 /* ---- few rows */
 
-static int dots_cols(const mr_product *p) { return mr_max_int(4, (int)mr_round_up(65536 / (size_t)mr_max_int(1, p->K), 4)); }
+static int dots_cols(const mr_product *p)
+{
+    return mr_max_int(4, (int)mr_round_up(65536 / (size_t)mr_max_int(1, p->K), 4));
+}
 
 static void dots_task(void *arg, int task, int slot)
 {
@@ -105,7 +104,7 @@ void mr_product_run(mr_product *p)
         mr_cpu_run(p->cpu, dots_task, p, (int)mr_ceil_div((size_t)p->N, (size_t)dots_cols(p)));
         return;
     }
-    if (!mr_product_pack(p)) return;
+    if (!pack(p)) return;
     const size_t down = mr_ceil_div((size_t)p->M, BLOCK_ROWS), across = mr_ceil_div((size_t)p->N, BLOCK_COLS);
     mr_cpu_run(p->cpu, block_task, p, (int)(down * across));
 }

@@ -4,7 +4,8 @@
 
 #include "ops/cpu/cpu.h"
 
-/* A block of the product, handed on while it lies in the cache: value[r·row + c] is element (first_row + r, first_col + c). */
+/* A block of the product, handed on while it lies in the cache: value[r·row + c] is element (first_row + r,
+ * first_col + c). */
 typedef struct mr_block {
     int first_row, rows, first_col, cols;
     const float *value;
@@ -23,15 +24,11 @@ typedef struct mr_product {
     float *c;          /* [M, N]; NULL when `finish` takes the blocks */
     void (*finish)(const mr_cpu *cpu, const void *arg, const mr_block *block);
     const void *arg;
-    const float *packed; /* set by mr_product_pack */
+    const float *packed; /* B as the kernels take it; set by mr_product_run */
 } mr_product;
 
 /* The whole product on all threads. */
 void mr_product_run(mr_product *p);
-
-/* In parts: pack B on all threads (0 when memory is short), then any thread computes any rows, all columns, into c. */
-int mr_product_pack(mr_product *p);
-void mr_product_rows(const mr_product *p, int first_row, int rows);
 
 /* dW[N, K] += dyᵀ x over M tokens, and db[N] += Σ dy if db is not NULL. */
 void mr_product_gradient(mr_cpu *cpu, int M, int N, int K, const float *dy, const float *x, float *dW, float *db);

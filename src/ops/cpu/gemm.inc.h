@@ -115,8 +115,10 @@ static void pack_a(const float *a, size_t a_row, int k, int rows, float *to, flo
         int end = i + BLOCK < k ? i + BLOCK : k;
         int r = 0;
         for (; r + TILE_ROWS <= rows; r += TILE_ROWS)
-            for (int l = i; l < end; l++)
-                memcpy(to + (size_t)r * k + (size_t)l * TILE_ROWS, a + (size_t)l * a_row + r, TILE_ROWS * sizeof(float));
+            for (int l = i; l < end; l++) {
+                float *tile = to + (size_t)r * k + (size_t)l * TILE_ROWS;
+                memcpy(tile, a + (size_t)l * a_row + r, TILE_ROWS * sizeof(float));
+            }
         for (int l = i; r < rows && l < end; l++)
             for (int j = 0; j < TILE_ROWS; j++)
                 to[(size_t)r * k + (size_t)l * TILE_ROWS + j] = r + j < rows ? a[(size_t)l * a_row + r + j] : 0.0f;
@@ -157,8 +159,9 @@ static void dots(const float *x, int m, int k, const float *w, const float *bias
     for (int j = 0; j < n; j += DOT_ROWS) {
         int count = n - j < DOT_ROWS ? n - j : DOT_ROWS;
         const float *rows = w + (size_t)j * k, *start = bias ? bias + j : NULL;
+        float *to = c + j;
         int r = 0;
-        for (; r + 2 <= m; r += 2) few_dots(x + (size_t)r * k, 2, k, rows, count, start, c + (size_t)r * c_row + j, c_row);
-        if (r < m) few_dots(x + (size_t)r * k, 1, k, rows, count, start, c + (size_t)r * c_row + j, c_row);
+        for (; r + 2 <= m; r += 2) few_dots(x + (size_t)r * k, 2, k, rows, count, start, to + (size_t)r * c_row, c_row);
+        if (r < m) few_dots(x + (size_t)r * k, 1, k, rows, count, start, to + (size_t)r * c_row, c_row);
     }
 }

@@ -1,5 +1,5 @@
-/* One instruction set's kernels and their table. The including file defines LANES (floats in a vector), TILE_VECS (vectors
- * across the register tile of the product), ISA (the suffix of the table's name) and ISA_NAME. */
+/* One instruction set's kernels and their table. The including file defines LANES (floats in a vector), TILE_VECS
+ * (vectors across the register tile of the product), ISA (the suffix of the table's name) and ISA_NAME. */
 #include "ops/cpu/kernels.h"
 
 #include "ops/cpu/vec.inc.h"

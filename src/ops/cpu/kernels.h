@@ -1,5 +1,6 @@
-/* The innermost loops, one table of functions an instruction set. isa_*.c compile the same *.inc.h files with other flags;
- * cpu.c chooses a table when a device is opened. A kernel works on one thread, allocates nothing, and takes any width. */
+/* The innermost loops, one table of functions an instruction set. isa_*.c compile the same *.inc.h files with other
+ * flags; cpu.c chooses a table when a device is opened. A kernel works on one thread, allocates nothing, and takes any
+ * width. */
 #ifndef MR_OPS_CPU_KERNELS_H
 #define MR_OPS_CPU_KERNELS_H
 

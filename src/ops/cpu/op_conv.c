@@ -1,6 +1,6 @@
 /* The depthwise convolution over time. Position q of a sequence is a row of x for q ≥ 0 and of the carried tail for
- * q = −3 … −1. A token reaches back over `reach` positions: three, or fewer behind a reset. A task is a span of tokens of
- * one sequence. */
+ * q = −3 … −1. A token reaches back over `reach` positions: three, or fewer behind a reset. A task is a span of tokens
+ * of one sequence. */
 #include "ops/cpu/cpu.h"
 
 #include <string.h>
@@ -113,7 +113,8 @@ static void input_gradient(const conv *c, int b, int q, float *to, mr_conv_row *
     point_to_gradients(c, b, q, row);
     c->cpu->kernels.conv(row);
     const int tail = c->dtail_out ? tail_row(c, b, q) : -1;
-    if (tail >= 0) c->cpu->kernels.add((size_t)c->D, to, c->dtail_out + ((size_t)b * MR_TAIL + (size_t)tail) * (size_t)c->D);
+    if (tail < 0) return;
+    c->cpu->kernels.add((size_t)c->D, to, c->dtail_out + ((size_t)b * MR_TAIL + (size_t)tail) * (size_t)c->D);
 }
 
 /* Where no tail was carried in, a sequence starts, and nothing flows out of it. */
@@ -161,8 +162,8 @@ static int take_scratch(conv *c, const float *w, int gradients)
     if (!c->zeros) return 0;
     memset(c->zeros, 0, c->row * sizeof *c->zeros);
     c->weights = c->zeros + c->row;
-    for (int d = 0; d < c->D; d++)
-        for (int j = 0; j < MR_CONV; j++) c->weights[(size_t)j * c->row + (size_t)d] = w[MR_CONV * (size_t)d + (size_t)j];
+    for (size_t d = 0; d < (size_t)c->D; d++)
+        for (size_t j = 0; j < MR_CONV; j++) c->weights[j * c->row + d] = w[MR_CONV * d + j];
     if (!gradients) return 1;
     c->partial = mr_cpu_scratch(c->cpu, MR_SCRATCH_PARTIAL, (size_t)c->B * (size_t)c->spans * WEIGHT_ROWS * c->row);
     return c->partial != NULL;

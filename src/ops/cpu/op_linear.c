@@ -22,8 +22,9 @@ static void linear_fwd(mr_dev *dev, const mr_linear_fwd_args *a)
 {
     const int plain = !a->gelu && !a->pre && !a->residual && !(a->drop.p > 0);
     mr_product p = {
-        .cpu = mr_cpu_of(dev), .M = a->M, .N = a->N, .K = a->K, .a = (const float *)a->x, .b = (const float *)a->W, .b_transposed = 1,
-        .bias = (const float *)a->b, .c = (float *)a->y, .finish = plain ? NULL : finish_forward, .arg = a,
+        .cpu = mr_cpu_of(dev), .M = a->M, .N = a->N, .K = a->K, .a = (const float *)a->x, .b = (const float *)a->W,
+        .b_transposed = 1, .bias = (const float *)a->b, .c = (float *)a->y,
+        .finish = plain ? NULL : finish_forward, .arg = a,
     };
     mr_product_run(&p);
 }
@@ -33,8 +34,8 @@ static void finish_backward(const mr_cpu *cpu, const void *arg, const mr_block *
     const mr_linear_bwd_x_args *a = arg;
     for (int r = 0; r < block->rows; r++) {
         const size_t at = (size_t)(block->first_row + r) * (size_t)a->K + (size_t)block->first_col;
-        cpu->kernels.gelu_bwd(block->cols, block->value + (size_t)r * block->row, (const float *)a->pre + at, a->accumulate,
-                              (float *)a->dx + at);
+        const float *product = block->value + (size_t)r * block->row, *pre = (const float *)a->pre + at;
+        cpu->kernels.gelu_bwd(block->cols, product, pre, a->accumulate, (float *)a->dx + at);
     }
 }
 
@@ -49,7 +50,8 @@ static void linear_bwd_x(mr_dev *dev, const mr_linear_bwd_x_args *a)
 
 static void linear_bwd_w(mr_dev *dev, const mr_linear_bwd_w_args *a)
 {
-    mr_product_gradient(mr_cpu_of(dev), a->M, a->N, a->K, (const float *)a->dy, (const float *)a->x, (float *)a->dW, (float *)a->db);
+    const float *dy = (const float *)a->dy, *x = (const float *)a->x;
+    mr_product_gradient(mr_cpu_of(dev), a->M, a->N, a->K, dy, x, (float *)a->dW, (float *)a->db);
 }
 
 /* ---- dropout alone */

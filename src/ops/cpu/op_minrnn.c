@@ -1,8 +1,8 @@
 /* minGRU and minLSTM: the projection by the product into `saved`, then gates and scan over it.
  *
- * A task of the scan is one sequence × a block of channels. Where that leaves too few tasks, time is cut into chunks: each
- * chunk's effect on the state is h → decay·h + drive; the chunks' starts follow from these in order; then every chunk runs
- * from its start. The backward does the same with its carry. */
+ * A task of the scan is one sequence × a block of channels. Where that leaves too few tasks, time is cut into chunks:
+ * each chunk's effect on the state is h → decay·h + drive; the chunks' starts follow from these in order; then every
+ * chunk runs from its start. The backward does the same with its carry. */
 #include "ops/cpu/gemm.h"
 
 #include <string.h>
@@ -104,8 +104,9 @@ static mr_run run_of(const scan *s, const part *p, int first, int end)
 {
     const size_t at = token(s, p, first);
     return (mr_run){
-        .rows = end - first, .n = p->n, .pre = s->pre + at * s->pre_row + p->c, .pre_row = s->pre_row, .gate = (size_t)s->H,
-        .h = s->h + at * (size_t)s->H + p->c, .dh = s->dh ? s->dh + at * (size_t)s->H + p->c : NULL, .h_row = (size_t)s->H,
+        .rows = end - first, .n = p->n, .pre = s->pre + at * s->pre_row + p->c, .pre_row = s->pre_row,
+        .gate = (size_t)s->H, .h = s->h + at * (size_t)s->H + p->c, .h_row = (size_t)s->H,
+        .dh = s->dh ? s->dh + at * (size_t)s->H + p->c : NULL,
     };
 }
 
@@ -128,7 +129,8 @@ static void forward_task(void *arg, int task, int slot)
         start = run.h + (size_t)(run.rows - 1) * run.h_row;
         t = end;
     }
-    for (int t = p.end; t < p.stop; t++) memset(s->h + token(s, &p, t) * (size_t)s->H + p.c, 0, (size_t)p.n * sizeof(float));
+    for (int t = p.end; t < p.stop; t++)
+        memset(s->h + token(s, &p, t) * (size_t)s->H + p.c, 0, (size_t)p.n * sizeof(float));
     if (s->h_out && p.last) copy_row(s->h_out + (size_t)p.b * (size_t)s->H + p.c, start, p.n);
 }
 
@@ -180,7 +182,8 @@ static void clear_gradients(const scan *s, const part *p)
 {
     for (int t = p->stop - 1; t >= p->end; t--) {
         float *pre = s->pre + token(s, p, t) * s->pre_row + p->c;
-        for (size_t gate = 0; gate < s->pre_row; gate += (size_t)s->H) memset(pre + gate, 0, (size_t)p->n * sizeof *pre);
+        for (size_t gate = 0; gate < s->pre_row; gate += (size_t)s->H)
+            memset(pre + gate, 0, (size_t)p->n * sizeof *pre);
     }
 }
 
@@ -276,8 +279,8 @@ static void minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
     choose_functions(&s, &a->cell);
     cut_scan(&s, a->cell.scan == MR_SCAN_LINEAR);
     mr_product p = {
-        .cpu = cpu, .M = a->B * a->T, .N = (int)s.pre_row, .K = a->D, .a = (const float *)a->x, .b = (const float *)a->W,
-        .b_transposed = 1, .bias = (const float *)a->b, .c = s.pre,
+        .cpu = cpu, .M = a->B * a->T, .N = (int)s.pre_row, .K = a->D, .a = (const float *)a->x,
+        .b = (const float *)a->W, .b_transposed = 1, .bias = (const float *)a->b, .c = s.pre,
     };
     mr_product_run(&p);
     if (!take_scratch(&s, &a->cell, (const float *)a->h_init, 0)) return;
@@ -292,7 +295,8 @@ static void minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
 static void init_gradient(const scan *s, const mr_minrnn_bwd_args *a)
 {
     float *sum = s->start_grad;
-    for (int i = 1; i < s->B * s->chunks; i++) s->cpu->kernels.add((size_t)s->H, sum, s->start_grad + (size_t)i * (size_t)s->H);
+    for (int i = 1; i < s->B * s->chunks; i++)
+        s->cpu->kernels.add((size_t)s->H, sum, s->start_grad + (size_t)i * (size_t)s->H);
     s->cpu->kernels.candidate_bwd(a->cell.candidate, s->H, (const float *)a->h_init, sum, (float *)a->dh_init);
 }
 
@@ -317,8 +321,8 @@ static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
 
     const int tokens = a->B * a->T, channels = (int)s.pre_row;
     mr_product p = {
-        .cpu = cpu, .M = tokens, .N = a->D, .K = channels, .a = s.pre, .b = (const float *)a->W, .accumulate = a->accumulate,
-        .c = (float *)a->dx,
+        .cpu = cpu, .M = tokens, .N = a->D, .K = channels, .a = s.pre, .b = (const float *)a->W,
+        .accumulate = a->accumulate, .c = (float *)a->dx,
     };
     mr_product_run(&p);
     mr_product_gradient(cpu, tokens, channels, a->D, s.pre, (const float *)a->x, (float *)a->dW, (float *)a->db);

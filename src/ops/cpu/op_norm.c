@@ -74,7 +74,8 @@ static void norm_bwd(mr_dev *dev, const mr_norm_bwd_args *a)
     if (!job.partial) return;
     mr_cpu_run(job.cpu, backward_task, &job, job.parts);
     mr_cpu_reduce(job.cpu, (size_t)a->D, job.partial, job.stride, job.parts, (float *)a->dw);
-    if (a->db) mr_cpu_reduce(job.cpu, (size_t)a->D, job.partial + job.stride / 2, job.stride, job.parts, (float *)a->db);
+    const float *partial_db = job.partial + job.stride / 2;
+    if (a->db) mr_cpu_reduce(job.cpu, (size_t)a->D, partial_db, job.stride, job.parts, (float *)a->db);
 }
 
 void mr_cpu_norm_ops(mr_ops *ops)

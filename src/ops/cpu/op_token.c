@@ -39,15 +39,16 @@ static void embed_bwd_task(void *arg, int task, int slot)
     const mr_embed_bwd_args *a = job->backward;
     const size_t row = (size_t)a->D, entries = (size_t)a->vocab * row;
     const int part = task / job->blocks, col = task % job->blocks * job->width;
-    const int first = part * job->span, end = mr_min_int(a->N, first + job->span), n = mr_min_int(job->width, a->D - col);
-    float *table = job->partial ? job->partial + (size_t)part * entries : (float *)a->dtable;
-    for (int i = 0; job->partial && i < a->vocab; i++) memset(table + (size_t)i * row + col, 0, (size_t)n * sizeof *table);
-    for (int i = first; i < end; i++)
-        job->cpu->kernels.add((size_t)n, table + (size_t)a->ids[i] * row + col, (const float *)a->dy + (size_t)i * row + col);
+    const int first = part * job->span, end = mr_min_int(a->N, first + job->span);
+    const size_t n = (size_t)mr_min_int(job->width, a->D - col);
+    float *table = (job->partial ? job->partial + (size_t)part * entries : (float *)a->dtable) + col;
+    const float *dy = (const float *)a->dy + col;
+    for (size_t i = 0; job->partial && i < (size_t)a->vocab; i++) memset(table + i * row, 0, n * sizeof *table);
+    for (int i = first; i < end; i++) job->cpu->kernels.add(n, table + (size_t)a->ids[i] * row, dy + (size_t)i * row);
 }
 
-/* Spans of tokens have tables of their own, added in order, as long as those are small beside the gradient itself; this also
- * keeps long sums of a frequent token accurate. Channels give the rest of the tasks. */
+/* Spans of tokens have tables of their own, added in order, as long as those are small beside the gradient itself; this
+ * also keeps long sums of a frequent token accurate. Channels give the rest of the tasks. */
 static void embed_bwd(mr_dev *dev, const mr_embed_bwd_args *a)
 {
     enum { MOST_PARTS = 32, LEAST_SPAN = 1024, CHANNELS = 64 };
@@ -65,7 +66,10 @@ static void embed_bwd(mr_dev *dev, const mr_embed_bwd_args *a)
 
 /* ---- pooling over time */
 
-static int length_at(const int32_t *length, int b, int T) { return length ? mr_max_int(0, mr_min_int(T, length[b])) : T; }
+static int length_at(const int32_t *length, int b, int T)
+{
+    return length ? mr_max_int(0, mr_min_int(T, length[b])) : T;
+}
 
 typedef struct pool_job {
     mr_cpu *cpu;

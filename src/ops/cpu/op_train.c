@@ -69,9 +69,9 @@ static void adam(mr_dev *dev, const mr_adam_args *a)
     train_job job = {
         .cpu = mr_cpu_of(dev), .adam = a,
         .row = {
-            .clip = (float)clip, .beta1 = (float)s->beta1, .one_beta1 = (float)(1.0 - s->beta1), .beta2 = (float)s->beta2,
-            .one_beta2 = (float)(1.0 - s->beta2), .rate = (float)(s->lr / s->bias1), .root = (float)(1.0 / sqrt(s->bias2)),
-            .eps = (float)s->eps,
+            .clip = (float)clip, .beta1 = (float)s->beta1, .one_beta1 = (float)(1.0 - s->beta1),
+            .beta2 = (float)s->beta2, .one_beta2 = (float)(1.0 - s->beta2), .rate = (float)(s->lr / s->bias1),
+            .root = (float)(1.0 / sqrt(s->bias2)), .eps = (float)s->eps,
         },
         .l2 = s->decoupled ? 0.0 : s->weight_decay, .shrink = s->decoupled ? s->lr * s->weight_decay : 0.0,
     };

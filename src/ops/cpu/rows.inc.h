@@ -98,7 +98,10 @@ static void axpy_row(size_t n, float factor, const float *from, float *to)
 
 static void scale_row(size_t n, float factor, const float *from, float *to)
 {
-    for (size_t i = 0; i < n; i += LANES) v_store_part(to + i, factor * v_load_part(from + i, part(n - i)), part(n - i));
+    for (size_t i = 0; i < n; i += LANES) {
+        int m = part(n - i);
+        v_store_part(to + i, factor * v_load_part(from + i, m), m);
+    }
 }
 
 static void affine_row(int n, float *h, const float *a, const float *b)
@@ -109,7 +112,8 @@ static void affine_row(int n, float *h, const float *a, const float *b)
 
 static void multiply_row(int n, float *p, const float *a)
 {
-    for (int i = 0; i < n; i += LANES) v_store_part(p + i, v_load_part(p + i, n - i) * v_load_part(a + i, n - i), n - i);
+    for (int i = 0; i < n; i += LANES)
+        v_store_part(p + i, v_load_part(p + i, n - i) * v_load_part(a + i, n - i), n - i);
 }
 
 /* x − mean with the lanes beyond n kept at zero. */

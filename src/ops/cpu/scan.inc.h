@@ -1,6 +1,6 @@
-/* Gates and scan. Every function is written once with the kind of gates and of candidate as constants, and made for each
- * pair by the table in isa.inc.h. Channels are walked row by row, so memory is read in one direction; the backward walks
- * strictly downwards in time and in channels. */
+/* Gates and scan. Every function is written once with the kind of gates and of candidate as constants, and made for
+ * each pair by the table at the end. Channels are walked row by row, so memory is read in one direction; the backward
+ * walks strictly downwards in time and in channels. */
 typedef struct gates {
     vf a, b, c;       /* h = a·h + b, b = keep·c */
     vf keep;          /* what multiplies the candidate */
@@ -27,8 +27,9 @@ INLINE vf candidate(int kind, vf v, vf *slope)
     return v_if_less(v, zero, small, v + 0.5f);
 }
 
-/* σ(d) and σ(−d) with d = softplus(−k) − softplus(−p), that is f/(f + i) and i/(f + i) for f = σ(p), i = σ(k). Each of f and i
- * is exp(min(x, 0))/(1 + exp(−|x|)); the larger of the two numerators is taken out of both, so that 0/0 cannot arise. */
+/* σ(d) and σ(−d) with d = softplus(−k) − softplus(−p), that is f/(f + i) and i/(f + i) for f = σ(p), i = σ(k). Each of
+ * f and i is exp(min(x, 0))/(1 + exp(−|x|)); the larger of the two numerators is taken out of both, so that 0/0 cannot
+ * arise. */
 INLINE void normalised_gates(vf p, vf k, gates *g)
 {
     const vf zero = v_set(0.0f), one = v_set(1.0f);
@@ -77,7 +78,7 @@ INLINE void fwd_step(int kind, int cand, const float *pre, size_t gate, const fl
     v_store_part(h, g.a * v_load_part(before, n) + g.b, n);
 }
 
-/* The next row is asked for while this one is worked on: the arithmetic leaves the hardware no room to look that far. */
+/* The next row is asked for while this one is worked on: the arithmetic leaves the hardware no room to look so far. */
 INLINE void ask_for(int kind, const float *pre, size_t gate)
 {
     __builtin_prefetch(pre);
@@ -102,7 +103,8 @@ INLINE void scan_fwd(int kind, int cand, const mr_run *run)
     }
 }
 
-INLINE void bwd_step(int kind, int cand, float *pre, size_t gate, const float *before, const float *dh, float *carry, int n)
+INLINE void bwd_step(int kind, int cand, float *pre, size_t gate, const float *before, const float *dh, float *carry,
+                     int n)
 {
     gates g = load_gates(kind, cand, pre, gate, n);
     vf d = v_load_part(dh, n) + v_load_part(carry, n), h = v_load_part(before, n);
@@ -131,8 +133,8 @@ INLINE void scan_bwd(int kind, int cand, const mr_run *run)
         float *pre = run->pre + (size_t)t * run->pre_row;
         const float *dh = run->dh + (size_t)t * run->h_row;
         const float *before = t ? run->h + (size_t)(t - 1) * run->h_row : run->start;
-        if (whole < run->n)
-            bwd_step(kind, cand, pre + whole, run->gate, before + whole, dh + whole, run->carry + whole, run->n - whole);
+        const int rest = run->n - whole;
+        if (rest) bwd_step(kind, cand, pre + whole, run->gate, before + whole, dh + whole, run->carry + whole, rest);
         for (int c = whole - LANES; c >= 0; c -= LANES) {
             ask_for(kind, pre - run->pre_row + c, run->gate);
             __builtin_prefetch(dh - run->h_row + c);
@@ -204,7 +206,8 @@ INLINE void scan_log(int kind, const mr_run *run)
 static void candidate_row(mr_candidate kind, int n, const float *v, float *c)
 {
     vf slope;
-    for (int i = 0; i < n; i += LANES) v_store_part(c + i, candidate((int)kind, v_load_part(v + i, n - i), &slope), n - i);
+    for (int i = 0; i < n; i += LANES)
+        v_store_part(c + i, candidate((int)kind, v_load_part(v + i, n - i), &slope), n - i);
 }
 
 static void candidate_bwd_row(mr_candidate kind, int n, const float *v, const float *dc, float *dv)
@@ -216,10 +219,13 @@ static void candidate_bwd_row(mr_candidate kind, int n, const float *v, const fl
     }
 }
 
-#define SCAN_FUNCTIONS(name, kind, cand)                                                                                   \
-    static void fwd_##name(const mr_run *run) { scan_fwd(kind, cand, run); }                                               \
-    static void bwd_##name(const mr_run *run) { scan_bwd(kind, cand, run); }                                               \
-    static void gates_##name(const float *pre, size_t gate, int n, float *a, float *b) { gates_row(kind, cand, pre, gate, n, a, b); }
+#define SCAN_FUNCTIONS(name, kind, cand)                                                \
+    static void fwd_##name(const mr_run *run) { scan_fwd(kind, cand, run); }            \
+    static void bwd_##name(const mr_run *run) { scan_bwd(kind, cand, run); }            \
+    static void gates_##name(const float *pre, size_t gate, int n, float *a, float *b)  \
+    {                                                                                   \
+        gates_row(kind, cand, pre, gate, n, a, b);                                      \
+    }
 
 #define SCAN_KIND(name, kind)                          \
     SCAN_FUNCTIONS(name##_positive, kind, MR_POSITIVE) \

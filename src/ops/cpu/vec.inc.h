@@ -1,5 +1,6 @@
-/* Vectors of LANES floats in GCC's and Clang's vector extensions, and the elementary functions on them. Included by isa_*.c,
- * which define LANES. Intrinsics stand only where the extensions have no word for an operation, with a portable form beside. */
+/* Vectors of LANES floats in GCC's and Clang's vector extensions, and the elementary functions on them. Included by
+ * isa_*.c, which define LANES. Intrinsics stand only where the extensions have no word for an operation, with a
+ * portable form beside. */
 #include <math.h>
 #include <string.h>
 
