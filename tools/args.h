@@ -35,13 +35,14 @@ typedef struct mr_args {
 /* Flags that hold everywhere: a command's settings begin with this struct and its table with MR_COMMON_FLAGS. */
 typedef struct mr_common {
     char device[MR_TEXT_MAX];
-    int64_t threads;
+    int64_t threads, seed;
     int quiet, json;
 } mr_common;
 
 #define MR_COMMON_FLAGS                                                                                                     \
     {"device", MR_OPT_TEXT, offsetof(mr_common, device), "auto", 0, 0, NULL, "auto, cpu, cuda[:i], ref (slow: the specification)", 0}, \
     {"threads", MR_OPT_INT, offsetof(mr_common, threads), "0", 0, 1024, NULL, "CPU threads; 0: all that this process may use", 0}, \
+    {"seed", MR_OPT_INT, offsetof(mr_common, seed), "1", 0, 9e15, NULL, "of whatever is drawn at random", 0},                \
     {"quiet", MR_OPT_BOOL, offsetof(mr_common, quiet), "no", 0, 0, NULL, "print results and errors only", 0},                \
     {"json", MR_OPT_BOOL, offsetof(mr_common, json), "no", 0, 0, NULL, "print the result as JSON", 0}
 

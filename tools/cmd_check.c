@@ -9,7 +9,7 @@
 typedef struct settings {
     char device[MR_TEXT_MAX], op[MR_TEXT_MAX], isa[MR_TEXT_MAX];
     int64_t seed, cases;
-    int quick, mutate, json;
+    int quick, mutate, quiet, json;
     int rows, misses; /* rows printed; misses of this op so far */
 } settings;
 
@@ -27,6 +27,7 @@ static const mr_option flags[] = {
     {"seed", MR_OPT_INT, FIELD(seed), "0", 0, 1e15, NULL,
      "of the first case; a miss names the seed that repeats it", 0},
     {"cases", MR_OPT_INT, FIELD(cases), "0", 0, 1e6, NULL, "cases of each op; 0: 960, or 80 with --quick", 0},
+    {"quiet", MR_OPT_BOOL, FIELD(quiet), "no", 0, 0, NULL, "print misses and the last line only", 0},
     {"json", MR_OPT_BOOL, FIELD(json), "no", 0, 0, NULL, "one object with every row", 0},
     {0}};
 
@@ -42,6 +43,7 @@ static void print_row(void *arg, const mr_check_row *row)
 {
     settings *s = arg;
     s->misses = 0;
+    if (s->quiet && !row->misses) return;
     if (s->json) {
         double worst = row->worst < 1e300 ? row->worst : 1e300; /* JSON has no infinity */
         printf("%s\n  {\"op\": \"%s\", \"isa\": \"%s\", \"worst\": %.4g, \"cases\": %ld, \"misses\": %ld, "

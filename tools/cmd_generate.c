@@ -10,7 +10,7 @@
 typedef struct settings {
     mr_common common;
     char prompt[MR_TEXT_MAX], stop[MR_TEXT_MAX];
-    int64_t tokens, top_k, seed;
+    int64_t tokens, top_k;
     double temperature, top_p;
 } settings;
 
@@ -22,7 +22,6 @@ static const mr_option flags[] = {
     {"top-k", MR_OPT_INT, offsetof(settings, top_k), "0", 0, 1e9, NULL, "only the K likeliest; 0: all", 0},
     {"top-p", MR_OPT_REAL, offsetof(settings, top_p), "1", 0, 1, NULL, "only the likeliest that together have this probability", 0},
     {"stop", MR_OPT_TEXT, offsetof(settings, stop), "", 0, 0, NULL, "end before this text", 0},
-    {"seed", MR_OPT_INT, offsetof(settings, seed), "1", 0, 9e15, NULL, "of the draws", 0},
     {0}};
 
 enum { PROMPT_PIECE = 256 };
@@ -56,7 +55,7 @@ static int generate(mr_session *session, const char *path, const settings *set, 
 {
     output out = {.json = set->common.json};
     mr_generation want = {.prompt = set->prompt, .stop_text = set->stop[0] ? set->stop : NULL, .tokens = set->tokens,
-                          .seed = (uint64_t)set->seed, .how = {set->temperature, (int)set->top_k, set->top_p}, .stop = mr_stop_flag()};
+                          .seed = (uint64_t)set->common.seed, .how = {set->temperature, (int)set->top_k, set->top_p}, .stop = mr_stop_flag()};
     int status = mr_session_need_text(session, path, err);
     if (status) return status;
     mr_catch_signals();

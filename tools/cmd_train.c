@@ -152,6 +152,7 @@ static int load_recipe(mr_recipe *recipe, const mr_args *args, const settings *s
         settings_of[i] = mr_recipe_settings(recipe, i);
     }
     int code = mr_args_take_pairs(args, tables, settings_of);
+    if (mr_args_was_set(args, "seed")) recipe->train.seed = set->common.seed; /* a flag of every command, and a key of [train] */
     if (code >= 0) mr_recipe_free(recipe);
     return code;
 }

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# The programs of examples/, built against the public header and the shared library alone, do what they say.
+source "$(dirname "$0")/cli_support.bash"
+built=$(dirname "$minrnn")
+
+python3 -c 'print("the cat sät on the mat, the dog sat on the log. " * 60)' >text.txt
+done_by "$minrnn" train text --data text.txt --out run --steps 20 --dim 16 --layers 2 --context 32 --batch 8 --quiet
+done_by "$minrnn" score run/model.safetensors text.txt
+expected=$(grep -oE '[0-9.]+ nats' out | cut -d' ' -f1)
+run "$built/example_stream" run/model.safetensors <text.txt
+check "example_stream ends well: $(cat err)" [ "$status" -eq 0 ]
+check "stream ($(cat out)) and score ($expected) agree" python3 -c '
+import sys
+got = float(open("out").read().split(",")[1].split()[0])
+sys.exit(not abs(got - float(sys.argv[1])) <= 1e-5)' "$expected"
+run "$built/example_stream" text.txt <text.txt
+check "a file that is no model is refused" [ "$status" -eq 1 ]
+finish
