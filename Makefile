@@ -32,12 +32,12 @@ test-full: all asan tsan
 	@scripts/test.sh $(BUILD)
 
 asan: bootstrap
-	@$(CONFIGURE) -B build-asan -DMINRNN_SANITIZE=address,undefined
+	@$(CONFIGURE) -B build-asan -DMINRNN_SANITIZE=address,undefined -DMINRNN_CUDA=OFF
 	@cmake --build build-asan --parallel $(JOBS)
 	@scripts/test.sh build-asan --label-exclude slow
 
 tsan: bootstrap
-	@$(CONFIGURE) -B build-tsan -DMINRNN_SANITIZE=thread
+	@$(CONFIGURE) -B build-tsan -DMINRNN_SANITIZE=thread -DMINRNN_CUDA=OFF
 	@cmake --build build-tsan --parallel $(JOBS)
 	@scripts/test.sh build-tsan --label-exclude slow
 

@@ -36,7 +36,7 @@ static inline mr_dev *open_device(const char *kind, int threads, const char *isa
 {
     mr_error err = {0};
     mr_dev *dev;
-    if (mr_dev_open(kind, threads, isa, &dev, &err)) fail_msg("device %s %s: %s", kind, isa ? isa : "", err.text);
+    if (mr_dev_open(kind, &(mr_dev_options){.threads = threads, .isa = isa}, &dev, &err)) fail_msg("device %s %s: %s", kind, isa ? isa : "", err.text);
     assert_int_equal(dev->act_size, dev->real_size);
     return dev;
 }

@@ -57,7 +57,7 @@ static void leaves_one_out(mr_dev *dev, const mr_embed_fwd_args *args)
     mr_embed_fwd_args fewer = *args;
     fewer.N--;
     mr_dev *sound;
-    assert_int_equal(mr_dev_open("ref64", 1, NULL, &sound, NULL), 0);
+    assert_int_equal(mr_dev_open("ref64", NULL, &sound, NULL), 0);
     sound->ops.embed_fwd(sound, &fewer);
     mr_dev_close(sound);
     (void)dev;

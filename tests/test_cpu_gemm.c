@@ -27,7 +27,7 @@ static mr_dev *open_cpu(int threads, const char *isa)
 {
     mr_error err = {0};
     mr_dev *dev = NULL;
-    assert_int_equal(mr_cpu_open(threads, isa, &dev, &err), 0);
+    assert_int_equal(mr_cpu_open(&(mr_dev_options){.threads = threads, .isa = isa}, &dev, &err), 0);
     return dev;
 }
 
@@ -139,7 +139,7 @@ static void check_layer(const char *isa, int B, int T)
 {
     layer one = new_layer(B, T, 5, 19), three = new_layer(B, T, 5, 19), right = new_layer(B, T, 5, 19);
     mr_dev *single = open_cpu(1, isa), *triple = open_cpu(3, isa), *ref = NULL;
-    assert_int_equal(mr_dev_open("ref", 1, NULL, &ref, NULL), 0);
+    assert_int_equal(mr_dev_open("ref", NULL, &ref, NULL), 0);
     run_layer(single, &one);
     run_layer(triple, &three);
     run_layer(ref, &right);
@@ -198,7 +198,7 @@ static void test_unknown_isa_is_refused(void **state)
     (void)state;
     mr_error err = {0};
     mr_dev *dev = NULL;
-    assert_int_equal(mr_cpu_open(1, "avx1024", &dev, &err), MR_EDEVICE);
+    assert_int_equal(mr_cpu_open(&(mr_dev_options){.isa = "avx1024"}, &dev, &err), MR_EDEVICE);
     assert_null(dev);
     assert_non_null(strstr(err.text, "avx1024"));
     assert_non_null(strstr(err.text, "scalar"));

@@ -152,9 +152,12 @@ int mr_report(const char *command, const mr_error *err)
     return MR_EXIT_FAILED;
 }
 
-int mr_open_device(const mr_common *common, mr_dev **dev, mr_error *err)
+const char *const mr_dtypes[] = {"f32", "bf16", NULL};
+
+int mr_open_device(const mr_common *common, const char *isa, mr_dev **dev, mr_error *err)
 {
-    return mr_dev_open(common->device, (int)common->threads, NULL, dev, err);
+    mr_dev_options options = {.threads = (int)common->threads, .isa = isa, .bf16 = common->dtype == 1, .exact = !common->tf32};
+    return mr_dev_open(common->device, &options, dev, err);
 }
 
 static volatile sig_atomic_t stop_signal;

@@ -36,12 +36,16 @@ typedef struct mr_args {
 typedef struct mr_common {
     char device[MR_TEXT_MAX];
     int64_t threads, seed;
-    int quiet, json;
+    int dtype, tf32, quiet, json;
 } mr_common;
+
+extern const char *const mr_dtypes[];
 
 #define MR_COMMON_FLAGS                                                                                                     \
     {"device", MR_OPT_TEXT, offsetof(mr_common, device), "auto", 0, 0, NULL, "auto, cpu, cuda[:i], ref (slow: the specification)", 0}, \
     {"threads", MR_OPT_INT, offsetof(mr_common, threads), "0", 0, 1024, NULL, "CPU threads; 0: all that this process may use", 0}, \
+    {"dtype", MR_OPT_CHOICE, offsetof(mr_common, dtype), "f32", 0, 0, mr_dtypes, "what matrix products are computed in", 0},    \
+    {"tf32", MR_OPT_BOOL, offsetof(mr_common, tf32), "yes", 0, 0, NULL, "GPU: f32 products may round to TF32", 0},              \
     {"seed", MR_OPT_INT, offsetof(mr_common, seed), "1", 0, 9e15, NULL, "of whatever is drawn at random", 0},                \
     {"quiet", MR_OPT_BOOL, offsetof(mr_common, quiet), "no", 0, 0, NULL, "print results and errors only", 0},                \
     {"json", MR_OPT_BOOL, offsetof(mr_common, json), "no", 0, 0, NULL, "print the result as JSON", 0}
@@ -60,7 +64,8 @@ void mr_args_print_options(FILE *to, const mr_option *table, unsigned hidden);
 /* Prints "minrnn COMMAND: sentence" on stderr and returns MR_EXIT_FAILED. */
 int mr_report(const char *command, const mr_error *err);
 
-int mr_open_device(const mr_common *common, mr_dev **dev, mr_error *err);
+/* isa NULL: the best here. */
+int mr_open_device(const mr_common *common, const char *isa, mr_dev **dev, mr_error *err);
 
 /* Ctrl-C and SIGTERM set *mr_stop_flag() to the signal's number; a second one ends the process at once. */
 volatile sig_atomic_t *mr_stop_flag(void);

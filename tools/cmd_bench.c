@@ -107,7 +107,7 @@ static void print_row(void *arg, const mr_bench_row *row)
 static int run(settings *s, const char *only, mr_error *err)
 {
     mr_bench b = {.quick = s->quick, .on_row = print_row, .on_start = show_progress, .arg = s};
-    int status = mr_dev_open(s->common.device, (int)s->common.threads, s->isa[0] ? s->isa : NULL, &b.dev, err);
+    int status = mr_open_device(&s->common, s->isa[0] ? s->isa : NULL, &b.dev, err);
     if (status < 0) return status;
     if (s->common.json) printf("[");
     status = mr_bench_limits(&b, err);

@@ -146,7 +146,7 @@ int mr_cmd_eval(int argc, char **argv)
     mr_error err;
     int code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;
-    int status = mr_open_device(&set.common, &dev, &err);
+    int status = mr_open_device(&set.common, NULL, &dev, &err);
     /* planned small first, for the weights; the task says how large it must be */
     if (!status) status = mr_session_open(&session, args.given[0], dev, 1, 1, &err);
     if (!status) {

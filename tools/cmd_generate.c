@@ -86,7 +86,7 @@ int mr_cmd_generate(int argc, char **argv)
     mr_error err;
     int code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;
-    int status = mr_open_device(&set.common, &dev, &err);
+    int status = mr_open_device(&set.common, NULL, &dev, &err);
     if (!status) status = mr_session_open(&session, args.given[0], dev, 1, PROMPT_PIECE, &err);
     if (!status) {
         status = generate(&session, args.given[0], &set, &err);

@@ -69,7 +69,7 @@ int mr_cmd_info(int argc, char **argv)
     struct stat st = {0};
     int code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;
-    int status = mr_open_device(&set, &dev, &err);
+    int status = mr_open_device(&set, NULL, &dev, &err);
     if (!status) status = mr_session_open(&session, args.given[0], dev, 0, 0, &err);
     if (!status) {
         stat(args.given[0], &st);

@@ -111,7 +111,7 @@ int mr_cmd_score(int argc, char **argv)
     int chunk = 1, code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;
     int status = parse_mode(set.mode, &chunk, &err);
-    if (!status) status = mr_open_device(&set.common, &dev, &err);
+    if (!status) status = mr_open_device(&set.common, NULL, &dev, &err);
     if (!status) status = mr_session_open(&session, args.given[0], dev, 1, chunk, &err);
     if (!status) {
         status = score(&session, args.given[0], args.given[1], chunk, &set, &err);

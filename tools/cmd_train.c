@@ -152,7 +152,10 @@ static int load_recipe(mr_recipe *recipe, const mr_args *args, const settings *s
         settings_of[i] = mr_recipe_settings(recipe, i);
     }
     int code = mr_args_take_pairs(args, tables, settings_of);
-    if (mr_args_was_set(args, "seed")) recipe->train.seed = set->common.seed; /* a flag of every command, and a key of [train] */
+    /* flags of every command that are keys of [train] too */
+    if (mr_args_was_set(args, "seed")) recipe->train.seed = set->common.seed;
+    if (mr_args_was_set(args, "dtype")) recipe->train.dtype = set->common.dtype;
+    if (mr_args_was_set(args, "tf32")) recipe->train.tf32 = set->common.tf32;
     if (code >= 0) mr_recipe_free(recipe);
     return code;
 }
@@ -183,7 +186,10 @@ static int train(mr_recipe *recipe, const settings *set, mr_error *err, int *cod
     mr_train_result result;
     view v = {.recipe = recipe, .quiet = set->common.quiet, .terminal = isatty(STDERR_FILENO), .last_line = now()};
     mr_train_watch watch = {&v, on_start, on_step, on_evaluating, on_evaluated};
-    int status = mr_open_device(&set->common, &dev, err);
+    mr_common common = set->common;
+    common.dtype = recipe->train.dtype;
+    common.tf32 = recipe->train.tf32;
+    int status = mr_open_device(&common, NULL, &dev, err);
     if (!status) status = mr_recipe_open(recipe, err);
     if (!status) status = mr_train(recipe, dev, set->out, set->resume, mr_stop_flag(), &watch, &result, err);
     if (!status) *code = finish(&v, set, &result);

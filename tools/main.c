@@ -37,7 +37,7 @@ static int print_version(void)
     printf("minrnn %s\n", mr_version());
     printf("cpu:");
     for (const char *const *isa = mr_cpu_isas(); *isa; isa++) printf(" %s", *isa);
-    printf("\ncuda: no\n");
+    printf("\ncuda: %s\n", mr_cuda_version());
 #ifdef MINRNN_WITH_CURL
     printf("curl: yes\n");
 #else

@@ -16,7 +16,7 @@ static const char *label(const mr_dev *dev) { return dev->isa[0] ? dev->isa : de
 static int add_device(mr_group *g, const char *spec, int threads, const char *isa, mr_error *err)
 {
     mr_dev *dev;
-    int status = mr_dev_open(spec, threads, isa, &dev, err);
+    int status = mr_dev_open(spec, &(mr_dev_options){.threads = threads, .isa = isa}, &dev, err);
     if (status == 0) g->subjects[g->count++] = (mr_subject){.dev = dev, .called = dev};
     return status;
 }
@@ -35,7 +35,7 @@ int mr_check_open(mr_check *k, mr_error *err)
 {
     const mr_check_options *o = k->options;
     const char *device = o->device ? o->device : "cpu";
-    int status = mr_dev_open("ref", 1, NULL, &k->ref.dev, err);
+    int status = mr_dev_open("ref", NULL, &k->ref.dev, err);
     k->ref.called = k->ref.dev;
     if (status < 0) return status;
     if (strcmp(device, "cpu")) {

@@ -34,8 +34,16 @@ struct mr_dev {
     void *impl; /* the backend's own */
 };
 
-/* spec: cpu, ref, ref64, auto, cuda[:i]. threads 0: as many as the process may use. isa NULL: MINRNN_ISA or the best here. */
-int mr_dev_open(const char *spec, int threads, const char *isa, mr_dev **out, mr_error *err);
+/* How a device computes. All zero: the best fp32 that it has. */
+typedef struct mr_dev_options {
+    int threads;     /* CPU; 0: as many as the process may use */
+    const char *isa; /* CPU; NULL: MINRNN_ISA or the best here */
+    int bf16;        /* matrix products in bf16; on a GPU stored activations too */
+    int exact;       /* GPU: fp32 products without TF32 */
+} mr_dev_options;
+
+/* spec: auto (a GPU where there is one, else cpu), cpu, cuda[:i], ref, ref64. options NULL: all zero. */
+int mr_dev_open(const char *spec, const mr_dev_options *options, mr_dev **out, mr_error *err);
 void mr_dev_close(mr_dev *dev); /* NULL is fine */
 
 /* The ISAs that this machine can run, best first, NULL-terminated. */
@@ -48,6 +56,8 @@ static inline mr_real *mr_real_at(const mr_dev *dev, mr_real *p, size_t i) { ret
 /* The backends' openers. */
 int mr_ref32_open(mr_dev **out, mr_error *err); /* ref */
 int mr_ref64_open(mr_dev **out, mr_error *err); /* ref64 */
-int mr_cpu_open(int threads, const char *isa, mr_dev **out, mr_error *err);
+int mr_cpu_open(const mr_dev_options *options, mr_dev **out, mr_error *err);
+int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **out, mr_error *err);
+const char *mr_cuda_version(void); /* "13.0", or "no" in a build without CUDA */
 
 #endif

@@ -23,7 +23,7 @@ int mr_context_new(const char *device, int threads, mr_context **out)
     mr_context *ctx = mr_alloc(1, sizeof *ctx);
     *out = NULL;
     if (!ctx) return MR_ENOMEM;
-    int status = mr_dev_open(device, threads, NULL, &ctx->dev, &ctx->err);
+    int status = mr_dev_open(device, &(mr_dev_options){.threads = threads}, &ctx->dev, &ctx->err);
     if (status) mr_free(ctx);
     else *out = ctx;
     return status;

@@ -11,6 +11,7 @@
 
 static const char *const optimizers[] = {"adamw", "adam", NULL};
 static const char *const schedules[] = {"constant", "linear", "cosine", NULL};
+static const char *const dtypes[] = {"f32", "bf16", NULL};
 static const char *const decay_sets[] = {"matrices", "no-gates", "all", NULL};
 
 #define FIELD(name) offsetof(mr_train_settings, name)
@@ -33,6 +34,8 @@ const mr_option mr_train_options[] = {
     {"eval-every", MR_OPT_INT, FIELD(eval_every), "100", 1, 1e12, NULL, "steps between evaluations", MR_OPT_MAY_CHANGE},
     {"save-every", MR_OPT_INT, FIELD(save_every), "0", 0, 1e12, NULL, "steps between checkpoints; 0: every 15 seconds", MR_OPT_MAY_CHANGE},
     {"patience", MR_OPT_INT, FIELD(patience), "0", 0, 1e9, NULL, "stop after so many evaluations without a better one; 0: never", MR_OPT_MAY_CHANGE},
+    {"dtype", MR_OPT_CHOICE, FIELD(dtype), "f32", 0, 0, dtypes, "what matrix products are computed in", MR_OPT_MAY_CHANGE},
+    {"tf32", MR_OPT_BOOL, FIELD(tf32), "yes", 0, 0, NULL, "GPU: f32 products may round to TF32", MR_OPT_MAY_CHANGE},
     {"seed", MR_OPT_INT, FIELD(seed), "1", 0, 9e15, NULL, "of the initial weights, the data and dropout", 0},
     {0}};
 

@@ -10,6 +10,7 @@
 typedef struct mr_train_settings {
     int64_t batch, context, steps, accumulate, warmup, eval_every, save_every, patience, seed;
     double max_seconds, lr, weight_decay, clip, eps, betas[2];
+    int dtype, tf32;                    /* 0 f32, 1 bf16 */
     int optimizer, schedule, decay_set; /* 0 adamw, 1 adam; 0 constant, 1 linear, 2 cosine; mr_decay_set */
 } mr_train_settings;
 

@@ -246,11 +246,13 @@ static void fill_device(mr_cpu *cpu, int threads)
     mr_cpu_train_ops(&dev->ops);
 }
 
-int mr_cpu_open(int threads, const char *isa_name, mr_dev **out, mr_error *err)
+int mr_cpu_open(const mr_dev_options *options, mr_dev **out, mr_error *err)
 {
     enum { MOST_THREADS = 4096 };
+    int threads = options->threads;
     *out = NULL;
-    const mr_cpu_kernels *kernels = choose(isa_name, err);
+    if (options->bf16) return mr_fail(err, MR_EDEVICE, "--dtype bf16 needs a GPU; use --dtype f32 on the CPU");
+    const mr_cpu_kernels *kernels = choose(options->isa, err);
     if (!kernels) return MR_EDEVICE;
     if (threads < 0 || threads > MOST_THREADS)
         return mr_fail(err, MR_EINVAL, "threads must be 0 (all) to %d, not %d", MOST_THREADS, threads);

@@ -246,17 +246,25 @@ static void fill_ops(mr_dev *dev)
     mr_cuda_train_ops(&dev->ops);
 }
 
-extern "C" int mr_cuda_open(int index, int use_bf16, int exact, mr_dev **out, mr_error *err)
+extern "C" const char *mr_cuda_version(void)
 {
+#define TEXT(x) #x
+#define VERSION(major, minor) TEXT(major) "." TEXT(minor)
+    return VERSION(__CUDACC_VER_MAJOR__, __CUDACC_VER_MINOR__);
+}
+
+extern "C" int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **out, mr_error *err)
+{
+    *out = NULL;
     mr_cuda *c = (mr_cuda *)mr_alloc(1, sizeof *c);
     if (!c) return mr_no_memory(err, "a device");
     mr_dev *dev = &c->dev;
-    c->bf16 = use_bf16;
-    c->exact = exact;
+    c->bf16 = options->bf16;
+    c->exact = options->exact;
     dev->kind = "cuda";
     dev->isa = "";
     dev->threads = 1;
-    dev->act_size = use_bf16 ? sizeof(bf16) : sizeof(float);
+    dev->act_size = c->bf16 ? sizeof(bf16) : sizeof(float);
     dev->real_size = sizeof(float);
     dev->alloc = cuda_alloc;
     dev->release = cuda_release;
