@@ -1,7 +1,8 @@
-/* The recurrent ops alone: with hardly any input, so that gates and scan are what is measured, and as a whole layer. */
+/* The recurrent ops: gates and scan alone (no projection, D = 0), and a whole layer. */
 #include "bench/bench.h"
 
 #include <stdio.h>
+#include <string.h>
 
 typedef struct recurrence {
     mr_dev *dev;
@@ -32,6 +33,13 @@ static int open_recurrence(recurrence *r, mr_dev *dev, mr_cell cell, int B, int 
 {
     *r = (recurrence){.dev = dev};
     size_t N = (size_t)B * T, G = (size_t)mr_cell_gates(&cell) * H;
+    if (!D) {
+        mr_act *pre = keep(r, mr_bench_acts(dev, dev->minrnn_saved(dev, &cell, B, T, H) / dev->act_size, 1));
+        mr_act *state = keep(r, mr_bench_acts(dev, N * H, 0)), *dstate = keep(r, mr_bench_acts(dev, N * H, 1));
+        r->forward = (mr_minrnn_fwd_args){.cell = cell, .B = B, .T = T, .H = H, .saved = pre, .h = state};
+        r->backward = (mr_minrnn_bwd_args){.cell = cell, .B = B, .T = T, .H = H, .saved = pre, .h = state, .dh = dstate};
+        return r->failed ? mr_no_memory(err, "a recurrent layer") : 0;
+    }
     mr_act *x = keep(r, mr_bench_acts(dev, N * D, 1)), *h = keep(r, mr_bench_acts(dev, N * H, 0));
     mr_act *dx = keep(r, mr_bench_acts(dev, N * D, 0)), *dh = keep(r, mr_bench_acts(dev, N * H, 1));
     mr_real *W = keep(r, mr_bench_reals(dev, G * D, 0.1)), *bias = keep(r, mr_bench_reals(dev, G, 1));
@@ -59,10 +67,11 @@ static void measure(mr_bench *b, recurrence *r, part which, const char *bench)
     const mr_minrnn_fwd_args *a = &r->forward;
     double N = (double)a->B * a->T, act = (double)b->dev->act_size, gates = mr_cell_gates(&a->cell);
     double saved = (double)b->dev->minrnn_saved(b->dev, &a->cell, a->B, a->T, a->H);
+    double again = a->D ? 0 : saved; /* the backward alone writes its gradient over what it read */
     double moved = N * (a->D + a->H) * act + saved, product = 2 * N * gates * a->H * a->D, scan = 2 * N * a->H;
     double forwards = which != BACKWARD, backwards = which != FORWARD;
     mr_bench_job job = {.bench = bench, .run = runs[which], .before = which == BACKWARD ? run_forward : NULL, .arg = r,
-                        .tokens = N, .bytes = forwards * moved + backwards * (moved + N * (a->D + a->H) * act),
+                        .tokens = N, .bytes = forwards * moved + backwards * (moved + again + N * (a->D + a->H) * act),
                         .flops = forwards * (product + scan) + backwards * (2 * product + 2 * scan)};
     snprintf(job.name, sizeof job.name, "%s %s B=%d T=%d %d->%d", a->cell.kind == MR_MINGRU ? "mingru" : "minlstm",
              names[which], a->B, a->T, a->D, a->H);
@@ -72,17 +81,25 @@ static void measure(mr_bench *b, recurrence *r, part which, const char *bench)
 static const mr_cell cells[] = {{MR_MINGRU, MR_POSITIVE, MR_SCAN_LINEAR, 0},
                                 {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LINEAR, 1}};
 
-static int bench_cells(mr_bench *b, const char *bench, int D, part first, part last, mr_error *err)
+static int bench_cells(mr_bench *b, const char *bench, int B, int T, int D, mr_error *err)
 {
     int status = 0;
     for (int i = 0; i < 2 && status == 0; i++) {
         recurrence r;
-        status = open_recurrence(&r, b->dev, cells[i], b->quick ? 16 : 64, 512, D, 384, err);
-        for (int which = (int)first; which <= (int)last && status == 0; which++) measure(b, &r, (part)which, bench);
+        status = open_recurrence(&r, b->dev, cells[i], B, T, D, 384, err);
+        for (int which = FORWARD; which <= BOTH && status == 0; which++) measure(b, &r, (part)which, bench);
         close_recurrence(&r);
     }
     return status;
 }
 
-int mr_bench_scan(mr_bench *b, mr_error *err) { return bench_cells(b, "scan", 4, FORWARD, BACKWARD, err); }
-int mr_bench_layer(mr_bench *b, mr_error *err) { return bench_cells(b, "layer", 64, BOTH, BOTH, err); }
+int mr_bench_scan(mr_bench *b, mr_error *err)
+{
+    int gpu = !strcmp(b->dev->kind, "cuda");
+    int status = bench_cells(b, "scan", b->quick ? 16 : 64, 512, 0, err);
+    if (!status && !b->quick && gpu) status = bench_cells(b, "scan", 64, 4096, 0, err);
+    if (!status && !b->quick) status = bench_cells(b, "scan", 1, 65536, 0, err);
+    return status;
+}
+
+int mr_bench_layer(mr_bench *b, mr_error *err) { return bench_cells(b, "layer", b->quick ? 16 : 64, 512, 64, err); }

@@ -158,7 +158,8 @@ typedef enum mr_scan { MR_SCAN_LINEAR, MR_SCAN_LOG } mr_scan;
  *   c = cand(v):                                     a = σ(d), b = σ(−d)·c, d = softplus(−k) − softplus(−p)
  *     positive: v + 0.5 for v ≥ 0, σ(v) otherwise;  linear: v;  tanh: tanh(v)
  * A sequence starts from cand(h_init) (h_init NULL: from 0): before token 0 when h_in is NULL, and before every token with
- * reset = 1. Otherwise it goes on from h_in. Tokens at and beyond length[b] do not exist: their h is 0, they pass no gradient,
+ * reset = 1. Otherwise it goes on from h_in. W NULL: `saved` holds pre already, [B, T, G·H] acts at its start, and the backward leaves
+ * its gradient there (D, x, b, dx, dW, db are not read): gates and scan alone. Tokens at and beyond length[b] do not exist: their h is 0, they pass no gradient,
  * and h_out is the state after the real ones. scan = log computes the same function the paper's way (positive only). */
 typedef struct mr_cell {
     mr_cell_kind kind;

@@ -282,7 +282,7 @@ static void minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
         .cpu = cpu, .M = a->B * a->T, .N = (int)s.pre_row, .K = a->D, .a = (const float *)a->x,
         .b = (const float *)a->W, .b_transposed = 1, .bias = (const float *)a->b, .c = s.pre,
     };
-    mr_product_run(&p);
+    if (a->W) mr_product_run(&p);
     if (!take_scratch(&s, &a->cell, (const float *)a->h_init, 0)) return;
     if (s.chunks > 1) {
         mr_cpu_run(cpu, forward_effect, &s, tasks_of(&s));
@@ -324,6 +324,7 @@ static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
         .cpu = cpu, .M = tokens, .N = a->D, .K = channels, .a = s.pre, .b = (const float *)a->W,
         .accumulate = a->accumulate, .c = (float *)a->dx,
     };
+    if (!a->W) return;
     mr_product_run(&p);
     mr_product_gradient(cpu, tokens, channels, a->D, s.pre, (const float *)a->x, (float *)a->dW, (float *)a->db);
 }

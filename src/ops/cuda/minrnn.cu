@@ -318,7 +318,7 @@ static void minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
     g.h_out = (float *)a->h_out, g.reset = a->reset, g.length = a->length, g.log_scan = a->cell.scan == MR_SCAN_LOG;
     cut_time(&g);
     if (g.log_scan) g.chunks = 1, g.span = g.T;
-    mr_cuda_product_fwd(c, a->B * a->T, a->H * mr_cell_gates(&a->cell), a->D, a->x, (const float *)a->W, (const float *)a->b, 0, NULL, a->saved);
+    if (a->W) mr_cuda_product_fwd(c, a->B * a->T, a->H * mr_cell_gates(&a->cell), a->D, a->x, (const float *)a->W, (const float *)a->b, 0, NULL, a->saved);
     if (!take_carries(c, &g, 0)) return;
     BY_ACT(c, by_kind, c, &a->cell, g, 0, NULL);
 }
@@ -333,6 +333,7 @@ static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
     cut_time(&g);
     if (!take_carries(c, &g, a->dh_init != NULL)) return;
     BY_ACT(c, by_kind, c, &a->cell, g, 1, (float *)a->dh_init);
+    if (!a->W) return;
     mr_cuda_product_dx(c, M, N, a->D, a->saved, (const float *)a->W, a->accumulate, a->dx);
     mr_cuda_product_dw(c, M, N, a->D, a->saved, a->x, (float *)a->dW, (float *)a->db);
 }

@@ -104,8 +104,9 @@ static void scan_channel(const mr_minrnn_fwd_args *a, size_t b, size_t c)
 
 static void minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
 {
-    linear_fwd(dev, &(mr_linear_fwd_args){.M = a->B * a->T, .N = a->H * mr_cell_gates(&a->cell), .K = a->D,
-                                          .x = a->x, .W = a->W, .b = a->b, .y = (mr_act *)a->saved});
+    if (a->W)
+        linear_fwd(dev, &(mr_linear_fwd_args){.M = a->B * a->T, .N = a->H * mr_cell_gates(&a->cell), .K = a->D,
+                                              .x = a->x, .W = a->W, .b = a->b, .y = (mr_act *)a->saved});
     for (size_t b = 0; b < (size_t)a->B; b++)
         for (size_t c = 0; c < (size_t)a->H; c++) scan_channel(a, b, c);
 }
@@ -146,6 +147,7 @@ static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
         for (size_t b = 0; b < (size_t)a->B; b++) to_start += scan_channel_bwd(a, b, c);
         if (a->dh_init) OUT(a->dh_init)[c] += to_start * candidate_slope(a->cell.candidate, IN(a->h_init)[c]);
     }
+    if (!a->W) return;
     linear_bwd_x(dev, &(mr_linear_bwd_x_args){.M = M, .N = N, .K = a->D, .dy = a->saved, .W = a->W,
                                               .accumulate = a->accumulate, .dx = a->dx});
     linear_bwd_w(dev, &(mr_linear_bwd_w_args){.M = M, .N = N, .K = a->D, .dy = a->saved, .x = a->x, .dW = a->dW, .db = a->db});

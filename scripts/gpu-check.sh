@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# On a machine with an NVIDIA GPU: every op against the reference, the memory and race checkers, a training run against the
+# CPU's, timings. usage: scripts/gpu-check.sh [check] [sanitize] [train] [bench]   (nothing: all of them)
+# MINRNN names the command; without it the tree is built first.
+set -u
+cd "$(dirname "$0")/.."
+if [ -z "${MINRNN:-}" ]; then
+    make || exit 1
+    MINRNN=build/minrnn
+fi
+want=" ${*:-check sanitize train bench} "
+failures=0
+step() {
+    echo "== $*"
+    "$@" || { failures=$((failures + 1)); echo "FAILED: $*"; }
+}
+
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+"$MINRNN" --version
+if [[ $want == *" check "* ]]; then
+    step "$MINRNN" check --device cuda --quick
+    step "$MINRNN" check --device cuda --mutate --quiet
+fi
+if [[ $want == *" sanitize "* ]]; then
+    for tool in memcheck racecheck initcheck synccheck; do
+        step compute-sanitizer --tool $tool --error-exitcode 1 --quiet "$MINRNN" check --device cuda --cases 6 --quiet
+    done
+fi
+if [[ $want == *" train "* ]]; then
+    out=$(mktemp -d)
+    for device in cpu cuda; do
+        step "$MINRNN" train demo --device $device --tf32 no --steps 300 --eval-every 100 --out "$out/$device" --quiet
+    done
+    step "$MINRNN" train demo --device cuda --steps 150 --out "$out/half" --quiet --tf32 no --eval-every 100
+    step "$MINRNN" train --device cuda --steps 300 --resume --out "$out/half" --quiet
+    step cmp "$out/cuda/last.safetensors" "$out/half/last.safetensors"
+    rm -rf "$out"
+fi
+if [[ $want == *" bench "* ]]; then
+    for dtype in f32 bf16; do
+        step "$MINRNN" bench scan layer step decode memory --device cuda --dtype $dtype
+    done
+fi
+echo "$failures failures"
+[ $failures -eq 0 ]
