@@ -13,8 +13,12 @@ typedef struct shape {
     int dim, expansion, conv, mlp, vocab, B, T;
 } shape;
 
-static const shape shapes[] = {{"text", 384, 2, 4, 4, 65, 64, 256}, {"copy", 64, 6, 0, 0, 16, 64, 512}};
+static const shape shapes[] = {{"text", 384, 2, 4, 4, 65, 64, 256}, {"copy", 64, 6, 0, 0, 16, 64, 512},
+                               /* only where there is room and speed for them */
+                               {"text", 384, 2, 4, 4, 65, 64, 1024}, {"copy", 64, 6, 0, 0, 16, 64, 4096}};
 enum { LAYERS = 3 };
+
+static int shape_count(const mr_bench *b) { return !strcmp(b->dev->kind, "cuda") && !b->quick ? 4 : 2; }
 
 typedef struct subject {
     mr_model *model;
@@ -86,13 +90,7 @@ static double products(const mr_params *params)
 static void run_step(void *arg)
 {
     subject *s = arg;
-    mr_model_set_step(s->model, &s->step);
-    mr_model_zero_grads(s->model);
-    mr_model_zero_stats(s->model);
-    mr_model_forward(s->model, &s->batch, NULL, 1);
-    mr_model_loss(s->model, &s->batch, 1.0 / (double)s->batch.counted);
-    mr_model_backward(s->model, &s->batch, NULL, NULL);
-    mr_model_update(s->model);
+    mr_model_learn(s->model, &s->batch, &s->step, 1.0 / (double)s->batch.counted, 1, 1);
 }
 
 static void run_token(void *arg)
@@ -112,7 +110,7 @@ static void name_row(char *name, size_t size, const shape *what, int B, int T)
 int mr_bench_step(mr_bench *b, mr_error *err)
 {
     int status = 0;
-    for (int i = 0; i < 2 && status == 0; i++) {
+    for (int i = 0; i < shape_count(b) && status == 0; i++) {
         subject s;
         int B = b->quick ? 8 : shapes[i].B, T = shapes[i].T;
         status = open_subject(&s, b->dev, &shapes[i], B, T, 1, err);
@@ -148,7 +146,7 @@ int mr_bench_decode(mr_bench *b, mr_error *err)
 int mr_bench_memory(mr_bench *b, mr_error *err)
 {
     int status = 0;
-    for (int i = 0; i < 2 && status == 0; i++) {
+    for (int i = 0; i < shape_count(b) && status == 0; i++) {
         subject s;
         mr_bench_row row = {.bench = "memory", .limit = ""};
         status = open_subject(&s, b->dev, &shapes[i], shapes[i].B, shapes[i].T, 1, err);

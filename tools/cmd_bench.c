@@ -104,7 +104,14 @@ static void print_row(void *arg, const mr_bench_row *row)
     fflush(stdout);
 }
 
-static int run(settings *s, const char *only, mr_error *err)
+static int is_wanted(const mr_args *args, const char *name)
+{
+    for (int i = 0; i < args->count; i++)
+        if (!strcmp(args->given[i], name)) return 1;
+    return args->count == 0;
+}
+
+static int run(settings *s, const mr_args *args, mr_error *err)
 {
     mr_bench b = {.quick = s->quick, .on_row = print_row, .on_start = show_progress, .arg = s};
     int status = mr_open_device(&s->common, s->isa[0] ? s->isa : NULL, &b.dev, err);
@@ -112,7 +119,7 @@ static int run(settings *s, const char *only, mr_error *err)
     if (s->common.json) printf("[");
     status = mr_bench_limits(&b, err);
     for (int i = 0; i < BENCHES && status == 0; i++)
-        if (!only || !strcmp(only, benches[i].name)) status = benches[i].run(&b, err);
+        if (is_wanted(args, benches[i].name)) status = benches[i].run(&b, err);
     if (s->common.json) printf("\n]\n");
     clear_progress();
     mr_dev_close(b.dev);
@@ -122,15 +129,15 @@ static int run(settings *s, const char *only, mr_error *err)
 int mr_cmd_bench(int argc, char **argv)
 {
     settings s = {0};
-    mr_args args = {.command = "bench", .flags = flags, .settings = &s, .max = 1, .usage = usage,
+    mr_args args = {.command = "bench", .flags = flags, .settings = &s, .max = BENCHES, .usage = usage,
                     .examples = "  minrnn bench gemm --threads 1\n  minrnn bench --quick --json\n"};
     mr_error err = {0};
     int code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;
-    const char *only = args.count ? args.given[0] : NULL;
-    if (only && !is_bench(only)) {
-        fprintf(stderr, "minrnn bench: there is no benchmark %s; see `minrnn bench --help`\n", only);
+    for (int i = 0; i < args.count; i++) {
+        if (is_bench(args.given[i])) continue;
+        fprintf(stderr, "minrnn bench: there is no benchmark %s; see `minrnn bench --help`\n", args.given[i]);
         return MR_EXIT_USAGE;
     }
-    return run(&s, only, &err) < 0 ? mr_report("bench", &err) : MR_EXIT_DONE;
+    return run(&s, &args, &err) < 0 ? mr_report("bench", &err) : MR_EXIT_DONE;
 }
