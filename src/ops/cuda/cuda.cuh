@@ -15,7 +15,7 @@ extern "C" {
 
 typedef __nv_bfloat16 bf16;
 
-enum { MR_CUDA_PLANS = 512, MR_CUDA_GRAPHS = 32 };
+enum { MR_CUDA_PLANS = 512, MR_CUDA_GRAPHS = 32, MR_CUDA_SHADOWS = 256 };
 
 /* One product that was planned: its shape and options, and the algorithm chosen for it once. */
 struct mr_cuda_plan {
@@ -24,6 +24,13 @@ struct mr_cuda_plan {
     cublasLtMatrixLayout_t a, b, c;
     cublasLtMatmulAlgo_t algo;
     int found; /* 0: the library has no kernel for this */
+};
+
+/* A parameter array and its bf16 copy. */
+struct mr_cuda_shadow {
+    const float *from;
+    bf16 *to;
+    size_t n;
 };
 
 struct mr_cuda_graph {
@@ -40,6 +47,9 @@ struct mr_cuda {
     void *workspace; /* of the products */
     void *scratch;   /* of one op at a time */
     size_t scratch_size;
+    mr_cuda_shadow shadows[MR_CUDA_SHADOWS]; /* bf16: copies of parameters for the products */
+    int shadow_count, shadows_stale;
+    mr_cuda_shadow *shadow_table; /* the list on the device */
     char *staging; /* pinned; uploads go through it */
     size_t staged;
     mr_cuda_plan plans[MR_CUDA_PLANS];
@@ -61,6 +71,10 @@ void mr_cuda_note(mr_cuda *c, cudaError_t error, const char *where);
 /* Device memory for the op that runs now; grows at the first use of a shape. NULL when not to be had. */
 void *mr_cuda_scratch(mr_cuda *c, size_t bytes);
 
+/* bf16 copies of parameters: made at the first use after anything may have changed them, all in one launch. */
+const bf16 *mr_cuda_shadow_of(mr_cuda *c, const float *from, size_t n);
+void mr_cuda_weights_changed(mr_cuda *c);
+
 static inline size_t div_up(size_t a, size_t b) { return (a + b - 1) / b; }
 
 /* ---- element types ---- */
@@ -79,20 +93,40 @@ __device__ __forceinline__ void store(bf16 *p, float v) { *p = __float2bfloat16(
 
 /* ---- small mathematics ---- */
 
-__device__ __forceinline__ float sigmoid(float x)
-{
-    float e = __expf(-fabsf(x)), r = __fdividef(1.0f, 1.0f + e);
-    return x >= 0 ? r : e * r;
-}
+__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
 /* gelu in the tanh form is x·σ(2·√(2/π)·(x + 0.044715·x³)). */
-__device__ __forceinline__ float gelu_gate(float x) { return sigmoid(1.5957691216057308f * (x + 0.044715f * x * x * x)); }
+__device__ __forceinline__ float gelu_gate(float x) { return sigmoid(1.5957691216057308f * fmaf(0.044715f * x * x, x, x)); }
 __device__ __forceinline__ float gelu(float x) { return x * gelu_gate(x); }
 __device__ __forceinline__ float gelu_slope(float x)
 {
     float s = gelu_gate(x);
     return s + x * s * (1 - s) * 1.5957691216057308f * (1 + 3 * 0.044715f * x * x);
 }
+
+/* Four neighbours at once, where address and count allow it. */
+template <class A> struct quad;
+template <> struct quad<float> {
+    static __device__ __forceinline__ void load(const float *p, float *v)
+    {
+        float4 x = *(const float4 *)p;
+        v[0] = x.x, v[1] = x.y, v[2] = x.z, v[3] = x.w;
+    }
+    static __device__ __forceinline__ void store(float *p, const float *v) { *(float4 *)p = make_float4(v[0], v[1], v[2], v[3]); }
+};
+template <> struct quad<bf16> {
+    static __device__ __forceinline__ void load(const bf16 *p, float *v)
+    {
+        uint2 x = *(const uint2 *)p;
+        v[0] = __uint_as_float(x.x << 16), v[1] = __uint_as_float(x.x & 0xffff0000u);
+        v[2] = __uint_as_float(x.y << 16), v[3] = __uint_as_float(x.y & 0xffff0000u);
+    }
+    static __device__ __forceinline__ void store(bf16 *p, const float *v)
+    {
+        __nv_bfloat162 x[2] = {__floats2bfloat162_rn(v[0], v[1]), __floats2bfloat162_rn(v[2], v[3])};
+        *(uint2 *)p = *(const uint2 *)x;
+    }
+};
 
 /* What element i of a dropout site is multiplied with. */
 struct dropout {
@@ -114,6 +148,17 @@ __device__ __forceinline__ float dropout_factor(const dropout &d, uint64_t i)
     return mr_dropout_bits(d.step->seed, d.step->step, d.step->micro, d.site, i) < d.bound ? d.factor : 0;
 }
 
+/* The same for elements 4i … 4i+3: one draw. */
+__device__ __forceinline__ void dropout_factors(const dropout &d, uint64_t i, float *f)
+{
+    if (d.p <= 0) {
+        f[0] = f[1] = f[2] = f[3] = 1;
+        return;
+    }
+    const mr_u32x4 bits = mr_philox(d.step->seed, (uint32_t)i, d.site, d.step->micro, d.step->step);
+    for (int k = 0; k < 4; k++) f[k] = bits.v[k] < d.bound ? d.factor : 0;
+}
+
 /* ---- sums within a warp and a block; the order is fixed ---- */
 
 template <class T> __device__ __forceinline__ T warp_sum(T v)
@@ -133,22 +178,24 @@ template <class T> __device__ __forceinline__ T block_sum(T v, T *shared) /* sha
     return warp_sum(v);
 }
 
-/* out[i] += Σ_r partial[r, i], r in order. */
-void mr_cuda_reduce(mr_cuda *c, const float *partial, size_t rows, size_t n, float *out);
+/* out[i] += Σ_r partial[r·stride + i] for i < n, in a fixed order. */
+void mr_cuda_reduce(mr_cuda *c, const float *partial, size_t rows, size_t stride, size_t n, float *out);
 
 /* ---- the parts of the backend: each fills its ops ---- */
 
-void mr_cuda_linear_ops(mr_ops *ops);
+void mr_cuda_linear_ops(mr_ops *ops); /* linear, dropout */
 void mr_cuda_minrnn_ops(mr_ops *ops);
-void mr_cuda_row_ops(mr_ops *ops);   /* norm, xent, mse */
+void mr_cuda_norm_ops(mr_ops *ops);
+void mr_cuda_loss_ops(mr_ops *ops); /* xent, mse */
 void mr_cuda_time_ops(mr_ops *ops);  /* conv, pool */
-void mr_cuda_token_ops(mr_ops *ops); /* embed, dropout */
+void mr_cuda_token_ops(mr_ops *ops); /* embed */
 void mr_cuda_train_ops(mr_ops *ops); /* sumsq, adam */
 size_t mr_cuda_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int H);
 
-/* Products, row-major, of act matrices and a parameter matrix W [N, K]. beta 1 adds to the output. */
-void mr_cuda_product_fwd(mr_cuda *c, int M, int N, int K, const void *x, const float *W, const float *b, int gelu, void *pre, void *y);
-void mr_cuda_product_dx(mr_cuda *c, int M, int N, int K, const void *dy, const float *W, int accumulate, void *dx);
+/* Products, row-major, of act matrices and a parameter matrix W [N, K]; see linear_fwd, linear_bwd_x and linear_bwd_w in ops.h. */
+void mr_cuda_product_fwd(mr_cuda *c, int M, int N, int K, const void *x, const float *W, const float *b, int gelu, void *pre, const void *residual,
+                         void *y);
+void mr_cuda_product_dx(mr_cuda *c, int M, int N, int K, const void *dy, const float *W, const void *pre, int accumulate, void *dx);
 void mr_cuda_product_dw(mr_cuda *c, int M, int N, int K, const void *dy, const void *x, float *dW, float *db);
 
 #endif

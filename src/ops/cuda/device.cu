@@ -36,10 +36,18 @@ static void *cuda_alloc(mr_dev *dev, size_t bytes)
     return p;
 }
 
+/* Copies of what lay there are forgotten with it: the address may come back for something else. */
+static void forget_shadows(mr_cuda *c)
+{
+    for (int i = 0; i < c->shadow_count; i++) cudaFree(c->shadows[i].to);
+    c->shadow_count = 0;
+}
+
 static void cuda_release(mr_dev *dev, void *p)
 {
     if (!p) return;
     forget_graphs(cuda_of(dev));
+    forget_shadows(cuda_of(dev));
     CHECK(cuda_of(dev), cudaStreamSynchronize(cuda_of(dev)->stream));
     CHECK(cuda_of(dev), cudaFree(p));
 }
@@ -88,6 +96,7 @@ static void cuda_download(mr_dev *dev, void *to, const void *from, size_t bytes)
 
 static void cuda_copy(mr_dev *dev, void *to, const void *from, size_t bytes)
 {
+    mr_cuda_weights_changed(cuda_of(dev));
     CHECK(cuda_of(dev), cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_of(dev)->stream));
 }
 
@@ -96,7 +105,13 @@ static void cuda_zero(mr_dev *dev, void *to, size_t bytes)
     CHECK(cuda_of(dev), cudaMemsetAsync(to, 0, bytes, cuda_of(dev)->stream));
 }
 
-static void put(mr_dev *dev, mr_real *to, const float *from, size_t n) { cuda_upload(dev, to, from, n * sizeof(float)); }
+static void put(mr_dev *dev, mr_real *to, const float *from, size_t n)
+{
+    mr_cuda_weights_changed(cuda_of(dev));
+    cuda_upload(dev, to, from, n * sizeof(float));
+}
+
+
 static void get(mr_dev *dev, float *to, const mr_real *from, size_t n) { cuda_download(dev, to, from, n * sizeof(float)); }
 
 static __global__ void to_bf16(size_t n, const float *from, bf16 *to)
@@ -155,6 +170,7 @@ static void cuda_replay(mr_dev *dev, uint64_t key, void (*work)(void *arg), void
 {
     mr_cuda *c = cuda_of(dev);
     mr_cuda_graph *g = graph_of(c, key);
+    mr_cuda_weights_changed(c); /* a recording must make its own copies, whatever ran before it */
     if (!g || !g->seen) {
         if (g) g->seen = 1;
         work(arg);
@@ -169,6 +185,7 @@ static void cuda_replay(mr_dev *dev, uint64_t key, void (*work)(void *arg), void
         if (graph) cudaGraphDestroy(graph);
     }
     if (g->exec) CHECK(c, cudaGraphLaunch(g->exec, c->stream));
+    mr_cuda_weights_changed(c);
 }
 
 static int cuda_sync(mr_dev *dev, mr_error *err)
@@ -194,6 +211,8 @@ static void cuda_close(mr_dev *dev)
         cublasLtMatmulDescDestroy(c->plans[i].desc);
     }
     if (c->lt) cublasLtDestroy(c->lt);
+    forget_shadows(c);
+    cudaFree(c->shadow_table);
     cudaFree(c->workspace);
     cudaFree(c->scratch);
     cudaFreeHost(c->staging);
@@ -240,7 +259,8 @@ static void fill_ops(mr_dev *dev)
 {
     mr_cuda_linear_ops(&dev->ops);
     mr_cuda_minrnn_ops(&dev->ops);
-    mr_cuda_row_ops(&dev->ops);
+    mr_cuda_norm_ops(&dev->ops);
+    mr_cuda_loss_ops(&dev->ops);
     mr_cuda_time_ops(&dev->ops);
     mr_cuda_token_ops(&dev->ops);
     mr_cuda_train_ops(&dev->ops);

@@ -1,180 +1,9 @@
-/* The ops minrnn_fwd and minrnn_bwd. Projection by a product; then gates and recurrence in one kernel each way.
- *
- * A block owns 32 channels of one sequence (or of one chunk of it). Its warps take consecutive slices of S tokens: each loads
- * its slice into registers, finds the slice's effect on the state (h → A·h + B), the effects go through shared memory, and each
- * warp finishes its slice from the right state. So every value is read once, many loads are in flight, and the order of
- * operations depends on the shape alone. */
-#include "ops/cuda/scan.cuh"
-
-enum { WARPS = 8, FORWARD_SLICE = 8, BACKWARD_SLICE = 4 };
-
-template <int CAND> static __device__ float start_state(const scan_args &g, int ch) { return g.h_init ? candidate<CAND>(g.h_init[ch]) : 0; }
-
-/* Tokens of this block: [first, last), the first `real` tokens of the sequence exist. */
-struct span_of {
-    int b, ch, chunk, first, last, real;
-};
-
-static __device__ __forceinline__ span_of my_span(const scan_args &g)
-{
-    span_of s;
-    s.b = blockIdx.y;
-    s.chunk = blockIdx.z;
-    s.ch = blockIdx.x * 32 + threadIdx.x;
-    s.first = s.chunk * g.span;
-    s.last = min(g.T, s.first + g.span);
-    s.real = g.length ? g.length[s.b] : g.T;
-    return s;
-}
-
-static __device__ __forceinline__ int starts(const scan_args &g, int b, int t)
-{
-    return (t == 0 && !g.h_in) || (g.reset && g.reset[(size_t)b * g.T + t]);
-}
-
-/* Effects of the slices before mine in this tile, applied to `state`; then the state behind the whole tile. */
-static __device__ __forceinline__ float pass_carry(float (*A)[32], float (*B)[32], float &state, int warp)
-{
-    float mine = state;
-    for (int w = 0; w < WARPS; w++) {
-        if (w == warp) mine = state;
-        state = A[w][threadIdx.x] * state + B[w][threadIdx.x];
-    }
-    return mine;
-}
-
-template <class ACT, int KIND, int CAND, int EFFECT_ONLY> static __global__ void __launch_bounds__(32 * WARPS) scan_forward(scan_args g)
-{
-    const int S = FORWARD_SLICE, G = gate_count<KIND>::value, warp = threadIdx.y;
-    __shared__ float A[2][WARPS][32], B[2][WARPS][32];
-    span_of s = my_span(g);
-    const bool on = s.ch < g.H;
-    const size_t wide = (size_t)G * g.H;
-    const ACT *pre = (const ACT *)g.pre + (size_t)s.b * g.T * wide + s.ch;
-    ACT *h = (ACT *)g.h + (size_t)s.b * g.T * g.H + s.ch;
-    float start = on ? start_state<CAND>(g, s.ch) : 0, state = 0, whole_A = 1;
-    if (!EFFECT_ONLY && on) state = g.carry ? g.carry[((size_t)s.b * g.chunks + s.chunk) * g.H + s.ch] : g.h_in ? g.h_in[(size_t)s.b * g.H + s.ch] : 0;
-    int turn = 0;
-    for (int tile = s.first; tile < s.last; tile += WARPS * S, turn ^= 1) {
-        float a[S], x[S], PA = 1, PB = 0;
-        const int from = tile + warp * S;
-        float q[S][G];
-#pragma unroll
-        for (int k = 0; k < S; k++)
-#pragma unroll
-            for (int j = 0; j < G; j++) q[k][j] = on && from + k < s.last ? load(pre + (from + k) * wide + (size_t)j * g.H) : 0;
-#pragma unroll
-        for (int k = 0; k < S; k++) {
-            const int t = from + k;
-            a[k] = 1, x[k] = 0;
-            if (t < s.last && t < s.real) {
-                float i, c;
-                gates_of<KIND, CAND>(q[k], a[k], i, c);
-                x[k] = i * c;
-                if (starts(g, s.b, t)) x[k] += a[k] * start, a[k] = 0;
-            }
-            PB = a[k] * PB + x[k];
-            PA *= a[k];
-        }
-        A[turn][warp][threadIdx.x] = PA;
-        B[turn][warp][threadIdx.x] = PB;
-        __syncthreads();
-        if (EFFECT_ONLY) {
-            for (int w = 0; w < WARPS; w++) state = A[turn][w][threadIdx.x] * state + B[turn][w][threadIdx.x], whole_A *= A[turn][w][threadIdx.x];
-            continue;
-        }
-        float v = pass_carry(A[turn], B[turn], state, warp);
-#pragma unroll
-        for (int k = 0; k < S; k++) {
-            const int t = from + k;
-            v = a[k] * v + x[k];
-            if (on && t < s.last) store(h + (size_t)t * g.H, t < s.real ? v : 0.0f);
-        }
-    }
-    if (!on || warp) return;
-    const size_t at = ((size_t)s.b * g.chunks + s.chunk) * g.H + s.ch;
-    if (EFFECT_ONLY) g.carry_A[at] = whole_A, g.carry_B[at] = state;
-    else if (g.h_out && s.chunk == g.chunks - 1) g.h_out[(size_t)s.b * g.H + s.ch] = state;
-}
-
-/* Going down in time: g_t = dh_t + c_t, c_{t−1} = a_t·g_t, where c comes from behind. */
-template <class ACT, int KIND, int CAND, int EFFECT_ONLY> static __global__ void __launch_bounds__(32 * WARPS) scan_backward(scan_args g)
-{
-    const int S = BACKWARD_SLICE, G = gate_count<KIND>::value, warp = threadIdx.y;
-    __shared__ float A[2][WARPS][32], B[2][WARPS][32], sums[WARPS][32];
-    span_of s = my_span(g);
-    const bool on = s.ch < g.H;
-    const size_t wide = (size_t)G * g.H, row = (size_t)s.b * g.T * g.H + s.ch;
-    ACT *pre = (ACT *)g.pre + (size_t)s.b * g.T * wide + s.ch;
-    const ACT *h = (const ACT *)g.h + row, *dh = (const ACT *)g.dh + row;
-    float start = on ? start_state<CAND>(g, s.ch) : 0, state = 0, whole_A = 1, to_start = 0;
-    if (!EFFECT_ONLY && on) state = g.carry ? g.carry[((size_t)s.b * g.chunks + s.chunk) * g.H + s.ch] : g.dh_out ? g.dh_out[(size_t)s.b * g.H + s.ch] : 0;
-    int turn = 0;
-    for (int tile = s.last; tile > s.first; tile -= WARPS * S, turn ^= 1) {
-        float q[S][G], d[S], before[S], a[S], PA = 1, PB = 0;
-        const int from = tile - 1 - warp * S; /* slices count downwards */
-        unsigned cut = 0;
-#pragma unroll
-        for (int k = 0; k < S; k++) {
-            const int t = from - k;
-            const bool here = on && t >= s.first && t < s.real;
-#pragma unroll
-            for (int j = 0; j < G; j++) q[k][j] = here ? load(pre + (size_t)t * wide + (size_t)j * g.H) : 0;
-            d[k] = here ? load(dh + (size_t)t * g.H) : 0;
-            if (!EFFECT_ONLY) before[k] = here && t > 0 ? load(h + (size_t)(t - 1) * g.H) : here && g.h_in ? g.h_in[(size_t)s.b * g.H + s.ch] : 0;
-        }
-#pragma unroll
-        for (int k = 0; k < S; k++) {
-            const int t = from - k;
-            a[k] = 1;
-            if (t >= s.first && t < s.real) {
-                float i, c;
-                gates_of<KIND, CAND>(q[k], a[k], i, c);
-                if (starts(g, s.b, t)) cut |= 1u << k;
-            }
-            const float through = cut >> k & 1 ? 0 : a[k];
-            PB = through * (PB + d[k]);
-            PA *= through;
-        }
-        A[turn][warp][threadIdx.x] = PA;
-        B[turn][warp][threadIdx.x] = PB;
-        __syncthreads();
-        if (EFFECT_ONLY) {
-            for (int w = 0; w < WARPS; w++) state = A[turn][w][threadIdx.x] * state + B[turn][w][threadIdx.x], whole_A *= A[turn][w][threadIdx.x];
-            continue;
-        }
-        float v = pass_carry(A[turn], B[turn], state, warp);
-#pragma unroll
-        for (int k = 0; k < S; k++) {
-            const int t = from - k;
-            if (t < s.first) break;
-            const bool starting = cut >> k & 1;
-            if (t < s.real) {
-                float ga, i, c, dg = d[k] + v;
-                gates_of<KIND, CAND>(q[k], ga, i, c);
-                gates_bwd<KIND, CAND>(q[k], ga, i, dg * (starting ? start : before[k]), dg * c, dg * i);
-                v = ga * dg;
-                if (starting) to_start += v, v = 0;
-            }
-#pragma unroll
-            for (int j = 0; j < G; j++)
-                if (on) store(pre + (size_t)t * wide + (size_t)j * g.H, t < s.real ? q[k][j] : 0.0f);
-        }
-    }
-    const size_t at = ((size_t)s.b * g.chunks + s.chunk) * g.H + s.ch;
-    if (EFFECT_ONLY) {
-        if (on && !warp) g.carry_A[at] = whole_A, g.carry_B[at] = state;
-        return;
-    }
-    sums[warp][threadIdx.x] = to_start;
-    __syncthreads();
-    if (!on || warp) return;
-    for (int w = 1; w < WARPS; w++) to_start += sums[w][threadIdx.x];
-    if (g.to_start) g.to_start[at] = to_start;
-    if (g.dh_in && s.chunk == 0) g.dh_in[(size_t)s.b * g.H + s.ch] = state;
-}
+/* The ops minrnn_fwd and minrnn_bwd: projection by a product, gates and recurrence by the kernels of scan_kernels.cuh. */
+#include "ops/cuda/scan_kernels.cuh"
 
 /* The paper's way, one thread a channel: s = Σ log a, L = logcumsumexp(log b − s), h = exp(s + L). */
+static __device__ __forceinline__ float softplus(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))); }
+
 template <class ACT, int KIND> static __global__ void scan_log_forward(scan_args g)
 {
     const int G = gate_count<KIND>::value, ch = blockIdx.x * 32 + threadIdx.x, b = blockIdx.y;
@@ -193,7 +22,7 @@ template <class ACT, int KIND> static __global__ void scan_log_forward(scan_args
                 float d = softplus(-q[1]) - softplus(-q[0]);
                 log_a = -softplus(-d), log_i = -softplus(d);
             }
-            if (starts(g, b, t)) s = 0, L = logf(start_state<MR_POSITIVE>(g, ch));
+            if ((t == 0 && !g.h_in) || resets(g, b, t)) s = 0, L = logf((g.h_init ? candidate<MR_POSITIVE>(g.h_init[ch]) : 0));
             s += log_a;
             float x = log_i + logf(candidate<MR_POSITIVE>(q[G - 1])) - s, top = fmaxf(x, L), low = fminf(x, L);
             L = top == -INFINITY ? top : top + log1pf(expf(low - top));
@@ -204,19 +33,6 @@ template <class ACT, int KIND> static __global__ void scan_log_forward(scan_args
     if (g.h_out) g.h_out[(size_t)b * g.H + ch] = state;
 }
 
-/* Carries of the chunks in order: carry[k] is the state before chunk k (backward: the gradient behind it). */
-static __global__ void chain_carries(int B, int chunks, int H, int down, const float *first, const float *A, const float *X, float *carry)
-{
-    int i = blockIdx.x * blockDim.x + threadIdx.x, b = i / H, ch = i % H;
-    if (b >= B) return;
-    float state = first ? first[i] : 0;
-    for (int k = 0; k < chunks; k++) {
-        size_t at = ((size_t)b * chunks + (down ? chunks - 1 - k : k)) * H + ch;
-        carry[at] = state;
-        state = A[at] * state + X[at];
-    }
-}
-
 /* dh_init += cand'(h_init)·Σ to_start, rows in order. */
 template <int CAND> static __global__ void add_start_grad(int rows, int H, const float *to_start, const float *h_init, float *dh_init)
 {
@@ -224,61 +40,83 @@ template <int CAND> static __global__ void add_start_grad(int rows, int H, const
     if (ch >= H) return;
     float sum = 0;
     for (int r = 0; r < rows; r++) sum += to_start[(size_t)r * H + ch];
-    dh_init[ch] += sum * candidate_slope<CAND>(h_init[ch]);
+    dh_init[ch] += sum * candidate_slope<CAND>(h_init[ch], candidate<CAND>(h_init[ch]));
 }
 
 /* ---- launches ---- */
 
+/* Slices, warps and blocks a multiprocessor, as measured on an H200: enough bytes in flight, one wave of blocks. */
+template <class ACT, int KIND> struct tuning {
+    static const int narrow = sizeof(ACT) == 2, gru = KIND == GRU;
+    static const int forward_slice = narrow ? 8 : 4, forward_least = narrow ? 3 : 4;
+    static const int backward_slice = narrow && gru ? 4 : 2, backward_least = 3, backward_ahead = narrow || gru;
+};
+
+enum { WARPS = 8, PAIR = 2, TILE = 64 };
+
 /* By shape alone: enough blocks for the chip, or chunks of time until there are. */
 static void cut_time(scan_args *g)
 {
-    size_t blocks = (size_t)g->B * div_up((size_t)g->H, 32);
-    g->chunks = 1;
-    if (blocks < 256 && g->T > 1024) g->chunks = (int)div_up((size_t)g->T, 1024);
-    while (g->chunks > 1 && blocks * (size_t)g->chunks > 1024) g->chunks = (g->chunks + 1) / 2;
-    g->span = (int)(div_up(div_up((size_t)g->T, (size_t)g->chunks), 64) * 64);
-    g->chunks = (int)div_up((size_t)g->T, (size_t)g->span);
+    const size_t enough = 528, blocks = (size_t)g->B * div_up((size_t)g->H, 32 * PAIR);
+    size_t chunks = 2 * blocks <= enough ? enough / blocks : 1;
+    size_t span = div_up(div_up((size_t)g->T, chunks), TILE) * TILE;
+    if (span < 2 * TILE) span = 2 * TILE;
+    if (chunks == 1) span = div_up((size_t)g->T, TILE) * TILE;
+    g->span = (int)span;
+    g->chunks = (int)div_up((size_t)g->T, span);
 }
 
-template <class ACT, int KIND, int CAND> struct scans {
-    static void forward(mr_cuda *c, scan_args g)
+/* Every tile full, nothing masked, two channels a thread. */
+static bool is_plain(const scan_args &g, size_t act)
+{
+    const uintptr_t all = (uintptr_t)g.pre | (uintptr_t)g.h | (uintptr_t)g.dh;
+    return !g.reset && !g.length && g.H % (32 * PAIR) == 0 && g.T % TILE == 0 && all % (PAIR * act) == 0;
+}
+
+template <class ACT, int KIND, int CAND, int MASKED, int V> struct scans {
+    typedef tuning<ACT, KIND> tune;
+
+    static dim3 grid(const scan_args &g) { return dim3((unsigned)div_up((size_t)g.H, 32 * V), (unsigned)g.B, (unsigned)g.chunks); }
+
+    static void forward(mr_cuda *c, const scan_args &g)
     {
-        dim3 grid((unsigned)div_up((size_t)g.H, 32), (unsigned)g.B, (unsigned)g.chunks), block(32, WARPS);
-        if (g.log_scan) scan_log_forward<ACT, KIND><<<dim3(grid.x, grid.y), 32, 0, c->stream>>>(g);
-        else {
-            if (g.chunks > 1) {
-                scan_forward<ACT, KIND, CAND, 1><<<grid, block, 0, c->stream>>>(g);
-                chain_carries<<<(unsigned)div_up((size_t)g.B * g.H, 128), 128, 0, c->stream>>>(g.B, g.chunks, g.H, 0, g.h_in, g.carry_A, g.carry_B, (float *)g.carry);
-            }
-            scan_forward<ACT, KIND, CAND, 0><<<grid, block, 0, c->stream>>>(g);
-        }
+        const int S = tune::forward_slice, L = tune::forward_least;
+        if (g.chunks > 1) scan_forward<ACT, KIND, CAND, 1, MASKED, V, S, WARPS, L><<<grid(g), dim3(32, WARPS), 0, c->stream>>>(g);
+        scan_forward<ACT, KIND, CAND, 0, MASKED, V, S, WARPS, L><<<grid(g), dim3(32, WARPS), 0, c->stream>>>(g);
         LAUNCHED(c, "scan_forward");
     }
-    static void backward(mr_cuda *c, scan_args g, float *dh_init)
+
+    static void backward(mr_cuda *c, const scan_args &g)
     {
-        dim3 grid((unsigned)div_up((size_t)g.H, 32), (unsigned)g.B, (unsigned)g.chunks), block(32, WARPS);
-        if (g.chunks > 1) {
-            scan_backward<ACT, KIND, CAND, 1><<<grid, block, 0, c->stream>>>(g);
-            chain_carries<<<(unsigned)div_up((size_t)g.B * g.H, 128), 128, 0, c->stream>>>(g.B, g.chunks, g.H, 1, g.dh_out, g.carry_A, g.carry_B, (float *)g.carry);
-        }
-        scan_backward<ACT, KIND, CAND, 0><<<grid, block, 0, c->stream>>>(g);
-        if (dh_init) add_start_grad<CAND><<<(unsigned)div_up((size_t)g.H, 128), 128, 0, c->stream>>>(g.B * g.chunks, g.H, g.to_start, g.h_init, dh_init);
+        const int S = tune::backward_slice, L = tune::backward_least, A = tune::backward_ahead;
+        if (g.chunks > 1) scan_backward<ACT, KIND, CAND, 1, MASKED, V, S, WARPS, L, A, 0><<<grid(g), dim3(32, WARPS), 0, c->stream>>>(g);
+        if (g.bias_sums) scan_backward<ACT, KIND, CAND, 0, MASKED, V, S, WARPS, L, A, 1><<<grid(g), dim3(32, WARPS), 0, c->stream>>>(g);
+        else scan_backward<ACT, KIND, CAND, 0, MASKED, V, S, WARPS, L, A, 0><<<grid(g), dim3(32, WARPS), 0, c->stream>>>(g);
         LAUNCHED(c, "scan_backward");
     }
 };
 
-/* Finds the kernel for a cell: one way for both directions, so the lists cannot differ. */
-template <class ACT, int KIND, int CAND> static void launch(mr_cuda *c, const scan_args &g, int down, float *dh_init)
+/* Finds the kernels for a cell: one way for both directions, so the lists cannot differ. */
+template <class ACT, int KIND, int CAND> static void launch(mr_cuda *c, const mr_cell *cell, const scan_args &g, int down, float *dh_init)
 {
-    if (down) scans<ACT, KIND, CAND>::backward(c, g, dh_init);
-    else scans<ACT, KIND, CAND>::forward(c, g);
+    const bool plain = is_plain(g, sizeof(ACT));
+    if (!down && cell->scan == MR_SCAN_LOG) {
+        scan_log_forward<ACT, KIND><<<dim3((unsigned)div_up((size_t)g.H, 32), (unsigned)g.B), 32, 0, c->stream>>>(g);
+        LAUNCHED(c, "scan_log_forward");
+    } else if (!down && plain) scans<ACT, KIND, CAND, 0, PAIR>::forward(c, g);
+    else if (!down) scans<ACT, KIND, CAND, 1, 1>::forward(c, g);
+    else if (plain) scans<ACT, KIND, CAND, 0, PAIR>::backward(c, g);
+    else scans<ACT, KIND, CAND, 1, 1>::backward(c, g);
+    if (!dh_init) return;
+    add_start_grad<CAND><<<(unsigned)div_up((size_t)g.H, 128), 128, 0, c->stream>>>(g.B * g.chunks, g.H, g.to_start, g.h_init, dh_init);
+    LAUNCHED(c, "add_start_grad");
 }
 
 template <class ACT, int KIND> static void by_candidate(mr_cuda *c, const mr_cell *cell, const scan_args &g, int down, float *dh_init)
 {
-    if (cell->candidate == MR_POSITIVE) launch<ACT, KIND, MR_POSITIVE>(c, g, down, dh_init);
-    else if (cell->candidate == MR_LINEAR) launch<ACT, KIND, MR_LINEAR>(c, g, down, dh_init);
-    else launch<ACT, KIND, MR_TANH>(c, g, down, dh_init);
+    if (cell->candidate == MR_POSITIVE) launch<ACT, KIND, MR_POSITIVE>(c, cell, g, down, dh_init);
+    else if (cell->candidate == MR_LINEAR) launch<ACT, KIND, MR_LINEAR>(c, cell, g, down, dh_init);
+    else launch<ACT, KIND, MR_TANH>(c, cell, g, down, dh_init);
 }
 
 template <class ACT> static void by_kind(mr_cuda *c, const mr_cell *cell, const scan_args &g, int down, float *dh_init)
@@ -295,18 +133,16 @@ static size_t pre_bytes(mr_dev *dev, const mr_cell *cell, int B, int T, int H)
 
 size_t mr_cuda_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int H) { return pre_bytes(dev, cell, B, T, H); }
 
-/* Carries of the chunks, in scratch. */
-static int take_carries(mr_cuda *c, scan_args *g, int starts_wanted)
+/* What goes between chunks, and sums of the backward, in scratch. */
+static int take_scratch(mr_cuda *c, scan_args *g, int starts_wanted, int gates)
 {
-    size_t n = (size_t)g->B * (size_t)g->chunks * (size_t)g->H;
-    if (g->chunks == 1 && !starts_wanted) return 1;
-    float *room = (float *)mr_cuda_scratch(c, 4 * n * sizeof(float));
+    const size_t n = (size_t)g->B * (size_t)g->chunks * (size_t)g->H;
+    float *room = (float *)mr_cuda_scratch(c, (3 + (size_t)gates) * n * sizeof(float));
     if (!room) return 0;
-    g->to_start = starts_wanted ? room + 3 * n : NULL;
-    if (g->chunks == 1) return 1;
-    g->carry = room;
-    g->carry_A = room + n;
-    g->carry_B = room + 2 * n;
+    g->effect_A = room;
+    g->effect_B = room + n;
+    g->to_start = starts_wanted ? room + 2 * n : NULL;
+    g->bias_sums = gates ? room + 3 * n : NULL;
     return 1;
 }
 
@@ -315,27 +151,26 @@ static void minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
     mr_cuda *c = cuda_of(dev);
     scan_args g = {};
     g.B = a->B, g.T = a->T, g.H = a->H, g.pre = a->saved, g.h = a->h, g.h_in = (const float *)a->h_in, g.h_init = (const float *)a->h_init;
-    g.h_out = (float *)a->h_out, g.reset = a->reset, g.length = a->length, g.log_scan = a->cell.scan == MR_SCAN_LOG;
+    g.h_out = (float *)a->h_out, g.reset = a->reset, g.length = a->length;
     cut_time(&g);
-    if (g.log_scan) g.chunks = 1, g.span = g.T;
-    if (a->W) mr_cuda_product_fwd(c, a->B * a->T, a->H * mr_cell_gates(&a->cell), a->D, a->x, (const float *)a->W, (const float *)a->b, 0, NULL, a->saved);
-    if (!take_carries(c, &g, 0)) return;
-    BY_ACT(c, by_kind, c, &a->cell, g, 0, NULL);
+    if (a->W) mr_cuda_product_fwd(c, a->B * a->T, a->H * mr_cell_gates(&a->cell), a->D, a->x, (const float *)a->W, (const float *)a->b, 0, NULL, NULL, a->saved);
+    if (take_scratch(c, &g, 0, 0)) BY_ACT(c, by_kind, c, &a->cell, g, 0, NULL);
 }
 
 static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
 {
     mr_cuda *c = cuda_of(dev);
-    int M = a->B * a->T, N = a->H * mr_cell_gates(&a->cell);
+    const int M = a->B * a->T, gates = mr_cell_gates(&a->cell), N = a->H * gates;
     scan_args g = {};
     g.B = a->B, g.T = a->T, g.H = a->H, g.pre = a->saved, g.h = (void *)a->h, g.h_in = (const float *)a->h_in, g.h_init = (const float *)a->h_init;
     g.reset = a->reset, g.length = a->length, g.dh = a->dh, g.dh_out = (const float *)a->dh_out, g.dh_in = (float *)a->dh_in;
     cut_time(&g);
-    if (!take_carries(c, &g, a->dh_init != NULL)) return;
+    if (!take_scratch(c, &g, a->dh_init != NULL, a->W ? gates : 0)) return;
     BY_ACT(c, by_kind, c, &a->cell, g, 1, (float *)a->dh_init);
     if (!a->W) return;
-    mr_cuda_product_dx(c, M, N, a->D, a->saved, (const float *)a->W, a->accumulate, a->dx);
-    mr_cuda_product_dw(c, M, N, a->D, a->saved, a->x, (float *)a->dW, (float *)a->db);
+    mr_cuda_reduce(c, g.bias_sums, (size_t)a->B * (size_t)g.chunks, (size_t)N, (size_t)N, (float *)a->db);
+    mr_cuda_product_dx(c, M, N, a->D, a->saved, (const float *)a->W, NULL, a->accumulate, a->dx);
+    mr_cuda_product_dw(c, M, N, a->D, a->saved, a->x, (float *)a->dW, NULL);
 }
 
 void mr_cuda_minrnn_ops(mr_ops *ops)

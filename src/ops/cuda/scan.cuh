@@ -11,74 +11,110 @@ template <int KIND> struct gate_count {
     static const int value = KIND == GRU ? 2 : 3;
 };
 
-__device__ __forceinline__ float softplus(float x) { return fmaxf(x, 0.0f) + __logf(1.0f + __expf(-fabsf(x))); }
+/* 1/(1 + e^(−x)) for x where e^(−x) may overflow: then it is 0. NaN stays NaN. */
+__device__ __forceinline__ float fast_sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
 
 template <int CAND> __device__ __forceinline__ float candidate(float v)
 {
     if (CAND == MR_LINEAR) return v;
     if (CAND == MR_TANH) return tanhf(v);
-    return v >= 0 ? v + 0.5f : sigmoid(v);
+    return v >= 0 ? v + 0.5f : fast_sigmoid(v);
 }
 
-template <int CAND> __device__ __forceinline__ float candidate_slope(float v)
+/* From v and c = candidate(v), so that nothing is computed twice. */
+template <int CAND> __device__ __forceinline__ float candidate_slope(float v, float c)
 {
     if (CAND == MR_LINEAR) return 1;
-    if (CAND == MR_TANH) {
-        float t = tanhf(v);
-        return 1 - t * t;
-    }
-    return v >= 0 ? 1 : sigmoid(v) * sigmoid(-v);
+    if (CAND == MR_TANH) return 1 - c * c;
+    return v >= 0 ? 1 : c * (1 - c);
 }
 
-/* σ(x) and σ(−x), both exact to rounding. */
+/* σ(x) and σ(−x), both exact to rounding; below −80 they no longer change in fp32. */
 __device__ __forceinline__ void sigmoids(float x, float &up, float &down)
 {
-    float e = __expf(-fabsf(x)), big = __fdividef(1.0f, 1.0f + e), small = e * big;
-    up = x >= 0 ? big : small;
-    down = x >= 0 ? small : big;
+    x = x < -80.0f ? -80.0f : x;
+    float e = __expf(-x);
+    up = __fdividef(1.0f, 1.0f + e);
+    down = e * up;
+}
+
+/* f/(f + i) and i/(f + i) of f = σ(p), i = σ(k): (1 + e^(−k)) and (1 + e^(−p)) over their sum, with the largest power taken out of
+ * all three so that nothing overflows and 0/0 cannot be. */
+__device__ __forceinline__ void shares(float p, float k, float &a, float &i)
+{
+    const float top = fmaxf(0.0f, fmaxf(-k, -p)), one = __expf(-top), up = one + __expf(-k - top), down = one + __expf(-p - top);
+    const float r = __fdividef(1.0f, up + down);
+    a = up * r;
+    i = down * r;
 }
 
 /* h = a·h' + i·c from the pre-activations q[0 … gates−1]. */
 template <int KIND, int CAND> __device__ __forceinline__ void gates_of(const float *q, float &a, float &i, float &c)
 {
     if (KIND == GRU) sigmoids(q[0], i, a);
-    if (KIND == LSTM) a = sigmoid(q[0]), i = sigmoid(q[1]);
-    if (KIND == LSTM_NORM) sigmoids(softplus(-q[1]) - softplus(-q[0]), a, i);
+    if (KIND == LSTM) a = fast_sigmoid(q[0]), i = fast_sigmoid(q[1]);
+    if (KIND == LSTM_NORM) shares(q[0], q[1], a, i);
     c = candidate<CAND>(q[gate_count<KIND>::value - 1]);
 }
 
-/* Gradients of a, i, c turned into those of the pre-activations. */
-template <int KIND, int CAND> __device__ __forceinline__ void gates_bwd(float *q, float a, float i, float da, float di, float dc)
+/* Gradients of a, i, c turned into those of the pre-activations, in place. */
+template <int KIND, int CAND> __device__ __forceinline__ void gates_bwd(float *q, float a, float i, float c, float da, float di, float dc)
 {
     const int v = gate_count<KIND>::value - 1;
-    q[v] = dc * candidate_slope<CAND>(q[v]);
+    q[v] = dc * candidate_slope<CAND>(q[v], c);
     if (KIND == GRU) q[0] = (di - da) * a * i;
     if (KIND == LSTM) q[0] = da * a * (1 - a), q[1] = di * i * (1 - i);
     if (KIND == LSTM_NORM) {
         float dd = (da - di) * a * i;
-        q[0] = dd * sigmoid(-q[0]);
-        q[1] = -dd * sigmoid(-q[1]);
+        q[0] = dd * fast_sigmoid(-q[0]);
+        q[1] = -dd * fast_sigmoid(-q[1]);
     }
 }
 
 /* What a scan kernel is given. Time is cut into `chunks` of `span` tokens when there are too few sequences and channels to
- * fill the chip; carry_A and carry_B then hold each chunk's effect on the state, h → A·h + B. */
+ * fill the chip; effect_A and effect_B then hold each chunk's effect on the state, h → A·h + B. */
 struct scan_args {
     int B, T, H;
     int chunks, span;
-    const void *pre;
+    void *pre;
     void *h;
     const float *h_in, *h_init;
     float *h_out;
     const uint8_t *reset;
     const int32_t *length;
-    const float *carry; /* [B, chunks, H] state before (backward: gradient behind) each chunk, or NULL: one chunk */
-    float *carry_A, *carry_B; /* [B, chunks, H], written by the first pass */
-    int log_scan;
+    float *effect_A, *effect_B; /* [B, chunks, H] */
     /* backward */
     const void *dh;
     const float *dh_out;
-    float *dh_in, *to_start; /* to_start: [B, chunks, H] gradient that reached the start state */
+    float *dh_in, *to_start; /* to_start: [B, chunks, H] gradient that reached the start state, or NULL */
+    float *bias_sums;        /* [B, chunks, G·H] sums over tokens of the pre-activations' gradients, or NULL */
+};
+
+/* V neighbouring channels at once: as they lie in memory, and as floats. */
+template <class ACT, int V> struct lanes;
+template <> struct lanes<float, 1> {
+    typedef float raw;
+    static __device__ __forceinline__ void expand(raw x, float *v) { v[0] = x; }
+    static __device__ __forceinline__ raw pack(const float *v) { return v[0]; }
+};
+template <> struct lanes<float, 2> {
+    typedef float2 raw;
+    static __device__ __forceinline__ void expand(raw x, float *v) { v[0] = x.x, v[1] = x.y; }
+    static __device__ __forceinline__ raw pack(const float *v) { return make_float2(v[0], v[1]); }
+};
+template <> struct lanes<bf16, 1> {
+    typedef unsigned short raw;
+    static __device__ __forceinline__ void expand(raw x, float *v) { v[0] = __uint_as_float((unsigned)x << 16); }
+    static __device__ __forceinline__ raw pack(const float *v) { return __bfloat16_as_ushort(__float2bfloat16(v[0])); }
+};
+template <> struct lanes<bf16, 2> {
+    typedef unsigned raw;
+    static __device__ __forceinline__ void expand(raw x, float *v) { v[0] = __uint_as_float(x << 16), v[1] = __uint_as_float(x & 0xffff0000u); }
+    static __device__ __forceinline__ raw pack(const float *v)
+    {
+        __nv_bfloat162 x = __floats2bfloat162_rn(v[0], v[1]);
+        return *(unsigned *)&x;
+    }
 };
 
 #endif

@@ -1,117 +1,180 @@
 /* Ops along time besides the scan: the short convolution and pooling. */
 #include "ops/cuda/cuda.cuh"
 
+/* ---- the convolution: a thread walks one channel over a span of one sequence, with what it needs of the past (or, backward, of
+ * the future) in registers. A reset empties that window, and so it is seen by both directions in the same way. ---- */
+
 struct conv_args {
-    int B, T, D;
+    int B, T, D, spans;
     const float *w, *b, *tail_in, *dtail_out;
     const uint8_t *reset;
     const int32_t *length;
-    float *tail_out, *dtail_in;
+    float *tail_out, *dtail_in, *partial; /* partial: [B, spans, 5, D] gradients of the taps and the bias */
     int accumulate;
 };
 
-static __device__ __forceinline__ int real_tokens(const conv_args &g, int b) { return g.length ? g.length[b] : g.T; }
+enum { SPAN = 64, AHEAD = 8, SPAN_WARPS = 4 };
 
-/* Can token `last` see input `source`? Negative sources lie in the tail; a reset in between cuts off what was before it. */
-static __device__ __forceinline__ bool visible(const conv_args &g, int b, int source, int last)
+struct walk {
+    int b, d, span, first, last, real;
+};
+
+static __device__ __forceinline__ walk my_walk(const conv_args &g)
 {
-    if (source < 0 && !g.tail_in) return false;
-    for (int s = source < 0 ? 0 : source + 1; g.reset && s <= last; s++)
-        if (g.reset[(size_t)b * g.T + s]) return false;
-    return true;
+    walk s;
+    s.d = blockIdx.x * 32 + threadIdx.x;
+    s.span = blockIdx.y * SPAN_WARPS + threadIdx.y;
+    s.b = blockIdx.z;
+    s.first = s.span * SPAN;
+    s.last = min(g.T, s.first + SPAN);
+    s.real = g.length ? g.length[s.b] : g.T;
+    return s;
 }
 
-template <class A> static __device__ __forceinline__ float input_at(const conv_args &g, const A *x, int b, int source, int d)
+static __device__ __forceinline__ bool resets(const conv_args &g, const walk &s, int t) { return g.reset && g.reset[(size_t)s.b * g.T + t]; }
+
+/* The three inputs before token t, oldest first, as token t − 1 left them. */
+template <class A> static __device__ __forceinline__ void past(const conv_args &g, const walk &s, const A *x, int t, float *window)
 {
-    if (source >= 0) return load(x + ((size_t)b * g.T + source) * g.D + d);
-    return g.tail_in[((size_t)b * MR_TAIL + source + MR_TAIL) * g.D + d];
+    for (int k = 0; k < MR_TAIL; k++) {
+        const int source = t - MR_TAIL + k;
+        window[k] = 0;
+        if (source >= 0) {
+            if (resets(g, s, source)) window[0] = window[1] = window[2] = 0;
+            window[k] = load(x + (size_t)source * g.D);
+        } else if (g.tail_in)
+            window[k] = g.tail_in[((size_t)s.b * MR_TAIL + source + MR_TAIL) * g.D + s.d];
+    }
 }
 
-/* Thread: one channel of one token. */
-template <class A> static __global__ void conv_tokens(conv_args g, const A *x, A *y)
+template <class A> static __global__ void conv_walk(conv_args g, const A *__restrict__ all_x, A *__restrict__ all_y)
 {
-    const int d = blockIdx.x * 32 + threadIdx.x, b = blockIdx.z;
-    const int t = blockIdx.y * 8 + threadIdx.y;
-    if (d >= g.D || t >= g.T) return;
-    float v = g.b[d];
-    for (int j = 0; j < MR_CONV; j++)
-        if (visible(g, b, t - MR_TAIL + j, t)) v += g.w[d * MR_CONV + j] * input_at(g, x, b, t - MR_TAIL + j, d);
-    store(y + ((size_t)b * g.T + t) * g.D + d, t < real_tokens(g, b) ? v : 0.0f);
+    const walk s = my_walk(g);
+    if (s.d >= g.D || s.first >= g.T) return;
+    const A *x = all_x + (size_t)s.b * g.T * g.D + s.d;
+    A *y = all_y + (size_t)s.b * g.T * g.D + s.d;
+    const float4 w = make_float4(g.w[s.d * 4], g.w[s.d * 4 + 1], g.w[s.d * 4 + 2], g.w[s.d * 4 + 3]);
+    const float bias = g.b[s.d];
+    float p[MR_TAIL];
+    past(g, s, x, s.first, p);
+    for (int base = s.first; base < s.last; base += AHEAD) {
+        float in[AHEAD];
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) in[k] = base + k < s.last ? load(x + (size_t)(base + k) * g.D) : 0;
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            const int t = base + k;
+            if (t >= s.last) break;
+            if (resets(g, s, t)) p[0] = p[1] = p[2] = 0;
+            const float v = bias + w.x * p[0] + w.y * p[1] + w.z * p[2] + w.w * in[k];
+            store(y + (size_t)t * g.D, t < s.real ? v : 0.0f);
+            p[0] = p[1], p[1] = p[2], p[2] = in[k];
+        }
+    }
 }
 
-/* Thread: one channel of one sequence; the new tail may be the old one, so all of it is read before any is written. */
+/* The new tail may be the old one: all of it is read before any is written. */
 template <class A> static __global__ void conv_tail(conv_args g, const A *x)
 {
-    const int d = blockIdx.x * 32 + threadIdx.x, b = blockIdx.y, real = real_tokens(g, b);
+    walk s = {};
+    s.d = blockIdx.x * 32 + threadIdx.x, s.b = blockIdx.y;
+    if (s.d >= g.D) return;
     float tail[MR_TAIL];
-    if (d >= g.D) return;
-    for (int j = 0; j < MR_TAIL; j++) {
-        const int source = real - MR_TAIL + j;
-        tail[j] = visible(g, b, source, real - 1) ? input_at(g, x, b, source, d) : 0;
+    past(g, s, x + (size_t)s.b * g.T * g.D + s.d, g.length ? g.length[s.b] : g.T, tail);
+    for (int j = 0; j < MR_TAIL; j++) g.tail_out[((size_t)s.b * MR_TAIL + j) * g.D + s.d] = tail[j];
+}
+
+/* Going down: `next` holds dy of the three tokens behind, nearest first, where they see this input. */
+struct future {
+    float next[MR_TAIL];
+    float sum[5];
+};
+
+/* Input `source` with value x: its gradient, and what it adds to those of the taps. own: dy of the token itself. */
+static __device__ __forceinline__ float take_input(future &f, const float4 &w, float x, float own)
+{
+    f.sum[0] += f.next[2] * x;
+    f.sum[1] += f.next[1] * x;
+    f.sum[2] += f.next[0] * x;
+    f.sum[3] += own * x;
+    f.sum[4] += own;
+    return w.w * own + w.z * f.next[0] + w.y * f.next[1] + w.x * f.next[2];
+}
+
+static __device__ __forceinline__ void step_down(future &f, bool reset, float own)
+{
+    f.next[2] = reset ? 0 : f.next[1];
+    f.next[1] = reset ? 0 : f.next[0];
+    f.next[0] = reset ? 0 : own;
+}
+
+/* The gradient that the tail behind the chunk gives to input `source`: it is in that tail unless a reset came between. */
+static __device__ __forceinline__ float from_tail(const conv_args &g, const walk &s, int source)
+{
+    const int row = source - (s.real - MR_TAIL);
+    if (!g.dtail_out || row < 0 || row >= MR_TAIL) return 0;
+    for (int t = max(0, source + 1); t < s.real; t++)
+        if (resets(g, s, t)) return 0;
+    return g.dtail_out[((size_t)s.b * MR_TAIL + row) * g.D + s.d];
+}
+
+/* Inputs before token 0: the carried tail. */
+static __device__ __forceinline__ void walk_tail(const conv_args &g, const walk &s, future &f, const float4 &w)
+{
+    for (int source = -1; source >= -MR_TAIL; source--) {
+        const size_t at = ((size_t)s.b * MR_TAIL + source + MR_TAIL) * g.D + s.d;
+        const float dx = take_input(f, w, g.tail_in ? g.tail_in[at] : 0, 0) + from_tail(g, s, source);
+        if (g.dtail_in) g.dtail_in[at] = g.tail_in ? dx : 0;
+        step_down(f, false, 0);
     }
-    for (int j = 0; j < MR_TAIL; j++) g.tail_out[((size_t)b * MR_TAIL + j) * g.D + d] = tail[j];
 }
 
-/* The gradient of input `source`: from the tokens that see it and from the tail behind the chunk. */
-template <class A> static __device__ float source_grad(const conv_args &g, const A *dy, int b, int source, int d)
+template <class A>
+static __global__ void conv_walk_bwd(conv_args g, const A *__restrict__ all_x, const A *__restrict__ all_dy, A *__restrict__ all_dx)
 {
-    const int real = real_tokens(g, b);
-    float v = 0;
-    for (int j = 0; j < MR_CONV; j++) {
-        const int t = source + MR_TAIL - j;
-        if (t >= 0 && t < real && visible(g, b, source, t)) v += g.w[d * MR_CONV + j] * load(dy + ((size_t)b * g.T + t) * g.D + d);
+    const walk s = my_walk(g);
+    if (s.d >= g.D || s.first >= g.T) return;
+    const size_t row = (size_t)s.b * g.T * g.D + s.d;
+    const A *x = all_x + row, *dy = all_dy + row;
+    A *dx = all_dx + row;
+    const float4 w = make_float4(g.w[s.d * 4], g.w[s.d * 4 + 1], g.w[s.d * 4 + 2], g.w[s.d * 4 + 3]);
+    future f = {};
+    for (int t = min(s.last + MR_TAIL, s.real) - 1; t >= s.last; t--) step_down(f, resets(g, s, t), load(dy + (size_t)t * g.D));
+    for (int base = s.last - 1; base >= s.first; base -= AHEAD) {
+        float in[AHEAD], own[AHEAD];
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            const bool here = base - k >= s.first && base - k < s.real;
+            in[k] = here ? load(x + (size_t)(base - k) * g.D) : 0;
+            own[k] = here ? load(dy + (size_t)(base - k) * g.D) : 0;
+        }
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            const int t = base - k;
+            if (t < s.first) break;
+            float v = 0;
+            if (t < s.real) {
+                v = take_input(f, w, in[k], own[k]) + from_tail(g, s, t);
+                step_down(f, resets(g, s, t), own[k]);
+            }
+            store(dx + (size_t)t * g.D, g.accumulate ? v + load(dx + (size_t)t * g.D) : v);
+        }
     }
-    const int row = source - (real - MR_TAIL);
-    if (g.dtail_out && row >= 0 && row < MR_TAIL && source < real && visible(g, b, source, real - 1))
-        v += g.dtail_out[((size_t)b * MR_TAIL + row) * g.D + d];
-    return v;
+    if (s.first == 0) walk_tail(g, s, f, w);
+    for (int j = 0; j < 5; j++) g.partial[(((size_t)s.b * g.spans + s.span) * 5 + j) * g.D + s.d] = f.sum[j];
 }
 
-template <class A> static __global__ void conv_tokens_bwd(conv_args g, const A *dy, A *dx)
-{
-    const int d = blockIdx.x * 32 + threadIdx.x, b = blockIdx.z, t = blockIdx.y * 8 + threadIdx.y;
-    if (d >= g.D || t >= g.T) return;
-    const size_t at = ((size_t)b * g.T + t) * g.D + d;
-    const float v = t < real_tokens(g, b) ? source_grad(g, dy, b, t, d) : 0;
-    store(dx + at, g.accumulate ? v + load(dx + at) : v);
-}
-
-template <class A> static __global__ void conv_tail_bwd(conv_args g, const A *dy)
-{
-    const int d = blockIdx.x * 32 + threadIdx.x, b = blockIdx.y;
-    if (d >= g.D) return;
-    for (int j = 0; j < MR_TAIL; j++) g.dtail_in[((size_t)b * MR_TAIL + j) * g.D + d] = g.tail_in ? source_grad(g, dy, b, j - MR_TAIL, d) : 0;
-}
-
-/* Gradients of the taps: a block walks CONV_ROWS tokens of one sequence; partial [B·spans, 5, D]. */
-enum { CONV_ROWS = 256 };
-
-template <class A> static __global__ void conv_weights(conv_args g, const A *x, const A *dy, float *partial)
-{
-    __shared__ float tile[8][5][32];
-    const int d = blockIdx.x * 32 + threadIdx.x, b = blockIdx.z, first = blockIdx.y * CONV_ROWS;
-    const int last = min(real_tokens(g, b), first + CONV_ROWS);
-    float sum[5] = {0, 0, 0, 0, 0};
-    for (int t = first + threadIdx.y; d < g.D && t < last; t += 8) {
-        const float gy = load(dy + ((size_t)b * g.T + t) * g.D + d);
-        for (int j = 0; j < MR_CONV; j++)
-            if (visible(g, b, t - MR_TAIL + j, t)) sum[j] += gy * input_at(g, x, b, t - MR_TAIL + j, d);
-        sum[4] += gy;
-    }
-    for (int j = 0; j < 5; j++) tile[threadIdx.y][j][threadIdx.x] = sum[j];
-    __syncthreads();
-    if (threadIdx.y >= 5 || d >= g.D) return;
-    float v = 0;
-    for (int i = 0; i < 8; i++) v += tile[i][threadIdx.y][threadIdx.x];
-    partial[(((size_t)b * gridDim.y + blockIdx.y) * 5 + threadIdx.y) * g.D + d] = v;
-}
-
+/* dw [D, 4] and db [D] from the spans' shares, in order. */
 static __global__ void add_conv_grads(int rows, int D, const float *partial, float *dw, float *db)
 {
-    const int d = blockIdx.x * 32 + threadIdx.x, j = threadIdx.y;
-    if (d >= D) return;
+    __shared__ float tile[16][32];
+    const int d = blockIdx.x * 32 + threadIdx.x, j = blockIdx.y;
     float v = 0;
-    for (int r = 0; r < rows; r++) v += partial[((size_t)r * 5 + j) * D + d];
+    for (int r = threadIdx.y; d < D && r < rows; r += 16) v += partial[((size_t)r * 5 + j) * D + d];
+    tile[threadIdx.y][threadIdx.x] = v;
+    __syncthreads();
+    if (threadIdx.y || d >= D) return;
+    for (int i = 1; i < 16; i++) v += tile[i][threadIdx.x];
     if (j < MR_CONV) dw[d * MR_CONV + j] += v;
     else db[d] += v;
 }
@@ -120,34 +183,33 @@ static conv_args conv_args_of(int B, int T, int D, const mr_real *w, const mr_re
 {
     conv_args g = {};
     g.B = B, g.T = T, g.D = D, g.w = (const float *)w, g.tail_in = (const float *)tail_in, g.reset = reset, g.length = length;
+    g.spans = (int)div_up((size_t)T, SPAN);
     return g;
 }
+
+static dim3 conv_grid(const conv_args &g) { return dim3((unsigned)div_up((size_t)g.D, 32), (unsigned)div_up((size_t)g.spans, SPAN_WARPS), (unsigned)g.B); }
 
 template <class A> static void conv_launch(mr_cuda *c, const mr_conv_fwd_args *a)
 {
     conv_args g = conv_args_of(a->B, a->T, a->D, a->w, a->tail_in, a->reset, a->length);
-    const unsigned columns = (unsigned)div_up((size_t)a->D, 32);
     g.b = (const float *)a->b;
     g.tail_out = (float *)a->tail_out;
-    conv_tokens<A><<<dim3(columns, (unsigned)div_up((size_t)a->T, 8), (unsigned)a->B), dim3(32, 8), 0, c->stream>>>(g, (const A *)a->x, (A *)a->y);
-    if (a->tail_out) conv_tail<A><<<dim3(columns, (unsigned)a->B), 32, 0, c->stream>>>(g, (const A *)a->x);
-    LAUNCHED(c, "conv_tokens");
+    conv_walk<A><<<conv_grid(g), dim3(32, SPAN_WARPS), 0, c->stream>>>(g, (const A *)a->x, (A *)a->y);
+    if (a->tail_out) conv_tail<A><<<dim3((unsigned)div_up((size_t)a->D, 32), (unsigned)a->B), 32, 0, c->stream>>>(g, (const A *)a->x);
+    LAUNCHED(c, "conv_walk");
 }
 
 template <class A> static void conv_bwd_launch(mr_cuda *c, const mr_conv_bwd_args *a)
 {
     conv_args g = conv_args_of(a->B, a->T, a->D, a->w, a->tail_in, a->reset, a->length);
-    const unsigned columns = (unsigned)div_up((size_t)a->D, 32), spans = (unsigned)div_up((size_t)a->T, CONV_ROWS);
-    float *partial = (float *)mr_cuda_scratch(c, (size_t)a->B * spans * 5 * (size_t)a->D * sizeof(float));
-    if (!partial) return;
+    g.partial = (float *)mr_cuda_scratch(c, (size_t)a->B * (size_t)g.spans * 5 * (size_t)a->D * sizeof(float));
+    if (!g.partial) return;
     g.dtail_out = (const float *)a->dtail_out;
     g.dtail_in = (float *)a->dtail_in;
     g.accumulate = a->accumulate;
-    conv_weights<A><<<dim3(columns, spans, (unsigned)a->B), dim3(32, 8), 0, c->stream>>>(g, (const A *)a->x, (const A *)a->dy, partial);
-    add_conv_grads<<<columns, dim3(32, 5), 0, c->stream>>>(a->B * (int)spans, a->D, partial, (float *)a->dw, (float *)a->db);
-    conv_tokens_bwd<A><<<dim3(columns, (unsigned)div_up((size_t)a->T, 8), (unsigned)a->B), dim3(32, 8), 0, c->stream>>>(g, (const A *)a->dy, (A *)a->dx);
-    if (a->dtail_in) conv_tail_bwd<A><<<dim3(columns, (unsigned)a->B), 32, 0, c->stream>>>(g, (const A *)a->dy);
-    LAUNCHED(c, "conv_bwd");
+    conv_walk_bwd<A><<<conv_grid(g), dim3(32, SPAN_WARPS), 0, c->stream>>>(g, (const A *)a->x, (const A *)a->dy, (A *)a->dx);
+    add_conv_grads<<<dim3((unsigned)div_up((size_t)a->D, 32), 5), dim3(32, 16), 0, c->stream>>>(a->B * g.spans, a->D, g.partial, (float *)a->dw, (float *)a->db);
+    LAUNCHED(c, "conv_walk_bwd");
 }
 
 static void conv_fwd(mr_dev *dev, const mr_conv_fwd_args *a) { BY_ACT(cuda_of(dev), conv_launch, cuda_of(dev), a); }

@@ -1,4 +1,4 @@
-/* Embedding and dropout. */
+/* Embedding. */
 #include "ops/cuda/cuda.cuh"
 
 template <class A> static __global__ void embed_rows(size_t n, int D, const int32_t *ids, const float *table, A *y)
@@ -7,10 +7,25 @@ template <class A> static __global__ void embed_rows(size_t n, int D, const int3
     if (i < n) store(y + i, table[(size_t)ids[i / D] * D + i % D]);
 }
 
+/* Thread: four channels of one token. */
+template <class A> static __global__ void embed_quads(int N, int quads, const int32_t *ids, const float *table, A *y)
+{
+    const int n = blockIdx.x * blockDim.y + threadIdx.y;
+    if (n >= N) return;
+    for (int i = threadIdx.x; i < quads; i += blockDim.x) {
+        const float4 v = ((const float4 *)table)[(size_t)ids[n] * quads + i];
+        const float x[4] = {v.x, v.y, v.z, v.w};
+        quad<A>::store(y + ((size_t)n * quads + i) * 4, x);
+    }
+}
+
 template <class A> static void embed_launch(mr_cuda *c, const mr_embed_fwd_args *a)
 {
     size_t n = (size_t)a->N * (size_t)a->D;
-    embed_rows<A><<<(unsigned)div_up(n, 256), 256, 0, c->stream>>>(n, a->D, a->ids, (const float *)a->table, (A *)a->y);
+    if (a->D % 4 == 0 && (uintptr_t)a->table % 16 == 0 && (uintptr_t)a->y % (4 * sizeof(A)) == 0)
+        embed_quads<A><<<(unsigned)div_up((size_t)a->N, 16), dim3(16, 16), 0, c->stream>>>(a->N, a->D / 4, a->ids, (const float *)a->table, (A *)a->y);
+    else
+        embed_rows<A><<<(unsigned)div_up(n, 256), 256, 0, c->stream>>>(n, a->D, a->ids, (const float *)a->table, (A *)a->y);
     LAUNCHED(c, "embed_rows");
 }
 
@@ -53,28 +68,13 @@ template <class A> static void embed_bwd_launch(mr_cuda *c, const mr_embed_bwd_a
     dim3 grid((unsigned)div_up((size_t)a->D, 32), (unsigned)a->vocab, (unsigned)chunks);
     embed_sums<A><<<grid, dim3(32, 8), 0, c->stream>>>(a->N, a->D, chunk, a->ids, (const A *)a->dy, partial);
     LAUNCHED(c, "embed_sums");
-    mr_cuda_reduce(c, partial, chunks, table, (float *)a->dtable);
+    mr_cuda_reduce(c, partial, chunks, table, table, (float *)a->dtable);
 }
 
 static void embed_bwd(mr_dev *dev, const mr_embed_bwd_args *a) { BY_ACT(cuda_of(dev), embed_bwd_launch, cuda_of(dev), a); }
-
-template <class A> static __global__ void drop(size_t n, dropout how, const A *dy, A *dx)
-{
-    size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
-    if (i < n) store(dx + i, load(dy + i) * dropout_factor(how, i));
-}
-
-template <class A> static void drop_launch(mr_cuda *c, const mr_dropout_bwd_args *a)
-{
-    drop<A><<<(unsigned)div_up(a->n, 256), 256, 0, c->stream>>>(a->n, dropout_of(&a->drop), (const A *)a->dy, (A *)a->dx);
-    LAUNCHED(c, "drop");
-}
-
-static void dropout_bwd(mr_dev *dev, const mr_dropout_bwd_args *a) { BY_ACT(cuda_of(dev), drop_launch, cuda_of(dev), a); }
 
 void mr_cuda_token_ops(mr_ops *ops)
 {
     ops->embed_fwd = embed_fwd;
     ops->embed_bwd = embed_bwd;
-    ops->dropout_bwd = dropout_bwd;
 }

@@ -1,18 +1,25 @@
 /* The optimiser, and the sums that ops share. */
 #include "ops/cuda/cuda.cuh"
 
-static __global__ void reduce_rows(const float *partial, size_t rows, size_t n, float *out)
+/* A block sums 32 columns; its warps take rows in turn, and meet in shared memory in order. */
+enum { REDUCE_WARPS = 32 };
+
+static __global__ void reduce_rows(const float *partial, size_t rows, size_t stride, size_t n, float *out)
 {
-    size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
-    if (i >= n) return;
+    __shared__ float tile[REDUCE_WARPS][32];
+    const size_t i = blockIdx.x * (size_t)32 + threadIdx.x;
     float sum = 0;
-    for (size_t r = 0; r < rows; r++) sum += partial[r * n + i];
+    for (size_t r = threadIdx.y; i < n && r < rows; r += REDUCE_WARPS) sum += partial[r * stride + i];
+    tile[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y || i >= n) return;
+    for (int w = 1; w < REDUCE_WARPS; w++) sum += tile[w][threadIdx.x];
     out[i] += sum;
 }
 
-void mr_cuda_reduce(mr_cuda *c, const float *partial, size_t rows, size_t n, float *out)
+void mr_cuda_reduce(mr_cuda *c, const float *partial, size_t rows, size_t stride, size_t n, float *out)
 {
-    reduce_rows<<<(unsigned)div_up(n, 128), 128, 0, c->stream>>>(partial, rows, n, out);
+    reduce_rows<<<(unsigned)div_up(n, 32), dim3(32, REDUCE_WARPS), 0, c->stream>>>(partial, rows, stride, n, out);
     LAUNCHED(c, "reduce_rows");
 }
 
@@ -66,6 +73,7 @@ static void adam(mr_dev *dev, const mr_adam_args *a)
     adam_elements<<<(unsigned)div_up(a->n, 256), 256, 0, c->stream>>>(a->n, a->n_decay, (float *)a->p, (float *)a->m, (float *)a->v, (const float *)a->g,
                                                                      a->step, a->sumsq);
     LAUNCHED(c, "adam_elements");
+    mr_cuda_weights_changed(c);
 }
 
 void mr_cuda_train_ops(mr_ops *ops)

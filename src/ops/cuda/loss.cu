@@ -1,0 +1,156 @@
+/* Losses: a warp a row. */
+#include "ops/cuda/cuda.cuh"
+
+enum { ROW_WARPS = 8 };
+
+static inline unsigned row_blocks(int M) { return (unsigned)div_up((size_t)M, ROW_WARPS); }
+
+/* ---- losses: stats of each block, then their sum in order ---- */
+
+/* A block a statistic. */
+static __global__ void add_stats(int blocks, const double *partial, double *stats)
+{
+    __shared__ double shared[32];
+    double sum = 0;
+    for (int i = threadIdx.x; i < blocks; i += blockDim.x) sum += partial[(size_t)i * MR_STATS + blockIdx.x];
+    sum = block_sum(sum, shared);
+    if (threadIdx.x == 0) stats[blockIdx.x] += sum;
+}
+
+/* Sums of a block's rows: warps' lanes 0 hold them. */
+static __device__ void block_stats(double loss, double correct, double count, double *partial)
+{
+    __shared__ double rows[ROW_WARPS][MR_STATS];
+    if (threadIdx.x == 0) {
+        rows[threadIdx.y][MR_STAT_LOSS] = loss;
+        rows[threadIdx.y][MR_STAT_CORRECT] = correct;
+        rows[threadIdx.y][MR_STAT_COUNT] = count;
+    }
+    __syncthreads();
+    if (threadIdx.y || threadIdx.x >= MR_STATS) return;
+    double sum = 0;
+    for (int i = 0; i < ROW_WARPS; i++) sum += rows[i][threadIdx.x];
+    partial[(size_t)blockIdx.x * MR_STATS + threadIdx.x] = sum;
+}
+
+template <class A>
+static __global__ void xent_rows(int R, int C, const A *logits, const int32_t *target, const double *scale, A *dlogits, float *row_loss, double *partial)
+{
+    const int r = blockIdx.x * ROW_WARPS + threadIdx.y, lane = threadIdx.x;
+    double loss = 0, correct = 0, count = 0;
+    if (r < R) {
+        const A *x = logits + (size_t)r * C;
+        const int want = target[r];
+        float top = -INFINITY, poison = 0;
+        int best = C;
+        for (int i = lane; i < C; i += 32) {
+            float v = load(x + i);
+            if (v > top) top = v, best = i;
+            poison += v - v; /* NaN as soon as one logit is not finite */
+        }
+        for (int k = 16; k; k >>= 1) {
+            float other = __shfl_xor_sync(0xffffffffu, top, k);
+            int where = __shfl_xor_sync(0xffffffffu, best, k);
+            if (other > top || (other == top && where < best)) top = other, best = where;
+        }
+        top += warp_sum(poison);
+        float sum = 0, own = want >= 0 ? load(x + want) : 0;
+        for (int i = lane; i < C; i += 32) sum += expf(load(x + i) - top);
+        sum = warp_sum(sum);
+        if (want >= 0) loss = (double)(logf(sum) + (top - own)), correct = best == want, count = 1;
+        if (lane == 0) row_loss[r] = (float)loss;
+        if (dlogits) {
+            const float factor = want >= 0 ? (float)*scale : 0, each = factor / sum;
+            for (int i = lane; i < C; i += 32)
+                store(dlogits + (size_t)r * C + i, want < 0 ? 0 : expf(load(x + i) - top) * each - (i == want ? factor : 0));
+        }
+    }
+    block_stats(loss, correct, count, partial);
+}
+
+/* Few classes: a thread a row. */
+enum { FEW_CLASSES = 64, THREAD_ROWS = 256 };
+
+template <class A>
+static __global__ void xent_threads(int R, int C, const A *logits, const int32_t *target, const double *scale, A *dlogits, float *row_loss, double *partial)
+{
+    __shared__ double shared[32];
+    const int r = blockIdx.x * THREAD_ROWS + threadIdx.x, want = r < R ? target[r] : -1;
+    double loss = 0;
+    int best = 0;
+    if (r < R) {
+        const A *x = logits + (size_t)r * C;
+        float top = load(x), poison = 0, sum = 0;
+        for (int i = 0; i < C; i++) {
+            const float v = load(x + i);
+            if (v > top) top = v, best = i;
+            poison += v - v; /* NaN as soon as one logit is not finite */
+        }
+        top += poison;
+        for (int i = 0; i < C; i++) sum += expf(load(x + i) - top);
+        if (want >= 0) loss = (double)(logf(sum) + (top - load(x + want)));
+        row_loss[r] = (float)loss;
+        const float factor = dlogits && want >= 0 ? (float)*scale : 0, each = factor / sum;
+        for (int i = 0; dlogits && i < C; i++)
+            store(dlogits + (size_t)r * C + i, want < 0 ? 0 : expf(load(x + i) - top) * each - (i == want ? factor : 0));
+    }
+    const double sums[MR_STATS] = {block_sum(loss, shared), block_sum(want >= 0 && best == want ? 1.0 : 0.0, shared), block_sum(want >= 0 ? 1.0 : 0.0, shared)};
+    for (int i = 0; threadIdx.x == 0 && i < MR_STATS; i++) partial[(size_t)blockIdx.x * MR_STATS + i] = sums[i];
+}
+
+template <class A> static void xent_launch(mr_cuda *c, const mr_xent_args *a)
+{
+    const int few = a->C <= FEW_CLASSES;
+    const unsigned blocks = few ? (unsigned)div_up((size_t)a->R, THREAD_ROWS) : row_blocks(a->R);
+    double *partial = (double *)mr_cuda_scratch(c, (size_t)blocks * MR_STATS * sizeof(double));
+    if (!partial) return;
+    if (few)
+        xent_threads<A><<<blocks, THREAD_ROWS, 0, c->stream>>>(a->R, a->C, (const A *)a->logits, a->target, a->scale, (A *)a->dlogits,
+                                                               (float *)a->row_loss, partial);
+    else
+        xent_rows<A><<<blocks, dim3(32, ROW_WARPS), 0, c->stream>>>(a->R, a->C, (const A *)a->logits, a->target, a->scale, (A *)a->dlogits,
+                                                                   (float *)a->row_loss, partial);
+    add_stats<<<MR_STATS, 1024, 0, c->stream>>>((int)blocks, partial, a->stats);
+    LAUNCHED(c, "xent");
+}
+
+static void xent(mr_dev *dev, const mr_xent_args *a) { BY_ACT(cuda_of(dev), xent_launch, cuda_of(dev), a); }
+
+template <class A>
+static __global__ void mse_rows(int R, int C, const A *pred, const float *target, const uint8_t *mask, const double *scale, A *dpred, float *row_loss, double *partial)
+{
+    const int r = blockIdx.x * ROW_WARPS + threadIdx.y, lane = threadIdx.x;
+    const int counts = r < R && (!mask || mask[r]);
+    float sum = 0;
+    if (r < R) {
+        const float factor = dpred ? (float)(*scale * 2 / C) : 0;
+        for (int i = lane; i < C; i += 32) {
+            size_t at = (size_t)r * C + i;
+            float off = counts ? load(pred + at) - target[at] : 0;
+            sum += off * off;
+            if (dpred) store(dpred + at, factor * off);
+        }
+        sum = warp_sum(sum) / C;
+        if (lane == 0) row_loss[r] = sum;
+    }
+    block_stats(sum, 0, counts, partial);
+}
+
+template <class A> static void mse_launch(mr_cuda *c, const mr_mse_args *a)
+{
+    const unsigned blocks = row_blocks(a->R);
+    double *partial = (double *)mr_cuda_scratch(c, (size_t)blocks * MR_STATS * sizeof(double));
+    if (!partial) return;
+    mse_rows<A><<<blocks, dim3(32, ROW_WARPS), 0, c->stream>>>(a->R, a->C, (const A *)a->pred, (const float *)a->target, a->mask, a->scale, (A *)a->dpred,
+                                                              (float *)a->row_loss, partial);
+    add_stats<<<MR_STATS, 1024, 0, c->stream>>>((int)blocks, partial, a->stats);
+    LAUNCHED(c, "mse_rows");
+}
+
+static void mse(mr_dev *dev, const mr_mse_args *a) { BY_ACT(cuda_of(dev), mse_launch, cuda_of(dev), a); }
+
+void mr_cuda_loss_ops(mr_ops *ops)
+{
+    ops->xent = xent;
+    ops->mse = mse;
+}

@@ -1,0 +1,186 @@
+/* Normalisation over channels. Rows of the usual widths are read four channels at a time, several rows a warp where they are
+ * short; any other width a lane at a time. */
+#include "ops/cuda/cuda.cuh"
+
+enum { ROW_WARPS = 8, NORM_MOST = 4096 };
+
+struct norm_args {
+    int M, D, layer, accumulate;
+    const float *w, *b;
+    float *stat;    /* [M, 2] */
+    float *partial; /* backward: [blocks, 2, D] dw, db */
+};
+
+static __device__ __forceinline__ float rstd_of(const norm_args &g, float square) { return rsqrtf(square / g.D + (float)(g.layer ? MR_LAYER_EPS : MR_RMS_EPS)); }
+
+/* How a row lies in a warp: LPR lanes a row, each with N channels of it: quads that lie LPR·4 apart (WHOLE: the row is full of them), or
+ * single channels LPR apart, as many as there are. */
+template <class A, int LPR, int N, int WHOLE> struct row_of {
+    static const int rows = 32 / LPR; /* of a warp */
+
+    static __device__ __forceinline__ int lane() { return threadIdx.x % LPR; }
+    static __device__ __forceinline__ int channel(int i) { return WHOLE ? (i / 4 * LPR + lane()) * 4 + i % 4 : lane() + LPR * i; }
+    static __device__ __forceinline__ bool there(int i, int D) { return WHOLE || channel(i) < D; }
+
+    static __device__ __forceinline__ void read(const A *x, int D, float *v)
+    {
+        if (WHOLE)
+#pragma unroll
+            for (int i = 0; i < N; i += 4) quad<A>::load(x + channel(i), v + i);
+        else
+#pragma unroll
+            for (int i = 0; i < N; i++) v[i] = there(i, D) ? load(x + channel(i)) : 0;
+    }
+
+    static __device__ __forceinline__ void write(A *x, int D, const float *v)
+    {
+        if (WHOLE)
+#pragma unroll
+            for (int i = 0; i < N; i += 4) quad<A>::store(x + channel(i), v + i);
+        else
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                if (there(i, D)) store(x + channel(i), v[i]);
+    }
+
+    static __device__ __forceinline__ float sum(float v)
+    {
+#pragma unroll
+        for (int k = LPR / 2; k; k >>= 1) v += __shfl_xor_sync(0xffffffffu, v, k);
+        return v;
+    }
+};
+
+template <class A, int LPR, int N, int WHOLE> static __global__ void norm_rows(norm_args g, const A *x, A *y)
+{
+    typedef row_of<A, LPR, N, WHOLE> row;
+    const int m = (blockIdx.x * ROW_WARPS + threadIdx.y) * row::rows + threadIdx.x / LPR, D = g.D;
+    const bool on = m < g.M; /* lanes of rows that do not exist still take part in the sums */
+    float v[N], mean = 0, square = 0;
+    row::read(x + (size_t)(on ? m : 0) * D, D, v);
+    if (g.layer) {
+#pragma unroll
+        for (int i = 0; i < N; i++) mean += v[i];
+        mean = row::sum(mean) / D;
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        if (row::there(i, D)) v[i] -= mean, square += v[i] * v[i];
+    const float rstd = rstd_of(g, row::sum(square));
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        if (row::there(i, D)) v[i] = v[i] * rstd * g.w[row::channel(i)] + (g.b ? g.b[row::channel(i)] : 0);
+    if (!on) return;
+    row::write(y + (size_t)m * D, D, v);
+    if (g.stat && row::lane() == 0) g.stat[2 * (size_t)m] = mean, g.stat[2 * (size_t)m + 1] = rstd;
+}
+
+/* The block's shares of dw or db: every group of lanes has its own sums. */
+template <class A, int LPR, int N, int WHOLE>
+static __device__ __forceinline__ void add_up(const norm_args &g, int which, const float *own, float *sums)
+{
+    typedef row_of<A, LPR, N, WHOLE> row;
+    const int groups = ROW_WARPS * row::rows, group = threadIdx.y * row::rows + threadIdx.x / LPR, D = g.D;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        if (row::there(i, D)) sums[group * D + row::channel(i)] = own[i];
+    __syncthreads();
+    for (int d = threadIdx.y * 32 + threadIdx.x; d < D; d += 32 * ROW_WARPS) {
+        float sum = 0;
+        for (int i = 0; i < groups; i++) sum += sums[i * D + d];
+        g.partial[((size_t)blockIdx.x * 2 + which) * D + d] = sum;
+    }
+}
+
+/* With x̂ = (x − mean)·rstd and u = dy·w:  dx = rstd·(u − [layer: mean(u)] − x̂·mean(u·x̂)). Warps walk over rows; their shares of dw
+ * and db stay in registers until the block adds them up. */
+template <class A, int LPR, int N, int WHOLE> static __global__ void norm_rows_bwd(norm_args g, const A *x, const A *dy, A *dx)
+{
+    typedef row_of<A, LPR, N, WHOLE> row;
+    extern __shared__ float sums[]; /* [groups, D] */
+    const int D = g.D, stride = gridDim.x * ROW_WARPS * row::rows;
+    float dw[N], db[N];
+#pragma unroll
+    for (int i = 0; i < N; i++) dw[i] = db[i] = 0;
+    for (int first = (blockIdx.x * ROW_WARPS + threadIdx.y) * row::rows; first < g.M; first += stride) {
+        const int m = first + threadIdx.x / LPR;
+        const bool on = m < g.M;
+        const size_t at = (size_t)(on ? m : 0) * D;
+        float v[N], u[N], old[N], mean_u = 0, mean_ux = 0;
+        row::read(x + at, D, v);
+        row::read(dy + at, D, u);
+        if (g.accumulate) row::read(dx + at, D, old);
+        const float mean = g.stat[2 * (size_t)(on ? m : 0)], rstd = g.stat[2 * (size_t)(on ? m : 0) + 1];
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            v[i] = (v[i] - mean) * rstd;
+            if (on) dw[i] += u[i] * v[i], db[i] += u[i];
+            u[i] *= row::there(i, D) ? g.w[row::channel(i)] : 0;
+            mean_u += u[i];
+            mean_ux += u[i] * v[i];
+        }
+        mean_u = g.layer ? row::sum(mean_u) / D : 0;
+        mean_ux = row::sum(mean_ux) / D;
+#pragma unroll
+        for (int i = 0; i < N; i++) u[i] = rstd * (u[i] - mean_u - v[i] * mean_ux) + (g.accumulate ? old[i] : 0);
+        if (on) row::write(dx + at, D, u);
+    }
+    add_up<A, LPR, N, WHOLE>(g, 0, dw, sums);
+    add_up<A, LPR, N, WHOLE>(g, 1, db, sums);
+}
+
+/* ---- launches ---- */
+
+template <class A, int LPR, int N, int WHOLE> static void launch(mr_cuda *c, const mr_norm_fwd_args *a)
+{
+    const norm_args g = {a->M, a->D, a->kind == MR_NORM_LAYER, 0, (const float *)a->w, (const float *)a->b, (float *)a->stat, NULL};
+    const size_t blocks = div_up((size_t)a->M, ROW_WARPS * row_of<A, LPR, N, WHOLE>::rows);
+    norm_rows<A, LPR, N, WHOLE><<<(unsigned)blocks, dim3(32, ROW_WARPS), 0, c->stream>>>(g, (const A *)a->x, (A *)a->y);
+    LAUNCHED(c, "norm_rows");
+}
+
+template <class A, int LPR, int N, int WHOLE> static void launch(mr_cuda *c, const mr_norm_bwd_args *a)
+{
+    const int rows = row_of<A, LPR, N, WHOLE>::rows;
+    const size_t D = (size_t)a->D, shared = (size_t)ROW_WARPS * rows * D * sizeof(float), all = div_up((size_t)a->M, (size_t)ROW_WARPS * rows);
+    const unsigned blocks = (unsigned)(all < 528 ? all : 528); /* four a multiprocessor of the largest chips; by shape alone */
+    norm_args g = {a->M, a->D, a->kind == MR_NORM_LAYER, a->accumulate, (const float *)a->w, NULL, (float *)a->stat, NULL};
+    g.partial = (float *)mr_cuda_scratch(c, blocks * 2 * D * sizeof(float));
+    if (!g.partial) return;
+    if (shared > 48 << 10) CHECK(c, cudaFuncSetAttribute(norm_rows_bwd<A, LPR, N, WHOLE>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
+    norm_rows_bwd<A, LPR, N, WHOLE><<<blocks, dim3(32, ROW_WARPS), shared, c->stream>>>(g, (const A *)a->x, (const A *)a->dy, (A *)a->dx);
+    LAUNCHED(c, "norm_rows_bwd");
+    mr_cuda_reduce(c, g.partial, blocks, 2 * D, D, (float *)a->dw);
+    if (a->db) mr_cuda_reduce(c, g.partial + D, blocks, 2 * D, D, (float *)a->db);
+}
+
+static uintptr_t addresses(const mr_norm_fwd_args *a) { return (uintptr_t)a->x | (uintptr_t)a->y; }
+static uintptr_t addresses(const mr_norm_bwd_args *a) { return (uintptr_t)a->x | (uintptr_t)a->dy | (uintptr_t)a->dx; }
+
+/* By the width of a row: enough registers for it and no more. */
+template <class A, class ARGS> static void by_width(mr_cuda *c, const ARGS *a)
+{
+    const int D = a->D, whole = addresses(a) % (4 * sizeof(A)) == 0;
+    if (whole && D == 64) launch<A, 8, 8, 1>(c, a);
+    else if (whole && D == 128) launch<A, 16, 8, 1>(c, a);
+    else if (whole && D == 256) launch<A, 32, 8, 1>(c, a);
+    else if (whole && D == 384) launch<A, 32, 12, 1>(c, a);
+    else if (whole && D == 512) launch<A, 32, 16, 1>(c, a);
+    else if (whole && D == 768) launch<A, 32, 24, 1>(c, a);
+    else if (whole && D == 1024) launch<A, 32, 32, 1>(c, a);
+    else if (D <= 64) launch<A, 32, 2, 0>(c, a);
+    else if (D <= 256) launch<A, 32, 8, 0>(c, a);
+    else if (D <= 1024) launch<A, 32, 32, 0>(c, a);
+    else if (D <= NORM_MOST) launch<A, 32, NORM_MOST / 32, 0>(c, a);
+    else mr_cuda_note(c, cudaErrorNotSupported, "norms of rows wider than 4096");
+}
+
+static void norm_fwd(mr_dev *dev, const mr_norm_fwd_args *a) { BY_ACT(cuda_of(dev), by_width, cuda_of(dev), a); }
+static void norm_bwd(mr_dev *dev, const mr_norm_bwd_args *a) { BY_ACT(cuda_of(dev), by_width, cuda_of(dev), a); }
+
+void mr_cuda_norm_ops(mr_ops *ops)
+{
+    ops->norm_fwd = norm_fwd;
+    ops->norm_bwd = norm_bwd;
+}

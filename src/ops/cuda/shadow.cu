@@ -1,0 +1,52 @@
+/* bf16 copies of the parameters, for the products. Parameters stay fp32; a copy is made anew when they may have changed. */
+#include "ops/cuda/cuda.cuh"
+
+static __global__ void refresh(const mr_cuda_shadow *list)
+{
+    const mr_cuda_shadow s = list[blockIdx.y];
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < s.n; i += (size_t)gridDim.x * blockDim.x) store(s.to + i, s.from[i]);
+}
+
+void mr_cuda_weights_changed(mr_cuda *c) { c->shadows_stale = 1; }
+
+static mr_cuda_shadow *find(mr_cuda *c, const float *from, size_t n)
+{
+    for (int i = 0; i < c->shadow_count; i++)
+        if (c->shadows[i].from == from && c->shadows[i].n == n) return &c->shadows[i];
+    return NULL;
+}
+
+/* Not during a recording: the step has run once before, and registered all that it needs. */
+static mr_cuda_shadow *add(mr_cuda *c, const float *from, size_t n)
+{
+    mr_cuda_shadow *s = &c->shadows[c->shadow_count];
+    if (c->shadow_count == MR_CUDA_SHADOWS) {
+        mr_cuda_note(c, cudaErrorMemoryAllocation, "bf16 weights: too many arrays");
+        return NULL;
+    }
+    cudaError_t error = c->shadow_table ? cudaSuccess : cudaMalloc(&c->shadow_table, sizeof c->shadows);
+    if (error == cudaSuccess) error = cudaMalloc(&s->to, n * sizeof(bf16));
+    if (error != cudaSuccess) {
+        mr_cuda_note(c, error, "bf16 weights");
+        return NULL;
+    }
+    s->from = from;
+    s->n = n;
+    c->shadow_count++;
+    c->shadows_stale = 1;
+    CHECK(c, cudaMemcpyAsync(c->shadow_table, c->shadows, sizeof *s * (size_t)c->shadow_count, cudaMemcpyHostToDevice, c->stream));
+    return s;
+}
+
+const bf16 *mr_cuda_shadow_of(mr_cuda *c, const float *from, size_t n)
+{
+    mr_cuda_shadow *s = find(c, from, n);
+    if (!s) s = add(c, from, n);
+    if (!s) return NULL;
+    if (c->shadows_stale) {
+        refresh<<<dim3(64, (unsigned)c->shadow_count), 256, 0, c->stream>>>(c->shadow_table);
+        LAUNCHED(c, "refresh");
+        c->shadows_stale = 0;
+    }
+    return s->to;
+}
