@@ -19,7 +19,7 @@ typedef struct mr_bench_row {
     double seconds, best;   /* median and best; 0: not a time */
     double bytes, flops;    /* the least that must be moved and computed */
     double tokens;          /* 0, or what the time was for */
-    const char *limit;      /* "compute" or "memory", whichever binds; "" when there is none */
+    const char *limit;      /* "compute", "memory", or where the bytes are read from ("L3"), whichever binds; "" when there is none */
     double share;           /* of that limit */
 } mr_bench_row;
 
@@ -37,6 +37,8 @@ typedef struct mr_bench_job {
     const char *bench;
     char name[96];
     double bytes, flops, tokens;
+    double read_bytes;      /* 0, or the rate at which `bytes` can be read where they lie … */
+    const char *place;      /* … and where that is */
     void (*before)(void *arg);
     void (*run)(void *arg);
     void *arg;
@@ -50,6 +52,10 @@ mr_act *mr_bench_acts(mr_dev *dev, size_t count, double scale);
 mr_real *mr_bench_reals(mr_dev *dev, size_t count, double scale);
 
 int mr_bench_limits(mr_bench *b, mr_error *err); /* first: fills b->limits and reports them as rows */
+
+/* How fast the device's threads read so many bytes again and again, each its own part of them; *place gets the name of the
+ * smallest cache that holds them. A row reports it. Only on a CPU; 0 elsewhere. */
+int mr_bench_read(mr_bench *b, size_t bytes, double *rate, const char **place, mr_error *err);
 
 int mr_bench_gemm(mr_bench *b, mr_error *err);
 int mr_bench_scan(mr_bench *b, mr_error *err);

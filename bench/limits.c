@@ -48,22 +48,43 @@ static inline four set_four(float x) { return (four){x, x, x, x}; }
 static inline four multiply_add_four(four a, four b, four c) { return a * b + c; }
 FMA_LOOP(fma_plain, , four, set_four, multiply_add_four)
 
+/* Reads everything once, eight vectors at a time: what a matrix that meets one vector must at least do. The sum is
+ * returned so that nothing is left out. */
+#define READ_LOOP(function, attribute, vector)                                              \
+    attribute static double function(const char *from, size_t bytes)                        \
+    {                                                                                       \
+        vector sum[8] = {{0}};                                                              \
+        for (size_t at = 0; at + sizeof sum <= bytes; at += sizeof sum)                     \
+            for (int i = 0; i < 8; i++) sum[i] += ((const vector *)(from + at))[i];         \
+        vector all = sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7]; \
+        float first;                                                                        \
+        memcpy(&first, &all, sizeof first);                                                 \
+        return (double)first;                                                               \
+    }
+
+#if defined(__x86_64__)
+READ_LOOP(read_avx512, __attribute__((target("avx512f"))), __m512)
+READ_LOOP(read_avx2, __attribute__((target("avx2"))), __m256)
+#endif
+READ_LOOP(read_plain, , four)
+
 typedef struct fma_kind {
     const char *isa;
     double (*run)(long rounds);
     int lanes;
+    double (*read)(const char *from, size_t bytes);
 } fma_kind;
 
 static const fma_kind *find_fma(const char *isa)
 {
     static const fma_kind kinds[] = {
 #if defined(__x86_64__)
-        {"avx512", fma_avx512, 16},
-        {"avx2", fma_avx2, 8},
+        {"avx512", fma_avx512, 16, read_avx512},
+        {"avx2", fma_avx2, 8, read_avx2},
 #elif defined(__aarch64__)
-        {"neon", fma_neon, 4},
+        {"neon", fma_neon, 4, read_plain},
 #endif
-        {"", fma_plain, 4},
+        {"", fma_plain, 4, read_plain},
     };
     const fma_kind *kind = kinds;
     while (kind->isa[0] && strcmp(kind->isa, isa)) kind++;
@@ -119,6 +140,8 @@ static double best_of(mr_pool *pool, mr_pool_fn *task, work *w, int tries)
     return best;
 }
 
+static int is_host(const mr_dev *dev) { return !strcmp(dev->kind, "cpu") || !strncmp(dev->kind, "ref", 3); }
+
 static long cache_size(int name, long fallback)
 {
     long size = sysconf(name);
@@ -142,6 +165,43 @@ static void report(mr_bench *b, const char *what, double seconds, double bytes, 
     b->on_row(b->arg, &row);
 }
 
+enum { READ_ROUNDS = 20 };
+
+static void read_task(void *arg, int task, int slot)
+{
+    work *w = arg;
+    const size_t part = w->bytes / (size_t)w->threads / 64 * 64;
+    for (int i = 0; i < READ_ROUNDS; i++) w->sink[slot] += w->fma->read(w->from + part * (size_t)task, part);
+}
+
+static const char *place_of(size_t bytes, int threads)
+{
+    if (bytes / (size_t)threads <= (size_t)cache_size(_SC_LEVEL2_CACHE_SIZE, 512L << 10)) return "L2";
+    return bytes <= (size_t)cache_size(_SC_LEVEL3_CACHE_SIZE, 32L << 20) ? "L3" : "memory";
+}
+
+int mr_bench_read(mr_bench *b, size_t bytes, double *rate, const char **place, mr_error *err)
+{
+    *rate = 0;
+    *place = "memory";
+    if (!is_host(b->dev)) return 0;
+    work w = {.fma = find_fma(b->dev->isa), .threads = b->dev->threads, .bytes = bytes};
+    mr_pool *pool = mr_pool_new(w.threads);
+    w.from = mr_alloc(bytes, 1);
+    int status = pool && w.from ? 0 : mr_no_memory(err, "the reads that measure the memory");
+    if (status == 0) {
+        char what[64];
+        double seconds = best_of(pool, read_task, &w, 20), read = (double)bytes * READ_ROUNDS;
+        *rate = read / seconds;
+        *place = place_of(bytes, w.threads);
+        snprintf(what, sizeof what, "read, %.1f MB in %s", (double)bytes / 1e6, *place);
+        report(b, what, seconds, read, 0);
+    }
+    mr_pool_free(pool);
+    mr_free(w.from);
+    return status;
+}
+
 static int measure_copy(mr_bench *b, mr_pool *pool, work *w, mr_error *err)
 {
     w->bytes = copy_size();
@@ -149,12 +209,12 @@ static int measure_copy(mr_bench *b, mr_pool *pool, work *w, mr_error *err)
     w->to = mr_alloc(w->bytes, 1);
     if (w->from && w->to) {
         memset(w->from, 1, w->bytes);
-        double seconds = best_of(pool, copy_task, w, 3), bytes = 2.0 * (double)w->bytes;
+        double seconds = best_of(pool, copy_task, w, 12), bytes = 2.0 * (double)w->bytes;
         b->limits.copy_bytes = bytes / seconds;
         report(b, "copy, memory", seconds, bytes, 0);
 
         w->bytes = (size_t)cache_size(_SC_LEVEL2_CACHE_SIZE, 512L << 10) / 4 / 64 * 64;
-        seconds = best_of(pool, cache_task, w, 3);
+        seconds = best_of(pool, cache_task, w, 12);
         bytes = 2.0 * (double)w->bytes * w->threads * CACHE_ROUNDS;
         b->limits.cache_bytes = bytes / seconds;
         report(b, "copy, second-level cache", seconds, bytes, 0);
@@ -190,15 +250,14 @@ static int measure_device_copy(mr_bench *b, mr_error *err)
 
 int mr_bench_limits(mr_bench *b, mr_error *err)
 {
-    int host = !strcmp(b->dev->kind, "cpu") || !strncmp(b->dev->kind, "ref", 3);
     if (b->on_start) b->on_start(b->arg, "limits", "of this machine");
-    if (!host) return measure_device_copy(b, err);
+    if (!is_host(b->dev)) return measure_device_copy(b, err);
     if (b->dev->threads > SLOTS)
         return mr_fail(err, MR_EINVAL, "bench measures up to %d threads: give --threads", SLOTS);
     mr_pool *pool = mr_pool_new(b->dev->threads);
     if (!pool) return mr_no_memory(err, "threads");
     work w = {.fma = find_fma(b->dev->isa), .threads = b->dev->threads};
-    double seconds = best_of(pool, fma_task, &w, 8), flops = 2.0 * CHAINS * ROUNDS * w.fma->lanes * w.threads;
+    double seconds = best_of(pool, fma_task, &w, 60), flops = 2.0 * CHAINS * ROUNDS * w.fma->lanes * w.threads;
     b->limits.flops = flops / seconds;
     report(b, "multiply-adds", seconds, 0, flops);
     int status = measure_copy(b, pool, &w, err);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { LEAST = 5, MOST = 51 };
+enum { LEAST = 5, MOST = 1001 };
 
 double mr_bench_seconds(void)
 {
@@ -33,12 +33,13 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void set_share(const mr_limits *limits, mr_bench_row *row)
+static void set_share(const mr_limits *limits, const mr_bench_job *job, mr_bench_row *row)
 {
+    double rate = job->read_bytes > 0 ? job->read_bytes : limits->copy_bytes;
     double compute = limits->flops > 0 ? row->flops / limits->flops : 0;
-    double memory = limits->copy_bytes > 0 ? row->bytes / limits->copy_bytes : 0;
+    double memory = rate > 0 ? row->bytes / rate : 0;
     if (compute <= 0 && memory <= 0) return;
-    row->limit = compute > memory ? "compute" : "memory";
+    row->limit = compute > memory ? "compute" : job->read_bytes > 0 ? job->place : "memory";
     row->share = fmax(compute, memory) / row->seconds;
 }
 
@@ -56,7 +57,7 @@ void mr_bench_measure(mr_bench *b, const mr_bench_job *job)
     qsort(times, (size_t)count, sizeof *times, ascending);
     row.seconds = times[count / 2];
     row.best = times[0];
-    set_share(&b->limits, &row);
+    set_share(&b->limits, job, &row);
     b->on_row(b->arg, &row);
 }
 

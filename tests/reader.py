@@ -27,8 +27,12 @@ CHOICES = {
     "model.norm": ["rms", "layer"],
 }
 AT_LEAST = {"model.inputs": 1, "model.outputs": 1, "model.layers": 1, "model.dim": 1, "model.expansion": 1, "model.mlp": 0}
+OPTIONAL = {"model.weights": ["f32", "int8"]}
 MODEL_KEYS = {*CHOICES, *AT_LEAST, "model.gate-init", "model.dropout"}
 OTHER_KEYS = {"format", "version", "vocab", "step", "train.batch", "train.context"}
+
+
+DTYPES = {"F32": "<f4", "I8": "i1"}
 
 
 class Refused(Exception):
@@ -46,7 +50,7 @@ def unique(pairs):
 
 
 def read_container(path):
-    """The metadata and the tensors (as float64) of a safetensors file."""
+    """The metadata and the tensors of a safetensors file."""
     with open(path, "rb") as file:
         content = file.read()
     header_length = int.from_bytes(content[:8], "little")
@@ -57,10 +61,11 @@ def read_container(path):
     tensors, spans = {}, []
     for name, entry in header.items():
         begin, end = entry["data_offsets"]
-        require(entry["dtype"] == "F32", f"{name}: dtype {entry['dtype']}")
+        require(entry["dtype"] in DTYPES, f"{name}: dtype {entry['dtype']}")
+        dtype = np.dtype(DTYPES[entry["dtype"]])
         require(0 <= begin <= end <= len(data), f"{name}: lies outside the file")
-        require(end - begin == 4 * int(np.prod(entry["shape"])), f"{name}: its bytes and its shape disagree")
-        tensors[name] = np.frombuffer(data[begin:end], "<f4").reshape(entry["shape"]).astype(np.float64)
+        require(end - begin == dtype.itemsize * int(np.prod(entry["shape"])), f"{name}: its bytes and its shape disagree")
+        tensors[name] = np.frombuffer(data[begin:end], dtype).reshape(entry["shape"])
         require(np.isfinite(tensors[name]).all(), f"{name}: a number that is not finite")
         spans.append((begin, end))
     # safetensors: the tensors cover the data without gap or overlap
@@ -72,11 +77,13 @@ def read_container(path):
 def check_metadata(metadata):
     require(metadata.get("format") == "minrnn" and metadata.get("version") == "1", "not a minrnn file of version 1")
     for key in metadata:
-        require(key in MODEL_KEYS | OTHER_KEYS or key.startswith("task."), f"unknown key {key}")
+        require(key in MODEL_KEYS | OPTIONAL.keys() | OTHER_KEYS or key.startswith("task."), f"unknown key {key}")
     for key in MODEL_KEYS:
         require(key in metadata, f"{key} is missing")
     for key, values in CHOICES.items():
         require(metadata[key] in values, f"{key} = {metadata[key]}")
+    for key, values in OPTIONAL.items():
+        require(metadata.get(key, values[0]) in values, f"{key} = {metadata.get(key)}")
     for key, least in AT_LEAST.items():
         require(re.fullmatch("[0-9]+", metadata[key]) and int(metadata[key]) >= least, f"{key} = {metadata[key]}")
 
@@ -123,6 +130,20 @@ def expected_shapes(form):
     return shapes
 
 
+def dequantize(tensors):
+    """Matrices of 8 bits and their scales as one tensor each."""
+    whole = dict(tensors)
+    for name in [name for name, tensor in tensors.items() if tensor.ndim == 2 and name != "embed.weight"]:
+        require(tensors[name].dtype == np.int8, f"{name}: not I8")
+        require(f"{name}_scale" in whole, f"{name}_scale is missing")
+        scale = whole.pop(f"{name}_scale")
+        require(scale.dtype == np.float32 and scale.shape == tensors[name].shape[:1], f"{name}_scale: wrong type or shape")
+        require((tensors[name] > -128).all(), f"{name}: -128")
+        require(((scale > 0) | ((scale == 0) & (tensors[name] == 0).all(1))).all(), f"{name}_scale: not above 0")
+        whole[name] = scale[:, None].astype(np.float64) * tensors[name]
+    return whole
+
+
 # The mathematics: every x is [time, channel].
 
 def sigmoid(x):
@@ -146,8 +167,13 @@ CANDIDATE = {
 
 class Model:
     def __init__(self, path):
-        metadata, self.tensors = read_container(path)
+        metadata, tensors = read_container(path)
         check_metadata(metadata)
+        if metadata.get("model.weights", "f32") == "int8":
+            tensors = dequantize(tensors)
+        for name, tensor in tensors.items():
+            require(tensor.dtype != np.int8, f"{name}: I8")
+        self.tensors = {name: tensor.astype(np.float64) for name, tensor in tensors.items()}
         self.form = {key[len("model."):]: value for key, value in metadata.items() if key.startswith("model.")}
         self.vocab = metadata.get("vocab")
         shapes = expected_shapes(self.form)

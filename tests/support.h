@@ -41,9 +41,24 @@ static inline mr_dev *open_device(const char *kind, int threads, const char *isa
     return dev;
 }
 
-/* Runs a test on the cpu device for every instruction set here, with 1 and 2 threads. */
-static inline void on_every_cpu(void (*test)(mr_dev *))
+/* The GPU in exact fp32, where there is one; otherwise says so. */
+static inline void on_the_gpu(void (*test)(mr_dev *))
 {
+    mr_error err = {0};
+    mr_dev *dev;
+    if (mr_dev_open("cuda", &(mr_dev_options){.exact = 1}, &dev, &err)) {
+        print_message("SKIPPED on a GPU: %s\n", err.text);
+        return;
+    }
+    test(dev);
+    assert_int_equal(dev->sync(dev, &err), 0);
+    mr_dev_close(dev);
+}
+
+/* Runs a test on the cpu device for every instruction set here, with 1 and 2 threads, and on a GPU. */
+static inline void on_every_backend(void (*test)(mr_dev *))
+{
+    on_the_gpu(test);
     const char *const *isas = mr_cpu_isas();
     assert_non_null(isas[0]);
     for (int i = 0; isas[i]; i++)
@@ -59,7 +74,7 @@ static inline void on_every_device(void (*test)(mr_dev *))
     mr_dev *dev = open_device("ref", 1, NULL);
     test(dev);
     mr_dev_close(dev);
-    on_every_cpu(test);
+    on_every_backend(test);
 }
 
 /* ---- arrays: what a test allocates is released at once, at its end */

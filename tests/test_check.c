@@ -24,20 +24,21 @@ static void show_miss(void *arg, const char *line)
     fprintf(stderr, "miss: %s\n", line);
 }
 
-static void every_op_passes(const char *device)
+static void every_op_passes(const char *device, int bf16)
 {
     int rows = 0;
     mr_error err = {0};
     mr_check_result result;
-    mr_check_options options = {.device = device, .cases = 20, .on_row = count_row, .on_miss = show_miss, .arg = &rows};
+    mr_check_options options = {.device = device, .bf16 = bf16, .cases = 20, .on_row = count_row, .on_miss = show_miss, .arg = &rows};
     assert_int_equal(mr_check_run(&options, &result, &err), 0);
     assert_true(rows >= MR_OP_COUNT);
     assert_true(result.cases >= 20 * MR_OP_COUNT);
     assert_int_equal(result.misses, 0);
 }
 
-static void ref64_passes(void **state) { (void)state; every_op_passes("ref64"); }
-static void cpu_passes(void **state) { (void)state; every_op_passes("cpu"); }
+static void ref64_passes(void **state) { (void)state; every_op_passes("ref64", 0); }
+static void cpu_passes(void **state) { (void)state; every_op_passes("cpu", 0); }
+static void cpu_passes_in_bf16(void **state) { (void)state; every_op_passes("cpu", 1); }
 
 static void every_mutation_is_caught(void **state)
 {
@@ -157,7 +158,7 @@ int main(void)
         cmocka_unit_test(a_miss_is_reported),
         cmocka_unit_test(wrong_requests_are_refused),
         cmocka_unit_test(ref64_passes),
-        cmocka_unit_test(cpu_passes),
+        cmocka_unit_test(cpu_passes), cmocka_unit_test(cpu_passes_in_bf16),
         cmocka_unit_test(every_mutation_is_caught),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,13 +23,25 @@ static float *random_array(size_t n, float scale, uint32_t stream)
     return a;
 }
 
-static mr_dev *open_cpu(int threads, const char *isa)
+static mr_dev *open_with(int threads, const char *isa, int bf16)
 {
     mr_error err = {0};
     mr_dev *dev = NULL;
-    assert_int_equal(mr_cpu_open(&(mr_dev_options){.threads = threads, .isa = isa}, &dev, &err), 0);
+    assert_int_equal(mr_cpu_open(&(mr_dev_options){.threads = threads, .isa = isa, .bf16 = bf16}, &dev, &err), 0);
     return dev;
 }
+
+static mr_dev *open_cpu(int threads, const char *isa) { return open_with(threads, isa, 0); }
+
+/* The nearest number with eight bits of mantissa, ties to even. */
+static double to_bf16(double x)
+{
+    int exponent;
+    double mantissa = frexp(x, &exponent);
+    return ldexp(nearbyint(ldexp(mantissa, 8)), exponent - 8);
+}
+
+static double as_multiplied(float x, int bf16) { return bf16 ? to_bf16((double)x) : (double)x; }
 
 static void assert_near(double got, double want, double tolerance)
 {
@@ -37,7 +49,7 @@ static void assert_near(double got, double want, double tolerance)
 }
 
 /* y = x Wᵀ + b, dx = dy W and dW = dyᵀ x of one shape, at a sample of elements. */
-static void check_products(mr_dev *dev, int M, int N, int K)
+static void check_products(mr_dev *dev, int M, int N, int K, int bf16)
 {
     float *x = random_array((size_t)M * K, 1, 1), *W = random_array((size_t)N * K, 1, 2);
     float *b = random_array((size_t)N, 1, 3);
@@ -52,9 +64,9 @@ static void check_products(mr_dev *dev, int M, int N, int K)
     for (int sample = 0; sample < 300; sample++) {
         const int m = sample * 7919 % M, n = sample * 104729 % N, k = sample * 1299709 % K;
         double sx = 0, sw = 0, sb = 0;
-        for (int i = 0; i < N; i++) sx += (double)y[(size_t)m * N + i] * W[(size_t)i * K + k];
+        for (int i = 0; i < N; i++) sx += as_multiplied(y[(size_t)m * N + i], bf16) * as_multiplied(W[(size_t)i * K + k], bf16);
         for (int i = 0; i < M; i++) {
-            sw += (double)y[(size_t)i * N + n] * x[(size_t)i * K + k];
+            sw += as_multiplied(y[(size_t)i * N + n], bf16) * as_multiplied(x[(size_t)i * K + k], bf16);
             sb += y[(size_t)i * N + n];
         }
         assert_near(dx[(size_t)m * K + k], sx, 2e-6 * sqrt(N) * 4);
@@ -67,22 +79,64 @@ static void check_products(mr_dev *dev, int M, int N, int K)
     for (int sample = 0; sample < 300; sample++) {
         const int m = sample * 7919 % M, n = sample * 104729 % N;
         double sum = b[n];
-        for (int i = 0; i < K; i++) sum += (double)x[(size_t)m * K + i] * W[(size_t)n * K + i];
+        for (int i = 0; i < K; i++) sum += as_multiplied(x[(size_t)m * K + i], bf16) * as_multiplied(W[(size_t)n * K + i], bf16);
         assert_near(y[(size_t)m * N + n], sum, 2e-6 * sqrt(K) * 4);
     }
     mr_free(x), mr_free(W), mr_free(b), mr_free(y), mr_free(dx), mr_free(dW), mr_free(db);
 }
 
+static void check_ragged_blocks(int bf16)
+{
+    for (const char *const *isa = mr_cpu_isas(); *isa; isa++) {
+        mr_dev *dev = open_with(2, *isa, bf16);
+        check_products(dev, 203, 517, 401, bf16); /* two blocks of rows, of columns, of depth, none whole */
+        check_products(dev, 5000, 16, 65, bf16);  /* a split sum over tokens into a tiny gradient */
+        check_products(dev, 9, 700, 1, bf16);
+        check_products(dev, 64, 96, 1100, bf16);  /* whole tiles, several pieces of depth */
+        mr_dev_close(dev);
+    }
+}
+
 static void test_products_of_ragged_blocks(void **state)
 {
     (void)state;
-    for (const char *const *isa = mr_cpu_isas(); *isa; isa++) {
-        mr_dev *dev = open_cpu(2, *isa);
-        check_products(dev, 203, 517, 401); /* two blocks of rows, of columns, of depth, none whole */
-        check_products(dev, 5000, 16, 65);  /* a split sum over tokens into a tiny gradient */
-        check_products(dev, 9, 700, 1);
-        mr_dev_close(dev);
-    }
+    check_ragged_blocks(0);
+}
+
+/* As sharp as fp32, once the operands are rounded. */
+static void test_products_in_bf16(void **state)
+{
+    (void)state;
+    check_ragged_blocks(1);
+}
+
+static void fill_product(mr_dev *dev, int M, int N, int K, float *y, float *dW)
+{
+    float *x = random_array((size_t)M * K, 1, 1), *W = random_array((size_t)N * K, 1, 2);
+    mr_linear_fwd_args forward = {.M = M, .N = N, .K = K, .x = (mr_act *)x, .W = (mr_real *)W, .y = (mr_act *)y};
+    mr_linear_bwd_w_args to_w = {.M = M, .N = N, .K = K, .dy = (mr_act *)y, .x = (mr_act *)x, .dW = (mr_real *)dW};
+    dev->ops.linear_fwd(dev, &forward);
+    dev->ops.linear_bwd_w(dev, &to_w);
+    mr_free(x), mr_free(W);
+}
+
+static void test_threads_change_no_bit(void **state)
+{
+    enum { M = 2500, N = 130, K = 420 };
+    (void)state;
+    for (const char *const *isa = mr_cpu_isas(); *isa; isa++)
+        for (int bf16 = 0; bf16 < 2; bf16++) {
+            float *y[2], *dW[2];
+            for (int i = 0; i < 2; i++) {
+                mr_dev *dev = open_with(i ? 3 : 1, *isa, bf16);
+                y[i] = mr_alloc(M * N, 4), dW[i] = mr_alloc(N * K, 4);
+                fill_product(dev, M, N, K, y[i], dW[i]);
+                mr_dev_close(dev);
+            }
+            assert_memory_equal(y[0], y[1], M * N * 4);
+            assert_memory_equal(dW[0], dW[1], N * K * 4);
+            for (int i = 0; i < 2; i++) mr_free(y[i]), mr_free(dW[i]);
+        }
 }
 
 typedef struct layer {
@@ -212,7 +266,9 @@ static void test_unknown_isa_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products_of_ragged_blocks), cmocka_unit_test(test_scan_cut_into_chunks),
+        cmocka_unit_test(test_products_of_ragged_blocks),
+        cmocka_unit_test(test_products_in_bf16),
+        cmocka_unit_test(test_threads_change_no_bit), cmocka_unit_test(test_scan_cut_into_chunks),
         cmocka_unit_test(test_scan_of_many_sequences),    cmocka_unit_test(test_gates_far_out),
         cmocka_unit_test(test_unknown_isa_is_refused),
     };

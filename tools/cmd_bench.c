@@ -1,5 +1,6 @@
 /* minrnn bench: times, and the share of this machine's limits that they are. */
 #include "bench/bench.h"
+#include "bench/peers.h"
 #include "tools/args.h"
 #include "tools/commands.h"
 
@@ -8,7 +9,7 @@
 #include <unistd.h>
 
 static const char usage[] =
-    "usage: minrnn bench [gemm|scan|layer|step|decode|memory] [--threads N] [--device NAME] [--quick] [--json]\n"
+    "usage: minrnn bench [gemm|scan|layer|step|decode|memory] [--threads N] [--device NAME] [--quick] [--peers] [--json]\n"
     "\n"
     "Measures this machine's limits, then how near to them the parts of a training step come. Without a name: all.\n"
     "\n"
@@ -16,12 +17,15 @@ static const char usage[] =
     "  scan     gates and scan of minGRU and minLSTM, B=64 T=512, 384 channels, hardly any input\n"
     "  layer    one recurrent layer 64->384, forward and backward\n"
     "  step     a training step: text (3 layers, d=384, conv 4, mlp 4) and selective copying (3 layers, 64->384)\n"
-    "  decode   one token after another, batch 1\n"
+    "  decode   one token after another for 1, 2, 4 and 8 streams, weights in fp32 and in 8 bits\n"
     "  memory   planned bytes of the training steps\n"
     "\n"
     "share is (the time that the limit allows) / (the time it took); compute: multiply-adds in registers, memory:\n"
     "a copy beyond the cache, counted read and written. Bytes are the least that must be moved; what stays\n"
-    "in a cache goes past 100 %.\n";
+    "in a cache goes past 100 %. decode has the rate at which its weights can be read where they lie (L2, L3, memory).\n"
+    "\n"
+    "--peers runs the script that MINRNN_PEERS names with python3 (PyTorch on the same work: layer, step, decode) and prints\n"
+    "how many times as long each peer takes.\n";
 
 static const struct bench {
     const char *name;
@@ -33,13 +37,15 @@ enum { BENCHES = sizeof benches / sizeof *benches };
 typedef struct settings {
     mr_common common;
     char isa[MR_TEXT_MAX];
-    int quick, rows;
+    int quick, peers, rows;
+    mr_bench_rows kept;
 } settings;
 
 static const mr_option flags[] = {
     MR_COMMON_FLAGS,
     {"isa", MR_OPT_TEXT, offsetof(settings, isa), "", 0, 0, NULL, "instruction set: avx512, avx2, neon, scalar", 0},
     {"quick", MR_OPT_BOOL, offsetof(settings, quick), "no", 0, 0, NULL, "smaller shapes, fewer repetitions", 0},
+    {"peers", MR_OPT_BOOL, offsetof(settings, peers), "no", 0, 0, NULL, "PyTorch beside it", 0},
     {0}};
 
 static int is_bench(const char *name)
@@ -102,6 +108,31 @@ static void print_row(void *arg, const mr_bench_row *row)
     clear_progress();
     (s->common.json ? print_json : print_text)(row, s->rows++ == 0);
     fflush(stdout);
+    mr_bench_keep(&s->kept, row);
+}
+
+static void print_peer_json(const mr_peer_row *row)
+{
+    printf(",\n  {\"bench\": \"%s\", \"peer\": \"%s\", \"shape\": \"%s\", \"ms\": %.6g", row->bench, row->peer, row->shape, row->ms);
+    if (row->ours && row->ms > 0) printf(", \"ours\": \"%s\", \"our_ms\": %.6g, \"ratio\": %.4g", row->ours->name,
+                                         row->ours->seconds * 1e3, row->ms / 1e3 / row->ours->seconds);
+    printf("}");
+}
+
+static void print_peer(void *arg, const mr_peer_row *row)
+{
+    const settings *s = arg;
+    clear_progress();
+    if (s->common.json) print_peer_json(row);
+    else if (!*row->peer) printf("\n%-7s %-24s %-12s %10s %10s %6s   %s\n", "bench", "peer", "shape", "ms", "ours", "ratio", row->shape);
+    else {
+        printf("%-7s %-24s %-12s", row->bench, row->peer, row->shape);
+        print_number(row->ms, 10, 3);
+        print_number(row->ours ? row->ours->seconds * 1e3 : 0, 10, 3);
+        print_number(row->ours ? row->ms / 1e3 / row->ours->seconds : 0, 5, 1);
+        printf("%s%s%s\n", row->ours ? "x" : "", row->error ? "  failed: " : "", row->error ? row->error : "");
+    }
+    fflush(stdout);
 }
 
 static int is_wanted(const mr_args *args, const char *name)
@@ -111,15 +142,30 @@ static int is_wanted(const mr_args *args, const char *name)
     return args->count == 0;
 }
 
+/* The peers' words for what was measured. */
+static int run_peers(mr_bench *b, const char *script, settings *s, const mr_args *args, mr_error *err)
+{
+    const char *words[5] = {0};
+    int count = 0;
+    if (is_wanted(args, "layer")) words[count++] = "layer";
+    if (is_wanted(args, "step")) words[count++] = "step", words[count++] = "lm";
+    if (is_wanted(args, "decode")) words[count++] = "decode";
+    return count ? mr_bench_peers(b, script, &s->kept, words, print_peer, err) : 0;
+}
+
 static int run(settings *s, const mr_args *args, mr_error *err)
 {
     mr_bench b = {.quick = s->quick, .on_row = print_row, .on_start = show_progress, .arg = s};
-    int status = mr_open_device(&s->common, s->isa[0] ? s->isa : NULL, &b.dev, err);
+    const char *script = NULL;
+    int status = s->peers ? mr_bench_peers_find(&script, err) : 0;
+    if (status < 0) return status;
+    status = mr_open_device(&s->common, s->isa[0] ? s->isa : NULL, &b.dev, err);
     if (status < 0) return status;
     if (s->common.json) printf("[");
     status = mr_bench_limits(&b, err);
     for (int i = 0; i < BENCHES && status == 0; i++)
         if (is_wanted(args, benches[i].name)) status = benches[i].run(&b, err);
+    if (status == 0 && s->peers) status = run_peers(&b, script, s, args, err);
     if (s->common.json) printf("\n]\n");
     clear_progress();
     mr_dev_close(b.dev);
@@ -128,12 +174,17 @@ static int run(settings *s, const mr_args *args, mr_error *err)
 
 int mr_cmd_bench(int argc, char **argv)
 {
-    settings s = {0};
+    static settings s; /* large: it keeps every row */
     mr_args args = {.command = "bench", .flags = flags, .settings = &s, .max = BENCHES, .usage = usage,
-                    .examples = "  minrnn bench gemm --threads 1\n  minrnn bench --quick --json\n"};
+                    .examples = "  minrnn bench gemm --threads 1\n  minrnn bench --quick --json\n"
+                                "  MINRNN_PEERS=torch_peers.py minrnn bench layer decode --peers\n"};
     mr_error err = {0};
     int code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;
+    if (s.peers && s.quick) {
+        fprintf(stderr, "minrnn bench: --peers measures the full shapes; leave --quick out\n");
+        return MR_EXIT_USAGE;
+    }
     for (int i = 0; i < args.count; i++) {
         if (is_bench(args.given[i])) continue;
         fprintf(stderr, "minrnn bench: there is no benchmark %s; see `minrnn bench --help`\n", args.given[i]);

@@ -9,7 +9,7 @@
 typedef struct settings {
     char device[MR_TEXT_MAX], op[MR_TEXT_MAX], isa[MR_TEXT_MAX];
     int64_t seed, cases;
-    int quick, mutate, quiet, json;
+    int quick, mutate, quiet, json, bf16;
     int rows, misses; /* rows printed; misses of this op so far */
 } settings;
 
@@ -24,6 +24,7 @@ static const mr_option flags[] = {
     {"op", MR_OPT_TEXT, FIELD(op), "", 0, 0, NULL, "one op of src/ops/ops.def instead of all", 0},
     {"isa", MR_OPT_TEXT, FIELD(isa), "", 0, 0, NULL,
      "one instruction set instead of all: avx512, avx2, neon, scalar", 0},
+    {"dtype", MR_OPT_CHOICE, FIELD(bf16), "f32", 0, 0, mr_dtypes, "what matrix products are computed in", 0},
     {"seed", MR_OPT_INT, FIELD(seed), "0", 0, 1e15, NULL,
      "of the first case; a miss names the seed that repeats it", 0},
     {"cases", MR_OPT_INT, FIELD(cases), "0", 0, 1e6, NULL, "cases of each op; 0: 960, or 80 with --quick", 0},
@@ -85,6 +86,7 @@ static mr_check_options options_from(settings *s)
     o.device = strcmp(s->device, "auto") ? s->device : "cpu";
     o.op = s->op[0] ? s->op : NULL;
     o.isa = s->isa[0] ? s->isa : NULL;
+    o.bf16 = s->bf16;
     return o;
 }
 
@@ -92,7 +94,7 @@ int mr_cmd_check(int argc, char **argv)
 {
     settings s = {0};
     mr_args args = {.command = "check", .flags = flags, .settings = &s,
-        .usage = "usage: minrnn check [--quick] [--mutate] [--device NAME] [--op NAME] [--isa NAME] [--seed N]\n"
+        .usage = "usage: minrnn check [--quick] [--mutate] [--device NAME] [--op NAME] [--isa NAME] [--dtype f32|bf16]\n"
                  "\n"
                  "Runs every op on random shapes and options and compares it with `ref`, the specification: values\n"
                  "within the op's tolerance, the same bits in every run and with 1, 2 and 5 threads, nothing written\n"

@@ -29,7 +29,7 @@ static void print_text(const view *v)
     if (v->session->vocab.size) printf("  %-16s %d %s\n", "vocabulary", v->session->vocab.size, v->session->vocab.kind == MR_VOCAB_BYTES ? "bytes" : "characters");
     printf("\n");
     for (int i = 0; i < v->params->count; i++) {
-        printf("  %-36s F32 ", v->params->list[i].name);
+        printf("  %-36s %-3s ", v->params->list[i].name, mr_model_dtype(v->session->model, i));
         print_shape(&v->params->list[i], " × ");
         printf("\n");
     }
@@ -51,7 +51,7 @@ static void print_json(const view *v)
     for (int i = 0; i < v->params->count; i++) {
         printf("%s{\"name\": \"%s\", \"shape\": [", i ? ", " : "", v->params->list[i].name);
         print_shape(&v->params->list[i], ", ");
-        printf("], \"dtype\": \"F32\"}");
+        printf("], \"dtype\": \"%s\"}", mr_model_dtype(v->session->model, i));
     }
     printf("], \"total_parameters\": %lld, \"file_bytes\": %lld, \"state_bytes\": %lld, \"vocabulary\": %d}\n", v->parameters, v->bytes,
            v->state_bytes, v->session->vocab.size);

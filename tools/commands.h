@@ -7,6 +7,7 @@ int mr_cmd_eval(int argc, char **argv);
 int mr_cmd_generate(int argc, char **argv);
 int mr_cmd_score(int argc, char **argv);
 int mr_cmd_info(int argc, char **argv);
+int mr_cmd_quantize(int argc, char **argv);
 int mr_cmd_bench(int argc, char **argv);
 int mr_cmd_check(int argc, char **argv);
 int mr_cmd_data(int argc, char **argv);

@@ -17,6 +17,7 @@ static const struct command {
     {"generate", mr_cmd_generate, "write on from a prompt"},
     {"score", mr_cmd_score, "log-probability of a text"},
     {"info", mr_cmd_info, "what a model file holds"},
+    {"quantize", mr_cmd_quantize, "weights in 8 bits, to run a model faster"},
     {"bench", mr_cmd_bench, "times, and their share of this machine's limits"},
     {"check", mr_cmd_check, "every op on this machine against the reference"},
     {"data", mr_cmd_data, "data sets: list, get, path"},

@@ -4,14 +4,33 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 static size_t round_up(size_t bytes) { return (bytes + MR_ALIGN - 1) & ~(size_t)(MR_ALIGN - 1); }
+
+/* Large blocks lie in huge pages where the system has them: rows that are far apart would need a page table entry each. */
+enum { HUGE_PAGE = 2 << 20, LARGE = 2 * HUGE_PAGE };
+
+static void *alloc_large(size_t bytes)
+{
+    if (bytes > SIZE_MAX - HUGE_PAGE) return NULL;
+    bytes = (bytes + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1);
+    void *p = aligned_alloc(HUGE_PAGE, bytes);
+#if defined(MADV_HUGEPAGE)
+    if (p) (void)madvise(p, bytes, MADV_HUGEPAGE); /* a wish: refused, it costs nothing */
+#endif
+    return p;
+}
 
 void *mr_alloc(size_t count, size_t size)
 {
     if (size && count > (SIZE_MAX - MR_ALIGN) / size) return NULL;
     size_t bytes = round_up(count * size);
-    void *p = aligned_alloc(MR_ALIGN, bytes ? bytes : MR_ALIGN);
-    if (p) memset(p, 0, bytes ? bytes : MR_ALIGN);
+    if (!bytes) bytes = MR_ALIGN;
+    void *p = bytes < LARGE ? aligned_alloc(MR_ALIGN, bytes) : alloc_large(bytes);
+    if (p) memset(p, 0, bytes);
     return p;
 }
 
@@ -28,6 +47,6 @@ char *mr_strdup(const char *s)
 void *mr_arena_take(mr_arena *arena, size_t bytes)
 {
     size_t at = arena->used;
-    arena->used += round_up(bytes);
+    arena->used += (bytes + MR_ARENA_ALIGN - 1) / MR_ARENA_ALIGN * MR_ARENA_ALIGN;
     return arena->base ? arena->base + at : NULL;
 }

@@ -106,26 +106,23 @@ void mr_block_forward(mr_block *b, const mr_pass *p, const mr_block_state *s)
 {
     const mr_config *c = p->config;
     const mr_mixer *mixer = mr_mixer_at(c->mixer);
-    mr_dev *dev = p->dev;
     int N = p->B * p->T, D = (int)c->dim, F = (int)(c->mlp * c->dim);
     if (conv_residual(c)) {
         conv(b, p, b->x, s);
-        dev->ops.linear_fwd(dev, &(mr_linear_fwd_args){.M = N, .N = D, .K = D, .x = b->conv_y, .W = mr_weight(p, b->point),
-                                                       .b = mr_weight(p, b->point + 1), .residual = b->x, .y = b->x1});
+        mr_linear(p, b->point, (mr_linear_fwd_args){.M = N, .N = D, .K = D, .x = b->conv_y, .b = mr_weight(p, b->point + 1),
+                                                    .residual = b->x, .y = b->x1});
     }
     norm(p, b->norm1, b->x1, b->u, b->stat1);
     if (conv_inside(c)) conv(b, p, b->u, s);
     mixer->forward(b->mixer, p, conv_inside(c) ? b->conv_y : b->u, b->h, s->mixer_in, s->mixer_out);
-    dev->ops.linear_fwd(dev, &(mr_linear_fwd_args){
-        .M = N, .N = D, .K = mixer->width(c), .x = b->h, .W = mr_weight(p, b->down), .b = mr_weight(p, b->down + 1),
-        .drop = drop_at(b, p, 0), .residual = b->x1, .y = b->x2});
+    mr_linear(p, b->down, (mr_linear_fwd_args){.M = N, .N = D, .K = mixer->width(c), .x = b->h, .b = mr_weight(p, b->down + 1),
+                                               .drop = drop_at(b, p, 0), .residual = b->x1, .y = b->x2});
     if (!has_mlp(c)) return;
     norm(p, b->norm2, b->x2, b->v, b->stat2);
-    dev->ops.linear_fwd(dev, &(mr_linear_fwd_args){.M = N, .N = F, .K = D, .x = b->v, .W = mr_weight(p, b->up),
-                                                   .b = mr_weight(p, b->up + 1), .gelu = 1, .pre = b->pre, .y = b->act});
-    dev->ops.linear_fwd(dev, &(mr_linear_fwd_args){
-        .M = N, .N = D, .K = F, .x = b->act, .W = mr_weight(p, b->mlp), .b = mr_weight(p, b->mlp + 1),
-        .drop = drop_at(b, p, 1), .residual = b->x2, .y = b->out});
+    mr_linear(p, b->up, (mr_linear_fwd_args){.M = N, .N = F, .K = D, .x = b->v, .b = mr_weight(p, b->up + 1), .gelu = 1,
+                                             .pre = b->pre, .y = b->act});
+    mr_linear(p, b->mlp, (mr_linear_fwd_args){.M = N, .N = D, .K = F, .x = b->act, .b = mr_weight(p, b->mlp + 1),
+                                              .drop = drop_at(b, p, 1), .residual = b->x2, .y = b->out});
 }
 
 /* ---- backward: the same lines from the bottom up ---- */

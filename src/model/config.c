@@ -16,6 +16,7 @@ static const char *const scans[] = {"linear", "log", NULL};
 static const char *const starts[] = {"zero", "learned", NULL};
 static const char *const norms[] = {"rms", "layer", NULL};
 static const char *const places[] = {"inside", "residual", NULL};
+static const char *const weight_types[] = {"f32", "int8", NULL};
 
 #define FIELD(name) offsetof(mr_config, name)
 
@@ -39,6 +40,7 @@ const mr_option mr_config_options[] = {
     {"mlp", MR_OPT_INT, FIELD(mlp), "0", 0, 64, NULL, "width factor of the MLP after the mixer; 0: none", 0},
     {"norm", MR_OPT_CHOICE, FIELD(norm), "rms", 0, 0, norms, "kind of normalisation", 0},
     {"dropout", MR_OPT_REAL, FIELD(dropout), "0", 0, 0.95, NULL, "share of each branch's output dropped in training", 0},
+    {"weights", MR_OPT_CHOICE, FIELD(weights), "f32", 0, 0, weight_types, "how matrices are stored; int8 is made by `minrnn quantize`", MR_OPT_DERIVED},
     {0}};
 
 int mr_gate_init_parse(const char *text, mr_gate_init *kind, double *value, mr_error *err)

@@ -8,6 +8,8 @@
 
 typedef enum mr_conv_place { MR_CONV_INSIDE, MR_CONV_RESIDUAL } mr_conv_place;
 
+typedef enum mr_weight_type { MR_WEIGHTS_F32, MR_WEIGHTS_INT8 } mr_weight_type;
+
 typedef struct mr_config {
     /* derived from the task */
     int input, head, loss; /* mr_input, mr_head, mr_loss */
@@ -17,6 +19,7 @@ typedef struct mr_config {
     int candidate, scan, normalize_gates, h0_learned, norm, conv_place;
     int64_t layers, dim, expansion, conv, mlp;
     double dropout;
+    int weights; /* mr_weight_type */
     char gate_init[MR_TEXT_MAX];
 } mr_config;
 

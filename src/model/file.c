@@ -19,6 +19,7 @@ int mr_model_add_config(mr_st_writer *w, const mr_config *config)
     if (!status) status = mr_st_add_meta(w, "version", FORMAT_VERSION);
     for (const mr_option *o = mr_config_options; !status && o->key; o++) {
         snprintf(key, sizeof key, PREFIX "%s", o->key);
+        if (config->weights == MR_WEIGHTS_F32 && !strcmp(key, MR_MODEL_WEIGHTS_KEY)) continue;
         status = mr_st_add_meta(w, key, mr_option_print(o, config, value));
     }
     return status;
@@ -87,6 +88,7 @@ int mr_model_read_config(const mr_st *st, const char *path, const char *const *k
     for (const mr_option *o = mr_config_options; o->key; o++) {
         snprintf(key, sizeof key, PREFIX "%s", o->key);
         const char *value = mr_st_meta(st, key);
+        if (!value && !strcmp(key, MR_MODEL_WEIGHTS_KEY)) continue;
         if (!value) return mr_fail(err, MR_EFORMAT, "%s: its metadata lacks %s", path, key);
         if (mr_option_parse(o, config, value, &inner)) return mr_fail(err, MR_EFORMAT, "%s: %.800s", path, inner.text);
     }
@@ -94,13 +96,15 @@ int mr_model_read_config(const mr_st *st, const char *path, const char *const *k
     return 0;
 }
 
-static int check_tensor(const mr_st_tensor *t, const char *path, const char *name, const mr_param *p, mr_error *err)
+int mr_model_check_tensor(const mr_st *st, const char *path, const char *name, mr_st_dtype dtype, int ndim,
+                          const int64_t *shape, mr_error *err)
 {
+    const mr_st_tensor *t = mr_st_find(st, name);
     if (!t) return mr_fail(err, MR_EFORMAT, "%s: lacks the tensor %s that its configuration needs", path, name);
-    if (t->dtype != MR_ST_F32)
-        return mr_fail(err, MR_EFORMAT, "%s: tensor %s is %s; minrnn reads F32", path, name, mr_st_dtype_name(t->dtype));
-    int same = t->ndim == p->ndim;
-    for (int i = 0; same && i < p->ndim; i++) same = t->shape[i] == p->shape[i];
+    if (t->dtype != dtype)
+        return mr_fail(err, MR_EFORMAT, "%s: tensor %s is %s; minrnn reads %s", path, name, mr_st_dtype_name(t->dtype), mr_st_dtype_name(dtype));
+    int same = t->ndim == ndim;
+    for (int i = 0; same && i < ndim; i++) same = t->shape[i] == shape[i];
     if (!same) return mr_fail(err, MR_EFORMAT, "%s: tensor %s does not have the shape that its configuration needs", path, name);
     return 0;
 }
@@ -112,7 +116,7 @@ int mr_model_check_tensors(const mr_st *st, const char *path, const char *const 
     for (; prefixes[sets]; sets++)
         for (int i = 0; i < params->count; i++) {
             snprintf(name, sizeof name, "%s%s", prefixes[sets], params->list[i].name);
-            status = check_tensor(mr_st_find(st, name), path, name, &params->list[i], err);
+            status = mr_model_check_tensor(st, path, name, MR_ST_F32, params->list[i].ndim, params->list[i].shape, err);
             if (status) return status;
         }
     /* Every name of the table was found once, so a larger count means tensors that nobody asked for. */
@@ -121,17 +125,24 @@ int mr_model_check_tensors(const mr_st *st, const char *path, const char *const 
     return 0;
 }
 
+int mr_model_read_tensor(const mr_st *st, const char *path, const char *name, float *to, mr_error *err)
+{
+    const mr_st_tensor *t = mr_st_find(st, name);
+    memcpy(to, t->data, t->bytes);
+    for (size_t i = 0; i < t->bytes / sizeof *to; i++)
+        if (!isfinite(to[i]))
+            return mr_fail(err, MR_EFORMAT, "%s: tensor %s holds a number that is not finite (element %zu)", path, name, i);
+    return 0;
+}
+
 int mr_model_read_vector(const mr_st *st, const char *path, const char *prefix, const mr_params *params, float *to, mr_error *err)
 {
     char name[128];
+    int status = 0;
     memset(to, 0, params->total * sizeof *to);
-    for (int i = 0; i < params->count; i++) {
-        const mr_param *p = &params->list[i];
-        snprintf(name, sizeof name, "%s%s", prefix, p->name);
-        memcpy(to + p->offset, mr_st_find(st, name)->data, p->count * sizeof *to);
-        for (size_t j = 0; j < p->count; j++)
-            if (!isfinite(to[p->offset + j]))
-                return mr_fail(err, MR_EFORMAT, "%s: tensor %s holds a number that is not finite (element %zu)", path, name, j);
+    for (int i = 0; !status && i < params->count; i++) {
+        snprintf(name, sizeof name, "%s%s", prefix, params->list[i].name);
+        status = mr_model_read_tensor(st, path, name, to + params->list[i].offset, err);
     }
-    return 0;
+    return status;
 }

@@ -5,6 +5,9 @@
 #include "core/safetensors.h"
 #include "model/model.h"
 
+/* The one key of the configuration that may be missing, and is when the weights are fp32. */
+#define MR_MODEL_WEIGHTS_KEY "model.weights"
+
 /* Metadata besides the configuration ("task.name", "vocab", …), kept by the caller. */
 typedef struct mr_meta {
     const char *key, *value;
@@ -21,6 +24,12 @@ int mr_model_read_config(const mr_st *st, const char *path, const char *const *k
 
 /* The file's tensors must be exactly the table's, once for each prefix ("" for a model; NULL-terminated). */
 int mr_model_check_tensors(const mr_st *st, const char *path, const char *const *prefixes, const mr_params *params, mr_error *err);
+
+/* The same of one tensor: 0 when it is there with this type and shape. */
+int mr_model_check_tensor(const mr_st *st, const char *path, const char *name, mr_st_dtype dtype, int ndim,
+                          const int64_t *shape, mr_error *err);
+/* A checked F32 tensor; refuses NaN and infinities. */
+int mr_model_read_tensor(const mr_st *st, const char *path, const char *name, float *to, mr_error *err);
 
 /* After the check: one set of tensors into a host vector of params->total floats; refuses NaN and infinities. */
 int mr_model_read_vector(const mr_st *st, const char *path, const char *prefix, const mr_params *params, float *to, mr_error *err);

@@ -23,6 +23,17 @@ const mr_mixer *mr_mixer_at(int index)
     return list[index];
 }
 
+void mr_linear(const mr_pass *p, int row, mr_linear_fwd_args a)
+{
+    a.W = mr_weight(p, row);
+    if (p->bytes)
+        p->dev->ops.linear_q_fwd(p->dev, &(mr_linear_q_fwd_args){
+            .M = a.M, .N = a.N, .K = a.K, .x = a.x, .Wq = p->bytes + p->bytes_at[row], .scale = a.W, .b = a.b, .gelu = a.gelu,
+            .residual = a.residual, .y = a.y});
+    else
+        p->dev->ops.linear_fwd(p->dev, &a);
+}
+
 int mr_params_linear(mr_params *params, const char *prefix, const char *name, int64_t out, int64_t in, int bias)
 {
     char full[64];

@@ -13,6 +13,8 @@ typedef struct mr_pass {
     const mr_params *params;
     mr_real *weights, *grads; /* the parameter vector and its gradient */
     const mr_step *step;      /* device memory */
+    const int8_t *bytes;      /* of a model with weights in 8 bits, or NULL … */
+    const size_t *bytes_at;   /* … and where in them the matrix of each row of the table lies */
     int B, T;
     const uint8_t *reset;     /* device memory, or NULL */
     const int32_t *length;    /* device memory, or NULL */
@@ -28,6 +30,9 @@ static inline mr_real *mr_grad(const mr_pass *pass, int row)
 {
     return row < 0 ? NULL : mr_real_at(pass->dev, pass->grads, pass->params->list[row].offset);
 }
+
+/* y = … + x Wᵀ for the matrix of a row of the table, in whichever form the model has it; args.W is set here. */
+void mr_linear(const mr_pass *pass, int row, mr_linear_fwd_args args);
 
 /* States may be NULL: state_in, a sequence starts at token 0; state_out, nobody goes on from here. state_out may be state_in. */
 typedef struct mr_mixer {

@@ -71,9 +71,13 @@ static void plan(void *own, const mr_config *c, mr_dev *dev, mr_arena *arena, in
 static void forward(void *own, const mr_pass *p, const mr_act *x, mr_act *y, const mr_real *state_in, mr_real *state_out)
 {
     layer *l = own;
+    mr_cell cell = cell_of(p->config);
+    int D = (int)p->config->dim, H = mr_config_width(p->config);
+    if (p->bytes) /* weights in 8 bits: the projection by itself, and the op does gates and scan alone */
+        mr_linear(p, l->weight, (mr_linear_fwd_args){.M = p->B * p->T, .N = H * mr_cell_gates(&cell), .K = D, .x = x,
+                                                     .b = mr_weight(p, l->bias), .y = l->saved});
     p->dev->ops.minrnn_fwd(p->dev, &(mr_minrnn_fwd_args){
-        .cell = cell_of(p->config), .B = p->B, .T = p->T, .D = (int)p->config->dim, .H = mr_config_width(p->config), .x = x,
-        .W = mr_weight(p, l->weight), .b = mr_weight(p, l->bias), .h_in = state_in, .h_init = mr_weight(p, l->h0),
+        .cell = cell, .B = p->B, .T = p->T, .D = D, .H = H, .x = x, .W = p->bytes ? NULL : mr_weight(p, l->weight), .b = mr_weight(p, l->bias), .h_in = state_in, .h_init = mr_weight(p, l->h0),
         .reset = p->reset, .length = p->length, .saved = l->saved, .h = y, .h_out = state_out});
 }
 

@@ -17,7 +17,8 @@ static int build_params(mr_model *m, mr_decay_set set)
     m->norm = mr_params_add(params, "", "norm.weight", 0, MR_INIT_CONSTANT, 1, 1, &c->dim);
     if (c->norm == MR_NORM_LAYER) mr_params_add(params, "", "norm.bias", 0, MR_INIT_CONSTANT, 0, 1, &c->dim);
     m->head = mr_params_linear(params, "", "head", c->outputs, c->dim, 0);
-    return mr_params_layout(params, set);
+    int status = mr_params_layout(params, set);
+    return status || c->weights == MR_WEIGHTS_F32 ? status : mr_quants_layout(&m->quants, params);
 }
 
 int mr_model_new(const mr_config *config, mr_dev *dev, mr_decay_set set, mr_model **out, mr_error *err)
@@ -53,8 +54,10 @@ void mr_model_free(mr_model *m)
     for (int i = 0; m->blocks && i < m->config.layers; i++) mr_block_free(&m->blocks[i]);
     mr_free(m->blocks);
     mr_params_free(&m->params);
+    mr_quants_free(&m->quants);
     release_training(m);
     m->dev->release(m->dev, m->weights);
+    m->dev->release(m->dev, m->bytes);
     m->dev->release(m->dev, m->memory);
     mr_free(m);
 }
@@ -84,14 +87,18 @@ static mr_real *vector_of(mr_model *m, mr_vector which)
 void mr_model_put(mr_model *m, mr_vector which, const float *from) { m->dev->put(m->dev, vector_of(m, which), from, m->params.total); }
 void mr_model_get(mr_model *m, mr_vector which, float *to) { m->dev->get(m->dev, to, vector_of(m, which), m->params.total); }
 
+const mr_quants *mr_model_quants(const mr_model *m) { return m->quants.at ? &m->quants : NULL; }
+const char *mr_model_dtype(const mr_model *m, int row) { return m->quants.at && mr_param_quantizes(&m->params.list[row]) ? "I8" : "F32"; }
+void mr_model_put_bytes(mr_model *m, const int8_t *from) { m->dev->upload(m->dev, m->bytes, from, m->quants.bytes); }
+
 /* ---- the plan ---- */
 
 static void plan_gradients(mr_model *m, mr_arena *arena, size_t N)
 {
     const mr_config *c = &m->config;
     size_t act = m->dev->act_size, row = N * (size_t)c->dim * act;
-    m->scratch.d = mr_arena_take(arena, row);
-    m->scratch.branch = mr_arena_take(arena, row);
+    m->scratch.d = m->normed; /* nobody reads the last norm's output once the head has gone back through it */
+    m->scratch.branch = c->dropout > 0 || c->conv ? mr_arena_take(arena, row) : NULL;
     m->scratch.inner = mr_arena_take(arena, row);
     m->scratch.dh = mr_arena_take(arena, N * (size_t)mr_mixer_at(c->mixer)->width(c) * act);
     m->scratch.wide = mr_arena_take(arena, N * (size_t)(c->mlp * c->dim) * act);
@@ -149,7 +156,10 @@ static int plan_vectors(mr_model *m, int train, mr_error *err)
 {
     size_t bytes = m->params.total * m->dev->real_size;
     if (!m->weights) m->weights = m->dev->alloc(m->dev, bytes);
-    if (!m->weights) return mr_no_memory(err, "the parameters; lower layers, dim or expansion");
+    if (m->quants.at && !m->bytes) m->bytes = m->dev->alloc(m->dev, m->quants.bytes);
+    if (!m->weights || (m->quants.at && !m->bytes)) return mr_no_memory(err, "the parameters; lower layers, dim or expansion");
+    if (train && m->quants.at)
+        return mr_fail(err, MR_ECONFIG, "a model with weights in 8 bits is not trained; train the one that it was made from");
     if (!train || m->grads) return 0;
     m->grads = m->dev->alloc(m->dev, bytes);
     m->moment1 = m->dev->alloc(m->dev, bytes);
@@ -189,7 +199,7 @@ size_t mr_model_rows(const mr_model *m, const mr_batch *batch) { return mr_batch
 static mr_pass pass_over(const mr_model *m, const mr_batch *batch, int train)
 {
     return (mr_pass){.dev = m->dev, .config = &m->config, .params = &m->params, .weights = m->weights, .grads = m->grads,
-                     .step = m->step, .B = batch->B, .T = batch->T, .reset = batch->has_reset ? m->reset : NULL,
+                     .bytes = m->bytes, .bytes_at = m->quants.at, .step = m->step, .B = batch->B, .T = batch->T, .reset = batch->has_reset ? m->reset : NULL,
                      .length = batch->has_length ? m->length : NULL, .train = train};
 }
 
@@ -237,8 +247,7 @@ static void forward_head(mr_model *m, const mr_pass *p, size_t rows)
     if (m->face.head != MR_HEAD_TOKEN)
         m->dev->ops.pool_fwd(m->dev, &(mr_pool_fwd_args){.B = p->B, .T = p->T, .D = D, .kind = pooling_of(m),
                                                          .length = p->length, .x = m->normed, .y = m->pooled});
-    m->dev->ops.linear_fwd(m->dev, &(mr_linear_fwd_args){.M = (int)rows, .N = m->face.outputs, .K = D, .x = m->pooled,
-                                                         .W = mr_weight(p, m->head), .y = m->logits});
+    mr_linear(p, m->head, (mr_linear_fwd_args){.M = (int)rows, .N = m->face.outputs, .K = D, .x = m->pooled, .y = m->logits});
 }
 
 /* From the uploaded batch to the logits. in, out: reals of a state, or NULL. */
@@ -252,6 +261,27 @@ static void run_forward(mr_model *m, const mr_pass *pass, mr_real *in, mr_real *
     forward_head(m, pass, rows);
 }
 
+typedef struct stepping {
+    mr_model *model;
+    const mr_pass *pass;
+    mr_real *state;
+} stepping;
+
+static void step_once(void *arg)
+{
+    stepping *s = arg;
+    run_forward(s->model, s->pass, s->state, s->state, (size_t)s->pass->B);
+}
+
+/* One token a stream, the state in place: the same work for every token, which a device may record. */
+static void run_step(mr_model *m, const mr_pass *pass, mr_state *state)
+{
+    stepping s = {m, pass, state->reals};
+    uint64_t shape = (uint64_t)pass->B << 2 | (uint64_t)(pass->reset != NULL) << 1 | (pass->length != NULL);
+    uint64_t key = (uint64_t)(uintptr_t)state->reals << 20 ^ (uint64_t)(uintptr_t)m ^ shape << 40 ^ (uint64_t)1 << 63;
+    m->dev->replay(m->dev, key, step_once, &s);
+}
+
 void mr_model_forward(mr_model *m, const mr_batch *batch, mr_state *state, int train)
 {
     mr_pass pass = pass_over(m, batch, train);
@@ -263,7 +293,8 @@ void mr_model_forward(mr_model *m, const mr_batch *batch, mr_state *state, int t
         in = m->kept;
     }
     upload_inputs(m, batch);
-    run_forward(m, &pass, in, out, mr_model_rows(m, batch));
+    if (in && !train && batch->T == 1) run_step(m, &pass, state);
+    else run_forward(m, &pass, in, out, mr_model_rows(m, batch));
     if (state) state->under_way = 1;
 }
 

@@ -22,6 +22,11 @@ typedef enum mr_vector { MR_WEIGHTS, MR_GRADS, MR_MOMENT1, MR_MOMENT2 } mr_vecto
 void mr_model_put(mr_model *model, mr_vector which, const float *from);
 void mr_model_get(mr_model *model, mr_vector which, float *to);
 
+/* Models with weights = int8 have a vector of bytes besides, of mr_model_quants(…)->bytes; NULL for all others. */
+const struct mr_quants *mr_model_quants(const mr_model *model);
+const char *mr_model_dtype(const mr_model *model, int row); /* of a parameter, as in the file: "F32" or "I8" */
+void mr_model_put_bytes(mr_model *model, const int8_t *from);
+
 /* Memory for batches up to B × T, once. train: also gradients and moments. May be called again for larger shapes. */
 int mr_model_plan(mr_model *model, int B, int T, int train, mr_error *err);
 size_t mr_model_planned_bytes(const mr_model *model);

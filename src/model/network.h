@@ -4,6 +4,7 @@
 
 #include "model/block.h"
 #include "model/model.h"
+#include "model/quantize.h"
 
 struct mr_model {
     mr_config config;
@@ -14,6 +15,9 @@ struct mr_model {
     mr_block *blocks;
     /* the parameter vector and what belongs to it; grads and moments only for training */
     mr_real *weights, *grads, *moment1, *moment2;
+    /* weights = int8: where the matrices lie in the vector of bytes, and that vector */
+    mr_quants quants;
+    int8_t *bytes;
     /* the plan */
     int max_B, max_T, train;
     void *memory;

@@ -90,11 +90,14 @@ static mr_step random_step(mr_case *c)
     return step;
 }
 
+static int signed_value(mr_case *c, const mr_case_buffer *b) { return mr_case_below(c, 2 * (int)b->value + 1) - (int)b->value; }
+
 static double real_value(mr_case *c, const mr_case_buffer *b, size_t i)
 {
     switch (b->fill) {
     case MR_FILL_NORMAL: return b->value * mr_rng_normal(&c->rng);
     case MR_FILL_WHOLE: return round(b->value * mr_rng_normal(&c->rng));
+    case MR_FILL_SIGNED: return signed_value(c, b);
     case MR_FILL_POSITIVE: return fabs(b->value * mr_rng_normal(&c->rng)) + 0.01;
     case MR_FILL_SATURATED:
         if (i >= b->reach || mr_case_chance(c, 50)) return mr_rng_normal(&c->rng);
@@ -118,7 +121,9 @@ static void fill_element(mr_case *c, mr_case_buffer *b, size_t i)
     case MR_CASE_REAL: ((float *)b->data)[i] = i == b->plant ? NAN : (float)real_value(c, b, i); break;
     case MR_CASE_DOUBLE: ((double *)b->data)[i] = real_value(c, b, i); break;
     case MR_CASE_INT: ((int32_t *)b->data)[i] = int_value(c, b); break;
-    case MR_CASE_BYTE: ((uint8_t *)b->data)[i] = mr_rng_uniform(&c->rng) < b->value; break;
+    case MR_CASE_BYTE:
+        ((uint8_t *)b->data)[i] = (uint8_t)(b->fill == MR_FILL_SIGNED ? signed_value(c, b) : mr_rng_uniform(&c->rng) < b->value);
+        break;
     case MR_CASE_STEP: ((mr_step *)b->data)[i] = random_step(c); break;
     case MR_CASE_SAVED: break;
     }

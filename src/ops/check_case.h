@@ -25,6 +25,7 @@ typedef enum mr_case_fill {
     MR_FILL_NAN,
     MR_FILL_NORMAL,    /* N(0, value²) */
     MR_FILL_WHOLE,     /* the same, rounded: many equal numbers */
+    MR_FILL_SIGNED,    /* whole numbers −value … value, each as likely */
     MR_FILL_POSITIVE,  /* |N(0, value²)| + 0.01 */
     MR_FILL_SATURATED, /* N(0, 1), and ±value in every other place */
     MR_FILL_CONSTANT,  /* value */

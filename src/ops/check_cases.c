@@ -79,6 +79,41 @@ void mr_case_linear_fwd(mr_case *c)
     mr_case_say(c, "%s", residual == 2 ? " residual=y" : residual ? " residual" : "");
 }
 
+void mr_case_linear_q_fwd(mr_case *c)
+{
+    mr_linear_q_fwd_args *a = &c->args.linear_q_fwd;
+    draw_product(c, &a->M, &a->N, &a->K);
+    if (!c->speed && mr_case_chance(c, 2)) { /* sums past 32 bits */
+        a->M = a->N = 1 + mr_case_below(c, 3);
+        a->K = 66000 + mr_case_below(c, 5000);
+        mr_case_say(c, " but M=N=%d K=%d", a->M, a->K);
+    }
+    size_t M = (size_t)a->M, N = (size_t)a->N, K = (size_t)a->K;
+    /* −1, 0 and 1 round to 8 bits without error, so such cases are sharp; the others see the rounding, with rows of W as long
+     * as 0.1, so that the tolerance is six deviations of it. */
+    int sharp = mr_case_chance(c, 70);
+    double unit = 1 / (73.3 * sqrt((double)K));
+    if (sharp) c->tolerance = 5e-6;
+    mr_case_say(c, "%s", sharp ? " sharp" : "");
+    mr_case_buffer *x = mr_case_add(c, MR_FIELD(linear_q_fwd, x), ACT, IN, M * K, sharp ? MR_FILL_SIGNED : NORMAL, 1);
+    mr_case_add(c, MR_FIELD(linear_q_fwd, Wq), BYTE, IN, N * K, MR_FILL_SIGNED, 127);
+    mr_case_add(c, MR_FIELD(linear_q_fwd, scale), REAL, IN, N, sharp ? NORMAL : MR_FILL_CONSTANT, sharp ? unit : 0.1 * unit);
+    if (mr_case_chance(c, 70)) mr_case_add(c, MR_FIELD(linear_q_fwd, b), REAL, IN, N, NORMAL, 1);
+    a->gelu = mr_case_chance(c, 50);
+    if (a->gelu) mr_case_say(c, " gelu");
+    if (mr_case_chance(c, 10)) { /* a NaN stays visible, and in its own row */
+        x->plant = (size_t)mr_case_below(c, (int)(M * K));
+        c->planted = 1;
+        mr_case_say(c, " NaN in x");
+    }
+    int residual = mr_case_below(c, 3);
+    if (residual == 1) mr_case_add(c, MR_FIELD(linear_q_fwd, residual), ACT, IN, M * N, NORMAL, 1);
+    mr_case_buffer *y = mr_case_add(c, MR_FIELD(linear_q_fwd, y), ACT, residual == 2 ? ADD : OUT, M * N,
+                                    residual == 2 ? NORMAL : EMPTY, 1);
+    if (residual == 2) y->alias = offsetof(mr_linear_q_fwd_args, residual);
+    mr_case_say(c, "%s", residual == 2 ? " residual=y" : residual ? " residual" : "");
+}
+
 void mr_case_linear_bwd_x(mr_case *c)
 {
     mr_linear_bwd_x_args *a = &c->args.linear_bwd_x;

@@ -61,6 +61,19 @@ typedef struct mr_linear_fwd_args {
     mr_act *y;              /* [M, N] */
 } mr_linear_fwd_args;
 
+/* The same for a model that is only run, with weights in 8 bits: W[n, k] = scale[n]·Wq[n, k]. A backend may round each row of
+ * x to 8 bits, in steps of its largest |x| / 127, which is what the tolerance allows for; a row that is not finite gives NaN. */
+typedef struct mr_linear_q_fwd_args {
+    int M, N, K;
+    const mr_act *x;        /* [M, K] */
+    const int8_t *Wq;       /* [N, K] in −127 … 127 */
+    const mr_real *scale;   /* [N] */
+    const mr_real *b;       /* [N] or NULL */
+    int gelu;
+    const mr_act *residual; /* [M, N] or NULL; may be y itself */
+    mr_act *y;              /* [M, N] */
+} mr_linear_q_fwd_args;
+
 typedef struct mr_linear_bwd_x_args {
     int M, N, K;
     const mr_act *dy;  /* [M, N] */

@@ -184,6 +184,8 @@ static int load_open(mr_checkpoint *cp, const mr_st *st, const char *path, const
     float *const vectors[] = {cp->weights, cp->best, cp->moment1, cp->moment2};
     mr_config config;
     int status = mr_model_read_config(st, path, state_meta_keys, &config, err);
+    if (!status && config.weights != MR_WEIGHTS_F32)
+        status = mr_fail(err, MR_EFORMAT, "%s: its weights are in 8 bits, which are not trained", path);
     if (!status) status = same_recipe(st, path, r, err);
     if (!status) status = same_vocab(st, path, r, err);
     if (!status) status = mr_model_check_tensors(st, path, state_prefixes, params, err);

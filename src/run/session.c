@@ -2,6 +2,7 @@
 
 #include "core/mem.h"
 #include "model/file.h"
+#include "model/quantize.h"
 #include "run/checkpoint.h"
 
 #include <stdlib.h>
@@ -60,20 +61,35 @@ static int read_meta(mr_session *s, const mr_st *st, const char *path, mr_error 
     return status ? status : read_vocab(s, st, path, err);
 }
 
-static int read_model(mr_session *s, const mr_st *st, const char *path, mr_dev *dev, int B, int T, mr_error *err)
+/* Both vectors of a model in the host's memory; bytes only where its weights are in 8 bits. */
+typedef struct vectors {
+    float *reals;
+    int8_t *bytes;
+} vectors;
+
+static int read_vectors(mr_session *s, const mr_st *st, const char *path, vectors *v, mr_error *err)
 {
     static const char *const prefixes[] = {"", NULL};
-    int status = mr_model_new(&s->recipe.config, dev, MR_DECAY_ALL, &s->model, err);
-    if (status) return status;
     const mr_params *params = mr_model_params(s->model);
-    status = mr_model_check_tensors(st, path, prefixes, params, err);
-    if (status) return status;
-    float *weights = mr_alloc(params->total, sizeof *weights);
-    if (!weights) return mr_no_memory(err, path);
-    status = mr_model_read_vector(st, path, "", params, weights, err);
+    const mr_quants *quants = mr_model_quants(s->model);
+    v->reals = mr_alloc(params->total, sizeof *v->reals);
+    v->bytes = quants ? mr_alloc(quants->bytes, 1) : NULL;
+    if (!v->reals || (quants && !v->bytes)) return mr_no_memory(err, path);
+    if (quants) return mr_quants_read(st, path, params, quants, v->reals, v->bytes, err);
+    int status = mr_model_check_tensors(st, path, prefixes, params, err);
+    return status ? status : mr_model_read_vector(st, path, "", params, v->reals, err);
+}
+
+static int read_model(mr_session *s, const mr_st *st, const char *path, mr_dev *dev, int B, int T, mr_error *err)
+{
+    vectors v = {0};
+    int status = mr_model_new(&s->recipe.config, dev, MR_DECAY_ALL, &s->model, err);
+    if (!status) status = read_vectors(s, st, path, &v, err);
     if (!status && B && T) status = mr_model_plan(s->model, B, T, 0, err);
-    if (!status && B && T) mr_model_put(s->model, MR_WEIGHTS, weights);
-    mr_free(weights);
+    if (!status && B && T) mr_model_put(s->model, MR_WEIGHTS, v.reals);
+    if (!status && B && T && v.bytes) mr_model_put_bytes(s->model, v.bytes);
+    mr_free(v.reals);
+    mr_free(v.bytes);
     return status;
 }
 
@@ -101,4 +117,39 @@ int mr_session_need_text(const mr_session *s, const char *path, mr_error *err)
 {
     if (s->vocab.size) return 0;
     return mr_fail(err, MR_EINVAL, "%s: made for the task %s, it does not read text; try `minrnn eval`", path, s->recipe.task->type->name);
+}
+
+/* ---- in 8 bits ---- */
+
+static int write_int8(const mr_session *s, const mr_model *small, const mr_st *st, const char *path, mr_error *err)
+{
+    const mr_params *params = mr_model_params(s->model), *layout = mr_model_params(small);
+    const mr_quants *quants = mr_model_quants(small);
+    vectors v = {mr_alloc(layout->total, sizeof *v.reals), mr_alloc(quants->bytes, 1)};
+    float *weights = mr_alloc(params->total, sizeof *weights);
+    int status = v.reals && v.bytes && weights ? 0 : mr_no_memory(err, path);
+    if (!status) {
+        mr_model_get(s->model, MR_WEIGHTS, weights);
+        mr_quantize_vector(params, weights, layout, quants, v.reals, v.bytes);
+        status = mr_quants_save(path, st, layout, quants, v.reals, v.bytes, err);
+    }
+    mr_free(v.reals);
+    mr_free(v.bytes);
+    mr_free(weights);
+    return status;
+}
+
+int mr_session_save_int8(const mr_session *s, const char *from, const char *path, mr_error *err)
+{
+    mr_config config = s->recipe.config;
+    mr_model *small = NULL;
+    mr_st *st = NULL;
+    if (config.weights != MR_WEIGHTS_F32) return mr_fail(err, MR_EINVAL, "%s: its weights are in 8 bits already", from);
+    config.weights = MR_WEIGHTS_INT8;
+    int status = mr_model_new(&config, mr_model_dev(s->model), MR_DECAY_ALL, &small, err);
+    if (!status) status = mr_st_open(from, &st, err);
+    if (!status) status = write_int8(s, small, st, path, err);
+    mr_st_close(st);
+    mr_model_free(small);
+    return status;
 }

@@ -19,4 +19,8 @@ void mr_session_close(mr_session *session);
 /* The vocabulary, or an error that says that this model does not read text. */
 int mr_session_need_text(const mr_session *session, const char *path, mr_error *err);
 
+/* A planned model with its matrices in 8 bits (model/quantize.h), as a file with the metadata of `from`, which it was read
+ * from. Refuses one that has them in 8 bits already. */
+int mr_session_save_int8(const mr_session *session, const char *from, const char *path, mr_error *err);
+
 #endif

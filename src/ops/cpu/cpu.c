@@ -62,6 +62,15 @@ static const mr_cpu_kernels *choose(const char *wanted, mr_error *err)
     return NULL;
 }
 
+static const mr_product_kernels *choose_product(const mr_cpu_kernels *kernels, int bf16)
+{
+    if (!bf16) return &kernels->product;
+#if defined(__x86_64__)
+    if (kernels == &mr_cpu_kernels_avx512 && mr_cpu_has_amx()) return &mr_cpu_product_amx;
+#endif
+    return &kernels->product_bf16;
+}
+
 static int usable_threads(void)
 {
 #if defined(__linux__)
@@ -251,7 +260,6 @@ int mr_cpu_open(const mr_dev_options *options, mr_dev **out, mr_error *err)
     enum { MOST_THREADS = 4096 };
     int threads = options->threads;
     *out = NULL;
-    if (options->bf16) return mr_fail(err, MR_EDEVICE, "--dtype bf16 needs a GPU; use --dtype f32 on the CPU");
     const mr_cpu_kernels *kernels = choose(options->isa, err);
     if (!kernels) return MR_EDEVICE;
     if (threads < 0 || threads > MOST_THREADS)
@@ -260,6 +268,7 @@ int mr_cpu_open(const mr_dev_options *options, mr_dev **out, mr_error *err)
     mr_cpu *cpu = mr_alloc(1, sizeof *cpu);
     if (!cpu) return mr_no_memory(err, "the CPU device");
     cpu->kernels = *kernels;
+    cpu->product = choose_product(kernels, options->bf16);
     fill_device(cpu, threads);
     cpu->pool = mr_pool_new(threads);
     if (!cpu->pool) {

@@ -23,6 +23,7 @@ enum {
 typedef struct mr_cpu {
     mr_dev dev;
     mr_cpu_kernels kernels;
+    const mr_product_kernels *product; /* how matrices are multiplied */
     mr_pool *pool;
     mr_scratch scratch[MR_SCRATCHES];
     size_t slot_stride;
@@ -56,6 +57,9 @@ static inline int mr_cpu_grain(int width) { return mr_max_int(1, 16384 / mr_max_
 
 /* to[n] += Σ over parts of from[part · stride], in the order of the parts. */
 void mr_cpu_reduce(mr_cpu *cpu, size_t n, const float *from, size_t stride, int parts, float *to);
+
+/* Whether products in bf16 may go by AMX. */
+int mr_cpu_has_amx(void);
 
 /* Adds the op functions of each file to the table. */
 void mr_cpu_linear_ops(mr_ops *ops);

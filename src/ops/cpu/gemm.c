@@ -1,78 +1,136 @@
 #include "ops/cpu/gemm.h"
 
-/* Blocks: DEPTH rows of B at a time, so that a panel of B stays in the second cache while it meets BLOCK_ROWS rows of
- * A. FEW rows are better done as dot products that read W once, without packing. */
-enum { DEPTH = 384, BLOCK_ROWS = 96, BLOCK_COLS = 512, FEW = 8 };
+/* A block of B, some columns over the whole of k, stays in the second cache while blocks of A's rows pass by, each cut
+ * into pieces of k. FEW rows are better done as dot products that read W once, without packing. */
+enum { BLOCK_ROWS = 112, FEW = 8 };
+static const size_t block_bytes = 1200 << 10;
 
-static int padded_cols(const mr_product *p)
+/* How a product is cut; follows from its shape and the kernels' tile. */
+typedef struct plan {
+    int depth, pieces;      /* of k */
+    size_t b_panel;         /* bytes of a packed panel of that depth */
+    int block_rows, down;   /* of A */
+    int block_cols, across; /* of B; whole panels */
+} plan;
+
+/* Even parts that are whole tiles. */
+static int even_part(int n, int most, int tile, int *parts)
 {
-    return (int)mr_round_up((size_t)p->N, (size_t)p->cpu->kernels.tile_cols);
+    const size_t wanted = mr_ceil_div((size_t)n, (size_t)mr_max_int(tile, most));
+    const int size = (int)mr_round_up(mr_ceil_div((size_t)n, wanted), (size_t)tile);
+    *parts = (int)mr_ceil_div((size_t)n, (size_t)size);
+    return size;
 }
 
-/* ---- B packed for all threads: for each DEPTH rows, panel after panel */
+static size_t panel_bytes(const mr_product_kernels *kernels, int depth)
+{
+    return mr_round_up((size_t)depth, (size_t)kernels->k_step) * kernels->b_row;
+}
 
-static int panels_of(const mr_product *p) { return padded_cols(p) / p->cpu->kernels.tile_cols; }
+static plan cut_product(const mr_product *p)
+{
+    const mr_product_kernels *kernels = p->cpu->product;
+    plan c;
+    c.depth = even_part(p->K, kernels->depth, 4, &c.pieces);
+    c.b_panel = panel_bytes(kernels, c.depth);
+    const int most_panels = (int)(block_bytes / (c.b_panel * (size_t)c.pieces));
+    c.block_rows = BLOCK_ROWS / kernels->tile_rows * kernels->tile_rows;
+    c.down = (int)mr_ceil_div((size_t)p->M, (size_t)c.block_rows);
+    c.block_cols = even_part(p->N, most_panels * kernels->tile_cols, kernels->tile_cols, &c.across);
+    return c;
+}
+
+/* ---- B packed for all threads: piece after piece of k, panel after panel */
+
+static int panels_of(const mr_product *p) { return (int)mr_ceil_div((size_t)p->N, (size_t)p->cpu->product->tile_cols); }
+
+static char *packed_panel(const mr_product *p, const plan *how, int piece, int panel)
+{
+    return (char *)p->packed + ((size_t)piece * (size_t)panels_of(p) + (size_t)panel) * how->b_panel;
+}
 
 static void pack_task(void *arg, int task, int slot)
 {
     (void)slot;
     const mr_product *p = arg;
-    const int width = p->cpu->kernels.tile_cols, panels = panels_of(p);
-    const int col = task % panels * width, k0 = task / panels * DEPTH, depth = mr_min_int(DEPTH, p->K - k0);
-    float *to = (float *)p->packed + (size_t)k0 * (size_t)padded_cols(p) + (size_t)col * (size_t)depth;
+    const plan c = cut_product(p);
+    const int panel = task % panels_of(p), piece = task / panels_of(p), k0 = piece * c.depth;
+    const int width = p->cpu->product->tile_cols, col = panel * width;
     const size_t row = p->b_transposed ? 1 : (size_t)p->N, column = p->b_transposed ? (size_t)p->K : 1;
     const float *from = p->b + (size_t)k0 * row + (size_t)col * column;
-    p->cpu->kernels.pack_b(from, row, column, depth, mr_min_int(width, p->N - col), to);
+    p->cpu->product->pack_b(from, row, column, mr_min_int(c.depth, p->K - k0), mr_min_int(width, p->N - col),
+                            packed_panel(p, &c, piece, panel));
 }
 
-static int pack(mr_product *p)
+static int pack(mr_product *p, const plan *c)
 {
-    p->packed = mr_cpu_scratch(p->cpu, MR_SCRATCH_PACK, (size_t)padded_cols(p) * (size_t)p->K);
+    const int tasks = panels_of(p) * c->pieces;
+    p->packed = mr_cpu_scratch(p->cpu, MR_SCRATCH_PACK, (size_t)tasks * c->b_panel / sizeof(float));
     if (!p->packed) return 0;
-    mr_cpu_run(p->cpu, pack_task, p, panels_of(p) * (int)mr_ceil_div((size_t)p->K, DEPTH));
+    mr_cpu_run(p->cpu, pack_task, p, tasks);
     return 1;
 }
 
-/* ---- one block of C */
+/* ---- one block of C, a tile's rows at a time: packed, multiplied, finished */
 
-static void compute_block(const mr_product *p, const mr_block *block, float *c, int accumulate)
+static size_t packed_rows(const mr_cpu *cpu, int rows)
 {
-    const mr_cpu_kernels *kernels = &p->cpu->kernels;
-    const size_t width = (size_t)kernels->tile_cols, row = (size_t)p->K;
-    for (int k0 = 0; k0 < p->K; k0 += DEPTH) {
-        const int depth = mr_min_int(DEPTH, p->K - k0);
-        for (int col = 0; col < block->cols; col += (int)width) {
-            const size_t at = (size_t)(block->first_col + col);
-            mr_panel panel = {
-                .rows = block->rows, .cols = mr_min_int((int)width, block->cols - col), .k = depth,
-                .a = p->a + (size_t)block->first_row * row + k0, .a_row = row, .a_col = 1,
-                .a_tile = (size_t)kernels->tile_rows * row,
-                .b = p->packed + (size_t)k0 * (size_t)padded_cols(p) + at * (size_t)depth,
-                .bias = p->bias && !k0 ? p->bias + at : NULL,
-                .accumulate = accumulate || k0, .c = c + col, .c_row = block->row,
-            };
-            kernels->panel(&panel);
-        }
+    return mr_ceil_div((size_t)rows, (size_t)cpu->product->tile_rows) * cpu->product->a_tile / sizeof(float);
+}
+
+enum { MOST_ASKS = 128, LINE = 64 };
+
+/* The next tile's rows of A, in even shares for every tile of C. */
+static int ask_for_rows(const char *from, size_t bytes, int k, int tiles, mr_ask *asks)
+{
+    const int count = mr_min_int(tiles, MOST_ASKS);
+    const size_t share = bytes / (size_t)count, halves = (size_t)mr_max_int(1, k / 2);
+    for (int i = 0; i < count; i++) asks[i] = (mr_ask){from + (size_t)i * share, share / halves};
+    return count;
+}
+
+static void compute_rows(const mr_product *p, const plan *how, const mr_block *block, void *a, float *c, int accumulate)
+{
+    const mr_product_kernels *kernels = p->cpu->product;
+    const size_t row = (size_t)p->K, first = (size_t)block->first_row;
+    const size_t next = (size_t)mr_min_int(kernels->tile_rows, p->M - block->first_row - block->rows);
+    const int tiles = (int)mr_ceil_div((size_t)block->cols, (size_t)kernels->tile_cols);
+    mr_ask asks[MOST_ASKS];
+    for (int piece = 0, k0 = 0; k0 < p->K; piece++, k0 += how->depth) {
+        const int depth = mr_min_int(how->depth, p->K - k0);
+        const float *ahead = p->a + (first + (size_t)block->rows) * row + (size_t)k0 * next;
+        kernels->pack_a(p->a + first * row + (size_t)k0, row, depth, block->rows, a);
+        mr_packed operands = {
+            .rows = block->rows, .cols = block->cols, .k = depth, .a = a,
+            .b = packed_panel(p, how, piece, block->first_col / kernels->tile_cols), .b_panel = how->b_panel,
+            .bias = p->bias && !k0 ? p->bias + block->first_col : NULL, .accumulate = accumulate || k0, .c = c,
+            .c_row = block->row, .asks = asks,
+            .ask_count = ask_for_rows((const char *)ahead, (size_t)depth * next * sizeof *ahead, depth, tiles, asks),
+        };
+        kernels->multiply(&operands);
     }
 }
 
+/* Rows of a block apart from each other by no power of two. */
+static size_t value_row(const plan *how) { return mr_round_up((size_t)how->block_cols, 32) + 16; }
+
+/* Tasks go down before they go across, so that a thread keeps its block of B. */
 static void block_task(void *arg, int task, int slot)
 {
     const mr_product *p = arg;
-    const int across = (int)mr_ceil_div((size_t)p->N, BLOCK_COLS);
-    mr_block block = {.first_row = task / across * BLOCK_ROWS, .first_col = task % across * BLOCK_COLS};
-    block.rows = mr_min_int(BLOCK_ROWS, p->M - block.first_row);
-    block.cols = mr_min_int(BLOCK_COLS, p->N - block.first_col);
-    if (!p->finish) {
-        block.row = (size_t)p->N;
-        compute_block(p, &block, p->c + (size_t)block.first_row * block.row + block.first_col, p->accumulate);
-        return;
+    const plan how = cut_product(p);
+    const int first = task % how.down * how.block_rows, end = mr_min_int(p->M, first + how.block_rows);
+    const int tile = p->cpu->product->tile_rows;
+    float *a = mr_cpu_slot(p->cpu, slot), *value = a + packed_rows(p->cpu, tile);
+    mr_block block = {.first_col = task / how.down * how.block_cols, .value = value};
+    block.cols = mr_min_int(how.block_cols, p->N - block.first_col);
+    block.row = p->finish ? value_row(&how) : (size_t)p->N;
+    for (block.first_row = first; block.first_row < end; block.first_row += tile) {
+        block.rows = mr_min_int(tile, end - block.first_row);
+        float *c = p->finish ? value : p->c + (size_t)block.first_row * block.row + block.first_col;
+        compute_rows(p, &how, &block, a, c, !p->finish && p->accumulate);
+        if (p->finish) p->finish(p->cpu, p->arg, &block);
     }
-    float *value = mr_cpu_slot(p->cpu, slot);
-    block.value = value;
-    block.row = mr_round_up((size_t)block.cols, 16);
-    compute_block(p, &block, value, 0);
-    p->finish(p->cpu, p->arg, &block);
 }
 
 /* ---- few rows */
@@ -98,20 +156,22 @@ static void dots_task(void *arg, int task, int slot)
 void mr_product_run(mr_product *p)
 {
     const int few = p->b_transposed && p->M <= FEW && !p->accumulate;
-    const size_t block = few ? (size_t)p->M * (size_t)dots_cols(p) : (size_t)BLOCK_ROWS * BLOCK_COLS;
-    if (p->finish && !mr_cpu_slots(p->cpu, block)) return;
     if (few) {
+        if (p->finish && !mr_cpu_slots(p->cpu, (size_t)p->M * (size_t)dots_cols(p))) return;
         mr_cpu_run(p->cpu, dots_task, p, (int)mr_ceil_div((size_t)p->N, (size_t)dots_cols(p)));
         return;
     }
-    if (!pack(p)) return;
-    const size_t down = mr_ceil_div((size_t)p->M, BLOCK_ROWS), across = mr_ceil_div((size_t)p->N, BLOCK_COLS);
-    mr_cpu_run(p->cpu, block_task, p, (int)(down * across));
+    const plan c = cut_product(p);
+    const int tile = p->cpu->product->tile_rows;
+    const size_t value = p->finish ? (size_t)tile * value_row(&c) : 0;
+    if (!mr_cpu_slots(p->cpu, packed_rows(p->cpu, tile) + value) || !pack(p, &c)) return;
+    mr_cpu_run(p->cpu, block_task, p, c.down * c.across);
 }
 
 /* ---- gradients of weights: few outputs, a long sum over tokens */
 
-enum { GRAD_ROWS = 192, GRAD_COLS = 384, GRAD_DEPTH = 256, GRAD_TASKS = 32, GRAD_LEAST = 1024 };
+/* A block of dW stays in the second cache with the tokens of a piece, both packed. */
+enum { GRAD_ROWS = 392, GRAD_COLS = 384, GRAD_DEPTH = 192, GRAD_TASKS = 16, GRAD_LEAST = 1024 };
 
 typedef struct gradient {
     mr_cpu *cpu;
@@ -121,56 +181,75 @@ typedef struct gradient {
     int down, across;       /* blocks of dW */
     int block_rows, block_cols;
     int parts, part_tokens; /* how the sum over tokens is cut */
-    float *partial;         /* [parts, N·K + N] when there are several */
+    size_t stride;          /* N·K + N */
+    float *partial;         /* [parts − 1, stride]: the first part adds into dW itself */
 } gradient;
-
-/* Even blocks that are whole tiles. */
-static int even_block(int n, int most, int tile, int *blocks)
-{
-    int size = (int)mr_round_up(mr_ceil_div((size_t)n, mr_ceil_div((size_t)n, (size_t)most)), (size_t)tile);
-    *blocks = (int)mr_ceil_div((size_t)n, (size_t)size);
-    return size;
-}
 
 static void cut_gradient(gradient *g)
 {
-    g->block_rows = even_block(g->N, GRAD_ROWS, g->cpu->kernels.tile_rows, &g->down);
-    g->block_cols = even_block(g->K, GRAD_COLS, g->cpu->kernels.tile_cols, &g->across);
+    const mr_product_kernels *kernels = g->cpu->product;
+    g->block_rows = even_part(g->N, GRAD_ROWS / kernels->tile_rows * kernels->tile_rows, kernels->tile_rows, &g->down);
+    g->block_cols = even_part(g->K, GRAD_COLS, kernels->tile_cols, &g->across);
     const int wanted = (int)mr_ceil_div(GRAD_TASKS, (size_t)(g->down * g->across));
-    const int most = mr_max_int(1, g->M / GRAD_LEAST);
-    const int parts = mr_min_int(wanted, most);
+    const int parts = mr_min_int(wanted, mr_max_int(1, g->M / GRAD_LEAST));
     g->part_tokens = (int)mr_round_up(mr_ceil_div((size_t)g->M, (size_t)parts), GRAD_DEPTH);
     g->parts = (int)mr_ceil_div((size_t)g->M, (size_t)g->part_tokens);
+    g->stride = (size_t)g->N * (size_t)g->K + (size_t)g->N;
+}
+
+static size_t packed_cols(const mr_cpu *cpu, int cols)
+{
+    return mr_ceil_div((size_t)cols, (size_t)cpu->product->tile_cols) * panel_bytes(cpu->product, GRAD_DEPTH) / sizeof(float);
+}
+
+static void pack_tokens(const gradient *g, const float *x, int depth, int cols, char *to)
+{
+    const mr_product_kernels *kernels = g->cpu->product;
+    for (int col = 0; col < cols; col += kernels->tile_cols, to += panel_bytes(kernels, GRAD_DEPTH))
+        kernels->pack_b(x + col, (size_t)g->K, 1, depth, mr_min_int(kernels->tile_cols, cols - col), to);
+}
+
+/* A piece of tokens [depth, width] of rows `row` floats long, line below line; two asks go down one column of lines. */
+static int ask_for_tokens(const float *from, size_t row, int depth, int width, mr_ask *asks, int count)
+{
+    const size_t step = row * sizeof *from;
+    for (int at = 0; at < width; at += LINE / (int)sizeof *from)
+        for (int half = 0; half < 2 && count < MOST_ASKS; half++)
+            asks[count++] = (mr_ask){(const char *)(from + (size_t)(half * (depth / 2)) * row + at), step};
+    return count;
 }
 
 static void gradient_task(void *arg, int task, int slot)
 {
     const gradient *g = arg;
-    const mr_cpu_kernels *kernels = &g->cpu->kernels;
+    const mr_product_kernels *kernels = g->cpu->product;
     const int part = task / (g->down * g->across), block = task % (g->down * g->across);
     const int row = block / g->across * g->block_rows, col = block % g->across * g->block_cols;
     const int rows = mr_min_int(g->block_rows, g->N - row), cols = mr_min_int(g->block_cols, g->K - col);
     const int first = part * g->part_tokens, end = mr_min_int(g->M, first + g->part_tokens);
-    const size_t outputs = (size_t)g->N * (size_t)g->K;
-    float *own = g->partial ? g->partial + (size_t)part * (outputs + (size_t)g->N) : NULL;
-    float *c = (own ? own : g->dW) + (size_t)row * (size_t)g->K + col;
-    float *sums = !g->db || col ? NULL : (own ? own + outputs : g->db) + row;
+    float *own = part ? g->partial + (size_t)(part - 1) * g->stride : NULL;
+    float *sums = !g->db || col ? NULL : (own ? own + (size_t)g->N * (size_t)g->K : g->db) + row;
     for (int r = 0; own && sums && r < rows; r++) sums[r] = 0.0f;
 
-    float *a = mr_cpu_slot(g->cpu, slot), *b = a + (size_t)g->block_rows * GRAD_DEPTH;
+    float *a = mr_cpu_slot(g->cpu, slot);
+    char *b = (char *)(a + packed_rows(g->cpu, g->block_rows));
+    mr_ask asks[MOST_ASKS];
+    mr_packed operands = {.rows = rows, .cols = cols, .a = a, .by_columns = 1, .asks = asks, .b = b, .c_row = (size_t)g->K,
+                          .b_panel = panel_bytes(kernels, GRAD_DEPTH),
+                          .c = (own ? own : g->dW) + (size_t)row * (size_t)g->K + col};
     for (int k0 = first; k0 < end; k0 += GRAD_DEPTH) {
-        const int depth = mr_min_int(GRAD_DEPTH, end - k0);
-        kernels->pack_a(g->dy + (size_t)k0 * (size_t)g->N + row, (size_t)g->N, depth, rows, a, sums);
-        for (int j = 0; j < cols; j += kernels->tile_cols) {
-            const int width = mr_min_int(kernels->tile_cols, cols - j);
-            kernels->pack_b(g->x + (size_t)k0 * (size_t)g->K + col + j, (size_t)g->K, 1, depth, width, b);
-            mr_panel panel = {
-                .rows = rows, .cols = width, .k = depth, .a = a, .a_row = 1, .a_col = (size_t)kernels->tile_rows,
-                .a_tile = (size_t)kernels->tile_rows * (size_t)depth, .b = b, .accumulate = !own || k0 > first,
-                .c = c + j, .c_row = (size_t)g->K,
-            };
-            kernels->panel(&panel);
+        operands.k = mr_min_int(GRAD_DEPTH, end - k0);
+        operands.accumulate = !own || k0 > first;
+        kernels->pack_at(g->dy + (size_t)k0 * (size_t)g->N + row, (size_t)g->N, operands.k, rows, a, sums);
+        pack_tokens(g, g->x + (size_t)k0 * (size_t)g->K + col, operands.k, cols, b);
+        const int next = k0 + GRAD_DEPTH, whole = next + GRAD_DEPTH <= end;
+        operands.ask_count = 0;
+        if (whole) {
+            const float *dy = g->dy + (size_t)next * (size_t)g->N + row, *x = g->x + (size_t)next * (size_t)g->K + col;
+            operands.ask_count = ask_for_tokens(dy, (size_t)g->N, GRAD_DEPTH, rows, asks, 0);
+            operands.ask_count = ask_for_tokens(x, (size_t)g->K, GRAD_DEPTH, cols, asks, operands.ask_count);
         }
+        kernels->multiply(&operands);
     }
 }
 
@@ -178,11 +257,10 @@ void mr_product_gradient(mr_cpu *cpu, int M, int N, int K, const float *dy, cons
 {
     gradient g = {.cpu = cpu, .M = M, .N = N, .K = K, .dy = dy, .x = x, .dW = dW, .db = db};
     cut_gradient(&g);
-    const size_t stride = (size_t)N * (size_t)K + (size_t)N;
-    if (!mr_cpu_slots(cpu, (size_t)(g.block_rows + cpu->kernels.tile_cols) * GRAD_DEPTH)) return;
-    if (g.parts > 1 && !(g.partial = mr_cpu_scratch(cpu, MR_SCRATCH_PARTIAL, stride * (size_t)g.parts))) return;
+    const size_t more = (size_t)(g.parts - 1), outputs = (size_t)N * (size_t)K;
+    if (!mr_cpu_slots(cpu, packed_rows(cpu, g.block_rows) + packed_cols(cpu, g.block_cols))) return;
+    if (more && !(g.partial = mr_cpu_scratch(cpu, MR_SCRATCH_PARTIAL, g.stride * more))) return;
     mr_cpu_run(cpu, gradient_task, &g, g.parts * g.down * g.across);
-    if (g.parts == 1) return;
-    mr_cpu_reduce(cpu, (size_t)N * (size_t)K, g.partial, stride, g.parts, dW);
-    if (db) mr_cpu_reduce(cpu, (size_t)N, g.partial + (size_t)N * (size_t)K, stride, g.parts, db);
+    mr_cpu_reduce(cpu, outputs, g.partial, g.stride, (int)more, dW);
+    if (db && more) mr_cpu_reduce(cpu, (size_t)N, g.partial + outputs, g.stride, (int)more, db);
 }

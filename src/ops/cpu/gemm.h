@@ -1,4 +1,4 @@
-/* Matrix products in fp32. The order in which an element's terms are added depends on the shape and the ISA only. */
+/* Matrix products, as the device multiplies (cpu->product). The order in which an element's terms are added depends on the shape and the ISA only. */
 #ifndef MR_OPS_CPU_GEMM_H
 #define MR_OPS_CPU_GEMM_H
 
@@ -24,7 +24,7 @@ typedef struct mr_product {
     float *c;          /* [M, N]; NULL when `finish` takes the blocks */
     void (*finish)(const mr_cpu *cpu, const void *arg, const mr_block *block);
     const void *arg;
-    const float *packed; /* B as the kernels take it; set by mr_product_run */
+    void *packed; /* B as the kernels take it; set by mr_product_run */
 } mr_product;
 
 /* The whole product on all threads. */

@@ -1,10 +1,11 @@
-/* One instruction set's kernels and their table. The including file defines LANES (floats in a vector), TILE_VECS
- * (vectors across the register tile of the product), ISA (the suffix of the table's name) and ISA_NAME. */
+/* One instruction set's kernels and their table. The including file defines LANES (floats in a vector), TILE_ROWS and
+ * TILE_VECS (rows, and vectors across, of the register tile of the product), ISA (the suffix of the table's name) and ISA_NAME. */
 #include "ops/cpu/kernels.h"
 
 #include "ops/cpu/vec.inc.h"
 
 #include "ops/cpu/gemm.inc.h"
+#include "ops/cpu/dots.inc.h"
 #include "ops/cpu/rows.inc.h"
 #include "ops/cpu/scan.inc.h"
 
@@ -13,11 +14,8 @@
 
 const mr_cpu_kernels TABLE_NAME(ISA) = {
     .name = ISA_NAME,
-    .tile_rows = TILE_ROWS,
-    .tile_cols = TILE_COLS,
-    .panel = panel,
-    .pack_b = pack_b,
-    .pack_a = pack_a,
+    .product = PRODUCT(f32),
+    .product_bf16 = PRODUCT(rounded),
     .dots = dots,
     .finish = finish_row,
     .gelu_bwd = gelu_bwd_row,

@@ -1,5 +1,6 @@
 /* AVX2 with FMA: sixteen registers of eight floats. */
 #define LANES 8
+#define TILE_ROWS 6
 #define TILE_VECS 2
 #define ISA avx2
 #define ISA_NAME "avx2"

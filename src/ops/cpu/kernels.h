@@ -9,17 +9,41 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A column of register tiles: C[rows, cols] (+)= bias + A·B with B packed. cols ≤ tile_cols. */
-typedef struct mr_panel {
+/* Memory that will be wanted soon: at `at`, at + step, … one address for every second k of a tile. */
+typedef struct mr_ask {
+    const char *at;
+    size_t step;
+} mr_ask;
+
+/* C[rows, cols] (+)= bias + A·B with both packed. */
+typedef struct mr_packed {
     int rows, cols, k;
-    const float *a;              /* element (r, k) of a tile at a[r·a_row + k·a_col] */
-    size_t a_row, a_col, a_tile; /* a_tile: from one tile of tile_rows rows to the next */
-    const float *b;              /* [k, tile_cols], padded with zeros */
-    const float *bias;           /* [cols] or NULL: what the sums start from */
-    int accumulate;              /* 1: C += */
+    const void *a;     /* tiles as pack_a or, with by_columns, pack_at left them */
+    int by_columns;
+    const void *b;     /* panels as pack_b left them, b_panel bytes apart */
+    size_t b_panel;
+    const float *bias; /* [cols] or NULL: what the sums start from */
+    int accumulate;    /* 1: C += */
     float *c;
     size_t c_row;
-} mr_panel;
+    const mr_ask *asks; /* [ask_count]; the i-th is done along with the i-th tile of C */
+    int ask_count;
+} mr_packed;
+
+/* One way to multiply: a register tile and operands packed for it. Depth is how much of k a packed piece may hold. */
+typedef struct mr_product_kernels {
+    int tile_rows, tile_cols, depth;
+    int k_step;    /* a packed panel of B is padded to a multiple of it */
+    size_t a_tile; /* bytes of a packed tile of A */
+    size_t b_row;  /* bytes that one k takes in a packed panel of B */
+    void (*multiply)(const mr_packed *operands);
+    /* B[k, cols] with general strides, one of them 1, into a panel. */
+    void (*pack_b)(const float *b, size_t b_row, size_t b_col, int k, int cols, void *to);
+    /* A[rows, k] into tiles. */
+    void (*pack_a)(const float *a, size_t a_row, int k, int rows, void *to);
+    /* The same from Aᵀ[k, rows]; sums[rows] += the sums over k, if not NULL. */
+    void (*pack_at)(const float *a, size_t a_row, int k, int rows, void *to, float *sums);
+} mr_product_kernels;
 
 /* Dropout of consecutive elements, the first of which has the index `first` in its site's stream. */
 typedef struct mr_drop {
@@ -88,14 +112,8 @@ typedef struct mr_adam_row {
 
 typedef struct mr_cpu_kernels {
     const char *name;
-    int tile_rows, tile_cols;
 
-    /* products */
-    void (*panel)(const mr_panel *panel);
-    /* B[k, cols] with general strides into a panel [k, tile_cols]. */
-    void (*pack_b)(const float *b, size_t b_row, size_t b_col, int k, int cols, float *to);
-    /* Aᵀ[k, rows] (a row of it contiguous) into tiles [k, tile_rows]; sums[rows] += the sums over k, if not NULL. */
-    void (*pack_a)(const float *a, size_t a_row, int k, int rows, float *to, float *sums);
+    mr_product_kernels product, product_bf16; /* bf16: operands rounded to it, sums in fp32 */
     /* c[m, n] = bias[n] + Σ_k x[m, k]·w[n, k] for a handful of rows, w read once. */
     void (*dots)(const float *x, int m, int k, const float *w, const float *bias, int n, float *c, size_t c_row);
 
@@ -131,6 +149,7 @@ typedef struct mr_cpu_kernels {
 extern const mr_cpu_kernels mr_cpu_kernels_scalar;
 #if defined(__x86_64__)
 extern const mr_cpu_kernels mr_cpu_kernels_avx2, mr_cpu_kernels_avx512;
+extern const mr_product_kernels mr_cpu_product_amx; /* of isa_avx512.c, where mr_cpu_has_amx */
 #elif defined(__aarch64__)
 extern const mr_cpu_kernels mr_cpu_kernels_neon;
 #endif

@@ -2,6 +2,7 @@
 #include "ops/cpu/gemm.h"
 
 #include "ops/cpu/dropout.h"
+#include "ops/cpu/quant.h"
 
 static void finish_forward(const mr_cpu *cpu, const void *arg, const mr_block *block)
 {
@@ -85,6 +86,7 @@ static void dropout_bwd(mr_dev *dev, const mr_dropout_bwd_args *a)
 void mr_cpu_linear_ops(mr_ops *ops)
 {
     ops->linear_fwd = linear_fwd;
+    ops->linear_q_fwd = mr_cpu_linear_q_fwd;
     ops->linear_bwd_x = linear_bwd_x;
     ops->linear_bwd_w = linear_bwd_w;
     ops->dropout_bwd = dropout_bwd;

@@ -36,12 +36,12 @@ INLINE void dropout_bits(const mr_drop *d, uint32_t block, uint32_t bits[4 * LAN
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
-    for (int i = 0; i < LANES; i++) {
-        bits[4 * i] = c0[i];
-        bits[4 * i + 1] = c1[i];
-        bits[4 * i + 2] = c2[i];
-        bits[4 * i + 3] = c3[i];
-    }
+    vu even_low = __builtin_shufflevector(c0, c2, LOW_HALVES), even_high = __builtin_shufflevector(c0, c2, HIGH_HALVES);
+    vu odd_low = __builtin_shufflevector(c1, c3, LOW_HALVES), odd_high = __builtin_shufflevector(c1, c3, HIGH_HALVES);
+    *(vu_at *)bits = __builtin_shufflevector(even_low, odd_low, LOW_HALVES);
+    *(vu_at *)(bits + LANES) = __builtin_shufflevector(even_low, odd_low, HIGH_HALVES);
+    *(vu_at *)(bits + 2 * LANES) = __builtin_shufflevector(even_high, odd_high, LOW_HALVES);
+    *(vu_at *)(bits + 3 * LANES) = __builtin_shufflevector(even_high, odd_high, HIGH_HALVES);
 }
 
 static void dropout_row(const mr_drop *d, uint64_t first, size_t n, const float *x, float *y)
@@ -56,25 +56,39 @@ static void dropout_row(const mr_drop *d, uint64_t first, size_t n, const float 
     }
 }
 
-static void finish_row(const mr_finish *row)
+/* Without dropout, one pass. */
+INLINE void finish_plain(const mr_finish *row, int gelu)
+{
+    for (int i = 0; i < row->n; i += LANES) {
+        const int n = row->n - i;
+        vf v = v_load_part(row->value + i, n);
+        if (row->pre) v_store_part(row->pre + i, v, n);
+        if (gelu) v = v_gelu(v);
+        if (row->residual) v += v_load_part(row->residual + i, n);
+        v_store_part(row->y + i, v, n);
+    }
+}
+
+static void finish_dropout(const mr_finish *row)
 {
     enum { CHUNK = 256 };
     float part[CHUNK];
     for (int i = 0; i < row->n; i += CHUNK) {
-        int n = row->n - i < CHUNK ? row->n - i : CHUNK;
-        for (int j = 0; j < n; j += LANES) {
-            vf v = v_load_part(row->value + i + j, n - j);
-            if (row->pre) v_store_part(row->pre + i + j, v, n - j);
-            if (row->gelu) v = v_gelu(v);
-            v_store_part(part + j, v, n - j);
-        }
-        if (row->drop.on) dropout_row(&row->drop, row->first + (uint64_t)i, (size_t)n, part, part);
-        for (int j = 0; j < n; j += LANES) {
-            vf v = v_load_part(part + j, n - j);
-            if (row->residual) v += v_load_part(row->residual + i + j, n - j);
-            v_store_part(row->y + i + j, v, n - j);
-        }
+        const int n = row->n - i < CHUNK ? row->n - i : CHUNK;
+        mr_finish before = {.n = n, .value = row->value + i, .pre = row->pre ? row->pre + i : NULL, .y = part};
+        if (row->gelu) finish_plain(&before, 1);
+        else finish_plain(&before, 0);
+        dropout_row(&row->drop, row->first + (uint64_t)i, (size_t)n, part, part);
+        mr_finish behind = {.n = n, .value = part, .residual = row->residual ? row->residual + i : NULL, .y = row->y + i};
+        finish_plain(&behind, 0);
     }
+}
+
+static void finish_row(const mr_finish *row)
+{
+    if (row->drop.on) finish_dropout(row);
+    else if (row->gelu) finish_plain(row, 1);
+    else finish_plain(row, 0);
 }
 
 static void gelu_bwd_row(int n, const float *product, const float *pre, int accumulate, float *dx)

@@ -78,28 +78,49 @@ INLINE void fwd_step(int kind, int cand, const float *pre, size_t gate, const fl
     v_store_part(h, g.a * v_load_part(before, n) + g.b, n);
 }
 
-/* The next row is asked for while this one is worked on: the arithmetic leaves the hardware no room to look so far. */
-INLINE void ask_for(int kind, const float *pre, size_t gate)
+/* What is wanted next is asked for while this row is worked on, because the arithmetic leaves the hardware no room to look
+ * so far: rows some way ahead into the second cache, which can wait for more lines of memory at a time, and the next row
+ * into the first. Whole rows are asked for line after line, across the gates: memory that is read in one direction comes
+ * sooner. */
+typedef struct ahead {
+    size_t channel, gate; /* at channel c, gate g: c·channel + g·gate */
+    size_t far;           /* rows */
+} ahead;
+
+INLINE ahead ahead_of(int kind, const mr_run *run)
 {
-    __builtin_prefetch(pre);
-    __builtin_prefetch(pre + gate);
-    if (kind != MR_GATES_GRU) __builtin_prefetch(pre + 2 * gate);
+    enum { FAR = 4096 }; /* floats */
+    const size_t gates_here = kind == MR_GATES_GRU ? 2 : 3, far = FAR / run->pre_row + 2;
+    return (size_t)run->n == run->gate ? (ahead){gates_here, LANES, far} : (ahead){1, run->gate, far};
 }
 
-INLINE void scan_fwd(int kind, int cand, const mr_run *run)
+INLINE void ask_for_gates(int kind, const float *near, const float *far, ahead order, size_t gate, int c)
 {
-    const float *before = run->start;
-    const int whole = run->n / LANES * LANES;
-    for (int t = 0; t < run->rows; t++) {
-        const float *pre = run->pre + (size_t)t * run->pre_row;
-        float *h = run->h + (size_t)t * run->h_row;
+    const float *at = far + (size_t)c * order.channel;
+    __builtin_prefetch(at, 0, 2);
+    __builtin_prefetch(at + order.gate, 0, 2);
+    if (kind != MR_GATES_GRU) __builtin_prefetch(at + 2 * order.gate, 0, 2);
+    __builtin_prefetch(near + c);
+    __builtin_prefetch(near + gate + c);
+    if (kind != MR_GATES_GRU) __builtin_prefetch(near + 2 * gate + c);
+}
+
+INLINE void scan_fwd(int kind, int cand, const mr_run *given)
+{
+    const mr_run run = *given; /* a copy, which no store can change */
+    const ahead order = ahead_of(kind, &run);
+    const int whole = run.n / LANES * LANES;
+    const float *before = run.start, *pre = run.pre;
+    float *h = run.h;
+    for (int t = 0; t < run.rows; t++, pre += run.pre_row, before = h, h += run.h_row) {
+        const float *far_pre = pre + order.far * run.pre_row, *far_h = h + order.far * run.h_row;
         for (int c = 0; c < whole; c += LANES) {
-            ask_for(kind, pre + run->pre_row + c, run->gate);
-            __builtin_prefetch(h + run->h_row + c, 1);
-            fwd_step(kind, cand, pre + c, run->gate, before + c, h + c, LANES);
+            ask_for_gates(kind, pre + run.pre_row, far_pre, order, run.gate, c);
+            __builtin_prefetch(far_h + c, 0, 2);
+            __builtin_prefetch(h + run.h_row + c, 1);
+            fwd_step(kind, cand, pre + c, run.gate, before + c, h + c, LANES);
         }
-        if (whole < run->n) fwd_step(kind, cand, pre + whole, run->gate, before + whole, h + whole, run->n - whole);
-        before = h;
+        if (whole < run.n) fwd_step(kind, cand, pre + whole, run.gate, before + whole, h + whole, run.n - whole);
     }
 }
 
@@ -126,20 +147,25 @@ INLINE void bwd_step(int kind, int cand, float *pre, size_t gate, const float *b
     v_store_part(pre + 2 * gate, dv, n);
 }
 
-INLINE void scan_bwd(int kind, int cand, const mr_run *run)
+INLINE void scan_bwd(int kind, int cand, const mr_run *given)
 {
-    const int whole = run->n / LANES * LANES;
-    for (int t = run->rows - 1; t >= 0; t--) {
-        float *pre = run->pre + (size_t)t * run->pre_row;
-        const float *dh = run->dh + (size_t)t * run->h_row;
-        const float *before = t ? run->h + (size_t)(t - 1) * run->h_row : run->start;
-        const int rest = run->n - whole;
-        if (rest) bwd_step(kind, cand, pre + whole, run->gate, before + whole, dh + whole, run->carry + whole, rest);
+    const mr_run run = *given;
+    const ahead order = ahead_of(kind, &run);
+    const int whole = run.n / LANES * LANES, rest = run.n - whole;
+    for (int t = run.rows - 1; t >= 0; t--) {
+        float *pre = run.pre + (size_t)t * run.pre_row;
+        const float *dh = run.dh + (size_t)t * run.h_row;
+        const float *before = t ? run.h + (size_t)(t - 1) * run.h_row : run.start;
+        const float *far_pre = pre - order.far * run.pre_row;
+        const size_t far = order.far * run.h_row;
+        if (rest) bwd_step(kind, cand, pre + whole, run.gate, before + whole, dh + whole, run.carry + whole, rest);
         for (int c = whole - LANES; c >= 0; c -= LANES) {
-            ask_for(kind, pre - run->pre_row + c, run->gate);
-            __builtin_prefetch(dh - run->h_row + c);
-            __builtin_prefetch(before - run->h_row + c);
-            bwd_step(kind, cand, pre + c, run->gate, before + c, dh + c, run->carry + c, LANES);
+            ask_for_gates(kind, pre - run.pre_row, far_pre, order, run.gate, c);
+            __builtin_prefetch(dh - far + c, 0, 2);
+            __builtin_prefetch(before - far + c, 0, 2);
+            __builtin_prefetch(dh - run.h_row + c);
+            __builtin_prefetch(before - run.h_row + c);
+            bwd_step(kind, cand, pre + c, run.gate, before + c, dh + c, run.carry + c, LANES);
         }
     }
 }

@@ -15,6 +15,7 @@ typedef float vf_at __attribute__((vector_size(4 * LANES), aligned(4), may_alias
 typedef uint32_t vu_at __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
 #define INLINE static inline __attribute__((always_inline, unused))
+#define EACH(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)
 
 INLINE vf v_load(const float *p) { return *(const vf_at *)p; }
 INLINE void v_store(float *p, vf v) { *(vf_at *)p = v; }
@@ -41,6 +42,18 @@ INLINE vf v_reciprocal(vf x)
 }
 INLINE vf v_scale2(vf x, vf n) { return (vf)_mm512_scalef_ps((__m512)x, (__m512)n); }
 INLINE float v_sum(vf v) { return _mm512_reduce_add_ps((__m512)v); }
+/* a·b + sum in sum's own register. */
+INLINE vf v_fma(vf a, vf b, vf sum)
+{
+    __asm__("vfmadd231ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+    return sum;
+}
+/* sum + b·*a with *a broadcast by the instruction itself, which compilers avoid where *a is used twice. */
+INLINE vf v_add_product(vf sum, vf b, const float *a)
+{
+    __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(b), "m"(*a));
+    return sum;
+}
 INLINE vu v_high_product(vu a, uint32_t b, vu *low)
 {
     __m512i x = (__m512i)a, y = _mm512_set1_epi32((int)b);
@@ -98,6 +111,8 @@ INLINE vu v_high_product(vu a, uint32_t b, vu *low)
 }
 #endif
 
+INLINE vf v_fma(vf a, vf b, vf sum) { return a * b + sum; }
+INLINE vf v_add_product(vf sum, vf b, const float *a) { return v_fma(v_set(*a), b, sum); }
 INLINE vf v_reciprocal(vf x) { return 1.0f / x; }
 /* x·2ⁿ for whole n in −300 … 300, in two steps so that neither factor leaves the range of a float. */
 INLINE vf v_scale2(vf x, vf n)
@@ -120,6 +135,39 @@ INLINE void v_store_part(float *p, vf v, int n)
 {
     if (n >= LANES) v_store(p, v);
     else v_store_n(p, v, n);
+}
+
+/* The nearest number that bf16 holds, ties to even; NaN stays NaN. */
+INLINE vf v_round_bf16(vf x)
+{
+    vu bits = (vu)x;
+    vu rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
+    return v_if_less(v_abs(x), v_set(INFINITY), (vf)rounded, x);
+}
+
+/* m[i][j] ↔ m[j][i]: interleaving the lower half of the rows with the upper one as often as LANES halves does it. */
+#if LANES == 16
+#define LOW_HALVES 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define HIGH_HALVES 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif LANES == 8
+#define LOW_HALVES 0, 8, 1, 9, 2, 10, 3, 11
+#define HIGH_HALVES 4, 12, 5, 13, 6, 14, 7, 15
+#else
+#define LOW_HALVES 0, 4, 1, 5
+#define HIGH_HALVES 2, 6, 3, 7
+#endif
+INLINE void v_transpose(vf m[LANES])
+{
+    vf next[LANES];
+    _Pragma("GCC unroll 4") for (int width = LANES; width > 1; width /= 2)
+    {
+        EACH(i, LANES / 2)
+        {
+            next[2 * i] = __builtin_shufflevector(m[i], m[i + LANES / 2], LOW_HALVES);
+            next[2 * i + 1] = __builtin_shufflevector(m[i], m[i + LANES / 2], HIGH_HALVES);
+        }
+        EACH(i, LANES) m[i] = next[i];
+    }
 }
 
 /* exp for −105 ≤ x ≤ 89. */

@@ -55,6 +55,20 @@ static void linear_fwd(mr_dev *dev, const mr_linear_fwd_args *a)
         }
 }
 
+static void linear_q_fwd(mr_dev *dev, const mr_linear_q_fwd_args *a)
+{
+    (void)dev;
+    size_t N = (size_t)a->N, K = (size_t)a->K;
+    for (size_t m = 0; m < (size_t)a->M; m++)
+        for (size_t n = 0; n < N; n++) {
+            double v = 0;
+            for (size_t k = 0; k < K; k++) v += (double)IN(a->x)[m * K + k] * a->Wq[n * K + k];
+            v = v * IN(a->scale)[n] + (a->b ? IN(a->b)[n] : 0);
+            if (a->gelu) v = gelu(v);
+            OUT(a->y)[m * N + n] = (real)(v + (a->residual ? IN(a->residual)[m * N + n] : 0));
+        }
+}
+
 static void linear_bwd_x(mr_dev *dev, const mr_linear_bwd_x_args *a)
 {
     (void)dev;

@@ -1,0 +1,113 @@
+#include "bench/peers.h"
+
+#include <jansson.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { LINE = 4096, ARGUMENTS = 24 };
+
+void mr_bench_keep(mr_bench_rows *rows, const mr_bench_row *row)
+{
+    if (rows->count < MR_PEER_ROWS) rows->list[rows->count++] = *row;
+}
+
+/* ---- which of our rows is the same work ---- */
+
+static void our_name(char *name, size_t size, const char *bench, const char *peer, int B, int T)
+{
+    *name = 0;
+    if (!strcmp(bench, "layer"))
+        snprintf(name, size, "%s fwd+bwd B=%d T=%d 64->384", strstr(peer, "LSTM") ? "minlstm" : "mingru", B, T);
+    if (!strcmp(bench, "step")) snprintf(name, size, "copy d=64->384 B=%d T=%d", B, T);
+    if (!strcmp(bench, "lm")) snprintf(name, size, "text d=384->768 B=%d T=%d", B, T);
+    if (!strcmp(bench, "decode")) snprintf(name, size, "text d=384 f32 B=%d", B);
+}
+
+static const mr_bench_row *find_ours(const mr_bench_rows *rows, const char *name)
+{
+    for (int i = 0; *name && i < rows->count; i++)
+        if (!strcmp(rows->list[i].name, name)) return &rows->list[i];
+    return NULL;
+}
+
+/* ---- one line of the script ---- */
+
+static double number(const json_t *object, const char *key) { return json_number_value(json_object_get(object, key)); }
+static const char *text(const json_t *object, const char *key) { return json_string_value(json_object_get(object, key)); }
+
+static void report_line(const char *line, const mr_bench_rows *rows, mr_bench *b,
+                        void (*on_peer)(void *arg, const mr_peer_row *row))
+{
+    char name[96];
+    json_t *object = json_loads(line, 0, NULL);
+    mr_peer_row row = {.bench = text(object, "bench"), .peer = text(object, "peer"), .error = text(object, "error")};
+    if (row.bench && !strcmp(row.bench, "machine")) {
+        snprintf(row.shape, sizeof row.shape, "PyTorch %.20s", text(object, "torch") ? text(object, "torch") : "?");
+        row.peer = "";
+        on_peer(b->arg, &row);
+    } else if (row.bench && row.peer) {
+        int B = (int)number(object, "B"), T = (int)number(object, "T");
+        row.ms = json_object_get(object, "us") ? number(object, "us") / 1e3 : number(object, "ms");
+        snprintf(row.shape, sizeof row.shape, T ? "B=%d T=%d" : "B=%d", B, T);
+        our_name(name, sizeof name, row.bench, row.peer, B, T);
+        row.ours = find_ours(rows, name);
+        on_peer(b->arg, &row);
+    }
+    json_decref(object);
+}
+
+/* ---- running it ---- */
+
+static void become_script(const char *script, const mr_bench *b, const char *const *benches, int out)
+{
+    char threads[16];
+    const char *arguments[ARGUMENTS] = {"python3", script, "--device", b->dev->kind, "--threads", threads, "T=512"};
+    int count = 7;
+    snprintf(threads, sizeof threads, "%d", b->dev->threads);
+    for (; *benches && count + 1 < ARGUMENTS; benches++) arguments[count++] = *benches;
+    dup2(out, STDOUT_FILENO);
+    execvp(arguments[0], (char *const *)arguments);
+    _exit(127);
+}
+
+static int read_rows(int from, const mr_bench_rows *rows, mr_bench *b, void (*on_peer)(void *arg, const mr_peer_row *row))
+{
+    char line[LINE];
+    int count = 0;
+    FILE *in = fdopen(from, "r");
+    while (in && fgets(line, sizeof line, in)) {
+        report_line(line, rows, b, on_peer);
+        count++;
+    }
+    if (in) fclose(in);
+    return count;
+}
+
+int mr_bench_peers_find(const char **script, mr_error *err)
+{
+    *script = getenv("MINRNN_PEERS");
+    if (!*script || !**script)
+        return mr_fail(err, MR_EINVAL, "--peers needs the script that measures them: set MINRNN_PEERS to its path");
+    if (access(*script, R_OK)) return mr_fail(err, MR_EIO, "%s, which MINRNN_PEERS names, cannot be read", *script);
+    return 0;
+}
+
+int mr_bench_peers(mr_bench *b, const char *script, const mr_bench_rows *rows, const char *const *benches,
+                   void (*on_peer)(void *arg, const mr_peer_row *row), mr_error *err)
+{
+    int ends[2], state = 0;
+    if (b->on_start) b->on_start(b->arg, "peers", script);
+    if (pipe(ends)) return mr_fail(err, MR_EIO, "no pipe to the script of the peers");
+    pid_t child = fork();
+    if (child == 0) become_script(script, b, benches, ends[1]);
+    close(ends[1]);
+    int count = child < 0 ? 0 : read_rows(ends[0], rows, b, on_peer);
+    if (child < 0) close(ends[0]);
+    if (child < 0 || waitpid(child, &state, 0) < 0) return mr_fail(err, MR_EIO, "python3 cannot be started");
+    if (WIFEXITED(state) && WEXITSTATUS(state) == 0 && count) return 0;
+    return mr_fail(err, MR_EIO, "python3 %s failed; is PyTorch installed for the python3 in PATH?", script);
+}

@@ -1,0 +1,167 @@
+#include "model/quantize.h"
+
+#include "core/mem.h"
+#include "model/file.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { TOP = 127 }; /* −128 is left out, so that the range is symmetric */
+
+int mr_param_quantizes(const mr_param *p) { return p->ndim == 2 && strcmp(p->name, "embed.weight"); }
+
+static size_t reals_of(const mr_param *p) { return mr_param_quantizes(p) ? (size_t)p->shape[0] : p->count; }
+
+int mr_quants_layout(mr_quants *quants, mr_params *params)
+{
+    const size_t line = MR_ALIGN / sizeof(float);
+    *quants = (mr_quants){.at = mr_alloc((size_t)params->count, sizeof *quants->at)};
+    if (!quants->at) return MR_ENOMEM;
+    params->total = params->decayed = 0;
+    for (int i = 0; i < params->count; i++) {
+        mr_param *p = &params->list[i];
+        if (!p->follows) {
+            params->total = (params->total + line - 1) / line * line;
+            quants->bytes = (quants->bytes + MR_ALIGN - 1) / MR_ALIGN * MR_ALIGN;
+        }
+        p->offset = params->total;
+        params->total += reals_of(p);
+        quants->at[i] = quants->bytes;
+        if (mr_param_quantizes(p)) quants->bytes += p->count;
+    }
+    return 0;
+}
+
+void mr_quants_free(mr_quants *quants)
+{
+    mr_free(quants->at);
+    *quants = (mr_quants){0};
+}
+
+/* ---- rounding ---- */
+
+static void quantize_row(size_t columns, const float *w, int8_t *q, float *scale)
+{
+    float top = 0;
+    for (size_t k = 0; k < columns; k++) top = fmaxf(top, fabsf(w[k]));
+    *scale = top / TOP;
+    for (size_t k = 0; k < columns; k++) {
+        float steps = *scale > 0 ? rintf(w[k] / *scale) : 0;
+        q[k] = (int8_t)fmaxf(-TOP, fminf(TOP, steps)); /* a scale too small to be exact may lead a little beyond */
+    }
+}
+
+void mr_quantize_matrix(size_t rows, size_t columns, const float *w, int8_t *q, float *scale)
+{
+    for (size_t n = 0; n < rows; n++) quantize_row(columns, w + n * columns, q + n * columns, &scale[n]);
+}
+
+void mr_quantize_vector(const mr_params *from, const float *weights, const mr_params *to, const mr_quants *quants,
+                        float *reals, int8_t *bytes)
+{
+    memset(reals, 0, to->total * sizeof *reals);
+    memset(bytes, 0, quants->bytes);
+    for (int i = 0; i < to->count; i++) {
+        const mr_param *p = &to->list[i];
+        const float *w = weights + from->list[i].offset;
+        if (mr_param_quantizes(p))
+            mr_quantize_matrix((size_t)p->shape[0], (size_t)p->shape[1], w, bytes + quants->at[i], reals + p->offset);
+        else
+            memcpy(reals + p->offset, w, p->count * sizeof *w);
+    }
+}
+
+/* ---- files ---- */
+
+static const char *scale_name(const mr_param *p, char name[80])
+{
+    snprintf(name, 80, "%s_scale", p->name);
+    return name;
+}
+
+static int check_tensors(const mr_st *st, const char *path, const mr_params *params, mr_error *err)
+{
+    char name[80];
+    int tensors = params->count, status = 0;
+    for (int i = 0; !status && i < params->count; i++) {
+        const mr_param *p = &params->list[i];
+        const int matrix = mr_param_quantizes(p);
+        status = mr_model_check_tensor(st, path, p->name, matrix ? MR_ST_I8 : MR_ST_F32, p->ndim, p->shape, err);
+        if (status || !matrix) continue;
+        status = mr_model_check_tensor(st, path, scale_name(p, name), MR_ST_F32, 1, p->shape, err);
+        tensors++;
+    }
+    if (!status && mr_st_count(st) != tensors)
+        status = mr_fail(err, MR_EFORMAT, "%s: holds %d tensors where its configuration needs %d", path, mr_st_count(st), tensors);
+    return status;
+}
+
+/* A row of zeros may have the scale 0, and every other scale is larger. */
+static int check_rows(const char *path, const mr_param *p, const int8_t *q, const float *scale, mr_error *err)
+{
+    const size_t columns = (size_t)p->shape[1];
+    for (size_t n = 0; n < (size_t)p->shape[0]; n++) {
+        int zeros = 1;
+        for (size_t k = 0; k < columns; k++) {
+            int value = q[n * columns + k];
+            zeros &= value == 0;
+            if (value < -TOP)
+                return mr_fail(err, MR_EFORMAT, "%s: tensor %s holds %d (row %zu); -127 to 127 are allowed", path, p->name, value, n);
+        }
+        if (!isfinite(scale[n]) || scale[n] < 0 || (scale[n] == 0 && !zeros))
+            return mr_fail(err, MR_EFORMAT, "%s: tensor %s_scale holds %g (row %zu); scales are finite and above 0", path, p->name,
+                           (double)scale[n], n);
+    }
+    return 0;
+}
+
+int mr_quants_read(const mr_st *st, const char *path, const mr_params *params, const mr_quants *quants, float *reals,
+                   int8_t *bytes, mr_error *err)
+{
+    char name[80];
+    int status = check_tensors(st, path, params, err);
+    memset(reals, 0, params->total * sizeof *reals);
+    memset(bytes, 0, quants->bytes);
+    for (int i = 0; !status && i < params->count; i++) {
+        const mr_param *p = &params->list[i];
+        const int matrix = mr_param_quantizes(p);
+        status = mr_model_read_tensor(st, path, matrix ? scale_name(p, name) : p->name, reals + p->offset, err);
+        if (status || !matrix) continue;
+        memcpy(bytes + quants->at[i], mr_st_find(st, p->name)->data, p->count);
+        status = check_rows(path, p, bytes + quants->at[i], reals + p->offset, err);
+    }
+    return status;
+}
+
+static int add_tensors(mr_st_writer *w, const mr_params *params, const mr_quants *quants, const float *reals, const int8_t *bytes)
+{
+    char name[80];
+    int status = 0;
+    for (int i = 0; !status && i < params->count; i++) {
+        const mr_param *p = &params->list[i];
+        if (!mr_param_quantizes(p)) {
+            status = mr_st_add(w, p->name, MR_ST_F32, p->ndim, p->shape, reals + p->offset);
+            continue;
+        }
+        status = mr_st_add(w, p->name, MR_ST_I8, p->ndim, p->shape, bytes + quants->at[i]);
+        if (!status) status = mr_st_add(w, scale_name(p, name), MR_ST_F32, 1, p->shape, reals + p->offset);
+    }
+    return status;
+}
+
+int mr_quants_save(const char *path, const mr_st *from, const mr_params *params, const mr_quants *quants,
+                   const float *reals, const int8_t *bytes, mr_error *err)
+{
+    mr_st_writer *w = mr_st_writer_new();
+    int status = w ? mr_st_add_meta(w, MR_MODEL_WEIGHTS_KEY, "int8") : MR_ENOMEM;
+    for (int i = 0; !status && i < mr_st_meta_count(from); i++) {
+        const char *key, *value;
+        mr_st_meta_at(from, i, &key, &value);
+        if (strcmp(key, MR_MODEL_WEIGHTS_KEY)) status = mr_st_add_meta(w, key, value);
+    }
+    if (!status) status = add_tensors(w, params, quants, reals, bytes);
+    status = status ? mr_no_memory(err, path) : mr_st_write(w, path, err);
+    mr_st_writer_free(w);
+    return status;
+}
