@@ -11,15 +11,16 @@
 /* The two models of the project's targets: a character language model and the one of selective copying. */
 typedef struct shape {
     const char *name;
-    int dim, expansion, conv, mlp, vocab, B, T;
+    int dim, expansion, conv, mlp, vocab, B, T, mixer;
 } shape;
 
-static const shape shapes[] = {{"text", 384, 2, 4, 4, 65, 64, 256}, {"copy", 64, 6, 0, 0, 16, 64, 512},
+static const shape shapes[] = {{"text", 384, 2, 4, 4, 65, 64, 256, 0}, {"copy", 64, 6, 0, 0, 16, 64, 512, 0},
                                /* only where there is room and speed for them */
-                               {"text", 384, 2, 4, 4, 65, 64, 1024}, {"copy", 64, 6, 0, 0, 16, 64, 4096}};
+                               {"text", 384, 2, 4, 4, 65, 64, 1024, 0}, {"copy", 64, 6, 0, 0, 16, 64, 4096, 0},
+                               {"copy minlstm", 64, 6, 0, 0, 16, 64, 4096, 1}};
 enum { LAYERS = 3 };
 
-static int shape_count(const mr_bench *b) { return !strcmp(b->dev->kind, "cuda") && !b->quick ? 4 : 2; }
+static int shape_count(const mr_bench *b) { return !strcmp(b->dev->kind, "cuda") && !b->quick ? 5 : 2; }
 
 typedef struct subject {
     mr_model *model;
@@ -88,6 +89,7 @@ static int open_subject(subject *s, mr_dev *dev, const shape *what, int B, int T
                             .weight_decay = 0.1, .clip = 0.25, .bias1 = 0.1, .bias2 = 0.01, .decoupled = 1}};
     mr_options_default(mr_config_options, &config);
     mr_config_take(&config, &face);
+    config.mixer = what->mixer;
     config.layers = LAYERS;
     config.dim = what->dim;
     config.expansion = what->expansion;
@@ -189,7 +191,8 @@ static int bench_tokens(mr_bench *b, int B, int weights, double *rate, const cha
 
 int mr_bench_decode(mr_bench *b, mr_error *err)
 {
-    static const int batches[] = {1, 2, 4, 8};
+    static const int small[] = {1, 2, 4, 8}, large[] = {1, 8, 64, 1024};
+    const int *batches = !strcmp(b->dev->kind, "cuda") ? large : small; /* what each is asked for */
     int status = 0;
     for (int weights = MR_WEIGHTS_F32; weights <= MR_WEIGHTS_INT8; weights++) {
         double rate = 0;

@@ -33,6 +33,20 @@ template <class ACT, int KIND> static __global__ void scan_log_forward(scan_args
     if (g.h_out) g.h_out[(size_t)b * g.H + ch] = state;
 }
 
+/* One token a stream: a thread a channel, the state in place. */
+template <class ACT, int KIND, int CAND> static __global__ void scan_one(scan_args g)
+{
+    const int G = gate_count<KIND>::value, i = blockIdx.x * blockDim.x + threadIdx.x, b = i / g.H, ch = i % g.H;
+    if (b >= g.B) return;
+    float q[G], a, in, c;
+    for (int j = 0; j < G; j++) q[j] = load((const ACT *)g.pre + ((size_t)b * G + j) * g.H + ch);
+    gates_of<KIND, CAND>(q, a, in, c);
+    const bool starts = !g.h_in || resets(g, b, 0);
+    const float state = starts ? (g.h_init ? candidate<CAND>(g.h_init[ch]) : 0) : g.h_in[i], h = a * state + in * c;
+    store((ACT *)g.h + i, h);
+    if (g.h_out) g.h_out[i] = h;
+}
+
 /* dh_init += cand'(h_init)·Σ to_start, rows in order. */
 template <int CAND> static __global__ void add_start_grad(int rows, int H, const float *to_start, const float *h_init, float *dh_init)
 {
@@ -103,6 +117,9 @@ template <class ACT, int KIND, int CAND> static void launch(mr_cuda *c, const mr
     if (!down && cell->scan == MR_SCAN_LOG) {
         scan_log_forward<ACT, KIND><<<dim3((unsigned)div_up((size_t)g.H, 32), (unsigned)g.B), 32, 0, c->stream>>>(g);
         LAUNCHED(c, "scan_log_forward");
+    } else if (!down && g.T == 1) {
+        scan_one<ACT, KIND, CAND><<<(unsigned)div_up((size_t)g.B * (size_t)g.H, 128), 128, 0, c->stream>>>(g);
+        LAUNCHED(c, "scan_one");
     } else if (!down && plain) scans<ACT, KIND, CAND, 0, PAIR>::forward(c, g);
     else if (!down) scans<ACT, KIND, CAND, 1, 1>::forward(c, g);
     else if (plain) scans<ACT, KIND, CAND, 0, PAIR>::backward(c, g);

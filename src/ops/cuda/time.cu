@@ -84,6 +84,23 @@ template <class A> static __global__ void conv_tail(conv_args g, const A *x)
     for (int j = 0; j < MR_TAIL; j++) g.tail_out[((size_t)s.b * MR_TAIL + j) * g.D + s.d] = tail[j];
 }
 
+/* One token a stream: output and new tail together; the tail may be the old one. */
+template <class A> static __global__ void conv_one(conv_args g, const A *x, A *y)
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    walk s = {};
+    s.b = i / g.D, s.d = i % g.D;
+    if (s.b >= g.B) return;
+    float p[MR_TAIL];
+    past(g, s, x + i, 0, p);
+    if (resets(g, s, 0)) p[0] = p[1] = p[2] = 0;
+    const float own = load(x + i);
+    store(y + i, g.b[s.d] + g.w[s.d * 4] * p[0] + g.w[s.d * 4 + 1] * p[1] + g.w[s.d * 4 + 2] * p[2] + g.w[s.d * 4 + 3] * own);
+    if (!g.tail_out) return;
+    const float tail[MR_TAIL] = {p[1], p[2], own};
+    for (int j = 0; j < MR_TAIL; j++) g.tail_out[((size_t)s.b * MR_TAIL + j) * g.D + s.d] = tail[j];
+}
+
 /* Going down: `next` holds dy of the three tokens behind, nearest first, where they see this input. */
 struct future {
     float next[MR_TAIL];
@@ -194,6 +211,11 @@ template <class A> static void conv_launch(mr_cuda *c, const mr_conv_fwd_args *a
     conv_args g = conv_args_of(a->B, a->T, a->D, a->w, a->tail_in, a->reset, a->length);
     g.b = (const float *)a->b;
     g.tail_out = (float *)a->tail_out;
+    if (g.T == 1) {
+        conv_one<A><<<(unsigned)div_up((size_t)g.B * (size_t)g.D, 128), 128, 0, c->stream>>>(g, (const A *)a->x, (A *)a->y);
+        LAUNCHED(c, "conv_one");
+        return;
+    }
     conv_walk<A><<<conv_grid(g), dim3(32, SPAN_WARPS), 0, c->stream>>>(g, (const A *)a->x, (A *)a->y);
     if (a->tail_out) conv_tail<A><<<dim3((unsigned)div_up((size_t)a->D, 32), (unsigned)a->B), 32, 0, c->stream>>>(g, (const A *)a->x);
     LAUNCHED(c, "conv_walk");
