@@ -74,10 +74,10 @@ typedef struct mr_run {
     const float *dh;    /* [rows, n] */
     size_t h_row;       /* of h and dh */
     float *carry;       /* [n] backward: a·g of the row behind the run on entry, of row 0 on exit */
+    float *decay;       /* [n] effects: the run turns a state h into decay·h + carry; both go on from what is there */
 } mr_run;
 
 typedef void mr_scan_fn(const mr_run *run);
-typedef void mr_gates_fn(const float *pre, size_t gate, int n, float *a, float *b); /* of one token */
 
 enum { MR_GATES_GRU, MR_GATES_LSTM, MR_GATES_LSTM_NORM, MR_GATES };
 enum { MR_CANDIDATES = 3 };
@@ -125,7 +125,6 @@ typedef struct mr_cpu_kernels {
     void (*axpy)(size_t n, float factor, const float *from, float *to); /* to += factor·from */
     void (*scale)(size_t n, float factor, const float *from, float *to); /* to = factor·from */
     void (*affine)(int n, float *h, const float *a, const float *b);    /* h = a·h + b */
-    void (*multiply)(int n, float *p, const float *a);                  /* p *= a */
     void (*norm_fwd)(mr_norm_row *row);
     void (*norm_bwd)(const mr_norm_row *row);
     void (*conv)(const mr_conv_row *row);
@@ -134,7 +133,8 @@ typedef struct mr_cpu_kernels {
     /* gates and scan, by MR_GATES_… and mr_candidate */
     mr_scan_fn *scan_fwd[MR_GATES][MR_CANDIDATES];
     mr_scan_fn *scan_bwd[MR_GATES][MR_CANDIDATES];
-    mr_gates_fn *gates[MR_GATES][MR_CANDIDATES];
+    mr_scan_fn *effect_fwd[MR_GATES][MR_CANDIDATES]; /* on the state before the run */
+    mr_scan_fn *effect_bwd[MR_GATES][MR_CANDIDATES]; /* on the carry behind it */
     mr_scan_fn *scan_log[MR_GATES]; /* positive candidate; carry [2n]: scratch */
     void (*candidate)(mr_candidate kind, int n, const float *v, float *c);
     void (*candidate_bwd)(mr_candidate kind, int n, const float *v, const float *dc, float *dv); /* dv += */

@@ -20,8 +20,7 @@ typedef struct scan {
     float *h, *h_out;
     const float *dh, *dh_out;
     float *dh_in, *start_grad; /* start_grad: [B, chunks, H] gradients that reached a start, or NULL */
-    mr_scan_fn *forward, *backward;
-    mr_gates_fn *gates;
+    mr_scan_fn *forward, *backward, *effect_forward, *effect_backward;
     int log_scan;
     int width, blocks;          /* channels of a task */
     int chunks, chunk;          /* of time */
@@ -47,21 +46,21 @@ static void choose_functions(scan *s, const mr_cell *cell)
     s->log_scan = cell->scan == MR_SCAN_LOG;
     s->forward = s->log_scan ? k->scan_log[kind] : k->scan_fwd[kind][cell->candidate];
     s->backward = k->scan_bwd[kind][cell->candidate];
-    s->gates = k->gates[kind][cell->candidate];
+    s->effect_forward = k->effect_fwd[kind][cell->candidate];
+    s->effect_backward = k->effect_bwd[kind][cell->candidate];
     s->pre_row = (size_t)mr_cell_gates(cell) * (size_t)s->H;
 }
 
-/* Whole rows where sequences are many, because memory is then read in one direction; else channels, then time. */
+/* Whole rows as long as there are enough of them, of sequences or of chunks of time, because memory is then read in one
+ * direction; channels where time must not be cut or is short. */
 static void cut_scan(scan *s, int may_cut_time)
 {
-    const int least = (int)mr_ceil_div((size_t)s->H, CHANNELS);
-    s->blocks = mr_min_int(least, (int)mr_ceil_div(ENOUGH_TASKS, (size_t)s->B));
+    const int cut_time = may_cut_time && s->B < ENOUGH_TASKS && s->T >= 4 * LEAST_CHUNK;
+    const int most_blocks = cut_time ? 1 : (int)mr_ceil_div((size_t)s->H, CHANNELS);
+    s->blocks = mr_min_int(most_blocks, (int)mr_ceil_div(ENOUGH_TASKS, (size_t)s->B));
     s->width = (int)mr_round_up(mr_ceil_div((size_t)s->H, (size_t)s->blocks), 16);
     s->blocks = (int)mr_ceil_div((size_t)s->H, (size_t)s->width);
-    const int tasks = s->B * s->blocks;
-    s->chunks = 1;
-    if (may_cut_time && tasks < ENOUGH_TASKS && s->T >= 4 * LEAST_CHUNK)
-        s->chunks = mr_min_int(s->T / LEAST_CHUNK, (int)mr_ceil_div(2 * ENOUGH_TASKS, (size_t)tasks));
+    s->chunks = cut_time ? mr_min_int(s->T / LEAST_CHUNK, (int)mr_ceil_div(2 * ENOUGH_TASKS, (size_t)s->B)) : 1;
     s->chunk = (int)mr_ceil_div((size_t)s->T, (size_t)s->chunks);
     s->chunks = (int)mr_ceil_div((size_t)s->T, (size_t)s->chunk);
 }
@@ -114,43 +113,62 @@ static mr_run run_of(const scan *s, const part *p, int first, int end)
 
 static void copy_row(float *to, const float *from, int n) { memmove(to, from, (size_t)n * sizeof *to); }
 
+/* The real tokens t … end−1 of a part that hang together: only t may start anew. */
+static int run_end(const scan *s, const part *p, int t)
+{
+    do t++;
+    while (t < p->end && !starts_at(s, p, t));
+    return t;
+}
+
+static int run_first(const scan *s, const part *p, int end)
+{
+    int t = end - 1;
+    while (t > p->first && !starts_at(s, p, t)) t--;
+    return t;
+}
+
 static void forward_task(void *arg, int task, int slot)
 {
     const scan *s = arg;
     const part p = part_of(s, task);
     const float *start = s->chunks > 1 ? s->at + p.state : entry_of(s, &p);
-    for (int t = p.first; t < p.end;) {
-        int end = t + 1;
-        while (end < p.end && !starts_at(s, &p, end)) end++;
+    for (int t = p.first, end; t < p.end; t = end) {
+        end = run_end(s, &p, t);
         mr_run run = run_of(s, &p, t, end);
         run.start = starts_at(s, &p, t) ? fresh_of(s, &p) : start;
         run.carry = s->log_scan ? mr_cpu_slot(s->cpu, slot) : NULL;
         s->forward(&run);
         start = run.h + (size_t)(run.rows - 1) * run.h_row;
-        t = end;
     }
     for (int t = p.end; t < p.stop; t++)
         memset(s->h + token(s, &p, t) * (size_t)s->H + p.c, 0, (size_t)p.n * sizeof(float));
     if (s->h_out && p.last) copy_row(s->h_out + (size_t)p.b * (size_t)s->H + p.c, start, p.n);
 }
 
+static void no_effect(const scan *s, const part *p)
+{
+    for (int c = 0; c < p->n; c++) s->decay[p->state + (size_t)c] = 1.0f;
+    memset(s->drive + p->state, 0, (size_t)p->n * sizeof *s->drive);
+}
+
 /* What a chunk does to the state before it. */
 static void forward_effect(void *arg, int task, int slot)
 {
+    (void)slot;
     const scan *s = arg;
     const part p = part_of(s, task);
-    const mr_cpu_kernels *k = &s->cpu->kernels;
-    float *a = mr_cpu_slot(s->cpu, slot), *b = a + s->width, *decay = s->decay + p.state, *drive = s->drive + p.state;
-    for (int c = 0; c < p.n; c++) decay[c] = 1.0f;
-    memset(drive, 0, (size_t)p.n * sizeof *drive);
-    for (int t = p.first; t < p.end; t++) {
+    no_effect(s, &p);
+    for (int t = p.first, end; t < p.end; t = end) {
+        end = run_end(s, &p, t);
         if (starts_at(s, &p, t)) {
-            memset(decay, 0, (size_t)p.n * sizeof *decay);
-            copy_row(drive, fresh_of(s, &p), p.n);
+            memset(s->decay + p.state, 0, (size_t)p.n * sizeof *s->decay);
+            copy_row(s->drive + p.state, fresh_of(s, &p), p.n);
         }
-        s->gates(s->pre + token(s, &p, t) * s->pre_row + p.c, (size_t)s->H, p.n, a, b);
-        k->multiply(p.n, decay, a);
-        k->affine(p.n, drive, a, b);
+        mr_run run = run_of(s, &p, t, end);
+        run.decay = s->decay + p.state;
+        run.carry = s->drive + p.state;
+        s->effect_forward(&run);
     }
 }
 
@@ -203,16 +221,14 @@ static void backward_task(void *arg, int task, int slot)
     else if (s->dh_out) copy_row(carry, s->dh_out + (size_t)p.b * (size_t)s->H + p.c, p.n);
     else memset(carry, 0, (size_t)p.n * sizeof *carry);
     clear_gradients(s, &p);
-    for (int end = p.end; end > p.first;) {
-        int t = end - 1;
-        while (t > p.first && !starts_at(s, &p, t)) t--;
+    for (int end = p.end, t; end > p.first; end = t) {
+        t = run_first(s, &p, end);
         mr_run run = run_of(s, &p, t, end);
         const int fresh = starts_at(s, &p, t);
         run.start = fresh ? fresh_of(s, &p) : t ? run.h - run.h_row : entry_of(s, &p);
         run.carry = carry;
         s->backward(&run);
         if (fresh) leave_at_start(s, &p, carry);
-        end = t;
     }
     if (!p.chunk) first_token_gradient(s, &p, carry);
 }
@@ -220,21 +236,19 @@ static void backward_task(void *arg, int task, int slot)
 /* What a chunk does to the carry behind it. */
 static void backward_effect(void *arg, int task, int slot)
 {
+    (void)slot;
     const scan *s = arg;
     const part p = part_of(s, tasks_of(s) - 1 - task);
-    const mr_cpu_kernels *k = &s->cpu->kernels;
-    float *a = mr_cpu_slot(s->cpu, slot), *b = a + s->width, *decay = s->decay + p.state, *drive = s->drive + p.state;
-    for (int c = 0; c < p.n; c++) decay[c] = 1.0f;
-    memset(drive, 0, (size_t)p.n * sizeof *drive);
-    for (int t = p.end - 1; t >= p.first; t--) {
-        s->gates(s->pre + token(s, &p, t) * s->pre_row + p.c, (size_t)s->H, p.n, a, b);
-        k->add((size_t)p.n, drive, s->dh + token(s, &p, t) * (size_t)s->H + p.c);
-        k->multiply(p.n, drive, a);
-        k->multiply(p.n, decay, a);
-        if (starts_at(s, &p, t)) {
-            memset(drive, 0, (size_t)p.n * sizeof *drive);
-            memset(decay, 0, (size_t)p.n * sizeof *decay);
-        }
+    no_effect(s, &p);
+    for (int end = p.end, t; end > p.first; end = t) {
+        t = run_first(s, &p, end);
+        mr_run run = run_of(s, &p, t, end);
+        run.decay = s->decay + p.state;
+        run.carry = s->drive + p.state;
+        s->effect_backward(&run);
+        if (!starts_at(s, &p, t)) continue;
+        memset(run.decay, 0, (size_t)p.n * sizeof *run.decay);
+        memset(run.carry, 0, (size_t)p.n * sizeof *run.carry);
     }
 }
 

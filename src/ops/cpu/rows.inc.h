@@ -124,12 +124,6 @@ static void affine_row(int n, float *h, const float *a, const float *b)
         v_store_part(h + i, v_load_part(a + i, n - i) * v_load_part(h + i, n - i) + v_load_part(b + i, n - i), n - i);
 }
 
-static void multiply_row(int n, float *p, const float *a)
-{
-    for (int i = 0; i < n; i += LANES)
-        v_store_part(p + i, v_load_part(p + i, n - i) * v_load_part(a + i, n - i), n - i);
-}
-
 /* x − mean with the lanes beyond n kept at zero. */
 INLINE vf centred(const float *x, float mean, int n)
 {

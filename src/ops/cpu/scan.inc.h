@@ -170,12 +170,25 @@ INLINE void scan_bwd(int kind, int cand, const mr_run *given)
     }
 }
 
-INLINE void gates_row(int kind, int cand, const float *pre, size_t gate, int n, float *a, float *b)
+/* What the rows do to a state before them, or to a carry behind them; the backward's direction is a constant. */
+INLINE void scan_effect(int kind, int cand, const mr_run *given, int backward)
 {
-    for (int c = 0; c < n; c += LANES) {
-        gates g = load_gates(kind, cand, pre + c, gate, n - c);
-        v_store_part(a + c, g.a, n - c);
-        v_store_part(b + c, g.b, n - c);
+    const mr_run run = *given;
+    const ahead order = ahead_of(kind, &run);
+    for (int i = 0; i < run.rows; i++) {
+        const int t = backward ? run.rows - 1 - i : i;
+        const float *pre = run.pre + (size_t)t * run.pre_row, *dh = backward ? run.dh + (size_t)t * run.h_row : NULL;
+        const float *next = backward ? pre - run.pre_row : pre + run.pre_row;
+        const float *far = backward ? pre - order.far * run.pre_row : pre + order.far * run.pre_row;
+        for (int c = 0; c < run.n; c += LANES) {
+            const int n = run.n - c;
+            ask_for_gates(kind, next, far, order, run.gate, c);
+            gates g = load_gates(kind, cand, pre + c, run.gate, n);
+            vf drive = v_load_part(run.carry + c, n);
+            drive = backward ? (drive + v_load_part(dh + c, n)) * g.a : g.a * drive + g.b;
+            v_store_part(run.carry + c, drive, n);
+            v_store_part(run.decay + c, v_load_part(run.decay + c, n) * g.a, n);
+        }
     }
 }
 
@@ -245,13 +258,11 @@ static void candidate_bwd_row(mr_candidate kind, int n, const float *v, const fl
     }
 }
 
-#define SCAN_FUNCTIONS(name, kind, cand)                                                \
-    static void fwd_##name(const mr_run *run) { scan_fwd(kind, cand, run); }            \
-    static void bwd_##name(const mr_run *run) { scan_bwd(kind, cand, run); }            \
-    static void gates_##name(const float *pre, size_t gate, int n, float *a, float *b)  \
-    {                                                                                   \
-        gates_row(kind, cand, pre, gate, n, a, b);                                      \
-    }
+#define SCAN_FUNCTIONS(name, kind, cand)                                                            \
+    static void fwd_##name(const mr_run *run) { scan_fwd(kind, cand, run); }                        \
+    static void bwd_##name(const mr_run *run) { scan_bwd(kind, cand, run); }                        \
+    static void effect_fwd_##name(const mr_run *run) { scan_effect(kind, cand, run, 0); }           \
+    static void effect_bwd_##name(const mr_run *run) { scan_effect(kind, cand, run, 1); }
 
 #define SCAN_KIND(name, kind)                          \
     SCAN_FUNCTIONS(name##_positive, kind, MR_POSITIVE) \
