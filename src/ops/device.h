@@ -31,6 +31,8 @@ struct mr_dev {
     /* Bytes of `saved` in the minrnn ops for these shapes. */
     size_t (*minrnn_saved)(mr_dev *, const mr_cell *cell, int B, int T, int H);
 
+    size_t (*rnn_saved)(mr_dev *, mr_rnn kind, int B, int T, int H); /* the same for the rnn ops */
+
     void *impl; /* the backend's own */
 };
 
