@@ -264,6 +264,7 @@ static void fill_ops(mr_dev *dev)
     mr_cuda_time_ops(&dev->ops);
     mr_cuda_token_ops(&dev->ops);
     mr_cuda_train_ops(&dev->ops);
+    mr_cuda_rnn_ops(&dev->ops);
 }
 
 extern "C" const char *mr_cuda_version(void)
@@ -300,6 +301,7 @@ extern "C" int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **o
     dev->sync = cuda_sync;
     dev->close = cuda_close;
     dev->minrnn_saved = mr_cuda_minrnn_saved;
+    dev->rnn_saved = mr_cuda_rnn_saved;
     dev->impl = c;
     fill_ops(dev);
     int status = find_device(c, index, err);
