@@ -14,7 +14,7 @@ template <class ACT, int KIND, int CAND, int MASKED> struct fused {
     static void forward(mr_cuda *c, const fused_args &f)
     {
         const int NT = tune::forward_tiles;
-        const size_t room = fused_room<ACT, gate_count<KIND>::value, NT>::bytes;
+        const size_t room = fused_room<ACT, gate_count<KIND>::value, NT, 1>::bytes;
         auto kernel = fused_forward<ACT, KIND, CAND, MASKED, NT, tune::forward_least>;
         CHECK(c, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)room));
         kernel<<<dim3((unsigned)f.scan.H / FUSED_CHANNELS, (unsigned)f.scan.B), dim3(32, FUSED_WARPS), room, c->stream>>>(f);
@@ -24,7 +24,7 @@ template <class ACT, int KIND, int CAND, int MASKED> struct fused {
     static void backward(mr_cuda *c, const fused_args &f)
     {
         const int NT = tune::backward_tiles;
-        const size_t room = fused_room<ACT, gate_count<KIND>::value, NT>::bytes;
+        const size_t room = fused_room<ACT, gate_count<KIND>::value, NT, 3>::bytes;
         auto kernel = fused_backward<ACT, KIND, CAND, MASKED, NT, tune::backward_least>;
         CHECK(c, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)room));
         kernel<<<dim3((unsigned)f.scan.H / FUSED_CHANNELS, (unsigned)f.groups), dim3(32, FUSED_WARPS), room, c->stream>>>(f);
@@ -78,8 +78,8 @@ int mr_cuda_fusable(const mr_cuda *c, const mr_cell *cell, int D, int H)
 static bool fits(int B, int T, int N, int H, const void *x, const void *h, const void *dh)
 {
     const size_t blocks = (size_t)B * (size_t)H / FUSED_CHANNELS;
-    const uintptr_t pairs = (uintptr_t)h | (uintptr_t)dh;
-    return T > 1 && (T <= 128 || blocks >= 132) && (size_t)T * (size_t)N < (size_t)1 << 31 && (uintptr_t)x % 16 == 0 && pairs % 8 == 0;
+    const uintptr_t all = (uintptr_t)x | (uintptr_t)h | (uintptr_t)dh;
+    return T > 1 && (T <= 128 || blocks >= 132) && (size_t)T * (size_t)N < (size_t)1 << 31 && all % 16 == 0;
 }
 
 int mr_cuda_fused_fwd(mr_cuda *c, const mr_minrnn_fwd_args *a)

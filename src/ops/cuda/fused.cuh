@@ -83,35 +83,38 @@ template <class ACT, int NT> static __device__ __forceinline__ int chunk_at(int 
     return token * operand<ACT>::chunks + (chunk ^ (token / (2 * NT) % 4 * 2) ^ (token % 2 * 4));
 }
 
-/* What a thread copies of every tile: chunk threadIdx % chunks of every so many tokens. Addresses are found once. */
+/* What a thread copies of every tile of 64 neighbouring elements a token, tokens `stride` apart: chunk threadIdx % chunks of every so many tokens.
+ * Addresses are found once. */
 template <class ACT, int NT> struct tile_feed {
     static const int chunks = operand<ACT>::chunks, apart = 32 * FUSED_WARPS / chunks, count = 8 * NT / apart;
-    unsigned to[count]; /* in the first of two tiles */
-    int token, offset;
+    static const unsigned bytes = 8 * NT * chunks * sizeof(uint4); /* of a tile */
+    unsigned to[count];                                            /* in the first tile */
+    int token, stride, offset;
 
-    __device__ __forceinline__ tile_feed(const uint4 *tiles)
+    __device__ __forceinline__ tile_feed(const uint4 *tiles, int apart_in_memory)
     {
         const int i = threadIdx.y * 32 + threadIdx.x;
+        stride = apart_in_memory;
         token = i / chunks;
-        offset = token * FUSED_D + i % chunks * (16 / (int)sizeof(ACT));
+        offset = token * stride + i % chunks * (16 / (int)sizeof(ACT));
 #pragma unroll
         for (int r = 0; r < count; r++) to[r] = (unsigned)__cvta_generic_to_shared(tiles + chunk_at<ACT, NT>(token + r * apart, i % chunks));
     }
 
-    /* Asks for tokens first … first + 8·NT − 1 of x; those from `real` on are zero. */
-    template <int MASKED> __device__ __forceinline__ void fetch(int turn, const ACT *x, int first, int real) const
+    /* Asks for tile number `which`; `from` is its first token, which has number `first`. Tokens before LEAST, and masked ones from `real` on, are zero. */
+    template <int MASKED, int LEAST> __device__ __forceinline__ void fetch(int which, const ACT *from, int first, int real) const
     {
-        const ACT *from = x + (size_t)first * FUSED_D;
 #pragma unroll
         for (int r = 0; r < count; r++) {
-            const unsigned at = to[r] + turn * (8 * NT * chunks * (unsigned)sizeof(uint4));
-            const bool there = !MASKED || first + token + r * apart < real;
-            const ACT *source = there ? from + offset + r * apart * FUSED_D : x;
-            AMPERE(asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(source), "r"(there ? 16 : 0)));
+            const int t = first + token + r * apart;
+            const bool there = (!LEAST || t >= LEAST) && (!MASKED || t < real);
+            const ACT *source = from + (there ? offset + r * apart * stride : (LEAST - first) * stride);
+            AMPERE(asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to[r] + which * bytes), "l"(source), "r"(there ? 16 : 0)));
         }
-        AMPERE(asm volatile("cp.async.commit_group;"));
     }
 };
+
+static __device__ __forceinline__ void asked() { AMPERE(asm volatile("cp.async.commit_group;")); }
 
 static __device__ __forceinline__ void await_tile()
 {

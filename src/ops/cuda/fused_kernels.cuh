@@ -4,10 +4,10 @@
 
 #include "ops/cuda/fused.cuh"
 
-/* Shared memory: operands of W, then two tiles of x. */
-template <class ACT, int G, int NT> struct fused_room {
+/* Shared memory: operands of W, then two tiles of x, and in the backward of dh and of the states before. */
+template <class ACT, int G, int NT, int INPUTS> struct fused_room {
     static const int weights = G * FUSED_WARPS * operand<ACT>::steps * 32, tile = 8 * NT * operand<ACT>::chunks; /* of 16 bytes */
-    static const size_t bytes = (weights + 2 * tile) * sizeof(uint4);
+    static const size_t bytes = (weights + 2 * INPUTS * tile) * sizeof(uint4);
 };
 
 template <int CAND> static __device__ __forceinline__ void sequence_start(const scan_args &g, int ch, float *start)
@@ -57,7 +57,7 @@ template <class ACT, int KIND, int CAND, int MASKED, int NT, int LEAST>
 static __global__ void __launch_bounds__(32 * FUSED_WARPS, LEAST) fused_forward(fused_args f)
 {
     const int G = gate_count<KIND>::value;
-    typedef fused_room<ACT, G, NT> room;
+    typedef fused_room<ACT, G, NT, 1> room;
     extern __shared__ uint4 shared[];
     const scan_args &g = f.scan;
     const place at = my_place();
@@ -66,21 +66,28 @@ static __global__ void __launch_bounds__(32 * FUSED_WARPS, LEAST) fused_forward(
     ACT *h = (ACT *)g.h + (size_t)b * g.T * g.H;
     uint4 *tiles = shared + room::weights;
     float bias[G][2], start[2], state[2];
-    const tile_feed<ACT, NT> feed(tiles);
-    feed.template fetch<MASKED>(0, x, 0, real);
+    const tile_feed<ACT, NT> feed(tiles, FUSED_D);
+    feed.template fetch<MASKED, 0>(0, x, 0, real);
+    asked();
     keep_weights<ACT, G>(shared, at, f.W, g.H);
     my_bias<G>(f.bias, g.H, at.ch, bias);
     sequence_start<CAND>(g, at.ch, start);
 #pragma unroll
     for (int v = 0; v < 2; v++) state[v] = g.h_in ? g.h_in[(size_t)b * g.H + at.ch + v] : start[v];
-    int turn = 0;
+    float q[G][NT][4], next[G][NT][4];
+    await_tile();
+    if (8 * NT < g.T) feed.template fetch<MASKED, 0>(1, x + 8 * NT * FUSED_D, 8 * NT, real);
+    asked();
+    project<ACT, G, NT>(shared, tiles, at, bias, q);
+    int turn = 1;
     for (int first = 0; first < g.T; first += 8 * NT, turn ^= 1) {
-        const int from = first + at.quarter * 2 * NT;
+        const int from = first + at.quarter * 2 * NT, later = first + 16 * NT;
         const unsigned mine = (unsigned)(from * g.H + at.ch);
-        float q[G][NT][4], A[2], B[2], y[2];
+        float A[2], B[2], y[2];
         await_tile();
-        if (first + 8 * NT < g.T) feed.template fetch<MASKED>(turn ^ 1, x, first + 8 * NT, real);
-        project<ACT, G, NT>(shared, tiles + turn * room::tile, at, bias, q);
+        if (later < g.T) feed.template fetch<MASKED, 0>(turn ^ 1, x + (size_t)later * FUSED_D, later, real);
+        asked();
+        project<ACT, G, NT>(shared, tiles + turn * room::tile, at, bias, next); /* beside the gates of this tile; behind the last one for nothing */
         tile_gates<KIND, CAND, MASKED, NT>(g, b, from, real, start, q, A, B);
         pass_quarters<MASKED>(at, 0, A, B, state, y);
 #pragma unroll
@@ -93,6 +100,7 @@ static __global__ void __launch_bounds__(32 * FUSED_WARPS, LEAST) fused_forward(
             }
             if (!MASKED || from + k < g.T) *(typename lanes<ACT, 2>::raw *)(h + (mine + (unsigned)(k * g.H))) = lanes<ACT, 2>::pack(out);
         }
+        memcpy(q, next, sizeof q);
     }
 #pragma unroll
     for (int v = 0; v < 2; v++)
@@ -101,22 +109,38 @@ static __global__ void __launch_bounds__(32 * FUSED_WARPS, LEAST) fused_forward(
 
 /* ---- backward: pre-activations anew, then as in scan_kernels.cuh ---- */
 
-/* dh of my tokens of a tile, and the states before them. */
-template <class ACT, int NT> struct tile_past {
-    typename lanes<ACT, 2>::raw dh[2 * NT], before[2 * NT];
+/* Tiles 0 and 1 are of x, 2 and 3 of dh, 4 and 5 of the states before the tokens. */
+template <class ACT, int NT> struct backward_feed {
+    tile_feed<ACT, NT> input, channels;
 
-    template <int MASKED> __device__ __forceinline__ void fetch(const ACT *dh_at, const ACT *h_at, int H, int ch, int from, int real)
+    __device__ __forceinline__ backward_feed(const uint4 *tiles, int H) : input(tiles, FUSED_D), channels(tiles, H) {}
+
+    /* x, h and dh: of one sequence, of this block's channels. */
+    template <int MASKED> __device__ __forceinline__ void fetch(int turn, const ACT *x, const ACT *h, const ACT *dh, int first, int real) const
     {
-        const unsigned first = (unsigned)(from * H + ch);
-        typedef typename lanes<ACT, 2>::raw word;
-#pragma unroll
-        for (int k = 0; k < 2 * NT; k++) {
-            const int t = from + k;
-            const bool here = !MASKED || t < real;
-            dh[k] = here ? *(const word *)(dh_at + (first + (unsigned)(k * H))) : word();
-            before[k] = here && t > 0 ? *(const word *)(h_at + (first + (unsigned)((k - 1) * H))) : word();
-        }
+        const size_t at = (size_t)first * channels.stride;
+        input.template fetch<MASKED, 0>(turn, x + (size_t)first * FUSED_D, first, real);
+        channels.template fetch<MASKED, 0>(2 + turn, dh + at, first, real);
+        channels.template fetch<MASKED, 1>(4 + turn, h + at - channels.stride, first, real);
     }
+};
+
+/* dh of my tokens of a tile, and the states before them, where they lie in shared memory. */
+template <class ACT, int NT> struct tile_past {
+    typedef typename lanes<ACT, 2>::raw word;
+    const char *even, *odd;
+
+    __device__ __forceinline__ tile_past(const uint4 *tiles, int turn, const place &at)
+    {
+        const int chunk = (16 * at.warp + 2 * at.row) * (int)sizeof(ACT) / 16, within = 2 * at.row * (int)sizeof(ACT) % 16, token = at.quarter * 2 * NT;
+        const char *tile = (const char *)(tiles + (2 + turn) * 8 * NT * operand<ACT>::chunks) + within;
+        even = tile + chunk_at<ACT, NT>(token, chunk) * 16;
+        odd = tile + chunk_at<ACT, NT>(token + 1, chunk) * 16;
+    }
+
+    __device__ __forceinline__ const char *of(int k) const { return (k % 2 ? odd : even) + k / 2 * 2 * operand<ACT>::chunks * 16; }
+    __device__ __forceinline__ void dh(int k, float *v) const { lanes<ACT, 2>::expand(*(const word *)of(k), v); }
+    __device__ __forceinline__ void before(int k, float *v) const { lanes<ACT, 2>::expand(*(const word *)(of(k) + 2 * tile_feed<ACT, NT>::bytes), v); }
 };
 
 /* The effect of my tokens on the gradient that comes from behind, and where sequences start among them. */
@@ -133,7 +157,7 @@ static __device__ __forceinline__ unsigned tile_effect(const scan_args &g, int b
         if (MASKED && here && resets(g, b, from + k)) cut |= 1u << k;
         const bool starting = MASKED && cut >> k & 1;
         float d[2];
-        lanes<ACT, 2>::expand(in.dh[k], d);
+        in.dh(k, d);
 #pragma unroll
         for (int v = 0; v < 2; v++) {
             float p[G], a, i, c;
@@ -159,8 +183,8 @@ static __device__ __forceinline__ void tile_gradients(const scan_args &g, int ch
         const int t = from + k;
         const bool here = !MASKED || t < real, starting = MASKED && cut >> k & 1;
         float d[2], before[2], out[G][2];
-        lanes<ACT, 2>::expand(in.dh[k], d);
-        lanes<ACT, 2>::expand(in.before[k], before);
+        in.dh(k, d);
+        in.before(k, before);
 #pragma unroll
         for (int v = 0; v < 2; v++) {
             float p[G], a, i, c;
@@ -203,24 +227,25 @@ template <class ACT, int KIND, int CAND, int MASKED, int NT, int LEAST>
 static __global__ void __launch_bounds__(32 * FUSED_WARPS, LEAST) fused_backward(fused_args f)
 {
     const int G = gate_count<KIND>::value;
-    typedef fused_room<ACT, G, NT> room;
+    typedef fused_room<ACT, G, NT, 3> room;
     extern __shared__ uint4 shared[];
     const scan_args &g = f.scan;
     const place at = my_place();
     uint4 *tiles = shared + room::weights;
-    const tile_feed<ACT, NT> feed(tiles);
+    const backward_feed<ACT, NT> feed(tiles, g.H);
     float bias[G][2], db[G][2] = {}, dw[G][8][4] = {};
     keep_weights<ACT, G>(shared, at, f.W, g.H);
     my_bias<G>(f.bias, g.H, at.ch, bias);
     int turn = 0;
     for (int b = blockIdx.y; b < g.B; b += f.groups) {
         const int real = g.length ? g.length[b] : g.T;
-        const size_t row = (size_t)b * g.T * g.H;
+        const size_t row = (size_t)b * g.T * g.H + (size_t)blockIdx.x * FUSED_CHANNELS;
         const ACT *x = (const ACT *)f.x + (size_t)b * g.T * FUSED_D, *h = (const ACT *)g.h + row, *dh = (const ACT *)g.dh + row;
         ACT *dpre = (ACT *)g.pre + (size_t)b * g.T * G * g.H;
         float start[2], first[2], state[2], to_start[2] = {0, 0};
         const int last = (g.T - 1) / (8 * NT) * (8 * NT);
-        feed.template fetch<MASKED>(turn, x, last, real);
+        feed.template fetch<MASKED>(turn, x, h, dh, last, real);
+        asked();
         sequence_start<CAND>(g, at.ch, start);
 #pragma unroll
         for (int v = 0; v < 2; v++) {
@@ -231,10 +256,10 @@ static __global__ void __launch_bounds__(32 * FUSED_WARPS, LEAST) fused_backward
         for (int tile = last; tile >= 0; tile -= 8 * NT, turn ^= 1) {
             const int from = tile + at.quarter * 2 * NT;
             float q[G][NT][4], A[2], B[2], y[2];
-            tile_past<ACT, NT> in;
-            in.template fetch<MASKED>(dh, h, g.H, at.ch, from, real);
+            const tile_past<ACT, NT> in(tiles, turn, at);
             await_tile();
-            if (tile > 0) feed.template fetch<MASKED>(turn ^ 1, x, tile - 8 * NT, real);
+            if (tile > 0) feed.template fetch<MASKED>(turn ^ 1, x, h, dh, tile - 8 * NT, real);
+            asked();
             project<ACT, G, NT>(shared, tiles + turn * room::tile, at, bias, q);
             const unsigned cut = tile_effect<ACT, KIND, CAND, MASKED, NT>(g, b, from, real, in, q, A, B);
             pass_quarters<MASKED>(at, 1, A, B, state, y);
