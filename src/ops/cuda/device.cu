@@ -264,6 +264,7 @@ static void fill_ops(mr_dev *dev)
     mr_cuda_time_ops(&dev->ops);
     mr_cuda_token_ops(&dev->ops);
     mr_cuda_train_ops(&dev->ops);
+    mr_cuda_sample_ops(&dev->ops);
 }
 
 extern "C" const char *mr_cuda_version(void)
@@ -284,6 +285,7 @@ extern "C" int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **o
     dev->kind = "cuda";
     dev->isa = "";
     dev->threads = 1;
+    dev->ahead = MR_DRAWN;
     dev->act_size = c->bf16 ? sizeof(bf16) : sizeof(float);
     dev->real_size = sizeof(float);
     dev->alloc = cuda_alloc;
