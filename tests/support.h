@@ -43,9 +43,7 @@ static inline mr_dev *open_device(const char *kind, int threads, const char *isa
 }
 
 /* bf16 has 8 significant bits: rounding moves a number by at most this share of it. */
-#ifndef BF16
 #define BF16 0x1p-8
-#endif
 static inline int is_bf16(const mr_dev *dev) { return dev->act_size == 2; }
 
 static double worst_share; /* of a tolerance, since it was last set to 0 */
