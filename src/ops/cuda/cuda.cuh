@@ -2,7 +2,8 @@
 #ifndef MR_OPS_CUDA_CUDA_CUH
 #define MR_OPS_CUDA_CUDA_CUH
 
-#include <cublasLt.h>
+#include "ops/cuda/lt.cuh"
+
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <stdint.h>

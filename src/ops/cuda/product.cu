@@ -39,35 +39,35 @@ static void alignment(cublasLtMatmulPreference_t pref, cublasLtMatmulPreferenceA
 {
     uint32_t bytes = common;
     while (common == 16 && bytes < 256 && ((uintptr_t)p & (2 * bytes - 1)) == 0) bytes *= 2;
-    cublasLtMatmulPreferenceSetAttribute(pref, which, &bytes, sizeof bytes);
+    mr_lt.MatmulPreferenceSetAttribute(pref, which, &bytes, sizeof bytes);
 }
 
 static void set_pointers(const mr_cuda_plan *plan, const product *p)
 {
-    if (p->bias) cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->bias, sizeof p->bias);
-    if (p->aux) cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &p->aux, sizeof p->aux);
+    if (p->bias) mr_lt.MatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->bias, sizeof p->bias);
+    if (p->aux) mr_lt.MatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &p->aux, sizeof p->aux);
 }
 
 static void describe(mr_cuda *c, const product *p, mr_cuda_plan *plan)
 {
     cublasComputeType_t compute = p->in == CUDA_R_32F && !c->exact ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     cublasOperation_t ta = p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, tb = p->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasLtMatmulDescCreate(&plan->desc, compute, CUDA_R_32F);
-    cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta);
-    cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb);
-    cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &p->epilogue, sizeof p->epilogue);
+    mr_lt.MatmulDescCreate(&plan->desc, compute, CUDA_R_32F);
+    mr_lt.MatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta);
+    mr_lt.MatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb);
+    mr_lt.MatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &p->epilogue, sizeof p->epilogue);
     if (p->bias) {
         cudaDataType_t type = p->out;
-        cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
+        mr_lt.MatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
     }
     if (p->aux) {
         int64_t ld = p->ldd;
-        cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof ld);
+        mr_lt.MatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof ld);
     }
     set_pointers(plan, p);
-    cublasLtMatrixLayoutCreate(&plan->a, p->in, p->trans_a ? p->k : p->m, p->trans_a ? p->m : p->k, p->lda);
-    cublasLtMatrixLayoutCreate(&plan->b, p->in, p->trans_b ? p->n : p->k, p->trans_b ? p->k : p->n, p->ldb);
-    cublasLtMatrixLayoutCreate(&plan->c, p->out, p->m, p->n, p->ldd);
+    mr_lt.MatrixLayoutCreate(&plan->a, p->in, p->trans_a ? p->k : p->m, p->trans_a ? p->m : p->k, p->lda);
+    mr_lt.MatrixLayoutCreate(&plan->b, p->in, p->trans_b ? p->n : p->k, p->trans_b ? p->k : p->n, p->ldb);
+    mr_lt.MatrixLayoutCreate(&plan->c, p->out, p->m, p->n, p->ldd);
 }
 
 static mr_cuda_plan *plan_of(mr_cuda *c, const product *p)
@@ -86,17 +86,17 @@ static mr_cuda_plan *plan_of(mr_cuda *c, const product *p)
     size_t bytes = WORKSPACE;
     uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, common = common_alignment(p);
     int found = 0;
-    cublasLtMatmulPreferenceCreate(&pref);
-    cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes);
-    cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions);
+    mr_lt.MatmulPreferenceCreate(&pref);
+    mr_lt.MatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes);
+    mr_lt.MatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions);
     alignment(pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, common, p->a);
     alignment(pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, common, p->b);
     alignment(pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, common, p->c ? p->c : p->d);
     alignment(pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, common, p->d);
-    plan->found = cublasLtMatmulAlgoGetHeuristic(c->lt, plan->desc, plan->a, plan->b, plan->c, plan->c, pref, 1, &result, &found) ==
+    plan->found = mr_lt.MatmulAlgoGetHeuristic(c->lt, plan->desc, plan->a, plan->b, plan->c, plan->c, pref, 1, &result, &found) ==
                       CUBLAS_STATUS_SUCCESS && found;
     if (plan->found) plan->algo = result.algo;
-    cublasLtMatmulPreferenceDestroy(pref);
+    mr_lt.MatmulPreferenceDestroy(pref);
     return plan;
 }
 
@@ -107,9 +107,9 @@ static int run(mr_cuda *c, const product *p)
     float one = 1, beta = p->c ? 1.0f : 0.0f;
     if (!plan || !plan->found) return 0;
     set_pointers(plan, p);
-    cublasStatus_t status = cublasLtMatmul(c->lt, plan->desc, &one, p->a, plan->a, p->b, plan->b, &beta, p->c ? p->c : p->d, plan->c, p->d, plan->c,
+    cublasStatus_t status = mr_lt.Matmul(c->lt, plan->desc, &one, p->a, plan->a, p->b, plan->b, &beta, p->c ? p->c : p->d, plan->c, p->d, plan->c,
                                            &plan->algo, c->workspace, WORKSPACE, c->stream);
-    if (status != CUBLAS_STATUS_SUCCESS) mr_cuda_note(c, cudaErrorUnknown, cublasLtGetStatusName(status));
+    if (status != CUBLAS_STATUS_SUCCESS) mr_cuda_note(c, cudaErrorUnknown, mr_lt.GetStatusName(status));
     return 1;
 }
 
