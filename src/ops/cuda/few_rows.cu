@@ -1,0 +1,221 @@
+/* Up to eight rows: a warp makes one output (or the gates of one channel) for all of them, with its rows of W in registers before
+ * x is there. Sums are fp32 in a fixed order. And the one-token norm and convolution, which is a row's own affair too. */
+#include "ops/cuda/few.cuh"
+
+enum { MOST_ROWS = 8, CHIP = 132 }; /* CHIP: multiprocessors to fill, a constant so that results depend on the shape alone */
+
+/* Four weights as they lie in memory. */
+template <class A> struct packed;
+template <> struct packed<float> {
+    typedef float4 raw;
+    static __device__ __forceinline__ void expand(const raw &x, float *v) { v[0] = x.x, v[1] = x.y, v[2] = x.z, v[3] = x.w; }
+    static __device__ __forceinline__ raw none() { return make_float4(0, 0, 0, 0); }
+};
+template <> struct packed<bf16> {
+    typedef uint2 raw;
+    static __device__ __forceinline__ void expand(const raw &x, float *v)
+    {
+        v[0] = __uint_as_float(x.x << 16), v[1] = __uint_as_float(x.x & 0xffff0000u);
+        v[2] = __uint_as_float(x.y << 16), v[3] = __uint_as_float(x.y & 0xffff0000u);
+    }
+    static __device__ __forceinline__ raw none() { return make_uint2(0, 0); }
+};
+
+/* Which row of W is the warp's j-th. */
+static __device__ __forceinline__ int weight_row(const few_args &g, int unit, int j, int R)
+{
+    if (g.G) return min(unit, g.H - 1) + j * g.H;
+    return min(unit * R + j, g.N - 1);
+}
+
+template <class A, int MR, int R> static __device__ __forceinline__ void finish_unit(const few_args &g, int unit, int m, float (*sum)[R], const float *bias,
+                                                                                    const float *before)
+{
+    float q[R < 3 ? 3 : R] = {};
+#pragma unroll
+    for (int i = 0; i < MR; i++) /* lane m has row m; registers cannot be indexed */
+#pragma unroll
+        for (int j = 0; j < R; j++)
+            if (i == m) q[j] = sum[i][j] + bias[j];
+    if (m >= g.M) return;
+    if (g.G) {
+        if (unit < g.H) finish_gates<A>(g, m, unit, q, before[0]);
+        return;
+    }
+#pragma unroll
+    for (int j = 0; j < R; j++)
+        if (unit * R + j < g.N) finish_linear<A>(g, m, unit * R + j, q[j], before[j]);
+}
+
+/* What the epilogue needs beside the sums: residuals or the state, for row `m`. */
+template <class A, int R> static __device__ __forceinline__ void fetch_before(const few_args &g, int unit, int m, float *before)
+{
+#pragma unroll
+    for (int j = 0; j < R; j++) before[j] = 0;
+    if (m >= g.M) return;
+    if (g.G) before[0] = state_before(g, m, min(unit, g.H - 1));
+    else if (g.residual)
+#pragma unroll
+        for (int j = 0; j < R; j++) before[j] = load((const A *)g.residual + (size_t)m * g.N + weight_row(g, unit, j, R));
+}
+
+/* MR: rows at most; R: rows of W a warp has; NQ: quads of each that a lane has. */
+template <class A, int MR, int R, int NQ> static __global__ void few_rows(few_args g)
+{
+    extern __shared__ float shared[]; /* x [M, K], then the norm's weights [2, K] */
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32, unit = blockIdx.x * warps + warp, quads = g.K / 4;
+    float *norm_weights = shared + g.M * g.K, bias[R], before[R], sum[MR][R];
+    typename packed<A>::raw w[R][NQ];
+    early_start();
+#pragma unroll
+    for (int j = 0; j < R; j++) {
+        const typename packed<A>::raw *from = (const typename packed<A>::raw *)((const A *)g.W + (size_t)weight_row(g, unit, j, R) * g.K);
+#pragma unroll
+        for (int i = 0; i < NQ; i++) w[j][i] = lane + 32 * i < quads ? __ldg(from + lane + 32 * i) : packed<A>::none();
+        bias[j] = g.b ? g.b[weight_row(g, unit, j, R)] : 0.0f;
+    }
+    fetch_norm(g, norm_weights);
+    wait_for_results();
+    for (int i = threadIdx.x; i < g.M * quads; i += blockDim.x) {
+        float v[4];
+        quad<A>::load((const A *)g.x + 4 * (size_t)i, v);
+        quad<float>::store(shared + 4 * i, v);
+    }
+    fetch_before<A, R>(g, unit, lane, before);
+    __syncthreads();
+    if (g.norm) {
+        for (int m = warp; m < g.M; m += warps) norm_row<A>(g, m, shared + m * g.K, norm_weights, blockIdx.x == 0);
+        __syncthreads();
+    }
+#pragma unroll
+    for (int m = 0; m < MR; m++)
+#pragma unroll
+        for (int j = 0; j < R; j++) sum[m][j] = 0;
+#pragma unroll
+    for (int i = 0; i < NQ; i++) {
+        if (lane + 32 * i >= quads) break;
+        float wide[R][4], v[4];
+#pragma unroll
+        for (int j = 0; j < R; j++) packed<A>::expand(w[j][i], wide[j]);
+#pragma unroll
+        for (int m = 0; m < MR; m++) {
+            if (m >= g.M) break;
+            quad<float>::load(shared + m * g.K + 4 * (lane + 32 * i), v);
+#pragma unroll
+            for (int j = 0; j < R; j++)
+#pragma unroll
+                for (int k = 0; k < 4; k++) sum[m][j] = fmaf(v[k], wide[j][k], sum[m][j]);
+        }
+    }
+#pragma unroll
+    for (int m = 0; m < MR; m++)
+#pragma unroll
+        for (int j = 0; j < R; j++) sum[m][j] = warp_sum(sum[m][j]);
+    finish_unit<A, MR, R>(g, unit, lane, sum, bias, before);
+}
+
+template <class A, int R, int NQ> static void launch_rows(mr_cuda *c, const few_args *g)
+{
+    const size_t units = g->G ? (size_t)g->H : div_up((size_t)g->N, R);
+    size_t warps = div_up(units, CHIP);
+    warps = warps < 4 ? 4 : warps > 8 ? 8 : warps;
+    const dim3 grid((unsigned)div_up(units, warps));
+    const size_t shared = ((size_t)g->M + (g->norm ? 2 : 0)) * (size_t)g->K * sizeof(float);
+    if (g->M == 1) chain(c, "few_rows", few_rows<A, 1, R, NQ>, grid, (unsigned)warps * 32, shared, *g);
+    else chain(c, "few_rows", few_rows<A, MOST_ROWS, R, NQ>, grid, (unsigned)warps * 32, shared, *g);
+}
+
+template <class A, int R> static void by_depth(mr_cuda *c, const few_args *g)
+{
+    if (g->K <= 512) launch_rows<A, R, 4>(c, g);
+    else launch_rows<A, R, 12>(c, g);
+}
+
+template <class A> static void by_outputs(mr_cuda *c, const few_args *g)
+{
+    if (g->G == 3) by_depth<A, 3>(c, g);
+    else if (g->G == 2 || g->N > 8 * CHIP) by_depth<A, 2>(c, g);
+    else by_depth<A, 1>(c, g);
+}
+
+int mr_cuda_few_rows(mr_cuda *c, const few_args *g)
+{
+    const uintptr_t all = (uintptr_t)g->x | (uintptr_t)g->W | (uintptr_t)g->norm_y;
+    if (g->M > MOST_ROWS || g->K > 1536 || g->K % 4 || all % 16) return 0;
+    BY_ACT(c, by_outputs, c, g);
+    return 1;
+}
+
+/* ---- norm and convolution: a block a row, a thread four channels, everything fetched at once ---- */
+
+struct norm_conv_args {
+    mr_norm_fwd_args norm;
+    mr_conv_fwd_args conv;
+};
+
+template <class A> static __device__ __forceinline__ float rounded(float v)
+{
+    A a;
+    store(&a, v);
+    return load(&a);
+}
+
+/* Every thread gets the sum; the order is fixed. */
+static __device__ __forceinline__ float sum_of_block(float v, float *shared)
+{
+    v = warp_sum(v);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = v;
+    __syncthreads();
+    v = 0;
+    for (int i = 0; i < (int)blockDim.x / 32; i++) v += shared[i];
+    return v;
+}
+
+/* The tail may be written over itself: a thread has read all of its channels before. */
+template <class A> static __global__ void norm_conv(norm_conv_args g)
+{
+    __shared__ float shared[32];
+    const int D = g.norm.D, d = 4 * threadIdx.x, layer = g.norm.kind == MR_NORM_LAYER;
+    const bool on = d < D;
+    const size_t m = blockIdx.x, at = m * D + d;
+    float x[4] = {0, 0, 0, 0}, w[4], b[4] = {0, 0, 0, 0}, taps[4][4], y[4], past[MR_TAIL][4] = {}, mean = 0, square = 0;
+    early_start();
+    if (on) {
+        quad<float>::load((const float *)g.norm.w + d, w);
+        if (g.norm.b) quad<float>::load((const float *)g.norm.b + d, b);
+        for (int k = 0; k < 4; k++) quad<float>::load((const float *)g.conv.w + 4 * (d + k), taps[k]);
+        quad<float>::load((const float *)g.conv.b + d, y);
+    }
+    wait_for_results();
+    if (on) {
+        quad<A>::load((const A *)g.norm.x + at, x);
+        if (g.conv.tail_in && !(g.conv.reset && g.conv.reset[m]))
+            for (int j = 0; j < MR_TAIL; j++) quad<float>::load((const float *)g.conv.tail_in + (m * MR_TAIL + j) * D + d, past[j]);
+    }
+    if (layer) mean = sum_of_block((x[0] + x[1]) + (x[2] + x[3]), shared) / D;
+    for (int k = 0; on && k < 4; k++) x[k] -= mean, square += x[k] * x[k];
+    const float rstd = rsqrtf(sum_of_block(square, shared) / D + (float)(layer ? MR_LAYER_EPS : MR_RMS_EPS));
+    if (!on) return;
+    if (g.norm.stat && d == 0) ((float *)g.norm.stat)[2 * m] = mean, ((float *)g.norm.stat)[2 * m + 1] = rstd;
+    for (int k = 0; k < 4; k++) x[k] = rounded<A>(x[k] * rstd * w[k] + b[k]); /* as later tokens will see it */
+    quad<A>::store((A *)g.norm.y + at, x);
+    for (int k = 0; k < 4; k++) y[k] += taps[k][0] * past[0][k] + taps[k][1] * past[1][k] + taps[k][2] * past[2][k] + taps[k][3] * x[k];
+    quad<A>::store((A *)g.conv.y + at, y);
+    if (!g.conv.tail_out) return;
+    float *tail = (float *)g.conv.tail_out + m * MR_TAIL * D + d;
+    quad<float>::store(tail, past[1]);
+    quad<float>::store(tail + D, past[2]);
+    quad<float>::store(tail + 2 * D, x);
+}
+
+template <class A> static void launch_norm_conv(mr_cuda *c, const norm_conv_args *g)
+{
+    chain(c, "norm_conv", norm_conv<A>, dim3((unsigned)g->norm.M), (unsigned)div_up((size_t)g->norm.D, 128) * 32, 0, *g);
+}
+
+void mr_cuda_norm_conv(mr_cuda *c, const mr_norm_fwd_args *norm, const mr_conv_fwd_args *conv)
+{
+    const norm_conv_args g = {*norm, *conv};
+    BY_ACT(c, launch_norm_conv, c, &g);
+}
