@@ -37,6 +37,8 @@ struct mr_cuda_graph {
     uint64_t key;
     int seen, writes_weights;
     cudaGraphExec_t exec;
+    const void *wanted; /* what was downloaded right behind it: the recording brings it along */
+    size_t wanted_bytes;
 };
 
 struct mr_cuda {
@@ -56,10 +58,11 @@ struct mr_cuda {
     int plan_count;
     mr_cuda_graph graphs[MR_CUDA_GRAPHS];
     int graph_count;
-    mr_ops direct;           /* the ops as they are launched; dev->ops goes through defer.cu first */
+    mr_ops direct;            /* the ops as they are launched; dev->ops goes through defer.cu first */
     mr_norm_fwd_args waiting; /* a norm that the next op may take into its own kernel */
     int has_waiting;
-    int chained;             /* the last launch lets the next one start early, see early_start */
+    int chained;              /* the last launch lets the next one start early, see chain.cuh */
+    mr_cuda_graph *last;      /* the recording that was replayed, when nothing has come behind it */
     cudaError_t error; /* the first since the last sync */
     const char *where;
     char name[256];
@@ -85,22 +88,6 @@ void mr_cuda_settle(mr_cuda *c);
 void mr_cuda_defer_ops(mr_cuda *c);
 
 static inline size_t div_up(size_t a, size_t b) { return (a + b - 1) / b; }
-
-/* A kernel that says early_start lets the next one of its chain start at once; that one must call wait_for_results before it reads
- * or writes anything but weights. Launches that are not chained wait for the whole kernel as ever. */
-__device__ __forceinline__ void early_start(void)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;");
-#endif
-}
-
-__device__ __forceinline__ void wait_for_results(void)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
 
 /* ---- element types ---- */
 

@@ -8,6 +8,7 @@ enum { FEW = 1024, WIDEST = 4096 };
 void mr_cuda_settle(mr_cuda *c)
 {
     c->chained = 0;
+    c->last = NULL;
     if (!c->has_waiting) return;
     c->has_waiting = 0;
     c->direct.norm_fwd(&c->dev, &c->waiting);

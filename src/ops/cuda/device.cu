@@ -1,11 +1,12 @@
 /* The CUDA device: memory, copies, recorded steps, errors. */
-#include "ops/cuda/cuda.cuh"
+#include "ops/cuda/chain.cuh"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { STAGING = 64 << 20, LANDING = 1 << 20, WORKSPACE = 32 << 20 }; /* LANDING: for downloads, behind the staging */
+enum { STAGING = 64 << 20, LANDING = 1 << 20, BROUGHT = 64 << 10, WORKSPACE = 32 << 20 }; /* LANDING: for downloads, behind the
+    staging; BROUGHT: what a recording writes there itself, at most */
 
 void mr_cuda_note(mr_cuda *c, cudaError_t error, const char *where)
 {
@@ -21,6 +22,7 @@ static void forget_graphs(mr_cuda *c)
     for (int i = 0; i < c->graph_count; i++)
         if (c->graphs[i].exec) cudaGraphExecDestroy(c->graphs[i].exec);
     c->graph_count = 0;
+    c->last = NULL;
 }
 
 static void *cuda_alloc(mr_dev *dev, size_t bytes)
@@ -90,13 +92,32 @@ static void cuda_upload(mr_dev *dev, void *to, const void *from, size_t bytes)
     }
 }
 
-/* A small piece of device memory as it is now, in pinned memory. */
+/* A small piece of device memory as it is now, in pinned memory. When it follows a recording, the next time that recording ends with
+ * a kernel that writes it there: a copy of its own, from one engine to another, takes as long as a dozen kernels. */
 static const void *land(mr_cuda *c, const void *from, size_t bytes)
 {
+    mr_cuda_graph *g = c->last;
+    if (g && g->wanted == from && bytes <= g->wanted_bytes) {
+        cuda_wait(c);
+        return c->staging + STAGING;
+    }
     mr_cuda_settle(c);
     CHECK(c, cudaMemcpyAsync(c->staging + STAGING, from, bytes, cudaMemcpyDeviceToHost, c->stream));
     cuda_wait(c);
+    if (g && g->exec && !g->wanted && bytes <= BROUGHT && (uintptr_t)from % 2 == 0 && bytes % 2 == 0) {
+        g->wanted = from;
+        g->wanted_bytes = bytes;
+        cudaGraphExecDestroy(g->exec);
+        g->exec = NULL;
+    }
     return c->staging + STAGING;
+}
+
+static __global__ void bring(const uint16_t *from, uint16_t *to, int n)
+{
+    early_start();
+    wait_for_results();
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) to[i] = from[i];
 }
 
 static void cuda_download(mr_dev *dev, void *to, const void *from, size_t bytes)
@@ -195,6 +216,10 @@ static void record(mr_cuda *c, mr_cuda_graph *g, void (*work)(void *arg), void *
     c->weights_written = 0;
     CHECK(c, cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal));
     work(arg);
+    if (c->has_waiting) mr_cuda_settle(c);
+    if (g->wanted)
+        chain(c, "bring", bring, dim3((unsigned)div_up(g->wanted_bytes, 512)), 256, 0, (const uint16_t *)g->wanted, (uint16_t *)(c->staging + STAGING),
+              (int)(g->wanted_bytes / 2));
     mr_cuda_settle(c);
     CHECK(c, cudaStreamEndCapture(c->stream, &graph));
     g->writes_weights = c->weights_written;
@@ -218,6 +243,7 @@ static void cuda_replay(mr_dev *dev, uint64_t key, void (*work)(void *arg), void
     if (!g->exec) record(c, g, work, arg);
     if (g->exec) CHECK(c, cudaGraphLaunch(g->exec, c->stream));
     if (g->writes_weights) c->shadows_stale = 1;
+    c->last = g;
 }
 
 static int cuda_sync(mr_dev *dev, mr_error *err)

@@ -3,6 +3,7 @@
 #ifndef MR_OPS_CUDA_FEW_CUH
 #define MR_OPS_CUDA_FEW_CUH
 
+#include "ops/cuda/chain.cuh"
 #include "ops/cuda/scan.cuh"
 
 enum { FEW_PLAIN, FEW_RMS, FEW_LAYER }; /* what is done to a row of x first */
@@ -17,7 +18,7 @@ struct few_args {
     void *norm_y;
     float *stat;
     /* a linear layer */
-    int gelu;
+    int gelu, whole; /* whole: rows of outputs can be read and written by fours */
     void *pre;
     const void *residual;
     void *y;
@@ -35,57 +36,56 @@ int mr_cuda_few_tiles(mr_cuda *c, const few_args *g); /* tensor cores: bf16, or 
 /* One token of norm and convolution in one pass over the rows. */
 void mr_cuda_norm_conv(mr_cuda *c, const mr_norm_fwd_args *norm, const mr_conv_fwd_args *conv);
 
-/* ---- launches in a chain: the next kernel starts while this one runs, fetches its weights, and waits before it reads results ---- */
-
-template <class... P, class... Q> static void chain(mr_cuda *c, const char *name, void (*kernel)(P...), dim3 grid, unsigned threads, size_t shared, Q... args)
-{
-    cudaLaunchConfig_t config = {};
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    config.gridDim = grid, config.blockDim = dim3(threads), config.dynamicSmemBytes = shared, config.stream = c->stream;
-    config.attrs = &early;
-    config.numAttrs = c->chained && c->capability >= 90;
-    if (shared > 48 << 10) CHECK(c, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
-    mr_cuda_note(c, cudaLaunchKernelEx(&config, kernel, args...), name);
-    c->chained = 1;
-}
-
 /* ---- inside the kernels ---- */
 
-/* The norm's weights, fetched before the row is there: [2, K] in shared memory. */
-static __device__ __forceinline__ void fetch_norm(const few_args &g, float *weights)
+static __device__ __forceinline__ float norm_rstd(const few_args &g, float squares)
 {
-    for (int k = threadIdx.x; g.norm && k < g.K; k += blockDim.x) {
-        weights[k] = g.norm_w[k];
-        weights[g.K + k] = g.norm_b ? g.norm_b[k] : 0.0f;
-    }
+    return rsqrtf(squares / g.K + (float)(g.norm == FEW_LAYER ? MR_LAYER_EPS : MR_RMS_EPS));
 }
 
-/* Row m of x in shared memory, normed in place by one warp. S: float or the act type A; keep: this warp also writes the norm's results. */
-template <class A, class S> static __device__ __forceinline__ void norm_row(const few_args &g, int m, S *row, const float *weights, bool keep)
+/* ROWS rows of x, `apart` apart and the first of them row m, normed by one warp: from `from` to `to`, and to the norm's own output where
+ * `keep` says so. A lane has up to NQ quads of each row, so rows are at most 128·NQ wide. */
+template <class A, int ROWS, int NQ>
+static __device__ __forceinline__ void norm_rows(const few_args &g, int m, int apart, const A *from, A *to, size_t pitch, const float *w, const float *b, bool keep)
 {
     const int lane = threadIdx.x % 32, quads = g.K / 4;
-    float v[4], mean = 0, square = 0;
-    if (g.norm == FEW_LAYER) {
-        for (int q = lane; q < quads; q += 32) {
-            quad<S>::load(row + 4 * q, v);
-            mean += (v[0] + v[1]) + (v[2] + v[3]);
+    float v[ROWS][NQ][4], mean[ROWS] = {}, square[ROWS] = {};
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+#pragma unroll
+        for (int i = 0; i < NQ; i++) {
+            v[r][i][0] = v[r][i][1] = v[r][i][2] = v[r][i][3] = 0;
+            if (lane + 32 * i < quads) quad<A>::load(from + r * apart * pitch + 4 * (lane + 32 * i), v[r][i]);
+            mean[r] += (v[r][i][0] + v[r][i][1]) + (v[r][i][2] + v[r][i][3]);
         }
-        mean = warp_sum(mean) / g.K;
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        mean[r] = g.norm == FEW_LAYER ? warp_sum(mean[r]) / g.K : 0.0f;
+#pragma unroll
+        for (int i = 0; i < NQ; i++)
+#pragma unroll
+            for (int k = 0; k < 4; k++) v[r][i][k] -= mean[r], square[r] += lane + 32 * i < quads ? v[r][i][k] * v[r][i][k] : 0.0f;
     }
-    for (int q = lane; q < quads; q += 32) {
-        quad<S>::load(row + 4 * q, v);
-        for (int k = 0; k < 4; k++) square += (v[k] - mean) * (v[k] - mean);
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) square[r] = norm_rstd(g, warp_sum(square[r]));
+#pragma unroll
+    for (int i = 0; i < NQ; i++) {
+        const int k = 4 * (lane + 32 * i);
+        if (k >= g.K) break;
+        float weight[4], shift[4] = {0, 0, 0, 0};
+        quad<float>::load(w + k, weight);
+        if (b) quad<float>::load(b + k, shift);
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            for (int j = 0; j < 4; j++) v[r][i][j] = v[r][i][j] * square[r] * weight[j] + shift[j];
+            if (to) quad<A>::store(to + r * apart * pitch + k, v[r][i]);
+            if (keep && m + r * apart < g.M) quad<A>::store((A *)g.norm_y + (size_t)(m + r * apart) * g.K + k, v[r][i]);
+        }
     }
-    const float rstd = rsqrtf(warp_sum(square) / g.K + (float)(g.norm == FEW_LAYER ? MR_LAYER_EPS : MR_RMS_EPS));
-    for (int q = lane; q < quads; q += 32) {
-        quad<S>::load(row + 4 * q, v);
-        for (int k = 0; k < 4; k++) v[k] = (v[k] - mean) * rstd * weights[4 * q + k] + weights[g.K + 4 * q + k];
-        quad<S>::store(row + 4 * q, v);
-        if (keep) quad<A>::store((A *)g.norm_y + (size_t)m * g.K + 4 * q, v);
-    }
-    if (keep && g.stat && lane == 0) g.stat[2 * (size_t)m] = mean, g.stat[2 * (size_t)m + 1] = rstd;
+    if (keep && g.stat && lane == 0)
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+            if (m + r * apart < g.M) g.stat[2 * (m + r * apart)] = mean[r], g.stat[2 * (m + r * apart) + 1] = square[r];
 }
 
 /* The state that channel ch of stream m comes from. */
@@ -113,14 +113,6 @@ template <class A> static __device__ __forceinline__ void finish_gates(const few
     const float h = a * state + in * candidate_any(g.candidate, g.G == 2 ? q[1] : q[2]);
     store((A *)g.y + (size_t)m * g.H + ch, h);
     if (g.h_out) g.h_out[(size_t)m * g.H + ch] = h;
-}
-
-/* From a sum with its bias to the output; r: the residual or 0. */
-template <class A> static __device__ __forceinline__ void finish_linear(const few_args &g, int m, int n, float v, float r)
-{
-    const size_t at = (size_t)m * g.N + n;
-    if (g.pre) store((A *)g.pre + at, v);
-    store((A *)g.y + at, (g.gelu ? gelu(v) : v) + r);
 }
 
 #endif

@@ -4,23 +4,6 @@
 
 enum { MOST_ROWS = 8, CHIP = 132 }; /* CHIP: multiprocessors to fill, a constant so that results depend on the shape alone */
 
-/* Four weights as they lie in memory. */
-template <class A> struct packed;
-template <> struct packed<float> {
-    typedef float4 raw;
-    static __device__ __forceinline__ void expand(const raw &x, float *v) { v[0] = x.x, v[1] = x.y, v[2] = x.z, v[3] = x.w; }
-    static __device__ __forceinline__ raw none() { return make_float4(0, 0, 0, 0); }
-};
-template <> struct packed<bf16> {
-    typedef uint2 raw;
-    static __device__ __forceinline__ void expand(const raw &x, float *v)
-    {
-        v[0] = __uint_as_float(x.x << 16), v[1] = __uint_as_float(x.x & 0xffff0000u);
-        v[2] = __uint_as_float(x.y << 16), v[3] = __uint_as_float(x.y & 0xffff0000u);
-    }
-    static __device__ __forceinline__ raw none() { return make_uint2(0, 0); }
-};
-
 /* Which row of W is the warp's j-th. */
 static __device__ __forceinline__ int weight_row(const few_args &g, int unit, int j, int R)
 {
@@ -28,15 +11,15 @@ static __device__ __forceinline__ int weight_row(const few_args &g, int unit, in
     return min(unit * R + j, g.N - 1);
 }
 
-template <class A, int MR, int R> static __device__ __forceinline__ void finish_unit(const few_args &g, int unit, int m, float (*sum)[R], const float *bias,
-                                                                                    const float *before)
+template <class A, int MR, int R> static __device__ __forceinline__ void finish_unit(const few_args &g, int unit, int m, float (*sum)[R], const float *scale,
+                                                                                    const float *bias, const float *before)
 {
     float q[R < 3 ? 3 : R] = {};
 #pragma unroll
     for (int i = 0; i < MR; i++) /* lane m has row m; registers cannot be indexed */
 #pragma unroll
         for (int j = 0; j < R; j++)
-            if (i == m) q[j] = sum[i][j] + bias[j];
+            if (i == m) q[j] = sum[i][j] * scale[i] + bias[j];
     if (m >= g.M) return;
     if (g.G) {
         if (unit < g.H) finish_gates<A>(g, m, unit, q, before[0]);
@@ -44,7 +27,11 @@ template <class A, int MR, int R> static __device__ __forceinline__ void finish_
     }
 #pragma unroll
     for (int j = 0; j < R; j++)
-        if (unit * R + j < g.N) finish_linear<A>(g, m, unit * R + j, q[j], before[j]);
+        if (unit * R + j < g.N) {
+            const size_t at = (size_t)m * g.N + unit * R + j;
+            if (g.pre) store((A *)g.pre + at, q[j]);
+            store((A *)g.y + at, (g.gelu ? gelu(q[j]) : q[j]) + before[j]);
+        }
 }
 
 /* What the epilogue needs beside the sums: residuals or the state, for row `m`. */
@@ -59,59 +46,88 @@ template <class A, int R> static __device__ __forceinline__ void fetch_before(co
         for (int j = 0; j < R; j++) before[j] = load((const A *)g.residual + (size_t)m * g.N + weight_row(g, unit, j, R));
 }
 
-/* MR: rows at most; R: rows of W a warp has; NQ: quads of each that a lane has. */
-template <class A, int MR, int R, int NQ> static __global__ void few_rows(few_args g)
+/* The warp's rows of W in registers, with the norm's weights multiplied in: its shift then belongs to the bias. */
+template <class A, int R, int NQ>
+static __device__ __forceinline__ void fetch_weights(const few_args &g, int unit, float (*w)[NQ][4], float *bias)
 {
-    extern __shared__ float shared[]; /* x [M, K], then the norm's weights [2, K] */
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32, unit = blockIdx.x * warps + warp, quads = g.K / 4;
-    float *norm_weights = shared + g.M * g.K, bias[R], before[R], sum[MR][R];
-    typename packed<A>::raw w[R][NQ];
-    early_start();
+    const int lane = threadIdx.x % 32, quads = g.K / 4;
+    float shift[R] = {};
 #pragma unroll
     for (int j = 0; j < R; j++) {
-        const typename packed<A>::raw *from = (const typename packed<A>::raw *)((const A *)g.W + (size_t)weight_row(g, unit, j, R) * g.K);
+        const int row = weight_row(g, unit, j, R);
 #pragma unroll
-        for (int i = 0; i < NQ; i++) w[j][i] = lane + 32 * i < quads ? __ldg(from + lane + 32 * i) : packed<A>::none();
-        bias[j] = g.b ? g.b[weight_row(g, unit, j, R)] : 0.0f;
+        for (int i = 0; i < NQ; i++) {
+            w[j][i][0] = w[j][i][1] = w[j][i][2] = w[j][i][3] = 0;
+            if (lane + 32 * i < quads) quad<A>::load((const A *)g.W + (size_t)row * g.K + 4 * (lane + 32 * i), w[j][i]);
+        }
+        bias[j] = g.b ? g.b[row] : 0.0f;
     }
-    fetch_norm(g, norm_weights);
-    wait_for_results();
-    for (int i = threadIdx.x; i < g.M * quads; i += blockDim.x) {
-        float v[4];
-        quad<A>::load((const A *)g.x + 4 * (size_t)i, v);
-        quad<float>::store(shared + 4 * i, v);
-    }
-    fetch_before<A, R>(g, unit, lane, before);
-    __syncthreads();
-    if (g.norm) {
-        for (int m = warp; m < g.M; m += warps) norm_row<A>(g, m, shared + m * g.K, norm_weights, blockIdx.x == 0);
-        __syncthreads();
-    }
-#pragma unroll
-    for (int m = 0; m < MR; m++)
-#pragma unroll
-        for (int j = 0; j < R; j++) sum[m][j] = 0;
+    if (!g.norm) return;
 #pragma unroll
     for (int i = 0; i < NQ; i++) {
-        if (lane + 32 * i >= quads) break;
-        float wide[R][4], v[4];
+        float scale[4] = {}, low[4] = {};
+        if (lane + 32 * i < quads) quad<float>::load(g.norm_w + 4 * (lane + 32 * i), scale);
+        if (g.norm_b && lane + 32 * i < quads) quad<float>::load(g.norm_b + 4 * (lane + 32 * i), low);
 #pragma unroll
-        for (int j = 0; j < R; j++) packed<A>::expand(w[j][i], wide[j]);
+        for (int j = 0; j < R; j++)
 #pragma unroll
-        for (int m = 0; m < MR; m++) {
-            if (m >= g.M) break;
-            quad<float>::load(shared + m * g.K + 4 * (lane + 32 * i), v);
-#pragma unroll
-            for (int j = 0; j < R; j++)
-#pragma unroll
-                for (int k = 0; k < 4; k++) sum[m][j] = fmaf(v[k], wide[j][k], sum[m][j]);
-        }
+            for (int k = 0; k < 4; k++) shift[j] = fmaf(low[k], w[j][i][k], shift[j]), w[j][i][k] *= scale[k];
     }
 #pragma unroll
-    for (int m = 0; m < MR; m++)
+    for (int j = 0; j < R; j++) bias[j] += g.norm_b ? warp_sum(shift[j]) : 0.0f;
+}
+
+/* What one lane has of row m's sums. */
+template <class A, int R, int NQ>
+static __device__ __forceinline__ void add_row(const few_args &g, int m, const float (*w)[NQ][4], float *sum, float *square)
+{
+    const int lane = threadIdx.x % 32, quads = g.K / 4;
+    float x[NQ][4], mean = 0;
+#pragma unroll
+    for (int i = 0; i < NQ; i++) {
+        x[i][0] = x[i][1] = x[i][2] = x[i][3] = 0;
+        if (lane + 32 * i < quads) quad<A>::load((const A *)g.x + (size_t)m * g.K + 4 * (lane + 32 * i), x[i]);
+    }
+    if (g.norm == FEW_LAYER) {
+#pragma unroll
+        for (int i = 0; i < NQ; i++) mean += (x[i][0] + x[i][1]) + (x[i][2] + x[i][3]);
+        mean = warp_sum(mean) / g.K;
+    }
+#pragma unroll
+    for (int i = 0; i < NQ; i++)
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            const float v = lane + 32 * i < quads ? x[i][k] - mean : 0.0f;
+            *square = fmaf(v, v, *square);
+#pragma unroll
+            for (int j = 0; j < R; j++) sum[j] = fmaf(v, w[j][i][k], sum[j]);
+        }
+}
+
+/* MR: rows at most; R: rows of W a warp has; NQ: quads of each that a lane has. One block more writes what the norm promises. */
+template <class A, int MR, int R, int NQ> static __global__ void few_rows(few_args g)
+{
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32, unit = blockIdx.x * warps + warp;
+    float w[R][NQ][4], bias[R], before[R], sum[MR][R] = {}, scale[MR] = {};
+    early_start();
+    if (g.norm && blockIdx.x == gridDim.x - 1) {
+        wait_for_results();
+        for (int m = warp; m < g.M; m += warps)
+            norm_rows<A, 1, NQ>(g, m, 1, (const A *)g.x + (size_t)m * g.K, (A *)NULL, 0, g.norm_w, g.norm_b, true);
+        return;
+    }
+    fetch_weights<A, R, NQ>(g, unit, w, bias);
+    wait_for_results();
+    fetch_before<A, R>(g, unit, lane, before);
+#pragma unroll
+    for (int m = 0; m < MR; m++) add_row<A, R, NQ>(g, min(m, g.M - 1), w, sum[m], scale + m);
+#pragma unroll
+    for (int m = 0; m < MR; m++) {
 #pragma unroll
         for (int j = 0; j < R; j++) sum[m][j] = warp_sum(sum[m][j]);
-    finish_unit<A, MR, R>(g, unit, lane, sum, bias, before);
+        scale[m] = g.norm ? norm_rstd(g, warp_sum(scale[m])) : 1.0f;
+    }
+    finish_unit<A, MR, R>(g, unit, lane, sum, scale, bias, before);
 }
 
 template <class A, int R, int NQ> static void launch_rows(mr_cuda *c, const few_args *g)
@@ -119,10 +135,10 @@ template <class A, int R, int NQ> static void launch_rows(mr_cuda *c, const few_
     const size_t units = g->G ? (size_t)g->H : div_up((size_t)g->N, R);
     size_t warps = div_up(units, CHIP);
     warps = warps < 4 ? 4 : warps > 8 ? 8 : warps;
-    const dim3 grid((unsigned)div_up(units, warps));
-    const size_t shared = ((size_t)g->M + (g->norm ? 2 : 0)) * (size_t)g->K * sizeof(float);
-    if (g->M == 1) chain(c, "few_rows", few_rows<A, 1, R, NQ>, grid, (unsigned)warps * 32, shared, *g);
-    else chain(c, "few_rows", few_rows<A, MOST_ROWS, R, NQ>, grid, (unsigned)warps * 32, shared, *g);
+    const dim3 grid((unsigned)div_up(units, warps) + (g->norm ? 1 : 0));
+    if (g->M == 1) chain(c, "few_rows", few_rows<A, 1, R, NQ>, grid, (unsigned)warps * 32, 0, *g);
+    else if (g->M <= 4) chain(c, "few_rows", few_rows<A, 4, R, NQ>, grid, (unsigned)warps * 32, 0, *g);
+    else chain(c, "few_rows", few_rows<A, MOST_ROWS, R, NQ>, grid, (unsigned)warps * 32, 0, *g);
 }
 
 template <class A, int R> static void by_depth(mr_cuda *c, const few_args *g)
@@ -140,7 +156,7 @@ template <class A> static void by_outputs(mr_cuda *c, const few_args *g)
 
 int mr_cuda_few_rows(mr_cuda *c, const few_args *g)
 {
-    const uintptr_t all = (uintptr_t)g->x | (uintptr_t)g->W | (uintptr_t)g->norm_y;
+    const uintptr_t all = (uintptr_t)g->x | (uintptr_t)g->W;
     if (g->M > MOST_ROWS || g->K > 1536 || g->K % 4 || all % 16) return 0;
     BY_ACT(c, by_outputs, c, g);
     return 1;

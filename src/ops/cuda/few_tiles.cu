@@ -71,27 +71,45 @@ template <class T> static __device__ __forceinline__ int weight_row(const few_ar
     return ch < g.H ? j / share * g.H + ch : -1;
 }
 
-template <class A, class T> static __device__ __forceinline__ void fetch_weights(const few_args &g, int chunk, char *stage)
+template <class T> static __device__ __forceinline__ int input_row(const few_args &g, int r)
 {
-    const size_t bytes = (size_t)g.K * sizeof(A);
-    for (int i = threadIdx.x; i < T::TN * (CHUNK / 16); i += THREADS) {
-        const int j = i / (CHUNK / 16), at = i % (CHUNK / 16) * 16, row = weight_row<T>(g, j);
-        const size_t byte = (size_t)chunk * CHUNK + at;
-        const bool there = row >= 0 && byte < bytes;
-        copy_16(stage + j * PITCH + at, (const char *)g.W + (there ? (size_t)row * bytes + byte : 0), there);
-    }
+    const int m = blockIdx.y * T::TM + r;
+    return m < g.M ? m : -1;
 }
 
-template <class A, class T> static __device__ __forceinline__ void fetch_inputs(const few_args &g, int chunk, char *stage, int pitch)
-{
-    const size_t bytes = (size_t)g.K * sizeof(A);
-    for (int i = threadIdx.x; i < T::TM * (CHUNK / 16); i += THREADS) {
-        const int r = i / (CHUNK / 16), at = i % (CHUNK / 16) * 16, m = blockIdx.y * T::TM + r;
-        const size_t byte = (size_t)chunk * CHUNK + at;
-        const bool there = m < g.M && byte < bytes;
-        copy_16(stage + r * pitch + at, (const char *)g.x + (there ? (size_t)m * bytes + byte : 0), there);
+/* What a thread fetches of each chunk: 16 bytes at the same place of every sixteenth row. */
+template <int ROWS> struct feeder {
+    const char *from[ROWS / 16];
+    unsigned there; /* a bit a row */
+    int left;       /* bytes of the row from this thread's place on */
+
+    __device__ __forceinline__ void start(const void *base, size_t row_bytes) /* rows are added next */
+    {
+        left = (int)row_bytes - (int)threadIdx.x % 16 * 16;
+        there = 0;
+#pragma unroll
+        for (int i = 0; i < ROWS / 16; i++) from[i] = (const char *)base;
     }
-}
+
+    __device__ __forceinline__ void row(int i, int at, size_t row_bytes)
+    {
+        if (at < 0) return;
+        from[i] += at * row_bytes + threadIdx.x % 16 * 16;
+        there |= 1u << i;
+    }
+
+    __device__ __forceinline__ void fetch(char *stage, int pitch)
+    {
+        char *to = stage + threadIdx.x / 16 * pitch + threadIdx.x % 16 * 16;
+#pragma unroll
+        for (int i = 0; i < ROWS / 16; i++) {
+            const bool here = left > 0 && (there >> i & 1);
+            copy_16(to + i * 16 * pitch, from[i], here);
+            if (here) from[i] += CHUNK;
+        }
+        left -= CHUNK;
+    }
+};
 
 template <class A, class T>
 static __device__ __forceinline__ void multiply_chunk(const char *x, int x_pitch, const char *w, float (*sum)[T::NT][4])
@@ -129,44 +147,85 @@ template <class T> static __device__ __forceinline__ void lay_out(const float (*
         }
 }
 
-template <class T> static __device__ __forceinline__ float sum_at(const float *tile, int r, int j)
+template <class T> static __device__ __forceinline__ void sums_at(const float *tile, int r, int j, const float *b, float *v)
 {
-    float v = 0;
+    for (int k = 0; k < 4; k++) v[k] = b ? b[k] : 0.0f;
 #pragma unroll
-    for (int k = 0; k < T::WK; k++) v += tile[(k * T::TM + r) * (T::TN + 4) + j];
-    return v;
+    for (int i = 0; i < T::WK; i++) {
+        const float4 x = *(const float4 *)(tile + (i * T::TM + r) * (T::TN + 4) + j);
+        v[0] += x.x, v[1] += x.y, v[2] += x.z, v[3] += x.w;
+    }
 }
 
-template <class A, class T> static __device__ __forceinline__ void finish_tile(const few_args &g, const float *tile)
+/* N need not be a multiple of four: `count` of the four are there. */
+template <class A> static __device__ __forceinline__ void load_some(const A *from, int count, bool whole, float *v)
 {
-    const int share = g.G ? T::TN / g.G : T::TN, first = blockIdx.x * share, columns = min(share, (g.G ? g.H : g.N) - first);
-#pragma unroll 4
-    for (int i = threadIdx.x; i < T::TM * share; i += THREADS) {
-        const int r = i / share, j = i % share, m = blockIdx.y * T::TM + r, n = first + j;
-        if (m >= g.M || j >= columns) continue;
-        if (g.G) {
-            float q[3];
+    if (whole) quad<A>::load(from, v);
+    else
+        for (int k = 0; k < 4; k++) v[k] = k < count ? load(from + k) : 0.0f;
+}
+
+template <class A> static __device__ __forceinline__ void store_some(A *to, int count, bool whole, const float *v)
+{
+    if (whole) quad<A>::store(to, v);
+    else
+        for (int k = 0; k < 4; k++)
+            if (k < count) store(to + k, v[k]);
+}
+
+static __device__ __forceinline__ float quick_gelu(float x) { return x * fast_sigmoid(1.5957691216057308f * fmaf(0.044715f * x * x, x, x)); }
+
+template <class A, class T> static __device__ __forceinline__ void finish_linear(const few_args &g, const float *tile)
+{
+    const int first = blockIdx.x * T::TN;
+    const bool whole = g.whole;
+#pragma unroll 2
+    for (int i = threadIdx.x; i < T::TM * (T::TN / 4); i += THREADS) {
+        const int r = i / (T::TN / 4), j = i % (T::TN / 4) * 4, m = blockIdx.y * T::TM + r, count = g.N - first - j;
+        if (m >= g.M || count <= 0) continue;
+        const size_t at = (size_t)m * g.N + first + j;
+        float v[4], b[4] = {0, 0, 0, 0}, before[4] = {0, 0, 0, 0};
+        if (g.b) load_some(g.b + first + j, count, whole, b);
+        if (g.residual) load_some((const A *)g.residual + at, count, whole, before);
+        sums_at<T>(tile, r, j, b, v);
+        if (g.pre) store_some((A *)g.pre + at, count, whole, v);
+        for (int k = 0; k < 4; k++) v[k] = (g.gelu ? quick_gelu(v[k]) : v[k]) + before[k];
+        store_some((A *)g.y + at, count, whole, v);
+    }
+}
+
+template <class A, class T, int G> static __device__ __forceinline__ void finish_cells(const few_args &g, const float *tile)
+{
+    const int share = T::TN / G, first = blockIdx.x * share;
+    for (int i = threadIdx.x; i < T::TM * (share / 4); i += THREADS) {
+        const int r = i / (share / 4), j = i % (share / 4) * 4, m = blockIdx.y * T::TM + r, ch = first + j;
+        float q[4][3] = {}, v[4], state[4];
+        if (m >= g.M || ch >= g.H) continue;
+        for (int k = 0; k < 4; k++) state[k] = ch + k < g.H ? state_before(g, m, ch + k) : 0.0f;
 #pragma unroll
-            for (int k = 0; k < 3; k++) q[k] = k < g.G ? sum_at<T>(tile, r, k * share + j) + g.b[k * g.H + n] : 0.0f;
-            finish_gates<A>(g, m, n, q, state_before(g, m, n));
-        } else {
-            const float before = g.residual ? load((const A *)g.residual + (size_t)m * g.N + n) : 0.0f;
-            finish_linear<A>(g, m, n, sum_at<T>(tile, r, j) + (g.b ? g.b[n] : 0.0f), before);
+        for (int n = 0; n < G; n++) {
+            sums_at<T>(tile, r, n * share + j, NULL, v);
+            for (int k = 0; k < 4; k++) q[k][n] = v[k] + (ch + k < g.H ? g.b[n * g.H + ch + k] : 0.0f);
         }
+        for (int k = 0; k < 4; k++)
+            if (ch + k < g.H) finish_gates<A>(g, m, ch + k, q[k], state[k]);
     }
 }
 
 /* All of K of the block's rows, normed where they lie. */
-template <class A, class T> static __device__ __forceinline__ void norm_inputs(const few_args &g, char *x, int pitch, int chunks, const float *weights)
+template <class A, class T> static __device__ __forceinline__ void norm_inputs(const few_args &g, feeder<T::TM> &in, char *x, int pitch, int chunks, const float *weights)
 {
-    for (int chunk = 0; chunk < chunks; chunk++) fetch_inputs<A, T>(g, chunk, x + chunk * CHUNK, pitch);
+    const int ROWS = T::TM / 8 < 4 ? T::TM / 8 : 4, warp = threadIdx.x / 32;
+    for (int chunk = 0; chunk < chunks; chunk++) in.fetch(x + chunk * CHUNK, pitch);
     copies_end();
     copies_wait<0>();
     __syncthreads();
-#pragma unroll 2
-    for (int r = threadIdx.x / 32; r < T::TM; r += THREADS / 32) {
+    for (int r = warp; r < T::TM; r += 8 * ROWS) {
+        A *rows = (A *)(x + r * pitch);
         const int m = blockIdx.y * T::TM + r;
-        if (m < g.M) norm_row<A>(g, m, (A *)(x + r * pitch), weights, blockIdx.x == 0);
+        const bool keep = blockIdx.x == 0;
+        if (g.K <= 512) norm_rows<A, ROWS, 4>(g, m, 8, rows, rows, pitch / sizeof(A), weights, weights + g.K, keep);
+        else norm_rows<A, ROWS, 8>(g, m, 8, rows, rows, pitch / sizeof(A), weights, weights + g.K, keep);
     }
     __syncthreads();
 }
@@ -181,35 +240,43 @@ template <class A, class T, int NORM> static __global__ __launch_bounds__(THREAD
     char *x = shared, *w = shared + (NORM ? T::TM * x_pitch : T::STAGES * T::TM * PITCH);
     float *norm_weights = (float *)(w + T::STAGES * T::TN * PITCH);
     float sum[T::MT][T::NT][4] = {};
+    feeder<T::TM> in;
+    feeder<T::TN> weights;
+    const size_t row_bytes = (size_t)g.K * sizeof(A);
     early_start();
-    for (int i = 0; i < ahead; i++) {
-        if (i < chunks) fetch_weights<A, T>(g, i, w + i * T::TN * PITCH);
-        if (NORM) copies_end(); /* otherwise a stage is its part of x too */
-    }
-    if (NORM) fetch_norm(g, norm_weights);
+    in.start(g.x, row_bytes);
+    weights.start(g.W, row_bytes);
+#pragma unroll
+    for (int i = 0; i < T::TM / 16; i++) in.row(i, input_row<T>(g, threadIdx.x / 16 + 16 * i), row_bytes);
+#pragma unroll
+    for (int i = 0; i < T::TN / 16; i++) weights.row(i, weight_row<T>(g, threadIdx.x / 16 + 16 * i), row_bytes);
+    for (int i = 0; i < ahead; i++) weights.fetch(w + i * T::TN * PITCH, PITCH);
+    for (int k = threadIdx.x; NORM && k < g.K; k += THREADS) norm_weights[k] = g.norm_w[k], norm_weights[g.K + k] = g.norm_b ? g.norm_b[k] : 0.0f;
     wait_for_results();
-    if (NORM) norm_inputs<A, T>(g, x, x_pitch, chunks, norm_weights);
-    else
-        for (int i = 0; i < ahead; i++) {
-            if (i < chunks) fetch_inputs<A, T>(g, i, x + i * T::TM * PITCH, PITCH);
-            copies_end();
-        }
-    for (int chunk = 0; chunk < chunks; chunk++) {
-        const int stage = chunk % T::STAGES, next = chunk + ahead;
+    if (NORM) norm_inputs<A, T>(g, in, x, x_pitch, chunks, norm_weights);
+    for (int i = 0; i < ahead; i++) { /* the first group has all weights so far in it */
+        if (!NORM) in.fetch(x + i * T::TM * PITCH, PITCH);
+        copies_end();
+    }
+    for (int chunk = 0, stage = 0, next = ahead; chunk < chunks; chunk++) {
         copies_wait<T::STAGES - 2>();
         __syncthreads();
-        if (next < chunks) {
-            fetch_weights<A, T>(g, next, w + next % T::STAGES * T::TN * PITCH);
-            if (!NORM) fetch_inputs<A, T>(g, next, x + next % T::STAGES * T::TM * PITCH, PITCH);
+        if (chunk + ahead < chunks) {
+            weights.fetch(w + next * T::TN * PITCH, PITCH);
+            if (!NORM) in.fetch(x + next * T::TM * PITCH, PITCH);
         }
         copies_end();
         multiply_chunk<A, T>(NORM ? x + chunk * CHUNK : x + stage * T::TM * PITCH, x_pitch, w + stage * T::TN * PITCH, sum);
+        stage = stage + 1 == T::STAGES ? 0 : stage + 1;
+        next = next + 1 == T::STAGES ? 0 : next + 1;
     }
     copies_wait<0>();
     __syncthreads();
     lay_out<T>(sum, (float *)shared);
     __syncthreads();
-    finish_tile<A, T>(g, (const float *)shared);
+    if (!g.G) finish_linear<A, T>(g, (const float *)shared);
+    else if (g.G == 2) finish_cells<A, T, 2>(g, (const float *)shared);
+    else if (T::TN % 12 == 0) finish_cells<A, T, 3>(g, (const float *)shared);
 #endif
 }
 
@@ -246,6 +313,9 @@ int mr_cuda_few_tiles(mr_cuda *c, const few_args *g)
 {
     const uintptr_t all = (uintptr_t)g->x | (uintptr_t)g->W | (uintptr_t)g->norm_y;
     const int odd = c->bf16 ? g->K % 8 : g->K % 4, large = (size_t)g->N * (size_t)g->K > 1 << 20 || g->M > 1024;
+    if (g->norm && g->K > 1024) return 0;
     if (c->capability < 80 || (c->exact && !c->bf16) || odd || large || all % 16) return 0;
-    return c->bf16 ? by_tile<bf16>(c, g) : by_tile<float>(c, g);
+    few_args ready = *g;
+    ready.whole = g->N % 4 == 0 && ((uintptr_t)g->b | (uintptr_t)g->residual | (uintptr_t)g->pre | (uintptr_t)g->y) % 16 == 0;
+    return c->bf16 ? by_tile<bf16>(c, &ready) : by_tile<float>(c, &ready);
 }

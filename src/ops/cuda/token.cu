@@ -1,5 +1,5 @@
 /* Embedding. */
-#include "ops/cuda/cuda.cuh"
+#include "ops/cuda/chain.cuh"
 
 template <class A> static __global__ void embed_rows(size_t n, int D, const int32_t *ids, const float *table, A *y)
 {
