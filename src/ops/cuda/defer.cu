@@ -3,7 +3,7 @@
  * happens. Either way everything that an op promises is written. */
 #include "ops/cuda/few.cuh"
 
-enum { FEW = 1024, WIDEST = 4096 };
+enum { FEW = 1024, WIDEST = 4096, MOST_PRODUCT_ROWS = 128 };
 
 void mr_cuda_settle(mr_cuda *c)
 {
@@ -77,13 +77,16 @@ static few_args with_norm(const mr_cuda *c, few_args g)
 
 static int launch(mr_cuda *c, const few_args *g) { return mr_cuda_few_rows(c, g) || mr_cuda_few_tiles(c, g); }
 
-/* Returns 0 when the op must be launched as it is. `out`: what the kernel writes besides `pre`. */
+/* Returns 0 when the op must be launched as it is. out_bytes: of y. */
 static int run_few(mr_cuda *c, few_args g, const float *W, size_t out_bytes)
 {
-    if (g.M > FEW) return 0;
+    if (g.M > MOST_PRODUCT_ROWS) return 0;
+    g.one_by_K = 1.0f / (float)g.K;
     g.W = c->bf16 ? (const void *)mr_cuda_shadow_of(c, W, (size_t)g.N * (size_t)g.K) : W;
     if (!g.W) return 0;
-    if (takes_norm(c, g.x, g.M, g.K, g.y, out_bytes) && !overlap(g.pre, (size_t)g.M * (size_t)g.N * c->dev.act_size, c->waiting.x, (size_t)g.M * (size_t)g.K * c->dev.act_size)) {
+    const size_t M = (size_t)g.M, act = c->dev.act_size;
+    const bool clear = !overlap(g.pre, M * (size_t)g.N * act, c->waiting.x, M * (size_t)g.K * act);
+    if (clear && takes_norm(c, g.x, g.M, g.K, g.y, out_bytes)) {
         const few_args normed = with_norm(c, g);
         if (launch(c, &normed)) {
             c->has_waiting = 0;

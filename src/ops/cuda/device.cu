@@ -218,8 +218,8 @@ static void record(mr_cuda *c, mr_cuda_graph *g, void (*work)(void *arg), void *
     work(arg);
     if (c->has_waiting) mr_cuda_settle(c);
     if (g->wanted)
-        chain(c, "bring", bring, dim3((unsigned)div_up(g->wanted_bytes, 512)), 256, 0, (const uint16_t *)g->wanted, (uint16_t *)(c->staging + STAGING),
-              (int)(g->wanted_bytes / 2));
+        chain(c, "bring", bring, dim3((unsigned)div_up(g->wanted_bytes, 512)), 256, 0, (const uint16_t *)g->wanted,
+              (uint16_t *)(c->staging + STAGING), (int)(g->wanted_bytes / 2));
     mr_cuda_settle(c);
     CHECK(c, cudaStreamEndCapture(c->stream, &graph));
     g->writes_weights = c->weights_written;

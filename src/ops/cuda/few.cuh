@@ -14,11 +14,12 @@ struct few_args {
     const float *b;
     /* the norm before: x is what it is given; its results are written too */
     int norm;
+    float one_by_K;
     const float *norm_w, *norm_b;
     void *norm_y;
     float *stat;
     /* a linear layer */
-    int gelu, whole; /* whole: rows of outputs can be read and written by fours */
+    int gelu;
     void *pre;
     const void *residual;
     void *y;
@@ -38,36 +39,44 @@ void mr_cuda_norm_conv(mr_cuda *c, const mr_norm_fwd_args *norm, const mr_conv_f
 
 /* ---- inside the kernels ---- */
 
+/* A kernel of this kind runs for a microsecond or two, and its instructions come from far away: what counts is that they are few, so
+ * loops stay loops, and there are no divisions. */
+
 static __device__ __forceinline__ float norm_rstd(const few_args &g, float squares)
 {
-    return rsqrtf(squares / g.K + (float)(g.norm == FEW_LAYER ? MR_LAYER_EPS : MR_RMS_EPS));
+    return rsqrtf(squares * g.one_by_K + (float)(g.norm == FEW_LAYER ? MR_LAYER_EPS : MR_RMS_EPS));
 }
 
-/* ROWS rows of x, `apart` apart and the first of them row m, normed by one warp: from `from` to `to`, and to the norm's own output where
- * `keep` says so. A lane has up to NQ quads of each row, so rows are at most 128·NQ wide. */
+/* ROWS rows of x, `apart` apart and the first of them row m, normed by one warp: from `from` to `to` (if there is one), and to the norm's own
+ * output if this is the one to `keep` it. A lane has up to NQ quads of each row, so rows are at most 128·NQ wide. */
 template <class A, int ROWS, int NQ>
-static __device__ __forceinline__ void norm_rows(const few_args &g, int m, int apart, const A *from, A *to, size_t pitch, const float *w, const float *b, bool keep)
+static __device__ __forceinline__ void norm_rows(const few_args &g, int m, int apart, const A *from, A *to, int pitch, const float *w, const float *b, bool keep)
 {
-    const int lane = threadIdx.x % 32, quads = g.K / 4;
-    float v[ROWS][NQ][4], mean[ROWS] = {}, square[ROWS] = {};
+    const int lane = threadIdx.x % 32;
+    float v[ROWS][NQ][4], mean[ROWS] = {}, rstd[ROWS] = {};
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
 #pragma unroll
         for (int i = 0; i < NQ; i++) {
             v[r][i][0] = v[r][i][1] = v[r][i][2] = v[r][i][3] = 0;
-            if (lane + 32 * i < quads) quad<A>::load(from + r * apart * pitch + 4 * (lane + 32 * i), v[r][i]);
-            mean[r] += (v[r][i][0] + v[r][i][1]) + (v[r][i][2] + v[r][i][3]);
+            if (4 * (lane + 32 * i) < g.K) quad<A>::load(from + r * pitch + 4 * (lane + 32 * i), v[r][i]);
+        }
+    if (g.norm == FEW_LAYER)
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+#pragma unroll
+            for (int i = 0; i < NQ; i++) mean[r] += (v[r][i][0] + v[r][i][1]) + (v[r][i][2] + v[r][i][3]);
+            mean[r] = warp_sum(mean[r]) * g.one_by_K;
         }
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-        mean[r] = g.norm == FEW_LAYER ? warp_sum(mean[r]) / g.K : 0.0f;
 #pragma unroll
         for (int i = 0; i < NQ; i++)
+            if (4 * (lane + 32 * i) < g.K)
 #pragma unroll
-            for (int k = 0; k < 4; k++) v[r][i][k] -= mean[r], square[r] += lane + 32 * i < quads ? v[r][i][k] * v[r][i][k] : 0.0f;
+                for (int k = 0; k < 4; k++) v[r][i][k] -= mean[r], rstd[r] += v[r][i][k] * v[r][i][k];
+        rstd[r] = norm_rstd(g, warp_sum(rstd[r]));
     }
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) square[r] = norm_rstd(g, warp_sum(square[r]));
 #pragma unroll
     for (int i = 0; i < NQ; i++) {
         const int k = 4 * (lane + 32 * i);
@@ -77,15 +86,14 @@ static __device__ __forceinline__ void norm_rows(const few_args &g, int m, int a
         if (b) quad<float>::load(b + k, shift);
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            for (int j = 0; j < 4; j++) v[r][i][j] = v[r][i][j] * square[r] * weight[j] + shift[j];
-            if (to) quad<A>::store(to + r * apart * pitch + k, v[r][i]);
+            for (int j = 0; j < 4; j++) v[r][i][j] = v[r][i][j] * rstd[r] * weight[j] + shift[j];
+            if (to) quad<A>::store(to + r * pitch + k, v[r][i]);
             if (keep && m + r * apart < g.M) quad<A>::store((A *)g.norm_y + (size_t)(m + r * apart) * g.K + k, v[r][i]);
         }
     }
-    if (keep && g.stat && lane == 0)
 #pragma unroll
-        for (int r = 0; r < ROWS; r++)
-            if (m + r * apart < g.M) g.stat[2 * (m + r * apart)] = mean[r], g.stat[2 * (m + r * apart) + 1] = square[r];
+    for (int r = 0; r < ROWS; r++)
+        if (keep && g.stat && lane == 0 && m + r * apart < g.M) g.stat[2 * (m + r * apart)] = mean[r], g.stat[2 * (m + r * apart) + 1] = rstd[r];
 }
 
 /* The state that channel ch of stream m comes from. */

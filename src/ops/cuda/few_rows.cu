@@ -4,160 +4,149 @@
 
 enum { MOST_ROWS = 8, CHIP = 132 }; /* CHIP: multiprocessors to fill, a constant so that results depend on the shape alone */
 
-/* Which row of W is the warp's j-th. */
-static __device__ __forceinline__ int weight_row(const few_args &g, int unit, int j, int R)
+/* Which row of W is the warp's j-th. CELLS: the gates of one channel, else R outputs next to each other. */
+template <int R, int CELLS> static __device__ __forceinline__ int weight_row(const few_args &g, int unit, int j)
 {
-    if (g.G) return min(unit, g.H - 1) + j * g.H;
-    return min(unit * R + j, g.N - 1);
+    return CELLS ? min(unit, g.H - 1) + j * g.H : min(unit * R + j, g.N - 1);
 }
 
-template <class A, int MR, int R> static __device__ __forceinline__ void finish_unit(const few_args &g, int unit, int m, float (*sum)[R], const float *scale,
-                                                                                    const float *bias, const float *before)
+template <class A, int R, int CELLS>
+static __device__ __forceinline__ void finish_unit(const few_args &g, int unit, int m, const float *q, const float *before)
 {
-    float q[R < 3 ? 3 : R] = {};
-#pragma unroll
-    for (int i = 0; i < MR; i++) /* lane m has row m; registers cannot be indexed */
-#pragma unroll
-        for (int j = 0; j < R; j++)
-            if (i == m) q[j] = sum[i][j] * scale[i] + bias[j];
     if (m >= g.M) return;
-    if (g.G) {
-        if (unit < g.H) finish_gates<A>(g, m, unit, q, before[0]);
-        return;
-    }
+    if (CELLS && unit < g.H) finish_gates<A>(g, m, unit, q, before[0]);
 #pragma unroll
     for (int j = 0; j < R; j++)
-        if (unit * R + j < g.N) {
+        if (!CELLS && unit * R + j < g.N) {
             const size_t at = (size_t)m * g.N + unit * R + j;
             if (g.pre) store((A *)g.pre + at, q[j]);
             store((A *)g.y + at, (g.gelu ? gelu(q[j]) : q[j]) + before[j]);
         }
 }
 
-/* What the epilogue needs beside the sums: residuals or the state, for row `m`. */
-template <class A, int R> static __device__ __forceinline__ void fetch_before(const few_args &g, int unit, int m, float *before)
+/* What the end needs beside the sums: residuals or the state, for row `m`. */
+template <class A, int R, int CELLS> static __device__ __forceinline__ void fetch_before(const few_args &g, int unit, int m, float *before)
 {
 #pragma unroll
     for (int j = 0; j < R; j++) before[j] = 0;
     if (m >= g.M) return;
-    if (g.G) before[0] = state_before(g, m, min(unit, g.H - 1));
+    if (CELLS) before[0] = state_before(g, m, min(unit, g.H - 1));
     else if (g.residual)
 #pragma unroll
-        for (int j = 0; j < R; j++) before[j] = load((const A *)g.residual + (size_t)m * g.N + weight_row(g, unit, j, R));
+        for (int j = 0; j < R; j++) before[j] = load((const A *)g.residual + (size_t)m * g.N + weight_row<R, CELLS>(g, unit, j));
 }
 
-/* The warp's rows of W in registers, with the norm's weights multiplied in: its shift then belongs to the bias. */
-template <class A, int R, int NQ>
-static __device__ __forceinline__ void fetch_weights(const few_args &g, int unit, float (*w)[NQ][4], float *bias)
+/* A lane's quads of one row: lane, lane + 32, … */
+template <class A, int NQ> static __device__ __forceinline__ void fetch_row(const few_args &g, const A *row, float (*v)[4])
 {
-    const int lane = threadIdx.x % 32, quads = g.K / 4;
-    float shift[R] = {};
-#pragma unroll
-    for (int j = 0; j < R; j++) {
-        const int row = weight_row(g, unit, j, R);
-#pragma unroll
-        for (int i = 0; i < NQ; i++) {
-            w[j][i][0] = w[j][i][1] = w[j][i][2] = w[j][i][3] = 0;
-            if (lane + 32 * i < quads) quad<A>::load((const A *)g.W + (size_t)row * g.K + 4 * (lane + 32 * i), w[j][i]);
-        }
-        bias[j] = g.b ? g.b[row] : 0.0f;
-    }
-    if (!g.norm) return;
 #pragma unroll
     for (int i = 0; i < NQ; i++) {
-        float scale[4] = {}, low[4] = {};
-        if (lane + 32 * i < quads) quad<float>::load(g.norm_w + 4 * (lane + 32 * i), scale);
-        if (g.norm_b && lane + 32 * i < quads) quad<float>::load(g.norm_b + 4 * (lane + 32 * i), low);
-#pragma unroll
-        for (int j = 0; j < R; j++)
-#pragma unroll
-            for (int k = 0; k < 4; k++) shift[j] = fmaf(low[k], w[j][i][k], shift[j]), w[j][i][k] *= scale[k];
+        const int k = 4 * (threadIdx.x % 32 + 32 * i);
+        v[i][0] = v[i][1] = v[i][2] = v[i][3] = 0;
+        if (k < g.K) quad<A>::load(row + k, v[i]);
     }
-#pragma unroll
-    for (int j = 0; j < R; j++) bias[j] += g.norm_b ? warp_sum(shift[j]) : 0.0f;
 }
 
-/* What one lane has of row m's sums. */
-template <class A, int R, int NQ>
-static __device__ __forceinline__ void add_row(const few_args &g, int m, const float (*w)[NQ][4], float *sum, float *square)
+/* The norm's weights are multiplied into those of the product; its shift then belongs to the bias. */
+template <int R, int NQ> static __device__ __forceinline__ void take_norm(const few_args &g, float (*w)[NQ][4], float *bias)
 {
-    const int lane = threadIdx.x % 32, quads = g.K / 4;
-    float x[NQ][4], mean = 0;
+    float scale[NQ][4], shift[NQ][4];
+    fetch_row<float, NQ>(g, g.norm_w, scale);
+    if (g.norm_b) {
+        fetch_row<float, NQ>(g, g.norm_b, shift);
 #pragma unroll
-    for (int i = 0; i < NQ; i++) {
-        x[i][0] = x[i][1] = x[i][2] = x[i][3] = 0;
-        if (lane + 32 * i < quads) quad<A>::load((const A *)g.x + (size_t)m * g.K + 4 * (lane + 32 * i), x[i]);
-    }
-    if (g.norm == FEW_LAYER) {
+        for (int j = 0; j < R; j++) {
+            float sum = 0;
 #pragma unroll
-        for (int i = 0; i < NQ; i++) mean += (x[i][0] + x[i][1]) + (x[i][2] + x[i][3]);
-        mean = warp_sum(mean) / g.K;
-    }
-#pragma unroll
-    for (int i = 0; i < NQ; i++)
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            const float v = lane + 32 * i < quads ? x[i][k] - mean : 0.0f;
-            *square = fmaf(v, v, *square);
-#pragma unroll
-            for (int j = 0; j < R; j++) sum[j] = fmaf(v, w[j][i][k], sum[j]);
+            for (int i = 0; i < 4 * NQ; i++) sum = fmaf(shift[i / 4][i % 4], w[j][i / 4][i % 4], sum);
+            bias[j] += warp_sum(sum);
         }
+    }
+#pragma unroll
+    for (int i = 0; i < 4 * NQ; i++)
+#pragma unroll
+        for (int j = 0; j < R; j++) w[j][i / 4][i % 4] *= scale[i / 4][i % 4];
 }
 
-/* MR: rows at most; R: rows of W a warp has; NQ: quads of each that a lane has. One block more writes what the norm promises. */
-template <class A, int MR, int R, int NQ> static __global__ void few_rows(few_args g)
+/* R: rows of W a warp has; NQ: quads of each that a lane has. Rows of x come one after the other, the next one fetched while one is summed;
+ * lane m keeps the sums of row m. One block more writes what the norm promises. */
+template <class A, int R, int NQ, int CELLS> static __global__ void few_rows(few_args g)
 {
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32, unit = blockIdx.x * warps + warp;
-    float w[R][NQ][4], bias[R], before[R], sum[MR][R] = {}, scale[MR] = {};
+    const int lane = threadIdx.x % 32, warps = blockDim.x / 32, warp = threadIdx.x / 32, unit = blockIdx.x * warps + warp;
+    float w[R][NQ][4], x[NQ][4], next[NQ][4], bias[R], before[R], q[3] = {};
     early_start();
     if (g.norm && blockIdx.x == gridDim.x - 1) {
         wait_for_results();
         for (int m = warp; m < g.M; m += warps)
-            norm_rows<A, 1, NQ>(g, m, 1, (const A *)g.x + (size_t)m * g.K, (A *)NULL, 0, g.norm_w, g.norm_b, true);
+            norm_rows<A, 1, NQ>(g, m, 0, (const A *)g.x + (size_t)m * g.K, (A *)NULL, 0, g.norm_w, g.norm_b, true);
         return;
     }
-    fetch_weights<A, R, NQ>(g, unit, w, bias);
-    wait_for_results();
-    fetch_before<A, R>(g, unit, lane, before);
 #pragma unroll
-    for (int m = 0; m < MR; m++) add_row<A, R, NQ>(g, min(m, g.M - 1), w, sum[m], scale + m);
-#pragma unroll
-    for (int m = 0; m < MR; m++) {
-#pragma unroll
-        for (int j = 0; j < R; j++) sum[m][j] = warp_sum(sum[m][j]);
-        scale[m] = g.norm ? norm_rstd(g, warp_sum(scale[m])) : 1.0f;
+    for (int j = 0; j < R; j++) {
+        const int row = weight_row<R, CELLS>(g, unit, j);
+        fetch_row<A, NQ>(g, (const A *)g.W + (size_t)row * g.K, w[j]);
+        bias[j] = g.b ? g.b[row] : 0.0f;
     }
-    finish_unit<A, MR, R>(g, unit, lane, sum, scale, bias, before);
+    if (g.norm) take_norm<R, NQ>(g, w, bias);
+    wait_for_results();
+    fetch_row<A, NQ>(g, (const A *)g.x, next);
+    fetch_before<A, R, CELLS>(g, unit, lane, before);
+#pragma unroll 1
+    for (int m = 0; m < g.M; m++) {
+        float sum[R] = {}, mean = 0, square = 0;
+#pragma unroll
+        for (int i = 0; i < 4 * NQ; i++) x[i / 4][i % 4] = next[i / 4][i % 4];
+        if (m + 1 < g.M) fetch_row<A, NQ>(g, (const A *)g.x + (size_t)(m + 1) * g.K, next);
+        if (g.norm == FEW_LAYER) {
+#pragma unroll
+            for (int i = 0; i < 4 * NQ; i++) mean += x[i / 4][i % 4];
+            mean = warp_sum(mean) * g.one_by_K;
+        }
+#pragma unroll
+        for (int i = 0; i < 4 * NQ; i++) {
+            const float v = 4 * (lane + 32 * (i / 4)) < g.K ? x[i / 4][i % 4] - mean : 0.0f;
+            square = fmaf(v, v, square);
+#pragma unroll
+            for (int j = 0; j < R; j++) sum[j] = fmaf(v, w[j][i / 4][i % 4], sum[j]);
+        }
+        const float scale = g.norm ? norm_rstd(g, warp_sum(square)) : 1.0f;
+#pragma unroll
+        for (int j = 0; j < R; j++) {
+            sum[j] = warp_sum(sum[j]) * scale + bias[j];
+            if (lane == m) q[j] = sum[j];
+        }
+    }
+    finish_unit<A, R, CELLS>(g, unit, lane, q, before);
 }
 
-template <class A, int R, int NQ> static void launch_rows(mr_cuda *c, const few_args *g)
+template <class A, int R, int NQ, int CELLS> static void launch_rows(mr_cuda *c, const few_args *g)
 {
-    const size_t units = g->G ? (size_t)g->H : div_up((size_t)g->N, R);
+    const size_t units = CELLS ? (size_t)g->H : div_up((size_t)g->N, R);
     size_t warps = div_up(units, CHIP);
     warps = warps < 4 ? 4 : warps > 8 ? 8 : warps;
     const dim3 grid((unsigned)div_up(units, warps) + (g->norm ? 1 : 0));
-    if (g->M == 1) chain(c, "few_rows", few_rows<A, 1, R, NQ>, grid, (unsigned)warps * 32, 0, *g);
-    else if (g->M <= 4) chain(c, "few_rows", few_rows<A, 4, R, NQ>, grid, (unsigned)warps * 32, 0, *g);
-    else chain(c, "few_rows", few_rows<A, MOST_ROWS, R, NQ>, grid, (unsigned)warps * 32, 0, *g);
+    chain(c, "few_rows", few_rows<A, R, NQ, CELLS>, grid, (unsigned)warps * 32, 0, *g);
 }
 
-template <class A, int R> static void by_depth(mr_cuda *c, const few_args *g)
+template <class A, int R, int CELLS> static void by_depth(mr_cuda *c, const few_args *g)
 {
-    if (g->K <= 512) launch_rows<A, R, 4>(c, g);
-    else launch_rows<A, R, 12>(c, g);
+    if (g->K <= 384) launch_rows<A, R, 3, CELLS>(c, g);
+    else if (g->K <= 768) launch_rows<A, R, 6, CELLS>(c, g);
+    else launch_rows<A, R, 12, CELLS>(c, g);
 }
 
 template <class A> static void by_outputs(mr_cuda *c, const few_args *g)
 {
-    if (g->G == 3) by_depth<A, 3>(c, g);
-    else if (g->G == 2 || g->N > 8 * CHIP) by_depth<A, 2>(c, g);
-    else by_depth<A, 1>(c, g);
+    if (g->G == 3) by_depth<A, 3, 1>(c, g);
+    else if (g->G == 2) by_depth<A, 2, 1>(c, g);
+    else if (g->N > 8 * CHIP) by_depth<A, 2, 0>(c, g);
+    else by_depth<A, 1, 0>(c, g);
 }
 
 int mr_cuda_few_rows(mr_cuda *c, const few_args *g)
 {
     const uintptr_t all = (uintptr_t)g->x | (uintptr_t)g->W;
-    if (g->M > MOST_ROWS || g->K > 1536 || g->K % 4 || all % 16) return 0;
+    if (g->M > (c->bf16 ? MOST_ROWS / 2 : MOST_ROWS) || g->K > 1536 || g->K % 4 || all % 16) return 0;
     BY_ACT(c, by_outputs, c, g);
     return 1;
 }
