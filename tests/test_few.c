@@ -167,7 +167,7 @@ static void run(mr_dev *dev, const shape *s, const mr_cell *cell, results *out)
     bag_empty(&w.own);
 }
 
-static void compare(const char *kind, const shape *s, const char *cell, const results *got, const results *want, double tolerance)
+static void compare(const char *device, const shape *s, const char *cell, const results *got, const results *want, double tolerance)
 {
     assert_int_equal(got->count, want->count);
     for (int o = 0; o < want->count; o++) {
@@ -176,10 +176,10 @@ static void compare(const char *kind, const shape *s, const char *cell, const re
         for (size_t i = 0; i < want->n[o]; i++) {
             double off = fabs((double)got->at[o][i] - want->at[o][i]) / scale;
             if (!(off <= tolerance))
-                fail_msg("%s, %d rows of %d, %s: %s: element %zu is %g, wanted %g", kind, s->M, s->D, cell, want->name[o], i, got->at[o][i], want->at[o][i]);
+                fail_msg("%s, %d rows of %d, %s: %s: element %zu is %g, wanted %g", device, s->M, s->D, cell, want->name[o], i, got->at[o][i], want->at[o][i]);
             worst = fmax(worst, off);
         }
-        if (worst > tolerance / 4) print_message("%s, %d rows of %d: %s: off by %.1e of %.0e\n", kind, s->M, s->D, want->name[o], worst, tolerance);
+        if (worst > tolerance / 4) print_message("%s, %d rows of %d: %s: off by %.1e of %.0e\n", device, s->M, s->D, want->name[o], worst, tolerance);
     }
 }
 

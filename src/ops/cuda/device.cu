@@ -324,11 +324,8 @@ static void fill_ops(mr_dev *dev)
     mr_cuda_time_ops(&dev->ops);
     mr_cuda_token_ops(&dev->ops);
     mr_cuda_train_ops(&dev->ops);
-<<<<<<< HEAD
-    mr_cuda_defer_ops(cuda_of(dev));
-=======
     mr_cuda_sample_ops(&dev->ops);
->>>>>>> main
+    mr_cuda_defer_ops(cuda_of(dev)); /* behind all of them */
 }
 
 extern "C" const char *mr_cuda_version(void)
