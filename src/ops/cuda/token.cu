@@ -1,9 +1,10 @@
 /* Embedding. */
-#include "ops/cuda/cuda.cuh"
+#include "ops/cuda/chain.cuh"
 
 template <class A> static __global__ void embed_rows(size_t n, int D, const int32_t *ids, const float *table, A *y)
 {
     size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+    early_start();
     if (i < n) store(y + i, table[(size_t)ids[i / D] * D + i % D]);
 }
 
@@ -11,6 +12,7 @@ template <class A> static __global__ void embed_rows(size_t n, int D, const int3
 template <class A> static __global__ void embed_quads(int N, int quads, const int32_t *ids, const float *table, A *y)
 {
     const int n = blockIdx.x * blockDim.y + threadIdx.y;
+    early_start();
     if (n >= N) return;
     for (int i = threadIdx.x; i < quads; i += blockDim.x) {
         const float4 v = ((const float4 *)table)[(size_t)ids[n] * quads + i];
