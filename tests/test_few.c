@@ -97,7 +97,7 @@ static mr_act *mix(work *w, const mr_act *x, const mr_cell *cell)
                              .reset = reset, .y = y, .tail_out = tail};
     mr_minrnn_fwd_args cells = {.cell = *cell, .B = (int)B, .T = 1, .D = (int)D, .H = (int)H, .x = y, .W = reals(w, G * H * D, 1 / sqrt((double)D)),
                                 .b = reals(w, G * H, 1), .h_in = state, .h_init = reals(w, H, 1), .reset = reset,
-                                .saved = bag_device(&w->own, dev->minrnn_saved(dev, cell, (int)B, 1, (int)H)), .h = h, .h_out = state};
+                                .saved = bag_device(&w->own, dev->minrnn_saved(dev, cell, (int)B, 1, (int)D, (int)H)), .h = h, .h_out = state};
     dev->ops.norm_fwd(dev, &first);
     dev->ops.conv_fwd(dev, &conv);
     dev->ops.minrnn_fwd(dev, &cells);
