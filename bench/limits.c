@@ -186,7 +186,7 @@ int mr_bench_read(mr_bench *b, size_t bytes, double *rate, const char **place, m
     *place = "memory";
     if (!is_host(b->dev)) return 0;
     work w = {.fma = find_fma(b->dev->isa), .threads = b->dev->threads, .bytes = bytes};
-    mr_pool *pool = mr_pool_new(w.threads);
+    mr_pool *pool = mr_pool_new(w.threads, NULL);
     w.from = mr_alloc(bytes, 1);
     int status = pool && w.from ? 0 : mr_no_memory(err, "the reads that measure the memory");
     if (status == 0) {
@@ -254,7 +254,7 @@ int mr_bench_limits(mr_bench *b, mr_error *err)
     if (!is_host(b->dev)) return measure_device_copy(b, err);
     if (b->dev->threads > SLOTS)
         return mr_fail(err, MR_EINVAL, "bench measures up to %d threads: give --threads", SLOTS);
-    mr_pool *pool = mr_pool_new(b->dev->threads);
+    mr_pool *pool = mr_pool_new(b->dev->threads, NULL);
     if (!pool) return mr_no_memory(err, "threads");
     work w = {.fma = find_fma(b->dev->isa), .threads = b->dev->threads};
     double seconds = best_of(pool, fma_task, &w, 60), flops = 2.0 * CHAINS * ROUNDS * w.fma->lanes * w.threads;

@@ -43,6 +43,7 @@ struct mr_cuda {
     mr_dev dev;
     int index, sms, bf16, exact; /* exact: fp32 products without TF32 */
     cudaStream_t stream;
+    int stream_given; /* by the caller, who destroys it */
     cublasLtHandle_t lt;
     void *workspace; /* of the products */
     void *scratch;   /* of one op at a time */
