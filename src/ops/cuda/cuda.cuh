@@ -186,12 +186,15 @@ void mr_cuda_reduce(mr_cuda *c, const float *partial, size_t rows, size_t stride
 
 void mr_cuda_linear_ops(mr_ops *ops); /* linear, dropout */
 void mr_cuda_minrnn_ops(mr_ops *ops);
+void mr_cuda_scan_ops(mr_ops *ops);
 void mr_cuda_norm_ops(mr_ops *ops);
 void mr_cuda_loss_ops(mr_ops *ops); /* xent, mse */
 void mr_cuda_time_ops(mr_ops *ops);  /* conv, pool */
 void mr_cuda_token_ops(mr_ops *ops); /* embed */
 void mr_cuda_train_ops(mr_ops *ops); /* sumsq, adam */
 size_t mr_cuda_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int H);
+size_t mr_cuda_scan_work(mr_dev *dev, int B, int T, int H); /* enough for minrnn … */
+size_t mr_cuda_given_work(int B, int T, int H);             /* … and for the scan by itself */
 
 /* Products, row-major, of act matrices and a parameter matrix W [N, K]; see linear_fwd, linear_bwd_x and linear_bwd_w in ops.h. */
 void mr_cuda_product_fwd(mr_cuda *c, int M, int N, int K, const void *x, const float *W, const float *b, int gelu, void *pre, const void *residual,

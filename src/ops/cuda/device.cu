@@ -262,6 +262,7 @@ static void fill_ops(mr_dev *dev)
 {
     mr_cuda_linear_ops(&dev->ops);
     mr_cuda_minrnn_ops(&dev->ops);
+    mr_cuda_scan_ops(&dev->ops);
     mr_cuda_norm_ops(&dev->ops);
     mr_cuda_loss_ops(&dev->ops);
     mr_cuda_time_ops(&dev->ops);
@@ -307,6 +308,7 @@ extern "C" int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **o
     dev->enter = cuda_enter;
     dev->close = cuda_close;
     dev->minrnn_saved = mr_cuda_minrnn_saved;
+    dev->scan_work = mr_cuda_scan_work;
     dev->impl = c;
     fill_ops(dev);
     int status = find_device(c, index, err);

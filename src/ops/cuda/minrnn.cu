@@ -150,11 +150,22 @@ static size_t pre_bytes(mr_dev *dev, const mr_cell *cell, int B, int T, int H)
 
 size_t mr_cuda_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int H) { return pre_bytes(dev, cell, B, T, H); }
 
-/* What goes between chunks, and sums of the backward, in scratch. */
-static int take_scratch(mr_cuda *c, scan_args *g, int starts_wanted, int gates)
+size_t mr_cuda_scan_work(mr_dev *dev, int B, int T, int H)
+{
+    const size_t most_gates = 3, given = mr_cuda_given_work(B, T, H);
+    scan_args g = {};
+    (void)dev;
+    g.B = B, g.T = T, g.H = H;
+    cut_time(&g);
+    const size_t own = (3 + most_gates) * (size_t)B * (size_t)g.chunks * (size_t)H * sizeof(float);
+    return own > given ? own : given;
+}
+
+/* What goes between chunks, and sums of the backward, in the caller's memory or in scratch. */
+static int take_scratch(mr_cuda *c, scan_args *g, void *work, int starts_wanted, int gates)
 {
     const size_t n = (size_t)g->B * (size_t)g->chunks * (size_t)g->H;
-    float *room = (float *)mr_cuda_scratch(c, (3 + (size_t)gates) * n * sizeof(float));
+    float *room = (float *)(work ? work : mr_cuda_scratch(c, (3 + (size_t)gates) * n * sizeof(float)));
     if (!room) return 0;
     g->effect_A = room;
     g->effect_B = room + n;
@@ -171,7 +182,7 @@ static void minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
     g.h_out = (float *)a->h_out, g.reset = a->reset, g.length = a->length;
     cut_time(&g);
     if (a->W) mr_cuda_product_fwd(c, a->B * a->T, a->H * mr_cell_gates(&a->cell), a->D, a->x, (const float *)a->W, (const float *)a->b, 0, NULL, NULL, a->saved);
-    if (take_scratch(c, &g, 0, 0)) BY_ACT(c, by_kind, c, &a->cell, g, 0, NULL);
+    if (take_scratch(c, &g, a->work, 0, 0)) BY_ACT(c, by_kind, c, &a->cell, g, 0, NULL);
 }
 
 static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
@@ -182,7 +193,7 @@ static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
     g.B = a->B, g.T = a->T, g.H = a->H, g.pre = a->saved, g.h = (void *)a->h, g.h_in = (const float *)a->h_in, g.h_init = (const float *)a->h_init;
     g.reset = a->reset, g.length = a->length, g.dh = a->dh, g.dh_out = (const float *)a->dh_out, g.dh_in = (float *)a->dh_in;
     cut_time(&g);
-    if (!take_scratch(c, &g, a->dh_init != NULL, a->W ? gates : 0)) return;
+    if (!take_scratch(c, &g, a->work, a->dh_init != NULL, a->W ? gates : 0)) return;
     BY_ACT(c, by_kind, c, &a->cell, g, 1, (float *)a->dh_init);
     if (!a->W) return;
     mr_cuda_reduce(c, g.bias_sums, (size_t)a->B * (size_t)g.chunks, (size_t)N, (size_t)N, (float *)a->db);
