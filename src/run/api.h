@@ -31,7 +31,7 @@ void mr_context_log(mr_context *ctx, const char *format, ...) __attribute__((for
 
 /* A caller's struct that begins with its size, as this library knows it: what an older header lacks is zero, what a newer one
  * has besides must be. */
-int mr_args_take(void *to, size_t known, const void *from, const char *type, mr_error *err);
+int mr_sized_take(void *to, size_t known, const void *from, const char *type, mr_error *err);
 
 typedef struct mr_runner {
     mr_model *model;

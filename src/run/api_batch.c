@@ -85,7 +85,7 @@ static int take_data(given *g, const mr_net *net, const mr_sequences *data, int 
 {
     mr_sequences d;
     *g = (given){0};
-    int status = mr_args_take(&d, sizeof d, data, "mr_sequences", err);
+    int status = mr_sized_take(&d, sizeof d, data, "mr_sequences", err);
     if (!status) status = check_shape(net, &d, err);
     if (!status) status = check_ids(net, &d, err);
     if (status) return status;

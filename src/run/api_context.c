@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-int mr_args_take(void *to, size_t known, const void *from, const char *type, mr_error *err)
+int mr_sized_take(void *to, size_t known, const void *from, const char *type, mr_error *err)
 {
     size_t size = 0;
     if (from) memcpy(&size, from, sizeof size);
@@ -98,7 +98,7 @@ int mr_context_new(const mr_context_options *options, mr_context **out, mr_error
     mr_error own;
     *out = NULL;
     if (!err) err = &own;
-    int status = mr_args_take(&o, sizeof o, options ? options : &plain, "mr_context_options", err);
+    int status = mr_sized_take(&o, sizeof o, options ? options : &plain, "mr_context_options", err);
     if (!status) status = check_options(&o, err);
     if (status) return status;
     mr_context *ctx = mr_alloc_by(&o.allocator, 1, sizeof *ctx);

@@ -38,7 +38,7 @@ static size_t scan_workspace(mr_dev *dev, const mr_scan_args *a) { return round_
 
 static int take_scan(mr_scan_args *a, const mr_scan_args *args, mr_error *err)
 {
-    int status = mr_args_take(a, sizeof *a, args, "mr_scan_args", err);
+    int status = mr_sized_take(a, sizeof *a, args, "mr_scan_args", err);
     return status ? status : check_shape(a->B, a->T, a->H, 1, err);
 }
 
@@ -115,7 +115,7 @@ static int check_cell(const mr_cell *c, mr_error *err)
 
 static int take_cell(mr_cell_args *a, const mr_cell_args *args, mr_error *err)
 {
-    int status = mr_args_take(a, sizeof *a, args, "mr_cell_args", err);
+    int status = mr_sized_take(a, sizeof *a, args, "mr_cell_args", err);
     if (!status) status = check_cell(&a->cell, err);
     if (!status) status = check_shape(a->B, a->T, a->H, mr_cell_gates(&a->cell), err);
     if (!status && a->W && a->D < 1) status = mr_fail(err, MR_EINVAL, "D = %d: must be 1 or more with W", a->D);
