@@ -75,7 +75,7 @@ int mr_model_share(const mr_model *owner, mr_dev *dev, mr_model **out, mr_error 
 }
 
 void mr_model_use(mr_model *m, mr_dev *dev) { m->dev = dev; }
-int mr_model_fits(const mr_model *m, int B, int T, int train) { return m->memory && B <= m->max_B && T <= m->max_T && train <= m->train; }
+int mr_model_fits(const mr_model *m, int B, int T, int train) { return m->step && B <= m->max_B && T <= m->max_T && train <= m->train; }
 
 const mr_config *mr_model_config(const mr_model *m) { return &m->config; }
 const mr_params *mr_model_params(const mr_model *m) { return &m->params; }
