@@ -35,7 +35,7 @@ static void make_lesson(lesson *l, uint32_t seed)
 {
     memset(l, 0, sizeof *l);
     for (int b = 0; b < BATCH; b++) {
-        int32_t token = random_below(&seed, VOCAB);
+        int32_t token = (random_below(&seed, VOCAB) + 4 * b) % VOCAB;
         for (int t = 0; t < TIME; t++) {
             l->ids[b * TIME + t] = token;
             token = (token * 3 + 1) % VOCAB;
@@ -111,6 +111,11 @@ static void check_streams(mr_net *net)
         OK(mr_stream_step_many(together, BATCH, tokens, many, &err));
         for (int b = 0; b < BATCH; b++) near_floats("many", many + b * VOCAB, want + (b * TIME + t) * VOCAB, VOCAB, 1e-4);
     }
+    for (int b = 0; b < BATCH; b++) { /* each has its own state afterwards */
+        OK(mr_stream_step(together[b], 1, many, &err));
+        OK(mr_stream_step(steps[b], 1, got, &err));
+        near_floats("alone after many", many, got, VOCAB, 1e-4);
+    }
     for (int b = 0; b < BATCH; b++) {
         OK(mr_stream_feed(pieces[b], l.ids + b * TIME, 5, got, &err));
         near_floats("first piece", got, want + (b * TIME + 4) * VOCAB, VOCAB, 1e-4);
@@ -184,6 +189,15 @@ static void test_states_travel(void **state)
     near_floats("turned back", got, want, VOCAB, 0);
 
     FAILS(MR_EINVAL, "another model", mr_stream_load(wrong, blob, size, &err));
+    for (int i = 0; i < 4; i++) { /* as tiny, but for one thing */
+        const char *const keys[] = {"mixer", "layers", "conv", "expansion"}, *const values[] = {"minlstm", "3", "0", "1"};
+        const char *settings[] = {"inputs", "11", "outputs", "11", "dim", "16", "layers", "2", "conv", "4", keys[i], values[i], NULL};
+        mr_net *near_miss = net_of(ctx, settings);
+        mr_stream *there = stream_on(near_miss);
+        FAILS(MR_EINVAL, values[i], mr_stream_load(there, blob, size, &err));
+        mr_stream_free(there);
+        mr_net_free(near_miss);
+    }
     FAILS(MR_EFORMAT, "damaged", mr_stream_load(a, blob, size - 1, &err));
     FAILS(MR_EFORMAT, "not the state", mr_stream_load(a, blob, 3, &err));
     FAILS(MR_EFORMAT, "not the state", mr_stream_load(a, "and now for something completely different, in 64 bytes or more", 64, &err));

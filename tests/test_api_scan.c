@@ -9,7 +9,7 @@ typedef struct fenced {
     size_t size;
 } fenced;
 
-enum { FENCE = 256 };
+enum { FENCE = 1 << 16 };
 
 static void *fence(fenced *f, size_t size)
 {
@@ -151,7 +151,7 @@ static void test_scan_steps(void **state)
 static void test_long_scan(void **state)
 {
     (void)state;
-    enum { LONG = 9001, WIDE = 3 };
+    enum { LONG = 9001, WIDE = 70 };
     mr_context_options options = MR_CONTEXT_OPTIONS;
     mr_context *ctx;
     options.device = "cpu", options.threads = 3;
