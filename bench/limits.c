@@ -3,7 +3,6 @@
 
 #include "core/mem.h"
 #include "core/pool.h"
-#include "ops/cpu/cpu.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +14,7 @@
 #include <arm_neon.h>
 #endif
 
-enum { CHAINS = 12, ROUNDS = 1000000, SLOTS = 256 };
+enum { CHAINS = 12, ROUNDS = 125000, PIECES = 8, SLOTS = 256 };
 
 /* Twelve independent chains, each in a register of its own, hide the latency of the multiply-add. They start
  * differently and their sum is returned, or the compiler would make one chain of them, or none. */
@@ -94,8 +93,7 @@ static const fma_kind *find_fma(const char *isa)
 
 /* One buffer serves all: the copies between its halves, those within the second-level cache, the reads. */
 struct mr_probe {
-    mr_pool *pool;          /* the device's own where it has one, so that nothing else runs beside it */
-    int own_pool;
+    mr_pool *pool;
     const fma_kind *fma;
     int threads;
     char *memory, *weights; /* for copies and for reads */
@@ -115,7 +113,7 @@ static void fma_task(void *arg, int task, int slot)
 static void copy_task(void *arg, int task, int slot)
 {
     mr_probe *p = arg;
-    const size_t part = p->piece / (size_t)p->threads;
+    const size_t part = p->piece / (size_t)(PIECES * p->threads);
     char *from = p->memory + p->at + part * (size_t)task;
     (void)slot;
     memcpy(from + p->memory_bytes / 2, from, part);
@@ -145,8 +143,10 @@ static void read_task(void *arg, int task, int slot)
 
 static double timed(mr_probe *p, mr_pool_fn *task)
 {
+    /* pieces, so that a thread that comes late costs no more than that */
+    const int tasks = task == fma_task || task == copy_task ? PIECES * p->threads : p->threads;
     double start = mr_bench_seconds();
-    mr_pool_run(p->pool, task, p, p->threads);
+    mr_pool_run(p->pool, task, p, tasks);
     return mr_bench_seconds() - start;
 }
 
@@ -167,12 +167,13 @@ static double best_of(mr_probe *p, mr_pool_fn *task, int tries)
     return best;
 }
 
-static double fma_count(const mr_probe *p) { return 2.0 * CHAINS * ROUNDS * p->fma->lanes * p->threads; }
+static double fma_count(const mr_probe *p) { return 2.0 * CHAINS * ROUNDS * PIECES * p->fma->lanes * p->threads; }
 
 double mr_bench_now(mr_bench *b, mr_bound bound)
 {
     mr_probe *p = b->probe;
     if (!p) return bound == MR_BOUND_COMPUTE ? b->limits.flops : b->limits.copy_bytes;
+    mr_pool_run(p->pool, fma_task, p, PIECES * p->threads); /* wakes the threads; those of the device go to sleep */
     switch (bound) {
     case MR_BOUND_COMPUTE: return fma_count(p) / timed(p, fma_task);
     case MR_BOUND_COPY: return 2.0 * (double)p->piece / timed_copy(p);
@@ -260,12 +261,12 @@ static int open_probe(mr_bench *b, mr_error *err)
     if (!p) return mr_no_memory(err, "the measurement of the limits");
     p->fma = find_fma(b->dev->isa);
     p->threads = b->dev->threads;
+    const size_t grain = 64 * PIECES * (size_t)p->threads;
     p->cache_bytes = (size_t)cache_size(_SC_LEVEL2_CACHE_SIZE, 512L << 10) / 4 / 64 * 64;
     p->memory_bytes = 2 * copy_size();
-    p->piece = p->memory_bytes / 16 / (64 * (size_t)p->threads) * (64 * (size_t)p->threads);
+    p->piece = p->memory_bytes / 16 / grain * grain;
     if (p->memory_bytes < 2 * p->cache_bytes * (size_t)p->threads) p->memory_bytes = 2 * p->cache_bytes * (size_t)p->threads;
-    p->own_pool = strcmp(b->dev->kind, "cpu") != 0;
-    p->pool = p->own_pool ? mr_pool_new(p->threads, NULL) : mr_cpu_of(b->dev)->pool;
+    p->pool = mr_pool_new(p->threads, NULL);
     p->memory = mr_alloc(p->memory_bytes, 1);
     if (!p->pool || !p->memory) return mr_no_memory(err, "the copies that measure the memory");
     memset(p->memory, 1, p->memory_bytes);
@@ -276,7 +277,7 @@ void mr_bench_end(mr_bench *b)
 {
     mr_probe *p = b->probe;
     if (!p) return;
-    if (p->own_pool) mr_pool_free(p->pool);
+    mr_pool_free(p->pool);
     mr_free(p->memory);
     mr_free(p->weights);
     mr_free(p);

@@ -11,6 +11,7 @@ struct mr_dev {
     const char *isa;  /* "avx512", …; "" where there is no choice */
     int threads;
     const mr_allocator *by;     /* whose the host's memory is: everything made for this device; NULL: the C library's */
+    int ahead; /* tokens drawn before they are looked at: 1 … MR_DRAWN; above 1 where looking means waiting for the device */
     size_t act_size, real_size; /* bytes of one mr_act, mr_real */
     mr_ops ops;                 /* filled by the backend: dev->ops.linear_fwd(dev, &args) */
 
@@ -31,8 +32,8 @@ struct mr_dev {
     void (*enter)(mr_dev *); /* before a thread uses a device that another one opened; or NULL */
     void (*close)(mr_dev *);
 
-    /* Bytes of `saved` in the minrnn ops for these shapes. */
-    size_t (*minrnn_saved)(mr_dev *, const mr_cell *cell, int B, int T, int H);
+    /* Bytes of `saved` in the minrnn ops for these shapes; D = 0: gates and scan alone. Enough for a smaller B or T too. */
+    size_t (*minrnn_saved)(mr_dev *, const mr_cell *cell, int B, int T, int D, int H);
     /* Bytes of `work` in the minrnn and scan ops. */
     size_t (*scan_work)(mr_dev *, int B, int T, int H);
 

@@ -125,7 +125,7 @@ static int take_cell(mr_cell_args *a, const mr_cell_args *args, mr_error *err)
 /* With W: what the forward keeps, then scratch. */
 static size_t saved_bytes(mr_dev *dev, const mr_cell_args *a)
 {
-    return a->W ? round_up(dev->minrnn_saved(dev, &a->cell, a->B, a->T, a->H)) : 0;
+    return a->W ? round_up(dev->minrnn_saved(dev, &a->cell, a->B, a->T, a->D, a->H)) : 0;
 }
 
 static size_t cell_workspace(mr_dev *dev, const mr_cell_args *a)
@@ -175,7 +175,7 @@ static int cell_backward(mr_dev *dev, const mr_cell_args *a, mr_error *err)
     const size_t count = (size_t)a->B * (size_t)a->T * (size_t)a->H * (size_t)mr_cell_gates(&a->cell);
     if (!a->W && a->dpre != a->pre) dev->copy(dev, a->dpre, a->pre, count * sizeof *a->pre);
     dev->ops.minrnn_bwd(dev, &(mr_minrnn_bwd_args){
-        .cell = a->cell, .B = a->B, .T = a->T, .D = a->D, .H = a->H, .x = acts(a->x), .W = reals(a->W), .h_in = reals(a->h_in),
+        .cell = a->cell, .B = a->B, .T = a->T, .D = a->D, .H = a->H, .x = acts(a->x), .W = reals(a->W), .b = reals(a->bias), .h_in = reals(a->h_in),
         .h_init = reals(a->h_init), .reset = a->reset, .length = a->length, .saved = a->W ? a->workspace : a->dpre,
         .h = acts(a->h), .dh = acts(a->dh), .dh_out = reals(a->dh_out), .dx = (mr_act *)a->dx, .dW = (mr_real *)a->dW,
         .db = (mr_real *)a->dbias, .dh_in = (mr_real *)a->dh_in, .dh_init = (mr_real *)a->dh_init,
