@@ -210,7 +210,7 @@ static int take_key(creation *c, const char *key, const char *value, mr_error *e
 static int take_settings(creation *c, const char *const *settings, mr_error *err)
 {
     int status = 0;
-    for (const char *const *s = settings; s && *s && !status; s += 2) {
+    for (const char *const *s = settings; !status && s && *s; s += 2) {
         if (!s[1]) status = mr_fail(err, MR_EINVAL, "%.100s: the list of settings ends before its value", *s);
         else if (!strcmp(*s, "recipe") && s != settings) status = mr_fail(err, MR_EINVAL, "recipe: must be the first of the settings");
         else if (!strcmp(*s, "recipe")) status = take_recipe(c, s[1], err);
