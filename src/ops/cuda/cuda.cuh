@@ -46,6 +46,7 @@ struct mr_cuda {
     mr_dev dev;
     int index, sms, capability, bf16, exact; /* capability: 90 for 9.0; exact: fp32 products without TF32 */
     cudaStream_t stream;
+    int stream_given; /* by the caller, who destroys it */
     cublasLtHandle_t lt;
     void *workspace; /* of the products */
     void *scratch;   /* of one op at a time */
@@ -198,6 +199,7 @@ void mr_cuda_reduce(mr_cuda *c, const float *partial, size_t rows, size_t stride
 
 void mr_cuda_linear_ops(mr_ops *ops); /* linear, dropout */
 void mr_cuda_minrnn_ops(mr_ops *ops);
+void mr_cuda_scan_ops(mr_ops *ops);
 void mr_cuda_norm_ops(mr_ops *ops);
 void mr_cuda_loss_ops(mr_ops *ops); /* xent, mse */
 void mr_cuda_time_ops(mr_ops *ops);  /* conv, pool */
@@ -205,6 +207,8 @@ void mr_cuda_token_ops(mr_ops *ops); /* embed */
 void mr_cuda_train_ops(mr_ops *ops); /* sumsq, adam */
 void mr_cuda_sample_ops(mr_ops *ops);
 size_t mr_cuda_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int D, int H);
+size_t mr_cuda_scan_work(mr_dev *dev, int B, int T, int H); /* enough for minrnn … */
+size_t mr_cuda_given_work(int B, int T, int H);             /* … and for the scan by itself */
 
 /* dh_init += cand'(h_init)·Σ of rows of to_start [rows, H], in order. */
 void mr_cuda_start_grad(mr_cuda *c, mr_candidate candidate, int rows, int H, const float *to_start, const float *h_init, float *dh_init);
