@@ -209,7 +209,7 @@ static void add_forward(mr_case *c, const mr_minrnn_bwd_args *a)
     c->first.minrnn_fwd = (mr_minrnn_fwd_args){.cell = a->cell, .B = a->B, .T = a->T, .D = a->D, .H = a->H};
     mr_case_add(c, SHARED(x), ACT, IN, (size_t)a->B * a->T * D, NORMAL, 1) ALSO(x);
     mr_case_add(c, SHARED(W), REAL, IN, gates * D, NORMAL, 1 / sqrt((double)D)) ALSO(W);
-    add_bias(c, &a->cell, MR_NO_FIELD, a->H) ALSO(b);
+    add_bias(c, &a->cell, offsetof(mr_minrnn_bwd_args, b), a->H) ALSO(b);
     mr_case_buffer *reset = add_reset(c, offsetof(mr_minrnn_bwd_args, reset), a->B, a->T);
     mr_case_buffer *length = add_length(c, offsetof(mr_minrnn_bwd_args, length), a->B, a->T);
     if (reset) reset ALSO(reset);

@@ -29,8 +29,8 @@ struct mr_dev {
     int (*sync)(mr_dev *, mr_error *);                                    /* the first error since the last sync */
     void (*close)(mr_dev *);
 
-    /* Bytes of `saved` in the minrnn ops for these shapes. */
-    size_t (*minrnn_saved)(mr_dev *, const mr_cell *cell, int B, int T, int H);
+    /* Bytes of `saved` in the minrnn ops for these shapes; D = 0: gates and scan alone. Enough for a smaller B or T too. */
+    size_t (*minrnn_saved)(mr_dev *, const mr_cell *cell, int B, int T, int D, int H);
 
     void *impl; /* the backend's own */
 };

@@ -203,6 +203,7 @@ typedef struct mr_minrnn_bwd_args {
     int B, T, D, H;
     const mr_act *x;        /* as in the forward */
     const mr_real *W;
+    const mr_real *b;
     const mr_real *h_in;
     const mr_real *h_init;
     const uint8_t *reset;

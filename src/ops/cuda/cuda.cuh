@@ -204,7 +204,16 @@ void mr_cuda_time_ops(mr_ops *ops);  /* conv, pool */
 void mr_cuda_token_ops(mr_ops *ops); /* embed */
 void mr_cuda_train_ops(mr_ops *ops); /* sumsq, adam */
 void mr_cuda_sample_ops(mr_ops *ops);
-size_t mr_cuda_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int H);
+size_t mr_cuda_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int D, int H);
+
+/* dh_init += cand'(h_init)·Σ of rows of to_start [rows, H], in order. */
+void mr_cuda_start_grad(mr_cuda *c, mr_candidate candidate, int rows, int H, const float *to_start, const float *h_init, float *dh_init);
+
+/* Recurrent layers whose pre-activations are not kept but computed anew; the kernels that do so return 0 for shapes that
+ * they are not made for. */
+int mr_cuda_fusable(const mr_cuda *c, const mr_cell *cell, int D, int H);
+int mr_cuda_fused_fwd(mr_cuda *c, const mr_minrnn_fwd_args *a);
+int mr_cuda_fused_bwd(mr_cuda *c, const mr_minrnn_bwd_args *a);
 
 /* Products, row-major, of act matrices and a parameter matrix W [N, K]; see linear_fwd, linear_bwd_x and linear_bwd_w in ops.h. */
 void mr_cuda_product_fwd(mr_cuda *c, int M, int N, int K, const void *x, const float *W, const float *b, int gelu, void *pre, const void *residual,

@@ -44,9 +44,13 @@ template <class A> static __global__ void embed_sums(int N, int D, int chunk, co
     for (int base = first + threadIdx.y * 32; base < last; base += 8 * 32) {
         const int n = base + threadIdx.x;
         unsigned hits = __ballot_sync(0xffffffffu, n < last && ids[n] == id);
-        for (; hits; hits &= hits - 1) {
-            const int row = base + __ffs(hits) - 1;
-            if (d < D) sum += load(dy + (size_t)row * D + d);
+        while (hits) { /* several rows on their way at once: one id may be nearly all of a batch */
+            float row[8];
+#pragma unroll
+            for (int i = 0; i < 8; i++, hits &= hits - 1)
+                row[i] = hits && d < D ? load(dy + (size_t)(base + __ffs(hits) - 1) * D + d) : 0;
+#pragma unroll
+            for (int i = 0; i < 8; i++) sum += row[i];
         }
     }
     tile[threadIdx.y][threadIdx.x] = sum;

@@ -23,9 +23,9 @@ static void get_reals(mr_dev *dev, float *to, const mr_real *from, size_t n)
 static void put_acts(mr_dev *dev, mr_act *to, const float *from, size_t n) { put_reals(dev, (mr_real *)to, from, n); }
 static void get_acts(mr_dev *dev, float *to, const mr_act *from, size_t n) { get_reals(dev, to, (const mr_real *)from, n); }
 
-static size_t minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int H)
+static size_t minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int D, int H)
 {
-    (void)dev;
+    (void)dev, (void)D;
     return (size_t)B * (size_t)T * (size_t)H * (size_t)mr_cell_gates(cell) * sizeof(real);
 }
 
