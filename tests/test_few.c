@@ -8,7 +8,7 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {{1, 384, 768, 1536, 0}, {2, 384, 768, 1536, 1}, {3, 64, 100, 36, 0}, {8, 20, 12, 28, 1}, {5, 30, 22, 34, 0},
-                               {9, 64, 96, 256, 1}, {16, 384, 768, 1536, 0}, {128, 384, 768, 1536, 0}, {64, 384, 768, 1536, 1}, {70, 136, 264, 520, 0},
+                               {9, 64, 96, 256, 1}, {64, 64, 384, 256, 0}, {16, 384, 768, 1536, 0}, {128, 384, 768, 1536, 0}, {64, 384, 768, 1536, 1}, {70, 136, 264, 520, 0},
                                {200, 64, 384, 256, 1}, {1000, 72, 136, 200, 0}, {1024, 384, 768, 1536, 0}, {1030, 64, 64, 128, 0}};
 enum { OUTPUTS = 24, VOCAB = 65 };
 
@@ -97,7 +97,7 @@ static mr_act *mix(work *w, const mr_act *x, const mr_cell *cell)
                              .reset = reset, .y = y, .tail_out = tail};
     mr_minrnn_fwd_args cells = {.cell = *cell, .B = (int)B, .T = 1, .D = (int)D, .H = (int)H, .x = y, .W = reals(w, G * H * D, 1 / sqrt((double)D)),
                                 .b = reals(w, G * H, 1), .h_in = state, .h_init = reals(w, H, 1), .reset = reset,
-                                .saved = bag_device(&w->own, dev->minrnn_saved(dev, cell, (int)B, 1, (int)H)), .h = h, .h_out = state};
+                                .saved = bag_device(&w->own, dev->minrnn_saved(dev, cell, (int)B, 1, (int)D, (int)H)), .h = h, .h_out = state};
     dev->ops.norm_fwd(dev, &first);
     dev->ops.conv_fwd(dev, &conv);
     dev->ops.minrnn_fwd(dev, &cells);
