@@ -42,6 +42,11 @@ struct mr_cuda_graph {
     size_t wanted_bytes;
 };
 
+struct mr_cuda_room {
+    void *data;
+    size_t size;
+};
+
 struct mr_cuda {
     mr_dev dev;
     int index, sms, capability, bf16, exact; /* capability: 90 for 9.0; exact: fp32 products without TF32 */
@@ -49,8 +54,7 @@ struct mr_cuda {
     int stream_given; /* by the caller, who destroys it */
     cublasLtHandle_t lt;
     void *workspace; /* of the products */
-    void *scratch;   /* of one op at a time */
-    size_t scratch_size;
+    mr_cuda_room scratch, product_scratch; /* of one op at a time, and of a product inside of one */
     mr_cuda_shadow shadows[MR_CUDA_SHADOWS]; /* bf16: copies of parameters for the products */
     int shadow_count, shadows_stale, weights_written; /* weights_written: since it was last cleared */
     mr_cuda_shadow *shadow_table; /* the list on the device */
@@ -79,6 +83,7 @@ void mr_cuda_note(mr_cuda *c, cudaError_t error, const char *where);
 
 /* Device memory for the op that runs now; grows at the first use of a shape. NULL when not to be had. */
 void *mr_cuda_scratch(mr_cuda *c, size_t bytes);
+void *mr_cuda_product_scratch(mr_cuda *c, size_t bytes);
 
 /* bf16 copies of parameters: made at the first use after something was written over what they are copies of, all in one launch. */
 const bf16 *mr_cuda_shadow_of(mr_cuda *c, const float *from, size_t n);

@@ -55,19 +55,22 @@ static void cuda_release(mr_dev *dev, void *p)
     CHECK(cuda_of(dev), cudaFree(p));
 }
 
-void *mr_cuda_scratch(mr_cuda *c, size_t bytes)
+static void *grow(mr_cuda *c, mr_cuda_room *room, size_t bytes)
 {
-    if (bytes <= c->scratch_size) return c->scratch;
+    if (bytes <= room->size) return room->data;
     forget_graphs(c);
     CHECK(c, cudaStreamSynchronize(c->stream));
-    cudaFree(c->scratch);
-    c->scratch = NULL;
-    c->scratch_size = 0;
-    cudaError_t error = cudaMalloc(&c->scratch, bytes);
-    if (error == cudaSuccess) c->scratch_size = bytes;
+    cudaFree(room->data);
+    room->data = NULL;
+    room->size = 0;
+    cudaError_t error = cudaMalloc(&room->data, bytes);
+    if (error == cudaSuccess) room->size = bytes;
     else mr_cuda_note(c, error, "scratch memory");
-    return c->scratch;
+    return room->data;
 }
+
+void *mr_cuda_scratch(mr_cuda *c, size_t bytes) { return grow(c, &c->scratch, bytes); }
+void *mr_cuda_product_scratch(mr_cuda *c, size_t bytes) { return grow(c, &c->product_scratch, bytes); }
 
 static void cuda_wait(mr_cuda *c)
 {
@@ -276,7 +279,8 @@ static void cuda_close(mr_dev *dev)
     forget_shadows(c);
     cudaFree(c->shadow_table);
     cudaFree(c->workspace);
-    cudaFree(c->scratch);
+    cudaFree(c->scratch.data);
+    cudaFree(c->product_scratch.data);
     cudaFreeHost(c->staging);
     if (c->stream && !c->stream_given) cudaStreamDestroy(c->stream);
     mr_free_by(dev->by, c);

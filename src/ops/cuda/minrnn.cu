@@ -195,7 +195,11 @@ static void minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
     cut_time(&g);
     if (!take_scratch(c, &g, a->work, 0, 0, anew ? pre_bytes(dev, &a->cell, a->B, a->T, a->H) : 0)) return;
     if (a->W) mr_cuda_product_fwd(c, a->B * a->T, a->H * mr_cell_gates(&a->cell), a->D, a->x, (const float *)a->W, (const float *)a->b, 0, NULL, NULL, g.pre);
+    const size_t states = (size_t)a->B * (size_t)a->H;
+    /* h_out may be h_in, which every chunk reads */
+    if (g.chunks > 1 && g.h_out) g.h_out = g.effect_B + states * (size_t)g.chunks;
     BY_ACT(c, by_kind, c, &a->cell, g, 0);
+    if (g.chunks > 1 && a->h_out) CHECK(c, cudaMemcpyAsync(a->h_out, g.h_out, states * sizeof(float), cudaMemcpyDeviceToDevice, c->stream));
 }
 
 static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
