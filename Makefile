@@ -11,7 +11,7 @@ endif
 CONFIGURE = cmake -S . --log-level=WARNING -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CHOSEN_CC) $(CMAKE_FLAGS)
 
 .NOTPARALLEL:
-.PHONY: all demo test test-full asan tsan install clean bootstrap
+.PHONY: all demo test test-full asan tsan test-aarch64 static install clean bootstrap
 
 all: bootstrap
 	@$(CONFIGURE) -B $(BUILD)
@@ -41,8 +41,15 @@ tsan: bootstrap
 	@cmake --build build-tsan --parallel $(JOBS)
 	@scripts/test.sh build-tsan --label-exclude slow
 
+test-aarch64:
+	@scripts/aarch64.sh
+
+static: bootstrap
+	@$(CONFIGURE) -B build-static -DMINRNN_STATIC=ON -DMINRNN_TESTS=OFF
+	@cmake --build build-static --parallel $(JOBS)
+
 install: all
 	@cmake --install $(BUILD)
 
 clean:
-	rm -rf $(BUILD) build-asan build-tsan
+	rm -rf $(BUILD) build-asan build-tsan build-aarch64 build-static

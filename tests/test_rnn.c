@@ -21,11 +21,11 @@ typedef struct layer {
 static size_t gates_of(const layer *l) { return (size_t)(mr_rnn_gates(l->kind) * l->H); }
 static size_t state_of(const layer *l) { return (size_t)mr_rnn_state(l->kind, l->H); }
 
-static layer make_layer(mr_dev *dev, mr_rnn kind, int B, int T, int D, int H)
+static layer make_layer(mr_dev *dev, mr_rnn which, int B, int T, int D, int H)
 {
-    layer l = {.bag = {.dev = dev}, .kind = kind, .B = B, .T = T, .D = D, .H = H};
+    layer l = {.bag = {.dev = dev}, .kind = which, .B = B, .T = T, .D = D, .H = H};
     bag *own = &l.bag;
-    mr_rng rng = mr_rng_at((uint64_t)(B * 1000 + T), MR_STREAM_SAMPLE, (uint32_t)kind, 0);
+    mr_rng rng = mr_rng_at((uint64_t)(B * 1000 + T), MR_STREAM_SAMPLE, (uint32_t)which, 0);
     size_t rows = gates_of(&l), scale = (size_t)H;
     l.x = bag_random(own, &rng, (size_t)(B * T * D), 1);
     l.W_ih = bag_put(own, bag_random(own, &rng, rows * (size_t)D, 0.5), rows * (size_t)D);
@@ -92,9 +92,9 @@ static void check_cuts(mr_dev *dev)
     static const struct {
         int B, T, piece;
     } cases[] = {{1, 33, 1}, {3, 20, 1}, {3, 50, 7}, {11, 17, 1}, {11, 40, 9}};
-    for (int kind = 0; kind < COUNT(kinds); kind++)
+    for (int which = 0; which < COUNT(kinds); which++)
         for (int i = 0; i < COUNT(cases); i++) {
-            layer l = make_layer(dev, (mr_rnn)kind, cases[i].B, cases[i].T, 5, 19);
+            layer l = make_layer(dev, (mr_rnn)which, cases[i].B, cases[i].T, 5, 19);
             size_t N = (size_t)(l.B * l.T), reals = (size_t)l.B * state_of(&l);
             mr_rng rng = mr_rng_at(4, MR_STREAM_SAMPLE, (uint32_t)i, 0);
             uint8_t *reset = mr_alloc(N, 1);
@@ -120,9 +120,9 @@ static void check_cuts(mr_dev *dev)
 static void check_resets(mr_dev *dev)
 {
     enum { T = 15, CUT = 6 };
-    for (int kind = 0; kind < COUNT(kinds); kind++)
+    for (int which = 0; which < COUNT(kinds); which++)
         for (int B = 2; B < 14; B += 9) {
-            layer l = make_layer(dev, (mr_rnn)kind, B, T, 4, 18);
+            layer l = make_layer(dev, (mr_rnn)which, B, T, 4, 18);
             size_t H = (size_t)l.H, reals = (size_t)B * state_of(&l);
             uint8_t reset[13 * T] = {0};
             double *apart = bag_host(&l.bag, (size_t)(B * T) * H), *state = bag_host(&l.bag, reals);
@@ -140,9 +140,9 @@ static void check_resets(mr_dev *dev)
 static void check_ragged(mr_dev *dev)
 {
     enum { T = 12 };
-    for (int kind = 0; kind < COUNT(kinds); kind++)
+    for (int which = 0; which < COUNT(kinds); which++)
         for (int B = 3; B < 14; B += 9) {
-            layer l = make_layer(dev, (mr_rnn)kind, B, T, 4, 21);
+            layer l = make_layer(dev, (mr_rnn)which, B, T, 4, 21);
             size_t H = (size_t)l.H, S = state_of(&l);
             int32_t length[12];
             for (int b = 0; b < B; b++) length[b] = 1 + b * 5 % T;
@@ -164,10 +164,10 @@ static void check_ragged(mr_dev *dev)
 
 /* ---- against PyTorch */
 
-static double *golden(bag *own, const mr_st *st, int kind, const char *name, size_t *count)
+static double *golden(bag *own, const mr_st *st, int which, const char *name, size_t *count)
 {
     char full[64];
-    snprintf(full, sizeof full, "%s.%s", kinds[kind], name);
+    snprintf(full, sizeof full, "%s.%s", kinds[which], name);
     const mr_st_tensor *t = mr_st_find(st, full);
     if (!t) fail_msg("no tensor %s in the golden file", full);
     assert_int_equal(t->dtype, MR_ST_F64);
@@ -175,49 +175,49 @@ static double *golden(bag *own, const mr_st *st, int kind, const char *name, siz
     return memcpy(bag_host(own, *count), t->data, t->bytes);
 }
 
-static void *put_golden(bag *own, const mr_st *st, int kind, const char *name)
+static void *put_golden(bag *own, const mr_st *st, int which, const char *name)
 {
     size_t n;
-    double *values = golden(own, st, kind, name, &n);
+    double *values = golden(own, st, which, name, &n);
     return bag_put(own, values, n);
 }
 
-static void check_golden(bag *own, const mr_st *st, int kind, const char *name, const void *got)
+static void check_golden(bag *own, const mr_st *st, int which, const char *name, const void *got)
 {
     size_t n;
     char what[128];
-    double *want = golden(own, st, kind, name, &n);
-    snprintf(what, sizeof what, "%s %s: %s.%s", own->dev->kind, own->dev->isa, kinds[kind], name);
+    double *want = golden(own, st, which, name, &n);
+    snprintf(what, sizeof what, "%s %s: %s.%s", own->dev->kind, own->dev->isa, kinds[which], name);
     check_near(what, bag_get(own, got, n), want, n, own->dev->real_size == sizeof(double) ? 1e-12 : 2e-5);
 }
 
 static void *zeros(bag *own, size_t n) { return bag_device(own, n * own->dev->real_size); }
 
-static void check_kind(mr_dev *dev, const mr_st *st, int kind)
+static void check_kind(mr_dev *dev, const mr_st *st, int which)
 {
     enum { B = 3, T = 11, D = 5, H = 6 };
     bag own = {.dev = dev};
-    size_t G = (size_t)mr_rnn_gates((mr_rnn)kind) * H, S = (size_t)mr_rnn_state((mr_rnn)kind, H);
-    mr_rnn_fwd_args f = {.kind = (mr_rnn)kind, .B = B, .T = T, .D = D, .H = H, .x = put_golden(&own, st, kind, "x"),
-                         .W_ih = put_golden(&own, st, kind, "weight_ih"), .b_ih = put_golden(&own, st, kind, "bias_ih"),
-                         .W_hh = put_golden(&own, st, kind, "weight_hh"), .b_hh = put_golden(&own, st, kind, "bias_hh"),
-                         .h_in = put_golden(&own, st, kind, "h_in"), .h = bag_poisoned(&own, B * T * H),
-                         .saved = bag_device(&own, dev->rnn_saved(dev, (mr_rnn)kind, B, T, H)), .h_out = bag_poisoned(&own, B * S)};
+    size_t G = (size_t)mr_rnn_gates((mr_rnn)which) * H, S = (size_t)mr_rnn_state((mr_rnn)which, H);
+    mr_rnn_fwd_args f = {.kind = (mr_rnn)which, .B = B, .T = T, .D = D, .H = H, .x = put_golden(&own, st, which, "x"),
+                         .W_ih = put_golden(&own, st, which, "weight_ih"), .b_ih = put_golden(&own, st, which, "bias_ih"),
+                         .W_hh = put_golden(&own, st, which, "weight_hh"), .b_hh = put_golden(&own, st, which, "bias_hh"),
+                         .h_in = put_golden(&own, st, which, "h_in"), .h = bag_poisoned(&own, B * T * H),
+                         .saved = bag_device(&own, dev->rnn_saved(dev, (mr_rnn)which, B, T, H)), .h_out = bag_poisoned(&own, B * S)};
     dev->ops.rnn_fwd(dev, &f);
-    check_golden(&own, st, kind, "h", f.h);
-    check_golden(&own, st, kind, "h_out", f.h_out);
+    check_golden(&own, st, which, "h", f.h);
+    check_golden(&own, st, which, "h_out", f.h_out);
     mr_rnn_bwd_args g = {.kind = f.kind, .B = B, .T = T, .D = D, .H = H, .x = f.x, .W_ih = f.W_ih, .W_hh = f.W_hh, .h_in = f.h_in,
-                         .saved = f.saved, .h = f.h, .dh = put_golden(&own, st, kind, "dh"),
-                         .dh_out = put_golden(&own, st, kind, "dh_out"), .dx = bag_poisoned(&own, B * T * D),
+                         .saved = f.saved, .h = f.h, .dh = put_golden(&own, st, which, "dh"),
+                         .dh_out = put_golden(&own, st, which, "dh_out"), .dx = bag_poisoned(&own, B * T * D),
                          .dW_ih = zeros(&own, G * D), .db_ih = zeros(&own, G), .dW_hh = zeros(&own, G * H),
                          .db_hh = zeros(&own, G), .dh_in = bag_poisoned(&own, B * S)};
     dev->ops.rnn_bwd(dev, &g);
-    check_golden(&own, st, kind, "dx", g.dx);
-    check_golden(&own, st, kind, "dweight_ih", g.dW_ih);
-    check_golden(&own, st, kind, "dbias_ih", g.db_ih);
-    check_golden(&own, st, kind, "dweight_hh", g.dW_hh);
-    check_golden(&own, st, kind, "dbias_hh", g.db_hh);
-    check_golden(&own, st, kind, "dh_in", g.dh_in);
+    check_golden(&own, st, which, "dx", g.dx);
+    check_golden(&own, st, which, "dweight_ih", g.dW_ih);
+    check_golden(&own, st, which, "dbias_ih", g.db_ih);
+    check_golden(&own, st, which, "dweight_hh", g.dW_hh);
+    check_golden(&own, st, which, "dbias_hh", g.db_hh);
+    check_golden(&own, st, which, "dh_in", g.dh_in);
     bag_empty(&own);
 }
 
@@ -226,7 +226,7 @@ static void check_pytorch(mr_dev *dev)
     mr_error err = {0};
     mr_st *st;
     if (mr_st_open(MINRNN_SOURCE_DIR "/tests/golden/rnn.safetensors", &st, &err)) fail_msg("%s", err.text);
-    for (int kind = 0; kind < COUNT(kinds); kind++) check_kind(dev, st, kind);
+    for (int which = 0; which < COUNT(kinds); which++) check_kind(dev, st, which);
     mr_st_close(st);
 }
 

@@ -11,13 +11,13 @@ static const struct {
     int reset;
 } kinds[] = {{"gru", MR_RESET_BEFORE}, {"gru", MR_RESET_AFTER}, {"lstm", MR_RESET_BEFORE}};
 
-static mr_config config_at(int kind)
+static mr_config config_at(int which)
 {
     mr_config c;
     mr_options_default(mr_config_options, &c);
     mr_config_take(&c, &text);
-    for (c.mixer = 0; strcmp(mr_mixer_names[c.mixer], kinds[kind].mixer); c.mixer++) continue;
-    c.gru_reset = kinds[kind].reset;
+    for (c.mixer = 0; strcmp(mr_mixer_names[c.mixer], kinds[which].mixer); c.mixer++) continue;
+    c.gru_reset = kinds[which].reset;
     c.layers = 2;
     c.dim = 4;
     c.conv = 4;
@@ -37,9 +37,9 @@ typedef struct subject {
 } subject;
 
 /* company: which of resets, ragged rows, a carried state, a learned start there are, as bits; B rows. */
-static void make_subject(subject *s, mr_dev *dev, int kind, int company, int B, int T, int dim)
+static void make_subject(subject *s, mr_dev *dev, int which, int company, int B, int T, int dim)
 {
-    mr_config c = config_at(kind);
+    mr_config c = config_at(which);
     mr_rng rng = mr_rng_at(8, MR_STREAM_SAMPLE, (uint32_t)company, 0);
     c.dim = dim;
     c.h0_learned = company >> 3 & 1;
@@ -122,20 +122,20 @@ static void test_finite_differences(void **state)
 {
     (void)state;
     mr_dev *dev = open_device("ref64", 1, NULL);
-    for (int kind = 0; kind < COUNT(kinds); kind++)
+    for (int which = 0; which < COUNT(kinds); which++)
         for (int company = 0; company < 16; company++) {
             subject s;
             char name[128];
-            make_subject(&s, dev, kind, company, 3, 6, 4);
+            make_subject(&s, dev, which, company, 3, 6, 4);
             backward(&s);
             const mr_params *params = mr_model_params(s.model);
             for (int row = 0; row < params->count; row++) {
                 const mr_param *p = &params->list[row];
-                snprintf(name, sizeof name, "%s %d, company %d: %s", kinds[kind].mixer, kinds[kind].reset, company, p->name);
+                snprintf(name, sizeof name, "%s %d, company %d: %s", kinds[which].mixer, kinds[which].reset, company, p->name);
                 check_slope(&s, name, mr_real_at(dev, s.model->weights, p->offset), s.weights + p->offset, s.grads + p->offset, p->count,
                             (uint32_t)row);
             }
-            snprintf(name, sizeof name, "%s %d, company %d: the state before", kinds[kind].mixer, kinds[kind].reset, company);
+            snprintf(name, sizeof name, "%s %d, company %d: the state before", kinds[which].mixer, kinds[which].reset, company);
             if (s.carried) check_slope(&s, name, NULL, s.before, s.dstate, s.reals, 99);
             free_subject(&s);
         }
@@ -145,12 +145,12 @@ static void test_finite_differences(void **state)
 static void check_against_ref64(mr_dev *dev)
 {
     mr_dev *exact = open_device("ref64", 1, NULL);
-    for (int kind = 0; kind < COUNT(kinds); kind++)
+    for (int which = 0; which < COUNT(kinds); which++)
         for (int company = 0; company < 16; company += REDUCED ? 5 : 1) {
             subject got, want;
             const int B = company % 3 ? 3 : 17;
-            make_subject(&got, dev, kind, company, B, 9, 10);
-            make_subject(&want, exact, kind, company, B, 9, 10);
+            make_subject(&got, dev, which, company, B, 9, 10);
+            make_subject(&want, exact, which, company, B, 9, 10);
             backward(&got);
             backward(&want);
             const mr_params *params = mr_model_params(want.model);
@@ -196,9 +196,9 @@ static void test_biases(void **state)
 {
     (void)state;
     const float limit = (float)log(100.0);
-    for (int kind = 0; kind < COUNT(kinds); kind++) {
-        mr_config c = config_at(kind);
-        int H, lstm = !strcmp(kinds[kind].mixer, "lstm");
+    for (int which = 0; which < COUNT(kinds); which++) {
+        mr_config c = config_at(which);
+        int H, lstm = !strcmp(kinds[which].mixer, "lstm");
         strcpy(c.gate_init, "forget-bias=2.5");
         float *ih = initial(&c, "blocks.0.mixer.bias_ih", 100, &H), *hh = initial(&c, "blocks.0.mixer.bias_hh", 100, &H);
         for (int i = 0; i < H; i++) {
@@ -233,8 +233,8 @@ static void test_refusals(void **state)
 {
     (void)state;
     mr_error err = {0};
-    for (int kind = 0; kind < COUNT(kinds); kind++) {
-        mr_config c = config_at(kind);
+    for (int which = 0; which < COUNT(kinds); which++) {
+        mr_config c = config_at(which);
         assert_int_equal(mr_config_check(&c, &err), 0);
         c.candidate = MR_TANH;
         refuse(c, "candidate");
@@ -256,9 +256,9 @@ static void test_quantized(void **state)
 {
     (void)state;
     mr_dev *dev = open_device("cpu", 1, NULL);
-    for (int kind = 0; kind < COUNT(kinds); kind++) {
+    for (int which = 0; which < COUNT(kinds); which++) {
         bag own = {.dev = dev};
-        mr_config c = config_at(kind);
+        mr_config c = config_at(which);
         c.dim = 24;
         mr_model *plain = make_model(&c, dev, 2, 9, 0), *small;
         const mr_params *from = mr_model_params(plain);

@@ -4,11 +4,6 @@
 
 #include "minrnn.h"
 
-typedef struct mr_error {
-    int status;
-    char text[1024];
-} mr_error;
-
 /* Records the sentence (err may be NULL) and returns status, so that a caller writes `return mr_fail(err, MR_EIO, …)`. */
 int mr_fail(mr_error *err, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

@@ -2,8 +2,8 @@
  *
  * Rows of a batch do not meet, so a task takes some of them through all of time, with W_hh packed once and read from the
  * cache for every token; no thread waits for another. A handful of rows is not worth tiles: then every token's product is
- * done by all threads as dot products. A row's numbers are the same in whatever company it is, so the cut may follow the
- * number of threads. */
+ * done by all threads as dot products. A row's numbers are the same in whatever company it is multiplied, so the cut may
+ * follow the number of threads. */
 #include "ops/cpu/gemm.h"
 
 #include <string.h>
@@ -208,7 +208,8 @@ static group group_of(const job *j, int first, int rows, float *at)
     return g;
 }
 
-/* Cuts the batch, and makes room for every thread's group. */
+/* Cuts the batch, and makes room for every thread's group. Products in bf16 may add in another order in a tile that is not full:
+ * there groups begin where tiles do, so that only the batch's last tile is such a one. */
 static int cut_batch(job *j)
 {
     const int tile = j->cpu->product->tile_rows, threads = j->cpu->dev.threads;
@@ -216,6 +217,7 @@ static int cut_batch(job *j)
     int groups = mr_min_int(j->B, threads);
     while (!j->few && mr_ceil_div((size_t)j->B, (size_t)groups) > (size_t)(MOST_TILES * tile)) groups += threads;
     j->group_rows = j->few ? j->B : (int)mr_ceil_div((size_t)j->B, (size_t)groups);
+    if (j->cpu->product != &j->cpu->kernels.product) j->group_rows = (int)mr_round_up((size_t)j->group_rows, (size_t)tile);
     return mr_cpu_slots(j->cpu, mr_round_up(j->cpu->product->a_tile, 64) / sizeof(float) + (size_t)j->group_rows * (size_t)((7 + j->G) * j->H));
 }
 
