@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -254,10 +255,10 @@ static void test_bad_length(void **state)
     } cases[] = {
         {0, "does not begin with {"},
         {11, "longer than the file"},
-        {100000000, "longer than the file"},
-        {100000001, "longer than 100,000,000"},
-        {UINT64_MAX, "longer than 100,000,000"},
-        {UINT64_MAX - 7, "longer than 100,000,000"},
+        {32 << 20, "longer than the file"},
+        {(32 << 20) + 1, "longer than 32 MiB"},
+        {UINT64_MAX, "longer than 32 MiB"},
+        {UINT64_MAX - 7, "longer than 32 MiB"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char file[18] = "........{}        ";
@@ -290,6 +291,29 @@ static void test_extravagant(void **state)
         check_refused(header, SIZE, 0, "a list that is too long");
     }
     free(header);
+}
+
+/* A header of the largest size must not cost many times that: what is dense is refused, what is not costs its own size. */
+static void test_costly_headers(void **state)
+{
+    (void)state;
+    enum { SIZE = 32 << 20 };
+    static const char *const fillings[] = {"\"%07x\":{},", "\"%07x\":\"\",", "\"%07x\":[],", "\"%07x\":0,"};
+    char *header = malloc(SIZE + 1);
+    assert_non_null(header);
+    for (int f = 0; f < 4; f++) {
+        int used = sprintf(header, "{");
+        for (int i = 0; used < SIZE - 20; i++) used += sprintf(header + used, fillings[f], (unsigned)i);
+        memset(header + used, ' ', (size_t)(SIZE - used));
+        header[used - 1] = '}';
+        check_refused(header, SIZE, 0, "more entries than any model");
+    }
+    free(header);
+    struct rusage usage;
+    assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+#ifndef __SANITIZE_ADDRESS__
+    assert_true(usage.ru_maxrss < 400 * 1024); /* kilobytes; building them took 700 MB and more */
+#endif
 }
 
 /* What a name holds must not reach a terminal. */
@@ -410,6 +434,7 @@ int main(void)
         cmocka_unit_test(test_bad_places),
         cmocka_unit_test(test_bad_length),
         cmocka_unit_test(test_extravagant),
+        cmocka_unit_test(test_costly_headers),
         cmocka_unit_test(test_printable),
         cmocka_unit_test(test_cut_anywhere),
         cmocka_unit_test(test_flipped_bytes),

@@ -88,10 +88,7 @@ int mr_cmd_quantize(int argc, char **argv)
     mr_error err;
     int code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;
-    if (!set.out[0]) {
-        fprintf(stderr, "minrnn quantize: --out FILE is missing; see `minrnn quantize --help`\n");
-        return MR_EXIT_USAGE;
-    }
+    if (!set.out[0]) return mr_misused("quantize", "--out FILE is missing; see `minrnn quantize --help`");
     if (same_file(args.given[0], set.out)) {
         mr_fail(&err, MR_EINVAL, "--out %s is the model itself, which would be lost; name another file", set.out);
         return mr_report("quantize", &err);

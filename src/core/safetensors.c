@@ -17,6 +17,7 @@ enum {
     PREFIX = 8,     /* the header's length stands before the header */
     DEEPEST = 3,    /* the header, a tensor's entry, its list */
     LONGEST = 1000, /* list: far above what is valid, far below what costs memory */
+    MARKS = 2 << 20, /* the JSON reader takes up to 100 bytes for each bracket, comma and colon; 84,000 tensors need half */
     SHOWN = 100     /* bytes of a name that an error repeats */
 };
 
@@ -25,12 +26,13 @@ typedef struct meta_entry {
 } meta_entry;
 
 struct mr_st {
-    mr_file_mapping file; /* all zero when the memory is the caller's */
-    const char *name;     /* borrowed, while opening */
-    const char *data;     /* what follows the header */
-    size_t data_size;
+    int fd;            /* of a file; −1 when all of it lies in the caller's memory */
+    const char *name;  /* borrowed, while opening */
+    const char *data;  /* what follows the header in the caller's memory */
+    uint64_t begin, data_size; /* where it begins in the file */
     json_t *header; /* holds all names and texts */
-    mr_st_tensor *tensors;
+    mr_st_tensor *tensors; /* in the order of the data */
+    const mr_st_tensor **named; /* the same in the order of their names */
     int count;
     meta_entry *meta;
     int meta_count;
@@ -68,24 +70,15 @@ static int fail_header(const mr_st *st, mr_error *err, const char *what)
     return mr_fail(err, MR_EFORMAT, "%s: not a valid safetensors file: %s", st->name, what);
 }
 
-/* The name comes from the file: what could steer a terminal is not repeated. */
-static void make_printable(const char *name, char out[SHOWN + 1])
-{
-    snprintf(out, SHOWN + 1, "%.*s", SHOWN, name);
-    for (char *c = out; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
-}
-
 __attribute__((format(printf, 4, 5)))
 static int fail_tensor(const mr_st *st, mr_error *err, const char *tensor, const char *format, ...)
 {
-    char name[SHOWN + 1], what[256];
+    char what[256];
     va_list args;
-    make_printable(tensor, name);
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    return mr_fail(err, MR_EFORMAT, "%s: not a valid safetensors file: tensor %s: %s", st->name, name, what);
+    return mr_fail(err, MR_EFORMAT, "%s: not a valid safetensors file: tensor %.*s: %s", st->name, SHOWN, tensor, what);
 }
 
 /* ---- the header as text */
@@ -95,13 +88,14 @@ static int fail_tensor(const mr_st *st, mr_error *err, const char *tensor, const
 static const char *refuse_extravagant(const char *text, size_t size)
 {
     char open[DEEPEST + 1] = {0}; /* the brackets around the current byte, by depth */
-    int depth = 0, quoted = 0, commas = 0;
+    int depth = 0, quoted = 0, commas = 0, marks = 0;
     if (memchr(text, 0, size)) return "its header has a zero byte";
     for (size_t i = 0; i < size; i++) {
         char c = text[i];
         if (quoted && c == '\\') i++;
         else if (c == '"') quoted = !quoted;
         else if (quoted) continue;
+        else if (strchr("{[,:", c) && ++marks > MARKS) return "its header has more entries than any model";
         else if (c == '{' || c == '[') {
             if (depth == DEEPEST) return "its header is nested too deeply";
             open[++depth] = c;
@@ -116,31 +110,30 @@ static const char *refuse_extravagant(const char *text, size_t size)
 
 static int fail_json(const mr_st *st, mr_error *err, const json_error_t *why)
 {
-    char what[SHOWN + 1];
     if (json_error_code(why) == json_error_out_of_memory) return mr_no_memory(err, st->name);
-    make_printable(why->text, what);
-    return mr_fail(err, MR_EFORMAT, "%s: not a valid safetensors file: its header, byte %d: %s", st->name,
-                   why->position, what);
+    return mr_fail(err, MR_EFORMAT, "%s: not a valid safetensors file: its header, byte %d: %.*s", st->name,
+                   why->position, SHOWN, why->text);
 }
 
-static int read_header(mr_st *st, const char *memory, size_t size, mr_error *err)
+/* How long the header is, from the first bytes of a file of that size. */
+static int read_length(const mr_st *st, const void *prefix, uint64_t size, uint64_t *length, mr_error *err)
 {
-    uint64_t length;
-    json_error_t why;
     if (size < PREFIX) return fail_header(st, err, "it is shorter than 8 bytes");
-    memcpy(&length, memory, PREFIX);
-    if (length > MR_ST_HEADER_MAX) return fail_header(st, err, "its header is longer than 100,000,000 bytes");
-    if (length > size - PREFIX)
+    memcpy(length, prefix, PREFIX);
+    if (*length > MR_ST_HEADER_MAX) return fail_header(st, err, "its header is longer than 32 MiB");
+    if (*length > size - PREFIX)
         return fail_header(st, err, "its header is longer than the file, which may have been cut off");
-    const char *text = memory + PREFIX;
-    if (!length || *text != '{') return fail_header(st, err, "its header does not begin with {");
-    const char *extravagant = refuse_extravagant(text, (size_t)length);
-    if (extravagant) return fail_header(st, err, extravagant);
-    st->header = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &why);
-    if (!st->header) return fail_json(st, err, &why);
-    st->data = text + length;
-    st->data_size = size - PREFIX - (size_t)length;
     return 0;
+}
+
+static int read_header(mr_st *st, const char *text, size_t length, mr_error *err)
+{
+    json_error_t why;
+    if (!length || *text != '{') return fail_header(st, err, "its header does not begin with {");
+    const char *extravagant = refuse_extravagant(text, length);
+    if (extravagant) return fail_header(st, err, extravagant);
+    st->header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &why);
+    return st->header ? 0 : fail_json(st, err, &why);
 }
 
 /* ---- the header's content */
@@ -161,7 +154,6 @@ static int read_meta(mr_st *st, const json_t *meta, mr_error *err)
 
 static int read_dtype(const mr_st *st, const json_t *value, mr_st_tensor *tensor, mr_error *err)
 {
-    char shown[SHOWN + 1];
     const char *name = json_string_value(value);
     if (!name) return fail_tensor(st, err, tensor->name, "dtype is not a string");
     for (int i = 0; i < DTYPES; i++)
@@ -169,8 +161,7 @@ static int read_dtype(const mr_st *st, const json_t *value, mr_st_tensor *tensor
             tensor->dtype = (mr_st_dtype)i;
             return 0;
         }
-    make_printable(name, shown);
-    return fail_tensor(st, err, tensor->name, "dtype %s is not supported", shown);
+    return fail_tensor(st, err, tensor->name, "dtype %.*s is not supported", SHOWN, name);
 }
 
 /* A list of whole numbers, none negative; returns how many, or −1. */
@@ -194,7 +185,8 @@ static int read_place(const mr_st *st, const json_t *value, mr_st_tensor *tensor
     if (range[0] > range[1]) return fail_tensor(st, err, tensor->name, "data_offsets end before they begin");
     if ((uint64_t)range[1] > st->data_size)
         return fail_tensor(st, err, tensor->name, "its data lies beyond the file's end, which may have been cut off");
-    tensor->data = st->data + range[0];
+    tensor->offset = (uint64_t)range[0];
+    tensor->data = st->data ? st->data + range[0] : NULL;
     tensor->bytes = (size_t)(range[1] - range[0]);
     return 0;
 }
@@ -241,7 +233,7 @@ static int read_entries(mr_st *st, mr_error *err)
 static int by_place(const void *left, const void *right)
 {
     const mr_st_tensor *a = left, *b = right;
-    if (a->data != b->data) return (const char *)a->data < (const char *)b->data ? -1 : 1;
+    if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
     if (a->bytes != b->bytes) return a->bytes < b->bytes ? -1 : 1;
     return strcmp(a->name, b->name);
 }
@@ -249,60 +241,111 @@ static int by_place(const void *left, const void *right)
 /* The tensors must tile the data: no overlap, no hole, nothing left. */
 static int check_tiling(mr_st *st, mr_error *err)
 {
-    const char *end = st->data;
+    uint64_t end = 0;
     qsort(st->tensors, (size_t)st->count, sizeof *st->tensors, by_place);
     for (int i = 0; i < st->count; i++) {
-        const char *name = st->tensors[i].name, *begin = st->tensors[i].data;
-        if (begin < end) return fail_tensor(st, err, name, "its data overlaps another tensor's");
-        if (begin > end) return fail_tensor(st, err, name, "unused bytes lie before its data");
-        end = begin + st->tensors[i].bytes;
+        const mr_st_tensor *t = &st->tensors[i];
+        if (t->offset < end) return fail_tensor(st, err, t->name, "its data overlaps another tensor's");
+        if (t->offset > end) return fail_tensor(st, err, t->name, "unused bytes lie before its data");
+        end += t->bytes;
     }
-    if (end != st->data + st->data_size) return fail_header(st, err, "bytes that belong to no tensor lie at its end");
+    if (end != st->data_size) return fail_header(st, err, "bytes that belong to no tensor lie at its end");
+    return 0;
+}
+
+static int by_name(const void *left, const void *right)
+{
+    const mr_st_tensor *const *a = left, *const *b = right;
+    return strcmp((*a)->name, (*b)->name);
+}
+
+static int sort_names(mr_st *st, mr_error *err)
+{
+    st->named = mr_alloc((size_t)st->count, sizeof *st->named);
+    if (!st->named) return mr_no_memory(err, st->name);
+    for (int i = 0; i < st->count; i++) st->named[i] = &st->tensors[i];
+    qsort(st->named, (size_t)st->count, sizeof *st->named, by_name);
     return 0;
 }
 
 /* ---- opening */
 
-static int parse(mr_st *st, const void *memory, size_t size, const char *name, mr_error *err)
+static int parse(mr_st *st, const char *header, uint64_t length, uint64_t size, mr_error *err)
 {
-    st->name = name;
-    int rc = read_header(st, memory, size, err);
+    st->begin = PREFIX + length;
+    st->data_size = size - st->begin;
+    int rc = read_header(st, header, (size_t)length, err);
     if (!rc) rc = read_entries(st, err);
     if (!rc) rc = check_tiling(st, err);
-    st->name = NULL;
+    return rc ? rc : sort_names(st, err);
+}
+
+static int parse_file(mr_st *st, uint64_t size, mr_error *err)
+{
+    char prefix[PREFIX] = {0};
+    uint64_t length = 0;
+    int rc = size >= PREFIX ? mr_file_read_at(st->fd, st->name, 0, prefix, PREFIX, err) : 0;
+    if (!rc) rc = read_length(st, prefix, size, &length, err);
+    if (rc) return rc;
+    char *header = mr_alloc((size_t)length, 1);
+    if (!header) return mr_no_memory(err, st->name);
+    rc = mr_file_read_at(st->fd, st->name, PREFIX, header, (size_t)length, err);
+    if (!rc) rc = parse(st, header, length, size, err);
+    mr_free(header);
     return rc;
+}
+
+static int parse_memory(mr_st *st, const char *memory, size_t size, mr_error *err)
+{
+    uint64_t length = 0;
+    int rc = read_length(st, memory, size, &length, err);
+    if (rc) return rc;
+    st->data = memory + PREFIX + length;
+    return parse(st, memory + PREFIX, length, size, err);
+}
+
+static int give(mr_st *st, int rc, mr_st **out)
+{
+    st->name = NULL;
+    if (rc) mr_st_close(st);
+    else *out = st;
+    return rc;
+}
+
+static mr_st *new_handle(const char *name, mr_error *err)
+{
+    mr_st *st = mr_alloc(1, sizeof *st);
+    if (!st) mr_no_memory(err, name);
+    else *st = (mr_st){.fd = -1, .name = name};
+    return st;
 }
 
 int mr_st_open(const char *path, mr_st **out, mr_error *err)
 {
+    uint64_t size;
     *out = NULL;
-    mr_st *st = mr_alloc(1, sizeof *st);
-    if (!st) return mr_no_memory(err, path);
-    int rc = mr_file_map(path, &st->file, err);
-    if (!rc) rc = parse(st, st->file.data, st->file.size, path, err);
-    if (rc) mr_st_close(st);
-    else *out = st;
-    return rc;
+    mr_st *st = new_handle(path, err);
+    if (!st) return MR_ENOMEM;
+    int rc = mr_file_open(path, &st->fd, &size, err);
+    if (!rc) rc = parse_file(st, size, err);
+    return give(st, rc, out);
 }
 
 int mr_st_open_memory(const void *data, size_t size, const char *name, mr_st **out, mr_error *err)
 {
     *out = NULL;
-    mr_st *st = mr_alloc(1, sizeof *st);
-    if (!st) return mr_no_memory(err, name);
-    int rc = parse(st, data, size, name, err);
-    if (rc) mr_st_close(st);
-    else *out = st;
-    return rc;
+    mr_st *st = new_handle(name, err);
+    return st ? give(st, parse_memory(st, data, size, err), out) : MR_ENOMEM;
 }
 
 void mr_st_close(mr_st *st)
 {
     if (!st) return;
     mr_free(st->tensors);
+    mr_free(st->named);
     mr_free(st->meta);
     json_decref(st->header);
-    mr_file_unmap(&st->file);
+    mr_file_close(st->fd);
     mr_free(st);
 }
 
@@ -317,9 +360,16 @@ const mr_st_tensor *mr_st_at(const mr_st *st, int index)
 
 const mr_st_tensor *mr_st_find(const mr_st *st, const char *name)
 {
-    for (int i = 0; i < st->count; i++)
-        if (!strcmp(st->tensors[i].name, name)) return &st->tensors[i];
-    return NULL;
+    const mr_st_tensor key = {.name = name}, *wanted = &key;
+    const mr_st_tensor **found = bsearch(&wanted, st->named, (size_t)st->count, sizeof *st->named, by_name);
+    return found ? *found : NULL;
+}
+
+int mr_st_read(const mr_st *st, const char *path, const mr_st_tensor *tensor, void *to, mr_error *err)
+{
+    if (st->fd >= 0) return mr_file_read_at(st->fd, path, st->begin + tensor->offset, to, tensor->bytes, err);
+    if (tensor->bytes) memcpy(to, tensor->data, tensor->bytes);
+    return 0;
 }
 
 int mr_st_meta_count(const mr_st *st) { return st->meta_count; }

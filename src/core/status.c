@@ -35,6 +35,8 @@ int mr_fail(mr_error *err, int status, const char *format, ...)
         va_start(args, format);
         vsnprintf(err->text, sizeof err->text, format, args);
         va_end(args);
+        for (char *c = err->text; *c; c++)
+            if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
     }
     return status;
 }

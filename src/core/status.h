@@ -9,7 +9,8 @@ typedef struct mr_error {
     char text[1024];
 } mr_error;
 
-/* Records the sentence (err may be NULL) and returns status, so that a caller writes `return mr_fail(err, MR_EIO, …)`. */
+/* Records the sentence, as one printable line whatever names it repeats (err may be NULL),
+ * and returns status, so that a caller writes `return mr_fail(err, MR_EIO, …)`. */
 int mr_fail(mr_error *err, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* The common case: out of memory for `what`. */

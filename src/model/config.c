@@ -68,8 +68,9 @@ static int check_size(const mr_config *c, mr_error *err)
     double block = dim * (3 * width + hidden + hidden + dim + 16) + dim * width + 8 * width;
     double total = dim * ((double)c->inputs + (double)c->outputs) + (double)c->layers * block;
     if (width * 3 > INT_MAX / 2 || hidden > INT_MAX / 2 || total > 1e11)
-        return mr_fail(err, MR_ECONFIG, "layers = %lld, dim = %lld, expansion = %lld, mlp = %lld: about %.3g parameters; lower one of them",
-                       (long long)c->layers, (long long)c->dim, (long long)c->expansion, (long long)c->mlp, total);
+        return mr_fail(err, MR_ECONFIG, "layers = %lld, dim = %lld, expansion = %lld, mlp = %lld: about %.3g parameters, %.3g GB for the weights alone; lower one of them",
+                       (long long)c->layers, (long long)c->dim, (long long)c->expansion, (long long)c->mlp, total,
+                       total * sizeof(float) / 1e9);
     return 0;
 }
 

@@ -10,6 +10,7 @@ struct mr_dev {
     const char *isa;  /* "avx512", …; "" where there is no choice */
     int threads;
     size_t act_size, real_size; /* bytes of one mr_act, mr_real */
+    size_t memory;              /* bytes that there are at most; 0: alloc knows, and fails where there are no more */
     mr_ops ops;                 /* filled by the backend: dev->ops.linear_fwd(dev, &args) */
 
     void *(*alloc)(mr_dev *, size_t bytes); /* zeroed; NULL when not to be had */

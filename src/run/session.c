@@ -72,12 +72,14 @@ static int read_vectors(mr_session *s, const mr_st *st, const char *path, vector
     static const char *const prefixes[] = {"", NULL};
     const mr_params *params = mr_model_params(s->model);
     const mr_quants *quants = mr_model_quants(s->model);
+    /* first, so that memory is taken only for what the file has, whatever it claims to be */
+    int status = quants ? mr_quants_check(st, path, params, err) : mr_model_check_tensors(st, path, prefixes, params, err);
+    if (status) return status;
     v->reals = mr_alloc(params->total, sizeof *v->reals);
     v->bytes = quants ? mr_alloc(quants->bytes, 1) : NULL;
     if (!v->reals || (quants && !v->bytes)) return mr_no_memory(err, path);
     if (quants) return mr_quants_read(st, path, params, quants, v->reals, v->bytes, err);
-    int status = mr_model_check_tensors(st, path, prefixes, params, err);
-    return status ? status : mr_model_read_vector(st, path, "", params, v->reals, err);
+    return mr_model_read_vector(st, path, "", params, v->reals, err);
 }
 
 static int read_model(mr_session *s, const mr_st *st, const char *path, mr_dev *dev, int B, int T, mr_error *err)
