@@ -2,6 +2,7 @@
 BUILD  ?= build
 PREFIX ?= /usr/local
 MAKEFLAGS += --no-print-directory
+SECONDS ?= 60
 JOBS   ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 
 # CC counts only where the user gave one. CMake wants it with its path, or it takes the next `make` for a change.
@@ -11,7 +12,7 @@ endif
 CONFIGURE = cmake -S . --log-level=WARNING -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CHOSEN_CC) $(CMAKE_FLAGS)
 
 .NOTPARALLEL:
-.PHONY: all demo test test-full asan tsan install clean bootstrap
+.PHONY: all demo test test-full asan tsan fuzz install clean bootstrap
 
 all: bootstrap
 	@$(CONFIGURE) -B $(BUILD)
@@ -41,8 +42,15 @@ tsan: bootstrap
 	@cmake --build build-tsan --parallel $(JOBS)
 	@scripts/test.sh build-tsan --label-exclude slow
 
+fuzz: bootstrap
+	@command -v clang >/dev/null || { echo "minrnn: NOT FUZZED: there is no clang here (Debian, Ubuntu: apt-get install clang)"; exit 1; }
+	@cmake -S . -B build-fuzz --log-level=WARNING -DCMAKE_C_COMPILER=clang -DCMAKE_C_FLAGS_RELEASE="-O1 -g" -DMINRNN_FUZZ=ON \
+	    -DMINRNN_SANITIZE=address,undefined -DMINRNN_CUDA=OFF -DMINRNN_CURL=OFF -DMINRNN_TESTS=OFF
+	@cmake --build build-fuzz --parallel $(JOBS)
+	@scripts/fuzz.sh build-fuzz $(SECONDS)
+
 install: all
 	@cmake --install $(BUILD)
 
 clean:
-	rm -rf $(BUILD) build-asan build-tsan
+	rm -rf $(BUILD) build-asan build-tsan build-fuzz

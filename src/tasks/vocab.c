@@ -39,12 +39,12 @@ static int mark_characters(uint8_t *seen, const char *text, size_t size, mr_erro
 
 static int collect(mr_vocab *vocab, const uint8_t *seen, mr_error *err)
 {
-    for (uint32_t c = 0; c < MR_CODEPOINTS; c++) vocab->size += seen[c / 8] >> c % 8 & 1;
+    for (uint32_t i = 0; i < MR_CODEPOINTS / 8; i++) vocab->size += __builtin_popcount(seen[i]);
     vocab->codepoints = mr_alloc((size_t)vocab->size, sizeof *vocab->codepoints);
     if (!vocab->codepoints) return mr_no_memory(err, "the vocabulary");
     int next = 0;
-    for (uint32_t c = 0; c < MR_CODEPOINTS; c++)
-        if (seen[c / 8] >> c % 8 & 1) vocab->codepoints[next++] = c;
+    for (uint32_t i = 0; i < MR_CODEPOINTS / 8; i++)
+        for (unsigned bits = seen[i]; bits; bits &= bits - 1) vocab->codepoints[next++] = 8 * i + (uint32_t)__builtin_ctz(bits);
     return 0;
 }
 
