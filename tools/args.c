@@ -1,6 +1,6 @@
 #include "tools/args.h"
 
-#include "tasks/utf8.h"
+#include "core/utf8.h"
 #include "tools/commands.h"
 
 #include <signal.h>

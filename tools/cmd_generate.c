@@ -30,6 +30,7 @@ typedef struct output {
     int json;
     char *text; /* for --json: all of it */
     size_t size, room;
+    int failed; /* no memory for more of it */
 } output;
 
 static int on_piece(void *user, const char *bytes, size_t size)
@@ -39,7 +40,7 @@ static int on_piece(void *user, const char *bytes, size_t size)
     if (o->size + size + 1 > o->room) {
         size_t room = 2 * (o->room + size + 1);
         char *grown = mr_alloc(room, 1);
-        if (!grown) return 1;
+        if (!grown) return o->failed = 1;
         if (o->size) memcpy(grown, o->text, o->size);
         mr_free(o->text);
         o->text = grown;
@@ -61,6 +62,7 @@ static int generate(mr_session *session, const char *path, const settings *set, 
     mr_catch_signals();
     if (!set->common.json) fputs(set->prompt, stdout);
     status = mr_generate(session, PROMPT_PIECE, &want, on_piece, &out, err);
+    if (!status && out.failed) status = mr_no_memory(err, "the text; lower --tokens");
     if (set->common.json && !status) {
         printf("{\"prompt\": ");
         mr_print_json_string(stdout, set->prompt, strlen(set->prompt));

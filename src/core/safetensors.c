@@ -1,9 +1,9 @@
 #include "core/safetensors.h"
 
 #include "core/file.h"
+#include "core/json.h"
 #include "core/mem.h"
 
-#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +14,8 @@
 #endif
 
 enum {
-    PREFIX = 8,     /* the header's length stands before the header */
-    DEEPEST = 3,    /* the header, a tensor's entry, its list */
-    LONGEST = 1000, /* list: far above what is valid, far below what costs memory */
-    MARKS = 2 << 20, /* the JSON reader takes up to 100 bytes for each bracket, comma and colon; 84,000 tensors need half */
-    SHOWN = 100     /* bytes of a name that an error repeats */
+    PREFIX = 8, /* the header's length stands before the header */
+    SHOWN = 100 /* bytes of a name that an error repeats */
 };
 
 typedef struct meta_entry {
@@ -30,12 +27,12 @@ struct mr_st {
     const char *name;  /* borrowed, while opening */
     const char *data;  /* what follows the header in the caller's memory */
     uint64_t begin, data_size; /* where it begins in the file */
-    json_t *header; /* holds all names and texts */
+    char *texts; /* holds all names and texts */
     mr_st_tensor *tensors; /* in the order of the data */
     const mr_st_tensor **named; /* the same in the order of their names */
-    int count;
+    int count, room;
     meta_entry *meta;
-    int meta_count;
+    int has_meta, meta_count, meta_room;
 };
 
 /* ---- types */
@@ -81,38 +78,26 @@ static int fail_tensor(const mr_st *st, mr_error *err, const char *tensor, const
     return mr_fail(err, MR_EFORMAT, "%s: not a valid safetensors file: tensor %.*s: %s", st->name, SHOWN, tensor, what);
 }
 
-/* ---- the header as text */
-
-/* A glance before the JSON reader, which would build whatever it is given: nesting and lists beyond all use are
- * refused, and what it would let pass: "-0" for an integer, and a zero byte after a number. */
-static const char *refuse_extravagant(const char *text, size_t size)
+/* What is not JSON, or what is JSON but not `expected`. */
+static int fail_json(const mr_st *st, const mr_json *json, const char *expected, mr_error *err)
 {
-    char open[DEEPEST + 1] = {0}; /* the brackets around the current byte, by depth */
-    int depth = 0, quoted = 0, commas = 0, marks = 0;
-    if (memchr(text, 0, size)) return "its header has a zero byte";
-    for (size_t i = 0; i < size; i++) {
-        char c = text[i];
-        if (quoted && c == '\\') i++;
-        else if (c == '"') quoted = !quoted;
-        else if (quoted) continue;
-        else if (strchr("{[,:", c) && ++marks > MARKS) return "its header has more entries than any model";
-        else if (c == '{' || c == '[') {
-            if (depth == DEEPEST) return "its header is nested too deeply";
-            open[++depth] = c;
-            commas = 0;
-        } else if ((c == '}' || c == ']') && depth) depth--;
-        else if (c == ',' && (depth == DEEPEST || open[depth] == '[')) {
-            if (++commas > LONGEST) return "its header has a list that is too long";
-        } else if (c == '-' && i + 1 < size && text[i + 1] == '0') return "its header has a number that begins with -0";
-    }
-    return NULL;
+    if (!json->wrong) return fail_header(st, err, expected);
+    return mr_fail(err, MR_EFORMAT, "%s: not a valid safetensors file: its header, byte %zu: %s", st->name,
+                   (size_t)(json->at - json->start), json->wrong);
 }
 
-static int fail_json(const mr_st *st, mr_error *err, const json_error_t *why)
+/* ---- the header */
+
+/* Room for one more at the end of a list. */
+static void *grow(void *list, int count, int *room, size_t size)
 {
-    if (json_error_code(why) == json_error_out_of_memory) return mr_no_memory(err, st->name);
-    return mr_fail(err, MR_EFORMAT, "%s: not a valid safetensors file: its header, byte %d: %.*s", st->name,
-                   why->position, SHOWN, why->text);
+    if (count < *room) return list;
+    void *larger = mr_alloc((size_t)(2 * *room + 64), size);
+    if (!larger) return NULL;
+    if (count) memcpy(larger, list, (size_t)count * size);
+    mr_free(list);
+    *room = 2 * *room + 64;
+    return larger;
 }
 
 /* How long the header is, from the first bytes of a file of that size. */
@@ -126,62 +111,105 @@ static int read_length(const mr_st *st, const void *prefix, uint64_t size, uint6
     return 0;
 }
 
-static int read_header(mr_st *st, const char *text, size_t length, mr_error *err)
+/* A text that is a name for C too; NULL (with an error) otherwise. */
+static const char *read_key(const mr_st *st, mr_json *json, mr_error *err)
 {
-    json_error_t why;
-    if (!length || *text != '{') return fail_header(st, err, "its header does not begin with {");
-    const char *extravagant = refuse_extravagant(text, length);
-    if (extravagant) return fail_header(st, err, extravagant);
-    st->header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &why);
-    return st->header ? 0 : fail_json(st, err, &why);
+    size_t size;
+    const char *key = mr_json_key(json, &size);
+    if (key && strlen(key) == size) return key;
+    fail_json(st, json, "its header has a zero byte in a key", err);
+    return NULL;
 }
 
-/* ---- the header's content */
-
-static int read_meta(mr_st *st, const json_t *meta, mr_error *err)
+static int read_text(mr_st *st, mr_json *json, mr_error *err)
 {
-    if (!json_is_object(meta)) return fail_header(st, err, MR_ST_METADATA " is not an object");
-    st->meta = mr_alloc(json_object_size(meta), sizeof *st->meta);
-    if (!st->meta) return mr_no_memory(err, st->name);
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)meta, key, value) {
-        if (!json_is_string(value)) return fail_header(st, err, MR_ST_METADATA " has a value that is not a string");
-        st->meta[st->meta_count++] = (meta_entry){key, json_string_value(value)};
-    }
+    size_t size;
+    meta_entry *meta = grow(st->meta, st->meta_count, &st->meta_room, sizeof *meta);
+    if (!meta) return mr_no_memory(err, st->name);
+    st->meta = meta;
+    const char *key = read_key(st, json, err);
+    if (!key) return MR_EFORMAT;
+    const char *value = mr_json_string(json, &size);
+    if (!value || strlen(value) != size)
+        return fail_json(st, json, MR_ST_METADATA " has a value that is not a string, or one with a zero byte", err);
+    st->meta[st->meta_count++] = (meta_entry){key, value};
     return 0;
 }
 
-static int read_dtype(const mr_st *st, const json_t *value, mr_st_tensor *tensor, mr_error *err)
+static int read_meta(mr_st *st, mr_json *json, mr_error *err)
 {
-    const char *name = json_string_value(value);
-    if (!name) return fail_tensor(st, err, tensor->name, "dtype is not a string");
+    int rc = 0;
+    if (st->has_meta) return fail_header(st, err, "duplicate " MR_ST_METADATA);
+    st->has_meta = 1;
+    if (!mr_json_enter(json, '{')) return fail_json(st, json, MR_ST_METADATA " is not an object", err);
+    while (!rc && mr_json_item(json, '}')) rc = read_text(st, json, err);
+    return !rc && json->wrong ? fail_json(st, json, "", err) : rc;
+}
+
+/* What an entry says, before it is checked. */
+typedef struct entry {
+    const char *dtype;
+    int64_t shape[MR_ST_DIMS], place[2];
+    int ndim, ends; /* lengths of both lists; −1: not there yet */
+} entry;
+
+/* A list of whole numbers, none negative; returns how many, or −1. */
+static int read_sizes(mr_json *json, int64_t *out, int room)
+{
+    int count = 0;
+    if (!mr_json_enter(json, '[')) return -1;
+    while (mr_json_item(json, ']'))
+        if (count == room || !mr_json_whole(json, &out[count++])) return -1;
+    return json->wrong ? -1 : count;
+}
+
+static int read_field(const mr_st *st, mr_json *json, const char *name, const char *field, entry *e, mr_error *err)
+{
+    size_t size;
+    if ((!strcmp(field, "dtype") && e->dtype) || (!strcmp(field, "shape") && e->ndim >= 0) || (!strcmp(field, "data_offsets") && e->ends >= 0))
+        return fail_tensor(st, err, name, "duplicate %s", field);
+    if (!strcmp(field, "dtype")) {
+        e->dtype = mr_json_string(json, &size);
+        return e->dtype || json->wrong ? 0 : fail_tensor(st, err, name, "dtype is not a string");
+    }
+    if (!strcmp(field, "shape")) {
+        e->ndim = read_sizes(json, e->shape, MR_ST_DIMS);
+        return e->ndim >= 0 || json->wrong ? 0 : fail_tensor(st, err, name, "shape is not a list of at most %d whole numbers, 0 or more", MR_ST_DIMS);
+    }
+    if (!strcmp(field, "data_offsets")) {
+        e->ends = read_sizes(json, e->place, 2);
+        return e->ends == 2 || json->wrong ? 0 : fail_tensor(st, err, name, "data_offsets are not two whole numbers, 0 or more");
+    }
+    return fail_tensor(st, err, name, "its entry must have dtype, shape and data_offsets, and nothing else");
+}
+
+static int read_entry(const mr_st *st, mr_json *json, const char *name, entry *e, mr_error *err)
+{
+    int rc = 0;
+    *e = (entry){.ndim = -1, .ends = -1};
+    if (!mr_json_enter(json, '{')) return json->wrong ? fail_json(st, json, "", err) : fail_tensor(st, err, name, "its entry is not an object");
+    while (!rc && mr_json_item(json, '}')) {
+        const char *field = read_key(st, json, err);
+        rc = field ? read_field(st, json, name, field, e, err) : MR_EFORMAT;
+    }
+    if (!rc && json->wrong) rc = fail_json(st, json, "", err);
+    if (!rc && (!e->dtype || e->ndim < 0 || e->ends < 0))
+        rc = fail_tensor(st, err, name, "its entry must have dtype, shape and data_offsets, and nothing else");
+    return rc;
+}
+
+static int take_dtype(const mr_st *st, const char *dtype, mr_st_tensor *tensor, mr_error *err)
+{
     for (int i = 0; i < DTYPES; i++)
-        if (!strcmp(dtypes[i].name, name)) {
+        if (!strcmp(dtypes[i].name, dtype)) {
             tensor->dtype = (mr_st_dtype)i;
             return 0;
         }
-    return fail_tensor(st, err, tensor->name, "dtype %.*s is not supported", SHOWN, name);
+    return fail_tensor(st, err, tensor->name, "dtype %.*s is not supported", SHOWN, dtype);
 }
 
-/* A list of whole numbers, none negative; returns how many, or −1. */
-static int read_sizes(const json_t *list, int64_t *out, size_t room)
+static int take_place(const mr_st *st, const int64_t range[2], mr_st_tensor *tensor, mr_error *err)
 {
-    size_t count = json_array_size(list);
-    if (!json_is_array(list) || count > room) return -1;
-    for (size_t i = 0; i < count; i++) {
-        const json_t *value = json_array_get(list, i);
-        if (!json_is_integer(value) || json_integer_value(value) < 0) return -1;
-        out[i] = json_integer_value(value);
-    }
-    return (int)count;
-}
-
-static int read_place(const mr_st *st, const json_t *value, mr_st_tensor *tensor, mr_error *err)
-{
-    int64_t range[2];
-    if (read_sizes(value, range, 2) != 2)
-        return fail_tensor(st, err, tensor->name, "data_offsets are not two whole numbers, 0 or more");
     if (range[0] > range[1]) return fail_tensor(st, err, tensor->name, "data_offsets end before they begin");
     if ((uint64_t)range[1] > st->data_size)
         return fail_tensor(st, err, tensor->name, "its data lies beyond the file's end, which may have been cut off");
@@ -191,42 +219,49 @@ static int read_place(const mr_st *st, const json_t *value, mr_st_tensor *tensor
     return 0;
 }
 
-static int read_tensor(const mr_st *st, const char *name, const json_t *entry, mr_st_tensor *tensor, mr_error *err)
+static int read_tensor(const mr_st *st, mr_json *json, const char *name, mr_st_tensor *tensor, mr_error *err)
 {
     size_t bytes;
-    tensor->name = name;
-    if (!json_is_object(entry)) return fail_tensor(st, err, name, "its entry is not an object");
-    const json_t *dtype = json_object_get(entry, "dtype"), *shape = json_object_get(entry, "shape");
-    const json_t *place = json_object_get(entry, "data_offsets");
-    if (!dtype || !shape || !place || json_object_size(entry) != 3)
-        return fail_tensor(st, err, name, "its entry must have dtype, shape and data_offsets, and nothing else");
-    int rc = read_dtype(st, dtype, tensor, err);
+    entry e;
+    *tensor = (mr_st_tensor){.name = name};
+    int rc = read_entry(st, json, name, &e, err);
+    if (!rc) rc = take_dtype(st, e.dtype, tensor, err);
     if (rc) return rc;
-    tensor->ndim = read_sizes(shape, tensor->shape, MR_ST_DIMS);
-    if (tensor->ndim < 0)
-        return fail_tensor(st, err, name, "shape is not a list of at most %d whole numbers, 0 or more", MR_ST_DIMS);
+    tensor->ndim = e.ndim;
+    memcpy(tensor->shape, e.shape, sizeof e.shape);
     if (mr_st_bytes(tensor->dtype, tensor->ndim, tensor->shape, &bytes))
         return fail_tensor(st, err, name, "its shape is too large for any memory");
-    rc = read_place(st, place, tensor, err);
+    rc = take_place(st, e.place, tensor, err);
     if (!rc && tensor->bytes != bytes)
         rc = fail_tensor(st, err, name, "its shape and dtype need %zu bytes, its data_offsets hold %zu", bytes,
                          tensor->bytes);
     return rc;
 }
 
-static int read_entries(mr_st *st, mr_error *err)
+static int read_one(mr_st *st, mr_json *json, mr_error *err)
 {
+    const char *key = read_key(st, json, err);
+    if (!key) return MR_EFORMAT;
+    if (!strcmp(key, MR_ST_METADATA)) return read_meta(st, json, err);
+    mr_st_tensor *tensors = grow(st->tensors, st->count, &st->room, sizeof *tensors);
+    if (!tensors) return mr_no_memory(err, st->name);
+    st->tensors = tensors;
+    return read_tensor(st, json, key, &st->tensors[st->count++], err);
+}
+
+static int read_header(mr_st *st, const char *text, size_t length, mr_error *err)
+{
+    mr_json json;
     int rc = 0;
-    const char *key;
-    json_t *value;
-    st->tensors = mr_alloc(json_object_size(st->header), sizeof *st->tensors);
-    if (!st->tensors) return mr_no_memory(err, st->name);
-    json_object_foreach(st->header, key, value) {
-        if (!strcmp(key, MR_ST_METADATA)) rc = read_meta(st, value, err);
-        else rc = read_tensor(st, key, value, &st->tensors[st->count++], err);
-        if (rc) return rc;
-    }
-    return 0;
+    if (!length || *text != '{') return fail_header(st, err, "its header does not begin with {");
+    if (memchr(text, 0, length)) return fail_header(st, err, "its header has a zero byte");
+    st->texts = mr_alloc(length, 1);
+    if (!st->texts) return mr_no_memory(err, st->name);
+    mr_json_start(&json, text, length, st->texts);
+    mr_json_enter(&json, '{');
+    while (!rc && mr_json_item(&json, '}')) rc = read_one(st, &json, err);
+    if (!rc && !mr_json_done(&json)) rc = fail_json(st, &json, "its header goes on after its end", err);
+    return rc;
 }
 
 /* An empty tensor comes before the one that begins where it lies. */
@@ -242,7 +277,6 @@ static int by_place(const void *left, const void *right)
 static int check_tiling(mr_st *st, mr_error *err)
 {
     uint64_t end = 0;
-    qsort(st->tensors, (size_t)st->count, sizeof *st->tensors, by_place);
     for (int i = 0; i < st->count; i++) {
         const mr_st_tensor *t = &st->tensors[i];
         if (t->offset < end) return fail_tensor(st, err, t->name, "its data overlaps another tensor's");
@@ -259,12 +293,23 @@ static int by_name(const void *left, const void *right)
     return strcmp((*a)->name, (*b)->name);
 }
 
+static int by_key(const void *left, const void *right)
+{
+    return strcmp(((const meta_entry *)left)->key, ((const meta_entry *)right)->key);
+}
+
+/* Sorts both by name, and with that finds whatever is there twice. */
 static int sort_names(mr_st *st, mr_error *err)
 {
     st->named = mr_alloc((size_t)st->count, sizeof *st->named);
     if (!st->named) return mr_no_memory(err, st->name);
     for (int i = 0; i < st->count; i++) st->named[i] = &st->tensors[i];
-    qsort(st->named, (size_t)st->count, sizeof *st->named, by_name);
+    if (st->count) qsort(st->named, (size_t)st->count, sizeof *st->named, by_name);
+    for (int i = 1; i < st->count; i++)
+        if (!strcmp(st->named[i - 1]->name, st->named[i]->name)) return fail_tensor(st, err, st->named[i]->name, "duplicate name");
+    if (st->meta_count) qsort(st->meta, (size_t)st->meta_count, sizeof *st->meta, by_key);
+    for (int i = 1; i < st->meta_count; i++)
+        if (!strcmp(st->meta[i - 1].key, st->meta[i].key)) return fail_header(st, err, "duplicate key in " MR_ST_METADATA);
     return 0;
 }
 
@@ -275,9 +320,9 @@ static int parse(mr_st *st, const char *header, uint64_t length, uint64_t size, 
     st->begin = PREFIX + length;
     st->data_size = size - st->begin;
     int rc = read_header(st, header, (size_t)length, err);
-    if (!rc) rc = read_entries(st, err);
-    if (!rc) rc = check_tiling(st, err);
-    return rc ? rc : sort_names(st, err);
+    if (!rc && st->count) qsort(st->tensors, (size_t)st->count, sizeof *st->tensors, by_place);
+    if (!rc) rc = sort_names(st, err);
+    return rc ? rc : check_tiling(st, err);
 }
 
 static int parse_file(mr_st *st, uint64_t size, mr_error *err)
@@ -344,7 +389,7 @@ void mr_st_close(mr_st *st)
     mr_free(st->tensors);
     mr_free(st->named);
     mr_free(st->meta);
-    json_decref(st->header);
+    mr_free(st->texts);
     mr_file_close(st->fd);
     mr_free(st);
 }

@@ -52,10 +52,8 @@ int mr_gate_init_parse(const char *text, mr_gate_init *kind, double *value, mr_e
     else if (!strcmp(text, "timescales-uniform")) *kind = MR_GATES_TIMESCALES_UNIFORM;
     else if (!strncmp(text, bias, sizeof bias - 1)) {
         const char *number = text + sizeof bias - 1;
-        char *end;
         *kind = MR_GATES_FORGET_BIAS;
-        *value = strtod(number, &end);
-        if (end == number || *end || !(fabs(*value) <= 100))
+        if (!mr_real_read(number, value) || !(fabs(*value) <= 100))
             return mr_fail(err, MR_ECONFIG, "gate-init = %s: the bias must be a number from -100 to 100", text);
     } else
         return mr_fail(err, MR_ECONFIG, "gate-init = %s: must be default, forget-bias=X, timescales or timescales-uniform", text);

@@ -167,7 +167,8 @@ static int read_count(const mr_st *st, const char *path, const char *key, int64_
 static double read_number(const mr_st *st, const char *key)
 {
     const char *text = mr_st_meta(st, key);
-    return text ? strtod(text, NULL) : NAN;
+    double value;
+    return text && mr_real_read(text, &value) ? value : NAN;
 }
 
 static int read_state(mr_checkpoint *cp, const mr_st *st, const char *path, mr_error *err)

@@ -3,7 +3,7 @@
 #include "core/file.h"
 #include "core/mem.h"
 #include "run/text.h"
-#include "tasks/utf8.h"
+#include "core/utf8.h"
 
 #include <math.h>
 #include <stdio.h>
