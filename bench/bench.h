@@ -13,6 +13,11 @@ typedef struct mr_limits {
     double cache_bytes; /* the same within the second-level cache */
 } mr_limits;
 
+/* What binds a row. */
+typedef enum mr_bound { MR_BOUND_NONE, MR_BOUND_COMPUTE, MR_BOUND_COPY, MR_BOUND_READ } mr_bound;
+
+typedef struct mr_probe mr_probe; /* the loops that measure the limits, ready to run */
+
 typedef struct mr_bench_row {
     const char *bench;
     char name[96];
@@ -20,13 +25,14 @@ typedef struct mr_bench_row {
     double bytes, flops;    /* the least that must be moved and computed */
     double tokens;          /* 0, or what the time was for */
     const char *limit;      /* "compute", "memory", or where the bytes are read from ("L3"), whichever binds; "" when there is none */
-    double share;           /* of that limit */
+    double share;           /* of that limit, as it was measured just before and after: the median of the repetitions */
 } mr_bench_row;
 
 typedef struct mr_bench {
     mr_dev *dev;
     int quick;
     mr_limits limits;
+    mr_probe *probe;        /* a CPU's; NULL elsewhere */
     void (*on_row)(void *arg, const mr_bench_row *row);
     void (*on_start)(void *arg, const char *bench, const char *name);
     void *arg;
@@ -51,10 +57,15 @@ double mr_bench_seconds(void);
 mr_act *mr_bench_acts(mr_dev *dev, size_t count, double scale);
 mr_real *mr_bench_reals(mr_dev *dev, size_t count, double scale);
 
-int mr_bench_limits(mr_bench *b, mr_error *err); /* first: fills b->limits and reports them as rows */
+int mr_bench_limits(mr_bench *b, mr_error *err); /* first: fills b->limits and b->probe, reports the limits as rows */
+void mr_bench_end(mr_bench *b);                  /* last */
 
-/* How fast the device's threads read so many bytes again and again, each its own part of them; *place gets the name of the
- * smallest cache that holds them. A row reports it. Only on a CPU; 0 elsewhere. */
+/* A limit as it is at this moment (operations or bytes a second; it takes some milliseconds): a machine that others use too
+ * is not always equally fast. Devices without a probe give the limit measured at the start. */
+double mr_bench_now(mr_bench *b, mr_bound bound);
+
+/* How fast the device's threads read so many bytes again and again, each its own part of them, from now on the limit of
+ * MR_BOUND_READ; *place gets the name of the smallest cache that holds them. A row reports it. Only on a CPU; 0 elsewhere. */
 int mr_bench_read(mr_bench *b, size_t bytes, double *rate, const char **place, mr_error *err);
 
 int mr_bench_gemm(mr_bench *b, mr_error *err);

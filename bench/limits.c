@@ -14,7 +14,7 @@
 #include <arm_neon.h>
 #endif
 
-enum { CHAINS = 12, ROUNDS = 2000000, SLOTS = 256 };
+enum { CHAINS = 12, ROUNDS = 125000, PIECES = 8, SLOTS = 256 };
 
 /* Twelve independent chains, each in a register of its own, hide the latency of the multiply-add. They start
  * differently and their sum is returned, or the compiler would make one chain of them, or none. */
@@ -91,53 +91,95 @@ static const fma_kind *find_fma(const char *isa)
     return kind;
 }
 
-typedef struct work {
+/* One buffer serves all: the copies between its halves, those within the second-level cache, the reads. */
+struct mr_probe {
+    mr_pool *pool;
     const fma_kind *fma;
-    char *from, *to;
-    size_t bytes; /* of all threads beyond the cache, of one thread within it */
     int threads;
+    char *memory, *weights; /* for copies and for reads */
+    size_t memory_bytes, weight_bytes;
+    size_t at, piece;       /* where the next copy starts in each half, and how much it takes */
+    size_t cache_bytes;     /* that one thread copies within its cache */
     double sink[SLOTS];
-} work;
+};
 
 static void fma_task(void *arg, int task, int slot)
 {
-    work *w = arg;
+    mr_probe *p = arg;
     (void)task;
-    w->sink[slot] += w->fma->run(ROUNDS);
+    p->sink[slot] += p->fma->run(ROUNDS);
 }
 
 static void copy_task(void *arg, int task, int slot)
 {
-    work *w = arg;
-    size_t part = w->bytes / (size_t)w->threads;
+    mr_probe *p = arg;
+    const size_t part = p->piece / (size_t)(PIECES * p->threads);
+    char *from = p->memory + p->at + part * (size_t)task;
     (void)slot;
-    memcpy(w->to + part * (size_t)task, w->from + part * (size_t)task, part);
+    memcpy(from + p->memory_bytes / 2, from, part);
 }
 
 enum { CACHE_ROUNDS = 2000 };
 
 static void cache_task(void *arg, int task, int slot)
 {
-    work *w = arg;
-    char *from = w->from + w->bytes * (size_t)task, *to = w->to + w->bytes * (size_t)task;
+    mr_probe *p = arg;
+    char *from = p->memory + 2 * p->cache_bytes * (size_t)task, *to = from + p->cache_bytes;
     for (int i = 0; i < CACHE_ROUNDS; i++) {
-        memcpy(to, from, w->bytes);
+        memcpy(to, from, p->cache_bytes);
         __asm__ volatile("" : : "r"(to), "r"(from) : "memory"); /* each copy counts */
     }
     (void)slot;
 }
 
-static double best_of(mr_pool *pool, mr_pool_fn *task, work *w, int tries)
+enum { READ_ROUNDS = 4 };
+
+static void read_task(void *arg, int task, int slot)
+{
+    mr_probe *p = arg;
+    const size_t part = p->weight_bytes / (size_t)p->threads / 64 * 64;
+    for (int i = 0; i < READ_ROUNDS; i++) p->sink[slot] += p->fma->read(p->weights + part * (size_t)task, part);
+}
+
+static double timed(mr_probe *p, mr_pool_fn *task)
+{
+    /* pieces, so that a thread that comes late costs no more than that */
+    const int tasks = task == fma_task || task == copy_task ? PIECES * p->threads : p->threads;
+    double start = mr_bench_seconds();
+    mr_pool_run(p->pool, task, p, tasks);
+    return mr_bench_seconds() - start;
+}
+
+/* The next piece of the copy, so that no piece is still in a cache when its turn comes again. */
+static double timed_copy(mr_probe *p)
+{
+    p->at = p->at + 2 * p->piece <= p->memory_bytes / 2 ? p->at + p->piece : 0;
+    return timed(p, copy_task);
+}
+
+static double best_of(mr_probe *p, mr_pool_fn *task, int tries)
 {
     double best = 1e300;
-    mr_pool_run(pool, task, w, w->threads);
-    for (int i = 0; i < tries; i++) {
-        double start = mr_bench_seconds();
-        mr_pool_run(pool, task, w, w->threads);
-        double took = mr_bench_seconds() - start;
-        if (took < best) best = took;
+    for (int i = 0; i <= tries; i++) {
+        double took = task == copy_task ? timed_copy(p) : timed(p, task);
+        if (i && took < best) best = took;
     }
     return best;
+}
+
+static double fma_count(const mr_probe *p) { return 2.0 * CHAINS * ROUNDS * PIECES * p->fma->lanes * p->threads; }
+
+double mr_bench_now(mr_bench *b, mr_bound bound)
+{
+    mr_probe *p = b->probe;
+    if (!p) return bound == MR_BOUND_COMPUTE ? b->limits.flops : b->limits.copy_bytes;
+    mr_pool_run(p->pool, fma_task, p, PIECES * p->threads); /* wakes the threads; those of the device go to sleep */
+    switch (bound) {
+    case MR_BOUND_COMPUTE: return fma_count(p) / timed(p, fma_task);
+    case MR_BOUND_COPY: return 2.0 * (double)p->piece / timed_copy(p);
+    case MR_BOUND_READ: return READ_ROUNDS * (double)p->weight_bytes / timed(p, read_task);
+    default: return 0;
+    }
 }
 
 static int is_host(const mr_dev *dev) { return !strcmp(dev->kind, "cpu") || !strncmp(dev->kind, "ref", 3); }
@@ -165,15 +207,6 @@ static void report(mr_bench *b, const char *what, double seconds, double bytes, 
     b->on_row(b->arg, &row);
 }
 
-enum { READ_ROUNDS = 20 };
-
-static void read_task(void *arg, int task, int slot)
-{
-    work *w = arg;
-    const size_t part = w->bytes / (size_t)w->threads / 64 * 64;
-    for (int i = 0; i < READ_ROUNDS; i++) w->sink[slot] += w->fma->read(w->from + part * (size_t)task, part);
-}
-
 static const char *place_of(size_t bytes, int threads)
 {
     if (bytes / (size_t)threads <= (size_t)cache_size(_SC_LEVEL2_CACHE_SIZE, 512L << 10)) return "L2";
@@ -182,47 +215,21 @@ static const char *place_of(size_t bytes, int threads)
 
 int mr_bench_read(mr_bench *b, size_t bytes, double *rate, const char **place, mr_error *err)
 {
+    mr_probe *p = b->probe;
     *rate = 0;
     *place = "memory";
-    if (!is_host(b->dev)) return 0;
-    work w = {.fma = find_fma(b->dev->isa), .threads = b->dev->threads, .bytes = bytes};
-    mr_pool *pool = mr_pool_new(w.threads);
-    w.from = mr_alloc(bytes, 1);
-    int status = pool && w.from ? 0 : mr_no_memory(err, "the reads that measure the memory");
-    if (status == 0) {
-        char what[64];
-        double seconds = best_of(pool, read_task, &w, 20), read = (double)bytes * READ_ROUNDS;
-        *rate = read / seconds;
-        *place = place_of(bytes, w.threads);
-        snprintf(what, sizeof what, "read, %.1f MB in %s", (double)bytes / 1e6, *place);
-        report(b, what, seconds, read, 0);
-    }
-    mr_pool_free(pool);
-    mr_free(w.from);
-    return status;
-}
-
-static int measure_copy(mr_bench *b, mr_pool *pool, work *w, mr_error *err)
-{
-    w->bytes = copy_size();
-    w->from = mr_alloc(w->bytes, 1);
-    w->to = mr_alloc(w->bytes, 1);
-    if (w->from && w->to) {
-        memset(w->from, 1, w->bytes);
-        double seconds = best_of(pool, copy_task, w, 12), bytes = 2.0 * (double)w->bytes;
-        b->limits.copy_bytes = bytes / seconds;
-        report(b, "copy, memory", seconds, bytes, 0);
-
-        w->bytes = (size_t)cache_size(_SC_LEVEL2_CACHE_SIZE, 512L << 10) / 4 / 64 * 64;
-        seconds = best_of(pool, cache_task, w, 12);
-        bytes = 2.0 * (double)w->bytes * w->threads * CACHE_ROUNDS;
-        b->limits.cache_bytes = bytes / seconds;
-        report(b, "copy, second-level cache", seconds, bytes, 0);
-    }
-    int status = w->from && w->to ? 0 : mr_no_memory(err, "the copies that measure the memory");
-    mr_free(w->from);
-    mr_free(w->to);
-    return status;
+    if (!p) return 0;
+    mr_free(p->weights);
+    p->weight_bytes = bytes;
+    p->weights = mr_alloc(bytes, 1);
+    if (!p->weights) return mr_no_memory(err, "the reads that measure the memory");
+    char what[64];
+    double seconds = best_of(p, read_task, 60), read = (double)bytes * READ_ROUNDS;
+    *rate = read / seconds;
+    *place = place_of(bytes, p->threads);
+    snprintf(what, sizeof what, "read, %.1f MB in %s", (double)bytes / 1e6, *place);
+    report(b, what, seconds, read, 0);
+    return 0;
 }
 
 /* A device with memory of its own: only what its copy tells. */
@@ -248,19 +255,53 @@ static int measure_device_copy(mr_bench *b, mr_error *err)
     return 0;
 }
 
+static int open_probe(mr_bench *b, mr_error *err)
+{
+    mr_probe *p = b->probe = mr_alloc(1, sizeof *p);
+    if (!p) return mr_no_memory(err, "the measurement of the limits");
+    p->fma = find_fma(b->dev->isa);
+    p->threads = b->dev->threads;
+    const size_t grain = 64 * PIECES * (size_t)p->threads;
+    p->cache_bytes = (size_t)cache_size(_SC_LEVEL2_CACHE_SIZE, 512L << 10) / 4 / 64 * 64;
+    p->memory_bytes = 2 * copy_size();
+    p->piece = p->memory_bytes / 16 / grain * grain;
+    if (p->memory_bytes < 2 * p->cache_bytes * (size_t)p->threads) p->memory_bytes = 2 * p->cache_bytes * (size_t)p->threads;
+    p->pool = mr_pool_new(p->threads);
+    p->memory = mr_alloc(p->memory_bytes, 1);
+    if (!p->pool || !p->memory) return mr_no_memory(err, "the copies that measure the memory");
+    memset(p->memory, 1, p->memory_bytes);
+    return 0;
+}
+
+void mr_bench_end(mr_bench *b)
+{
+    mr_probe *p = b->probe;
+    if (!p) return;
+    mr_pool_free(p->pool);
+    mr_free(p->memory);
+    mr_free(p->weights);
+    mr_free(p);
+    b->probe = NULL;
+}
+
 int mr_bench_limits(mr_bench *b, mr_error *err)
 {
     if (b->on_start) b->on_start(b->arg, "limits", "of this machine");
     if (!is_host(b->dev)) return measure_device_copy(b, err);
     if (b->dev->threads > SLOTS)
         return mr_fail(err, MR_EINVAL, "bench measures up to %d threads: give --threads", SLOTS);
-    mr_pool *pool = mr_pool_new(b->dev->threads);
-    if (!pool) return mr_no_memory(err, "threads");
-    work w = {.fma = find_fma(b->dev->isa), .threads = b->dev->threads};
-    double seconds = best_of(pool, fma_task, &w, 60), flops = 2.0 * CHAINS * ROUNDS * w.fma->lanes * w.threads;
-    b->limits.flops = flops / seconds;
-    report(b, "multiply-adds", seconds, 0, flops);
-    int status = measure_copy(b, pool, &w, err);
-    mr_pool_free(pool);
-    return status;
+    int status = open_probe(b, err);
+    if (status < 0) return status;
+    mr_probe *p = b->probe;
+    double seconds = best_of(p, fma_task, 120);
+    b->limits.flops = fma_count(p) / seconds;
+    report(b, "multiply-adds", seconds, 0, fma_count(p));
+    seconds = best_of(p, copy_task, 64);
+    b->limits.copy_bytes = 2.0 * (double)p->piece / seconds;
+    report(b, "copy, memory", seconds, 2.0 * (double)p->piece, 0);
+    seconds = best_of(p, cache_task, 12);
+    const double bytes = 2.0 * (double)p->cache_bytes * p->threads * CACHE_ROUNDS;
+    b->limits.cache_bytes = bytes / seconds;
+    report(b, "copy, second-level cache", seconds, bytes, 0);
+    return 0;
 }

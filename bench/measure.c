@@ -3,7 +3,6 @@
 
 #include "core/rng.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -33,31 +32,44 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void set_share(const mr_limits *limits, const mr_bench_job *job, mr_bench_row *row)
+static mr_bound binding(const mr_limits *limits, const mr_bench_job *job)
 {
     double rate = job->read_bytes > 0 ? job->read_bytes : limits->copy_bytes;
-    double compute = limits->flops > 0 ? row->flops / limits->flops : 0;
-    double memory = rate > 0 ? row->bytes / rate : 0;
-    if (compute <= 0 && memory <= 0) return;
-    row->limit = compute > memory ? "compute" : job->read_bytes > 0 ? job->place : "memory";
-    row->share = fmax(compute, memory) / row->seconds;
+    double compute = limits->flops > 0 ? job->flops / limits->flops : 0;
+    double memory = rate > 0 ? job->bytes / rate : 0;
+    if (compute <= 0 && memory <= 0) return MR_BOUND_NONE;
+    return compute > memory ? MR_BOUND_COMPUTE : job->read_bytes > 0 ? MR_BOUND_READ : MR_BOUND_COPY;
 }
 
+static double median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, ascending);
+    return values[count / 2];
+}
+
+/* Limit, work, limit, work, …: each repetition is compared with the limits measured around it. */
 void mr_bench_measure(mr_bench *b, const mr_bench_job *job)
 {
-    double times[MOST], budget = b->quick ? 0.2 : 1.0;
+    double times[MOST], shares[MOST], budget = b->quick ? 0.2 : 1.0;
+    const mr_bound bound = binding(&b->limits, job);
+    const double work = bound == MR_BOUND_COMPUTE ? job->flops : job->bytes;
     mr_bench_row row = {.bench = job->bench, .bytes = job->bytes, .flops = job->flops, .tokens = job->tokens,
-                        .limit = ""};
+                        .limit = bound == MR_BOUND_NONE ? "" : bound == MR_BOUND_COMPUTE ? "compute" : bound == MR_BOUND_READ ? job->place : "memory"};
     snprintf(row.name, sizeof row.name, "%s", job->name);
     if (b->on_start) b->on_start(b->arg, job->bench, job->name);
     once(b, job);
     int count = 0;
-    for (double spent = 0; count < MOST && (count < LEAST || spent < budget); count++)
+    double before = mr_bench_now(b, bound);
+    for (double spent = 0; count < MOST && (count < LEAST || spent < budget); count++) {
+        if (bound == MR_BOUND_READ) once(b, job); /* the reads around it took its weights' place in the cache */
         spent += times[count] = once(b, job);
-    qsort(times, (size_t)count, sizeof *times, ascending);
-    row.seconds = times[count / 2];
+        const double after = mr_bench_now(b, bound);
+        shares[count] = work / (0.5 * (before + after)) / times[count];
+        before = after;
+    }
+    row.seconds = median(times, count);
     row.best = times[0];
-    set_share(&b->limits, job, &row);
+    if (bound != MR_BOUND_NONE) row.share = median(shares, count);
     b->on_row(b->arg, &row);
 }
 

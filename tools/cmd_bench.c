@@ -20,9 +20,9 @@ static const char usage[] =
     "  decode   one token after another for 1, 2, 4 and 8 streams, weights in fp32 and in 8 bits\n"
     "  memory   planned bytes of the training steps\n"
     "\n"
-    "share is (the time that the limit allows) / (the time it took); compute: multiply-adds in registers, memory:\n"
-    "a copy beyond the cache, counted read and written. Bytes are the least that must be moved; what stays\n"
-    "in a cache goes past 100 %. decode has the rate at which its weights can be read where they lie (L2, L3, memory).\n"
+    "share is (the time that the limit allows) / (the time it took); the limit is measured again around each repetition.\n"
+    "compute: multiply-adds in registers; memory: a copy beyond the cache, counted read and written. Bytes are the least\n"
+    "that must be moved; what stays in a cache goes past 100 %. decode has the rate at which its weights can be read where they lie (L2, L3, memory).\n"
     "\n"
     "--peers runs the script that MINRNN_PEERS names with python3 (PyTorch on the same work: layer, step, decode) and prints\n"
     "how many times as long each peer takes.\n";
@@ -168,6 +168,7 @@ static int run(settings *s, const mr_args *args, mr_error *err)
     if (status == 0 && s->peers) status = run_peers(&b, script, s, args, err);
     if (s->common.json) printf("\n]\n");
     clear_progress();
+    mr_bench_end(&b);
     mr_dev_close(b.dev);
     return status;
 }

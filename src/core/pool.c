@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdint.h>
 
 #if defined(__x86_64__) || defined(__i386__)
 #define RELAX() __builtin_ia32_pause()
@@ -13,6 +14,12 @@
 
 /* A worker spins this often for the next job before it sleeps: a training step is hundreds of jobs microseconds apart. */
 enum { SPINS = 4000 };
+
+/* Tasks begin … end−1 that nobody has begun, in one word: a slot takes its own from the front, and when it has none left, those
+ * of others from the back. So a thread that is held up (another process has its core) holds up one task, not its share. */
+typedef struct range {
+    _Alignas(64) atomic_uint_least64_t tasks; /* begin << 32 | end */
+} range;
 
 typedef struct worker {
     mr_pool *pool;
@@ -26,18 +33,40 @@ struct mr_pool {
     pthread_mutex_t lock;
     pthread_cond_t wake, done;
     atomic_uint job;      /* raised for each run */
-    atomic_int running;   /* workers that have not finished the job */
+    atomic_int left;      /* tasks that are not finished */
     atomic_int quit;
-    mr_pool_fn *fn;
+    range *ranges;        /* [threads] */
+    mr_pool_fn *fn;       /* fn and arg are read only by who has taken a task: until that is finished, they stay */
     void *arg;
-    int tasks;
 };
 
-static void run_slice(mr_pool *pool, int slot)
+static uint64_t as_range(uint64_t begin, uint64_t end) { return begin << 32 | end; }
+
+/* A task of a slot, or −1. */
+static int take(range *from, int front)
 {
-    int first = (int)((long)pool->tasks * slot / pool->threads);
-    int last = (int)((long)pool->tasks * (slot + 1) / pool->threads);
-    for (int task = first; task < last; task++) pool->fn(pool->arg, task, slot);
+    uint64_t seen = atomic_load_explicit(&from->tasks, memory_order_acquire);
+    for (;;) {
+        const uint64_t begin = seen >> 32, end = seen & 0xffffffffu;
+        if (begin >= end) return -1;
+        const uint64_t rest = front ? as_range(begin + 1, end) : as_range(begin, end - 1);
+        if (atomic_compare_exchange_weak_explicit(&from->tasks, &seen, rest, memory_order_acq_rel, memory_order_acquire))
+            return (int)(front ? begin : end - 1);
+    }
+}
+
+/* Whoever finishes the last task wakes the caller. */
+static void run_tasks(mr_pool *pool, int slot)
+{
+    int finished = 0;
+    for (int i = 0; i < pool->threads; i++) {
+        range *from = &pool->ranges[(slot + i) % pool->threads];
+        for (int task; (task = take(from, i == 0)) >= 0; finished++) pool->fn(pool->arg, task, slot);
+    }
+    if (!finished || atomic_fetch_sub_explicit(&pool->left, finished, memory_order_acq_rel) != finished || !slot) return;
+    pthread_mutex_lock(&pool->lock);
+    pthread_cond_signal(&pool->done);
+    pthread_mutex_unlock(&pool->lock);
 }
 
 static unsigned wait_for_job(mr_pool *pool, unsigned seen)
@@ -60,12 +89,7 @@ static void *work(void *arg)
     for (unsigned seen = 0;;) {
         seen = wait_for_job(pool, seen);
         if (atomic_load(&pool->quit)) return NULL;
-        run_slice(pool, w->slot);
-        if (atomic_fetch_sub_explicit(&pool->running, 1, memory_order_acq_rel) == 1) {
-            pthread_mutex_lock(&pool->lock);
-            pthread_cond_signal(&pool->done);
-            pthread_mutex_unlock(&pool->lock);
-        }
+        run_tasks(pool, w->slot);
     }
 }
 
@@ -86,13 +110,14 @@ mr_pool *mr_pool_new(int threads)
     pthread_cond_init(&pool->wake, NULL);
     pthread_cond_init(&pool->done, NULL);
     pool->workers = mr_alloc((size_t)pool->threads, sizeof *pool->workers);
+    pool->ranges = mr_alloc((size_t)pool->threads, sizeof *pool->ranges);
     pool->started = 1;
-    for (int slot = 1; pool->workers && slot < pool->threads; slot++) {
+    for (int slot = 1; pool->workers && pool->ranges && slot < pool->threads; slot++) {
         pool->workers[slot] = (worker){.pool = pool, .slot = slot};
         if (pthread_create(&pool->workers[slot].thread, NULL, work, &pool->workers[slot])) break;
         pool->started++;
     }
-    if (pool->workers && pool->started == pool->threads) return pool;
+    if (pool->workers && pool->ranges && pool->started == pool->threads) return pool;
     mr_pool_free(pool);
     return NULL;
 }
@@ -106,6 +131,7 @@ void mr_pool_free(mr_pool *pool)
     pthread_cond_destroy(&pool->wake);
     pthread_cond_destroy(&pool->done);
     pthread_mutex_destroy(&pool->lock);
+    mr_free(pool->ranges);
     mr_free(pool->workers);
     mr_free(pool);
 }
@@ -120,15 +146,19 @@ void mr_pool_run(mr_pool *pool, mr_pool_fn *fn, void *arg, int tasks)
     }
     pool->fn = fn;
     pool->arg = arg;
-    pool->tasks = tasks;
-    atomic_store_explicit(&pool->running, pool->threads - 1, memory_order_release);
+    atomic_store_explicit(&pool->left, tasks, memory_order_relaxed);
+    for (int slot = 0; slot < pool->threads; slot++) {
+        const uint64_t begin = (uint64_t)tasks * (uint64_t)slot / (uint64_t)pool->threads;
+        const uint64_t end = (uint64_t)tasks * (uint64_t)(slot + 1) / (uint64_t)pool->threads;
+        atomic_store_explicit(&pool->ranges[slot].tasks, as_range(begin, end), memory_order_release);
+    }
     announce(pool);
-    run_slice(pool, 0);
+    run_tasks(pool, 0);
     for (int i = 0; i < SPINS; i++) {
-        if (atomic_load_explicit(&pool->running, memory_order_acquire) == 0) return;
+        if (atomic_load_explicit(&pool->left, memory_order_acquire) == 0) return;
         RELAX();
     }
     pthread_mutex_lock(&pool->lock);
-    while (atomic_load_explicit(&pool->running, memory_order_acquire)) pthread_cond_wait(&pool->done, &pool->lock);
+    while (atomic_load_explicit(&pool->left, memory_order_acquire)) pthread_cond_wait(&pool->done, &pool->lock);
     pthread_mutex_unlock(&pool->lock);
 }
