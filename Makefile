@@ -12,7 +12,7 @@ endif
 CONFIGURE = cmake -S . --log-level=WARNING -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CHOSEN_CC) $(CMAKE_FLAGS)
 
 .NOTPARALLEL:
-.PHONY: all demo test test-full asan tsan fuzz install clean bootstrap
+.PHONY: all demo test test-full asan tsan fuzz lint coverage install clean bootstrap
 
 all: bootstrap
 	@$(CONFIGURE) -B $(BUILD)
@@ -49,8 +49,17 @@ fuzz: bootstrap
 	@cmake --build build-fuzz --parallel $(JOBS)
 	@scripts/fuzz.sh build-fuzz $(SECONDS)
 
+lint: bootstrap
+	@$(CONFIGURE) -B build-lint -DMINRNN_CUDA=OFF
+	@scripts/lint.sh build-lint
+
+coverage: bootstrap
+	@$(CONFIGURE) -B build-coverage -DMINRNN_COVERAGE=ON -DMINRNN_CUDA=OFF
+	@cmake --build build-coverage --parallel $(JOBS)
+	@scripts/coverage.sh build-coverage
+
 install: all
 	@cmake --install $(BUILD)
 
 clean:
-	rm -rf $(BUILD) build-asan build-tsan build-fuzz
+	rm -rf $(BUILD) build-asan build-tsan build-fuzz build-lint build-coverage

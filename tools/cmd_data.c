@@ -45,7 +45,7 @@ static int on_progress(void *user, uint64_t done, uint64_t total)
 
 int mr_cmd_data(int argc, char **argv)
 {
-    mr_common set;
+    mr_common set = {0};
     mr_args args = {.command = "data", .flags = flags, .settings = &set, .max = 2,
         .usage = "usage: minrnn data [list | get NAME | path NAME]\n\n"
                  "Data sets: what there is and where; get downloads one from its source and checks its SHA-256.\n"

@@ -77,7 +77,7 @@ static int generate(mr_session *session, const char *path, const settings *set, 
 
 int mr_cmd_generate(int argc, char **argv)
 {
-    settings set;
+    settings set = {0};
     mr_args args = {.command = "generate", .flags = flags, .settings = &set, .min = 1, .max = 1,
         .usage = "usage: minrnn generate MODEL [--prompt TEXT] [--tokens N] [--temperature X] [--top-k K] [--top-p P] [--stop TEXT]\n\n"
                  "Writes on from a prompt. The same seed gives the same text.\n",

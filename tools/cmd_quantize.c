@@ -77,7 +77,7 @@ static int quantize(const char *path, const settings *set, const mr_args *args, 
 
 int mr_cmd_quantize(int argc, char **argv)
 {
-    settings set;
+    settings set = {0};
     mr_args args = {.command = "quantize", .flags = flags, .settings = &set, .open = 1, .min = 1, .max = 1, .more_help = mr_eval_help,
         .usage = "usage: minrnn quantize MODEL --out FILE [--bits 8] [--data TEXT] [--json]\n\n"
                  "Writes a model whose matrices are in 8 bits, a quarter of the size: eval, score, generate and info take it like\n"

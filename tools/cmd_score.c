@@ -117,7 +117,7 @@ static int score(mr_session *session, const char *model, const char *text, int c
 
 int mr_cmd_score(int argc, char **argv)
 {
-    settings set;
+    settings set = {0};
     mr_args args = {.command = "score", .flags = flags, .settings = &set, .min = 2, .max = 2,
         .usage = "usage: minrnn score MODEL FILE|- [--mode parallel|step|chunk=N] [--per-token] [--json]\n\n"
                  "Log-probability of a text, in nats a token. The state is carried over the whole text, in every mode.\n",

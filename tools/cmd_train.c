@@ -200,7 +200,7 @@ static int train(mr_recipe *recipe, const settings *set, mr_error *err, int *cod
 
 int mr_cmd_train(int argc, char **argv)
 {
-    settings set;
+    settings set = {0};
     mr_args args = {.command = "train", .flags = flags, .settings = &set, .open = 1, .more_help = help_recipes, .max = 1,
         .usage = "usage: minrnn train RECIPE|FILE.ini --out DIR [--resume] [--key value …]\n\n"
                  "Trains a model. DIR gets model.safetensors (the best), last.safetensors, state.safetensors (to go on from),\n"
