@@ -31,6 +31,7 @@ test-full: all asan tsan
 	$(BUILD)/minrnn check
 	$(BUILD)/minrnn check --mutate
 	@scripts/test.sh $(BUILD)
+	@$(MAKE) fuzz
 
 asan: bootstrap
 	@$(CONFIGURE) -B build-asan -DMINRNN_SANITIZE=address,undefined -DMINRNN_CUDA=OFF
@@ -43,11 +44,10 @@ tsan: bootstrap
 	@scripts/test.sh build-tsan --label-exclude slow
 
 fuzz: bootstrap
-	@command -v clang >/dev/null || { echo "minrnn: NOT FUZZED: there is no clang here (Debian, Ubuntu: apt-get install clang)"; exit 1; }
-	@cmake -S . -B build-fuzz --log-level=WARNING -DCMAKE_C_COMPILER=clang -DCMAKE_C_FLAGS_RELEASE="-O1 -g" -DMINRNN_FUZZ=ON \
-	    -DMINRNN_SANITIZE=address,undefined -DMINRNN_CUDA=OFF -DMINRNN_CURL=OFF -DMINRNN_TESTS=OFF
-	@cmake --build build-fuzz --parallel $(JOBS)
-	@scripts/fuzz.sh build-fuzz $(SECONDS)
+	@if ! command -v clang >/dev/null; then echo "minrnn: NOT FUZZED: there is no clang here (Debian, Ubuntu: apt-get install clang)"; else \
+	cmake -S . -B build-fuzz --log-level=WARNING -DCMAKE_C_COMPILER=clang -DCMAKE_C_FLAGS_RELEASE="-O1 -g" -DMINRNN_FUZZ=ON \
+	    -DMINRNN_SANITIZE=address,undefined -DMINRNN_CUDA=OFF -DMINRNN_CURL=OFF -DMINRNN_TESTS=OFF && \
+	cmake --build build-fuzz --parallel $(JOBS) && scripts/fuzz.sh build-fuzz $(SECONDS); fi
 
 lint: bootstrap
 	@$(CONFIGURE) -B build-lint -DMINRNN_CUDA=OFF

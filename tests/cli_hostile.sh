@@ -84,6 +84,9 @@ for bad in /dev/zero /dev/urandom pipe huge.txt /dev/null; do
 done
 for bad in /dev/zero ./pipe huge.ini /dev/null; do stopped 1 "$bad" "$minrnn" train $bad --out new; done
 stopped 1 'directory' "$minrnn" score $model good
+# bytes of any kind are tokens here, so only the kind of the file can end it
+done_by "$minrnn" train "${base[@]}" --vocab bytes --steps 2 --out bytes
+stopped 1 '/dev/zero: is a device' "$minrnn" score bytes/model.safetensors /dev/zero
 done_by "$minrnn" score $model <(cat text.txt)
 (sleep 0.3; cat text.txt >pipe) &
 done_by "$minrnn" score $model pipe
