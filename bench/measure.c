@@ -59,8 +59,8 @@ void mr_bench_measure(mr_bench *b, const mr_bench_job *job)
     if (b->on_start) b->on_start(b->arg, job->bench, job->name);
     once(b, job);
     int count = 0;
-    double before = mr_bench_now(b, bound);
-    for (double spent = 0; count < MOST && (count < LEAST || spent < budget); count++) {
+    double before = mr_bench_now(b, bound), patience = mr_bench_seconds() + 3 * budget;
+    for (double spent = 0; count < MOST && (count < LEAST || (spent < budget && mr_bench_seconds() < patience)); count++) {
         if (bound == MR_BOUND_READ) once(b, job); /* the reads around it took its weights' place in the cache */
         spent += times[count] = once(b, job);
         const double after = mr_bench_now(b, bound);

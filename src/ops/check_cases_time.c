@@ -158,7 +158,7 @@ static mr_case_buffer *add_bias(mr_case *c, const mr_cell *cell, size_t field, i
     double extreme = extremes[mr_case_below(c, 3)];
     mr_case_say(c, " gates=±%g", extreme);
     mr_case_buffer *b = mr_case_add(c, "b", field, REAL, IN, count, MR_FILL_SATURATED, extreme);
-    if (cell->normalize && extreme > 30) b->reach = (size_t)H; /* the difference of two huge gates has no digits left */
+    if (cell->normalize && (c->bf16 || extreme > 30)) b->reach = (size_t)H; /* the difference of two huge gates has no digits left */
     return b;
 }
 

@@ -9,6 +9,7 @@ struct mr_dev {
     const char *kind; /* "cpu", "ref", "ref64" */
     const char *isa;  /* "avx512", …; "" where there is no choice */
     int threads;
+    int ahead; /* tokens drawn before they are looked at: 1 … MR_DRAWN; above 1 where looking means waiting for the device */
     size_t act_size, real_size; /* bytes of one mr_act, mr_real */
     size_t memory;              /* bytes that there are at most; 0: alloc knows, and fails where there are no more */
     mr_ops ops;                 /* filled by the backend: dev->ops.linear_fwd(dev, &args) */

@@ -205,12 +205,12 @@ static void cuda_close(mr_dev *dev)
     mr_cuda *c = cuda_of(dev);
     forget_graphs(c);
     for (int i = 0; i < c->plan_count; i++) {
-        cublasLtMatrixLayoutDestroy(c->plans[i].a);
-        cublasLtMatrixLayoutDestroy(c->plans[i].b);
-        cublasLtMatrixLayoutDestroy(c->plans[i].c);
-        cublasLtMatmulDescDestroy(c->plans[i].desc);
+        mr_lt.MatrixLayoutDestroy(c->plans[i].a);
+        mr_lt.MatrixLayoutDestroy(c->plans[i].b);
+        mr_lt.MatrixLayoutDestroy(c->plans[i].c);
+        mr_lt.MatmulDescDestroy(c->plans[i].desc);
     }
-    if (c->lt) cublasLtDestroy(c->lt);
+    if (c->lt) mr_lt.Destroy(c->lt);
     forget_shadows(c);
     cudaFree(c->shadow_table);
     cudaFree(c->workspace);
@@ -251,7 +251,7 @@ static int make_resources(mr_cuda *c, mr_error *err)
     if (error == cudaSuccess) error = cudaMalloc(&c->workspace, WORKSPACE);
     if (error == cudaSuccess) error = cudaMallocHost((void **)&c->staging, STAGING);
     if (error != cudaSuccess) return mr_fail(err, MR_EDEVICE, "%s: %s", c->name, cudaGetErrorString(error));
-    if (cublasLtCreate(&c->lt) != CUBLAS_STATUS_SUCCESS) return mr_fail(err, MR_EDEVICE, "%s: cuBLASLt does not start", c->name);
+    if (mr_lt.Create(&c->lt) != CUBLAS_STATUS_SUCCESS) return mr_fail(err, MR_EDEVICE, "%s: cuBLASLt does not start", c->name);
     return 0;
 }
 
@@ -264,6 +264,7 @@ static void fill_ops(mr_dev *dev)
     mr_cuda_time_ops(&dev->ops);
     mr_cuda_token_ops(&dev->ops);
     mr_cuda_train_ops(&dev->ops);
+    mr_cuda_sample_ops(&dev->ops);
 }
 
 extern "C" const char *mr_cuda_version(void)
@@ -284,6 +285,7 @@ extern "C" int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **o
     dev->kind = "cuda";
     dev->isa = "";
     dev->threads = 1;
+    dev->ahead = MR_DRAWN;
     dev->act_size = c->bf16 ? sizeof(bf16) : sizeof(float);
     dev->real_size = sizeof(float);
     dev->alloc = cuda_alloc;
@@ -303,6 +305,7 @@ extern "C" int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **o
     dev->impl = c;
     fill_ops(dev);
     int status = find_device(c, index, err);
+    if (!status) status = mr_lt_load(err);
     if (!status) status = make_resources(c, err);
     if (status) cuda_close(dev);
     else *out = dev;
