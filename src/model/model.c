@@ -187,17 +187,30 @@ static int plan_vectors(mr_model *m, int train, mr_error *err)
     return mr_no_memory(err, "gradients and moments; lower layers, dim or expansion");
 }
 
+/* Refuses what cannot be before it is asked for (see mr_memory_total). Beside the device's own vectors a training run keeps
+ * four in its checkpoint, and a model that is loaded lies in memory twice for a moment. */
+static int check_memory(const mr_model *m, double activations, mr_error *err)
+{
+    double vectors = (m->train ? 8.0 : 2.0) * ((double)m->params.total * (double)m->dev->real_size + (double)m->quants.bytes);
+    if (!m->dev->memory || vectors + activations <= (double)m->dev->memory) return 0;
+    return mr_fail(err, MR_ENOMEM, "%.4g GB of memory are needed and this machine has %.4g: %.4g GB for %.3g parameters, %.4g GB for a batch of "
+                   "%d × %d tokens; lower %s", (vectors + activations) / 1e9, (double)m->dev->memory / 1e9, vectors / 1e9,
+                   (double)mr_model_count(m), activations / 1e9, m->max_B, m->max_T,
+                   vectors > activations ? "--dim, --layers, --expansion or --mlp" : "--batch or the length (--context)");
+}
+
 int mr_model_plan(mr_model *m, int B, int T, int train, mr_error *err)
 {
     mr_arena arena = {0};
-    int status = plan_vectors(m, train, err);
-    if (status) return status;
     if ((double)B * T * (double)m->config.dim > 1e11 || (double)B * T > 2e9)
         return mr_fail(err, MR_ECONFIG, "batch = %d, context = %d: too large; lower one of them", B, T);
     m->max_B = B;
     m->max_T = T;
     m->train = train;
     plan_all(m, &arena);
+    int status = check_memory(m, (double)arena.used, err);
+    if (!status) status = plan_vectors(m, train, err);
+    if (status) return status;
     m->dev->release(m->dev, m->memory);
     m->planned = arena.used;
     m->memory = m->dev->alloc(m->dev, arena.used);

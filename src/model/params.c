@@ -10,11 +10,11 @@
 int mr_params_add(mr_params *params, const char *prefix, const char *name, int follows, mr_init init, double value,
                   int ndim, const int64_t *shape)
 {
+    if (params->failed) return -1;
     if (params->count == params->room) {
         int room = params->room ? 2 * params->room : 64;
         mr_param *list = mr_alloc_by(params->by, (size_t)room, sizeof *list);
-        if (!list) params->failed = 1;
-        if (params->failed) return -1;
+        if (!list) return params->failed = 1, -1;
         if (params->count) memcpy(list, params->list, (size_t)params->count * sizeof *list);
         mr_free_by(params->by, params->list);
         params->list = list;

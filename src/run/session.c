@@ -77,12 +77,14 @@ static int read_vectors(const mr_model *model, const mr_st *st, const char *path
     static const char *const prefixes[] = {"", NULL};
     const mr_params *params = mr_model_params(model);
     const mr_quants *quants = mr_model_quants(model);
+    /* first, so that memory is taken only for what the file has, whatever it claims to be */
+    int status = quants ? mr_quants_check(st, path, params, err) : mr_model_check_tensors(st, path, prefixes, params, err);
+    if (status) return status;
     v->reals = mr_alloc_by(mr_model_dev(model)->by, params->total, sizeof *v->reals);
     v->bytes = quants ? mr_alloc_by(mr_model_dev(model)->by, quants->bytes, 1) : NULL;
     if (!v->reals || (quants && !v->bytes)) return mr_no_memory(err, path);
     if (quants) return mr_quants_read(st, path, params, quants, v->reals, v->bytes, err);
-    int status = mr_model_check_tensors(st, path, prefixes, params, err);
-    return status ? status : mr_model_read_vector(st, path, "", params, v->reals, err);
+    return mr_model_read_vector(st, path, "", params, v->reals, err);
 }
 
 int mr_session_read_weights(mr_model *model, const mr_st *st, const char *path, int B, int T, mr_error *err)

@@ -238,7 +238,7 @@ static void fill_device(mr_cpu *cpu, int threads, const mr_allocator *by)
 {
     mr_dev *dev = &cpu->dev;
     *dev = (mr_dev){
-        .kind = "cpu", .isa = cpu->kernels.name, .threads = threads, .by = by, .ahead = 1, .act_size = sizeof(float),
+        .kind = "cpu", .isa = cpu->kernels.name, .threads = threads, .by = by, .memory = mr_memory_total(), .ahead = 1, .act_size = sizeof(float),
         .real_size = sizeof(float), .alloc = device_alloc, .release = device_release, .upload = copy_bytes,
         .download = copy_bytes, .copy = copy_bytes, .zero = zero_bytes, .put = put, .get = get, .put_act = put_act,
         .get_act = get_act, .replay = replay, .sync = device_sync,

@@ -35,7 +35,7 @@ int REF_OPEN(const mr_dev_options *options, mr_dev **out, mr_error *err)
 {
     mr_dev *dev = mr_alloc_by(options->by, 1, sizeof *dev);
     if (!dev) return mr_no_memory(err, "a device");
-    *dev = (mr_dev){.kind = REF_KIND, .isa = "", .threads = 1, .by = options->by, .ahead = 1, .act_size = sizeof(real), .real_size = sizeof(real),
+    *dev = (mr_dev){.kind = REF_KIND, .isa = "", .threads = 1, .by = options->by, .memory = mr_memory_total(), .ahead = 1, .act_size = sizeof(real), .real_size = sizeof(real),
                     .alloc = host_alloc, .release = host_release, .upload = host_copy, .download = host_copy,
                     .copy = host_copy, .zero = host_zero, .put = put_reals, .get = get_reals, .put_act = put_acts,
                     .get_act = get_acts, .replay = host_replay, .sync = host_sync, .close = host_close, .minrnn_saved = minrnn_saved, .scan_work = scan_work,
