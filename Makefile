@@ -12,7 +12,7 @@ endif
 CONFIGURE = cmake -S . --log-level=WARNING -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CHOSEN_CC) $(CMAKE_FLAGS)
 
 .NOTPARALLEL:
-.PHONY: all demo test test-full asan tsan fuzz lint coverage install clean bootstrap
+.PHONY: all demo test test-full asan tsan fuzz lint coverage test-aarch64 static install clean bootstrap
 
 all: bootstrap
 	@$(CONFIGURE) -B $(BUILD)
@@ -43,6 +43,13 @@ tsan: bootstrap
 	@cmake --build build-tsan --parallel $(JOBS)
 	@scripts/test.sh build-tsan --label-exclude slow
 
+test-aarch64:
+	@scripts/aarch64.sh
+
+static: bootstrap
+	@$(CONFIGURE) -B build-static -DMINRNN_STATIC=ON -DMINRNN_TESTS=OFF
+	@cmake --build build-static --parallel $(JOBS)
+
 fuzz: bootstrap
 	@if ! command -v clang >/dev/null; then echo "minrnn: NOT FUZZED: there is no clang here (Debian, Ubuntu: apt-get install clang)"; else \
 	cmake -S . -B build-fuzz --log-level=WARNING -DCMAKE_C_COMPILER=clang -DCMAKE_C_FLAGS_RELEASE="-O1 -g" -DMINRNN_FUZZ=ON \
@@ -62,4 +69,4 @@ install: all
 	@cmake --install $(BUILD)
 
 clean:
-	rm -rf $(BUILD) build-asan build-tsan build-fuzz build-lint build-coverage
+	rm -rf $(BUILD) build-asan build-tsan build-fuzz build-lint build-coverage build-aarch64 build-static

@@ -60,7 +60,7 @@ static layer make_layer(mr_dev *dev, const cell_form *form, int B, int T, int D,
     l.x_dev = bag_device(own, N * (size_t)D * dev->act_size);
     l.y_dev = bag_device(own, N * (size_t)l.H * dev->act_size);
     l.carry = bag_device(own, (size_t)B * l.state * dev->real_size);
-    l.saved = form ? bag_device(own, dev->minrnn_saved(dev, &form->cell, B, T, H)) : NULL;
+    l.saved = form ? bag_device(own, dev->minrnn_saved(dev, &form->cell, B, T, D, H)) : NULL;
     l.reset_dev = bag_device(own, N);
     l.length_dev = bag_device(own, (size_t)B * sizeof(int32_t));
     return l;
@@ -172,6 +172,7 @@ static result run_backward(layer *l)
                                                        .H = l->H,
                                                        .x = l->x_dev,
                                                        .W = l->W,
+                                                       .b = l->b,
                                                        .h_in = in,
                                                        .h_init = l->init,
                                                        .reset = reset,

@@ -64,6 +64,31 @@ void *mr_alloc(size_t count, size_t size)
 
 void mr_free(void *p) { free(p); }
 
+/* The caller's block is aligned here; where it began stands right before what is handed out. */
+void *mr_alloc_by(const mr_allocator *by, size_t count, size_t size)
+{
+    if (!by || !by->alloc) return mr_alloc(count, size);
+    if (size && count > (SIZE_MAX - 2 * MR_ALIGN) / size) return NULL;
+    const size_t bytes = count * size;
+    char *block = by->alloc(by->user, bytes + 2 * MR_ALIGN);
+    if (!block) return NULL;
+    char *p = (char *)(((uintptr_t)block + 2 * MR_ALIGN - 1) & ~(uintptr_t)(MR_ALIGN - 1));
+    memcpy(p - sizeof block, &block, sizeof block);
+    return memset(p, 0, bytes);
+}
+
+void mr_free_by(const mr_allocator *by, void *p)
+{
+    void *block;
+    if (!by || !by->alloc) {
+        mr_free(p);
+        return;
+    }
+    if (!p) return;
+    memcpy(&block, (char *)p - sizeof block, sizeof block);
+    by->release(by->user, block);
+}
+
 char *mr_strdup(const char *s)
 {
     size_t n = strlen(s) + 1;

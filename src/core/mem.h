@@ -2,6 +2,8 @@
 #ifndef MR_CORE_MEM_H
 #define MR_CORE_MEM_H
 
+#include "minrnn.h"
+
 #include <stddef.h>
 
 #define MR_ALIGN 64
@@ -11,6 +13,10 @@
  * Freed by mr_free. */
 void *mr_alloc(size_t count, size_t size);
 void mr_free(void *p);
+
+/* The same by an allocator of the caller's; NULL, or one without functions, is mr_alloc and mr_free. */
+void *mr_alloc_by(const mr_allocator *by, size_t count, size_t size);
+void mr_free_by(const mr_allocator *by, void *p);
 
 char *mr_strdup(const char *s);
 

@@ -4,11 +4,6 @@
 
 #include "minrnn.h"
 
-typedef struct mr_error {
-    int status;
-    char text[1024];
-} mr_error;
-
 /* Records the sentence, as one printable line whatever names it repeats (err may be NULL). */
 void mr_error_set(mr_error *err, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

@@ -16,7 +16,7 @@ static size_t reals_of(const mr_param *p) { return mr_param_quantizes(p) ? (size
 int mr_quants_layout(mr_quants *quants, mr_params *params)
 {
     const size_t line = MR_ALIGN / sizeof(float);
-    *quants = (mr_quants){.at = mr_alloc((size_t)params->count, sizeof *quants->at)};
+    *quants = (mr_quants){.at = mr_alloc_by(params->by, (size_t)params->count, sizeof *quants->at), .by = params->by};
     if (!quants->at) return MR_ENOMEM;
     params->total = params->decayed = 0;
     for (int i = 0; i < params->count; i++) {
@@ -35,7 +35,7 @@ int mr_quants_layout(mr_quants *quants, mr_params *params)
 
 void mr_quants_free(mr_quants *quants)
 {
-    mr_free(quants->at);
+    mr_free_by(quants->by, quants->at);
     *quants = (mr_quants){0};
 }
 

@@ -12,6 +12,7 @@
 typedef struct mr_quants {
     size_t bytes; /* length of the vector of bytes */
     size_t *at;   /* for each row of the parameter table: where its matrix lies; only for those that are quantized */
+    const mr_allocator *by; /* whose memory that is: the table's */
 } mr_quants;
 
 int mr_param_quantizes(const mr_param *param); /* is it a matrix that becomes 8 bits? */

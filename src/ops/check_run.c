@@ -68,7 +68,7 @@ static void lay_out(const mr_case *c, mr_dev *dev, mr_placed *p)
         size_t size = mr_case_element_size(dev, b->type);
         p->at[i] = used + (GUARD_ELEMENTS + (size_t)b->shift) * size;
         p->bytes[i] = b->count * size;
-        if (b->type == MR_CASE_SAVED) p->bytes[i] = dev->minrnn_saved(dev, &shape->cell, shape->B, shape->T, shape->H);
+        if (b->type == MR_CASE_SAVED) p->bytes[i] = dev->minrnn_saved(dev, &shape->cell, shape->B, shape->T, shape->D, shape->H);
         used = (p->at[i] + p->bytes[i] + GUARD_ELEMENTS * size + BLOCK - 1) / BLOCK * BLOCK;
     }
     p->total = used;
