@@ -9,13 +9,14 @@
 #include <string.h>
 
 static const char *const inputs[] = {"tokens", "reals", NULL};
-static const char *const heads[] = {"token", "last", "mean", NULL};
+static const char *const head_kinds[] = {"token", "last", "mean", NULL};
 static const char *const losses[] = {"xent", "mse", NULL};
 static const char *const candidates[] = {"positive", "linear", "tanh", NULL};
 static const char *const scans[] = {"linear", "log", NULL};
 static const char *const starts[] = {"zero", "learned", NULL};
 static const char *const norms[] = {"rms", "layer", NULL};
 static const char *const places[] = {"inside", "residual", NULL};
+static const char *const position_kinds[] = {"rotary", "learned", "none", NULL};
 static const char *const weight_types[] = {"f32", "int8", NULL};
 
 #define FIELD(name) offsetof(mr_config, name)
@@ -23,7 +24,7 @@ static const char *const weight_types[] = {"f32", "int8", NULL};
 const mr_option mr_config_options[] = {
     {"input", MR_OPT_CHOICE, FIELD(input), "tokens", 0, 0, inputs, "what goes in", MR_OPT_DERIVED},
     {"inputs", MR_OPT_INT, FIELD(inputs), "1", 1, 1 << 24, NULL, "vocabulary, or values a step", MR_OPT_DERIVED},
-    {"head", MR_OPT_CHOICE, FIELD(head), "token", 0, 0, heads, "what the output is read from", MR_OPT_DERIVED},
+    {"head", MR_OPT_CHOICE, FIELD(head), "token", 0, 0, head_kinds, "what the output is read from", MR_OPT_DERIVED},
     {"loss", MR_OPT_CHOICE, FIELD(loss), "xent", 0, 0, losses, "what is minimised", MR_OPT_DERIVED},
     {"outputs", MR_OPT_INT, FIELD(outputs), "1", 1, 1 << 24, NULL, "classes, or values predicted", MR_OPT_DERIVED},
     {"mixer", MR_OPT_CHOICE, FIELD(mixer), "mingru", 0, 0, mr_mixer_names, "the recurrent layer", 0},
@@ -40,7 +41,10 @@ const mr_option mr_config_options[] = {
     {"mlp", MR_OPT_INT, FIELD(mlp), "0", 0, 64, NULL, "width factor of the MLP after the mixer; 0: none", 0},
     {"norm", MR_OPT_CHOICE, FIELD(norm), "rms", 0, 0, norms, "kind of normalisation", 0},
     {"dropout", MR_OPT_REAL, FIELD(dropout), "0", 0, 0.95, NULL, "share of each branch's output dropped in training", 0},
-    {"weights", MR_OPT_CHOICE, FIELD(weights), "f32", 0, 0, weight_types, "how matrices are stored; int8 is made by `minrnn quantize`", MR_OPT_DERIVED},
+    {"weights", MR_OPT_CHOICE, FIELD(weights), "f32", 0, 0, weight_types, "how matrices are stored; int8 is made by `minrnn quantize`", MR_OPT_DERIVED | MR_OPT_SPARSE},
+    {"heads", MR_OPT_INT, FIELD(heads), "0", 0, 4096, NULL, "attention: heads; 0: one for every 64 channels", MR_OPT_SPARSE},
+    {"positions", MR_OPT_CHOICE, FIELD(positions), "rotary", 0, 0, position_kinds, "attention: how a token knows where it stands", MR_OPT_SPARSE},
+    {"window", MR_OPT_INT, FIELD(window), "0", 0, 1 << 24, NULL, "attention: tokens that one sees, itself included; 0: the longest sequence", MR_OPT_SPARSE},
     {0}};
 
 int mr_gate_init_parse(const char *text, mr_gate_init *kind, double *value, mr_error *err)
@@ -59,6 +63,35 @@ int mr_gate_init_parse(const char *text, mr_gate_init *kind, double *value, mr_e
             return mr_fail(err, MR_ECONFIG, "gate-init = %s: the bias must be a number from -100 to 100", text);
     } else
         return mr_fail(err, MR_ECONFIG, "gate-init = %s: must be default, forget-bias=X, timescales or timescales-uniform", text);
+    return 0;
+}
+
+static int is_attention(const mr_config *c) { return !strcmp(mr_mixer_names[c->mixer], "attention"); }
+
+int mr_config_heads(const mr_config *c)
+{
+    int64_t heads = c->heads ? c->heads : c->dim > 64 ? c->dim / 64 : 1;
+    while (!c->heads && c->dim % heads) heads--;
+    return c->dim % heads ? 0 : (int)heads;
+}
+
+void mr_config_settle(mr_config *c, int64_t longest)
+{
+    if (!is_attention(c)) return;
+    if (!c->heads) c->heads = mr_config_heads(c);
+    if (!c->window) c->window = longest;
+}
+
+static int check_attention(const mr_config *c, mr_error *err)
+{
+    const int heads = mr_config_heads(c);
+    if (!heads) return mr_fail(err, MR_ECONFIG, "heads = %lld: must divide dim = %lld", (long long)c->heads, (long long)c->dim);
+    if (c->positions == MR_POSITIONS_ROTARY && c->dim / heads % 2)
+        return mr_fail(err, MR_ECONFIG, "positions = rotary turns pairs of channels, but dim = %lld over heads = %d leaves %lld a head; choose an even number, or other positions",
+                       (long long)c->dim, heads, (long long)c->dim / heads);
+    if (!c->window) return mr_fail(err, MR_ECONFIG, "window = 0: must be the number of tokens that one may see");
+    if ((double)c->window * (double)c->dim > 1e9)
+        return mr_fail(err, MR_ECONFIG, "window = %lld, dim = %lld: too much to remember; lower one of them", (long long)c->window, (long long)c->dim);
     return 0;
 }
 
@@ -84,6 +117,7 @@ int mr_config_check(const mr_config *c, mr_error *err)
     if (c->head == MR_HEAD_TOKEN && c->loss == MR_LOSS_XENT && c->outputs < 2)
         return mr_fail(err, MR_ECONFIG, "outputs = %lld: a classifier needs two classes or more", (long long)c->outputs);
     if (mr_gate_init_parse(c->gate_init, &kind, &value, err)) return MR_ECONFIG;
+    if (is_attention(c) && check_attention(c, err)) return MR_ECONFIG;
     return check_size(c, err);
 }
 

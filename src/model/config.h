@@ -10,6 +10,8 @@ typedef enum mr_conv_place { MR_CONV_INSIDE, MR_CONV_RESIDUAL } mr_conv_place;
 
 typedef enum mr_weight_type { MR_WEIGHTS_F32, MR_WEIGHTS_INT8 } mr_weight_type;
 
+typedef enum mr_positions { MR_POSITIONS_ROTARY, MR_POSITIONS_LEARNED, MR_POSITIONS_NONE } mr_positions;
+
 typedef struct mr_config {
     /* derived from the task */
     int input, head, loss; /* mr_input, mr_head, mr_loss */
@@ -21,6 +23,9 @@ typedef struct mr_config {
     double dropout;
     int weights; /* mr_weight_type */
     char gate_init[MR_TEXT_MAX];
+    /* attention */
+    int64_t heads, window;
+    int positions; /* mr_positions */
 } mr_config;
 
 extern const mr_option mr_config_options[];
@@ -32,6 +37,11 @@ int mr_gate_init_parse(const char *text, mr_gate_init *kind, double *value, mr_e
 
 /* What no single key can tell: combinations that make no sense, sizes that no memory holds. */
 int mr_config_check(const mr_config *config, mr_error *err);
+
+/* Heads of attention: as asked for, or one for every 64 channels. 0: they do not divide dim. */
+int mr_config_heads(const mr_config *config);
+/* Settles what a model of attention leaves to the run: its heads, and its window from the longest sequence. */
+void mr_config_settle(mr_config *config, int64_t longest);
 
 /* The task's side of the model. */
 void mr_config_take(mr_config *config, const mr_interface *face);

@@ -110,7 +110,7 @@ static void allow_bf16(mr_case *c)
 {
     static const struct { int op; double tolerance; } products[] = {
         {MR_OP_linear_fwd, 1e-2}, {MR_OP_linear_bwd_x, 1e-2}, {MR_OP_linear_bwd_w, 1e-2}, {MR_OP_minrnn_fwd, 2e-2},
-        {MR_OP_minrnn_bwd, 3e-2},
+        {MR_OP_minrnn_bwd, 3e-2}, {MR_OP_attn_fwd, 2e-2}, {MR_OP_attn_bwd, 4e-2},
     };
     for (size_t i = 0; i < sizeof products / sizeof *products; i++)
         if (c->op == products[i].op) c->tolerance = fmax(c->tolerance, products[i].tolerance);
