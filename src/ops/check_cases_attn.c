@@ -8,6 +8,10 @@ static mr_attn draw_shape(mr_case *c)
     a.size = sizes[c->seed % (sizeof sizes / sizeof *sizes)];
     a.heads = 1 + mr_case_below(c, a.size > 40 ? 2 : 4);
     a.window = mr_case_chance(c, 10) ? 1 : 1 + mr_case_below(c, mr_case_chance(c, 50) ? 20 : 2 * a.T + 100);
+    if (a.size < 10 && mr_case_chance(c, 15)) { /* much time, short memory: where a backend splits the time */
+        a.T = 600 + mr_case_below(c, 500);
+        a.window = 1 + mr_case_below(c, 400);
+    }
     a.rotary = a.size % 2 == 0 && mr_case_chance(c, 60);
     if (c->speed) a = (mr_attn){.B = 4, .T = 128, .heads = 2, .size = 64, .window = 128, .rotary = 1};
     c->elements = (size_t)a.B * a.T * a.heads * a.size;
