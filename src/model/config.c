@@ -42,7 +42,7 @@ const mr_option mr_config_options[] = {
     {"norm", MR_OPT_CHOICE, FIELD(norm), "rms", 0, 0, norms, "kind of normalisation", 0},
     {"dropout", MR_OPT_REAL, FIELD(dropout), "0", 0, 0.95, NULL, "share of each branch's output dropped in training", 0},
     {"weights", MR_OPT_CHOICE, FIELD(weights), "f32", 0, 0, weight_types, "how matrices are stored; int8 is made by `minrnn quantize`", MR_OPT_DERIVED | MR_OPT_SPARSE},
-    {"heads", MR_OPT_INT, FIELD(heads), "0", 0, 4096, NULL, "attention: heads; 0: one for every 64 channels", MR_OPT_SPARSE},
+    {"heads", MR_OPT_INT, FIELD(heads), "0", 0, 4096, NULL, "attention: heads; 0: of 64 channels each, or the next smaller even number that divides dim", MR_OPT_SPARSE},
     {"positions", MR_OPT_CHOICE, FIELD(positions), "rotary", 0, 0, position_kinds, "attention: how a token knows where it stands", MR_OPT_SPARSE},
     {"window", MR_OPT_INT, FIELD(window), "0", 0, 1 << 24, NULL, "attention: tokens that one sees, itself included; 0: the longest sequence", MR_OPT_SPARSE},
     {0}};
@@ -70,9 +70,10 @@ static int is_attention(const mr_config *c) { return !strcmp(mr_mixer_names[c->m
 
 int mr_config_heads(const mr_config *c)
 {
-    int64_t heads = c->heads ? c->heads : c->dim > 64 ? c->dim / 64 : 1;
-    while (!c->heads && c->dim % heads) heads--;
-    return c->dim % heads ? 0 : (int)heads;
+    if (c->heads) return c->dim % c->heads ? 0 : (int)c->heads;
+    int64_t size = c->dim < 64 ? c->dim : 64;
+    while (c->dim % size || (size % 2 && c->dim % 2 == 0)) size--;
+    return (int)(c->dim / size);
 }
 
 void mr_config_settle(mr_config *c, int64_t longest)
@@ -89,6 +90,9 @@ static int check_attention(const mr_config *c, mr_error *err)
     if (c->positions == MR_POSITIONS_ROTARY && c->dim / heads % 2)
         return mr_fail(err, MR_ECONFIG, "positions = rotary turns pairs of channels, but dim = %lld over heads = %d leaves %lld a head; choose an even number, or other positions",
                        (long long)c->dim, heads, (long long)c->dim / heads);
+    if (c->dim / heads > MR_ATTN_SIZE)
+        return mr_fail(err, MR_ECONFIG, "heads = %d: %lld channels a head of dim = %lld; at most %d, so raise heads", heads,
+                       (long long)c->dim / heads, (long long)c->dim, MR_ATTN_SIZE);
     if (!c->window) return mr_fail(err, MR_ECONFIG, "window = 0: must be the number of tokens that one may see");
     if ((double)c->window * (double)c->dim > 1e9)
         return mr_fail(err, MR_ECONFIG, "window = %lld, dim = %lld: too much to remember; lower one of them", (long long)c->window, (long long)c->dim);

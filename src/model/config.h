@@ -38,7 +38,7 @@ int mr_gate_init_parse(const char *text, mr_gate_init *kind, double *value, mr_e
 /* What no single key can tell: combinations that make no sense, sizes that no memory holds. */
 int mr_config_check(const mr_config *config, mr_error *err);
 
-/* Heads of attention: as asked for, or one for every 64 channels. 0: they do not divide dim. */
+/* Heads of attention: as asked for, or of the largest even size up to 64 that divides dim. 0: those asked for do not divide it. */
 int mr_config_heads(const mr_config *config);
 /* Settles what a model of attention leaves to the run: its heads, and its window from the longest sequence. */
 void mr_config_settle(mr_config *config, int64_t longest);

@@ -3,7 +3,7 @@
 
 static mr_attn draw_shape(mr_case *c)
 {
-    static const int sizes[] = {1, 2, 3, 4, 8, 12, 16, 20, 32, 40, 48, 64, 66, 96, 128, 130};
+    static const int sizes[] = {1, 2, 3, 4, 8, 12, 16, 20, 32, 40, 48, 64, 66, 96, 126, 128};
     mr_attn a = {.B = 1 + mr_case_below(c, 4), .T = mr_case_chance(c, 25) ? 1 : 1 + mr_case_below(c, mr_case_chance(c, 80) ? 40 : 300)};
     a.size = sizes[c->seed % (sizeof sizes / sizeof *sizes)];
     a.heads = 1 + mr_case_below(c, a.size > 40 ? 2 : 4);

@@ -282,10 +282,11 @@ typedef struct mr_adam_args {
  * smaller by a multiple of window. It is a whole number without a gradient. Without cache_in, and at every reset, a new sequence
  * starts. Tokens at and beyond length[b] do not exist: their y and lse are 0, and they pass no gradient. */
 typedef struct mr_attn {
-    int B, T, heads, size, window, rotary;
+    int B, T, heads, size, window, rotary; /* size ≤ MR_ATTN_SIZE, even with rotary */
 } mr_attn;
 
 #define MR_ROTARY_BASE 10000.0
+#define MR_ATTN_SIZE 128 /* the largest head */
 
 typedef struct mr_attn_fwd_args {
     mr_attn shape;

@@ -41,25 +41,26 @@ INLINE vf lanes_from(int first)
     return lane + (float)first;
 }
 
-/* v where the column is one of from … end − 1, else `other`. */
-INLINE vf seen(vf v, int at, int from, int end, float other)
+/* v where the column is one of from … end − 1, else `other`; `all` is a constant: the whole row is seen. */
+INLINE vf seen(vf v, int at, const mr_soften *row, float other, int all)
 {
+    if (all) return v;
     vf column = lanes_from(at), out = v_set(other);
-    return v_if_less(column, v_set((float)from), out, v_if_less(column, v_set((float)end), v, out));
+    return v_if_less(column, v_set((float)row->from), out, v_if_less(column, v_set((float)row->end), v, out));
 }
 
-static float soften_row(mr_soften *row)
+INLINE int sees_all(const mr_soften *row) { return row->from <= 0 && row->end >= row->n && row->n % LANES == 0; }
+
+INLINE float soften_as(mr_soften *row, int all)
 {
     vf most = v_set(-INFINITY), sum = v_set(0.0f);
-    for (int i = 0; i < row->n; i += LANES) {
-        vf v = seen(v_load_part(row->s + i, row->n - i), i, row->from, row->end, -INFINITY);
-        most = v_max(most, v);
-    }
+    for (int i = 0; i < row->n; i += LANES)
+        most = v_max(most, seen(v_load_part(row->s + i, row->n - i), i, row, -INFINITY, all));
     float top = row->top;
     for (int i = 0; i < LANES; i++) top = most[i] * row->scale > top ? most[i] * row->scale : top;
     for (int i = 0; i < row->n; i += LANES) {
         vf v = v_exp(v_load_part(row->s + i, row->n - i) * row->scale - top);
-        v = seen(v, i, row->from, row->end, 0.0f);
+        v = seen(v, i, row, 0.0f, all);
         v_store_part(row->s + i, v, row->n - i);
         sum += v;
     }
@@ -69,14 +70,22 @@ static float soften_row(mr_soften *row)
     return shrink;
 }
 
-static void soften_bwd_row(const mr_soften *row)
+static float soften_row(mr_soften *row) { return sees_all(row) ? soften_as(row, 1) : soften_as(row, 0); }
+
+INLINE void soften_bwd_as(const mr_soften *row, int all)
 {
     for (int i = 0; i < row->n; i += LANES) {
         const int n = row->n - i;
         vf p = v_exp(v_load_part(row->s + i, n) * row->scale - row->top);
-        p = seen(p, i, row->from, row->end, 0.0f);
+        p = seen(p, i, row, 0.0f, all);
         vf d = p * (v_load_part(row->ds + i, n) - row->mean) * row->scale;
         v_store_part(row->s + i, p, n);
         v_store_part(row->ds + i, d, n);
     }
+}
+
+static void soften_bwd_row(const mr_soften *row)
+{
+    if (sees_all(row)) soften_bwd_as(row, 1);
+    else soften_bwd_as(row, 0);
 }

@@ -149,7 +149,7 @@ template <bool MAX> static __device__ __forceinline__ float of_all(float v, floa
 template <class A> static __global__ void __launch_bounds__(ONE_THREADS) attn_one(attn_args a)
 {
     extern __shared__ float scores[];
-    __shared__ float q[128], shared[ONE_THREADS / 32], parts[ONE_THREADS];
+    __shared__ float q[MR_ATTN_SIZE], shared[ONE_THREADS / 32], parts[ONE_THREADS];
     const int head = blockIdx.x, b = blockIdx.y, size = a.g.size;
     const mr_attn_stream s = a.streams[b];
     const int first = a.first[b], rows = s.carried + 1 - first, count = a.count[b];
