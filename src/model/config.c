@@ -35,7 +35,7 @@ const mr_option mr_config_options[] = {
     {"gate-init", MR_OPT_TEXT, FIELD(gate_init), "default", 0, 0, NULL, "default, forget-bias=X, timescales (log-uniform in 1…T), timescales-uniform", 0},
     {"layers", MR_OPT_INT, FIELD(layers), "3", 1, 1000, NULL, "blocks", 0},
     {"dim", MR_OPT_INT, FIELD(dim), "64", 1, 65536, NULL, "channels of the residual stream", 0},
-    {"expansion", MR_OPT_INT, FIELD(expansion), "2", 1, 64, NULL, "state channels for each channel of the stream", 0},
+    {"expansion", MR_OPT_INT, FIELD(expansion), "2", 1, 64, NULL, "state channels for each channel of the stream (not of attention)", 0},
     {"conv", MR_OPT_INT, FIELD(conv), "0", 0, 4, NULL, "causal convolution before the mixer: 0 or 4 taps", 0},
     {"conv-place", MR_OPT_CHOICE, FIELD(conv_place), "inside", 0, 0, places, "norm → conv → mixer, or x += conv(x) as in the authors' code", 0},
     {"mlp", MR_OPT_INT, FIELD(mlp), "0", 0, 64, NULL, "width factor of the MLP after the mixer; 0: none", 0},
