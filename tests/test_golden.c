@@ -94,7 +94,7 @@ static void check_cell(golden_cell *c)
                             .h_in = given ? bag_put(own, doubles(own, c->st, "h_in"), B * H) : NULL,
                             .h_init = learned ? bag_put(own, doubles(own, c->st, "h_init"), H) : NULL,
                             .reset = reset,
-                            .saved = bag_device(own, dev->minrnn_saved(dev, &c->cell, c->B, c->T, c->H)),
+                            .saved = bag_device(own, dev->minrnn_saved(dev, &c->cell, c->B, c->T, c->D, c->H)),
                             .h = bag_poisoned(own, B * T * H),
                             .h_out = bag_poisoned(own, B * H)};
     dev->ops.minrnn_fwd(dev, &f);
@@ -108,6 +108,7 @@ static void check_cell(golden_cell *c)
                             .H = c->H,
                             .x = f.x,
                             .W = f.W,
+                            .b = f.b,
                             .h_in = f.h_in,
                             .h_init = f.h_init,
                             .reset = reset,

@@ -55,7 +55,8 @@ static int generate(mr_session *session, const char *path, const settings *set, 
 {
     output out = {.json = set->common.json};
     mr_generation want = {.prompt = set->prompt, .stop_text = set->stop[0] ? set->stop : NULL, .tokens = set->tokens,
-                          .seed = (uint64_t)set->common.seed, .how = {set->temperature, (int)set->top_k, set->top_p}, .stop = mr_stop_flag()};
+                          .stop = mr_stop_flag(),
+                          .how = {.seed = (uint64_t)set->common.seed, .temperature = set->temperature, .top_p = set->top_p, .top_k = (int)set->top_k}};
     int status = mr_session_need_text(session, path, err);
     if (status) return status;
     mr_catch_signals();

@@ -135,6 +135,9 @@ static void plan_all(mr_model *m, mr_arena *arena)
     m->stats = mr_arena_take(arena, MR_STATS * sizeof *m->stats);
     m->sumsq = mr_arena_take(arena, sizeof *m->sumsq);
     m->scale = mr_arena_take(arena, sizeof *m->scale);
+    m->sampling = mr_arena_take(arena, sizeof *m->sampling);
+    m->position = mr_arena_take(arena, sizeof *m->position);
+    m->drawn = mr_arena_take(arena, MR_DRAWN * B * sizeof *m->drawn);
     m->ids = c->input == MR_INPUT_TOKENS ? mr_arena_take(arena, N * sizeof *m->ids) : NULL;
     m->values = c->input == MR_INPUT_REALS ? mr_arena_take(arena, N * (size_t)c->inputs * act) : NULL;
     m->target = mr_arena_take(arena, rows * sizeof *m->target);
@@ -265,19 +268,27 @@ typedef struct stepping {
     mr_model *model;
     const mr_pass *pass;
     mr_real *state;
+    int draw; /* a token behind it */
 } stepping;
+
+static void draw_once(mr_model *m, int B, size_t first_row)
+{
+    m->dev->ops.sample(m->dev, &(mr_sample_args){.R = B, .C = m->face.outputs, .how = m->sampling, .position = m->position,
+        .logits = mr_act_at(m->dev, m->logits, first_row * (size_t)m->face.outputs), .ids = m->ids, .drawn = m->drawn});
+}
 
 static void step_once(void *arg)
 {
     stepping *s = arg;
     run_forward(s->model, s->pass, s->state, s->state, (size_t)s->pass->B);
+    if (s->draw) draw_once(s->model, s->pass->B, 0);
 }
 
 /* One token a stream, the state in place: the same work for every token, which a device may record. */
-static void run_step(mr_model *m, const mr_pass *pass, mr_state *state)
+static void run_step(mr_model *m, const mr_pass *pass, mr_state *state, int draw)
 {
-    stepping s = {m, pass, state->reals};
-    uint64_t shape = (uint64_t)pass->B << 2 | (uint64_t)(pass->reset != NULL) << 1 | (pass->length != NULL);
+    stepping s = {m, pass, state->reals, draw};
+    uint64_t shape = (uint64_t)pass->B << 3 | (uint64_t)(draw != 0) << 2 | (uint64_t)(pass->reset != NULL) << 1 | (pass->length != NULL);
     uint64_t key = (uint64_t)(uintptr_t)state->reals << 20 ^ (uint64_t)(uintptr_t)m ^ shape << 40 ^ (uint64_t)1 << 63;
     m->dev->replay(m->dev, key, step_once, &s);
 }
@@ -293,9 +304,32 @@ void mr_model_forward(mr_model *m, const mr_batch *batch, mr_state *state, int t
         in = m->kept;
     }
     upload_inputs(m, batch);
-    if (in && !train && batch->T == 1) run_step(m, &pass, state);
-    else run_forward(m, &pass, in, out, mr_model_rows(m, batch));
+    m->rows = mr_model_rows(m, batch);
+    if (in && !train && batch->T == 1) run_step(m, &pass, state, 0);
+    else run_forward(m, &pass, in, out, m->rows);
     if (state) state->under_way = 1;
+}
+
+/* ---- drawing ---- */
+
+void mr_model_draw_from(mr_model *m, const mr_sampling *how)
+{
+    m->drawing_at = 0;
+    m->dev->upload(m->dev, m->sampling, how, sizeof *how);
+    m->dev->upload(m->dev, m->position, &m->drawing_at, sizeof m->drawing_at);
+}
+
+void mr_model_draw(mr_model *m, mr_state *state, int count, int32_t *tokens)
+{
+    int32_t drawn[MR_DRAWN];
+    const mr_batch one = {.B = 1, .T = 1};
+    const mr_pass pass = pass_over(m, &one, 0);
+    const uint64_t first = (uint64_t)m->drawing_at;
+    for (int i = 0; i < count; i++, m->drawing_at++)
+        if (m->drawing_at > 0) run_step(m, &pass, state, 1);
+        else draw_once(m, 1, m->rows - 1);
+    m->dev->download(m->dev, drawn, m->drawn, sizeof drawn);
+    for (int i = 0; i < count; i++) tokens[i] = drawn[(first + (uint64_t)i) % MR_DRAWN];
 }
 
 /* ---- loss and backward ---- */

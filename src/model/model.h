@@ -52,6 +52,12 @@ void mr_model_learn(mr_model *model, const mr_batch *batch, const mr_step *step,
  * afterwards is that behind the batch. With train, dropout is on and activations are kept for the backward. */
 void mr_model_forward(mr_model *model, const mr_batch *batch, mr_state *state, int train);
 
+/* Writing on, one stream. mr_model_draw_from says how, from position 0 on; then each call draws `count` tokens (1 … MR_DRAWN), the
+ * first behind the batch just forwarded with that state, and every other behind the token before it, which the device feeds to itself.
+ * −1: a logit was not finite. Waits once. */
+void mr_model_draw_from(mr_model *model, const mr_sampling *how);
+void mr_model_draw(mr_model *model, mr_state *state, int count, int32_t *tokens);
+
 /* Loss of the batch just forwarded: added to the stats; with scale ≠ 0 also the gradient of scale·(sum over rows),
  * written over the logits. */
 void mr_model_loss(mr_model *model, const mr_batch *batch, double scale);

@@ -31,6 +31,11 @@ struct mr_model {
     mr_step *step;
     double *stats, *sumsq, *scale;
     int carried; /* the last training forward went on from `kept` */
+    /* drawing: how, the next position (device and host), what was drawn, and how many rows the logits have */
+    mr_sampling *sampling;
+    double *position, drawing_at;
+    int32_t *drawn;
+    size_t rows;
 };
 
 struct mr_state {

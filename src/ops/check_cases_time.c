@@ -157,7 +157,7 @@ static mr_case_buffer *add_bias(mr_case *c, const mr_cell *cell, size_t field, i
     double extreme = extremes[mr_case_below(c, 3)];
     mr_case_say(c, " gates=±%g", extreme);
     mr_case_buffer *b = mr_case_add(c, "b", field, REAL, IN, count, MR_FILL_SATURATED, extreme);
-    if (cell->normalize && extreme > 30) b->reach = (size_t)H; /* the difference of two huge gates has no digits left */
+    if (cell->normalize && (c->bf16 || extreme > 30)) b->reach = (size_t)H; /* the difference of two huge gates has no digits left */
     return b;
 }
 
@@ -208,7 +208,7 @@ static void add_forward(mr_case *c, const mr_minrnn_bwd_args *a)
     c->first.minrnn_fwd = (mr_minrnn_fwd_args){.cell = a->cell, .B = a->B, .T = a->T, .D = a->D, .H = a->H};
     mr_case_add(c, SHARED(x), ACT, IN, (size_t)a->B * a->T * D, NORMAL, 1) ALSO(x);
     mr_case_add(c, SHARED(W), REAL, IN, gates * D, NORMAL, 1 / sqrt((double)D)) ALSO(W);
-    add_bias(c, &a->cell, MR_NO_FIELD, a->H) ALSO(b);
+    add_bias(c, &a->cell, offsetof(mr_minrnn_bwd_args, b), a->H) ALSO(b);
     mr_case_buffer *reset = mr_case_add_reset(c, offsetof(mr_minrnn_bwd_args, reset), a->B, a->T);
     mr_case_buffer *length = mr_case_add_length(c, offsetof(mr_minrnn_bwd_args, length), a->B, a->T);
     if (reset) reset ALSO(reset);

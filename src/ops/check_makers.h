@@ -33,6 +33,7 @@ mr_case_buffer *mr_case_add_length(mr_case *c, size_t field, int B, int T);
 #define BYTE MR_CASE_BYTE
 #define DOUBLE MR_CASE_DOUBLE
 #define STEP MR_CASE_STEP
+#define SAMPLING MR_CASE_SAMPLING
 #define SAVED MR_CASE_SAVED
 #define IN MR_CASE_IN
 #define OUT MR_CASE_OUT

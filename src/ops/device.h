@@ -9,6 +9,7 @@ struct mr_dev {
     const char *kind; /* "cpu", "ref", "ref64" */
     const char *isa;  /* "avx512", …; "" where there is no choice */
     int threads;
+    int ahead; /* tokens drawn before they are looked at: 1 … MR_DRAWN; above 1 where looking means waiting for the device */
     size_t act_size, real_size; /* bytes of one mr_act, mr_real */
     mr_ops ops;                 /* filled by the backend: dev->ops.linear_fwd(dev, &args) */
 
@@ -28,8 +29,8 @@ struct mr_dev {
     int (*sync)(mr_dev *, mr_error *);                                    /* the first error since the last sync */
     void (*close)(mr_dev *);
 
-    /* Bytes of `saved` in the minrnn ops for these shapes. */
-    size_t (*minrnn_saved)(mr_dev *, const mr_cell *cell, int B, int T, int H);
+    /* Bytes of `saved` in the minrnn ops for these shapes; D = 0: gates and scan alone. Enough for a smaller B or T too. */
+    size_t (*minrnn_saved)(mr_dev *, const mr_cell *cell, int B, int T, int D, int H);
 
     void *impl; /* the backend's own */
 };

@@ -203,6 +203,7 @@ typedef struct mr_minrnn_bwd_args {
     int B, T, D, H;
     const mr_act *x;        /* as in the forward */
     const mr_real *W;
+    const mr_real *b;
     const mr_real *h_in;
     const mr_real *h_init;
     const uint8_t *reset;
@@ -257,6 +258,31 @@ typedef struct mr_mse_args {
     mr_real *row_loss;     /* [R]: mean over C of (pred − target)² */
     double *stats;         /* [MR_STATS] +=; correct stays */
 } mr_mse_args;
+
+/* How tokens are drawn. */
+typedef struct mr_sampling {
+    uint64_t seed;
+    double temperature; /* 0: always the likeliest */
+    double top_p;       /* 1: all */
+    int32_t top_k;      /* 0: all */
+    int32_t pad;
+} mr_sampling;
+
+enum { MR_DRAWN = 16 }; /* draws that are kept */
+
+/* Tokens in order, likeliest first, of equal ones the smaller: e_j = exp((x_j − x_0)/temperature). The shortest list that holds
+ * top_p·Σ e, at least one and at most top_k long, is kept; the first token of it whose running sum is above u·(sum of the kept) is
+ * drawn, with u = mr_sample_uniform(seed, position, row) of core/rng.h. All of it in double: backends may add up in another order,
+ * so they draw the same token unless u lies within rounding, some 1e-15, of a boundary. A row with a logit that is not finite
+ * draws nothing: ids then has 0, which is a token, and drawn has −1. */
+typedef struct mr_sample_args {
+    int R, C;
+    const mr_act *logits;   /* [R, C] */
+    const mr_sampling *how; /* [1] */
+    double *position;       /* [1], a whole number; += 1 */
+    int32_t *ids;           /* [R] */
+    int32_t *drawn;         /* [MR_DRAWN, R]: row (position mod MR_DRAWN) is written, the others stay */
+} mr_sample_args;
 
 typedef struct mr_sumsq_args {
     size_t n;

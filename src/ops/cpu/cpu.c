@@ -240,7 +240,7 @@ static void fill_device(mr_cpu *cpu, int threads)
 {
     mr_dev *dev = &cpu->dev;
     *dev = (mr_dev){
-        .kind = "cpu", .isa = cpu->kernels.name, .threads = threads, .act_size = sizeof(float),
+        .kind = "cpu", .isa = cpu->kernels.name, .threads = threads, .ahead = 1, .act_size = sizeof(float),
         .real_size = sizeof(float), .alloc = device_alloc, .release = device_release, .upload = copy_bytes,
         .download = copy_bytes, .copy = copy_bytes, .zero = zero_bytes, .put = put, .get = get, .put_act = put_act,
         .get_act = get_act, .replay = replay, .sync = device_sync,
@@ -252,6 +252,7 @@ static void fill_device(mr_cpu *cpu, int threads)
     mr_cpu_conv_ops(&dev->ops);
     mr_cpu_token_ops(&dev->ops);
     mr_cpu_loss_ops(&dev->ops);
+    mr_cpu_sample_ops(&dev->ops);
     mr_cpu_train_ops(&dev->ops);
     mr_cpu_attn_ops(&dev->ops);
 }

@@ -27,9 +27,9 @@ typedef struct scan {
     float *decay, *drive, *at;  /* [B, chunks, H], when chunks > 1; at: state before, or carry behind, a chunk */
 } scan;
 
-size_t mr_cpu_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int H)
+size_t mr_cpu_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int D, int H)
 {
-    (void)dev;
+    (void)dev, (void)D;
     return (size_t)B * (size_t)T * (size_t)mr_cell_gates(cell) * (size_t)H * sizeof(float);
 }
 

@@ -23,9 +23,9 @@ static void get_reals(mr_dev *dev, float *to, const mr_real *from, size_t n)
 static void put_acts(mr_dev *dev, mr_act *to, const float *from, size_t n) { put_reals(dev, (mr_real *)to, from, n); }
 static void get_acts(mr_dev *dev, float *to, const mr_act *from, size_t n) { get_reals(dev, to, (const mr_real *)from, n); }
 
-static size_t minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int H)
+static size_t minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int D, int H)
 {
-    (void)dev;
+    (void)dev, (void)D;
     return (size_t)B * (size_t)T * (size_t)H * (size_t)mr_cell_gates(cell) * sizeof(real);
 }
 
@@ -33,7 +33,7 @@ int REF_OPEN(mr_dev **out, mr_error *err)
 {
     mr_dev *dev = mr_alloc(1, sizeof *dev);
     if (!dev) return mr_no_memory(err, "a device");
-    *dev = (mr_dev){.kind = REF_KIND, .isa = "", .threads = 1, .act_size = sizeof(real), .real_size = sizeof(real),
+    *dev = (mr_dev){.kind = REF_KIND, .isa = "", .threads = 1, .ahead = 1, .act_size = sizeof(real), .real_size = sizeof(real),
                     .alloc = host_alloc, .release = host_release, .upload = host_copy, .download = host_copy,
                     .copy = host_copy, .zero = host_zero, .put = put_reals, .get = get_reals, .put_act = put_acts,
                     .get_act = get_acts, .replay = host_replay, .sync = host_sync, .close = host_close, .minrnn_saved = minrnn_saved,
