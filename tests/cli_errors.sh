@@ -46,7 +46,7 @@ refused 1 'conv = 3' "$minrnn" train "${base[@]}" --out new --conv 3
 for value in forget-bias= forget-bias=x forget-bias=nan forget-bias=1e9 uniform; do refused 1 "gate-init = $value" "$minrnn" train "${base[@]}" --out new --gate-init $value; done
 refused 1 'scan = log needs candidate = positive' "$minrnn" train "${base[@]}" --out new --scan log --candidate linear
 refused 1 'scan = log needs candidate = positive' "$minrnn" train "${base[@]}" --out new --scan log --candidate tanh
-refused 1 'parameters; lower' "$minrnn" train "${base[@]}" --out new --dim 65536 --layers 1000 --expansion 64
+refused 1 'parameters, .* GB for the weights alone; lower' "$minrnn" train "${base[@]}" --out new --dim 65536 --layers 1000 --expansion 64
 refused 1 '--threads = ' "$minrnn" info $model --threads -1
 refused 1 '--device' "$minrnn" info $model --device quantum
 refused 1 '--tokens|tokens do not fit' "$minrnn" train selective-copy --length 4 --tokens 5 --out new

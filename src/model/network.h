@@ -11,6 +11,8 @@ struct mr_model {
     mr_interface face;
     mr_params params;
     mr_dev *dev;
+    mr_decay_set set;
+    int shares; /* weights and bytes are another model's */
     int embed, norm, head; /* rows of the parameter table */
     mr_block *blocks;
     /* the parameter vector and what belongs to it; grads and moments only for training */

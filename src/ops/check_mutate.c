@@ -160,7 +160,7 @@ static void set_mutants(mr_group *g, mutant *mutants, mutation kind, int round)
 static int try_seed(mr_check *k, int op, uint64_t seed, mutation kind, int round, int *caught, mr_error *err)
 {
     mr_group *g = &k->groups[0];
-    mutant mutants[MR_CHECK_THREADS];
+    mutant mutants[MR_CHECK_THREADS] = {{.kind = kind}};
     mr_check_row sound = {0}, spoiled = {0};
     int applied = 0, status = mr_check_case(k, op, seed, &sound, err);
     if (status < 0 || sound.misses) return status;

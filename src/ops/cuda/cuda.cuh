@@ -42,14 +42,19 @@ struct mr_cuda_graph {
     size_t wanted_bytes;
 };
 
+struct mr_cuda_room {
+    void *data;
+    size_t size;
+};
+
 struct mr_cuda {
     mr_dev dev;
     int index, sms, capability, bf16, exact; /* capability: 90 for 9.0; exact: fp32 products without TF32 */
     cudaStream_t stream;
+    int stream_given; /* by the caller, who destroys it */
     cublasLtHandle_t lt;
     void *workspace; /* of the products */
-    void *scratch;   /* of one op at a time */
-    size_t scratch_size;
+    mr_cuda_room scratch, product_scratch; /* of one op at a time, and of a product inside of one */
     mr_cuda_shadow shadows[MR_CUDA_SHADOWS]; /* bf16: copies of parameters for the products */
     int shadow_count, shadows_stale, weights_written; /* weights_written: since it was last cleared */
     mr_cuda_shadow *shadow_table; /* the list on the device */
@@ -78,6 +83,7 @@ void mr_cuda_note(mr_cuda *c, cudaError_t error, const char *where);
 
 /* Device memory for the op that runs now; grows at the first use of a shape. NULL when not to be had. */
 void *mr_cuda_scratch(mr_cuda *c, size_t bytes);
+void *mr_cuda_product_scratch(mr_cuda *c, size_t bytes);
 
 /* bf16 copies of parameters: made at the first use after something was written over what they are copies of, all in one launch. */
 const bf16 *mr_cuda_shadow_of(mr_cuda *c, const float *from, size_t n);
@@ -198,6 +204,7 @@ void mr_cuda_reduce(mr_cuda *c, const float *partial, size_t rows, size_t stride
 
 void mr_cuda_linear_ops(mr_ops *ops); /* linear, dropout */
 void mr_cuda_minrnn_ops(mr_ops *ops);
+void mr_cuda_scan_ops(mr_ops *ops);
 void mr_cuda_norm_ops(mr_ops *ops);
 void mr_cuda_loss_ops(mr_ops *ops); /* xent, mse */
 void mr_cuda_time_ops(mr_ops *ops);  /* conv, pool */
@@ -206,6 +213,8 @@ void mr_cuda_train_ops(mr_ops *ops); /* sumsq, adam */
 void mr_cuda_sample_ops(mr_ops *ops);
 void mr_cuda_attn_ops(mr_ops *ops);  /* attention, positions */
 size_t mr_cuda_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int D, int H);
+size_t mr_cuda_scan_work(mr_dev *dev, int B, int T, int H); /* enough for minrnn … */
+size_t mr_cuda_given_work(int B, int T, int H);             /* … and for the scan by itself */
 
 /* dh_init += cand'(h_init)·Σ of rows of to_start [rows, H], in order. */
 void mr_cuda_start_grad(mr_cuda *c, mr_candidate candidate, int rows, int H, const float *to_start, const float *h_init, float *dh_init);

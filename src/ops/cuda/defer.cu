@@ -110,7 +110,8 @@ static void minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
     g.G = mr_cell_gates(&a->cell), g.H = a->H, g.M = a->B, g.N = g.G * a->H, g.K = a->D, g.x = a->x, g.b = (const float *)a->b;
     g.kind = a->cell.kind == MR_MINGRU ? GRU : a->cell.normalize ? LSTM_NORM : LSTM, g.candidate = a->cell.candidate;
     g.h_in = (const float *)a->h_in, g.h_init = (const float *)a->h_init, g.h_out = (float *)a->h_out, g.reset = a->reset;
-    g.pre = a->saved, g.y = a->h;
+    g.pre = mr_cuda_fusable(cuda_of(dev), &a->cell, a->D, a->H) ? NULL : a->saved; /* there the backward computes it anew */
+    g.y = a->h;
     const bool one = a->T == 1 && a->W && a->cell.scan == MR_SCAN_LINEAR;
     if (!one || !run_few(cuda_of(dev), g, (const float *)a->W, (size_t)a->B * (size_t)a->H * dev->act_size)) minrnn_fwd_now(dev, a);
 }

@@ -55,19 +55,22 @@ static void cuda_release(mr_dev *dev, void *p)
     CHECK(cuda_of(dev), cudaFree(p));
 }
 
-void *mr_cuda_scratch(mr_cuda *c, size_t bytes)
+static void *grow(mr_cuda *c, mr_cuda_room *room, size_t bytes)
 {
-    if (bytes <= c->scratch_size) return c->scratch;
+    if (bytes <= room->size) return room->data;
     forget_graphs(c);
     CHECK(c, cudaStreamSynchronize(c->stream));
-    cudaFree(c->scratch);
-    c->scratch = NULL;
-    c->scratch_size = 0;
-    cudaError_t error = cudaMalloc(&c->scratch, bytes);
-    if (error == cudaSuccess) c->scratch_size = bytes;
+    cudaFree(room->data);
+    room->data = NULL;
+    room->size = 0;
+    cudaError_t error = cudaMalloc(&room->data, bytes);
+    if (error == cudaSuccess) room->size = bytes;
     else mr_cuda_note(c, error, "scratch memory");
-    return c->scratch;
+    return room->data;
 }
+
+void *mr_cuda_scratch(mr_cuda *c, size_t bytes) { return grow(c, &c->scratch, bytes); }
+void *mr_cuda_product_scratch(mr_cuda *c, size_t bytes) { return grow(c, &c->product_scratch, bytes); }
 
 static void cuda_wait(mr_cuda *c)
 {
@@ -259,6 +262,9 @@ static int cuda_sync(mr_dev *dev, mr_error *err)
     return mr_fail(err, MR_EDEVICE, "%s: %s (%s)", c->name, cudaGetErrorString(error), c->where);
 }
 
+/* Which GPU is meant is every thread's own setting. */
+static void cuda_enter(mr_dev *dev) { CHECK(cuda_of(dev), cudaSetDevice(cuda_of(dev)->index)); }
+
 static void cuda_close(mr_dev *dev)
 {
     mr_cuda *c = cuda_of(dev);
@@ -273,10 +279,11 @@ static void cuda_close(mr_dev *dev)
     forget_shadows(c);
     cudaFree(c->shadow_table);
     cudaFree(c->workspace);
-    cudaFree(c->scratch);
+    cudaFree(c->scratch.data);
+    cudaFree(c->product_scratch.data);
     cudaFreeHost(c->staging);
-    if (c->stream) cudaStreamDestroy(c->stream);
-    mr_free(c);
+    if (c->stream && !c->stream_given) cudaStreamDestroy(c->stream);
+    mr_free_by(dev->by, c);
 }
 
 /* ---- opening ---- */
@@ -307,7 +314,7 @@ static int find_device(mr_cuda *c, int index, mr_error *err)
 
 static int make_resources(mr_cuda *c, mr_error *err)
 {
-    cudaError_t error = cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);
+    cudaError_t error = c->stream_given ? cudaSuccess : cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);
     if (error == cudaSuccess) error = cudaMalloc(&c->workspace, WORKSPACE);
     if (error == cudaSuccess) error = cudaMallocHost((void **)&c->staging, STAGING + LANDING);
     if (error != cudaSuccess) return mr_fail(err, MR_EDEVICE, "%s: %s", c->name, cudaGetErrorString(error));
@@ -319,6 +326,7 @@ static void fill_ops(mr_dev *dev)
 {
     mr_cuda_linear_ops(&dev->ops);
     mr_cuda_minrnn_ops(&dev->ops);
+    mr_cuda_scan_ops(&dev->ops);
     mr_cuda_norm_ops(&dev->ops);
     mr_cuda_loss_ops(&dev->ops);
     mr_cuda_time_ops(&dev->ops);
@@ -339,14 +347,17 @@ extern "C" const char *mr_cuda_version(void)
 extern "C" int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **out, mr_error *err)
 {
     *out = NULL;
-    mr_cuda *c = (mr_cuda *)mr_alloc(1, sizeof *c);
+    mr_cuda *c = (mr_cuda *)mr_alloc_by(options->by, 1, sizeof *c);
     if (!c) return mr_no_memory(err, "a device");
     mr_dev *dev = &c->dev;
     c->bf16 = options->bf16;
     c->exact = options->exact;
+    c->stream = (cudaStream_t)options->stream;
+    c->stream_given = options->stream != NULL;
     dev->kind = "cuda";
     dev->isa = "";
     dev->threads = 1;
+    dev->by = options->by;
     dev->ahead = MR_DRAWN;
     dev->act_size = c->bf16 ? sizeof(bf16) : sizeof(float);
     dev->real_size = sizeof(float);
@@ -362,8 +373,10 @@ extern "C" int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **o
     dev->get_act = get_act;
     dev->replay = cuda_replay;
     dev->sync = cuda_sync;
+    dev->enter = cuda_enter;
     dev->close = cuda_close;
     dev->minrnn_saved = mr_cuda_minrnn_saved;
+    dev->scan_work = mr_cuda_scan_work;
     dev->impl = c;
     fill_ops(dev);
     int status = find_device(c, index, err);

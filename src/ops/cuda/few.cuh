@@ -23,7 +23,7 @@ struct few_args {
     void *pre;
     const void *residual;
     void *y;
-    /* gates and one step of the recurrence (G > 0): N = G·H, pre is the op's `saved`, y its h */
+    /* gates and one step of the recurrence (G > 0): N = G·H, pre is the op's `saved` or NULL, y its h */
     int G, H, kind, candidate;
     const float *h_in, *h_init;
     float *h_out;
@@ -114,7 +114,7 @@ template <class A> static __device__ __forceinline__ void finish_gates(const few
     float a, in;
 #pragma unroll
     for (int j = 0; j < 3; j++)
-        if (j < g.G) store((A *)g.pre + ((size_t)m * g.G + j) * g.H + ch, q[j]);
+        if (g.pre && j < g.G) store((A *)g.pre + ((size_t)m * g.G + j) * g.H + ch, q[j]);
     if (g.kind == GRU) sigmoids(q[0], in, a);
     else if (g.kind == LSTM) a = fast_sigmoid(q[0]), in = fast_sigmoid(q[1]);
     else shares(q[0], q[1], a, in);

@@ -158,11 +158,22 @@ size_t mr_cuda_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int 
     return mr_cuda_fusable(cuda_of(dev), cell, D, H) ? 0 : pre_bytes(dev, cell, B, T, H);
 }
 
-/* What goes between chunks, and sums of the backward, in scratch; pre: bytes of pre-activations that are not kept. */
-static int take_scratch(mr_cuda *c, scan_args *g, int starts_wanted, int gates, size_t pre)
+size_t mr_cuda_scan_work(mr_dev *dev, int B, int T, int H)
+{
+    const size_t most_gates = 3, given = mr_cuda_given_work(B, T, H);
+    scan_args g = {};
+    (void)dev;
+    g.B = B, g.T = T, g.H = H;
+    cut_time(&g);
+    const size_t own = (3 + most_gates) * (size_t)B * (size_t)g.chunks * (size_t)H * sizeof(float);
+    return own > given ? own : given;
+}
+
+/* What goes between chunks, and sums of the backward, in the caller's memory or in scratch; pre: bytes of pre-activations that are not kept. */
+static int take_scratch(mr_cuda *c, scan_args *g, void *work, int starts_wanted, int gates, size_t pre)
 {
     const size_t n = (size_t)g->B * (size_t)g->chunks * (size_t)g->H;
-    char *all = (char *)mr_cuda_scratch(c, pre + (3 + (size_t)gates) * n * sizeof(float));
+    char *all = (char *)(work && !pre ? work : mr_cuda_scratch(c, pre + (3 + (size_t)gates) * n * sizeof(float)));
     if (!all) return 0;
     if (pre) g->pre = all;
     float *room = (float *)(all + pre);
@@ -182,9 +193,13 @@ static void minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
     g.B = a->B, g.T = a->T, g.H = a->H, g.pre = a->saved, g.h = a->h, g.h_in = (const float *)a->h_in, g.h_init = (const float *)a->h_init;
     g.h_out = (float *)a->h_out, g.reset = a->reset, g.length = a->length;
     cut_time(&g);
-    if (!take_scratch(c, &g, 0, 0, anew ? pre_bytes(dev, &a->cell, a->B, a->T, a->H) : 0)) return;
+    if (!take_scratch(c, &g, a->work, 0, 0, anew ? pre_bytes(dev, &a->cell, a->B, a->T, a->H) : 0)) return;
     if (a->W) mr_cuda_product_fwd(c, a->B * a->T, a->H * mr_cell_gates(&a->cell), a->D, a->x, (const float *)a->W, (const float *)a->b, 0, NULL, NULL, g.pre);
+    const size_t states = (size_t)a->B * (size_t)a->H;
+    /* h_out may be h_in, which every chunk reads */
+    if (g.chunks > 1 && g.h_out) g.h_out = g.effect_B + states * (size_t)g.chunks;
     BY_ACT(c, by_kind, c, &a->cell, g, 0);
+    if (g.chunks > 1 && a->h_out) CHECK(c, cudaMemcpyAsync(a->h_out, g.h_out, states * sizeof(float), cudaMemcpyDeviceToDevice, c->stream));
 }
 
 static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
@@ -196,7 +211,7 @@ static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
     g.B = a->B, g.T = a->T, g.H = a->H, g.pre = a->saved, g.h = (void *)a->h, g.h_in = (const float *)a->h_in, g.h_init = (const float *)a->h_init;
     g.reset = a->reset, g.length = a->length, g.dh = a->dh, g.dh_out = (const float *)a->dh_out, g.dh_in = (float *)a->dh_in;
     cut_time(&g);
-    if (!take_scratch(c, &g, a->dh_init != NULL, a->W ? gates : 0, anew ? pre_bytes(dev, &a->cell, a->B, a->T, a->H) : 0)) return;
+    if (!take_scratch(c, &g, a->work, a->dh_init != NULL, a->W ? gates : 0, anew ? pre_bytes(dev, &a->cell, a->B, a->T, a->H) : 0)) return;
     if (anew) mr_cuda_product_fwd(c, M, N, a->D, a->x, (const float *)a->W, (const float *)a->b, 0, NULL, NULL, g.pre);
     BY_ACT(c, by_kind, c, &a->cell, g, 1);
     if (a->dh_init) mr_cuda_start_grad(c, a->cell.candidate, g.B * g.chunks, g.H, g.to_start, g.h_init, (float *)a->dh_init);

@@ -202,7 +202,9 @@ void mr_cuda_product_fwd(mr_cuda *c, int M, int N, int K, const void *x, const f
     p.aux = use_gelu ? pre : NULL;
     const int apart = use_gelu || pre; /* the residual comes behind what is kept, or behind gelu */
     const int pre_fits = (uintptr_t)pre % 16 == 0 && N % 8 == 0; /* what the library asks of it */
-    const int fused = use_gelu ? c->bf16 && !residual && (!pre || pre_fits) : !pre;
+    /* on operands of odd widths or addresses the library adds the bias to what it has rounded to bf16 already */
+    const int even = K % 8 == 0 && N % 8 == 0 && ((uintptr_t)p.a | (uintptr_t)x | (uintptr_t)y | (uintptr_t)p.bias) % 16 == 0;
+    const int fused = (!c->bf16 || !b || even) && (use_gelu ? c->bf16 && !residual && (!pre || pre_fits) : !pre);
     p.c = apart ? NULL : residual;
     if (fused && run(c, &p)) return;
     p.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
@@ -213,7 +215,7 @@ void mr_cuda_product_fwd(mr_cuda *c, int M, int N, int K, const void *x, const f
     }
     p.c = NULL;
     p.out = CUDA_R_32F;
-    if (c->bf16 || residual == y) p.d = mr_cuda_scratch(c, (size_t)M * (size_t)N * sizeof(float));
+    if (c->bf16 || residual == y) p.d = mr_cuda_product_scratch(c, (size_t)M * (size_t)N * sizeof(float));
     if (!p.d) return;
     run_somehow(c, &p);
     BY_ACT(c, finish, c, M, N, (const float *)p.d, b, use_gelu, residual, pre, y);
@@ -253,7 +255,7 @@ void mr_cuda_product_dx(mr_cuda *c, int M, int N, int K, const void *dy, const f
     p.m = K, p.n = M, p.k = N, p.lda = K, p.ldb = N, p.ldd = K;
     p.in = p.out = act_type(c);
     p.a = operand(c, W, (size_t)N * (size_t)K), p.b = dy, p.c = accumulate && !pre ? dx : NULL;
-    p.d = pre && accumulate ? mr_cuda_scratch(c, n * c->dev.act_size) : dx;
+    p.d = pre && accumulate ? mr_cuda_product_scratch(c, n * c->dev.act_size) : dx;
     p.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     if (!p.a || !p.d) return;
     run_somehow(c, &p);
