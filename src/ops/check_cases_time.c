@@ -258,8 +258,8 @@ void mr_case_scan_fwd(mr_case *c)
     mr_case_say(c, "B=%d T=%d H=%d", a->B, a->T, a->H);
     mr_case_add(c, MR_FIELD(scan_fwd, a), ACT, IN, c->elements, NORMAL, 0.5);
     mr_case_buffer *b = mr_case_add(c, MR_FIELD(scan_fwd, b), ACT, IN, c->elements, NORMAL, 1);
-    add_reset(c, offsetof(mr_scan_fwd_args, reset), a->B, a->T);
-    add_length(c, offsetof(mr_scan_fwd_args, length), a->B, a->T);
+    mr_case_add_reset(c, offsetof(mr_scan_fwd_args, reset), a->B, a->T);
+    mr_case_add_length(c, offsetof(mr_scan_fwd_args, length), a->B, a->T);
     mr_case_add(c, MR_FIELD(scan_fwd, h), ACT, OUT, c->elements, EMPTY, 0);
     if (mr_case_chance(c, 6)) {
         b->plant = (size_t)mr_case_below(c, (int)b->count);
@@ -286,8 +286,8 @@ void mr_case_scan_bwd(mr_case *c)
     size_t states = (size_t)a->B * a->H;
     c->elements = states * a->T;
     mr_case_say(c, "B=%d T=%d H=%d", a->B, a->T, a->H);
-    add_reset(c, offsetof(mr_scan_bwd_args, reset), a->B, a->T);
-    add_length(c, offsetof(mr_scan_bwd_args, length), a->B, a->T);
+    mr_case_add_reset(c, offsetof(mr_scan_bwd_args, reset), a->B, a->T);
+    mr_case_add_length(c, offsetof(mr_scan_bwd_args, length), a->B, a->T);
     mr_case_add(c, MR_FIELD(scan_bwd, h), ACT, IN, c->elements, NORMAL, 1);
     if (mr_case_chance(c, 50)) {
         mr_case_add(c, MR_FIELD(scan_bwd, h_in), REAL, IN, states, NORMAL, 1);
