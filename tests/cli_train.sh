@@ -41,7 +41,10 @@ forms=(
     "--mixer minlstm --candidate positive --normalize-gates no --gate-init forget-bias=-1.5 --decay-set no-gates"
     "--mixer minlstm --candidate linear --normalize-gates yes --h0 learned --norm layer --schedule cosine --decay-set all"
     "--mixer minlstm --candidate tanh --gate-init timescales --conv 4 --conv-place residual --mlp 0"
-    "--mixer minlstm --scan log --gate-init timescales-uniform --dropout 0.3 --accumulate 2")
+    "--mixer minlstm --scan log --gate-init timescales-uniform --dropout 0.3 --accumulate 2"
+    "--mixer gru --gate-init timescales --h0 learned --decay-set no-gates"
+    "--mixer gru --gru-reset after --conv 4 --norm layer --gate-init forget-bias=1"
+    "--mixer lstm --gate-init timescales-uniform --h0 learned --mlp 0 --dropout 0.2")
 i=0
 for form in "${forms[@]}"; do
     i=$((i + 1))

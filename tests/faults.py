@@ -38,7 +38,7 @@ class Place:
         if fault:
             env.update(LD_PRELOAD=self.lab.preload, MINRNN_FAULT=fault, MINRNN_FAULT_REPORT=report)
         try:
-            done = subprocess.run([self.lab.minrnn, *command], cwd=self.path, env=env, capture_output=True, timeout=60)
+            done = subprocess.run([self.lab.minrnn, *command], cwd=self.path, env=env, capture_output=True, timeout=300)
         except subprocess.TimeoutExpired:
             return {"code": "hangs", "out": b"", "err": b"", "fired": "?", "left": None}
         told = open(report).read() if fault and os.path.exists(report) else ""

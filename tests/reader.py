@@ -17,7 +17,7 @@ CHOICES = {
     "model.input": ["tokens", "reals"],
     "model.head": ["token", "last", "mean"],
     "model.loss": ["xent", "mse"],
-    "model.mixer": ["mingru", "minlstm", "attention"],
+    "model.mixer": ["mingru", "minlstm", "gru", "lstm", "attention"],
     "model.candidate": ["positive", "linear", "tanh"],
     "model.scan": ["linear", "log"],
     "model.normalize-gates": ["yes", "no"],
@@ -27,7 +27,7 @@ CHOICES = {
     "model.norm": ["rms", "layer"],
 }
 AT_LEAST = {"model.inputs": 1, "model.outputs": 1, "model.layers": 1, "model.dim": 1, "model.expansion": 1, "model.mlp": 0}
-OPTIONAL = {"model.weights": ["f32", "int8"], "model.positions": ["rotary", "learned", "none"]}
+OPTIONAL = {"model.weights": ["f32", "int8"], "model.gru-reset": ["before", "after"], "model.positions": ["rotary", "learned", "none"]}
 ATTENTION = ["model.heads", "model.window"]
 MODEL_KEYS = {*CHOICES, *AT_LEAST, "model.gate-init", "model.dropout"}
 OTHER_KEYS = {"format", "version", "vocab", "step", "train.batch", "train.context"}
@@ -118,18 +118,19 @@ def expected_shapes(form):
             if form["conv-place"] == "residual":
                 linear(f"{block}.conv.point", D, D)
         norm(f"{block}.norm1")
+        for gate in {"mingru": ["linear_z", "linear_h"], "minlstm": ["linear_f", "linear_i", "linear_h"]}.get(form["mixer"], []):
+            linear(f"{block}.mixer.{gate}", H, D)
+        rows = {"gru": 3 * H, "lstm": 4 * H}.get(form["mixer"])
+        if rows:
+            shapes.update({f"{block}.mixer.weight_ih": (rows, D), f"{block}.mixer.weight_hh": (rows, H)})
+            shapes.update({f"{block}.mixer.bias_ih": (rows,), f"{block}.mixer.bias_hh": (rows,)})
         if form["mixer"] == "attention":
-            shapes[f"{block}.mixer.in_proj_weight"], shapes[f"{block}.mixer.in_proj_bias"] = (3 * D, D), (3 * D,)
+            shapes.update({f"{block}.mixer.in_proj_weight": (3 * D, D), f"{block}.mixer.in_proj_bias": (3 * D,)})
             if form.get("positions") == "learned":
                 shapes[f"{block}.mixer.position"] = (int(form["window"]), D)
-            linear(f"{block}.mixer.down", D, D)
-        else:
-            for gate in ["linear_z"] if form["mixer"] == "mingru" else ["linear_f", "linear_i"]:
-                linear(f"{block}.mixer.{gate}", H, D)
-            linear(f"{block}.mixer.linear_h", H, D)
-            if form["h0"] == "learned":
-                shapes[f"{block}.mixer.h0"] = (H,)
-            linear(f"{block}.mixer.down", D, H)
+        elif form["h0"] == "learned":
+            shapes[f"{block}.mixer.h0"] = (2 * H,) if form["mixer"] == "lstm" else (H,)
+        linear(f"{block}.mixer.down", D, D if form["mixer"] == "attention" else H)
         if F > 0:
             norm(f"{block}.norm2")
             linear(f"{block}.mlp.up", F, D)
@@ -142,7 +143,8 @@ def expected_shapes(form):
 def dequantize(tensors):
     """Matrices of 8 bits and their scales as one tensor each."""
     whole = dict(tensors)
-    for name in [name for name, tensor in tensors.items() if tensor.ndim == 2 and name != "embed.weight" and not name.endswith(".position")]:
+    for name in [name for name, tensor in tensors.items()
+                 if tensor.ndim == 2 and name != "embed.weight" and not name.endswith((".weight_hh", ".position"))]:
         require(tensors[name].dtype == np.int8, f"{name}: not I8")
         require(f"{name}_scale" in whole, f"{name}_scale is missing")
         scale = whole.pop(f"{name}_scale")
@@ -207,7 +209,30 @@ class Model:
         padded = np.concatenate([np.zeros((3, x.shape[1])), x])  # padded[t + j] is x[t − 3 + j]
         return bias + sum(weight[:, 0, j] * padded[j:j + len(x)] for j in range(4))
 
+    def recurrent(self, name, u):
+        """GRU or LSTM."""
+        weights, biases = self.tensors[f"{name}.weight_hh"], self.tensors[f"{name}.bias_hh"]
+        H = weights.shape[1]
+        lstm, before = self.form["mixer"] == "lstm", self.form.get("gru-reset", "before") == "before"
+        inputs = u @ self.tensors[f"{name}.weight_ih"].T + self.tensors[f"{name}.bias_ih"]
+        state = self.tensors[f"{name}.h0"] if self.form["h0"] == "learned" else np.zeros(2 * H)
+        h, c, states = state[:H], state[H:], []
+        for i in inputs:
+            s = weights @ h + biases
+            if lstm:
+                admit, forget, g, o = np.split(i + s, 4)
+                c = sigmoid(forget) * c + sigmoid(admit) * np.tanh(g)
+                h = sigmoid(o) * np.tanh(c)
+            else:
+                r, z = sigmoid(i[:H] + s[:H]), sigmoid(i[H:2 * H] + s[H:2 * H])
+                s_n = weights[2 * H:] @ (r * h) + biases[2 * H:] if before else r * s[2 * H:]
+                h = (1 - z) * np.tanh(i[2 * H:] + s_n) + z * h
+            states.append(h)
+        return np.array(states)
+
     def mixer(self, name, u):
+        if self.form["mixer"] in ("gru", "lstm"):
+            return self.recurrent(name, u)
         candidate = CANDIDATE[self.form["candidate"]]
         c = candidate(self.linear(f"{name}.linear_h", u))
         if self.form["mixer"] == "mingru":

@@ -61,7 +61,7 @@ static void print_result(const settings *set, const char *from, const mr_score *
 static int quantize(const char *path, const settings *set, const mr_args *args, mr_dev *dev)
 {
     mr_session session;
-    mr_score before, after;
+    mr_score before = {0}, after = {0};
     mr_error err;
     int code = open_and_score(path, set, args, dev, &session, &before);
     if (code >= 0) return code;

@@ -114,7 +114,7 @@ static int read_character(mr_json *j, uint32_t *codepoint)
 const char *mr_json_string(mr_json *j, size_t *size)
 {
     char *begin = j->room;
-    uint32_t codepoint;
+    uint32_t codepoint = 0;
     if (!pass(j, '"')) return NULL;
     while (j->at == j->end || *j->at != '"') {
         if (!read_character(j, &codepoint)) return NULL;

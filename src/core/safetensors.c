@@ -148,7 +148,8 @@ static int read_meta(mr_st *st, mr_json *json, mr_error *err)
 
 /* What an entry says, before it is checked. */
 typedef struct entry {
-    const char *dtype;
+    const char *dtype; /* "" where has_dtype is not set */
+    int has_dtype;
     int64_t shape[MR_ST_DIMS], place[2];
     int ndim, ends; /* lengths of both lists; −1: not there yet */
 } entry;
@@ -166,11 +167,13 @@ static int read_sizes(mr_json *json, int64_t *out, int room)
 static int read_field(const mr_st *st, mr_json *json, const char *name, const char *field, entry *e, mr_error *err)
 {
     size_t size;
-    if ((!strcmp(field, "dtype") && e->dtype) || (!strcmp(field, "shape") && e->ndim >= 0) || (!strcmp(field, "data_offsets") && e->ends >= 0))
+    if ((!strcmp(field, "dtype") && e->has_dtype) || (!strcmp(field, "shape") && e->ndim >= 0) || (!strcmp(field, "data_offsets") && e->ends >= 0))
         return fail_tensor(st, err, name, "duplicate %s", field);
     if (!strcmp(field, "dtype")) {
-        e->dtype = mr_json_string(json, &size);
-        return e->dtype || json->wrong ? 0 : fail_tensor(st, err, name, "dtype is not a string");
+        const char *dtype = mr_json_string(json, &size);
+        e->has_dtype = dtype != NULL;
+        if (dtype) e->dtype = dtype;
+        return dtype || json->wrong ? 0 : fail_tensor(st, err, name, "dtype is not a string");
     }
     if (!strcmp(field, "shape")) {
         e->ndim = read_sizes(json, e->shape, MR_ST_DIMS);
@@ -186,14 +189,14 @@ static int read_field(const mr_st *st, mr_json *json, const char *name, const ch
 static int read_entry(const mr_st *st, mr_json *json, const char *name, entry *e, mr_error *err)
 {
     int rc = 0;
-    *e = (entry){.ndim = -1, .ends = -1};
+    *e = (entry){.dtype = "", .ndim = -1, .ends = -1};
     if (!mr_json_enter(json, '{')) return json->wrong ? fail_json(st, json, "", err) : fail_tensor(st, err, name, "its entry is not an object");
     while (!rc && mr_json_item(json, '}')) {
         const char *field = read_key(st, json, err);
         rc = field ? read_field(st, json, name, field, e, err) : MR_EFORMAT;
     }
     if (!rc && json->wrong) rc = fail_json(st, json, "", err);
-    if (!rc && (!e->dtype || e->ndim < 0 || e->ends < 0))
+    if (!rc && (!e->has_dtype || e->ndim < 0 || e->ends < 0))
         rc = fail_tensor(st, err, name, "its entry must have dtype, shape and data_offsets, and nothing else");
     return rc;
 }

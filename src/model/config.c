@@ -16,6 +16,7 @@ static const char *const scans[] = {"linear", "log", NULL};
 static const char *const starts[] = {"zero", "learned", NULL};
 static const char *const norms[] = {"rms", "layer", NULL};
 static const char *const places[] = {"inside", "residual", NULL};
+static const char *const gru_resets[] = {"before", "after", NULL};
 static const char *const position_kinds[] = {"rotary", "learned", "none", NULL};
 static const char *const weight_types[] = {"f32", "int8", NULL};
 
@@ -42,6 +43,7 @@ const mr_option mr_config_options[] = {
     {"norm", MR_OPT_CHOICE, FIELD(norm), "rms", 0, 0, norms, "kind of normalisation", 0},
     {"dropout", MR_OPT_REAL, FIELD(dropout), "0", 0, 0.95, NULL, "share of each branch's output dropped in training", 0},
     {"weights", MR_OPT_CHOICE, FIELD(weights), "f32", 0, 0, weight_types, "how matrices are stored; int8 is made by `minrnn quantize`", MR_OPT_DERIVED | MR_OPT_SPARSE},
+    {"gru-reset", MR_OPT_CHOICE, FIELD(gru_reset), "before", 0, 0, gru_resets, "gru: r applies before the product with the state (the paper) or after it (PyTorch, cuDNN)", MR_OPT_SPARSE},
     {"heads", MR_OPT_INT, FIELD(heads), "0", 0, 4096, NULL, "attention: heads; 0: of 64 channels each, or the next smaller even number that divides dim", MR_OPT_SPARSE},
     {"positions", MR_OPT_CHOICE, FIELD(positions), "rotary", 0, 0, position_kinds, "attention: how a token knows where it stands", MR_OPT_SPARSE},
     {"window", MR_OPT_INT, FIELD(window), "0", 0, 1 << 24, NULL, "attention: tokens that one sees, itself included; 0: the longest sequence", MR_OPT_SPARSE},
@@ -64,7 +66,21 @@ int mr_gate_init_parse(const char *text, mr_gate_init *kind, double *value, mr_e
     return 0;
 }
 
-static int is_attention(const mr_config *c) { return !strcmp(mr_mixer_names[c->mixer], "attention"); }
+static int has_mixer(const mr_config *c, const char *name) { return !strcmp(mr_mixer_names[c->mixer], name); }
+
+/* GRU or LSTM, which have gates of their own. */
+static int is_recurrent(const mr_config *c) { return has_mixer(c, "gru") || has_mixer(c, "lstm"); }
+
+static int check_recurrent(const mr_config *c, mr_error *err)
+{
+    if (c->gru_reset != MR_RESET_BEFORE && !has_mixer(c, "gru"))
+        return mr_fail(err, MR_ECONFIG, "gru-reset = after is for mixer = gru, not for %s; leave it out", mr_mixer_names[c->mixer]);
+    if (is_recurrent(c) && (c->candidate != MR_POSITIVE || c->scan != MR_SCAN_LINEAR))
+        return mr_fail(err, MR_ECONFIG, "candidate and scan are for mixer = mingru and minlstm; leave them out with mixer = %s", mr_mixer_names[c->mixer]);
+    return 0;
+}
+
+static int is_attention(const mr_config *c) { return has_mixer(c, "attention"); }
 
 int mr_config_heads(const mr_config *c)
 {
@@ -101,8 +117,9 @@ static int check_size(const mr_config *c, mr_error *err)
 {
     double dim = (double)c->dim, width = dim * (double)c->expansion, hidden = dim * (double)c->mlp;
     double block = dim * (3 * width + hidden + hidden + dim + 16) + dim * width + 8 * width;
+    if (is_recurrent(c)) block += 4 * width * width + dim * width;
     double total = dim * ((double)c->inputs + (double)c->outputs) + (double)c->layers * block;
-    if (width * 3 > INT_MAX / 2 || hidden > INT_MAX / 2 || total > 1e11)
+    if (width * 4 > INT_MAX / 2 || hidden > INT_MAX / 2 || total > 1e11)
         return mr_fail(err, MR_ECONFIG, "layers = %lld, dim = %lld, expansion = %lld, mlp = %lld: about %.3g parameters, %.3g GB for the weights alone; lower one of them",
                        (long long)c->layers, (long long)c->dim, (long long)c->expansion, (long long)c->mlp, total,
                        total * sizeof(float) / 1e9);
@@ -120,6 +137,7 @@ int mr_config_check(const mr_config *c, mr_error *err)
     if (c->head == MR_HEAD_TOKEN && c->loss == MR_LOSS_XENT && c->outputs < 2)
         return mr_fail(err, MR_ECONFIG, "outputs = %lld: a classifier needs two classes or more", (long long)c->outputs);
     if (mr_gate_init_parse(c->gate_init, &kind, &value, err)) return MR_ECONFIG;
+    if (check_recurrent(c, err)) return MR_ECONFIG;
     if (is_attention(c) && check_attention(c, err)) return MR_ECONFIG;
     return check_size(c, err);
 }

@@ -8,6 +8,8 @@
 
 typedef enum mr_conv_place { MR_CONV_INSIDE, MR_CONV_RESIDUAL } mr_conv_place;
 
+typedef enum mr_gru_reset { MR_RESET_BEFORE, MR_RESET_AFTER } mr_gru_reset;
+
 typedef enum mr_weight_type { MR_WEIGHTS_F32, MR_WEIGHTS_INT8 } mr_weight_type;
 
 typedef enum mr_positions { MR_POSITIONS_ROTARY, MR_POSITIONS_LEARNED, MR_POSITIONS_NONE } mr_positions;
@@ -23,6 +25,7 @@ typedef struct mr_config {
     double dropout;
     int weights; /* mr_weight_type */
     char gate_init[MR_TEXT_MAX];
+    int gru_reset; /* mr_gru_reset */
     /* attention */
     int64_t heads, window;
     int positions; /* mr_positions */

@@ -83,6 +83,22 @@ static double draw_tau(mr_rng *rng, double horizon, int log_uniform)
     return log_uniform ? exp(u * log(horizon)) : 1 + u * (horizon - 1);
 }
 
+/* Elements part.first … of a tensor, drawn from the numbers of row `place`. */
+static void draw_part(const mr_part *part, uint64_t seed, int place, double horizon, int log_uniform, float *out)
+{
+    mr_rng rng = mr_rng_at(seed, MR_STREAM_INIT, (uint32_t)place, 0);
+    for (size_t j = 0; j < part->count; j++) {
+        double v = part->value;
+        switch (part->init) {
+        case MR_INIT_UNIFORM: v *= 2 * mr_rng_uniform(&rng) - 1; break;
+        case MR_INIT_NORMAL: v *= mr_rng_normal(&rng); break;
+        case MR_INIT_CONSTANT: break;
+        case MR_INIT_LOG_TAU: v *= log(draw_tau(&rng, horizon, log_uniform)); break;
+        }
+        out[part->first + j] = (float)v;
+    }
+}
+
 void mr_params_init(const mr_params *params, uint64_t seed, double horizon, int log_uniform, float *out)
 {
     memset(out, 0, params->total * sizeof *out);
@@ -90,16 +106,8 @@ void mr_params_init(const mr_params *params, uint64_t seed, double horizon, int 
         const mr_param *p = &params->list[i];
         int place = i; /* rows of a group share their time scales: the gates of a channel start with one τ */
         while (p->init == MR_INIT_LOG_TAU && params->list[place].follows) place--;
-        mr_rng rng = mr_rng_at(seed, MR_STREAM_INIT, (uint32_t)place, 0);
-        for (size_t j = 0; j < p->count; j++) {
-            double v = p->init_value;
-            switch (p->init) {
-            case MR_INIT_UNIFORM: v *= 2 * mr_rng_uniform(&rng) - 1; break;
-            case MR_INIT_NORMAL: v *= mr_rng_normal(&rng); break;
-            case MR_INIT_CONSTANT: break;
-            case MR_INIT_LOG_TAU: v *= log(draw_tau(&rng, horizon, log_uniform)); break;
-            }
-            out[p->offset + j] = (float)v;
-        }
+        const mr_part all = {.count = p->count, .init = p->init, .value = p->init_value};
+        draw_part(&all, seed, place, horizon, log_uniform, out + p->offset);
+        for (int k = 0; k < MR_PARAM_PARTS; k++) draw_part(&p->parts[k], seed, place, horizon, log_uniform, out + p->offset);
     }
 }

@@ -8,6 +8,15 @@
 
 typedef enum mr_init { MR_INIT_UNIFORM, MR_INIT_NORMAL, MR_INIT_CONSTANT, MR_INIT_LOG_TAU } mr_init;
 
+/* Some of a tensor's elements that start in another way than the rest. Time scales are the same in every part of a tensor. */
+typedef struct mr_part {
+    size_t first, count; /* count 0: none */
+    mr_init init;
+    double value;
+} mr_part;
+
+enum { MR_PARAM_PARTS = 2 };
+
 typedef struct mr_param {
     char name[64]; /* "blocks.0.mixer.linear_z.weight" */
     int ndim;
@@ -18,6 +27,7 @@ typedef struct mr_param {
     int decay;            /* weight decay applies */
     mr_init init;
     double init_value;    /* bound of the uniform, deviation of the normal, the constant, or the sign before log τ */
+    mr_part parts[MR_PARAM_PARTS];
 } mr_param;
 
 /* Parameters that must lie next to each other (the gates' weights are one matrix for the projection) share a group. */

@@ -1,4 +1,4 @@
-/* Models whose matrices are in 8 bits, to be run and not trained: every 2-D weight but embed.weight is whole numbers
+/* Models whose matrices are in 8 bits, to be run and not trained: every 2-D weight but embed.weight and weight_hh is whole numbers
  * −127 … 127 with one scale a row, W[n, k] = scale[n]·q[n, k].
  *
  * Such a model has two vectors instead of one: bytes for the matrices, and reals for everything else and the scales. In the

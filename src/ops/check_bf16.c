@@ -9,6 +9,8 @@
  *   linear_fwd, linear_bwd_x   one, before dropout or gelu', of a number up to 4 times what comes out: 4
  *   minrnn_fwd, minrnn_bwd     the pre-activations are kept in bf16, and so are the states and the pre-activations' gradients before
  *                              they go into products: 4. More would be too lax: with every rounding in its place, 1 … 2 were seen.
+ *   rnn_fwd, rnn_bwd           the same, and the gates themselves are kept in bf16; what is rounded at one token goes on through the
+ *                              states of all that follow: 8, and 16 through gradients
  *   attn_fwd, attn_bwd         turned queries and keys, and the softmax, before they go into products: 4; backward the kept y and the
  *                              gradients of the scores besides: 8
  *
@@ -23,6 +25,7 @@
 static const struct { int op; double inner, products; } rules[] = {
     {MR_OP_linear_fwd, 4, 1e-2}, {MR_OP_linear_bwd_x, 4, 1e-2}, {MR_OP_linear_bwd_w, 0, 1e-2},
     {MR_OP_minrnn_fwd, 4, 2e-2}, {MR_OP_minrnn_bwd, 4, 3e-2},
+    {MR_OP_rnn_fwd, 8, 3e-2},    {MR_OP_rnn_bwd, 16, 6e-2},
     {MR_OP_attn_fwd, 4, 2e-2},   {MR_OP_attn_bwd, 8, 4e-2},
 };
 
@@ -55,7 +58,8 @@ void mr_case_bf16_stored(mr_case *c)
             operands = 1;
         }
     for (mr_case_buffer *b = c->buffers; b < c->buffers + c->buffer_count; b++) {
-        int operand = operands && b->type == MR_CASE_REAL && (!strcmp(b->name, "W") || !strcmp(b->name, "b"));
+        int operand = operands && b->type == MR_CASE_REAL &&
+                      (!strcmp(b->name, "W") || !strcmp(b->name, "b") || !strcmp(b->name, "W_ih") || !strcmp(b->name, "b_ih"));
         if (b->type != MR_CASE_ACT && !operand) continue;
         for (size_t i = 0; i < b->count; i++) ((float *)b->data)[i] = nearest(((float *)b->data)[i]);
     }

@@ -16,7 +16,7 @@ typedef enum mr_case_type {
     MR_CASE_DOUBLE,
     MR_CASE_STEP,
     MR_CASE_SAMPLING,
-    MR_CASE_SAVED /* of the minrnn ops: as many bytes as the device asks for */
+    MR_CASE_SAVED /* of the minrnn and rnn ops: as many bytes as the device asks for */
 } mr_case_type;
 
 /* OUT is prefilled with NaN, ADD with values that the op reads; SCRATCH is never looked at. */

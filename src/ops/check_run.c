@@ -59,16 +59,24 @@ void mr_case_write(mr_dev *dev, mr_case_type type, char *to, double value)
     else dev->put(dev, (mr_real *)to, &single, 1);
 }
 
+/* Bytes of `saved`; a backward's arguments begin with the same members as its forward's. */
+static size_t saved_bytes(const mr_case *c, mr_dev *dev)
+{
+    const mr_minrnn_fwd_args *m = &c->args.minrnn_fwd;
+    const mr_rnn_fwd_args *r = &c->args.rnn_fwd;
+    if (c->op == MR_OP_rnn_fwd || c->op == MR_OP_rnn_bwd) return dev->rnn_saved(dev, r->kind, r->B, r->T, r->H);
+    return dev->minrnn_saved(dev, &m->cell, m->B, m->T, m->D, m->H);
+}
+
 static void lay_out(const mr_case *c, mr_dev *dev, mr_placed *p)
 {
-    const mr_minrnn_fwd_args *shape = &c->args.minrnn_fwd; /* the backward's begin with the same members */
     size_t used = 0;
     for (int i = 0; i < c->buffer_count; i++) {
         const mr_case_buffer *b = &c->buffers[i];
         size_t size = mr_case_element_size(dev, b->type);
         p->at[i] = used + (GUARD_ELEMENTS + (size_t)b->shift) * size;
         p->bytes[i] = b->count * size;
-        if (b->type == MR_CASE_SAVED) p->bytes[i] = dev->minrnn_saved(dev, &shape->cell, shape->B, shape->T, shape->D, shape->H);
+        if (b->type == MR_CASE_SAVED) p->bytes[i] = saved_bytes(c, dev);
         used = (p->at[i] + p->bytes[i] + GUARD_ELEMENTS * size + BLOCK - 1) / BLOCK * BLOCK;
     }
     p->total = used;

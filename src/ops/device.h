@@ -38,6 +38,8 @@ struct mr_dev {
     /* Bytes of `work` in the minrnn and scan ops. */
     size_t (*scan_work)(mr_dev *, int B, int T, int H);
 
+    size_t (*rnn_saved)(mr_dev *, mr_rnn kind, int B, int T, int H); /* the same for the rnn ops */
+
     void *impl; /* the backend's own */
 };
 

@@ -319,6 +319,62 @@ typedef struct mr_adam_args {
     const double *sumsq;  /* [1] */
 } mr_adam_args;
 
+/* GRU and LSTM, whose gates read the state before them, so that time cannot be cut. With i = x W_ihᵀ + b_ih and
+ * s = h' W_hhᵀ + b_hh, h' the h of the token before:
+ *   gru (rows r, z, n)       r = σ(i_r + s_r), z = σ(i_z + s_z), h = (1 − z)·n + z·h'
+ *     after  (PyTorch's)     n = tanh(i_n + r·s_n)
+ *     before (the paper's)   n = tanh(i_n + s_n) with r·h' in place of h' in s_n
+ *   lstm (rows i, f, g, o)   c = σ(i_f + s_f)·c' + σ(i_i + s_i)·tanh(i_g + s_g), h = σ(i_o + s_o)·tanh(c)
+ * A state is h [H], or h and then c [2·H] (S numbers). A sequence starts from h_init (NULL: from 0), before token 0 when h_in is
+ * NULL, and before every token with reset = 1. W_ih NULL: `saved` holds i already, [B, T, G·H] acts at its start, and the
+ * backward leaves its gradient there (D, x, b_ih, dx, dW_ih, db_ih are not read). Tokens at and beyond length[b] do not
+ * exist: their h is 0, they pass no gradient, and h_out is the state after the real ones. */
+typedef enum mr_rnn { MR_GRU_BEFORE, MR_GRU_AFTER, MR_LSTM } mr_rnn;
+
+static inline int mr_rnn_gates(mr_rnn kind) { return kind == MR_LSTM ? 4 : 3; }
+static inline int mr_rnn_state(mr_rnn kind, int H) { return kind == MR_LSTM ? 2 * H : H; }
+
+typedef struct mr_rnn_fwd_args {
+    mr_rnn kind;
+    int B, T, D, H;
+    const mr_act *x;       /* [B, T, D] */
+    const mr_real *W_ih;   /* [G·H, D] */
+    const mr_real *b_ih;   /* [G·H] */
+    const mr_real *W_hh;   /* [G·H, H] */
+    const mr_real *b_hh;   /* [G·H] */
+    const mr_real *h_in;   /* [B, S] or NULL */
+    const mr_real *h_init; /* [S] or NULL */
+    const uint8_t *reset;  /* [B, T] or NULL */
+    const int32_t *length; /* [B] or NULL */
+    void *saved;           /* mr_dev.rnn_saved(…) bytes, as in minrnn_fwd */
+    mr_act *h;             /* [B, T, H] */
+    mr_real *h_out;        /* [B, S] or NULL; may be h_in itself */
+} mr_rnn_fwd_args;
+
+typedef struct mr_rnn_bwd_args {
+    mr_rnn kind;
+    int B, T, D, H;
+    const mr_act *x; /* as in the forward */
+    const mr_real *W_ih;
+    const mr_real *W_hh;
+    const mr_real *h_in;
+    const mr_real *h_init;
+    const uint8_t *reset;
+    const int32_t *length;
+    void *saved;           /* of the forward; destroyed */
+    const mr_act *h;       /* [B, T, H] of the forward */
+    const mr_act *dh;      /* [B, T, H] */
+    const mr_real *dh_out; /* [B, S] or NULL: zero */
+    int accumulate;        /* 1: dx += */
+    mr_act *dx;            /* [B, T, D] */
+    mr_real *dW_ih;        /* [G·H, D] += */
+    mr_real *db_ih;        /* [G·H] += */
+    mr_real *dW_hh;        /* [G·H, H] += */
+    mr_real *db_hh;        /* [G·H] += */
+    mr_real *dh_in;        /* [B, S] or NULL; zero where a sequence started before token 0 */
+    mr_real *dh_init;      /* [S] += or NULL */
+} mr_rnn_bwd_args;
+
 /* Causal attention of one layer, head by head; D = heads·size. A token sees itself and the window − 1 tokens of its own sequence
  * before it: s[t, j] = q_t·k_j/√size, y_t = Σ_j softmax_j(s[t, ·])·v_j. rotary: before that, the numbers 2i and 2i + 1 of every q and
  * k (of a head) are turned, as a point of the plane, by position·10000^(−2i/size). Only differences of positions count.

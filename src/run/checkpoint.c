@@ -134,6 +134,7 @@ static int same_recipe(const mr_st *st, const char *path, const mr_recipe *r, mr
             const char *was = mr_st_meta(st, key);
             if (!was && o->flags & MR_OPT_SPARSE) was = o->fallback;
             mr_option_print(o, mr_recipe_settings(r, section), value);
+            if (!was && (o->flags & MR_OPT_SPARSE)) was = o->fallback;
             if (!was) return mr_fail(err, MR_EFORMAT, "%s: its metadata lacks %s", path, key);
             if (strcmp(was, value))
                 return mr_fail(err, MR_ECONFIG, "%s: the run has %s = %.100s, not %.100s; choose another --out, or leave the flag out",

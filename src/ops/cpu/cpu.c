@@ -242,7 +242,8 @@ static void fill_device(mr_cpu *cpu, int threads, const mr_allocator *by)
         .real_size = sizeof(float), .alloc = device_alloc, .release = device_release, .upload = copy_bytes,
         .download = copy_bytes, .copy = copy_bytes, .zero = zero_bytes, .put = put, .get = get, .put_act = put_act,
         .get_act = get_act, .replay = replay, .sync = device_sync,
-        .close = device_close, .minrnn_saved = mr_cpu_minrnn_saved, .scan_work = mr_cpu_scan_work, .impl = cpu,
+        .close = device_close, .minrnn_saved = mr_cpu_minrnn_saved, .scan_work = mr_cpu_scan_work, .rnn_saved = mr_cpu_rnn_saved,
+        .impl = cpu,
     };
     mr_cpu_linear_ops(&dev->ops);
     mr_cpu_minrnn_ops(&dev->ops);
@@ -252,6 +253,7 @@ static void fill_device(mr_cpu *cpu, int threads, const mr_allocator *by)
     mr_cpu_loss_ops(&dev->ops);
     mr_cpu_sample_ops(&dev->ops);
     mr_cpu_train_ops(&dev->ops);
+    mr_cpu_rnn_ops(&dev->ops);
     mr_cpu_attn_ops(&dev->ops);
 }
 

@@ -17,6 +17,7 @@ enum {
     MR_SCRATCH_PARTIAL, /* partial sums of a reduction */
     MR_SCRATCH_STATE,   /* states and carries of a scan; rows of a convolution */
     MR_SCRATCH_SLOTS,   /* every thread's own */
+    MR_SCRATCH_RNN,     /* W_hh as its products take it, and rows of states */
     MR_SCRATCH_TURNS,   /* attention: cosines and sines by position */
     MR_SCRATCH_SPILL,   /* attention: what the backward hands from one task to another */
     MR_SCRATCHES
@@ -77,5 +78,7 @@ void mr_cpu_train_ops(mr_ops *ops);
 void mr_cpu_attn_ops(mr_ops *ops);
 size_t mr_cpu_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int D, int H);
 size_t mr_cpu_scan_work(mr_dev *dev, int B, int T, int H);
+void mr_cpu_rnn_ops(mr_ops *ops);
+size_t mr_cpu_rnn_saved(mr_dev *dev, mr_rnn kind, int B, int T, int H);
 
 #endif

@@ -167,6 +167,7 @@ typedef struct gradient {
     mr_cpu *cpu;
     int M, N, K;
     const float *dy, *x;
+    size_t dy_row;
     float *dW, *db;
     int down, across;       /* blocks of dW */
     int block_rows, block_cols;
@@ -230,13 +231,13 @@ static void gradient_task(void *arg, int task, int slot)
     for (int k0 = first; k0 < end; k0 += GRAD_DEPTH) {
         operands.k = mr_min_int(GRAD_DEPTH, end - k0);
         operands.accumulate = !own || k0 > first;
-        kernels->pack_at(g->dy + (size_t)k0 * (size_t)g->N + row, (size_t)g->N, operands.k, rows, a, sums);
+        kernels->pack_at(g->dy + (size_t)k0 * g->dy_row + row, g->dy_row, operands.k, rows, a, sums);
         pack_tokens(g, g->x + (size_t)k0 * (size_t)g->K + col, operands.k, cols, b);
         const int next = k0 + GRAD_DEPTH, whole = next + GRAD_DEPTH <= end;
         operands.ask_count = 0;
         if (whole) {
-            const float *dy = g->dy + (size_t)next * (size_t)g->N + row, *x = g->x + (size_t)next * (size_t)g->K + col;
-            operands.ask_count = ask_for_tokens(dy, (size_t)g->N, GRAD_DEPTH, rows, asks, 0);
+            const float *dy = g->dy + (size_t)next * g->dy_row + row, *x = g->x + (size_t)next * (size_t)g->K + col;
+            operands.ask_count = ask_for_tokens(dy, g->dy_row, GRAD_DEPTH, rows, asks, 0);
             operands.ask_count = ask_for_tokens(x, (size_t)g->K, GRAD_DEPTH, cols, asks, operands.ask_count);
         }
         kernels->multiply(&operands);
@@ -245,7 +246,12 @@ static void gradient_task(void *arg, int task, int slot)
 
 void mr_product_gradient(mr_cpu *cpu, int M, int N, int K, const float *dy, const float *x, float *dW, float *db)
 {
-    gradient g = {.cpu = cpu, .M = M, .N = N, .K = K, .dy = dy, .x = x, .dW = dW, .db = db};
+    mr_product_gradient_rows(cpu, M, N, K, dy, (size_t)N, x, dW, db);
+}
+
+void mr_product_gradient_rows(mr_cpu *cpu, int M, int N, int K, const float *dy, size_t dy_row, const float *x, float *dW, float *db)
+{
+    gradient g = {.cpu = cpu, .M = M, .N = N, .K = K, .dy = dy, .dy_row = dy_row, .x = x, .dW = dW, .db = db};
     cut_gradient(&g);
     const size_t more = (size_t)(g.parts - 1), outputs = (size_t)N * (size_t)K;
     if (!mr_cpu_slots(cpu, mr_packed_rows(cpu->product, g.block_rows) + packed_cols(cpu, g.block_cols))) return;

@@ -40,6 +40,11 @@ void mr_product_run(mr_product *p)
 
 void mr_product_gradient(mr_cpu *cpu, int M, int N, int K, const float *dy, const float *x, float *dW, float *db)
 {
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, N, K, M, 1, dy, N, x, K, 1, dW, K);
-    for (int m = 0; db && m < M; m++) cpu->kernels.add((size_t)N, db, dy + (size_t)m * (size_t)N);
+    mr_product_gradient_rows(cpu, M, N, K, dy, (size_t)N, x, dW, db);
+}
+
+void mr_product_gradient_rows(mr_cpu *cpu, int M, int N, int K, const float *dy, size_t dy_row, const float *x, float *dW, float *db)
+{
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, N, K, M, 1, dy, (int)dy_row, x, K, 1, dW, K);
+    for (int m = 0; db && m < M; m++) cpu->kernels.add((size_t)N, db, dy + (size_t)m * dy_row);
 }

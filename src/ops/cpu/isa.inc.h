@@ -8,6 +8,7 @@
 #include "ops/cpu/dots.inc.h"
 #include "ops/cpu/rows.inc.h"
 #include "ops/cpu/scan.inc.h"
+#include "ops/cpu/rnn.inc.h"
 #include "ops/cpu/attn.inc.h"
 
 #define TABLE_NAME_(isa) mr_cpu_kernels_##isa
@@ -48,4 +49,6 @@ const mr_cpu_kernels TABLE_NAME(ISA) = {
     .exp_sum = exp_sum_row,
     .sumsq = sumsq_row,
     .adam = adam_row,
+    .rnn_fwd = {lstm_fwd, gru_after_fwd, gru_before_gates, gru_before_fwd},
+    .rnn_bwd = {lstm_bwd, gru_after_bwd, gru_before_bwd, gru_before_gates_bwd},
 };

@@ -112,6 +112,24 @@ typedef struct mr_adam_row {
     float clip, l2, shrink, beta1, one_beta1, beta2, one_beta2, rate, root, eps;
 } mr_adam_row;
 
+/* One row of one token of GRU or LSTM, n channels; gate g lies at gates[g·n], and so in sums and ds. */
+typedef struct mr_rnn_row {
+    int n;
+    float *gates;      /* [G·n] input projections, which become the gates and in the backward the gradients of their arguments */
+    float *extra;      /* [n] r·h' (before), s_n (after), c (lstm); in the backward of `after` the gradient of s_n */
+    const float *sums; /* what the state adds to the gates' arguments; those of n alone in the second half of `before` */
+    float *rh;         /* [n] `before`: r·h', in the backward the gradient of s_n, for the product between the halves */
+    float *h, *c;      /* [n] the state, replaced by the next one */
+    float *out;        /* [n] h once more */
+    const float *before, *c_before; /* [n] backward: the state before the token */
+    const float *dout, *back;       /* [n] gradients of h: from above, and through the product of the token behind */
+    float *carry, *carry_c;         /* [n] gradient of the state besides; becomes that of the state before */
+    float *ds;                      /* [G·n] gradients of the sums */
+} mr_rnn_row;
+
+/* Halves: `before` multiplies once more with W_hh within a token. */
+enum { MR_RNN_LSTM, MR_RNN_AFTER, MR_RNN_BEFORE_FIRST, MR_RNN_BEFORE_SECOND, MR_RNN_PARTS };
+
 /* A piece of a row of attention's scores: n columns, of which from … end − 1 are seen. */
 typedef struct mr_soften {
     int n, from, end;
@@ -162,6 +180,9 @@ typedef struct mr_cpu_kernels {
     float (*exp_sum)(int n, const float *x, float max, float *e); /* Σ exp(x − max); e, if not NULL, gets the terms */
     double (*sumsq)(size_t n, const float *x);
     void (*adam)(const mr_adam_row *row);
+
+    void (*rnn_fwd[MR_RNN_PARTS])(const mr_rnn_row *row);
+    void (*rnn_bwd[MR_RNN_PARTS])(const mr_rnn_row *row);
 } mr_cpu_kernels;
 
 extern const mr_cpu_kernels mr_cpu_kernels_scalar;

@@ -225,6 +225,9 @@ int mr_cuda_fusable(const mr_cuda *c, const mr_cell *cell, int D, int H);
 int mr_cuda_fused_fwd(mr_cuda *c, const mr_minrnn_fwd_args *a);
 int mr_cuda_fused_bwd(mr_cuda *c, const mr_minrnn_bwd_args *a);
 
+void mr_cuda_rnn_ops(mr_ops *ops);
+size_t mr_cuda_rnn_saved(mr_dev *dev, mr_rnn kind, int B, int T, int H);
+
 /* Products, row-major, of act matrices and a parameter matrix W [N, K]; see linear_fwd, linear_bwd_x and linear_bwd_w in ops.h. */
 void mr_cuda_product_fwd(mr_cuda *c, int M, int N, int K, const void *x, const float *W, const float *b, int gelu, void *pre, const void *residual,
                          void *y);

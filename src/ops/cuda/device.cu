@@ -333,6 +333,7 @@ static void fill_ops(mr_dev *dev)
     mr_cuda_token_ops(&dev->ops);
     mr_cuda_train_ops(&dev->ops);
     mr_cuda_sample_ops(&dev->ops);
+    mr_cuda_rnn_ops(&dev->ops);
     mr_cuda_attn_ops(&dev->ops);
     mr_cuda_defer_ops(cuda_of(dev)); /* behind all of them */
 }
@@ -377,6 +378,7 @@ extern "C" int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **o
     dev->close = cuda_close;
     dev->minrnn_saved = mr_cuda_minrnn_saved;
     dev->scan_work = mr_cuda_scan_work;
+    dev->rnn_saved = mr_cuda_rnn_saved;
     dev->impl = c;
     fill_ops(dev);
     int status = find_device(c, index, err);

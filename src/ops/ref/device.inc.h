@@ -39,6 +39,7 @@ int REF_OPEN(const mr_dev_options *options, mr_dev **out, mr_error *err)
                     .alloc = host_alloc, .release = host_release, .upload = host_copy, .download = host_copy,
                     .copy = host_copy, .zero = host_zero, .put = put_reals, .get = get_reals, .put_act = put_acts,
                     .get_act = get_acts, .replay = host_replay, .sync = host_sync, .close = host_close, .minrnn_saved = minrnn_saved, .scan_work = scan_work,
+                    .rnn_saved = rnn_saved,
                     .ops = {
 #define OP(name, tolerance, what) .name = name,
 #include "ops/ops.def"
