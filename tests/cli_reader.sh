@@ -83,6 +83,9 @@ check normalised 1e-5 --mixer minlstm --normalize-gates yes --candidate positive
 check gru        1e-5 --mixer gru --h0 learned --conv 4 --conv-place inside --mlp 2 --norm rms --vocab chars
 check gru-after  1e-5 --mixer gru --gru-reset after --h0 zero --conv 0 --mlp 0 --norm layer --vocab bytes
 check lstm       1e-5 --mixer lstm --h0 learned --conv 0 --mlp 2 --norm rms --vocab chars --gate-init forget-bias=1
+check rotary     1e-5 --mixer attention --conv 0 --mlp 2 --norm rms --vocab chars --heads 3
+check learned    1e-5 --mixer attention --positions learned --window 9 --conv 4 --conv-place inside --mlp 0 --norm layer --vocab bytes --heads 2
+check nowhere    1e-5 --mixer attention --positions none --window 1000 --conv 4 --conv-place residual --mlp 2 --norm rms --vocab chars
 
 if [ $failures -gt 0 ]; then
     echo "$failures comparisons failed"

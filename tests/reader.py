@@ -17,7 +17,7 @@ CHOICES = {
     "model.input": ["tokens", "reals"],
     "model.head": ["token", "last", "mean"],
     "model.loss": ["xent", "mse"],
-    "model.mixer": ["mingru", "minlstm", "gru", "lstm"],
+    "model.mixer": ["mingru", "minlstm", "gru", "lstm", "attention"],
     "model.candidate": ["positive", "linear", "tanh"],
     "model.scan": ["linear", "log"],
     "model.normalize-gates": ["yes", "no"],
@@ -27,7 +27,8 @@ CHOICES = {
     "model.norm": ["rms", "layer"],
 }
 AT_LEAST = {"model.inputs": 1, "model.outputs": 1, "model.layers": 1, "model.dim": 1, "model.expansion": 1, "model.mlp": 0}
-OPTIONAL = {"model.weights": ["f32", "int8"], "model.gru-reset": ["before", "after"]}
+OPTIONAL = {"model.weights": ["f32", "int8"], "model.gru-reset": ["before", "after"], "model.positions": ["rotary", "learned", "none"]}
+ATTENTION = ["model.heads", "model.window"]
 MODEL_KEYS = {*CHOICES, *AT_LEAST, "model.gate-init", "model.dropout"}
 OTHER_KEYS = {"format", "version", "vocab", "step", "train.batch", "train.context"}
 
@@ -77,14 +78,16 @@ def read_container(path):
 def check_metadata(metadata):
     require(metadata.get("format") == "minrnn" and metadata.get("version") == "1", "not a minrnn file of version 1")
     for key in metadata:
-        require(key in MODEL_KEYS | OPTIONAL.keys() | OTHER_KEYS or key.startswith("task."), f"unknown key {key}")
+        require(key in MODEL_KEYS | OPTIONAL.keys() | OTHER_KEYS | {*ATTENTION} or key.startswith("task."), f"unknown key {key}")
     for key in MODEL_KEYS:
         require(key in metadata, f"{key} is missing")
     for key, values in CHOICES.items():
         require(metadata[key] in values, f"{key} = {metadata[key]}")
     for key, values in OPTIONAL.items():
         require(metadata.get(key, values[0]) in values, f"{key} = {metadata.get(key)}")
-    for key, least in AT_LEAST.items():
+    numbers = dict(AT_LEAST, **({key: 1 for key in ATTENTION} if metadata["model.mixer"] == "attention" else {}))
+    for key, least in numbers.items():
+        require(key in metadata, f"{key} is missing")
         require(re.fullmatch("[0-9]+", metadata[key]) and int(metadata[key]) >= least, f"{key} = {metadata[key]}")
 
 
@@ -121,9 +124,13 @@ def expected_shapes(form):
         if rows:
             shapes.update({f"{block}.mixer.weight_ih": (rows, D), f"{block}.mixer.weight_hh": (rows, H)})
             shapes.update({f"{block}.mixer.bias_ih": (rows,), f"{block}.mixer.bias_hh": (rows,)})
-        if form["h0"] == "learned":
+        if form["mixer"] == "attention":
+            shapes.update({f"{block}.mixer.in_proj_weight": (3 * D, D), f"{block}.mixer.in_proj_bias": (3 * D,)})
+            if form.get("positions") == "learned":
+                shapes[f"{block}.mixer.position"] = (int(form["window"]), D)
+        elif form["h0"] == "learned":
             shapes[f"{block}.mixer.h0"] = (2 * H,) if form["mixer"] == "lstm" else (H,)
-        linear(f"{block}.mixer.down", D, H)
+        linear(f"{block}.mixer.down", D, D if form["mixer"] == "attention" else H)
         if F > 0:
             norm(f"{block}.norm2")
             linear(f"{block}.mlp.up", F, D)
@@ -136,7 +143,8 @@ def expected_shapes(form):
 def dequantize(tensors):
     """Matrices of 8 bits and their scales as one tensor each."""
     whole = dict(tensors)
-    for name in [name for name, tensor in tensors.items() if tensor.ndim == 2 and name != "embed.weight" and not name.endswith(".weight_hh")]:
+    for name in [name for name, tensor in tensors.items()
+                 if tensor.ndim == 2 and name != "embed.weight" and not name.endswith((".weight_hh", ".position"))]:
         require(tensors[name].dtype == np.int8, f"{name}: not I8")
         require(f"{name}_scale" in whole, f"{name}_scale is missing")
         scale = whole.pop(f"{name}_scale")
@@ -244,6 +252,25 @@ class Model:
             states[t] = h
         return states
 
+    def attention(self, name, u):
+        heads, window, positions = int(self.form["heads"]), int(self.form["window"]), self.form.get("positions", "rotary")
+        n = np.arange(len(u))
+        if positions == "learned":
+            u = u + self.tensors[f"{name}.position"][n % window]
+        qkv = u @ self.tensors[f"{name}.in_proj_weight"].T + self.tensors[f"{name}.in_proj_bias"]
+        q, k, v = qkv.reshape(len(u), 3, heads, -1).transpose(1, 2, 0, 3)
+        size = q.shape[-1]
+        if positions == "rotary":
+            turn = np.exp(1j * n[:, None] * 10000.0 ** (-np.arange(0, size, 2) / size))
+            q, k = ((x[..., 0::2] + 1j * x[..., 1::2]) * turn for x in (q, k))
+            scores = (q @ k.conj().transpose(0, 2, 1)).real / np.sqrt(size)
+        else:
+            scores = q @ k.transpose(0, 2, 1) / np.sqrt(size)
+        distance = n[:, None] - n
+        scores = np.where((distance >= 0) & (distance < window), scores, -np.inf)
+        weights = np.exp(scores - np.logaddexp.reduce(scores, axis=-1, keepdims=True))
+        return (weights @ v).transpose(1, 0, 2).reshape(len(u), -1)
+
     def block(self, name, x):
         conv_place = self.form["conv-place"] if self.form["conv"] == "4" else "none"
         if conv_place == "residual":
@@ -251,7 +278,7 @@ class Model:
         u = self.norm(f"{name}.norm1", x)
         if conv_place == "inside":
             u = self.conv(f"{name}.conv", u)
-        x = x + self.linear(f"{name}.mixer.down", self.mixer(f"{name}.mixer", u))
+        x = x + self.linear(f"{name}.mixer.down", (self.attention if self.form["mixer"] == "attention" else self.mixer)(f"{name}.mixer", u))
         if int(self.form["mlp"]) > 0:
             x = x + self.linear(f"{name}.mlp.down", gelu(self.linear(f"{name}.mlp.up", self.norm(f"{name}.norm2", x))))
         return x

@@ -9,7 +9,7 @@
 #include <string.h>
 
 static const char *const inputs[] = {"tokens", "reals", NULL};
-static const char *const heads[] = {"token", "last", "mean", NULL};
+static const char *const head_kinds[] = {"token", "last", "mean", NULL};
 static const char *const losses[] = {"xent", "mse", NULL};
 static const char *const candidates[] = {"positive", "linear", "tanh", NULL};
 static const char *const scans[] = {"linear", "log", NULL};
@@ -17,6 +17,7 @@ static const char *const starts[] = {"zero", "learned", NULL};
 static const char *const norms[] = {"rms", "layer", NULL};
 static const char *const places[] = {"inside", "residual", NULL};
 static const char *const gru_resets[] = {"before", "after", NULL};
+static const char *const position_kinds[] = {"rotary", "learned", "none", NULL};
 static const char *const weight_types[] = {"f32", "int8", NULL};
 
 #define FIELD(name) offsetof(mr_config, name)
@@ -24,7 +25,7 @@ static const char *const weight_types[] = {"f32", "int8", NULL};
 const mr_option mr_config_options[] = {
     {"input", MR_OPT_CHOICE, FIELD(input), "tokens", 0, 0, inputs, "what goes in", MR_OPT_DERIVED},
     {"inputs", MR_OPT_INT, FIELD(inputs), "1", 1, 1 << 24, NULL, "vocabulary, or values a step", MR_OPT_DERIVED},
-    {"head", MR_OPT_CHOICE, FIELD(head), "token", 0, 0, heads, "what the output is read from", MR_OPT_DERIVED},
+    {"head", MR_OPT_CHOICE, FIELD(head), "token", 0, 0, head_kinds, "what the output is read from", MR_OPT_DERIVED},
     {"loss", MR_OPT_CHOICE, FIELD(loss), "xent", 0, 0, losses, "what is minimised", MR_OPT_DERIVED},
     {"outputs", MR_OPT_INT, FIELD(outputs), "1", 1, 1 << 24, NULL, "classes, or values predicted", MR_OPT_DERIVED},
     {"mixer", MR_OPT_CHOICE, FIELD(mixer), "mingru", 0, 0, mr_mixer_names, "the recurrent layer", 0},
@@ -35,7 +36,7 @@ const mr_option mr_config_options[] = {
     {"gate-init", MR_OPT_TEXT, FIELD(gate_init), "default", 0, 0, NULL, "default, forget-bias=X, timescales (log-uniform in 1…T), timescales-uniform", 0},
     {"layers", MR_OPT_INT, FIELD(layers), "3", 1, 1000, NULL, "blocks", 0},
     {"dim", MR_OPT_INT, FIELD(dim), "64", 1, 65536, NULL, "channels of the residual stream", 0},
-    {"expansion", MR_OPT_INT, FIELD(expansion), "2", 1, 64, NULL, "state channels for each channel of the stream", 0},
+    {"expansion", MR_OPT_INT, FIELD(expansion), "2", 1, 64, NULL, "state channels for each channel of the stream (not of attention)", 0},
     {"conv", MR_OPT_INT, FIELD(conv), "0", 0, 4, NULL, "causal convolution before the mixer: 0 or 4 taps", 0},
     {"conv-place", MR_OPT_CHOICE, FIELD(conv_place), "inside", 0, 0, places, "norm → conv → mixer, or x += conv(x) as in the authors' code", 0},
     {"mlp", MR_OPT_INT, FIELD(mlp), "0", 0, 64, NULL, "width factor of the MLP after the mixer; 0: none", 0},
@@ -43,6 +44,9 @@ const mr_option mr_config_options[] = {
     {"dropout", MR_OPT_REAL, FIELD(dropout), "0", 0, 0.95, NULL, "share of each branch's output dropped in training", 0},
     {"weights", MR_OPT_CHOICE, FIELD(weights), "f32", 0, 0, weight_types, "how matrices are stored; int8 is made by `minrnn quantize`", MR_OPT_DERIVED | MR_OPT_SPARSE},
     {"gru-reset", MR_OPT_CHOICE, FIELD(gru_reset), "before", 0, 0, gru_resets, "gru: r applies before the product with the state (the paper) or after it (PyTorch, cuDNN)", MR_OPT_SPARSE},
+    {"heads", MR_OPT_INT, FIELD(heads), "0", 0, 4096, NULL, "attention: heads; 0: of 64 channels each, or the next smaller even number that divides dim", MR_OPT_SPARSE},
+    {"positions", MR_OPT_CHOICE, FIELD(positions), "rotary", 0, 0, position_kinds, "attention: how a token knows where it stands", MR_OPT_SPARSE},
+    {"window", MR_OPT_INT, FIELD(window), "0", 0, 1 << 24, NULL, "attention: tokens that one sees, itself included; 0: the longest sequence", MR_OPT_SPARSE},
     {0}};
 
 int mr_gate_init_parse(const char *text, mr_gate_init *kind, double *value, mr_error *err)
@@ -76,6 +80,39 @@ static int check_recurrent(const mr_config *c, mr_error *err)
     return 0;
 }
 
+static int is_attention(const mr_config *c) { return has_mixer(c, "attention"); }
+
+int mr_config_heads(const mr_config *c)
+{
+    if (c->heads) return c->dim % c->heads ? 0 : (int)c->heads;
+    int64_t size = c->dim < 64 ? c->dim : 64;
+    while (c->dim % size || (size % 2 && c->dim % 2 == 0)) size--;
+    return (int)(c->dim / size);
+}
+
+void mr_config_settle(mr_config *c, int64_t longest)
+{
+    if (!is_attention(c)) return;
+    if (!c->heads) c->heads = mr_config_heads(c);
+    if (!c->window) c->window = longest;
+}
+
+static int check_attention(const mr_config *c, mr_error *err)
+{
+    const int heads = mr_config_heads(c);
+    if (!heads) return mr_fail(err, MR_ECONFIG, "heads = %lld: must divide dim = %lld", (long long)c->heads, (long long)c->dim);
+    if (c->positions == MR_POSITIONS_ROTARY && c->dim / heads % 2)
+        return mr_fail(err, MR_ECONFIG, "positions = rotary turns pairs of channels, but dim = %lld over heads = %d leaves %lld a head; choose an even number, or other positions",
+                       (long long)c->dim, heads, (long long)c->dim / heads);
+    if (c->dim / heads > MR_ATTN_SIZE)
+        return mr_fail(err, MR_ECONFIG, "heads = %d: %lld channels a head of dim = %lld; at most %d, so raise heads", heads,
+                       (long long)c->dim / heads, (long long)c->dim, MR_ATTN_SIZE);
+    if (!c->window) return mr_fail(err, MR_ECONFIG, "window = 0: must be the number of tokens that one may see");
+    if ((double)c->window * (double)c->dim > 1e9)
+        return mr_fail(err, MR_ECONFIG, "window = %lld, dim = %lld: too much to remember; lower one of them", (long long)c->window, (long long)c->dim);
+    return 0;
+}
+
 static int check_size(const mr_config *c, mr_error *err)
 {
     double dim = (double)c->dim, width = dim * (double)c->expansion, hidden = dim * (double)c->mlp;
@@ -101,6 +138,7 @@ int mr_config_check(const mr_config *c, mr_error *err)
         return mr_fail(err, MR_ECONFIG, "outputs = %lld: a classifier needs two classes or more", (long long)c->outputs);
     if (mr_gate_init_parse(c->gate_init, &kind, &value, err)) return MR_ECONFIG;
     if (check_recurrent(c, err)) return MR_ECONFIG;
+    if (is_attention(c) && check_attention(c, err)) return MR_ECONFIG;
     return check_size(c, err);
 }
 

@@ -12,6 +12,8 @@ typedef enum mr_gru_reset { MR_RESET_BEFORE, MR_RESET_AFTER } mr_gru_reset;
 
 typedef enum mr_weight_type { MR_WEIGHTS_F32, MR_WEIGHTS_INT8 } mr_weight_type;
 
+typedef enum mr_positions { MR_POSITIONS_ROTARY, MR_POSITIONS_LEARNED, MR_POSITIONS_NONE } mr_positions;
+
 typedef struct mr_config {
     /* derived from the task */
     int input, head, loss; /* mr_input, mr_head, mr_loss */
@@ -24,6 +26,9 @@ typedef struct mr_config {
     int weights; /* mr_weight_type */
     char gate_init[MR_TEXT_MAX];
     int gru_reset; /* mr_gru_reset */
+    /* attention */
+    int64_t heads, window;
+    int positions; /* mr_positions */
 } mr_config;
 
 extern const mr_option mr_config_options[];
@@ -35,6 +40,11 @@ int mr_gate_init_parse(const char *text, mr_gate_init *kind, double *value, mr_e
 
 /* What no single key can tell: combinations that make no sense, sizes that no memory holds. */
 int mr_config_check(const mr_config *config, mr_error *err);
+
+/* Heads of attention: as asked for, or of the largest even size up to 64 that divides dim. 0: those asked for do not divide it. */
+int mr_config_heads(const mr_config *config);
+/* Settles what a model of attention leaves to the run: its heads, and its window from the longest sequence. */
+void mr_config_settle(mr_config *config, int64_t longest);
 
 /* The task's side of the model. */
 void mr_config_take(mr_config *config, const mr_interface *face);

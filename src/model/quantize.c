@@ -9,8 +9,12 @@
 
 enum { TOP = 127 }; /* −128 is left out, so that the range is symmetric */
 
-/* W_hh of GRU and LSTM stays: the op takes it in fp32, and its errors would go round in the state. */
-int mr_param_quantizes(const mr_param *p) { return p->ndim == 2 && strcmp(p->name, "embed.weight") && !strstr(p->name, ".weight_hh"); }
+/* Tables, of which rows are taken, stay as they are. So does W_hh of GRU and LSTM: the op takes it in fp32, and its errors would go
+ * round in the state. */
+int mr_param_quantizes(const mr_param *p)
+{
+    return p->ndim == 2 && strcmp(p->name, "embed.weight") && !strstr(p->name, ".weight_hh") && !strstr(p->name, ".position");
+}
 
 static size_t reals_of(const mr_param *p) { return mr_param_quantizes(p) ? (size_t)p->shape[0] : p->count; }
 

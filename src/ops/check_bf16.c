@@ -11,6 +11,8 @@
  *                              they go into products: 4. More would be too lax: with every rounding in its place, 1 … 2 were seen.
  *   rnn_fwd, rnn_bwd           the same, and the gates themselves are kept in bf16; what is rounded at one token goes on through the
  *                              states of all that follow: 8, and 16 through gradients
+ *   attn_fwd, attn_bwd         turned queries and keys, and the softmax, before they go into products: 4; backward the kept y and the
+ *                              gradients of the scores besides: 8
  *
  * Products in bf16 with activations in fp32 (the CPU): operands are rounded on the way in, which ref does not know. */
 #include "ops/check_case.h"
@@ -24,6 +26,7 @@ static const struct { int op; double inner, products; } rules[] = {
     {MR_OP_linear_fwd, 4, 1e-2}, {MR_OP_linear_bwd_x, 4, 1e-2}, {MR_OP_linear_bwd_w, 0, 1e-2},
     {MR_OP_minrnn_fwd, 4, 2e-2}, {MR_OP_minrnn_bwd, 4, 3e-2},
     {MR_OP_rnn_fwd, 8, 3e-2},    {MR_OP_rnn_bwd, 16, 6e-2},
+    {MR_OP_attn_fwd, 4, 2e-2},   {MR_OP_attn_bwd, 8, 4e-2},
 };
 
 /* The slope of the positive candidate jumps where v is 0, and rounded operands carry some v across: there a gradient is only

@@ -17,8 +17,7 @@ static void draw_time(mr_case *c, int width, int *B, int *T)
     }
 }
 
-/* Resets and lengths, each there or not; returns the reset buffer or NULL. */
-static mr_case_buffer *add_reset(mr_case *c, size_t field, int B, int T)
+mr_case_buffer *mr_case_add_reset(mr_case *c, size_t field, int B, int T)
 {
     static const double chances[] = {0, 0.01, 0.1, 0.5, 1};
     if (mr_case_chance(c, 50)) return NULL;
@@ -27,7 +26,7 @@ static mr_case_buffer *add_reset(mr_case *c, size_t field, int B, int T)
     return mr_case_add(c, "reset", field, BYTE, IN, (size_t)B * T, MR_FILL_FLAG, p);
 }
 
-static mr_case_buffer *add_length(mr_case *c, size_t field, int B, int T)
+mr_case_buffer *mr_case_add_length(mr_case *c, size_t field, int B, int T)
 {
     if (mr_case_chance(c, 50)) return NULL;
     mr_case_say(c, " length");
@@ -45,8 +44,8 @@ void mr_case_conv_fwd(mr_case *c)
     mr_case_add(c, MR_FIELD(conv_fwd, x), ACT, IN, c->elements, NORMAL, 1);
     mr_case_add(c, MR_FIELD(conv_fwd, w), REAL, IN, D * MR_CONV, NORMAL, 0.5);
     mr_case_add(c, MR_FIELD(conv_fwd, b), REAL, IN, D, NORMAL, 1);
-    add_reset(c, offsetof(mr_conv_fwd_args, reset), a->B, a->T);
-    add_length(c, offsetof(mr_conv_fwd_args, length), a->B, a->T);
+    mr_case_add_reset(c, offsetof(mr_conv_fwd_args, reset), a->B, a->T);
+    mr_case_add_length(c, offsetof(mr_conv_fwd_args, length), a->B, a->T);
     mr_case_add(c, MR_FIELD(conv_fwd, y), ACT, OUT, c->elements, EMPTY, 0);
     if (mr_case_chance(c, 25)) {
         mr_case_buffer *both = mr_case_add(c, MR_FIELD(conv_fwd, tail_out), REAL, ADD, tail, NORMAL, 1);
@@ -71,8 +70,8 @@ void mr_case_conv_bwd(mr_case *c)
     mr_case_say(c, "B=%d T=%d D=%d", a->B, a->T, a->D);
     mr_case_add(c, MR_FIELD(conv_bwd, x), ACT, IN, c->elements, NORMAL, 1);
     mr_case_add(c, MR_FIELD(conv_bwd, w), REAL, IN, D * MR_CONV, NORMAL, 0.5);
-    add_reset(c, offsetof(mr_conv_bwd_args, reset), a->B, a->T);
-    add_length(c, offsetof(mr_conv_bwd_args, length), a->B, a->T);
+    mr_case_add_reset(c, offsetof(mr_conv_bwd_args, reset), a->B, a->T);
+    mr_case_add_length(c, offsetof(mr_conv_bwd_args, length), a->B, a->T);
     mr_case_add(c, MR_FIELD(conv_bwd, dy), ACT, IN, c->elements, NORMAL, 1);
     if (mr_case_chance(c, 60)) {
         mr_case_add(c, MR_FIELD(conv_bwd, tail_in), REAL, IN, tail, NORMAL, 1);
@@ -99,7 +98,7 @@ void mr_case_pool_fwd(mr_case *c)
     a->kind = c->speed || mr_case_below(c, 2) ? MR_POOL_MEAN : MR_POOL_LAST;
     c->elements = (size_t)a->B * a->T * a->D;
     mr_case_say(c, "B=%d T=%d D=%d %s", a->B, a->T, a->D, a->kind == MR_POOL_MEAN ? "mean" : "last");
-    add_length(c, offsetof(mr_pool_fwd_args, length), a->B, a->T);
+    mr_case_add_length(c, offsetof(mr_pool_fwd_args, length), a->B, a->T);
     mr_case_add(c, MR_FIELD(pool_fwd, x), ACT, IN, c->elements, NORMAL, 1);
     mr_case_add(c, MR_FIELD(pool_fwd, y), ACT, OUT, (size_t)a->B * a->D, EMPTY, 0);
 }
@@ -112,7 +111,7 @@ void mr_case_pool_bwd(mr_case *c)
     a->kind = c->speed || mr_case_below(c, 2) ? MR_POOL_MEAN : MR_POOL_LAST;
     c->elements = (size_t)a->B * a->T * a->D;
     mr_case_say(c, "B=%d T=%d D=%d %s", a->B, a->T, a->D, a->kind == MR_POOL_MEAN ? "mean" : "last");
-    add_length(c, offsetof(mr_pool_bwd_args, length), a->B, a->T);
+    mr_case_add_length(c, offsetof(mr_pool_bwd_args, length), a->B, a->T);
     mr_case_add(c, MR_FIELD(pool_bwd, dy), ACT, IN, (size_t)a->B * a->D, NORMAL, 1);
     mr_case_add(c, MR_FIELD(pool_bwd, dx), ACT, OUT, c->elements, EMPTY, 0);
 }
@@ -176,8 +175,8 @@ void mr_case_minrnn_fwd(mr_case *c)
         mr_case_add(c, MR_FIELD(minrnn_fwd, h_init), REAL, IN, (size_t)a->H, NORMAL, 1);
         mr_case_say(c, " h_init");
     }
-    add_reset(c, offsetof(mr_minrnn_fwd_args, reset), a->B, a->T);
-    add_length(c, offsetof(mr_minrnn_fwd_args, length), a->B, a->T);
+    mr_case_add_reset(c, offsetof(mr_minrnn_fwd_args, reset), a->B, a->T);
+    mr_case_add_length(c, offsetof(mr_minrnn_fwd_args, length), a->B, a->T);
     mr_case_add(c, MR_FIELD(minrnn_fwd, saved), SAVED, SCRATCH, 0, EMPTY, 0);
     mr_case_add(c, MR_FIELD(minrnn_fwd, h), ACT, OUT, c->elements, EMPTY, 0);
     if (a->cell.scan == MR_SCAN_LINEAR && mr_case_chance(c, 6)) {
@@ -210,8 +209,8 @@ static void add_forward(mr_case *c, const mr_minrnn_bwd_args *a)
     mr_case_add(c, SHARED(x), ACT, IN, (size_t)a->B * a->T * D, NORMAL, 1) ALSO(x);
     mr_case_add(c, SHARED(W), REAL, IN, gates * D, NORMAL, 1 / sqrt((double)D)) ALSO(W);
     add_bias(c, &a->cell, offsetof(mr_minrnn_bwd_args, b), a->H) ALSO(b);
-    mr_case_buffer *reset = add_reset(c, offsetof(mr_minrnn_bwd_args, reset), a->B, a->T);
-    mr_case_buffer *length = add_length(c, offsetof(mr_minrnn_bwd_args, length), a->B, a->T);
+    mr_case_buffer *reset = mr_case_add_reset(c, offsetof(mr_minrnn_bwd_args, reset), a->B, a->T);
+    mr_case_buffer *length = mr_case_add_length(c, offsetof(mr_minrnn_bwd_args, length), a->B, a->T);
     if (reset) reset ALSO(reset);
     if (length) length ALSO(length);
     mr_case_add(c, SHARED(saved), SAVED, SCRATCH, 0, EMPTY, 0) ALSO(saved);
@@ -259,8 +258,8 @@ void mr_case_scan_fwd(mr_case *c)
     mr_case_say(c, "B=%d T=%d H=%d", a->B, a->T, a->H);
     mr_case_add(c, MR_FIELD(scan_fwd, a), ACT, IN, c->elements, NORMAL, 0.5);
     mr_case_buffer *b = mr_case_add(c, MR_FIELD(scan_fwd, b), ACT, IN, c->elements, NORMAL, 1);
-    add_reset(c, offsetof(mr_scan_fwd_args, reset), a->B, a->T);
-    add_length(c, offsetof(mr_scan_fwd_args, length), a->B, a->T);
+    mr_case_add_reset(c, offsetof(mr_scan_fwd_args, reset), a->B, a->T);
+    mr_case_add_length(c, offsetof(mr_scan_fwd_args, length), a->B, a->T);
     mr_case_add(c, MR_FIELD(scan_fwd, h), ACT, OUT, c->elements, EMPTY, 0);
     if (mr_case_chance(c, 6)) {
         b->plant = (size_t)mr_case_below(c, (int)b->count);
@@ -287,8 +286,8 @@ void mr_case_scan_bwd(mr_case *c)
     size_t states = (size_t)a->B * a->H;
     c->elements = states * a->T;
     mr_case_say(c, "B=%d T=%d H=%d", a->B, a->T, a->H);
-    add_reset(c, offsetof(mr_scan_bwd_args, reset), a->B, a->T);
-    add_length(c, offsetof(mr_scan_bwd_args, length), a->B, a->T);
+    mr_case_add_reset(c, offsetof(mr_scan_bwd_args, reset), a->B, a->T);
+    mr_case_add_length(c, offsetof(mr_scan_bwd_args, length), a->B, a->T);
     mr_case_add(c, MR_FIELD(scan_bwd, h), ACT, IN, c->elements, NORMAL, 1);
     if (mr_case_chance(c, 50)) {
         mr_case_add(c, MR_FIELD(scan_bwd, h_in), REAL, IN, states, NORMAL, 1);

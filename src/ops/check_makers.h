@@ -20,6 +20,10 @@ mr_case_buffer *mr_case_add(mr_case *c, const char *name, size_t field, mr_case_
                             size_t count, mr_case_fill fill, double value);
 void mr_case_add_dropout(mr_case *c, mr_dropout *drop, size_t field, int percent_on);
 
+/* Resets and lengths, each there or not: the buffer, or NULL. */
+mr_case_buffer *mr_case_add_reset(mr_case *c, size_t field, int B, int T);
+mr_case_buffer *mr_case_add_length(mr_case *c, size_t field, int B, int T);
+
 /* name and field of an argument, for mr_case_add. */
 #define MR_FIELD(op, name) #name, offsetof(mr_##op##_args, name)
 

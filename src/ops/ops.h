@@ -375,6 +375,57 @@ typedef struct mr_rnn_bwd_args {
     mr_real *dh_init;      /* [S] += or NULL */
 } mr_rnn_bwd_args;
 
+/* Causal attention of one layer, head by head; D = heads·size. A token sees itself and the window − 1 tokens of its own sequence
+ * before it: s[t, j] = q_t·k_j/√size, y_t = Σ_j softmax_j(s[t, ·])·v_j. rotary: before that, the numbers 2i and 2i + 1 of every q and
+ * k (of a head) are turned, as a point of the plane, by position·10000^(−2i/size). Only differences of positions count.
+ * The state of a stream is the keys and values of its last `window` tokens, not turned: the n-th token of a sequence (from 0) lies
+ * in row n mod window, rows that no token came to are 0. count is the number of tokens so far, as long as that is below 2·window, then
+ * smaller by a multiple of window. It is a whole number without a gradient. Without cache_in, and at every reset, a new sequence
+ * starts. Tokens at and beyond length[b] do not exist: their y and lse are 0, and they pass no gradient. */
+typedef struct mr_attn {
+    int B, T, heads, size, window, rotary; /* size ≤ MR_ATTN_SIZE, even with rotary */
+} mr_attn;
+
+#define MR_ROTARY_BASE 10000.0
+#define MR_ATTN_SIZE 128 /* the largest head */
+
+typedef struct mr_attn_fwd_args {
+    mr_attn shape;
+    const mr_act *qkv;                  /* [B, T, 3, D]: q | k | v */
+    const mr_real *cache_in, *count_in; /* [B, window, 2, D] k | v, and [B]; or both NULL */
+    const uint8_t *reset;               /* [B, T] or NULL */
+    const int32_t *length;              /* [B] or NULL */
+    mr_act *y;                          /* [B, T, D] */
+    mr_real *lse;                       /* [B, heads, T] log Σ_j exp(s[t, j]), for the backward */
+    mr_real *cache_out, *count_out;     /* as …_in, or both NULL; may be …_in themselves */
+} mr_attn_fwd_args;
+
+typedef struct mr_attn_bwd_args {
+    mr_attn shape;
+    mr_act *qkv;                /* of the forward; its gradient is written over it */
+    const mr_real *cache_in, *count_in;
+    const uint8_t *reset;
+    const int32_t *length;
+    const mr_act *y;            /* of the forward */
+    const mr_real *lse;
+    const mr_act *dy;           /* [B, T, D] */
+    const mr_real *dcache_out;  /* [B, window, 2, D] or NULL: zero */
+    mr_real *dcache_in;         /* [B, window, 2, D] or NULL; zero when cache_in is NULL */
+    mr_real *dcount_in;         /* [B] or NULL: becomes 0 */
+} mr_attn_bwd_args;
+
+/* Learned positions: a row of a table is added to every token, by its place in its sequence modulo window. The backward of it
+ * is embed_bwd with the ids. */
+typedef struct mr_position_fwd_args {
+    int B, T, D, window;
+    const mr_act *x;         /* [B, T, D] */
+    const mr_real *table;    /* [window, D] */
+    const mr_real *count_in; /* [B] as in attention, or NULL: sequences start at token 0 */
+    const uint8_t *reset;    /* [B, T] or NULL */
+    int32_t *ids;            /* [B, T]: the rows taken */
+    mr_act *y;               /* [B, T, D] */
+} mr_position_fwd_args;
+
 /* The table itself: one function an op. */
 typedef struct mr_ops {
 #define OP(name, tolerance, what) void (*name)(mr_dev *, const mr_##name##_args *);

@@ -231,6 +231,7 @@ int mr_recipe_open(mr_recipe *r, mr_error *err)
     int status = mr_task_open(r->task, err);
     if (status) return status;
     mr_config_take(&r->config, &r->task->face);
+    mr_config_settle(&r->config, r->task->max_T);
     return mr_config_check(&r->config, err);
 }
 

@@ -277,9 +277,51 @@ def make_adam():
     save("adam.safetensors", tensors)
 
 
+# ---- attention
+
+
+def turned(x):
+    """Rotary positions as RoFormer has them: channels 2i and 2i+1 are a complex number, turned by t·10000^(−2i/size)."""
+    T, size = x.shape[-2:]
+    angle = torch.arange(T)[:, None] * 10000.0 ** (-torch.arange(0, size, 2) / size)
+    z = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous()) * torch.polar(torch.ones_like(angle), angle)
+    return torch.view_as_real(z).flatten(-2)
+
+
+def make_attention():
+    """nn.MultiheadAttention, causal; and the same equations with rotary positions, a window of 4 and resets."""
+    B, T, D, heads = 2, 9, 12, 3
+    layer = nn.MultiheadAttention(D, heads, batch_first=True)
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.copy_(single(p + 0.1 * torch.randn_like(p)))
+    x, dy = randn(B, T, D).requires_grad_(), randn(B, T, D)
+    reset = torch.zeros(B, T, dtype=torch.uint8)
+    reset[0, 6] = reset[1, 0] = reset[1, 3] = reset[1, 4] = 1
+    tensors = {"x": x, "dy": dy, "reset": reset}
+    tensors.update({"weight." + key: p for key, p in layer.named_parameters()})
+
+    def run(name, y):
+        grads = torch.autograd.grad((y * dy).sum(), [x, *layer.parameters()])
+        tensors[name + ".y"] = y
+        for key, grad in zip(["x", *(key for key, _ in layer.named_parameters())], grads):
+            tensors[f"{name}.d.{key}"] = grad
+
+    future = torch.ones(T, T, dtype=torch.bool).triu(1)
+    run("none", layer(x, x, x, attn_mask=future, need_weights=False)[0])
+    q, k, v = (F.linear(x, layer.in_proj_weight, layer.in_proj_bias).view(B, T, 3, heads, D // heads).permute(2, 0, 3, 1, 4))
+    sequence, t = reset.cumsum(1), torch.arange(T)
+    hidden = future | (t[:, None] - t >= 4) | (sequence[:, :, None] != sequence[:, None, :])
+    scores = turned(q) @ turned(k).transpose(-1, -2) / (D // heads) ** 0.5
+    mixed = scores.masked_fill(hidden[:, None], -torch.inf).softmax(-1) @ v
+    run("rotary", layer.out_proj(mixed.transpose(1, 2).flatten(2)))
+    save("attention.safetensors", tensors)
+
+
 make_cells()
 make_model("model_mingru_inside_rms.safetensors", "mingru", "positive", False, RMSNorm)
 make_model("model_mingru_residual_layer.safetensors", "mingru", "linear", True, nn.LayerNorm)
 make_model("model_minlstm_inside_layer.safetensors", "minlstm_normalised", "positive", False, nn.LayerNorm)
 make_model("model_minlstm_residual_rms.safetensors", "minlstm", "tanh", True, RMSNorm)
 make_adam()
+make_attention()

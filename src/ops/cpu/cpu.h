@@ -18,6 +18,8 @@ enum {
     MR_SCRATCH_STATE,   /* states and carries of a scan; rows of a convolution */
     MR_SCRATCH_SLOTS,   /* every thread's own */
     MR_SCRATCH_RNN,     /* W_hh as its products take it, and rows of states */
+    MR_SCRATCH_TURNS,   /* attention: cosines and sines by position */
+    MR_SCRATCH_SPILL,   /* attention: what the backward hands from one task to another */
     MR_SCRATCHES
 };
 
@@ -28,7 +30,8 @@ typedef struct mr_cpu {
     mr_pool *pool;
     mr_scratch scratch[MR_SCRATCHES];
     size_t slot_stride;
-    int out_of_memory; /* since the last sync */
+    int turn_size, turn_rows; /* what MR_SCRATCH_TURNS holds */
+    int out_of_memory;        /* since the last sync */
 } mr_cpu;
 
 static inline mr_cpu *mr_cpu_of(mr_dev *dev) { return dev->impl; }
@@ -72,6 +75,7 @@ void mr_cpu_token_ops(mr_ops *ops);
 void mr_cpu_loss_ops(mr_ops *ops);
 void mr_cpu_sample_ops(mr_ops *ops);
 void mr_cpu_train_ops(mr_ops *ops);
+void mr_cpu_attn_ops(mr_ops *ops);
 size_t mr_cpu_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int D, int H);
 size_t mr_cpu_scan_work(mr_dev *dev, int B, int T, int H);
 void mr_cpu_rnn_ops(mr_ops *ops);

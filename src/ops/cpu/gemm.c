@@ -22,17 +22,12 @@ static int even_part(int n, int most, int tile, int *parts)
     return size;
 }
 
-static size_t panel_bytes(const mr_product_kernels *kernels, int depth)
-{
-    return mr_round_up((size_t)depth, (size_t)kernels->k_step) * kernels->b_row;
-}
-
 static plan cut_product(const mr_product *p)
 {
     const mr_product_kernels *kernels = p->cpu->product;
     plan c;
     c.depth = even_part(p->K, kernels->depth, 4, &c.pieces);
-    c.b_panel = panel_bytes(kernels, c.depth);
+    c.b_panel = mr_panel_bytes(kernels, c.depth);
     const int most_panels = (int)(block_bytes / (c.b_panel * (size_t)c.pieces));
     c.block_rows = BLOCK_ROWS / kernels->tile_rows * kernels->tile_rows;
     c.down = (int)mr_ceil_div((size_t)p->M, (size_t)c.block_rows);
@@ -72,11 +67,6 @@ static int pack(mr_product *p, const plan *c)
 }
 
 /* ---- one block of C, a tile's rows at a time: packed, multiplied, finished */
-
-static size_t packed_rows(const mr_cpu *cpu, int rows)
-{
-    return mr_ceil_div((size_t)rows, (size_t)cpu->product->tile_rows) * cpu->product->a_tile / sizeof(float);
-}
 
 enum { MOST_ASKS = 128, LINE = 64 };
 
@@ -121,7 +111,7 @@ static void block_task(void *arg, int task, int slot)
     const plan how = cut_product(p);
     const int first = task % how.down * how.block_rows, end = mr_min_int(p->M, first + how.block_rows);
     const int tile = p->cpu->product->tile_rows;
-    float *a = mr_cpu_slot(p->cpu, slot), *value = a + packed_rows(p->cpu, tile);
+    float *a = mr_cpu_slot(p->cpu, slot), *value = a + mr_packed_rows(p->cpu->product, tile);
     mr_block block = {.first_col = task / how.down * how.block_cols, .value = value};
     block.cols = mr_min_int(how.block_cols, p->N - block.first_col);
     block.row = p->finish ? value_row(&how) : (size_t)p->N;
@@ -164,7 +154,7 @@ void mr_product_run(mr_product *p)
     const plan c = cut_product(p);
     const int tile = p->cpu->product->tile_rows;
     const size_t value = p->finish ? (size_t)tile * value_row(&c) : 0;
-    if (!mr_cpu_slots(p->cpu, packed_rows(p->cpu, tile) + value) || !pack(p, &c)) return;
+    if (!mr_cpu_slots(p->cpu, mr_packed_rows(p->cpu->product, tile) + value) || !pack(p, &c)) return;
     mr_cpu_run(p->cpu, block_task, p, c.down * c.across);
 }
 
@@ -200,13 +190,13 @@ static void cut_gradient(gradient *g)
 
 static size_t packed_cols(const mr_cpu *cpu, int cols)
 {
-    return mr_ceil_div((size_t)cols, (size_t)cpu->product->tile_cols) * panel_bytes(cpu->product, GRAD_DEPTH) / sizeof(float);
+    return mr_ceil_div((size_t)cols, (size_t)cpu->product->tile_cols) * mr_panel_bytes(cpu->product, GRAD_DEPTH) / sizeof(float);
 }
 
 static void pack_tokens(const gradient *g, const float *x, int depth, int cols, char *to)
 {
     const mr_product_kernels *kernels = g->cpu->product;
-    for (int col = 0; col < cols; col += kernels->tile_cols, to += panel_bytes(kernels, GRAD_DEPTH))
+    for (int col = 0; col < cols; col += kernels->tile_cols, to += mr_panel_bytes(kernels, GRAD_DEPTH))
         kernels->pack_b(x + col, (size_t)g->K, 1, depth, mr_min_int(kernels->tile_cols, cols - col), to);
 }
 
@@ -233,10 +223,10 @@ static void gradient_task(void *arg, int task, int slot)
     for (int r = 0; own && sums && r < rows; r++) sums[r] = 0.0f;
 
     float *a = mr_cpu_slot(g->cpu, slot);
-    char *b = (char *)(a + packed_rows(g->cpu, g->block_rows));
+    char *b = (char *)(a + mr_packed_rows(g->cpu->product, g->block_rows));
     mr_ask asks[MOST_ASKS];
     mr_packed operands = {.rows = rows, .cols = cols, .a = a, .by_columns = 1, .asks = asks, .b = b, .c_row = (size_t)g->K,
-                          .b_panel = panel_bytes(kernels, GRAD_DEPTH),
+                          .b_panel = mr_panel_bytes(kernels, GRAD_DEPTH),
                           .c = (own ? own : g->dW) + (size_t)row * (size_t)g->K + col};
     for (int k0 = first; k0 < end; k0 += GRAD_DEPTH) {
         operands.k = mr_min_int(GRAD_DEPTH, end - k0);
@@ -264,7 +254,7 @@ void mr_product_gradient_rows(mr_cpu *cpu, int M, int N, int K, const float *dy,
     gradient g = {.cpu = cpu, .M = M, .N = N, .K = K, .dy = dy, .dy_row = dy_row, .x = x, .dW = dW, .db = db};
     cut_gradient(&g);
     const size_t more = (size_t)(g.parts - 1), outputs = (size_t)N * (size_t)K;
-    if (!mr_cpu_slots(cpu, packed_rows(cpu, g.block_rows) + packed_cols(cpu, g.block_cols))) return;
+    if (!mr_cpu_slots(cpu, mr_packed_rows(cpu->product, g.block_rows) + packed_cols(cpu, g.block_cols))) return;
     if (more && !(g.partial = mr_cpu_scratch(cpu, MR_SCRATCH_PARTIAL, g.stride * more))) return;
     mr_cpu_run(cpu, gradient_task, &g, g.parts * g.down * g.across);
     mr_cpu_reduce(cpu, outputs, g.partial, g.stride, (int)more, dW);

@@ -4,6 +4,16 @@
 
 #include "ops/cpu/cpu.h"
 
+/* Bytes of a packed panel of B of this depth, and floats of packed rows of A. */
+static inline size_t mr_panel_bytes(const mr_product_kernels *kernels, int depth)
+{
+    return mr_round_up((size_t)depth, (size_t)kernels->k_step) * kernels->b_row;
+}
+static inline size_t mr_packed_rows(const mr_product_kernels *kernels, int rows)
+{
+    return mr_ceil_div((size_t)rows, (size_t)kernels->tile_rows) * kernels->a_tile / sizeof(float);
+}
+
 /* A block of the product, handed on while it lies in the cache: value[r·row + c] is element (first_row + r,
  * first_col + c). */
 typedef struct mr_block {

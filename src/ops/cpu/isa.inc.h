@@ -9,6 +9,7 @@
 #include "ops/cpu/rows.inc.h"
 #include "ops/cpu/scan.inc.h"
 #include "ops/cpu/rnn.inc.h"
+#include "ops/cpu/attn.inc.h"
 
 #define TABLE_NAME_(isa) mr_cpu_kernels_##isa
 #define TABLE_NAME(isa) TABLE_NAME_(isa)
@@ -40,6 +41,10 @@ const mr_cpu_kernels TABLE_NAME(ISA) = {
     .given_effect_bwd = given_effect_bwd,
     .candidate = candidate_row,
     .candidate_bwd = candidate_bwd_row,
+    .turn = turn_row,
+    .turned_dot = turned_dot,
+    .soften = soften_row,
+    .soften_bwd = soften_bwd_row,
     .max = max_row,
     .exp_sum = exp_sum_row,
     .sumsq = sumsq_row,

@@ -130,6 +130,15 @@ typedef struct mr_rnn_row {
 /* Halves: `before` multiplies once more with W_hh within a token. */
 enum { MR_RNN_LSTM, MR_RNN_AFTER, MR_RNN_BEFORE_FIRST, MR_RNN_BEFORE_SECOND, MR_RNN_PARTS };
 
+/* A piece of a row of attention's scores: n columns, of which from … end − 1 are seen. */
+typedef struct mr_soften {
+    int n, from, end;
+    float scale;
+    float *s;        /* [n] q·k; becomes exp(scale·q·k − top) */
+    float top, sum;  /* largest score and Σ exp(score − top) of the pieces so far; the backward's top: log Σ exp(score) */
+    float *ds, mean; /* backward: [n] the gradient of the softmax becomes that of q·k; Σ softmax·gradient */
+} mr_soften;
+
 typedef struct mr_cpu_kernels {
     const char *name;
 
@@ -159,6 +168,12 @@ typedef struct mr_cpu_kernels {
     mr_scan_fn *given_fwd, *given_bwd, *given_effect_fwd, *given_effect_bwd; /* with a and b given */
     void (*candidate)(mr_candidate kind, int n, const float *v, float *c);
     void (*candidate_bwd)(mr_candidate kind, int n, const float *v, const float *dc, float *dv); /* dv += */
+
+    /* attention; turn: a row of the table of turns or NULL, sign −1: backwards */
+    void (*turn)(int n, const float *x, const float *turn, float sign, float *to);
+    float (*turned_dot)(int n, const float *q, const float *k, const float *turn);
+    float (*soften)(mr_soften *row); /* returns what was computed with the old `top` must be multiplied with */
+    void (*soften_bwd)(const mr_soften *row);
 
     /* losses and optimiser */
     float (*max)(int n, const float *x);

@@ -2,6 +2,7 @@
  * Included once for each width of `real` (ref32.c, ref64.c). */
 #include "core/mem.h"
 #include "core/rng.h"
+#include "ops/attn.h"
 #include "ops/device.h"
 
 #include <math.h>
@@ -16,6 +17,7 @@ static double softplus(double x) { return (x > 0 ? x : 0) + log1p(exp(-fabs(x)))
 #include "ops/ref/linear.inc.h"
 #include "ops/ref/norm_conv.inc.h"
 #include "ops/ref/minrnn.inc.h"
+#include "ops/ref/attn.inc.h"
 #include "ops/ref/loss.inc.h"
 #include "ops/ref/sample.inc.h"
 #include "ops/ref/rnn.inc.h"
