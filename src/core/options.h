@@ -22,7 +22,8 @@ typedef enum mr_option_type {
 enum {
     MR_OPT_DERIVED = 1,    /* set by the task, not by the user: in files' metadata, not in recipes or flags */
     MR_OPT_MAY_CHANGE = 2, /* a resumed run may give another value */
-    MR_OPT_PATH = 4        /* names a place on this machine: never written into a model file */
+    MR_OPT_PATH = 4,       /* names a place on this machine: never written into a model file */
+    MR_OPT_SPARSE = 8      /* stands in a model file only where it is not the default */
 };
 
 typedef struct mr_option {

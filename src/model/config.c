@@ -40,7 +40,8 @@ const mr_option mr_config_options[] = {
     {"mlp", MR_OPT_INT, FIELD(mlp), "0", 0, 64, NULL, "width factor of the MLP after the mixer; 0: none", 0},
     {"norm", MR_OPT_CHOICE, FIELD(norm), "rms", 0, 0, norms, "kind of normalisation", 0},
     {"dropout", MR_OPT_REAL, FIELD(dropout), "0", 0, 0.95, NULL, "share of each branch's output dropped in training", 0},
-    {"weights", MR_OPT_CHOICE, FIELD(weights), "f32", 0, 0, weight_types, "how matrices are stored; int8 is made by `minrnn quantize`", MR_OPT_DERIVED},
+    {"weights", MR_OPT_CHOICE, FIELD(weights), "f32", 0, 0, weight_types, "how matrices are stored; int8 is made by `minrnn quantize`", MR_OPT_DERIVED | MR_OPT_SPARSE},
+    {"states", MR_OPT_INT, FIELD(states), "16", 1, MR_SSCAN_STATES, NULL, "mamba: states of each channel", MR_OPT_SPARSE},
     {0}};
 
 int mr_gate_init_parse(const char *text, mr_gate_init *kind, double *value, mr_error *err)
@@ -62,10 +63,24 @@ int mr_gate_init_parse(const char *text, mr_gate_init *kind, double *value, mr_e
     return 0;
 }
 
+/* Keys of one mixer given to another. gate-init is let pass: recipes set it for whatever mixer is chosen. */
+static int check_mixer(const mr_config *c, mr_error *err)
+{
+    const int mamba = !strcmp(mr_mixer_names[c->mixer], "mamba");
+    const char *key = NULL;
+    if (!mamba && c->states != 16)
+        return mr_fail(err, MR_ECONFIG, "states = %lld: only mixer = mamba has them", (long long)c->states);
+    if (c->scan != MR_SCAN_LINEAR) key = "scan = log";
+    if (c->candidate != MR_POSITIVE) key = "candidate";
+    if (c->h0_learned) key = "h0 = learned";
+    if (mamba && key) return mr_fail(err, MR_ECONFIG, "%s does not go with mixer = mamba; leave it out", key);
+    return 0;
+}
+
 static int check_size(const mr_config *c, mr_error *err)
 {
     double dim = (double)c->dim, width = dim * (double)c->expansion, hidden = dim * (double)c->mlp;
-    double block = dim * (3 * width + hidden + hidden + dim + 16) + dim * width + 8 * width;
+    double block = dim * (3 * width + hidden + hidden + dim + 16) + dim * width + (8 + 3 * (double)c->states) * width;
     double total = dim * ((double)c->inputs + (double)c->outputs) + (double)c->layers * block;
     if (width * 3 > INT_MAX / 2 || hidden > INT_MAX / 2 || total > 1e11)
         return mr_fail(err, MR_ECONFIG, "layers = %lld, dim = %lld, expansion = %lld, mlp = %lld: about %.3g parameters; lower one of them",
@@ -83,7 +98,7 @@ int mr_config_check(const mr_config *c, mr_error *err)
         return mr_fail(err, MR_ECONFIG, "scan = log needs candidate = positive (logarithms of negative states do not exist)");
     if (c->head == MR_HEAD_TOKEN && c->loss == MR_LOSS_XENT && c->outputs < 2)
         return mr_fail(err, MR_ECONFIG, "outputs = %lld: a classifier needs two classes or more", (long long)c->outputs);
-    if (mr_gate_init_parse(c->gate_init, &kind, &value, err)) return MR_ECONFIG;
+    if (mr_gate_init_parse(c->gate_init, &kind, &value, err) || check_mixer(c, err)) return MR_ECONFIG;
     return check_size(c, err);
 }
 

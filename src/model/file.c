@@ -19,8 +19,9 @@ int mr_model_add_config(mr_st_writer *w, const mr_config *config)
     if (!status) status = mr_st_add_meta(w, "version", FORMAT_VERSION);
     for (const mr_option *o = mr_config_options; !status && o->key; o++) {
         snprintf(key, sizeof key, PREFIX "%s", o->key);
-        if (config->weights == MR_WEIGHTS_F32 && !strcmp(key, MR_MODEL_WEIGHTS_KEY)) continue;
-        status = mr_st_add_meta(w, key, mr_option_print(o, config, value));
+        mr_option_print(o, config, value);
+        if (o->flags & MR_OPT_SPARSE && !strcmp(value, o->fallback)) continue;
+        status = mr_st_add_meta(w, key, value);
     }
     return status;
 }
@@ -88,7 +89,7 @@ int mr_model_read_config(const mr_st *st, const char *path, const char *const *k
     for (const mr_option *o = mr_config_options; o->key; o++) {
         snprintf(key, sizeof key, PREFIX "%s", o->key);
         const char *value = mr_st_meta(st, key);
-        if (!value && !strcmp(key, MR_MODEL_WEIGHTS_KEY)) continue;
+        if (!value && o->flags & MR_OPT_SPARSE) continue;
         if (!value) return mr_fail(err, MR_EFORMAT, "%s: its metadata lacks %s", path, key);
         if (mr_option_parse(o, config, value, &inner)) return mr_fail(err, MR_EFORMAT, "%s: %.800s", path, inner.text);
     }

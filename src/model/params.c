@@ -33,6 +33,7 @@ int mr_params_add(mr_params *params, const char *prefix, const char *name, int f
 
 static int decays(const mr_param *p, mr_decay_set set)
 {
+    if (p->is_rate) return 0;
     if (set == MR_DECAY_ALL) return 1;
     if (set == MR_DECAY_NO_GATES) return !p->is_gate;
     return p->ndim == 2;
@@ -83,6 +84,14 @@ static double draw_tau(mr_rng *rng, double horizon, int log_uniform)
     return log_uniform ? exp(u * log(horizon)) : 1 + u * (horizon - 1);
 }
 
+/* x with log-uniform softplus(x): that of a small s is log(eˢ − 1). */
+static double draw_step_size(mr_rng *rng)
+{
+    const double least = 1e-3, most = 0.1;
+    double s = least * exp(mr_rng_uniform(rng) * log(most / least));
+    return s + log(-expm1(-s));
+}
+
 void mr_params_init(const mr_params *params, uint64_t seed, double horizon, int log_uniform, float *out)
 {
     memset(out, 0, params->total * sizeof *out);
@@ -98,6 +107,8 @@ void mr_params_init(const mr_params *params, uint64_t seed, double horizon, int 
             case MR_INIT_NORMAL: v *= mr_rng_normal(&rng); break;
             case MR_INIT_CONSTANT: break;
             case MR_INIT_LOG_TAU: v *= log(draw_tau(&rng, horizon, log_uniform)); break;
+            case MR_INIT_LOG_COUNT: v = log(1 + (double)(j % (size_t)p->shape[p->ndim - 1])); break;
+            case MR_INIT_STEP_SIZE: v = draw_step_size(&rng); break;
             }
             out[p->offset + j] = (float)v;
         }

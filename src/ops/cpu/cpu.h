@@ -69,6 +69,7 @@ void mr_cpu_conv_ops(mr_ops *ops);
 void mr_cpu_token_ops(mr_ops *ops);
 void mr_cpu_loss_ops(mr_ops *ops);
 void mr_cpu_train_ops(mr_ops *ops);
+void mr_cpu_sscan_ops(mr_ops *ops);
 size_t mr_cpu_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int H);
 
 #endif

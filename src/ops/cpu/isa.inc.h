@@ -8,6 +8,7 @@
 #include "ops/cpu/dots.inc.h"
 #include "ops/cpu/rows.inc.h"
 #include "ops/cpu/scan.inc.h"
+#include "ops/cpu/sscan.inc.h"
 
 #define TABLE_NAME_(isa) mr_cpu_kernels_##isa
 #define TABLE_NAME(isa) TABLE_NAME_(isa)
@@ -39,4 +40,9 @@ const mr_cpu_kernels TABLE_NAME(ISA) = {
     .exp_sum = exp_sum_row,
     .sumsq = sumsq_row,
     .adam = adam_row,
+    .silu = silu_row,
+    .silu_bwd = silu_bwd_row,
+    .sscan_rates = sscan_rates,
+    .sscan_fwd = sscan_fwd,
+    .sscan_bwd = sscan_bwd,
 };

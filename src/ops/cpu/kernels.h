@@ -110,6 +110,30 @@ typedef struct mr_adam_row {
     float clip, l2, shrink, beta1, one_beta1, beta2, one_beta2, rate, root, eps;
 } mr_adam_row;
 
+/* At most MR_SSCAN_CHUNK tokens of one sequence and n of its channels in the selective scan. Arrays of tokens have rows `row` apart,
+ * arrays [states, n] rows `state_row` apart. */
+typedef struct mr_sscan_run {
+    int rows, n, states;
+    size_t row, state_row;
+    const float *u, *delta, *z;
+    const float *bc;           /* [rows, 2·states] */
+    const uint8_t *reset;      /* [rows] or NULL */
+    const float *rate;         /* [states, n] −exp(A_log)/log 2, as sscan_rates makes it, rows rate_row apart */
+    size_t rate_row;
+    const float *D, *dt_bias;  /* [n] */
+    float *h;                  /* [states, n] the state before the run; the forward leaves the one behind it */
+    float *y;                  /* forward */
+    /* backward */
+    const float *dy;
+    float *du, *ddelta, *dz;
+    float *carry;              /* [states, n] gradient of the state behind the run, then of the one before it */
+    float *dA, *dD;            /* [states, n], [n] += ; dA: of −exp(A_log) */
+    float *dbc;                /* [rows, 2·states] sums over these channels */
+    float *work;               /* MR_SSCAN_WORK(states) floats */
+} mr_sscan_run;
+
+#define MR_SSCAN_WORK(states) ((size_t)MR_SSCAN_CHUNK * (4 * (size_t)(states) + 4) * 16)
+
 typedef struct mr_cpu_kernels {
     const char *name;
 
@@ -144,6 +168,13 @@ typedef struct mr_cpu_kernels {
     float (*exp_sum)(int n, const float *x, float max, float *e); /* Σ exp(x − max); e, if not NULL, gets the terms */
     double (*sumsq)(size_t n, const float *x);
     void (*adam)(const mr_adam_row *row);
+
+    /* Mamba */
+    void (*silu)(size_t n, const float *x, float *y);
+    void (*silu_bwd)(size_t n, const float *x, const float *dy, float *dx);
+    void (*sscan_rates)(int n, int states, const float *A_log, float *rate, size_t rate_row);
+    void (*sscan_fwd)(const mr_sscan_run *run);
+    void (*sscan_bwd)(const mr_sscan_run *run);
 } mr_cpu_kernels;
 
 extern const mr_cpu_kernels mr_cpu_kernels_scalar;
