@@ -294,7 +294,7 @@ typedef struct mr_silu_bwd_args {
  * do not exist: their y is 0, they pass no gradient, and h_out is the state after the real ones. The backward computes the states of a
  * chunk anew from the one before it, which the forward leaves in `states`. */
 #define MR_SSCAN_CHUNK 16
-#define MR_SSCAN_STATES 64 /* N at most */
+#define MR_SSCAN_STATES 32 /* N at most */
 
 static inline size_t mr_sscan_chunks(int T) { return ((size_t)T + MR_SSCAN_CHUNK - 1) / MR_SSCAN_CHUNK; }
 

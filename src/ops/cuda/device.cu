@@ -264,6 +264,7 @@ static void fill_ops(mr_dev *dev)
     mr_cuda_time_ops(&dev->ops);
     mr_cuda_token_ops(&dev->ops);
     mr_cuda_train_ops(&dev->ops);
+    mr_cuda_sscan_ops(&dev->ops);
 }
 
 extern "C" const char *mr_cuda_version(void)
