@@ -66,6 +66,12 @@ static __device__ __forceinline__ sscan_place sscan_place_of(const sscan_args &g
 static __device__ __forceinline__ bool resets(const sscan_args &g, const sscan_place &p, int t) { return g.reset && g.reset[(size_t)p.b * g.T + t]; }
 static __device__ __forceinline__ size_t token_at(const sscan_args &g, const sscan_place &p, int t) { return ((size_t)p.b * g.T + t) * g.E + p.e; }
 
+/* Of token t's chunk in [B, chunks, N, E]. */
+static __device__ __forceinline__ size_t chunk_row(const sscan_args &g, const sscan_place &p, int t)
+{
+    return (size_t)p.b * ((g.T + MR_SSCAN_CHUNK - 1) / MR_SSCAN_CHUNK) + t / MR_SSCAN_CHUNK;
+}
+
 template <class ACT> static __device__ __forceinline__ float read_token(const void *from, const sscan_args &g, const sscan_place &p, int t)
 {
     return p.on && t >= p.first && t < p.end ? load((const ACT *)from + token_at(g, p, t)) : 0.0f;
@@ -207,7 +213,7 @@ template <class ACT, int NP, int EFFECT> static __global__ void __launch_bounds_
         next.fetch(g, p, from + SSCAN_TILE);
         bc.fetch(g, p, from + SSCAN_TILE);
         if (!EFFECT && g.states && from % MR_SSCAN_CHUNK == 0)
-            write_states<NP>(g.states, (size_t)p.b * mr_sscan_chunks(g.T) + from / MR_SSCAN_CHUNK, g, p, h);
+            write_states<NP>(g.states, chunk_row(g, p, from), g, p, h);
 #pragma unroll
         for (int k = 0; k < SSCAN_TILE; k++) {
             const int t = from + k;
@@ -354,10 +360,10 @@ static __device__ __forceinline__ void chunk_states(const sscan_args &g, const s
                                                     const float *delta, const float *tile, float4 *before)
 {
     float h[NP];
-    read_states<NP>(g.states, (size_t)p.b * mr_sscan_chunks(g.T) + first / MR_SSCAN_CHUNK, g, p, h);
+    read_states<NP>(g.states, chunk_row(g, p, first), g, p, h);
 #pragma unroll
     for (int k = 0; k < MR_SSCAN_CHUNK; k++) {
-        if (first + k >= p.end) break;
+        if (first + k >= p.end) continue; /* no break: the loop must unroll, so that u and delta stay registers */
         if (resets(g, p, first + k)) {
 #pragma unroll
             for (int n = 0; n < NP; n++) h[n] = 0;
