@@ -80,6 +80,8 @@ check unnormal   1e-5 --mixer minlstm --normalize-gates no --candidate linear --
     --mlp 0 --norm rms --vocab chars
 check normalised 1e-5 --mixer minlstm --normalize-gates yes --candidate positive --scan linear --h0 learned --conv 0 --mlp 2 \
     --norm layer --vocab bytes
+check mamba      1e-5 --mixer mamba --conv 0 --mlp 0 --norm rms --vocab chars
+check mamba-few  1e-5 --mixer mamba --states 5 --expansion 3 --conv 4 --conv-place inside --mlp 2 --norm layer --vocab bytes
 
 if [ $failures -gt 0 ]; then
     echo "$failures comparisons failed"

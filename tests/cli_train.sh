@@ -41,7 +41,9 @@ forms=(
     "--mixer minlstm --candidate positive --normalize-gates no --gate-init forget-bias=-1.5 --decay-set no-gates"
     "--mixer minlstm --candidate linear --normalize-gates yes --h0 learned --norm layer --schedule cosine --decay-set all"
     "--mixer minlstm --candidate tanh --gate-init timescales --conv 4 --conv-place residual --mlp 0"
-    "--mixer minlstm --scan log --gate-init timescales-uniform --dropout 0.3 --accumulate 2")
+    "--mixer minlstm --scan log --gate-init timescales-uniform --dropout 0.3 --accumulate 2"
+    "--mixer mamba --gate-init timescales --expansion 3"
+    "--mixer mamba --states 3 --conv 4 --conv-place inside --norm layer --dropout 0.3 --accumulate 2 --decay-set all")
 i=0
 for form in "${forms[@]}"; do
     i=$((i + 1))
