@@ -131,6 +131,7 @@ static int same_recipe(const mr_st *st, const char *path, const mr_recipe *r, mr
             if (o->flags & (MR_OPT_PATH | MR_OPT_MAY_CHANGE | MR_OPT_DERIVED)) continue;
             snprintf(key, sizeof key, "%s.%s", mr_section_names[section], o->key);
             const char *was = mr_st_meta(st, key);
+            if (!was && o->flags & MR_OPT_SPARSE) was = o->fallback;
             mr_option_print(o, mr_recipe_settings(r, section), value);
             if (!was) return mr_fail(err, MR_EFORMAT, "%s: its metadata lacks %s", path, key);
             if (strcmp(was, value))
