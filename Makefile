@@ -2,6 +2,7 @@
 BUILD  ?= build
 PREFIX ?= /usr/local
 MAKEFLAGS += --no-print-directory
+SECONDS ?= 60
 JOBS   ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 
 # CC counts only where the user gave one. CMake wants it with its path, or it takes the next `make` for a change.
@@ -11,7 +12,7 @@ endif
 CONFIGURE = cmake -S . --log-level=WARNING -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CHOSEN_CC) $(CMAKE_FLAGS)
 
 .NOTPARALLEL:
-.PHONY: all demo test test-full asan tsan install clean bootstrap
+.PHONY: all demo test test-full asan tsan fuzz lint coverage test-aarch64 static install clean bootstrap
 
 all: bootstrap
 	@$(CONFIGURE) -B $(BUILD)
@@ -30,6 +31,7 @@ test-full: all asan tsan
 	$(BUILD)/minrnn check
 	$(BUILD)/minrnn check --mutate
 	@scripts/test.sh $(BUILD)
+	@$(MAKE) fuzz
 
 asan: bootstrap
 	@$(CONFIGURE) -B build-asan -DMINRNN_SANITIZE=address,undefined -DMINRNN_CUDA=OFF
@@ -41,8 +43,30 @@ tsan: bootstrap
 	@cmake --build build-tsan --parallel $(JOBS)
 	@scripts/test.sh build-tsan --label-exclude slow
 
+test-aarch64:
+	@scripts/aarch64.sh
+
+static: bootstrap
+	@$(CONFIGURE) -B build-static -DMINRNN_STATIC=ON -DMINRNN_TESTS=OFF
+	@cmake --build build-static --parallel $(JOBS)
+
+fuzz: bootstrap
+	@if ! command -v clang >/dev/null; then echo "minrnn: NOT FUZZED: there is no clang here (Debian, Ubuntu: apt-get install clang)"; else \
+	cmake -S . -B build-fuzz --log-level=WARNING -DCMAKE_C_COMPILER=clang -DCMAKE_C_FLAGS_RELEASE="-O1 -g" -DMINRNN_FUZZ=ON \
+	    -DMINRNN_SANITIZE=address,undefined -DMINRNN_CUDA=OFF -DMINRNN_CURL=OFF -DMINRNN_TESTS=OFF && \
+	cmake --build build-fuzz --parallel $(JOBS) && scripts/fuzz.sh build-fuzz $(SECONDS); fi
+
+lint: bootstrap
+	@$(CONFIGURE) -B build-lint -DMINRNN_CUDA=OFF
+	@scripts/lint.sh build-lint
+
+coverage: bootstrap
+	@$(CONFIGURE) -B build-coverage -DMINRNN_COVERAGE=ON -DMINRNN_CUDA=OFF
+	@cmake --build build-coverage --parallel $(JOBS)
+	@scripts/coverage.sh build-coverage
+
 install: all
 	@cmake --install $(BUILD)
 
 clean:
-	rm -rf $(BUILD) build-asan build-tsan
+	rm -rf $(BUILD) build-asan build-tsan build-fuzz build-lint build-coverage build-aarch64 build-static

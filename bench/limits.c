@@ -266,7 +266,7 @@ static int open_probe(mr_bench *b, mr_error *err)
     p->memory_bytes = 2 * copy_size();
     p->piece = p->memory_bytes / 16 / grain * grain;
     if (p->memory_bytes < 2 * p->cache_bytes * (size_t)p->threads) p->memory_bytes = 2 * p->cache_bytes * (size_t)p->threads;
-    p->pool = mr_pool_new(p->threads);
+    p->pool = mr_pool_new(p->threads, NULL);
     p->memory = mr_alloc(p->memory_bytes, 1);
     if (!p->pool || !p->memory) return mr_no_memory(err, "the copies that measure the memory");
     memset(p->memory, 1, p->memory_bytes);

@@ -34,7 +34,7 @@ static int open_recurrence(recurrence *r, mr_dev *dev, mr_cell cell, int B, int 
     *r = (recurrence){.dev = dev};
     size_t N = (size_t)B * T, G = (size_t)mr_cell_gates(&cell) * H;
     if (!D) {
-        mr_act *pre = keep(r, mr_bench_acts(dev, dev->minrnn_saved(dev, &cell, B, T, H) / dev->act_size, 1));
+        mr_act *pre = keep(r, mr_bench_acts(dev, dev->minrnn_saved(dev, &cell, B, T, 0, H) / dev->act_size, 1));
         mr_act *state = keep(r, mr_bench_acts(dev, N * H, 0)), *dstate = keep(r, mr_bench_acts(dev, N * H, 1));
         r->forward = (mr_minrnn_fwd_args){.cell = cell, .B = B, .T = T, .H = H, .saved = pre, .h = state};
         r->backward = (mr_minrnn_bwd_args){.cell = cell, .B = B, .T = T, .H = H, .saved = pre, .h = state, .dh = dstate};
@@ -44,10 +44,10 @@ static int open_recurrence(recurrence *r, mr_dev *dev, mr_cell cell, int B, int 
     mr_act *dx = keep(r, mr_bench_acts(dev, N * D, 0)), *dh = keep(r, mr_bench_acts(dev, N * H, 1));
     mr_real *W = keep(r, mr_bench_reals(dev, G * D, 0.1)), *bias = keep(r, mr_bench_reals(dev, G, 1));
     mr_real *dW = keep(r, mr_bench_reals(dev, G * D, 0)), *db = keep(r, mr_bench_reals(dev, G, 0));
-    void *saved = keep(r, dev->alloc(dev, dev->minrnn_saved(dev, &cell, B, T, H)));
+    void *saved = keep(r, dev->alloc(dev, dev->minrnn_saved(dev, &cell, B, T, D, H)));
     r->forward = (mr_minrnn_fwd_args){.cell = cell, .B = B, .T = T, .D = D, .H = H, .x = x, .W = W, .b = bias,
                                       .saved = saved, .h = h};
-    r->backward = (mr_minrnn_bwd_args){.cell = cell, .B = B, .T = T, .D = D, .H = H, .x = x, .W = W, .saved = saved,
+    r->backward = (mr_minrnn_bwd_args){.cell = cell, .B = B, .T = T, .D = D, .H = H, .x = x, .W = W, .b = bias, .saved = saved,
                                        .h = h, .dh = dh, .dx = dx, .dW = dW, .db = db};
     return r->failed ? mr_no_memory(err, "a recurrent layer") : 0;
 }
@@ -66,7 +66,7 @@ static void measure(mr_bench *b, recurrence *r, part which, const char *bench)
     static void (*const runs[])(void *) = {run_forward, run_backward, run_both};
     const mr_minrnn_fwd_args *a = &r->forward;
     double N = (double)a->B * a->T, act = (double)b->dev->act_size, gates = mr_cell_gates(&a->cell);
-    double saved = (double)b->dev->minrnn_saved(b->dev, &a->cell, a->B, a->T, a->H);
+    double saved = (double)b->dev->minrnn_saved(b->dev, &a->cell, a->B, a->T, a->D, a->H);
     double again = a->D ? 0 : saved; /* the backward alone writes its gradient over what it read */
     double moved = N * (a->D + a->H) * act + saved, product = 2 * N * gates * a->H * a->D, scan = 2 * N * a->H;
     double forwards = which != BACKWARD, backwards = which != FORWARD;

@@ -13,23 +13,26 @@ static double surprise(const float *scores, int n, int token)
     return top + log(sum) - scores[token];
 }
 
+static int failed(const mr_error *err) { return fprintf(stderr, "%s\n", err->text), 1; }
+
 int main(int argc, char **argv)
 {
+    mr_error err;
     mr_context *ctx = NULL;
     mr_net *net = NULL;
     mr_stream *stream = NULL;
-    if (argc != 2 || mr_context_new("cpu", 1, &ctx)) return fprintf(stderr, "usage: stream MODEL < TEXT\n"), 2;
-    if (mr_net_open(ctx, argv[1], &net) || mr_stream_new(net, &stream)) return fprintf(stderr, "%s\n", mr_context_error(ctx)), 1;
+    if (argc != 2) return fprintf(stderr, "usage: stream MODEL < TEXT\n"), 2;
+    if (mr_context_new(NULL, &ctx, &err) || mr_net_open(ctx, argv[1], &net, &err) || mr_stream_new(net, &stream, &err)) return failed(&err);
 
     char text[4];
     float *scores = malloc(sizeof *scores * (size_t)mr_net_outputs(net));
     double sum = 0;
     long count = 0;
     for (size_t have = 0, used; scores && (have += fread(text + have, 1, sizeof text - have, stdin)) > 0;) {
-        int token = mr_net_encode(net, text, have, &used);
-        if (token < 0) return fprintf(stderr, "%s\n", mr_context_error(ctx)), 1;
+        int token = mr_net_encode(net, text, have, &used, &err);
+        if (token < 0) return failed(&err);
         if (count++) sum += surprise(scores, mr_net_outputs(net), token);
-        if (mr_stream_step(stream, token, scores)) return fprintf(stderr, "%s\n", mr_context_error(ctx)), 1;
+        if (mr_stream_step(stream, token, scores, &err)) return failed(&err);
         for (size_t i = used; i < have; i++) text[i - used] = text[i];
         have -= used;
     }

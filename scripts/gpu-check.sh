@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# On a machine with an NVIDIA GPU: every op against the reference, the memory and race checkers, a training run against the
+# On a machine with an NVIDIA GPU: every op against the reference, the laws in fp32 and bf16, the memory and race checkers, a training run against the
 # CPU's, timings. usage: scripts/gpu-check.sh [check] [sanitize] [train] [bench]   (nothing: all of them)
 # MINRNN names the command; without it the tree is built first.
 set -u
@@ -20,10 +20,17 @@ nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 if [[ $want == *" check "* ]]; then
     step "$MINRNN" check --device cuda --quick
     step "$MINRNN" check --device cuda --mutate --quiet
+    step "$MINRNN" check --device cuda --dtype bf16 --quick
+    step "$MINRNN" check --device cuda --dtype bf16 --mutate --quiet
+    for test in laws model_laws gradients draw; do
+        [ -x build/tests/test_$test ] && step env MINRNN_TEST_GPU_ONLY=1 build/tests/test_$test
+    done
 fi
 if [[ $want == *" sanitize "* ]]; then
     for tool in memcheck racecheck initcheck synccheck; do
-        step compute-sanitizer --tool $tool --error-exitcode 1 --quiet "$MINRNN" check --device cuda --cases 4 --quiet
+        for dtype in f32 bf16; do
+            step compute-sanitizer --tool $tool --error-exitcode 1 --quiet "$MINRNN" check --device cuda --dtype $dtype --cases 4 --quiet
+        done
     done
 fi
 if [[ $want == *" train "* ]]; then

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests of a build folder by CTest and ends with one line, `N passed, N failed` (`, N skipped` may follow).
-# It counts test cases: those of a cmocka program one by one, a script as one. What was skipped is named.
+# It counts test cases: those of a cmocka program one by one, a script as one. What was skipped is named; the line before the last
+# says whether there was a GPU to test on.
 # usage: scripts/test.sh BUILD [options of ctest]
 set -u
 build=$1
@@ -25,6 +26,8 @@ FNR == 1 { file++ }
 file == 1 && /^[0-9]+\/[0-9]+ Test: / { program = $3; summary = 0 }
 file == 1 && /^\[==========\] .*run\.$/ { summary = 1 }
 file == 1 && summary { next }
+file == 1 && /SKIPPED on a GPU/ { no_gpu++ }
+file == 1 && /on a GPU, .*: the largest error/ { gpu++ }
 file == 1 && /^\[       OK \] / { ok[program]++ }
 file == 1 && /^\[  FAILED  \] / { bad[program]++ }
 file == 1 && /^\[  SKIPPED \] / { left[program]++; names = names "skipped: " program ": " $4 "\n" }
@@ -41,6 +44,8 @@ file == 2 && /^ *[0-9]+\/[0-9]+ Test +#[0-9]+: / {
 }
 END {
     if (!seen) print "no test was found: is " build " built with MINRNN_TESTS=ON?"
+    if (no_gpu) names = names "GPU tests: SKIPPED (no CUDA device), " no_gpu " of them\n"
+    else if (gpu) names = names "GPU tests: ran, " gpu " of them\n"
     printf "\n%s%d passed, %d failed%s\n", names, passed, failed, skipped ? sprintf(", %d skipped", skipped) : ""
     exit failed > 0 || !seen
 }' build="$build" "$log" "$verdicts" || exit 1

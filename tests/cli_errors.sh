@@ -51,7 +51,7 @@ refused 1 'states = 8.*mixer = mamba' "$minrnn" train "${base[@]}" --out new --s
 refused 1 'h0 = learned does not go with mixer = mamba' "$minrnn" train "${base[@]}" --out new --mixer mamba --h0 learned
 refused 1 'scan = log does not go with mixer = mamba' "$minrnn" train "${base[@]}" --out new --mixer mamba --scan log
 refused 1 'candidate does not go with mixer = mamba' "$minrnn" train "${base[@]}" --out new --mixer mamba --candidate tanh
-refused 1 'parameters; lower' "$minrnn" train "${base[@]}" --out new --dim 65536 --layers 1000 --expansion 64
+refused 1 'parameters, .* GB for the weights alone; lower' "$minrnn" train "${base[@]}" --out new --dim 65536 --layers 1000 --expansion 64
 refused 1 '--threads = ' "$minrnn" info $model --threads -1
 refused 1 '--device' "$minrnn" info $model --device quantum
 refused 1 '--tokens|tokens do not fit' "$minrnn" train selective-copy --length 4 --tokens 5 --out new

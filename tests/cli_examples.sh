@@ -15,4 +15,17 @@ got = float(open("out").read().split(",")[1].split()[0])
 sys.exit(not abs(got - float(sys.argv[1])) <= 1e-5)' "$expected"
 run "$built/example_stream" text.txt <text.txt
 check "a file that is no model is refused" [ "$status" -eq 1 ]
+
+done_by "$built/example_train" text.txt trained.safetensors
+check "the example's training learns: $(cat out)" python3 -c '
+import sys
+sys.exit(not 0 < float(open("out").read().split()[2]) < 1)'
+done_by "$minrnn" generate trained.safetensors --prompt "the cat" --tokens 20 --temperature 0
+check "the command goes on with a model of the example: $(cat out)" grep -q "the cat" out
+done_by "$minrnn" info trained.safetensors
+done_by "$built/example_scan"
+check "the scan finds the decays: $(cat out)" grep -q "decays 0.900 0.500 -0.300" out
+done_by "$built/example_streams"
+done_by "$built/example_streams" trained.safetensors
+check "a hundred streams: $(cat out)" grep -q "^100 streams" out
 finish

@@ -132,7 +132,7 @@ check "the first run ends as told" [ $? -eq 143 ]
 for how in full short; do
     "$minrnn" train "${recipe[@]}" --save-every 0 --steps 100000000 --out "early-$how" 2>first.err &
     first=$!
-    for ((i = 0; i < 600; i++)); do [ -f "early-$how/log.jsonl" ] && break; sleep 0.05; done
+    for ((i = 0; i < 600; i++)); do [ -f "early-$how/recipe.ini" ] && break; sleep 0.05; done
     kill -KILL $first
     wait $first 2>/dev/null
     if [ -e "early-$how/state.safetensors" ]; then

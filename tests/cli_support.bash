@@ -5,6 +5,7 @@
 set -u
 [ $# -ge 1 ] || { echo "usage: $0 path/to/minrnn"; exit 2; }
 minrnn=$(realpath "$1")
+tests=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d)
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
 cd "$work" || exit 1

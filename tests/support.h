@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -41,24 +42,33 @@ static inline mr_dev *open_device(const char *kind, int threads, const char *isa
     return dev;
 }
 
-/* The GPU in exact fp32, where there is one; otherwise says so. */
-static inline void on_the_gpu(void (*test)(mr_dev *))
+/* bf16 has 8 significant bits: rounding moves a number by at most this share of it. */
+#define BF16 0x1p-8
+static inline int is_bf16(const mr_dev *dev) { return dev->act_size == 2; }
+
+static double worst_share; /* of a tolerance, since it was last set to 0 */
+
+/* A GPU in exact fp32, or with activations in bf16, where there is one; otherwise says so. */
+static inline void on_the_gpu(void (*test)(mr_dev *), int bf16)
 {
     mr_error err = {0};
     mr_dev *dev;
-    if (mr_dev_open("cuda", &(mr_dev_options){.exact = 1}, &dev, &err)) {
-        print_message("SKIPPED on a GPU: %s\n", err.text);
+    const char *dtype = bf16 ? "bf16" : "fp32";
+    if (mr_dev_open("cuda", &(mr_dev_options){.exact = 1, .bf16 = bf16}, &dev, &err)) {
+        print_message("SKIPPED on a GPU, %s: %s\n", dtype, err.text);
         return;
     }
+    worst_share = 0;
     test(dev);
     assert_int_equal(dev->sync(dev, &err), 0);
     mr_dev_close(dev);
+    print_message("on a GPU, %s: the largest error is %.3f of its tolerance\n", dtype, worst_share);
 }
 
 /* Runs a test on the cpu device for every instruction set here, with 1 and 2 threads, and on a GPU. */
 static inline void on_every_backend(void (*test)(mr_dev *))
 {
-    on_the_gpu(test);
+    on_the_gpu(test, 0);
     const char *const *isas = mr_cpu_isas();
     assert_non_null(isas[0]);
     for (int i = 0; isas[i]; i++)
@@ -69,8 +79,13 @@ static inline void on_every_backend(void (*test)(mr_dev *))
         }
 }
 
+/* With MINRNN_TEST_GPU_ONLY set: on a GPU alone. */
 static inline void on_every_device(void (*test)(mr_dev *))
 {
+    if (getenv("MINRNN_TEST_GPU_ONLY")) {
+        on_the_gpu(test, 0);
+        return;
+    }
     mr_dev *dev = open_device("ref", 1, NULL);
     test(dev);
     mr_dev_close(dev);
@@ -108,8 +123,10 @@ static inline void bag_empty(bag *own)
     own->hosts = own->devices = 0;
 }
 
-/* Doubles to and from device memory of mr_real or mr_act: exactly on ref64, rounded elsewhere. */
-static inline void put_doubles(mr_dev *dev, void *to, const double *from, size_t n)
+typedef enum kind { ACTS, REALS } kind; /* what lies in device memory: mr_act or mr_real */
+
+/* Doubles to and from device memory: exactly on ref64, rounded elsewhere. */
+static inline void put_as(mr_dev *dev, kind what, void *to, const double *from, size_t n)
 {
     if (dev->real_size == sizeof(double)) {
         dev->upload(dev, to, from, n * sizeof *from);
@@ -118,11 +135,12 @@ static inline void put_doubles(mr_dev *dev, void *to, const double *from, size_t
     float *narrow = mr_alloc(n, sizeof *narrow);
     assert_non_null(narrow);
     for (size_t i = 0; i < n; i++) narrow[i] = (float)from[i];
-    dev->put(dev, to, narrow, n);
+    if (what == ACTS) dev->put_act(dev, to, narrow, n);
+    else dev->put(dev, to, narrow, n);
     mr_free(narrow);
 }
 
-static inline void get_doubles(mr_dev *dev, double *to, const void *from, size_t n)
+static inline void get_as(mr_dev *dev, kind what, double *to, const void *from, size_t n)
 {
     if (dev->real_size == sizeof(double)) {
         dev->download(dev, to, from, n * sizeof *to);
@@ -130,36 +148,44 @@ static inline void get_doubles(mr_dev *dev, double *to, const void *from, size_t
     }
     float *narrow = mr_alloc(n, sizeof *narrow);
     assert_non_null(narrow);
-    dev->get(dev, narrow, from, n);
+    if (what == ACTS) dev->get_act(dev, narrow, from, n);
+    else dev->get(dev, narrow, from, n);
     for (size_t i = 0; i < n; i++) to[i] = narrow[i];
     mr_free(narrow);
 }
 
 /* Device memory for n values, filled from the host (NULL in, NULL out), or with NaN that an op must overwrite. */
-static inline void *bag_put(bag *own, const double *from, size_t n)
+static inline void *bag_put_as(bag *own, kind what, const double *from, size_t n)
 {
     if (!from) return NULL;
     void *p = bag_device(own, n * own->dev->real_size);
-    put_doubles(own->dev, p, from, n);
+    put_as(own->dev, what, p, from, n);
     return p;
 }
 
-static inline void *bag_poisoned(bag *own, size_t n)
+static inline void *bag_poisoned_as(bag *own, kind what, size_t n)
 {
     double *nan = mr_alloc(n, sizeof *nan);
     assert_non_null(nan);
     for (size_t i = 0; i < n; i++) nan[i] = NAN;
-    void *p = bag_put(own, nan, n);
+    void *p = bag_put_as(own, what, nan, n);
     mr_free(nan);
     return p;
 }
 
-static inline double *bag_get(bag *own, const void *from, size_t n)
+static inline double *bag_get_as(bag *own, kind what, const void *from, size_t n)
 {
     double *to = bag_host(own, n);
-    get_doubles(own->dev, to, from, n);
+    get_as(own->dev, what, to, from, n);
     return to;
 }
+
+/* Most of what tests look at is mr_real. */
+static inline void put_doubles(mr_dev *dev, void *to, const double *from, size_t n) { put_as(dev, REALS, to, from, n); }
+static inline void get_doubles(mr_dev *dev, double *to, const void *from, size_t n) { get_as(dev, REALS, to, from, n); }
+static inline void *bag_put(bag *own, const double *from, size_t n) { return bag_put_as(own, REALS, from, n); }
+static inline void *bag_poisoned(bag *own, size_t n) { return bag_poisoned_as(own, REALS, n); }
+static inline double *bag_get(bag *own, const void *from, size_t n) { return bag_get_as(own, REALS, from, n); }
 
 static inline double *bag_random(bag *own, mr_rng *rng, size_t n, double scale)
 {
@@ -170,9 +196,15 @@ static inline double *bag_random(bag *own, mr_rng *rng, size_t n, double scale)
 
 /* ---- comparing; written so that NaN never passes */
 
+static inline int within(double off, double tolerance)
+{
+    if (off > 0 && off / tolerance > worst_share) worst_share = off / tolerance;
+    return off <= tolerance;
+}
+
 static inline int near(double got, double want, double tolerance)
 {
-    return fabs(got - want) <= tolerance * fmax(1, fabs(want));
+    return within(fabs(got - want), tolerance * fmax(1, fabs(want)));
 }
 
 static inline void check_near(const char *what, const double *got, const double *want, size_t n, double tolerance)
@@ -196,7 +228,7 @@ static inline void check_norm(const char *what, const double *got, const double 
 {
     double off = 0;
     for (size_t i = 0; i < n; i++) off += (got[i] - want[i]) * (got[i] - want[i]);
-    if (!(sqrt(off) <= tolerance * norm_of(want, n) + floor))
+    if (!within(sqrt(off), tolerance * norm_of(want, n) + floor))
         fail_msg("%s: off by %.3g in norm, wanted %.1e of %.6g", what, sqrt(off), tolerance, norm_of(want, n));
 }
 

@@ -2,6 +2,7 @@
 #include "ops/check.h"
 #include "ops/check_group.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,6 +50,52 @@ static void every_mutation_is_caught(void **state)
     assert_int_equal(mr_check_mutate(&options, &result, &err), 0);
     assert_true(result.mutants >= 30 * MR_OP_COUNT);
     assert_int_equal(result.caught, result.mutants);
+}
+
+/* The widest tolerance that there is. */
+static void bf16_does_not_hide_mutations(void **state)
+{
+    (void)state;
+    mr_error err = {0};
+    mr_check_result result;
+    mr_check_options options = {.bf16 = 1, .op = "minrnn_bwd", .isa = mr_cpu_isas()[0], .on_miss = show_miss};
+    assert_int_equal(mr_check_mutate(&options, &result, &err), 0);
+    assert_true(result.mutants >= 30);
+    assert_int_equal(result.caught, result.mutants);
+}
+
+/* Cases for stored bf16: activations and operands of products have 8 significant bits, other parameters keep theirs. */
+static void stored_bf16_is_exact(void **state)
+{
+    (void)state;
+    static const struct { int op; const char *name; int narrow; } wanted[] = {
+        {MR_OP_linear_fwd, "x", 1}, {MR_OP_linear_fwd, "W", 1}, {MR_OP_minrnn_bwd, "dh", 1}, {MR_OP_minrnn_bwd, "b", 1},
+        {MR_OP_conv_fwd, "x", 1},   {MR_OP_conv_fwd, "b", 0},   {MR_OP_norm_fwd, "w", 0},     {MR_OP_minrnn_bwd, "dW", 0}};
+    for (int k = 0; k < 8; k++) {
+        mr_case c;
+        int wide = 0, seen = 0;
+        assert_int_equal(mr_case_draw(&c, wanted[k].op, 7, MR_CASE_STORED_BF16), 0);
+        for (mr_case_buffer *b = c.buffers; b < c.buffers + c.buffer_count; b++)
+            for (size_t i = 0; !strcmp(b->name, wanted[k].name) && i < b->count; i++, seen = 1) {
+                uint32_t bits;
+                memcpy(&bits, (float *)b->data + i, sizeof bits);
+                wide |= (bits & 0xffff) != 0;
+            }
+        assert_true(seen);
+        assert_int_equal(!wide, wanted[k].narrow);
+        mr_case_free(&c);
+    }
+}
+
+/* u of what is stored, inner roundings of the largest; nothing for what stays in fp32. */
+static void stored_bf16_allows_what_it_says(void **state)
+{
+    (void)state;
+    const mr_case c = {.bf16 = 1, .inner = 4, .tolerance = 1e-6}, plain = {.inner = 4, .tolerance = 1e-6};
+    const mr_case_buffer act = {.type = MR_CASE_ACT}, real = {.type = MR_CASE_REAL};
+    assert_true(fabs(mr_case_allows(&c, &act, -3, 10) - (1e-5 + 40.0 / 256 + 3.0 / 256)) <= 1e-15);
+    assert_true(fabs(mr_case_allows(&c, &real, -3, 10) - (1e-5 + 40.0 / 256)) <= 1e-15);
+    assert_true(fabs(mr_case_allows(&plain, &act, -3, 10) - (1e-5)) <= 1e-15);
 }
 
 static void keep_line(void *arg, const char *line) { snprintf(arg, 512, "%s", line); }
@@ -159,7 +206,8 @@ int main(void)
         cmocka_unit_test(wrong_requests_are_refused),
         cmocka_unit_test(ref64_passes),
         cmocka_unit_test(cpu_passes), cmocka_unit_test(cpu_passes_in_bf16),
-        cmocka_unit_test(every_mutation_is_caught),
+        cmocka_unit_test(every_mutation_is_caught), cmocka_unit_test(bf16_does_not_hide_mutations),
+        cmocka_unit_test(stored_bf16_is_exact), cmocka_unit_test(stored_bf16_allows_what_it_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

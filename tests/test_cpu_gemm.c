@@ -168,12 +168,12 @@ static void free_layer(layer *l)
 
 static void run_layer(mr_dev *dev, layer *l)
 {
-    void *saved = dev->alloc(dev, dev->minrnn_saved(dev, &l->cell, l->B, l->T, l->H));
+    void *saved = dev->alloc(dev, dev->minrnn_saved(dev, &l->cell, l->B, l->T, l->D, l->H));
     mr_minrnn_fwd_args f = {.cell = l->cell, .B = l->B, .T = l->T, .D = l->D, .H = l->H, .x = (mr_act *)l->x,
                             .W = (mr_real *)l->W, .b = (mr_real *)l->b, .h_init = (mr_real *)l->init, .reset = l->reset,
                             .saved = saved, .h = (mr_act *)l->h, .h_out = (mr_real *)l->out};
     dev->ops.minrnn_fwd(dev, &f);
-    mr_minrnn_bwd_args b = {.cell = l->cell, .B = l->B, .T = l->T, .D = l->D, .H = l->H, .x = f.x, .W = f.W,
+    mr_minrnn_bwd_args b = {.cell = l->cell, .B = l->B, .T = l->T, .D = l->D, .H = l->H, .x = f.x, .W = f.W, .b = f.b,
                             .h_init = f.h_init, .reset = l->reset, .saved = saved, .h = f.h, .dh = (mr_act *)l->dh,
                             .dx = (mr_act *)l->dx, .dW = (mr_real *)l->dW, .db = (mr_real *)l->db,
                             .dh_init = (mr_real *)l->dinit};

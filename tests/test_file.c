@@ -100,26 +100,30 @@ static void test_read_refused(void **state)
     alarm(0);
 }
 
-static void test_map(void **state)
+/* In parts; one that is cut off meanwhile is an error, and no signal as it would be for a mapped file. */
+static void test_read_at(void **state)
 {
     (void)state;
     mr_error err;
-    mr_file_mapping map;
-    assert_int_equal(mr_file_replace(at("m"), "mapped", 6, &err), 0);
-    assert_int_equal(mr_file_map(at("m"), &map, &err), 0);
-    assert_int_equal(map.size, 6);
-    assert_null(map.copy);
-    assert_memory_equal(map.data, "mapped", 6);
-    mr_file_unmap(&map);
-    assert_null(map.data);
-    mr_file_unmap(&map);
-    assert_int_equal(mr_file_replace(at("m"), "", 0, &err), 0); /* cannot be mapped, so it is read */
-    assert_int_equal(mr_file_map(at("m"), &map, &err), 0);
-    assert_int_equal(map.size, 0);
-    assert_non_null(map.copy);
-    mr_file_unmap(&map);
-    assert_int_equal(mr_file_map(folder, &map, &err), MR_EIO);
-    assert_int_equal(mr_file_map(at("absent"), &map, &err), MR_EIO);
+    char part[4];
+    int fd;
+    uint64_t size;
+    assert_int_equal(mr_file_replace(at("m"), "in parts", 8, &err), 0);
+    assert_int_equal(mr_file_open(at("m"), &fd, &size, &err), 0);
+    assert_int_equal(size, 8);
+    assert_int_equal(mr_file_read_at(fd, "m", 3, part, 4, &err), 0);
+    assert_memory_equal(part, "part", 4);
+    assert_int_equal(mr_file_read_at(fd, "m", 8, part, 0, &err), 0);
+    assert_int_equal(mr_file_read_at(fd, "m", 5, part, 4, &err), MR_EIO);
+    assert_int_equal(truncate(at("m"), 2), 0);
+    assert_int_equal(mr_file_read_at(fd, "m", 0, part, 4, &err), MR_EIO);
+    assert_non_null(strstr(err.text, "became shorter"));
+    mr_file_close(fd);
+    assert_int_equal(mr_file_read_at(fd, "m", 0, part, 1, &err), MR_EIO);
+    mr_file_close(-1);
+    assert_int_equal(mr_file_open(folder, &fd, &size, &err), MR_EIO);
+    assert_int_equal(fd, -1);
+    assert_int_equal(mr_file_open(at("absent"), &fd, &size, &err), MR_EIO);
 }
 
 /* ---- replacing */
@@ -438,7 +442,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_read),
         cmocka_unit_test(test_read_refused),
-        cmocka_unit_test(test_map),
+        cmocka_unit_test(test_read_at),
         cmocka_unit_test(test_replace),
         cmocka_unit_test(test_replace_relative),
         cmocka_unit_test(test_replace_refused),

@@ -36,7 +36,9 @@ static double *doubles(bag *own, const mr_st *st, const char *name)
 {
     const mr_st_tensor *t = tensor(st, name);
     assert_int_equal(t->dtype, MR_ST_F64);
-    return memcpy(bag_host(own, count_of(t)), t->data, t->bytes);
+    double *values = bag_host(own, count_of(t));
+    assert_int_equal(mr_st_read(st, name, t, values, NULL), 0);
+    return values;
 }
 
 /* What to say of a value that is off. */
@@ -82,7 +84,11 @@ static void check_cell(golden_cell *c)
     size_t B = (size_t)c->B, T = (size_t)c->T, D = (size_t)c->D, H = (size_t)c->H, G = (size_t)mr_cell_gates(&c->cell);
     int given = !strcmp(c->begin, "given"), learned = strcmp(c->begin, "zero") != 0;
     uint8_t *reset = c->resets ? bag_device(own, B * T) : NULL;
-    if (reset) dev->upload(dev, reset, tensor(c->st, "reset")->data, B * T);
+    if (reset) {
+        void *host = bag_host(own, B * T);
+        assert_int_equal(mr_st_read(c->st, "reset", tensor(c->st, "reset"), host, NULL), 0);
+        dev->upload(dev, reset, host, B * T);
+    }
     mr_minrnn_fwd_args f = {.cell = c->cell,
                             .B = c->B,
                             .T = c->T,
@@ -94,7 +100,7 @@ static void check_cell(golden_cell *c)
                             .h_in = given ? bag_put(own, doubles(own, c->st, "h_in"), B * H) : NULL,
                             .h_init = learned ? bag_put(own, doubles(own, c->st, "h_init"), H) : NULL,
                             .reset = reset,
-                            .saved = bag_device(own, dev->minrnn_saved(dev, &c->cell, c->B, c->T, c->H)),
+                            .saved = bag_device(own, dev->minrnn_saved(dev, &c->cell, c->B, c->T, c->D, c->H)),
                             .h = bag_poisoned(own, B * T * H),
                             .h_out = bag_poisoned(own, B * H)};
     dev->ops.minrnn_fwd(dev, &f);
@@ -108,6 +114,7 @@ static void check_cell(golden_cell *c)
                             .H = c->H,
                             .x = f.x,
                             .W = f.W,
+                            .b = f.b,
                             .h_in = f.h_in,
                             .h_init = f.h_init,
                             .reset = reset,
@@ -243,8 +250,8 @@ static void check_model(const golden_model *golden, mr_dev *dev)
     if (golden->mixer) config.states = tensor(st, "weight.blocks.0.mixer.A_log")->shape[1];
     mr_model *model = make_model(&config, dev, B, T, 1);
     mr_batch batch = make_batch(&face, B, T, 0, 0, 1);
-    memcpy(batch.ids, ids->data, ids->bytes);
-    memcpy(batch.target, target->data, target->bytes);
+    assert_int_equal(mr_st_read(st, "ids", ids, batch.ids, NULL), 0);
+    assert_int_equal(mr_st_read(st, "target", target, batch.target, NULL), 0);
     batch.counted = 0;
     for (int i = 0; i < B * T; i++) batch.counted += batch.target[i] >= 0;
     load_weights(&own, st, model);

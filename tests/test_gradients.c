@@ -291,33 +291,68 @@ static void test_finite_differences(void **state)
 
 /* ---- other devices against ref64 */
 
+/* How far from ref64: the loss, and gradients as vectors, so that a cosine is at least √(1 − gradient²). `floor` is for those that
+ * nearly cancel, a share of all gradients' norm. In bf16 numbers are rounded some ten times on the way down and up, each time by at
+ * most BF16, mostly by less, in either direction: a parameter's gradient is then off by about 1 %, and may be by 2.3 %. */
+typedef struct closeness {
+    double loss, pull, gradient, floor;
+} closeness;
+
+static closeness closeness_of(const mr_dev *dev)
+{
+    if (is_bf16(dev)) return (closeness){.loss = 8 * BF16, .pull = 8 * BF16, .gradient = 6 * BF16, .floor = BF16 / 2};
+    return (closeness){.loss = 1e-5, .gradient = 1e-4, .floor = 1e-7};
+}
+
+/* The positive candidate's slope jumps at 0: rounding carries a few across, each of them wrong by much. Away from there, on both
+ * sides, it is as smooth as the others. */
+static void leave_the_kink(subject *s)
+{
+    static const char suffix[] = "linear_h.bias";
+    const mr_params *params = mr_model_params(s->model);
+    for (int row = 0; row < params->count; row++) {
+        const mr_param *p = &params->list[row];
+        size_t length = strlen(p->name), tail = sizeof suffix - 1;
+        if (length < tail || strcmp(p->name + length - tail, suffix)) continue;
+        for (size_t i = 0; i < p->count; i++) s->weights[p->offset + i] = i % 2 ? 4 : -4;
+    }
+    put_doubles(s->bag.dev, s->model->weights, s->weights, params->total);
+}
+
 static void compare(subject *got, subject *want)
 {
     const mr_params *params = mr_model_params(want->model);
-    double floor = 1e-7 * norm_of(want->grads, params->total);
+    const closeness close = closeness_of(got->bag.dev);
+    double floor = close.floor * norm_of(want->grads, params->total);
     char name[512];
     describe(got, "loss", name, sizeof name);
-    check_near(name, &(double){loss_of(got)}, &(double){loss_of(want)}, 1, 1e-5);
+    double pulled = want->state ? close.pull * norm_of(want->pull, want->reals) : 0; /* states are off each in its own direction */
+    check_near(name, &(double){loss_of(got)}, &(double){loss_of(want)}, 1, close.loss + pulled);
     for (int row = 0; row < params->count; row++) {
         const mr_param *p = &params->list[row];
         describe(got, p->name, name, sizeof name);
-        check_norm(name, got->grads + p->offset, want->grads + p->offset, p->count, 1e-4, floor);
+        check_norm(name, got->grads + p->offset, want->grads + p->offset, p->count, close.gradient, floor);
     }
     describe(got, "the state before", name, sizeof name);
-    if (want->state) check_norm(name, got->dstate, want->dstate, want->reals, 1e-4, floor);
+    if (want->state) check_norm(name, got->dstate, want->dstate, want->reals, close.gradient, floor);
 }
 
 static void check_against_ref64(mr_dev *dev)
 {
     static const struct {
         int dim, B, T;
-    } shapes[] = {{4, 3, 7}, {18, 2, 37}};
+    } in_fp32[] = {{4, 3, 7}, {18, 2, 37}}, in_bf16[] = {{32, 4, 33}, {64, 1, 40}}, *shapes;
+    shapes = is_bf16(dev) ? in_bf16 : in_fp32; /* among few numbers errors do not average out */
     mr_dev *exact = open_device("ref64", 1, NULL);
     for (int i = 0; i < case_count; i += REDUCED ? 5 : 1)
-        for (int j = 0; j < COUNT(shapes); j++) {
+        for (int j = 0; j < COUNT(in_fp32); j++) {
             subject got, want;
             make_subject(&got, dev, i, shapes[j].dim, shapes[j].B, shapes[j].T);
             make_subject(&want, exact, i, shapes[j].dim, shapes[j].B, shapes[j].T);
+            if (is_bf16(dev)) {
+                leave_the_kink(&got);
+                leave_the_kink(&want);
+            }
             /* the same state for both, not what each came to by itself */
             if (want.state) memcpy(got.before, want.before, want.reals * sizeof *want.before);
             backward(&got);
@@ -333,6 +368,7 @@ static void test_devices(void **state)
 {
     (void)state;
     on_every_device(check_against_ref64);
+    on_the_gpu(check_against_ref64, 1);
 }
 
 int main(void)

@@ -4,8 +4,9 @@
 #include "support.h"
 
 /* The op's law is 1e-5·max(1, |h|) (test_laws.c). On the way to the logits an error passes norms, projections and the
- * layers above, each of which may enlarge it a little: ten times that for the logits. */
-static const double LOGITS = 1e-4, LOGITS_LOG = 2e-3;
+ * layers above, each of which may enlarge it a little: ten times that for the logits. In bf16 every layer rounds to neighbouring
+ * numbers where the products of a piece of another length do. */
+static const double LOGITS = 1e-4, LOGITS_LOG = 2e-3, LOGITS_BF16 = 16 * BF16;
 
 static const mr_interface text = {
     .input = MR_INPUT_TOKENS, .inputs = 11, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = 11};
@@ -24,13 +25,21 @@ static mr_config config_at(int i, const mr_interface *face)
     return c;
 }
 
-static double tolerance_at(int i) { return is_cell(i) && forms[i].cell.scan == MR_SCAN_LOG ? LOGITS_LOG : LOGITS; }
+static double tolerance_at(const mr_dev *dev, int i)
+{
+    double tolerance = is_cell(i) && forms[i].cell.scan == MR_SCAN_LOG ? LOGITS_LOG : LOGITS;
+    return is_bf16(dev) ? tolerance + LOGITS_BF16 : tolerance;
+}
+
+/* Of gradients, in norm. */
+static double gradient_tolerance(const mr_dev *dev) { return is_bf16(dev) ? 8 * BF16 : dev->real_size == sizeof(double) ? 1e-11 : 1e-4; }
+static double gradient_floor(const mr_dev *dev) { return is_bf16(dev) ? BF16 / 4 : 1e-7; } /* for those that nearly cancel */
 
 static void check_logits(mr_dev *dev, int i, const char *law, const double *got, const double *want, size_t n)
 {
     char name[256];
     snprintf(name, sizeof name, "%s %s, %d threads: %s: %s", dev->kind, dev->isa, dev->threads, model_name(i), law);
-    check_near(name, got, want, n, tolerance_at(i));
+    check_near(name, got, want, n, tolerance_at(dev, i));
 }
 
 /* Tokens at … at + n − 1 of every row of a batch, as a batch of its own. */
@@ -73,8 +82,8 @@ static double *logits_in(bag *own, mr_model *model, const mr_batch *batch, int c
         mr_batch piece = cut_batch(batch, &text, at, n);
         mr_model_forward(model, &piece, state, 0);
         for (int b = 0; b < batch->B; b++)
-            get_doubles(own->dev, logits + ((size_t)b * (size_t)batch->T + (size_t)at) * C,
-                        mr_act_at(own->dev, model->logits, (size_t)(b * n) * C), (size_t)n * C);
+            get_as(own->dev, ACTS, logits + ((size_t)b * (size_t)batch->T + (size_t)at) * C,
+                   mr_act_at(own->dev, model->logits, (size_t)(b * n) * C), (size_t)n * C);
         mr_batch_free(&piece);
     }
     mr_state_free(state);
@@ -94,7 +103,7 @@ static void check_cuts_of(mr_dev *dev, int i, int B, int T)
     check_logits(dev, i, "token by token", logits_in(&own, model, &batch, STEPS), whole, n);
     check_logits(dev, i, "in chunks", logits_in(&own, model, &batch, CHUNKS), whole, n);
     mr_model_forward(model, &batch, NULL, 0);
-    check_logits(dev, i, "without a state", bag_get(&own, model->logits, n), whole, n);
+    check_logits(dev, i, "without a state", bag_get_as(&own, ACTS, model->logits, n), whole, n);
     mr_batch_free(&batch);
     mr_model_free(model);
     bag_empty(&own);
@@ -143,7 +152,6 @@ static void gradients_in_two(mr_model *model, const mr_batch *batch, int cut)
 
 static void check_gradients(mr_dev *dev)
 {
-    double tolerance = dev->real_size == sizeof(double) ? 1e-11 : 1e-4;
     for (int i = 0; i < MODEL_FORMS; i++) {
         bag own = {.dev = dev};
         mr_config config = config_at(i, &text);
@@ -156,8 +164,8 @@ static void check_gradients(mr_dev *dev)
         double *in_two = bag_get(&own, model->grads, params->total);
         for (int p = 0; p < params->count; p++) {
             const mr_param *row = &params->list[p];
-            check_norm(row->name, in_two + row->offset, whole + row->offset, row->count, tolerance,
-                       1e-7 * norm_of(whole, params->total));
+            check_norm(row->name, in_two + row->offset, whole + row->offset, row->count,
+                       gradient_tolerance(dev), gradient_floor(dev) * norm_of(whole, params->total));
         }
         mr_batch_free(&batch);
         mr_model_free(model);
@@ -182,10 +190,10 @@ static void check_reset_of(mr_dev *dev, int i)
     gradients_whole(model, &tail);
     double *apart = bag_get(&own, model->grads, total);
     mr_model_forward(model, &tail, NULL, 0);
-    double *alone = bag_get(&own, model->logits, (size_t)B * (T - CUT) * C);
+    double *alone = bag_get_as(&own, ACTS, model->logits, (size_t)B * (T - CUT) * C);
     gradients_whole(model, &batch);
     double *joined = bag_get(&own, model->grads, total);
-    check_norm("gradients of what follows a reset", joined, apart, total, 1e-4, 0);
+    check_norm("gradients of what follows a reset", joined, apart, total, gradient_tolerance(dev), 0);
     double *before = logits_in(&own, model, &batch, WHOLE);
     for (int t = 0; t < B * T; t++)
         if (t % T < CUT) batch.ids[t] = (batch.ids[t] + 1 + t % 5) % text.inputs;
@@ -222,21 +230,22 @@ static void check_ragged_of(mr_dev *dev, int i, mr_head head)
     size_t C = (size_t)face.outputs, rows = head == MR_HEAD_TOKEN ? T : 1, more_rows = head == MR_HEAD_TOKEN ? MORE : 1;
     mr_state *state = make_state(model, B);
     mr_model_forward(model, &batch, state, 0);
-    double *together = bag_get(&own, model->logits, B * rows * C);
+    double *together = bag_get_as(&own, ACTS, model->logits, B * rows * C);
     mr_model_forward(model, &more, state, 0); /* what each row left behind shows in what follows it */
-    double *went_on = bag_get(&own, model->logits, B * more_rows * C);
+    double *went_on = bag_get_as(&own, ACTS, model->logits, B * more_rows * C);
     for (int b = 0; b < B; b++) {
         int n = batch.length[b];
         mr_batch row = row_of(&batch, &face, b, n);
         mr_state *mine = make_state(model, 1);
         mr_model_forward(model, &row, mine, 0);
         size_t values = (head == MR_HEAD_TOKEN ? (size_t)n : 1) * C;
-        check_logits(dev, i, "ragged row", together + (size_t)b * rows * C, bag_get(&own, model->logits, values),
+        check_logits(dev, i, "ragged row", together + (size_t)b * rows * C, bag_get_as(&own, ACTS, model->logits, values),
                      values);
         for (int t = 0; t < MORE; t++) memcpy(next.ids + t, more.ids + b * MORE + t, sizeof *next.ids);
         mr_model_forward(model, &next, mine, 0);
         values = (head == MR_HEAD_TOKEN ? MORE : 1) * C;
-        check_logits(dev, i, "behind a ragged row", went_on + (size_t)b * values, bag_get(&own, model->logits, values), values);
+        check_logits(dev, i, "behind a ragged row", went_on + (size_t)b * values,
+                     bag_get_as(&own, ACTS, model->logits, values), values);
         mr_state_free(mine);
         mr_batch_free(&row);
     }
@@ -274,15 +283,15 @@ static void check_states(mr_dev *dev)
     mr_state_get(clone, again);
     assert_memory_equal(again, saved, n * sizeof *saved);
     mr_model_forward(model, &second, state, 0);
-    double *went_on = bag_get(&own, model->logits, logits);
+    double *went_on = bag_get_as(&own, ACTS, model->logits, logits);
     mr_model_forward(model, &second, clone, 0);
-    assert_memory_equal(bag_get(&own, model->logits, logits), went_on, logits * sizeof(double));
+    assert_memory_equal(bag_get_as(&own, ACTS, model->logits, logits), went_on, logits * sizeof(double));
     mr_state_reset(clone);
     mr_model_forward(model, &second, clone, 0);
-    double *fresh = bag_get(&own, model->logits, logits);
+    double *fresh = bag_get_as(&own, ACTS, model->logits, logits);
     assert_memory_not_equal(fresh, went_on, logits * sizeof(double));
     mr_model_forward(model, &second, NULL, 0);
-    assert_memory_equal(bag_get(&own, model->logits, logits), fresh, logits * sizeof(double));
+    assert_memory_equal(bag_get_as(&own, ACTS, model->logits, logits), fresh, logits * sizeof(double));
     mr_free(saved);
     mr_free(again);
     mr_state_free(state);
@@ -332,7 +341,7 @@ static double *train(bag *own, const mr_config *config, int B, int T, size_t *co
     mr_real *const vectors[] = {model->weights, model->moment1, model->moment2, model->grads};
     for (size_t i = 0; i < 4; i++) get_doubles(dev, all + i * total, vectors[i], total);
     get_doubles(dev, all + 4 * total, state->reals, reals);
-    get_doubles(dev, all + 4 * total + reals, model->logits, logits);
+    get_as(dev, ACTS, all + 4 * total + reals, model->logits, logits);
     mr_state_free(state);
     mr_model_free(model);
     return all;
@@ -378,21 +387,25 @@ static void test_cuts(void **state)
 {
     (void)state;
     on_every_device(check_cuts);
+    on_the_gpu(check_cuts, 1);
 }
 static void test_resets(void **state)
 {
     (void)state;
     on_every_device(check_resets);
+    on_the_gpu(check_resets, 1);
 }
 static void test_ragged(void **state)
 {
     (void)state;
     on_every_device(check_ragged);
+    on_the_gpu(check_ragged, 1);
 }
 static void test_states(void **state)
 {
     (void)state;
     on_every_device(check_states);
+    on_the_gpu(check_states, 1);
 }
 
 static void test_gradients_through_chunks(void **state)
@@ -402,6 +415,7 @@ static void test_gradients_through_chunks(void **state)
     check_gradients(dev);
     mr_dev_close(dev);
     on_every_device(check_gradients);
+    on_the_gpu(check_gradients, 1);
 }
 
 int main(void)

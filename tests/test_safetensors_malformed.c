@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -137,7 +138,7 @@ static void test_bad_json(void **state)
         {"{}\x0b", 0, "byte"},
         {"{} {}", 0, "byte"},
         {"{\"a\"}", 0, "byte"},
-        {"{\"a\":}", 0, "byte"},
+        {"{\"a\":}", 0, "tensor a: its entry is not an object"},
         {"{'a':1}", 0, "byte"},
         {"{\"ten\":" GOOD ",}", 8, "byte"},
         {"{\"t\xff\":" GOOD "}", 8, "byte"},
@@ -145,24 +146,35 @@ static void test_bad_json(void **state)
         {"{\"t\xed\xa0\x80\":" GOOD "}", 8, "byte"},
         {"{\"t\xf4\x90\x80\x80\":" GOOD "}", 8, "byte"},
         {"{\"t\\ud800\":" GOOD "}", 8, "byte"},
-        {"{\"t\\u0000\":" GOOD "}", 8, "byte"},
+        {"{\"t\\u0000\":" GOOD "}", 8, "zero byte in a key"},
+        {"{\"t\\u12g4\":" GOOD "}", 8, "byte"},
+        {"{\"t\\ud83d\\u0041\":" GOOD "}", 8, "byte"},
+        {"{\"t\\udc00\":" GOOD "}", 8, "byte"},
+        {"{\"__metadata__\":{\"a\":\"\\u0000\"}}", 0, "zero byte"},
+        {"{\"__metadata__\":{\"a\" \"b\"}}", 0, "byte"},
+        {"{\"__metadata__\":{\"a\":\"b\" \"c\":\"d\"}}", 0, "byte"},
+        {"{\"__metadata__\":{,\"a\":\"b\"}}", 0, "byte"},
+        {"{\"__metadata__\":{\"a\":\"b\",}}", 0, "byte"},
+        {ONE("\"U8\"", "[1,]", "[0,1]"), 1, "tensor ten: shape"},
+        {ONE("\"U8\"", "[1 1]", "[0,1]"), 1, "byte"},
         {"{\"t\n\":" GOOD "}", 8, "byte"},
         {"{\"t\\x\":" GOOD "}", 8, "byte"},
         {"{\"ten\":" GOOD ",\"ten\":" GOOD "}", 8, "duplicate"},
         {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "duplicate"},
         {"{\"__metadata__\":{\"a\":\"1\",\"a\":\"2\"}}", 0, "duplicate"},
         {"{\"ten\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 0, "duplicate"},
-        {ONE("\"U8\"", "[99999999999999999999]", "[0,1]"), 1, "byte"},
-        {ONE("\"U8\"", "[-0]", "[0,0]"), 0, "-0"},
-        {ONE("\"U8\"", "[01]", "[0,1]"), 1, "byte"},
+        {ONE("\"U8\"", "[99999999999999999999]", "[0,1]"), 1, "tensor ten: shape"},
+        {ONE("\"U8\"", "[-0]", "[0,0]"), 0, "tensor ten: shape"},
+        {ONE("\"U8\"", "[01]", "[0,1]"), 1, "tensor ten: shape"},
         {ONE("\"U8\"", "[0x1]", "[0,1]"), 1, "byte"},
-        {ONE("\"U8\"", "[NaN]", "[0,1]"), 1, "byte"},
-        {"{\"a\":{\"b\":[[]]}}", 0, "nested too deeply"},
+        {ONE("\"U8\"", "[9223372036854775808]", "[0,1]"), 1, "tensor ten: shape"},
+        {ONE("\"U8\"", "[NaN]", "[0,1]"), 1, "tensor ten: shape"},
+        {"{\"a\":{\"b\":[[]]}}", 0, "tensor a: its entry must have"},
         {"}{}", 0, "does not begin with {"},
         {"{}}}}}]]]]{", 0, "byte"},
         {"{\"a", 0, "byte"},
         {"{\"a\\", 0, "byte"},
-        {"{\"a\":-", 0, "byte"},
+        {"{\"a\":-", 0, "tensor a: its entry is not an object"},
     };
     check_all_refused(cases, sizeof cases / sizeof *cases);
 #define WITH_ZERO(header, bytes) check_refused(header, sizeof header - 1, bytes, "its header has a zero byte")
@@ -254,10 +266,10 @@ static void test_bad_length(void **state)
     } cases[] = {
         {0, "does not begin with {"},
         {11, "longer than the file"},
-        {100000000, "longer than the file"},
-        {100000001, "longer than 100,000,000"},
-        {UINT64_MAX, "longer than 100,000,000"},
-        {UINT64_MAX - 7, "longer than 100,000,000"},
+        {32 << 20, "longer than the file"},
+        {(32 << 20) + 1, "longer than 32 MiB"},
+        {UINT64_MAX, "longer than 32 MiB"},
+        {UINT64_MAX - 7, "longer than 32 MiB"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char file[18] = "........{}        ";
@@ -273,23 +285,50 @@ static void test_bad_length(void **state)
     }
 }
 
-/* Headers that would be costly to build are refused by their looks. */
+/* Nesting and lists without end are refused at their first needless byte. */
 static void test_extravagant(void **state)
 {
     (void)state;
     enum { SIZE = 3000000 };
+    static const struct {
+        const char *start, *expected;
+    } cases[] = {{"{\"a\":[", "not an object"}, {"{\"a\":{\"shape\":[", "shape"}, {"{\"a\":{\"shape\":{", "shape"}};
     char *header = malloc(SIZE);
     assert_non_null(header);
     memset(header, '[', SIZE);
     header[0] = '{';
-    check_refused(header, SIZE, 0, "nested too deeply");
-    static const char *const starts[] = {"{\"a\":[", "{\"a\":{\"shape\":[", "{\"a\":{\"shape\":{"};
-    for (int s = 0; s < 3; s++) {
+    check_refused(header, SIZE, 0, "a key in quotes is missing");
+    for (int c = 0; c < 3; c++) {
         for (int i = 0; i < SIZE; i++) header[i] = i % 2 ? ',' : '0';
-        memcpy(header, starts[s], strlen(starts[s]));
-        check_refused(header, SIZE, 0, "a list that is too long");
+        memcpy(header, cases[c].start, strlen(cases[c].start));
+        check_refused(header, SIZE, 0, cases[c].expected);
     }
     free(header);
+}
+
+/* The densest header of the largest size costs a few times that, and no more. */
+static void test_costly_headers(void **state)
+{
+    (void)state;
+    enum { SIZE = 32 << 20 };
+    static const char *const starts[] = {"{\"__metadata__\":{", "{"}, *const ends[] = {"}}", "}"};
+    static const char *const fillings[] = {"\"%07x\":\"\",", "\"%07x\":" ENTRY("\"U8\"", "[0]", "[0,0]") ","};
+    char *header = malloc(SIZE + 1);
+    mr_error err = {0};
+    struct rusage usage;
+    assert_non_null(header);
+    for (int f = 0; f < 2; f++) {
+        int used = sprintf(header, "%s", starts[f]);
+        for (int i = 0; used < SIZE - 80; i++) used += sprintf(header + used, fillings[f], (unsigned)i);
+        memset(header + used, ' ', (size_t)(SIZE - used));
+        memcpy(header + used - 1, ends[f], strlen(ends[f]));
+        if (open_parts(header, SIZE, 0, &err)) fail_msg("%s", err.text);
+    }
+    free(header);
+    assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+#ifndef __SANITIZE_ADDRESS__
+    assert_true(usage.ru_maxrss < 500 * 1024); /* kilobytes, three copies of the header by this test included */
+#endif
 }
 
 /* What a name holds must not reach a terminal. */
@@ -410,6 +449,7 @@ int main(void)
         cmocka_unit_test(test_bad_places),
         cmocka_unit_test(test_bad_length),
         cmocka_unit_test(test_extravagant),
+        cmocka_unit_test(test_costly_headers),
         cmocka_unit_test(test_printable),
         cmocka_unit_test(test_cut_anywhere),
         cmocka_unit_test(test_flipped_bytes),

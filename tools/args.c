@@ -1,9 +1,10 @@
 #include "tools/args.h"
 
-#include "tasks/utf8.h"
+#include "core/utf8.h"
 #include "tools/commands.h"
 
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,18 +48,16 @@ static void print_help(const mr_args *a)
 
 static int usage_error(const mr_args *a, const char *format, const char *what)
 {
-    fprintf(stderr, "minrnn %s: ", a->command);
-    fprintf(stderr, format, what);
-    fprintf(stderr, "; see `minrnn %s --help`\n", a->command);
-    return MR_EXIT_USAGE;
+    char sentence[300]; /* a longer argument is not repeated to its end */
+    snprintf(sentence, sizeof sentence, format, what);
+    return mr_misused(a->command, "%s; see `minrnn %s --help`", sentence, a->command);
 }
 
 static int unknown_flag(const mr_args *a, const char *flag, const mr_option *const *tables)
 {
     const char *near = mr_option_nearest(tables, flag);
     if (!near) return usage_error(a, "unknown flag --%s", flag);
-    fprintf(stderr, "minrnn %s: unknown flag --%s; did you mean --%s?\n", a->command, flag, near);
-    return MR_EXIT_USAGE;
+    return mr_misused(a->command, "unknown flag --%s; did you mean --%s?", flag, near);
 }
 
 /* A switch may stand alone: --json. A value may follow it all the same: --json no. A value that looks like a flag has to be
@@ -150,6 +149,19 @@ int mr_report(const char *command, const mr_error *err)
 {
     fprintf(stderr, "minrnn %s: %s\n", command, err->text);
     return MR_EXIT_FAILED;
+}
+
+int mr_misused(const char *command, const char *format, ...)
+{
+    mr_error err;
+    char sentence[sizeof err.text];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(sentence, sizeof sentence, format, args);
+    va_end(args);
+    mr_fail(&err, MR_EINVAL, "%s", sentence);
+    fprintf(stderr, "minrnn%s%s: %s\n", command[0] ? " " : "", command, err.text);
+    return MR_EXIT_USAGE;
 }
 
 const char *const mr_dtypes[] = {"f32", "bf16", NULL};

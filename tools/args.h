@@ -64,6 +64,9 @@ void mr_args_print_options(FILE *to, const mr_option *table, unsigned hidden);
 /* Prints "minrnn COMMAND: sentence" on stderr and returns MR_EXIT_FAILED. */
 int mr_report(const char *command, const mr_error *err);
 
+/* The same for wrong usage: one printable line whatever arguments it repeats; returns MR_EXIT_USAGE. command "": none yet. */
+int mr_misused(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* isa NULL: the best here. */
 int mr_open_device(const mr_common *common, const char *isa, mr_dev **dev, mr_error *err);
 

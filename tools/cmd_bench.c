@@ -182,14 +182,10 @@ int mr_cmd_bench(int argc, char **argv)
     mr_error err = {0};
     int code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;
-    if (s.peers && s.quick) {
-        fprintf(stderr, "minrnn bench: --peers measures the full shapes; leave --quick out\n");
-        return MR_EXIT_USAGE;
-    }
+    if (s.peers && s.quick) return mr_misused("bench", "--peers measures the full shapes; leave --quick out");
     for (int i = 0; i < args.count; i++) {
         if (is_bench(args.given[i])) continue;
-        fprintf(stderr, "minrnn bench: there is no benchmark %s; see `minrnn bench --help`\n", args.given[i]);
-        return MR_EXIT_USAGE;
+        return mr_misused("bench", "there is no benchmark %.200s; see `minrnn bench --help`", args.given[i]);
     }
     return run(&s, &args, &err) < 0 ? mr_report("bench", &err) : MR_EXIT_DONE;
 }

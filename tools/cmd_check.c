@@ -98,7 +98,12 @@ int mr_cmd_check(int argc, char **argv)
                  "\n"
                  "Runs every op on random shapes and options and compares it with `ref`, the specification: values\n"
                  "within the op's tolerance, the same bits in every run and with 1, 2 and 5 threads, nothing written\n"
-                 "outside the outputs.\n",
+                 "outside the outputs.\n"
+                 "\n"
+                 "--dtype bf16 on a GPU: activations lie in bf16, which rounds by at most u = 1/256. ref gets the rounded\n"
+                 "inputs; allowed are the tolerance of fp32, u of a result that is stored in bf16, and in linear and minrnn\n"
+                 "ops, which round on the way, 4u of the largest result. On the CPU only operands of products are rounded:\n"
+                 "1e-2 for linear ops, 2e-2 and 3e-2 for minrnn_fwd and minrnn_bwd, 0.5 where a slope jumps (positive).\n",
         .examples = "  minrnn check --quick\n"
                     "  minrnn check --op minrnn_bwd --isa avx2\n"
                     "  minrnn check --op linear_fwd --seed 17 --cases 1     the case of a miss again\n"

@@ -45,7 +45,7 @@ static int on_progress(void *user, uint64_t done, uint64_t total)
 
 int mr_cmd_data(int argc, char **argv)
 {
-    mr_common set;
+    mr_common set = {0};
     mr_args args = {.command = "data", .flags = flags, .settings = &set, .max = 2,
         .usage = "usage: minrnn data [list | get NAME | path NAME]\n\n"
                  "Data sets: what there is and where; get downloads one from its source and checks its SHA-256.\n"
@@ -58,7 +58,7 @@ int mr_cmd_data(int argc, char **argv)
     if (!args.count || (!strcmp(args.given[0], "list") && args.count == 1)) return list(&set);
     int get = !strcmp(args.given[0], "get");
     if (args.count < 2 || (!get && strcmp(args.given[0], "path")))
-        return fprintf(stderr, "minrnn data: list, get NAME or path NAME; see `minrnn data --help`\n"), MR_EXIT_USAGE;
+        return mr_misused("data", "list, get NAME or path NAME; see `minrnn data --help`");
     mr_catch_signals();
     status = get ? mr_data_get(args.given[1], on_progress, &set, &path, &err) : mr_data_find(args.given[1], &path, &err);
     if (!status) puts(path);

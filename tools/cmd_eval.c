@@ -71,7 +71,7 @@ static int evaluate(mr_session *s, const settings *set, mr_error *err)
 
 int mr_cmd_eval(int argc, char **argv)
 {
-    settings set;
+    settings set = {0};
     mr_args args = {.command = "eval", .flags = flags, .settings = &set, .open = 1, .min = 1, .max = 1, .more_help = mr_eval_help,
         .usage = "usage: minrnn eval MODEL [--task NAME] [--key value …] [--json]\n\n"
                  "Scores a model on its task's test data: mean loss (nats) and accuracy over the predictions that count.\n",

@@ -30,6 +30,7 @@ typedef struct output {
     int json;
     char *text; /* for --json: all of it */
     size_t size, room;
+    int failed; /* no memory for more of it */
 } output;
 
 static int on_piece(void *user, const char *bytes, size_t size)
@@ -39,7 +40,7 @@ static int on_piece(void *user, const char *bytes, size_t size)
     if (o->size + size + 1 > o->room) {
         size_t room = 2 * (o->room + size + 1);
         char *grown = mr_alloc(room, 1);
-        if (!grown) return 1;
+        if (!grown) return o->failed = 1;
         if (o->size) memcpy(grown, o->text, o->size);
         mr_free(o->text);
         o->text = grown;
@@ -55,12 +56,14 @@ static int generate(mr_session *session, const char *path, const settings *set, 
 {
     output out = {.json = set->common.json};
     mr_generation want = {.prompt = set->prompt, .stop_text = set->stop[0] ? set->stop : NULL, .tokens = set->tokens,
-                          .seed = (uint64_t)set->common.seed, .how = {set->temperature, (int)set->top_k, set->top_p}, .stop = mr_stop_flag()};
+                          .stop = mr_stop_flag(),
+                          .how = {.seed = (uint64_t)set->common.seed, .temperature = set->temperature, .top_p = set->top_p, .top_k = (int)set->top_k}};
     int status = mr_session_need_text(session, path, err);
     if (status) return status;
     mr_catch_signals();
     if (!set->common.json) fputs(set->prompt, stdout);
     status = mr_generate(session, PROMPT_PIECE, &want, on_piece, &out, err);
+    if (!status && out.failed) status = mr_no_memory(err, "the text; lower --tokens");
     if (set->common.json && !status) {
         printf("{\"prompt\": ");
         mr_print_json_string(stdout, set->prompt, strlen(set->prompt));
@@ -75,7 +78,7 @@ static int generate(mr_session *session, const char *path, const settings *set, 
 
 int mr_cmd_generate(int argc, char **argv)
 {
-    settings set;
+    settings set = {0};
     mr_args args = {.command = "generate", .flags = flags, .settings = &set, .min = 1, .max = 1,
         .usage = "usage: minrnn generate MODEL [--prompt TEXT] [--tokens N] [--temperature X] [--top-k K] [--top-p P] [--stop TEXT]\n\n"
                  "Writes on from a prompt. The same seed gives the same text.\n",

@@ -59,7 +59,7 @@ static void print_json(const view *v)
 
 int mr_cmd_info(int argc, char **argv)
 {
-    mr_common set;
+    mr_common set = {0};
     mr_args args = {.command = "info", .flags = flags, .settings = &set, .min = 1, .max = 1,
         .usage = "usage: minrnn info MODEL [--json]\n\nConfiguration, parameters and sizes of a model file, after checking all of it.\n",
         .examples = "  minrnn info runs/book/model.safetensors\n"};

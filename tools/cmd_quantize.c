@@ -77,7 +77,7 @@ static int quantize(const char *path, const settings *set, const mr_args *args, 
 
 int mr_cmd_quantize(int argc, char **argv)
 {
-    settings set;
+    settings set = {0};
     mr_args args = {.command = "quantize", .flags = flags, .settings = &set, .open = 1, .min = 1, .max = 1, .more_help = mr_eval_help,
         .usage = "usage: minrnn quantize MODEL --out FILE [--bits 8] [--data TEXT] [--json]\n\n"
                  "Writes a model whose matrices are in 8 bits, a quarter of the size: eval, score, generate and info take it like\n"
@@ -88,10 +88,7 @@ int mr_cmd_quantize(int argc, char **argv)
     mr_error err;
     int code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;
-    if (!set.out[0]) {
-        fprintf(stderr, "minrnn quantize: --out FILE is missing; see `minrnn quantize --help`\n");
-        return MR_EXIT_USAGE;
-    }
+    if (!set.out[0]) return mr_misused("quantize", "--out FILE is missing; see `minrnn quantize --help`");
     if (same_file(args.given[0], set.out)) {
         mr_fail(&err, MR_EINVAL, "--out %s is the model itself, which would be lost; name another file", set.out);
         return mr_report("quantize", &err);

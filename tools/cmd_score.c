@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,8 @@ static int parse_mode(const char *mode, int *chunk, mr_error *err)
 
 /* ---- reading and printing as it goes ---- */
 
+enum { WRITER_WAIT_MS = 1000 };
+
 typedef struct stream {
     int fd, per_token, json, shown; /* shown: progress is printed */
     uint64_t bytes, total;          /* total 0: not known */
@@ -71,6 +74,22 @@ static void on_logprob(void *user, double logprob)
     s->printed++;
 }
 
+/* A file or a pipe. A pipe without a writer gets a second to find one; without O_NONBLOCK opening it could wait for ever. A
+ * device is either endless or a terminal, which is better read as standard input. */
+static int open_text(const char *path, int *fd, mr_error *err)
+{
+    struct stat st;
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0) return mr_fail(err, MR_EIO, "%s: cannot be opened: %s", path, strerror(errno));
+    int kind = fstat(*fd, &st) ? 0 : (int)(st.st_mode & S_IFMT);
+    if (kind == S_IFIFO) poll(&(struct pollfd){.fd = *fd, .events = POLLIN}, 1, WRITER_WAIT_MS);
+    fcntl(*fd, F_SETFL, fcntl(*fd, F_GETFL) & ~O_NONBLOCK);
+    if (kind == S_IFREG || kind == S_IFIFO) return 0;
+    close(*fd);
+    return mr_fail(err, MR_EIO, "%s: is %s; give a file or a pipe, or - for standard input", path,
+                   kind == S_IFDIR ? "a directory" : "a device");
+}
+
 static int score(mr_session *session, const char *model, const char *text, int chunk, const settings *set, mr_error *err)
 {
     stream s = {.fd = STDIN_FILENO, .per_token = set->per_token, .json = set->common.json,
@@ -80,8 +99,8 @@ static int score(mr_session *session, const char *model, const char *text, int c
     const char *name = strcmp(text, "-") ? text : "standard input";
     int status = mr_session_need_text(session, model, err);
     if (status) return status;
-    if (strcmp(text, "-")) s.fd = open(text, O_RDONLY | O_CLOEXEC);
-    if (s.fd < 0) return mr_fail(err, MR_EIO, "%s: %s", text, strerror(errno));
+    if (strcmp(text, "-")) status = open_text(text, &s.fd, err);
+    if (status) return status;
     if (!fstat(s.fd, &st) && S_ISREG(st.st_mode)) s.total = (uint64_t)st.st_size;
     if (s.json && s.per_token) printf("{\"logprobs\": [");
     status = mr_score_text(session, chunk, name, read_stream, on_logprob, &s, &result, err);
@@ -98,7 +117,7 @@ static int score(mr_session *session, const char *model, const char *text, int c
 
 int mr_cmd_score(int argc, char **argv)
 {
-    settings set;
+    settings set = {0};
     mr_args args = {.command = "score", .flags = flags, .settings = &set, .min = 2, .max = 2,
         .usage = "usage: minrnn score MODEL FILE|- [--mode parallel|step|chunk=N] [--per-token] [--json]\n\n"
                  "Log-probability of a text, in nats a token. The state is carried over the whole text, in every mode.\n",

@@ -200,7 +200,7 @@ static int train(mr_recipe *recipe, const settings *set, mr_error *err, int *cod
 
 int mr_cmd_train(int argc, char **argv)
 {
-    settings set;
+    settings set = {0};
     mr_args args = {.command = "train", .flags = flags, .settings = &set, .open = 1, .more_help = help_recipes, .max = 1,
         .usage = "usage: minrnn train RECIPE|FILE.ini --out DIR [--resume] [--key value …]\n\n"
                  "Trains a model. DIR gets model.safetensors (the best), last.safetensors, state.safetensors (to go on from),\n"
@@ -213,9 +213,9 @@ int mr_cmd_train(int argc, char **argv)
     mr_error err;
     int code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;
-    if (!set.out[0]) return fprintf(stderr, "minrnn train: say where the run goes: --out DIR\n"), MR_EXIT_USAGE;
+    if (!set.out[0]) return mr_misused("train", "say where the run goes: --out DIR");
     if (!set.resume && !args.count)
-        return fprintf(stderr, "minrnn train: say which recipe; `minrnn train --help` lists them\n"), MR_EXIT_USAGE;
+        return mr_misused("train", "say which recipe; `minrnn train --help` lists them");
     code = load_recipe(&recipe, &args, &set);
     if (code >= 0) return code;
     mr_catch_signals();

@@ -2,6 +2,7 @@
 #include "core/options.h"
 #include "minrnn.h"
 #include "ops/device.h"
+#include "tools/args.h"
 #include "tools/commands.h"
 
 #include <stdio.h>
@@ -58,9 +59,8 @@ static int unknown_command(const char *name)
     const mr_option *const tables[] = {names, NULL};
     for (int i = 0; commands[i].name; i++) names[i].key = commands[i].name;
     const char *near = mr_option_nearest(tables, name);
-    if (near) fprintf(stderr, "minrnn: unknown command %s; did you mean %s?\n", name, near);
-    else fprintf(stderr, "minrnn: unknown command %s; see `minrnn --help`\n", name);
-    return MR_EXIT_USAGE;
+    if (near) return mr_misused("", "unknown command %s; did you mean %s?", name, near);
+    return mr_misused("", "unknown command %.200s; see `minrnn --help`", name);
 }
 
 /* A result that could not be printed (a full disk, say) was not given. */

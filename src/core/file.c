@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -35,16 +34,35 @@ static char *concatenate(const char *a, const char *between, const char *b)
 /* ---- reading */
 
 /* O_NONBLOCK: opening a pipe that nobody writes to would otherwise wait for ever before it could be refused. */
-static int open_regular(const char *path, int *fd, uint64_t *size, mr_error *err)
+int mr_file_open(const char *path, int *fd, uint64_t *size, mr_error *err)
 {
     struct stat st;
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (*fd < 0) return fail_errno(err, path, "cannot be opened");
     int rc = fstat(*fd, &st) ? fail_errno(err, path, "cannot be read") : 0;
     if (!rc && !S_ISREG(st.st_mode)) rc = fail_kind(err, path, st.st_mode);
-    if (rc) close(*fd);
+    if (rc) {
+        close(*fd);
+        *fd = -1;
+    }
     *size = rc ? 0 : (uint64_t)st.st_size;
     return rc;
+}
+
+void mr_file_close(int fd)
+{
+    if (fd >= 0) close(fd);
+}
+
+int mr_file_read_at(int fd, const char *path, uint64_t at, void *to, size_t bytes, mr_error *err)
+{
+    for (size_t done = 0; done < bytes;) {
+        ssize_t got = pread(fd, (char *)to + done, bytes - done, (off_t)(at + done));
+        if (got == 0) return mr_fail(err, MR_EIO, "%s: became shorter while it was being read; try again", path);
+        if (got < 0 && errno != EINTR) return fail_errno(err, path, "cannot be read");
+        if (got > 0) done += (size_t)got;
+    }
+    return 0;
 }
 
 /* Reads until `room` bytes or the end of the file; *size is what came. */
@@ -75,7 +93,7 @@ int mr_file_read(const char *path, uint64_t limit, char **data, size_t *size, mr
 {
     int fd;
     uint64_t length = 0;
-    int rc = open_regular(path, &fd, &length, err);
+    int rc = mr_file_open(path, &fd, &length, err);
     if (rc) return rc;
     if (length > limit)
         rc = mr_fail(err, MR_EDATA, "%s: has %llu bytes; at most %llu can be read", path, (unsigned long long)length,
@@ -84,32 +102,6 @@ int mr_file_read(const char *path, uint64_t limit, char **data, size_t *size, mr
         rc = read_open(fd, length, path, data, size, err);
     close(fd);
     return rc;
-}
-
-int mr_file_map(const char *path, mr_file_mapping *mapping, mr_error *err)
-{
-    int fd;
-    uint64_t length = 0;
-    int rc = open_regular(path, &fd, &length, err);
-    if (rc) return rc;
-    *mapping = (mr_file_mapping){0};
-    void *view = length && length <= SIZE_MAX ? mmap(NULL, (size_t)length, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
-    if (view != MAP_FAILED) {
-        mapping->data = view;
-        mapping->size = (size_t)length;
-    } else {
-        rc = read_open(fd, length, path, &mapping->copy, &mapping->size, err);
-        mapping->data = mapping->copy;
-    }
-    close(fd);
-    return rc;
-}
-
-void mr_file_unmap(mr_file_mapping *mapping)
-{
-    if (mapping->copy) mr_free(mapping->copy);
-    else if (mapping->data) munmap((void *)mapping->data, mapping->size);
-    *mapping = (mr_file_mapping){0};
 }
 
 /* ---- replacing */

@@ -11,15 +11,11 @@
  * longer than `limit` bytes (MR_EDATA), directories and devices (MR_EIO). */
 int mr_file_read(const char *path, uint64_t limit, char **data, size_t *size, mr_error *err);
 
-/* The whole of a regular file, mapped read-only, or read where mapping is not to be had. */
-typedef struct mr_file_mapping {
-    const void *data;
-    size_t size;
-    char *copy; /* set when it was read */
-} mr_file_mapping;
-
-int mr_file_map(const char *path, mr_file_mapping *mapping, mr_error *err);
-void mr_file_unmap(mr_file_mapping *mapping);
+/* A regular file to be read in parts; nothing is mapped, so a file that is cut off meanwhile is an error and no signal.
+ * mr_file_read_at reads exactly `bytes` from `at` on, or fails. */
+int mr_file_open(const char *path, int *fd, uint64_t *size, mr_error *err);
+int mr_file_read_at(int fd, const char *path, uint64_t at, void *to, size_t bytes, mr_error *err);
+void mr_file_close(int fd); /* −1 is fine */
 
 /* Replaces a file in one step: written under a temporary name beside it, synced, renamed, directory synced. Until
  * mr_replace_commit succeeds the old file is whole; abort (or a failed commit) removes the temporary one. */

@@ -1,8 +1,10 @@
 #include "core/mem.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -12,6 +14,7 @@ static size_t round_up(size_t bytes) { return (bytes + MR_ALIGN - 1) & ~(size_t)
 
 /* Large blocks lie in huge pages where the system has them: rows that are far apart would need a page table entry each. */
 enum { HUGE_PAGE = 2 << 20, LARGE = 2 * HUGE_PAGE };
+enum { DOUBTFUL = 1 << 30 }; /* less than this every machine has, or says that it has not */
 
 static void *alloc_large(size_t bytes)
 {
@@ -24,17 +27,67 @@ static void *alloc_large(size_t bytes)
     return p;
 }
 
+#if defined(__linux__)
+/* The limit of a container (cgroup v2, v1), or SIZE_MAX. */
+static size_t container_limit(void)
+{
+    static const char *const files[] = {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
+    unsigned long long limit = 0;
+    for (int i = 0; i < 2 && !limit; i++) {
+        FILE *file = fopen(files[i], "re");
+        if (file && fscanf(file, "%llu", &limit) != 1) limit = 0; /* "max" */
+        if (file) fclose(file);
+    }
+    return limit && limit < SIZE_MAX ? (size_t)limit : SIZE_MAX;
+}
+#else
+static size_t container_limit(void) { return SIZE_MAX; }
+#endif
+
+size_t mr_memory_total(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    size_t machine = pages > 0 && page > 0 ? (size_t)pages * (size_t)page : SIZE_MAX, container = container_limit();
+    return container < machine ? container : machine;
+}
+
 void *mr_alloc(size_t count, size_t size)
 {
     if (size && count > (SIZE_MAX - MR_ALIGN) / size) return NULL;
     size_t bytes = round_up(count * size);
     if (!bytes) bytes = MR_ALIGN;
+    if (bytes >= DOUBTFUL && bytes > mr_memory_total()) return NULL;
     void *p = bytes < LARGE ? aligned_alloc(MR_ALIGN, bytes) : alloc_large(bytes);
     if (p) memset(p, 0, bytes);
     return p;
 }
 
 void mr_free(void *p) { free(p); }
+
+/* The caller's block is aligned here; where it began stands right before what is handed out. */
+void *mr_alloc_by(const mr_allocator *by, size_t count, size_t size)
+{
+    if (!by || !by->alloc) return mr_alloc(count, size);
+    if (size && count > (SIZE_MAX - 2 * MR_ALIGN) / size) return NULL;
+    const size_t bytes = count * size;
+    char *block = by->alloc(by->user, bytes + 2 * MR_ALIGN);
+    if (!block) return NULL;
+    char *p = (char *)(((uintptr_t)block + 2 * MR_ALIGN - 1) & ~(uintptr_t)(MR_ALIGN - 1));
+    memcpy(p - sizeof block, &block, sizeof block);
+    return memset(p, 0, bytes);
+}
+
+void mr_free_by(const mr_allocator *by, void *p)
+{
+    void *block;
+    if (!by || !by->alloc) {
+        mr_free(p);
+        return;
+    }
+    if (!p) return;
+    memcpy(&block, (char *)p - sizeof block, sizeof block);
+    by->release(by->user, block);
+}
 
 char *mr_strdup(const char *s)
 {

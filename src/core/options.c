@@ -42,7 +42,7 @@ static void leave_c_locale(locale_t c, locale_t previous)
 }
 
 /* Decimal text only (strtod alone would take hexadecimal, "inf", "nan" and leading blanks). */
-static int read_real(const char *text, double *value)
+int mr_real_read(const char *text, double *value)
 {
     char *end;
     locale_t previous, c;
@@ -152,7 +152,7 @@ static int parse_pair(const mr_option *option, const char *text, double *field)
     if (length >= sizeof first) return 0;
     memcpy(first, text, length);
     first[length] = 0;
-    if (!read_real(first, &a) || !read_real(second, &b) || !within(option, a) || !within(option, b)) return 0;
+    if (!mr_real_read(first, &a) || !mr_real_read(second, &b) || !within(option, a) || !within(option, b)) return 0;
     field[0] = a;
     field[1] = b;
     return 1;
@@ -169,7 +169,7 @@ static int parse_int(const mr_option *option, const char *text, int64_t *field)
 static int parse_real(const mr_option *option, const char *text, double *field)
 {
     double value;
-    if (!read_real(text, &value) || !within(option, value)) return 0;
+    if (!mr_real_read(text, &value) || !within(option, value)) return 0;
     *field = value;
     return 1;
 }

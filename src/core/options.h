@@ -37,6 +37,9 @@ typedef struct mr_option {
     unsigned flags;
 } mr_option; /* a table ends with a row whose key is NULL */
 
+/* A finite decimal number, read the same in every locale; 0 when the text is none. */
+int mr_real_read(const char *text, double *value);
+
 /* Fills every field of `settings` with its default. */
 void mr_options_default(const mr_option *table, void *settings);
 

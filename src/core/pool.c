@@ -29,6 +29,7 @@ typedef struct worker {
 
 struct mr_pool {
     int threads, started;
+    const mr_allocator *by;
     worker *workers; /* slots 1 … threads−1; slot 0 is the caller */
     pthread_mutex_t lock;
     pthread_cond_t wake, done;
@@ -101,16 +102,17 @@ static void announce(mr_pool *pool)
     pthread_mutex_unlock(&pool->lock);
 }
 
-mr_pool *mr_pool_new(int threads)
+mr_pool *mr_pool_new(int threads, const mr_allocator *by)
 {
-    mr_pool *pool = mr_alloc(1, sizeof *pool);
+    mr_pool *pool = mr_alloc_by(by, 1, sizeof *pool);
     if (!pool) return NULL;
+    pool->by = by;
     pool->threads = threads < 1 ? 1 : threads;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->wake, NULL);
     pthread_cond_init(&pool->done, NULL);
-    pool->workers = mr_alloc((size_t)pool->threads, sizeof *pool->workers);
-    pool->ranges = mr_alloc((size_t)pool->threads, sizeof *pool->ranges);
+    pool->workers = mr_alloc_by(by, (size_t)pool->threads, sizeof *pool->workers);
+    pool->ranges = mr_alloc_by(by, (size_t)pool->threads, sizeof *pool->ranges);
     pool->started = 1;
     for (int slot = 1; pool->workers && pool->ranges && slot < pool->threads; slot++) {
         pool->workers[slot] = (worker){.pool = pool, .slot = slot};
@@ -131,9 +133,9 @@ void mr_pool_free(mr_pool *pool)
     pthread_cond_destroy(&pool->wake);
     pthread_cond_destroy(&pool->done);
     pthread_mutex_destroy(&pool->lock);
-    mr_free(pool->ranges);
-    mr_free(pool->workers);
-    mr_free(pool);
+    mr_free_by(pool->by, pool->ranges);
+    mr_free_by(pool->by, pool->workers);
+    mr_free_by(pool->by, pool);
 }
 
 int mr_pool_threads(const mr_pool *pool) { return pool->threads; }

@@ -42,6 +42,14 @@ MR_INLINE uint32_t mr_dropout_bits(uint64_t seed, uint32_t step, uint32_t micro,
     return mr_philox(seed, (uint32_t)(i / 4), site, micro, step).v[i % 4];
 }
 
+/* Generation: uniform in [0, 1) for the token at a position of stream `row`. Row 0 is the first draw of mr_rng_at(seed,
+ * MR_STREAM_SAMPLE, position). */
+MR_INLINE double mr_sample_uniform(uint64_t seed, uint64_t position, uint32_t row)
+{
+    const mr_u32x4 x = mr_philox(seed, row, MR_STREAM_SAMPLE, (uint32_t)position, (uint32_t)(position >> 32));
+    return (double)(((uint64_t)x.v[0] << 32 | x.v[1]) >> 11) / 9007199254740992.0;
+}
+
 /* A sequence of draws for host code; the place (stream, a, b) names it. */
 typedef struct mr_rng {
     uint64_t seed;

@@ -1,9 +1,9 @@
 #include "core/safetensors.h"
 
 #include "core/file.h"
+#include "core/json.h"
 #include "core/mem.h"
 
-#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,10 +14,8 @@
 #endif
 
 enum {
-    PREFIX = 8,     /* the header's length stands before the header */
-    DEEPEST = 3,    /* the header, a tensor's entry, its list */
-    LONGEST = 1000, /* list: far above what is valid, far below what costs memory */
-    SHOWN = 100     /* bytes of a name that an error repeats */
+    PREFIX = 8, /* the header's length stands before the header */
+    SHOWN = 100 /* bytes of a name that an error repeats */
 };
 
 typedef struct meta_entry {
@@ -25,15 +23,16 @@ typedef struct meta_entry {
 } meta_entry;
 
 struct mr_st {
-    mr_file_mapping file; /* all zero when the memory is the caller's */
-    const char *name;     /* borrowed, while opening */
-    const char *data;     /* what follows the header */
-    size_t data_size;
-    json_t *header; /* holds all names and texts */
-    mr_st_tensor *tensors;
-    int count;
+    int fd;            /* of a file; −1 when all of it lies in the caller's memory */
+    const char *name;  /* borrowed, while opening */
+    const char *data;  /* what follows the header in the caller's memory */
+    uint64_t begin, data_size; /* where it begins in the file */
+    char *texts; /* holds all names and texts */
+    mr_st_tensor *tensors; /* in the order of the data */
+    const mr_st_tensor **named; /* the same in the order of their names */
+    int count, room;
     meta_entry *meta;
-    int meta_count;
+    int has_meta, meta_count, meta_room;
 };
 
 /* ---- types */
@@ -68,180 +67,208 @@ static int fail_header(const mr_st *st, mr_error *err, const char *what)
     return mr_fail(err, MR_EFORMAT, "%s: not a valid safetensors file: %s", st->name, what);
 }
 
-/* The name comes from the file: what could steer a terminal is not repeated. */
-static void make_printable(const char *name, char out[SHOWN + 1])
-{
-    snprintf(out, SHOWN + 1, "%.*s", SHOWN, name);
-    for (char *c = out; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
-}
-
 __attribute__((format(printf, 4, 5)))
 static int fail_tensor(const mr_st *st, mr_error *err, const char *tensor, const char *format, ...)
 {
-    char name[SHOWN + 1], what[256];
+    char what[256];
     va_list args;
-    make_printable(tensor, name);
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    return mr_fail(err, MR_EFORMAT, "%s: not a valid safetensors file: tensor %s: %s", st->name, name, what);
+    return mr_fail(err, MR_EFORMAT, "%s: not a valid safetensors file: tensor %.*s: %s", st->name, SHOWN, tensor, what);
 }
 
-/* ---- the header as text */
-
-/* A glance before the JSON reader, which would build whatever it is given: nesting and lists beyond all use are
- * refused, and what it would let pass: "-0" for an integer, and a zero byte after a number. */
-static const char *refuse_extravagant(const char *text, size_t size)
+/* What is not JSON, or what is JSON but not `expected`. */
+static int fail_json(const mr_st *st, const mr_json *json, const char *expected, mr_error *err)
 {
-    char open[DEEPEST + 1] = {0}; /* the brackets around the current byte, by depth */
-    int depth = 0, quoted = 0, commas = 0;
-    if (memchr(text, 0, size)) return "its header has a zero byte";
-    for (size_t i = 0; i < size; i++) {
-        char c = text[i];
-        if (quoted && c == '\\') i++;
-        else if (c == '"') quoted = !quoted;
-        else if (quoted) continue;
-        else if (c == '{' || c == '[') {
-            if (depth == DEEPEST) return "its header is nested too deeply";
-            open[++depth] = c;
-            commas = 0;
-        } else if ((c == '}' || c == ']') && depth) depth--;
-        else if (c == ',' && (depth == DEEPEST || open[depth] == '[')) {
-            if (++commas > LONGEST) return "its header has a list that is too long";
-        } else if (c == '-' && i + 1 < size && text[i + 1] == '0') return "its header has a number that begins with -0";
-    }
+    if (!json->wrong) return fail_header(st, err, expected);
+    return mr_fail(err, MR_EFORMAT, "%s: not a valid safetensors file: its header, byte %zu: %s", st->name,
+                   (size_t)(json->at - json->start), json->wrong);
+}
+
+/* ---- the header */
+
+/* Room for one more at the end of a list. */
+static void *grow(void *list, int count, int *room, size_t size)
+{
+    if (count < *room) return list;
+    void *larger = mr_alloc((size_t)(2 * *room + 64), size);
+    if (!larger) return NULL;
+    if (count) memcpy(larger, list, (size_t)count * size);
+    mr_free(list);
+    *room = 2 * *room + 64;
+    return larger;
+}
+
+/* How long the header is, from the first bytes of a file of that size. */
+static int read_length(const mr_st *st, const void *prefix, uint64_t size, uint64_t *length, mr_error *err)
+{
+    if (size < PREFIX) return fail_header(st, err, "it is shorter than 8 bytes");
+    memcpy(length, prefix, PREFIX);
+    if (*length > MR_ST_HEADER_MAX) return fail_header(st, err, "its header is longer than 32 MiB");
+    if (*length > size - PREFIX)
+        return fail_header(st, err, "its header is longer than the file, which may have been cut off");
+    return 0;
+}
+
+/* A text that is a name for C too; NULL (with an error) otherwise. */
+static const char *read_key(const mr_st *st, mr_json *json, mr_error *err)
+{
+    size_t size;
+    const char *key = mr_json_key(json, &size);
+    if (key && strlen(key) == size) return key;
+    fail_json(st, json, "its header has a zero byte in a key", err);
     return NULL;
 }
 
-static int fail_json(const mr_st *st, mr_error *err, const json_error_t *why)
+static int read_text(mr_st *st, mr_json *json, mr_error *err)
 {
-    char what[SHOWN + 1];
-    if (json_error_code(why) == json_error_out_of_memory) return mr_no_memory(err, st->name);
-    make_printable(why->text, what);
-    return mr_fail(err, MR_EFORMAT, "%s: not a valid safetensors file: its header, byte %d: %s", st->name,
-                   why->position, what);
-}
-
-static int read_header(mr_st *st, const char *memory, size_t size, mr_error *err)
-{
-    uint64_t length;
-    json_error_t why;
-    if (size < PREFIX) return fail_header(st, err, "it is shorter than 8 bytes");
-    memcpy(&length, memory, PREFIX);
-    if (length > MR_ST_HEADER_MAX) return fail_header(st, err, "its header is longer than 100,000,000 bytes");
-    if (length > size - PREFIX)
-        return fail_header(st, err, "its header is longer than the file, which may have been cut off");
-    const char *text = memory + PREFIX;
-    if (!length || *text != '{') return fail_header(st, err, "its header does not begin with {");
-    const char *extravagant = refuse_extravagant(text, (size_t)length);
-    if (extravagant) return fail_header(st, err, extravagant);
-    st->header = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &why);
-    if (!st->header) return fail_json(st, err, &why);
-    st->data = text + length;
-    st->data_size = size - PREFIX - (size_t)length;
+    size_t size;
+    meta_entry *meta = grow(st->meta, st->meta_count, &st->meta_room, sizeof *meta);
+    if (!meta) return mr_no_memory(err, st->name);
+    st->meta = meta;
+    const char *key = read_key(st, json, err);
+    if (!key) return MR_EFORMAT;
+    const char *value = mr_json_string(json, &size);
+    if (!value || strlen(value) != size)
+        return fail_json(st, json, MR_ST_METADATA " has a value that is not a string, or one with a zero byte", err);
+    st->meta[st->meta_count++] = (meta_entry){key, value};
     return 0;
 }
 
-/* ---- the header's content */
-
-static int read_meta(mr_st *st, const json_t *meta, mr_error *err)
+static int read_meta(mr_st *st, mr_json *json, mr_error *err)
 {
-    if (!json_is_object(meta)) return fail_header(st, err, MR_ST_METADATA " is not an object");
-    st->meta = mr_alloc(json_object_size(meta), sizeof *st->meta);
-    if (!st->meta) return mr_no_memory(err, st->name);
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)meta, key, value) {
-        if (!json_is_string(value)) return fail_header(st, err, MR_ST_METADATA " has a value that is not a string");
-        st->meta[st->meta_count++] = (meta_entry){key, json_string_value(value)};
+    int rc = 0;
+    if (st->has_meta) return fail_header(st, err, "duplicate " MR_ST_METADATA);
+    st->has_meta = 1;
+    if (!mr_json_enter(json, '{')) return fail_json(st, json, MR_ST_METADATA " is not an object", err);
+    while (!rc && mr_json_item(json, '}')) rc = read_text(st, json, err);
+    return !rc && json->wrong ? fail_json(st, json, "", err) : rc;
+}
+
+/* What an entry says, before it is checked. */
+typedef struct entry {
+    const char *dtype;
+    int64_t shape[MR_ST_DIMS], place[2];
+    int ndim, ends; /* lengths of both lists; −1: not there yet */
+} entry;
+
+/* A list of whole numbers, none negative; returns how many, or −1. */
+static int read_sizes(mr_json *json, int64_t *out, int room)
+{
+    int count = 0;
+    if (!mr_json_enter(json, '[')) return -1;
+    while (mr_json_item(json, ']'))
+        if (count == room || !mr_json_whole(json, &out[count++])) return -1;
+    return json->wrong ? -1 : count;
+}
+
+static int read_field(const mr_st *st, mr_json *json, const char *name, const char *field, entry *e, mr_error *err)
+{
+    size_t size;
+    if ((!strcmp(field, "dtype") && e->dtype) || (!strcmp(field, "shape") && e->ndim >= 0) || (!strcmp(field, "data_offsets") && e->ends >= 0))
+        return fail_tensor(st, err, name, "duplicate %s", field);
+    if (!strcmp(field, "dtype")) {
+        e->dtype = mr_json_string(json, &size);
+        return e->dtype || json->wrong ? 0 : fail_tensor(st, err, name, "dtype is not a string");
     }
-    return 0;
+    if (!strcmp(field, "shape")) {
+        e->ndim = read_sizes(json, e->shape, MR_ST_DIMS);
+        return e->ndim >= 0 || json->wrong ? 0 : fail_tensor(st, err, name, "shape is not a list of at most %d whole numbers, 0 or more", MR_ST_DIMS);
+    }
+    if (!strcmp(field, "data_offsets")) {
+        e->ends = read_sizes(json, e->place, 2);
+        return e->ends == 2 || json->wrong ? 0 : fail_tensor(st, err, name, "data_offsets are not two whole numbers, 0 or more");
+    }
+    return fail_tensor(st, err, name, "its entry must have dtype, shape and data_offsets, and nothing else");
 }
 
-static int read_dtype(const mr_st *st, const json_t *value, mr_st_tensor *tensor, mr_error *err)
+static int read_entry(const mr_st *st, mr_json *json, const char *name, entry *e, mr_error *err)
 {
-    char shown[SHOWN + 1];
-    const char *name = json_string_value(value);
-    if (!name) return fail_tensor(st, err, tensor->name, "dtype is not a string");
+    int rc = 0;
+    *e = (entry){.ndim = -1, .ends = -1};
+    if (!mr_json_enter(json, '{')) return json->wrong ? fail_json(st, json, "", err) : fail_tensor(st, err, name, "its entry is not an object");
+    while (!rc && mr_json_item(json, '}')) {
+        const char *field = read_key(st, json, err);
+        rc = field ? read_field(st, json, name, field, e, err) : MR_EFORMAT;
+    }
+    if (!rc && json->wrong) rc = fail_json(st, json, "", err);
+    if (!rc && (!e->dtype || e->ndim < 0 || e->ends < 0))
+        rc = fail_tensor(st, err, name, "its entry must have dtype, shape and data_offsets, and nothing else");
+    return rc;
+}
+
+static int take_dtype(const mr_st *st, const char *dtype, mr_st_tensor *tensor, mr_error *err)
+{
     for (int i = 0; i < DTYPES; i++)
-        if (!strcmp(dtypes[i].name, name)) {
+        if (!strcmp(dtypes[i].name, dtype)) {
             tensor->dtype = (mr_st_dtype)i;
             return 0;
         }
-    make_printable(name, shown);
-    return fail_tensor(st, err, tensor->name, "dtype %s is not supported", shown);
+    return fail_tensor(st, err, tensor->name, "dtype %.*s is not supported", SHOWN, dtype);
 }
 
-/* A list of whole numbers, none negative; returns how many, or −1. */
-static int read_sizes(const json_t *list, int64_t *out, size_t room)
+static int take_place(const mr_st *st, const int64_t range[2], mr_st_tensor *tensor, mr_error *err)
 {
-    size_t count = json_array_size(list);
-    if (!json_is_array(list) || count > room) return -1;
-    for (size_t i = 0; i < count; i++) {
-        const json_t *value = json_array_get(list, i);
-        if (!json_is_integer(value) || json_integer_value(value) < 0) return -1;
-        out[i] = json_integer_value(value);
-    }
-    return (int)count;
-}
-
-static int read_place(const mr_st *st, const json_t *value, mr_st_tensor *tensor, mr_error *err)
-{
-    int64_t range[2];
-    if (read_sizes(value, range, 2) != 2)
-        return fail_tensor(st, err, tensor->name, "data_offsets are not two whole numbers, 0 or more");
     if (range[0] > range[1]) return fail_tensor(st, err, tensor->name, "data_offsets end before they begin");
     if ((uint64_t)range[1] > st->data_size)
         return fail_tensor(st, err, tensor->name, "its data lies beyond the file's end, which may have been cut off");
-    tensor->data = st->data + range[0];
+    tensor->offset = (uint64_t)range[0];
+    tensor->data = st->data ? st->data + range[0] : NULL;
     tensor->bytes = (size_t)(range[1] - range[0]);
     return 0;
 }
 
-static int read_tensor(const mr_st *st, const char *name, const json_t *entry, mr_st_tensor *tensor, mr_error *err)
+static int read_tensor(const mr_st *st, mr_json *json, const char *name, mr_st_tensor *tensor, mr_error *err)
 {
     size_t bytes;
-    tensor->name = name;
-    if (!json_is_object(entry)) return fail_tensor(st, err, name, "its entry is not an object");
-    const json_t *dtype = json_object_get(entry, "dtype"), *shape = json_object_get(entry, "shape");
-    const json_t *place = json_object_get(entry, "data_offsets");
-    if (!dtype || !shape || !place || json_object_size(entry) != 3)
-        return fail_tensor(st, err, name, "its entry must have dtype, shape and data_offsets, and nothing else");
-    int rc = read_dtype(st, dtype, tensor, err);
+    entry e;
+    *tensor = (mr_st_tensor){.name = name};
+    int rc = read_entry(st, json, name, &e, err);
+    if (!rc) rc = take_dtype(st, e.dtype, tensor, err);
     if (rc) return rc;
-    tensor->ndim = read_sizes(shape, tensor->shape, MR_ST_DIMS);
-    if (tensor->ndim < 0)
-        return fail_tensor(st, err, name, "shape is not a list of at most %d whole numbers, 0 or more", MR_ST_DIMS);
+    tensor->ndim = e.ndim;
+    memcpy(tensor->shape, e.shape, sizeof e.shape);
     if (mr_st_bytes(tensor->dtype, tensor->ndim, tensor->shape, &bytes))
         return fail_tensor(st, err, name, "its shape is too large for any memory");
-    rc = read_place(st, place, tensor, err);
+    rc = take_place(st, e.place, tensor, err);
     if (!rc && tensor->bytes != bytes)
         rc = fail_tensor(st, err, name, "its shape and dtype need %zu bytes, its data_offsets hold %zu", bytes,
                          tensor->bytes);
     return rc;
 }
 
-static int read_entries(mr_st *st, mr_error *err)
+static int read_one(mr_st *st, mr_json *json, mr_error *err)
 {
+    const char *key = read_key(st, json, err);
+    if (!key) return MR_EFORMAT;
+    if (!strcmp(key, MR_ST_METADATA)) return read_meta(st, json, err);
+    mr_st_tensor *tensors = grow(st->tensors, st->count, &st->room, sizeof *tensors);
+    if (!tensors) return mr_no_memory(err, st->name);
+    st->tensors = tensors;
+    return read_tensor(st, json, key, &st->tensors[st->count++], err);
+}
+
+static int read_header(mr_st *st, const char *text, size_t length, mr_error *err)
+{
+    mr_json json;
     int rc = 0;
-    const char *key;
-    json_t *value;
-    st->tensors = mr_alloc(json_object_size(st->header), sizeof *st->tensors);
-    if (!st->tensors) return mr_no_memory(err, st->name);
-    json_object_foreach(st->header, key, value) {
-        if (!strcmp(key, MR_ST_METADATA)) rc = read_meta(st, value, err);
-        else rc = read_tensor(st, key, value, &st->tensors[st->count++], err);
-        if (rc) return rc;
-    }
-    return 0;
+    if (!length || *text != '{') return fail_header(st, err, "its header does not begin with {");
+    if (memchr(text, 0, length)) return fail_header(st, err, "its header has a zero byte");
+    st->texts = mr_alloc(length, 1);
+    if (!st->texts) return mr_no_memory(err, st->name);
+    mr_json_start(&json, text, length, st->texts);
+    mr_json_enter(&json, '{');
+    while (!rc && mr_json_item(&json, '}')) rc = read_one(st, &json, err);
+    if (!rc && !mr_json_done(&json)) rc = fail_json(st, &json, "its header goes on after its end", err);
+    return rc;
 }
 
 /* An empty tensor comes before the one that begins where it lies. */
 static int by_place(const void *left, const void *right)
 {
     const mr_st_tensor *a = left, *b = right;
-    if (a->data != b->data) return (const char *)a->data < (const char *)b->data ? -1 : 1;
+    if (a->offset != b->offset) return a->offset < b->offset ? -1 : 1;
     if (a->bytes != b->bytes) return a->bytes < b->bytes ? -1 : 1;
     return strcmp(a->name, b->name);
 }
@@ -249,60 +276,121 @@ static int by_place(const void *left, const void *right)
 /* The tensors must tile the data: no overlap, no hole, nothing left. */
 static int check_tiling(mr_st *st, mr_error *err)
 {
-    const char *end = st->data;
-    qsort(st->tensors, (size_t)st->count, sizeof *st->tensors, by_place);
+    uint64_t end = 0;
     for (int i = 0; i < st->count; i++) {
-        const char *name = st->tensors[i].name, *begin = st->tensors[i].data;
-        if (begin < end) return fail_tensor(st, err, name, "its data overlaps another tensor's");
-        if (begin > end) return fail_tensor(st, err, name, "unused bytes lie before its data");
-        end = begin + st->tensors[i].bytes;
+        const mr_st_tensor *t = &st->tensors[i];
+        if (t->offset < end) return fail_tensor(st, err, t->name, "its data overlaps another tensor's");
+        if (t->offset > end) return fail_tensor(st, err, t->name, "unused bytes lie before its data");
+        end += t->bytes;
     }
-    if (end != st->data + st->data_size) return fail_header(st, err, "bytes that belong to no tensor lie at its end");
+    if (end != st->data_size) return fail_header(st, err, "bytes that belong to no tensor lie at its end");
+    return 0;
+}
+
+static int by_name(const void *left, const void *right)
+{
+    const mr_st_tensor *const *a = left, *const *b = right;
+    return strcmp((*a)->name, (*b)->name);
+}
+
+static int by_key(const void *left, const void *right)
+{
+    return strcmp(((const meta_entry *)left)->key, ((const meta_entry *)right)->key);
+}
+
+/* Sorts both by name, and with that finds whatever is there twice. */
+static int sort_names(mr_st *st, mr_error *err)
+{
+    st->named = mr_alloc((size_t)st->count, sizeof *st->named);
+    if (!st->named) return mr_no_memory(err, st->name);
+    for (int i = 0; i < st->count; i++) st->named[i] = &st->tensors[i];
+    if (st->count) qsort(st->named, (size_t)st->count, sizeof *st->named, by_name);
+    for (int i = 1; i < st->count; i++)
+        if (!strcmp(st->named[i - 1]->name, st->named[i]->name)) return fail_tensor(st, err, st->named[i]->name, "duplicate name");
+    if (st->meta_count) qsort(st->meta, (size_t)st->meta_count, sizeof *st->meta, by_key);
+    for (int i = 1; i < st->meta_count; i++)
+        if (!strcmp(st->meta[i - 1].key, st->meta[i].key)) return fail_header(st, err, "duplicate key in " MR_ST_METADATA);
     return 0;
 }
 
 /* ---- opening */
 
-static int parse(mr_st *st, const void *memory, size_t size, const char *name, mr_error *err)
+static int parse(mr_st *st, const char *header, uint64_t length, uint64_t size, mr_error *err)
 {
-    st->name = name;
-    int rc = read_header(st, memory, size, err);
-    if (!rc) rc = read_entries(st, err);
-    if (!rc) rc = check_tiling(st, err);
-    st->name = NULL;
+    st->begin = PREFIX + length;
+    st->data_size = size - st->begin;
+    int rc = read_header(st, header, (size_t)length, err);
+    if (!rc && st->count) qsort(st->tensors, (size_t)st->count, sizeof *st->tensors, by_place);
+    if (!rc) rc = sort_names(st, err);
+    return rc ? rc : check_tiling(st, err);
+}
+
+static int parse_file(mr_st *st, uint64_t size, mr_error *err)
+{
+    char prefix[PREFIX] = {0};
+    uint64_t length = 0;
+    int rc = size >= PREFIX ? mr_file_read_at(st->fd, st->name, 0, prefix, PREFIX, err) : 0;
+    if (!rc) rc = read_length(st, prefix, size, &length, err);
+    if (rc) return rc;
+    char *header = mr_alloc((size_t)length, 1);
+    if (!header) return mr_no_memory(err, st->name);
+    rc = mr_file_read_at(st->fd, st->name, PREFIX, header, (size_t)length, err);
+    if (!rc) rc = parse(st, header, length, size, err);
+    mr_free(header);
     return rc;
+}
+
+static int parse_memory(mr_st *st, const char *memory, size_t size, mr_error *err)
+{
+    uint64_t length = 0;
+    int rc = read_length(st, memory, size, &length, err);
+    if (rc) return rc;
+    st->data = memory + PREFIX + length;
+    return parse(st, memory + PREFIX, length, size, err);
+}
+
+static int give(mr_st *st, int rc, mr_st **out)
+{
+    st->name = NULL;
+    if (rc) mr_st_close(st);
+    else *out = st;
+    return rc;
+}
+
+static mr_st *new_handle(const char *name, mr_error *err)
+{
+    mr_st *st = mr_alloc(1, sizeof *st);
+    if (!st) mr_no_memory(err, name);
+    else *st = (mr_st){.fd = -1, .name = name};
+    return st;
 }
 
 int mr_st_open(const char *path, mr_st **out, mr_error *err)
 {
+    uint64_t size;
     *out = NULL;
-    mr_st *st = mr_alloc(1, sizeof *st);
-    if (!st) return mr_no_memory(err, path);
-    int rc = mr_file_map(path, &st->file, err);
-    if (!rc) rc = parse(st, st->file.data, st->file.size, path, err);
-    if (rc) mr_st_close(st);
-    else *out = st;
-    return rc;
+    mr_st *st = new_handle(path, err);
+    if (!st) return MR_ENOMEM;
+    int rc = mr_file_open(path, &st->fd, &size, err);
+    if (!rc) rc = parse_file(st, size, err);
+    return give(st, rc, out);
 }
 
 int mr_st_open_memory(const void *data, size_t size, const char *name, mr_st **out, mr_error *err)
 {
     *out = NULL;
-    mr_st *st = mr_alloc(1, sizeof *st);
-    if (!st) return mr_no_memory(err, name);
-    int rc = parse(st, data, size, name, err);
-    if (rc) mr_st_close(st);
-    else *out = st;
-    return rc;
+    mr_st *st = new_handle(name, err);
+    return st ? give(st, parse_memory(st, data, size, err), out) : MR_ENOMEM;
 }
 
 void mr_st_close(mr_st *st)
 {
     if (!st) return;
     mr_free(st->tensors);
+    mr_free(st->named);
     mr_free(st->meta);
-    json_decref(st->header);
-    mr_file_unmap(&st->file);
+    mr_free(st->texts);
+    mr_file_close(st->fd);
     mr_free(st);
 }
 
@@ -317,9 +405,16 @@ const mr_st_tensor *mr_st_at(const mr_st *st, int index)
 
 const mr_st_tensor *mr_st_find(const mr_st *st, const char *name)
 {
-    for (int i = 0; i < st->count; i++)
-        if (!strcmp(st->tensors[i].name, name)) return &st->tensors[i];
-    return NULL;
+    const mr_st_tensor key = {.name = name}, *wanted = &key;
+    const mr_st_tensor **found = bsearch(&wanted, st->named, (size_t)st->count, sizeof *st->named, by_name);
+    return found ? *found : NULL;
+}
+
+int mr_st_read(const mr_st *st, const char *path, const mr_st_tensor *tensor, void *to, mr_error *err)
+{
+    if (st->fd >= 0) return mr_file_read_at(st->fd, path, st->begin + tensor->offset, to, tensor->bytes, err);
+    if (tensor->bytes) memcpy(to, tensor->data, tensor->bytes);
+    return 0;
 }
 
 int mr_st_meta_count(const mr_st *st) { return st->meta_count; }

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define MR_ST_DIMS 8
-#define MR_ST_HEADER_MAX 100000000 /* bytes, as in the Rust crate */
+#define MR_ST_HEADER_MAX (32 << 20) /* bytes: the largest model and vocabulary need 20 MB (the Rust crate takes 100) */
 #define MR_ST_METADATA "__metadata__"
 
 typedef enum mr_st_dtype {
@@ -29,7 +29,8 @@ typedef struct mr_st_tensor {
     mr_st_dtype dtype;
     int ndim;
     int64_t shape[MR_ST_DIMS];
-    const void *data; /* in the file's memory; aligned only as the file has it */
+    const void *data; /* aligned only as it lies in memory; NULL when it lies in a file: mr_st_read */
+    uint64_t offset;  /* in what follows the header */
     size_t bytes;
 } mr_st_tensor;
 
@@ -43,6 +44,7 @@ void mr_st_close(mr_st *st);
 int mr_st_count(const mr_st *st);
 const mr_st_tensor *mr_st_at(const mr_st *st, int index);           /* in the order of the data */
 const mr_st_tensor *mr_st_find(const mr_st *st, const char *name);  /* or NULL */
+int mr_st_read(const mr_st *st, const char *path, const mr_st_tensor *tensor, void *to, mr_error *err); /* its bytes */
 int mr_st_meta_count(const mr_st *st);
 void mr_st_meta_at(const mr_st *st, int index, const char **key, const char **value);
 const char *mr_st_meta(const mr_st *st, const char *key);           /* or NULL */

@@ -27,19 +27,14 @@ const char *mr_status_message(int status)
     }
 }
 
-int mr_fail(mr_error *err, int status, const char *format, ...)
+void mr_error_set(mr_error *err, int status, const char *format, ...)
 {
-    if (err) {
-        va_list args;
-        err->status = status;
-        va_start(args, format);
-        vsnprintf(err->text, sizeof err->text, format, args);
-        va_end(args);
-    }
-    return status;
-}
-
-int mr_no_memory(mr_error *err, const char *what)
-{
-    return mr_fail(err, MR_ENOMEM, "out of memory for %s", what);
+    if (!err) return;
+    va_list args;
+    err->status = status;
+    va_start(args, format);
+    vsnprintf(err->text, sizeof err->text, format, args);
+    va_end(args);
+    for (char *c = err->text; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
 }

@@ -38,8 +38,9 @@ typedef struct mr_block_state {
     mr_real *tail_out, *mixer_out;
 } mr_block_state;
 
-int mr_block_init(mr_block *block, int index, const mr_config *config, mr_params *params); /* 0 or MR_ENOMEM */
-void mr_block_free(mr_block *block);
+/* 0 or MR_ENOMEM. Its memory is that of the table, whose allocator frees it. */
+int mr_block_init(mr_block *block, int index, const mr_config *config, mr_params *params);
+void mr_block_free(mr_block *block, const mr_allocator *by);
 size_t mr_block_state_reals(const mr_config *config);
 
 /* block->x is set. keep: for training, everything the backward needs; otherwise the residual stream stays in block->x. */

@@ -53,10 +53,8 @@ int mr_gate_init_parse(const char *text, mr_gate_init *kind, double *value, mr_e
     else if (!strcmp(text, "timescales-uniform")) *kind = MR_GATES_TIMESCALES_UNIFORM;
     else if (!strncmp(text, bias, sizeof bias - 1)) {
         const char *number = text + sizeof bias - 1;
-        char *end;
         *kind = MR_GATES_FORGET_BIAS;
-        *value = strtod(number, &end);
-        if (end == number || *end || !(fabs(*value) <= 100))
+        if (!mr_real_read(number, value) || !(fabs(*value) <= 100))
             return mr_fail(err, MR_ECONFIG, "gate-init = %s: the bias must be a number from -100 to 100", text);
     } else
         return mr_fail(err, MR_ECONFIG, "gate-init = %s: must be default, forget-bias=X, timescales or timescales-uniform", text);
@@ -83,8 +81,9 @@ static int check_size(const mr_config *c, mr_error *err)
     double block = dim * (3 * width + hidden + hidden + dim + 16) + dim * width + (8 + 3 * (double)c->states) * width;
     double total = dim * ((double)c->inputs + (double)c->outputs) + (double)c->layers * block;
     if (width * 3 > INT_MAX / 2 || hidden > INT_MAX / 2 || total > 1e11)
-        return mr_fail(err, MR_ECONFIG, "layers = %lld, dim = %lld, expansion = %lld, mlp = %lld: about %.3g parameters; lower one of them",
-                       (long long)c->layers, (long long)c->dim, (long long)c->expansion, (long long)c->mlp, total);
+        return mr_fail(err, MR_ECONFIG, "layers = %lld, dim = %lld, expansion = %lld, mlp = %lld: about %.3g parameters, %.3g GB for the weights alone; lower one of them",
+                       (long long)c->layers, (long long)c->dim, (long long)c->expansion, (long long)c->mlp, total,
+                       total * sizeof(float) / 1e9);
     return 0;
 }
 

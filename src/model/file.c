@@ -129,7 +129,8 @@ int mr_model_check_tensors(const mr_st *st, const char *path, const char *const 
 int mr_model_read_tensor(const mr_st *st, const char *path, const char *name, float *to, mr_error *err)
 {
     const mr_st_tensor *t = mr_st_find(st, name);
-    memcpy(to, t->data, t->bytes);
+    int status = mr_st_read(st, path, t, to, err);
+    if (status) return status;
     for (size_t i = 0; i < t->bytes / sizeof *to; i++)
         if (!isfinite(to[i]))
             return mr_fail(err, MR_EFORMAT, "%s: tensor %s holds a number that is not finite (element %zu)", path, name, i);

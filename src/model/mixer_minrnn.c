@@ -65,7 +65,8 @@ static void add_params(void *own, const mr_config *c, const char *prefix, mr_par
 static void plan(void *own, const mr_config *c, mr_dev *dev, mr_arena *arena, int B, int T)
 {
     mr_cell cell = cell_of(c);
-    ((layer *)own)->saved = mr_arena_take(arena, dev->minrnn_saved(dev, &cell, B, T, mr_config_width(c)));
+    int D = c->weights == MR_WEIGHTS_F32 ? (int)c->dim : 0; /* 8 bits: the projection is not the op's */
+    ((layer *)own)->saved = mr_arena_take(arena, dev->minrnn_saved(dev, &cell, B, T, D, mr_config_width(c)));
 }
 
 static void forward(void *own, const mr_pass *p, const mr_act *x, mr_act *y, const mr_real *state_in, mr_real *state_out)
@@ -87,7 +88,7 @@ static void backward(void *own, const mr_pass *p, const mr_act *x, const mr_act 
     layer *l = own;
     p->dev->ops.minrnn_bwd(p->dev, &(mr_minrnn_bwd_args){
         .cell = cell_of(p->config), .B = p->B, .T = p->T, .D = (int)p->config->dim, .H = mr_config_width(p->config), .x = x,
-        .W = mr_weight(p, l->weight), .h_in = state_in, .h_init = mr_weight(p, l->h0), .reset = p->reset,
+        .W = mr_weight(p, l->weight), .b = mr_weight(p, l->bias), .h_in = state_in, .h_init = mr_weight(p, l->h0), .reset = p->reset,
         .length = p->length, .saved = l->saved, .h = y, .dh = dy, .dh_out = dstate_out, .dx = dx,
         .dW = mr_grad(p, l->weight), .db = mr_grad(p, l->bias), .dh_in = dstate_in, .dh_init = mr_grad(p, l->h0)});
 }

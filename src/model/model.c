@@ -26,12 +26,14 @@ int mr_model_new(const mr_config *config, mr_dev *dev, mr_decay_set set, mr_mode
     *out = NULL;
     int status = mr_config_check(config, err);
     if (status) return status;
-    mr_model *m = mr_alloc(1, sizeof *m);
+    mr_model *m = mr_alloc_by(dev->by, 1, sizeof *m);
     if (!m) return mr_no_memory(err, "the model");
     m->config = *config;
+    m->set = set;
+    m->params.by = dev->by;
     m->face = mr_config_interface(config);
     m->dev = dev;
-    m->blocks = mr_alloc((size_t)config->layers, sizeof *m->blocks);
+    m->blocks = mr_alloc_by(dev->by, (size_t)config->layers, sizeof *m->blocks);
     if (m->blocks && build_params(m, set) == 0) {
         *out = m;
         return 0;
@@ -51,16 +53,29 @@ static void release_training(mr_model *m)
 void mr_model_free(mr_model *m)
 {
     if (!m) return;
-    for (int i = 0; m->blocks && i < m->config.layers; i++) mr_block_free(&m->blocks[i]);
-    mr_free(m->blocks);
+    for (int i = 0; m->blocks && i < m->config.layers; i++) mr_block_free(&m->blocks[i], m->dev->by);
+    mr_free_by(m->dev->by, m->blocks);
     mr_params_free(&m->params);
     mr_quants_free(&m->quants);
     release_training(m);
-    m->dev->release(m->dev, m->weights);
-    m->dev->release(m->dev, m->bytes);
+    if (!m->shares) m->dev->release(m->dev, m->weights);
+    if (!m->shares) m->dev->release(m->dev, m->bytes);
     m->dev->release(m->dev, m->memory);
-    mr_free(m);
+    mr_free_by(m->dev->by, m);
 }
+
+int mr_model_share(const mr_model *owner, mr_dev *dev, mr_model **out, mr_error *err)
+{
+    int status = mr_model_new(&owner->config, dev, owner->set, out, err);
+    if (status) return status;
+    (*out)->shares = 1;
+    (*out)->weights = owner->weights;
+    (*out)->bytes = owner->bytes;
+    return 0;
+}
+
+void mr_model_use(mr_model *m, mr_dev *dev) { m->dev = dev; }
+int mr_model_fits(const mr_model *m, int B, int T, int train) { return m->step && B <= m->max_B && T <= m->max_T && train <= m->train; }
 
 const mr_config *mr_model_config(const mr_model *m) { return &m->config; }
 const mr_params *mr_model_params(const mr_model *m) { return &m->params; }
@@ -135,6 +150,9 @@ static void plan_all(mr_model *m, mr_arena *arena)
     m->stats = mr_arena_take(arena, MR_STATS * sizeof *m->stats);
     m->sumsq = mr_arena_take(arena, sizeof *m->sumsq);
     m->scale = mr_arena_take(arena, sizeof *m->scale);
+    m->sampling = mr_arena_take(arena, sizeof *m->sampling);
+    m->position = mr_arena_take(arena, sizeof *m->position);
+    m->drawn = mr_arena_take(arena, MR_DRAWN * B * sizeof *m->drawn);
     m->ids = c->input == MR_INPUT_TOKENS ? mr_arena_take(arena, N * sizeof *m->ids) : NULL;
     m->values = c->input == MR_INPUT_REALS ? mr_arena_take(arena, N * (size_t)c->inputs * act) : NULL;
     m->target = mr_arena_take(arena, rows * sizeof *m->target);
@@ -158,7 +176,7 @@ static int plan_vectors(mr_model *m, int train, mr_error *err)
     if (!m->weights) m->weights = m->dev->alloc(m->dev, bytes);
     if (m->quants.at && !m->bytes) m->bytes = m->dev->alloc(m->dev, m->quants.bytes);
     if (!m->weights || (m->quants.at && !m->bytes)) return mr_no_memory(err, "the parameters; lower layers, dim or expansion");
-    if (train && m->quants.at)
+    if (train && (m->quants.at || m->shares))
         return mr_fail(err, MR_ECONFIG, "a model with weights in 8 bits is not trained; train the one that it was made from");
     if (!train || m->grads) return 0;
     m->grads = m->dev->alloc(m->dev, bytes);
@@ -169,17 +187,30 @@ static int plan_vectors(mr_model *m, int train, mr_error *err)
     return mr_no_memory(err, "gradients and moments; lower layers, dim or expansion");
 }
 
+/* Refuses what cannot be before it is asked for (see mr_memory_total). Beside the device's own vectors a training run keeps
+ * four in its checkpoint, and a model that is loaded lies in memory twice for a moment. */
+static int check_memory(const mr_model *m, double activations, mr_error *err)
+{
+    double vectors = (m->train ? 8.0 : 2.0) * ((double)m->params.total * (double)m->dev->real_size + (double)m->quants.bytes);
+    if (!m->dev->memory || vectors + activations <= (double)m->dev->memory) return 0;
+    return mr_fail(err, MR_ENOMEM, "%.4g GB of memory are needed and this machine has %.4g: %.4g GB for %.3g parameters, %.4g GB for a batch of "
+                   "%d × %d tokens; lower %s", (vectors + activations) / 1e9, (double)m->dev->memory / 1e9, vectors / 1e9,
+                   (double)mr_model_count(m), activations / 1e9, m->max_B, m->max_T,
+                   vectors > activations ? "--dim, --layers, --expansion or --mlp" : "--batch or the length (--context)");
+}
+
 int mr_model_plan(mr_model *m, int B, int T, int train, mr_error *err)
 {
     mr_arena arena = {0};
-    int status = plan_vectors(m, train, err);
-    if (status) return status;
     if ((double)B * T * (double)m->config.dim > 1e11 || (double)B * T > 2e9)
         return mr_fail(err, MR_ECONFIG, "batch = %d, context = %d: too large; lower one of them", B, T);
     m->max_B = B;
     m->max_T = T;
     m->train = train;
     plan_all(m, &arena);
+    int status = check_memory(m, (double)arena.used, err);
+    if (!status) status = plan_vectors(m, train, err);
+    if (status) return status;
     m->dev->release(m->dev, m->memory);
     m->planned = arena.used;
     m->memory = m->dev->alloc(m->dev, arena.used);
@@ -265,19 +296,27 @@ typedef struct stepping {
     mr_model *model;
     const mr_pass *pass;
     mr_real *state;
+    int draw; /* a token behind it */
 } stepping;
+
+static void draw_once(mr_model *m, int B, size_t first_row)
+{
+    m->dev->ops.sample(m->dev, &(mr_sample_args){.R = B, .C = m->face.outputs, .how = m->sampling, .position = m->position,
+        .logits = mr_act_at(m->dev, m->logits, first_row * (size_t)m->face.outputs), .ids = m->ids, .drawn = m->drawn});
+}
 
 static void step_once(void *arg)
 {
     stepping *s = arg;
     run_forward(s->model, s->pass, s->state, s->state, (size_t)s->pass->B);
+    if (s->draw) draw_once(s->model, s->pass->B, 0);
 }
 
 /* One token a stream, the state in place: the same work for every token, which a device may record. */
-static void run_step(mr_model *m, const mr_pass *pass, mr_state *state)
+static void run_step(mr_model *m, const mr_pass *pass, mr_state *state, int draw)
 {
-    stepping s = {m, pass, state->reals};
-    uint64_t shape = (uint64_t)pass->B << 2 | (uint64_t)(pass->reset != NULL) << 1 | (pass->length != NULL);
+    stepping s = {m, pass, state->reals, draw};
+    uint64_t shape = (uint64_t)pass->B << 3 | (uint64_t)(draw != 0) << 2 | (uint64_t)(pass->reset != NULL) << 1 | (pass->length != NULL);
     uint64_t key = (uint64_t)(uintptr_t)state->reals << 20 ^ (uint64_t)(uintptr_t)m ^ shape << 40 ^ (uint64_t)1 << 63;
     m->dev->replay(m->dev, key, step_once, &s);
 }
@@ -293,9 +332,32 @@ void mr_model_forward(mr_model *m, const mr_batch *batch, mr_state *state, int t
         in = m->kept;
     }
     upload_inputs(m, batch);
-    if (in && !train && batch->T == 1) run_step(m, &pass, state);
-    else run_forward(m, &pass, in, out, mr_model_rows(m, batch));
+    m->rows = mr_model_rows(m, batch);
+    if (in && !train && batch->T == 1) run_step(m, &pass, state, 0);
+    else run_forward(m, &pass, in, out, m->rows);
     if (state) state->under_way = 1;
+}
+
+/* ---- drawing ---- */
+
+void mr_model_draw_from(mr_model *m, const mr_sampling *how)
+{
+    m->drawing_at = 0;
+    m->dev->upload(m->dev, m->sampling, how, sizeof *how);
+    m->dev->upload(m->dev, m->position, &m->drawing_at, sizeof m->drawing_at);
+}
+
+void mr_model_draw(mr_model *m, mr_state *state, int count, int32_t *tokens)
+{
+    int32_t drawn[MR_DRAWN];
+    const mr_batch one = {.B = 1, .T = 1};
+    const mr_pass pass = pass_over(m, &one, 0);
+    const uint64_t first = (uint64_t)m->drawing_at;
+    for (int i = 0; i < count; i++, m->drawing_at++)
+        if (m->drawing_at > 0) run_step(m, &pass, state, 1);
+        else draw_once(m, 1, m->rows - 1);
+    m->dev->download(m->dev, drawn, m->drawn, sizeof drawn);
+    for (int i = 0; i < count; i++) tokens[i] = drawn[(first + (uint64_t)i) % MR_DRAWN];
 }
 
 /* ---- loss and backward ---- */

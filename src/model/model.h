@@ -12,6 +12,11 @@ typedef struct mr_model mr_model;
 /* The table of parameters only; memory comes with mr_model_plan. */
 int mr_model_new(const mr_config *config, mr_dev *dev, mr_decay_set set, mr_model **out, mr_error *err);
 void mr_model_free(mr_model *model);
+/* A second model over the weights of `owner`, which is planned and outlives it: with memory of its own, to be run and not
+ * trained, on another device of the same kind at the same time. */
+int mr_model_share(const mr_model *owner, mr_dev *dev, mr_model **out, mr_error *err);
+/* From now on it computes on this device, of the same kind and allocator as the one it was made for. */
+void mr_model_use(mr_model *model, mr_dev *dev);
 const mr_config *mr_model_config(const mr_model *model);
 const mr_params *mr_model_params(const mr_model *model);
 mr_dev *mr_model_dev(const mr_model *model);
@@ -29,6 +34,7 @@ void mr_model_put_bytes(mr_model *model, const int8_t *from);
 
 /* Memory for batches up to B × T, once. train: also gradients and moments. May be called again for larger shapes. */
 int mr_model_plan(mr_model *model, int B, int T, int train, mr_error *err);
+int mr_model_fits(const mr_model *model, int B, int T, int train); /* is it planned for such a batch? */
 size_t mr_model_planned_bytes(const mr_model *model);
 
 /* State of B streams: conv tails and hidden states of every block. */
@@ -37,6 +43,13 @@ typedef struct mr_state mr_state;
 int mr_state_new(mr_model *model, int B, mr_state **out, mr_error *err);
 void mr_state_free(mr_state *state);
 void mr_state_reset(mr_state *state);                    /* a new sequence starts at the next token */
+int mr_state_under_way(const mr_state *state);           /* 0: a new sequence starts at the next token */
+void mr_state_resume(mr_state *state);                   /* the next token goes on from what lies in it */
+void mr_state_use(mr_state *state, mr_model *model);     /* from now on with a model that shares the weights */
+void mr_state_release(mr_state *state, mr_dev *dev);     /* mr_state_free by another device, when the model may be gone or busy */
+/* Row `row` of a state of several streams, from or into the state of one. Whether they are under way is the caller's to say. */
+void mr_state_gather(mr_state *many, int row, const mr_state *one);
+void mr_state_scatter(const mr_state *many, int row, mr_state *one);
 /* A state as floats: mr_model_state_reals(model)·B + 1 of them, the first one 1 when a sequence is under way. */
 void mr_state_get(mr_state *state, float *to);
 void mr_state_put(mr_state *state, const float *from);
@@ -51,6 +64,12 @@ void mr_model_learn(mr_model *model, const mr_batch *batch, const mr_step *step,
  * Forward over a batch. state NULL: every sequence starts at token 0. Otherwise it goes on from the state, and the state
  * afterwards is that behind the batch. With train, dropout is on and activations are kept for the backward. */
 void mr_model_forward(mr_model *model, const mr_batch *batch, mr_state *state, int train);
+
+/* Writing on, one stream. mr_model_draw_from says how, from position 0 on; then each call draws `count` tokens (1 … MR_DRAWN), the
+ * first behind the batch just forwarded with that state, and every other behind the token before it, which the device feeds to itself.
+ * −1: a logit was not finite. Waits once. */
+void mr_model_draw_from(mr_model *model, const mr_sampling *how);
+void mr_model_draw(mr_model *model, mr_state *state, int count, int32_t *tokens);
 
 /* Loss of the batch just forwarded: added to the stats; with scale ≠ 0 also the gradient of scale·(sum over rows),
  * written over the logits. */

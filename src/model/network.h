@@ -11,6 +11,8 @@ struct mr_model {
     mr_interface face;
     mr_params params;
     mr_dev *dev;
+    mr_decay_set set;
+    int shares; /* weights and bytes are another model's */
     int embed, norm, head; /* rows of the parameter table */
     mr_block *blocks;
     /* the parameter vector and what belongs to it; grads and moments only for training */
@@ -31,6 +33,11 @@ struct mr_model {
     mr_step *step;
     double *stats, *sumsq, *scale;
     int carried; /* the last training forward went on from `kept` */
+    /* drawing: how, the next position (device and host), what was drawn, and how many rows the logits have */
+    mr_sampling *sampling;
+    double *position, drawing_at;
+    int32_t *drawn;
+    size_t rows;
 };
 
 struct mr_state {

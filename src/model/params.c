@@ -10,13 +10,13 @@
 int mr_params_add(mr_params *params, const char *prefix, const char *name, int follows, mr_init init, double value,
                   int ndim, const int64_t *shape)
 {
+    if (params->failed) return -1;
     if (params->count == params->room) {
         int room = params->room ? 2 * params->room : 64;
-        mr_param *list = mr_alloc((size_t)room, sizeof *list);
-        if (!list) params->failed = 1;
-        if (params->failed) return -1;
+        mr_param *list = mr_alloc_by(params->by, (size_t)room, sizeof *list);
+        if (!list) return params->failed = 1, -1;
         if (params->count) memcpy(list, params->list, (size_t)params->count * sizeof *list);
-        mr_free(params->list);
+        mr_free_by(params->by, params->list);
         params->list = list;
         params->room = room;
     }
@@ -66,7 +66,7 @@ int mr_params_layout(mr_params *params, mr_decay_set set)
 
 void mr_params_free(mr_params *params)
 {
-    mr_free(params->list);
+    mr_free_by(params->by, params->list);
     memset(params, 0, sizeof *params);
 }
 

@@ -35,6 +35,7 @@ typedef struct mr_params {
     size_t total;   /* length of the vector, padding between groups included */
     size_t decayed; /* elements 0 … decayed−1 are those under weight decay */
     int failed;     /* memory ran out while building */
+    const mr_allocator *by; /* whose memory the list is; set before the first row, or NULL */
 } mr_params;
 
 typedef enum mr_decay_set { MR_DECAY_MATRICES, MR_DECAY_NO_GATES, MR_DECAY_ALL } mr_decay_set;

@@ -16,7 +16,7 @@ static size_t reals_of(const mr_param *p) { return mr_param_quantizes(p) ? (size
 int mr_quants_layout(mr_quants *quants, mr_params *params)
 {
     const size_t line = MR_ALIGN / sizeof(float);
-    *quants = (mr_quants){.at = mr_alloc((size_t)params->count, sizeof *quants->at)};
+    *quants = (mr_quants){.at = mr_alloc_by(params->by, (size_t)params->count, sizeof *quants->at), .by = params->by};
     if (!quants->at) return MR_ENOMEM;
     params->total = params->decayed = 0;
     for (int i = 0; i < params->count; i++) {
@@ -35,7 +35,7 @@ int mr_quants_layout(mr_quants *quants, mr_params *params)
 
 void mr_quants_free(mr_quants *quants)
 {
-    mr_free(quants->at);
+    mr_free_by(quants->by, quants->at);
     *quants = (mr_quants){0};
 }
 
@@ -80,7 +80,7 @@ static const char *scale_name(const mr_param *p, char name[80])
     return name;
 }
 
-static int check_tensors(const mr_st *st, const char *path, const mr_params *params, mr_error *err)
+int mr_quants_check(const mr_st *st, const char *path, const mr_params *params, mr_error *err)
 {
     char name[80];
     int tensors = params->count, status = 0;
@@ -120,7 +120,7 @@ int mr_quants_read(const mr_st *st, const char *path, const mr_params *params, c
                    int8_t *bytes, mr_error *err)
 {
     char name[80];
-    int status = check_tensors(st, path, params, err);
+    int status = 0;
     memset(reals, 0, params->total * sizeof *reals);
     memset(bytes, 0, quants->bytes);
     for (int i = 0; !status && i < params->count; i++) {
@@ -128,8 +128,8 @@ int mr_quants_read(const mr_st *st, const char *path, const mr_params *params, c
         const int matrix = mr_param_quantizes(p);
         status = mr_model_read_tensor(st, path, matrix ? scale_name(p, name) : p->name, reals + p->offset, err);
         if (status || !matrix) continue;
-        memcpy(bytes + quants->at[i], mr_st_find(st, p->name)->data, p->count);
-        status = check_rows(path, p, bytes + quants->at[i], reals + p->offset, err);
+        status = mr_st_read(st, path, mr_st_find(st, p->name), bytes + quants->at[i], err);
+        if (!status) status = check_rows(path, p, bytes + quants->at[i], reals + p->offset, err);
     }
     return status;
 }

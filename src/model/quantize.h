@@ -12,6 +12,7 @@
 typedef struct mr_quants {
     size_t bytes; /* length of the vector of bytes */
     size_t *at;   /* for each row of the parameter table: where its matrix lies; only for those that are quantized */
+    const mr_allocator *by; /* whose memory that is: the table's */
 } mr_quants;
 
 int mr_param_quantizes(const mr_param *param); /* is it a matrix that becomes 8 bits? */
@@ -27,7 +28,8 @@ void mr_quantize_matrix(size_t rows, size_t columns, const float *w, int8_t *q, 
 void mr_quantize_vector(const mr_params *from, const float *weights, const mr_params *to, const mr_quants *quants,
                         float *reals, int8_t *bytes);
 
-/* Files, as in model/file.h. Reading checks everything: the set of tensors, shapes, dtypes, values and scales. */
+/* Files, as in model/file.h. The set of tensors, their shapes and dtypes are checked first, values and scales while reading. */
+int mr_quants_check(const mr_st *st, const char *path, const mr_params *params, mr_error *err);
 int mr_quants_read(const mr_st *st, const char *path, const mr_params *params, const mr_quants *quants, float *reals,
                    int8_t *bytes, mr_error *err);
 /* The metadata is that of `from`, the fp32 model's file. */

@@ -7,13 +7,13 @@ static size_t reals_of(const mr_state *s) { return (size_t)s->B * mr_model_state
 
 int mr_state_new(mr_model *model, int B, mr_state **out, mr_error *err)
 {
-    mr_state *s = mr_alloc(1, sizeof *s);
+    mr_state *s = mr_alloc_by(model->dev->by, 1, sizeof *s);
     *out = NULL;
     if (!s) return mr_no_memory(err, "a state");
     *s = (mr_state){.model = model, .B = B};
     s->reals = model->dev->alloc(model->dev, reals_of(s) * model->dev->real_size);
     if (!s->reals) {
-        mr_free(s);
+        mr_free_by(model->dev->by, s);
         return mr_no_memory(err, "a state");
     }
     *out = s;
@@ -22,12 +22,38 @@ int mr_state_new(mr_model *model, int B, mr_state **out, mr_error *err)
 
 void mr_state_free(mr_state *s)
 {
-    if (!s) return;
-    s->model->dev->release(s->model->dev, s->reals);
-    mr_free(s);
+    if (s) mr_state_release(s, s->model->dev);
+}
+
+void mr_state_release(mr_state *s, mr_dev *dev)
+{
+    dev->release(dev, s->reals);
+    mr_free_by(dev->by, s);
 }
 
 void mr_state_reset(mr_state *s) { s->under_way = 0; }
+int mr_state_under_way(const mr_state *s) { return s->under_way; }
+void mr_state_resume(mr_state *s) { s->under_way = 1; }
+void mr_state_use(mr_state *s, mr_model *model) { s->model = model; }
+
+/* A block's tails of all streams lie together, then its mixers' states. */
+static void move_row(const mr_state *many, int row, mr_real *one, int gather)
+{
+    const mr_model *m = many->model;
+    mr_dev *dev = m->dev;
+    const size_t all = mr_model_state_reals(m), B = (size_t)many->B;
+    for (int i = 0; i < 2 * m->config.layers; i++) {
+        const mr_block *b = &m->blocks[i / 2];
+        const size_t next = i / 2 + 1 < m->config.layers ? b[1].tail_at : all;
+        const size_t at = i % 2 ? b->mixer_at : b->tail_at, n = (i % 2 ? next : b->mixer_at) - at;
+        mr_real *there = mr_real_at(dev, many->reals, at * B + (size_t)row * n), *here = mr_real_at(dev, one, at);
+        if (n) dev->copy(dev, gather ? there : here, gather ? here : there, n * dev->real_size);
+    }
+}
+
+void mr_state_gather(mr_state *many, int row, const mr_state *one) { move_row(many, row, one->reals, 1); }
+
+void mr_state_scatter(const mr_state *many, int row, mr_state *one) { move_row(many, row, one->reals, 0); }
 
 void mr_state_get(mr_state *s, float *to)
 {

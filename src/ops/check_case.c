@@ -90,6 +90,15 @@ static mr_step random_step(mr_case *c)
     return step;
 }
 
+static mr_sampling random_sampling(mr_case *c)
+{
+    static const double temperatures[] = {0, 0.3, 0.8, 1, 1.7}, top_ps[] = {1, 1, 0.95, 0.5, 0};
+    static const int top_ks[] = {0, 0, 1, 7, 1000000};
+    mr_rng *rng = &c->rng;
+    return (mr_sampling){.seed = (uint64_t)mr_rng_u32(rng) << 32 | mr_rng_u32(rng), .temperature = temperatures[mr_case_below(c, 5)],
+                         .top_p = top_ps[mr_case_below(c, 5)], .top_k = top_ks[mr_case_below(c, 5)]};
+}
+
 static int signed_value(mr_case *c, const mr_case_buffer *b) { return mr_case_below(c, 2 * (int)b->value + 1) - (int)b->value; }
 
 static double real_value(mr_case *c, const mr_case_buffer *b, size_t i)
@@ -109,6 +118,7 @@ static double real_value(mr_case *c, const mr_case_buffer *b, size_t i)
 
 static int int_value(mr_case *c, const mr_case_buffer *b)
 {
+    if (b->fill == MR_FILL_CONSTANT) return (int)b->value;
     if (b->fill == MR_FILL_LENGTH) return mr_case_chance(c, 20) ? (int)b->value : 1 + mr_case_below(c, (int)b->value);
     if (b->fill == MR_FILL_TARGET && mr_case_chance(c, 20)) return -1;
     return mr_case_below(c, (int)b->value);
@@ -125,20 +135,23 @@ static void fill_element(mr_case *c, mr_case_buffer *b, size_t i)
         ((uint8_t *)b->data)[i] = (uint8_t)(b->fill == MR_FILL_SIGNED ? signed_value(c, b) : mr_rng_uniform(&c->rng) < b->value);
         break;
     case MR_CASE_STEP: ((mr_step *)b->data)[i] = random_step(c); break;
+    case MR_CASE_SAMPLING: ((mr_sampling *)b->data)[i] = random_sampling(c); break;
     case MR_CASE_SAVED: break;
     }
 }
 
-int mr_case_draw(mr_case *c, int op, uint64_t seed, int speed)
+int mr_case_draw(mr_case *c, int op, uint64_t seed, int how)
 {
     static const size_t host_size[] = {
         [MR_CASE_ACT] = sizeof(float), [MR_CASE_REAL] = sizeof(float),    [MR_CASE_INT] = sizeof(int32_t),
-        [MR_CASE_BYTE] = 1,            [MR_CASE_DOUBLE] = sizeof(double), [MR_CASE_STEP] = sizeof(mr_step)};
+        [MR_CASE_BYTE] = 1,            [MR_CASE_DOUBLE] = sizeof(double), [MR_CASE_STEP] = sizeof(mr_step),
+        [MR_CASE_SAMPLING] = sizeof(mr_sampling)};
     memset(c, 0, sizeof *c);
     c->op = op;
     c->seed = seed;
     c->rng = mr_rng_at(seed, MR_STREAM_SAMPLE, (uint32_t)op, 0);
-    c->speed = speed;
+    c->speed = (how & MR_CASE_SPEED) != 0;
+    c->bf16 = (how & MR_CASE_STORED_BF16) != 0;
     c->first_op = -1;
     c->tolerance = mr_case_ops[op].tolerance;
     mr_case_ops[op].make(c);
@@ -148,6 +161,7 @@ int mr_case_draw(mr_case *c, int op, uint64_t seed, int speed)
         if (!b->data) return MR_ENOMEM;
         for (size_t i = 0; i < b->count; i++) fill_element(c, b, i);
     }
+    if (c->bf16) mr_case_bf16_stored(c);
     return 0;
 }
 

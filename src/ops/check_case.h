@@ -15,6 +15,7 @@ typedef enum mr_case_type {
     MR_CASE_BYTE,
     MR_CASE_DOUBLE,
     MR_CASE_STEP,
+    MR_CASE_SAMPLING,
     MR_CASE_SAVED /* of the minrnn ops: as many bytes as the device asks for */
 } mr_case_type;
 
@@ -33,7 +34,8 @@ typedef enum mr_case_fill {
     MR_FILL_TARGET,    /* the same, or −1 */
     MR_FILL_LENGTH,    /* 1 … value */
     MR_FILL_FLAG,      /* 1 with probability `value` */
-    MR_FILL_STEP
+    MR_FILL_STEP,
+    MR_FILL_SAMPLING
 } mr_case_fill;
 
 #define MR_NO_FIELD ((size_t)-1)
@@ -80,6 +82,8 @@ typedef struct mr_case {
     mr_case_args first;
     mr_case_buffer buffers[MR_CASE_BUFFERS];
     int buffer_count;
+    int bf16;                /* activations lie in bf16 … */
+    double inner;            /* … and this many roundings to it happen inside the op */
     double tolerance;
     int planted;             /* NaN is expected in the results */
     size_t elements;         /* for the time of one */
@@ -95,8 +99,17 @@ typedef struct mr_case_op {
 
 extern const mr_case_op mr_case_ops[MR_OP_COUNT];
 
+enum { MR_CASE_SPEED = 1, MR_CASE_STORED_BF16 = 2 }; /* for timing; for a device that stores activations in bf16 */
+
 /* Draws a case and its host values. 0 or MR_ENOMEM; mr_case_free is due either way. */
-int mr_case_draw(mr_case *c, int op, uint64_t seed, int speed);
+int mr_case_draw(mr_case *c, int op, uint64_t seed, int how);
+
+/* The rule of bf16 (check_bf16.c): for products that round their operands, and for a device that stores activations in bf16. */
+void mr_case_bf16_products(mr_case *c);
+void mr_case_bf16_stored(mr_case *c);
+
+/* How far an element may lie from ref's. scale: the largest |ref| of this output, at least 1. */
+double mr_case_allows(const mr_case *c, const mr_case_buffer *b, double ref, double scale);
 void mr_case_free(mr_case *c);
 
 #endif

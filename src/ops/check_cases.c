@@ -248,6 +248,28 @@ void mr_case_mse(mr_case *c)
     mr_case_add(c, MR_FIELD(mse, stats), DOUBLE, ADD, MR_STATS, NORMAL, 10);
 }
 
+void mr_case_sample(mr_case *c)
+{
+    static const double positions[] = {0, 1, 17, 4294967295.0, 123456789012.0}, scales[] = {1, 4, 1e-3};
+    mr_sample_args *a = &c->args.sample;
+    a->R = c->speed ? 8 : 1 + mr_case_below(c, mr_case_chance(c, 80) ? 6 : 60);
+    a->C = mr_case_chance(c, 5) ? 1000 + mr_case_below(c, 1500) : mr_case_width(c);
+    size_t R = (size_t)a->R;
+    c->elements = R * a->C;
+    int ties = mr_case_chance(c, 30);
+    mr_case_say(c, "R=%d C=%d%s", a->R, a->C, ties ? " ties" : "");
+    mr_case_buffer *logits = mr_case_add(c, MR_FIELD(sample, logits), ACT, IN, c->elements, ties ? MR_FILL_WHOLE : NORMAL,
+                                         ties ? 1 : scales[mr_case_below(c, 3)]);
+    if (!c->speed && mr_case_chance(c, 20)) {
+        logits->plant = (size_t)mr_case_below(c, (int)c->elements);
+        mr_case_say(c, " NaN in logits");
+    }
+    mr_case_add(c, MR_FIELD(sample, how), SAMPLING, IN, 1, MR_FILL_SAMPLING, 0);
+    mr_case_add(c, MR_FIELD(sample, position), DOUBLE, ADD, 1, MR_FILL_CONSTANT, positions[mr_case_below(c, 5)]);
+    mr_case_add(c, MR_FIELD(sample, ids), INT, OUT, R, MR_FILL_CONSTANT, -7);
+    mr_case_add(c, MR_FIELD(sample, drawn), INT, ADD, MR_DRAWN * R, MR_FILL_BELOW, a->C);
+}
+
 static size_t draw_vector(mr_case *c)
 {
     int large = !c->speed && mr_case_chance(c, 5); /* past the slice of one thread */

@@ -158,7 +158,7 @@ static mr_case_buffer *add_bias(mr_case *c, const mr_cell *cell, size_t field, i
     double extreme = extremes[mr_case_below(c, 3)];
     mr_case_say(c, " gates=±%g", extreme);
     mr_case_buffer *b = mr_case_add(c, "b", field, REAL, IN, count, MR_FILL_SATURATED, extreme);
-    if (cell->normalize && extreme > 30) b->reach = (size_t)H; /* the difference of two huge gates has no digits left */
+    if (cell->normalize && (c->bf16 || extreme > 30)) b->reach = (size_t)H; /* the difference of two huge gates has no digits left */
     return b;
 }
 
@@ -209,7 +209,7 @@ static void add_forward(mr_case *c, const mr_minrnn_bwd_args *a)
     c->first.minrnn_fwd = (mr_minrnn_fwd_args){.cell = a->cell, .B = a->B, .T = a->T, .D = a->D, .H = a->H};
     mr_case_add(c, SHARED(x), ACT, IN, (size_t)a->B * a->T * D, NORMAL, 1) ALSO(x);
     mr_case_add(c, SHARED(W), REAL, IN, gates * D, NORMAL, 1 / sqrt((double)D)) ALSO(W);
-    add_bias(c, &a->cell, MR_NO_FIELD, a->H) ALSO(b);
+    add_bias(c, &a->cell, offsetof(mr_minrnn_bwd_args, b), a->H) ALSO(b);
     mr_case_buffer *reset = add_reset(c, offsetof(mr_minrnn_bwd_args, reset), a->B, a->T);
     mr_case_buffer *length = add_length(c, offsetof(mr_minrnn_bwd_args, length), a->B, a->T);
     if (reset) reset ALSO(reset);
@@ -245,6 +245,71 @@ void mr_case_minrnn_bwd(mr_case *c)
     mr_case_add(c, MR_FIELD(minrnn_bwd, dW), REAL, ADD, gates * D, NORMAL, 1);
     mr_case_add(c, MR_FIELD(minrnn_bwd, db), REAL, ADD, gates, NORMAL, 1);
     if (mr_case_chance(c, 60)) mr_case_add(c, MR_FIELD(minrnn_bwd, dh_in), REAL, OUT, states, EMPTY, 0);
+}
+
+/* ---- the recurrence by itself: decays as gates have them, shut and open ones among them */
+
+void mr_case_scan_fwd(mr_case *c)
+{
+    mr_scan_fwd_args *a = &c->args.scan_fwd;
+    a->H = mr_case_width(c);
+    draw_time(c, a->H, &a->B, &a->T);
+    size_t states = (size_t)a->B * a->H;
+    c->elements = states * a->T;
+    mr_case_say(c, "B=%d T=%d H=%d", a->B, a->T, a->H);
+    mr_case_add(c, MR_FIELD(scan_fwd, a), ACT, IN, c->elements, NORMAL, 0.5);
+    mr_case_buffer *b = mr_case_add(c, MR_FIELD(scan_fwd, b), ACT, IN, c->elements, NORMAL, 1);
+    add_reset(c, offsetof(mr_scan_fwd_args, reset), a->B, a->T);
+    add_length(c, offsetof(mr_scan_fwd_args, length), a->B, a->T);
+    mr_case_add(c, MR_FIELD(scan_fwd, h), ACT, OUT, c->elements, EMPTY, 0);
+    if (mr_case_chance(c, 6)) {
+        b->plant = (size_t)mr_case_below(c, (int)b->count);
+        c->planted = 1;
+        mr_case_say(c, " NaN in b");
+    }
+    if (mr_case_chance(c, 30)) {
+        mr_case_add(c, MR_FIELD(scan_fwd, h_out), REAL, ADD, states, NORMAL, 1)->alias = offsetof(mr_scan_fwd_args, h_in);
+        mr_case_say(c, " h_out=h_in");
+        return;
+    }
+    if (mr_case_chance(c, 50)) {
+        mr_case_add(c, MR_FIELD(scan_fwd, h_in), REAL, IN, states, NORMAL, 1);
+        mr_case_say(c, " h_in");
+    }
+    if (mr_case_chance(c, 70)) mr_case_add(c, MR_FIELD(scan_fwd, h_out), REAL, OUT, states, EMPTY, 0);
+}
+
+void mr_case_scan_bwd(mr_case *c)
+{
+    mr_scan_bwd_args *a = &c->args.scan_bwd;
+    a->H = mr_case_width(c);
+    draw_time(c, a->H, &a->B, &a->T);
+    size_t states = (size_t)a->B * a->H;
+    c->elements = states * a->T;
+    mr_case_say(c, "B=%d T=%d H=%d", a->B, a->T, a->H);
+    add_reset(c, offsetof(mr_scan_bwd_args, reset), a->B, a->T);
+    add_length(c, offsetof(mr_scan_bwd_args, length), a->B, a->T);
+    mr_case_add(c, MR_FIELD(scan_bwd, h), ACT, IN, c->elements, NORMAL, 1);
+    if (mr_case_chance(c, 50)) {
+        mr_case_add(c, MR_FIELD(scan_bwd, h_in), REAL, IN, states, NORMAL, 1);
+        mr_case_say(c, " h_in");
+    }
+    if (mr_case_chance(c, 60)) {
+        mr_case_add(c, MR_FIELD(scan_bwd, dh_out), REAL, IN, states, NORMAL, 1);
+        mr_case_say(c, " dh_out");
+    }
+    int in_place = mr_case_chance(c, 30);
+    mr_case_buffer *da = mr_case_add(c, MR_FIELD(scan_bwd, da), ACT, in_place ? ADD : OUT, c->elements, in_place ? NORMAL : EMPTY, 0.5);
+    mr_case_buffer *db = mr_case_add(c, MR_FIELD(scan_bwd, db), ACT, in_place ? ADD : OUT, c->elements, in_place ? NORMAL : EMPTY, 1);
+    if (in_place) {
+        da->alias = offsetof(mr_scan_bwd_args, a);
+        db->alias = offsetof(mr_scan_bwd_args, dh);
+        mr_case_say(c, " da=a db=dh");
+    } else {
+        mr_case_add(c, MR_FIELD(scan_bwd, a), ACT, IN, c->elements, NORMAL, 0.5);
+        mr_case_add(c, MR_FIELD(scan_bwd, dh), ACT, IN, c->elements, NORMAL, 1);
+    }
+    if (mr_case_chance(c, 60)) mr_case_add(c, MR_FIELD(scan_bwd, dh_in), REAL, OUT, states, EMPTY, 0);
 }
 
 /* ---- the selective scan */

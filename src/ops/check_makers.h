@@ -29,6 +29,7 @@ void mr_case_add_dropout(mr_case *c, mr_dropout *drop, size_t field, int percent
 #define BYTE MR_CASE_BYTE
 #define DOUBLE MR_CASE_DOUBLE
 #define STEP MR_CASE_STEP
+#define SAMPLING MR_CASE_SAMPLING
 #define SAVED MR_CASE_SAVED
 #define IN MR_CASE_IN
 #define OUT MR_CASE_OUT

@@ -8,7 +8,7 @@
 #include <string.h>
 
 typedef enum mutation {
-    PERTURBED,     /* one element is wrong by a hundredth */
+    PERTURBED,     /* one element is wrong by a hundredth more than the tolerance */
     IS_NAN,        /* one element is NaN */
     UNWRITTEN,     /* one element was left as it was */
     SKIPPED,       /* the op did nothing at all */
@@ -57,13 +57,14 @@ static void flip(mutant *m, char *at, unsigned char bits)
 
 static double initial_value(const mr_case_buffer *b, size_t i)
 {
+    if (b->type == MR_CASE_INT) return ((const int32_t *)b->data)[i];
     return b->type == MR_CASE_DOUBLE ? ((const double *)b->data)[i] : (double)((const float *)b->data)[i];
 }
 
 /* Whether an element tells the difference between "written" and "left alone". */
 static int tells(const mr_case *c, const mr_case_buffer *b, size_t i, double value, double scale)
 {
-    return isfinite(value) && !(fabs(value - initial_value(b, i)) <= 2 * c->tolerance * scale);
+    return isfinite(value) && !(fabs(value - initial_value(b, i)) <= 2 * mr_case_allows(c, b, value, scale));
 }
 
 static double scale_of(const double *values, size_t count)
@@ -87,7 +88,8 @@ static void spoil_values(mutant *m, const mr_case *c, int buffer, const double *
             m->applied |= tells(c, b, i, values[i], scale);
         }
     } else if (isfinite(values[at]) && (m->kind != UNWRITTEN || tells(c, b, at, values[at], scale))) {
-        double value = m->kind == UNWRITTEN ? initial_value(b, at) : m->kind == IS_NAN ? NAN : values[at] + scale / 100;
+        double off = b->type == MR_CASE_INT ? 1 : scale / 100 + 4 * mr_case_allows(c, b, values[at], scale);
+        double value = m->kind == UNWRITTEN ? initial_value(b, at) : m->kind == IS_NAN ? NAN : values[at] + off;
         mr_case_write(dev, b->type, base + at * size, value);
         m->applied = 1;
     }
@@ -158,7 +160,7 @@ static void set_mutants(mr_group *g, mutant *mutants, mutation kind, int round)
 static int try_seed(mr_check *k, int op, uint64_t seed, mutation kind, int round, int *caught, mr_error *err)
 {
     mr_group *g = &k->groups[0];
-    mutant mutants[MR_CHECK_THREADS];
+    mutant mutants[MR_CHECK_THREADS] = {{.kind = kind}};
     mr_check_row sound = {0}, spoiled = {0};
     int applied = 0, status = mr_check_case(k, op, seed, &sound, err);
     if (status < 0 || sound.misses) return status;

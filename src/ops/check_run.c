@@ -24,6 +24,7 @@ size_t mr_case_element_size(const mr_dev *dev, mr_case_type type)
     case MR_CASE_BYTE: return 1;
     case MR_CASE_DOUBLE: return sizeof(double);
     case MR_CASE_STEP: return sizeof(mr_step);
+    case MR_CASE_SAMPLING: return sizeof(mr_sampling);
     case MR_CASE_SAVED: return BLOCK;
     }
     return 0;
@@ -33,6 +34,7 @@ void mr_case_read(mr_dev *dev, mr_case_type type, const char *from, size_t count
 {
     enum { CHUNK = 1024 };
     float part[CHUNK];
+    int32_t whole[CHUNK];
     if (type == MR_CASE_DOUBLE) {
         dev->download(dev, to, from, count * sizeof *to);
         return;
@@ -40,16 +42,19 @@ void mr_case_read(mr_dev *dev, mr_case_type type, const char *from, size_t count
     for (size_t done = 0; done < count; done += CHUNK) {
         size_t n = count - done < CHUNK ? count - done : CHUNK;
         const char *at = from + done * mr_case_element_size(dev, type);
-        if (type == MR_CASE_ACT) dev->get_act(dev, part, (const mr_act *)at, n);
+        if (type == MR_CASE_INT) dev->download(dev, whole, at, n * sizeof *whole);
+        else if (type == MR_CASE_ACT) dev->get_act(dev, part, (const mr_act *)at, n);
         else dev->get(dev, part, (const mr_real *)at, n);
-        for (size_t i = 0; i < n; i++) to[done + i] = (double)part[i];
+        for (size_t i = 0; i < n; i++) to[done + i] = type == MR_CASE_INT ? whole[i] : (double)part[i];
     }
 }
 
 void mr_case_write(mr_dev *dev, mr_case_type type, char *to, double value)
 {
     float single = (float)value;
-    if (type == MR_CASE_DOUBLE) dev->upload(dev, to, &value, sizeof value);
+    int32_t whole = isnan(value) ? INT32_MIN : (int32_t)value;
+    if (type == MR_CASE_INT) dev->upload(dev, to, &whole, sizeof whole);
+    else if (type == MR_CASE_DOUBLE) dev->upload(dev, to, &value, sizeof value);
     else if (type == MR_CASE_ACT) dev->put_act(dev, (mr_act *)to, &single, 1);
     else dev->put(dev, (mr_real *)to, &single, 1);
 }
@@ -63,7 +68,7 @@ static void lay_out(const mr_case *c, mr_dev *dev, mr_placed *p)
         size_t size = mr_case_element_size(dev, b->type);
         p->at[i] = used + (GUARD_ELEMENTS + (size_t)b->shift) * size;
         p->bytes[i] = b->count * size;
-        if (b->type == MR_CASE_SAVED) p->bytes[i] = dev->minrnn_saved(dev, &shape->cell, shape->B, shape->T, shape->H);
+        if (b->type == MR_CASE_SAVED) p->bytes[i] = dev->minrnn_saved(dev, &shape->cell, shape->B, shape->T, shape->D, shape->H);
         used = (p->at[i] + p->bytes[i] + GUARD_ELEMENTS * size + BLOCK - 1) / BLOCK * BLOCK;
     }
     p->total = used;
@@ -173,14 +178,14 @@ static void judge_values(const mr_case *c, const mr_case_buffer *b, const double
         if (isfinite(ref[i])) scale = fmax(scale, fabs(ref[i]));
     for (size_t i = 0; i < b->count; i++) {
         if (got[i] == ref[i] || (isnan(got[i]) && isnan(ref[i]) && c->planted)) continue;
-        double error = fabs(got[i] - ref[i]), share = error / (c->tolerance * scale);
+        double error = fabs(got[i] - ref[i]), allowed = mr_case_allows(c, b, ref[i], scale), share = error / allowed;
         if (share <= 1) {
             verdict->worst = fmax(verdict->worst, share);
             continue;
         }
         verdict->worst = isnan(share) ? INFINITY : fmax(verdict->worst, share);
         miss(verdict, "%s[%zu] is %.9g, expected %.9g: error %.3g, tolerance %.3g", b->name, i,
-                 got[i], ref[i], error, c->tolerance * scale);
+                 got[i], ref[i], error, allowed);
         return;
     }
 }

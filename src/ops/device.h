@@ -2,6 +2,7 @@
 #ifndef MR_OPS_DEVICE_H
 #define MR_OPS_DEVICE_H
 
+#include "core/mem.h"
 #include "core/status.h"
 #include "ops/ops.h"
 
@@ -9,7 +10,10 @@ struct mr_dev {
     const char *kind; /* "cpu", "ref", "ref64" */
     const char *isa;  /* "avx512", …; "" where there is no choice */
     int threads;
+    const mr_allocator *by;     /* whose the host's memory is: everything made for this device; NULL: the C library's */
+    int ahead; /* tokens drawn before they are looked at: 1 … MR_DRAWN; above 1 where looking means waiting for the device */
     size_t act_size, real_size; /* bytes of one mr_act, mr_real */
+    size_t memory;              /* bytes that there are at most; 0: alloc knows, and fails where there are no more */
     mr_ops ops;                 /* filled by the backend: dev->ops.linear_fwd(dev, &args) */
 
     void *(*alloc)(mr_dev *, size_t bytes); /* zeroed; NULL when not to be had */
@@ -26,10 +30,13 @@ struct mr_dev {
      * once and replay it. Anything that changes from one time to the next must lie in device memory. */
     void (*replay)(mr_dev *, uint64_t key, void (*work)(void *arg), void *arg);
     int (*sync)(mr_dev *, mr_error *);                                    /* the first error since the last sync */
+    void (*enter)(mr_dev *); /* before a thread uses a device that another one opened; or NULL */
     void (*close)(mr_dev *);
 
-    /* Bytes of `saved` in the minrnn ops for these shapes. */
-    size_t (*minrnn_saved)(mr_dev *, const mr_cell *cell, int B, int T, int H);
+    /* Bytes of `saved` in the minrnn ops for these shapes; D = 0: gates and scan alone. Enough for a smaller B or T too. */
+    size_t (*minrnn_saved)(mr_dev *, const mr_cell *cell, int B, int T, int D, int H);
+    /* Bytes of `work` in the minrnn and scan ops. */
+    size_t (*scan_work)(mr_dev *, int B, int T, int H);
 
     void *impl; /* the backend's own */
 };
@@ -40,6 +47,8 @@ typedef struct mr_dev_options {
     const char *isa; /* CPU; NULL: MINRNN_ISA or the best here */
     int bf16;        /* matrix products in bf16; on a GPU stored activations too */
     int exact;       /* GPU: fp32 products without TF32 */
+    const mr_allocator *by; /* of the host's memory; outlives the device. NULL: the C library's */
+    void *stream;    /* GPU: a cudaStream_t to work in; NULL: one of its own */
 } mr_dev_options;
 
 /* spec: auto (a GPU where there is one, else cpu), cpu, cuda[:i], ref, ref64. options NULL: all zero. */
@@ -54,8 +63,8 @@ static inline mr_act *mr_act_at(const mr_dev *dev, mr_act *p, size_t i) { return
 static inline mr_real *mr_real_at(const mr_dev *dev, mr_real *p, size_t i) { return (mr_real *)((char *)p + i * dev->real_size); }
 
 /* The backends' openers. */
-int mr_ref32_open(mr_dev **out, mr_error *err); /* ref */
-int mr_ref64_open(mr_dev **out, mr_error *err); /* ref64 */
+int mr_ref32_open(const mr_dev_options *options, mr_dev **out, mr_error *err); /* ref */
+int mr_ref64_open(const mr_dev_options *options, mr_dev **out, mr_error *err); /* ref64 */
 int mr_cpu_open(const mr_dev_options *options, mr_dev **out, mr_error *err);
 int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **out, mr_error *err);
 const char *mr_cuda_version(void); /* "13.0", or "no" in a build without CUDA */

@@ -8,6 +8,8 @@
 #ifndef MR_OPS_OPS_H
 #define MR_OPS_OPS_H
 
+#include "minrnn.h" /* mr_cell */
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -161,10 +163,6 @@ typedef struct mr_conv_bwd_args {
     mr_real *dtail_in;        /* [B, 3, D] or NULL; zero when tail_in is NULL */
 } mr_conv_bwd_args;
 
-typedef enum mr_cell_kind { MR_MINGRU, MR_MINLSTM } mr_cell_kind;
-typedef enum mr_candidate { MR_POSITIVE, MR_LINEAR, MR_TANH } mr_candidate;
-typedef enum mr_scan { MR_SCAN_LINEAR, MR_SCAN_LOG } mr_scan;
-
 /* The recurrence h_t = a_t·h_{t−1} + b_t of one layer, from its input.
  *   pre = x Wᵀ + bias, of G·H channels: minGRU (G = 2) k | v, minLSTM (G = 3) p | k | v
  *   minGRU   a = σ(−k), b = σ(k)·c          minLSTM  a = σ(p), b = σ(k)·c, or, normalised, with
@@ -174,13 +172,6 @@ typedef enum mr_scan { MR_SCAN_LINEAR, MR_SCAN_LOG } mr_scan;
  * reset = 1. Otherwise it goes on from h_in. W NULL: `saved` holds pre already, [B, T, G·H] acts at its start, and the backward leaves
  * its gradient there (D, x, b, dx, dW, db are not read): gates and scan alone. Tokens at and beyond length[b] do not exist: their h is 0, they pass no gradient,
  * and h_out is the state after the real ones. scan = log computes the same function the paper's way (positive only). */
-typedef struct mr_cell {
-    mr_cell_kind kind;
-    mr_candidate candidate;
-    mr_scan scan;
-    int normalize; /* minLSTM */
-} mr_cell;
-
 static inline int mr_cell_gates(const mr_cell *cell) { return cell->kind == MR_MINGRU ? 2 : 3; }
 
 typedef struct mr_minrnn_fwd_args {
@@ -196,6 +187,7 @@ typedef struct mr_minrnn_fwd_args {
     void *saved;           /* mr_dev.minrnn_saved(…) bytes: what this backend keeps for the backward (or needs as scratch) */
     mr_act *h;             /* [B, T, H] */
     mr_real *h_out;        /* [B, H] or NULL; may be h_in itself */
+    void *work;            /* mr_dev.scan_work(…) bytes, of the op alone; NULL: the device's own scratch */
 } mr_minrnn_fwd_args;
 
 typedef struct mr_minrnn_bwd_args {
@@ -203,6 +195,7 @@ typedef struct mr_minrnn_bwd_args {
     int B, T, D, H;
     const mr_act *x;        /* as in the forward */
     const mr_real *W;
+    const mr_real *b;
     const mr_real *h_in;
     const mr_real *h_init;
     const uint8_t *reset;
@@ -217,7 +210,34 @@ typedef struct mr_minrnn_bwd_args {
     mr_real *db;            /* [G·H] += */
     mr_real *dh_in;         /* [B, H] or NULL; zero where a sequence started before token 0 */
     mr_real *dh_init;       /* [H] += or NULL */
+    void *work;             /* as in the forward */
 } mr_minrnn_bwd_args;
+
+/* h[t] = a[t]·h[t−1] + b[t] by itself. A sequence starts from 0 where h_in is NULL and at resets; lengths as above. */
+typedef struct mr_scan_fwd_args {
+    int B, T, H;
+    const mr_act *a, *b;   /* [B, T, H] */
+    const mr_real *h_in;   /* [B, H] or NULL */
+    const uint8_t *reset;  /* [B, T] or NULL */
+    const int32_t *length; /* [B] or NULL */
+    mr_act *h;             /* [B, T, H] */
+    mr_real *h_out;        /* [B, H] or NULL; may be h_in itself */
+    void *work;            /* mr_dev.scan_work(…) bytes, of the op alone; NULL: the device's own scratch */
+} mr_scan_fwd_args;
+
+typedef struct mr_scan_bwd_args {
+    int B, T, H;
+    const mr_act *a;        /* as in the forward */
+    const mr_real *h_in;
+    const uint8_t *reset;
+    const int32_t *length;
+    const mr_act *h;        /* [B, T, H] of the forward */
+    const mr_act *dh;       /* [B, T, H] */
+    const mr_real *dh_out;  /* [B, H] or NULL: zero */
+    mr_act *da, *db;        /* [B, T, H]; da may be a itself, db may be dh */
+    mr_real *dh_in;         /* [B, H] or NULL; zero where a sequence started before token 0 */
+    void *work;             /* as in the forward */
+} mr_scan_bwd_args;
 
 typedef enum mr_pooling { MR_POOL_LAST, MR_POOL_MEAN } mr_pooling;
 
@@ -257,6 +277,31 @@ typedef struct mr_mse_args {
     mr_real *row_loss;     /* [R]: mean over C of (pred − target)² */
     double *stats;         /* [MR_STATS] +=; correct stays */
 } mr_mse_args;
+
+/* How tokens are drawn. */
+typedef struct mr_sampling {
+    uint64_t seed;
+    double temperature; /* 0: always the likeliest */
+    double top_p;       /* 1: all */
+    int32_t top_k;      /* 0: all */
+    int32_t pad;
+} mr_sampling;
+
+enum { MR_DRAWN = 16 }; /* draws that are kept */
+
+/* Tokens in order, likeliest first, of equal ones the smaller: e_j = exp((x_j − x_0)/temperature). The shortest list that holds
+ * top_p·Σ e, at least one and at most top_k long, is kept; the first token of it whose running sum is above u·(sum of the kept) is
+ * drawn, with u = mr_sample_uniform(seed, position, row) of core/rng.h. All of it in double: backends may add up in another order,
+ * so they draw the same token unless u lies within rounding, some 1e-15, of a boundary. A row with a logit that is not finite
+ * draws nothing: ids then has 0, which is a token, and drawn has −1. */
+typedef struct mr_sample_args {
+    int R, C;
+    const mr_act *logits;   /* [R, C] */
+    const mr_sampling *how; /* [1] */
+    double *position;       /* [1], a whole number; += 1 */
+    int32_t *ids;           /* [R] */
+    int32_t *drawn;         /* [MR_DRAWN, R]: row (position mod MR_DRAWN) is written, the others stay */
+} mr_sample_args;
 
 typedef struct mr_sumsq_args {
     size_t n;

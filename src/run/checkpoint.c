@@ -77,7 +77,7 @@ static int add_count(mr_st_writer *w, const char *key, int64_t value)
     return mr_st_add_meta(w, key, text);
 }
 
-static int add_state(mr_st_writer *w, const mr_checkpoint *cp, const mr_params *params)
+static int add_state(mr_st_writer *w, const mr_checkpoint *cp, const mr_recipe *r, const mr_params *params)
 {
     const float *const vectors[] = {cp->weights, cp->best, cp->moment1, cp->moment2};
     int status = 0;
@@ -89,6 +89,7 @@ static int add_state(mr_st_writer *w, const mr_checkpoint *cp, const mr_params *
     if (!status) status = add_count(w, "state.log-offset", (int64_t)cp->log_offset);
     if (!status) status = add_number(w, "state.best-loss", cp->best_loss);
     if (!status) status = add_number(w, "state.best-accuracy", cp->best_accuracy);
+    if (!status && r->task->data_sha256[0]) status = mr_st_add_meta(w, "state.data-sha256", r->task->data_sha256);
     return status;
 }
 
@@ -102,7 +103,7 @@ static int write_file(const mr_checkpoint *cp, const char *dir, const char *name
     if (!status) status = add_recipe(w, r, weights == NULL);
     if (!status && weights) status = mr_model_add_vector(w, "", params, weights);
     if (!status && weights) status = add_count(w, "step", step);
-    if (!status && !weights) status = add_state(w, cp, params);
+    if (!status && !weights) status = add_state(w, cp, r, params);
     status = status ? mr_no_memory(err, name) : mr_st_write(w, path, err);
     mr_st_writer_free(w);
     mr_free(path);
@@ -141,14 +142,18 @@ static int same_recipe(const mr_st *st, const char *path, const mr_recipe *r, mr
     return 0;
 }
 
-static int same_vocab(const mr_st *st, const char *path, const mr_recipe *r, mr_error *err)
+static int same_data(const mr_st *st, const char *path, const mr_recipe *r, mr_error *err)
 {
-    const char *was = mr_st_meta(st, "vocab");
+    const char *was = mr_st_meta(st, "vocab"), *sha256 = mr_st_meta(st, "state.data-sha256");
     char *now = r->task->vocab ? mr_vocab_print(r->task->vocab) : NULL;
     int same = was && now ? !strcmp(was, now) : !was && !r->task->vocab;
     mr_free(now);
-    if (same) return 0;
-    return mr_fail(err, MR_EDATA, "%s: the run was started on other data (its characters differ); give the same --data", path);
+    if (!same)
+        return mr_fail(err, MR_EDATA, "%s: the run was started on other data (its characters differ); give the same --data", path);
+    if (sha256 && strcmp(sha256, r->task->data_sha256))
+        return mr_fail(err, MR_EDATA, "%s: the run was started on other data (SHA-256 %.64s, not %s); give the same --data", path,
+                       sha256, r->task->data_sha256);
+    return 0;
 }
 
 static int read_count(const mr_st *st, const char *path, const char *key, int64_t *value, mr_error *err)
@@ -163,7 +168,8 @@ static int read_count(const mr_st *st, const char *path, const char *key, int64_
 static double read_number(const mr_st *st, const char *key)
 {
     const char *text = mr_st_meta(st, key);
-    return text ? strtod(text, NULL) : NAN;
+    double value;
+    return text && mr_real_read(text, &value) ? value : NAN;
 }
 
 static int read_state(mr_checkpoint *cp, const mr_st *st, const char *path, mr_error *err)
@@ -188,7 +194,7 @@ static int load_open(mr_checkpoint *cp, const mr_st *st, const char *path, const
     if (!status && config.weights != MR_WEIGHTS_F32)
         status = mr_fail(err, MR_EFORMAT, "%s: its weights are in 8 bits, which are not trained", path);
     if (!status) status = same_recipe(st, path, r, err);
-    if (!status) status = same_vocab(st, path, r, err);
+    if (!status) status = same_data(st, path, r, err);
     if (!status) status = mr_model_check_tensors(st, path, state_prefixes, params, err);
     for (int i = 0; !status && state_prefixes[i]; i++)
         status = mr_model_read_vector(st, path, state_prefixes[i], params, vectors[i], err);

@@ -3,7 +3,7 @@
 #include "core/file.h"
 #include "core/mem.h"
 #include "run/text.h"
-#include "tasks/utf8.h"
+#include "core/utf8.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -153,7 +153,7 @@ typedef struct number {
 
 static number pixel(double v)
 {
-    number out;
+    number out = {0};
     mr_real_print(out.text, round(v * 10) / 10, 0);
     return out;
 }
@@ -161,7 +161,7 @@ static number pixel(double v)
 /* For people, and narrow: 1e-4, not 0.0001 or 1e-04. */
 static number brief(double v, int digits)
 {
-    number out;
+    number out = {0};
     int power = v == 0 ? 0 : (int)floor(log10(fabs(v)) + 1e-9);
     if (power >= -3 && power < 6) {
         mr_real_print(out.text, v, digits);

@@ -1,68 +1,14 @@
 #include "run/generate.h"
 
 #include "core/mem.h"
-#include "core/rng.h"
 
-#include <math.h>
 #include <string.h>
-
-/* ---- sampling ---- */
-
-/* A heap of tokens, likeliest on top; of equal ones the smaller token. */
-static int before(const float *logits, int a, int b) { return logits[a] > logits[b] || (logits[a] == logits[b] && a < b); }
-
-static void sift_down(const float *logits, int *heap, int n, int at)
-{
-    for (int child; (child = 2 * at + 1) < n; at = child) {
-        if (child + 1 < n && before(logits, heap[child + 1], heap[child])) child++;
-        if (!before(logits, heap[child], heap[at])) return;
-        int swap = heap[at];
-        heap[at] = heap[child];
-        heap[child] = swap;
-    }
-}
-
-/* Takes the best token off the heap of n and returns it. */
-static int pop(const float *logits, int *heap, int n)
-{
-    int best = heap[0];
-    heap[0] = heap[n - 1];
-    heap[n - 1] = best;
-    sift_down(logits, heap, n - 1, 0);
-    return best;
-}
-
-int mr_sample(const float *logits, int n, const mr_sampling *how, double u, int *order)
-{
-    for (int i = 0; i < n; i++) order[i] = i;
-    for (int i = n / 2 - 1; i >= 0; i--) sift_down(logits, order, n, i);
-    if (how->temperature <= 0) return order[0];
-    double top = logits[order[0]], all = 0, kept = 0;
-    int limit = how->top_k > 0 && how->top_k < n ? how->top_k : n, count = 0;
-    for (int i = 0; i < n; i++) all += exp((logits[i] - top) / how->temperature);
-    /* popped tokens gather at the end of order[], likeliest last: the shortest list that holds top_p */
-    while (count < limit && (count == 0 || kept < how->top_p * all)) {
-        kept += exp((logits[pop(logits, order, n - count)] - top) / how->temperature);
-        count++;
-    }
-    double target = u * kept, sum = 0;
-    for (int i = 0; i < count; i++) {
-        int token = order[n - 1 - i];
-        sum += exp((logits[token] - top) / how->temperature);
-        if (target < sum) return token;
-    }
-    return order[n - count];
-}
-
-/* ---- generation ---- */
 
 typedef struct writer {
     mr_session *session;
     const mr_generation *want;
     mr_state *state;
     mr_batch batch;
-    float *logits;
-    int *order;
     int plan_T;
     mr_piece_fn *piece;
     void *user;
@@ -81,7 +27,6 @@ static int feed(writer *w, const int32_t *tokens, size_t count, mr_error *err)
         mr_model_forward(model, &w->batch, w->state, 0);
         tokens += T;
         count -= T;
-        if (!count) mr_model_logits(model, w->logits, T - 1, 1);
     }
     return mr_model_dev(model)->sync(mr_model_dev(model), err);
 }
@@ -122,21 +67,34 @@ static int give_out(writer *w, const char *bytes, size_t size)
     return 0;
 }
 
+/* Tokens come from the device in groups; those behind the end are not looked at. */
+static int write_group(writer *w, const int32_t *tokens, int count, int64_t before, int *over, mr_error *err)
+{
+    for (int i = 0; i < count && !*over; i++) {
+        char bytes[4];
+        if (tokens[i] < 0)
+            return mr_fail(err, MR_ENONFINITE, "the model's output is NaN or infinite after %lld tokens", (long long)(before + i));
+        int size = mr_vocab_decode(&w->session->vocab, tokens[i], bytes);
+        *over = give_out(w, bytes, (size_t)size);
+    }
+    return 0;
+}
+
 static int write_tokens(writer *w, mr_error *err)
 {
     const mr_generation *want = w->want;
-    int n = (int)mr_model_config(w->session->model)->outputs;
-    for (int64_t i = 0; i < want->tokens; i++) {
+    mr_model *model = w->session->model;
+    mr_dev *dev = mr_model_dev(model);
+    int over = 0;
+    mr_model_draw_from(model, &want->how);
+    for (int64_t i = 0; i < want->tokens; i += dev->ahead) {
+        int32_t tokens[MR_DRAWN];
+        int count = want->tokens - i < dev->ahead ? (int)(want->tokens - i) : dev->ahead;
         if (want->stop && *want->stop) return MR_ESTOPPED;
-        for (int k = 0; k < n; k++)
-            if (!isfinite(w->logits[k])) return mr_fail(err, MR_ENONFINITE, "the model's output is NaN or infinite after %lld tokens", (long long)i);
-        mr_rng rng = mr_rng_at(want->seed, MR_STREAM_SAMPLE, (uint32_t)i, (uint32_t)(i >> 32));
-        int32_t token = mr_sample(w->logits, n, &want->how, mr_rng_uniform(&rng), w->order);
-        char bytes[4];
-        int size = mr_vocab_decode(&w->session->vocab, token, bytes);
-        if (give_out(w, bytes, (size_t)size)) return 0;
-        int status = i + 1 < want->tokens ? feed(w, &token, 1, err) : 0;
-        if (status) return status;
+        mr_model_draw(model, w->state, count, tokens);
+        int status = dev->sync(dev, err);
+        if (!status) status = write_group(w, tokens, count, i, &over, err);
+        if (status || over) return status;
     }
     if (w->held_size) w->piece(w->user, w->held, w->held_size);
     return 0;
@@ -146,17 +104,13 @@ int mr_generate(mr_session *session, int plan_T, const mr_generation *want, mr_p
 {
     writer w = {.session = session, .want = want, .plan_T = plan_T, .piece = piece, .user = user};
     mr_interface face = mr_config_interface(mr_model_config(session->model));
-    w.logits = mr_alloc((size_t)face.outputs, sizeof *w.logits);
-    w.order = mr_alloc((size_t)face.outputs, sizeof *w.order);
     w.held = mr_alloc(want->stop_text ? strlen(want->stop_text) + 1 : 1, 1);
-    int status = w.logits && w.order && w.held && !mr_batch_new(&w.batch, &face, 1, plan_T) ? 0 : mr_no_memory(err, "a generation");
+    int status = w.held && !mr_batch_new(&w.batch, &face, 1, plan_T) ? 0 : mr_no_memory(err, "a generation");
     if (!status) status = mr_state_new(session->model, 1, &w.state, err);
     if (!status) status = feed_prompt(&w, err);
     if (!status) status = write_tokens(&w, err);
     mr_state_free(w.state);
     mr_batch_free(&w.batch);
-    mr_free(w.logits);
-    mr_free(w.order);
     mr_free(w.held);
     return status;
 }

@@ -216,7 +216,7 @@ int mr_recipe_load(mr_recipe *r, const char *name, mr_error *err)
         if (!strcmp(mr_recipe_names[i], name)) return parse(r, name, mr_recipe_texts[i], strlen(mr_recipe_texts[i]), err);
     if (!is_path(name))
         return mr_fail(err, MR_EINVAL, "no recipe %.100s; `minrnn train --help` lists them (a file's name ends in .ini)", name);
-    int status = mr_file_read(name, 1 << 20, &text, &size, err);
+    int status = mr_file_read(name, 1 << 16, &text, &size, err);
     if (status) return status;
     status = parse(r, name, text, size, err);
     mr_free(text);

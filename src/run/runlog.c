@@ -1,11 +1,12 @@
 #include "run/runlog.h"
 
+#include "core/json.h"
 #include "core/mem.h"
+#include "core/options.h"
 #include "run/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -130,27 +131,43 @@ int mr_runlog_close(mr_runlog *log, mr_error *err)
 
 /* ---- reading back */
 
-static double number(const json_t *object, const char *key)
+/* A number; NAN for null, and for anything else. */
+static double read_real(mr_json *json)
 {
-    const json_t *value = json_object_get(object, key);
-    return json_is_number(value) ? json_number_value(value) : NAN;
+    char copy[MR_REAL_MAX] = "";
+    const char *text;
+    double value;
+    size_t size = mr_json_number(json, &text);
+    if (size && size < sizeof copy) memcpy(copy, text, size);
+    if (!size) mr_json_word(json, "null");
+    return mr_real_read(copy, &value) ? value : NAN;
 }
 
 /* 0: not a line of ours. */
 static int parse_line(const char *line, size_t size, mr_curve_point *point)
 {
-    json_t *object = json_loadb(line, size, 0, NULL);
-    const char *kind = json_string_value(json_object_get(object, "kind"));
-    const json_t *step = json_object_get(object, "step");
-    int is_step = kind && !strcmp(kind, "step"), is_eval = kind && !strcmp(kind, "eval");
-    int good = (is_step || is_eval) && json_is_integer(step);
-    if (good) {
-        double loss = number(object, "loss");
-        *point = (mr_curve_point){json_integer_value(step), is_step ? loss : NAN, is_eval ? loss : NAN,
-                                  is_eval ? number(object, "accuracy") : NAN};
+    char room[LINE_MAX_BYTES];
+    mr_json json;
+    int64_t step = -1;
+    int is_step = 0, is_eval = 0;
+    double loss = NAN, accuracy = NAN;
+    mr_json_start(&json, line, size, room);
+    mr_json_enter(&json, '{');
+    while (mr_json_item(&json, '}')) {
+        size_t length;
+        const char *key = mr_json_key(&json, &length), *kind;
+        if (!key) return 0;
+        if (!strcmp(key, "kind")) {
+            kind = mr_json_string(&json, &length);
+            is_step = kind && !strcmp(kind, "step");
+            is_eval = kind && !strcmp(kind, "eval");
+        } else if (!strcmp(key, "step")) mr_json_whole(&json, &step);
+        else if (!strcmp(key, "loss")) loss = read_real(&json);
+        else if (!strcmp(key, "accuracy")) accuracy = read_real(&json);
+        else if (!mr_json_word(&json, "true") && !mr_json_word(&json, "false")) read_real(&json);
     }
-    json_decref(object);
-    return good;
+    *point = (mr_curve_point){step, is_step ? loss : NAN, is_eval ? loss : NAN, is_eval ? accuracy : NAN};
+    return mr_json_done(&json) && (is_step || is_eval) && step >= 0;
 }
 
 static int keep(mr_curve_point **points, size_t n, size_t *room, const mr_curve_point *point)

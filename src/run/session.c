@@ -26,27 +26,34 @@ static int read_settings(mr_session *s, const mr_st *st, const char *path, mr_er
     return 0;
 }
 
-static int read_vocab(mr_session *s, const mr_st *st, const char *path, mr_error *err)
+int mr_session_read_vocab(mr_vocab *vocab, const mr_config *c, const mr_st *st, const char *path, mr_error *err)
 {
     const char *text = mr_st_meta(st, "vocab");
     mr_error inner;
     if (!text) return 0;
-    if (mr_vocab_parse(&s->vocab, text, &inner)) return mr_fail(err, MR_EFORMAT, "%s: vocab: %.800s", path, inner.text);
-    const mr_config *c = &s->recipe.config;
+    if (mr_vocab_parse(vocab, text, &inner)) return mr_fail(err, MR_EFORMAT, "%s: vocab: %.800s", path, inner.text);
     if (c->input != MR_INPUT_TOKENS || c->head != MR_HEAD_TOKEN || c->loss != MR_LOSS_XENT)
         return mr_fail(err, MR_EFORMAT, "%s: has a vocabulary, but the model does not predict tokens from tokens", path);
-    if (c->inputs != s->vocab.size || c->outputs != s->vocab.size)
+    if (c->inputs != vocab->size || c->outputs != vocab->size)
         return mr_fail(err, MR_EFORMAT, "%s: a vocabulary of %d tokens, but the model has %lld inputs and %lld outputs", path,
-                       s->vocab.size, (long long)c->inputs, (long long)c->outputs);
+                       vocab->size, (long long)c->inputs, (long long)c->outputs);
+    return 0;
+}
+
+int mr_session_read_step(int64_t *step, const mr_st *st, const char *path, mr_error *err)
+{
+    const char *text = mr_st_meta(st, "step");
+    char *end;
+    *step = text ? strtoll(text, &end, 10) : 0;
+    if (text && (end == text || *end || *step < 0)) return mr_fail(err, MR_EFORMAT, "%s: step = %.40s: must be a whole number", path, text);
     return 0;
 }
 
 static int read_meta(mr_session *s, const mr_st *st, const char *path, mr_error *err)
 {
-    const char *task = mr_st_meta(st, "task.name"), *step = mr_st_meta(st, "step");
+    const char *task = mr_st_meta(st, "task.name");
     mr_error inner;
     mr_config config;
-    char *end;
     if (mr_st_meta(st, "state.step"))
         return mr_fail(err, MR_EFORMAT, "%s: is the state of a run; its models are model.safetensors and last.safetensors beside it", path);
     int status = mr_model_read_config(st, path, mr_model_meta_keys, &config, err);
@@ -54,11 +61,9 @@ static int read_meta(mr_session *s, const mr_st *st, const char *path, mr_error 
     if (!task || mr_recipe_new(&s->recipe, task, &inner))
         return mr_fail(err, MR_EFORMAT, "%s: made for a task that this minrnn does not know (%.60s)", path, task ? task : "none named");
     s->recipe.config = config;
-    s->step = step ? strtoll(step, &end, 10) : 0;
-    if (step && (end == step || *end || s->step < 0))
-        return mr_fail(err, MR_EFORMAT, "%s: step = %.40s: must be a whole number", path, step);
-    status = read_settings(s, st, path, err);
-    return status ? status : read_vocab(s, st, path, err);
+    status = mr_session_read_step(&s->step, st, path, err);
+    if (!status) status = read_settings(s, st, path, err);
+    return status ? status : mr_session_read_vocab(&s->vocab, &s->recipe.config, st, path, err);
 }
 
 /* Both vectors of a model in the host's memory; bytes only where its weights are in 8 bits. */
@@ -67,29 +72,30 @@ typedef struct vectors {
     int8_t *bytes;
 } vectors;
 
-static int read_vectors(mr_session *s, const mr_st *st, const char *path, vectors *v, mr_error *err)
+static int read_vectors(const mr_model *model, const mr_st *st, const char *path, vectors *v, mr_error *err)
 {
     static const char *const prefixes[] = {"", NULL};
-    const mr_params *params = mr_model_params(s->model);
-    const mr_quants *quants = mr_model_quants(s->model);
-    v->reals = mr_alloc(params->total, sizeof *v->reals);
-    v->bytes = quants ? mr_alloc(quants->bytes, 1) : NULL;
+    const mr_params *params = mr_model_params(model);
+    const mr_quants *quants = mr_model_quants(model);
+    /* first, so that memory is taken only for what the file has, whatever it claims to be */
+    int status = quants ? mr_quants_check(st, path, params, err) : mr_model_check_tensors(st, path, prefixes, params, err);
+    if (status) return status;
+    v->reals = mr_alloc_by(mr_model_dev(model)->by, params->total, sizeof *v->reals);
+    v->bytes = quants ? mr_alloc_by(mr_model_dev(model)->by, quants->bytes, 1) : NULL;
     if (!v->reals || (quants && !v->bytes)) return mr_no_memory(err, path);
     if (quants) return mr_quants_read(st, path, params, quants, v->reals, v->bytes, err);
-    int status = mr_model_check_tensors(st, path, prefixes, params, err);
-    return status ? status : mr_model_read_vector(st, path, "", params, v->reals, err);
+    return mr_model_read_vector(st, path, "", params, v->reals, err);
 }
 
-static int read_model(mr_session *s, const mr_st *st, const char *path, mr_dev *dev, int B, int T, mr_error *err)
+int mr_session_read_weights(mr_model *model, const mr_st *st, const char *path, int B, int T, mr_error *err)
 {
     vectors v = {0};
-    int status = mr_model_new(&s->recipe.config, dev, MR_DECAY_ALL, &s->model, err);
-    if (!status) status = read_vectors(s, st, path, &v, err);
-    if (!status && B && T) status = mr_model_plan(s->model, B, T, 0, err);
-    if (!status && B && T) mr_model_put(s->model, MR_WEIGHTS, v.reals);
-    if (!status && B && T && v.bytes) mr_model_put_bytes(s->model, v.bytes);
-    mr_free(v.reals);
-    mr_free(v.bytes);
+    int status = read_vectors(model, st, path, &v, err);
+    if (!status && B && T) status = mr_model_plan(model, B, T, 0, err);
+    if (!status && B && T) mr_model_put(model, MR_WEIGHTS, v.reals);
+    if (!status && B && T && v.bytes) mr_model_put_bytes(model, v.bytes);
+    mr_free_by(mr_model_dev(model)->by, v.reals);
+    mr_free_by(mr_model_dev(model)->by, v.bytes);
     return status;
 }
 
@@ -99,7 +105,8 @@ int mr_session_open(mr_session *s, const char *path, mr_dev *dev, int plan_B, in
     memset(s, 0, sizeof *s);
     int status = mr_st_open(path, &st, err);
     if (!status) status = read_meta(s, st, path, err);
-    if (!status) status = read_model(s, st, path, dev, plan_B, plan_T, err);
+    if (!status) status = mr_model_new(&s->recipe.config, dev, MR_DECAY_ALL, &s->model, err);
+    if (!status) status = mr_session_read_weights(s->model, st, path, plan_B, plan_T, err);
     mr_st_close(st);
     if (status) mr_session_close(s);
     return status;

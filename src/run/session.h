@@ -2,6 +2,7 @@
 #ifndef MR_RUN_SESSION_H
 #define MR_RUN_SESSION_H
 
+#include "core/safetensors.h"
 #include "model/model.h"
 #include "run/recipe.h"
 
@@ -15,6 +16,12 @@ typedef struct mr_session {
 /* Reads and checks everything in the file. plan_B · plan_T 0: no memory for a forward yet (info). */
 int mr_session_open(mr_session *session, const char *path, mr_dev *dev, int plan_B, int plan_T, mr_error *err);
 void mr_session_close(mr_session *session);
+
+/* The same in parts, each from an open file: the vocabulary (left empty where there is none) and the step of the metadata; and
+ * the weights, checked and, with a plan, given to the model. */
+int mr_session_read_vocab(mr_vocab *vocab, const mr_config *config, const mr_st *st, const char *path, mr_error *err);
+int mr_session_read_step(int64_t *step, const mr_st *st, const char *path, mr_error *err);
+int mr_session_read_weights(mr_model *model, const mr_st *st, const char *path, int plan_B, int plan_T, mr_error *err);
 
 /* The vocabulary, or an error that says that this model does not read text. */
 int mr_session_need_text(const mr_session *session, const char *path, mr_error *err);

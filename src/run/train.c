@@ -6,6 +6,7 @@
 #include "run/checkpoint.h"
 #include "run/feed.h"
 #include "run/runlog.h"
+#include "run/schedule.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -53,25 +54,6 @@ int mr_run_exists(const char *dir) { return mr_run_has_state(dir) || in_folder(d
 
 /* ---- one step ---- */
 
-static double learning_rate(const mr_train_settings *set, int64_t step)
-{
-    if (step <= set->warmup) return set->lr * (double)step / (double)set->warmup;
-    double gone = set->steps > set->warmup ? (double)(step - 1 - set->warmup) / (double)(set->steps - set->warmup) : 0;
-    if (gone > 1) gone = 1;
-    if (set->schedule == 1) return set->lr * (1 - gone);
-    if (set->schedule == 2) return set->lr * 0.5 * (1 + cos(3.14159265358979323846 * gone));
-    return set->lr;
-}
-
-static mr_step step_values(const trainer *t, int64_t step)
-{
-    const mr_train_settings *s = t->set;
-    return (mr_step){.seed = (uint64_t)s->seed, .step = (uint32_t)step, .lr = learning_rate(s, step), .beta1 = s->betas[0],
-                     .beta2 = s->betas[1], .eps = s->eps, .weight_decay = s->weight_decay, .clip = s->clip,
-                     .bias1 = 1 - pow(s->betas[0], (double)step), .bias2 = 1 - pow(s->betas[1], (double)step),
-                     .decoupled = s->optimizer == 0};
-}
-
 static int not_finite(const trainer *t, const char *where, int64_t step, mr_error *err)
 {
     char kept[64] = "nothing had been saved yet";
@@ -114,7 +96,7 @@ static int fetch(trainer *t, mr_error *err)
 
 static int train_step(trainer *t, int64_t step, mr_error *err)
 {
-    mr_step values = step_values(t, step);
+    mr_step values = mr_step_values(t->set, step);
     double stats[MR_STATS], began = now(), norm, loss;
     const mr_batch *batch = NULL;
     int64_t tokens = 0;

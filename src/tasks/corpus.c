@@ -133,6 +133,7 @@ static int load(mr_task *task, corpus *c, mr_corpus_source *source, mr_error *er
         return mr_fail(err, MR_ECONFIG, "context = %d: windows of a text have at least 1 token; raise --context",
                        task->context);
     if (source->size == 0) return mr_fail(err, MR_EDATA, "%s is empty: give a text to learn from", source->name);
+    mr_sha256_of(source->bytes, source->size, task->data_sha256);
     int status = choose_vocab(task, c, source, err);
     if (status == 0) status = make_tokens(c, task->vocab, source, err);
     if (status == 0) status = split(task, c, source, err);

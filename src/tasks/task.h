@@ -4,6 +4,7 @@
 
 #include "core/batch.h"
 #include "core/options.h"
+#include "core/sha256.h"
 #include "core/status.h"
 #include "tasks/vocab.h"
 
@@ -19,6 +20,7 @@ typedef struct mr_task {
     int max_T;          /* set by open: longest sequence of any batch */
     int eval_batches;   /* set by open: batches of the test set */
     const mr_vocab *vocab; /* set by open: how tokens read as text, or NULL */
+    char data_sha256[MR_SHA256_TEXT]; /* set by open: of the data it read; empty where there is none */
     void *data;         /* the task's own */
 } mr_task;
 

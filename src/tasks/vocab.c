@@ -1,7 +1,8 @@
 #include "tasks/vocab.h"
 
+#include "core/json.h"
 #include "core/mem.h"
-#include "tasks/utf8.h"
+#include "core/utf8.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -39,12 +40,12 @@ static int mark_characters(uint8_t *seen, const char *text, size_t size, mr_erro
 
 static int collect(mr_vocab *vocab, const uint8_t *seen, mr_error *err)
 {
-    for (uint32_t c = 0; c < MR_CODEPOINTS; c++) vocab->size += seen[c / 8] >> c % 8 & 1;
+    for (uint32_t i = 0; i < MR_CODEPOINTS / 8; i++) vocab->size += __builtin_popcount(seen[i]);
     vocab->codepoints = mr_alloc((size_t)vocab->size, sizeof *vocab->codepoints);
     if (!vocab->codepoints) return mr_no_memory(err, "the vocabulary");
     int next = 0;
-    for (uint32_t c = 0; c < MR_CODEPOINTS; c++)
-        if (seen[c / 8] >> c % 8 & 1) vocab->codepoints[next++] = c;
+    for (uint32_t i = 0; i < MR_CODEPOINTS / 8; i++)
+        for (unsigned bits = seen[i]; bits; bits &= bits - 1) vocab->codepoints[next++] = 8 * i + (uint32_t)__builtin_ctz(bits);
     return 0;
 }
 
@@ -101,40 +102,49 @@ char *mr_vocab_print(const mr_vocab *vocab)
 }
 
 /* The one character that a JSON string must be. */
-static int read_character(const json_t *item, uint32_t *codepoint)
+static int read_character(mr_json *json, uint32_t *codepoint)
 {
-    size_t size = json_is_string(item) ? json_string_length(item) : 0;
-    return size > 0 && mr_utf8_read(json_string_value(item), size, codepoint) == (int)size;
+    size_t size;
+    const char *text = mr_json_string(json, &size);
+    return text && size > 0 && mr_utf8_read(text, size, codepoint) == (int)size;
 }
 
-static int take_characters(mr_vocab *vocab, const json_t *list, mr_error *err)
+static int take_characters(mr_vocab *vocab, mr_json *json, mr_error *err)
 {
-    size_t size = json_array_size(list);
-    if (size == 0)
-        return mr_fail(err, MR_EFORMAT, "the vocabulary is neither \"bytes\" nor a JSON array of characters");
-    vocab->codepoints = mr_alloc(size, sizeof *vocab->codepoints);
-    if (!vocab->codepoints) return mr_no_memory(err, "the vocabulary");
-    for (size_t i = 0; i < size; i++) {
+    size_t i = 0;
+    mr_json_enter(json, '[');
+    for (; mr_json_item(json, ']'); i++) {
         uint32_t *c = &vocab->codepoints[i];
-        if (!read_character(json_array_get(list, i), c))
+        if (!read_character(json, c))
             return mr_fail(err, MR_EFORMAT, "entry %zu of the vocabulary is not a string of one character", i);
         if (i > 0 && c[0] <= c[-1])
             return mr_fail(err, MR_EFORMAT, "entry %zu of the vocabulary is not above the one before it", i);
     }
-    vocab->size = (int)size;
+    if (!mr_json_done(json)) return mr_fail(err, MR_EFORMAT, "the vocabulary is not JSON, after entry %zu", i);
+    vocab->size = (int)i;
     return 0;
 }
 
+/* How many entries a list can have at most that is `size` bytes long: each is two quotes, a character and a comma. */
+static size_t most_entries(size_t size) { return size / 4 + 1 < MR_CODEPOINTS ? size / 4 + 1 : MR_CODEPOINTS; }
+
 int mr_vocab_parse(mr_vocab *vocab, const char *text, mr_error *err)
 {
+    size_t size = strlen(text);
+    mr_json json;
     if (strcmp(text, "bytes") == 0) {
         become_bytes(vocab);
         return 0;
     }
     *vocab = (mr_vocab){.kind = MR_VOCAB_CHARS};
-    json_t *list = json_loads(text, JSON_ALLOW_NUL, NULL);
-    int status = take_characters(vocab, list, err);
-    json_decref(list);
+    if (text[0] != '[' || size < 5)
+        return mr_fail(err, MR_EFORMAT, "the vocabulary is neither \"bytes\" nor a JSON array of characters");
+    char *room = mr_alloc(size, 1);
+    vocab->codepoints = mr_alloc(most_entries(size), sizeof *vocab->codepoints);
+    int status = room && vocab->codepoints ? 0 : mr_no_memory(err, "the vocabulary");
+    mr_json_start(&json, text, size, room);
+    if (!status) status = take_characters(vocab, &json, err);
+    mr_free(room);
     if (status) mr_vocab_free(vocab);
     return status;
 }

@@ -87,8 +87,8 @@ float *mr_cpu_scratch(mr_cpu *cpu, int which, size_t count)
 {
     mr_scratch *s = &cpu->scratch[which];
     if (s->count >= count && s->data) return s->data;
-    mr_free(s->data);
-    s->data = mr_alloc(count ? count : 1, sizeof(float));
+    mr_free_by(cpu->dev.by, s->data);
+    s->data = mr_alloc_by(cpu->dev.by, count ? count : 1, sizeof(float));
     s->count = s->data ? count : 0;
     if (!s->data) cpu->out_of_memory = 1;
     return s->data;
@@ -96,7 +96,7 @@ float *mr_cpu_scratch(mr_cpu *cpu, int which, size_t count)
 
 int mr_cpu_slots(mr_cpu *cpu, size_t count)
 {
-    size_t stride = mr_round_up(count, 64) + 64; /* apart, so that threads share no cache line */
+    size_t stride = mr_cpu_slot_stride(count);
     if (stride <= cpu->slot_stride && cpu->scratch[MR_SCRATCH_SLOTS].data) return 1;
     cpu->slot_stride = 0;
     if (!mr_cpu_scratch(cpu, MR_SCRATCH_SLOTS, stride * (size_t)cpu->dev.threads)) return 0;
@@ -184,14 +184,12 @@ void mr_cpu_reduce(mr_cpu *cpu, size_t n, const float *from, size_t stride, int 
 
 static void *device_alloc(mr_dev *dev, size_t bytes)
 {
-    (void)dev;
-    return mr_alloc(bytes ? bytes : 1, 1);
+    return mr_alloc_by(dev->by, bytes ? bytes : 1, 1);
 }
 
 static void device_release(mr_dev *dev, void *p)
 {
-    (void)dev;
-    mr_free(p);
+    mr_free_by(dev->by, p);
 }
 
 static void copy_bytes(mr_dev *dev, void *to, const void *from, size_t bytes)
@@ -232,19 +230,19 @@ static void device_close(mr_dev *dev)
 {
     mr_cpu *cpu = mr_cpu_of(dev);
     mr_pool_free(cpu->pool);
-    for (int i = 0; i < MR_SCRATCHES; i++) mr_free(cpu->scratch[i].data);
-    mr_free(cpu);
+    for (int i = 0; i < MR_SCRATCHES; i++) mr_free_by(dev->by, cpu->scratch[i].data);
+    mr_free_by(dev->by, cpu);
 }
 
-static void fill_device(mr_cpu *cpu, int threads)
+static void fill_device(mr_cpu *cpu, int threads, const mr_allocator *by)
 {
     mr_dev *dev = &cpu->dev;
     *dev = (mr_dev){
-        .kind = "cpu", .isa = cpu->kernels.name, .threads = threads, .act_size = sizeof(float),
+        .kind = "cpu", .isa = cpu->kernels.name, .threads = threads, .by = by, .memory = mr_memory_total(), .ahead = 1, .act_size = sizeof(float),
         .real_size = sizeof(float), .alloc = device_alloc, .release = device_release, .upload = copy_bytes,
         .download = copy_bytes, .copy = copy_bytes, .zero = zero_bytes, .put = put, .get = get, .put_act = put_act,
         .get_act = get_act, .replay = replay, .sync = device_sync,
-        .close = device_close, .minrnn_saved = mr_cpu_minrnn_saved, .impl = cpu,
+        .close = device_close, .minrnn_saved = mr_cpu_minrnn_saved, .scan_work = mr_cpu_scan_work, .impl = cpu,
     };
     mr_cpu_linear_ops(&dev->ops);
     mr_cpu_minrnn_ops(&dev->ops);
@@ -252,6 +250,7 @@ static void fill_device(mr_cpu *cpu, int threads)
     mr_cpu_conv_ops(&dev->ops);
     mr_cpu_token_ops(&dev->ops);
     mr_cpu_loss_ops(&dev->ops);
+    mr_cpu_sample_ops(&dev->ops);
     mr_cpu_train_ops(&dev->ops);
     mr_cpu_sscan_ops(&dev->ops);
 }
@@ -266,12 +265,12 @@ int mr_cpu_open(const mr_dev_options *options, mr_dev **out, mr_error *err)
     if (threads < 0 || threads > MOST_THREADS)
         return mr_fail(err, MR_EINVAL, "threads must be 0 (all) to %d, not %d", MOST_THREADS, threads);
     if (!threads) threads = usable_threads();
-    mr_cpu *cpu = mr_alloc(1, sizeof *cpu);
+    mr_cpu *cpu = mr_alloc_by(options->by, 1, sizeof *cpu);
     if (!cpu) return mr_no_memory(err, "the CPU device");
     cpu->kernels = *kernels;
     cpu->product = choose_product(kernels, options->bf16);
-    fill_device(cpu, threads);
-    cpu->pool = mr_pool_new(threads);
+    fill_device(cpu, threads, options->by);
+    cpu->pool = mr_pool_new(threads, options->by);
     if (!cpu->pool) {
         device_close(&cpu->dev);
         return mr_fail(err, MR_EDEVICE, "%d threads cannot be started on this machine; ask for fewer", threads);

@@ -37,6 +37,7 @@ float *mr_cpu_scratch(mr_cpu *cpu, int which, size_t count);
 
 /* The same for every thread; mr_cpu_slot gives a thread its own. 0 when not to be had. */
 int mr_cpu_slots(mr_cpu *cpu, size_t count);
+static inline size_t mr_cpu_slot_stride(size_t count) { return (count + 63) / 64 * 64 + 64; } /* threads share no cache line */
 static inline float *mr_cpu_slot(const mr_cpu *cpu, int slot)
 {
     return cpu->scratch[MR_SCRATCH_SLOTS].data + (size_t)slot * cpu->slot_stride;
@@ -68,8 +69,10 @@ void mr_cpu_norm_ops(mr_ops *ops);
 void mr_cpu_conv_ops(mr_ops *ops);
 void mr_cpu_token_ops(mr_ops *ops);
 void mr_cpu_loss_ops(mr_ops *ops);
+void mr_cpu_sample_ops(mr_ops *ops);
 void mr_cpu_train_ops(mr_ops *ops);
 void mr_cpu_sscan_ops(mr_ops *ops);
-size_t mr_cpu_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int H);
+size_t mr_cpu_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int D, int H);
+size_t mr_cpu_scan_work(mr_dev *dev, int B, int T, int H);
 
 #endif

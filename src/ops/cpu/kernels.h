@@ -74,6 +74,8 @@ typedef struct mr_run {
     const float *dh;    /* [rows, n] */
     size_t h_row;       /* of h and dh */
     float *carry;       /* [n] backward: a·g of the row behind the run on entry, of row 0 on exit */
+    const float *a, *b; /* [rows, n] with h_row, where the gates are given; then there is no pre … */
+    float *da, *db;     /* … and the backward leaves their gradients here */
     float *decay;       /* [n] effects: the run turns a state h into decay·h + carry; both go on from what is there */
 } mr_run;
 
@@ -160,6 +162,7 @@ typedef struct mr_cpu_kernels {
     mr_scan_fn *effect_fwd[MR_GATES][MR_CANDIDATES]; /* on the state before the run */
     mr_scan_fn *effect_bwd[MR_GATES][MR_CANDIDATES]; /* on the carry behind it */
     mr_scan_fn *scan_log[MR_GATES]; /* positive candidate; carry [2n]: scratch */
+    mr_scan_fn *given_fwd, *given_bwd, *given_effect_fwd, *given_effect_bwd; /* with a and b given */
     void (*candidate)(mr_candidate kind, int n, const float *v, float *c);
     void (*candidate_bwd)(mr_candidate kind, int n, const float *v, const float *dc, float *dv); /* dv += */
 

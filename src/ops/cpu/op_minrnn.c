@@ -1,4 +1,4 @@
-/* minGRU and minLSTM: the projection by the product into `saved`, then gates and scan over it.
+/* minGRU and minLSTM: the projection by the product into `saved`, then gates and scan over it; and the scan by itself.
  *
  * A task of the scan is one sequence × a block of channels. Where that leaves too few tasks, time is cut into chunks:
  * each chunk's effect on the state is h → decay·h + drive; the chunks' starts follow from these in order; then every
@@ -14,6 +14,8 @@ typedef struct scan {
     int B, T, H;
     size_t pre_row; /* gates · H */
     float *pre;
+    const float *a, *b; /* given, instead of pre */
+    float *da, *db;
     const float *h_in, *fresh; /* fresh: [H] the state where a sequence starts */
     const uint8_t *reset;
     const int32_t *length;
@@ -25,11 +27,13 @@ typedef struct scan {
     int width, blocks;          /* channels of a task */
     int chunks, chunk;          /* of time */
     float *decay, *drive, *at;  /* [B, chunks, H], when chunks > 1; at: state before, or carry behind, a chunk */
+    float *slots;               /* every thread's own */
+    size_t slot_stride;
 } scan;
 
-size_t mr_cpu_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int H)
+size_t mr_cpu_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int D, int H)
 {
-    (void)dev;
+    (void)dev, (void)D;
     return (size_t)B * (size_t)T * (size_t)mr_cell_gates(cell) * (size_t)H * sizeof(float);
 }
 
@@ -88,6 +92,7 @@ static part part_of(const scan *s, int task)
     return p;
 }
 
+static float *slot_of(const scan *s, int slot) { return s->slots + (size_t)slot * s->slot_stride; }
 static int tasks_of(const scan *s) { return s->B * s->blocks * s->chunks; }
 static size_t token(const scan *s, const part *p, int t) { return (size_t)p->b * (size_t)s->T + (size_t)t; }
 static int starts_at(const scan *s, const part *p, int t) { return s->reset && s->reset[token(s, p, t)]; }
@@ -101,11 +106,15 @@ static const float *entry_of(const scan *s, const part *p)
 
 static mr_run run_of(const scan *s, const part *p, int first, int end)
 {
-    const size_t at = token(s, p, first);
+    const size_t at = token(s, p, first), h_at = at * (size_t)s->H + (size_t)p->c;
+    if (s->a)
+        return (mr_run){
+            .rows = end - first, .n = p->n, .a = s->a + h_at, .b = s->b ? s->b + h_at : NULL, .h = s->h + h_at, .h_row = (size_t)s->H,
+            .dh = s->dh ? s->dh + h_at : NULL, .da = s->da ? s->da + h_at : NULL, .db = s->db ? s->db + h_at : NULL,
+        };
     return (mr_run){
         .rows = end - first, .n = p->n, .pre = s->pre + at * s->pre_row + p->c, .pre_row = s->pre_row,
-        .gate = (size_t)s->H, .h = s->h + at * (size_t)s->H + p->c, .h_row = (size_t)s->H,
-        .dh = s->dh ? s->dh + at * (size_t)s->H + p->c : NULL,
+        .gate = (size_t)s->H, .h = s->h + h_at, .h_row = (size_t)s->H, .dh = s->dh ? s->dh + h_at : NULL,
     };
 }
 
@@ -137,7 +146,7 @@ static void forward_task(void *arg, int task, int slot)
         end = run_end(s, &p, t);
         mr_run run = run_of(s, &p, t, end);
         run.start = starts_at(s, &p, t) ? fresh_of(s, &p) : start;
-        run.carry = s->log_scan ? mr_cpu_slot(s->cpu, slot) : NULL;
+        run.carry = s->log_scan ? slot_of(s, slot) : NULL;
         s->forward(&run);
         start = run.h + (size_t)(run.rows - 1) * run.h_row;
     }
@@ -199,6 +208,12 @@ static void leave_at_start(const scan *s, const part *p, float *carry)
 static void clear_gradients(const scan *s, const part *p)
 {
     for (int t = p->stop - 1; t >= p->end; t--) {
+        if (s->a) {
+            const size_t at = token(s, p, t) * (size_t)s->H + (size_t)p->c;
+            memset(s->da + at, 0, (size_t)p->n * sizeof *s->da);
+            memset(s->db + at, 0, (size_t)p->n * sizeof *s->db);
+            continue;
+        }
         float *pre = s->pre + token(s, p, t) * s->pre_row + p->c;
         for (size_t gate = 0; gate < s->pre_row; gate += (size_t)s->H)
             memset(pre + gate, 0, (size_t)p->n * sizeof *pre);
@@ -215,7 +230,7 @@ static void backward_task(void *arg, int task, int slot)
 {
     const scan *s = arg;
     const part p = part_of(s, tasks_of(s) - 1 - task); /* downwards */
-    float *carry = mr_cpu_slot(s->cpu, slot);
+    float *carry = slot_of(s, slot);
     if (s->start_grad) memset(s->start_grad + p.state, 0, (size_t)p.n * sizeof *carry);
     if (s->chunks > 1) copy_row(carry, s->at + p.state, p.n);
     else if (s->dh_out) copy_row(carry, s->dh_out + (size_t)p.b * (size_t)s->H + p.c, p.n);
@@ -266,14 +281,55 @@ static void chain_backward(const scan *s)
     }
 }
 
+static void run_forward(scan *s)
+{
+    if (s->chunks > 1) {
+        mr_cpu_run(s->cpu, forward_effect, s, tasks_of(s));
+        chain_forward(s);
+    }
+    mr_cpu_run(s->cpu, forward_task, s, tasks_of(s));
+}
+
+static void run_backward(scan *s)
+{
+    if (s->chunks > 1) {
+        mr_cpu_run(s->cpu, backward_effect, s, tasks_of(s));
+        chain_backward(s);
+    }
+    mr_cpu_run(s->cpu, backward_task, s, tasks_of(s));
+}
+
 /* ---- the ops */
 
-/* Scratch for the scan: the fresh state, the chunks' arrays, and `extra` of them for gradients of starts. */
-static int take_scratch(scan *s, const mr_cell *cell, const float *h_init, int extra)
+static size_t states_of(const scan *s) { return (size_t)s->B * (size_t)s->chunks * (size_t)s->H; }
+
+/* The fresh state, the chunks' arrays, and `extra` of them for gradients of starts. */
+static size_t scratch_floats(const scan *s, int extra)
 {
-    const size_t states = (size_t)s->B * (size_t)s->chunks * (size_t)s->H, row = mr_round_up((size_t)s->H, 16);
-    float *data = mr_cpu_scratch(s->cpu, MR_SCRATCH_STATE, row + states * (size_t)((s->chunks > 1 ? 3 : 0) + extra));
-    if (!data || !mr_cpu_slots(s->cpu, 2 * (size_t)s->width)) return 0;
+    return mr_round_up(mr_round_up((size_t)s->H, 16) + states_of(s) * (size_t)((s->chunks > 1 ? 3 : 0) + extra), 16);
+}
+
+/* Time is cut or, for the paper's scan, not: the larger of the two. */
+size_t mr_cpu_scan_work(mr_dev *dev, int B, int T, int H)
+{
+    size_t most = 0;
+    for (int cut = 0; cut < 2; cut++) {
+        scan s = {.B = B, .T = T, .H = H};
+        cut_scan(&s, cut);
+        const size_t floats = scratch_floats(&s, 1) + (size_t)dev->threads * mr_cpu_slot_stride(2 * (size_t)s.width);
+        if (floats > most) most = floats;
+    }
+    return most * sizeof(float);
+}
+
+/* In the caller's memory, or in the device's. */
+static int take_scratch(scan *s, void *work, const mr_cell *cell, const float *h_init, int extra)
+{
+    const size_t states = states_of(s), row = mr_round_up((size_t)s->H, 16), count = scratch_floats(s, extra);
+    float *data = work ? work : mr_cpu_scratch(s->cpu, MR_SCRATCH_STATE, count);
+    if (!data || (!work && !mr_cpu_slots(s->cpu, 2 * (size_t)s->width))) return 0;
+    s->slots = work ? data + count : mr_cpu_slot(s->cpu, 0);
+    s->slot_stride = work ? mr_cpu_slot_stride(2 * (size_t)s->width) : s->cpu->slot_stride;
     if (h_init) s->cpu->kernels.candidate(cell->candidate, s->H, h_init, data);
     else memset(data, 0, row * sizeof *data);
     s->fresh = data;
@@ -297,12 +353,8 @@ static void minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
         .b = (const float *)a->W, .b_transposed = 1, .bias = (const float *)a->b, .c = s.pre,
     };
     if (a->W) mr_product_run(&p);
-    if (!take_scratch(&s, &a->cell, (const float *)a->h_init, 0)) return;
-    if (s.chunks > 1) {
-        mr_cpu_run(cpu, forward_effect, &s, tasks_of(&s));
-        chain_forward(&s);
-    }
-    mr_cpu_run(cpu, forward_task, &s, tasks_of(&s));
+    if (!take_scratch(&s, a->work, &a->cell, (const float *)a->h_init, 0)) return;
+    run_forward(&s);
 }
 
 /* dh_init += cand'(h_init)·Σ over starts, in the order of sequences and chunks. */
@@ -325,12 +377,8 @@ static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
     choose_functions(&s, &a->cell);
     cut_scan(&s, 1);
     const int learned = a->h_init && a->dh_init;
-    if (!take_scratch(&s, &a->cell, (const float *)a->h_init, learned)) return;
-    if (s.chunks > 1) {
-        mr_cpu_run(cpu, backward_effect, &s, tasks_of(&s));
-        chain_backward(&s);
-    }
-    mr_cpu_run(cpu, backward_task, &s, tasks_of(&s));
+    if (!take_scratch(&s, a->work, &a->cell, (const float *)a->h_init, learned)) return;
+    run_backward(&s);
     if (learned) init_gradient(&s, a);
 
     const int tokens = a->B * a->T, channels = (int)s.pre_row;
@@ -343,8 +391,38 @@ static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
     mr_product_gradient(cpu, tokens, channels, a->D, s.pre, (const float *)a->x, (float *)a->dW, (float *)a->db);
 }
 
+static scan given_scan(mr_dev *dev, int B, int T, int H)
+{
+    const mr_cpu_kernels *k = &mr_cpu_of(dev)->kernels;
+    scan s = {
+        .cpu = mr_cpu_of(dev), .B = B, .T = T, .H = H, .forward = k->given_fwd, .backward = k->given_bwd,
+        .effect_forward = k->given_effect_fwd, .effect_backward = k->given_effect_bwd,
+    };
+    cut_scan(&s, 1);
+    return s;
+}
+
+static void scan_fwd(mr_dev *dev, const mr_scan_fwd_args *a)
+{
+    scan s = given_scan(dev, a->B, a->T, a->H);
+    s.a = (const float *)a->a, s.b = (const float *)a->b, s.h_in = (const float *)a->h_in, s.reset = a->reset, s.length = a->length;
+    s.h = (float *)a->h, s.h_out = (float *)a->h_out;
+    if (take_scratch(&s, a->work, NULL, NULL, 0)) run_forward(&s);
+}
+
+static void scan_bwd(mr_dev *dev, const mr_scan_bwd_args *a)
+{
+    scan s = given_scan(dev, a->B, a->T, a->H);
+    s.a = (const float *)a->a, s.h_in = (const float *)a->h_in, s.reset = a->reset, s.length = a->length, s.h = (float *)a->h;
+    s.dh = (const float *)a->dh, s.dh_out = (const float *)a->dh_out;
+    s.da = (float *)a->da, s.db = (float *)a->db, s.dh_in = (float *)a->dh_in;
+    if (take_scratch(&s, a->work, NULL, NULL, 0)) run_backward(&s);
+}
+
 void mr_cpu_minrnn_ops(mr_ops *ops)
 {
+    ops->scan_fwd = scan_fwd;
+    ops->scan_bwd = scan_bwd;
     ops->minrnn_fwd = minrnn_fwd;
     ops->minrnn_bwd = minrnn_bwd;
 }

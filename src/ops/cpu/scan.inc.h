@@ -242,6 +242,54 @@ INLINE void scan_log(int kind, const mr_run *run)
         }
 }
 
+/* ---- a and b given: nothing but the recurrence */
+
+static void given_fwd(const mr_run *given)
+{
+    const mr_run run = *given;
+    const float *before = run.start;
+    for (size_t t = 0, at = 0; t < (size_t)run.rows; t++, before = run.h + at, at += run.h_row)
+        for (int c = 0; c < run.n; c += LANES) {
+            const int n = run.n - c;
+            vf h = v_load_part(run.a + at + c, n) * v_load_part(before + c, n) + v_load_part(run.b + at + c, n);
+            v_store_part(run.h + at + c, h, n);
+        }
+}
+
+static void given_bwd(const mr_run *given)
+{
+    const mr_run run = *given;
+    for (size_t t = (size_t)run.rows; t-- > 0;) {
+        const size_t at = t * run.h_row;
+        const float *before = t ? run.h + at - run.h_row : run.start;
+        for (int c = 0; c < run.n; c += LANES) {
+            const int n = run.n - c;
+            vf d = v_load_part(run.dh + at + c, n) + v_load_part(run.carry + c, n), a = v_load_part(run.a + at + c, n);
+            v_store_part(run.carry + c, a * d, n);
+            v_store_part(run.da + at + c, d * v_load_part(before + c, n), n);
+            v_store_part(run.db + at + c, d, n);
+        }
+    }
+}
+
+INLINE void given_effect(const mr_run *given, int backward)
+{
+    const mr_run run = *given;
+    for (int i = 0; i < run.rows; i++) {
+        const size_t at = (size_t)(backward ? run.rows - 1 - i : i) * run.h_row;
+        for (int c = 0; c < run.n; c += LANES) {
+            const int n = run.n - c;
+            vf a = v_load_part(run.a + at + c, n), drive = v_load_part(run.carry + c, n);
+            drive = backward ? (drive + v_load_part(run.dh + at + c, n)) * a : a * drive + v_load_part(run.b + at + c, n);
+            v_store_part(run.carry + c, drive, n);
+            v_store_part(run.decay + c, v_load_part(run.decay + c, n) * a, n);
+        }
+    }
+}
+
+static void given_effect_fwd(const mr_run *run) { given_effect(run, 0); }
+static void given_effect_bwd(const mr_run *run) { given_effect(run, 1); }
+
 static void candidate_row(mr_candidate kind, int n, const float *v, float *c)
 {
     vf slope;

@@ -2,7 +2,8 @@
 #ifndef MR_OPS_CUDA_CUDA_CUH
 #define MR_OPS_CUDA_CUDA_CUH
 
-#include <cublasLt.h>
+#include "ops/cuda/lt.cuh"
+
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <stdint.h>
@@ -35,27 +36,39 @@ struct mr_cuda_shadow {
 
 struct mr_cuda_graph {
     uint64_t key;
-    int seen;
+    int seen, writes_weights;
     cudaGraphExec_t exec;
+    const void *wanted; /* what was downloaded right behind it: the recording brings it along */
+    size_t wanted_bytes;
+};
+
+struct mr_cuda_room {
+    void *data;
+    size_t size;
 };
 
 struct mr_cuda {
     mr_dev dev;
-    int index, sms, bf16, exact; /* exact: fp32 products without TF32 */
+    int index, sms, capability, bf16, exact; /* capability: 90 for 9.0; exact: fp32 products without TF32 */
     cudaStream_t stream;
+    int stream_given; /* by the caller, who destroys it */
     cublasLtHandle_t lt;
     void *workspace; /* of the products */
-    void *scratch;   /* of one op at a time */
-    size_t scratch_size;
+    mr_cuda_room scratch, product_scratch; /* of one op at a time, and of a product inside of one */
     mr_cuda_shadow shadows[MR_CUDA_SHADOWS]; /* bf16: copies of parameters for the products */
-    int shadow_count, shadows_stale;
+    int shadow_count, shadows_stale, weights_written; /* weights_written: since it was last cleared */
     mr_cuda_shadow *shadow_table; /* the list on the device */
-    char *staging; /* pinned; uploads go through it */
+    char *staging; /* pinned; uploads go through it, and small downloads through its end */
     size_t staged;
     mr_cuda_plan plans[MR_CUDA_PLANS];
     int plan_count;
     mr_cuda_graph graphs[MR_CUDA_GRAPHS];
     int graph_count;
+    mr_ops direct;            /* the ops as they are launched; dev->ops goes through defer.cu first */
+    mr_norm_fwd_args waiting; /* a norm that the next op may take into its own kernel */
+    int has_waiting;
+    int chained;              /* the last launch lets the next one start early, see chain.cuh */
+    mr_cuda_graph *last;      /* the recording that was replayed, when nothing has come behind it */
     cudaError_t error; /* the first since the last sync */
     const char *where;
     char name[256];
@@ -70,10 +83,16 @@ void mr_cuda_note(mr_cuda *c, cudaError_t error, const char *where);
 
 /* Device memory for the op that runs now; grows at the first use of a shape. NULL when not to be had. */
 void *mr_cuda_scratch(mr_cuda *c, size_t bytes);
+void *mr_cuda_product_scratch(mr_cuda *c, size_t bytes);
 
-/* bf16 copies of parameters: made at the first use after anything may have changed them, all in one launch. */
+/* bf16 copies of parameters: made at the first use after something was written over what they are copies of, all in one launch. */
 const bf16 *mr_cuda_shadow_of(mr_cuda *c, const float *from, size_t n);
-void mr_cuda_weights_changed(mr_cuda *c);
+void mr_cuda_written(mr_cuda *c, const void *to, size_t bytes);
+void mr_cuda_freshen(mr_cuda *c);
+
+/* What was put off is launched; after this, the stream holds everything that was asked for. */
+void mr_cuda_settle(mr_cuda *c);
+void mr_cuda_defer_ops(mr_cuda *c);
 
 static inline size_t div_up(size_t a, size_t b) { return (a + b - 1) / b; }
 
@@ -185,13 +204,26 @@ void mr_cuda_reduce(mr_cuda *c, const float *partial, size_t rows, size_t stride
 
 void mr_cuda_linear_ops(mr_ops *ops); /* linear, dropout */
 void mr_cuda_minrnn_ops(mr_ops *ops);
+void mr_cuda_scan_ops(mr_ops *ops);
 void mr_cuda_norm_ops(mr_ops *ops);
 void mr_cuda_loss_ops(mr_ops *ops); /* xent, mse */
 void mr_cuda_time_ops(mr_ops *ops);  /* conv, pool */
 void mr_cuda_token_ops(mr_ops *ops); /* embed */
 void mr_cuda_train_ops(mr_ops *ops); /* sumsq, adam */
 void mr_cuda_sscan_ops(mr_ops *ops); /* silu, sscan */
-size_t mr_cuda_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int H);
+void mr_cuda_sample_ops(mr_ops *ops);
+size_t mr_cuda_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int D, int H);
+size_t mr_cuda_scan_work(mr_dev *dev, int B, int T, int H); /* enough for minrnn … */
+size_t mr_cuda_given_work(int B, int T, int H);             /* … and for the scan by itself */
+
+/* dh_init += cand'(h_init)·Σ of rows of to_start [rows, H], in order. */
+void mr_cuda_start_grad(mr_cuda *c, mr_candidate candidate, int rows, int H, const float *to_start, const float *h_init, float *dh_init);
+
+/* Recurrent layers whose pre-activations are not kept but computed anew; the kernels that do so return 0 for shapes that
+ * they are not made for. */
+int mr_cuda_fusable(const mr_cuda *c, const mr_cell *cell, int D, int H);
+int mr_cuda_fused_fwd(mr_cuda *c, const mr_minrnn_fwd_args *a);
+int mr_cuda_fused_bwd(mr_cuda *c, const mr_minrnn_bwd_args *a);
 
 /* Products, row-major, of act matrices and a parameter matrix W [N, K]; see linear_fwd, linear_bwd_x and linear_bwd_w in ops.h. */
 void mr_cuda_product_fwd(mr_cuda *c, int M, int N, int K, const void *x, const float *W, const float *b, int gelu, void *pre, const void *residual,

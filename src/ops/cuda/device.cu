@@ -1,11 +1,12 @@
 /* The CUDA device: memory, copies, recorded steps, errors. */
-#include "ops/cuda/cuda.cuh"
+#include "ops/cuda/chain.cuh"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { STAGING = 64 << 20, WORKSPACE = 32 << 20 };
+enum { STAGING = 64 << 20, LANDING = 1 << 20, BROUGHT = 64 << 10, WORKSPACE = 32 << 20 }; /* LANDING: for downloads, behind the
+    staging; BROUGHT: what a recording writes there itself, at most */
 
 void mr_cuda_note(mr_cuda *c, cudaError_t error, const char *where)
 {
@@ -21,6 +22,7 @@ static void forget_graphs(mr_cuda *c)
     for (int i = 0; i < c->graph_count; i++)
         if (c->graphs[i].exec) cudaGraphExecDestroy(c->graphs[i].exec);
     c->graph_count = 0;
+    c->last = NULL;
 }
 
 static void *cuda_alloc(mr_dev *dev, size_t bytes)
@@ -46,25 +48,29 @@ static void forget_shadows(mr_cuda *c)
 static void cuda_release(mr_dev *dev, void *p)
 {
     if (!p) return;
+    mr_cuda_settle(cuda_of(dev));
     forget_graphs(cuda_of(dev));
     forget_shadows(cuda_of(dev));
     CHECK(cuda_of(dev), cudaStreamSynchronize(cuda_of(dev)->stream));
     CHECK(cuda_of(dev), cudaFree(p));
 }
 
-void *mr_cuda_scratch(mr_cuda *c, size_t bytes)
+static void *grow(mr_cuda *c, mr_cuda_room *room, size_t bytes)
 {
-    if (bytes <= c->scratch_size) return c->scratch;
+    if (bytes <= room->size) return room->data;
     forget_graphs(c);
     CHECK(c, cudaStreamSynchronize(c->stream));
-    cudaFree(c->scratch);
-    c->scratch = NULL;
-    c->scratch_size = 0;
-    cudaError_t error = cudaMalloc(&c->scratch, bytes);
-    if (error == cudaSuccess) c->scratch_size = bytes;
+    cudaFree(room->data);
+    room->data = NULL;
+    room->size = 0;
+    cudaError_t error = cudaMalloc(&room->data, bytes);
+    if (error == cudaSuccess) room->size = bytes;
     else mr_cuda_note(c, error, "scratch memory");
-    return c->scratch;
+    return room->data;
 }
+
+void *mr_cuda_scratch(mr_cuda *c, size_t bytes) { return grow(c, &c->scratch, bytes); }
+void *mr_cuda_product_scratch(mr_cuda *c, size_t bytes) { return grow(c, &c->product_scratch, bytes); }
 
 static void cuda_wait(mr_cuda *c)
 {
@@ -77,6 +83,8 @@ static void cuda_upload(mr_dev *dev, void *to, const void *from, size_t bytes)
 {
     mr_cuda *c = cuda_of(dev);
     const char *at = (const char *)from;
+    mr_cuda_settle(c);
+    mr_cuda_written(c, to, bytes);
     for (size_t done = 0; done < bytes;) {
         if (c->staged == STAGING) cuda_wait(c);
         size_t n = bytes - done < STAGING - c->staged ? bytes - done : STAGING - c->staged;
@@ -87,30 +95,61 @@ static void cuda_upload(mr_dev *dev, void *to, const void *from, size_t bytes)
     }
 }
 
+/* A small piece of device memory as it is now, in pinned memory. When it follows a recording, the next time that recording ends with
+ * a kernel that writes it there: a copy of its own, from one engine to another, takes as long as a dozen kernels. */
+static const void *land(mr_cuda *c, const void *from, size_t bytes)
+{
+    mr_cuda_graph *g = c->last;
+    if (g && g->wanted == from && bytes <= g->wanted_bytes) {
+        cuda_wait(c);
+        return c->staging + STAGING;
+    }
+    mr_cuda_settle(c);
+    CHECK(c, cudaMemcpyAsync(c->staging + STAGING, from, bytes, cudaMemcpyDeviceToHost, c->stream));
+    cuda_wait(c);
+    if (g && g->exec && !g->wanted && bytes <= BROUGHT && (uintptr_t)from % 2 == 0 && bytes % 2 == 0) {
+        g->wanted = from;
+        g->wanted_bytes = bytes;
+        cudaGraphExecDestroy(g->exec);
+        g->exec = NULL;
+    }
+    return c->staging + STAGING;
+}
+
+static __global__ void bring(const uint16_t *from, uint16_t *to, int n)
+{
+    early_start();
+    wait_for_results();
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) to[i] = from[i];
+}
+
 static void cuda_download(mr_dev *dev, void *to, const void *from, size_t bytes)
 {
     mr_cuda *c = cuda_of(dev);
+    if (bytes <= LANDING) {
+        memcpy(to, land(c, from, bytes), bytes);
+        return;
+    }
+    mr_cuda_settle(c);
     CHECK(c, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, c->stream));
     cuda_wait(c);
 }
 
 static void cuda_copy(mr_dev *dev, void *to, const void *from, size_t bytes)
 {
-    mr_cuda_weights_changed(cuda_of(dev));
+    mr_cuda_settle(cuda_of(dev));
+    mr_cuda_written(cuda_of(dev), to, bytes);
     CHECK(cuda_of(dev), cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_of(dev)->stream));
 }
 
 static void cuda_zero(mr_dev *dev, void *to, size_t bytes)
 {
+    mr_cuda_settle(cuda_of(dev));
+    mr_cuda_written(cuda_of(dev), to, bytes);
     CHECK(cuda_of(dev), cudaMemsetAsync(to, 0, bytes, cuda_of(dev)->stream));
 }
 
-static void put(mr_dev *dev, mr_real *to, const float *from, size_t n)
-{
-    mr_cuda_weights_changed(cuda_of(dev));
-    cuda_upload(dev, to, from, n * sizeof(float));
-}
-
+static void put(mr_dev *dev, mr_real *to, const float *from, size_t n) { cuda_upload(dev, to, from, n * sizeof(float)); }
 
 static void get(mr_dev *dev, float *to, const mr_real *from, size_t n) { cuda_download(dev, to, from, n * sizeof(float)); }
 
@@ -145,6 +184,15 @@ static void get_act(mr_dev *dev, float *to, const mr_act *from, size_t n)
         cuda_download(dev, to, from, n * sizeof(float));
         return;
     }
+    if (n * sizeof(bf16) <= LANDING) { /* the host widens a few faster than a kernel starts */
+        const uint16_t *narrow = (const uint16_t *)land(c, from, n * sizeof(bf16));
+        for (size_t i = 0; i < n; i++) {
+            const uint32_t bits = (uint32_t)narrow[i] << 16;
+            memcpy(to + i, &bits, sizeof bits);
+        }
+        return;
+    }
+    mr_cuda_settle(c);
     float *wide = (float *)mr_cuda_scratch(c, n * sizeof(float));
     if (!wide) return;
     from_bf16<<<256, 256, 0, c->stream>>>(n, (const bf16 *)from, wide);
@@ -165,32 +213,46 @@ static mr_cuda_graph *graph_of(mr_cuda *c, uint64_t key)
     return g;
 }
 
+static void record(mr_cuda *c, mr_cuda_graph *g, void (*work)(void *arg), void *arg)
+{
+    cudaGraph_t graph = NULL;
+    c->weights_written = 0;
+    CHECK(c, cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal));
+    work(arg);
+    if (c->has_waiting) mr_cuda_settle(c);
+    if (g->wanted)
+        chain(c, "bring", bring, dim3((unsigned)div_up(g->wanted_bytes, 512)), 256, 0, (const uint16_t *)g->wanted,
+              (uint16_t *)(c->staging + STAGING), (int)(g->wanted_bytes / 2));
+    mr_cuda_settle(c);
+    CHECK(c, cudaStreamEndCapture(c->stream, &graph));
+    g->writes_weights = c->weights_written;
+    if (graph) CHECK(c, cudaGraphInstantiate(&g->exec, graph, 0));
+    if (graph) cudaGraphDestroy(graph);
+}
+
 /* The first time work runs as it is (products are planned, scratch grows), the second time it is recorded, then replayed. */
 static void cuda_replay(mr_dev *dev, uint64_t key, void (*work)(void *arg), void *arg)
 {
     mr_cuda *c = cuda_of(dev);
     mr_cuda_graph *g = graph_of(c, key);
-    mr_cuda_weights_changed(c); /* a recording must make its own copies, whatever ran before it */
+    mr_cuda_settle(c);
     if (!g || !g->seen) {
         if (g) g->seen = 1;
         work(arg);
+        mr_cuda_settle(c);
         return;
     }
-    if (!g->exec) {
-        cudaGraph_t graph = NULL;
-        CHECK(c, cudaStreamBeginCapture(c->stream, cudaStreamCaptureModeThreadLocal));
-        work(arg);
-        CHECK(c, cudaStreamEndCapture(c->stream, &graph));
-        if (graph) CHECK(c, cudaGraphInstantiate(&g->exec, graph, 0));
-        if (graph) cudaGraphDestroy(graph);
-    }
+    mr_cuda_freshen(c); /* recordings start from fresh copies of the weights */
+    if (!g->exec) record(c, g, work, arg);
     if (g->exec) CHECK(c, cudaGraphLaunch(g->exec, c->stream));
-    mr_cuda_weights_changed(c);
+    if (g->writes_weights) c->shadows_stale = 1;
+    c->last = g;
 }
 
 static int cuda_sync(mr_dev *dev, mr_error *err)
 {
     mr_cuda *c = cuda_of(dev);
+    mr_cuda_settle(c);
     cuda_wait(c);
     if (c->error == cudaSuccess) return 0;
     cudaError_t error = c->error;
@@ -200,24 +262,28 @@ static int cuda_sync(mr_dev *dev, mr_error *err)
     return mr_fail(err, MR_EDEVICE, "%s: %s (%s)", c->name, cudaGetErrorString(error), c->where);
 }
 
+/* Which GPU is meant is every thread's own setting. */
+static void cuda_enter(mr_dev *dev) { CHECK(cuda_of(dev), cudaSetDevice(cuda_of(dev)->index)); }
+
 static void cuda_close(mr_dev *dev)
 {
     mr_cuda *c = cuda_of(dev);
     forget_graphs(c);
     for (int i = 0; i < c->plan_count; i++) {
-        cublasLtMatrixLayoutDestroy(c->plans[i].a);
-        cublasLtMatrixLayoutDestroy(c->plans[i].b);
-        cublasLtMatrixLayoutDestroy(c->plans[i].c);
-        cublasLtMatmulDescDestroy(c->plans[i].desc);
+        mr_lt.MatrixLayoutDestroy(c->plans[i].a);
+        mr_lt.MatrixLayoutDestroy(c->plans[i].b);
+        mr_lt.MatrixLayoutDestroy(c->plans[i].c);
+        mr_lt.MatmulDescDestroy(c->plans[i].desc);
     }
-    if (c->lt) cublasLtDestroy(c->lt);
+    if (c->lt) mr_lt.Destroy(c->lt);
     forget_shadows(c);
     cudaFree(c->shadow_table);
     cudaFree(c->workspace);
-    cudaFree(c->scratch);
+    cudaFree(c->scratch.data);
+    cudaFree(c->product_scratch.data);
     cudaFreeHost(c->staging);
-    if (c->stream) cudaStreamDestroy(c->stream);
-    mr_free(c);
+    if (c->stream && !c->stream_given) cudaStreamDestroy(c->stream);
+    mr_free_by(dev->by, c);
 }
 
 /* ---- opening ---- */
@@ -238,7 +304,8 @@ static int find_device(mr_cuda *c, int index, mr_error *err)
     snprintf(c->name, sizeof c->name, "%s", prop.name);
     c->index = index;
     c->sms = prop.multiProcessorCount;
-    if (prop.major * 10 + prop.minor < 75)
+    c->capability = prop.major * 10 + prop.minor;
+    if (c->capability < 75)
         return mr_fail(err, MR_EDEVICE, "%s: compute capability %d.%d is too old, 7.5 is needed; use --device cpu", prop.name, prop.major, prop.minor);
     if (c->bf16 && prop.major < 8)
         return mr_fail(err, MR_EDEVICE, "%s: has no bf16 products; use --dtype f32", prop.name);
@@ -247,11 +314,11 @@ static int find_device(mr_cuda *c, int index, mr_error *err)
 
 static int make_resources(mr_cuda *c, mr_error *err)
 {
-    cudaError_t error = cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);
+    cudaError_t error = c->stream_given ? cudaSuccess : cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);
     if (error == cudaSuccess) error = cudaMalloc(&c->workspace, WORKSPACE);
-    if (error == cudaSuccess) error = cudaMallocHost((void **)&c->staging, STAGING);
+    if (error == cudaSuccess) error = cudaMallocHost((void **)&c->staging, STAGING + LANDING);
     if (error != cudaSuccess) return mr_fail(err, MR_EDEVICE, "%s: %s", c->name, cudaGetErrorString(error));
-    if (cublasLtCreate(&c->lt) != CUBLAS_STATUS_SUCCESS) return mr_fail(err, MR_EDEVICE, "%s: cuBLASLt does not start", c->name);
+    if (mr_lt.Create(&c->lt) != CUBLAS_STATUS_SUCCESS) return mr_fail(err, MR_EDEVICE, "%s: cuBLASLt does not start", c->name);
     return 0;
 }
 
@@ -259,12 +326,15 @@ static void fill_ops(mr_dev *dev)
 {
     mr_cuda_linear_ops(&dev->ops);
     mr_cuda_minrnn_ops(&dev->ops);
+    mr_cuda_scan_ops(&dev->ops);
     mr_cuda_norm_ops(&dev->ops);
     mr_cuda_loss_ops(&dev->ops);
     mr_cuda_time_ops(&dev->ops);
     mr_cuda_token_ops(&dev->ops);
     mr_cuda_train_ops(&dev->ops);
     mr_cuda_sscan_ops(&dev->ops);
+    mr_cuda_sample_ops(&dev->ops);
+    mr_cuda_defer_ops(cuda_of(dev)); /* behind all of them */
 }
 
 extern "C" const char *mr_cuda_version(void)
@@ -277,14 +347,18 @@ extern "C" const char *mr_cuda_version(void)
 extern "C" int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **out, mr_error *err)
 {
     *out = NULL;
-    mr_cuda *c = (mr_cuda *)mr_alloc(1, sizeof *c);
+    mr_cuda *c = (mr_cuda *)mr_alloc_by(options->by, 1, sizeof *c);
     if (!c) return mr_no_memory(err, "a device");
     mr_dev *dev = &c->dev;
     c->bf16 = options->bf16;
     c->exact = options->exact;
+    c->stream = (cudaStream_t)options->stream;
+    c->stream_given = options->stream != NULL;
     dev->kind = "cuda";
     dev->isa = "";
     dev->threads = 1;
+    dev->by = options->by;
+    dev->ahead = MR_DRAWN;
     dev->act_size = c->bf16 ? sizeof(bf16) : sizeof(float);
     dev->real_size = sizeof(float);
     dev->alloc = cuda_alloc;
@@ -299,11 +373,14 @@ extern "C" int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **o
     dev->get_act = get_act;
     dev->replay = cuda_replay;
     dev->sync = cuda_sync;
+    dev->enter = cuda_enter;
     dev->close = cuda_close;
     dev->minrnn_saved = mr_cuda_minrnn_saved;
+    dev->scan_work = mr_cuda_scan_work;
     dev->impl = c;
     fill_ops(dev);
     int status = find_device(c, index, err);
+    if (!status) status = mr_lt_load(err);
     if (!status) status = make_resources(c, err);
     if (status) cuda_close(dev);
     else *out = dev;

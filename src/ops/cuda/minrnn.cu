@@ -47,7 +47,6 @@ template <class ACT, int KIND, int CAND> static __global__ void scan_one(scan_ar
     if (g.h_out) g.h_out[i] = h;
 }
 
-/* dh_init += cand'(h_init)·Σ to_start, rows in order. */
 template <int CAND> static __global__ void add_start_grad(int rows, int H, const float *to_start, const float *h_init, float *dh_init)
 {
     int ch = blockIdx.x * blockDim.x + threadIdx.x;
@@ -55,6 +54,15 @@ template <int CAND> static __global__ void add_start_grad(int rows, int H, const
     float sum = 0;
     for (int r = 0; r < rows; r++) sum += to_start[(size_t)r * H + ch];
     dh_init[ch] += sum * candidate_slope<CAND>(h_init[ch], candidate<CAND>(h_init[ch]));
+}
+
+void mr_cuda_start_grad(mr_cuda *c, mr_candidate candidate, int rows, int H, const float *to_start, const float *h_init, float *dh_init)
+{
+    const unsigned blocks = (unsigned)div_up((size_t)H, 128);
+    if (candidate == MR_POSITIVE) add_start_grad<MR_POSITIVE><<<blocks, 128, 0, c->stream>>>(rows, H, to_start, h_init, dh_init);
+    else if (candidate == MR_LINEAR) add_start_grad<MR_LINEAR><<<blocks, 128, 0, c->stream>>>(rows, H, to_start, h_init, dh_init);
+    else add_start_grad<MR_TANH><<<blocks, 128, 0, c->stream>>>(rows, H, to_start, h_init, dh_init);
+    LAUNCHED(c, "add_start_grad");
 }
 
 /* ---- launches ---- */
@@ -111,7 +119,7 @@ template <class ACT, int KIND, int CAND, int MASKED, int V> struct scans {
 };
 
 /* Finds the kernels for a cell: one way for both directions, so the lists cannot differ. */
-template <class ACT, int KIND, int CAND> static void launch(mr_cuda *c, const mr_cell *cell, const scan_args &g, int down, float *dh_init)
+template <class ACT, int KIND, int CAND> static void launch(mr_cuda *c, const mr_cell *cell, const scan_args &g, int down)
 {
     const bool plain = is_plain(g, sizeof(ACT));
     if (!down && cell->scan == MR_SCAN_LOG) {
@@ -124,23 +132,20 @@ template <class ACT, int KIND, int CAND> static void launch(mr_cuda *c, const mr
     else if (!down) scans<ACT, KIND, CAND, 1, 1>::forward(c, g);
     else if (plain) scans<ACT, KIND, CAND, 0, PAIR>::backward(c, g);
     else scans<ACT, KIND, CAND, 1, 1>::backward(c, g);
-    if (!dh_init) return;
-    add_start_grad<CAND><<<(unsigned)div_up((size_t)g.H, 128), 128, 0, c->stream>>>(g.B * g.chunks, g.H, g.to_start, g.h_init, dh_init);
-    LAUNCHED(c, "add_start_grad");
 }
 
-template <class ACT, int KIND> static void by_candidate(mr_cuda *c, const mr_cell *cell, const scan_args &g, int down, float *dh_init)
+template <class ACT, int KIND> static void by_candidate(mr_cuda *c, const mr_cell *cell, const scan_args &g, int down)
 {
-    if (cell->candidate == MR_POSITIVE) launch<ACT, KIND, MR_POSITIVE>(c, cell, g, down, dh_init);
-    else if (cell->candidate == MR_LINEAR) launch<ACT, KIND, MR_LINEAR>(c, cell, g, down, dh_init);
-    else launch<ACT, KIND, MR_TANH>(c, cell, g, down, dh_init);
+    if (cell->candidate == MR_POSITIVE) launch<ACT, KIND, MR_POSITIVE>(c, cell, g, down);
+    else if (cell->candidate == MR_LINEAR) launch<ACT, KIND, MR_LINEAR>(c, cell, g, down);
+    else launch<ACT, KIND, MR_TANH>(c, cell, g, down);
 }
 
-template <class ACT> static void by_kind(mr_cuda *c, const mr_cell *cell, const scan_args &g, int down, float *dh_init)
+template <class ACT> static void by_kind(mr_cuda *c, const mr_cell *cell, const scan_args &g, int down)
 {
-    if (cell->kind == MR_MINGRU) by_candidate<ACT, GRU>(c, cell, g, down, dh_init);
-    else if (cell->normalize) by_candidate<ACT, LSTM_NORM>(c, cell, g, down, dh_init);
-    else by_candidate<ACT, LSTM>(c, cell, g, down, dh_init);
+    if (cell->kind == MR_MINGRU) by_candidate<ACT, GRU>(c, cell, g, down);
+    else if (cell->normalize) by_candidate<ACT, LSTM_NORM>(c, cell, g, down);
+    else by_candidate<ACT, LSTM>(c, cell, g, down);
 }
 
 static size_t pre_bytes(mr_dev *dev, const mr_cell *cell, int B, int T, int H)
@@ -148,14 +153,30 @@ static size_t pre_bytes(mr_dev *dev, const mr_cell *cell, int B, int T, int H)
     return div_up((size_t)B * (size_t)T * (size_t)H * (size_t)mr_cell_gates(cell) * dev->act_size, 256) * 256;
 }
 
-size_t mr_cuda_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int H) { return pre_bytes(dev, cell, B, T, H); }
+size_t mr_cuda_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int D, int H)
+{
+    return mr_cuda_fusable(cuda_of(dev), cell, D, H) ? 0 : pre_bytes(dev, cell, B, T, H);
+}
 
-/* What goes between chunks, and sums of the backward, in scratch. */
-static int take_scratch(mr_cuda *c, scan_args *g, int starts_wanted, int gates)
+size_t mr_cuda_scan_work(mr_dev *dev, int B, int T, int H)
+{
+    const size_t most_gates = 3, given = mr_cuda_given_work(B, T, H);
+    scan_args g = {};
+    (void)dev;
+    g.B = B, g.T = T, g.H = H;
+    cut_time(&g);
+    const size_t own = (3 + most_gates) * (size_t)B * (size_t)g.chunks * (size_t)H * sizeof(float);
+    return own > given ? own : given;
+}
+
+/* What goes between chunks, and sums of the backward, in the caller's memory or in scratch; pre: bytes of pre-activations that are not kept. */
+static int take_scratch(mr_cuda *c, scan_args *g, void *work, int starts_wanted, int gates, size_t pre)
 {
     const size_t n = (size_t)g->B * (size_t)g->chunks * (size_t)g->H;
-    float *room = (float *)mr_cuda_scratch(c, (3 + (size_t)gates) * n * sizeof(float));
-    if (!room) return 0;
+    char *all = (char *)(work && !pre ? work : mr_cuda_scratch(c, pre + (3 + (size_t)gates) * n * sizeof(float)));
+    if (!all) return 0;
+    if (pre) g->pre = all;
+    float *room = (float *)(all + pre);
     g->effect_A = room;
     g->effect_B = room + n;
     g->to_start = starts_wanted ? room + 2 * n : NULL;
@@ -166,28 +187,38 @@ static int take_scratch(mr_cuda *c, scan_args *g, int starts_wanted, int gates)
 static void minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
 {
     mr_cuda *c = cuda_of(dev);
+    const int anew = a->W && mr_cuda_fusable(c, &a->cell, a->D, a->H);
+    if (anew && mr_cuda_fused_fwd(c, a)) return;
     scan_args g = {};
     g.B = a->B, g.T = a->T, g.H = a->H, g.pre = a->saved, g.h = a->h, g.h_in = (const float *)a->h_in, g.h_init = (const float *)a->h_init;
     g.h_out = (float *)a->h_out, g.reset = a->reset, g.length = a->length;
     cut_time(&g);
-    if (a->W) mr_cuda_product_fwd(c, a->B * a->T, a->H * mr_cell_gates(&a->cell), a->D, a->x, (const float *)a->W, (const float *)a->b, 0, NULL, NULL, a->saved);
-    if (take_scratch(c, &g, 0, 0)) BY_ACT(c, by_kind, c, &a->cell, g, 0, NULL);
+    if (!take_scratch(c, &g, a->work, 0, 0, anew ? pre_bytes(dev, &a->cell, a->B, a->T, a->H) : 0)) return;
+    if (a->W) mr_cuda_product_fwd(c, a->B * a->T, a->H * mr_cell_gates(&a->cell), a->D, a->x, (const float *)a->W, (const float *)a->b, 0, NULL, NULL, g.pre);
+    const size_t states = (size_t)a->B * (size_t)a->H;
+    /* h_out may be h_in, which every chunk reads */
+    if (g.chunks > 1 && g.h_out) g.h_out = g.effect_B + states * (size_t)g.chunks;
+    BY_ACT(c, by_kind, c, &a->cell, g, 0);
+    if (g.chunks > 1 && a->h_out) CHECK(c, cudaMemcpyAsync(a->h_out, g.h_out, states * sizeof(float), cudaMemcpyDeviceToDevice, c->stream));
 }
 
 static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
 {
     mr_cuda *c = cuda_of(dev);
-    const int M = a->B * a->T, gates = mr_cell_gates(&a->cell), N = a->H * gates;
+    const int M = a->B * a->T, gates = mr_cell_gates(&a->cell), N = a->H * gates, anew = a->W && mr_cuda_fusable(c, &a->cell, a->D, a->H);
+    if (anew && mr_cuda_fused_bwd(c, a)) return;
     scan_args g = {};
     g.B = a->B, g.T = a->T, g.H = a->H, g.pre = a->saved, g.h = (void *)a->h, g.h_in = (const float *)a->h_in, g.h_init = (const float *)a->h_init;
     g.reset = a->reset, g.length = a->length, g.dh = a->dh, g.dh_out = (const float *)a->dh_out, g.dh_in = (float *)a->dh_in;
     cut_time(&g);
-    if (!take_scratch(c, &g, a->dh_init != NULL, a->W ? gates : 0)) return;
-    BY_ACT(c, by_kind, c, &a->cell, g, 1, (float *)a->dh_init);
+    if (!take_scratch(c, &g, a->work, a->dh_init != NULL, a->W ? gates : 0, anew ? pre_bytes(dev, &a->cell, a->B, a->T, a->H) : 0)) return;
+    if (anew) mr_cuda_product_fwd(c, M, N, a->D, a->x, (const float *)a->W, (const float *)a->b, 0, NULL, NULL, g.pre);
+    BY_ACT(c, by_kind, c, &a->cell, g, 1);
+    if (a->dh_init) mr_cuda_start_grad(c, a->cell.candidate, g.B * g.chunks, g.H, g.to_start, g.h_init, (float *)a->dh_init);
     if (!a->W) return;
     mr_cuda_reduce(c, g.bias_sums, (size_t)a->B * (size_t)g.chunks, (size_t)N, (size_t)N, (float *)a->db);
-    mr_cuda_product_dx(c, M, N, a->D, a->saved, (const float *)a->W, NULL, a->accumulate, a->dx);
-    mr_cuda_product_dw(c, M, N, a->D, a->saved, a->x, (float *)a->dW, NULL);
+    mr_cuda_product_dx(c, M, N, a->D, g.pre, (const float *)a->W, NULL, a->accumulate, a->dx);
+    mr_cuda_product_dw(c, M, N, a->D, g.pre, a->x, (float *)a->dW, NULL);
 }
 
 void mr_cuda_minrnn_ops(mr_ops *ops)

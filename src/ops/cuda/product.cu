@@ -18,48 +18,56 @@ struct product {
     const void *bias;
 };
 
+/* What all addresses are multiples of: 2, 4, 8, or 16 and anything above. */
+static uint32_t common_alignment(const product *p)
+{
+    const uintptr_t all = (uintptr_t)p->a | (uintptr_t)p->b | (uintptr_t)p->c | (uintptr_t)p->d | (uintptr_t)p->aux | 16;
+    return (uint32_t)(all & (0 - all));
+}
+
 static void key_of(const mr_cuda *c, const product *p, uint64_t key[4])
 {
-    int aligned = (((uintptr_t)p->a | (uintptr_t)p->b | (uintptr_t)p->c | (uintptr_t)p->d | (uintptr_t)p->aux) & 15) == 0;
     key[0] = (uint64_t)(uint32_t)p->m << 32 | (uint32_t)p->n;
     key[1] = (uint64_t)(uint32_t)p->k << 32 | (uint32_t)p->lda;
     key[2] = (uint64_t)(uint32_t)p->ldb << 32 | (uint32_t)p->ldd;
-    key[3] = (uint64_t)p->epilogue << 32 | (uint64_t)p->in << 16 | (uint64_t)p->out << 8 | p->trans_a | p->trans_b << 1 | (p->c != NULL) << 2 | aligned << 3 | c->exact << 4;
+    key[3] = (uint64_t)p->epilogue << 32 | (uint64_t)p->in << 16 | (uint64_t)p->out << 8 | p->trans_a | p->trans_b << 1 | (p->c != NULL) << 2 |
+             c->exact << 3 | (uint64_t)common_alignment(p) << 56;
 }
 
-static void alignment(cublasLtMatmulPreference_t pref, cublasLtMatmulPreferenceAttributes_t which, const void *p)
+/* Plans are shared by products with the same common alignment, so below 16 bytes nothing more is promised. */
+static void alignment(cublasLtMatmulPreference_t pref, cublasLtMatmulPreferenceAttributes_t which, uint32_t common, const void *p)
 {
-    uint32_t bytes = 4;
-    while (bytes < 256 && ((uintptr_t)p & (2 * bytes - 1)) == 0) bytes *= 2;
-    cublasLtMatmulPreferenceSetAttribute(pref, which, &bytes, sizeof bytes);
+    uint32_t bytes = common;
+    while (common == 16 && bytes < 256 && ((uintptr_t)p & (2 * bytes - 1)) == 0) bytes *= 2;
+    mr_lt.MatmulPreferenceSetAttribute(pref, which, &bytes, sizeof bytes);
 }
 
 static void set_pointers(const mr_cuda_plan *plan, const product *p)
 {
-    if (p->bias) cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->bias, sizeof p->bias);
-    if (p->aux) cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &p->aux, sizeof p->aux);
+    if (p->bias) mr_lt.MatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->bias, sizeof p->bias);
+    if (p->aux) mr_lt.MatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &p->aux, sizeof p->aux);
 }
 
 static void describe(mr_cuda *c, const product *p, mr_cuda_plan *plan)
 {
     cublasComputeType_t compute = p->in == CUDA_R_32F && !c->exact ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     cublasOperation_t ta = p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, tb = p->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasLtMatmulDescCreate(&plan->desc, compute, CUDA_R_32F);
-    cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta);
-    cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb);
-    cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &p->epilogue, sizeof p->epilogue);
+    mr_lt.MatmulDescCreate(&plan->desc, compute, CUDA_R_32F);
+    mr_lt.MatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_TRANSA, &ta, sizeof ta);
+    mr_lt.MatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_TRANSB, &tb, sizeof tb);
+    mr_lt.MatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &p->epilogue, sizeof p->epilogue);
     if (p->bias) {
         cudaDataType_t type = p->out;
-        cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
+        mr_lt.MatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
     }
     if (p->aux) {
         int64_t ld = p->ldd;
-        cublasLtMatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof ld);
+        mr_lt.MatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld, sizeof ld);
     }
     set_pointers(plan, p);
-    cublasLtMatrixLayoutCreate(&plan->a, p->in, p->trans_a ? p->k : p->m, p->trans_a ? p->m : p->k, p->lda);
-    cublasLtMatrixLayoutCreate(&plan->b, p->in, p->trans_b ? p->n : p->k, p->trans_b ? p->k : p->n, p->ldb);
-    cublasLtMatrixLayoutCreate(&plan->c, p->out, p->m, p->n, p->ldd);
+    mr_lt.MatrixLayoutCreate(&plan->a, p->in, p->trans_a ? p->k : p->m, p->trans_a ? p->m : p->k, p->lda);
+    mr_lt.MatrixLayoutCreate(&plan->b, p->in, p->trans_b ? p->n : p->k, p->trans_b ? p->k : p->n, p->ldb);
+    mr_lt.MatrixLayoutCreate(&plan->c, p->out, p->m, p->n, p->ldd);
 }
 
 static mr_cuda_plan *plan_of(mr_cuda *c, const product *p)
@@ -76,19 +84,19 @@ static mr_cuda_plan *plan_of(mr_cuda *c, const product *p)
     cublasLtMatmulPreference_t pref;
     cublasLtMatmulHeuristicResult_t result;
     size_t bytes = WORKSPACE;
-    uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, common = common_alignment(p);
     int found = 0;
-    cublasLtMatmulPreferenceCreate(&pref);
-    cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes);
-    cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions);
-    alignment(pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p->a);
-    alignment(pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p->b);
-    alignment(pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p->c ? p->c : p->d);
-    alignment(pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p->d);
-    plan->found = cublasLtMatmulAlgoGetHeuristic(c->lt, plan->desc, plan->a, plan->b, plan->c, plan->c, pref, 1, &result, &found) ==
+    mr_lt.MatmulPreferenceCreate(&pref);
+    mr_lt.MatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes);
+    mr_lt.MatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions);
+    alignment(pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, common, p->a);
+    alignment(pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, common, p->b);
+    alignment(pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, common, p->c ? p->c : p->d);
+    alignment(pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, common, p->d);
+    plan->found = mr_lt.MatmulAlgoGetHeuristic(c->lt, plan->desc, plan->a, plan->b, plan->c, plan->c, pref, 1, &result, &found) ==
                       CUBLAS_STATUS_SUCCESS && found;
     if (plan->found) plan->algo = result.algo;
-    cublasLtMatmulPreferenceDestroy(pref);
+    mr_lt.MatmulPreferenceDestroy(pref);
     return plan;
 }
 
@@ -99,9 +107,9 @@ static int run(mr_cuda *c, const product *p)
     float one = 1, beta = p->c ? 1.0f : 0.0f;
     if (!plan || !plan->found) return 0;
     set_pointers(plan, p);
-    cublasStatus_t status = cublasLtMatmul(c->lt, plan->desc, &one, p->a, plan->a, p->b, plan->b, &beta, p->c ? p->c : p->d, plan->c, p->d, plan->c,
+    cublasStatus_t status = mr_lt.Matmul(c->lt, plan->desc, &one, p->a, plan->a, p->b, plan->b, &beta, p->c ? p->c : p->d, plan->c, p->d, plan->c,
                                            &plan->algo, c->workspace, WORKSPACE, c->stream);
-    if (status != CUBLAS_STATUS_SUCCESS) mr_cuda_note(c, cudaErrorUnknown, cublasLtGetStatusName(status));
+    if (status != CUBLAS_STATUS_SUCCESS) mr_cuda_note(c, cudaErrorUnknown, mr_lt.GetStatusName(status));
     return 1;
 }
 
@@ -130,23 +138,24 @@ static void run_somehow(mr_cuda *c, const product *p)
 
 /* ---- around the products ---- */
 
-/* v = y + b; pre = v; y = gelu(v) or v, + residual. */
-template <class A> static __global__ void finish_rows(size_t n, int N, const float *b, int use_gelu, const A *residual, A *pre, A *y)
+/* v = sum + b; pre = v; y = gelu(v) or v, + residual. The sum comes in fp32, so that it is rounded once, with all that is added. It may
+ * lie where y does, and so may the residual. */
+template <class A> static __global__ void finish_rows(size_t n, int N, const float *sum, const float *b, int use_gelu, const A *residual, A *pre, A *y)
 {
     const size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
     if (i >= n) return;
-    const float v = load(y + i) + (b ? b[i % (size_t)N] : 0);
+    const float v = sum[i] + (b ? b[i % (size_t)N] : 0);
     if (pre) store(pre + i, v);
     store(y + i, (use_gelu ? gelu(v) : v) + (residual ? load(residual + i) : 0.0f));
 }
 
-template <class A> static __global__ void finish_quads(size_t quads, int N, const float *b, int use_gelu, const A *residual, A *pre, A *y)
+template <class A> static __global__ void finish_quads(size_t quads, int N, const float *sum, const float *b, int use_gelu, const A *residual, A *pre, A *y)
 {
     const size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
     if (i >= quads) return;
     const int column = (int)(i % (size_t)(N / 4)) * 4;
     float v[4], r[4] = {0, 0, 0, 0};
-    quad<A>::load(y + 4 * i, v);
+    quad<float>::load(sum + 4 * i, v);
     if (residual) quad<A>::load(residual + 4 * i, r);
     for (int k = 0; b && k < 4; k++) v[k] += b[column + k];
     if (pre) quad<A>::store(pre + 4 * i, v);
@@ -159,13 +168,13 @@ static bool quads_fit(size_t n, size_t size, const void *a, const void *b, const
     return n % 4 == 0 && ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % (4 * size) == 0;
 }
 
-template <class A> static void finish(mr_cuda *c, int M, int N, const float *b, int use_gelu, const void *residual, void *pre, void *y)
+template <class A> static void finish(mr_cuda *c, int M, int N, const float *sum, const float *b, int use_gelu, const void *residual, void *pre, void *y)
 {
     const size_t n = (size_t)M * (size_t)N;
-    if (N % 4 == 0 && quads_fit(n, sizeof(A), residual, pre, y))
-        finish_quads<A><<<(unsigned)div_up(n / 4, 256), 256, 0, c->stream>>>(n / 4, N, b, use_gelu, (const A *)residual, (A *)pre, (A *)y);
+    if (N % 4 == 0 && (uintptr_t)sum % 16 == 0 && quads_fit(n, sizeof(A), residual, pre, y))
+        finish_quads<A><<<(unsigned)div_up(n / 4, 256), 256, 0, c->stream>>>(n / 4, N, sum, b, use_gelu, (const A *)residual, (A *)pre, (A *)y);
     else
-        finish_rows<A><<<(unsigned)div_up(n, 256), 256, 0, c->stream>>>(n, N, b, use_gelu, (const A *)residual, (A *)pre, (A *)y);
+        finish_rows<A><<<(unsigned)div_up(n, 256), 256, 0, c->stream>>>(n, N, sum, b, use_gelu, (const A *)residual, (A *)pre, (A *)y);
     LAUNCHED(c, "finish_rows");
 }
 
@@ -192,16 +201,24 @@ void mr_cuda_product_fwd(mr_cuda *c, int M, int N, int K, const void *x, const f
     p.epilogue = forward_epilogue(b != NULL, use_gelu, pre != NULL);
     p.aux = use_gelu ? pre : NULL;
     const int apart = use_gelu || pre; /* the residual comes behind what is kept, or behind gelu */
+    const int pre_fits = (uintptr_t)pre % 16 == 0 && N % 8 == 0; /* what the library asks of it */
+    /* on operands of odd widths or addresses the library adds the bias to what it has rounded to bf16 already */
+    const int even = K % 8 == 0 && N % 8 == 0 && ((uintptr_t)p.a | (uintptr_t)x | (uintptr_t)y | (uintptr_t)p.bias) % 16 == 0;
+    const int fused = (!c->bf16 || !b || even) && (use_gelu ? c->bf16 && !residual && (!pre || pre_fits) : !pre);
     p.c = apart ? NULL : residual;
-    const int fused = use_gelu ? c->bf16 && !residual : !pre;
     if (fused && run(c, &p)) return;
     p.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     p.bias = p.aux = NULL;
-    if (apart && residual == y) p.d = mr_cuda_scratch(c, (size_t)M * (size_t)N * c->dev.act_size);
+    if (!b && !apart) {
+        run_somehow(c, &p);
+        return;
+    }
+    p.c = NULL;
+    p.out = CUDA_R_32F;
+    if (c->bf16 || residual == y) p.d = mr_cuda_product_scratch(c, (size_t)M * (size_t)N * sizeof(float));
     if (!p.d) return;
     run_somehow(c, &p);
-    if (b || use_gelu || pre) BY_ACT(c, finish, c, M, N, b, use_gelu, apart ? residual : NULL, pre, p.d);
-    if (p.d != y) CHECK(c, cudaMemcpyAsync(y, p.d, (size_t)M * (size_t)N * c->dev.act_size, cudaMemcpyDeviceToDevice, c->stream));
+    BY_ACT(c, finish, c, M, N, (const float *)p.d, b, use_gelu, residual, pre, y);
 }
 
 template <class A> static __global__ void gelu_slope_quads(size_t quads, const A *pre, int accumulate, const A *v, A *dx)
@@ -238,7 +255,7 @@ void mr_cuda_product_dx(mr_cuda *c, int M, int N, int K, const void *dy, const f
     p.m = K, p.n = M, p.k = N, p.lda = K, p.ldb = N, p.ldd = K;
     p.in = p.out = act_type(c);
     p.a = operand(c, W, (size_t)N * (size_t)K), p.b = dy, p.c = accumulate && !pre ? dx : NULL;
-    p.d = pre && accumulate ? mr_cuda_scratch(c, n * c->dev.act_size) : dx;
+    p.d = pre && accumulate ? mr_cuda_product_scratch(c, n * c->dev.act_size) : dx;
     p.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     if (!p.a || !p.d) return;
     run_somehow(c, &p);

@@ -11,8 +11,23 @@ template <int KIND> struct gate_count {
     static const int value = KIND == GRU ? 2 : 3;
 };
 
+/* e^x and 1/x in one instruction each; what is below the smallest normal number becomes 0. */
+__device__ __forceinline__ float fast_exp(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
+    return y;
+}
+
+__device__ __forceinline__ float fast_inverse(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /* 1/(1 + e^(−x)) for x where e^(−x) may overflow: then it is 0. NaN stays NaN. */
-__device__ __forceinline__ float fast_sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
+__device__ __forceinline__ float fast_sigmoid(float x) { return fast_inverse(1.0f + fast_exp(-x)); }
 
 template <int CAND> __device__ __forceinline__ float candidate(float v)
 {
@@ -33,8 +48,8 @@ template <int CAND> __device__ __forceinline__ float candidate_slope(float v, fl
 __device__ __forceinline__ void sigmoids(float x, float &up, float &down)
 {
     x = x < -80.0f ? -80.0f : x;
-    float e = __expf(-x);
-    up = __fdividef(1.0f, 1.0f + e);
+    float e = fast_exp(-x);
+    up = fast_inverse(1.0f + e);
     down = e * up;
 }
 
@@ -42,8 +57,8 @@ __device__ __forceinline__ void sigmoids(float x, float &up, float &down)
  * all three so that nothing overflows and 0/0 cannot be. */
 __device__ __forceinline__ void shares(float p, float k, float &a, float &i)
 {
-    const float top = fmaxf(0.0f, fmaxf(-k, -p)), one = __expf(-top), up = one + __expf(-k - top), down = one + __expf(-p - top);
-    const float r = __fdividef(1.0f, up + down);
+    const float top = fmaxf(0.0f, fmaxf(-k, -p)), one = fast_exp(-top), up = one + fast_exp(-k - top), down = one + fast_exp(-p - top);
+    const float r = fast_inverse(up + down);
     a = up * r;
     i = down * r;
 }

@@ -7,7 +7,14 @@ static __global__ void refresh(const mr_cuda_shadow *list)
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < s.n; i += (size_t)gridDim.x * blockDim.x) store(s.to + i, s.from[i]);
 }
 
-void mr_cuda_weights_changed(mr_cuda *c) { c->shadows_stale = 1; }
+void mr_cuda_written(mr_cuda *c, const void *to, size_t bytes)
+{
+    const uintptr_t first = (uintptr_t)to;
+    for (int i = 0; i < c->shadow_count; i++) {
+        const uintptr_t from = (uintptr_t)c->shadows[i].from;
+        if (first < from + c->shadows[i].n * sizeof(float) && from < first + bytes) c->shadows_stale = c->weights_written = 1;
+    }
+}
 
 static mr_cuda_shadow *find(mr_cuda *c, const float *from, size_t n)
 {
@@ -38,15 +45,21 @@ static mr_cuda_shadow *add(mr_cuda *c, const float *from, size_t n)
     return s;
 }
 
+void mr_cuda_freshen(mr_cuda *c)
+{
+    if (c->shadows_stale && c->shadow_count) {
+        refresh<<<dim3(64, (unsigned)c->shadow_count), 256, 0, c->stream>>>(c->shadow_table);
+        LAUNCHED(c, "refresh");
+        c->chained = 0; /* whoever reads weights early must not do it beside this */
+    }
+    c->shadows_stale = 0;
+}
+
 const bf16 *mr_cuda_shadow_of(mr_cuda *c, const float *from, size_t n)
 {
     mr_cuda_shadow *s = find(c, from, n);
     if (!s) s = add(c, from, n);
     if (!s) return NULL;
-    if (c->shadows_stale) {
-        refresh<<<dim3(64, (unsigned)c->shadow_count), 256, 0, c->stream>>>(c->shadow_table);
-        LAUNCHED(c, "refresh");
-        c->shadows_stale = 0;
-    }
+    mr_cuda_freshen(c);
     return s->to;
 }

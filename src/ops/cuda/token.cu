@@ -1,9 +1,10 @@
 /* Embedding. */
-#include "ops/cuda/cuda.cuh"
+#include "ops/cuda/chain.cuh"
 
 template <class A> static __global__ void embed_rows(size_t n, int D, const int32_t *ids, const float *table, A *y)
 {
     size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+    early_start();
     if (i < n) store(y + i, table[(size_t)ids[i / D] * D + i % D]);
 }
 
@@ -11,6 +12,7 @@ template <class A> static __global__ void embed_rows(size_t n, int D, const int3
 template <class A> static __global__ void embed_quads(int N, int quads, const int32_t *ids, const float *table, A *y)
 {
     const int n = blockIdx.x * blockDim.y + threadIdx.y;
+    early_start();
     if (n >= N) return;
     for (int i = threadIdx.x; i < quads; i += blockDim.x) {
         const float4 v = ((const float4 *)table)[(size_t)ids[n] * quads + i];
@@ -42,9 +44,13 @@ template <class A> static __global__ void embed_sums(int N, int D, int chunk, co
     for (int base = first + threadIdx.y * 32; base < last; base += 8 * 32) {
         const int n = base + threadIdx.x;
         unsigned hits = __ballot_sync(0xffffffffu, n < last && ids[n] == id);
-        for (; hits; hits &= hits - 1) {
-            const int row = base + __ffs(hits) - 1;
-            if (d < D) sum += load(dy + (size_t)row * D + d);
+        while (hits) { /* several rows on their way at once: one id may be nearly all of a batch */
+            float row[8];
+#pragma unroll
+            for (int i = 0; i < 8; i++, hits &= hits - 1)
+                row[i] = hits && d < D ? load(dy + (size_t)(base + __ffs(hits) - 1) * D + d) : 0;
+#pragma unroll
+            for (int i = 0; i < 8; i++) sum += row[i];
         }
     }
     tile[threadIdx.y][threadIdx.x] = sum;

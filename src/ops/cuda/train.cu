@@ -73,7 +73,7 @@ static void adam(mr_dev *dev, const mr_adam_args *a)
     adam_elements<<<(unsigned)div_up(a->n, 256), 256, 0, c->stream>>>(a->n, a->n_decay, (float *)a->p, (float *)a->m, (float *)a->v, (const float *)a->g,
                                                                      a->step, a->sumsq);
     LAUNCHED(c, "adam_elements");
-    mr_cuda_weights_changed(c);
+    mr_cuda_written(c, a->p, a->n * sizeof(float));
 }
 
 void mr_cuda_train_ops(mr_ops *ops)

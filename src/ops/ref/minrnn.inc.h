@@ -152,3 +152,48 @@ static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
                                               .accumulate = a->accumulate, .dx = a->dx});
     linear_bwd_w(dev, &(mr_linear_bwd_w_args){.M = M, .N = N, .K = a->D, .dy = a->saved, .x = a->x, .dW = a->dW, .db = a->db});
 }
+
+/* ---- the recurrence by itself ---- */
+
+static void scan_given(const mr_scan_fwd_args *a, size_t b, size_t c)
+{
+    size_t T = (size_t)a->T, H = (size_t)a->H, real_T = (size_t)real_tokens(a->length, (int)b, a->T);
+    double h = a->h_in ? IN(a->h_in)[b * H + c] : 0;
+    for (size_t t = 0; t < T; t++) {
+        size_t at = (b * T + t) * H + c;
+        if (t < real_T && starts(a->h_in, a->reset, b, t, T)) h = 0;
+        if (t < real_T) h = IN(a->a)[at] * h + IN(a->b)[at];
+        OUT(a->h)[at] = t < real_T ? (real)h : 0;
+    }
+    if (a->h_out) OUT(a->h_out)[b * H + c] = (real)h;
+}
+
+static void scan_fwd(mr_dev *dev, const mr_scan_fwd_args *a)
+{
+    (void)dev;
+    for (size_t b = 0; b < (size_t)a->B; b++)
+        for (size_t c = 0; c < (size_t)a->H; c++) scan_given(a, b, c);
+}
+
+static void scan_given_bwd(const mr_scan_bwd_args *a, size_t b, size_t c)
+{
+    size_t T = (size_t)a->T, H = (size_t)a->H, real_T = (size_t)real_tokens(a->length, (int)b, a->T);
+    double carry = a->dh_out ? IN(a->dh_out)[b * H + c] : 0;
+    for (size_t t = T; t-- > 0;) {
+        size_t at = (b * T + t) * H + c;
+        int here = t < real_T, start = starts(a->h_in, a->reset, b, t, T);
+        double before = start ? 0 : t > 0 ? IN(a->h)[at - H] : IN(a->h_in)[b * H + c];
+        double decay = IN(a->a)[at], dh = carry + IN(a->dh)[at];
+        OUT(a->da)[at] = here ? (real)(dh * before) : 0;
+        OUT(a->db)[at] = here ? (real)dh : 0;
+        if (here) carry = start ? 0 : dh * decay;
+    }
+    if (a->dh_in) OUT(a->dh_in)[b * H + c] = (real)carry;
+}
+
+static void scan_bwd(mr_dev *dev, const mr_scan_bwd_args *a)
+{
+    (void)dev;
+    for (size_t b = 0; b < (size_t)a->B; b++)
+        for (size_t c = 0; c < (size_t)a->H; c++) scan_given_bwd(a, b, c);
+}

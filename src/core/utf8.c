@@ -1,4 +1,4 @@
-#include "tasks/utf8.h"
+#include "core/utf8.h"
 
 /* Bytes of the character that starts with `lead`, and the smallest and largest second byte: that range is what
  * shuts out overlong forms (after E0, F0), surrogates (after ED) and what lies above U+10FFFF (after F4). */

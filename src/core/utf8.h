@@ -1,6 +1,6 @@
 /* UTF-8, strictly: no overlong forms, no surrogates, nothing above U+10FFFF. */
-#ifndef MR_TASKS_UTF8_H
-#define MR_TASKS_UTF8_H
+#ifndef MR_CORE_UTF8_H
+#define MR_CORE_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>

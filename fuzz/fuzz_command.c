@@ -1,0 +1,40 @@
+/* Any lines as the arguments of the command. The linker puts the two functions below in place of the real ones: no device is
+ * opened and nothing is downloaded, so every command ends once its arguments have been read. */
+#include "input.h"
+#include "ops/device.h"
+#include "tasks/data.h"
+
+#include <string.h>
+
+enum { ARGUMENTS = 200 };
+
+int minrnn_main(int argc, char **argv); /* main() of tools/main.c */
+int __wrap_mr_dev_open(const char *spec, const mr_dev_options *options, mr_dev **out, mr_error *err);
+int __wrap_mr_data_get(const char *name, mr_data_progress *progress, void *arg, char **path, mr_error *err);
+
+int __wrap_mr_dev_open(const char *spec, const mr_dev_options *options, mr_dev **out, mr_error *err)
+{
+    (void)options;
+    *out = NULL;
+    return mr_fail(err, MR_EDEVICE, "no device %s while arguments are tried", spec);
+}
+
+int __wrap_mr_data_get(const char *name, mr_data_progress *progress, void *arg, char **path, mr_error *err)
+{
+    (void)progress, (void)arg;
+    *path = NULL;
+    return mr_fail(err, MR_EIO, "no download of %s while arguments are tried", name);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *argv[ARGUMENTS + 1] = {(char *)"minrnn"}, *text = malloc(size + 1);
+    int argc = 1;
+    memcpy(text, data, size);
+    text[size] = 0;
+    for (char *at = text; at && argc < ARGUMENTS;) argv[argc++] = strsep(&at, "\n");
+    int code = minrnn_main(argc, argv);
+    must(code >= 0 && code <= 2, "an exit status of the three");
+    free(text);
+    return 0;
+}

@@ -1,0 +1,64 @@
+/* Any bytes as a model file: refused with a sentence, or every tensor lies inside it; what passes all checks is run. */
+#include "core/safetensors.h"
+#include "input.h"
+#include "run/score.h"
+
+#include <string.h>
+
+enum { PIECE = 8, LARGEST = 1 << 16 };
+
+static void check_container(const uint8_t *data, size_t size)
+{
+    mr_st *st = NULL;
+    mr_error err = {0};
+    static char copy[LARGEST];
+    int rc = mr_st_open_memory(data, size, "input", &st, &err);
+    must((rc == 0) == (st != NULL), "a handle or an error");
+    must(!rc || (rc == err.status && err.text[0]), "an error says why");
+    uint64_t end = 0;
+    for (int i = 0; !rc && i < mr_st_count(st); i++) {
+        const mr_st_tensor *t = mr_st_at(st, i);
+        must(t->offset == end, "tensors lie one behind the other");
+        must(t->bytes <= size && mr_st_find(st, t->name) == t, "a tensor is found by its name and lies in the file");
+        must(!mr_st_read(st, "input", t, copy, &err), "a tensor can be read");
+        end += t->bytes;
+    }
+    mr_st_close(st);
+}
+
+typedef struct source {
+    const char *next;
+} source;
+
+static long read_source(void *user, char *buffer, size_t size)
+{
+    source *s = user;
+    size_t left = strlen(s->next), take = left < size ? left : size;
+    memcpy(buffer, s->next, take);
+    s->next += take;
+    return (long)take;
+}
+
+static void check_session(const uint8_t *data, size_t size)
+{
+    static mr_dev *dev;
+    mr_session session;
+    mr_error err = {0};
+    mr_text_score score;
+    source text = {"ab ab"};
+    if (!dev) must(!mr_dev_open("cpu", &(mr_dev_options){.threads = 1}, &dev, &err), "there is a CPU");
+    if (mr_session_open(&session, as_file(data, size), dev, 1, PIECE, &err)) {
+        must(err.text[0] != 0, "an error says why");
+        return;
+    }
+    if (session.vocab.size) mr_score_text(&session, PIECE, "text", read_source, NULL, &text, &score, &err);
+    mr_session_close(&session);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size > LARGEST) return 0;
+    check_container(data, size);
+    check_session(data, size);
+    return 0;
+}

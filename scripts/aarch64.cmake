@@ -1,0 +1,8 @@
+# A toolchain for 64-bit ARM, with qemu-user to run what it builds. Libraries: Debian's multiarch packages, or the same unpacked
+# below the folder that MINRNN_AARCH64_ROOT names.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L /usr/aarch64-linux-gnu)
+set(ENV{PKG_CONFIG_LIBDIR} "$ENV{MINRNN_AARCH64_ROOT}/usr/lib/aarch64-linux-gnu/pkgconfig")
+set(ENV{PKG_CONFIG_SYSROOT_DIR} "$ENV{MINRNN_AARCH64_ROOT}")

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Runs every fuzz target for some seconds, from the corpus of the repository, two at a time. Ends with one line a target.
+# usage: scripts/fuzz.sh BUILD SECONDS [TARGET…]       TARGET: model, recipe, text, command
+# What is found lies in BUILD/findings; `BUILD/fuzz/fuzz_TARGET FILE` shows it again. New inputs worth keeping go to BUILD/corpus.
+set -u
+build=$1 seconds=$2
+shift 2
+root=$(cd "$(dirname "$0")/.." && pwd)
+targets=("$@")
+[ $# -gt 0 ] || targets=(model recipe text command)
+mkdir -p "$build/findings" "$build/corpus"
+before=$(find "$build/findings" -type f | wc -l)
+
+fuzz() { # TARGET
+    mkdir -p "$build/corpus/$1"
+    "$build/fuzz/fuzz_$1" "$build/corpus/$1" "$root/fuzz/corpus/$1" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
+        -malloc_limit_mb=512 -close_fd_mask=3 -print_final_stats=1 -artifact_prefix="$build/findings/$1-" >"$build/fuzz_$1.log" 2>&1
+    echo $? >"$build/fuzz_$1.status"
+}
+
+for target in "${targets[@]}"; do
+    while [ "$(jobs -rp | wc -l)" -ge "${MINRNN_FUZZ_JOBS:-2}" ]; do sleep 0.5; done
+    fuzz "$target" &
+done
+wait
+
+failed=0
+for target in "${targets[@]}"; do
+    log=$build/fuzz_$target.log status=$(cat "$build/fuzz_$target.status")
+    runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+    covered=$(grep -oE 'cov: [0-9]+' "$log" | tail -n 1)
+    echo "fuzz $target: ${runs:-0} inputs in $seconds s, ${covered:-cov: 0} edges, $([ "$status" -eq 0 ] && echo no finding || echo "FOUND something, see $log")"
+    [ "$status" -eq 0 ] || failed=1
+done
+found=$(($(find "$build/findings" -type f | wc -l) - before))
+[ "$found" -eq 0 ] || { echo "$found new findings in $build/findings"; failed=1; }
+exit $failed

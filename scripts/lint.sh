@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Static analysis of the C code by clang-tidy (.clang-tidy), cppcheck (scripts/cppcheck.txt) and gcc -fanalyzer. The backends'
+# kernels (src/ops/cpu, src/ops/ref: arithmetic without input of their own) are left to cppcheck. Exit 1 on any finding.
+# usage: scripts/lint.sh BUILD      a configured build folder, for its compile_commands.json
+set -u
+cd "$(dirname "$0")/.." || exit 1
+build=$1 failed=0
+jobs=$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
+mapfile -t files < <(ls src/core/*.c src/model/*.c src/tasks/*.c src/run/*.c src/ops/*.c tools/*.c bench/*.c | grep -v no_cuda)
+
+have() {
+    command -v "$1" >/dev/null && return 0
+    echo "lint: $1: NOT RUN, it is not installed here (Debian, Ubuntu: apt-get install $2)"
+    failed=1
+    return 1
+}
+verdict() { # NAME FILE-OF-FINDINGS
+    if [ -s "$2" ]; then
+        cat "$2"
+        failed=1
+    fi
+    echo "lint: $1: $(grep -cE '(warning|error|style|performance|portability):' "$2") findings"
+}
+found=$(mktemp)
+trap 'rm -f "$found"' EXIT
+
+if have clang-tidy clang-tidy; then
+    printf '%s\n' "${files[@]}" | xargs -P "$jobs" -n 4 clang-tidy -p "$build" --quiet 2>/dev/null >"$found"
+    verdict clang-tidy "$found"
+fi
+if have cppcheck cppcheck; then
+    cppcheck -q -j "$jobs" --enable=warning,performance,portability --std=c11 --inline-suppr --suppressions-list=scripts/cppcheck.txt \
+        -Iinclude -Isrc -I. "${files[@]}" src/ops/cpu src/ops/ref 2>"$found"
+    verdict cppcheck "$found"
+fi
+if have gcc gcc; then
+    printf '%s\n' "${files[@]}" | xargs -P "$jobs" -n 1 gcc -std=c11 -O1 -fanalyzer -c -o /dev/null -D_POSIX_C_SOURCE=200809L \
+        -D_DEFAULT_SOURCE -Iinclude -Isrc -I. 2>"$found" >/dev/null
+    verdict "gcc -fanalyzer" "$found"
+fi
+exit $failed

@@ -1,0 +1,232 @@
+/* One net in many threads, contexts beside each other, and a caller's allocator that may say no at any time. */
+#include "api_support.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+enum { VOCAB = 7, THREADS = 4, STREAMS = 25, STEPS = 12 };
+
+static const char *const settings[] = {"inputs", "7", "outputs", "7", "dim", "16", "layers", "2", "conv", "4", "lr", "0.01", NULL};
+
+static mr_net *net_on(mr_context *ctx)
+{
+    mr_net *net;
+    OK(mr_net_create(ctx, settings, &net, &err));
+    return net;
+}
+
+static int32_t token_of(int stream, int step) { return (stream * 5 + step * 3) % VOCAB; }
+
+/* ---- many streams of one net ---- */
+
+typedef struct share {
+    mr_net *net;
+    int first;
+    int failures;
+    float scores[STREAMS][VOCAB]; /* after the last step */
+} share;
+
+static void *stream_some(void *arg)
+{
+    share *s = arg;
+    mr_stream *streams[STREAMS];
+    mr_error err;
+    for (int i = 0; i < STREAMS; i++)
+        if (mr_stream_new(s->net, &streams[i], &err)) return s->failures = 1, NULL;
+    for (int step = 0; step < STEPS; step++)
+        for (int i = 0; i < STREAMS; i++)
+            s->failures += mr_stream_step(streams[i], token_of(s->first + i, step), s->scores[i], &err) != 0;
+    for (int i = 0; i < STREAMS; i++) mr_stream_free(streams[i]);
+    return NULL;
+}
+
+static void test_a_hundred_streams_in_four_threads(void **state)
+{
+    (void)state;
+    mr_context *ctx = context_on("cpu");
+    mr_net *net = net_on(ctx);
+    pthread_t threads[THREADS];
+    share *together = room(sizeof *together * THREADS), *alone = room(sizeof *alone);
+    for (int i = 0; i < THREADS; i++) {
+        together[i] = (share){.net = net, .first = i * STREAMS};
+        assert_int_equal(pthread_create(&threads[i], NULL, stream_some, &together[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    for (int i = 0; i < THREADS; i++) { /* the same bits as when nobody else is there */
+        *alone = (share){.net = net, .first = i * STREAMS};
+        stream_some(alone);
+        assert_int_equal(together[i].failures + alone->failures, 0);
+        assert_memory_equal(together[i].scores, alone->scores, sizeof alone->scores);
+    }
+    free(together), free(alone);
+    mr_net_free(net);
+    mr_context_free(ctx);
+}
+
+/* ---- training while others stream ---- */
+
+static void *train_some(void *arg)
+{
+    share *s = arg;
+    mr_error err;
+    int32_t ids[20], target[20];
+    mr_sequences data = MR_SEQUENCES;
+    for (int i = 0; i < 20; i++) ids[i] = token_of(0, i), target[i] = token_of(0, i + 1);
+    data.B = 2, data.T = 10, data.ids = ids, data.target = target;
+    for (int i = 0; i < 20; i++) s->failures += mr_net_train(s->net, &data, NULL, &err) != 0;
+    return NULL;
+}
+
+static void test_training_beside_streams(void **state)
+{
+    (void)state;
+    mr_context *ctx = context_on("cpu");
+    mr_net *net = net_on(ctx);
+    pthread_t threads[THREADS];
+    share *shares = room(sizeof *shares * THREADS);
+    for (int i = 0; i < THREADS; i++) {
+        shares[i] = (share){.net = net};
+        assert_int_equal(pthread_create(&threads[i], NULL, i ? stream_some : train_some, &shares[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(shares[i].failures, 0);
+    }
+    assert_int_equal(mr_net_steps(net), 20);
+    for (int c = 0; c < VOCAB; c++) assert_true(isfinite(shares[1].scores[0][c]));
+    free(shares);
+    mr_net_free(net);
+    mr_context_free(ctx);
+}
+
+/* ---- contexts beside each other ---- */
+
+static void *whole_life(void *arg)
+{
+    share *s = arg;
+    mr_context_options options = MR_CONTEXT_OPTIONS;
+    mr_context *ctx;
+    mr_error err;
+    options.device = "cpu";
+    options.threads = 2;
+    if (mr_context_new(&options, &ctx, &err)) return s->failures = 1, NULL;
+    if (mr_net_create(ctx, settings, &s->net, &err)) return s->failures = 1, NULL;
+    train_some(s);
+    stream_some(s);
+    mr_net_free(s->net);
+    mr_context_free(ctx);
+    return NULL;
+}
+
+static void test_contexts_share_nothing(void **state)
+{
+    (void)state;
+    pthread_t threads[2];
+    share *both = room(sizeof *both * 3);
+    memset(both, 0, sizeof *both * 3);
+    for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&threads[i], NULL, whole_life, &both[i]), 0);
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    whole_life(&both[2]);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(both[i].failures, 0);
+        assert_memory_equal(both[i].scores, both[2].scores, sizeof both[2].scores);
+    }
+    free(both);
+}
+
+/* ---- a caller's allocator ---- */
+
+typedef struct purse {
+    atomic_long left;   /* allocations that succeed; negative: the next one fails, and all after it */
+    atomic_long living; /* blocks */
+    atomic_long bytes;  /* asked for in all */
+} purse;
+
+static void *purse_alloc(void *user, size_t bytes)
+{
+    purse *p = user;
+    if (atomic_fetch_sub(&p->left, 1) <= 0) return NULL;
+    atomic_fetch_add(&p->living, 1);
+    atomic_fetch_add(&p->bytes, (long)bytes);
+    char *block = malloc(bytes + 1);
+    return block ? block + 1 : NULL; /* any alignment will do */
+}
+
+static void purse_release(void *user, void *p)
+{
+    atomic_fetch_sub(&((purse *)user)->living, 1);
+    free((char *)p - 1);
+}
+
+static void count_lines(void *user, const char *line)
+{
+    assert_true(*line && !strchr(line, '\n'));
+    ++*(int *)user;
+}
+
+/* Everything once; the first failure ends it. */
+static int live_on(purse *p, int *lines, mr_error *err)
+{
+    mr_context_options options = MR_CONTEXT_OPTIONS;
+    mr_context *ctx;
+    mr_net *net = NULL;
+    mr_stream *stream = NULL, *clone = NULL;
+    int32_t ids[6] = {1, 2, 3, 4, 5, 6}, target[6] = {2, 3, 4, 5, 6, 0};
+    float scores[6 * VOCAB];
+    char blob[8192];
+    mr_sequences data = MR_SEQUENCES;
+    data.B = 2, data.T = 3, data.ids = ids, data.target = target;
+    options.device = "cpu", options.threads = 2;
+    options.allocator = (mr_allocator){purse_alloc, purse_release, p};
+    options.log = count_lines, options.log_user = lines;
+    int status = mr_context_new(&options, &ctx, err);
+    if (status) return status;
+    status = mr_net_create(ctx, settings, &net, err);
+    if (!status) status = mr_net_train(net, &data, NULL, err);
+    if (!status) status = mr_net_forward(net, &data, scores, err);
+    if (!status) status = mr_stream_new(net, &stream, err);
+    if (!status) status = mr_stream_feed(stream, ids, 6, scores, err);
+    if (!status) status = mr_stream_clone(stream, &clone, err);
+    if (!status) status = mr_stream_step_many((mr_stream *[]){stream, clone}, 2, ids, scores, err);
+    if (!status) assert_true(mr_stream_state_size(stream) <= sizeof blob);
+    if (!status) status = mr_stream_save(stream, blob, err);
+    if (!status) status = mr_stream_load(clone, blob, mr_stream_state_size(stream), err);
+    mr_stream_free(clone);
+    mr_stream_free(stream);
+    mr_net_free(net);
+    mr_context_free(ctx);
+    return status;
+}
+
+static void test_the_allocator_serves_everything(void **state)
+{
+    (void)state;
+    purse p = {.left = 1L << 30};
+    mr_error err = {0};
+    int lines = 0, status = live_on(&p, &lines, &err);
+    if (status) fail_msg("%s", err.text);
+    assert_int_equal(p.living, 0);
+    assert_true(lines >= 3);
+    const long needed = (1L << 30) - p.left;
+    assert_true(needed > 40);
+    assert_true(p.bytes > 4L * 4 * 5000); /* weights, gradients and both moments are among it */
+    for (long allowed = 0; allowed < needed; allowed++) { /* each of them may be the one that fails */
+        p = (purse){.left = allowed};
+        status = live_on(&p, &lines, &err);
+        assert_int_equal(p.living, 0);
+        if (status && status != MR_ENOMEM && status != MR_EDEVICE) fail_msg("allocation %ld: %d: %s", allowed, status, err.text);
+        assert_int_not_equal(status, 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_hundred_streams_in_four_threads),
+        cmocka_unit_test(test_training_beside_streams),
+        cmocka_unit_test(test_contexts_share_nothing),
+        cmocka_unit_test(test_the_allocator_serves_everything),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
