@@ -46,6 +46,11 @@ refused 1 'conv = 3' "$minrnn" train "${base[@]}" --out new --conv 3
 for value in forget-bias= forget-bias=x forget-bias=nan forget-bias=1e9 uniform; do refused 1 "gate-init = $value" "$minrnn" train "${base[@]}" --out new --gate-init $value; done
 refused 1 'scan = log needs candidate = positive' "$minrnn" train "${base[@]}" --out new --scan log --candidate linear
 refused 1 'scan = log needs candidate = positive' "$minrnn" train "${base[@]}" --out new --scan log --candidate tanh
+for value in 0 33 x; do refused 1 '--states = ' "$minrnn" train "${base[@]}" --out new --mixer mamba --states $value; done
+refused 1 'states = 8.*mixer = mamba' "$minrnn" train "${base[@]}" --out new --states 8
+refused 1 'h0 = learned does not go with mixer = mamba' "$minrnn" train "${base[@]}" --out new --mixer mamba --h0 learned
+refused 1 'scan = log does not go with mixer = mamba' "$minrnn" train "${base[@]}" --out new --mixer mamba --scan log
+refused 1 'candidate does not go with mixer = mamba' "$minrnn" train "${base[@]}" --out new --mixer mamba --candidate tanh
 refused 1 'parameters, .* GB for the weights alone; lower' "$minrnn" train "${base[@]}" --out new --dim 65536 --layers 1000 --expansion 64
 refused 1 '--threads = ' "$minrnn" info $model --threads -1
 refused 1 '--device' "$minrnn" info $model --device quantum

@@ -86,6 +86,8 @@ check lstm       1e-5 --mixer lstm --h0 learned --conv 0 --mlp 2 --norm rms --vo
 check rotary     1e-5 --mixer attention --conv 0 --mlp 2 --norm rms --vocab chars --heads 3
 check learned    1e-5 --mixer attention --positions learned --window 9 --conv 4 --conv-place inside --mlp 0 --norm layer --vocab bytes --heads 2
 check nowhere    1e-5 --mixer attention --positions none --window 1000 --conv 4 --conv-place residual --mlp 2 --norm rms --vocab chars
+check mamba      1e-5 --mixer mamba --conv 0 --mlp 0 --norm rms --vocab chars
+check mamba-few  1e-5 --mixer mamba --states 5 --expansion 3 --conv 4 --conv-place inside --mlp 2 --norm layer --vocab bytes
 
 if [ $failures -gt 0 ]; then
     echo "$failures comparisons failed"

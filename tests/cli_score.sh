@@ -32,12 +32,13 @@ PYTHON
 bound=1e-5
 
 # ---- every mode, every form of block
-forms=("mingru 0 0" "mingru 4 2" "minlstm 0 2" "minlstm 4 0")
-[ "$slow" = 1 ] || forms+=("mingru 4 0" "mingru 0 2" "minlstm 0 0" "minlstm 4 2")
+forms=("mingru 0 0" "mingru 4 2" "minlstm 0 2" "minlstm 4 0" "mamba 0 0")
+[ "$slow" = 1 ] || forms+=("mingru 4 0" "mingru 0 2" "minlstm 0 0" "minlstm 4 2" "mamba 4 2")
 for form in "${forms[@]}"; do
     read -r mixer conv mlp <<<"$form"
-    name=$mixer-$conv-$mlp
-    done_by "$minrnn" train text --data text.txt "${tiny[@]}" --mixer "$mixer" --conv "$conv" --mlp "$mlp" --h0 learned \
+    name=$mixer-$conv-$mlp h0=learned
+    [ "$mixer" = mamba ] && h0=zero
+    done_by "$minrnn" train text --data text.txt "${tiny[@]}" --mixer "$mixer" --conv "$conv" --mlp "$mlp" --h0 $h0 \
         --steps 60 --lr 0.01 --warmup 10 --out "$name"
     model=$name/model.safetensors
     for mode in parallel step chunk=1 "chunk=$chunk" chunk=100000; do

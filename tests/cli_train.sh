@@ -44,7 +44,9 @@ forms=(
     "--mixer minlstm --scan log --gate-init timescales-uniform --dropout 0.3 --accumulate 2"
     "--mixer gru --gate-init timescales --h0 learned --decay-set no-gates"
     "--mixer gru --gru-reset after --conv 4 --norm layer --gate-init forget-bias=1"
-    "--mixer lstm --gate-init timescales-uniform --h0 learned --mlp 0 --dropout 0.2")
+    "--mixer lstm --gate-init timescales-uniform --h0 learned --mlp 0 --dropout 0.2"
+    "--mixer mamba --gate-init timescales --expansion 3"
+    "--mixer mamba --states 3 --conv 4 --conv-place inside --norm layer --dropout 0.3 --accumulate 2 --decay-set all")
 i=0
 for form in "${forms[@]}"; do
     i=$((i + 1))

@@ -17,7 +17,7 @@ CHOICES = {
     "model.input": ["tokens", "reals"],
     "model.head": ["token", "last", "mean"],
     "model.loss": ["xent", "mse"],
-    "model.mixer": ["mingru", "minlstm", "gru", "lstm", "attention"],
+    "model.mixer": ["mingru", "minlstm", "gru", "lstm", "attention", "mamba"],
     "model.candidate": ["positive", "linear", "tanh"],
     "model.scan": ["linear", "log"],
     "model.normalize-gates": ["yes", "no"],
@@ -27,7 +27,8 @@ CHOICES = {
     "model.norm": ["rms", "layer"],
 }
 AT_LEAST = {"model.inputs": 1, "model.outputs": 1, "model.layers": 1, "model.dim": 1, "model.expansion": 1, "model.mlp": 0}
-OPTIONAL = {"model.weights": ["f32", "int8"], "model.gru-reset": ["before", "after"], "model.positions": ["rotary", "learned", "none"]}
+OPTIONAL = {"model.weights": ["f32", "int8"], "model.gru-reset": ["before", "after"], "model.positions": ["rotary", "learned", "none"],
+            "model.states": ["16", *map(str, range(1, 33))]}
 ATTENTION = ["model.heads", "model.window"]
 MODEL_KEYS = {*CHOICES, *AT_LEAST, "model.gate-init", "model.dropout"}
 OTHER_KEYS = {"format", "version", "vocab", "step", "train.batch", "train.context"}
@@ -106,6 +107,12 @@ def expected_shapes(form):
         if form["norm"] == "layer":
             shapes[f"{name}.bias"] = (D,)
 
+    def mamba(name):
+        R, S = (D + 15) // 16, int(form.get("states", 16))
+        shapes.update({f"{name}.in_proj.weight": (2 * H, D), f"{name}.conv1d.weight": (H, 1, 4), f"{name}.conv1d.bias": (H,),
+                       f"{name}.x_proj.weight": (R + 2 * S, H), f"{name}.A_log": (H, S), f"{name}.D": (H,)})
+        linear(f"{name}.dt_proj", H, R)
+
     if form["input"] == "tokens":
         shapes["embed.weight"] = (V, D)
     else:
@@ -124,6 +131,8 @@ def expected_shapes(form):
         if rows:
             shapes.update({f"{block}.mixer.weight_ih": (rows, D), f"{block}.mixer.weight_hh": (rows, H)})
             shapes.update({f"{block}.mixer.bias_ih": (rows,), f"{block}.mixer.bias_hh": (rows,)})
+        if form["mixer"] == "mamba":
+            mamba(f"{block}.mixer")
         if form["mixer"] == "attention":
             shapes.update({f"{block}.mixer.in_proj_weight": (3 * D, D), f"{block}.mixer.in_proj_bias": (3 * D,)})
             if form.get("positions") == "learned":
@@ -144,7 +153,7 @@ def dequantize(tensors):
     """Matrices of 8 bits and their scales as one tensor each."""
     whole = dict(tensors)
     for name in [name for name, tensor in tensors.items()
-                 if tensor.ndim == 2 and name != "embed.weight" and not name.endswith((".weight_hh", ".position"))]:
+                 if tensor.ndim == 2 and name != "embed.weight" and not name.endswith((".weight_hh", ".position", ".A_log"))]:
         require(tensors[name].dtype == np.int8, f"{name}: not I8")
         require(f"{name}_scale" in whole, f"{name}_scale is missing")
         scale = whole.pop(f"{name}_scale")
@@ -230,9 +239,27 @@ class Model:
             states.append(h)
         return np.array(states)
 
+    def mamba(self, name, v):
+        t = self.tensors
+        x, z = np.split(v @ t[f"{name}.in_proj.weight"].T, 2, axis=1)
+        u = self.conv(f"{name}.conv1d", x)
+        u = u * sigmoid(u)
+        A, D = -np.exp(t[f"{name}.A_log"]), t[f"{name}.D"]
+        projected = u @ t[f"{name}.x_proj.weight"].T
+        rank = projected.shape[1] - 2 * A.shape[1]
+        B, C = np.split(projected[:, rank:], 2, axis=1)
+        step = softplus(self.linear(f"{name}.dt_proj", projected[:, :rank]))
+        h, out = np.zeros_like(A), np.empty_like(u)
+        for i in range(len(u)):
+            h = np.exp(step[i][:, None] * A) * h + (step[i] * u[i])[:, None] * B[i]
+            out[i] = h @ C[i] + D * u[i]
+        return out * z * sigmoid(z)
+
     def mixer(self, name, u):
         if self.form["mixer"] in ("gru", "lstm"):
             return self.recurrent(name, u)
+        if self.form["mixer"] == "mamba":
+            return self.mamba(name, u)
         candidate = CANDIDATE[self.form["candidate"]]
         c = candidate(self.linear(f"{name}.linear_h", u))
         if self.form["mixer"] == "mingru":

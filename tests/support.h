@@ -256,16 +256,36 @@ static const cell_form forms[] = {
 
 /* ---- models */
 
-static inline mr_config config_of(const mr_cell *cell, const mr_interface *face)
+static inline mr_config config_with(const char *mixer, const mr_interface *face)
 {
     mr_config c;
     mr_options_default(mr_config_options, &c);
     mr_config_take(&c, face);
-    for (c.mixer = 0; strcmp(mr_mixer_names[c.mixer], cell->kind == MR_MINGRU ? "mingru" : "minlstm"); c.mixer++)
-        continue;
+    for (c.mixer = 0; strcmp(mr_mixer_names[c.mixer], mixer); c.mixer++) continue;
+    return c;
+}
+
+static inline mr_config config_of(const mr_cell *cell, const mr_interface *face)
+{
+    mr_config c = config_with(cell->kind == MR_MINGRU ? "mingru" : "minlstm", face);
     c.candidate = cell->candidate;
     c.scan = cell->scan;
     c.normalize_gates = cell->normalize;
+    return c;
+}
+
+/* The kinds of models: the forms of the cells, then the other mixers. */
+static const char *const other_mixers[] = {"mamba"};
+enum { MODEL_FORMS = COUNT(forms) + COUNT(other_mixers) };
+
+static inline int is_cell(int i) { return i < COUNT(forms); }
+static inline const char *model_name(int i) { return is_cell(i) ? forms[i].name : other_mixers[i - COUNT(forms)]; }
+
+static inline mr_config model_config(int i, const mr_interface *face)
+{
+    if (is_cell(i)) return config_of(&forms[i].cell, face);
+    mr_config c = config_with(other_mixers[i - COUNT(forms)], face);
+    if (!strcmp(model_name(i), "mamba")) c.states = 5;
     return c;
 }
 

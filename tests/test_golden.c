@@ -172,13 +172,15 @@ typedef struct golden_model {
     mr_cell cell;
     mr_conv_place place;
     mr_norm norm;
+    const char *mixer; /* another than the cell's, or NULL */
 } golden_model;
 
 static const golden_model models[] = {
-    {"model_mingru_inside_rms", {MR_MINGRU, MR_POSITIVE, MR_SCAN_LINEAR, 0}, MR_CONV_INSIDE, MR_NORM_RMS},
-    {"model_mingru_residual_layer", {MR_MINGRU, MR_LINEAR, MR_SCAN_LINEAR, 0}, MR_CONV_RESIDUAL, MR_NORM_LAYER},
-    {"model_minlstm_inside_layer", {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LINEAR, 1}, MR_CONV_INSIDE, MR_NORM_LAYER},
-    {"model_minlstm_residual_rms", {MR_MINLSTM, MR_TANH, MR_SCAN_LINEAR, 0}, MR_CONV_RESIDUAL, MR_NORM_RMS},
+    {"model_mingru_inside_rms", {MR_MINGRU, MR_POSITIVE, MR_SCAN_LINEAR, 0}, MR_CONV_INSIDE, MR_NORM_RMS, NULL},
+    {"model_mingru_residual_layer", {MR_MINGRU, MR_LINEAR, MR_SCAN_LINEAR, 0}, MR_CONV_RESIDUAL, MR_NORM_LAYER, NULL},
+    {"model_minlstm_inside_layer", {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LINEAR, 1}, MR_CONV_INSIDE, MR_NORM_LAYER, NULL},
+    {"model_minlstm_residual_rms", {MR_MINLSTM, MR_TANH, MR_SCAN_LINEAR, 0}, MR_CONV_RESIDUAL, MR_NORM_RMS, NULL},
+    {"model_mamba_inside_rms", {0}, MR_CONV_INSIDE, MR_NORM_RMS, "mamba"},
 };
 
 /* "weight." or "grad." with a parameter's name, as many values as the parameter has. */
@@ -237,14 +239,15 @@ static void check_model(const golden_model *golden, mr_dev *dev)
     int B = (int)ids->shape[0], T = (int)ids->shape[1], vocab = (int)tensor(st, "weight.embed.weight")->shape[0];
     mr_interface face = {
         .input = MR_INPUT_TOKENS, .inputs = vocab, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = vocab};
-    mr_config config = config_of(&golden->cell, &face);
+    mr_config config = golden->mixer ? config_with(golden->mixer, &face) : config_of(&golden->cell, &face);
     config.layers = 2;
     config.dim = tensor(st, "weight.embed.weight")->shape[1];
     config.conv = 4;
     config.conv_place = golden->place;
     config.norm = golden->norm;
     config.mlp = 2;
-    config.h0_learned = 1;
+    config.h0_learned = !golden->mixer;
+    if (golden->mixer) config.states = tensor(st, "weight.blocks.0.mixer.A_log")->shape[1];
     mr_model *model = make_model(&config, dev, B, T, 1);
     mr_batch batch = make_batch(&face, B, T, 0, 0, 1);
     assert_int_equal(mr_st_read(st, "ids", ids, batch.ids, NULL), 0);

@@ -7,10 +7,10 @@
 
 enum { FORM, START, CONV, MLP, NORM, HEAD, LOSS, INPUT, DROPOUT, RESET, RAGGED, STATE, FACTORS };
 enum { NO_STATE, FRESH_STATE, CARRIED_STATE }; /* levels of STATE */
-enum { MOST_LEVELS = 12, MOST_CASES = 100, TRIES = 60 };
+enum { MOST_LEVELS = 16, MOST_CASES = 100, TRIES = 60 };
 
 static const int levels[FACTORS] = {
-    [FORM] = COUNT(forms), [START] = 2,   [CONV] = 3,  [MLP] = 2,    [NORM] = 2, [HEAD] = 3, [LOSS] = 2,
+    [FORM] = MODEL_FORMS,  [START] = 2,   [CONV] = 3,  [MLP] = 2,    [NORM] = 2, [HEAD] = 3, [LOSS] = 2,
     [INPUT] = 2,           [DROPOUT] = 2, [RESET] = 2, [RAGGED] = 2, [STATE] = 3};
 
 typedef struct choice {
@@ -77,10 +77,10 @@ static mr_config config_for(const choice *c, int dim)
                          .head = (mr_head)c->level[HEAD],
                          .loss = (mr_loss)c->level[LOSS],
                          .outputs = 4};
-    mr_config config = config_of(&forms[c->level[FORM]].cell, &face);
+    mr_config config = model_config(c->level[FORM], &face);
     config.layers = 2;
     config.dim = dim;
-    config.h0_learned = c->level[START];
+    config.h0_learned = c->level[START] && is_cell(c->level[FORM]);
     config.conv = c->level[CONV] ? 4 : 0;
     config.conv_place = c->level[CONV] == 2 ? MR_CONV_RESIDUAL : MR_CONV_INSIDE;
     config.mlp = c->level[MLP] ? 4 : 0;
@@ -191,7 +191,7 @@ static void describe(const subject *s, const char *what, char *out, size_t size)
     snprintf(out, size,
              "%s %s, model %d (%s, h0 %d, conv %d, mlp %d, norm %d, head %d, loss %d, input %d, dropout %d, resets %d, "
              "ragged %d, state %d), %s",
-             s->bag.dev->kind, s->bag.dev->isa, (int)(s->choice - cases), forms[l[FORM]].name, l[START], l[CONV],
+             s->bag.dev->kind, s->bag.dev->isa, (int)(s->choice - cases), model_name(l[FORM]), l[START], l[CONV],
              l[MLP], l[NORM], l[HEAD], l[LOSS], l[INPUT], l[DROPOUT], l[RESET], l[RAGGED], l[STATE], what);
 }
 

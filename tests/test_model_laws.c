@@ -14,10 +14,10 @@ static const mr_interface text = {
 /* The i-th model: every form, in changing company. */
 static mr_config config_at(int i, const mr_interface *face)
 {
-    mr_config c = config_of(&forms[i].cell, face);
+    mr_config c = model_config(i, face);
     c.layers = 2;
     c.dim = 9;
-    c.h0_learned = i % 2;
+    c.h0_learned = is_cell(i) && i % 2;
     c.conv = i % 3 ? 4 : 0;
     c.conv_place = i % 3 == 1 ? MR_CONV_INSIDE : MR_CONV_RESIDUAL;
     c.mlp = i % 4 < 2 ? 2 : 0;
@@ -27,7 +27,7 @@ static mr_config config_at(int i, const mr_interface *face)
 
 static double tolerance_at(const mr_dev *dev, int i)
 {
-    double tolerance = forms[i].cell.scan == MR_SCAN_LOG ? LOGITS_LOG : LOGITS;
+    double tolerance = is_cell(i) && forms[i].cell.scan == MR_SCAN_LOG ? LOGITS_LOG : LOGITS;
     return is_bf16(dev) ? tolerance + LOGITS_BF16 : tolerance;
 }
 
@@ -38,7 +38,7 @@ static double gradient_floor(const mr_dev *dev) { return is_bf16(dev) ? BF16 / 4
 static void check_logits(mr_dev *dev, int i, const char *law, const double *got, const double *want, size_t n)
 {
     char name[256];
-    snprintf(name, sizeof name, "%s %s, %d threads: %s: %s", dev->kind, dev->isa, dev->threads, forms[i].name, law);
+    snprintf(name, sizeof name, "%s %s, %d threads: %s: %s", dev->kind, dev->isa, dev->threads, model_name(i), law);
     check_near(name, got, want, n, tolerance_at(dev, i));
 }
 
@@ -112,11 +112,12 @@ static void check_cuts_of(mr_dev *dev, int i, int B, int T)
 static void check_cuts(mr_dev *dev)
 {
     static const int lengths[] = {1, 2, 3, 17, 256};
-    for (int i = 0; i < COUNT(forms); i++)
+    for (int i = 0; i < MODEL_FORMS; i++)
         for (int t = 0; t < COUNT(lengths) - REDUCED; t++) check_cuts_of(dev, i, 2, lengths[t]);
     if (REDUCED) return;
     check_cuts_of(dev, 0, 1, 10000);
     check_cuts_of(dev, 10, 1, 4097);
+    check_cuts_of(dev, MODEL_FORMS - 1, 1, 4097);
     check_cuts_of(dev, 5, 1, 1000);
 }
 
@@ -151,7 +152,7 @@ static void gradients_in_two(mr_model *model, const mr_batch *batch, int cut)
 
 static void check_gradients(mr_dev *dev)
 {
-    for (int i = 0; i < COUNT(forms); i++) {
+    for (int i = 0; i < MODEL_FORMS; i++) {
         bag own = {.dev = dev};
         mr_config config = config_at(i, &text);
         mr_model *model = make_model(&config, dev, 3, 29, 1);
@@ -211,24 +212,27 @@ static void check_reset_of(mr_dev *dev, int i)
 
 static void check_resets(mr_dev *dev)
 {
-    for (int i = 0; i < COUNT(forms); i++) check_reset_of(dev, i);
+    for (int i = 0; i < MODEL_FORMS; i++) check_reset_of(dev, i);
 }
 
 /* ---- ragged rows */
 
 static void check_ragged_of(mr_dev *dev, int i, mr_head head)
 {
-    enum { B = 4, T = 23 };
+    enum { B = 4, T = 23, MORE = 3 };
     bag own = {.dev = dev};
     mr_interface face = text;
     face.head = head;
     mr_config config = config_at(i, &face);
     mr_model *model = make_model(&config, dev, B, T, 0);
     mr_batch batch = make_batch(&face, B, T, 1, 1, 60 + (uint32_t)i);
-    size_t C = (size_t)face.outputs, reals = mr_model_state_reals(model), rows = head == MR_HEAD_TOKEN ? T : 1;
+    mr_batch more = make_batch(&face, B, MORE, 0, 0, 70), next = make_batch(&face, 1, MORE, 0, 0, 70);
+    size_t C = (size_t)face.outputs, rows = head == MR_HEAD_TOKEN ? T : 1, more_rows = head == MR_HEAD_TOKEN ? MORE : 1;
     mr_state *state = make_state(model, B);
     mr_model_forward(model, &batch, state, 0);
-    double *together = bag_get_as(&own, ACTS, model->logits, B * rows * C), *states = bag_get(&own, state->reals, B * reals);
+    double *together = bag_get_as(&own, ACTS, model->logits, B * rows * C);
+    mr_model_forward(model, &more, state, 0); /* what each row left behind shows in what follows it */
+    double *went_on = bag_get_as(&own, ACTS, model->logits, B * more_rows * C);
     for (int b = 0; b < B; b++) {
         int n = batch.length[b];
         mr_batch row = row_of(&batch, &face, b, n);
@@ -237,26 +241,25 @@ static void check_ragged_of(mr_dev *dev, int i, mr_head head)
         size_t values = (head == MR_HEAD_TOKEN ? (size_t)n : 1) * C;
         check_logits(dev, i, "ragged row", together + (size_t)b * rows * C, bag_get_as(&own, ACTS, model->logits, values),
                      values);
-        double *alone = bag_get(&own, mine->reals, reals);
-        for (int k = 0; k < config.layers; k++) { /* a state lies block by block, tails before hidden states */
-            size_t tail = config.conv ? MR_TAIL * (size_t)config.dim : 0, hidden = (size_t)mr_config_width(&config);
-            size_t at = (size_t)k * (tail + hidden), row_at = at * B + (size_t)b * tail,
-                   h_at = (at + tail) * B + (size_t)b * hidden;
-            check_logits(dev, i, "ragged tail", states + row_at, alone + at, tail);
-            check_logits(dev, i, "ragged state", states + h_at, alone + at + tail, hidden);
-        }
+        for (int t = 0; t < MORE; t++) memcpy(next.ids + t, more.ids + b * MORE + t, sizeof *next.ids);
+        mr_model_forward(model, &next, mine, 0);
+        values = (head == MR_HEAD_TOKEN ? MORE : 1) * C;
+        check_logits(dev, i, "behind a ragged row", went_on + (size_t)b * values,
+                     bag_get_as(&own, ACTS, model->logits, values), values);
         mr_state_free(mine);
         mr_batch_free(&row);
     }
     mr_state_free(state);
     mr_batch_free(&batch);
+    mr_batch_free(&more);
+    mr_batch_free(&next);
     mr_model_free(model);
     bag_empty(&own);
 }
 
 static void check_ragged(mr_dev *dev)
 {
-    for (int i = 0; i < COUNT(forms); i++) check_ragged_of(dev, i, (mr_head)(i % 3));
+    for (int i = 0; i < MODEL_FORMS; i++) check_ragged_of(dev, i, (mr_head)(i % 3));
 }
 
 /* ---- states */
@@ -372,7 +375,7 @@ static void test_threads(void **state)
     const char *const *isas = mr_cpu_isas();
     for (int i = 0; isas[i]; i++)
         for (int j = 0; j < COUNT(shapes); j++)
-            for (int k = j; k < COUNT(forms); k += REDUCED ? 12 : 3) {
+            for (int k = j; k < MODEL_FORMS; k += REDUCED ? 12 : 3) {
                 mr_config config = config_at(k, &text);
                 config.dropout = 0.2;
                 config.dim = shapes[j].dim;

@@ -47,6 +47,7 @@ const mr_option mr_config_options[] = {
     {"heads", MR_OPT_INT, FIELD(heads), "0", 0, 4096, NULL, "attention: heads; 0: of 64 channels each, or the next smaller even number that divides dim", MR_OPT_SPARSE},
     {"positions", MR_OPT_CHOICE, FIELD(positions), "rotary", 0, 0, position_kinds, "attention: how a token knows where it stands", MR_OPT_SPARSE},
     {"window", MR_OPT_INT, FIELD(window), "0", 0, 1 << 24, NULL, "attention: tokens that one sees, itself included; 0: the longest sequence", MR_OPT_SPARSE},
+    {"states", MR_OPT_INT, FIELD(states), "16", 1, MR_SSCAN_STATES, NULL, "mamba: states of each channel", MR_OPT_SPARSE},
     {0}};
 
 int mr_gate_init_parse(const char *text, mr_gate_init *kind, double *value, mr_error *err)
@@ -113,10 +114,24 @@ static int check_attention(const mr_config *c, mr_error *err)
     return 0;
 }
 
+/* gate-init is let pass: recipes set it for whatever mixer is chosen. */
+static int check_mamba(const mr_config *c, mr_error *err)
+{
+    const int mamba = has_mixer(c, "mamba");
+    const char *key = NULL;
+    if (!mamba && c->states != 16)
+        return mr_fail(err, MR_ECONFIG, "states = %lld: only mixer = mamba has them", (long long)c->states);
+    if (c->scan != MR_SCAN_LINEAR) key = "scan = log";
+    if (c->candidate != MR_POSITIVE) key = "candidate";
+    if (c->h0_learned) key = "h0 = learned";
+    if (mamba && key) return mr_fail(err, MR_ECONFIG, "%s does not go with mixer = mamba; leave it out", key);
+    return 0;
+}
+
 static int check_size(const mr_config *c, mr_error *err)
 {
     double dim = (double)c->dim, width = dim * (double)c->expansion, hidden = dim * (double)c->mlp;
-    double block = dim * (3 * width + hidden + hidden + dim + 16) + dim * width + 8 * width;
+    double block = dim * (3 * width + hidden + hidden + dim + 16) + dim * width + (8 + 3 * (double)c->states) * width;
     if (is_recurrent(c)) block += 4 * width * width + dim * width;
     double total = dim * ((double)c->inputs + (double)c->outputs) + (double)c->layers * block;
     if (width * 4 > INT_MAX / 2 || hidden > INT_MAX / 2 || total > 1e11)
@@ -137,7 +152,7 @@ int mr_config_check(const mr_config *c, mr_error *err)
     if (c->head == MR_HEAD_TOKEN && c->loss == MR_LOSS_XENT && c->outputs < 2)
         return mr_fail(err, MR_ECONFIG, "outputs = %lld: a classifier needs two classes or more", (long long)c->outputs);
     if (mr_gate_init_parse(c->gate_init, &kind, &value, err)) return MR_ECONFIG;
-    if (check_recurrent(c, err)) return MR_ECONFIG;
+    if (check_recurrent(c, err) || check_mamba(c, err)) return MR_ECONFIG;
     if (is_attention(c) && check_attention(c, err)) return MR_ECONFIG;
     return check_size(c, err);
 }

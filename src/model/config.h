@@ -24,6 +24,7 @@ typedef struct mr_config {
     int64_t layers, dim, expansion, conv, mlp;
     double dropout;
     int weights; /* mr_weight_type */
+    int64_t states;
     char gate_init[MR_TEXT_MAX];
     int gru_reset; /* mr_gru_reset */
     /* attention */

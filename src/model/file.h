@@ -5,7 +5,7 @@
 #include "core/safetensors.h"
 #include "model/model.h"
 
-/* The one key of the configuration that may be missing, and is when the weights are fp32. */
+/* Missing when the weights are fp32, as every key with MR_OPT_SPARSE is at its default. */
 #define MR_MODEL_WEIGHTS_KEY "model.weights"
 
 /* Metadata besides the configuration ("task.name", "vocab", …), kept by the caller. */

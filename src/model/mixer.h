@@ -34,6 +34,10 @@ static inline mr_real *mr_grad(const mr_pass *pass, int row)
 /* y = … + x Wᵀ for the matrix of a row of the table, in whichever form the model has it; args.W is set here. */
 void mr_linear(const mr_pass *pass, int row, mr_linear_fwd_args args);
 
+/* The same for args.N rows of the matrix, from `first` on, and backwards: adds to the gradients of these rows, and gives dx (or adds to it). */
+void mr_linear_part(const mr_pass *pass, int row, int first, mr_linear_fwd_args args);
+void mr_linear_part_bwd(const mr_pass *pass, int row, int first, mr_linear_bwd_w_args args, int accumulate, mr_act *dx);
+
 /* States may be NULL: state_in, a sequence starts at token 0; state_out, nobody goes on from here. state_out may be state_in. */
 typedef struct mr_mixer {
     const char *name;

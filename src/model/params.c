@@ -33,6 +33,7 @@ int mr_params_add(mr_params *params, const char *prefix, const char *name, int f
 
 static int decays(const mr_param *p, mr_decay_set set)
 {
+    if (p->is_rate) return 0;
     if (set == MR_DECAY_ALL) return 1;
     if (set == MR_DECAY_NO_GATES) return !p->is_gate;
     return p->ndim == 2;
@@ -83,8 +84,16 @@ static double draw_tau(mr_rng *rng, double horizon, int log_uniform)
     return log_uniform ? exp(u * log(horizon)) : 1 + u * (horizon - 1);
 }
 
-/* Elements part.first … of a tensor, drawn from the numbers of row `place`. */
-static void draw_part(const mr_part *part, uint64_t seed, int place, double horizon, int log_uniform, float *out)
+/* x with log-uniform softplus(x): that of a small s is log(eˢ − 1). */
+static double draw_step_size(mr_rng *rng)
+{
+    const double least = 1e-3, most = 0.1;
+    double s = least * exp(mr_rng_uniform(rng) * log(most / least));
+    return s + log(-expm1(-s));
+}
+
+/* Elements part.first … of a tensor whose rows are `row` long, drawn from the numbers of row `place`. */
+static void draw_part(const mr_part *part, int64_t row, uint64_t seed, int place, double horizon, int log_uniform, float *out)
 {
     mr_rng rng = mr_rng_at(seed, MR_STREAM_INIT, (uint32_t)place, 0);
     for (size_t j = 0; j < part->count; j++) {
@@ -94,6 +103,8 @@ static void draw_part(const mr_part *part, uint64_t seed, int place, double hori
         case MR_INIT_NORMAL: v *= mr_rng_normal(&rng); break;
         case MR_INIT_CONSTANT: break;
         case MR_INIT_LOG_TAU: v *= log(draw_tau(&rng, horizon, log_uniform)); break;
+        case MR_INIT_LOG_COUNT: v = log(1 + (double)(j % (size_t)row)); break;
+        case MR_INIT_STEP_SIZE: v = draw_step_size(&rng); break;
         }
         out[part->first + j] = (float)v;
     }
@@ -107,7 +118,8 @@ void mr_params_init(const mr_params *params, uint64_t seed, double horizon, int 
         int place = i; /* rows of a group share their time scales: the gates of a channel start with one τ */
         while (p->init == MR_INIT_LOG_TAU && params->list[place].follows) place--;
         const mr_part all = {.count = p->count, .init = p->init, .value = p->init_value};
-        draw_part(&all, seed, place, horizon, log_uniform, out + p->offset);
-        for (int k = 0; k < MR_PARAM_PARTS; k++) draw_part(&p->parts[k], seed, place, horizon, log_uniform, out + p->offset);
+        const int64_t row = p->shape[p->ndim - 1];
+        draw_part(&all, row, seed, place, horizon, log_uniform, out + p->offset);
+        for (int k = 0; k < MR_PARAM_PARTS; k++) draw_part(&p->parts[k], row, seed, place, horizon, log_uniform, out + p->offset);
     }
 }

@@ -6,7 +6,14 @@
 
 #define MR_PARAM_DIMS 3
 
-typedef enum mr_init { MR_INIT_UNIFORM, MR_INIT_NORMAL, MR_INIT_CONSTANT, MR_INIT_LOG_TAU } mr_init;
+typedef enum mr_init {
+    MR_INIT_UNIFORM,
+    MR_INIT_NORMAL,
+    MR_INIT_CONSTANT,
+    MR_INIT_LOG_TAU,
+    MR_INIT_LOG_COUNT, /* log 1, log 2, … along the last dimension */
+    MR_INIT_STEP_SIZE  /* softplus of it is log-uniform in 0.001 … 0.1 */
+} mr_init;
 
 /* Some of a tensor's elements that start in another way than the rest. Time scales are the same in every part of a tensor. */
 typedef struct mr_part {
@@ -24,6 +31,7 @@ typedef struct mr_param {
     size_t offset, count; /* in elements of the parameter vector */
     int follows;          /* lies directly behind the row before it */
     int is_gate;          /* a gate or candidate projection of the mixer */
+    int is_rate;          /* no matrix, whatever its shape: never decayed, never stored in 8 bits */
     int decay;            /* weight decay applies */
     mr_init init;
     double init_value;    /* bound of the uniform, deviation of the normal, the constant, or the sign before log τ */

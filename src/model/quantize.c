@@ -13,7 +13,7 @@ enum { TOP = 127 }; /* −128 is left out, so that the range is symmetric */
  * round in the state. */
 int mr_param_quantizes(const mr_param *p)
 {
-    return p->ndim == 2 && strcmp(p->name, "embed.weight") && !strstr(p->name, ".weight_hh") && !strstr(p->name, ".position");
+    return p->ndim == 2 && !p->is_rate && strcmp(p->name, "embed.weight") && !strstr(p->name, ".weight_hh") && !strstr(p->name, ".position");
 }
 
 static size_t reals_of(const mr_param *p) { return mr_param_quantizes(p) ? (size_t)p->shape[0] : p->count; }

@@ -310,3 +310,134 @@ void mr_case_scan_bwd(mr_case *c)
     }
     if (mr_case_chance(c, 60)) mr_case_add(c, MR_FIELD(scan_bwd, dh_in), REAL, OUT, states, EMPTY, 0);
 }
+
+/* ---- the selective scan */
+
+void mr_case_silu_fwd(mr_case *c)
+{
+    mr_silu_fwd_args *a = &c->args.silu_fwd;
+    a->n = c->elements = (size_t)mr_case_rows(c) * (size_t)mr_case_width(c);
+    const int same = mr_case_chance(c, 50);
+    mr_case_say(c, "n=%zu%s", a->n, same ? " y=x" : "");
+    mr_case_buffer *x = mr_case_add(c, MR_FIELD(silu_fwd, x), ACT, same ? ADD : IN, a->n, mr_case_chance(c, 80) ? NORMAL : MR_FILL_SATURATED, 3);
+    if (x->fill == MR_FILL_SATURATED) x->value = 1e4;
+    if (same) x->alias = offsetof(mr_silu_fwd_args, y);
+    else mr_case_add(c, MR_FIELD(silu_fwd, y), ACT, OUT, a->n, EMPTY, 0);
+}
+
+void mr_case_silu_bwd(mr_case *c)
+{
+    mr_silu_bwd_args *a = &c->args.silu_bwd;
+    a->n = c->elements = (size_t)mr_case_rows(c) * (size_t)mr_case_width(c);
+    const int with = mr_case_below(c, 3); /* what dx shares memory with */
+    mr_case_say(c, "n=%zu%s", a->n, with == 0 ? "" : with == 1 ? " dx=x" : " dx=dy");
+    mr_case_buffer *x = mr_case_add(c, MR_FIELD(silu_bwd, x), ACT, with == 1 ? ADD : IN, a->n, mr_case_chance(c, 80) ? NORMAL : MR_FILL_SATURATED, 3);
+    mr_case_buffer *dy = mr_case_add(c, MR_FIELD(silu_bwd, dy), ACT, with == 2 ? ADD : IN, a->n, NORMAL, 1);
+    if (x->fill == MR_FILL_SATURATED) x->value = 1e4;
+    if (with == 0) mr_case_add(c, MR_FIELD(silu_bwd, dx), ACT, OUT, a->n, EMPTY, 0);
+    else (with == 1 ? x : dy)->alias = offsetof(mr_silu_bwd_args, dx);
+}
+
+static void draw_sscan(mr_case *c, int *B, int *T, int *E, int *N)
+{
+    *E = mr_case_width(c);
+    draw_time(c, *E, B, T);
+    *N = c->speed || mr_case_chance(c, 60) ? 16 : 1 + mr_case_below(c, mr_case_chance(c, 80) ? 20 : MR_SSCAN_STATES);
+    c->elements = (size_t)*B * *T * *E;
+    mr_case_say(c, "B=%d T=%d E=%d N=%d", *B, *T, *E, *N);
+}
+
+/* The inputs that forward and backward share, in the places of their structs: what a call of mr_case_add needs of both. */
+typedef struct sscan_places {
+    size_t u, delta, z, bc, A_log, D, dt_bias, h_in, reset, length;
+} sscan_places;
+
+#define SSCAN_PLACES(op)                                                                                                               \
+    {offsetof(mr_##op##_args, u), offsetof(mr_##op##_args, delta), offsetof(mr_##op##_args, z), offsetof(mr_##op##_args, bc),             \
+     offsetof(mr_##op##_args, A_log), offsetof(mr_##op##_args, D), offsetof(mr_##op##_args, dt_bias), offsetof(mr_##op##_args, h_in),     \
+     offsetof(mr_##op##_args, reset), offsetof(mr_##op##_args, length)}
+
+static const sscan_places forward_places = SSCAN_PLACES(sscan_fwd);
+
+/* `same`: bits for delta, z, bc that the gradient is written over. first: also inputs of the forward that runs before. */
+static void add_sscan_inputs(mr_case *c, const sscan_places *at, int B, int T, int E, int N, int same, int first)
+{
+    const size_t tokens = (size_t)B * T, wide = tokens * E;
+    /* step sizes and rates from hardly any decay to a state that is gone at once */
+    const double spread = mr_case_chance(c, 70) ? 1 : 20;
+    mr_case_buffer *all[] = {
+        mr_case_add(c, "u", at->u, ACT, IN, wide, NORMAL, 1),
+        mr_case_add(c, "delta", at->delta, ACT, same & 1 ? ADD : IN, wide, NORMAL, spread),
+        mr_case_add(c, "z", at->z, ACT, same & 2 ? ADD : IN, wide, NORMAL, spread),
+        mr_case_add(c, "bc", at->bc, ACT, same & 4 ? ADD : IN, tokens * 2 * N, NORMAL, 1 / sqrt((double)N)),
+        mr_case_add(c, "A_log", at->A_log, REAL, IN, (size_t)E * N, NORMAL, 1),
+        mr_case_add(c, "D", at->D, REAL, IN, (size_t)E, NORMAL, 1),
+        mr_case_add(c, "dt_bias", at->dt_bias, REAL, IN, (size_t)E, NORMAL, 2)};
+    const size_t places[] = {forward_places.u, forward_places.delta, forward_places.z, forward_places.bc, forward_places.A_log,
+                             forward_places.D, forward_places.dt_bias};
+    for (int i = 0; first && i < 7; i++) all[i]->in_first = places[i];
+    mr_case_buffer *reset = mr_case_add_reset(c, at->reset, B, T), *length = mr_case_add_length(c, at->length, B, T);
+    if (first && reset) reset->in_first = forward_places.reset;
+    if (first && length) length->in_first = forward_places.length;
+    mr_case_say(c, spread > 1 ? " spread" : "");
+}
+
+void mr_case_sscan_fwd(mr_case *c)
+{
+    mr_sscan_fwd_args *a = &c->args.sscan_fwd;
+    draw_sscan(c, &a->B, &a->T, &a->E, &a->N);
+    const size_t states = (size_t)a->B * a->N * a->E;
+    add_sscan_inputs(c, &forward_places, a->B, a->T, a->E, a->N, 0, 0);
+    if (mr_case_chance(c, 6)) {
+        c->buffers[0].plant = (size_t)mr_case_below(c, (int)c->elements);
+        c->planted = 1;
+        mr_case_say(c, " NaN in u");
+    }
+    mr_case_add(c, MR_FIELD(sscan_fwd, y), ACT, OUT, c->elements, EMPTY, 0);
+    if (mr_case_chance(c, 50)) mr_case_add(c, MR_FIELD(sscan_fwd, states), REAL, OUT, mr_sscan_chunks(a->T) * states, EMPTY, 0);
+    if (mr_case_chance(c, 30)) {
+        mr_case_add(c, MR_FIELD(sscan_fwd, h_out), REAL, ADD, states, NORMAL, 1)->alias = offsetof(mr_sscan_fwd_args, h_in);
+        mr_case_say(c, " h_out=h_in");
+        return;
+    }
+    if (mr_case_chance(c, 50)) {
+        mr_case_add(c, MR_FIELD(sscan_fwd, h_in), REAL, IN, states, NORMAL, 1);
+        mr_case_say(c, " h_in");
+    }
+    if (mr_case_chance(c, 70)) mr_case_add(c, MR_FIELD(sscan_fwd, h_out), REAL, OUT, states, EMPTY, 0);
+}
+
+/* The forward runs first and leaves `states`; its y goes where nobody looks. */
+void mr_case_sscan_bwd(mr_case *c)
+{
+    static const sscan_places places = SSCAN_PLACES(sscan_bwd);
+    mr_sscan_bwd_args *a = &c->args.sscan_bwd;
+    draw_sscan(c, &a->B, &a->T, &a->E, &a->N);
+    const size_t states = (size_t)a->B * a->N * a->E;
+    const int same = mr_case_below(c, 8);
+    c->first_op = MR_OP_sscan_fwd;
+    c->first.sscan_fwd = (mr_sscan_fwd_args){.B = a->B, .T = a->T, .E = a->E, .N = a->N};
+    add_sscan_inputs(c, &places, a->B, a->T, a->E, a->N, same, 1);
+    c->buffers[1].alias = same & 1 ? offsetof(mr_sscan_bwd_args, ddelta) : MR_NO_FIELD;
+    c->buffers[2].alias = same & 2 ? offsetof(mr_sscan_bwd_args, dz) : MR_NO_FIELD;
+    c->buffers[3].alias = same & 4 ? offsetof(mr_sscan_bwd_args, dbc) : MR_NO_FIELD;
+    mr_case_say(c, " in place=%d", same);
+    mr_case_add(c, MR_FIELD(sscan_bwd, states), REAL, IN, mr_sscan_chunks(a->T) * states, EMPTY, 0)->in_first = offsetof(mr_sscan_fwd_args, states);
+    mr_case_add(c, "y", MR_NO_FIELD, ACT, SCRATCH, c->elements, EMPTY, 0)->in_first = offsetof(mr_sscan_fwd_args, y);
+    mr_case_add(c, MR_FIELD(sscan_bwd, dy), ACT, IN, c->elements, NORMAL, 1);
+    if (mr_case_chance(c, 50)) {
+        mr_case_add(c, MR_FIELD(sscan_bwd, h_in), REAL, IN, states, NORMAL, 1)->in_first = offsetof(mr_sscan_fwd_args, h_in);
+        mr_case_say(c, " h_in");
+    }
+    if (mr_case_chance(c, 60)) {
+        mr_case_add(c, MR_FIELD(sscan_bwd, dh_out), REAL, IN, states, NORMAL, 1);
+        mr_case_say(c, " dh_out");
+    }
+    mr_case_add(c, MR_FIELD(sscan_bwd, du), ACT, OUT, c->elements, EMPTY, 0);
+    if (!(same & 1)) mr_case_add(c, MR_FIELD(sscan_bwd, ddelta), ACT, OUT, c->elements, EMPTY, 0);
+    if (!(same & 2)) mr_case_add(c, MR_FIELD(sscan_bwd, dz), ACT, OUT, c->elements, EMPTY, 0);
+    if (!(same & 4)) mr_case_add(c, MR_FIELD(sscan_bwd, dbc), ACT, OUT, (size_t)a->B * a->T * 2 * a->N, EMPTY, 0);
+    mr_case_add(c, MR_FIELD(sscan_bwd, dA_log), REAL, ADD, (size_t)a->E * a->N, NORMAL, 1);
+    mr_case_add(c, MR_FIELD(sscan_bwd, dD), REAL, ADD, (size_t)a->E, NORMAL, 1);
+    if (mr_case_chance(c, 60)) mr_case_add(c, MR_FIELD(sscan_bwd, dh_in), REAL, OUT, states, EMPTY, 0);
+}

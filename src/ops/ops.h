@@ -426,6 +426,65 @@ typedef struct mr_position_fwd_args {
     mr_act *y;               /* [B, T, D] */
 } mr_position_fwd_args;
 
+/* silu(x) = x·σ(x). */
+typedef struct mr_silu_fwd_args {
+    size_t n;
+    const mr_act *x; /* [n] */
+    mr_act *y;       /* [n]; may be x itself */
+} mr_silu_fwd_args;
+
+typedef struct mr_silu_bwd_args {
+    size_t n;
+    const mr_act *x;  /* [n] what the forward was given */
+    const mr_act *dy; /* [n] */
+    mr_act *dx;       /* [n]; may be x or dy itself */
+} mr_silu_bwd_args;
+
+/* The selective scan (S6) of E channels with N states each. For a token and a channel, B and C being the token's N values each in bc:
+ *   Δ = softplus(delta + dt_bias), h[n] = exp(−Δ·exp(A_log[n]))·h[n] + Δ·B[n]·u, y = silu(z)·(Σ_n C[n]·h[n] + D·u)
+ * A sequence starts from h = 0: before token 0 when h_in is NULL, and before every token with reset = 1. Tokens at and beyond length[b]
+ * do not exist: their y is 0, they pass no gradient, and h_out is the state after the real ones. The backward computes the states of a
+ * chunk anew from the one before it, which the forward leaves in `states`. */
+#define MR_SSCAN_CHUNK 16
+#define MR_SSCAN_STATES 32 /* N at most */
+
+static inline size_t mr_sscan_chunks(int T) { return ((size_t)T + MR_SSCAN_CHUNK - 1) / MR_SSCAN_CHUNK; }
+
+typedef struct mr_sscan_fwd_args {
+    int B, T, E, N;
+    const mr_act *u, *delta, *z; /* [B, T, E] */
+    const mr_act *bc;            /* [B, T, 2·N]: B, then C */
+    const mr_real *A_log;        /* [E, N] */
+    const mr_real *D, *dt_bias;  /* [E] */
+    const mr_real *h_in;         /* [B, N, E] or NULL */
+    const uint8_t *reset;        /* [B, T] or NULL */
+    const int32_t *length;       /* [B] or NULL */
+    mr_act *y;                   /* [B, T, E] */
+    mr_real *h_out;              /* [B, N, E] or NULL; may be h_in itself */
+    mr_real *states;             /* [B, mr_sscan_chunks(T), N, E] or NULL: h before each chunk's first token, resets aside */
+} mr_sscan_fwd_args;
+
+typedef struct mr_sscan_bwd_args {
+    int B, T, E, N;
+    const mr_act *u, *delta, *z; /* as in the forward */
+    const mr_act *bc;
+    const mr_real *A_log;
+    const mr_real *D, *dt_bias;
+    const mr_real *h_in;
+    const uint8_t *reset;
+    const int32_t *length;
+    const mr_real *states; /* of the forward */
+    const mr_act *dy;      /* [B, T, E] */
+    const mr_real *dh_out; /* [B, N, E] or NULL: zero */
+    mr_act *du;            /* [B, T, E] */
+    mr_act *ddelta;        /* [B, T, E]; may be delta itself. The gradient of dt_bias is its sum over the tokens */
+    mr_act *dz;            /* [B, T, E]; may be z itself */
+    mr_act *dbc;           /* [B, T, 2·N]; may be bc itself */
+    mr_real *dA_log;       /* [E, N] += */
+    mr_real *dD;           /* [E] += */
+    mr_real *dh_in;        /* [B, N, E] or NULL; zero where a sequence started before token 0 */
+} mr_sscan_bwd_args;
+
 /* The table itself: one function an op. */
 typedef struct mr_ops {
 #define OP(name, tolerance, what) void (*name)(mr_dev *, const mr_##name##_args *);

@@ -239,12 +239,14 @@ class Model(nn.Module):
         return self.head(self.norm(x))
 
 
-def make_model(name, *args):
+def make_model(name, *args, mixer=None, tokens=9):
     model = Model(*args)
+    for block in model.blocks:
+        block.mixer = mixer() if mixer else block.mixer
     with torch.no_grad():
         for p in model.parameters():
             p.copy_(single(p + 0.1 * torch.randn_like(p)))
-    ids, target = torch.randint(0, 7, (2, 9)), torch.randint(0, 7, (2, 9))
+    ids, target = torch.randint(0, 7, (2, tokens)), torch.randint(0, 7, (2, tokens))
     target[0, 4] = target[1, 0] = -1
     logits = model(ids)
     loss = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=-1)
@@ -253,6 +255,33 @@ def make_model(name, *args):
     for key, p in model.named_parameters():
         tensors["weight." + key], tensors["grad." + key] = p, p.grad
     save(name, tensors)
+
+
+class Mamba(nn.Module):
+    """The S6 layer token by token, parameters as in Mamba's checkpoints; `down` is its output projection."""
+
+    def __init__(self, dim, width, states):
+        super().__init__()
+        rank = -(-dim // 16)
+        self.rank, self.states = rank, states
+        self.in_proj = nn.Linear(dim, 2 * width, bias=False)
+        self.conv1d = Conv(width, False)
+        self.x_proj = nn.Linear(width, rank + 2 * states, bias=False)
+        self.dt_proj = nn.Linear(rank, width)
+        self.A_log = nn.Parameter(torch.log(torch.arange(1.0, states + 1)).repeat(width, 1))
+        self.D = nn.Parameter(torch.ones(width))
+        self.down = nn.Linear(width, dim)
+
+    def forward(self, x):
+        x, z = self.in_proj(x).chunk(2, dim=-1)
+        u = F.silu(self.conv1d(x))
+        dt, B, C = self.x_proj(u).split([self.rank, self.states, self.states], dim=-1)
+        step, A = F.softplus(self.dt_proj(dt)), -torch.exp(self.A_log)
+        h, out = torch.zeros(*u.shape[::2], self.states), []
+        for t in range(u.shape[1]):
+            h = torch.exp(step[:, t, :, None] * A) * h + step[:, t, :, None] * B[:, t, None, :] * u[:, t, :, None]
+            out.append((h * C[:, t, None, :]).sum(dim=-1) + self.D * u[:, t])
+        return self.down(torch.stack(out, dim=1) * F.silu(z))
 
 
 # ---- optimisers
@@ -325,3 +354,5 @@ make_model("model_minlstm_inside_layer.safetensors", "minlstm_normalised", "posi
 make_model("model_minlstm_residual_rms.safetensors", "minlstm", "tanh", True, RMSNorm)
 make_adam()
 make_attention()
+torch.manual_seed(2025)  # of its own, so that what is above stays as it is
+make_model("model_mamba_inside_rms.safetensors", "mingru", "positive", False, RMSNorm, mixer=lambda: Mamba(6, 12, 5), tokens=35)

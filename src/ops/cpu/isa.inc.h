@@ -10,6 +10,7 @@
 #include "ops/cpu/scan.inc.h"
 #include "ops/cpu/rnn.inc.h"
 #include "ops/cpu/attn.inc.h"
+#include "ops/cpu/sscan.inc.h"
 
 #define TABLE_NAME_(isa) mr_cpu_kernels_##isa
 #define TABLE_NAME(isa) TABLE_NAME_(isa)
@@ -51,4 +52,9 @@ const mr_cpu_kernels TABLE_NAME(ISA) = {
     .adam = adam_row,
     .rnn_fwd = {lstm_fwd, gru_after_fwd, gru_before_gates, gru_before_fwd},
     .rnn_bwd = {lstm_bwd, gru_after_bwd, gru_before_bwd, gru_before_gates_bwd},
+    .silu = silu_row,
+    .silu_bwd = silu_bwd_row,
+    .sscan_rates = sscan_rates,
+    .sscan_fwd = sscan_fwd,
+    .sscan_bwd = sscan_bwd,
 };

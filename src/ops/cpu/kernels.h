@@ -139,6 +139,30 @@ typedef struct mr_soften {
     float *ds, mean; /* backward: [n] the gradient of the softmax becomes that of q·k; Σ softmax·gradient */
 } mr_soften;
 
+/* At most MR_SSCAN_CHUNK tokens of one sequence and n of its channels in the selective scan. Arrays of tokens have rows `row` apart,
+ * arrays [states, n] rows `state_row` apart. */
+typedef struct mr_sscan_run {
+    int rows, n, states;
+    size_t row, state_row;
+    const float *u, *delta, *z;
+    const float *bc;           /* [rows, 2·states] */
+    const uint8_t *reset;      /* [rows] or NULL */
+    const float *rate;         /* [states, n] −exp(A_log)/log 2, as sscan_rates makes it, rows rate_row apart */
+    size_t rate_row;
+    const float *D, *dt_bias;  /* [n] */
+    float *h;                  /* [states, n] the state before the run; the forward leaves the one behind it */
+    float *y;                  /* forward */
+    /* backward */
+    const float *dy;
+    float *du, *ddelta, *dz;
+    float *carry;              /* [states, n] gradient of the state behind the run, then of the one before it */
+    float *dA, *dD;            /* [states, n], [n] += ; dA: of −exp(A_log) */
+    float *dbc;                /* [rows, 2·states] sums over these channels */
+    float *work;               /* MR_SSCAN_WORK(states) floats */
+} mr_sscan_run;
+
+#define MR_SSCAN_WORK(states) ((size_t)MR_SSCAN_CHUNK * (4 * (size_t)(states) + 4) * 16)
+
 typedef struct mr_cpu_kernels {
     const char *name;
 
@@ -183,6 +207,13 @@ typedef struct mr_cpu_kernels {
 
     void (*rnn_fwd[MR_RNN_PARTS])(const mr_rnn_row *row);
     void (*rnn_bwd[MR_RNN_PARTS])(const mr_rnn_row *row);
+
+    /* Mamba */
+    void (*silu)(size_t n, const float *x, float *y);
+    void (*silu_bwd)(size_t n, const float *x, const float *dy, float *dx);
+    void (*sscan_rates)(int n, int states, const float *A_log, float *rate, size_t rate_row);
+    void (*sscan_fwd)(const mr_sscan_run *run);
+    void (*sscan_bwd)(const mr_sscan_run *run);
 } mr_cpu_kernels;
 
 extern const mr_cpu_kernels mr_cpu_kernels_scalar;

@@ -193,6 +193,20 @@ INLINE vf v_exp(vf x) { return v_exp_inside(v_max(v_set(-105.0f), v_min(v_set(89
 /* exp(−|x|) */
 INLINE vf v_exp_fall(vf x) { return v_exp_inside(v_max(v_set(-105.0f), (vf)((vi)x | v_set_i((int32_t)0x80000000u)))); }
 
+/* 2ˣ for x ≤ 0: 0 below −150, NaN for NaN. */
+INLINE vf v_exp2_fall(vf x)
+{
+    const float magic = 12582912.0f;
+    x = v_max(v_set(-151.0f), x);
+    vf t = x + magic, n = t - magic, r = x - n;
+    vf p = 1.535336188319500e-4f * r + 1.339887440266574e-3f;
+    p = p * r + 9.618437357674640e-3f;
+    p = p * r + 5.550332471162809e-2f;
+    p = p * r + 2.402264791363012e-1f;
+    p = p * r + 6.931472028550421e-1f;
+    return v_scale2(p * r + 1.0f, n);
+}
+
 /* log(1 + f) for f in −0.3 … 0.42 */
 INLINE vf v_log_near_one(vf f)
 {

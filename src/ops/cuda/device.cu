@@ -332,6 +332,7 @@ static void fill_ops(mr_dev *dev)
     mr_cuda_time_ops(&dev->ops);
     mr_cuda_token_ops(&dev->ops);
     mr_cuda_train_ops(&dev->ops);
+    mr_cuda_sscan_ops(&dev->ops);
     mr_cuda_sample_ops(&dev->ops);
     mr_cuda_rnn_ops(&dev->ops);
     mr_cuda_attn_ops(&dev->ops);

@@ -19,6 +19,7 @@ static double softplus(double x) { return (x > 0 ? x : 0) + log1p(exp(-fabs(x)))
 #include "ops/ref/minrnn.inc.h"
 #include "ops/ref/attn.inc.h"
 #include "ops/ref/loss.inc.h"
+#include "ops/ref/sscan.inc.h"
 #include "ops/ref/sample.inc.h"
 #include "ops/ref/rnn.inc.h"
 #include "ops/ref/device.inc.h"

@@ -1,0 +1,139 @@
+/* The ops of Mamba: the selective scan by the kernels of sscan_kernels.cuh, and SiLU. */
+#include "ops/cuda/sscan_kernels.cuh"
+
+/* By shape alone: enough warps for the chip, or spans of time until there are. */
+static void cut_time(sscan_args *g)
+{
+    const size_t enough = 1056, least = 128, warps = (size_t)g->B * div_up((size_t)g->E, 32);
+    size_t spans = 2 * warps <= enough ? enough / warps : 1;
+    size_t span = div_up(div_up((size_t)g->T, spans), MR_SSCAN_CHUNK) * MR_SSCAN_CHUNK;
+    if (span < least) span = least;
+    g->span = (int)span;
+    g->spans = (int)div_up((size_t)g->T, span);
+}
+
+static dim3 grid_of(const sscan_args &g, int first_spans) { return dim3((unsigned)div_up((size_t)g.E, 32), (unsigned)g.B, (unsigned)first_spans); }
+
+/* Effects of spans, and for the backward the parts of gradients. */
+static int take_scratch(mr_cuda *c, sscan_args *g, int NP, int backward)
+{
+    const size_t E = (size_t)g->E, N = (size_t)g->N, rows = (size_t)g->B * (size_t)g->spans;
+    const size_t steps = g->spans > 1 ? rows * E : 0, ends = g->spans > 1 ? (rows + (size_t)g->B) * N * E : 0;
+    const size_t dA = backward ? rows * E * N : 0, dD = backward ? rows * E : 0;
+    const size_t dbc = backward ? div_up(E, 32) * (size_t)g->B * (size_t)g->T * 2 * (size_t)NP : 0;
+    float *at = (float *)mr_cuda_scratch(c, (steps + ends + dA + dD + dbc + 1) * sizeof(float));
+    if (!at) return 0;
+    g->effect_step = at;
+    g->effect_h = at + steps;
+    g->dA_parts = g->effect_h + ends;
+    g->dD_parts = g->dA_parts + dA;
+    g->dbc_parts = g->dD_parts + dD;
+    return 1;
+}
+
+template <class ACT, int NP> struct sscans {
+    static void forward(mr_cuda *c, sscan_args g)
+    {
+        if (!take_scratch(c, &g, NP, 0)) return;
+        if (g.spans > 1) sscan_forward<ACT, NP, 1><<<grid_of(g, g.spans - 1), 32, 0, c->stream>>>(g);
+        sscan_forward<ACT, NP, 0><<<grid_of(g, g.spans), 32, 0, c->stream>>>(g);
+        LAUNCHED(c, "sscan_forward");
+    }
+
+    static void backward(mr_cuda *c, sscan_args g, const mr_sscan_bwd_args *a)
+    {
+        const size_t bytes = sizeof(backward_shared<NP>), tokens = (size_t)g.B * (size_t)g.T, rows = (size_t)g.B * (size_t)g.spans, E = (size_t)g.E;
+        if (!take_scratch(c, &g, NP, 1)) return;
+        if (bytes > 48 << 10) CHECK(c, cudaFuncSetAttribute(sscan_backward<ACT, NP>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+        if (g.spans > 1) sscan_backward_effect<ACT, NP><<<grid_of(g, g.spans), 32, 0, c->stream>>>(g);
+        sscan_backward<ACT, NP><<<grid_of(g, g.spans), 32, bytes, c->stream>>>(g);
+        LAUNCHED(c, "sscan_backward");
+        add_bc_parts<ACT, NP><<<(unsigned)div_up(tokens * 2 * NP, 256), 256, 0, c->stream>>>(tokens, g.N, (int)div_up(E, 32), g.dbc_parts, (ACT *)a->dbc);
+        LAUNCHED(c, "add_bc_parts");
+        mr_cuda_reduce(c, g.dA_parts, rows, E * (size_t)g.N, E * (size_t)g.N, (float *)a->dA_log);
+        mr_cuda_reduce(c, g.dD_parts, rows, E, E, (float *)a->dD);
+    }
+};
+
+template <class ACT> static void launch_forward(mr_cuda *c, const sscan_args &g)
+{
+    if (g.N <= 16) sscans<ACT, 16>::forward(c, g);
+    else sscans<ACT, 32>::forward(c, g);
+}
+
+template <class ACT> static void launch_backward(mr_cuda *c, const sscan_args &g, const mr_sscan_bwd_args *a)
+{
+    if (g.N <= 16) sscans<ACT, 16>::backward(c, g, a);
+    else sscans<ACT, 32>::backward(c, g, a);
+}
+
+/* What both directions are given under the same names. */
+template <class ARGS> static sscan_args shared_args(const ARGS *a)
+{
+    sscan_args g = {};
+    g.B = a->B, g.T = a->T, g.E = a->E, g.N = a->N, g.u = a->u, g.delta = a->delta, g.z = a->z, g.bc = a->bc;
+    g.A_log = (const float *)a->A_log, g.D = (const float *)a->D, g.dt_bias = (const float *)a->dt_bias, g.h_in = (const float *)a->h_in;
+    g.reset = a->reset, g.length = a->length, g.states = (float *)a->states;
+    cut_time(&g);
+    return g;
+}
+
+static void sscan_fwd(mr_dev *dev, const mr_sscan_fwd_args *a)
+{
+    sscan_args g = shared_args(a);
+    g.y = a->y, g.h_out = (float *)a->h_out;
+    BY_ACT(cuda_of(dev), launch_forward, cuda_of(dev), g);
+}
+
+static void sscan_bwd(mr_dev *dev, const mr_sscan_bwd_args *a)
+{
+    sscan_args g = shared_args(a);
+    g.dy = a->dy, g.dh_out = (const float *)a->dh_out, g.du = a->du, g.ddelta = a->ddelta, g.dz = a->dz, g.dh_in = (float *)a->dh_in;
+    BY_ACT(cuda_of(dev), launch_backward, cuda_of(dev), g, a);
+}
+
+/* ---- SiLU: four elements a thread where addresses allow it ---- */
+
+static __device__ __forceinline__ float silu_of(float x, float dy, bool down)
+{
+    const float s = sigmoid(x);
+    return down ? dy * s * (1 + x * (1 - s)) : x * s;
+}
+
+template <class A> static __global__ void silu_quads(size_t n, const A *x, const A *dy, A *to)
+{
+    const size_t i = 4 * (blockIdx.x * (size_t)blockDim.x + threadIdx.x);
+    float v[4], d[4] = {};
+    if (i >= n) return;
+    quad<A>::load(x + i, v);
+    if (dy) quad<A>::load(dy + i, d);
+    for (int k = 0; k < 4; k++) v[k] = silu_of(v[k], d[k], dy != NULL);
+    quad<A>::store(to + i, v);
+}
+
+template <class A> static __global__ void silu_each(size_t n, const A *x, const A *dy, A *to)
+{
+    const size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+    if (i < n) store(to + i, silu_of(load(x + i), dy ? load(dy + i) : 0.0f, dy != NULL));
+}
+
+/* dy NULL: forward. */
+template <class A> static void silu_launch(mr_cuda *c, size_t n, const void *x, const void *dy, void *to)
+{
+    const uintptr_t all = (uintptr_t)x | (uintptr_t)dy | (uintptr_t)to;
+    if (n % 4 == 0 && all % (4 * sizeof(A)) == 0)
+        silu_quads<A><<<(unsigned)div_up(n / 4, 256), 256, 0, c->stream>>>(n, (const A *)x, (const A *)dy, (A *)to);
+    else silu_each<A><<<(unsigned)div_up(n, 256), 256, 0, c->stream>>>(n, (const A *)x, (const A *)dy, (A *)to);
+    LAUNCHED(c, "silu");
+}
+
+static void silu_fwd(mr_dev *dev, const mr_silu_fwd_args *a) { BY_ACT(cuda_of(dev), silu_launch, cuda_of(dev), a->n, a->x, NULL, a->y); }
+static void silu_bwd(mr_dev *dev, const mr_silu_bwd_args *a) { BY_ACT(cuda_of(dev), silu_launch, cuda_of(dev), a->n, a->x, a->dy, a->dx); }
+
+void mr_cuda_sscan_ops(mr_ops *ops)
+{
+    ops->silu_fwd = silu_fwd;
+    ops->silu_bwd = silu_bwd;
+    ops->sscan_fwd = sscan_fwd;
+    ops->sscan_bwd = sscan_bwd;
+}
