@@ -60,7 +60,7 @@ static void test_strings(void **state)
     check_string("\"a\\u0000b\"", "a\0b", 3);
     check_string("\"é€😀\x7f\"", "é€😀\x7f", 10);
     static const char *const wrong[] = {"x", "1", "\"", "\"a", "\"\\", "\"\\\"", "\"\\u", "\"\\u12", "\"\\u123g\"", "\"\\ud800\"", "\"\\ud800x\"",
-                                        "\"\\ud800\\n\"", "\"\\ud800\\u0041\"", "\"\\udc00\"", "\"\\a\"", "\"\n\"", "\"\x01\"", "\"\xff\"", "\"\xc3\"", "\"\xed\xa0\x80\""};
+                                        "\"\\ud800\\n\"", "\"\\udc00\\udc00\"", "\"\\ud800xxdc00\"", "\"\\ud800\\u0041\"", "\"\\udc00\"", "\"\\a\"", "\"\n\"", "\"\x01\"", "\"\xff\"", "\"\xc3\"", "\"\xed\xa0\x80\""};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) check_no_string(wrong[i]);
 }
 
