@@ -26,12 +26,6 @@ static mr_case_buffer *add_maybe(mr_case *c, const char *name, size_t field, mr_
     return mr_case_add(c, name, field, type, IN, count, fill, value);
 }
 
-static mr_case_buffer *add_resets(mr_case *c, size_t field, int B, int T)
-{
-    static const double chances[] = {0, 0.05, 0.5, 1};
-    return add_maybe(c, "reset", field, BYTE, (size_t)B * T, MR_FILL_FLAG, chances[mr_case_below(c, 4)]);
-}
-
 /* Gates as they are at the start of training, or driven as far open or shut as can be. */
 static mr_case_buffer *add_bias(mr_case *c, const char *name, size_t field, size_t count)
 {
@@ -52,8 +46,8 @@ void mr_case_rnn_fwd(mr_case *c)
     add_bias(c, MR_FIELD(rnn_fwd, b_ih), gates);
     mr_case_add(c, MR_FIELD(rnn_fwd, b_hh), REAL, IN, gates, NORMAL, 1);
     add_maybe(c, MR_FIELD(rnn_fwd, h_init), REAL, state, NORMAL, 1);
-    add_resets(c, offsetof(mr_rnn_fwd_args, reset), a->B, a->T);
-    add_maybe(c, MR_FIELD(rnn_fwd, length), INT, (size_t)a->B, MR_FILL_LENGTH, a->T);
+    mr_case_add_reset(c, offsetof(mr_rnn_fwd_args, reset), a->B, a->T);
+    mr_case_add_length(c, offsetof(mr_rnn_fwd_args, length), a->B, a->T);
     mr_case_add(c, MR_FIELD(rnn_fwd, saved), SAVED, SCRATCH, 0, EMPTY, 0);
     mr_case_add(c, MR_FIELD(rnn_fwd, h), ACT, OUT, c->elements, EMPTY, 0);
     if (mr_case_chance(c, 6)) {
@@ -61,14 +55,7 @@ void mr_case_rnn_fwd(mr_case *c)
         c->planted = 1;
         mr_case_say(c, " NaN in x");
     }
-    if (mr_case_chance(c, 30)) {
-        mr_case_buffer *both = mr_case_add(c, MR_FIELD(rnn_fwd, h_out), REAL, ADD, states, NORMAL, 0.5);
-        both->alias = offsetof(mr_rnn_fwd_args, h_in);
-        mr_case_say(c, " h_out=h_in");
-        return;
-    }
-    add_maybe(c, MR_FIELD(rnn_fwd, h_in), REAL, states, NORMAL, 0.5);
-    if (mr_case_chance(c, 70)) mr_case_add(c, MR_FIELD(rnn_fwd, h_out), REAL, OUT, states, EMPTY, 0);
+    mr_case_add_state(c, MR_FIELD(rnn_fwd, h_in), MR_FIELD(rnn_fwd, h_out), states, NORMAL, 0.5);
 }
 
 static void also(mr_case_buffer *b, size_t field)
@@ -90,8 +77,8 @@ static void add_forward(mr_case *c, const mr_rnn_bwd_args *a)
     also(mr_case_add(c, MR_FIELD(rnn_bwd, W_hh), REAL, IN, gates * H, NORMAL, 0.7 / sqrt((double)H)), ALSO(W_hh));
     also(add_bias(c, "b_ih", MR_NO_FIELD, gates), ALSO(b_ih));
     also(mr_case_add(c, "b_hh", MR_NO_FIELD, REAL, IN, gates, NORMAL, 1), ALSO(b_hh));
-    also(add_resets(c, offsetof(mr_rnn_bwd_args, reset), a->B, a->T), ALSO(reset));
-    also(add_maybe(c, MR_FIELD(rnn_bwd, length), INT, (size_t)a->B, MR_FILL_LENGTH, a->T), ALSO(length));
+    also(mr_case_add_reset(c, offsetof(mr_rnn_bwd_args, reset), a->B, a->T), ALSO(reset));
+    also(mr_case_add_length(c, offsetof(mr_rnn_bwd_args, length), a->B, a->T), ALSO(length));
     also(mr_case_add(c, MR_FIELD(rnn_bwd, saved), SAVED, SCRATCH, 0, EMPTY, 0), ALSO(saved));
     also(mr_case_add(c, MR_FIELD(rnn_bwd, h), ACT, IN, c->elements, EMPTY, 0), ALSO(h));
     also(add_maybe(c, MR_FIELD(rnn_bwd, h_in), REAL, (size_t)a->B * state, NORMAL, 0.5), ALSO(h_in));

@@ -33,6 +33,20 @@ mr_case_buffer *mr_case_add_length(mr_case *c, size_t field, int B, int T)
     return mr_case_add(c, "length", field, INT, IN, (size_t)B, MR_FILL_LENGTH, T);
 }
 
+void mr_case_add_state(mr_case *c, const char *in_name, size_t in, const char *out_name, size_t out, size_t count, mr_case_fill fill, double value)
+{
+    if (mr_case_chance(c, 30)) {
+        mr_case_add(c, out_name, out, REAL, ADD, count, fill, value)->alias = in;
+        mr_case_say(c, " %s=%s", out_name, in_name);
+        return;
+    }
+    if (mr_case_chance(c, 50)) {
+        mr_case_add(c, in_name, in, REAL, IN, count, fill, value);
+        mr_case_say(c, " %s", in_name);
+    }
+    if (mr_case_chance(c, 70)) mr_case_add(c, out_name, out, REAL, OUT, count, EMPTY, 0);
+}
+
 void mr_case_conv_fwd(mr_case *c)
 {
     mr_conv_fwd_args *a = &c->args.conv_fwd;
@@ -47,17 +61,7 @@ void mr_case_conv_fwd(mr_case *c)
     mr_case_add_reset(c, offsetof(mr_conv_fwd_args, reset), a->B, a->T);
     mr_case_add_length(c, offsetof(mr_conv_fwd_args, length), a->B, a->T);
     mr_case_add(c, MR_FIELD(conv_fwd, y), ACT, OUT, c->elements, EMPTY, 0);
-    if (mr_case_chance(c, 25)) {
-        mr_case_buffer *both = mr_case_add(c, MR_FIELD(conv_fwd, tail_out), REAL, ADD, tail, NORMAL, 1);
-        both->alias = offsetof(mr_conv_fwd_args, tail_in);
-        mr_case_say(c, " tail_out=tail_in");
-        return;
-    }
-    if (mr_case_chance(c, 50)) {
-        mr_case_add(c, MR_FIELD(conv_fwd, tail_in), REAL, IN, tail, NORMAL, 1);
-        mr_case_say(c, " tail_in");
-    }
-    if (mr_case_chance(c, 70)) mr_case_add(c, MR_FIELD(conv_fwd, tail_out), REAL, OUT, tail, EMPTY, 0);
+    mr_case_add_state(c, MR_FIELD(conv_fwd, tail_in), MR_FIELD(conv_fwd, tail_out), tail, NORMAL, 1);
 }
 
 void mr_case_conv_bwd(mr_case *c)
@@ -184,17 +188,7 @@ void mr_case_minrnn_fwd(mr_case *c)
         c->planted = 1;
         mr_case_say(c, " NaN in x");
     }
-    if (mr_case_chance(c, 30)) {
-        mr_case_buffer *both = mr_case_add(c, MR_FIELD(minrnn_fwd, h_out), REAL, ADD, states, state_fill(&a->cell), 1);
-        both->alias = offsetof(mr_minrnn_fwd_args, h_in);
-        mr_case_say(c, " h_out=h_in");
-        return;
-    }
-    if (mr_case_chance(c, 50)) {
-        mr_case_add(c, MR_FIELD(minrnn_fwd, h_in), REAL, IN, states, state_fill(&a->cell), 1);
-        mr_case_say(c, " h_in");
-    }
-    if (mr_case_chance(c, 70)) mr_case_add(c, MR_FIELD(minrnn_fwd, h_out), REAL, OUT, states, EMPTY, 0);
+    mr_case_add_state(c, MR_FIELD(minrnn_fwd, h_in), MR_FIELD(minrnn_fwd, h_out), states, state_fill(&a->cell), 1);
 }
 
 /* Inputs of the backward that the forward before it takes too. */
@@ -266,16 +260,7 @@ void mr_case_scan_fwd(mr_case *c)
         c->planted = 1;
         mr_case_say(c, " NaN in b");
     }
-    if (mr_case_chance(c, 30)) {
-        mr_case_add(c, MR_FIELD(scan_fwd, h_out), REAL, ADD, states, NORMAL, 1)->alias = offsetof(mr_scan_fwd_args, h_in);
-        mr_case_say(c, " h_out=h_in");
-        return;
-    }
-    if (mr_case_chance(c, 50)) {
-        mr_case_add(c, MR_FIELD(scan_fwd, h_in), REAL, IN, states, NORMAL, 1);
-        mr_case_say(c, " h_in");
-    }
-    if (mr_case_chance(c, 70)) mr_case_add(c, MR_FIELD(scan_fwd, h_out), REAL, OUT, states, EMPTY, 0);
+    mr_case_add_state(c, MR_FIELD(scan_fwd, h_in), MR_FIELD(scan_fwd, h_out), states, NORMAL, 1);
 }
 
 void mr_case_scan_bwd(mr_case *c)
@@ -395,16 +380,7 @@ void mr_case_sscan_fwd(mr_case *c)
     }
     mr_case_add(c, MR_FIELD(sscan_fwd, y), ACT, OUT, c->elements, EMPTY, 0);
     if (mr_case_chance(c, 50)) mr_case_add(c, MR_FIELD(sscan_fwd, states), REAL, OUT, mr_sscan_chunks(a->T) * states, EMPTY, 0);
-    if (mr_case_chance(c, 30)) {
-        mr_case_add(c, MR_FIELD(sscan_fwd, h_out), REAL, ADD, states, NORMAL, 1)->alias = offsetof(mr_sscan_fwd_args, h_in);
-        mr_case_say(c, " h_out=h_in");
-        return;
-    }
-    if (mr_case_chance(c, 50)) {
-        mr_case_add(c, MR_FIELD(sscan_fwd, h_in), REAL, IN, states, NORMAL, 1);
-        mr_case_say(c, " h_in");
-    }
-    if (mr_case_chance(c, 70)) mr_case_add(c, MR_FIELD(sscan_fwd, h_out), REAL, OUT, states, EMPTY, 0);
+    mr_case_add_state(c, MR_FIELD(sscan_fwd, h_in), MR_FIELD(sscan_fwd, h_out), states, NORMAL, 1);
 }
 
 /* The forward runs first and leaves `states`; its y goes where nobody looks. */

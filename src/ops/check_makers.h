@@ -23,6 +23,8 @@ void mr_case_add_dropout(mr_case *c, mr_dropout *drop, size_t field, int percent
 /* Resets and lengths, each there or not: the buffer, or NULL. */
 mr_case_buffer *mr_case_add_reset(mr_case *c, size_t field, int B, int T);
 mr_case_buffer *mr_case_add_length(mr_case *c, size_t field, int B, int T);
+/* A state before and behind the tokens: one buffer for both, or each of them or not. */
+void mr_case_add_state(mr_case *c, const char *in_name, size_t in, const char *out_name, size_t out, size_t count, mr_case_fill fill, double value);
 
 /* name and field of an argument, for mr_case_add. */
 #define MR_FIELD(op, name) #name, offsetof(mr_##op##_args, name)
