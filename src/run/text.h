@@ -24,6 +24,8 @@ typedef struct mr_text {
 void mr_text_add(mr_text *text, const char *s);
 /* As printf; reals go through %s and mr_real_print. */
 void mr_text_format(mr_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A JSON string literal. Bytes that are not UTF-8 become U+FFFD. */
+void mr_text_json(mr_text *text, const char *s, size_t size);
 void mr_text_free(mr_text *text);
 
 #endif

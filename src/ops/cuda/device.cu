@@ -357,6 +357,7 @@ extern "C" int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **o
     c->stream = (cudaStream_t)options->stream;
     c->stream_given = options->stream != NULL;
     dev->kind = "cuda";
+    dev->name = c->name;
     dev->isa = "";
     dev->threads = 1;
     dev->by = options->by;
