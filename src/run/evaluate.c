@@ -22,11 +22,11 @@ int mr_evaluate(mr_model *model, const mr_task *task, mr_batch *batch, mr_eval_t
     for (int i = 0; i < task->eval_batches; i++) {
         if (stop && *stop) return mr_fail(err, MR_ESTOPPED, "stopped during an evaluation");
         task->type->eval_batch(task, i, batch);
-        if (batch->group != group) {
+        if (i > 0 && batch->group != group) {
             end_group(model, task, score);
-            group = batch->group;
             groups++;
         }
+        group = batch->group;
         mr_model_forward(model, batch, NULL, 0);
         mr_model_loss(model, batch, 0);
         if (tick) tick(user, i + 1, task->eval_batches);
