@@ -87,7 +87,7 @@ static void a_copy_breaks_off_anywhere(void **state)
 {
     (void)state;
     enum { STEPS = 2000 };
-    int lengths[40] = {0}, places[7] = {0};
+    int lengths[40] = {0}, quarters[4] = {0}, places[7] = {0};
     mr_task *task = open_language("paper", "missing_duplicate", 16, NULL);
     mr_batch batch = new_batch(task);
     for (uint32_t step = 1; step <= STEPS; step++) {
@@ -95,8 +95,10 @@ static void a_copy_breaks_off_anywhere(void **state)
         int length = length_of_string(task, &batch);
         assert_in_range(length, 1, 40);
         lengths[length - 1]++;
+        if (length % 4 == 0) quarters[4 * (question_of(task, &batch, 0).n - length) / length]++;
     }
     assert_uniform(lengths, 40, "lengths");
+    assert_uniform(quarters, 4, "quarters where the copy breaks off");
     mr_batch_free(&batch);
     mr_task_free(task);
     task = open_language("paper", "missing_duplicate", 16, (setting[]){{"eval-from", "7"}, {"eval-to", "7"}, {"eval-lengths", "1400"}, {0}});
