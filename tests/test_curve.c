@@ -128,6 +128,7 @@ static void lines_follow_the_points(void **unused)
     assert_non_null(strstr(svg, "accuracy 100 %<"));
     assert_non_null(strstr(svg, "accuracy (%)"));
     assert_null(strstr(svg, "log scale"));
+    assert_null(strstr(svg, ">-0<"));
     assert_non_null(strstr(svg, "prefers-color-scheme: dark"));
     mr_free(svg);
     for (int i = 0; i < 20; i++) points[i].accuracy = NAN;

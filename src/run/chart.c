@@ -26,17 +26,17 @@ static const char style[] =
     "<style>\n"
     "  text { font: 13px system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', sans-serif; fill: #4a5160 }\n"
     "  .title { font-size: 16px; font-weight: 600; fill: #16191f } .value { font-size: 10px }\n"
-    "  .ground, .hollow { fill: #ffffff } .grid { stroke: #e4e7ec } .frame { stroke: #9aa2b1; fill: none }\n"
+    "  .ground, .marker.hollow { fill: #ffffff } .grid { stroke: #e4e7ec } .frame { stroke: #9aa2b1; fill: none }\n"
     "  .line, .key { fill: none; stroke: currentColor; stroke-width: 2.2; stroke-linejoin: round; stroke-linecap: round }\n"
     "  .dashed { stroke-width: 1.6; stroke-dasharray: 6 5 } .plain { stroke-width: 1.4 } .faint { stroke-width: 1; opacity: .35 }\n"
-    "  .spread { stroke: currentColor; stroke-width: 1.2; fill: none } .band { fill: currentColor; opacity: .16 }\n"
+    "  .spread { stroke: currentColor; stroke-width: 1.2; fill: none } .band { fill: currentColor; opacity: .16 } .over { color: #4a5160 }\n"
     "  .marker { fill: currentColor; stroke: currentColor; stroke-width: 1.6; stroke-linejoin: round }\n"
     "  .stripes { stroke: currentColor; stroke-width: 3 } .wash { fill: currentColor; opacity: .35 } .coloured { fill: currentColor }\n"
     "  .c1 { color: #7c8699 } .c2 { color: #1f6fd6 } .c3 { color: #c8580a } .c4 { color: #1a8454 } .c5 { color: #8446cf }\n"
     "  .c6 { color: #c92a4b } .c7 { color: #0a8490 } .c8 { color: #8a6d00 } .c9 { color: #b8409c }\n"
     "  @media (prefers-color-scheme: dark) {\n"
-    "    text { fill: #a9b2c1 } .title { fill: #eef1f6 } .coloured { fill: currentColor }\n"
-    "    .ground, .hollow { fill: #12151b } .grid { stroke: #262c37 } .frame { stroke: #5b6575 }\n"
+    "    text { fill: #a9b2c1 } .title { fill: #eef1f6 } .over { color: #eef1f6 } .coloured { fill: currentColor }\n"
+    "    .ground, .marker.hollow { fill: #12151b } .grid { stroke: #262c37 } .frame { stroke: #5b6575 }\n"
     "    .c1 { color: #8f9aad } .c2 { color: #6bb0ff } .c3 { color: #ff9d54 } .c4 { color: #4fcf94 } .c5 { color: #bd93ff }\n"
     "    .c6 { color: #ff7d93 } .c7 { color: #45d0dc } .c8 { color: #e0bd3c } .c9 { color: #f08fd6 }\n"
     "  }\n"
@@ -349,7 +349,9 @@ static void draw_bars(drawing *d, size_t series)
         const double top = fmin(y, ground), above = fmin(top, pixel_y(d, span, s->y[i] + spread_of(s, i))) - 4;
         mr_text_format(d->svg, "<rect fill=\"url(#bar%zu)\" stroke=\"currentColor\" x=\"%s\" y=\"%s\" width=\"%s\" height=\"%s\"/>", series,
                        pixel(x + 0.05 * width).text, pixel(top).text, pixel(0.9 * width).text, pixel(fabs(y - ground)).text);
+        mr_text_add(d->svg, "<g class=\"over\">");
         if (spread_of(s, i) > 0) draw_bar_of_spread(d, span, x + width / 2, s->y[i], s->spread[i]);
+        mr_text_add(d->svg, "</g>");
         number value = brief(s->y[i], 3);
         if (width > 5.5 * (double)strlen(value.text))
             mr_text_format(d->svg, "<text class=\"value\" x=\"%s\" y=\"%s\" text-anchor=\"middle\">%s</text>\n", pixel(x + width / 2).text,

@@ -66,7 +66,7 @@ static int linear_ticks(const mr_span *s, int about, mr_tick *ticks)
     int count = 0;
     double step = nice_step(s->high - s->low, about);
     double first = ceil(s->low / step - 1e-9), last = floor(s->high / step + 1e-9);
-    for (double i = first; i <= last && count < MR_TICKS; i++) count = add_tick(ticks, count, i * step, 1);
+    for (double i = first; i <= last && count < MR_TICKS; i++) count = add_tick(ticks, count, i * step + 0.0, 1); /* 0, not −0 */
     return count;
 }
 
