@@ -15,6 +15,7 @@ struct mr_dev {
     int ahead; /* tokens drawn before they are looked at: 1 … MR_DRAWN; above 1 where looking means waiting for the device */
     size_t act_size, real_size; /* bytes of one mr_act, mr_real */
     size_t memory;              /* bytes that there are at most; 0: alloc knows, and fails where there are no more */
+    size_t taken;               /* bytes so far: all that alloc gave, whether given back since or not, and the device's own scratch */
     mr_ops ops;                 /* filled by the backend: dev->ops.linear_fwd(dev, &args) */
 
     void *(*alloc)(mr_dev *, size_t bytes); /* zeroed; NULL when not to be had */

@@ -54,6 +54,16 @@ char *mr_count_print(char out[MR_REAL_MAX], double value, int digits)
     return out;
 }
 
+char *mr_brief_print(char out[MR_REAL_MAX], double value, int digits)
+{
+    int power = value == 0 ? 0 : (int)floor(log10(fabs(value)) + 1e-9);
+    if (power >= 4 && power < 15) return mr_count_print(out, value, digits);
+    if (power >= -3 && power < 4) return mr_real_print(out, value, digits);
+    char lead[MR_REAL_MAX];
+    snprintf(out, MR_REAL_MAX, "%.20se%d", mr_real_print(lead, value / pow(10, power), digits), power);
+    return out;
+}
+
 static int make_room(mr_text *text, size_t more)
 {
     if (text->failed) return 0;

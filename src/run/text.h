@@ -13,6 +13,9 @@ char *mr_real_print(char out[MR_REAL_MAX], double value, int digits);
 /* A count for people: 950, 12.3k, 1.05M. */
 char *mr_count_print(char out[MR_REAL_MAX], double value, int digits);
 
+/* For people, and narrow: 1e-4, not 0.0001 or 1e-04; 20k, not 20000. */
+char *mr_brief_print(char out[MR_REAL_MAX], double value, int digits);
+
 /* Zero-initialised, it is empty. Out of memory leaves `failed` set and the rest unsaid, so that one check at the end is
  * enough. */
 typedef struct mr_text {

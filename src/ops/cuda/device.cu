@@ -34,6 +34,7 @@ static void *cuda_alloc(mr_dev *dev, size_t bytes)
         cudaGetLastError();
         return NULL;
     }
+    dev->taken += bytes;
     CHECK(c, cudaMemsetAsync(p, 0, bytes ? bytes : 1, c->stream));
     return p;
 }
@@ -61,11 +62,13 @@ static void *grow(mr_cuda *c, mr_cuda_room *room, size_t bytes)
     forget_graphs(c);
     CHECK(c, cudaStreamSynchronize(c->stream));
     cudaFree(room->data);
+    c->dev.taken -= room->size;
     room->data = NULL;
     room->size = 0;
     cudaError_t error = cudaMalloc(&room->data, bytes);
     if (error == cudaSuccess) room->size = bytes;
     else mr_cuda_note(c, error, "scratch memory");
+    c->dev.taken += room->size;
     return room->data;
 }
 
@@ -316,6 +319,7 @@ static int make_resources(mr_cuda *c, mr_error *err)
 {
     cudaError_t error = c->stream_given ? cudaSuccess : cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);
     if (error == cudaSuccess) error = cudaMalloc(&c->workspace, WORKSPACE);
+    if (error == cudaSuccess) c->dev.taken += WORKSPACE;
     if (error == cudaSuccess) error = cudaMallocHost((void **)&c->staging, STAGING + LANDING);
     if (error != cudaSuccess) return mr_fail(err, MR_EDEVICE, "%s: %s", c->name, cudaGetErrorString(error));
     if (mr_lt.Create(&c->lt) != CUBLAS_STATUS_SUCCESS) return mr_fail(err, MR_EDEVICE, "%s: cuBLASLt does not start", c->name);
