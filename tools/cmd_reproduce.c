@@ -2,7 +2,7 @@
 #include "core/mem.h"
 #include "run/recipes.h"
 #include "run/report.h"
-#include "run/reproduce.h"
+#include "run/measured.h"
 #include "tools/args.h"
 #include "tools/commands.h"
 #include "tools/run_view.h"
@@ -42,13 +42,12 @@ static const mr_option flags[] = {
     {0}};
 
 /* Experiments that measure instead of training. */
-static const mr_measured measured[] = {
-    {0}};
+static const mr_measured *const measured[] = {&mr_efficiency, &mr_inference, &mr_parameters, NULL};
 
 static const mr_measured *find_measured(const char *name)
 {
-    for (const mr_measured *m = measured; m->name; m++)
-        if (!strcmp(m->name, name)) return m;
+    for (int i = 0; measured[i]; i++)
+        if (!strcmp(measured[i]->name, name)) return measured[i];
     return NULL;
 }
 
@@ -183,7 +182,7 @@ static int print_results(const settings *set, const char *name, int *first, mr_e
 static int print_list(void)
 {
     mr_error err;
-    for (const mr_measured *m = measured; m->name; m++) printf("%-16s %s\n", m->name, m->summary);
+    for (int i = 0; measured[i]; i++) printf("%-16s %s\n", measured[i]->name, measured[i]->summary);
     for (int i = 0; mr_experiment_names[i]; i++) {
         mr_experiment e;
         if (mr_experiment_load(&e, mr_experiment_names[i], &err)) return mr_report("reproduce", &err);
@@ -234,7 +233,7 @@ static int merge(const settings *set, const mr_args *args)
         if (!is_trained(name) && !find_measured(name)) status = mr_fail(&err, MR_EDATA, "row %zu is of an experiment that this minrnn does not know (%.60s)", i + 1, name);
     }
     for (int i = 0; !status && mr_experiment_names[i]; i++) status = merge_one(set, &rows, mr_experiment_names[i], &added, &err);
-    for (const mr_measured *m = measured; !status && m->name; m++) status = merge_one(set, &rows, m->name, &added, &err);
+    for (int i = 0; !status && measured[i]; i++) status = merge_one(set, &rows, measured[i]->name, &added, &err);
     if (!status) printf("%zu rows read, %zu new in %s\n", rows.count, added, set->out);
     mr_rows_free(&rows);
     return status ? mr_report("reproduce", &err) : MR_EXIT_DONE;
@@ -259,7 +258,7 @@ static size_t choose_names(const mr_args *args, const char **names)
         for (int i = 0; i < args->count; i++) names[n++] = args->given[i];
         return n;
     }
-    for (const mr_measured *m = measured; m->name && n < MOST; m++) names[n++] = m->name;
+    for (int i = 0; measured[i] && n < MOST; i++) names[n++] = measured[i]->name;
     for (int i = 0; mr_experiment_names[i] && n < MOST; i++) names[n++] = mr_experiment_names[i];
     return n;
 }
