@@ -1,8 +1,9 @@
 /* minrnn reproduce: the paper's experiments, one command each. */
+#include "core/file.h"
 #include "core/mem.h"
+#include "run/measured.h"
 #include "run/recipes.h"
 #include "run/report.h"
-#include "run/measured.h"
 #include "tools/args.h"
 #include "tools/commands.h"
 #include "tools/run_view.h"
@@ -106,7 +107,12 @@ static void failed(void *user, int worker, const mr_planned *run, const mr_error
 static void measured_row(void *user, const mr_row *row)
 {
     const show *s = user;
-    if (!s->set->common.quiet) fprintf(stderr, "%s/%s: done\n", mr_row_text(row, "row"), mr_row_text(row, "column"));
+    const double ms = mr_row_number(row, "ms"), percent = mr_row_number(row, "percent");
+    if (s->set->common.quiet) return;
+    fprintf(stderr, "%s/%s: ", mr_row_text(row, "row"), mr_row_text(row, "column"));
+    if (isfinite(ms)) fprintf(stderr, "%.4g ms\n", ms);
+    else if (isfinite(percent)) fprintf(stderr, "%.3g %%\n", percent);
+    else fprintf(stderr, "not run, %s\n", mr_row_text(row, "note"));
 }
 
 /* ---- results ---- */
@@ -174,6 +180,35 @@ static int print_results(const settings *set, const char *name, int *first, mr_e
         mr_rows_free(&rows);
     }
     mr_experiment_free(&e);
+    return status;
+}
+
+static void print_row_json(const mr_row *row, int first)
+{
+    printf("%s  {", first ? "" : ",\n");
+    for (int i = 0; i < row->count; i++) {
+        const mr_field *f = &row->fields[i];
+        printf("%s\"%s\": ", i ? ", " : "", f->key);
+        if (f->text) mr_print_json_string(stdout, f->text, strlen(f->text));
+        else printf("%.9g", f->number);
+    }
+    printf("}");
+}
+
+/* Measurements: the page that was written, or the rows. */
+static int print_measured(const settings *set, const char *name, int *first, mr_error *err)
+{
+    mr_rows rows;
+    char *page = NULL, path[MR_TEXT_MAX + 64];
+    size_t size;
+    int status = mr_reproduce_rows(set->out, name, &rows, err);
+    if (status) return status;
+    for (size_t i = 0; set->common.json && i < rows.count; i++, *first = 0) print_row_json(&rows.list[i], *first);
+    snprintf(path, sizeof path, "%s/%s.md", set->out, name);
+    if (!set->common.json && rows.count) status = mr_file_read(path, 1 << 24, &page, &size, err);
+    if (page) printf("%s", page);
+    mr_free(page);
+    mr_rows_free(&rows);
     return status;
 }
 
@@ -268,7 +303,7 @@ static int print_all(const settings *set, const char *const *names, size_t n, mr
     int status = 0, first = 1;
     if (set->common.json) printf("[\n");
     for (size_t i = 0; !status && i < n; i++)
-        if (!find_measured(names[i])) status = print_results(set, names[i], &first, err);
+        status = (find_measured(names[i]) ? print_measured : print_results)(set, names[i], &first, err);
     if (set->common.json) printf("\n]\n");
     return status;
 }

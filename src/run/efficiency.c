@@ -50,7 +50,7 @@ static int measure_length(mr_measuring *m, const mr_measured_model *model, int B
     mr_row row = {0};
     mr_timing timing;
     char column[MR_COLUMN], why[MR_COLUMN];
-    const double limit = mr_measuring_options(m)->cell_seconds;
+    const double limit = mr_measured_limit(m);
     snprintf(column, sizeof column, "B=%d T=%d", B, T);
     if (!mr_measuring_wants(m, model->label, column, "", &row)) return 0;
     int status = p->T || T <= SHORTEST ? 0 : time_step(m, model, B, SHORTEST, 0, &timing, p, err);

@@ -51,12 +51,13 @@ static int affordable(const shape *sh, double seconds, double limit)
     return longest;
 }
 
-static int walk_all(mr_subject *s, mr_dev *dev, const shape *sh, double limit, walk *w, mr_error *err)
+static int walk_all(mr_measuring *m, mr_subject *s, const shape *sh, walk *w, mr_error *err)
 {
+    mr_dev *dev = mr_measuring_device(m);
     double times[STAMPS][RUNS], one[STAMPS] = {0}, spent = 0;
     int runs = 0, status = walk_once(s, dev, sh, sh->shortest, one, err); /* warms up, and tells how long the rest will take */
-    const int longest = affordable(sh, one[0], limit);
-    while (status >= 0 && runs < RUNS && (runs == 0 || spent + spent / runs < limit)) {
+    const int longest = affordable(sh, one[0], mr_measuring_options(m)->cell_seconds);
+    while (status >= 0 && runs < RUNS && (runs == 0 || spent + spent / runs < mr_measured_limit(m))) {
         status = walk_once(s, dev, sh, longest, one, err);
         for (int i = 0; i < status; i++) times[i][runs] = one[i];
         if (status > 0) spent += one[status - 1];
@@ -109,7 +110,7 @@ static int measure_tokens(mr_measuring *m, const mr_measured_model *model, int B
     if (!lacks_tokens(m, model->label, B, sh)) return 0;
     int status = mr_subject_open(&s, dev, &what, B, 1, 0, err);
     if (status == 0) status = mr_subject_stream(&s, err);
-    if (status == 0) status = walk_all(&s, dev, sh, mr_measuring_options(m)->cell_seconds, &w, err);
+    if (status == 0) status = walk_all(m, &s, sh, &w, err);
     mr_subject_close(&s);
     return status ? status : add_walk(m, model->label, B, sh, &w, err);
 }
@@ -131,18 +132,18 @@ static int measure_context(mr_measuring *m, const mr_measured_model *model, int 
     char column[MR_COLUMN], why[MR_COLUMN];
     mr_dev *dev = mr_measuring_device(m);
     mr_subject_shape what = mr_subject_stack(mr_measured_mixer(model));
-    const double limit = mr_measuring_options(m)->cell_seconds, expected = 2 * *last;
+    const double expected = 2 * *last;
     what.window = T + BEHIND;
     snprintf(column, sizeof column, "context B=%d T=%d", B, T);
     if (!mr_measuring_wants(m, model->label, column, "", &row)) return 0;
-    if (2 * expected > limit) {
+    if (2 * expected > mr_measuring_options(m)->cell_seconds) {
         mr_row_free(&row);
         snprintf(why, sizeof why, "about %.3g s", expected);
         return mr_measured_skip(m, model->label, column, why, err);
     }
     int status = mr_subject_open(&s, dev, &what, B, T, 0, err);
     if (status == 0) status = mr_subject_stream(&s, err);
-    if (status == 0) status = mr_time(dev, run_context, &s, limit, &timing, err);
+    if (status == 0) status = mr_time(dev, run_context, &s, mr_measured_limit(m), &timing, err);
     mr_subject_close(&s);
     if (status == 0) *last = timing.median;
     if (status == 0) return mr_measured_add(m, &row, B, T, &timing, 0, err);

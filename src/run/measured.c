@@ -21,6 +21,12 @@ int mr_measured_open(const mr_measuring *m, mr_dev **dev, mr_error *err)
     return mr_dev_open(o->device, &(mr_dev_options){.threads = o->threads, .bf16 = o->dtype == 1, .exact = o->tf32 == 0}, dev, err);
 }
 
+double mr_measured_limit(const mr_measuring *m)
+{
+    const mr_reproduce_options *o = mr_measuring_options(m);
+    return o->plan.profile == MR_PROFILE_QUICK && o->cell_seconds > 0.1 ? 0.1 : o->cell_seconds;
+}
+
 int mr_measured_skip(mr_measuring *m, const char *label, const char *column, const char *why, mr_error *err)
 {
     mr_row row = {0};

@@ -20,6 +20,9 @@ int mr_measured_mixer(const mr_measured_model *model); /* index into mr_mixer_na
 /* A device of its own for one cell, so that all that it takes is the cell's. */
 int mr_measured_open(const mr_measuring *m, mr_dev **dev, mr_error *err);
 
+/* How long a cell is repeated: --cell-seconds at most, and hardly at all in a quick run. */
+double mr_measured_limit(const mr_measuring *m);
+
 /* Says in a row why a cell was not measured. The limit is part of its settings: with another one it is tried again. */
 int mr_measured_skip(mr_measuring *m, const char *label, const char *column, const char *why, mr_error *err);
 

@@ -99,10 +99,15 @@ int mr_table_same_model(const char *peer, const char *label)
 
 void mr_table_heading(mr_text *md, const mr_view *v)
 {
-    const mr_row *row = v->rows->list;
-    while (!in_view(v, row)) row++;
-    mr_text_format(md, "## %s, %s\n\nmeasured on %s with minrnn %s\n\n", mr_row_text(row, "device"), v->dtype, mr_row_text(row, "date"),
-                   mr_row_text(row, "minrnn"));
+    const mr_row *ours = NULL, *peer = NULL;
+    for (const mr_row *row = v->rows->list; row < v->rows->list + v->rows->count; row++) {
+        if (!in_view(v, row)) continue;
+        if (*mr_row_text(row, "torch")) peer = row;
+        else ours = row;
+    }
+    mr_text_format(md, "## %s, %s\n\n", mr_row_text(ours ? ours : peer, "device"), v->dtype);
+    if (ours) mr_text_format(md, "minrnn %s, %.10s\n\n", mr_row_text(ours, "minrnn"), mr_row_text(ours, "date"));
+    if (peer) mr_text_format(md, "PyTorch %s, %.10s\n\n", mr_row_text(peer, "torch"), mr_row_text(peer, "date"));
 }
 
 void mr_table_cell(mr_text *md, double value, int digits, const char *unit)

@@ -24,8 +24,10 @@ typedef struct counts {
     double cell, whole; /* the first layer's own projections, without biases; all of the model */
 } counts;
 
-/* A cell's own are its matrices: the block's norm and down-projection lie beside the mixer, not in it. */
-static int is_projection(const mr_param *p) { return p->ndim == 2 && !strncmp(p->name, "blocks.0.mixer.", 15); }
+static int is_projection(const mr_param *p)
+{
+    return p->ndim == 2 && !strncmp(p->name, "blocks.0.mixer.", 15) && !strstr(p->name, ".down.");
+}
 
 static int count(mr_dev *dev, const mr_measured_model *model, int expansion, counts *out, mr_error *err)
 {
