@@ -47,7 +47,7 @@ static int place_of(const mr_experiment *e, const mr_row *row)
     return 1000000 * profile + mr_experiment_place(e, mr_row_text(row, "row"), mr_row_text(row, "column"));
 }
 
-static mr_group make_group(const mr_experiment *e, const mr_rows *rows, const mr_row *first)
+static mr_group make_group(const mr_experiment *e, const mr_table *rows, const mr_row *first)
 {
     mr_group g = {.first = first, .place = place_of(e, first)};
     mean score = {0}, steps = {0}, best = {0}, seconds = {0}, target = {0};
@@ -69,7 +69,7 @@ static mr_group make_group(const mr_experiment *e, const mr_rows *rows, const mr
 
 static int by_place(const void *a, const void *b) { return ((const mr_group *)a)->place - ((const mr_group *)b)->place; }
 
-int mr_report_groups(const mr_experiment *e, const mr_rows *rows, mr_group **groups, size_t *count, mr_error *err)
+int mr_report_groups(const mr_experiment *e, const mr_table *rows, mr_group **groups, size_t *count, mr_error *err)
 {
     *count = 0;
     *groups = mr_alloc(rows->count + 1, sizeof **groups);
@@ -109,7 +109,7 @@ static double value_at(const mr_experiment *e, const mr_row *row, int64_t step)
     return NAN;
 }
 
-size_t mr_report_curve(const mr_experiment *e, const mr_rows *rows, const mr_group *g, double *x, double *y, double *spread, size_t room)
+size_t mr_report_curve(const mr_experiment *e, const mr_table *rows, const mr_group *g, double *x, double *y, double *spread, size_t room)
 {
     size_t n = 0;
     for (size_t i = 0; i < g->first->points && n < room; i++) {
@@ -198,7 +198,7 @@ static int write_picture(const mr_experiment *e, const mr_group *groups, size_t 
     return status;
 }
 
-int mr_report_write(const void *experiment, const mr_rows *rows, const char *dir, mr_error *err)
+int mr_report_write(const void *experiment, const mr_table *rows, const char *dir, mr_error *err)
 {
     const mr_experiment *e = experiment;
     mr_group *groups;

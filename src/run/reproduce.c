@@ -340,8 +340,8 @@ static int choose_runs(job *j, mr_error *err)
         mr_recipe_free(&recipe);
         mr_results_stamp(&j->results, &row, j->runs[i].row, j->runs[i].column, j->runs[i].settings, dtype);
         mr_row_set(&row, "seed", (double)j->runs[i].seed);
-        if (o->again) mr_rows_remove(&j->results.rows, &row);
-        int found = mr_rows_find(&j->results.rows, &row) != NULL;
+        if (o->again) mr_table_remove(&j->results.rows, &row);
+        int found = mr_table_find(&j->results.rows, &row) != NULL;
         if (dir && (o->again || (found && !o->keep))) clear_folder(dir, 0);
         if (found) j->result->found++;
         else j->runs[kept++] = j->runs[i];
