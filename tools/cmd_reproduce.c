@@ -301,6 +301,7 @@ static int reproduce(const settings *set, const mr_args *args, double budget)
         .stop = mr_stop_flag(), .watch = &watch};
     s.set = set;
     for (size_t i = 0; !status && i < n; i++) {
+        if (n > 1 && !set->common.quiet) fprintf(stderr, "%s\n", names[i]);
         status = reproduce_one(names[i], &o, &r, &err);
         add_up(&total, &r);
     }
