@@ -131,7 +131,8 @@ MR_API int mr_net_open_memory(mr_context *ctx, const void *data, size_t size, mr
  * see `minrnn train --help`), and besides, what a recipe's task would decide:
  *   vocab    bytes, or a JSON array of one-character strings: a model of text, whose inputs and outputs follow from it
  *   input    tokens, reals        inputs   size of the vocabulary, or values a step
- *   head     token (an output a token), last, mean (one a sequence)        outputs   classes, or values predicted
+ *   head     token (an output a token), last, mean (one a sequence), pair-last, pair-mean (one for sequences 2i and 2i+1)
+ *   outputs  classes, or values predicted
  *   loss     xent, mse
  *   recipe   a built-in recipe or the path of one, to start from: must come first
  * MR_EINVAL, MR_ECONFIG. */
@@ -145,7 +146,7 @@ MR_API int mr_net_save(mr_net *net, const char *path, mr_error *err);
 MR_API int mr_net_inputs(const mr_net *net);            /* size of the vocabulary, or values a step */
 MR_API int mr_net_outputs(const mr_net *net);           /* scores of one row */
 MR_API int mr_net_takes_values(const mr_net *net);      /* 1: input = reals */
-MR_API int mr_net_row_per_token(const mr_net *net);     /* 1: head = token; 0: one row of scores a sequence */
+MR_API int mr_net_row_per_token(const mr_net *net);     /* 1: head = token; 0: one row of scores a sequence, or a pair */
 MR_API int64_t mr_net_parameters(const mr_net *net);
 MR_API int64_t mr_net_steps(const mr_net *net);         /* training steps behind the weights */
 

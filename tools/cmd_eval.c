@@ -27,8 +27,8 @@ static void show_examples(mr_session *s, mr_batch *batch, int64_t want)
     float *logits = mr_alloc(C, sizeof *logits);
     task->type->eval_batch(task, 0, batch);
     mr_model_forward(s->model, batch, NULL, 0);
-    size_t per_row = mr_batch_rows(batch, task->face.head) / (size_t)batch->B;
-    for (size_t b = 0; logits && b < (size_t)batch->B && b < (size_t)want; b++)
+    size_t rows = mr_batch_rows(batch, task->face.head), sequences = rows < (size_t)batch->B ? rows : (size_t)batch->B, per_row = rows / sequences;
+    for (size_t b = 0; logits && b < sequences && b < (size_t)want; b++)
         for (int said = 0; said < 2; said++) {
             printf("%s", said ? "  said  " : "target  ");
             for (size_t i = 0; i < per_row; i++) {

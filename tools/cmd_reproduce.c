@@ -161,7 +161,7 @@ static void print_group(const mr_group *g)
 static int print_results(const settings *set, const char *name, int *first, mr_error *err)
 {
     mr_experiment e;
-    mr_rows rows;
+    mr_table rows;
     mr_group *groups = NULL;
     size_t n = 0;
     int status = mr_experiment_load(&e, name, err);
@@ -177,7 +177,7 @@ static int print_results(const settings *set, const char *name, int *first, mr_e
         }
         if (!status && !set->common.json && n) printf("  %s/%s.md\n", set->out, name);
         mr_free(groups);
-        mr_rows_free(&rows);
+        mr_table_free(&rows);
     }
     mr_experiment_free(&e);
     return status;
@@ -235,11 +235,11 @@ static double read_budget(const char *text)
     return isdigit((unsigned char)text[0]) && value > 0 && value < 1e9 ? value * unit : 0;
 }
 
-static int merge_one(const settings *set, const mr_rows *rows, const char *name, size_t *total, mr_error *err)
+static int merge_one(const settings *set, const mr_table *rows, const char *name, size_t *total, mr_error *err)
 {
     size_t added;
     const mr_measured *m = find_measured(name);
-    mr_rows all;
+    mr_table all;
     int status = mr_reproduce_merge(set->out, name, rows, &added, err);
     *total += added;
     if (status || !added) return status;
@@ -252,17 +252,17 @@ static int merge_one(const settings *set, const mr_rows *rows, const char *name,
         if (!status) status = mr_report_write(&e, &all, set->out, err);
         if (!status) mr_experiment_free(&e);
     }
-    mr_rows_free(&all);
+    mr_table_free(&all);
     return status;
 }
 
 static int merge(const settings *set, const mr_args *args)
 {
-    mr_rows rows = {0};
+    mr_table rows = {0};
     mr_error err;
     size_t added = 0;
     int status = 0;
-    for (int i = 0; !status && i < args->count; i++) status = mr_rows_read(&rows, args->given[i], &err);
+    for (int i = 0; !status && i < args->count; i++) status = mr_table_read(&rows, args->given[i], &err);
     for (size_t i = 0; !status && i < rows.count; i++) {
         const char *name = mr_row_text(&rows.list[i], "experiment");
         if (!is_trained(name) && !find_measured(name)) status = mr_fail(&err, MR_EDATA, "row %zu is of an experiment that this minrnn does not know (%.60s)", i + 1, name);
@@ -270,7 +270,7 @@ static int merge(const settings *set, const mr_args *args)
     for (int i = 0; !status && mr_experiment_names[i]; i++) status = merge_one(set, &rows, mr_experiment_names[i], &added, &err);
     for (int i = 0; !status && measured[i]; i++) status = merge_one(set, &rows, measured[i]->name, &added, &err);
     if (!status) printf("%zu rows read, %zu new in %s\n", rows.count, added, set->out);
-    mr_rows_free(&rows);
+    mr_table_free(&rows);
     return status ? mr_report("reproduce", &err) : MR_EXIT_DONE;
 }
 
@@ -335,6 +335,7 @@ static int reproduce(const settings *set, const mr_args *args, double budget)
         .stop = mr_stop_flag(), .watch = &watch};
     s.set = set;
     for (size_t i = 0; !status && i < n; i++) {
+        if (n > 1 && !set->common.quiet) fprintf(stderr, "%s\n", names[i]);
         status = reproduce_one(names[i], &o, &r, &err);
         add_up(&total, &r);
     }

@@ -8,7 +8,7 @@
 int mr_batch_new(mr_batch *batch, const mr_interface *face, int max_B, int max_T)
 {
     size_t tokens = (size_t)max_B * (size_t)max_T;
-    size_t rows = face->head == MR_HEAD_TOKEN ? tokens : (size_t)max_B;
+    size_t rows = mr_head_rows(face->head, (size_t)max_B, (size_t)max_T);
     int reals = face->input == MR_INPUT_REALS, mse = face->loss == MR_LOSS_MSE;
     memset(batch, 0, sizeof *batch);
     batch->max_B = max_B;
@@ -39,7 +39,10 @@ void mr_batch_free(mr_batch *batch)
     memset(batch, 0, sizeof *batch);
 }
 
-size_t mr_batch_rows(const mr_batch *batch, mr_head head)
+size_t mr_head_rows(mr_head head, size_t B, size_t T)
 {
-    return head == MR_HEAD_TOKEN ? (size_t)batch->B * (size_t)batch->T : (size_t)batch->B;
+    if (head == MR_HEAD_TOKEN) return B * T;
+    return mr_head_pairs(head) ? (B + 1) / 2 : B;
 }
+
+size_t mr_batch_rows(const mr_batch *batch, mr_head head) { return mr_head_rows(head, (size_t)batch->B, (size_t)batch->T); }

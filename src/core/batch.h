@@ -6,7 +6,8 @@
 #include <stdint.h>
 
 typedef enum mr_input { MR_INPUT_TOKENS, MR_INPUT_REALS } mr_input;
-typedef enum mr_head { MR_HEAD_TOKEN, MR_HEAD_LAST, MR_HEAD_MEAN } mr_head;
+/* PAIR: rows 2i and 2i+1 of the batch go together, and there is one answer for both. */
+typedef enum mr_head { MR_HEAD_TOKEN, MR_HEAD_LAST, MR_HEAD_MEAN, MR_HEAD_PAIR_LAST, MR_HEAD_PAIR_MEAN } mr_head;
 typedef enum mr_loss { MR_LOSS_XENT, MR_LOSS_MSE } mr_loss;
 
 /* What a task feeds a model and asks of it. */
@@ -18,7 +19,7 @@ typedef struct mr_interface {
     int outputs; /* classes, or values predicted */
 } mr_interface;
 
-/* Rows of the loss: one a token (MR_HEAD_TOKEN) or one a sequence. */
+/* Rows of the loss: one a token (MR_HEAD_TOKEN), one a sequence, or one for two sequences. */
 typedef struct mr_batch {
     int B, T;                /* of this batch; never above the capacity */
     int max_B, max_T;        /* the capacity */
@@ -38,5 +39,7 @@ typedef struct mr_batch {
 int mr_batch_new(mr_batch *batch, const mr_interface *face, int max_B, int max_T);
 void mr_batch_free(mr_batch *batch);
 size_t mr_batch_rows(const mr_batch *batch, mr_head head);
+size_t mr_head_rows(mr_head head, size_t B, size_t T);
+static inline int mr_head_pairs(mr_head head) { return head == MR_HEAD_PAIR_LAST || head == MR_HEAD_PAIR_MEAN; }
 
 #endif

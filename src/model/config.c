@@ -9,7 +9,7 @@
 #include <string.h>
 
 static const char *const inputs[] = {"tokens", "reals", NULL};
-static const char *const head_kinds[] = {"token", "last", "mean", NULL};
+static const char *const head_kinds[] = {"token", "last", "mean", "pair-last", "pair-mean", NULL};
 static const char *const losses[] = {"xent", "mse", NULL};
 static const char *const candidates[] = {"positive", "linear", "tanh", NULL};
 static const char *const scans[] = {"linear", "log", NULL};

@@ -1,4 +1,4 @@
-/* The network around the blocks: input, final norm, head, loss, update. */
+/* The network around the blocks: input, loss, update; the head is in head.c. */
 #include "model/network.h"
 
 #include <math.h>
@@ -14,9 +14,7 @@ static int build_params(mr_model *m, mr_decay_set set)
         m->embed = mr_params_linear(params, "", "embed", c->dim, c->inputs, 1);
     for (int i = 0; i < c->layers; i++)
         if (mr_block_init(&m->blocks[i], i, c, params)) return MR_ENOMEM;
-    m->norm = mr_params_add(params, "", "norm.weight", 0, MR_INIT_CONSTANT, 1, 1, &c->dim);
-    if (c->norm == MR_NORM_LAYER) mr_params_add(params, "", "norm.bias", 0, MR_INIT_CONSTANT, 0, 1, &c->dim);
-    m->head = mr_params_linear(params, "", "head", c->outputs, c->dim, 0);
+    mr_head_params(m);
     int status = mr_params_layout(params, set);
     return status || c->weights == MR_WEIGHTS_F32 ? status : mr_quants_layout(&m->quants, params);
 }
@@ -117,7 +115,7 @@ static void plan_gradients(mr_model *m, mr_arena *arena, size_t N)
     m->scratch.inner = mr_arena_take(arena, row);
     m->scratch.dh = mr_arena_take(arena, N * (size_t)mr_mixer_at(c->mixer)->width(c) * act);
     m->scratch.wide = mr_arena_take(arena, N * (size_t)(c->mlp * c->dim) * act);
-    m->dpooled = mr_arena_take(arena, (size_t)m->max_B * (size_t)c->dim * act);
+    mr_head_plan_gradients(m, arena);
     m->kept = mr_arena_take(arena, (size_t)m->max_B * mr_model_state_reals(m) * m->dev->real_size);
 }
 
@@ -145,7 +143,7 @@ static void plan_all(mr_model *m, mr_arena *arena)
     const mr_config *c = &m->config;
     mr_dev *dev = m->dev;
     size_t B = (size_t)m->max_B, N = B * (size_t)m->max_T, act = dev->act_size, real = dev->real_size;
-    size_t rows = c->head == MR_HEAD_TOKEN ? N : B;
+    size_t rows = mr_head_rows(m->face.head, B, (size_t)m->max_T);
     m->step = mr_arena_take(arena, sizeof *m->step);
     m->stats = mr_arena_take(arena, MR_STATS * sizeof *m->stats);
     m->sumsq = mr_arena_take(arena, sizeof *m->sumsq);
@@ -162,10 +160,7 @@ static void plan_all(mr_model *m, mr_arena *arena)
     m->length = mr_arena_take(arena, B * sizeof *m->length);
     m->row_loss = mr_arena_take(arena, rows * real);
     plan_blocks(m, arena, N);
-    m->normed = mr_arena_take(arena, N * (size_t)c->dim * act);
-    m->stat = mr_arena_take(arena, 2 * N * real);
-    m->pooled = c->head == MR_HEAD_TOKEN ? m->normed : mr_arena_take(arena, B * (size_t)c->dim * act);
-    m->logits = mr_arena_take(arena, rows * (size_t)c->outputs * act);
+    mr_head_plan(m, arena);
     if (m->train) plan_gradients(m, arena, N);
 }
 
@@ -267,20 +262,6 @@ static void forward_input(mr_model *m, const mr_pass *p)
             .W = mr_weight(p, m->embed), .b = mr_weight(p, m->embed + 1), .y = m->blocks[0].x});
 }
 
-static mr_pooling pooling_of(const mr_model *m) { return m->face.head == MR_HEAD_MEAN ? MR_POOL_MEAN : MR_POOL_LAST; }
-
-static void forward_head(mr_model *m, const mr_pass *p, size_t rows)
-{
-    int D = (int)m->config.dim, layer = m->config.norm == MR_NORM_LAYER;
-    m->dev->ops.norm_fwd(m->dev, &(mr_norm_fwd_args){
-        .M = p->B * p->T, .D = D, .kind = (mr_norm)m->config.norm, .x = mr_model_top(m), .w = mr_weight(p, m->norm),
-        .b = layer ? mr_weight(p, m->norm + 1) : NULL, .y = m->normed, .stat = m->stat});
-    if (m->face.head != MR_HEAD_TOKEN)
-        m->dev->ops.pool_fwd(m->dev, &(mr_pool_fwd_args){.B = p->B, .T = p->T, .D = D, .kind = pooling_of(m),
-                                                         .length = p->length, .x = m->normed, .y = m->pooled});
-    mr_linear(p, m->head, (mr_linear_fwd_args){.M = (int)rows, .N = m->face.outputs, .K = D, .x = m->pooled, .y = m->logits});
-}
-
 /* From the uploaded batch to the logits. in, out: reals of a state, or NULL. */
 static void run_forward(mr_model *m, const mr_pass *pass, mr_real *in, mr_real *out, size_t rows)
 {
@@ -289,7 +270,7 @@ static void run_forward(mr_model *m, const mr_pass *pass, mr_real *in, mr_real *
         mr_block_state s = state_of(m, &m->blocks[i], in, out, pass->B);
         mr_block_forward(&m->blocks[i], pass, &s);
     }
-    forward_head(m, pass, rows);
+    mr_head_forward(m, pass, rows);
 }
 
 typedef struct stepping {
@@ -308,7 +289,7 @@ static void draw_once(mr_model *m, int B, size_t first_row)
 static void step_once(void *arg)
 {
     stepping *s = arg;
-    run_forward(s->model, s->pass, s->state, s->state, (size_t)s->pass->B);
+    run_forward(s->model, s->pass, s->state, s->state, mr_head_rows(s->model->face.head, (size_t)s->pass->B, 1));
     if (s->draw) draw_once(s->model, s->pass->B, 0);
 }
 
@@ -394,24 +375,6 @@ void mr_model_loss(mr_model *m, const mr_batch *batch, double scale)
     run_loss(m, mr_model_rows(m, batch), scale != 0);
 }
 
-static void backward_head(mr_model *m, const mr_pass *p, size_t rows)
-{
-    mr_dev *dev = m->dev;
-    int D = (int)m->config.dim, pooled = m->face.head != MR_HEAD_TOKEN, layer = m->config.norm == MR_NORM_LAYER;
-    mr_act *dnormed = m->scratch.inner, *dhead = pooled ? m->dpooled : dnormed;
-    dev->ops.linear_bwd_w(dev, &(mr_linear_bwd_w_args){.M = (int)rows, .N = m->face.outputs, .K = D, .dy = m->logits,
-                                                       .x = m->pooled, .dW = mr_grad(p, m->head)});
-    dev->ops.linear_bwd_x(dev, &(mr_linear_bwd_x_args){.M = (int)rows, .N = m->face.outputs, .K = D, .dy = m->logits,
-                                                       .W = mr_weight(p, m->head), .dx = dhead});
-    if (pooled)
-        dev->ops.pool_bwd(dev, &(mr_pool_bwd_args){.B = p->B, .T = p->T, .D = D, .kind = pooling_of(m),
-                                                   .length = p->length, .dy = dhead, .dx = dnormed});
-    dev->ops.norm_bwd(dev, &(mr_norm_bwd_args){
-        .M = p->B * p->T, .D = D, .kind = (mr_norm)m->config.norm, .x = mr_model_top(m), .w = mr_weight(p, m->norm),
-        .stat = m->stat, .dy = dnormed, .dx = m->scratch.d, .dw = mr_grad(p, m->norm),
-        .db = layer ? mr_grad(p, m->norm + 1) : NULL});
-}
-
 static void backward_input(mr_model *m, const mr_pass *p)
 {
     int N = p->B * p->T, D = (int)m->config.dim, inputs = (int)m->config.inputs;
@@ -425,7 +388,7 @@ static void backward_input(mr_model *m, const mr_pass *p)
 
 static void run_backward(mr_model *m, const mr_pass *pass, size_t rows, mr_real *in, mr_real *dout, mr_real *din)
 {
-    backward_head(m, pass, rows);
+    mr_head_backward(m, pass, rows);
     for (int i = (int)m->config.layers - 1; i >= 0; i--) {
         mr_block *b = &m->blocks[i];
         mr_block_state s = state_of(m, b, in, NULL, pass->B);

@@ -1,4 +1,4 @@
-/* What a model is made of; shared by model.c, state.c, blame.c and the tests alone. */
+/* What a model is made of; shared by model.c, head.c, state.c, blame.c and the tests alone. */
 #ifndef MR_MODEL_NETWORK_H
 #define MR_MODEL_NETWORK_H
 
@@ -13,7 +13,7 @@ struct mr_model {
     mr_dev *dev;
     mr_decay_set set;
     int shares; /* weights and bytes are another model's */
-    int embed, norm, head; /* rows of the parameter table */
+    int embed, norm, pair, head; /* rows of the parameter table */
     mr_block *blocks;
     /* the parameter vector and what belongs to it; grads and moments only for training */
     mr_real *weights, *grads, *moment1, *moment2;
@@ -29,6 +29,8 @@ struct mr_model {
     mr_act *values;
     mr_real *target_values, *row_loss, *stat, *kept; /* kept: the state that a training forward started from */
     mr_act *normed, *pooled, *logits, *dpooled;
+    /* a head of pairs: the features [P, 4·D], the layer over them [P, D] before and behind gelu, and their gradients */
+    mr_act *features, *pair_pre, *paired, *dfeatures, *dpaired;
     mr_scratch scratch;
     mr_step *step;
     double *stats, *sumsq, *scale;
@@ -49,5 +51,12 @@ struct mr_state {
 /* The last block's output: what the final norm reads. */
 mr_act *mr_model_top(const mr_model *model);
 size_t mr_model_rows(const mr_model *model, const mr_batch *batch);
+
+/* The head (head.c): final norm, pooling, pairs, the last product. */
+void mr_head_params(mr_model *model);
+void mr_head_plan(mr_model *model, mr_arena *arena);
+void mr_head_plan_gradients(mr_model *model, mr_arena *arena);
+void mr_head_forward(mr_model *model, const mr_pass *pass, size_t rows);
+void mr_head_backward(mr_model *model, const mr_pass *pass, size_t rows); /* from the logits' gradient to scratch.d */
 
 #endif

@@ -120,6 +120,29 @@ void mr_case_pool_bwd(mr_case *c)
     mr_case_add(c, MR_FIELD(pool_bwd, dx), ACT, OUT, c->elements, EMPTY, 0);
 }
 
+void mr_case_pair_fwd(mr_case *c)
+{
+    mr_pair_fwd_args *a = &c->args.pair_fwd;
+    a->P = mr_case_rows(c);
+    a->D = mr_case_width(c);
+    c->elements = (size_t)a->P * a->D;
+    mr_case_say(c, "P=%d D=%d", a->P, a->D);
+    mr_case_add(c, MR_FIELD(pair_fwd, x), ACT, IN, 2 * c->elements, NORMAL, 1);
+    mr_case_add(c, MR_FIELD(pair_fwd, y), ACT, OUT, 4 * c->elements, EMPTY, 0);
+}
+
+void mr_case_pair_bwd(mr_case *c)
+{
+    mr_pair_bwd_args *a = &c->args.pair_bwd;
+    a->P = mr_case_rows(c);
+    a->D = mr_case_width(c);
+    c->elements = (size_t)a->P * a->D;
+    mr_case_say(c, "P=%d D=%d", a->P, a->D);
+    mr_case_add(c, MR_FIELD(pair_bwd, x), ACT, IN, 2 * c->elements, NORMAL, 1);
+    mr_case_add(c, MR_FIELD(pair_bwd, dy), ACT, IN, 4 * c->elements, NORMAL, 1);
+    mr_case_add(c, MR_FIELD(pair_bwd, dx), ACT, OUT, 2 * c->elements, EMPTY, 0);
+}
+
 /* Every cell that there is, in turn; 480 seeds meet each of them at each width. */
 static mr_cell draw_cell(mr_case *c)
 {

@@ -257,6 +257,20 @@ typedef struct mr_pool_bwd_args {
     mr_act *dx;            /* [B, T, D] */
 } mr_pool_bwd_args;
 
+/* Two rows side by side, with their product and their difference: what a classifier of pairs reads. */
+typedef struct mr_pair_fwd_args {
+    int P, D;
+    const mr_act *x; /* [2·P, D] */
+    mr_act *y;       /* [P, 4·D] */
+} mr_pair_fwd_args;
+
+typedef struct mr_pair_bwd_args {
+    int P, D;
+    const mr_act *x;  /* [2·P, D] */
+    const mr_act *dy; /* [P, 4·D] */
+    mr_act *dx;       /* [2·P, D] */
+} mr_pair_bwd_args;
+
 typedef struct mr_xent_args {
     int R, C;
     const mr_act *logits;  /* [R, C] */

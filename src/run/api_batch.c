@@ -20,6 +20,8 @@ static int check_shape(const mr_net *net, const mr_sequences *d, mr_error *err)
 {
     if (d->B < 1 || d->T < 1 || d->T > INT_MAX / d->B)
         return mr_fail(err, MR_EINVAL, "B = %d, T = %d: both must be 1 or more, and their product an int", d->B, d->T);
+    if (mr_head_pairs(net->face.head) && d->B % 2)
+        return mr_fail(err, MR_EINVAL, "B = %d: this model takes pairs of sequences; B must be even", d->B);
     if (net->face.input == MR_INPUT_TOKENS && !d->ids) return mr_fail(err, MR_EINVAL, "ids is NULL: this model takes tokens");
     if (net->face.input == MR_INPUT_REALS && !d->values) return mr_fail(err, MR_EINVAL, "values is NULL: this model takes values");
     for (int b = 0; d->length && b < d->B; b++)
@@ -39,7 +41,7 @@ static int check_ids(const mr_net *net, const mr_sequences *d, mr_error *err)
 
 static size_t rows_of(const mr_net *net, const mr_sequences *d)
 {
-    return net->face.head == MR_HEAD_TOKEN ? (size_t)d->B * (size_t)d->T : (size_t)d->B;
+    return mr_head_rows(net->face.head, (size_t)d->B, (size_t)d->T);
 }
 
 /* Is this row a token beyond its sequence's length? */

@@ -17,6 +17,7 @@ struct mr_stream {
 
 static int check_streams(const mr_net *net, mr_error *err)
 {
+    if (mr_head_pairs(net->face.head)) return mr_fail(err, MR_EINVAL, "this model's output belongs to two sequences: use mr_net_forward");
     if (net->face.head != MR_HEAD_MEAN) return 0;
     return mr_fail(err, MR_EINVAL, "this model's output is a mean over the whole sequence (head = mean): use mr_net_forward");
 }

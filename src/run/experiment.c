@@ -70,7 +70,7 @@ typedef struct cell {
 
 static int is_own_key(const char *key)
 {
-    static const char *const own[] = {"recipe", "paper", "target-loss", "name", "columns"};
+    static const char *const own[] = {"recipe", "paper", "test", "target-loss", "name", "columns"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (!strcmp(key, own[i])) return 1;
     return 0;
@@ -116,10 +116,10 @@ static const char *paper_part(const cell *c, const char *from, char out[64])
 
 static int find_paper(cell *c, mr_error *err)
 {
-    const char *at = own_value(c, "paper");
+    const char *at = own_value(c, "paper"), *of_column = mr_ini_find(&c->e->lines, c->column, "paper");
     char part[3][64];
     c->run.paper = (mr_paper_cell){NAN, NAN};
-    if (!at || !strcmp(at, "-")) return 0;
+    if (!at || !strcmp(at, "-") || (of_column && !strcmp(of_column, "-"))) return 0;
     for (int i = 0; i < 3; i++) at = paper_part(c, at, part[i]);
     if (mr_paper_find(part[0], part[1], part[2], &c->run.paper)) return 0;
     return mr_fail(err, MR_EINVAL, "experiment %s: the paper's tables have no %s | %s | %s", c->e->name, part[0], part[1], part[2]);
@@ -128,7 +128,7 @@ static int find_paper(cell *c, mr_error *err)
 static int fill(cell *c, mr_error *err)
 {
     const mr_plan_options *o = c->options;
-    const char *recipe = own_value(c, "recipe"), *target = own_value(c, "target-loss");
+    const char *recipe = own_value(c, "recipe"), *target = own_value(c, "target-loss"), *test = own_value(c, "test");
     char steps[24];
     c->run.settings[0] = 0;
     c->run.profile = o->profile;
@@ -136,6 +136,9 @@ static int fill(cell *c, mr_error *err)
     if (!recipe) return mr_fail(err, MR_EINVAL, "experiment %s: says no recipe", c->e->name);
     if (target && !mr_real_read(target, &c->run.target_loss))
         return mr_fail(err, MR_EINVAL, "experiment %s: target-loss = %s: must be a number", c->e->name, target);
+    if (test && (!strchr(test, '=') || strlen(test) >= sizeof c->run.test))
+        return mr_fail(err, MR_EINVAL, "experiment %s: test = %s: must be a key and its value, as in split=test", c->e->name, test);
+    if (test) snprintf(c->run.test, sizeof c->run.test, "%s", test);
     add_setting(c, "recipe", recipe);
     add_section(c, o->profile == MR_PROFILE_PAPER ? "as-paper" : "ours");
     add_section(c, c->column);
@@ -231,16 +234,22 @@ int mr_planned_recipe(const mr_planned *run, mr_recipe *recipe, mr_error *err)
 {
     char copy[sizeof run->settings], *rest = copy;
     int status = 0, loaded = 0;
+    double warmup_share = 0;
     memset(recipe, 0, sizeof *recipe);
     snprintf(copy, sizeof copy, "%s", run->settings);
     for (char *key = strtok_r(copy, " ", &rest); !status && key; key = strtok_r(NULL, " ", &rest)) {
         char *value = strchr(key, '=');
         *value++ = 0;
         if (!loaded) status = mr_recipe_load(recipe, value, err);
+        else if (!strcmp(key, "warmup-share")) {
+            if (!mr_real_read(value, &warmup_share)) status = mr_fail(err, MR_EINVAL, "warmup-share = %.40s: must be a number", value);
+        }
         else status = mr_recipe_set(recipe, key, value, err);
         loaded = 1;
     }
     if (status) mr_recipe_free(recipe);
-    else recipe->train.seed = run->seed;
-    return status;
+    if (status) return status;
+    recipe->train.seed = run->seed;
+    if (warmup_share > 0) recipe->train.warmup = llround(warmup_share * (double)recipe->train.steps);
+    return 0;
 }

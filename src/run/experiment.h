@@ -6,11 +6,13 @@
  *     score   = loss                      or accuracy
  *     scale   = 1                         what the score is multiplied with to stand beside the paper's number
  *     paper   = shakespeare | $row | test_loss      table, row and column of the paper's number; -: none
+ *     test    = split=test                where given, the best model is scored once more at the end, with this key of its task
  *     target-loss = 1.6                   where given, the first step with a test loss not above it is noted
  *     [ours] [as-paper] [quick]           keys of the recipe: by default, with --as-paper, with --quick (on top of [ours] and all else)
- *     [row minGRU] [column NAME]          the table; keys of the recipe, and besides: recipe, paper, target-loss as above,
+ *     [row minGRU] [column NAME]          the table; keys of the recipe, and besides: recipe, paper, test, target-loss as above,
  *                                         name (what $row or $column stands for), columns (of a row: A, B, … alone; the rest stays empty)
  *
+ * Beside the recipe's keys there is warmup-share, the warm-up as a share of the steps, whatever their number.
  * Without columns there is one, named by the score. Later sections win: recipe, profile, column, row, quick. */
 #ifndef MR_RUN_EXPERIMENT_H
 #define MR_RUN_EXPERIMENT_H
@@ -38,6 +40,7 @@ typedef struct mr_planned {
     char settings[1024];  /* "recipe=NAME key=value …", in the order in which they are applied */
     mr_paper_cell paper;
     double target_loss;   /* NaN: none */
+    char test[48];        /* "key=value", "": the score is that of the best evaluation */
 } mr_planned;
 
 /* What to leave out, and what to change. */

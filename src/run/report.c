@@ -2,6 +2,7 @@
 
 #include "core/file.h"
 #include "core/mem.h"
+#include "run/figures.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -47,7 +48,7 @@ static int place_of(const mr_experiment *e, const mr_row *row)
     return 1000000 * profile + mr_experiment_place(e, mr_row_text(row, "row"), mr_row_text(row, "column"));
 }
 
-static mr_group make_group(const mr_experiment *e, const mr_rows *rows, const mr_row *first)
+static mr_group make_group(const mr_experiment *e, const mr_table *rows, const mr_row *first)
 {
     mr_group g = {.first = first, .place = place_of(e, first)};
     mean score = {0}, steps = {0}, best = {0}, seconds = {0}, target = {0};
@@ -69,7 +70,7 @@ static mr_group make_group(const mr_experiment *e, const mr_rows *rows, const mr
 
 static int by_place(const void *a, const void *b) { return ((const mr_group *)a)->place - ((const mr_group *)b)->place; }
 
-int mr_report_groups(const mr_experiment *e, const mr_rows *rows, mr_group **groups, size_t *count, mr_error *err)
+int mr_report_groups(const mr_experiment *e, const mr_table *rows, mr_group **groups, size_t *count, mr_error *err)
 {
     *count = 0;
     *groups = mr_alloc(rows->count + 1, sizeof **groups);
@@ -109,7 +110,7 @@ static double value_at(const mr_experiment *e, const mr_row *row, int64_t step)
     return NAN;
 }
 
-size_t mr_report_curve(const mr_experiment *e, const mr_rows *rows, const mr_group *g, double *x, double *y, double *spread, size_t room)
+size_t mr_report_curve(const mr_experiment *e, const mr_table *rows, const mr_group *g, double *x, double *y, double *spread, size_t room)
 {
     size_t n = 0;
     for (size_t i = 0; i < g->first->points && n < room; i++) {
@@ -167,46 +168,40 @@ static void add_table(mr_text *out, const mr_group *groups, size_t n, const char
     if (any) mr_text_add(out, "\n");
 }
 
-static char *path_of(const char *dir, const char *name, const char *ending)
+static void add_figures(mr_text *out, const char *names)
 {
-    char file[160];
-    snprintf(file, sizeof file, "%s%s", name, ending);
-    return mr_path_join(dir, file);
+    for (size_t n; *names; names += n + 1) {
+        n = strcspn(names, "\n");
+        mr_text_format(out, "![](%.*s)\n", (int)n, names);
+    }
 }
 
-static int write_markdown(const mr_experiment *e, const mr_group *groups, size_t n, const char *dir, mr_error *err)
+static int write_markdown(const mr_experiment *e, const mr_group *groups, size_t n, const mr_text *figures, const char *dir, mr_error *err)
 {
     mr_text out = {0};
-    char *path = path_of(dir, e->name, ".md");
-    mr_text_format(&out, "# %s\n\n%s.\n\nMade by `minrnn reproduce %s`. Times are those of one run, its evaluations included.\n\n![](%s.svg)\n\n", e->name, e->summary,
-                   e->name, e->name);
+    char file[128];
+    snprintf(file, sizeof file, "%s.md", e->name);
+    char *path = mr_path_join(dir, file);
+    mr_text_format(&out, "# %s\n\n%s.\n\nMade by `minrnn reproduce %s`. Times are those of one run, its evaluations included.\n\n", e->name, e->summary, e->name);
     for (int profile = 0; profile < MR_PROFILES; profile++) add_table(&out, groups, n, mr_profile_names[profile]);
+    if (figures->data) add_figures(&out, figures->data);
     int status = !path || out.failed ? mr_no_memory(err, "the table") : mr_file_replace(path, out.data, out.size, err);
     mr_text_free(&out);
     mr_free(path);
     return status;
 }
 
-/* ---- the picture ---- */
-
-static int write_picture(const mr_experiment *e, const mr_group *groups, size_t n, const char *dir, mr_error *err)
-{
-    char *path = path_of(dir, e->name, ".svg");
-    int status = path ? 0 : mr_no_memory(err, "the picture");
-    if (!status) status = mr_curve_write(path, n ? groups->first->curve : NULL, n ? groups->first->points : 0, e->summary, err);
-    mr_free(path);
-    return status;
-}
-
-int mr_report_write(const void *experiment, const mr_rows *rows, const char *dir, mr_error *err)
+int mr_report_write(const void *experiment, const mr_table *rows, const char *dir, mr_error *err)
 {
     const mr_experiment *e = experiment;
     mr_group *groups;
+    mr_text figures = {0};
     size_t n;
     int status = mr_report_groups(e, rows, &groups, &n, err);
     if (status) return status;
-    status = write_markdown(e, groups, n, dir, err);
-    if (!status) status = write_picture(e, groups, n, dir, err);
+    status = mr_figures_write(e, rows, groups, n, dir, &figures, err);
+    if (!status) status = write_markdown(e, groups, n, &figures, dir, err);
+    mr_text_free(&figures);
     mr_free(groups);
     return status;
 }

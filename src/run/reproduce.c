@@ -7,6 +7,7 @@
 #include "run/report.h"
 #include "run/results.h"
 #include "run/runlog.h"
+#include "run/session.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -39,6 +40,7 @@ typedef struct turn {
     mr_train_watch told; /* the caller's */
     double began, last, spent, noted; /* spent: seconds before this call */
     double tokens, parameters;
+    mr_score test; /* of the best model, where the run has a test; otherwise its rows are 0 */
 } turn;
 
 /* ---- folders ---- */
@@ -185,9 +187,12 @@ static int make_row(const turn *t, const mr_recipe *recipe, const mr_train_resul
         mr_row_set_text(row, "failed", diverged->text);
         return 0;
     }
-    mr_row_set(row, "score", j->e->scale * (j->e->by_loss ? r->best_loss : r->best_accuracy));
-    mr_row_set(row, "loss", r->best_loss);
-    mr_row_set(row, "accuracy", r->best_accuracy);
+    const double loss = t->test.rows ? t->test.loss : r->best_loss, accuracy = t->test.rows ? t->test.accuracy : r->best_accuracy;
+    mr_row_set(row, "score", j->e->scale * (j->e->by_loss ? loss : accuracy));
+    mr_row_set(row, "loss", loss);
+    mr_row_set(row, "accuracy", accuracy);
+    if (t->test.rows) mr_row_set(row, "valid_loss", r->best_loss);
+    if (t->test.rows) mr_row_set(row, "valid_accuracy", r->best_accuracy);
     mr_row_set(row, "steps", (double)r->step);
     mr_row_set(row, "best_step", (double)r->best_step);
     return take_curve(t, row, r->best_step, err);
@@ -225,6 +230,26 @@ static int threads_each(const mr_reproduce_options *o)
     return all / o->side_by_side > 1 ? (int)(all / o->side_by_side) : 1;
 }
 
+/* The best model on what it was not chosen by. */
+static int score_test(turn *t, mr_dev *dev, mr_error *err)
+{
+    mr_session session;
+    mr_batch batch = {0};
+    char key[sizeof t->run->test], *path = mr_path_join(t->dir, "model.safetensors");
+    snprintf(key, sizeof key, "%s", t->run->test);
+    char *value = strchr(key, '=');
+    *value++ = 0;
+    int status = path ? mr_session_open(&session, path, dev, 1, 1, err) : mr_no_memory(err, "the test");
+    if (!status) {
+        status = mr_recipe_set(&session.recipe, key, value, err);
+        if (!status) status = mr_session_evaluate(&session, &batch, on_evaluating, t, &t->job->stop, &t->test, err);
+        mr_batch_free(&batch);
+        mr_session_close(&session);
+    }
+    mr_free(path);
+    return status;
+}
+
 static int carry_out(turn *t, mr_recipe *recipe, mr_train_result *r, mr_error *err)
 {
     job *j = t->job;
@@ -238,6 +263,8 @@ static int carry_out(turn *t, mr_recipe *recipe, mr_train_result *r, mr_error *e
     if (!status) read_spent(t);
     t->began = t->last = t->noted = mr_reproduce_now();
     if (!status) status = mr_train(recipe, dev, t->dir, 1, &j->stop, &watch, r, err);
+    if (!status && r->end != MR_END_STOPPED && t->run->test[0]) status = score_test(t, dev, err);
+    if (status == MR_ESTOPPED) status = 0, r->end = MR_END_STOPPED;
     mr_dev_close(dev);
     return status;
 }
@@ -340,8 +367,8 @@ static int choose_runs(job *j, mr_error *err)
         mr_recipe_free(&recipe);
         mr_results_stamp(&j->results, &row, j->runs[i].row, j->runs[i].column, j->runs[i].settings, dtype);
         mr_row_set(&row, "seed", (double)j->runs[i].seed);
-        if (o->again) mr_rows_remove(&j->results.rows, &row);
-        int found = mr_rows_find(&j->results.rows, &row) != NULL;
+        if (o->again) mr_table_remove(&j->results.rows, &row);
+        int found = mr_table_find(&j->results.rows, &row) != NULL;
         if (dir && (o->again || (found && !o->keep))) clear_folder(dir, 0);
         if (found) j->result->found++;
         else j->runs[kept++] = j->runs[i];

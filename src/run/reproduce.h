@@ -8,7 +8,7 @@
 
 #include "ops/device.h"
 #include "run/experiment.h"
-#include "run/rows.h"
+#include "run/table.h"
 #include "run/train.h"
 
 /* Told of what happens, `worker` counting from 0; all but `starts` one at a time, whichever thread calls. */
@@ -48,7 +48,7 @@ typedef struct mr_measuring mr_measuring;
 typedef struct mr_measured {
     const char *name, *summary;
     int (*run)(mr_measuring *m, mr_error *err);
-    int (*report)(const mr_rows *rows, const char *dir, mr_error *err); /* writes DIR/NAME.md and DIR/NAME.svg */
+    int (*report)(const mr_table *rows, const char *dir, mr_error *err); /* writes DIR/NAME.md and DIR/NAME.svg */
 } mr_measured;
 
 const mr_reproduce_options *mr_measuring_options(const mr_measuring *m);
@@ -70,9 +70,9 @@ int mr_reproduce(const char *name, const mr_reproduce_options *options, mr_repro
 int mr_reproduce_measured(const mr_measured *experiment, const mr_reproduce_options *options, mr_reproduce_result *result, mr_error *err);
 
 /* The rows of DIR/NAME.json; none where there is no such file. */
-int mr_reproduce_rows(const char *dir, const char *name, mr_rows *rows, mr_error *err);
+int mr_reproduce_rows(const char *dir, const char *name, mr_table *rows, mr_error *err);
 /* Adds the rows of an experiment among `rows` to DIR/NAME.json; those that are there stay as they are. Returns how many came new through
  * *added. */
-int mr_reproduce_merge(const char *dir, const char *name, const mr_rows *rows, size_t *added, mr_error *err);
+int mr_reproduce_merge(const char *dir, const char *name, const mr_table *rows, size_t *added, mr_error *err);
 
 #endif

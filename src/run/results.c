@@ -64,15 +64,15 @@ static char *named(const char *dir, const char *name, const char *ending)
     return mr_path_join(dir, file);
 }
 
-static int read_rows(const char *path, mr_rows *rows, mr_error *err) { return mr_path_exists(path) ? mr_rows_read(rows, path, err) : 0; }
+static int read_rows(const char *path, mr_table *rows, mr_error *err) { return mr_path_exists(path) ? mr_table_read(rows, path, err) : 0; }
 
-int mr_reproduce_rows(const char *dir, const char *name, mr_rows *rows, mr_error *err)
+int mr_reproduce_rows(const char *dir, const char *name, mr_table *rows, mr_error *err)
 {
     memset(rows, 0, sizeof *rows);
     char *path = named(dir, name, ".json");
     int status = path ? read_rows(path, rows, err) : mr_no_memory(err, "the results");
     mr_free(path);
-    if (status) mr_rows_free(rows);
+    if (status) mr_table_free(rows);
     return status;
 }
 
@@ -101,7 +101,7 @@ void mr_results_close(mr_results *r)
 {
     if (r->lock >= 0) mr_unlock(r->lock);
     pthread_mutex_destroy(&r->mutex);
-    mr_rows_free(&r->rows);
+    mr_table_free(&r->rows);
     mr_free(r->path);
     mr_free(r->runs);
 }
@@ -126,8 +126,8 @@ void mr_results_stamp(const mr_results *r, mr_row *row, const char *label, const
 
 int mr_results_put(mr_results *r, mr_row *row, mr_error *err)
 {
-    int status = mr_rows_put(&r->rows, row, err);
-    if (!status) status = mr_rows_write(&r->rows, r->path, r->name, err);
+    int status = mr_table_put(&r->rows, row, err);
+    if (!status) status = mr_table_write(&r->rows, r->path, r->name, err);
     return status ? status : r->report(r->experiment, &r->rows, r->options->out, err);
 }
 
@@ -146,9 +146,9 @@ static int copy_row(mr_row *to, const mr_row *from)
     return to->failed;
 }
 
-int mr_reproduce_merge(const char *dir, const char *name, const mr_rows *from, size_t *added, mr_error *err)
+int mr_reproduce_merge(const char *dir, const char *name, const mr_table *from, size_t *added, mr_error *err)
 {
-    mr_rows rows;
+    mr_table rows;
     *added = 0;
     char *path = named(dir, name, ".json");
     int status = path ? mr_make_directory(dir, err) : mr_no_memory(err, "the results");
@@ -159,13 +159,13 @@ int mr_reproduce_merge(const char *dir, const char *name, const mr_rows *from, s
     }
     for (size_t i = 0; !status && i < from->count; i++) {
         mr_row copy;
-        if (strcmp(mr_row_text(&from->list[i], "experiment"), name) || mr_rows_find(&rows, &from->list[i])) continue;
+        if (strcmp(mr_row_text(&from->list[i], "experiment"), name) || mr_table_find(&rows, &from->list[i])) continue;
         copy_row(&copy, &from->list[i]);
-        status = mr_rows_put(&rows, &copy, err);
+        status = mr_table_put(&rows, &copy, err);
         if (!status) ++*added;
     }
-    if (!status && *added) status = mr_rows_write(&rows, path, name, err);
-    mr_rows_free(&rows);
+    if (!status && *added) status = mr_table_write(&rows, path, name, err);
+    mr_table_free(&rows);
     mr_free(path);
     return status;
 }
@@ -188,7 +188,7 @@ int mr_measuring_wants(mr_measuring *m, const char *label, const char *column, c
     memset(row, 0, sizeof *row);
     mr_results_stamp(&m->results, row, label, column, settings, o->dtype == 1 ? "bf16" : "f32");
     if (!mr_plan_wants(&o->plan, label, column)) return mr_row_free(row), 0;
-    if (o->again || !mr_rows_find(&m->results.rows, row)) return 1;
+    if (o->again || !mr_table_find(&m->results.rows, row)) return 1;
     m->result->found++;
     return mr_row_free(row), 0;
 }
@@ -202,7 +202,7 @@ int mr_measuring_add(mr_measuring *m, mr_row *row, mr_error *err)
     return status;
 }
 
-static int report_measured(const void *experiment, const mr_rows *rows, const char *dir, mr_error *err)
+static int report_measured(const void *experiment, const mr_table *rows, const char *dir, mr_error *err)
 {
     return ((const mr_measured *)experiment)->report(rows, dir, err);
 }

@@ -7,7 +7,7 @@
 #include <pthread.h>
 
 /* Writes DIR/NAME.md and DIR/NAME.svg from all rows. */
-typedef int mr_results_report(const void *experiment, const mr_rows *rows, const char *dir, mr_error *err);
+typedef int mr_results_report(const void *experiment, const mr_table *rows, const char *dir, mr_error *err);
 
 typedef struct mr_results {
     const char *name;
@@ -15,7 +15,7 @@ typedef struct mr_results {
     mr_results_report *report;
     const void *experiment;
     char *path, *runs;   /* DIR/NAME.json, DIR/runs/NAME */
-    mr_rows rows;
+    mr_table rows;
     char kind[16], device[192];
     int lock;
     pthread_mutex_t mutex; /* of rows and files, and of the watch */

@@ -3,10 +3,26 @@
 #include "core/file.h"
 #include "core/mem.h"
 #include "core/sha256.h"
+#include "tasks/archive.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+static const mr_data_member cifar10[] = {
+    {"cifar10/data_batch_1.bin", "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5"},
+    {"cifar10/data_batch_2.bin", "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed"},
+    {"cifar10/data_batch_3.bin", "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67"},
+    {"cifar10/data_batch_4.bin", "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48"},
+    {"cifar10/data_batch_5.bin", "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add"},
+    {"cifar10/test_batch.bin", "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"},
+    {NULL, NULL}};
+
+static const mr_data_member lra[] = {
+    {"listops/basic_train.tsv", NULL}, {"listops/basic_val.tsv", NULL}, {"listops/basic_test.tsv", NULL},
+    {"retrieval/new_aan_pairs.train.tsv", NULL}, {"retrieval/new_aan_pairs.eval.tsv", NULL},
+    {"retrieval/new_aan_pairs.test.tsv", NULL}, {NULL, NULL}};
 
 static const mr_data_set sets[] = {
     {.name = "shakespeare",
@@ -15,6 +31,17 @@ static const mr_data_set sets[] = {
      .sha256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
      .bytes = 1115394,
      .about = "40,000 lines of Shakespeare, as published with char-rnn"},
+    {.name = "cifar10",
+     .file = "cifar-10-binary.tar.gz",
+     .url = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+     .about = "60,000 small pictures of ten kinds of things, as six binary files",
+     .members = cifar10,
+     .instead = "cifar10/gray.bin"},
+    {.name = "lra",
+     .file = "lra_release.gz",
+     .url = "https://storage.googleapis.com/long-range-arena/lra_release.gz",
+     .about = "of Long Range Arena's release (several GB): its ListOps files, and pairs of papers for retrieval (AAN)",
+     .members = lra},
     {.name = NULL}};
 
 const mr_data_set *mr_data_sets(void) { return sets; }
@@ -41,16 +68,34 @@ static const char *environment(const char *name)
     return value && value[0] ? value : NULL;
 }
 
-/* The file's place in the cache folder, or NULL when there is no such folder to be named (or no memory). */
-static char *cache_path(const mr_data_set *set)
+/* A file's place in the cache folder, or NULL when there is no such folder to be named (or no memory). */
+static char *cache_path(const char *file)
 {
     const char *xdg = environment("XDG_CACHE_HOME"), *home = environment("HOME");
     if (xdg && xdg[0] != '/') xdg = NULL; /* as the XDG specification has it */
     if (!xdg && !home) return NULL;
     char *folder = xdg ? mr_path_join(xdg, "minrnn") : mr_path_join(home, ".cache/minrnn");
-    char *path = folder ? mr_path_join(folder, set->file) : NULL;
+    char *path = folder ? mr_path_join(folder, file) : NULL;
     mr_free(folder);
     return path;
+}
+
+static int make_folder_of(const char *path, mr_error *err)
+{
+    char *folder = mr_strdup(path);
+    if (!folder) return mr_no_memory(err, path);
+    *strrchr(folder, '/') = 0; /* a cache path always has one */
+    int status = mr_make_directory(folder, err);
+    mr_free(folder);
+    return status;
+}
+
+char *mr_data_cache(const char *file)
+{
+    char *path = cache_path(file);
+    if (path && make_folder_of(path, NULL) == 0) return path;
+    mr_free(path);
+    return NULL;
 }
 
 static char *if_exists(char *path)
@@ -60,11 +105,30 @@ static char *if_exists(char *path)
     return NULL;
 }
 
-static char *locate(const mr_data_set *set)
+static char *locate_file(const char *file)
 {
     const char *folder = environment("MINRNN_DATA");
-    char *path = folder ? if_exists(mr_path_join(folder, set->file)) : NULL;
-    return path ? path : if_exists(cache_path(set));
+    char *path = folder ? if_exists(mr_path_join(folder, file)) : NULL;
+    return path ? path : if_exists(cache_path(file));
+}
+
+static char *locate(const mr_data_set *set)
+{
+    char *path = set->members ? NULL : locate_file(set->file);
+    if (set->instead) path = locate_file(set->instead);
+    for (const mr_data_member *m = set->members; !path && m && m->file; m++) {
+        char *member = locate_file(m->file);
+        if (!member) return NULL;
+        if (!m[1].file) path = locate_file(set->members->file);
+        mr_free(member);
+    }
+    return path;
+}
+
+static int not_here(const mr_data_set *set, const char *file, mr_error *err)
+{
+    return mr_fail(err, MR_EDATA, "%s is not on this machine: run `minrnn data get %s`, "
+                   "or set MINRNN_DATA to the folder that has %s", set->name, set->name, file);
 }
 
 int mr_data_find(const char *name, char **path, mr_error *err)
@@ -74,19 +138,27 @@ int mr_data_find(const char *name, char **path, mr_error *err)
     int status = need_set(name, &set, err);
     if (status) return status;
     *path = locate(set);
-    if (*path) return 0;
-    return mr_fail(err, MR_EDATA, "%s is not on this machine: run `minrnn data get %s`, "
-                   "or set MINRNN_DATA to the folder that has %s", set->name, set->name, set->file);
+    return *path ? 0 : not_here(set, set->members ? set->members->file : set->file, err);
+}
+
+int mr_data_find_member(const char *name, const char *file, char **path, mr_error *err)
+{
+    const mr_data_set *set;
+    *path = NULL;
+    int status = need_set(name, &set, err);
+    if (status) return status;
+    *path = locate_file(file);
+    return *path ? 0 : not_here(set, file, err);
 }
 
 /* ---- whether they are whole */
 
 static int check(const mr_data_set *set, const char *from, uint64_t bytes, const char *sha256, mr_error *err)
 {
-    if (bytes != set->bytes)
+    if (set->bytes && bytes != set->bytes)
         return mr_fail(err, MR_EDATA, "%s is not the published %s: it has %" PRIu64 " bytes, not %" PRIu64,
                        from, set->name, bytes, set->bytes);
-    if (strcmp(sha256, set->sha256))
+    if (set->sha256 && strcmp(sha256, set->sha256))
         return mr_fail(err, MR_EDATA, "%s is not the published %s: its SHA-256 is %s, not %s",
                        from, set->name, sha256, set->sha256);
     return 0;
@@ -137,7 +209,7 @@ static size_t receive(char *data, size_t one, size_t size, void *user)
     download *d = user;
     (void)one; /* always 1 */
     d->done += size;
-    if (d->done > d->set->bytes)
+    if (d->set->bytes && d->done > d->set->bytes)
         d->status = mr_fail(d->err, MR_EDATA, "%s gives more than the %" PRIu64 " bytes of the published %s",
                             d->set->url, d->set->bytes, d->set->name);
     if (d->status == 0) d->status = mr_replace_write(&d->file, data, size, d->err);
@@ -208,12 +280,22 @@ static int download_into_cache(const mr_data_set *set, const char *path, mr_data
     if (!path)
         return mr_fail(err, MR_EDATA, "no folder to download into: set HOME or XDG_CACHE_HOME, "
                        "or put %s into MINRNN_DATA", set->file);
+    int status = make_folder_of(path, err);
+    return status ? status : mr_data_download(set, path, progress, arg, err);
+}
+
+/* The archive comes into the cache folder, gives its members, and goes. */
+static int get_archive(const mr_data_set *set, const char *path, mr_data_progress *progress, void *arg, mr_error *err)
+{
+    int status = download_into_cache(set, path, progress, arg, err);
+    if (status) return status;
     char *folder = mr_strdup(path);
     if (!folder) return mr_no_memory(err, path);
-    *strrchr(folder, '/') = 0; /* a cache path always has one */
-    int status = mr_make_directory(folder, err);
+    *strrchr(folder, '/') = 0;
+    status = mr_unpack(path, set->members, folder, err);
     mr_free(folder);
-    return status ? status : mr_data_download(set, path, progress, arg, err);
+    if (!status) unlink(path); /* what could not be read is kept, to be looked at */
+    return status;
 }
 
 /* 1 when a whole file is found already, else 0. A broken one in MINRNN_DATA is an error, because it would hide what is
@@ -224,6 +306,7 @@ static int found_whole(const mr_data_set *set, const char *cache, char **path, m
     size_t size;
     *path = locate(set);
     if (!*path) return 0;
+    if (set->members) return 1; /* the task checks them when it reads them */
     int status = read_checked(set, *path, &bytes, &size, err);
     mr_free(bytes);
     if (status == 0) return 1;
@@ -239,10 +322,10 @@ int mr_data_get(const char *name, mr_data_progress *progress, void *arg, char **
     *path = NULL;
     int status = need_set(name, &set, err);
     if (status) return status;
-    char *cache = cache_path(set);
+    char *cache = cache_path(set->file);
     int found = found_whole(set, cache, path, err);
-    if (found == 0) status = download_into_cache(set, cache, progress, arg, err);
-    if (found == 0 && status == 0) *path = cache;
-    else mr_free(cache);
+    if (found == 0) status = (set->members ? get_archive : download_into_cache)(set, cache, progress, arg, err);
+    if (found == 0 && status == 0) *path = locate(set);
+    mr_free(cache);
     return found < 0 ? found : status;
 }

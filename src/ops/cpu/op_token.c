@@ -1,4 +1,4 @@
-/* What happens to whole tokens: embedding and pooling. */
+/* What happens to whole tokens and sequences: embedding, pooling, pairs. */
 #include "ops/cpu/cpu.h"
 
 #include <string.h>
@@ -123,10 +123,46 @@ static void pool_bwd(mr_dev *dev, const mr_pool_bwd_args *a)
     mr_cpu_run(job.cpu, pool_bwd_task, &job, a->B);
 }
 
+/* ---- pairs */
+
+static void pair_fwd_task(void *arg, int p, int slot)
+{
+    (void)slot;
+    const mr_pair_fwd_args *args = arg;
+    const size_t D = (size_t)args->D;
+    const float *a = (const float *)args->x + 2 * (size_t)p * D, *b = a + D;
+    float *y = (float *)args->y + 4 * (size_t)p * D;
+    memcpy(y, a, 2 * D * sizeof *y);
+    for (size_t d = 0; d < D; d++) {
+        y[2 * D + d] = a[d] * b[d];
+        y[3 * D + d] = a[d] - b[d];
+    }
+}
+
+static void pair_fwd(mr_dev *dev, const mr_pair_fwd_args *a) { mr_cpu_run(mr_cpu_of(dev), pair_fwd_task, (void *)a, a->P); }
+
+static void pair_bwd_task(void *arg, int p, int slot)
+{
+    (void)slot;
+    const mr_pair_bwd_args *args = arg;
+    const size_t D = (size_t)args->D;
+    const float *a = (const float *)args->x + 2 * (size_t)p * D, *b = a + D, *dy = (const float *)args->dy + 4 * (size_t)p * D;
+    float *da = (float *)args->dx + 2 * (size_t)p * D, *db = da + D;
+    for (size_t d = 0; d < D; d++) {
+        const float product = dy[2 * D + d], difference = dy[3 * D + d];
+        da[d] = dy[d] + product * b[d] + difference;
+        db[d] = dy[D + d] + product * a[d] - difference;
+    }
+}
+
+static void pair_bwd(mr_dev *dev, const mr_pair_bwd_args *a) { mr_cpu_run(mr_cpu_of(dev), pair_bwd_task, (void *)a, a->P); }
+
 void mr_cpu_token_ops(mr_ops *ops)
 {
     ops->embed_fwd = embed_fwd;
     ops->embed_bwd = embed_bwd;
     ops->pool_fwd = pool_fwd;
     ops->pool_bwd = pool_bwd;
+    ops->pair_fwd = pair_fwd;
+    ops->pair_bwd = pair_bwd;
 }

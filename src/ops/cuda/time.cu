@@ -1,4 +1,4 @@
-/* Ops along time besides the scan: the short convolution and pooling. */
+/* Ops along time besides the scan: the short convolution, pooling, and what is made of pooled rows. */
 #include "ops/cuda/cuda.cuh"
 
 /* ---- the convolution: a thread walks one channel over a span of one sequence, with what it needs of the past (or, backward, of
@@ -277,10 +277,55 @@ template <class A> static void pool_bwd_launch(mr_cuda *c, const mr_pool_bwd_arg
 static void pool_fwd(mr_dev *dev, const mr_pool_fwd_args *a) { BY_ACT(cuda_of(dev), pool_launch, cuda_of(dev), a); }
 static void pool_bwd(mr_dev *dev, const mr_pool_bwd_args *a) { BY_ACT(cuda_of(dev), pool_bwd_launch, cuda_of(dev), a); }
 
+/* ---- pairs ---- */
+
+template <class A> static __global__ void pair_rows(int D, const A *x, A *y)
+{
+    const int d = blockIdx.x * blockDim.x + threadIdx.x;
+    if (d >= D) return;
+    x += 2 * (size_t)blockIdx.y * D + d;
+    y += 4 * (size_t)blockIdx.y * D + d;
+    const float a = load(x), b = load(x + D);
+    store(y, a);
+    store(y + D, b);
+    store(y + 2 * (size_t)D, a * b);
+    store(y + 3 * (size_t)D, a - b);
+}
+
+template <class A> static __global__ void pair_rows_bwd(int D, const A *x, const A *dy, A *dx)
+{
+    const int d = blockIdx.x * blockDim.x + threadIdx.x;
+    if (d >= D) return;
+    x += 2 * (size_t)blockIdx.y * D + d;
+    dx += 2 * (size_t)blockIdx.y * D + d;
+    dy += 4 * (size_t)blockIdx.y * D + d;
+    const float product = load(dy + 2 * (size_t)D), difference = load(dy + 3 * (size_t)D);
+    const float a = load(x), b = load(x + D);
+    store(dx, load(dy) + product * b + difference);
+    store(dx + D, load(dy + D) + product * a - difference);
+}
+
+template <class A> static void pair_launch(mr_cuda *c, const mr_pair_fwd_args *a)
+{
+    pair_rows<A><<<dim3((unsigned)div_up((size_t)a->D, 128), (unsigned)a->P), 128, 0, c->stream>>>(a->D, (const A *)a->x, (A *)a->y);
+    LAUNCHED(c, "pair_rows");
+}
+
+template <class A> static void pair_bwd_launch(mr_cuda *c, const mr_pair_bwd_args *a)
+{
+    pair_rows_bwd<A><<<dim3((unsigned)div_up((size_t)a->D, 128), (unsigned)a->P), 128, 0, c->stream>>>(a->D, (const A *)a->x, (const A *)a->dy, (A *)a->dx);
+    LAUNCHED(c, "pair_rows_bwd");
+}
+
+static void pair_fwd(mr_dev *dev, const mr_pair_fwd_args *a) { BY_ACT(cuda_of(dev), pair_launch, cuda_of(dev), a); }
+static void pair_bwd(mr_dev *dev, const mr_pair_bwd_args *a) { BY_ACT(cuda_of(dev), pair_bwd_launch, cuda_of(dev), a); }
+
 void mr_cuda_time_ops(mr_ops *ops)
 {
     ops->conv_fwd = conv_fwd;
     ops->conv_bwd = conv_bwd;
     ops->pool_fwd = pool_fwd;
     ops->pool_bwd = pool_bwd;
+    ops->pair_fwd = pair_fwd;
+    ops->pair_bwd = pair_bwd;
 }

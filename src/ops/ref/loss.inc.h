@@ -27,6 +27,31 @@ static void pool_bwd(mr_dev *dev, const mr_pool_bwd_args *a)
     }
 }
 
+static void pair_fwd(mr_dev *dev, const mr_pair_fwd_args *args)
+{
+    (void)dev;
+    size_t D = (size_t)args->D;
+    for (size_t p = 0; p < (size_t)args->P; p++)
+        for (size_t d = 0; d < D; d++) {
+            double a = IN(args->x)[2 * p * D + d], b = IN(args->x)[(2 * p + 1) * D + d];
+            const double y[4] = {a, b, a * b, a - b};
+            for (size_t k = 0; k < 4; k++) OUT(args->y)[(4 * p + k) * D + d] = (real)y[k];
+        }
+}
+
+static void pair_bwd(mr_dev *dev, const mr_pair_bwd_args *args)
+{
+    (void)dev;
+    size_t D = (size_t)args->D;
+    for (size_t p = 0; p < (size_t)args->P; p++)
+        for (size_t d = 0; d < D; d++) {
+            double a = IN(args->x)[2 * p * D + d], b = IN(args->x)[(2 * p + 1) * D + d], dy[4];
+            for (size_t k = 0; k < 4; k++) dy[k] = IN(args->dy)[(4 * p + k) * D + d];
+            OUT(args->dx)[2 * p * D + d] = (real)(dy[0] + dy[2] * b + dy[3]);
+            OUT(args->dx)[(2 * p + 1) * D + d] = (real)(dy[1] + dy[2] * a - dy[3]);
+        }
+}
+
 static void xent(mr_dev *dev, const mr_xent_args *a)
 {
     (void)dev;

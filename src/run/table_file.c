@@ -3,7 +3,7 @@
 #include "core/json.h"
 #include "core/mem.h"
 #include "core/options.h"
-#include "run/rows.h"
+#include "run/table.h"
 #include "run/text.h"
 
 #include <math.h>
@@ -48,7 +48,7 @@ static void print_row(mr_text *out, const mr_row *row)
     mr_text_add(out, "}");
 }
 
-int mr_rows_write(const mr_rows *rows, const char *path, const char *experiment, mr_error *err)
+int mr_table_write(const mr_table *rows, const char *path, const char *experiment, mr_error *err)
 {
     mr_text out = {0};
     mr_text_add(&out, "{\"experiment\": ");
@@ -142,7 +142,7 @@ static int wrong_file(const char *path, size_t row, mr_error *err)
     return mr_fail(err, MR_EFORMAT, "%s: row %zu is not a result of `minrnn reproduce`; take the file away or put a whole one in its place", path, row + 1);
 }
 
-static int read_list(mr_json *json, mr_rows *rows, const char *path, mr_error *err)
+static int read_list(mr_json *json, mr_table *rows, const char *path, mr_error *err)
 {
     size_t n = 0;
     if (!mr_json_enter(json, '[')) return wrong_file(path, 0, err);
@@ -152,13 +152,13 @@ static int read_list(mr_json *json, mr_rows *rows, const char *path, mr_error *e
             mr_row_free(&row);
             return wrong_file(path, n, err);
         }
-        int status = mr_rows_put(rows, &row, err);
+        int status = mr_table_put(rows, &row, err);
         if (status) return status;
     }
     return json->wrong ? wrong_file(path, n, err) : 0;
 }
 
-static int parse(mr_rows *rows, mr_json *json, const char *path, mr_error *err)
+static int parse(mr_table *rows, mr_json *json, const char *path, mr_error *err)
 {
     size_t size;
     int status = 0, seen = 0;
@@ -171,7 +171,7 @@ static int parse(mr_rows *rows, mr_json *json, const char *path, mr_error *err)
     return !status && (!mr_json_done(json) || !seen) ? wrong_file(path, rows->count, err) : status;
 }
 
-int mr_rows_read(mr_rows *rows, const char *path, mr_error *err)
+int mr_table_read(mr_table *rows, const char *path, mr_error *err)
 {
     mr_json json;
     char *text, *room;

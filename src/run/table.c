@@ -1,4 +1,4 @@
-#include "run/rows.h"
+#include "run/table.h"
 
 #include "core/mem.h"
 
@@ -82,14 +82,14 @@ int mr_row_same(const mr_row *a, const mr_row *b)
     return left == right || (isnan(left) && isnan(right));
 }
 
-mr_row *mr_rows_find(const mr_rows *rows, const mr_row *row)
+mr_row *mr_table_find(const mr_table *rows, const mr_row *row)
 {
     for (size_t i = 0; i < rows->count; i++)
         if (mr_row_same(&rows->list[i], row)) return &rows->list[i];
     return NULL;
 }
 
-static int make_room(mr_rows *rows)
+static int make_room(mr_table *rows)
 {
     if (rows->count < rows->room) return 1;
     size_t room = rows->room ? 2 * rows->room : 16;
@@ -102,9 +102,9 @@ static int make_room(mr_rows *rows)
     return 1;
 }
 
-int mr_rows_put(mr_rows *rows, mr_row *row, mr_error *err)
+int mr_table_put(mr_table *rows, mr_row *row, mr_error *err)
 {
-    mr_row *old = mr_rows_find(rows, row);
+    mr_row *old = mr_table_find(rows, row);
     if (row->failed || (!old && !make_room(rows))) {
         mr_row_free(row);
         return mr_no_memory(err, "the results");
@@ -116,16 +116,16 @@ int mr_rows_put(mr_rows *rows, mr_row *row, mr_error *err)
     return 0;
 }
 
-void mr_rows_remove(mr_rows *rows, const mr_row *row)
+void mr_table_remove(mr_table *rows, const mr_row *row)
 {
-    mr_row *old = mr_rows_find(rows, row);
+    mr_row *old = mr_table_find(rows, row);
     if (!old) return;
     mr_row_free(old);
     memmove(old, old + 1, (size_t)(rows->list + rows->count - old - 1) * sizeof *old);
     rows->count--;
 }
 
-void mr_rows_free(mr_rows *rows)
+void mr_table_free(mr_table *rows)
 {
     for (size_t i = 0; i < rows->count; i++) mr_row_free(&rows->list[i]);
     mr_free(rows->list);
