@@ -198,7 +198,7 @@ static void print_row_json(const mr_row *row, int first)
 /* Measurements: the page that was written, or the rows. */
 static int print_measured(const settings *set, const char *name, int *first, mr_error *err)
 {
-    mr_rows rows;
+    mr_table rows;
     char *page = NULL, path[MR_TEXT_MAX + 64];
     size_t size;
     int status = mr_reproduce_rows(set->out, name, &rows, err);
@@ -208,7 +208,7 @@ static int print_measured(const settings *set, const char *name, int *first, mr_
     if (!set->common.json && rows.count) status = mr_file_read(path, 1 << 24, &page, &size, err);
     if (page) printf("%s", page);
     mr_free(page);
-    mr_rows_free(&rows);
+    mr_table_free(&rows);
     return status;
 }
 

@@ -80,31 +80,31 @@ static int measure(mr_measuring *m, mr_error *err)
 /* ---- reporting */
 
 /* Speed-up is what the paper calls it: how many times as long GRU and LSTM take. */
-static void add_speedups(mr_text *md, const mr_table *t)
+static void add_speedups(mr_text *md, const mr_grid *t)
 {
-    mr_table_start(md, t, "speed-up");
+    mr_grid_start(md, t, "speed-up");
     for (int min = 0; min < 2; min++) {
         const char *label = mr_measured_models[min].label, *traditional = mr_measured_models[min + 2].label;
-        mr_table_paper(md, t, "efficiency", label, "speedup_over_traditional", "×");
-        mr_table_ratios(md, t, label, traditional);
+        mr_grid_paper(md, t, "efficiency", label, "speedup_over_traditional", "×");
+        mr_grid_ratios(md, t, label, traditional);
         for (size_t i = MR_MODELS; i < t->count; i++)
-            if (mr_table_same_model(t->labels[i], traditional)) mr_table_ratios(md, t, label, t->labels[i]);
+            if (mr_grid_same_model(t->labels[i], traditional)) mr_grid_ratios(md, t, label, t->labels[i]);
     }
     mr_text_add(md, "\n");
     if (t->count == MR_MODELS) return;
-    mr_table_start(md, t, "ours over PyTorch's");
+    mr_grid_start(md, t, "ours over PyTorch's");
     for (int k = 0; k < MR_MODELS; k++)
         for (size_t i = MR_MODELS; i < t->count; i++)
-            if (mr_table_same_model(t->labels[i], t->labels[k])) mr_table_ratios(md, t, t->labels[k], t->labels[i]);
+            if (mr_grid_same_model(t->labels[i], t->labels[k])) mr_grid_ratios(md, t, t->labels[k], t->labels[i]);
     mr_text_add(md, "\n");
 }
 
 /* How many percent more memory `label` takes than `than`, at the longest length that both have. */
-static double more_memory(const mr_table *t, const char *label, const char *than, double *at)
+static double more_memory(const mr_grid *t, const char *label, const char *than, double *at)
 {
     double more = NAN;
     for (size_t i = 0; i < t->lengths; i++) {
-        double here = 100 * (mr_table_number(t, label, t->T[i], "bytes") / mr_table_number(t, than, t->T[i], "bytes") - 1);
+        double here = 100 * (mr_grid_number(t, label, t->T[i], "bytes") / mr_grid_number(t, than, t->T[i], "bytes") - 1);
         if (!isfinite(here)) continue;
         more = here;
         *at = t->T[i];
@@ -112,13 +112,13 @@ static double more_memory(const mr_table *t, const char *label, const char *than
     return more;
 }
 
-static void add_memory(mr_text *md, const mr_table *t)
+static void add_memory(mr_text *md, const mr_grid *t)
 {
     static const char both[] = "minGRU, minLSTM over GRU, LSTM";
     static const struct { const char *label, *than, *paper; } pairs[] = {
         {"minGRU", "GRU", both}, {"minLSTM", "LSTM", both}, {"Mamba", "minGRU", "Mamba over minGRU"}};
-    mr_table_start(md, t, "MB");
-    for (size_t i = 0; i < t->count; i++) mr_table_numbers(md, t, t->labels[i], "bytes", 1e6);
+    mr_grid_start(md, t, "MB");
+    for (size_t i = 0; i < t->count; i++) mr_grid_numbers(md, t, t->labels[i], "bytes", 1e6);
     mr_text_add(md, "\n| memory | the paper's | ours | at T |\n|---|---:|---:|---:|\n");
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         mr_paper_cell paper = {NAN, NAN};
@@ -126,9 +126,9 @@ static void add_memory(mr_text *md, const mr_table *t)
         const double more = more_memory(t, pairs[i].label, pairs[i].than, &at);
         mr_paper_find("memory", pairs[i].paper, "1", &paper);
         mr_text_format(md, "| %s over %s ", pairs[i].label, pairs[i].than);
-        mr_table_cell(md, paper.value, 3, " % more");
-        mr_table_cell(md, fabs(more), 3, more < 0 ? " % less" : " % more");
-        mr_table_cell(md, at, 6, "");
+        mr_grid_cell(md, paper.value, 3, " % more");
+        mr_grid_cell(md, fabs(more), 3, more < 0 ? " % less" : " % more");
+        mr_grid_cell(md, at, 6, "");
         mr_text_add(md, "|\n");
     }
     mr_text_add(md, "\n");
@@ -136,22 +136,22 @@ static void add_memory(mr_text *md, const mr_table *t)
 
 static int add_part(mr_text *md, const mr_view *v, const char *dir, int first, mr_error *err)
 {
-    static const mr_table_figure time = {"efficiency", "Training step, batch of 64", "forward, loss, backward (ms)", "ms", 1};
-    static const mr_table_figure memory = {"efficiency-memory", "Memory of a training step, batch of 64", "device memory (MB)", "bytes", 1e6};
-    mr_table t = mr_table_of(v, "B=64 T=");
-    if (!t.lengths) t = mr_table_of(v, "B=4 T="); /* of quick runs */
-    mr_table_heading(md, v);
-    mr_table_start(md, &t, "ms a step");
-    for (size_t i = 0; i < t.count; i++) mr_table_numbers(md, &t, t.labels[i], "ms", 1);
-    for (int i = 0; i < MR_MODELS; i++) mr_table_paper(md, &t, "efficiency", mr_measured_models[i].label, "ms", "");
-    mr_table_notes(md, &t);
-    int status = mr_table_draw(md, &t, &time, dir, first, err);
+    static const mr_grid_figure time = {"efficiency", "Training step, batch of 64", "forward, loss, backward (ms)", "ms", 1};
+    static const mr_grid_figure memory = {"efficiency-memory", "Memory of a training step, batch of 64", "device memory (MB)", "bytes", 1e6};
+    mr_grid t = mr_grid_of(v, "B=64 T=");
+    if (!t.lengths) t = mr_grid_of(v, "B=4 T="); /* of quick runs */
+    mr_grid_heading(md, v);
+    mr_grid_start(md, &t, "ms a step");
+    for (size_t i = 0; i < t.count; i++) mr_grid_numbers(md, &t, t.labels[i], "ms", 1);
+    for (int i = 0; i < MR_MODELS; i++) mr_grid_paper(md, &t, "efficiency", mr_measured_models[i].label, "ms", "");
+    mr_grid_notes(md, &t);
+    int status = mr_grid_draw(md, &t, &time, dir, first, err);
     add_speedups(md, &t);
     add_memory(md, &t);
-    return status ? status : mr_table_draw(md, &t, &memory, dir, first, err);
+    return status ? status : mr_grid_draw(md, &t, &memory, dir, first, err);
 }
 
-static int report(const mr_rows *rows, const char *dir, mr_error *err)
+static int report(const mr_table *rows, const char *dir, mr_error *err)
 {
     mr_text md = {0};
     mr_view v = {0};

@@ -169,11 +169,11 @@ static int measure(mr_measuring *m, mr_error *err)
 /* ---- reporting */
 
 /* How many percent less time the first takes than the second at the longest length that both have. */
-static double percent_faster(const mr_table *t, const char *first, const char *second)
+static double percent_faster(const mr_grid *t, const char *first, const char *second)
 {
     double faster = NAN;
     for (size_t i = 0; i < t->lengths; i++) {
-        const double here = 100 * (mr_table_number(t, second, t->T[i], "ms") / mr_table_number(t, first, t->T[i], "ms") - 1);
+        const double here = 100 * (mr_grid_number(t, second, t->T[i], "ms") / mr_grid_number(t, first, t->T[i], "ms") - 1);
         if (isfinite(here)) faster = here;
     }
     return faster;
@@ -190,13 +190,13 @@ static void add_comparison(mr_text *md, const mr_view *v, const comparison *c, i
     mr_paper_cell paper = {NAN, NAN};
     snprintf(prefix, sizeof prefix, "%s B=%d T=", c->context ? "context" : "tokens", B);
     snprintf(row, sizeof row, "%s %d", c->paper, B);
-    const mr_table t = mr_table_of(v, prefix);
+    const mr_grid t = mr_grid_of(v, prefix);
     const double ours = percent_faster(&t, c->first, c->second);
     mr_paper_find("inference", row, "percent", &paper);
     if (!isfinite(ours) && !isfinite(paper.value)) return;
     mr_text_format(md, "| %s against %s, %s | %d ", c->first, c->second, c->context ? "with context" : "without context", B);
-    mr_table_cell(md, paper.value, 3, c->sign > 0 ? " % faster" : " % slower");
-    mr_table_cell(md, fabs(ours), 3, ours < 0 ? " % slower" : " % faster");
+    mr_grid_cell(md, paper.value, 3, c->sign > 0 ? " % faster" : " % slower");
+    mr_grid_cell(md, fabs(ours), 3, ours < 0 ? " % slower" : " % faster");
     mr_text_add(md, "|\n");
 }
 
@@ -215,7 +215,7 @@ static void add_comparisons(mr_text *md, const mr_view *v)
 static int add_part(mr_text *md, const mr_view *v, const char *dir, int first, mr_error *err)
 {
     int status = 0;
-    mr_table_heading(md, v);
+    mr_grid_heading(md, v);
     add_comparisons(md, v);
     for (int context = 0; context < 2; context++)
         for (int B = 2; B <= 64 && status == 0; B *= 2) {
@@ -224,19 +224,19 @@ static int add_part(mr_text *md, const mr_view *v, const char *dir, int first, m
             snprintf(prefix, sizeof prefix, "%s B=%d T=", context ? "context" : "tokens", B);
             snprintf(name, sizeof name, context ? "inference-context-%d" : "inference-%d", B);
             snprintf(title, sizeof title, "Inference %s, %d streams", way, B);
-            const mr_table t = mr_table_of(v, prefix);
+            const mr_grid t = mr_grid_of(v, prefix);
             if (!t.lengths) continue;
             mr_text_format(md, "### %s\n\n", title);
-            mr_table_start(md, &t, context ? "ms: context of T, then 16 tokens" : "ms: T tokens");
-            for (size_t i = 0; i < t.count; i++) mr_table_numbers(md, &t, t.labels[i], "ms", 1);
-            mr_table_notes(md, &t);
-            const mr_table_figure figure = {context || B != 64 ? name : "inference", title, "time (ms)", "ms", 1};
-            status = mr_table_draw(md, &t, &figure, dir, first, err);
+            mr_grid_start(md, &t, context ? "ms: context of T, then 16 tokens" : "ms: T tokens");
+            for (size_t i = 0; i < t.count; i++) mr_grid_numbers(md, &t, t.labels[i], "ms", 1);
+            mr_grid_notes(md, &t);
+            const mr_grid_figure figure = {context || B != 64 ? name : "inference", title, "time (ms)", "ms", 1};
+            status = mr_grid_draw(md, &t, &figure, dir, first, err);
         }
     return status;
 }
 
-static int report(const mr_rows *rows, const char *dir, mr_error *err)
+static int report(const mr_table *rows, const char *dir, mr_error *err)
 {
     mr_text md = {0};
     mr_view v = {0};

@@ -122,7 +122,7 @@ static int draw(const shares *s, const char *dir, mr_error *err)
     return status;
 }
 
-static int report(const mr_rows *rows, const char *dir, mr_error *err)
+static int report(const mr_table *rows, const char *dir, mr_error *err)
 {
     static const char *const whose[] = {"the paper's", "the cell's projections", "the whole model"};
     mr_text md = {0};
@@ -135,7 +135,7 @@ static int report(const mr_rows *rows, const char *dir, mr_error *err)
     for (int i = 0; i < PAIRS; i++)
         for (int k = 0; k < 3; k++) {
             mr_text_format(&md, "| %s, %s ", pairs[i].label, whose[k]);
-            for (int e = 0; e < EXPANSIONS; e++) mr_table_cell(&md, s.of[i][k][e], 3, "");
+            for (int e = 0; e < EXPANSIONS; e++) mr_grid_cell(&md, s.of[i][k][e], 3, "");
             mr_text_add(&md, "|\n");
         }
     mr_text_add(&md, "\n![parameters](parameters.svg)\n");

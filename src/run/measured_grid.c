@@ -17,7 +17,7 @@ static int in_view(const mr_view *v, const mr_row *row)
     return !strcmp(mr_row_text(row, "kind"), v->kind) && !strcmp(mr_row_text(row, "dtype"), v->dtype);
 }
 
-int mr_view_next(const mr_rows *rows, mr_view *view)
+int mr_view_next(const mr_table *rows, mr_view *view)
 {
     const mr_view before = *view;
     int behind = before.kind == NULL;
@@ -59,37 +59,37 @@ static size_t insert(double *list, size_t count, size_t room, double value)
     return count + 1;
 }
 
-static void add_label(mr_table *t, const char *label)
+static void add_label(mr_grid *t, const char *label)
 {
     for (size_t i = 0; i < t->count; i++)
         if (!strcmp(t->labels[i], label)) return;
-    if (t->count < MR_TABLE_ROWS) t->labels[t->count++] = label;
+    if (t->count < MR_GRID_ROWS) t->labels[t->count++] = label;
 }
 
-mr_table mr_table_of(const mr_view *v, const char *prefix)
+mr_grid mr_grid_of(const mr_view *v, const char *prefix)
 {
-    mr_table t = {.view = v, .prefix = prefix};
+    mr_grid t = {.view = v, .prefix = prefix};
     for (int i = 0; i < MR_MODELS; i++) add_label(&t, mr_measured_models[i].label);
     for (size_t i = 0; i < v->rows->count; i++) {
         const mr_row *row = &v->rows->list[i];
         const double T = mr_row_number(row, "length");
         if (!in_view(v, row) || strncmp(mr_row_text(row, "column"), prefix, strlen(prefix)) || !(T > 0)) continue;
-        t.lengths = insert(t.T, t.lengths, MR_TABLE_COLUMNS, T);
+        t.lengths = insert(t.T, t.lengths, MR_GRID_COLUMNS, T);
         if (!strncmp(mr_row_text(row, "row"), "PyTorch ", 8)) add_label(&t, mr_row_text(row, "row"));
     }
     return t;
 }
 
-static void column_of(const mr_table *t, double T, char column[MR_COLUMN]) { snprintf(column, MR_COLUMN, "%s%.0f", t->prefix, T); }
+static void column_of(const mr_grid *t, double T, char column[MR_COLUMN]) { snprintf(column, MR_COLUMN, "%s%.0f", t->prefix, T); }
 
-double mr_table_number(const mr_table *t, const char *label, double T, const char *key)
+double mr_grid_number(const mr_grid *t, const char *label, double T, const char *key)
 {
     char column[MR_COLUMN];
     column_of(t, T, column);
     return mr_view_number(t->view, label, column, key);
 }
 
-int mr_table_same_model(const char *peer, const char *label)
+int mr_grid_same_model(const char *peer, const char *label)
 {
     const size_t n = strlen(label);
     return !strncmp(peer, "PyTorch ", 8) && !strncmp(peer + 8, label, n) && (!peer[8 + n] || peer[8 + n] == ' ');
@@ -97,7 +97,7 @@ int mr_table_same_model(const char *peer, const char *label)
 
 /* ---- Markdown */
 
-void mr_table_heading(mr_text *md, const mr_view *v)
+void mr_grid_heading(mr_text *md, const mr_view *v)
 {
     const mr_row *ours = NULL, *peer = NULL;
     for (const mr_row *row = v->rows->list; row < v->rows->list + v->rows->count; row++) {
@@ -110,14 +110,14 @@ void mr_table_heading(mr_text *md, const mr_view *v)
     if (peer) mr_text_format(md, "PyTorch %s, %.10s\n\n", mr_row_text(peer, "torch"), mr_row_text(peer, "date"));
 }
 
-void mr_table_cell(mr_text *md, double value, int digits, const char *unit)
+void mr_grid_cell(mr_text *md, double value, int digits, const char *unit)
 {
     char number[MR_REAL_MAX];
     if (isfinite(value)) mr_text_format(md, "| %s%s ", mr_brief_print(number, value, digits), unit);
     else mr_text_add(md, "| – ");
 }
 
-void mr_table_start(mr_text *md, const mr_table *t, const char *corner)
+void mr_grid_start(mr_text *md, const mr_grid *t, const char *corner)
 {
     mr_text_format(md, "| %s |", corner);
     for (size_t i = 0; i < t->lengths; i++) mr_text_format(md, " T=%.0f |", t->T[i]);
@@ -127,35 +127,35 @@ void mr_table_start(mr_text *md, const mr_table *t, const char *corner)
 }
 
 /* A row of the table, where it has a number. */
-static void add_row(mr_text *md, const mr_table *t, const char *label, const double *values, int digits, const char *unit)
+static void add_row(mr_text *md, const mr_grid *t, const char *label, const double *values, int digits, const char *unit)
 {
     size_t known = 0;
     for (size_t i = 0; i < t->lengths; i++) known += isfinite(values[i]) != 0;
     if (!known) return;
     mr_text_format(md, "| %s ", label);
-    for (size_t i = 0; i < t->lengths; i++) mr_table_cell(md, values[i], digits, unit);
+    for (size_t i = 0; i < t->lengths; i++) mr_grid_cell(md, values[i], digits, unit);
     mr_text_add(md, "|\n");
 }
 
-void mr_table_numbers(mr_text *md, const mr_table *t, const char *label, const char *key, double per)
+void mr_grid_numbers(mr_text *md, const mr_grid *t, const char *label, const char *key, double per)
 {
-    double values[MR_TABLE_COLUMNS];
-    for (size_t i = 0; i < t->lengths; i++) values[i] = mr_table_number(t, label, t->T[i], key) / per;
+    double values[MR_GRID_COLUMNS];
+    for (size_t i = 0; i < t->lengths; i++) values[i] = mr_grid_number(t, label, t->T[i], key) / per;
     add_row(md, t, label, values, 4, "");
 }
 
-void mr_table_ratios(mr_text *md, const mr_table *t, const char *label, const char *other)
+void mr_grid_ratios(mr_text *md, const mr_grid *t, const char *label, const char *other)
 {
-    double values[MR_TABLE_COLUMNS];
+    double values[MR_GRID_COLUMNS];
     char name[128];
-    for (size_t i = 0; i < t->lengths; i++) values[i] = mr_table_number(t, other, t->T[i], "ms") / mr_table_number(t, label, t->T[i], "ms");
+    for (size_t i = 0; i < t->lengths; i++) values[i] = mr_grid_number(t, other, t->T[i], "ms") / mr_grid_number(t, label, t->T[i], "ms");
     snprintf(name, sizeof name, "%.50s over %.50s", label, other);
     add_row(md, t, name, values, 3, "×");
 }
 
-void mr_table_paper(mr_text *md, const mr_table *t, const char *paper_table, const char *label, const char *column, const char *unit)
+void mr_grid_paper(mr_text *md, const mr_grid *t, const char *paper_table, const char *label, const char *column, const char *unit)
 {
-    double values[MR_TABLE_COLUMNS];
+    double values[MR_GRID_COLUMNS];
     char name[128];
     for (size_t i = 0; i < t->lengths; i++) {
         mr_paper_cell cell = {NAN, NAN};
@@ -167,7 +167,7 @@ void mr_table_paper(mr_text *md, const mr_table *t, const char *paper_table, con
     add_row(md, t, name, values, 4, unit);
 }
 
-void mr_table_notes(mr_text *md, const mr_table *t)
+void mr_grid_notes(mr_text *md, const mr_grid *t)
 {
     const size_t n = strlen(t->prefix);
     mr_text_add(md, "\n");
@@ -183,13 +183,13 @@ void mr_table_notes(mr_text *md, const mr_table *t)
 /* ---- pictures */
 
 /* Ours in lines, PyTorch's dashed. */
-static size_t make_series(const mr_table *t, const mr_table_figure *f, double (*y)[MR_TABLE_COLUMNS], mr_chart_series *series)
+static size_t make_series(const mr_grid *t, const mr_grid_figure *f, double (*y)[MR_GRID_COLUMNS], mr_chart_series *series)
 {
     size_t count = 0;
     for (size_t k = 0; k < t->count; k++) {
         size_t known = 0;
         for (size_t i = 0; i < t->lengths; i++) {
-            y[k][i] = mr_table_number(t, t->labels[k], t->T[i], f->key) / f->per;
+            y[k][i] = mr_grid_number(t, t->labels[k], t->T[i], f->key) / f->per;
             known += isfinite(y[k][i]) != 0;
         }
         if (known)
@@ -199,10 +199,10 @@ static size_t make_series(const mr_table *t, const mr_table_figure *f, double (*
     return count;
 }
 
-int mr_table_draw(mr_text *md, const mr_table *t, const mr_table_figure *f, const char *dir, int first, mr_error *err)
+int mr_grid_draw(mr_text *md, const mr_grid *t, const mr_grid_figure *f, const char *dir, int first, mr_error *err)
 {
-    double y[MR_TABLE_ROWS][MR_TABLE_COLUMNS];
-    mr_chart_series series[MR_TABLE_ROWS];
+    double y[MR_GRID_ROWS][MR_GRID_COLUMNS];
+    mr_chart_series series[MR_GRID_ROWS];
     char file[160];
     const mr_chart chart = {.title = f->title, .x = {.label = "tokens a sequence, T", .scale = MR_SCALE_LOG2},
                             .y = {.label = f->y_label, .scale = MR_SCALE_LOG10}, .series = series, .count = make_series(t, f, y, series)};
