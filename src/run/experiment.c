@@ -121,8 +121,9 @@ static int find_paper(cell *c, mr_error *err)
     c->run.paper = (mr_paper_cell){NAN, NAN};
     if (!at || !strcmp(at, "-") || (of_column && !strcmp(of_column, "-"))) return 0;
     for (int i = 0; i < 3; i++) at = paper_part(c, at, part[i]);
+    snprintf(c->run.paper_cell, sizeof c->run.paper_cell, "%s | %s | %s", part[0], part[1], part[2]);
     if (mr_paper_find(part[0], part[1], part[2], &c->run.paper)) return 0;
-    return mr_fail(err, MR_EINVAL, "experiment %s: the paper's tables have no %s | %s | %s", c->e->name, part[0], part[1], part[2]);
+    return mr_fail(err, MR_EINVAL, "experiment %s: the paper's tables have no %s", c->e->name, c->run.paper_cell);
 }
 
 static int fill(cell *c, mr_error *err)

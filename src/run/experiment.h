@@ -39,6 +39,7 @@ typedef struct mr_planned {
     mr_profile profile;
     char settings[1024];  /* "recipe=NAME key=value …", in the order in which they are applied */
     mr_paper_cell paper;
+    char paper_cell[200]; /* "table | row | column", "" */
     double target_loss;   /* NaN: none */
     char test[48];        /* "key=value", "": the score is that of the best evaluation */
 } mr_planned;

@@ -181,6 +181,7 @@ static int make_row(const turn *t, const mr_recipe *recipe, const mr_train_resul
     const job *j = t->job;
     mr_results_stamp(&j->results, row, t->run->row, t->run->column, t->run->settings, recipe->train.dtype ? "bf16" : "f32");
     mr_row_set(row, "seed", (double)t->run->seed);
+    if (t->run->paper_cell[0]) mr_row_set_text(row, "paper_cell", t->run->paper_cell);
     mr_row_set(row, "paper", t->run->paper.value);
     mr_row_set(row, "paper_std", t->run->paper.std);
     mr_row_set(row, "parameters", t->parameters);
