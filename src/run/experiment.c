@@ -90,10 +90,11 @@ static void add_section(cell *c, const char *section)
         if (!strcmp(lines->list[i].section, section) && !is_own_key(lines->list[i].key)) add_setting(c, lines->list[i].key, lines->list[i].value);
 }
 
-/* Of the row, else of the column, else of the experiment. */
+/* Of quick ones, else of the row, else of the column, else of the experiment. */
 static const char *own_value(const cell *c, const char *key)
 {
-    const char *value = mr_ini_find(&c->e->lines, c->row, key);
+    const char *value = c->options->profile == MR_PROFILE_QUICK ? mr_ini_find(&c->e->lines, "quick", key) : NULL;
+    if (!value) value = mr_ini_find(&c->e->lines, c->row, key);
     if (!value) value = mr_ini_find(&c->e->lines, c->column, key);
     return value ? value : mr_ini_find(&c->e->lines, "experiment", key);
 }
