@@ -1,8 +1,9 @@
 /* minrnn reproduce: the paper's experiments, one command each. */
+#include "core/file.h"
 #include "core/mem.h"
+#include "run/measured.h"
 #include "run/recipes.h"
 #include "run/report.h"
-#include "run/reproduce.h"
 #include "tools/args.h"
 #include "tools/commands.h"
 #include "tools/run_view.h"
@@ -40,13 +41,12 @@ static const mr_option flags[] = {
     {0}};
 
 /* Experiments that measure instead of training. */
-static const mr_measured measured[] = {
-    {0}};
+static const mr_measured *const measured[] = {&mr_efficiency, &mr_inference, &mr_parameters, NULL};
 
 static const mr_measured *find_measured(const char *name)
 {
-    for (const mr_measured *m = measured; m->name; m++)
-        if (!strcmp(m->name, name)) return m;
+    for (int i = 0; measured[i]; i++)
+        if (!strcmp(measured[i]->name, name)) return measured[i];
     return NULL;
 }
 
@@ -105,7 +105,12 @@ static void failed(void *user, int worker, const mr_planned *run, const mr_error
 static void measured_row(void *user, const mr_row *row)
 {
     const show *s = user;
-    if (!s->set->common.quiet) fprintf(stderr, "%s/%s: done\n", mr_row_text(row, "row"), mr_row_text(row, "column"));
+    const double ms = mr_row_number(row, "ms"), percent = mr_row_number(row, "percent");
+    if (s->set->common.quiet) return;
+    fprintf(stderr, "%s/%s: ", mr_row_text(row, "row"), mr_row_text(row, "column"));
+    if (isfinite(ms)) fprintf(stderr, "%.4g ms\n", ms);
+    else if (isfinite(percent)) fprintf(stderr, "%.3g %%\n", percent);
+    else fprintf(stderr, "not run, %s\n", mr_row_text(row, "note"));
 }
 
 /* ---- results ---- */
@@ -176,12 +181,41 @@ static int print_results(const settings *set, const char *name, int *first, mr_e
     return status;
 }
 
+static void print_row_json(const mr_row *row, int first)
+{
+    printf("%s  {", first ? "" : ",\n");
+    for (int i = 0; i < row->count; i++) {
+        const mr_field *f = &row->fields[i];
+        printf("%s\"%s\": ", i ? ", " : "", f->key);
+        if (f->text) mr_print_json_string(stdout, f->text, strlen(f->text));
+        else printf("%.9g", f->number);
+    }
+    printf("}");
+}
+
+/* Measurements: the page that was written, or the rows. */
+static int print_measured(const settings *set, const char *name, int *first, mr_error *err)
+{
+    mr_table rows;
+    char *page = NULL, path[MR_TEXT_MAX + 64];
+    size_t size;
+    int status = mr_reproduce_rows(set->out, name, &rows, err);
+    if (status) return status;
+    for (size_t i = 0; set->common.json && i < rows.count; i++, *first = 0) print_row_json(&rows.list[i], *first);
+    snprintf(path, sizeof path, "%s/%s.md", set->out, name);
+    if (!set->common.json && rows.count) status = mr_file_read(path, 1 << 24, &page, &size, err);
+    if (page) printf("%s", page);
+    mr_free(page);
+    mr_table_free(&rows);
+    return status;
+}
+
 /* ---- the parts of the command ---- */
 
 static int print_list(void)
 {
     mr_error err;
-    for (const mr_measured *m = measured; m->name; m++) printf("%-16s %s\n", m->name, m->summary);
+    for (int i = 0; measured[i]; i++) printf("%-16s %s\n", measured[i]->name, measured[i]->summary);
     for (int i = 0; mr_experiment_names[i]; i++) {
         mr_experiment e;
         if (mr_experiment_load(&e, mr_experiment_names[i], &err)) return mr_report("reproduce", &err);
@@ -235,7 +269,7 @@ static int merge(const settings *set, const mr_args *args)
         if (!is_trained(name) && !find_measured(name)) status = mr_fail(&err, MR_EDATA, "row %zu is of an experiment that this minrnn does not know (%.60s)", i + 1, name);
     }
     for (int i = 0; !status && mr_experiment_names[i]; i++) status = merge_one(set, &rows, mr_experiment_names[i], &added, &err);
-    for (const mr_measured *m = measured; !status && m->name; m++) status = merge_one(set, &rows, m->name, &added, &err);
+    for (int i = 0; !status && measured[i]; i++) status = merge_one(set, &rows, measured[i]->name, &added, &err);
     if (!status) printf("%zu rows read, %zu new in %s\n", rows.count, added, set->out);
     mr_table_free(&rows);
     return status ? mr_report("reproduce", &err) : MR_EXIT_DONE;
@@ -260,7 +294,7 @@ static size_t choose_names(const mr_args *args, const char **names)
         for (int i = 0; i < args->count; i++) names[n++] = args->given[i];
         return n;
     }
-    for (const mr_measured *m = measured; m->name && n < MOST; m++) names[n++] = m->name;
+    for (int i = 0; measured[i] && n < MOST; i++) names[n++] = measured[i]->name;
     for (int i = 0; mr_experiment_names[i] && n < MOST; i++) names[n++] = mr_experiment_names[i];
     return n;
 }
@@ -270,7 +304,7 @@ static int print_all(const settings *set, const char *const *names, size_t n, mr
     int status = 0, first = 1;
     if (set->common.json) printf("[\n");
     for (size_t i = 0; !status && i < n; i++)
-        if (!find_measured(names[i])) status = print_results(set, names[i], &first, err);
+        status = (find_measured(names[i]) ? print_measured : print_results)(set, names[i], &first, err);
     if (set->common.json) printf("\n]\n");
     return status;
 }
