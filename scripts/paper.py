@@ -48,7 +48,7 @@ def read_rows(folder):
 def groups_of(rows):
     """Rows that differ in their seeds alone, as one group each."""
     found = {}
-    for row in rows:
+    for row in (r for r in rows if r["experiment"] not in MEASURED):
         found.setdefault(tuple(row.get(k) for k in ("experiment", "profile", "row", "column", "settings", "kind", "dtype")), []).append(row)
     groups = []
     for (experiment, profile, row, column, settings, kind, dtype), members in found.items():
@@ -66,6 +66,60 @@ def groups_of(rows):
 def best_group(groups):
     """Of several groups of one cell: ours before the paper's settings, then more seeds, then the newest."""
     return max(groups, key=lambda g: (g["profile"] == "ours", g["mean"] is not None, g["seeds"], g["date"])) if groups else None
+
+
+class Measured:
+    """Times, memory and counts: the paper's cells are ratios of what the rows have. Of several devices a GPU in f32 counts first."""
+
+    def __init__(self, rows):
+        order = sorted((r for r in rows if r["experiment"] in MEASURED), key=lambda r: (r.get("kind") == "cuda", r.get("dtype") == "f32", r.get("date", "")))
+        self.device = {}  # of each experiment
+        for row in order:
+            self.device[row["experiment"]] = row["kind"], row["dtype"], row.get("device")
+        self.at = {(r["experiment"], r["row"], r["column"]): r for r in order if (r["kind"], r["dtype"], r.get("device")) == self.device[r["experiment"]]}
+
+    def number(self, experiment, row, column, key):
+        return self.at.get((experiment, row, column), {}).get(key)
+
+    def ratio(self, experiment, first, second, prefix, key):
+        """first over second, at the longest length that both have."""
+        lengths = [int(c[len(prefix):]) for e, r, c in self.at if e == experiment and r == first and c.startswith(prefix)]
+        for length in sorted(lengths, reverse=True):
+            a, b = (self.number(experiment, r, f"{prefix}{length}", key) for r in (first, second))
+            if a and b:
+                return a / b
+        return None
+
+    def efficiency(self, label, column):
+        model, length = label.split(" ")
+        mine = self.number("efficiency", model, f"B=64 T={length}", "ms")
+        if column == "ms" or mine is None:
+            return mine
+        theirs = self.number("efficiency", model[3:], f"B=64 T={length}", "ms")  # minGRU → GRU
+        return theirs / mine if theirs else None
+
+    def memory(self, label, _):
+        pairs = [("Mamba", "minGRU")] if label.startswith("Mamba") else [("minGRU", "GRU"), ("minLSTM", "LSTM")]
+        ratios = [self.ratio("efficiency", a, b, "B=64 T=", "bytes") for a, b in pairs]
+        return 100 * (sum(ratios) / len(ratios) - 1) if all(ratios) else None
+
+    def inference(self, label, _):
+        words = label.replace(",", "").split(" ")
+        first, way, second, batch = words[0], words[1], words[3], words[-1]
+        prefix = f"{'context' if 'context' in words else 'tokens'} B={batch} T="
+        ratio = self.ratio("inference", second, first, prefix, "ms")
+        return None if ratio is None else 100 * (ratio - 1) * (1 if way == "faster" else -1)
+
+    def parameters(self, label, column):
+        return self.number("parameters", label, f"cell, expansion {column}", "percent")
+
+    def cell(self, name, label, column):
+        value = getattr(self, name)(label, column)
+        experiment = "efficiency" if name == "memory" else name
+        if value is None:
+            return None
+        _, dtype, device = self.device[experiment]
+        return {"mean": value, "std": None, "seeds": None, "experiment": experiment, "device": device, "dtype": dtype}
 
 
 def row_label(table, cells):
@@ -110,8 +164,6 @@ def why_not(name, label, column):
         return "a model that the paper quotes"
     if name == "selective_copy_comparison" and label not in ("Mamba S6", "minGRU minGRU", "minLSTM minLSTM"):
         return "a model that the paper quotes"
-    if name == "memory":
-        return "see the measurements"
     return "not run"
 
 
@@ -122,11 +174,11 @@ def lra_average(found, label):
     return sum(values) / 9 if len(values) == 9 else None
 
 
-def compare(groups, tables):
+def compare(groups, measured, tables):
     found = {}
     for name, table in tables.items():
         for label, column, value, std in cells_of(name, table):
-            group = find(groups, name, label, column)
+            group = measured.cell(name, label, column) if name in MEASURED else find(groups, name, label, column)
             ours = dict(group, mean=group["best_step"], std=None) if group and column == "steps" else group
             found[name, label, column] = {"row": label, "column": column, "paper": value, "paper_std": std, "ours": ours,
                                           "why": None if ours else why_not(name, label, column)}
@@ -167,6 +219,8 @@ def verdict(name, cell):
 def command(group):
     if not group or not group.get("experiment"):
         return ""
+    if group["experiment"] in MEASURED:
+        return f"`minrnn reproduce {group['experiment']}`"
     parts = ["minrnn reproduce", group["experiment"], f'--only "{group["row"]}/{group["column"]}"']
     if group["seeds"] and group["seeds"] > 1:
         parts.append(f"--seeds {group['seeds']}")
@@ -180,6 +234,8 @@ def command(group):
 def details(group):
     if not group or not group.get("experiment"):
         return ["", "", "", "", ""]
+    if group["experiment"] in MEASURED:
+        return ["", "", "", f"{group['device']}, {group['dtype']}", command(group)]
     seeds = str(group["seeds"]) + (f" ({group['diverged']} diverged)" if group["diverged"] else "")
     return [seeds, number(group["steps"], digits=9), clock(group["seconds"]), f"{group['device'] or ''}, {group['dtype']}", command(group)]
 
@@ -240,8 +296,9 @@ def main():
     if not os.path.isdir(folder):
         sys.exit(f"paper.py: {folder}: is no folder of results")
     tables = json.load(open(os.path.join(ROOT, "data", "paper-tables.json"), encoding="utf-8"))
-    groups = groups_of(read_rows(folder))
-    found = compare(groups, tables)
+    rows = read_rows(folder)
+    groups = groups_of(rows)
+    found = compare(groups, Measured(rows), tables)
     os.makedirs(out, exist_ok=True)
     with open(os.path.join(out, "paper.json"), "w", encoding="utf-8") as file:
         json.dump({"cells": [dict(cell, table=name) for (name, _, _), cell in found.items()], "groups": groups}, file, indent=1, ensure_ascii=False, allow_nan=False)

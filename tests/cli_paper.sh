@@ -25,6 +25,12 @@ write("shakespeare", [row("shakespeare", "minGRU", "test loss", 1, 1.5, "shakesp
 write("chomsky", [row("chomsky", "minLSTM", t, 1, 0.9, f"chomsky | minLSTM | {t}") for t in tasks])
 write("listops", [row("listops", "minLSTM + conv + MLP", "accuracy", 1, 0.45, "listops_ablation | minLSTM + conv + MLP | accuracy")])
 write("image", [row("image", "minLSTM", "accuracy", 1, 0.45, "lra | minLSTM | g_image")])
+def time(experiment, label, column, **more): return dict(row(experiment, label, column, 0, None), **more)
+write("efficiency", [time("efficiency", m, f"B=64 T={t}", ms=ms * t, bytes=b) for m, ms, b in (("minGRU", 1, 30), ("GRU", 200, 10), ("minLSTM", 2, 20), ("LSTM", 100, 10),
+    ("Mamba", 1, 60)) for t in (512, 4096)] + [time("efficiency", "minGRU", "B=64 T=512", ms=1e9, kind="cpu", device="a CPU")])
+write("inference", [time("inference", m, f"{way} B={b} T={t}", ms=ms * t) for m, ms in (("minGRU", 1), ("GRU", 1.5), ("minLSTM", 2), ("Mamba", 1.25)) for way in ("tokens", "context")
+    for b in (8, 64) for t in (16, 32)])
+write("parameters", [time("parameters", "minGRU / GRU", f"cell, expansion {e}", percent=p) for e, p in ((1, 33.3), (2, 22.2))])
 open("results/shakespeare.svg", "w").write("<svg/>")
 open("results/other.json", "w").write("[1]")
 PYTHON
@@ -43,6 +49,10 @@ check "a cell that is printed twice" cell out_1 'o("selective_copy_comparison", 
 check "the right Mamba" cell out_1 'o("selective_copy_comparison", "Mamba S6", "accuracy")["mean"] == 97 and not o("selective_copy_comparison", "Mamba S4", "accuracy")'
 check "steps are the best step" cell out_1 'o("shakespeare", "minGRU", "steps")["mean"] == 901 and o("shakespeare", "minGRU", "test_loss")["mean"] == 1.5'
 check "ListOps in the other table" cell out_1 'o("lra", "minLSTM", "listops")["mean"] == 0.45'
+check "times and speed-ups" cell out_1 'o("efficiency", "minGRU 512", "ms")["mean"] == 512 and o("efficiency", "minGRU 4096", "speedup_over_traditional")["mean"] == 200 and o("efficiency", "minLSTM 512", "speedup_over_traditional")["mean"] == 50'
+check "memory" cell out_1 'o("memory", "minGRU, minLSTM over GRU, LSTM", "1")["mean"] == 150 and o("memory", "Mamba over minGRU", "1")["mean"] == 100'
+check "faster and slower" cell out_1 'o("inference", "minGRU faster than GRU 64", "percent")["mean"] == 50 and abs(o("inference", "minLSTM slower than Mamba, with context 8", "percent")["mean"] - 37.5) < 1e-9 and not o("inference", "minLSTM faster than LSTM 64", "percent")'
+check "parameters" cell out_1 'o("parameters", "minGRU / GRU", "2")["mean"] == 22.2 and not o("parameters", "minGRU / GRU", "3")'
 check "no average of a part" cell out_1 'not o("lra", "minLSTM", "average_with_chomsky")'
 check "reasons" cell out_1 'all(c["why"] for c in cells.values() if not c["ours"]) and "yet" in c("d4rl", "Hopper-M", "minGRU")["why"] and "quotes" in c("chomsky", "xLSTM", "majority")["why"] and c("chomsky", "GRU", "majority")["why"] == "not run"'
 python3 - <<'PYTHON'

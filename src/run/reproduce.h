@@ -56,8 +56,6 @@ mr_dev *mr_measuring_device(const mr_measuring *m); /* open, as the options have
 /* 1: the cell is wanted and not there yet; *row then has what every row has (experiment, row, column, settings, device, date …) and
  * is to be filled and given to mr_measuring_add, or freed. */
 int mr_measuring_wants(mr_measuring *m, const char *row_label, const char *column, const char *settings, mr_row *row);
-/* A row that has "paper_cell" ("table | row | column", as for mr_paper_find) and "score" stands beside the paper's number in
- * docs/results/paper.md. */
 int mr_measuring_add(mr_measuring *m, mr_row *row, mr_error *err); /* takes the row, and writes everything */
 int mr_measuring_over(const mr_measuring *m);                      /* the time is up, or a signal came: return 0 */
 
