@@ -2,7 +2,8 @@
 # The Chomsky hierarchy as a user trains it: small models learn short strings far above chance.
 source "$(dirname "$0")/cli_support.bash"
 
-small=(--dim 32 --batch 32 --lr 3e-3 --train-length 8 --eval-from 8 --eval-to 12 --eval-lengths 8 --eval-samples 64 --eval-every 100)
+small=(--dim 32 --batch 32 --lr 3e-3 --train-length 8
+       --eval-from 8 --eval-to 12 --eval-lengths 8 --eval-samples 64 --eval-every 100)
 
 # learns ACCURACY NAME FLAGS…: the best accuracy must be above it, and eval must say the same of the file.
 learns() {

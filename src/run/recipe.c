@@ -144,7 +144,10 @@ static int check_lines(const char *name, const char *text, mr_error *err)
     return 0;
 }
 
-static int is_key(const line *l, const char *section, const char *key) { return !strcmp(l->section, section) && !strcmp(l->key, key); }
+static int is_key(const line *l, const char *section, const char *key)
+{
+    return !strcmp(l->section, section) && !strcmp(l->key, key);
+}
 
 static int apply(mr_recipe *r, const char *name, const line *l, mr_error *err)
 {
@@ -164,17 +167,11 @@ static int apply(mr_recipe *r, const char *name, const line *l, mr_error *err)
     return mr_fail(err, MR_EINVAL, "%s: unknown section [%s]; there are [task], [model] and [train]", name, l->section);
 }
 
-static int twice(const lines *all, int i)
+/* The first of the first `count` lines with this key, or NULL. */
+static const line *find_line(const lines *all, int count, const char *section, const char *key)
 {
-    for (int j = 0; j < i; j++)
-        if (is_key(&all->list[i], all->list[j].section, all->list[j].key)) return 1;
-    return 0;
-}
-
-static const char *value_of(const lines *all, const char *section, const char *key)
-{
-    for (int i = 0; i < all->count; i++)
-        if (is_key(&all->list[i], section, key)) return all->list[i].value;
+    for (int i = 0; i < count; i++)
+        if (is_key(&all->list[i], section, key)) return &all->list[i];
     return NULL;
 }
 
@@ -184,13 +181,15 @@ static int load_builtin(mr_recipe *r, const char *name, mr_error *err); /* bases
 static int start(mr_recipe *r, const char *name, const lines *all, mr_error *err)
 {
     mr_error inner;
-    const char *base = value_of(all, "", "base"), *task = value_of(all, "task", "name");
+    const line *base_line = find_line(all, all->count, "", "base"), *task_line = find_line(all, all->count, "task", "name");
+    const char *base = base_line ? base_line->value : NULL, *task = task_line ? task_line->value : NULL;
     if (!base && !task) return mr_fail(err, MR_EINVAL, "%s: says no task; put `name = text` (or another) under [task]", name);
     if (!base) return mr_recipe_new(r, task, err);
     int status = load_builtin(r, base, &inner);
     if (status) return mr_fail(err, status, "%s: base = %.100s: %.800s", name, base, inner.text);
     if (!task || !strcmp(task, r->task->type->name)) return 0;
-    status = mr_fail(err, MR_EINVAL, "%s: base = %s is a recipe of %s, not of %.100s; leave `name` out", name, base, r->task->type->name, task);
+    status = mr_fail(err, MR_EINVAL, "%s: base = %s is a recipe of %s, not of %.100s; leave `name` out", name, base,
+                     r->task->type->name, task);
     mr_recipe_free(r);
     return status;
 }
@@ -200,8 +199,9 @@ static int from_lines(mr_recipe *r, const char *name, const lines *all, mr_error
     int status = start(r, name, all, err);
     if (status) return status;
     for (int i = 0; !status && i < all->count; i++) {
-        if (twice(all, i)) status = mr_fail(err, MR_EINVAL, "%s: [%s] %s is given twice", name, all->list[i].section, all->list[i].key);
-        else status = apply(r, name, &all->list[i], err);
+        const line *l = &all->list[i];
+        if (!find_line(all, i, l->section, l->key)) status = apply(r, name, l, err);
+        else status = mr_fail(err, MR_EINVAL, "%s: [%s] %s is given twice", name, l->section, l->key);
     }
     if (status) mr_recipe_free(r);
     return status;
