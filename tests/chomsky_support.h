@@ -33,8 +33,10 @@ static inline question question_of(const mr_task *task, const mr_batch *batch, i
     q.answer = target + q.n;
     for (int t = 0; t < batch->T; t++) {
         int asked = t >= q.n && t < q.n + q.m;
-        if (t < q.n ? q.ids[t] < 0 || q.ids[t] >= empty : q.ids[t] != empty) fail_msg("token %d of row %d is %d", t, row, (int)q.ids[t]);
-        if (asked ? target[t] < 0 || target[t] >= task->face.outputs : target[t] != -1) fail_msg("target %d of row %d is %d", t, row, (int)target[t]);
+        if (t < q.n ? q.ids[t] < 0 || q.ids[t] >= empty : q.ids[t] != empty)
+            fail_msg("token %d of row %d is %d", t, row, (int)q.ids[t]);
+        if (asked ? target[t] < 0 || target[t] >= task->face.outputs : target[t] != -1)
+            fail_msg("target %d of row %d is %d", t, row, (int)target[t]);
     }
     return q;
 }

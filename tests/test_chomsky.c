@@ -101,7 +101,8 @@ static void a_copy_breaks_off_anywhere(void **state)
     assert_uniform(quarters, 4, "quarters where the copy breaks off");
     mr_batch_free(&batch);
     mr_task_free(task);
-    task = open_language("paper", "missing_duplicate", 16, (setting[]){{"eval-from", "7"}, {"eval-to", "7"}, {"eval-lengths", "1400"}, {0}});
+    task = open_language("paper", "missing_duplicate", 16,
+                         (setting[]){{"eval-from", "7"}, {"eval-to", "7"}, {"eval-lengths", "1400"}, {0}});
     batch = new_batch(task);
     for (int i = 0; i < 1400; i++) {
         task->type->eval_batch(task, 16 * i, &batch);
@@ -121,7 +122,8 @@ static void lengths_and_symbols_are_uniform(void **state)
     static const struct {
         const char *name;
         int symbols;
-    } tasks[] = {{"bucket_sort", 10}, {"missing_duplicate", 9}, {"cycle_nav", 3}, {"even_pairs", 2}, {"parity", 2}, {"majority", 63}, {"majority_count", 63}};
+    } tasks[] = {{"bucket_sort", 10}, {"missing_duplicate", 9}, {"cycle_nav", 3}, {"even_pairs", 2}, {"parity", 2},
+                 {"majority", 63}, {"majority_count", 63}};
     for (size_t k = 0; k < sizeof tasks / sizeof *tasks; k++) {
         int lengths[40] = {0}, symbols[63] = {0}, first[63] = {0};
         int copies = !strcmp(tasks[k].name, "missing_duplicate"); /* lengths vary with the copy, and symbols come twice */
@@ -179,7 +181,8 @@ static void batches_are_functions_of_their_place(void **state)
 /* All test sequences behind one another, each with its answers and −1 between and behind. */
 static int collect(const char *protocol, const char *name, int size, int32_t *out)
 {
-    mr_task *task = open_language(protocol, name, size, (setting[]){{"eval-lengths", "7"}, {"eval-samples", "12"}, {"eval-to", "47"}, {0}});
+    mr_task *task = open_language(protocol, name, size,
+                                  (setting[]){{"eval-lengths", "7"}, {"eval-samples", "12"}, {"eval-to", "47"}, {0}});
     mr_batch batch = new_batch(task);
     int n = 0, sequences = 0;
     task->seed = (uint64_t)size;
@@ -203,7 +206,8 @@ static void the_test_set_depends_on_neither_seed_nor_batch(void **state)
 {
     (void)state;
     static const int sizes[] = {12, 1, 5, 7, 64};
-    static const char *const names[][2] = {{"paper", "bucket_sort"}, {"paper", "missing_duplicate"}, {"deepmind", "binary_addition"}};
+    static const char *const names[][2] = {{"paper", "bucket_sort"}, {"paper", "missing_duplicate"},
+                                           {"deepmind", "binary_addition"}};
     static int32_t expected[20000], got[20000];
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
         int n = collect(names[k][0], names[k][1], 3, expected);
@@ -222,10 +226,13 @@ static void settings_that_do_not_fit_are_explained(void **state)
 {
     (void)state;
     refused(unopened((setting[]){{"task", "cycle_navigation"}, {0}}), MR_ECONFIG,
-            "the paper protocol has no task \"cycle_navigation\": choose --task among bucket_sort missing_duplicate cycle_nav even_pairs");
-    refused(unopened((setting[]){{"task", "parity"}, {"protocol", "deepmind"}, {0}}), MR_ECONFIG, "binary_multiplication compute_sqrt bucket_sort");
-    refused(unopened((setting[]){{"eval-to", "30"}, {0}}), MR_ECONFIG, "lengths 40 to 30 cannot be scored: lower --eval-from or raise --eval-to");
-    refused(unopened((setting[]){{"train-length", "100"}, {"task", "bucket_sort"}, {"protocol", "deepmind"}, {0}}), MR_ECONFIG, "lengths 101 to 100");
+            "the paper protocol has no task \"cycle_navigation\": choose --task among bucket_sort missing_duplicate cycle_nav");
+    refused(unopened((setting[]){{"task", "parity"}, {"protocol", "deepmind"}, {0}}), MR_ECONFIG,
+            "binary_multiplication compute_sqrt bucket_sort");
+    refused(unopened((setting[]){{"eval-to", "30"}, {0}}), MR_ECONFIG,
+            "lengths 40 to 30 cannot be scored: lower --eval-from or raise --eval-to");
+    refused(unopened((setting[]){{"train-length", "100"}, {"task", "bucket_sort"}, {"protocol", "deepmind"}, {0}}), MR_ECONFIG,
+            "lengths 101 to 100");
 }
 
 /* Plans are made for the longest batch, be it of training. */
@@ -235,7 +242,8 @@ static void the_longest_batch_may_be_one_of_training(void **state)
     mr_task *task = open_language("paper", "bucket_sort", 4, (setting[]){{"train-length", "100"}, {"eval-to", "41"}, {0}});
     assert_int_equal(task->max_T, 208);
     mr_task_free(task);
-    task = open_language("paper", "majority_count", 4, (setting[]){{"train-length", "1"}, {"eval-from", "2048"}, {"eval-to", "2048"}, {0}});
+    task = open_language("paper", "majority_count", 4,
+                         (setting[]){{"train-length", "1"}, {"eval-from", "2048"}, {"eval-to", "2048"}, {0}});
     assert_int_equal(task->max_T, 2080);
     mr_task_free(task);
 }
@@ -243,7 +251,8 @@ static void the_longest_batch_may_be_one_of_training(void **state)
 static void recipes_are_the_papers(void **state)
 {
     (void)state;
-    static const char *const names[] = {"bucket_sort", "missing_duplicate", "cycle_nav", "even_pairs", "parity", "majority", "majority_count"};
+    static const char *const names[] = {"bucket_sort", "missing_duplicate", "cycle_nav", "even_pairs", "parity", "majority",
+                                        "majority_count"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char name[64], value[MR_TEXT_MAX];
         mr_recipe r;
@@ -334,10 +343,12 @@ static void the_score_is_the_mean_over_lengths(void **state)
     mr_dev *dev;
     mr_model *model;
     mr_batch batch;
-    static const setting keys[] = {{"protocol", "deepmind"}, {"task", "stack_manipulation"}, {"eval-from", "2"}, {"eval-to", "12"},
+    static const setting keys[] = {{"protocol", "deepmind"}, {"task", "stack_manipulation"}, {"eval-from", "2"},
+                                   {"eval-to", "12"},
                                    {"eval-samples", "20"}, {"batch", "16"}, {"dim", "8"}, {"layers", "1"}};
     assert_int_equal(mr_recipe_load(&r, "chomsky", NULL), 0);
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) assert_int_equal(mr_recipe_set(&r, keys[i].key, keys[i].value, NULL), 0);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        assert_int_equal(mr_recipe_set(&r, keys[i].key, keys[i].value, NULL), 0);
     assert_int_equal(mr_recipe_open(&r, NULL), 0);
     assert_int_equal(mr_dev_open("cpu", &(mr_dev_options){.threads = 1}, &dev, NULL), 0);
     assert_int_equal(mr_model_new(&r.config, dev, 0, &model, NULL), 0);

@@ -135,14 +135,14 @@ static void check_expression(const question *q)
     assert_int_equal(q->answer[0], value_of(text, 0, 0));
 }
 
-/* Brackets stand where the grammar wants them: around every operation, around one number of three or four tokens, nowhere else. */
+/* Brackets stand in pairs, and at least one pair for every operation. */
 static void check_grammar(const char *text, int n)
 {
     int open = 0, close = 0, binary = 0;
     for (int i = 0; i < n; i++) {
         open += text[i] == '(';
         close += text[i] == ')';
-        binary += text[i] == '+' || text[i] == '*' || (text[i] == '-' && i > 0 && text[i - 1] != '(' && !strchr("+-*", text[i - 1]));
+        binary += text[i] == '+' || text[i] == '*' || (text[i] == '-' && i > 0 && !strchr("(+-*", text[i - 1]));
     }
     assert_int_equal(open, close);
     assert_true(open >= binary);
@@ -317,7 +317,8 @@ static void assert_drawn_uniformly(const char *name, int length, counter *count,
     char text[16];
     int counts[64] = {0};
     snprintf(text, sizeof text, "%d", length);
-    mr_task *task = open_language("deepmind", name, DRAWS, (setting[]){{"eval-from", text}, {"eval-to", text}, {"eval-samples", "8000"}, {0}});
+    mr_task *task = open_language("deepmind", name, DRAWS,
+                                  (setting[]){{"eval-from", text}, {"eval-to", text}, {"eval-samples", "8000"}, {0}});
     mr_batch batch = new_batch(task);
     task->type->eval_batch(task, 0, &batch);
     assert_int_equal(batch.B, DRAWS);
@@ -383,7 +384,7 @@ static void count_split(const question *q, int *counts)
 /* (d ∘ d): the operator. */
 static void count_middle(const question *q, int *counts) { counts[q->ids[2] - 5]++; }
 
-/* (d ∘ d) = v: three of five tokens lead to the first digit; counted by the tokens that may. */
+/* (d ∘ d) = v: of the five tokens before "=", three lead to the first digit. */
 static int first_digits;
 static void count_solution(const question *q, int *counts)
 {
@@ -409,7 +410,8 @@ static void draws_within_strings_are_uniform(void **state)
     assert_drawn_uniformly("modular_arithmetic_brackets", 11, count_digits, 5);
     first_digits = 0;
     assert_drawn_uniformly("solve_equation", 7, count_solution, 5);
-    if (!(fabs(first_digits - 0.6 * DRAWS) <= 6 * sqrt(0.24 * DRAWS))) fail_msg("x is the first digit %d times of %d", first_digits, DRAWS);
+    if (!(fabs(first_digits - 0.6 * DRAWS) <= 6 * sqrt(0.24 * DRAWS)))
+        fail_msg("x is the first digit %d times of %d", first_digits, DRAWS);
 }
 
 int main(void)

@@ -8,10 +8,8 @@
 #include "tools/commands.h"
 #include "tools/run_view.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -230,9 +228,12 @@ static int print_list(void)
 /* "25m" in seconds; 0 where it is no time. */
 static double read_budget(const char *text)
 {
-    char *end;
-    double value = strtod(text, &end), unit = !strcmp(end, "h") ? 3600 : !strcmp(end, "m") ? 60 : !strcmp(end, "s") || !*end ? 1 : 0;
-    return isdigit((unsigned char)text[0]) && value > 0 && value < 1e9 ? value * unit : 0;
+    char number[32];
+    size_t n = strspn(text, "0123456789.");
+    const char *unit = text + n;
+    double value, seconds = !strcmp(unit, "h") ? 3600 : !strcmp(unit, "m") ? 60 : !strcmp(unit, "s") || !*unit ? 1 : 0;
+    snprintf(number, sizeof number, "%.*s", (int)(n < 31 ? n : 31), text);
+    return mr_real_read(number, &value) && value < 1e9 ? value * seconds : 0;
 }
 
 static int merge_one(const settings *set, const mr_table *rows, const char *name, size_t *total, mr_error *err)

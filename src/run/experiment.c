@@ -90,10 +90,11 @@ static void add_section(cell *c, const char *section)
         if (!strcmp(lines->list[i].section, section) && !is_own_key(lines->list[i].key)) add_setting(c, lines->list[i].key, lines->list[i].value);
 }
 
-/* Of the row, else of the column, else of the experiment. */
+/* Of quick ones, else of the row, else of the column, else of the experiment. */
 static const char *own_value(const cell *c, const char *key)
 {
-    const char *value = mr_ini_find(&c->e->lines, c->row, key);
+    const char *value = c->options->profile == MR_PROFILE_QUICK ? mr_ini_find(&c->e->lines, "quick", key) : NULL;
+    if (!value) value = mr_ini_find(&c->e->lines, c->row, key);
     if (!value) value = mr_ini_find(&c->e->lines, c->column, key);
     return value ? value : mr_ini_find(&c->e->lines, "experiment", key);
 }
@@ -121,8 +122,9 @@ static int find_paper(cell *c, mr_error *err)
     c->run.paper = (mr_paper_cell){NAN, NAN};
     if (!at || !strcmp(at, "-") || (of_column && !strcmp(of_column, "-"))) return 0;
     for (int i = 0; i < 3; i++) at = paper_part(c, at, part[i]);
+    snprintf(c->run.paper_cell, sizeof c->run.paper_cell, "%s | %s | %s", part[0], part[1], part[2]);
     if (mr_paper_find(part[0], part[1], part[2], &c->run.paper)) return 0;
-    return mr_fail(err, MR_EINVAL, "experiment %s: the paper's tables have no %s | %s | %s", c->e->name, part[0], part[1], part[2]);
+    return mr_fail(err, MR_EINVAL, "experiment %s: the paper's tables have no %s", c->e->name, c->run.paper_cell);
 }
 
 static int fill(cell *c, mr_error *err)

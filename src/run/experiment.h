@@ -12,7 +12,7 @@
  *     [row minGRU] [column NAME]          the table; keys of the recipe, and besides: recipe, paper, test, target-loss as above,
  *                                         name (what $row or $column stands for), columns (of a row: A, B, … alone; the rest stays empty)
  *
- * Beside the recipe's keys there is warmup-share, the warm-up as a share of the steps, whatever their number.
+ * [quick] may have these too. Beside the recipe's keys there is warmup-share, the warm-up as a share of the steps, whatever their number.
  * Without columns there is one, named by the score. Later sections win: recipe, profile, column, row, quick. */
 #ifndef MR_RUN_EXPERIMENT_H
 #define MR_RUN_EXPERIMENT_H
@@ -39,6 +39,7 @@ typedef struct mr_planned {
     mr_profile profile;
     char settings[1024];  /* "recipe=NAME key=value …", in the order in which they are applied */
     mr_paper_cell paper;
+    char paper_cell[200]; /* "table | row | column", "" */
     double target_loss;   /* NaN: none */
     char test[48];        /* "key=value", "": the score is that of the best evaluation */
 } mr_planned;

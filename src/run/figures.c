@@ -56,6 +56,13 @@ static int write_chart(const mr_chart *chart, const char *dir, const char *file,
     return status;
 }
 
+/* Of accuracies all of it, so that pictures can be compared. */
+static mr_chart_axis score_axis(const mr_experiment *e)
+{
+    if (e->by_loss) return (mr_chart_axis){.label = "test loss (nats)"};
+    return (mr_chart_axis){.label = e->scale == 100 ? "accuracy (%)" : "accuracy", .high = e->scale};
+}
+
 static int draw_curves(const mr_experiment *e, const mr_table *rows, const mr_group *groups, size_t n, const char *column, const char *title,
                        const char *dir, const char *file, mr_text *names, mr_error *err)
 {
@@ -67,11 +74,9 @@ static int draw_curves(const mr_experiment *e, const mr_table *rows, const mr_gr
         const size_t points = mr_report_curve(e, rows, &groups[i], c->x[k], c->y[k], c->spread[k], POINTS);
         if (!points) continue;
         name_of(&groups[i], groups, c->names[k]);
-        c->series[c->count++] = (mr_chart_series){.name = c->names[k], .n = points, .x = c->x[k], .y = c->y[k], .spread = c->spread[k], .band = 1,
-                                                  .style = points > 40 ? MR_CHART_PLAIN : MR_CHART_LINE};
+        c->series[c->count++] = (mr_chart_series){.name = c->names[k], .n = points, .x = c->x[k], .y = c->y[k], .spread = c->spread[k], .band = 1};
     }
-    const mr_chart chart = {.title = title, .x = {.label = "steps"}, .y = {.label = e->by_loss ? "test loss (nats)" : e->scale == 100 ? "accuracy (%)" : "accuracy"},
-                            .series = c->series, .count = c->count};
+    const mr_chart chart = {.title = title, .x = {.label = "steps"}, .y = score_axis(e), .series = c->series, .count = c->count};
     int status = write_chart(&chart, dir, file, names, err);
     mr_free(c);
     return status;
@@ -98,8 +103,8 @@ static int draw_bars(const mr_experiment *e, const mr_group *groups, size_t n, c
         c->y[k][at] = groups[i].mean;
         c->spread[k][at] = groups[i].std;
     }
-    const mr_chart chart = {.title = e->summary, .y = {.label = e->by_loss ? "test loss (nats)" : e->scale == 100 ? "accuracy (%)" : "accuracy"},
-                            .series = c->series, .count = c->count, .groups = columns, .group_count = column_count};
+    const mr_chart chart = {.title = e->summary, .y = score_axis(e), .series = c->series, .count = c->count,
+                            .groups = columns, .group_count = column_count};
     int status = write_chart(&chart, dir, file, names, err);
     mr_free(c);
     return status;

@@ -97,7 +97,10 @@ void mr_recipe_free(mr_recipe *r)
 
 /* ---- INI text ---- */
 
-static int is_key(const mr_ini_line *l, const char *section, const char *key) { return !strcmp(l->section, section) && !strcmp(l->key, key); }
+static int is_key(const mr_ini_line *l, const char *section, const char *key)
+{
+    return !strcmp(l->section, section) && !strcmp(l->key, key);
+}
 
 static int apply(mr_recipe *r, const char *name, const mr_ini_line *l, mr_error *err)
 {

@@ -75,17 +75,22 @@ static void clear_folder(const char *dir, int keep_model)
 /* Seconds and tokens of a run so far, in a file beside its state: a run may take many calls. */
 static void read_spent(turn *t)
 {
-    char *path = mr_path_join(t->dir, "spent"), *text = NULL;
+    char *path = mr_path_join(t->dir, "spent"), *text = NULL, *second = NULL;
     size_t size;
-    if (path && mr_run_has_state(t->dir) && !mr_file_read(path, 256, &text, &size, NULL)) sscanf(text, "%lf %lf", &t->spent, &t->tokens);
+    if (path && mr_run_has_state(t->dir) && !mr_file_read(path, 256, &text, &size, NULL)) second = strchr(text, ' ');
+    if (second) {
+        *second++ = 0;
+        if (!mr_real_read(text, &t->spent) || !mr_real_read(second, &t->tokens)) t->spent = t->tokens = 0;
+    }
     mr_free(text);
     mr_free(path);
 }
 
 static void write_spent(const turn *t)
 {
-    char text[64], *path = mr_path_join(t->dir, "spent");
-    int size = snprintf(text, sizeof text, "%.3f %.0f\n", t->spent + mr_reproduce_now() - t->began, t->tokens);
+    char text[80], seconds[MR_REAL_MAX], tokens[MR_REAL_MAX], *path = mr_path_join(t->dir, "spent");
+    mr_real_print(seconds, t->spent + mr_reproduce_now() - t->began, 0);
+    int size = snprintf(text, sizeof text, "%s %s", seconds, mr_real_print(tokens, t->tokens, 0));
     if (path) mr_file_replace(path, text, (size_t)size, NULL);
     mr_free(path);
 }
@@ -176,6 +181,7 @@ static int make_row(const turn *t, const mr_recipe *recipe, const mr_train_resul
     const job *j = t->job;
     mr_results_stamp(&j->results, row, t->run->row, t->run->column, t->run->settings, recipe->train.dtype ? "bf16" : "f32");
     mr_row_set(row, "seed", (double)t->run->seed);
+    if (t->run->paper_cell[0]) mr_row_set_text(row, "paper_cell", t->run->paper_cell);
     mr_row_set(row, "paper", t->run->paper.value);
     mr_row_set(row, "paper_std", t->run->paper.std);
     mr_row_set(row, "parameters", t->parameters);
@@ -369,7 +375,7 @@ static int choose_runs(job *j, mr_error *err)
         mr_row_set(&row, "seed", (double)j->runs[i].seed);
         if (o->again) mr_table_remove(&j->results.rows, &row);
         int found = mr_table_find(&j->results.rows, &row) != NULL;
-        if (dir && (o->again || (found && !o->keep))) clear_folder(dir, 0);
+        if (dir && (o->again || found)) clear_folder(dir, found); /* what a kill left; models that were kept stay */
         if (found) j->result->found++;
         else j->runs[kept++] = j->runs[i];
         mr_row_free(&row);

@@ -33,7 +33,10 @@ typedef struct chomsky {
 
 static int round_up(int n, int multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-static int tokens_of(const mr_chomsky *kind, int length, int place) { return kind->inputs(length, place) + kind->answers(length); }
+static int tokens_of(const mr_chomsky *kind, int length, int place)
+{
+    return kind->inputs(length, place) + kind->answers(length);
+}
 
 /* ---- batches ---- */
 
@@ -93,7 +96,8 @@ static void eval_batch(const mr_task *task, int index, mr_batch *batch)
 {
     const chomsky *c = task->data;
     int block = index / c->parts, first = index % c->parts * task->batch, left = c->samples - first;
-    part p = {.seed = eval_seed, .stream = MR_STREAM_EVAL, .a = (uint32_t)block, .first = first, .multiple = EVAL_MULTIPLE, .scored = 1};
+    part p = {.seed = eval_seed, .stream = MR_STREAM_EVAL, .a = (uint32_t)block, .first = first, .multiple = EVAL_MULTIPLE,
+              .scored = 1};
     mr_rng shared = mr_rng_at(p.seed, p.stream, p.a, SHARED);
     p.rows = left < task->batch ? left : task->batch;
     p.length = c->from + (c->drawn ? (int)mr_rng_below(&shared, (uint32_t)(c->to - c->from + 1)) : block);
@@ -108,7 +112,8 @@ static int no_such_task(const settings *s, const mr_chomsky *kinds, mr_error *er
     char names[512] = "";
     for (size_t n = 0; kinds->name && n < sizeof names; kinds++)
         n += (size_t)snprintf(names + n, sizeof names - n, " %s", kinds->name);
-    return mr_fail(err, MR_ECONFIG, "the %s protocol has no task \"%.100s\": choose --task among%s", protocols[s->protocol], s->task, names);
+    return mr_fail(err, MR_ECONFIG, "the %s protocol has no task \"%.100s\": choose --task among%s", protocols[s->protocol],
+                   s->task, names);
 }
 
 static int find_kind(const settings *s, const mr_chomsky **kind, mr_error *err)
@@ -133,7 +138,8 @@ static int settle(const mr_task *task, chomsky *c, mr_error *err)
     c->from = (int)or_else(s->eval_from, paper ? 40 : s->train_length + 1);
     c->to = (int)or_else(s->eval_to, paper ? 256 : 100);
     if (c->from > c->to)
-        return mr_fail(err, MR_ECONFIG, "lengths %d to %d cannot be scored: lower --eval-from or raise --eval-to", c->from, c->to);
+        return mr_fail(err, MR_ECONFIG, "lengths %d to %d cannot be scored: lower --eval-from or raise --eval-to",
+                       c->from, c->to);
     c->blocks = paper ? (int)s->eval_lengths : c->to - c->from + 1;
     c->samples = (int)or_else(s->eval_samples, paper ? 256 : 512);
     c->parts = (c->samples + task->batch - 1) / task->batch;
@@ -183,9 +189,12 @@ static const mr_option options[] = {
     {"train-length", MR_OPT_INT, FIELD(train_length), "40", 1, MR_CHOMSKY_LONGEST, NULL, "longest string that is trained on", 0},
     {"eval-from", MR_OPT_INT, FIELD(eval_from), "0", 0, MR_CHOMSKY_LONGEST, NULL,
      "shortest string that is scored; 0: 40 (paper), train-length + 1 (deepmind)", 0},
-    {"eval-to", MR_OPT_INT, FIELD(eval_to), "0", 0, MR_CHOMSKY_LONGEST, NULL, "longest string that is scored; 0: 256 (paper), 100 (deepmind)", 0},
-    {"eval-lengths", MR_OPT_INT, FIELD(eval_lengths), "100", 1, 10000, NULL, "paper: lengths drawn for the test set (deepmind: every one)", 0},
-    {"eval-samples", MR_OPT_INT, FIELD(eval_samples), "0", 0, 1 << 16, NULL, "strings of each length in the test set; 0: 256 (paper), 512 (deepmind)", 0},
+    {"eval-to", MR_OPT_INT, FIELD(eval_to), "0", 0, MR_CHOMSKY_LONGEST, NULL,
+     "longest string that is scored; 0: 256 (paper), 100 (deepmind)", 0},
+    {"eval-lengths", MR_OPT_INT, FIELD(eval_lengths), "100", 1, 10000, NULL,
+     "paper: lengths drawn for the test set (deepmind: every one)", 0},
+    {"eval-samples", MR_OPT_INT, FIELD(eval_samples), "0", 0, 1 << 16, NULL,
+     "strings of each length in the test set; 0: 256 (paper), 512 (deepmind)", 0},
     {0}};
 
 const mr_task_type mr_task_chomsky = {

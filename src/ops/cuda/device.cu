@@ -1,6 +1,7 @@
 /* The CUDA device: memory, copies, recorded steps, errors. */
 #include "ops/cuda/chain.cuh"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,11 +70,26 @@ static void *grow(mr_cuda *c, mr_cuda_room *room, size_t bytes)
     if (error == cudaSuccess) room->size = bytes;
     else mr_cuda_note(c, error, "scratch memory");
     c->dev.taken += room->size;
+    /* for initcheck alone, which does not see what products of the library store (finish_quads reads it behind them) */
+    if (room->data) CHECK(c, cudaMemsetAsync(room->data, 0, bytes, c->stream));
     return room->data;
 }
 
 void *mr_cuda_scratch(mr_cuda *c, size_t bytes) { return grow(c, &c->scratch, bytes); }
 void *mr_cuda_product_scratch(mr_cuda *c, size_t bytes) { return grow(c, &c->product_scratch, bytes); }
+
+cudaError_t mr_cuda_allow_shared(const void *kernel, size_t bytes)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    cudaFuncAttributes has;
+    if (bytes <= 48 << 10) return cudaSuccess; /* what every kernel may use */
+    pthread_mutex_lock(&lock);
+    cudaError_t error = cudaFuncGetAttributes(&has, kernel);
+    if (error == cudaSuccess && (size_t)has.maxDynamicSharedSizeBytes < bytes)
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    pthread_mutex_unlock(&lock);
+    return error;
+}
 
 static void cuda_wait(mr_cuda *c)
 {
