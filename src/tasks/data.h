@@ -18,8 +18,8 @@ typedef struct mr_data_set {
     const char *name;   /* as in `minrnn data get NAME` */
     const char *file;   /* its name in MINRNN_DATA or in the cache folder */
     const char *url;    /* the canonical source */
-    const char *sha256; /* of what is there, lower-case hexadecimal; NULL: none is known */
-    uint64_t bytes;     /* of it; 0: not known */
+    const char *sha256; /* of what is there, lower-case hexadecimal, and … */
+    uint64_t bytes;     /* … its size; NULL and 0 where none is known */
     const char *about;
     /* of an archive (a tar file, by gzip): the files in it that are wanted, NULL-terminated; `file` then names the archive itself, which
      * is not kept */
