@@ -50,6 +50,9 @@ typedef int mr_data_progress(void *arg, uint64_t done, uint64_t total);
  * progress may be NULL. *path is freed by mr_free. */
 int mr_data_get(const char *name, mr_data_progress *progress, void *arg, char **path, mr_error *err);
 
+/* The same for a set that need not be in the list. */
+int mr_data_get_set(const mr_data_set *set, mr_data_progress *progress, void *arg, char **path, mr_error *err);
+
 /* The download alone: from set->url to `path`, which is replaced only by a file of the right size and SHA-256 (where these are
  * known). */
 int mr_data_download(const mr_data_set *set, const char *path, mr_data_progress *progress, void *arg, mr_error *err);
