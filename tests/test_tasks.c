@@ -95,6 +95,26 @@ static void copy_holds_at_the_edges(void **state)
     refused(new_task("selective-copy", 1, 0, (setting[]){{"length", "15"}, {0}}), MR_ECONFIG, "--length");
 }
 
+/* No sequence is shorter than its data tokens, and three doublings lead from 5 beyond 32: three shares of nine steps, then the full length. Test sequences always have it. */
+static void copy_sequences_grow(void **state)
+{
+    (void)state;
+    static const int lengths[] = {5, 5, 5, 10, 10, 10, 20, 20, 20, 32, 32};
+    mr_task *task = open_task("selective-copy", 2, 0, (setting[]){{"length", "32"}, {"tokens", "5"}, {"symbols", "6"}, {"start-length", "2"}, {"grow-steps", "9"}, {0}});
+    mr_batch batch = new_batch(task);
+    assert_int_equal(task->max_T, 37);
+    task->type->train_batch(task, 0, 0, &batch); /* there is no step 0; it must not hurt */
+    check_copy_batch(&batch, 5, 5, 6);
+    for (uint32_t step = 1; step <= 11; step++) {
+        task->type->train_batch(task, step, 0, &batch);
+        check_copy_batch(&batch, lengths[step - 1], 5, 6);
+    }
+    task->type->eval_batch(task, 0, &batch);
+    check_copy_batch(&batch, 32, 5, 6);
+    mr_batch_free(&batch);
+    mr_task_free(task);
+}
+
 /* The bounds lie six standard deviations above the mean of chi-square: a wrong sampler misses them by far. */
 static void copy_draws_are_uniform(void **state)
 {
@@ -416,6 +436,7 @@ int main(void)
         cmocka_unit_test(tasks_are_found_by_name),
         cmocka_unit_test(copy_has_the_published_shape),
         cmocka_unit_test(copy_holds_at_the_edges),
+        cmocka_unit_test(copy_sequences_grow),
         cmocka_unit_test(copy_draws_are_uniform),
         cmocka_unit_test(copy_is_a_function_of_its_place),
         cmocka_unit_test(copy_test_set_is_the_same_for_every_batch_size),
