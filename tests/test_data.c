@@ -152,6 +152,44 @@ static void downloads_are_checked(void **state)
     assert_string_equal(bytes, "a text");
     mr_free(bytes);
 }
+
+/* The archive comes, gives what is wanted of it, and goes; what is there already is not fetched again. */
+static void fetch_archive(void)
+{
+    static const mr_data_member members[] = {{"kept/wanted.txt", NULL}, {"kept/also.txt", NULL}, {NULL, NULL}};
+    char url[MR_TEXT_MAX + 8], archive[MR_TEXT_MAX], path[MR_TEXT_MAX], command[2 * MR_TEXT_MAX], *found;
+    mr_error err;
+    snprintf(command, sizeof command, "cd '%s' && mkdir -p made && echo one >made/wanted.txt && echo two >made/also.txt && echo no >made/other.txt && "
+             "tar -czf made.tar.gz made", folder);
+    if (system(command)) skip();
+    in_folder("made.tar.gz", path);
+    snprintf(url, sizeof url, "file://%s", path);
+    mr_data_set set = {.name = "sample", .file = "sample.tar.gz", .url = url, .members = members};
+    if (mr_data_get_set(&set, NULL, NULL, &found, &err)) fail_msg("%s", err.text);
+    in_folder("archives/minrnn/kept/wanted.txt", path);
+    assert_string_equal(found, path);
+    mr_free(found);
+    in_folder("archives/minrnn/sample.tar.gz", archive);
+    assert_false(mr_path_exists(archive));
+    in_folder("archives/minrnn/kept/also.txt", path);
+    assert_true(mr_path_exists(path));
+    in_folder("archives/minrnn/kept/other.txt", path);
+    assert_false(mr_path_exists(path));
+    set.url = "file:///nowhere/at/all";
+    assert_int_equal(mr_data_get_set(&set, NULL, NULL, &found, &err), 0);
+    mr_free(found);
+    in_folder("archives/minrnn/kept/also.txt", path);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mr_data_get_set(&set, NULL, NULL, &found, &err), MR_EIO);
+}
+
+static void archives_are_fetched(void **state)
+{
+    (void)state;
+    char cache[MR_TEXT_MAX];
+    in_folder("archives", cache);
+    with_folders(NULL, cache, fetch_archive);
+}
 #else
 static void downloads_are_checked(void **state)
 {
@@ -161,6 +199,12 @@ static void downloads_are_checked(void **state)
     assert_int_equal(mr_data_download(&set, "/tmp/place", NULL, NULL, &err), MR_EDATA);
     assert_says(&err, "fetch https://example.org/x and put it at /tmp/place");
 }
+
+static void archives_are_fetched(void **state)
+{
+    (void)state;
+    skip();
+}
 #endif
 
 int main(void)
@@ -169,6 +213,7 @@ int main(void)
         cmocka_unit_test(sha256_knows_its_vectors),
         cmocka_unit_test(data_is_looked_for_in_two_places),
         cmocka_unit_test(downloads_are_checked),
+        cmocka_unit_test(archives_are_fetched),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -10,7 +10,7 @@ enum { NO_STATE, FRESH_STATE, CARRIED_STATE }; /* levels of STATE */
 enum { MOST_LEVELS = 16, MOST_CASES = 100, TRIES = 60 };
 
 static const int levels[FACTORS] = {
-    [FORM] = MODEL_FORMS,  [START] = 2,   [CONV] = 3,  [MLP] = 2,    [NORM] = 2, [HEAD] = 3, [LOSS] = 2,
+    [FORM] = MODEL_FORMS,  [START] = 2,   [CONV] = 3,  [MLP] = 2,    [NORM] = 2, [HEAD] = 5, [LOSS] = 2,
     [INPUT] = 2,           [DROPOUT] = 2, [RESET] = 2, [RAGGED] = 2, [STATE] = 3};
 
 typedef struct choice {
@@ -116,6 +116,7 @@ static void make_subject(subject *s, mr_dev *dev, int index, int dim, int B, int
     mr_config config = config_for(c, dim);
     mr_interface face = mr_config_interface(&config);
     mr_rng rng = mr_rng_at(3, MR_STREAM_SAMPLE, (uint32_t)index, 0);
+    if (mr_head_pairs(face.head)) B += B % 2;
     *s = (subject){.choice = c, .model = make_model(&config, dev, B, T, 1), .bag = {.dev = dev}};
     s->batch = make_batch(&face, B, T, c->level[RESET], c->level[RAGGED], 100 + (uint32_t)index);
     size_t total = mr_model_params(s->model)->total;

@@ -65,6 +65,25 @@ int mr_file_read_at(int fd, const char *path, uint64_t at, void *to, size_t byte
     return 0;
 }
 
+int mr_file_sha256(const char *path, char text[MR_SHA256_TEXT], mr_error *err)
+{
+    char piece[1 << 16];
+    mr_sha256 sha;
+    int fd;
+    uint64_t size, at = 0;
+    int status = mr_file_open(path, &fd, &size, err);
+    mr_sha256_begin(&sha);
+    while (!status && at < size) {
+        size_t n = size - at < sizeof piece ? (size_t)(size - at) : sizeof piece;
+        status = mr_file_read_at(fd, path, at, piece, n, err);
+        mr_sha256_add(&sha, piece, n);
+        at += n;
+    }
+    mr_sha256_end(&sha, text);
+    mr_file_close(fd);
+    return status;
+}
+
 /* Reads until `room` bytes or the end of the file; *size is what came. */
 static int read_all(int fd, char *data, size_t room, size_t *size)
 {

@@ -2,6 +2,7 @@
 #ifndef MR_CORE_FILE_H
 #define MR_CORE_FILE_H
 
+#include "core/sha256.h"
 #include "core/status.h"
 
 #include <stddef.h>
@@ -16,6 +17,9 @@ int mr_file_read(const char *path, uint64_t limit, char **data, size_t *size, mr
 int mr_file_open(const char *path, int *fd, uint64_t *size, mr_error *err);
 int mr_file_read_at(int fd, const char *path, uint64_t at, void *to, size_t bytes, mr_error *err);
 void mr_file_close(int fd); /* −1 is fine */
+
+/* Of a file of any size. */
+int mr_file_sha256(const char *path, char text[MR_SHA256_TEXT], mr_error *err);
 
 /* Replaces a file in one step: written under a temporary name beside it, synced, renamed, directory synced. Until
  * mr_replace_commit succeeds the old file is whole; abort (or a failed commit) removes the temporary one. */

@@ -90,13 +90,17 @@ static void add_section(cell *c, const char *section)
         if (!strcmp(lines->list[i].section, section) && !is_own_key(lines->list[i].key)) add_setting(c, lines->list[i].key, lines->list[i].value);
 }
 
-/* Of quick ones, else of the row, else of the column, else of the experiment. */
+/* The section of what holds for all runs. */
+static const char *profile_section(const cell *c) { return c->options->profile == MR_PROFILE_PAPER ? "as-paper" : "ours"; }
+
+/* The first of those that have it: quick (where that is asked for), the row, the column, the profile, the experiment. */
 static const char *own_value(const cell *c, const char *key)
 {
-    const char *value = c->options->profile == MR_PROFILE_QUICK ? mr_ini_find(&c->e->lines, "quick", key) : NULL;
-    if (!value) value = mr_ini_find(&c->e->lines, c->row, key);
-    if (!value) value = mr_ini_find(&c->e->lines, c->column, key);
-    return value ? value : mr_ini_find(&c->e->lines, "experiment", key);
+    const char *const sections[] = {"quick", c->row, c->column, profile_section(c), "experiment"};
+    const char *value = NULL;
+    for (size_t i = c->options->profile != MR_PROFILE_QUICK; !value && i < sizeof sections / sizeof *sections; i++)
+        value = mr_ini_find(&c->e->lines, sections[i], key);
+    return value;
 }
 
 /* One part of "table | $row | $column", trimmed and put in its place; what is behind it comes back. */
@@ -142,7 +146,7 @@ static int fill(cell *c, mr_error *err)
         return mr_fail(err, MR_EINVAL, "experiment %s: test = %s: must be a key and its value, as in split=test", c->e->name, test);
     if (test) snprintf(c->run.test, sizeof c->run.test, "%s", test);
     add_setting(c, "recipe", recipe);
-    add_section(c, o->profile == MR_PROFILE_PAPER ? "as-paper" : "ours");
+    add_section(c, profile_section(c));
     add_section(c, c->column);
     add_section(c, c->row);
     if (o->profile == MR_PROFILE_QUICK) add_section(c, "quick");

@@ -12,7 +12,7 @@
  *     [row minGRU] [column NAME]          the table; keys of the recipe, and besides: recipe, paper, test, target-loss as above,
  *                                         name (what $row or $column stands for), columns (of a row: A, B, … alone; the rest stays empty)
  *
- * [quick] may have these too. Beside the recipe's keys there is warmup-share, the warm-up as a share of the steps, whatever their number.
+ * The profiles may have these too. Beside the recipe's keys there is warmup-share, the warm-up as a share of the steps, whatever their number.
  * Without columns there is one, named by the score. Later sections win: recipe, profile, column, row, quick. */
 #ifndef MR_RUN_EXPERIMENT_H
 #define MR_RUN_EXPERIMENT_H

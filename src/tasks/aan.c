@@ -10,7 +10,7 @@ enum { COLUMNS = 5, LABEL = 0, TEXT = 3, LABEL_ROOM = 16, PIECE = 1 << 20 };
 typedef struct reader {
     const char *path;
     mr_error *err;
-    mr_rows *documents;
+    mr_byte_rows *documents;
     mr_pairs *pairs;
     uint32_t longest;
     uint64_t line;
@@ -77,7 +77,7 @@ static int add_pair(reader *r, int label)
 {
     mr_pairs *p = r->pairs;
     int status = make_room(p), added;
-    for (int k = 0; !status && k < 2; k++) status = mr_rows_add(r->documents, r->text[k], r->used[k], 0, &p->document[2 * p->count + (uint32_t)k], &added);
+    for (int k = 0; !status && k < 2; k++) status = mr_byte_rows_add(r->documents, r->text[k], r->used[k], 0, &p->document[2 * p->count + (uint32_t)k], &added);
     if (status) return mr_no_memory(r->err, r->path);
     p->length[p->count] = r->used[0] > r->used[1] ? r->used[0] : r->used[1];
     p->label[p->count++] = (uint8_t)label;
@@ -131,7 +131,7 @@ static int read_file(reader *r, char *piece, mr_sha256 *sha)
     return status;
 }
 
-int mr_aan_read(const char *path, uint32_t longest, mr_rows *documents, mr_pairs *pairs, mr_sha256 *sha, mr_error *err)
+int mr_aan_read(const char *path, uint32_t longest, mr_byte_rows *documents, mr_pairs *pairs, mr_sha256 *sha, mr_error *err)
 {
     reader r = {.path = path, .err = err, .documents = documents, .pairs = pairs, .longest = longest};
     const uint32_t before = pairs->count;

@@ -3,7 +3,7 @@
 #define MR_TASKS_AAN_H
 
 #include "core/sha256.h"
-#include "tasks/rows.h"
+#include "tasks/byte_rows.h"
 
 typedef struct mr_pairs {
     uint32_t count, room;
@@ -14,7 +14,7 @@ typedef struct mr_pairs {
 
 /* Adds the pairs of a file, which is read in pieces; of each text the first `longest` bytes go to `documents`, where equal ones lie once
  * (each paper is part of many pairs). Adds what it reads to sha. */
-int mr_aan_read(const char *path, uint32_t longest, mr_rows *documents, mr_pairs *pairs, mr_sha256 *sha, mr_error *err);
+int mr_aan_read(const char *path, uint32_t longest, mr_byte_rows *documents, mr_pairs *pairs, mr_sha256 *sha, mr_error *err);
 void mr_pairs_free(mr_pairs *pairs);
 
 #endif

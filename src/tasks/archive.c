@@ -2,7 +2,6 @@
 
 #include "core/file.h"
 #include "core/mem.h"
-#include "core/sha256.h"
 
 #include <errno.h>
 #include <fcntl.h>

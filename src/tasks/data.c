@@ -2,7 +2,6 @@
 
 #include "core/file.h"
 #include "core/mem.h"
-#include "core/sha256.h"
 #include "tasks/archive.h"
 
 #include <inttypes.h>
@@ -321,9 +320,13 @@ int mr_data_get(const char *name, mr_data_progress *progress, void *arg, char **
     const mr_data_set *set;
     *path = NULL;
     int status = need_set(name, &set, err);
-    if (status) return status;
+    return status ? status : mr_data_get_set(set, progress, arg, path, err);
+}
+
+int mr_data_get_set(const mr_data_set *set, mr_data_progress *progress, void *arg, char **path, mr_error *err)
+{
     char *cache = cache_path(set->file);
-    int found = found_whole(set, cache, path, err);
+    int found = found_whole(set, cache, path, err), status = 0;
     if (found == 0) status = (set->members ? get_archive : download_into_cache)(set, cache, progress, arg, err);
     if (found == 0 && status == 0) *path = locate(set);
     mr_free(cache);

@@ -18,8 +18,8 @@ typedef struct mr_data_set {
     const char *name;   /* as in `minrnn data get NAME` */
     const char *file;   /* its name in MINRNN_DATA or in the cache folder */
     const char *url;    /* the canonical source */
-    const char *sha256; /* of what is there, lower-case hexadecimal; NULL: none is known */
-    uint64_t bytes;     /* of it; 0: not known */
+    const char *sha256; /* of what is there, lower-case hexadecimal, and … */
+    uint64_t bytes;     /* … its size; NULL and 0 where none is known */
     const char *about;
     /* of an archive (a tar file, by gzip): the files in it that are wanted, NULL-terminated; `file` then names the archive itself, which
      * is not kept */
@@ -49,6 +49,9 @@ typedef int mr_data_progress(void *arg, uint64_t done, uint64_t total);
 /* Makes sure that the file is there and whole: downloads it into the cache folder unless it is found already.
  * progress may be NULL. *path is freed by mr_free. */
 int mr_data_get(const char *name, mr_data_progress *progress, void *arg, char **path, mr_error *err);
+
+/* The same for a set that need not be in the list. */
+int mr_data_get_set(const mr_data_set *set, mr_data_progress *progress, void *arg, char **path, mr_error *err);
 
 /* The download alone: from set->url to `path`, which is replaced only by a file of the right size and SHA-256 (where these are
  * known). */

@@ -18,7 +18,7 @@ typedef struct range {
 } range;
 
 typedef struct listops {
-    mr_rows rows;
+    mr_byte_rows rows;
     range train, eval;
     uint32_t *order; /* [eval.count] rows by length, so that batches hold little padding */
 } listops;
@@ -28,7 +28,7 @@ typedef struct listops {
 /* The rows' numbers wait in batch->length, which each then replaces by its length. */
 static void fill(const mr_task *task, mr_batch *batch)
 {
-    const mr_rows *rows = &((const listops *)task->data)->rows;
+    const mr_byte_rows *rows = &((const listops *)task->data)->rows;
     int longest = 0;
     for (int b = 0; b < batch->B; b++)
         if ((int)rows->length[batch->length[b]] > longest) longest = (int)rows->length[batch->length[b]];
@@ -77,7 +77,7 @@ static int generate(const settings *s, listops *l, mr_error *err)
     return mr_listops_generate(&shape, test + validation + train, &l->rows, err);
 }
 
-static int read_part(const char *file, uint32_t longest, mr_rows *rows, range *part, mr_error *err)
+static int read_part(const char *file, uint32_t longest, mr_byte_rows *rows, range *part, mr_error *err)
 {
     char *path;
     part->first = rows->count;
@@ -141,7 +141,7 @@ static void close_task(mr_task *task)
 {
     listops *l = task->data;
     if (!l) return;
-    mr_rows_free(&l->rows);
+    mr_byte_rows_free(&l->rows);
     mr_free(l->order);
     mr_free(l);
 }

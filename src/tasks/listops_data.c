@@ -80,7 +80,7 @@ enum { BLOCK = 4096, BLOCKS = 32, THREADS = 16 };
 typedef struct attempts {
     const mr_listops_shape *shape;
     uint64_t first;
-    mr_rows found[BLOCKS];
+    mr_byte_rows found[BLOCKS];
     tree trees[THREADS];
     int failed[BLOCKS];
 } attempts;
@@ -89,7 +89,7 @@ static void try_block(void *arg, int block, int slot)
 {
     attempts *a = arg;
     tree *t = &a->trees[slot];
-    mr_rows *found = &a->found[block];
+    mr_byte_rows *found = &a->found[block];
     found->count = 0;
     found->used = 0;
     a->failed[block] = 0;
@@ -100,19 +100,19 @@ static void try_block(void *arg, int block, int slot)
         t->used = 0;
         int value = grow(t, 1);
         if (t->used > a->shape->min_length && t->used < a->shape->max_length)
-            a->failed[block] |= mr_rows_append(found, t->tokens, (uint32_t)t->used, (uint8_t)value);
+            a->failed[block] |= mr_byte_rows_append(found, t->tokens, (uint32_t)t->used, (uint8_t)value);
     }
 }
 
-static int take_found(const attempts *a, uint32_t wanted, mr_rows *rows)
+static int take_found(const attempts *a, uint32_t wanted, mr_byte_rows *rows)
 {
     for (int block = 0; block < BLOCKS; block++) {
-        const mr_rows *found = &a->found[block];
+        const mr_byte_rows *found = &a->found[block];
         if (a->failed[block]) return MR_ENOMEM;
         for (uint32_t i = 0; i < found->count && rows->count < wanted; i++) {
             uint32_t index;
             int added;
-            if (mr_rows_add(rows, found->bytes + found->at[i], found->length[i], found->label[i], &index, &added)) return MR_ENOMEM;
+            if (mr_byte_rows_add(rows, found->bytes + found->at[i], found->length[i], found->label[i], &index, &added)) return MR_ENOMEM;
         }
     }
     return 0;
@@ -124,9 +124,9 @@ static int processors(void)
     return n < 1 ? 1 : n > THREADS ? THREADS : (int)n;
 }
 
-int mr_listops_generate(const mr_listops_shape *shape, uint32_t count, mr_rows *rows, mr_error *err)
+int mr_listops_generate(const mr_listops_shape *shape, uint32_t count, mr_byte_rows *rows, mr_error *err)
 {
-    const uint64_t most = 1000000 + 1000 * (uint64_t)count; /* attempts; the published shape takes about 25 a tree */
+    const uint64_t most = 1000000 + 200 * (uint64_t)count; /* attempts; the published shape takes about 25 a tree */
     const uint32_t wanted = rows->count + count;
     attempts *a = mr_alloc(1, sizeof *a);
     mr_pool *pool = a ? mr_pool_new(processors(), NULL) : NULL;
@@ -136,7 +136,7 @@ int mr_listops_generate(const mr_listops_shape *shape, uint32_t count, mr_rows *
         mr_pool_run(pool, try_block, a, BLOCKS);
         status = take_found(a, wanted, rows);
     }
-    for (int i = 0; a && i < BLOCKS; i++) mr_rows_free(&a->found[i]);
+    for (int i = 0; a && i < BLOCKS; i++) mr_byte_rows_free(&a->found[i]);
     mr_pool_free(pool);
     mr_free(a);
     if (status) return mr_no_memory(err, "the trees of listops");
@@ -187,7 +187,7 @@ static int read_source(reader *r, const char *at, const char *end)
     return r->used ? 0 : mr_fail(r->err, MR_EDATA, "%s, line %d: the column Source is empty", r->path, r->line);
 }
 
-static int read_line(reader *r, const char *at, const char *end, mr_rows *rows)
+static int read_line(reader *r, const char *at, const char *end, mr_byte_rows *rows)
 {
     const char *tab = memchr(at, '\t', (size_t)(end - at));
     if (!tab) return mr_fail(r->err, MR_EDATA, "%s, line %d: has no tab; two columns are wanted, Source and Target", r->path, r->line);
@@ -195,11 +195,11 @@ static int read_line(reader *r, const char *at, const char *end, mr_rows *rows)
         return mr_fail(r->err, MR_EDATA, "%s, line %d: the column Target is \"%.*s\"; a digit is wanted", r->path, r->line,
                        end - tab > 40 ? 40 : (int)(end - tab - 1), tab + 1);
     int status = read_source(r, at, tab);
-    if (!status && mr_rows_append(rows, r->tokens, r->used, (uint8_t)(tab[1] - '0'))) status = mr_no_memory(r->err, r->path);
+    if (!status && mr_byte_rows_append(rows, r->tokens, r->used, (uint8_t)(tab[1] - '0'))) status = mr_no_memory(r->err, r->path);
     return status;
 }
 
-static int read_lines(reader *r, const char *at, const char *end, mr_rows *rows)
+static int read_lines(reader *r, const char *at, const char *end, mr_byte_rows *rows)
 {
     for (; at < end; r->line++) {
         const char *stop = memchr(at, '\n', (size_t)(end - at)), *next;
@@ -218,7 +218,7 @@ static int read_lines(reader *r, const char *at, const char *end, mr_rows *rows)
     return 0;
 }
 
-int mr_listops_read(const char *path, uint32_t longest, mr_rows *rows, mr_error *err)
+int mr_listops_read(const char *path, uint32_t longest, mr_byte_rows *rows, mr_error *err)
 {
     char *text = NULL;
     size_t size = 0;

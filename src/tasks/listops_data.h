@@ -2,7 +2,7 @@
 #ifndef MR_TASKS_LISTOPS_DATA_H
 #define MR_TASKS_LISTOPS_DATA_H
 
-#include "tasks/rows.h"
+#include "tasks/byte_rows.h"
 
 /* Tokens: 0 pads, 1 … 10 are the digits 0 … 9, then the operators, then the bracket that closes one. */
 enum { MR_LISTOPS_PAD, MR_LISTOPS_ZERO, MR_LISTOPS_MIN = 11, MR_LISTOPS_MAX, MR_LISTOPS_MED, MR_LISTOPS_SM, MR_LISTOPS_END, MR_LISTOPS_VOCABULARY };
@@ -15,10 +15,10 @@ typedef struct mr_listops_shape {
 } mr_listops_shape;
 
 /* Adds `count` trees, no two of the whole set alike. The same shape and counts give the same set on every machine. */
-int mr_listops_generate(const mr_listops_shape *shape, uint32_t count, mr_rows *rows, mr_error *err);
+int mr_listops_generate(const mr_listops_shape *shape, uint32_t count, mr_byte_rows *rows, mr_error *err);
 
 /* Adds the rows of a file of the published form: a line of column names, then `Source TAB Target`. Parentheses carry nothing and
  * are dropped; what lies behind `longest` tokens is cut off. */
-int mr_listops_read(const char *path, uint32_t longest, mr_rows *rows, mr_error *err);
+int mr_listops_read(const char *path, uint32_t longest, mr_byte_rows *rows, mr_error *err);
 
 #endif

@@ -11,7 +11,7 @@ typedef struct settings {
 } settings;
 
 typedef struct retrieval {
-    mr_rows documents;
+    mr_byte_rows documents;
     mr_pairs train, eval;
 } retrieval;
 
@@ -21,7 +21,7 @@ static const mr_head heads[] = {MR_HEAD_PAIR_LAST, MR_HEAD_PAIR_MEAN}; /* in the
 
 /* ---- batches: rows 2i and 2i+1 are a pair */
 
-static void put_document(const mr_rows *documents, uint32_t which, int row, mr_batch *batch)
+static void put_document(const mr_byte_rows *documents, uint32_t which, int row, mr_batch *batch)
 {
     const uint8_t *bytes = documents->bytes + documents->at[which];
     int32_t *ids = batch->ids + (size_t)row * (size_t)batch->T;
@@ -105,7 +105,7 @@ static void close_task(mr_task *task)
 {
     retrieval *r = task->data;
     if (!r) return;
-    mr_rows_free(&r->documents);
+    mr_byte_rows_free(&r->documents);
     mr_pairs_free(&r->train);
     mr_pairs_free(&r->eval);
     mr_free(r);

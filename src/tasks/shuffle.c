@@ -39,10 +39,11 @@ static int by_length(const void *a, const void *b)
 void mr_shuffle_batch(const mr_task *task, uint32_t step, uint32_t micro, const uint32_t *length, uint32_t n, int count,
                       int32_t *items)
 {
-    const uint32_t stream = MR_STREAM_TRAIN + micro, pieces = count < POOL ? (uint32_t)(POOL / count) : 1;
+    const uint32_t stream = MR_STREAM_TRAIN + micro, most = n < POOL ? n : POOL; /* of a small set, no item twice in a pool */
+    const uint32_t pieces = (uint32_t)count < most ? most / (uint32_t)count : 1;
     const uint64_t pool = step / pieces, first = pool * pieces * (uint64_t)count;
     uint64_t sorted[POOL];
-    if (pieces == 1) { /* batches that large hold every length anyway */
+    if (pieces == 1) {
         for (int i = 0; i < count; i++) items[i] = (int32_t)mr_shuffle_at(task->seed, stream, n, first + (uint64_t)i);
         return;
     }

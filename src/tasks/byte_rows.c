@@ -1,4 +1,4 @@
-#include "tasks/rows.h"
+#include "tasks/byte_rows.h"
 
 #include "core/mem.h"
 
@@ -13,7 +13,7 @@ static void *enlarged(void *old, size_t used, size_t room, size_t size)
     return larger;
 }
 
-static int make_room(mr_rows *r, size_t bytes)
+static int make_room(mr_byte_rows *r, size_t bytes)
 {
     if (r->used + bytes > r->bytes_room) {
         size_t room = 2 * r->bytes_room + bytes + 4096;
@@ -36,7 +36,7 @@ static int make_room(mr_rows *r, size_t bytes)
     return 0;
 }
 
-int mr_rows_append(mr_rows *r, const uint8_t *bytes, uint32_t length, uint8_t label)
+int mr_byte_rows_append(mr_byte_rows *r, const uint8_t *bytes, uint32_t length, uint8_t label)
 {
     int status = make_room(r, length);
     if (status) return status;
@@ -62,7 +62,7 @@ static uint64_t hash(const uint8_t *bytes, size_t n)
 }
 
 /* The cell of the table where the row is, or where it would be. */
-static uint32_t *cell(const mr_rows *r, const uint8_t *bytes, uint32_t length)
+static uint32_t *cell(const mr_byte_rows *r, const uint8_t *bytes, uint32_t length)
 {
     uint32_t at = (uint32_t)hash(bytes, length) & (r->table_size - 1);
     for (;; at = (at + 1) & (r->table_size - 1)) {
@@ -71,7 +71,7 @@ static uint32_t *cell(const mr_rows *r, const uint8_t *bytes, uint32_t length)
     }
 }
 
-static int enlarge_table(mr_rows *r)
+static int enlarge_table(mr_byte_rows *r)
 {
     uint32_t size = r->table_size ? 2 * r->table_size : 256, *old = r->table, *table = mr_alloc(size, sizeof *table);
     if (!table) return MR_ENOMEM;
@@ -82,18 +82,18 @@ static int enlarge_table(mr_rows *r)
     return 0;
 }
 
-int mr_rows_add(mr_rows *r, const uint8_t *bytes, uint32_t length, uint8_t label, uint32_t *index, int *added)
+int mr_byte_rows_add(mr_byte_rows *r, const uint8_t *bytes, uint32_t length, uint8_t label, uint32_t *index, int *added)
 {
     if (2 * (uint64_t)r->count >= r->table_size && enlarge_table(r)) return MR_ENOMEM;
     uint32_t *place = cell(r, bytes, length);
     *added = *place == 0;
-    if (*added && mr_rows_append(r, bytes, length, label)) return MR_ENOMEM;
+    if (*added && mr_byte_rows_append(r, bytes, length, label)) return MR_ENOMEM;
     if (*added) *place = r->count;
     *index = *place - 1;
     return 0;
 }
 
-void mr_rows_free(mr_rows *r)
+void mr_byte_rows_free(mr_byte_rows *r)
 {
     mr_free(r->bytes);
     mr_free(r->at);

@@ -1,0 +1,55 @@
+/* What the tests of tasks with one answer a sequence (or a pair) share. */
+#ifndef MR_TESTS_SEQUENCE_SUPPORT_H
+#define MR_TESTS_SEQUENCE_SUPPORT_H
+
+#include "task_support.h"
+
+/* A batch full of nonsense, so that what a task does not set is seen. */
+static inline mr_batch fresh_batch(const mr_task *task)
+{
+    mr_batch batch;
+    const size_t N = (size_t)task->batch * (size_t)task->max_T;
+    assert_int_equal(mr_batch_new(&batch, &task->face, task->batch, task->max_T), 0);
+    if (batch.ids) memset(batch.ids, 0x5A, N * sizeof *batch.ids);
+    if (batch.values) memset(batch.values, 0x5A, N * (size_t)task->face.inputs * sizeof *batch.values);
+    memset(batch.target, 0x5A, mr_head_rows(task->face.head, (size_t)task->batch, 1) * sizeof *batch.target);
+    memset(batch.length, 0x5A, (size_t)task->batch * sizeof *batch.length);
+    batch.has_reset = batch.has_length = 7;
+    return batch;
+}
+
+static inline int equal(const mr_task *task, const mr_batch *a, const mr_batch *b)
+{
+    const size_t N = (size_t)a->B * (size_t)a->T, B = (size_t)a->B;
+    return a->B == b->B && a->T == b->T && a->counted == b->counted && a->has_length == b->has_length &&
+           (!a->ids || !memcmp(a->ids, b->ids, N * sizeof *a->ids)) && (!a->values || !memcmp(a->values, b->values, N * sizeof *a->values)) &&
+           (!a->has_length || !memcmp(a->length, b->length, B * sizeof *a->length)) &&
+           !memcmp(a->target, b->target, mr_head_rows(task->face.head, B, 1) * sizeof *a->target);
+}
+
+/* step, micro-batch and seed each change a training batch, nothing else does; what is scored hangs on none of them. */
+static inline void check_sequence_places(mr_task *task)
+{
+    mr_batch a = fresh_batch(task), b = fresh_batch(task), other = fresh_batch(task);
+    const uint64_t seed = task->seed;
+    task->type->train_batch(task, 5, 1, &a);
+    task->type->train_batch(task, 77, 0, &b);
+    task->type->train_batch(task, 5, 1, &b);
+    assert_true(equal(task, &a, &b));
+    task->type->train_batch(task, 6, 1, &other);
+    assert_false(equal(task, &a, &other));
+    task->type->train_batch(task, 5, 0, &other);
+    assert_false(equal(task, &a, &other));
+    task->seed = seed + 1;
+    task->type->train_batch(task, 5, 1, &other);
+    assert_false(equal(task, &a, &other));
+    task->type->eval_batch(task, 0, &b);
+    task->seed = seed;
+    task->type->eval_batch(task, 0, &a);
+    assert_true(equal(task, &a, &b));
+    mr_batch_free(&a);
+    mr_batch_free(&b);
+    mr_batch_free(&other);
+}
+
+#endif
