@@ -176,7 +176,8 @@ static int take_curve(const turn *t, mr_row *row, int64_t best_step, mr_error *e
     return status;
 }
 
-static int make_row(const turn *t, const mr_recipe *recipe, const mr_train_result *r, const mr_error *diverged, mr_row *row, mr_error *err)
+static int make_row(const turn *t, const mr_recipe *recipe, const mr_train_result *r, const mr_error *diverged, mr_row *row,
+                    mr_error *err)
 {
     const job *j = t->job;
     mr_results_stamp(&j->results, row, t->run->row, t->run->column, t->run->settings, recipe->train.dtype ? "bf16" : "f32");
