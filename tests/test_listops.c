@@ -211,7 +211,15 @@ static void batches_hold_what_they_say(void **state)
     mr_task_free(task);
 }
 
-/* The label and length of every scored row, summed; order does not count. */
+/* A number that stands for a row: its label and tokens. */
+static uint64_t mark_of(const mr_batch *batch, int b)
+{
+    uint64_t h = (uint64_t)batch->target[b];
+    for (int t = 0; t < batch->length[b]; t++) h = (h ^ (uint64_t)batch->ids[b * batch->T + t]) * 0x100000001b3u;
+    return h;
+}
+
+/* The marks of every scored row, summed; order does not count. */
 static uint64_t scored(const setting *settings, int rows_a_batch, int *rows)
 {
     mr_task *task = open_task("listops", rows_a_batch, 0, settings);
@@ -220,11 +228,7 @@ static uint64_t scored(const setting *settings, int rows_a_batch, int *rows)
     *rows = 0;
     for (int i = 0; i < task->eval_batches; i++) {
         task->type->eval_batch(task, i, &batch);
-        for (int b = 0; b < batch.B; b++, ++*rows) {
-            uint64_t h = (uint64_t)batch.target[b];
-            for (int t = 0; t < batch.length[b]; t++) h = (h ^ (uint64_t)batch.ids[b * batch.T + t]) * 0x100000001b3u;
-            sum += h;
-        }
+        for (int b = 0; b < batch.B; b++, ++*rows) sum += mark_of(&batch, b);
     }
     mr_batch_free(&batch);
     mr_task_free(task);
@@ -242,6 +246,29 @@ static void what_is_scored_depends_on_the_split_alone(void **state)
     assert_int_equal(rows, 70);
     assert_true(validation != test);
     assert_true(test == scored((setting[]){SMALL, {"split", "test"}, {"train-size", "9"}, {"pool", "last"}, {0}}, 70, &rows));
+}
+
+/* One pass over the training set and both scored sets: 500 + 60 + 70 different expressions. */
+static void parts_share_nothing(void **state)
+{
+    (void)state;
+    uint64_t marks[630];
+    int count = 0;
+    for (int part = 0; part < 3; part++) {
+        mr_task *task = open_task("listops", 10, 0, (setting[]){SMALL, {"split", part == 1 ? "test" : "validation"}, {0}});
+        mr_batch batch = fresh_batch(task);
+        for (int i = 0; i < (part < 2 ? task->eval_batches : 50); i++) {
+            if (part < 2) task->type->eval_batch(task, i, &batch);
+            else task->type->train_batch(task, (uint32_t)i, 0, &batch);
+            for (int b = 0; b < batch.B; b++) marks[count++] = mark_of(&batch, b);
+        }
+        mr_batch_free(&batch);
+        mr_task_free(task);
+    }
+    assert_int_equal(count, 630);
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < i; j++)
+            if (marks[i] == marks[j]) fail_msg("rows %d and %d of the parts are the same", j, i);
 }
 
 static void passes_hold_every_item_once(void **state)
@@ -363,6 +390,7 @@ int main(void)
         cmocka_unit_test(the_set_is_a_constant),
         cmocka_unit_test(batches_hold_what_they_say),
         cmocka_unit_test(what_is_scored_depends_on_the_split_alone),
+        cmocka_unit_test(parts_share_nothing),
         cmocka_unit_test(passes_hold_every_item_once),
         cmocka_unit_test(a_pool_of_batches_is_a_piece_of_the_pass),
         cmocka_unit_test(published_files_are_read),

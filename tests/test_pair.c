@@ -32,16 +32,22 @@ static void score(const mr_model *m, const float *weights, const float *a, const
     }
 }
 
-/* The code of a sequence that is alone in its batch, from the same weights. */
+/* The code of a sequence that is alone in its batch, from what its tokens come to by the same weights. */
 static void code_of(mr_model *m, const mr_batch *batch, int row, float code[D])
 {
     mr_batch alone = *batch;
+    float normed[T * D];
     alone.B = 1;
-    alone.T = batch->length[row]; /* no padding */
+    const int n = alone.T = batch->length[row]; /* no padding */
     alone.has_length = 0;
     alone.ids = batch->ids + row * T;
     mr_model_forward(m, &alone, NULL, 0);
-    m->dev->get_act(m->dev, code, m->pooled, D);
+    m->dev->get_act(m->dev, normed, m->normed, (size_t)n * D);
+    for (int d = 0; d < D; d++) {
+        double sum = 0;
+        for (int t = 0; t < n; t++) sum += normed[t * D + d];
+        code[d] = m->face.head == MR_HEAD_PAIR_MEAN ? (float)(sum / n) : normed[(n - 1) * D + d];
+    }
 }
 
 static void check_pairs_on(mr_dev *dev)
