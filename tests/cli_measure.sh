@@ -17,9 +17,11 @@ check "the page is printed" grep -qF "| minGRU / GRU, the cell's projections | 3
 # ---- efficiency: what takes too long is left out and says so, until there is time for it
 positive="all(r[k] > 0 and math.isfinite(r[k]) for k in ('ms', 'best_ms', 'repetitions', 'bytes'))"
 done_by "$minrnn" reproduce efficiency --quick --out r --device cpu --cell-seconds 0.000001
+done_by "$minrnn" reproduce efficiency --quick --out r --device cpu --cell-seconds 0.000001
+check "which is remembered" grep -q '^0 done' err
 check "the first length is always there" json "{r['row'] for r in d['rows'] if r.get('ms') and r['length'] == 16} == $models" r/efficiency.json
 check "the second says why not" json "{r['row'] for r in d['rows'] if 's a step' in r.get('note', '')} == $models" r/efficiency.json
-check "so does the page" grep -qE '^- LSTM, B=4 T=32: not run, about .* s a step$' r/efficiency.md
+check "so does the page" grep -qE '^- LSTM, B=4 T=32 and longer: not run, about .* s a step$' r/efficiency.md
 done_by "$minrnn" reproduce efficiency --quick --out r --device cpu
 check "with time it is measured" grep -q '^6 done, 6 were there' err
 check "numbers for every model and length" json "sorted((r['row'], r['length']) for r in d['rows'] if 'note' not in r and $positive) == sorted((m, T) for m in $models for T in (16, 32))" r/efficiency.json

@@ -45,20 +45,23 @@ static void foresee(mr_measuring *m, const mr_measured_model *model, const progr
     else if (memory > 0 && bytes > 0.6 * memory) snprintf(why, size, "about %.3g GB", bytes / 1e9);
 }
 
-static int measure_length(mr_measuring *m, const mr_measured_model *model, int B, int T, progress *p, mr_error *err)
+/* *over is set where this length is too much, and with it all that are longer. */
+static int measure_length(mr_measuring *m, const mr_measured_model *model, int B, int T, progress *p, int *over, mr_error *err)
 {
     mr_row row = {0};
     mr_timing timing;
     char column[MR_COLUMN], why[MR_COLUMN];
     const double limit = mr_measured_limit(m);
     snprintf(column, sizeof column, "B=%d T=%d", B, T);
-    if (!mr_measuring_wants(m, model->label, column, "", &row)) return 0;
+    *over = mr_measured_skipped(m, model->label, column);
+    if (*over || !mr_measuring_wants(m, model->label, column, "", &row)) return 0;
     int status = p->T || T <= SHORTEST ? 0 : time_step(m, model, B, SHORTEST, 0, &timing, p, err);
     foresee(m, model, p, T, why, sizeof why);
     if (status == 0 && !*why) status = time_step(m, model, B, T, limit, &timing, p, err);
     if (status == MR_ENOMEM) snprintf(why, sizeof why, "does not fit into the memory");
     if (status == 0 && !*why) return mr_measured_add(m, &row, B, T, &timing, p->bytes, err);
     mr_row_free(&row);
+    *over = *why != 0;
     return *why ? mr_measured_skip(m, model->label, column, why, err) : status;
 }
 
@@ -69,9 +72,10 @@ static int measure(mr_measuring *m, mr_error *err)
     int status = 0;
     for (int i = 0; i < MR_MODELS; i++) {
         progress p = {0};
-        for (int T = shortest; T <= longest && status == 0; T *= 2) {
+        int over = 0;
+        for (int T = shortest; T <= longest && status == 0 && !over; T *= 2) {
             if (mr_measuring_over(m)) return 0;
-            status = measure_length(m, &mr_measured_models[i], B, T, &p, err);
+            status = measure_length(m, &mr_measured_models[i], B, T, &p, &over, err);
         }
     }
     return status;

@@ -76,11 +76,11 @@ static int walk_all(mr_measuring *m, mr_subject *s, const shape *sh, walk *w, mr
 static int add_walk(mr_measuring *m, const char *label, int B, const shape *sh, const walk *w, mr_error *err)
 {
     int status = 0, T = sh->shortest;
-    for (int i = 0; T <= sh->longest && status == 0; i++, T *= 2) {
+    for (int i = 0; T <= sh->longest && status == 0 && i <= w->count; i++, T *= 2) {
         mr_row row = {0};
         char column[MR_COLUMN];
         snprintf(column, sizeof column, "tokens B=%d T=%d", B, T);
-        if (i >= w->count) status = mr_measured_skip(m, label, column, "it would take too long", err);
+        if (i == w->count) status = mr_measured_skip(m, label, column, "it would take too long", err);
         else if (mr_measuring_wants(m, label, column, "", &row)) status = mr_measured_add(m, &row, B, T, &w->at[i], 0, err);
     }
     return status;
@@ -94,6 +94,7 @@ static int lacks_tokens(mr_measuring *m, const char *label, int B, const shape *
         mr_row row = {0};
         char column[MR_COLUMN];
         snprintf(column, sizeof column, "tokens B=%d T=%d", B, T);
+        if (mr_measured_skipped(m, label, column)) break;
         lacks |= mr_measuring_wants(m, label, column, "", &row);
         mr_row_free(&row);
     }
@@ -124,7 +125,7 @@ static void run_context(void *arg)
     for (int i = 0; i < BEHIND; i++) mr_subject_token(s, s->batch.B);
 }
 
-static int measure_context(mr_measuring *m, const mr_measured_model *model, int B, int T, double *last, mr_error *err)
+static int measure_context(mr_measuring *m, const mr_measured_model *model, int B, int T, double *last, int *over, mr_error *err)
 {
     mr_row row = {0};
     mr_subject s = {0};
@@ -135,9 +136,11 @@ static int measure_context(mr_measuring *m, const mr_measured_model *model, int 
     const double expected = 2 * *last;
     what.window = T + BEHIND;
     snprintf(column, sizeof column, "context B=%d T=%d", B, T);
-    if (!mr_measuring_wants(m, model->label, column, "", &row)) return 0;
+    *over = mr_measured_skipped(m, model->label, column);
+    if (*over || !mr_measuring_wants(m, model->label, column, "", &row)) return 0;
     if (2 * expected > mr_measuring_options(m)->cell_seconds) {
         mr_row_free(&row);
+        *over = 1;
         snprintf(why, sizeof why, "about %.3g s", expected);
         return mr_measured_skip(m, model->label, column, why, err);
     }
@@ -158,10 +161,11 @@ static int measure(mr_measuring *m, mr_error *err)
     for (const int *B = sh.batches; *B; B++)
         for (int i = 0; i < MR_MODELS && status == 0; i++) {
             double last = 0;
+            int over = 0;
             if (mr_measuring_over(m)) return 0;
             status = measure_tokens(m, &mr_measured_models[i], *B, &sh, err);
-            for (int T = sh.shortest; T <= sh.longest && status == 0 && !mr_measuring_over(m); T *= 2)
-                status = measure_context(m, &mr_measured_models[i], *B, T, &last, err);
+            for (int T = sh.shortest; T <= sh.longest && status == 0 && !over && !mr_measuring_over(m); T *= 2)
+                status = measure_context(m, &mr_measured_models[i], *B, T, &last, &over, err);
         }
     return status;
 }

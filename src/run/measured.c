@@ -27,12 +27,27 @@ double mr_measured_limit(const mr_measuring *m)
     return o->plan.profile == MR_PROFILE_QUICK && o->cell_seconds > 0.1 ? 0.1 : o->cell_seconds;
 }
 
+/* What is too long for one limit is tried again with another. */
+static int wants_excuse(mr_measuring *m, const char *label, const char *column, mr_row *row)
+{
+    char settings[MR_COLUMN];
+    snprintf(settings, sizeof settings, "not run: cell-seconds=%g", mr_measuring_options(m)->cell_seconds);
+    return mr_measuring_wants(m, label, column, settings, row);
+}
+
+int mr_measured_skipped(mr_measuring *m, const char *label, const char *column)
+{
+    mr_row row = {0};
+    if (!mr_plan_wants(&mr_measuring_options(m)->plan, label, column)) return 0;
+    const int wanted = wants_excuse(m, label, column, &row);
+    mr_row_free(&row);
+    return !wanted;
+}
+
 int mr_measured_skip(mr_measuring *m, const char *label, const char *column, const char *why, mr_error *err)
 {
     mr_row row = {0};
-    char settings[MR_COLUMN];
-    snprintf(settings, sizeof settings, "not run: cell-seconds=%g", mr_measuring_options(m)->cell_seconds);
-    if (!mr_measuring_wants(m, label, column, settings, &row)) return 0;
+    if (!wants_excuse(m, label, column, &row)) return 0;
     mr_row_set_text(&row, "note", why);
     return mr_measuring_add(m, &row, err);
 }

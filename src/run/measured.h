@@ -23,8 +23,9 @@ int mr_measured_open(const mr_measuring *m, mr_dev **dev, mr_error *err);
 /* How long a cell is repeated: --cell-seconds at most, and hardly at all in a quick run. */
 double mr_measured_limit(const mr_measuring *m);
 
-/* Says in a row why a cell was not measured. The limit is part of its settings: with another one it is tried again. */
+/* Says in a row why a cell was not measured; and whether one says so already, of the same limit. */
 int mr_measured_skip(mr_measuring *m, const char *label, const char *column, const char *why, mr_error *err);
+int mr_measured_skipped(mr_measuring *m, const char *label, const char *column);
 
 /* Fills a row with what was timed and adds it. bytes: 0 where they are not known. */
 int mr_measured_add(mr_measuring *m, mr_row *row, int B, int T, const mr_timing *timing, double bytes, mr_error *err);

@@ -175,7 +175,7 @@ void mr_grid_notes(mr_text *md, const mr_grid *t)
         const mr_row *row = &t->view->rows->list[i];
         const char *label = mr_row_text(row, "row"), *column = mr_row_text(row, "column");
         if (!in_view(t->view, row) || strncmp(column, t->prefix, n) || !*mr_row_text(row, "note")) continue;
-        if (!find(t->view, label, column, "ms")) mr_text_format(md, "- %s, %s: not run, %s\n", label, column, mr_row_text(row, "note"));
+        if (!find(t->view, label, column, "ms")) mr_text_format(md, "- %s, %s and longer: not run, %s\n", label, column, mr_row_text(row, "note"));
     }
     mr_text_add(md, "\n");
 }
