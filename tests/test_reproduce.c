@@ -1,4 +1,5 @@
-/* Experiments: what the files of recipes/experiments say holds together, the paper's numbers are found, rows read back as they were. */
+/* Experiments: what the files of recipes/experiments say holds together, the paper's numbers are found, rows read back as they
+ * were. */
 #include "core/file.h"
 #include "core/mem.h"
 #include "run/recipes.h"
@@ -62,15 +63,18 @@ static void plans_hold(void **unused)
             mr_planned *runs;
             size_t count;
             mr_plan_options options = {.profile = (mr_profile)profile, .seeds = 2};
-            if (mr_experiment_load(&e, mr_experiment_names[i], &err) || mr_experiment_plan(&e, &options, &runs, &count, &err)) fail_msg("%s", err.text);
+            if (mr_experiment_load(&e, mr_experiment_names[i], &err) || mr_experiment_plan(&e, &options, &runs, &count, &err))
+                fail_msg("%s", err.text);
             assert_true(count >= 4 && count % 2 == 0);
             for (size_t k = 0; k < count; k++, seen++) {
                 mr_recipe recipe;
                 assert_int_equal(runs[k].seed, k < count / 2 ? 1 : 2);
-                if (mr_planned_recipe(&runs[k], &recipe, &err)) fail_msg("%s, %s/%s: %s", e.name, runs[k].row, runs[k].column, err.text);
+                if (mr_planned_recipe(&runs[k], &recipe, &err))
+                    fail_msg("%s, %s/%s: %s", e.name, runs[k].row, runs[k].column, err.text);
                 recipe.config.inputs = recipe.config.outputs = 10; /* as a task would say */
                 mr_config_settle(&recipe.config, 256);
-                if (mr_config_check(&recipe.config, &err)) fail_msg("%s, %s/%s: %s", e.name, runs[k].row, runs[k].column, err.text);
+                if (mr_config_check(&recipe.config, &err))
+                    fail_msg("%s, %s/%s: %s", e.name, runs[k].row, runs[k].column, err.text);
                 assert_int_equal(recipe.train.seed, runs[k].seed);
                 mr_recipe_free(&recipe);
             }
@@ -104,8 +108,9 @@ static void plans_choose(void **unused)
     assert_string_equal(runs->settings, "recipe=selective-copy layers=2 mixer=mingru steps=77");
     expect_near(runs->paper.value, 96.8);
     mr_free(runs);
-    runs = plan("selective-copy", &(mr_plan_options){.seeds = 1, .only = "*/3 layers"}, &count);
-    assert_int_equal(count, 6);
+    runs = plan("selective-copy", &(mr_plan_options){.seeds = 2, .first_seed = 7, .only = "*/3 layers"}, &count);
+    assert_int_equal(count, 12);
+    assert_true(runs[0].seed == 7 && runs[5].seed == 7 && runs[6].seed == 8);
     mr_free(runs);
     /* the warm-up follows the steps */
     runs = plan("listops", &(mr_plan_options){.seeds = 1, .steps = 400}, &count);
@@ -164,10 +169,19 @@ static void rows_read_back(void **unused)
 static void no_rows(void **unused)
 {
     (void)unused;
-    static const char *const wrong[] = {
-        "", "[]", "{}", "{\"rows\": 3}", "{\"rows\": [3]}", "{\"rows\": [{}]}", "{\"rows\": [{\"experiment\": \"x\"}]", "{\"rows\": [{\"experiment\": \"x\", \"a\": [1]}]}",
-        "{\"rows\": [{\"experiment\": \"x\", \"curve\": [[1, 2, 3]]}]}", "{\"rows\": [{\"experiment\": \"x\", \"curve\": [[-1, 2, 3, 4]]}]}",
-        "{\"rows\": [{\"experiment\": \"x\", \"a_key_of_more_than_thirty_one_characters\": 1}]}", "{\"rows\": []} x", "{\"other\": [], \"rows\": []}"};
+    static const char *const wrong[] = {"",
+                                        "[]",
+                                        "{}",
+                                        "{\"rows\": 3}",
+                                        "{\"rows\": [3]}",
+                                        "{\"rows\": [{}]}",
+                                        "{\"rows\": [{\"experiment\": \"x\"}]",
+                                        "{\"rows\": [{\"experiment\": \"x\", \"a\": [1]}]}",
+                                        "{\"rows\": [{\"experiment\": \"x\", \"curve\": [[1, 2, 3]]}]}",
+                                        "{\"rows\": [{\"experiment\": \"x\", \"curve\": [[-1, 2, 3, 4]]}]}",
+                                        "{\"rows\": [{\"experiment\": \"x\", \"a_key_of_more_than_thirty_one_characters\": 1}]}",
+                                        "{\"rows\": []} x",
+                                        "{\"other\": [], \"rows\": []}"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         mr_table rows = {0};
         assert_int_equal(mr_file_replace(path, wrong[i], strlen(wrong[i]), NULL), 0);
@@ -218,8 +232,9 @@ static void numbers_for_people(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(paper_numbers), cmocka_unit_test(plans_hold), cmocka_unit_test(plans_choose),
-        cmocka_unit_test(rows_read_back), cmocka_unit_test(no_rows), cmocka_unit_test(seeds_together), cmocka_unit_test(numbers_for_people)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(paper_numbers),     cmocka_unit_test(plans_hold),
+                                       cmocka_unit_test(plans_choose),      cmocka_unit_test(rows_read_back),
+                                       cmocka_unit_test(no_rows),           cmocka_unit_test(seeds_together),
+                                       cmocka_unit_test(numbers_for_people)};
     return cmocka_run_group_tests(tests, choose_path, remove_folder);
 }

@@ -26,17 +26,20 @@ typedef struct settings {
 static const mr_option flags[] = {
     MR_COMMON_FLAGS,
     {"out", MR_OPT_TEXT, FIELD(out), "reproduce", 0, 0, NULL, "the folder of results", MR_OPT_PATH},
-    {"seeds", MR_OPT_INT, FIELD(seeds), "1", 1, 1000, NULL, "runs of each cell, with seeds 1 … N", 0},
-    {"budget", MR_OPT_TEXT, FIELD(budget), "", 0, 0, NULL, "stop after so long (90s, 25m, 3h); what is unfinished is gone on with next time", 0},
+    {"seeds", MR_OPT_INT, FIELD(seeds), "1", 1, 1000, NULL, "runs of each cell, with seeds from --seed on", 0},
+    {"budget", MR_OPT_TEXT, FIELD(budget), "", 0, 0, NULL,
+     "stop after so long (90s, 25m, 3h); what is unfinished is gone on with next time", 0},
     {"side-by-side", MR_OPT_INT, FIELD(side_by_side), "1", 1, 64, NULL, "runs at once on the device", 0},
-    {"only", MR_OPT_TEXT, FIELD(only), "", 0, 0, NULL, "cells whose ROW/COLUMN contains this, or fits it as a pattern (* and ?)", 0},
+    {"only", MR_OPT_TEXT, FIELD(only), "", 0, 0, NULL, "cells whose ROW/COLUMN contains this, or fits it as a pattern (* and ?)",
+     0},
     {"steps", MR_OPT_INT, FIELD(steps), "0", 0, 1e12, NULL, "training steps; 0: as the experiment says", 0},
     {"as-paper", MR_OPT_BOOL, FIELD(as_paper), "no", 0, 0, NULL, "the paper's own settings where ours differ", 0},
     {"quick", MR_OPT_BOOL, FIELD(quick), "no", 0, 0, NULL, "small versions, in seconds: to see that everything works", 0},
     {"again", MR_OPT_BOOL, FIELD(again), "no", 0, 0, NULL, "forget the results that are there, and run anew", 0},
     {"keep", MR_OPT_BOOL, FIELD(keep), "no", 0, 0, NULL, "keep the models, in DIR/runs", 0},
     {"cell-seconds", MR_OPT_REAL, FIELD(cell_seconds), "20", 0, 1e6, NULL, "measurements: the longest that one may take", 0},
-    {"merge", MR_OPT_BOOL, FIELD(merge), "no", 0, 0, NULL, "the arguments are files of results, to be added to those in --out", 0},
+    {"merge", MR_OPT_BOOL, FIELD(merge), "no", 0, 0, NULL, "the arguments are files of results, to be added to those in --out",
+     0},
     {"list", MR_OPT_BOOL, FIELD(list), "no", 0, 0, NULL, "list the experiments", 0},
     {0}};
 
@@ -88,8 +91,8 @@ static void finished(void *user, int worker, const mr_planned *run, const mr_row
     mr_report_number(paper, run->paper.value, run->paper.std, 4);
     if (mr_row_text(row, "failed")[0]) snprintf(ours, sizeof ours, "diverged");
     else mr_report_number(ours, mr_row_number(row, "score"), NAN, 4);
-    fprintf(stderr, "%s/%s, seed %lld: %s (paper: %s) in %s\n", run->row, run->column, (long long)run->seed, ours, paper[0] ? paper : "none",
-            mr_report_time(time, mr_row_number(row, "seconds")));
+    fprintf(stderr, "%s/%s, seed %lld: %s (paper: %s) in %s\n", run->row, run->column, (long long)run->seed, ours,
+            paper[0] ? paper : "none", mr_report_time(time, mr_row_number(row, "seconds")));
 }
 
 /* The same sentence (missing data, say) once. */
@@ -152,8 +155,9 @@ static void print_group(const mr_group *g)
     if (g->failed == g->seeds) snprintf(ours, sizeof ours, "diverged");
     else mr_report_number(ours, g->mean, g->std, 4);
     mr_report_number(steps, g->steps, NAN, 9);
-    printf("  %-36s paper %-12s ours %-16s %d seed%s, %s steps, %s, %s %s, %s\n", label, paper[0] ? paper : "-", ours, g->seeds, g->seeds > 1 ? "s" : "",
-           steps, mr_report_time(time, g->seconds), mr_row_text(row, "device"), mr_row_text(row, "dtype"), mr_row_text(row, "profile"));
+    printf("  %-36s paper %-12s ours %-16s %d seed%s, %s steps, %s, %s %s, %s\n", label, paper[0] ? paper : "-", ours, g->seeds,
+           g->seeds > 1 ? "s" : "", steps, mr_report_time(time, g->seconds), mr_row_text(row, "device"),
+           mr_row_text(row, "dtype"), mr_row_text(row, "profile"));
 }
 
 static int print_results(const settings *set, const char *name, int *first, mr_error *err)
@@ -266,7 +270,8 @@ static int merge(const settings *set, const mr_args *args)
     for (int i = 0; !status && i < args->count; i++) status = mr_table_read(&rows, args->given[i], &err);
     for (size_t i = 0; !status && i < rows.count; i++) {
         const char *name = mr_row_text(&rows.list[i], "experiment");
-        if (!is_trained(name) && !find_measured(name)) status = mr_fail(&err, MR_EDATA, "row %zu is of an experiment that this minrnn does not know (%.60s)", i + 1, name);
+        if (!is_trained(name) && !find_measured(name))
+            status = mr_fail(&err, MR_EDATA, "row %zu is of an experiment that this minrnn does not know (%.60s)", i + 1, name);
     }
     for (int i = 0; !status && mr_experiment_names[i]; i++) status = merge_one(set, &rows, mr_experiment_names[i], &added, &err);
     for (int i = 0; !status && measured[i]; i++) status = merge_one(set, &rows, measured[i]->name, &added, &err);
@@ -277,7 +282,8 @@ static int merge(const settings *set, const mr_args *args)
 
 static void add_up(mr_reproduce_result *total, const mr_reproduce_result *r)
 {
-    total->done += r->done, total->found += r->found, total->left += r->left, total->failed += r->failed, total->no_data += r->no_data;
+    total->done += r->done, total->found += r->found, total->left += r->left, total->failed += r->failed,
+        total->no_data += r->no_data;
 }
 
 static int reproduce_one(const char *name, const mr_reproduce_options *o, mr_reproduce_result *r, mr_error *err)
@@ -328,12 +334,22 @@ static int reproduce(const settings *set, const mr_args *args, double budget)
     mr_reproduce_result r, total = {0};
     mr_error err;
     int status = 0, all = !strcmp(args->given[0], "all");
-    mr_reproduce_options o = {
-        .plan = {set->quick ? MR_PROFILE_QUICK : set->as_paper ? MR_PROFILE_PAPER : MR_PROFILE_OURS, set->seeds, set->steps, set->only},
-        .out = set->out, .deadline = budget > 0 ? mr_reproduce_now() + budget : 0, .side_by_side = (int)set->side_by_side, .again = set->again,
-        .keep = set->keep, .device = set->common.device, .threads = (int)set->common.threads, .cell_seconds = set->cell_seconds,
-        .dtype = mr_args_was_set(args, "dtype") ? set->common.dtype : -1, .tf32 = mr_args_was_set(args, "tf32") ? set->common.tf32 : -1,
-        .stop = mr_stop_flag(), .watch = &watch};
+    mr_reproduce_options o = {.plan = {set->quick      ? MR_PROFILE_QUICK
+                                       : set->as_paper ? MR_PROFILE_PAPER
+                                                       : MR_PROFILE_OURS,
+                                       set->seeds, set->common.seed, set->steps, set->only},
+                              .out = set->out,
+                              .deadline = budget > 0 ? mr_reproduce_now() + budget : 0,
+                              .side_by_side = (int)set->side_by_side,
+                              .again = set->again,
+                              .keep = set->keep,
+                              .device = set->common.device,
+                              .threads = (int)set->common.threads,
+                              .cell_seconds = set->cell_seconds,
+                              .dtype = mr_args_was_set(args, "dtype") ? set->common.dtype : -1,
+                              .tf32 = mr_args_was_set(args, "tf32") ? set->common.tf32 : -1,
+                              .stop = mr_stop_flag(),
+                              .watch = &watch};
     s.set = set;
     for (size_t i = 0; !status && i < n; i++) {
         if (n > 1 && !set->common.quiet) fprintf(stderr, "%s\n", names[i]);
@@ -368,7 +384,9 @@ int mr_cmd_reproduce(int argc, char **argv)
     int code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;
     if (set.list) return print_list();
-    if (!args.count) return mr_misused("reproduce", set.merge ? "say which files to merge" : "say which experiment; `minrnn reproduce --list` lists them");
+    if (!args.count)
+        return mr_misused("reproduce",
+                          set.merge ? "say which files to merge" : "say which experiment; `minrnn reproduce --list` lists them");
     if (set.merge) return merge(&set, &args);
     if (set.quick && set.as_paper) return mr_misused("reproduce", "--quick and --as-paper exclude each other");
     double budget = set.budget[0] ? read_budget(set.budget) : -1;

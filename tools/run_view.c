@@ -23,7 +23,8 @@ static int columns(void)
 static void redraw(mr_run_view *v)
 {
     char line[MR_PROGRESS_MAX];
-    mr_progress_format(line, sizeof line, &v->progress, columns() - (int)strlen(v->label));
+    int room = columns() - (int)strlen(v->label);
+    mr_progress_format(line, sizeof line, &v->progress, room > 20 ? room : 20);
     fprintf(stderr, "\r%s%s\033[K", v->label, line);
     fflush(stderr);
 }
@@ -37,8 +38,8 @@ static void on_start(void *user, const mr_model *model, int64_t step)
     if (v->quiet) return;
     char resumed[48] = "";
     if (step) snprintf(resumed, sizeof resumed, ", resumed at step %lld", (long long)step);
-    fprintf(stderr, "%s%s: %lld parameters, batch %lld × %d tokens%s\n", v->label, v->recipe->task->type->name, (long long)mr_model_count(model),
-            (long long)(set->batch * set->accumulate), v->recipe->task->max_T, resumed);
+    fprintf(stderr, "%s%s: %lld parameters, batch %lld × %d tokens%s\n", v->label, v->recipe->task->type->name,
+            (long long)mr_model_count(model), (long long)(set->batch * set->accumulate), v->recipe->task->max_T, resumed);
 }
 
 static void on_step(void *user, int64_t step, int64_t tokens, double loss)

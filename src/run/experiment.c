@@ -24,7 +24,8 @@ static int head(mr_experiment *e, mr_error *err)
     e->by_loss = !strcmp(score, "loss");
     if (!e->by_loss && strcmp(score, "accuracy"))
         return mr_fail(err, MR_EINVAL, "experiment %s: score = %s: must be loss or accuracy", e->name, score);
-    if (scale && !mr_real_read(scale, &e->scale)) return mr_fail(err, MR_EINVAL, "experiment %s: scale = %s: must be a number", e->name, scale);
+    if (scale && !mr_real_read(scale, &e->scale))
+        return mr_fail(err, MR_EINVAL, "experiment %s: scale = %s: must be a number", e->name, scale);
     return 0;
 }
 
@@ -87,16 +88,21 @@ static void add_section(cell *c, const char *section)
 {
     const mr_ini *lines = &c->e->lines;
     for (int i = 0; i < lines->count; i++)
-        if (!strcmp(lines->list[i].section, section) && !is_own_key(lines->list[i].key)) add_setting(c, lines->list[i].key, lines->list[i].value);
+        if (!strcmp(lines->list[i].section, section) && !is_own_key(lines->list[i].key))
+            add_setting(c, lines->list[i].key, lines->list[i].value);
 }
 
-/* Of quick ones, else of the row, else of the column, else of the experiment. */
+/* The section of what holds for all runs. */
+static const char *profile_section(const cell *c) { return c->options->profile == MR_PROFILE_PAPER ? "as-paper" : "ours"; }
+
+/* The first of those that have it: quick (where that is asked for), the row, the column, the profile, the experiment. */
 static const char *own_value(const cell *c, const char *key)
 {
-    const char *value = c->options->profile == MR_PROFILE_QUICK ? mr_ini_find(&c->e->lines, "quick", key) : NULL;
-    if (!value) value = mr_ini_find(&c->e->lines, c->row, key);
-    if (!value) value = mr_ini_find(&c->e->lines, c->column, key);
-    return value ? value : mr_ini_find(&c->e->lines, "experiment", key);
+    const char *const sections[] = {"quick", c->row, c->column, profile_section(c), "experiment"};
+    const char *value = NULL;
+    for (size_t i = c->options->profile != MR_PROFILE_QUICK; !value && i < sizeof sections / sizeof *sections; i++)
+        value = mr_ini_find(&c->e->lines, sections[i], key);
+    return value;
 }
 
 /* One part of "table | $row | $column", trimmed and put in its place; what is behind it comes back. */
@@ -139,16 +145,19 @@ static int fill(cell *c, mr_error *err)
     if (target && !mr_real_read(target, &c->run.target_loss))
         return mr_fail(err, MR_EINVAL, "experiment %s: target-loss = %s: must be a number", c->e->name, target);
     if (test && (!strchr(test, '=') || strlen(test) >= sizeof c->run.test))
-        return mr_fail(err, MR_EINVAL, "experiment %s: test = %s: must be a key and its value, as in split=test", c->e->name, test);
+        return mr_fail(err, MR_EINVAL, "experiment %s: test = %s: must be a key and its value, as in split=test", c->e->name,
+                       test);
     if (test) snprintf(c->run.test, sizeof c->run.test, "%s", test);
     add_setting(c, "recipe", recipe);
-    add_section(c, o->profile == MR_PROFILE_PAPER ? "as-paper" : "ours");
+    add_section(c, profile_section(c));
     add_section(c, c->column);
     add_section(c, c->row);
     if (o->profile == MR_PROFILE_QUICK) add_section(c, "quick");
     snprintf(steps, sizeof steps, "%lld", (long long)o->steps);
     if (o->steps) add_setting(c, "steps", steps);
-    if (c->too_long) return mr_fail(err, MR_EINVAL, "experiment %s: %s/%s has too many settings, or one with a blank", c->e->name, c->run.row, c->run.column);
+    if (c->too_long)
+        return mr_fail(err, MR_EINVAL, "experiment %s: %s/%s has too many settings, or one with a blank", c->e->name, c->run.row,
+                       c->run.column);
     return find_paper(c, err);
 }
 
@@ -225,7 +234,8 @@ int mr_experiment_plan(const mr_experiment *e, const mr_plan_options *o, mr_plan
     *count = 0;
     *runs = mr_alloc(cells * (size_t)o->seeds + 1, sizeof **runs);
     if (!*runs) return mr_no_memory(err, "the runs");
-    for (int64_t seed = 1; !status && seed <= o->seeds; seed++) status = walk(e, o, seed, *runs, count, err);
+    for (int64_t i = 0; !status && i < o->seeds; i++)
+        status = walk(e, o, i + (o->first_seed ? o->first_seed : 1), *runs, count, err);
     if (status) mr_free(*runs), *runs = NULL;
     return status;
 }
@@ -244,9 +254,10 @@ int mr_planned_recipe(const mr_planned *run, mr_recipe *recipe, mr_error *err)
         *value++ = 0;
         if (!loaded) status = mr_recipe_load(recipe, value, err);
         else if (!strcmp(key, "warmup-share")) {
-            if (!mr_real_read(value, &warmup_share)) status = mr_fail(err, MR_EINVAL, "warmup-share = %.40s: must be a number", value);
-        }
-        else status = mr_recipe_set(recipe, key, value, err);
+            if (!mr_real_read(value, &warmup_share))
+                status = mr_fail(err, MR_EINVAL, "warmup-share = %.40s: must be a number", value);
+        } else
+            status = mr_recipe_set(recipe, key, value, err);
         loaded = 1;
     }
     if (status) mr_recipe_free(recipe);

@@ -8,12 +8,13 @@
  *     paper   = shakespeare | $row | test_loss      table, row and column of the paper's number; -: none
  *     test    = split=test                where given, the best model is scored once more at the end, with this key of its task
  *     target-loss = 1.6                   where given, the first step with a test loss not above it is noted
- *     [ours] [as-paper] [quick]           keys of the recipe: by default, with --as-paper, with --quick (on top of [ours] and all else)
+ *     [ours] [as-paper] [quick]           keys of the recipe: by default; with --as-paper; on top of all else with --quick
  *     [row minGRU] [column NAME]          the table; keys of the recipe, and besides: recipe, paper, test, target-loss as above,
- *                                         name (what $row or $column stands for), columns (of a row: A, B, … alone; the rest stays empty)
+ *                                         name (what $row or $column stands for), columns (of a row: A, B, … alone)
  *
- * [quick] may have these too. Beside the recipe's keys there is warmup-share, the warm-up as a share of the steps, whatever their number.
- * Without columns there is one, named by the score. Later sections win: recipe, profile, column, row, quick. */
+ * The profiles may have these too. Beside the recipe's keys there is warmup-share, the warm-up as a share of the steps,
+ * whatever their number. Without columns there is one, named by the score. Later sections win: recipe, profile, column, row,
+ * quick. */
 #ifndef MR_RUN_EXPERIMENT_H
 #define MR_RUN_EXPERIMENT_H
 
@@ -47,7 +48,7 @@ typedef struct mr_planned {
 /* What to leave out, and what to change. */
 typedef struct mr_plan_options {
     mr_profile profile;
-    int64_t seeds; /* 1 … seeds */
+    int64_t seeds, first_seed; /* as many, from this one on; 0: from 1 */
     int64_t steps; /* 0: as the experiment says */
     const char *only; /* rows: a part of "ROW/COLUMN", or a pattern with * and ? for all of it; NULL or "": all */
 } mr_plan_options;

@@ -35,7 +35,8 @@ static int check_lines(const char *name, const char *text, mr_error *err)
     for (const char *at = text; *at; number++) {
         size_t n = strcspn(at, "\n");
         if (n > INI_MAX_LINE - 2)
-            return mr_fail(err, MR_EINVAL, "%s, line %d: longer than %d bytes; shorten it (a relative path, a link)", name, number, INI_MAX_LINE - 2);
+            return mr_fail(err, MR_EINVAL, "%s, line %d: longer than %d bytes; shorten it (a relative path, a link)", name,
+                           number, INI_MAX_LINE - 2);
         at += n + (at[n] == '\n');
     }
     return 0;

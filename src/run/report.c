@@ -90,7 +90,9 @@ char *mr_report_number(char out[64], double value, double std, int digits)
 {
     char a[MR_REAL_MAX], b[MR_REAL_MAX];
     out[0] = 0;
-    if (isfinite(value)) snprintf(out, 64, "%s%s%s", mr_real_print(a, value, digits), isfinite(std) ? " ± " : "", isfinite(std) ? mr_real_print(b, std, 2) : "");
+    if (isfinite(value))
+        snprintf(out, 64, "%s%s%s", mr_real_print(a, value, digits), isfinite(std) ? " ± " : "",
+                 isfinite(std) ? mr_real_print(b, std, 2) : "");
     return out;
 }
 
@@ -106,11 +108,13 @@ char *mr_report_time(char out[32], double seconds)
 static double value_at(const mr_experiment *e, const mr_row *row, int64_t step)
 {
     for (size_t i = 0; i < row->points; i++)
-        if (row->curve[i].step == step && isfinite(row->curve[i].test_loss)) return e->scale * (e->by_loss ? row->curve[i].test_loss : row->curve[i].accuracy);
+        if (row->curve[i].step == step && isfinite(row->curve[i].test_loss))
+            return e->scale * (e->by_loss ? row->curve[i].test_loss : row->curve[i].accuracy);
     return NAN;
 }
 
-size_t mr_report_curve(const mr_experiment *e, const mr_table *rows, const mr_group *g, double *x, double *y, double *spread, size_t room)
+size_t mr_report_curve(const mr_experiment *e, const mr_table *rows, const mr_group *g, double *x, double *y, double *spread,
+                       size_t room)
 {
     size_t n = 0;
     for (size_t i = 0; i < g->first->points && n < room; i++) {
@@ -161,7 +165,9 @@ static void add_table(mr_text *out, const mr_group *groups, size_t n, const char
     for (size_t i = 0; i < n; i++) {
         if (strcmp(mr_row_text(groups[i].first, "profile"), profile)) continue;
         if (!any++)
-            mr_text_format(out, "## %s\n\n| row | column | paper | ours | seeds | steps | best step | %stime | device | dtype | settings |\n|---|---|---|---|---|---|---|%s---|---|---|---|\n",
+            mr_text_format(out,
+                           "## %s\n\n| row | column | paper | ours | seeds | steps | best step | %stime | device | dtype | "
+                           "settings |\n|---|---|---|---|---|---|---|%s---|---|---|---|\n",
                            profile, with_target ? "steps to target | " : "", with_target ? "---|" : "");
         add_group(out, &groups[i], with_target);
     }
@@ -176,13 +182,16 @@ static void add_figures(mr_text *out, const char *names)
     }
 }
 
-static int write_markdown(const mr_experiment *e, const mr_group *groups, size_t n, const mr_text *figures, const char *dir, mr_error *err)
+static int write_markdown(const mr_experiment *e, const mr_group *groups, size_t n, const mr_text *figures, const char *dir,
+                          mr_error *err)
 {
     mr_text out = {0};
     char file[128];
     snprintf(file, sizeof file, "%s.md", e->name);
     char *path = mr_path_join(dir, file);
-    mr_text_format(&out, "# %s\n\n%s.\n\nMade by `minrnn reproduce %s`. Times are those of one run, its evaluations included.\n\n", e->name, e->summary, e->name);
+    mr_text_format(&out,
+                   "# %s\n\n%s.\n\nMade by `minrnn reproduce %s`. Times are those of one run, its evaluations included.\n\n",
+                   e->name, e->summary, e->name);
     for (int profile = 0; profile < MR_PROFILES; profile++) add_table(&out, groups, n, mr_profile_names[profile]);
     if (figures->data) add_figures(&out, figures->data);
     int status = !path || out.failed ? mr_no_memory(err, "the table") : mr_file_replace(path, out.data, out.size, err);

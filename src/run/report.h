@@ -23,9 +23,10 @@ char *mr_report_number(char out[64], double value, double std, int digits);
 /* "1:02:03" */
 char *mr_report_time(char out[32], double seconds);
 
-/* The learning curve of a group: the seeds' mean at the steps of its first, loss or accuracy as the score has it. Returns the points,
- * at most `room`. */
-size_t mr_report_curve(const mr_experiment *e, const mr_table *rows, const mr_group *group, double *x, double *y, double *spread, size_t room);
+/* The learning curve of a group: the seeds' mean at the steps of its first, loss or accuracy as the score has it. Returns the
+ * points, at most `room`. */
+size_t mr_report_curve(const mr_experiment *e, const mr_table *rows, const mr_group *group, double *x, double *y, double *spread,
+                       size_t room);
 
 /* Writes DIR/NAME.md and the pictures; `experiment` is an mr_experiment. */
 int mr_report_write(const void *experiment, const mr_table *rows, const char *dir, mr_error *err);

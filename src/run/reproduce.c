@@ -13,6 +13,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,8 +27,7 @@ typedef struct job {
     mr_planned *runs;
     size_t count, next;
     mr_reproduce_result *result;
-    volatile sig_atomic_t stop; /* what the runs look at: a signal, or the deadline */
-    int failure;                /* the first of what stops all */
+    atomic_int failure; /* the first of what stops all */
     mr_error error;
 } job;
 
@@ -38,6 +38,7 @@ typedef struct turn {
     const mr_planned *run;
     char *dir;
     mr_train_watch told; /* the caller's */
+    volatile sig_atomic_t stop; /* what mr_train looks at: a signal, the deadline, or a failure elsewhere */
     double began, last, spent, noted; /* spent: seconds before this call */
     double tokens, parameters;
     mr_score test; /* of the best model, where the run has a test; otherwise its rows are 0 */
@@ -101,7 +102,7 @@ static void write_spent(const turn *t)
 static void look_at_clock(turn *t)
 {
     double now = mr_reproduce_now();
-    if (mr_results_over(t->job->results.options, now - t->last)) t->job->stop = 1;
+    if (atomic_load(&t->job->failure) || mr_results_over(t->job->results.options, now - t->last)) t->stop = 1;
     if (now - t->noted > NOTE_SECONDS) t->noted = now, write_spent(t);
     t->last = now;
 }
@@ -176,7 +177,8 @@ static int take_curve(const turn *t, mr_row *row, int64_t best_step, mr_error *e
     return status;
 }
 
-static int make_row(const turn *t, const mr_recipe *recipe, const mr_train_result *r, const mr_error *diverged, mr_row *row, mr_error *err)
+static int make_row(const turn *t, const mr_recipe *recipe, const mr_train_result *r, const mr_error *diverged, mr_row *row,
+                    mr_error *err)
 {
     const job *j = t->job;
     mr_results_stamp(&j->results, row, t->run->row, t->run->column, t->run->settings, recipe->train.dtype ? "bf16" : "f32");
@@ -248,7 +250,7 @@ static int score_test(turn *t, mr_dev *dev, mr_error *err)
     int status = path ? mr_session_open(&session, path, dev, 1, 1, err) : mr_no_memory(err, "the test");
     if (!status) {
         status = mr_recipe_set(&session.recipe, key, value, err);
-        if (!status) status = mr_session_evaluate(&session, &batch, on_evaluating, t, &t->job->stop, &t->test, err);
+        if (!status) status = mr_session_evaluate(&session, &batch, on_evaluating, t, &t->stop, &t->test, err);
         mr_batch_free(&batch);
         mr_session_close(&session);
     }
@@ -268,7 +270,7 @@ static int carry_out(turn *t, mr_recipe *recipe, mr_train_result *r, mr_error *e
     if (!status && o->watch->starts) o->watch->starts(o->watch->user, t->worker, t->run, recipe, &t->told);
     if (!status) read_spent(t);
     t->began = t->last = t->noted = mr_reproduce_now();
-    if (!status) status = mr_train(recipe, dev, t->dir, 1, &j->stop, &watch, r, err);
+    if (!status) status = mr_train(recipe, dev, t->dir, 1, &t->stop, &watch, r, err);
     if (!status && r->end != MR_END_STOPPED && t->run->test[0]) status = score_test(t, dev, err);
     if (status == MR_ESTOPPED) status = 0, r->end = MR_END_STOPPED;
     mr_dev_close(dev);
@@ -331,15 +333,14 @@ static void *work(void *arg)
     mr_error err;
     for (;;) {
         pthread_mutex_lock(&j->results.mutex);
-        if (mr_results_over(j->results.options, 0)) j->stop = 1;
-        const mr_planned *run = j->next < j->count && !j->stop && !j->failure ? &j->runs[j->next++] : NULL;
+        const int over = atomic_load(&j->failure) || mr_results_over(j->results.options, 0);
+        const mr_planned *run = j->next < j->count && !over ? &j->runs[j->next++] : NULL;
         pthread_mutex_unlock(&j->results.mutex);
         if (!run) return NULL;
         if (!run_one(j, w->number, run, &err)) continue;
         pthread_mutex_lock(&j->results.mutex);
-        if (!j->failure) j->error = err;
-        j->failure = j->error.status;
-        j->stop = 1;
+        if (!atomic_load(&j->failure)) j->error = err;
+        atomic_store(&j->failure, j->error.status);
         pthread_mutex_unlock(&j->results.mutex);
     }
 }
@@ -397,7 +398,7 @@ int mr_reproduce(const char *name, const mr_reproduce_options *o, mr_reproduce_r
         status = mr_results_open(&j.results, e.name, o, mr_report_write, &e, err);
         if (!status) status = choose_runs(&j, err);
         if (!status) run_all(&j);
-        if (!status && j.failure) *err = j.error, status = j.failure;
+        if (!status && atomic_load(&j.failure)) *err = j.error, status = j.error.status;
         if (!status && j.results.rows.count) status = mr_report_write(&e, &j.results.rows, o->out, err);
         mr_results_close(&j.results);
     }

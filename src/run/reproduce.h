@@ -53,8 +53,8 @@ typedef struct mr_measured {
 
 const mr_reproduce_options *mr_measuring_options(const mr_measuring *m);
 mr_dev *mr_measuring_device(const mr_measuring *m); /* open, as the options have it; f32 where they leave the dtype open */
-/* 1: the cell is wanted and not there yet; *row then has what every row has (experiment, row, column, settings, device, date …) and
- * is to be filled and given to mr_measuring_add, or freed. */
+/* 1: the cell is wanted and not there yet; *row then has what every row has (experiment, row, column, settings, device, date
+ * …) and is to be filled and given to mr_measuring_add, or freed. */
 int mr_measuring_wants(mr_measuring *m, const char *row_label, const char *column, const char *settings, mr_row *row);
 int mr_measuring_add(mr_measuring *m, mr_row *row, mr_error *err); /* takes the row, and writes everything */
 int mr_measuring_over(const mr_measuring *m);                      /* the time is up, or a signal came: return 0 */
@@ -64,15 +64,16 @@ int mr_measuring_over(const mr_measuring *m);                      /* the time i
 /* The clock that deadlines are on, in seconds. */
 double mr_reproduce_now(void);
 
-/* Runs one experiment of recipes/experiments. Failures of single runs are counted and told, and no error. MR_ESTOPPED: *stop was set;
- * everything is saved. */
+/* Runs one experiment of recipes/experiments. Failures of single runs are counted and told, and no error. MR_ESTOPPED: *stop
+ * was set; everything is saved. */
 int mr_reproduce(const char *name, const mr_reproduce_options *options, mr_reproduce_result *result, mr_error *err);
-int mr_reproduce_measured(const mr_measured *experiment, const mr_reproduce_options *options, mr_reproduce_result *result, mr_error *err);
+int mr_reproduce_measured(const mr_measured *experiment, const mr_reproduce_options *options, mr_reproduce_result *result,
+                          mr_error *err);
 
 /* The rows of DIR/NAME.json; none where there is no such file. */
 int mr_reproduce_rows(const char *dir, const char *name, mr_table *rows, mr_error *err);
-/* Adds the rows of an experiment among `rows` to DIR/NAME.json; those that are there stay as they are. Returns how many came new through
- * *added. */
+/* Adds the rows of an experiment among `rows` to DIR/NAME.json; those that are there stay as they are. Returns how many came
+ * new through *added. */
 int mr_reproduce_merge(const char *dir, const char *name, const mr_table *rows, size_t *added, mr_error *err);
 
 #endif

@@ -49,7 +49,8 @@ static int probe(mr_results *r, mr_error *err)
     if (dev->name) snprintf(r->device, sizeof r->device, "%s", dev->name);
     else {
         cpu_name(chip, sizeof chip);
-        snprintf(r->device, sizeof r->device, "%s, %d thread%s%s%s", chip, dev->threads, dev->threads > 1 ? "s" : "", dev->isa[0] ? ", " : "", dev->isa);
+        snprintf(r->device, sizeof r->device, "%s, %d thread%s%s%s", chip, dev->threads, dev->threads > 1 ? "s" : "",
+                 dev->isa[0] ? ", " : "", dev->isa);
     }
     mr_dev_close(dev);
     return 0;
@@ -64,7 +65,10 @@ static char *named(const char *dir, const char *name, const char *ending)
     return mr_path_join(dir, file);
 }
 
-static int read_rows(const char *path, mr_table *rows, mr_error *err) { return mr_path_exists(path) ? mr_table_read(rows, path, err) : 0; }
+static int read_rows(const char *path, mr_table *rows, mr_error *err)
+{
+    return mr_path_exists(path) ? mr_table_read(rows, path, err) : 0;
+}
 
 int mr_reproduce_rows(const char *dir, const char *name, mr_table *rows, mr_error *err)
 {
@@ -87,8 +91,8 @@ static int make_folders(mr_results *r, mr_error *err)
     return status ? status : mr_lock_directory(r->runs, &r->lock, err);
 }
 
-int mr_results_open(mr_results *r, const char *name, const mr_reproduce_options *options, mr_results_report *report, const void *experiment,
-                    mr_error *err)
+int mr_results_open(mr_results *r, const char *name, const mr_reproduce_options *options, mr_results_report *report,
+                    const void *experiment, mr_error *err)
 {
     *r = (mr_results){.name = name, .options = options, .report = report, .experiment = experiment, .lock = -1};
     pthread_mutex_init(&r->mutex, NULL);
@@ -106,7 +110,8 @@ void mr_results_close(mr_results *r)
     mr_free(r->runs);
 }
 
-void mr_results_stamp(const mr_results *r, mr_row *row, const char *label, const char *column, const char *settings, const char *dtype)
+void mr_results_stamp(const mr_results *r, mr_row *row, const char *label, const char *column, const char *settings,
+                      const char *dtype)
 {
     char date[32] = "";
     time_t now = time(NULL);

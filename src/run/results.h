@@ -22,12 +22,13 @@ typedef struct mr_results {
 } mr_results;
 
 /* Makes the folder, locks the experiment's part of it, reads the rows. mr_results_close also after a failure. */
-int mr_results_open(mr_results *r, const char *name, const mr_reproduce_options *options, mr_results_report *report, const void *experiment,
-                    mr_error *err);
+int mr_results_open(mr_results *r, const char *name, const mr_reproduce_options *options, mr_results_report *report,
+                    const void *experiment, mr_error *err);
 void mr_results_close(mr_results *r);
 
 /* What a row has in any case. */
-void mr_results_stamp(const mr_results *r, mr_row *row, const char *label, const char *column, const char *settings, const char *dtype);
+void mr_results_stamp(const mr_results *r, mr_row *row, const char *label, const char *column, const char *settings,
+                      const char *dtype);
 
 /* Takes the row over and writes the files. The caller holds the mutex. */
 int mr_results_put(mr_results *r, mr_row *row, mr_error *err);

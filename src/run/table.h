@@ -1,6 +1,6 @@
-/* Rows: what an experiment found. One row is one finished run or measurement: named texts and numbers, and a learning curve. A file
- * of rows is JSON, {"experiment": NAME, "rows": [{…}, …]}, a row a line, so that files from several machines are merged by reading
- * them one after the other. */
+/* Rows: what an experiment found. One row is one finished run or measurement: named texts and numbers, and a learning curve. A
+ * file of rows is JSON, {"experiment": NAME, "rows": [{…}, …]}, a row a line, so that files from several machines are merged
+ * by reading them one after the other. */
 #ifndef MR_RUN_TABLE_H
 #define MR_RUN_TABLE_H
 

@@ -139,7 +139,9 @@ static int read_row(mr_json *json, mr_row *row)
 
 static int wrong_file(const char *path, size_t row, mr_error *err)
 {
-    return mr_fail(err, MR_EFORMAT, "%s: row %zu is not a result of `minrnn reproduce`; take the file away or put a whole one in its place", path, row + 1);
+    return mr_fail(err, MR_EFORMAT,
+                   "%s: row %zu is not a result of `minrnn reproduce`; take the file away or put a whole one in its place", path,
+                   row + 1);
 }
 
 static int read_list(mr_json *json, mr_table *rows, const char *path, mr_error *err)
