@@ -31,6 +31,8 @@ typedef struct mr_bench_row {
 typedef struct mr_bench {
     mr_dev *dev;
     int quick;
+    const char *mixer;      /* models with this one only; NULL: all */
+    int (*open)(void *arg, mr_dev **dev, mr_error *err); /* another device like dev */
     mr_limits limits;
     mr_probe *probe;        /* a CPU's; NULL elsewhere */
     void (*on_row)(void *arg, const mr_bench_row *row);
@@ -51,7 +53,6 @@ typedef struct mr_bench_job {
 } mr_bench_job;
 
 void mr_bench_measure(mr_bench *b, const mr_bench_job *job); /* warms up, repeats, reports a row */
-double mr_bench_seconds(void);
 
 /* Device arrays of random values in ±scale, or NULL; given back by dev->release. */
 mr_act *mr_bench_acts(mr_dev *dev, size_t count, double scale);

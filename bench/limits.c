@@ -1,5 +1,6 @@
 /* What this machine can do at best: multiply-adds in registers, copies beyond the cache and within it. */
 #include "bench/bench.h"
+#include "run/subject.h"
 
 #include "core/mem.h"
 #include "core/pool.h"
@@ -145,9 +146,9 @@ static double timed(mr_probe *p, mr_pool_fn *task)
 {
     /* pieces, so that a thread that comes late costs no more than that */
     const int tasks = task == fma_task || task == copy_task ? PIECES * p->threads : p->threads;
-    double start = mr_bench_seconds();
+    double start = mr_seconds();
     mr_pool_run(p->pool, task, p, tasks);
-    return mr_bench_seconds() - start;
+    return mr_seconds() - start;
 }
 
 /* The next piece of the copy, so that no piece is still in a cache when its turn comes again. */
@@ -240,10 +241,10 @@ static int measure_device_copy(mr_bench *b, mr_error *err)
     void *from = dev->alloc(dev, bytes), *to = dev->alloc(dev, bytes);
     double best = 1e300;
     for (int i = 0; from && to && i < 6; i++) {
-        double start = mr_bench_seconds();
+        double start = mr_seconds();
         dev->copy(dev, to, from, bytes);
         dev->sync(dev, NULL);
-        double took = mr_bench_seconds() - start;
+        double took = mr_seconds() - start;
         if (i && took < best) best = took;
     }
     int status = from && to ? 0 : mr_no_memory(err, "the copies that measure the device");

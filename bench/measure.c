@@ -2,34 +2,20 @@
 #include "bench/bench.h"
 
 #include "core/rng.h"
+#include "run/subject.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
 
 enum { LEAST = 5, MOST = 1001 };
-
-double mr_bench_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static double once(mr_bench *b, const mr_bench_job *job)
 {
     if (job->before) job->before(job->arg);
     b->dev->sync(b->dev, NULL);
-    double start = mr_bench_seconds();
+    double start = mr_seconds();
     job->run(job->arg);
     b->dev->sync(b->dev, NULL);
-    return mr_bench_seconds() - start;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    return mr_seconds() - start;
 }
 
 static mr_bound binding(const mr_limits *limits, const mr_bench_job *job)
@@ -39,12 +25,6 @@ static mr_bound binding(const mr_limits *limits, const mr_bench_job *job)
     double memory = rate > 0 ? job->bytes / rate : 0;
     if (compute <= 0 && memory <= 0) return MR_BOUND_NONE;
     return compute > memory ? MR_BOUND_COMPUTE : job->read_bytes > 0 ? MR_BOUND_READ : MR_BOUND_COPY;
-}
-
-static double median(double *values, int count)
-{
-    qsort(values, (size_t)count, sizeof *values, ascending);
-    return values[count / 2];
 }
 
 /* Limit, work, limit, work, …: each repetition is compared with the limits measured around it. */
@@ -59,17 +39,17 @@ void mr_bench_measure(mr_bench *b, const mr_bench_job *job)
     if (b->on_start) b->on_start(b->arg, job->bench, job->name);
     once(b, job);
     int count = 0;
-    double before = mr_bench_now(b, bound), patience = mr_bench_seconds() + 3 * budget;
-    for (double spent = 0; count < MOST && (count < LEAST || (spent < budget && mr_bench_seconds() < patience)); count++) {
+    double before = mr_bench_now(b, bound), patience = mr_seconds() + 3 * budget;
+    for (double spent = 0; count < MOST && (count < LEAST || (spent < budget && mr_seconds() < patience)); count++) {
         if (bound == MR_BOUND_READ) once(b, job); /* the reads around it took its weights' place in the cache */
         spent += times[count] = once(b, job);
         const double after = mr_bench_now(b, bound);
         shares[count] = work / (0.5 * (before + after)) / times[count];
         before = after;
     }
-    row.seconds = median(times, count);
+    row.seconds = mr_median(times, count);
     row.best = times[0];
-    if (bound != MR_BOUND_NONE) row.share = median(shares, count);
+    if (bound != MR_BOUND_NONE) row.share = mr_median(shares, count);
     b->on_row(b->arg, &row);
 }
 

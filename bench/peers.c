@@ -17,12 +17,22 @@ void mr_bench_keep(mr_bench_rows *rows, const mr_bench_row *row)
 
 /* ---- which of our rows is the same work ---- */
 
+/* "torch LSTM loop" does what our row "copy lstm d=64->384" does. */
+static const char *our_model(const char *peer)
+{
+    static const char *const names[][2] = {{"minGRU", " d=64->384"}, {"minLSTM", " minlstm d=64->384"}, {"GRU", " gru d=64->384"},
+                                           {"LSTM", " lstm d=64->384"}, {"Mamba", " mamba d=64->384"}, {"attention", " attention d=64->64"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strstr(peer, names[i][0])) return names[i][1];
+    return "";
+}
+
 static void our_name(char *name, size_t size, const char *bench, const char *peer, int B, int T)
 {
     *name = 0;
     if (!strcmp(bench, "layer"))
         snprintf(name, size, "%s fwd+bwd B=%d T=%d 64->384", strstr(peer, "LSTM") ? "minlstm" : "mingru", B, T);
-    if (!strcmp(bench, "step")) snprintf(name, size, "copy d=64->384 B=%d T=%d", B, T);
+    if (!strcmp(bench, "step")) snprintf(name, size, "copy%s B=%d T=%d", our_model(peer), B, T);
     if (!strcmp(bench, "lm")) snprintf(name, size, "text d=384->768 B=%d T=%d", B, T);
     if (!strcmp(bench, "decode")) snprintf(name, size, "text d=384 f32 B=%d", B);
 }

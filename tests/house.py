@@ -23,6 +23,7 @@ ARROWS = {
     "tools": ["src/run", "src/tasks", "src/core", "src/ops/device.h"],  # of the ops a command names the device alone
     "tools/cmd_check": ["tools", *LIBRARY],
     "tools/cmd_bench": ["tools", "bench", *LIBRARY],
+    "tools/cmd_reproduce": ["tools", "bench", *LIBRARY],
     "bench": LIBRARY,
     "examples": [],
     "python": [],

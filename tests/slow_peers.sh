@@ -12,7 +12,7 @@ open("words", "w").write(" ".join(sys.argv[1:]))
 PYTHON
 
 export MINRNN_PEERS=peer.py
-done_by "$minrnn" bench decode --peers --json --device cpu --threads 1
+done_by "$minrnn" bench decode --mixer mingru --peers --json --device cpu --threads 1
 check "the script was told what to measure" grep -qx -- '--device cpu --threads 1 T=512 decode' words
 check "the ratio to our row" json "[round(p['ratio'] * p['our_ms']) for p in d if p.get('peer') == 'made up'] == [3000]" out
 check "our row is the right one" json "[p['ours'] for p in d if p.get('peer') == 'made up'] == ['text d=384 f32 B=1']" out
@@ -21,13 +21,13 @@ check "each row has tokens" json "all(p['tokens_per_s'] > 0 for p in d if p['ben
 check "1, 2, 4 and 8 streams in both forms" json "len([p for p in d if p['bench'] == 'decode' and 'name' in p]) == 8" out
 check "the limit says where the weights lie" json "all(p['limit'] in ('L2', 'L3', 'memory', 'compute') and p['share'] > 0 for p in d if p['bench'] == 'decode' and 'name' in p)" out
 
-done_by "$minrnn" bench decode --peers --device cpu --threads 1
+done_by "$minrnn" bench decode --mixer mingru --peers --device cpu --threads 1
 check "for people" grep -qE '^decode +made up +B=1 +3000\.000 .*x$' out
 check "what failed says so" grep -qE 'broken .*failed: out of luck$' out
 
-refused 2 'leave --quick out' "$minrnn" bench decode --peers --quick
+refused 2 'leave --quick out' "$minrnn" bench decode --mixer mingru --peers --quick
 echo 'raise SystemExit(1)' >peer.py
-refused 1 'is PyTorch installed' "$minrnn" bench decode --peers --device cpu --threads 1
+refused 1 'is PyTorch installed' "$minrnn" bench decode --mixer mingru --peers --device cpu --threads 1
 refused 1 'MINRNN_PEERS names, cannot be read' env MINRNN_PEERS=gone.py "$minrnn" bench --peers
 refused 1 'set MINRNN_PEERS' env -u MINRNN_PEERS "$minrnn" bench --peers
 

@@ -50,12 +50,16 @@ static void expect_valid_pictures(int count)
     assert_int_equal(system(command), 0);
 }
 
+/* What a chart calls the lines of a curve. */
+#define RAW "<g class=\"c1\">\n<polyline class=\"line faint\" points=\""
+#define TRAIN "<g class=\"c1\">\n<polyline class=\"line plain\" points=\""
+#define TEST "<g class=\"c2\">\n<polyline class=\"line\" points=\""
+#define ACCURACY "<g class=\"c3\">\n<polyline class=\"line\" points=\""
+
 /* Where a series' line ends, in pixels; returns the number of its points. */
-static size_t line_points(const char *svg, const char *class, double *first_y, double *last_y)
+static size_t line_points(const char *svg, const char *opening, double *first_y, double *last_y)
 {
-    char opening[64];
     size_t n = 0;
-    snprintf(opening, sizeof opening, "<polyline class=\"%s\" points=\"", class);
     const char *at = strstr(svg, opening);
     if (!at) return 0;
     at += strlen(opening);
@@ -115,15 +119,16 @@ static void lines_follow_the_points(void **unused)
     for (int i = 0; i < 20; i++) points[i] = (mr_curve_point){i * 10, NAN, 4 - 0.1 * i, i / 19.0};
     char *svg = picture(points, 20, "t");
     double first, last;
-    assert_int_equal(line_points(svg, "test", &first, &last), 20);
+    assert_int_equal(line_points(svg, TEST, &first, &last), 20);
     assert_true(last > first); /* a falling loss falls: y grows downwards */
-    assert_int_equal(line_points(svg, "accuracy", &first, &last), 20);
+    assert_int_equal(line_points(svg, ACCURACY, &first, &last), 20);
     assert_true(first == 422 && last == 78); /* 0 % on the floor, 100 % at the top */
-    assert_int_equal(line_points(svg, "train", NULL, NULL), 0);
+    assert_int_equal(line_points(svg, TRAIN, NULL, NULL), 0);
     assert_non_null(strstr(svg, "test loss 2.1<"));
     assert_non_null(strstr(svg, "accuracy 100 %<"));
     assert_non_null(strstr(svg, "accuracy (%)"));
     assert_null(strstr(svg, "log scale"));
+    assert_null(strstr(svg, ">-0<"));
     assert_non_null(strstr(svg, "prefers-color-scheme: dark"));
     mr_free(svg);
     for (int i = 0; i < 20; i++) points[i].accuracy = NAN;
@@ -157,8 +162,8 @@ static void many_points_are_binned_and_smoothed(void **unused)
     for (int i = 0; i < N; i++) points[i] = (mr_curve_point){i + 1, i % 2 ? 3 : 1, NAN, NAN};
     char *svg = picture(points, N, "t");
     double first, last;
-    assert_in_range(line_points(svg, "train", &first, &last), 500, 1000);
-    assert_in_range(line_points(svg, "raw", NULL, NULL), 500, 1000);
+    assert_in_range(line_points(svg, TRAIN, &first, &last), 500, 1000);
+    assert_in_range(line_points(svg, RAW, NULL, NULL), 500, 1000);
     assert_true(fabs(first - last) < 5); /* the mean, not the zigzag of 1 and 3 */
     assert_true(strlen(svg) < 100000);
     mr_free(svg);

@@ -1,6 +1,6 @@
 #include "tools/args.h"
 
-#include "core/utf8.h"
+#include "run/text.h"
 #include "tools/commands.h"
 
 #include <signal.h>
@@ -192,15 +192,8 @@ void mr_catch_signals(void)
 
 void mr_print_json_string(FILE *to, const char *text, size_t size)
 {
-    fputc('"', to);
-    for (size_t at = 0; at < size;) {
-        uint32_t c;
-        int n = mr_utf8_read(text + at, size - at, &c);
-        if (n <= 0) fputs("\\ufffd", to);
-        else if (c == '"' || c == '\\') fprintf(to, "\\%c", (int)c);
-        else if (c < 0x20 || c == 0x7f) fprintf(to, "\\u%04x", (unsigned)c);
-        else fwrite(text + at, 1, (size_t)n, to);
-        at += n > 0 ? (size_t)n : 1;
-    }
-    fputc('"', to);
+    mr_text literal = {0};
+    mr_text_json(&literal, text, size);
+    fputs(literal.failed ? "null" : literal.data, to);
+    mr_text_free(&literal);
 }

@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 
-enum { MR_ARGS_MAX = 8, MR_PAIRS_MAX = 128 };
+enum { MR_ARGS_MAX = 64, MR_PAIRS_MAX = 128 };
 
 typedef struct mr_flag_pair {
     const char *key, *value; /* value NULL: none was given */

@@ -9,16 +9,17 @@
 #include <unistd.h>
 
 static const char usage[] =
-    "usage: minrnn bench [gemm|scan|layer|step|decode|memory] [--threads N] [--device NAME] [--quick] [--peers] [--json]\n"
+    "usage: minrnn bench [gemm|scan|layer|step|decode|memory] [--threads N] [--device NAME] [--mixer NAME] [--quick] [--peers] [--json]\n"
     "\n"
     "Measures this machine's limits, then how near to them the parts of a training step come. Without a name: all.\n"
     "\n"
     "  gemm     matrix products of the d=384 language model, forward and both backward forms\n"
     "  scan     gates and scan of minGRU and minLSTM, B=64 T=512, 384 channels, hardly any input\n"
     "  layer    one recurrent layer 64->384, forward and backward\n"
-    "  step     a training step: text (3 layers, d=384, conv 4, mlp 4) and selective copying (3 layers, 64->384)\n"
-    "  decode   one token after another for 1, 2, 4 and 8 streams, weights in fp32 and in 8 bits\n"
-    "  memory   planned bytes of the training steps\n"
+    "  step     a training step: text (3 layers, d=384, conv 4, mlp 4) and selective copying (3 layers, 64->384),\n"
+    "           the second with every mixer\n"
+    "  decode   one token after another for 1, 2, 4 and 8 streams, every mixer; minGRU with weights in 8 bits too\n"
+    "  memory   bytes that the device has taken behind a training step: model, activations, scratch\n"
     "\n"
     "share is (the time that the limit allows) / (the time it took); the limit is measured again around each repetition.\n"
     "compute: multiply-adds in registers; memory: a copy beyond the cache, counted read and written. Bytes are the least\n"
@@ -37,13 +38,21 @@ enum { BENCHES = sizeof benches / sizeof *benches };
 typedef struct settings {
     mr_common common;
     char isa[MR_TEXT_MAX];
-    int quick, peers, rows;
+    int quick, peers, rows, mixer; /* mixer: 0 all, or 1 + its index */
     mr_bench_rows kept;
 } settings;
+
+/* As in mixers.def, behind "all". */
+static const char *const mixers[] = {"all",
+#define MIXER(name) #name,
+#include "model/mixers.def"
+#undef MIXER
+                                     NULL};
 
 static const mr_option flags[] = {
     MR_COMMON_FLAGS,
     {"isa", MR_OPT_TEXT, offsetof(settings, isa), "", 0, 0, NULL, "instruction set: avx512, avx2, neon, scalar", 0},
+    {"mixer", MR_OPT_CHOICE, offsetof(settings, mixer), "all", 0, 0, mixers, "step, decode, memory: models with this one only", 0},
     {"quick", MR_OPT_BOOL, offsetof(settings, quick), "no", 0, 0, NULL, "smaller shapes, fewer repetitions", 0},
     {"peers", MR_OPT_BOOL, offsetof(settings, peers), "no", 0, 0, NULL, "PyTorch beside it", 0},
     {0}};
@@ -153,13 +162,19 @@ static int run_peers(mr_bench *b, const char *script, settings *s, const mr_args
     return count ? mr_bench_peers(b, script, &s->kept, words, print_peer, err) : 0;
 }
 
+static int open_another(void *arg, mr_dev **dev, mr_error *err)
+{
+    const settings *s = arg;
+    return mr_open_device(&s->common, s->isa[0] ? s->isa : NULL, dev, err);
+}
+
 static int run(settings *s, const mr_args *args, mr_error *err)
 {
-    mr_bench b = {.quick = s->quick, .on_row = print_row, .on_start = show_progress, .arg = s};
+    mr_bench b = {.quick = s->quick, .mixer = s->mixer ? mixers[s->mixer] : NULL, .open = open_another, .on_row = print_row, .on_start = show_progress, .arg = s};
     const char *script = NULL;
     int status = s->peers ? mr_bench_peers_find(&script, err) : 0;
     if (status < 0) return status;
-    status = mr_open_device(&s->common, s->isa[0] ? s->isa : NULL, &b.dev, err);
+    status = open_another(s, &b.dev, err);
     if (status < 0) return status;
     if (s->common.json) printf("[");
     status = mr_bench_limits(&b, err);

@@ -1,18 +1,15 @@
 /* minrnn train: recipes, progress, stopping. */
 #include "core/file.h"
 #include "core/mem.h"
-#include "run/progress.h"
 #include "run/recipes.h"
 #include "run/train.h"
 #include "tools/args.h"
 #include "tools/commands.h"
+#include "tools/run_view.h"
 
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <time.h>
-#include <unistd.h>
 
 typedef struct settings {
     mr_common common;
@@ -38,83 +35,6 @@ static void help_recipes(FILE *to)
         fprintf(to, "[task] %s: %s\n", (*t)->name, (*t)->summary);
         mr_args_print_options(to, (*t)->options, MR_OPT_DERIVED);
     }
-}
-
-/* ---- what the user sees while it runs ---- */
-
-typedef struct view {
-    mr_progress progress;
-    const mr_recipe *recipe;
-    int quiet, terminal;
-    double last_line;
-} view;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int columns(void)
-{
-    struct winsize size;
-    return !ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col > 20 ? size.ws_col : 80;
-}
-
-static void redraw(view *v)
-{
-    char line[MR_PROGRESS_MAX];
-    mr_progress_format(line, sizeof line, &v->progress, columns());
-    fprintf(stderr, "\r%s\033[K", line);
-    fflush(stderr);
-}
-
-static void on_start(void *user, const mr_model *model, int64_t step)
-{
-    view *v = user;
-    const mr_train_settings *set = &v->recipe->train;
-    mr_progress_start(&v->progress, step, set->steps, set->max_seconds, now());
-    v->progress.utf8 = mr_locale_is_utf8();
-    if (v->quiet) return;
-    fprintf(stderr, "%s: %lld parameters, batch %lld × %d tokens", v->recipe->task->type->name, (long long)mr_model_count(model),
-            (long long)(set->batch * set->accumulate), v->recipe->task->max_T);
-    if (step) fprintf(stderr, ", resumed at step %lld", (long long)step);
-    fprintf(stderr, "\n");
-}
-
-static void on_step(void *user, int64_t step, int64_t tokens, double loss)
-{
-    view *v = user;
-    mr_progress_step(&v->progress, step, tokens, loss, now());
-    if (v->quiet) return;
-    if (v->terminal) {
-        if (mr_progress_due(&v->progress, 0.1, now())) redraw(v);
-    } else if (now() - v->last_line >= 10) {
-        char line[MR_PROGRESS_MAX];
-        mr_progress_format(line, sizeof line, &v->progress, 0);
-        fprintf(stderr, "%s\n", line);
-        v->last_line = now();
-    }
-}
-
-static void on_evaluating(void *user, int done, int batches)
-{
-    view *v = user;
-    if (v->quiet || !v->terminal || !mr_progress_due(&v->progress, 0.1, now())) return;
-    fprintf(stderr, "\revaluating: batch %d of %d\033[K", done, batches);
-    fflush(stderr);
-}
-
-static void on_evaluated(void *user, int64_t step, const mr_score *score, int best)
-{
-    view *v = user;
-    mr_progress_eval(&v->progress, score->loss, score->accuracy);
-    if (v->quiet) return;
-    fprintf(stderr, "%sstep %lld: test loss %.4f", v->terminal ? "\r\033[K" : "", (long long)step, score->loss);
-    if (isfinite(score->accuracy)) fprintf(stderr, ", accuracy %.2f %%", 100 * score->accuracy);
-    fprintf(stderr, "%s\n", best ? " (best)" : "");
-    v->last_line = now();
 }
 
 /* ---- the command ---- */
@@ -160,10 +80,10 @@ static int load_recipe(mr_recipe *recipe, const mr_args *args, const settings *s
     return code;
 }
 
-static int finish(const view *v, const settings *set, const mr_train_result *r)
+static int finish(const mr_run_view *v, const settings *set, const mr_train_result *r)
 {
     static const char *const ends[] = {"", "no better evaluation for a while; ", "time is up; ", ""};
-    if (v->terminal && !v->quiet) fprintf(stderr, "\r\033[K");
+    mr_run_view_clear(v);
     if (r->end == MR_END_STOPPED) {
         fprintf(stderr, "stopped at step %lld, saved; go on with: minrnn train --out %s --resume\n", (long long)r->step, set->out);
         return 128 + (int)*mr_stop_flag();
@@ -184,8 +104,8 @@ static int train(mr_recipe *recipe, const settings *set, mr_error *err, int *cod
 {
     mr_dev *dev = NULL;
     mr_train_result result;
-    view v = {.recipe = recipe, .quiet = set->common.quiet, .terminal = isatty(STDERR_FILENO), .last_line = now()};
-    mr_train_watch watch = {&v, on_start, on_step, on_evaluating, on_evaluated};
+    mr_run_view v;
+    mr_train_watch watch = mr_run_view_start(&v, recipe, "", 1, set->common.quiet);
     mr_common common = set->common;
     common.dtype = recipe->train.dtype;
     common.tf32 = recipe->train.tf32;
@@ -193,7 +113,7 @@ static int train(mr_recipe *recipe, const settings *set, mr_error *err, int *cod
     if (!status) status = mr_recipe_open(recipe, err);
     if (!status) status = mr_train(recipe, dev, set->out, set->resume, mr_stop_flag(), &watch, &result, err);
     if (!status) *code = finish(&v, set, &result);
-    else if (v.terminal && !v.quiet) fprintf(stderr, "\r\033[K");
+    else mr_run_view_clear(&v);
     mr_dev_close(dev);
     return status;
 }

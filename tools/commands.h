@@ -10,6 +10,7 @@ int mr_cmd_info(int argc, char **argv);
 int mr_cmd_quantize(int argc, char **argv);
 int mr_cmd_bench(int argc, char **argv);
 int mr_cmd_check(int argc, char **argv);
+int mr_cmd_reproduce(int argc, char **argv);
 int mr_cmd_data(int argc, char **argv);
 
 enum { MR_EXIT_DONE = 0, MR_EXIT_FAILED = 1, MR_EXIT_USAGE = 2 };

@@ -21,6 +21,7 @@ static const struct command {
     {"quantize", mr_cmd_quantize, "weights in 8 bits, to run a model faster"},
     {"bench", mr_cmd_bench, "times, and their share of this machine's limits"},
     {"check", mr_cmd_check, "every op on this machine against the reference"},
+    {"reproduce", mr_cmd_reproduce, "the paper's experiments: its numbers and ours"},
     {"data", mr_cmd_data, "data sets: list, get, path"},
     {0}};
 

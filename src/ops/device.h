@@ -9,11 +9,13 @@
 struct mr_dev {
     const char *kind; /* "cpu", "ref", "ref64" */
     const char *isa;  /* "avx512", …; "" where there is no choice */
+    const char *name; /* the chip's, or NULL: that of the CPU, which nobody has asked for */
     int threads;
     const mr_allocator *by;     /* whose the host's memory is: everything made for this device; NULL: the C library's */
     int ahead; /* tokens drawn before they are looked at: 1 … MR_DRAWN; above 1 where looking means waiting for the device */
     size_t act_size, real_size; /* bytes of one mr_act, mr_real */
     size_t memory;              /* bytes that there are at most; 0: alloc knows, and fails where there are no more */
+    size_t taken;               /* bytes so far: all that alloc gave, whether given back since or not, and the device's own scratch */
     mr_ops ops;                 /* filled by the backend: dev->ops.linear_fwd(dev, &args) */
 
     void *(*alloc)(mr_dev *, size_t bytes); /* zeroed; NULL when not to be had */

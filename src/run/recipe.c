@@ -2,11 +2,10 @@
 
 #include "core/file.h"
 #include "core/mem.h"
+#include "run/ini.h"
 #include "run/recipes.h"
 
-#include <ini.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 static const char *const optimizers[] = {"adamw", "adam", NULL};
@@ -98,58 +97,12 @@ void mr_recipe_free(mr_recipe *r)
 
 /* ---- INI text ---- */
 
-typedef struct line {
-    char section[16], key[32], value[INI_MAX_LINE];
-} line;
-
-typedef struct lines {
-    line *list;
-    int count, room, failed;
-    char wrong[INI_MAX_LINE]; /* a section or key too long to be one of ours */
-} lines;
-
-static int take_line(void *user, const char *section, const char *key, const char *value)
-{
-    lines *all = user;
-    if (strlen(section) >= sizeof all->list->section || strlen(key) >= sizeof all->list->key) {
-        if (!all->wrong[0]) snprintf(all->wrong, sizeof all->wrong, "[%.40s] %.60s", section, key);
-        return 1;
-    }
-    if (all->count == all->room) {
-        int room = all->room ? 2 * all->room : 64;
-        line *list = mr_alloc((size_t)room, sizeof *list);
-        if (!list) return all->failed = 1, 0;
-        if (all->count) memcpy(list, all->list, (size_t)all->count * sizeof *list);
-        mr_free(all->list);
-        all->list = list;
-        all->room = room;
-    }
-    line *l = &all->list[all->count++];
-    snprintf(l->section, sizeof l->section, "%s", section);
-    snprintf(l->key, sizeof l->key, "%s", key);
-    snprintf(l->value, sizeof l->value, "%s", value);
-    return 1;
-}
-
-/* libinih cuts lines at INI_MAX_LINE and would read the rest as a line of its own. */
-static int check_lines(const char *name, const char *text, mr_error *err)
-{
-    int number = 1;
-    for (const char *at = text; *at; number++) {
-        size_t n = strcspn(at, "\n");
-        if (n > INI_MAX_LINE - 2)
-            return mr_fail(err, MR_EINVAL, "%s, line %d: longer than %d bytes; shorten it (a relative path, a link)", name, number, INI_MAX_LINE - 2);
-        at += n + (at[n] == '\n');
-    }
-    return 0;
-}
-
-static int is_key(const line *l, const char *section, const char *key)
+static int is_key(const mr_ini_line *l, const char *section, const char *key)
 {
     return !strcmp(l->section, section) && !strcmp(l->key, key);
 }
 
-static int apply(mr_recipe *r, const char *name, const line *l, mr_error *err)
+static int apply(mr_recipe *r, const char *name, const mr_ini_line *l, mr_error *err)
 {
     mr_error inner;
     if (is_key(l, "", "base") || is_key(l, "task", "name")) return 0; /* done already */
@@ -167,60 +120,40 @@ static int apply(mr_recipe *r, const char *name, const line *l, mr_error *err)
     return mr_fail(err, MR_EINVAL, "%s: unknown section [%s]; there are [task], [model] and [train]", name, l->section);
 }
 
-/* The first of the first `count` lines with this key, or NULL. */
-static const line *find_line(const lines *all, int count, const char *section, const char *key)
-{
-    for (int i = 0; i < count; i++)
-        if (is_key(&all->list[i], section, key)) return &all->list[i];
-    return NULL;
-}
-
 static int load_builtin(mr_recipe *r, const char *name, mr_error *err); /* bases are built in and end somewhere: no circles */
 
 /* What the lines of a recipe are set upon: its base, or the defaults of its task. */
-static int start(mr_recipe *r, const char *name, const lines *all, mr_error *err)
+static int start(mr_recipe *r, const char *name, const mr_ini *all, mr_error *err)
 {
     mr_error inner;
-    const line *base_line = find_line(all, all->count, "", "base"), *task_line = find_line(all, all->count, "task", "name");
-    const char *base = base_line ? base_line->value : NULL, *task = task_line ? task_line->value : NULL;
+    const char *base = mr_ini_find(all, "", "base"), *task = mr_ini_find(all, "task", "name");
     if (!base && !task) return mr_fail(err, MR_EINVAL, "%s: says no task; put `name = text` (or another) under [task]", name);
     if (!base) return mr_recipe_new(r, task, err);
     int status = load_builtin(r, base, &inner);
     if (status) return mr_fail(err, status, "%s: base = %.100s: %.800s", name, base, inner.text);
     if (!task || !strcmp(task, r->task->type->name)) return 0;
-    status = mr_fail(err, MR_EINVAL, "%s: base = %s is a recipe of %s, not of %.100s; leave `name` out", name, base,
-                     r->task->type->name, task);
+    status = mr_fail(err, MR_EINVAL, "%s: base = %s is a recipe of %s, not of %.100s; leave `name` out", name, base, r->task->type->name, task);
     mr_recipe_free(r);
     return status;
 }
 
-static int from_lines(mr_recipe *r, const char *name, const lines *all, mr_error *err)
+static int from_lines(mr_recipe *r, const char *name, const mr_ini *all, mr_error *err)
 {
     int status = start(r, name, all, err);
     if (status) return status;
-    for (int i = 0; !status && i < all->count; i++) {
-        const line *l = &all->list[i];
-        if (!find_line(all, i, l->section, l->key)) status = apply(r, name, l, err);
-        else status = mr_fail(err, MR_EINVAL, "%s: [%s] %s is given twice", name, l->section, l->key);
-    }
+    for (int i = 0; !status && i < all->count; i++) status = apply(r, name, &all->list[i], err);
     if (status) mr_recipe_free(r);
     return status;
 }
 
 static int parse(mr_recipe *r, const char *name, const char *text, size_t size, mr_error *err)
 {
-    lines all = {0};
-    int status = 0;
+    mr_ini all;
     memset(r, 0, sizeof *r);
     if (strlen(text) != size) return mr_fail(err, MR_EINVAL, "%s: holds a zero byte; a recipe is text", name);
-    status = check_lines(name, text, err);
-    if (status) return status;
-    int wrong = ini_parse_string(text, take_line, &all);
-    if (all.failed) status = mr_no_memory(err, name);
-    else if (wrong) status = mr_fail(err, MR_EINVAL, "%s, line %d: not `key = value`, `[section]` or a comment", name, wrong);
-    else if (all.wrong[0]) status = mr_fail(err, MR_EINVAL, "%s: unknown key %.150s", name, all.wrong);
-    else status = from_lines(r, name, &all, err);
-    mr_free(all.list);
+    int status = mr_ini_read(&all, name, text, err);
+    if (!status) status = from_lines(r, name, &all, err);
+    mr_ini_free(&all);
     return status;
 }
 

@@ -1,8 +1,12 @@
-/* The recipes of the recipes folder, built into the library by scripts/embed.cmake. */
+/* Files that are built into the library by scripts/embed.cmake: names and texts, NULL-terminated, each pair in one order. */
 #ifndef MR_RUN_RECIPES_H
 #define MR_RUN_RECIPES_H
 
-extern const char *const mr_recipe_names[]; /* NULL-terminated */
+extern const char *const mr_recipe_names[]; /* of recipes/ */
 extern const char *const mr_recipe_texts[];
+extern const char *const mr_experiment_names[]; /* of recipes/experiments/ */
+extern const char *const mr_experiment_texts[];
+extern const char *const mr_paper_names[]; /* of data/: one, the paper's tables as JSON */
+extern const char *const mr_paper_texts[];
 
 #endif

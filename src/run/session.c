@@ -160,3 +160,31 @@ int mr_session_save_int8(const mr_session *s, const char *from, const char *path
     mr_model_free(small);
     return status;
 }
+
+/* ---- scoring ---- */
+
+static int same_interface(const mr_interface *a, const mr_interface *b)
+{
+    return a->input == b->input && a->inputs == b->inputs && a->head == b->head && a->loss == b->loss && a->outputs == b->outputs;
+}
+
+static int open_task(mr_session *s, mr_error *err)
+{
+    mr_interface have = mr_config_interface(&s->recipe.config);
+    int status = mr_recipe_open(&s->recipe, err);
+    if (status) return status;
+    if (!same_interface(&have, &s->recipe.task->face))
+        return mr_fail(err, MR_ECONFIG, "task %s needs a model with %d inputs and %d outputs; this one has %d and %d",
+                       s->recipe.task->type->name, s->recipe.task->face.inputs, s->recipe.task->face.outputs, have.inputs, have.outputs);
+    return 0;
+}
+
+int mr_session_evaluate(mr_session *s, mr_batch *batch, mr_eval_tick *tick, void *user, const volatile sig_atomic_t *stop, mr_score *score, mr_error *err)
+{
+    int status = open_task(s, err);
+    if (status) return status;
+    mr_task *task = s->recipe.task;
+    status = mr_model_plan(s->model, task->batch, task->max_T, 0, err);
+    if (!status && mr_batch_new(batch, &task->face, task->batch, task->max_T)) status = mr_no_memory(err, "batches; lower --batch");
+    return status ? status : mr_evaluate(s->model, task, batch, tick, user, stop, score, err);
+}

@@ -1,6 +1,7 @@
 #include "run/text.h"
 
 #include "core/mem.h"
+#include "core/utf8.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -53,6 +54,16 @@ char *mr_count_print(char out[MR_REAL_MAX], double value, int digits)
     return out;
 }
 
+char *mr_brief_print(char out[MR_REAL_MAX], double value, int digits)
+{
+    int power = value == 0 ? 0 : (int)floor(log10(fabs(value)) + 1e-9);
+    if (power >= 4 && power < 15) return mr_count_print(out, value, digits);
+    if (power >= -3 && power < 4) return mr_real_print(out, value, digits);
+    char lead[MR_REAL_MAX];
+    snprintf(out, MR_REAL_MAX, "%.20se%d", mr_real_print(lead, value / pow(10, power), digits), power);
+    return out;
+}
+
 static int make_room(mr_text *text, size_t more)
 {
     if (text->failed) return 0;
@@ -92,6 +103,21 @@ void mr_text_format(mr_text *text, const char *format, ...)
     vsnprintf(text->data + text->size, (size_t)size + 1, format, args);
     va_end(args);
     text->size += (size_t)size;
+}
+
+void mr_text_json(mr_text *text, const char *s, size_t size)
+{
+    mr_text_add(text, "\"");
+    for (size_t at = 0; at < size;) {
+        uint32_t c;
+        int n = mr_utf8_read(s + at, size - at, &c);
+        if (n <= 0) mr_text_add(text, "\\ufffd");
+        else if (c == '"' || c == '\\') mr_text_format(text, "\\%c", (int)c);
+        else if (c < 0x20 || c == 0x7f) mr_text_format(text, "\\u%04x", (unsigned)c);
+        else mr_text_format(text, "%.*s", n, s + at);
+        at += n > 0 ? (size_t)n : 1;
+    }
+    mr_text_add(text, "\"");
 }
 
 void mr_text_free(mr_text *text)

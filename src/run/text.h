@@ -13,6 +13,9 @@ char *mr_real_print(char out[MR_REAL_MAX], double value, int digits);
 /* A count for people: 950, 12.3k, 1.05M. */
 char *mr_count_print(char out[MR_REAL_MAX], double value, int digits);
 
+/* For people, and narrow: 1e-4, not 0.0001 or 1e-04; 20k, not 20000. */
+char *mr_brief_print(char out[MR_REAL_MAX], double value, int digits);
+
 /* Zero-initialised, it is empty. Out of memory leaves `failed` set and the rest unsaid, so that one check at the end is
  * enough. */
 typedef struct mr_text {
@@ -24,6 +27,8 @@ typedef struct mr_text {
 void mr_text_add(mr_text *text, const char *s);
 /* As printf; reals go through %s and mr_real_print. */
 void mr_text_format(mr_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A JSON string literal. Bytes that are not UTF-8 become U+FFFD. */
+void mr_text_json(mr_text *text, const char *s, size_t size);
 void mr_text_free(mr_text *text);
 
 #endif

@@ -88,8 +88,10 @@ float *mr_cpu_scratch(mr_cpu *cpu, int which, size_t count)
     mr_scratch *s = &cpu->scratch[which];
     if (s->count >= count && s->data) return s->data;
     mr_free_by(cpu->dev.by, s->data);
+    cpu->dev.taken -= s->count * sizeof(float);
     s->data = mr_alloc_by(cpu->dev.by, count ? count : 1, sizeof(float));
     s->count = s->data ? count : 0;
+    cpu->dev.taken += s->count * sizeof(float);
     if (!s->data) cpu->out_of_memory = 1;
     return s->data;
 }
@@ -184,7 +186,9 @@ void mr_cpu_reduce(mr_cpu *cpu, size_t n, const float *from, size_t stride, int 
 
 static void *device_alloc(mr_dev *dev, size_t bytes)
 {
-    return mr_alloc_by(dev->by, bytes ? bytes : 1, 1);
+    void *p = mr_alloc_by(dev->by, bytes ? bytes : 1, 1);
+    if (p) dev->taken += bytes;
+    return p;
 }
 
 static void device_release(mr_dev *dev, void *p)

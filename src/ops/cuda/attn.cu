@@ -184,7 +184,7 @@ template <class A> static __global__ void __launch_bounds__(ONE_THREADS) attn_on
 template <class A> static void launch_one(mr_cuda *c, const attn_args *a)
 {
     const size_t bytes = ((size_t)a->g.window + 1) * sizeof(float);
-    CHECK(c, cudaFuncSetAttribute(attn_one<A>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+    CHECK(c, mr_cuda_allow_shared((const void *)attn_one<A>, bytes));
     attn_one<A><<<dim3((unsigned)a->g.heads, (unsigned)a->g.B), ONE_THREADS, bytes, c->stream>>>(*a);
     LAUNCHED(c, "attn_one");
 }

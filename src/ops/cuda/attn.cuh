@@ -239,7 +239,7 @@ template <template <int, int, class> class FN, class... ARGS> static void attn_d
 /* A kernel with more shared memory than the usual. */
 template <class KERNEL> static void attn_launch(mr_cuda *c, KERNEL kernel, const char *name, dim3 grid, size_t bytes, const attn_args &args)
 {
-    CHECK(c, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+    CHECK(c, mr_cuda_allow_shared((const void *)kernel, bytes));
     kernel<<<grid, ATTN_THREADS, bytes, c->stream>>>(args);
     LAUNCHED(c, name);
 }

@@ -29,7 +29,7 @@ template <class... P, class... Q> static void chain(mr_cuda *c, const char *name
     config.gridDim = grid, config.blockDim = dim3(threads), config.dynamicSmemBytes = shared, config.stream = c->stream;
     config.attrs = &early;
     config.numAttrs = c->chained && c->capability >= 90;
-    if (shared > 48 << 10) CHECK(c, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
+    CHECK(c, mr_cuda_allow_shared((const void *)kernel, shared));
     mr_cuda_note(c, cudaLaunchKernelEx(&config, kernel, args...), name);
     c->chained = 1;
 }

@@ -85,6 +85,10 @@ void mr_cuda_note(mr_cuda *c, cudaError_t error, const char *where);
 void *mr_cuda_scratch(mr_cuda *c, size_t bytes);
 void *mr_cuda_product_scratch(mr_cuda *c, size_t bytes);
 
+/* Lets a kernel use so much dynamic shared memory. What a kernel may use is one setting for all threads of the process, so it is only
+ * ever raised: another thread may be about to launch it with more. */
+cudaError_t mr_cuda_allow_shared(const void *kernel, size_t bytes);
+
 /* bf16 copies of parameters: made at the first use after something was written over what they are copies of, all in one launch. */
 const bf16 *mr_cuda_shadow_of(mr_cuda *c, const float *from, size_t n);
 void mr_cuda_written(mr_cuda *c, const void *to, size_t bytes);

@@ -1,6 +1,7 @@
 /* The CUDA device: memory, copies, recorded steps, errors. */
 #include "ops/cuda/chain.cuh"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,7 @@ static void *cuda_alloc(mr_dev *dev, size_t bytes)
         cudaGetLastError();
         return NULL;
     }
+    dev->taken += bytes;
     CHECK(c, cudaMemsetAsync(p, 0, bytes ? bytes : 1, c->stream));
     return p;
 }
@@ -61,11 +63,13 @@ static void *grow(mr_cuda *c, mr_cuda_room *room, size_t bytes)
     forget_graphs(c);
     CHECK(c, cudaStreamSynchronize(c->stream));
     cudaFree(room->data);
+    c->dev.taken -= room->size;
     room->data = NULL;
     room->size = 0;
     cudaError_t error = cudaMalloc(&room->data, bytes);
     if (error == cudaSuccess) room->size = bytes;
     else mr_cuda_note(c, error, "scratch memory");
+    c->dev.taken += room->size;
     /* for initcheck alone, which does not see what products of the library store (finish_quads reads it behind them) */
     if (room->data) CHECK(c, cudaMemsetAsync(room->data, 0, bytes, c->stream));
     return room->data;
@@ -73,6 +77,19 @@ static void *grow(mr_cuda *c, mr_cuda_room *room, size_t bytes)
 
 void *mr_cuda_scratch(mr_cuda *c, size_t bytes) { return grow(c, &c->scratch, bytes); }
 void *mr_cuda_product_scratch(mr_cuda *c, size_t bytes) { return grow(c, &c->product_scratch, bytes); }
+
+cudaError_t mr_cuda_allow_shared(const void *kernel, size_t bytes)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    cudaFuncAttributes has;
+    if (bytes <= 48 << 10) return cudaSuccess; /* what every kernel may use */
+    pthread_mutex_lock(&lock);
+    cudaError_t error = cudaFuncGetAttributes(&has, kernel);
+    if (error == cudaSuccess && (size_t)has.maxDynamicSharedSizeBytes < bytes)
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    pthread_mutex_unlock(&lock);
+    return error;
+}
 
 static void cuda_wait(mr_cuda *c)
 {
@@ -318,6 +335,7 @@ static int make_resources(mr_cuda *c, mr_error *err)
 {
     cudaError_t error = c->stream_given ? cudaSuccess : cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);
     if (error == cudaSuccess) error = cudaMalloc(&c->workspace, WORKSPACE);
+    if (error == cudaSuccess) c->dev.taken += WORKSPACE;
     if (error == cudaSuccess) error = cudaMallocHost((void **)&c->staging, STAGING + LANDING);
     if (error != cudaSuccess) return mr_fail(err, MR_EDEVICE, "%s: %s", c->name, cudaGetErrorString(error));
     if (mr_lt.Create(&c->lt) != CUBLAS_STATUS_SUCCESS) return mr_fail(err, MR_EDEVICE, "%s: cuBLASLt does not start", c->name);
@@ -359,6 +377,7 @@ extern "C" int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **o
     c->stream = (cudaStream_t)options->stream;
     c->stream_given = options->stream != NULL;
     dev->kind = "cuda";
+    dev->name = c->name;
     dev->isa = "";
     dev->threads = 1;
     dev->by = options->by;

@@ -16,7 +16,7 @@ template <class ACT, int KIND, int CAND, int MASKED> struct fused {
         const int NT = tune::forward_tiles;
         const size_t room = fused_room<ACT, gate_count<KIND>::value, NT, 1>::bytes;
         auto kernel = fused_forward<ACT, KIND, CAND, MASKED, NT, tune::forward_least>;
-        CHECK(c, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)room));
+        CHECK(c, mr_cuda_allow_shared((const void *)kernel, room));
         kernel<<<dim3((unsigned)f.scan.H / FUSED_CHANNELS, (unsigned)f.scan.B), dim3(32, FUSED_WARPS), room, c->stream>>>(f);
         LAUNCHED(c, "fused_forward");
     }
@@ -26,7 +26,7 @@ template <class ACT, int KIND, int CAND, int MASKED> struct fused {
         const int NT = tune::backward_tiles;
         const size_t room = fused_room<ACT, gate_count<KIND>::value, NT, 3>::bytes;
         auto kernel = fused_backward<ACT, KIND, CAND, MASKED, NT, tune::backward_least>;
-        CHECK(c, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)room));
+        CHECK(c, mr_cuda_allow_shared((const void *)kernel, room));
         kernel<<<dim3((unsigned)f.scan.H / FUSED_CHANNELS, (unsigned)f.groups), dim3(32, FUSED_WARPS), room, c->stream>>>(f);
         LAUNCHED(c, "fused_backward");
     }

@@ -148,7 +148,7 @@ template <class A, int LPR, int N, int WHOLE> static void launch(mr_cuda *c, con
     norm_args g = {a->M, a->D, a->kind == MR_NORM_LAYER, a->accumulate, (const float *)a->w, NULL, (float *)a->stat, NULL};
     g.partial = (float *)mr_cuda_scratch(c, blocks * 2 * D * sizeof(float));
     if (!g.partial) return;
-    if (shared > 48 << 10) CHECK(c, cudaFuncSetAttribute(norm_rows_bwd<A, LPR, N, WHOLE>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared));
+    CHECK(c, mr_cuda_allow_shared((const void *)norm_rows_bwd<A, LPR, N, WHOLE>, shared));
     norm_rows_bwd<A, LPR, N, WHOLE><<<blocks, dim3(32, ROW_WARPS), shared, c->stream>>>(g, (const A *)a->x, (const A *)a->dy, (A *)a->dx);
     LAUNCHED(c, "norm_rows_bwd");
     mr_cuda_reduce(c, g.partial, blocks, 2 * D, D, (float *)a->dw);

@@ -44,7 +44,7 @@ void mr_cuda_rnn_launch(mr_cuda *c, const void *kernel, rnn_work *w, int columns
         shared = rnn_shared_bytes(columns, w->groups * slice);
         w->resident = shared <= (size_t)most;
         if (!w->resident) shared = rnn_shared_bytes(columns, 0);
-        cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+        cudaError_t error = mr_cuda_allow_shared(kernel, shared);
         if (error == cudaSuccess) error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, THREADS, shared);
         if (error != cudaSuccess || blocks == 0) {
             mr_cuda_note(c, error == cudaSuccess ? cudaErrorLaunchOutOfResources : error, name);

@@ -39,6 +39,7 @@ static mr_cuda_shadow *add(mr_cuda *c, const float *from, size_t n)
     }
     s->from = from;
     s->n = n;
+    c->dev.taken += n * sizeof(bf16);
     c->shadow_count++;
     c->shadows_stale = 1;
     CHECK(c, cudaMemcpyAsync(c->shadow_table, c->shadows, sizeof *s * (size_t)c->shadow_count, cudaMemcpyHostToDevice, c->stream));

@@ -44,7 +44,7 @@ template <class ACT, int NP> struct sscans {
     {
         const size_t bytes = sizeof(backward_shared<NP>), tokens = (size_t)g.B * (size_t)g.T, rows = (size_t)g.B * (size_t)g.spans, E = (size_t)g.E;
         if (!take_scratch(c, &g, NP, 1)) return;
-        if (bytes > 48 << 10) CHECK(c, cudaFuncSetAttribute(sscan_backward<ACT, NP>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+        CHECK(c, mr_cuda_allow_shared((const void *)sscan_backward<ACT, NP>, bytes));
         if (g.spans > 1) sscan_backward_effect<ACT, NP><<<grid_of(g, g.spans), 32, 0, c->stream>>>(g);
         sscan_backward<ACT, NP><<<grid_of(g, g.spans), 32, bytes, c->stream>>>(g);
         LAUNCHED(c, "sscan_backward");

@@ -1,6 +1,12 @@
 /* The device: host memory, one thread. */
 
-static void *host_alloc(mr_dev *dev, size_t bytes) { return mr_alloc_by(dev->by, bytes, 1); }
+static void *host_alloc(mr_dev *dev, size_t bytes)
+{
+    void *p = mr_alloc_by(dev->by, bytes, 1);
+    if (p) dev->taken += bytes;
+    return p;
+}
+
 static void host_release(mr_dev *dev, void *p) { mr_free_by(dev->by, p); }
 static void host_copy(mr_dev *dev, void *to, const void *from, size_t bytes) { (void)dev; memmove(to, from, bytes); }
 static void host_zero(mr_dev *dev, void *to, size_t bytes) { (void)dev; memset(to, 0, bytes); }

@@ -1,0 +1,311 @@
+#!/usr/bin/env python3
+"""The whole comparison with the paper, cell by cell, from the results of `minrnn reproduce`.
+
+usage: paper.py RESULTS [OUT]      RESULTS: a folder with NAME.json; OUT (docs/results): gets paper.json and paper.md
+"""
+import glob
+import json
+import math
+import os
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+KEYS = {"layers", "model", "layer", "dataset", "T", "comparison", "batch"}  # columns that name a row
+LOWER = {"test_loss"}  # columns in which less is better
+MEASURED = {"efficiency", "memory", "inference", "parameters"}  # tables of another machine's times, or of counts: nothing to be as good as
+
+# Cells that the paper prints twice: the number stands in another table, where an experiment has it.
+SAME = {
+    "selective_copy_comparison | minGRU minGRU | accuracy": "selective_copy_layers | 3 | minGRU",
+    "selective_copy_comparison | minLSTM minLSTM | accuracy": "selective_copy_layers | 3 | minLSTM",
+    "lra | minLSTM | listops": "listops_ablation | minLSTM + conv + MLP | accuracy",
+}
+OURS = {"minGRU", "minLSTM", "GRU", "LSTM", "Mamba", "Llama", "Transformer"}  # models of the paper that this project has
+TITLES = {
+    "selective_copy_layers": "Selective copying: layers (accuracy, %)", "selective_copy_comparison": "Selective copying: other models (accuracy, %)",
+    "d4rl": "D4RL (normalised score)", "shakespeare": "Shakespeare (test loss in nats, and its step)",
+    "chomsky": "Chomsky hierarchy (accuracy)", "lra": "Long Range Arena (accuracy)", "listops_ablation": "ListOps: the block (accuracy)",
+    "efficiency": "Training step", "memory": "Training memory", "inference": "Inference (%)", "parameters": "Parameters (% of the traditional cell)",
+}
+
+
+def mean_std(values):
+    mean = sum(values) / len(values)
+    if len(values) < 2:
+        return mean, None
+    return mean, math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1))
+
+
+def read_rows(folder):
+    rows = []
+    for path in sorted(glob.glob(os.path.join(folder, "*.json"))):
+        data = json.load(open(path, encoding="utf-8"))
+        if isinstance(data, dict) and "rows" in data and "experiment" in data:
+            rows += data["rows"]
+    return [row for row in rows if row.get("profile") != "quick"]
+
+
+def groups_of(rows):
+    """Rows that differ in their seeds alone, as one group each."""
+    found = {}
+    for row in (r for r in rows if r["experiment"] not in MEASURED):
+        found.setdefault(tuple(row.get(k) for k in ("experiment", "profile", "row", "column", "settings", "kind", "dtype")), []).append(row)
+    groups = []
+    for (experiment, profile, row, column, settings, kind, dtype), members in found.items():
+        scores = [r["score"] for r in members if "score" in r]
+        mean, std = mean_std(scores) if scores else (None, None)
+        numbers = {key: mean_std([r[key] for r in members if key in r])[0] if any(key in r for r in members) else None
+                   for key in ("steps", "best_step", "seconds", "target_step", "parameters")}
+        groups.append({
+            "number": len(groups), "experiment": experiment, "profile": profile, "row": row, "column": column, "settings": settings, "kind": kind, "dtype": dtype,
+            "device": members[0].get("device"), "date": max(r.get("date", "") for r in members), "mean": mean, "std": std,
+            "seeds": len(members), "diverged": sum("failed" in r for r in members), "cell": members[0].get("paper_cell"), **numbers})
+    return groups
+
+
+def best_group(groups):
+    """Of several groups of one cell: ours before the paper's settings, then more seeds, then the newest."""
+    return max(groups, key=lambda g: (g["profile"] == "ours", g["mean"] is not None, g["seeds"], g["date"])) if groups else None
+
+
+class Measured:
+    """Times, memory and counts: the paper's cells are ratios of what the rows have. Of several devices a GPU in f32 counts first."""
+
+    def __init__(self, rows):
+        order = sorted((r for r in rows if r["experiment"] in MEASURED), key=lambda r: (r.get("kind") == "cuda", r.get("dtype") == "f32", r.get("date", "")))
+        self.device = {}  # of each experiment
+        for row in order:
+            self.device[row["experiment"]] = row["kind"], row["dtype"], row.get("device")
+        self.at = {(r["experiment"], r["row"], r["column"]): r for r in order if (r["kind"], r["dtype"], r.get("device")) == self.device[r["experiment"]]}
+
+    def number(self, experiment, row, column, key):
+        return self.at.get((experiment, row, column), {}).get(key)
+
+    def ratio(self, experiment, first, second, prefix, key):
+        """first over second, at the longest length that both have."""
+        lengths = [int(c[len(prefix):]) for e, r, c in self.at if e == experiment and r == first and c.startswith(prefix)]
+        for length in sorted(lengths, reverse=True):
+            a, b = (self.number(experiment, r, f"{prefix}{length}", key) for r in (first, second))
+            if a and b:
+                return a / b
+        return None
+
+    def efficiency(self, label, column):
+        model, length = label.split(" ")
+        mine = self.number("efficiency", model, f"B=64 T={length}", "ms")
+        if column == "ms" or mine is None:
+            return mine
+        theirs = self.number("efficiency", model[3:], f"B=64 T={length}", "ms")  # minGRU → GRU
+        return theirs / mine if theirs else None
+
+    def memory(self, label, _):
+        pairs = [("Mamba", "minGRU")] if label.startswith("Mamba") else [("minGRU", "GRU"), ("minLSTM", "LSTM")]
+        ratios = [self.ratio("efficiency", a, b, "B=64 T=", "bytes") for a, b in pairs]
+        return 100 * (sum(ratios) / len(ratios) - 1) if all(ratios) else None
+
+    def inference(self, label, _):
+        words = label.replace(",", "").split(" ")
+        first, way, second, batch = words[0], words[1], words[3], words[-1]
+        prefix = f"{'context' if 'context' in words else 'tokens'} B={batch} T="
+        ratio = self.ratio("inference", second, first, prefix, "ms")
+        return None if ratio is None else 100 * (ratio - 1) * (1 if way == "faster" else -1)
+
+    def parameters(self, label, column):
+        return self.number("parameters", label, f"cell, expansion {column}", "percent")
+
+    def cell(self, name, label, column):
+        value = getattr(self, name)(label, column)
+        experiment = "efficiency" if name == "memory" else name
+        if value is None:
+            return None
+        _, dtype, device = self.device[experiment]
+        return {"mean": value, "std": None, "seeds": None, "experiment": experiment, "device": device, "dtype": dtype}
+
+
+def row_label(table, cells):
+    keys = [str(c) for name, c in zip(table.get("columns", ["model"]), cells) if name in KEYS]
+    return " ".join(keys)
+
+
+def cells_of(name, table):
+    """(row label, column, value, std) of every number of a table."""
+    for cells in table["rows"]:
+        label = row_label(table, cells)
+        columns = table.get("columns", ["model"] + [str(i) for i in range(1, len(cells))])
+        stds = dict(zip(columns, cells))
+        for column, value in zip(columns, cells):
+            if column in KEYS or column == "std" or column.endswith("_std") or value is None:
+                continue
+            yield label, column, value, stds.get(column + "_std", stds.get("std"))
+
+
+def is_row(label, wanted):
+    """As the command finds rows: the first words are enough where they are whole cells."""
+    return label == wanted or label.startswith(wanted + " ")
+
+
+def find(groups, name, label, column):
+    wanted = SAME.get(f"{name} | {label} | {column}", f"{name} | {label} | {column}")
+    table, row, col = wanted.split(" | ")
+    fitting = []
+    for g in groups:
+        if not g["cell"]:
+            continue
+        t, r, c = g["cell"].split(" | ")
+        if t == table and is_row(row, r) and (c == col or (col == "steps" and c == "test_loss")):
+            fitting.append(g)
+    return best_group(fitting)
+
+
+def why_not(name, label, column):
+    if name == "d4rl":
+        return "not part of this project yet"
+    if label.split(" ")[0] not in OURS and name not in MEASURED and not label[0].isdigit():
+        return "a model that the paper quotes"
+    if name == "selective_copy_comparison" and label not in ("Mamba S6", "minGRU minGRU", "minLSTM minLSTM"):
+        return "a model that the paper quotes"
+    return "not run"
+
+
+def lra_average(found, label):
+    """The paper's last column: the mean over its six tasks of the Chomsky hierarchy and these three."""
+    cells = [c for (table, row, column), c in found.items() if row == label and (table == "chomsky" or (table == "lra" and column != "average_with_chomsky"))]
+    values = [c["ours"]["mean"] for c in cells if c["ours"] and c["ours"]["mean"] is not None]
+    return sum(values) / 9 if len(values) == 9 else None
+
+
+def compare(groups, measured, tables):
+    found = {}
+    for name, table in tables.items():
+        for label, column, value, std in cells_of(name, table):
+            group = measured.cell(name, label, column) if name in MEASURED else find(groups, name, label, column)
+            ours = dict(group, mean=group["best_step"], std=None) if group and column == "steps" else group
+            found[name, label, column] = {"row": label, "column": column, "paper": value, "paper_std": std, "ours": ours,
+                                          "why": None if ours else why_not(name, label, column)}
+    for (name, label, column), cell in found.items():
+        if column == "average_with_chomsky":
+            average = lra_average(found, label)
+            if average is not None:
+                cell["ours"] = {"mean": average, "std": None, "seeds": None, "experiment": None}
+                cell["why"] = None
+    return found
+
+
+def number(value, std=None, digits=4):
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    text = f"{value:.{digits}g}"
+    return text + (f" ± {std:.2g}" if std is not None else "")
+
+
+def clock(seconds):
+    if seconds is None:
+        return ""
+    s = round(seconds)
+    return f"{s // 3600}:{s // 60 % 60:02d}:{s % 60:02d}" if s >= 3600 else f"{s // 60}:{s % 60:02d}"
+
+
+def verdict(name, cell):
+    paper, ours = cell["paper"], cell["ours"]
+    if name in MEASURED or not ours or ours["mean"] is None or isinstance(paper, str) or cell["column"] == "steps":
+        return ""
+    room = cell["paper_std"] or 0
+    good = ours["mean"] <= paper + room if cell["column"] in LOWER else ours["mean"] >= paper - room
+    return "yes" if good else "no"
+
+
+def command(group):
+    if not group or not group.get("experiment"):
+        return ""
+    if group["experiment"] in MEASURED:
+        return f"`minrnn reproduce {group['experiment']}`"
+    parts = ["minrnn reproduce", group["experiment"], f'--only "{group["row"]}/{group["column"]}"']
+    if group["seeds"] and group["seeds"] > 1:
+        parts.append(f"--seeds {group['seeds']}")
+    if group["profile"] == "as-paper":
+        parts.append("--as-paper")
+    if group["dtype"] not in (None, "f32"):
+        parts.append(f"--dtype {group['dtype']}")
+    return "`" + " ".join(parts) + "`"
+
+
+def details(group):
+    if not group or not group.get("experiment"):
+        return ["", "", "", "", ""]
+    if group["experiment"] in MEASURED:
+        return ["", "", "", f"{group['device']}, {group['dtype']}", command(group)]
+    seeds = str(group["seeds"]) + (f" ({group['diverged']} diverged)" if group["diverged"] else "")
+    return [seeds, number(group["steps"], digits=9), clock(group["seconds"]), f"{group['device'] or ''}, {group['dtype']}", command(group)]
+
+
+def line(cells):
+    return "| " + " | ".join(str(c).replace("|", "\\|") for c in cells) + " |"
+
+
+def ours_text(cell):
+    if not cell["ours"]:
+        return cell["why"]
+    if cell["ours"]["mean"] is None:
+        return "diverged"
+    return number(cell["ours"]["mean"], cell["ours"]["std"])
+
+
+def figures(folder, out, experiments):
+    """Links to the pictures of the experiments, as seen from the page."""
+    links = []
+    for experiment in experiments:
+        for path in sorted(glob.glob(os.path.join(folder, experiment + ".svg")) + glob.glob(os.path.join(folder, experiment + "-*.svg"))):
+            links.append(f"![{os.path.basename(path)[:-4]}]({os.path.relpath(path, out)})")
+    return links
+
+
+def page(found, groups, tables, folder, out):
+    head = ["row", "column", "paper", "ours", "as good", "seeds", "steps", "time of a run", "device", "command"]
+    ran = sum(1 for c in found.values() if c["ours"])
+    text = ["# The paper's numbers and ours", "",
+            f"Every number of the paper's tables; {ran} of {len(found)} stand beside one of ours. \"As good\": not worse than the paper's number by more than its ±.",
+            "Made by `scripts/paper.py` from the results of `minrnn reproduce`; all settings are in their JSON.", ""]
+    for name in tables:
+        cells = [c for (table, _, _), c in found.items() if table == name]
+        text += [f"## {TITLES.get(name, name)}", "", line(head), line(["---"] * len(head))]
+        for cell in cells:
+            text.append(line([cell["row"], cell["column"], number(cell["paper"], cell["paper_std"]), ours_text(cell), verdict(name, cell), *details(cell["ours"])]))
+        experiments = sorted({c["ours"]["experiment"] for c in cells if c["ours"] and c["ours"].get("experiment")})
+        text += ["", *figures(folder, out, experiments), ""]
+    shown = {c["ours"].get("number") for c in found.values() if c["ours"]}
+    beside = [g for g in groups if g["number"] not in shown]
+    if beside:
+        head = ["experiment", "row", "column", "settings of", "ours", "seeds", "steps", "time of a run", "device", "command"]
+        text += ["## Beside the paper", "", "Runs that no cell of the paper is compared with above: models that it does not have there, or other settings.", "",
+                 line(head), line(["---"] * len(head))]
+        for g in sorted(beside, key=lambda g: (g["experiment"], g["row"], g["column"])):
+            value = "diverged" if g["diverged"] == g["seeds"] else number(g["mean"], g["std"])
+            if g["target_step"] is not None:
+                value += f", at the target after {number(g['target_step'], digits=6)} steps"
+            text.append(line([g["experiment"], g["row"], g["column"], g["profile"], value, *details(g)]))
+        text.append("")
+    return "\n".join(text)
+
+
+def main():
+    if len(sys.argv) not in (2, 3):
+        sys.exit(__doc__)
+    folder, out = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else os.path.join(ROOT, "docs", "results")
+    if not os.path.isdir(folder):
+        sys.exit(f"paper.py: {folder}: is no folder of results")
+    tables = json.load(open(os.path.join(ROOT, "data", "paper-tables.json"), encoding="utf-8"))
+    rows = read_rows(folder)
+    groups = groups_of(rows)
+    found = compare(groups, Measured(rows), tables)
+    os.makedirs(out, exist_ok=True)
+    with open(os.path.join(out, "paper.json"), "w", encoding="utf-8") as file:
+        json.dump({"cells": [dict(cell, table=name) for (name, _, _), cell in found.items()], "groups": groups}, file, indent=1, ensure_ascii=False, allow_nan=False)
+        file.write("\n")
+    with open(os.path.join(out, "paper.md"), "w", encoding="utf-8") as file:
+        file.write(page(found, groups, tables, folder, out))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,268 @@
+#include "run/experiment.h"
+
+#include "core/mem.h"
+#include "run/recipes.h"
+
+#include <fnmatch.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const mr_profile_names[MR_PROFILES] = {"ours", "as-paper", "quick"};
+
+static const char row_prefix[] = "row ", column_prefix[] = "column ";
+
+/* ---- the file ---- */
+
+static int head(mr_experiment *e, mr_error *err)
+{
+    const char *score = mr_ini_find(&e->lines, "experiment", "score"), *scale = mr_ini_find(&e->lines, "experiment", "scale");
+    e->summary = mr_ini_find(&e->lines, "experiment", "summary");
+    e->scale = 1;
+    if (!e->summary || !score) return mr_fail(err, MR_EINVAL, "experiment %s: [experiment] needs a summary and a score", e->name);
+    e->by_loss = !strcmp(score, "loss");
+    if (!e->by_loss && strcmp(score, "accuracy"))
+        return mr_fail(err, MR_EINVAL, "experiment %s: score = %s: must be loss or accuracy", e->name, score);
+    if (scale && !mr_real_read(scale, &e->scale))
+        return mr_fail(err, MR_EINVAL, "experiment %s: scale = %s: must be a number", e->name, scale);
+    return 0;
+}
+
+int mr_experiment_load(mr_experiment *e, const char *name, mr_error *err)
+{
+    memset(e, 0, sizeof *e);
+    for (int i = 0; mr_experiment_names[i]; i++) {
+        if (strcmp(mr_experiment_names[i], name)) continue;
+        e->name = mr_experiment_names[i];
+        int status = mr_ini_read(&e->lines, name, mr_experiment_texts[i], err);
+        if (!status) status = head(e, err);
+        if (status) mr_experiment_free(e);
+        return status;
+    }
+    return mr_fail(err, MR_EINVAL, "no experiment %.100s; `minrnn reproduce --list` lists them", name);
+}
+
+void mr_experiment_free(mr_experiment *e) { mr_ini_free(&e->lines); }
+
+/* The next section with the prefix behind line `from`; its label, or NULL. */
+static const char *next_label(const mr_ini *lines, const char *prefix, int *from)
+{
+    const char *before = *from > 0 ? lines->list[*from - 1].section : "";
+    for (int i = *from; i < lines->count; i++) {
+        const char *section = lines->list[i].section;
+        int fits = !strncmp(section, prefix, strlen(prefix)) && strcmp(section, before);
+        before = section;
+        *from = i + 1;
+        if (fits) return section + strlen(prefix);
+    }
+    return NULL;
+}
+
+/* ---- one run ---- */
+
+typedef struct cell {
+    const mr_experiment *e;
+    const mr_plan_options *options;
+    char row[64], column[64]; /* sections */
+    mr_planned run;
+    int too_long;
+} cell;
+
+static int is_own_key(const char *key)
+{
+    static const char *const own[] = {"recipe", "paper", "test", "target-loss", "name", "columns"};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (!strcmp(key, own[i])) return 1;
+    return 0;
+}
+
+static void add_setting(cell *c, const char *key, const char *value)
+{
+    size_t used = strlen(c->run.settings), room = sizeof c->run.settings - used;
+    int n = snprintf(c->run.settings + used, room, "%s%s=%s", used ? " " : "", key, value);
+    if (n < 0 || (size_t)n >= room || strpbrk(value, " \t")) c->too_long = 1;
+}
+
+static void add_section(cell *c, const char *section)
+{
+    const mr_ini *lines = &c->e->lines;
+    for (int i = 0; i < lines->count; i++)
+        if (!strcmp(lines->list[i].section, section) && !is_own_key(lines->list[i].key))
+            add_setting(c, lines->list[i].key, lines->list[i].value);
+}
+
+/* The section of what holds for all runs. */
+static const char *profile_section(const cell *c) { return c->options->profile == MR_PROFILE_PAPER ? "as-paper" : "ours"; }
+
+/* The first of those that have it: quick (where that is asked for), the row, the column, the profile, the experiment. */
+static const char *own_value(const cell *c, const char *key)
+{
+    const char *const sections[] = {"quick", c->row, c->column, profile_section(c), "experiment"};
+    const char *value = NULL;
+    for (size_t i = c->options->profile != MR_PROFILE_QUICK; !value && i < sizeof sections / sizeof *sections; i++)
+        value = mr_ini_find(&c->e->lines, sections[i], key);
+    return value;
+}
+
+/* One part of "table | $row | $column", trimmed and put in its place; what is behind it comes back. */
+static const char *paper_part(const cell *c, const char *from, char out[64])
+{
+    size_t n = strcspn(from, "|");
+    while (*from == ' ') from++, n--;
+    const char *behind = from[n] ? from + n + 1 : from + n;
+    while (n && from[n - 1] == ' ') n--;
+    snprintf(out, 64, "%.*s", (int)n, from);
+    const int is_row = !strcmp(out, "$row"), is_column = !strcmp(out, "$column");
+    if (is_row || is_column) {
+        const char *name = mr_ini_find(&c->e->lines, is_row ? c->row : c->column, "name");
+        snprintf(out, 64, "%s", name ? name : is_row ? c->run.row : c->run.column);
+    }
+    return behind;
+}
+
+static int find_paper(cell *c, mr_error *err)
+{
+    const char *at = own_value(c, "paper"), *of_column = mr_ini_find(&c->e->lines, c->column, "paper");
+    char part[3][64];
+    c->run.paper = (mr_paper_cell){NAN, NAN};
+    if (!at || !strcmp(at, "-") || (of_column && !strcmp(of_column, "-"))) return 0;
+    for (int i = 0; i < 3; i++) at = paper_part(c, at, part[i]);
+    snprintf(c->run.paper_cell, sizeof c->run.paper_cell, "%s | %s | %s", part[0], part[1], part[2]);
+    if (mr_paper_find(part[0], part[1], part[2], &c->run.paper)) return 0;
+    return mr_fail(err, MR_EINVAL, "experiment %s: the paper's tables have no %s", c->e->name, c->run.paper_cell);
+}
+
+static int fill(cell *c, mr_error *err)
+{
+    const mr_plan_options *o = c->options;
+    const char *recipe = own_value(c, "recipe"), *target = own_value(c, "target-loss"), *test = own_value(c, "test");
+    char steps[24];
+    c->run.settings[0] = 0;
+    c->run.profile = o->profile;
+    c->run.target_loss = NAN;
+    if (!recipe) return mr_fail(err, MR_EINVAL, "experiment %s: says no recipe", c->e->name);
+    if (target && !mr_real_read(target, &c->run.target_loss))
+        return mr_fail(err, MR_EINVAL, "experiment %s: target-loss = %s: must be a number", c->e->name, target);
+    if (test && (!strchr(test, '=') || strlen(test) >= sizeof c->run.test))
+        return mr_fail(err, MR_EINVAL, "experiment %s: test = %s: must be a key and its value, as in split=test", c->e->name,
+                       test);
+    if (test) snprintf(c->run.test, sizeof c->run.test, "%s", test);
+    add_setting(c, "recipe", recipe);
+    add_section(c, profile_section(c));
+    add_section(c, c->column);
+    add_section(c, c->row);
+    if (o->profile == MR_PROFILE_QUICK) add_section(c, "quick");
+    snprintf(steps, sizeof steps, "%lld", (long long)o->steps);
+    if (o->steps) add_setting(c, "steps", steps);
+    if (c->too_long)
+        return mr_fail(err, MR_EINVAL, "experiment %s: %s/%s has too many settings, or one with a blank", c->e->name, c->run.row,
+                       c->run.column);
+    return find_paper(c, err);
+}
+
+/* ---- which cells ---- */
+
+/* Is the word one of "A, B, …"? */
+static int in_list(const char *list, const char *word)
+{
+    for (size_t n; *list; list += n + (list[n] == ',')) {
+        while (*list == ' ') list++;
+        n = strcspn(list, ",");
+        size_t used = n;
+        while (used && list[used - 1] == ' ') used--;
+        if (used == strlen(word) && !strncmp(list, word, used)) return 1;
+    }
+    return 0;
+}
+
+int mr_plan_wants(const mr_plan_options *o, const char *row, const char *column)
+{
+    char label[256];
+    if (!o->only || !o->only[0]) return 1;
+    snprintf(label, sizeof label, "%s/%s", row, column);
+    return strpbrk(o->only, "*?[") ? !fnmatch(o->only, label, 0) : strstr(label, o->only) != NULL;
+}
+
+static int is_wanted(const cell *c)
+{
+    const char *columns = mr_ini_find(&c->e->lines, c->row, "columns");
+    return (!columns || in_list(columns, c->run.column)) && mr_plan_wants(c->options, c->run.row, c->run.column);
+}
+
+static int place_of(const mr_ini *lines, const char *prefix, const char *label)
+{
+    int at = 0, place = 0;
+    const char *found;
+    while ((found = next_label(lines, prefix, &at)) && strcmp(found, label)) place++;
+    return place;
+}
+
+int mr_experiment_place(const mr_experiment *e, const char *row, const char *column)
+{
+    return 1000 * place_of(&e->lines, row_prefix, row) + place_of(&e->lines, column_prefix, column);
+}
+
+/* Walks all cells; runs NULL: only counts them. */
+static int walk(const mr_experiment *e, const mr_plan_options *o, int64_t seed, mr_planned *runs, size_t *count, mr_error *err)
+{
+    int at_row = 0, status = 0;
+    const char *row, *column, *alone = e->by_loss ? "test loss" : "accuracy";
+    while (!status && (row = next_label(&e->lines, row_prefix, &at_row))) {
+        int at_column = 0;
+        for (int first = 1; !status; first = 0) {
+            column = next_label(&e->lines, column_prefix, &at_column);
+            if (!column && !first) break;
+            cell c = {.e = e, .options = o, .run.seed = seed};
+            snprintf(c.run.row, sizeof c.run.row, "%s", row);
+            snprintf(c.run.column, sizeof c.run.column, "%s", column ? column : alone);
+            snprintf(c.row, sizeof c.row, "%s%s", row_prefix, row);
+            snprintf(c.column, sizeof c.column, "%s%s", column_prefix, c.run.column);
+            if (!is_wanted(&c)) continue;
+            if (runs) status = fill(&c, err);
+            if (runs) runs[*count] = c.run;
+            ++*count;
+        }
+    }
+    return status;
+}
+
+int mr_experiment_plan(const mr_experiment *e, const mr_plan_options *o, mr_planned **runs, size_t *count, mr_error *err)
+{
+    size_t cells = 0;
+    int status = walk(e, o, 1, NULL, &cells, err);
+    *count = 0;
+    *runs = mr_alloc(cells * (size_t)o->seeds + 1, sizeof **runs);
+    if (!*runs) return mr_no_memory(err, "the runs");
+    for (int64_t i = 0; !status && i < o->seeds; i++)
+        status = walk(e, o, i + (o->first_seed ? o->first_seed : 1), *runs, count, err);
+    if (status) mr_free(*runs), *runs = NULL;
+    return status;
+}
+
+/* ---- its recipe ---- */
+
+int mr_planned_recipe(const mr_planned *run, mr_recipe *recipe, mr_error *err)
+{
+    char copy[sizeof run->settings], *rest = copy;
+    int status = 0, loaded = 0;
+    double warmup_share = 0;
+    memset(recipe, 0, sizeof *recipe);
+    snprintf(copy, sizeof copy, "%s", run->settings);
+    for (char *key = strtok_r(copy, " ", &rest); !status && key; key = strtok_r(NULL, " ", &rest)) {
+        char *value = strchr(key, '=');
+        *value++ = 0;
+        if (!loaded) status = mr_recipe_load(recipe, value, err);
+        else if (!strcmp(key, "warmup-share")) {
+            if (!mr_real_read(value, &warmup_share))
+                status = mr_fail(err, MR_EINVAL, "warmup-share = %.40s: must be a number", value);
+        } else
+            status = mr_recipe_set(recipe, key, value, err);
+        loaded = 1;
+    }
+    if (status) mr_recipe_free(recipe);
+    if (status) return status;
+    recipe->train.seed = run->seed;
+    if (warmup_share > 0) recipe->train.warmup = llround(warmup_share * (double)recipe->train.steps);
+    return 0;
+}

@@ -1,0 +1,71 @@
+/* An experiment of the paper: a table of runs, written down in recipes/experiments/NAME.ini.
+ *
+ *     [experiment]
+ *     summary = Shakespeare by characters: test loss
+ *     recipe  = shakespeare               what every run starts from
+ *     score   = loss                      or accuracy
+ *     scale   = 1                         what the score is multiplied with to stand beside the paper's number
+ *     paper   = shakespeare | $row | test_loss      table, row and column of the paper's number; -: none
+ *     test    = split=test                where given, the best model is scored once more at the end, with this key of its task
+ *     target-loss = 1.6                   where given, the first step with a test loss not above it is noted
+ *     [ours] [as-paper] [quick]           keys of the recipe: by default; with --as-paper; on top of all else with --quick
+ *     [row minGRU] [column NAME]          the table; keys of the recipe, and besides: recipe, paper, test, target-loss as above,
+ *                                         name (what $row or $column stands for), columns (of a row: A, B, … alone)
+ *
+ * The profiles may have these too. Beside the recipe's keys there is warmup-share, the warm-up as a share of the steps,
+ * whatever their number. Without columns there is one, named by the score. Later sections win: recipe, profile, column, row,
+ * quick. */
+#ifndef MR_RUN_EXPERIMENT_H
+#define MR_RUN_EXPERIMENT_H
+
+#include "run/ini.h"
+#include "run/paper.h"
+#include "run/recipe.h"
+
+typedef enum mr_profile { MR_PROFILE_OURS, MR_PROFILE_PAPER, MR_PROFILE_QUICK, MR_PROFILES } mr_profile;
+extern const char *const mr_profile_names[MR_PROFILES]; /* "ours", "as-paper", "quick" */
+
+typedef struct mr_experiment {
+    const char *name;
+    mr_ini lines;
+    const char *summary;
+    int by_loss;  /* the score is the loss, and less is better */
+    double scale;
+} mr_experiment;
+
+/* One run of it: one cell of the table with one seed. */
+typedef struct mr_planned {
+    char row[48], column[48];
+    int64_t seed;
+    mr_profile profile;
+    char settings[1024];  /* "recipe=NAME key=value …", in the order in which they are applied */
+    mr_paper_cell paper;
+    char paper_cell[200]; /* "table | row | column", "" */
+    double target_loss;   /* NaN: none */
+    char test[48];        /* "key=value", "": the score is that of the best evaluation */
+} mr_planned;
+
+/* What to leave out, and what to change. */
+typedef struct mr_plan_options {
+    mr_profile profile;
+    int64_t seeds, first_seed; /* as many, from this one on; 0: from 1 */
+    int64_t steps; /* 0: as the experiment says */
+    const char *only; /* rows: a part of "ROW/COLUMN", or a pattern with * and ? for all of it; NULL or "": all */
+} mr_plan_options;
+
+/* Is the cell one of those that `only` names? */
+int mr_plan_wants(const mr_plan_options *options, const char *row, const char *column);
+
+int mr_experiment_load(mr_experiment *e, const char *name, mr_error *err);
+void mr_experiment_free(mr_experiment *e);
+
+/* The runs, all cells with the first seed before those with the second; freed by mr_free. */
+int mr_experiment_plan(const mr_experiment *e, const mr_plan_options *options, mr_planned **runs, size_t *count, mr_error *err);
+
+/* Where a cell stands in the table, in the order of the file; those that are not in it come last. */
+int mr_experiment_place(const mr_experiment *e, const char *row, const char *column);
+
+/* The recipe of a run with its settings and seed, not open yet. */
+int mr_planned_recipe(const mr_planned *run, mr_recipe *recipe, mr_error *err);
+
+#endif

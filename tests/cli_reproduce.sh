@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# minrnn reproduce: rows that stay, runs that are stopped and resumed, side by side the same as one by one, merging, budgets.
+source "$(dirname "$0")/cli_support.bash"
+export MINRNN_DATA=$work/no_data XDG_CACHE_HOME=$work/no_cache
+
+# rows FILE: without what depends on the clock, in one order.
+rows() {
+    python3 - "$1" <<'PYTHON'
+import json, sys
+rows = json.load(open(sys.argv[1]))["rows"]
+for row in rows:
+    for key in ("seconds", "date", "side_by_side", "device"): row.pop(key, None)
+for line in sorted(json.dumps(row, sort_keys=True) for row in rows): print(line)
+PYTHON
+}
+same_rows() { cmp <(rows "$1") <(rows "$2"); }
+reproduce() { "$minrnn" reproduce "$@" --device cpu; }
+copy=(selective-copy --quick)
+
+# ---- what is asked wrongly
+refused 2 'selective' "$minrnn" reproduce selective
+refused 2 'which experiment' "$minrnn" reproduce
+refused 2 '25m' "$minrnn" reproduce selective-copy --budget soon
+refused 2 '25m' "$minrnn" reproduce selective-copy --budget 0
+refused 2 'as-paper' "$minrnn" reproduce selective-copy --quick --as-paper
+refused 2 'which files' "$minrnn" reproduce --merge
+done_by "$minrnn" reproduce --list
+check "the list" grep -q '^shakespeare ' out
+
+# ---- a table, and the same again
+done_by reproduce "${copy[@]}" --seeds 2 --only 'minGRU/*' --out whole --keep
+check "the command's table" grep -qE 'minGRU/3 layers +paper 99.5 ± 0.2 +ours .* 2 seeds, 60 steps' out
+check "six rows" json 'len(d["rows"]) == 6 and {r["seed"] for r in d["rows"]} == {1, 2}' whole/selective-copy.json
+check "what a row has" json 'all(r["kind"] == "cpu" and r["steps"] == 60 and r["tokens"] == 60 * 16 * 28 and r["parameters"] > 1000 and r["seconds"] > 0
+    and 0 <= r["score"] <= 100 and r["score"] == 100 * r["accuracy"] and r["loss"] > 0 and r["minrnn"] and r["date"] and r["device"] for r in d["rows"])' whole/selective-copy.json
+check "curves" json 'all(len(r["curve"]) == 63 and sum(p[2] is not None for p in r["curve"]) == 3 for r in d["rows"])' whole/selective-copy.json
+check "the table" grep -q '^| minGRU | 2 layers | 96.8 ± 3.2 | .* ± .* | 2 | 60 |' whole/selective-copy.md
+for f in whole/selective-copy.svg whole/selective-copy-3-layers.svg; do check "$f" python3 -c "import xml.dom.minidom, sys; xml.dom.minidom.parse('$f')"; done
+check "models are kept" [ "$(find whole/runs -name model.safetensors | wc -l)" -eq 6 ]
+check "and nothing else" [ "$(find whole/runs -type f ! -name .lock | wc -l)" -eq 6 ]
+before=$(snapshot whole | grep json)
+done_by reproduce "${copy[@]}" --seeds 2 --only 'minGRU/*' --out whole --json
+check "a second time nothing is run" grep -q '^0 done, 6 were there$' err
+check "models stay" [ "$(find whole/runs -name model.safetensors | wc -l)" -eq 6 ]
+check "nor changed" [ "$before" = "$(snapshot whole | grep json)" ]
+check "JSON" json 'len(d) == 3 and all(g["seeds"] == 2 and math.isfinite(g["mean"]) and g["std"] > 0 for g in d)' out
+done_by reproduce "${copy[@]}" --only 'minGRU/1*' --out whole --again --keep
+check "again" grep -q '^1 done, 0 were there$' err
+check "again gives the same" json 'len(d["rows"]) == 6' whole/selective-copy.json
+
+# ---- three at once
+done_by reproduce "${copy[@]}" --seeds 2 --only 'minGRU/*' --out three --keep --side-by-side 3 --threads 2
+check "side by side: rows" same_rows whole/selective-copy.json three/selective-copy.json
+for model in $(cd three && find . -name model.safetensors); do check "side by side: $model" same_files "whole/$model" "three/$model"; done
+
+# ---- stopped by the clock and by a signal, and gone on with
+one=(selective-copy --quick --only minLSTM/2 --steps 1500)
+[ "$slow" = 1 ] && one=(selective-copy --quick --only minLSTM/2 --steps 300)
+done_by reproduce "${one[@]}" --out unstopped
+done_by reproduce "${one[@]}" --out stopped --budget 0.15s
+check "left over" grep -q '^0 done, 0 were there, 1 left' err
+check "no row yet" [ ! -e stopped/selective-copy.json ]
+check "a state to go on from" [ "$(find stopped/runs -name state.safetensors | wc -l)" -eq 1 ]
+python3 - "$minrnn" "${one[@]}" <<'PYTHON' >killed
+import signal, subprocess, sys, time
+p = subprocess.Popen([sys.argv[1], "reproduce", *sys.argv[2:], "--device", "cpu", "--out", "stopped"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+print("resumed" if "resumed at step" in p.stderr.readline() else "began anew")
+time.sleep(0.05)
+p.send_signal(signal.SIGINT)
+p.stderr.read()
+print(p.wait())
+PYTHON
+check "Ctrl-C: $(tr '\n' ' ' <killed)" [ "$(tr '\n' ' ' <killed)" = "resumed 130 " ]
+done_by reproduce "${one[@]}" --out stopped
+check "the same row" same_rows unstopped/selective-copy.json stopped/selective-copy.json
+check "nothing is left" [ -z "$(find stopped/runs -type f ! -name .lock)" ]
+
+# ---- merging
+done_by reproduce "${copy[@]}" --only minLSTM/1 --out other
+done_by "$minrnn" reproduce --merge whole/selective-copy.json other/selective-copy.json --out merged
+check "merged" grep -q '^7 rows read, 7 new in merged$' out
+check "its table" grep -q '^| minLSTM | 1 layer ' merged/selective-copy.md
+done_by "$minrnn" reproduce --merge other/selective-copy.json --out merged
+check "merged twice" grep -q '^1 rows read, 0 new' out
+done_by reproduce "${copy[@]}" --only minLSTM/1 --out merged
+check "what was merged is not run again" grep -q '^0 done, 1 were there$' err
+sed 's/"experiment": "selective-copy"/"experiment": "..\/evil"/g' other/selective-copy.json >evil.json
+refused 1 'does not know' "$minrnn" reproduce --merge evil.json --out merged
+head -c 300 other/selective-copy.json >torn.json
+refused 1 'torn.json' "$minrnn" reproduce --merge torn.json --out merged
+cp torn.json merged/selective-copy.json
+refused 1 'merged/selective-copy.json' "$minrnn" reproduce "${copy[@]}" --out merged
+check "a broken file stays" same_files torn.json merged/selective-copy.json
+
+# ---- data that is not there, a test part, a whole budget
+refused 1 'data get shakespeare' "$minrnn" reproduce shakespeare --quick --quiet --out nodata
+run reproduce all --quick --only minLSTM --out all
+check "all goes on without data" [ $status -eq 0 ]
+check "and says how to get it" grep -q 'data get shakespeare' err
+check "what has no data is counted" grep -qE 'done, 0 were there, [0-9]+ without their data$' err
+check "the others are there" [ -e all/chomsky.md -a -e all/listops.md -a -e all/selective-copy.md ]
+check "scores of the test part" json 'len(d["rows"]) == 4 and all("valid_accuracy" in r and r["settings"].startswith("recipe=listops warmup-share=0.1") for r in d["rows"])' all/listops.json
+done_by reproduce forget-bias --quick --only 'bias 3/selective*' --out target
+check "a target" json 'len(d["rows"]) == 1 and all(r["target_loss"] == 2.78 and r["target_step"] == min(p[0] for p in r["curve"] if p[2] is not None and p[2] <= 2.78)
+    for r in d["rows"])' target/forget-bias.json
+check "its column" grep -q 'steps to target' target/forget-bias.md
+
+finish

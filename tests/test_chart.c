@@ -1,0 +1,201 @@
+/* Charts: valid XML with finite coordinates for any input, and a picture that says what the numbers say. */
+#include "core/mem.h"
+#include "run/chart.h"
+#include "scratch.h"
+
+#include <math.h>
+
+/* The text of the picture; freed by mr_free. */
+static char *picture(const char *name, const mr_chart *chart)
+{
+    char *svg, path[MR_TEXT_MAX];
+    size_t size;
+    mr_error err = {0};
+    in_folder(name, path);
+    if (mr_chart_write(path, chart, &err)) fail_msg("%s", err.text);
+    if (mr_file_read(path, 10000000, &svg, &size, &err)) fail_msg("%s", err.text);
+    assert_int_equal(strlen(svg), size);
+    return svg;
+}
+
+/* An independent reader takes every picture of the folder: well-formed, and every number within the page. */
+static void expect_valid_pictures(int count)
+{
+    char command[2 * MR_TEXT_MAX];
+    if (system("python3 -c 'import xml.dom.minidom' 2>/dev/null")) {
+        print_message("no python3 here to read the XML\n");
+        skip();
+    }
+    snprintf(command, sizeof command,
+             "python3 -c '\n"
+             "import glob, re, sys, xml.dom.minidom\n"
+             "files = glob.glob(sys.argv[1] + \"/*.svg\")\n"
+             "for file in files:\n"
+             "    svg = xml.dom.minidom.parse(file).documentElement\n"
+             "    for e in svg.getElementsByTagName(\"*\"):\n"
+             "        for name in (\"x\", \"y\", \"x1\", \"x2\", \"y1\", \"y2\", \"width\", \"height\", \"points\", \"transform\"):\n"
+             "            for word in re.split(r\"[^\\w.+-]+\", e.getAttribute(name)):\n"
+             "                if word and word not in (\"100\", \"translate\", \"rotate\"): assert -1000 <= float(word) <= 1000, (file, e.toxml())\n"
+             "assert len(files) == %d, files\n' %s", count, folder);
+    assert_int_equal(system(command), 0);
+    snprintf(command, sizeof command, "rm %s/*", folder);
+    assert_int_equal(system(command), 0);
+}
+
+static int count_of(const char *text, const char *part)
+{
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, part)); at += strlen(part)) count++;
+    return count;
+}
+
+/* The points of the first line of so many series. */
+static int line_points(const char *svg, int colour, double x[], double y[], int room)
+{
+    char opening[64];
+    int n = 0, used;
+    snprintf(opening, sizeof opening, "<g class=\"c%d\">\n<polyline class=\"line\" points=\"", colour);
+    const char *at = strstr(svg, opening);
+    assert_non_null(at);
+    for (at += strlen(opening); n < room && sscanf(at, "%lf,%lf %n", &x[n], &y[n], &used) == 2; n++) at += used;
+    return n;
+}
+
+static void any_numbers_are_valid(void **unused)
+{
+    (void)unused;
+    static const double odd[] = {0, 1, NAN, INFINITY, -INFINITY, -3, 1e308, -1e308, 1e-320, 1e149, -1e149, 5, 1e-300};
+    static const char *const groups[] = {"a", "b", "c"};
+    enum { ODD = sizeof odd / sizeof *odd };
+    int count = 0;
+    for (int scales = 0; scales < 16; scales++)
+        for (int way = 0; way < 3; way++) {
+            double backwards[ODD];
+            char name[32];
+            for (int i = 0; i < ODD; i++) backwards[i] = odd[(i * 5 + way + 3) % ODD];
+            const mr_chart_series series[] = {{.name = "one", .n = ODD, .x = odd, .y = backwards, .spread = odd, .band = way == 1},
+                                              {.name = "two", .n = ODD - 8, .x = backwards, .y = odd, .right = way == 1, .style = MR_CHART_POINTS},
+                                              {.name = NULL, .n = 0}};
+            const mr_chart chart = {.title = "odd", .x = {"x", (mr_scale)(scales % 4), 0, 0}, .y = {"y", (mr_scale)(scales / 4), 0, way == 2 ? NAN : 0},
+                                    .series = series, .count = 3, .groups = way == 2 ? groups : NULL, .group_count = 3};
+            snprintf(name, sizeof name, "%d.svg", count++);
+            mr_free(picture(name, &chart));
+        }
+    expect_valid_pictures(count);
+}
+
+static void texts_are_escaped(void **unused)
+{
+    (void)unused;
+    static const double v[] = {1, 2};
+    static const char *const groups[] = {"a<b", "c&d"};
+    const mr_chart_series series[] = {{.name = "x < y & \"z\" \x01 \xff", .n = 2, .x = v, .y = v}};
+    for (int bars = 0; bars < 2; bars++) {
+        const mr_chart chart = {.title = "<script>", .x = {.label = "a & b"}, .y = {.label = "]]> <!--"}, .series = series, .count = 1,
+                                .groups = bars ? groups : NULL, .group_count = 2};
+        char *svg = picture(bars ? "1.svg" : "0.svg", &chart);
+        assert_non_null(strstr(svg, "x &lt; y &amp; \"z\"   \xef\xbf\xbd<"));
+        assert_non_null(strstr(svg, ">a &amp; b<"));
+        assert_null(strstr(svg, "<script>"));
+        assert_int_equal(strstr(svg, ">a&lt;b<") != NULL, bars);
+        mr_free(svg);
+    }
+    expect_valid_pictures(2);
+}
+
+/* Doublings are equally far apart on a log2 axis, decades on a log10 axis. */
+static void lines_follow_the_numbers(void **unused)
+{
+    (void)unused;
+    static const double T[] = {64, 128, NAN, 256, 512}, ms[] = {1, 10, 5, 100, 1000};
+    const mr_chart_series series[] = {{.name = "minGRU", .n = 5, .x = T, .y = ms}};
+    const mr_chart chart = {.title = "t", .x = {"tokens", MR_SCALE_LOG2, 0, 0}, .y = {"step (ms)", MR_SCALE_LOG10, 0, 0}, .series = series, .count = 1};
+    double x[8], y[8];
+    char *svg = picture("0.svg", &chart);
+    assert_int_equal(line_points(svg, 2, x, y, 8), 4); /* not the one that is not a number */
+    for (int i = 1; i < 4; i++) {
+        assert_true(fabs((x[i] - x[i - 1]) - (x[1] - x[0])) < 0.3 && x[1] > x[0] + 50);
+        assert_true(fabs((y[i] - y[i - 1]) - (y[1] - y[0])) < 0.3 && y[1] < y[0] - 50);
+    }
+    assert_non_null(strstr(svg, ">512<"));
+    assert_non_null(strstr(svg, ">1000<"));
+    assert_non_null(strstr(svg, "prefers-color-scheme: dark"));
+    assert_int_equal(count_of(svg, "class=\"marker"), 5); /* four points and the legend */
+    mr_free(svg);
+    expect_valid_pictures(1);
+}
+
+static void spread_is_drawn(void **unused)
+{
+    (void)unused;
+    static const double x[] = {1, 2, 3}, y[] = {10, 20, 30}, spread[] = {1, NAN, 3};
+    for (int band = 0; band < 2; band++) {
+        const mr_chart_series series[] = {{.name = "s", .n = 3, .x = x, .y = y, .spread = spread, .band = band}};
+        const mr_chart chart = {.title = "t", .series = series, .count = 1};
+        char *svg = picture("0.svg", &chart);
+        assert_int_equal(count_of(svg, "class=\"spread\""), band ? 0 : 2);
+        assert_int_equal(count_of(svg, "class=\"band\""), band);
+        mr_free(svg);
+    }
+    expect_valid_pictures(1);
+}
+
+/* Bars are as high as their values, from the same ground, and every series has stripes of its own. */
+static void bars_are_as_high_as_their_values(void **unused)
+{
+    (void)unused;
+    static const char *const groups[] = {"GRU", "LSTM"};
+    static const double one[] = {10, 20}, two[] = {40, NAN};
+    const mr_chart_series series[] = {{.name = "one", .n = 2, .y = one}, {.name = "two", .n = 2, .y = two}};
+    const mr_chart chart = {.title = "t", .series = series, .count = 2, .groups = groups, .group_count = 2};
+    char *svg = picture("0.svg", &chart);
+    double height[4];
+    int n = 0;
+    for (const char *at = strstr(svg, "<g class"); (at = strstr(at, "height=\"")) && n < 4; at += 8)
+        if (strncmp(at, "height=\"7\"", 10) && strncmp(at, "height=\"11\"", 11)) height[n++] = strtod(at + 8, NULL);
+    assert_int_equal(n, 3);
+    assert_true(height[0] > 20 && fabs(height[1] - 2 * height[0]) < 0.3 && fabs(height[2] - 4 * height[0]) < 0.5);
+    assert_int_equal(count_of(svg, "<pattern"), 2);
+    assert_int_equal(count_of(svg, "class=\"value\""), 3);
+    mr_free(svg);
+    expect_valid_pictures(1);
+}
+
+/* Nine series fill two rows, and the plot makes room for them. */
+static void a_long_legend_is_broken(void **unused)
+{
+    (void)unused;
+    static const double v[] = {1, 2};
+    mr_chart_series series[9];
+    for (int i = 0; i < 9; i++) series[i] = (mr_chart_series){.name = "a name of some length", .n = 2, .x = v, .y = v};
+    const mr_chart chart = {.title = "t", .series = series, .count = 9};
+    char *svg = picture("0.svg", &chart);
+    assert_int_equal(count_of(svg, "y=\"57\">a name"), 3);
+    assert_int_equal(count_of(svg, "y=\"77\">a name"), 3);
+    assert_int_equal(count_of(svg, "y=\"97\">a name"), 3);
+    assert_non_null(strstr(svg, "M68 118V422"));
+    mr_free(svg);
+    expect_valid_pictures(1);
+}
+
+static void unwritable_place_is_an_error(void **unused)
+{
+    (void)unused;
+    mr_error err = {0};
+    assert_int_equal(mr_chart_write("/nonexistent/chart.svg", &(mr_chart){.title = "t"}, &err), MR_EIO);
+    assert_says(&err, "/nonexistent");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_numbers_are_valid),
+        cmocka_unit_test(texts_are_escaped),
+        cmocka_unit_test(lines_follow_the_numbers),
+        cmocka_unit_test(spread_is_drawn),
+        cmocka_unit_test(bars_are_as_high_as_their_values),
+        cmocka_unit_test(a_long_legend_is_broken),
+        cmocka_unit_test(unwritable_place_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

@@ -1,0 +1,240 @@
+/* Experiments: what the files of recipes/experiments say holds together, the paper's numbers are found, rows read back as they
+ * were. */
+#include "core/file.h"
+#include "core/mem.h"
+#include "run/recipes.h"
+#include "run/report.h"
+#include "run/reproduce.h"
+#include "scratch.h"
+
+#include <math.h>
+
+static char path[MR_TEXT_MAX];
+
+static int choose_path(void **state)
+{
+    int status = make_folder(state);
+    in_folder("rows.json", path);
+    return status;
+}
+
+static void expect_near(double value, double expected)
+{
+    if (!(fabs(value - expected) <= 1e-12)) fail_msg("%.17g is not %.17g", value, expected);
+}
+
+static void expect_paper(const char *table, const char *row, const char *column, double value, double std)
+{
+    mr_paper_cell cell;
+    if (!mr_paper_find(table, row, column, &cell)) fail_msg("%s | %s | %s: not found", table, row, column);
+    expect_near(cell.value, value);
+    if (isnan(std)) assert_true(isnan(cell.std));
+    else expect_near(cell.std, std);
+}
+
+static void paper_numbers(void **unused)
+{
+    (void)unused;
+    mr_paper_cell cell;
+    expect_paper("selective_copy_layers", "2", "minGRU", 96.8, 3.2);
+    expect_paper("selective_copy_comparison", "Mamba S6", "accuracy", 99.8, NAN);
+    expect_paper("selective_copy_comparison", "Mamba S4", "accuracy", 56.4, NAN);
+    expect_paper("selective_copy_comparison", "minLSTM", "accuracy", 96.0, 2.8);
+    expect_paper("shakespeare", "Transformer", "test_loss", 1.547, NAN);
+    expect_paper("shakespeare", "Transformer", "steps", 2000, NAN);
+    expect_paper("efficiency", "minLSTM 4096", "speedup_over_traditional", 1361, NAN);
+    expect_paper("parameters", "minLSTM / LSTM", "4", 15, NAN);
+    assert_int_equal(mr_paper_find("efficiency", "Mamba 512", "speedup_over_traditional", &cell), 0);
+    assert_int_equal(mr_paper_find("shakespeare", "Trans", "test_loss", &cell), 0);
+    assert_int_equal(mr_paper_find("shakespeare", "minGRU", "loss", &cell), 0);
+    assert_int_equal(mr_paper_find("nothing", "minGRU", "test_loss", &cell), 0);
+    assert_true(isnan(cell.value));
+}
+
+/* Every run of every experiment has a recipe that takes its settings. */
+static void plans_hold(void **unused)
+{
+    (void)unused;
+    size_t seen = 0;
+    for (int i = 0; mr_experiment_names[i]; i++)
+        for (int profile = 0; profile < MR_PROFILES; profile++) {
+            mr_error err = {0};
+            mr_experiment e;
+            mr_planned *runs;
+            size_t count;
+            mr_plan_options options = {.profile = (mr_profile)profile, .seeds = 2};
+            if (mr_experiment_load(&e, mr_experiment_names[i], &err) || mr_experiment_plan(&e, &options, &runs, &count, &err))
+                fail_msg("%s", err.text);
+            assert_true(count >= 4 && count % 2 == 0);
+            for (size_t k = 0; k < count; k++, seen++) {
+                mr_recipe recipe;
+                assert_int_equal(runs[k].seed, k < count / 2 ? 1 : 2);
+                if (mr_planned_recipe(&runs[k], &recipe, &err))
+                    fail_msg("%s, %s/%s: %s", e.name, runs[k].row, runs[k].column, err.text);
+                recipe.config.inputs = recipe.config.outputs = 10; /* as a task would say */
+                mr_config_settle(&recipe.config, 256);
+                if (mr_config_check(&recipe.config, &err))
+                    fail_msg("%s, %s/%s: %s", e.name, runs[k].row, runs[k].column, err.text);
+                assert_int_equal(recipe.train.seed, runs[k].seed);
+                mr_recipe_free(&recipe);
+            }
+            mr_free(runs);
+            mr_experiment_free(&e);
+        }
+    assert_true(seen > 500);
+}
+
+static mr_planned *plan(const char *name, const mr_plan_options *options, size_t *count)
+{
+    mr_error err = {0};
+    mr_experiment e;
+    mr_planned *runs;
+    if (mr_experiment_load(&e, name, &err) || mr_experiment_plan(&e, options, &runs, count, &err)) fail_msg("%s", err.text);
+    mr_experiment_free(&e);
+    return runs;
+}
+
+static void plans_choose(void **unused)
+{
+    (void)unused;
+    size_t count;
+    mr_planned *runs = plan("selective-copy", &(mr_plan_options){.seeds = 1}, &count);
+    assert_int_equal(count, 2 * 3 + 4); /* two models with three columns, four with one */
+    mr_free(runs);
+    runs = plan("selective-copy", &(mr_plan_options){.seeds = 1, .only = "minGRU/2", .steps = 77}, &count);
+    assert_int_equal(count, 1);
+    assert_string_equal(runs->row, "minGRU");
+    assert_string_equal(runs->column, "2 layers");
+    assert_string_equal(runs->settings, "recipe=selective-copy layers=2 mixer=mingru steps=77");
+    expect_near(runs->paper.value, 96.8);
+    mr_free(runs);
+    runs = plan("selective-copy", &(mr_plan_options){.seeds = 2, .first_seed = 7, .only = "*/3 layers"}, &count);
+    assert_int_equal(count, 12);
+    assert_true(runs[0].seed == 7 && runs[5].seed == 7 && runs[6].seed == 8);
+    mr_free(runs);
+    /* the warm-up follows the steps */
+    runs = plan("listops", &(mr_plan_options){.seeds = 1, .steps = 400}, &count);
+    mr_recipe recipe;
+    assert_int_equal(mr_planned_recipe(runs, &recipe, NULL), 0);
+    assert_int_equal(recipe.train.warmup, 40);
+    assert_string_equal(runs->test, "split=test");
+    mr_recipe_free(&recipe);
+    mr_free(runs);
+}
+
+static mr_row make_row(const char *label, int seed, double score)
+{
+    mr_row row = {0};
+    mr_row_set_text(&row, "experiment", "selective-copy");
+    mr_row_set_text(&row, "profile", "ours");
+    mr_row_set_text(&row, "row", label);
+    mr_row_set_text(&row, "column", "3 layers");
+    mr_row_set_text(&row, "settings", "a=\"b\"\\ \x01 é");
+    mr_row_set(&row, "seed", seed);
+    mr_row_set(&row, "score", score);
+    return row;
+}
+
+static void put(mr_table *rows, mr_row row) { assert_int_equal(mr_table_put(rows, &row, NULL), 0); }
+
+static void rows_read_back(void **unused)
+{
+    (void)unused;
+    mr_table rows = {0}, back = {0};
+    mr_error err = {0};
+    mr_row row = make_row("minGRU", 1, 0.1 + 0.2);
+    row.curve = mr_alloc(2, sizeof *row.curve);
+    row.points = 2;
+    row.curve[0] = (mr_curve_point){7, 1.0 / 3, NAN, NAN};
+    row.curve[1] = (mr_curve_point){9, NAN, 2.5, 0.75};
+    put(&rows, row);
+    put(&rows, make_row("minGRU", 2, 5));
+    put(&rows, make_row("minGRU", 2, 6)); /* the same run: in its place */
+    assert_int_equal(rows.count, 2);
+    if (mr_table_write(&rows, path, "selective-copy", &err) || mr_table_read(&back, path, &err)) fail_msg("%s", err.text);
+    assert_int_equal(back.count, 2);
+    assert_true(mr_row_number(&back.list[0], "score") == 0.1 + 0.2);
+    assert_string_equal(mr_row_text(&back.list[0], "settings"), "a=\"b\"\\ \x01 é");
+    assert_int_equal(back.list[0].points, 2);
+    assert_true(back.list[0].curve[0].train_loss == 1.0 / 3 && isnan(back.list[0].curve[0].test_loss));
+    assert_true(back.list[0].curve[1].step == 9 && back.list[0].curve[1].accuracy == 0.75);
+    assert_true(mr_row_number(&back.list[1], "score") == 6);
+    mr_table_remove(&back, &rows.list[0]);
+    assert_int_equal(back.count, 1);
+    assert_true(mr_row_number(&back.list[0], "seed") == 2);
+    mr_table_free(&back);
+    mr_table_free(&rows);
+}
+
+static void no_rows(void **unused)
+{
+    (void)unused;
+    static const char *const wrong[] = {"",
+                                        "[]",
+                                        "{}",
+                                        "{\"rows\": 3}",
+                                        "{\"rows\": [3]}",
+                                        "{\"rows\": [{}]}",
+                                        "{\"rows\": [{\"experiment\": \"x\"}]",
+                                        "{\"rows\": [{\"experiment\": \"x\", \"a\": [1]}]}",
+                                        "{\"rows\": [{\"experiment\": \"x\", \"curve\": [[1, 2, 3]]}]}",
+                                        "{\"rows\": [{\"experiment\": \"x\", \"curve\": [[-1, 2, 3, 4]]}]}",
+                                        "{\"rows\": [{\"experiment\": \"x\", \"a_key_of_more_than_thirty_one_characters\": 1}]}",
+                                        "{\"rows\": []} x",
+                                        "{\"other\": [], \"rows\": []}"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        mr_table rows = {0};
+        assert_int_equal(mr_file_replace(path, wrong[i], strlen(wrong[i]), NULL), 0);
+        if (mr_table_read(&rows, path, NULL) != MR_EFORMAT) fail_msg("taken: %s", wrong[i]);
+        mr_table_free(&rows);
+    }
+}
+
+static void seeds_together(void **unused)
+{
+    (void)unused;
+    mr_experiment e;
+    mr_table rows = {0};
+    mr_group *groups;
+    size_t count;
+    put(&rows, make_row("minLSTM", 1, 50));
+    put(&rows, make_row("minGRU", 1, 90));
+    put(&rows, make_row("minGRU", 3, 96));
+    mr_row diverged = make_row("minGRU", 2, NAN);
+    mr_row_set_text(&diverged, "failed", "step 7");
+    put(&rows, diverged);
+    assert_int_equal(mr_experiment_load(&e, "selective-copy", NULL), 0);
+    assert_int_equal(mr_report_groups(&e, &rows, &groups, &count, NULL), 0);
+    assert_int_equal(count, 2);
+    assert_string_equal(mr_row_text(groups[0].first, "row"), "minGRU"); /* the order of the file */
+    assert_int_equal(groups[0].seeds, 3);
+    assert_int_equal(groups[0].failed, 1);
+    expect_near(groups[0].mean, 93);
+    expect_near(groups[0].std, sqrt(18));
+    expect_near(groups[1].mean, 50);
+    assert_true(isnan(groups[1].std));
+    mr_free(groups);
+    mr_experiment_free(&e);
+    mr_table_free(&rows);
+}
+
+static void numbers_for_people(void **unused)
+{
+    (void)unused;
+    char text[64];
+    assert_string_equal(mr_report_number(text, 96.81234, 3.21, 4), "96.81 ± 3.2");
+    assert_string_equal(mr_report_number(text, 1.5, NAN, 4), "1.5");
+    assert_string_equal(mr_report_number(text, NAN, 1, 4), "");
+    assert_string_equal(mr_report_time(text, 61), "1:01");
+    assert_string_equal(mr_report_time(text, 3 * 3600 + 125), "3:02:05");
+    assert_string_equal(mr_report_time(text, NAN), "0:00");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(paper_numbers),     cmocka_unit_test(plans_hold),
+                                       cmocka_unit_test(plans_choose),      cmocka_unit_test(rows_read_back),
+                                       cmocka_unit_test(no_rows),           cmocka_unit_test(seeds_together),
+                                       cmocka_unit_test(numbers_for_people)};
+    return cmocka_run_group_tests(tests, choose_path, remove_folder);
+}

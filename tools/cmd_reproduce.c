@@ -1,0 +1,399 @@
+/* minrnn reproduce: the paper's experiments, one command each. */
+#include "core/file.h"
+#include "core/mem.h"
+#include "run/measured.h"
+#include "run/recipes.h"
+#include "run/report.h"
+#include "tools/args.h"
+#include "tools/commands.h"
+#include "tools/run_view.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct settings {
+    mr_common common;
+    char out[MR_TEXT_MAX], only[MR_TEXT_MAX], budget[MR_TEXT_MAX];
+    int64_t seeds, side_by_side, steps;
+    double cell_seconds;
+    int quick, as_paper, again, keep, merge, list;
+} settings;
+
+#define FIELD(name) offsetof(settings, name)
+
+static const mr_option flags[] = {
+    MR_COMMON_FLAGS,
+    {"out", MR_OPT_TEXT, FIELD(out), "reproduce", 0, 0, NULL, "the folder of results", MR_OPT_PATH},
+    {"seeds", MR_OPT_INT, FIELD(seeds), "1", 1, 1000, NULL, "runs of each cell, with seeds from --seed on", 0},
+    {"budget", MR_OPT_TEXT, FIELD(budget), "", 0, 0, NULL,
+     "stop after so long (90s, 25m, 3h); what is unfinished is gone on with next time", 0},
+    {"side-by-side", MR_OPT_INT, FIELD(side_by_side), "1", 1, 64, NULL, "runs at once on the device", 0},
+    {"only", MR_OPT_TEXT, FIELD(only), "", 0, 0, NULL, "cells whose ROW/COLUMN contains this, or fits it as a pattern (* and ?)",
+     0},
+    {"steps", MR_OPT_INT, FIELD(steps), "0", 0, 1e12, NULL, "training steps; 0: as the experiment says", 0},
+    {"as-paper", MR_OPT_BOOL, FIELD(as_paper), "no", 0, 0, NULL, "the paper's own settings where ours differ", 0},
+    {"quick", MR_OPT_BOOL, FIELD(quick), "no", 0, 0, NULL, "small versions, in seconds: to see that everything works", 0},
+    {"again", MR_OPT_BOOL, FIELD(again), "no", 0, 0, NULL, "forget the results that are there, and run anew", 0},
+    {"keep", MR_OPT_BOOL, FIELD(keep), "no", 0, 0, NULL, "keep the models, in DIR/runs", 0},
+    {"cell-seconds", MR_OPT_REAL, FIELD(cell_seconds), "20", 0, 1e6, NULL, "measurements: the longest that one may take", 0},
+    {"merge", MR_OPT_BOOL, FIELD(merge), "no", 0, 0, NULL, "the arguments are files of results, to be added to those in --out",
+     0},
+    {"list", MR_OPT_BOOL, FIELD(list), "no", 0, 0, NULL, "list the experiments", 0},
+    {0}};
+
+/* Experiments that measure instead of training. */
+static const mr_measured *const measured[] = {&mr_efficiency, &mr_inference, &mr_parameters, NULL};
+
+static const mr_measured *find_measured(const char *name)
+{
+    for (int i = 0; measured[i]; i++)
+        if (!strcmp(measured[i]->name, name)) return measured[i];
+    return NULL;
+}
+
+static int is_trained(const char *name)
+{
+    for (int i = 0; mr_experiment_names[i]; i++)
+        if (!strcmp(mr_experiment_names[i], name)) return 1;
+    return 0;
+}
+
+/* ---- what the user sees ---- */
+
+enum { MOST = 64 };
+
+typedef struct show {
+    const settings *set;
+    mr_run_view views[MOST];
+    char last_failure[1024];
+} show;
+
+static void starts(void *user, int worker, const mr_planned *run, const mr_recipe *recipe, mr_train_watch *watch)
+{
+    show *s = user;
+    char label[128];
+    snprintf(label, sizeof label, "%s/%s, seed %lld", run->row, run->column, (long long)run->seed);
+    *watch = mr_run_view_start(&s->views[worker], recipe, label, s->set->side_by_side == 1, s->set->common.quiet);
+}
+
+static void finished(void *user, int worker, const mr_planned *run, const mr_row *row)
+{
+    show *s = user;
+    char paper[64], ours[64], time[32];
+    mr_run_view_clear(&s->views[worker]);
+    if (s->set->common.quiet) return;
+    if (!row) {
+        fprintf(stderr, "%s/%s, seed %lld: stopped and saved\n", run->row, run->column, (long long)run->seed);
+        return;
+    }
+    mr_report_number(paper, run->paper.value, run->paper.std, 4);
+    if (mr_row_text(row, "failed")[0]) snprintf(ours, sizeof ours, "diverged");
+    else mr_report_number(ours, mr_row_number(row, "score"), NAN, 4);
+    fprintf(stderr, "%s/%s, seed %lld: %s (paper: %s) in %s\n", run->row, run->column, (long long)run->seed, ours,
+            paper[0] ? paper : "none", mr_report_time(time, mr_row_number(row, "seconds")));
+}
+
+/* The same sentence (missing data, say) once. */
+static void failed(void *user, int worker, const mr_planned *run, const mr_error *err)
+{
+    show *s = user;
+    (void)run;
+    mr_run_view_clear(&s->views[worker]);
+    if (strcmp(s->last_failure, err->text)) mr_report("reproduce", err);
+    snprintf(s->last_failure, sizeof s->last_failure, "%s", err->text);
+}
+
+static void measured_row(void *user, const mr_row *row)
+{
+    const show *s = user;
+    const double ms = mr_row_number(row, "ms"), percent = mr_row_number(row, "percent");
+    if (s->set->common.quiet) return;
+    fprintf(stderr, "%s/%s: ", mr_row_text(row, "row"), mr_row_text(row, "column"));
+    if (isfinite(ms)) fprintf(stderr, "%.4g ms\n", ms);
+    else if (isfinite(percent)) fprintf(stderr, "%.3g %%\n", percent);
+    else fprintf(stderr, "not run, %s\n", mr_row_text(row, "note"));
+}
+
+/* ---- results ---- */
+
+static void print_json_number(const char *key, double value)
+{
+    if (isfinite(value)) printf(", \"%s\": %.9g", key, value);
+}
+
+static void print_json_text(const char *key, const char *value)
+{
+    printf(", \"%s\": ", key);
+    mr_print_json_string(stdout, value, strlen(value));
+}
+
+static void print_group_json(const mr_group *g, const char *name, int first)
+{
+    printf("%s  {\"experiment\": \"%s\"", first ? "" : ",\n", name);
+    static const char *const texts[] = {"row", "column", "profile", "settings", "kind", "dtype", "device"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) print_json_text(texts[i], mr_row_text(g->first, texts[i]));
+    print_json_number("paper", mr_row_number(g->first, "paper"));
+    print_json_number("paper_std", mr_row_number(g->first, "paper_std"));
+    print_json_number("mean", g->mean);
+    print_json_number("std", g->std);
+    printf(", \"seeds\": %d, \"diverged\": %d", g->seeds, g->failed);
+    print_json_number("steps", g->steps);
+    print_json_number("best_step", g->best_step);
+    print_json_number("target_step", g->target_step);
+    print_json_number("seconds", g->seconds);
+    printf("}");
+}
+
+static void print_group(const mr_group *g)
+{
+    char paper[64], ours[64], time[32], steps[64], label[128];
+    const mr_row *row = g->first;
+    snprintf(label, sizeof label, "%s/%s", mr_row_text(row, "row"), mr_row_text(row, "column"));
+    mr_report_number(paper, mr_row_number(row, "paper"), mr_row_number(row, "paper_std"), 4);
+    if (g->failed == g->seeds) snprintf(ours, sizeof ours, "diverged");
+    else mr_report_number(ours, g->mean, g->std, 4);
+    mr_report_number(steps, g->steps, NAN, 9);
+    printf("  %-36s paper %-12s ours %-16s %d seed%s, %s steps, %s, %s %s, %s\n", label, paper[0] ? paper : "-", ours, g->seeds,
+           g->seeds > 1 ? "s" : "", steps, mr_report_time(time, g->seconds), mr_row_text(row, "device"),
+           mr_row_text(row, "dtype"), mr_row_text(row, "profile"));
+}
+
+static int print_results(const settings *set, const char *name, int *first, mr_error *err)
+{
+    mr_experiment e;
+    mr_table rows;
+    mr_group *groups = NULL;
+    size_t n = 0;
+    int status = mr_experiment_load(&e, name, err);
+    if (status) return status;
+    status = mr_reproduce_rows(set->out, name, &rows, err);
+    if (!status) {
+        status = mr_report_groups(&e, &rows, &groups, &n, err);
+        if (!status && !set->common.json && n) printf("%s: %s\n", name, e.summary);
+        for (size_t i = 0; !status && i < n; i++) {
+            if (set->common.json) print_group_json(&groups[i], name, *first);
+            else print_group(&groups[i]);
+            *first = 0;
+        }
+        if (!status && !set->common.json && n) printf("  %s/%s.md\n", set->out, name);
+        mr_free(groups);
+        mr_table_free(&rows);
+    }
+    mr_experiment_free(&e);
+    return status;
+}
+
+static void print_row_json(const mr_row *row, int first)
+{
+    printf("%s  {", first ? "" : ",\n");
+    for (int i = 0; i < row->count; i++) {
+        const mr_field *f = &row->fields[i];
+        printf("%s\"%s\": ", i ? ", " : "", f->key);
+        if (f->text) mr_print_json_string(stdout, f->text, strlen(f->text));
+        else printf("%.9g", f->number);
+    }
+    printf("}");
+}
+
+/* Measurements: the page that was written, or the rows. */
+static int print_measured(const settings *set, const char *name, int *first, mr_error *err)
+{
+    mr_table rows;
+    char *page = NULL, path[MR_TEXT_MAX + 64];
+    size_t size;
+    int status = mr_reproduce_rows(set->out, name, &rows, err);
+    if (status) return status;
+    for (size_t i = 0; set->common.json && i < rows.count; i++, *first = 0) print_row_json(&rows.list[i], *first);
+    snprintf(path, sizeof path, "%s/%s.md", set->out, name);
+    if (!set->common.json && rows.count) status = mr_file_read(path, 1 << 24, &page, &size, err);
+    if (page) printf("%s", page);
+    mr_free(page);
+    mr_table_free(&rows);
+    return status;
+}
+
+/* ---- the parts of the command ---- */
+
+static int print_list(void)
+{
+    mr_error err;
+    for (int i = 0; measured[i]; i++) printf("%-16s %s\n", measured[i]->name, measured[i]->summary);
+    for (int i = 0; mr_experiment_names[i]; i++) {
+        mr_experiment e;
+        if (mr_experiment_load(&e, mr_experiment_names[i], &err)) return mr_report("reproduce", &err);
+        printf("%-16s %s\n", e.name, e.summary);
+        mr_experiment_free(&e);
+    }
+    return MR_EXIT_DONE;
+}
+
+/* "25m" in seconds; 0 where it is no time. */
+static double read_budget(const char *text)
+{
+    char number[32];
+    size_t n = strspn(text, "0123456789.");
+    const char *unit = text + n;
+    double value, seconds = !strcmp(unit, "h") ? 3600 : !strcmp(unit, "m") ? 60 : !strcmp(unit, "s") || !*unit ? 1 : 0;
+    snprintf(number, sizeof number, "%.*s", (int)(n < 31 ? n : 31), text);
+    return mr_real_read(number, &value) && value < 1e9 ? value * seconds : 0;
+}
+
+static int merge_one(const settings *set, const mr_table *rows, const char *name, size_t *total, mr_error *err)
+{
+    size_t added;
+    const mr_measured *m = find_measured(name);
+    mr_table all;
+    int status = mr_reproduce_merge(set->out, name, rows, &added, err);
+    *total += added;
+    if (status || !added) return status;
+    status = mr_reproduce_rows(set->out, name, &all, err);
+    if (status) return status;
+    if (m) status = m->report(&all, set->out, err);
+    else {
+        mr_experiment e;
+        status = mr_experiment_load(&e, name, err);
+        if (!status) status = mr_report_write(&e, &all, set->out, err);
+        if (!status) mr_experiment_free(&e);
+    }
+    mr_table_free(&all);
+    return status;
+}
+
+static int merge(const settings *set, const mr_args *args)
+{
+    mr_table rows = {0};
+    mr_error err;
+    size_t added = 0;
+    int status = 0;
+    for (int i = 0; !status && i < args->count; i++) status = mr_table_read(&rows, args->given[i], &err);
+    for (size_t i = 0; !status && i < rows.count; i++) {
+        const char *name = mr_row_text(&rows.list[i], "experiment");
+        if (!is_trained(name) && !find_measured(name))
+            status = mr_fail(&err, MR_EDATA, "row %zu is of an experiment that this minrnn does not know (%.60s)", i + 1, name);
+    }
+    for (int i = 0; !status && mr_experiment_names[i]; i++) status = merge_one(set, &rows, mr_experiment_names[i], &added, &err);
+    for (int i = 0; !status && measured[i]; i++) status = merge_one(set, &rows, measured[i]->name, &added, &err);
+    if (!status) printf("%zu rows read, %zu new in %s\n", rows.count, added, set->out);
+    mr_table_free(&rows);
+    return status ? mr_report("reproduce", &err) : MR_EXIT_DONE;
+}
+
+static void add_up(mr_reproduce_result *total, const mr_reproduce_result *r)
+{
+    total->done += r->done, total->found += r->found, total->left += r->left, total->failed += r->failed,
+        total->no_data += r->no_data;
+}
+
+static int reproduce_one(const char *name, const mr_reproduce_options *o, mr_reproduce_result *r, mr_error *err)
+{
+    const mr_measured *m = find_measured(name);
+    return m ? mr_reproduce_measured(m, o, r, err) : mr_reproduce(name, o, r, err);
+}
+
+/* The names given, or all of them, those that only measure first. */
+static size_t choose_names(const mr_args *args, const char **names)
+{
+    size_t n = 0;
+    if (args->count != 1 || strcmp(args->given[0], "all")) {
+        for (int i = 0; i < args->count; i++) names[n++] = args->given[i];
+        return n;
+    }
+    for (int i = 0; measured[i] && n < MOST; i++) names[n++] = measured[i]->name;
+    for (int i = 0; mr_experiment_names[i] && n < MOST; i++) names[n++] = mr_experiment_names[i];
+    return n;
+}
+
+static int print_all(const settings *set, const char *const *names, size_t n, mr_error *err)
+{
+    int status = 0, first = 1;
+    if (set->common.json) printf("[\n");
+    for (size_t i = 0; !status && i < n; i++)
+        status = (find_measured(names[i]) ? print_measured : print_results)(set, names[i], &first, err);
+    if (set->common.json) printf("\n]\n");
+    return status;
+}
+
+static void say_how_it_went(const settings *set, const mr_reproduce_result *r)
+{
+    if (set->common.quiet) return;
+    fprintf(stderr, "%d done, %d were there", r->done, r->found);
+    if (r->left) fprintf(stderr, ", %d left: the same command goes on with them", r->left);
+    if (r->no_data) fprintf(stderr, ", %d without their data", r->no_data);
+    if (r->failed) fprintf(stderr, ", %d failed", r->failed);
+    fprintf(stderr, "\n");
+}
+
+static int reproduce(const settings *set, const mr_args *args, double budget)
+{
+    const char *names[MOST];
+    size_t n = choose_names(args, names);
+    static show s;
+    mr_reproduce_watch watch = {&s, starts, finished, failed, measured_row};
+    mr_reproduce_result r, total = {0};
+    mr_error err;
+    int status = 0, all = !strcmp(args->given[0], "all");
+    mr_reproduce_options o = {.plan = {set->quick      ? MR_PROFILE_QUICK
+                                       : set->as_paper ? MR_PROFILE_PAPER
+                                                       : MR_PROFILE_OURS,
+                                       set->seeds, set->common.seed, set->steps, set->only},
+                              .out = set->out,
+                              .deadline = budget > 0 ? mr_reproduce_now() + budget : 0,
+                              .side_by_side = (int)set->side_by_side,
+                              .again = set->again,
+                              .keep = set->keep,
+                              .device = set->common.device,
+                              .threads = (int)set->common.threads,
+                              .cell_seconds = set->cell_seconds,
+                              .dtype = mr_args_was_set(args, "dtype") ? set->common.dtype : -1,
+                              .tf32 = mr_args_was_set(args, "tf32") ? set->common.tf32 : -1,
+                              .stop = mr_stop_flag(),
+                              .watch = &watch};
+    s.set = set;
+    for (size_t i = 0; !status && i < n; i++) {
+        if (n > 1 && !set->common.quiet) fprintf(stderr, "%s\n", names[i]);
+        status = reproduce_one(names[i], &o, &r, &err);
+        add_up(&total, &r);
+    }
+    if (status == MR_ESTOPPED) {
+        fprintf(stderr, "stopped, saved; the same command goes on\n");
+        return 128 + (int)*mr_stop_flag();
+    }
+    if (!status) status = print_all(set, names, n, &err);
+    if (status) return mr_report("reproduce", &err);
+    say_how_it_went(set, &total);
+    return total.failed || (total.no_data && !all) ? MR_EXIT_FAILED : MR_EXIT_DONE;
+}
+
+int mr_cmd_reproduce(int argc, char **argv)
+{
+    settings set = {0};
+    mr_args args = {.command = "reproduce", .flags = flags, .settings = &set, .max = MR_ARGS_MAX,
+        .usage = "usage: minrnn reproduce NAME…|all [--seeds N] [--budget 25m] [--side-by-side K] [--out DIR]\n"
+                 "       minrnn reproduce --list\n"
+                 "       minrnn reproduce --merge FILE.json… [--out DIR]\n\n"
+                 "Carries out experiments of the paper and prints its numbers beside ours. DIR gets NAME.json (a row for each\n"
+                 "finished run), NAME.md and NAME.svg. Runs that are in NAME.json already are not run again, and a run that was\n"
+                 "stopped is gone on with: a long table can be filled piece by piece, on several machines.\n",
+        .examples = "  minrnn reproduce selective-copy --quick                      does it work here?\n"
+                    "  minrnn reproduce shakespeare --seeds 3 --side-by-side 4\n"
+                    "  minrnn reproduce chomsky --only minLSTM/\n"
+                    "  minrnn reproduce all --budget 25m\n"
+                    "  minrnn reproduce --merge other/chomsky.json\n"};
+    int code = mr_args_parse(&args, argc, argv);
+    if (code >= 0) return code;
+    if (set.list) return print_list();
+    if (!args.count)
+        return mr_misused("reproduce",
+                          set.merge ? "say which files to merge" : "say which experiment; `minrnn reproduce --list` lists them");
+    if (set.merge) return merge(&set, &args);
+    if (set.quick && set.as_paper) return mr_misused("reproduce", "--quick and --as-paper exclude each other");
+    double budget = set.budget[0] ? read_budget(set.budget) : -1;
+    if (budget == 0) return mr_misused("reproduce", "--budget %.40s: must be a time such as 90s, 25m or 3h", set.budget);
+    for (int i = 0; i < args.count; i++)
+        if (!is_trained(args.given[i]) && !find_measured(args.given[i]) && (strcmp(args.given[i], "all") || args.count > 1))
+            return mr_misused("reproduce", "unknown experiment %.60s; `minrnn reproduce --list` lists them", args.given[i]);
+    mr_catch_signals();
+    return reproduce(&set, &args, budget);
+}
