@@ -2,8 +2,8 @@
 #include "ops/cuda/sscan_bwd.cuh"
 #include "ops/cuda/sscan_fwd.cuh"
 
-/* Of the backward: tokens whose states are in registers at once, and blocks that a multiprocessor should have room for. */
-enum { SSCAN_KEPT = 4, SSCAN_BLOCKS = 5 };
+/* Blocks that a multiprocessor should have room for; tokens whose states the backward has in registers at once. */
+enum { FORWARD_BLOCKS = 6, BACKWARD_BLOCKS = 5, BACKWARD_KEPT = 4 };
 
 /* By shape alone: enough blocks for the chip, or spans of time until there are. */
 static void cut_time(sscan_args *g)
@@ -44,20 +44,22 @@ template <class ACT, int NP> struct sscans {
     static void forward(mr_cuda *c, sscan_args g)
     {
         if (!take_scratch(c, &g, NP, 0)) return;
-        if (g.spans > 1) sscan_forward<ACT, NP, 1><<<grid_of(g, g.spans - 1), THREADS, 0, c->stream>>>(g);
-        sscan_forward<ACT, NP, 0><<<grid_of(g, g.spans), THREADS, 0, c->stream>>>(g);
+        if (g.spans > 1) sscan_forward<ACT, NP, 1, FORWARD_BLOCKS><<<grid_of(g, g.spans - 1), THREADS, 0, c->stream>>>(g);
+        sscan_forward<ACT, NP, 0, FORWARD_BLOCKS><<<grid_of(g, g.spans), THREADS, 0, c->stream>>>(g);
         LAUNCHED(c, "sscan_forward");
     }
 
     static void backward(mr_cuda *c, sscan_args g, const mr_sscan_bwd_args *a)
     {
-        const size_t bytes = sizeof(backward_shared<NP, SSCAN_KEPT>), tokens = (size_t)g.B * (size_t)g.T, rows = (size_t)g.B * (size_t)g.spans, E = (size_t)g.E;
+        const size_t bytes = sizeof(backward_shared<NP, BACKWARD_KEPT>), tokens = (size_t)g.B * (size_t)g.T, rows = (size_t)g.B * (size_t)g.spans;
+        const size_t E = (size_t)g.E, parts = div_up(E, SSCAN_CHANNELS);
+        auto kernel = sscan_backward<ACT, NP, BACKWARD_KEPT, BACKWARD_BLOCKS>;
         if (!take_scratch(c, &g, NP, 1)) return;
-        if (bytes > 48 << 10) CHECK(c, cudaFuncSetAttribute(sscan_backward<ACT, NP, SSCAN_KEPT, SSCAN_BLOCKS>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+        if (bytes > 48 << 10) CHECK(c, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
         if (g.spans > 1) sscan_backward_effect<ACT, NP><<<grid_of(g, g.spans), THREADS, 0, c->stream>>>(g);
-        sscan_backward<ACT, NP, SSCAN_KEPT, SSCAN_BLOCKS><<<grid_of(g, g.spans), THREADS, bytes, c->stream>>>(g);
+        kernel<<<grid_of(g, g.spans), THREADS, bytes, c->stream>>>(g);
         LAUNCHED(c, "sscan_backward");
-        add_bc_parts<ACT, NP><<<(unsigned)div_up(tokens * 2 * NP, 256), 256, 0, c->stream>>>(tokens, g.N, (int)div_up(E, SSCAN_CHANNELS), g.dbc_parts, (ACT *)a->dbc);
+        add_bc_parts<ACT, NP><<<(unsigned)div_up(tokens * 2 * NP, 256), 256, 0, c->stream>>>(tokens, g.N, (int)parts, g.dbc_parts, (ACT *)a->dbc);
         LAUNCHED(c, "add_bc_parts");
         mr_cuda_reduce(c, g.dA_parts, rows, E * (size_t)g.N, E * (size_t)g.N, (float *)a->dA_log);
         mr_cuda_reduce(c, g.dD_parts, rows, E, E, (float *)a->dD);

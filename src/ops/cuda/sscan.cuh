@@ -54,7 +54,7 @@ template <int NP> struct sscan_shape {
     static const int QUADS = 2 * NP / 4;               /* of a token's B and C; a chunk has one for each thread */
 };
 
-/* ---- mathematics: powers of two are one instruction, within 2 ulp ---- */
+/* ---- mathematics: powers of two and reciprocals are one instruction, within 2 ulp ---- */
 
 static __device__ __forceinline__ float exp2_fast(float x)
 {
@@ -63,9 +63,44 @@ static __device__ __forceinline__ float exp2_fast(float x)
     return y;
 }
 
+static __device__ __forceinline__ float one_over(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 static __device__ __forceinline__ float exp_fast(float x) { return exp2_fast(1.44269504088896341f * x); }
-static __device__ __forceinline__ float step_size(float x) { return fmaxf(x, 0.0f) + log1pf(exp_fast(-fabsf(x))); }
-static __device__ __forceinline__ float sigmoid_fast(float x) { return __fdividef(1.0f, 1.0f + exp_fast(-x)); }
+static __device__ __forceinline__ float sigmoid_fast(float x) { return one_over(1.0f + exp_fast(-x)); }
+
+/* log(1 + x) for x from 0 to 1, within 3 ulp: x times the polynomial that is nearest to log(1 + x)/x in relative error. */
+static __device__ __forceinline__ float log1p_fast(float x)
+{
+    float y = 0.00523266895f;
+    y = fmaf(y, x, -0.0295051374f);
+    y = fmaf(y, x, 0.078225784f);
+    y = fmaf(y, x, -0.136632323f);
+    y = fmaf(y, x, 0.191060007f);
+    y = fmaf(y, x, -0.248429805f);
+    y = fmaf(y, x, 0.333190978f);
+    y = fmaf(y, x, -0.499994934f);
+    y = fmaf(y, x, 0.99999994f);
+    return x * y;
+}
+
+/* softplus, and its slope σ(x) */
+static __device__ __forceinline__ float step_size(float x, float *slope)
+{
+    const float e = exp_fast(-fabsf(x));
+    *slope = (x < 0 ? e : 1.0f) * one_over(1.0f + e);
+    return fmaxf(x, 0.0f) + log1p_fast(e);
+}
+
+static __device__ __forceinline__ float step_size(float x)
+{
+    float slope;
+    return step_size(x, &slope);
+}
 
 /* ---- places ---- */
 
@@ -85,8 +120,6 @@ static __device__ __forceinline__ sscan_place sscan_place_of(const sscan_args &g
     return p;
 }
 
-static __device__ __forceinline__ bool sscan_exists(const sscan_place &p, int t) { return t >= p.first && t < p.end; }
-
 /* Staging and storing: channel e, tokens `token` … of the chunk; slot: of the first in an array [SSCAN_CHANNELS, SSCAN_ROW]. */
 struct sscan_stager {
     int e, token, slot;
@@ -102,6 +135,22 @@ template <int NP> static __device__ __forceinline__ sscan_stager sscan_stager_of
     s.slot = lane * SSCAN_ROW + s.token;
     s.on = s.e < g.E;
     return s;
+}
+
+/* A stager's share of a chunk: where its first token lies in [B, T, E], how many of them exist, how many are the span's. */
+struct sscan_share {
+    size_t at;
+    int there, room;
+};
+
+static __device__ __forceinline__ sscan_share sscan_share_of(const sscan_args &g, const sscan_place &p, const sscan_stager &s, int first)
+{
+    const bool any = s.on && first >= p.first;
+    sscan_share c;
+    c.at = ((size_t)p.b * g.T + first + s.token) * g.E + s.e;
+    c.there = any ? p.end - first - s.token : 0;
+    c.room = any ? p.last - first - s.token : 0;
+    return c;
 }
 
 /* Walking: states 4·part + (j ^ turn) of channel e, whose tokens begin at `row`. The turn differs between the channels of a warp, so that
@@ -140,7 +189,7 @@ static __device__ __forceinline__ void read_states(const float *from, size_t row
 #pragma unroll
     for (int j = 0; j < SSCAN_STATES; j++) {
         const int n = sscan_state(w, j);
-        h[j] = from && w.on && n < g.N ? from[(row * g.N + n) * g.E + w.e] : 0.0f;
+        h[j] = from && w.on && n < g.N ? (from + row * g.N * g.E)[n * g.E + w.e] : 0.0f;
     }
 }
 
@@ -149,7 +198,7 @@ static __device__ __forceinline__ void write_states(float *to, size_t row, const
 #pragma unroll
     for (int j = 0; j < SSCAN_STATES; j++) {
         const int n = sscan_state(w, j);
-        if (w.on && n < g.N) to[(row * g.N + n) * g.E + w.e] = h[j];
+        if (w.on && n < g.N) (to + row * g.N * g.E)[n * g.E + w.e] = h[j];
     }
 }
 
@@ -200,14 +249,11 @@ static __device__ __forceinline__ void write_effect(const sscan_args &g, const s
 template <class ACT, int NP> struct staged {
     ACT value[sscan_shape<NP>::TOKENS];
 
-    __device__ __forceinline__ void fetch(const void *from, const sscan_args &g, const sscan_place &p, const sscan_stager &s, int first)
+    __device__ __forceinline__ void fetch(const void *from, const sscan_args &g, const sscan_share &c)
     {
-        const ACT *at = (const ACT *)from + ((size_t)p.b * g.T + first + s.token) * g.E + s.e;
+        const ACT *at = (const ACT *)from + c.at;
 #pragma unroll
-        for (int i = 0; i < sscan_shape<NP>::TOKENS; i++) {
-            value[i] = ACT(0.0f);
-            if (s.on && sscan_exists(p, first + s.token + i)) value[i] = at[(size_t)i * g.E];
-        }
+        for (int i = 0; i < sscan_shape<NP>::TOKENS; i++) value[i] = i < c.there ? at[(size_t)i * g.E] : ACT(0.0f);
     }
 
     __device__ __forceinline__ float operator[](int i) const { return load(value + i); }
@@ -222,14 +268,11 @@ template <class ACT, int NP> struct staged_bc {
     {
         typedef sscan_shape<NP> S;
         const int t = first + threadIdx.x / S::QUADS, half = threadIdx.x % S::QUADS / (NP / 4), n = threadIdx.x % (NP / 4) * 4;
+        const int there = first >= p.first && t < p.end ? g.N - n : 0, flagged = first + threadIdx.x % MR_SSCAN_CHUNK;
         const ACT *at = (const ACT *)g.bc + (((size_t)p.b * g.T + t) * 2 + half) * g.N + n;
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
-            value[j] = ACT(0.0f);
-            if (sscan_exists(p, t) && n + j < g.N) value[j] = at[j];
-        }
-        const int flagged = first + threadIdx.x % MR_SSCAN_CHUNK;
-        start = g.reset && sscan_exists(p, flagged) && g.reset[(size_t)p.b * g.T + flagged];
+        for (int j = 0; j < 4; j++) value[j] = j < there ? at[j] : ACT(0.0f);
+        start = g.reset && first >= p.first && flagged < p.end && g.reset[(size_t)p.b * g.T + flagged];
     }
 
     __device__ __forceinline__ unsigned resets() const { return __ballot_sync(0xffffffffu, start) & ((1u << MR_SSCAN_CHUNK) - 1); }

@@ -53,14 +53,15 @@ template <class ACT, int NP> static __global__ void __launch_bounds__(sscan_shap
     read_rates(g, w, rate);
     const float bias = s.on ? g.dt_bias[s.e] : 0.0f;
     for (int first = last_chunk(p); first >= p.first; first -= MR_SSCAN_CHUNK) {
-        delta.fetch(g.delta, g, p, s, first);
-        z.fetch(g.z, g, p, s, first);
-        dy.fetch(g.dy, g, p, s, first);
+        const sscan_share c = sscan_share_of(g, p, s, first);
+        delta.fetch(g.delta, g, c);
+        z.fetch(g.z, g, c);
+        dy.fetch(g.dy, g, c);
         bc.fetch(g, p, first);
         float step[TOKENS], dsum[TOKENS];
 #pragma unroll
         for (int i = 0; i < TOKENS; i++) {
-            step[i] = sscan_exists(p, first + s.token + i) ? step_size(delta[i] + bias) : 0.0f;
+            step[i] = i < c.there ? step_size(delta[i] + bias) : 0.0f;
             dsum[i] = dy[i] * z[i] * sigmoid_fast(z[i]);
             total += step[i];
         }
@@ -95,10 +96,11 @@ template <class ACT, int NP> struct backward_inputs {
 
     __device__ __forceinline__ void fetch(const sscan_args &g, const sscan_place &p, const sscan_stager &s, const sscan_walker &w, int first)
     {
-        u.fetch(g.u, g, p, s, first);
-        delta.fetch(g.delta, g, p, s, first);
-        z.fetch(g.z, g, p, s, first);
-        dy.fetch(g.dy, g, p, s, first);
+        const sscan_share c = sscan_share_of(g, p, s, first);
+        u.fetch(g.u, g, c);
+        delta.fetch(g.delta, g, c);
+        z.fetch(g.z, g, c);
+        dy.fetch(g.dy, g, c);
         bc.fetch(g, p, first);
         read_states(first >= p.first ? g.states : NULL, chunk_row(g, p, first), g, w, h);
     }
@@ -124,18 +126,16 @@ template <class ACT> static __device__ __forceinline__ void call_chunk(const ssc
 
 /* Returns Σ dsum·u of this stager's tokens. */
 template <class ACT, int NP, int KEPT>
-static __device__ __forceinline__ float stage_backward(const sscan_place &p, const sscan_stager &s, int first, const backward_inputs<ACT, NP> &in, float bias,
+static __device__ __forceinline__ float stage_backward(const sscan_stager &s, const sscan_share &c, const backward_inputs<ACT, NP> &in, float bias,
                                                        backward_shared<NP, KEPT> &to)
 {
     const int TOKENS = sscan_shape<NP>::TOKENS;
     float step[TOKENS], u[TOKENS], dsum[TOKENS], dz[TOKENS], ddelta[TOKENS], dD = 0;
 #pragma unroll
     for (int i = 0; i < TOKENS; i++) {
-        const bool exists = sscan_exists(p, first + s.token + i);
-        const float raw = in.delta[i] + bias, z = in.z[i], gate = sigmoid_fast(z), dy = in.dy[i];
+        const float z = in.z[i], gate = sigmoid_fast(z), dy = in.dy[i], any_step = step_size(in.delta[i] + bias, ddelta + i);
         u[i] = in.u[i];
-        step[i] = exists ? step_size(raw) : 0.0f;
-        ddelta[i] = exists ? sigmoid_fast(raw) : 0.0f;
+        step[i] = i < c.there ? any_step : 0.0f;
         dsum[i] = dy * z * gate;
         dz[i] = dy * gate * (1 + z * (1 - gate));
         dD += dsum[i] * u[i];
@@ -272,21 +272,21 @@ static __device__ __forceinline__ void walk_backward(const sscan_walker &w, back
 }
 
 template <class ACT, int NP, int KEPT>
-static __device__ __forceinline__ void store_backward(const sscan_args &g, const sscan_place &p, const sscan_stager &s, int first,
-                                                      const backward_shared<NP, KEPT> &shared)
+static __device__ __forceinline__ void store_backward(const sscan_args &g, const sscan_place &p, const sscan_stager &s, const sscan_share &c,
+                                                      int first, const backward_shared<NP, KEPT> &shared)
 {
     typedef sscan_shape<NP> S;
-    const size_t at = ((size_t)p.b * g.T + first + s.token) * g.E + s.e;
+    ACT *to_u = (ACT *)g.du + c.at, *to_delta = (ACT *)g.ddelta + c.at, *to_z = (ACT *)g.dz + c.at;
     float du[S::TOKENS], ddelta[S::TOKENS], dz[S::TOKENS];
     get_tokens<S::TOKENS>(shared.dsum + s.slot, du);
     get_tokens<S::TOKENS>(shared.ddelta + s.slot, ddelta);
     get_tokens<S::TOKENS>(shared.dz + s.slot, dz);
 #pragma unroll
     for (int i = 0; i < S::TOKENS; i++) {
-        if (!s.on || first + s.token + i >= p.end) continue;
-        store((ACT *)g.du + at + (size_t)i * g.E, du[i]);
-        store((ACT *)g.ddelta + at + (size_t)i * g.E, ddelta[i]);
-        store((ACT *)g.dz + at + (size_t)i * g.E, dz[i]);
+        if (i >= c.there) continue;
+        store(to_u + (size_t)i * g.E, du[i]);
+        store(to_delta + (size_t)i * g.E, ddelta[i]);
+        store(to_z + (size_t)i * g.E, dz[i]);
     }
     float dbc[4] = {};
 #pragma unroll
@@ -324,7 +324,7 @@ static __device__ __forceinline__ void finish_backward(const sscan_args &g, cons
     write_states(g.dh_in, (size_t)p.b, g, w, s.carry);
 }
 
-/* BLOCKS: on a multiprocessor at once. */
+/* BLOCKS: of 16 states a channel, on a multiprocessor at once. */
 template <class ACT, int NP, int KEPT, int BLOCKS>
 static __global__ void __launch_bounds__(sscan_shape<NP>::THREADS, BLOCKS * 16 / NP) sscan_backward(sscan_args g)
 {
@@ -346,8 +346,9 @@ static __global__ void __launch_bounds__(sscan_shape<NP>::THREADS, BLOCKS * 16 /
     for (int k = g.spans - 1; k > p.span; k--) pass_span(g, p, w, k, k, state.rate, state.carry);
     clear_beyond<ACT, NP>(g, p, s);
     for (; first >= p.first; first -= MR_SSCAN_CHUNK) {
+        const sscan_share c = sscan_share_of(g, p, s, first);
         float h[SSCAN_STATES];
-        dD += stage_backward<ACT, NP, KEPT>(p, s, first, in, bias, shared);
+        dD += stage_backward<ACT, NP, KEPT>(s, c, in, bias, shared);
         for (int j = 0; j < SSCAN_STATES; j++) h[j] = in.h[j];
         const unsigned cuts = in.bc.resets();
         __syncthreads();
@@ -356,7 +357,7 @@ static __global__ void __launch_bounds__(sscan_shape<NP>::THREADS, BLOCKS * 16 /
         else walk_backward<NP, KEPT, 0>(w, state, cuts, shared, h);
         in.fetch(g, p, s, w, first - MR_SSCAN_CHUNK);
         __syncthreads();
-        store_backward<ACT, NP, KEPT>(g, p, s, first, shared);
+        store_backward<ACT, NP, KEPT>(g, p, s, c, first, shared);
     }
     dD = sum_of_stagers<NP>(dD, shared.u);
     if (threadIdx.x < 32 && s.on) g.dD_parts[((size_t)p.b * g.spans + p.span) * g.E + s.e] = dD;

@@ -31,9 +31,10 @@ template <class ACT, int NP, int EFFECT> struct forward_inputs {
 
     __device__ __forceinline__ void fetch(const sscan_args &g, const sscan_place &p, const sscan_stager &s, int first)
     {
-        u.fetch(g.u, g, p, s, first);
-        delta.fetch(g.delta, g, p, s, first);
-        if (!EFFECT) z.fetch(g.z, g, p, s, first);
+        const sscan_share c = sscan_share_of(g, p, s, first);
+        u.fetch(g.u, g, c);
+        delta.fetch(g.delta, g, c);
+        if (!EFFECT) z.fetch(g.z, g, c);
         bc.fetch(g, p, first);
     }
 };
@@ -44,7 +45,7 @@ template <int NP> struct forward_kept {
 };
 
 template <class ACT, int NP, int EFFECT>
-static __device__ __forceinline__ void stage_forward(const sscan_place &p, const sscan_stager &s, int first, const forward_inputs<ACT, NP, EFFECT> &in,
+static __device__ __forceinline__ void stage_forward(const sscan_stager &s, const sscan_share &c, const forward_inputs<ACT, NP, EFFECT> &in,
                                                      float bias, float skip, forward_kept<NP> &kept, forward_shared<NP> &to)
 {
     const int TOKENS = sscan_shape<NP>::TOKENS;
@@ -52,7 +53,7 @@ static __device__ __forceinline__ void stage_forward(const sscan_place &p, const
 #pragma unroll
     for (int i = 0; i < TOKENS; i++) {
         const float u = in.u[i];
-        step[i] = sscan_exists(p, first + s.token + i) ? step_size(in.delta[i] + bias) : 0.0f;
+        step[i] = i < c.there ? step_size(in.delta[i] + bias) : 0.0f;
         drive[i] = step[i] * u;
         if (EFFECT) {
             kept.total += step[i];
@@ -96,21 +97,21 @@ static __device__ __forceinline__ void walk_forward(const sscan_walker &w, const
 }
 
 template <class ACT, int NP>
-static __device__ __forceinline__ void store_forward(const sscan_args &g, const sscan_place &p, const sscan_stager &s, int first, const forward_kept<NP> &kept,
+static __device__ __forceinline__ void store_forward(const sscan_args &g, const sscan_stager &s, const sscan_share &c, const forward_kept<NP> &kept,
                                                      const forward_shared<NP> &shared)
 {
     const int TOKENS = sscan_shape<NP>::TOKENS;
-    ACT *at = (ACT *)g.y + ((size_t)p.b * g.T + first + s.token) * g.E + s.e;
+    ACT *at = (ACT *)g.y + c.at;
     float sum[TOKENS];
     get_tokens<TOKENS>(shared.sum + s.slot, sum);
 #pragma unroll
-    for (int i = 0; i < TOKENS; i++) {
-        const int t = first + s.token + i;
-        if (s.on && t < p.last) store(at + (size_t)i * g.E, t < p.end ? (sum[i] + kept.skipped[i]) * kept.gate[i] : 0.0f);
-    }
+    for (int i = 0; i < TOKENS; i++)
+        if (i < c.room) store(at + (size_t)i * g.E, i < c.there ? (sum[i] + kept.skipped[i]) * kept.gate[i] : 0.0f);
 }
 
-template <class ACT, int NP, int EFFECT> static __global__ void __launch_bounds__(sscan_shape<NP>::THREADS) sscan_forward(sscan_args g)
+/* BLOCKS: of 16 states a channel, on a multiprocessor at once. */
+template <class ACT, int NP, int EFFECT, int BLOCKS>
+static __global__ void __launch_bounds__(sscan_shape<NP>::THREADS, BLOCKS * 16 / NP) sscan_forward(sscan_args g)
 {
     __shared__ __align__(16) forward_shared<NP> shared;
     const sscan_place p = sscan_place_of(g);
@@ -126,7 +127,8 @@ template <class ACT, int NP, int EFFECT> static __global__ void __launch_bounds_
     read_rates(g, w, rate);
     start_forward<EFFECT>(g, p, w, rate, h);
     for (int first = p.first; first < p.last; first += MR_SSCAN_CHUNK) {
-        stage_forward<ACT, NP, EFFECT>(p, s, first, in, bias, skip, kept, shared);
+        const sscan_share c = sscan_share_of(g, p, s, first);
+        stage_forward<ACT, NP, EFFECT>(s, c, in, bias, skip, kept, shared);
         const unsigned cuts = in.bc.resets();
         any_cut |= cuts;
         __syncthreads();
@@ -135,7 +137,7 @@ template <class ACT, int NP, int EFFECT> static __global__ void __launch_bounds_
         if (cuts) walk_forward<NP, EFFECT, 1>(w, rate, cuts, shared, h);
         else walk_forward<NP, EFFECT, 0>(w, rate, cuts, shared, h);
         __syncthreads();
-        if (!EFFECT) store_forward<ACT, NP>(g, p, s, first, kept, shared);
+        if (!EFFECT) store_forward<ACT, NP>(g, s, c, kept, shared);
     }
     if (EFFECT) write_effect<NP>(g, p, s, w, p.span + 1, kept.total, any_cut != 0, h, shared.sum);
     else if (g.h_out && p.span == g.spans - 1) write_states(g.h_out, (size_t)p.b, g, w, h);
