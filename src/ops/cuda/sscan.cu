@@ -3,13 +3,13 @@
 #include "ops/cuda/sscan_fwd.cuh"
 
 /* Blocks that a multiprocessor should have room for; tokens whose states the backward has in registers at once. */
-enum { FORWARD_BLOCKS = 6, BACKWARD_BLOCKS = 5, BACKWARD_KEPT = 4 };
+enum { FORWARD_BLOCKS = 8, BACKWARD_BLOCKS = 5, BACKWARD_KEPT = 4 };
 
-/* By shape alone: enough blocks for the chip, or spans of time until there are. */
+/* By shape alone. Cutting costs a pass more, so only what would leave half of the chip idle is cut, and then to fill it. */
 static void cut_time(sscan_args *g)
 {
-    const size_t enough = 264, least = 128, blocks = (size_t)g->B * div_up((size_t)g->E, SSCAN_CHANNELS);
-    size_t spans = 2 * blocks <= enough ? enough / blocks : 1;
+    const size_t few = 132, enough = 528, least = 128, blocks = (size_t)g->B * div_up((size_t)g->E, SSCAN_CHANNELS);
+    size_t spans = blocks <= few ? enough / blocks : 1;
     size_t span = div_up(div_up((size_t)g->T, spans), MR_SSCAN_CHUNK) * MR_SSCAN_CHUNK;
     if (span < least) span = least;
     g->span = (int)span;
@@ -51,15 +51,15 @@ template <class ACT, int NP> struct sscans {
 
     static void backward(mr_cuda *c, sscan_args g, const mr_sscan_bwd_args *a)
     {
-        const size_t bytes = sizeof(backward_shared<NP, BACKWARD_KEPT>), tokens = (size_t)g.B * (size_t)g.T, rows = (size_t)g.B * (size_t)g.spans;
-        const size_t E = (size_t)g.E, parts = div_up(E, SSCAN_CHANNELS);
+        const size_t bytes = sizeof(backward_shared<NP, BACKWARD_KEPT>), E = (size_t)g.E, parts = div_up(E, SSCAN_CHANNELS);
+        const size_t tokens = (size_t)g.B * (size_t)g.T, rows = (size_t)g.B * (size_t)g.spans, values = tokens * 2 * NP;
         auto kernel = sscan_backward<ACT, NP, BACKWARD_KEPT, BACKWARD_BLOCKS>;
         if (!take_scratch(c, &g, NP, 1)) return;
         if (bytes > 48 << 10) CHECK(c, cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
         if (g.spans > 1) sscan_backward_effect<ACT, NP><<<grid_of(g, g.spans), THREADS, 0, c->stream>>>(g);
         kernel<<<grid_of(g, g.spans), THREADS, bytes, c->stream>>>(g);
         LAUNCHED(c, "sscan_backward");
-        add_bc_parts<ACT, NP><<<(unsigned)div_up(tokens * 2 * NP, 256), 256, 0, c->stream>>>(tokens, g.N, (int)parts, g.dbc_parts, (ACT *)a->dbc);
+        add_bc_parts<ACT, NP><<<(unsigned)div_up(values, 256), 256, 0, c->stream>>>(tokens, g.N, (int)parts, g.dbc_parts, (ACT *)a->dbc);
         LAUNCHED(c, "add_bc_parts");
         mr_cuda_reduce(c, g.dA_parts, rows, E * (size_t)g.N, E * (size_t)g.N, (float *)a->dA_log);
         mr_cuda_reduce(c, g.dD_parts, rows, E, E, (float *)a->dD);

@@ -1,15 +1,15 @@
 /* What the kernels of Mamba's selective scan share.
  *
- * A block owns 32 channels of one sequence, or of one span of its time, and goes through it in chunks of MR_SSCAN_CHUNK tokens. A chunk is
- * done in three steps with a barrier between them, and a thread has another place in each:
- *   staging: a thread is a channel (its lane) and a few tokens (its warp); it reads them, coalesced, and leaves what depends on channel and
- *            token alone, such as the step size, in shared memory. So that is computed once, whatever the number of states.
- *   walking: a thread is SSCAN_STATES states of a channel, and its neighbours have the others; their sums over states are folded, four tokens
- *            at a time.
+ * A block owns 32 channels of one sequence, or of one span of its time, and goes through it in chunks of MR_SSCAN_CHUNK tokens. A
+ * chunk is done in three steps with a barrier between them, and a thread has another place in each:
+ *   staging: a thread is a channel (its lane) and a few tokens (its warp); it reads them, coalesced, and leaves what depends on
+ *            channel and token alone, such as the step size, in shared memory: computed once, whatever the number of states.
+ *   walking: a thread is SSCAN_STATES states of a channel, and its neighbours have the others; their sums over states are folded,
+ *            four tokens at a time.
  *   storing: places as in staging, results from shared memory.
  * Where there are too few sequences and channels to fill the chip, time is cut into spans: what a span makes of a state is
- * h → exp(A·ΣΔ)·h + its own end state, so a first pass finds ΣΔ and that end state of each span, and the second starts each span from what
- * those before it (backward: behind it) make of the given state.
+ * h → exp(A·ΣΔ)·h + its own end state, so a first pass finds ΣΔ and that end state of each span, and the second starts each span
+ * from what those before it (backward: behind it) make of the given state.
  * NP is the number of states rounded up; those that do not exist have B = C = 0 and stay 0. */
 #ifndef MR_OPS_CUDA_SSCAN_CUH
 #define MR_OPS_CUDA_SSCAN_CUH
@@ -25,8 +25,8 @@ struct sscan_args {
     const int32_t *length;
     void *y;
     float *h_out, *states;
-    /* of each span: ΣΔ, or infinity where a sequence starts in it, [B, spans, E], and the end state, [B, spans + 1, N, E]; forward: behind
-     * those of all spans before it, the first place has the state before token 0 */
+    /* of each span: ΣΔ, or infinity where a sequence starts in it, [B, spans, E], and the end state, [B, spans + 1, N, E]; forward:
+     * span k's at k + 1, and at 0 the state before token 0 */
     float *effect_step, *effect_h;
     /* backward */
     const void *dy;
@@ -47,11 +47,11 @@ enum {
 };
 
 template <int NP> struct sscan_shape {
-    static const int LANES = NP / SSCAN_STATES;        /* of a channel; also the warps of a block */
+    static const int LANES = NP / SSCAN_STATES; /* of a channel; also the warps of a block */
     static const int THREADS = 32 * LANES;
-    static const int CHANNELS = 32 / LANES;            /* of a warp */
-    static const int TOKENS = MR_SSCAN_CHUNK / LANES;  /* that a thread stages */
-    static const int QUADS = 2 * NP / 4;               /* of a token's B and C; a chunk has one for each thread */
+    static const int CHANNELS = 32 / LANES;           /* of a warp */
+    static const int TOKENS = MR_SSCAN_CHUNK / LANES; /* that a thread stages */
+    static const int QUADS = 2 * NP / 4;              /* of a token's B and C; a chunk has one for each thread */
 };
 
 /* ---- mathematics: powers of two and reciprocals are one instruction, within 2 ulp ---- */
@@ -120,19 +120,22 @@ static __device__ __forceinline__ sscan_place sscan_place_of(const sscan_args &g
     return p;
 }
 
-/* Staging and storing: channel e, tokens `token` … of the chunk; slot: of the first in an array [SSCAN_CHANNELS, SSCAN_ROW]. */
+/* Staging and storing: channel e, tokens `token` … of the chunk; slot: of the first in an array [SSCAN_CHANNELS, SSCAN_ROW];
+ * at: in [B, T, E], of the chunk that begins with token 0. */
 struct sscan_stager {
+    size_t at;
     int e, token, slot;
     bool on; /* the channel exists */
 };
 
-template <int NP> static __device__ __forceinline__ sscan_stager sscan_stager_of(const sscan_args &g)
+template <int NP> static __device__ __forceinline__ sscan_stager sscan_stager_of(const sscan_args &g, const sscan_place &p)
 {
     sscan_stager s;
     const int lane = threadIdx.x % 32;
     s.e = blockIdx.x * SSCAN_CHANNELS + lane;
     s.token = threadIdx.x / 32 * sscan_shape<NP>::TOKENS;
     s.slot = lane * SSCAN_ROW + s.token;
+    s.at = ((size_t)p.b * g.T + s.token) * g.E + s.e;
     s.on = s.e < g.E;
     return s;
 }
@@ -143,18 +146,19 @@ struct sscan_share {
     int there, room;
 };
 
-static __device__ __forceinline__ sscan_share sscan_share_of(const sscan_args &g, const sscan_place &p, const sscan_stager &s, int first)
+static __device__ __forceinline__ sscan_share sscan_share_of(const sscan_args &g, const sscan_place &p, const sscan_stager &s,
+                                                             int first)
 {
     const bool any = s.on && first >= p.first;
     sscan_share c;
-    c.at = ((size_t)p.b * g.T + first + s.token) * g.E + s.e;
+    c.at = s.at + (int64_t)first * g.E;
     c.there = any ? p.end - first - s.token : 0;
     c.room = any ? p.last - first - s.token : 0;
     return c;
 }
 
-/* Walking: states 4·part + (j ^ turn) of channel e, whose tokens begin at `row`. The turn differs between the channels of a warp, so that
- * sums over channels can be folded without choosing what to hand over. */
+/* Walking: states 4·part + (j ^ turn) of channel e, whose tokens begin at `row`. The turn differs between the channels of a warp,
+ * so that sums over channels can be folded without choosing what to hand over. */
 struct sscan_walker {
     int e, part, turn, row;
     bool on;
@@ -176,29 +180,31 @@ template <int NP> static __device__ __forceinline__ sscan_walker sscan_walker_of
 static __device__ __forceinline__ int sscan_state(const sscan_walker &w, int j) { return w.part * SSCAN_STATES + (j ^ w.turn); }
 
 /* Of token t's chunk in [B, chunks, N, E]. */
-static __device__ __forceinline__ size_t chunk_row(const sscan_args &g, const sscan_place &p, int t)
+static __device__ __forceinline__ int chunk_row(const sscan_args &g, const sscan_place &p, int t)
 {
-    return (size_t)p.b * ((g.T + MR_SSCAN_CHUNK - 1) / MR_SSCAN_CHUNK) + t / MR_SSCAN_CHUNK;
+    return p.b * ((g.T + MR_SSCAN_CHUNK - 1) / MR_SSCAN_CHUNK) + t / MR_SSCAN_CHUNK;
 }
 
 /* ---- states of a walker ---- */
 
 /* A row of [rows, N, E]; from NULL: zeros. */
-static __device__ __forceinline__ void read_states(const float *from, size_t row, const sscan_args &g, const sscan_walker &w, float *h)
+static __device__ __forceinline__ void read_states(const float *from, int row, const sscan_args &g, const sscan_walker &w,
+                                                   float *h)
 {
 #pragma unroll
     for (int j = 0; j < SSCAN_STATES; j++) {
         const int n = sscan_state(w, j);
-        h[j] = from && w.on && n < g.N ? (from + row * g.N * g.E)[n * g.E + w.e] : 0.0f;
+        h[j] = from && w.on && n < g.N ? (from + (int64_t)row * (g.N * g.E))[n * g.E + w.e] : 0.0f;
     }
 }
 
-static __device__ __forceinline__ void write_states(float *to, size_t row, const sscan_args &g, const sscan_walker &w, const float *h)
+static __device__ __forceinline__ void write_states(float *to, int row, const sscan_args &g, const sscan_walker &w,
+                                                    const float *h)
 {
 #pragma unroll
     for (int j = 0; j < SSCAN_STATES; j++) {
         const int n = sscan_state(w, j);
-        if (w.on && n < g.N) (to + row * g.N * g.E)[n * g.E + w.e] = h[j];
+        if (w.on && n < g.N) (to + (int64_t)row * (g.N * g.E))[n * g.E + w.e] = h[j];
     }
 }
 
@@ -213,11 +219,11 @@ static __device__ __forceinline__ void read_rates(const sscan_args &g, const ssc
 }
 
 /* h through the effect of one span. */
-static __device__ __forceinline__ void pass_span(const sscan_args &g, const sscan_place &p, const sscan_walker &w, int span, int row, const float *rate,
-                                                 float *h)
+static __device__ __forceinline__ void pass_span(const sscan_args &g, const sscan_place &p, const sscan_walker &w, int span,
+                                                 int row, const float *rate, float *h)
 {
     float own[SSCAN_STATES];
-    read_states(g.effect_h, (size_t)p.b * (g.spans + 1) + row, g, w, own);
+    read_states(g.effect_h, p.b * (g.spans + 1) + row, g, w, own);
     const float step = w.on ? g.effect_step[((size_t)p.b * g.spans + span) * g.E + w.e] : 0.0f;
 #pragma unroll
     for (int j = 0; j < SSCAN_STATES; j++) h[j] = isinf(step) ? own[j] : exp2_fast(step * rate[j]) * h[j] + own[j];
@@ -236,12 +242,13 @@ template <int NP> static __device__ __forceinline__ float sum_of_stagers(float m
 
 /* What a span makes of the state, at its end; step: ΣΔ of this stager's tokens, cut: a sequence starts in the span. */
 template <int NP>
-static __device__ __forceinline__ void write_effect(const sscan_args &g, const sscan_place &p, const sscan_stager &s, const sscan_walker &w, int row, float step,
-                                                    bool cut, const float *h, float *free)
+static __device__ __forceinline__ void write_effect(const sscan_args &g, const sscan_place &p, const sscan_stager &s,
+                                                    const sscan_walker &w, int row, float step, bool cut, const float *h,
+                                                    float *free)
 {
     const float total = sum_of_stagers<NP>(step, free);
     if (threadIdx.x < 32 && s.on) g.effect_step[((size_t)p.b * g.spans + p.span) * g.E + s.e] = cut ? INFINITY : total;
-    write_states(g.effect_h, (size_t)p.b * (g.spans + 1) + row, g, w, h);
+    write_states(g.effect_h, p.b * (g.spans + 1) + row, g, w, h);
 }
 
 /* ---- staging: what a chunk is given, in registers as it lies in memory, so that nobody waits for it until it is used ---- */
@@ -269,13 +276,16 @@ template <class ACT, int NP> struct staged_bc {
         typedef sscan_shape<NP> S;
         const int t = first + threadIdx.x / S::QUADS, half = threadIdx.x % S::QUADS / (NP / 4), n = threadIdx.x % (NP / 4) * 4;
         const int there = first >= p.first && t < p.end ? g.N - n : 0, flagged = first + threadIdx.x % MR_SSCAN_CHUNK;
-        const ACT *at = (const ACT *)g.bc + (((size_t)p.b * g.T + t) * 2 + half) * g.N + n;
+        const ACT *at = (const ACT *)g.bc + ((size_t)p.b * g.T + t) * (2 * g.N) + half * g.N + n;
 #pragma unroll
         for (int j = 0; j < 4; j++) value[j] = j < there ? at[j] : ACT(0.0f);
         start = g.reset && first >= p.first && flagged < p.end && g.reset[(size_t)p.b * g.T + flagged];
     }
 
-    __device__ __forceinline__ unsigned resets() const { return __ballot_sync(0xffffffffu, start) & ((1u << MR_SSCAN_CHUNK) - 1); }
+    __device__ __forceinline__ unsigned resets() const
+    {
+        return __ballot_sync(0xffffffffu, start) & ((1u << MR_SSCAN_CHUNK) - 1);
+    }
 
     /* Into tile [MR_SSCAN_CHUNK, 2, TURNS, NP]: a copy for each turn. */
     template <int TURNS> __device__ __forceinline__ void put(float *tile) const
@@ -285,14 +295,19 @@ template <class ACT, int NP> struct staged_bc {
         static_assert(S::QUADS == 2 * (NP / 4), "a quad is of B or of C");
 #pragma unroll
         for (int k = 0; k < TURNS; k++)
-            to[k * (NP / 4)] = make_float4(load(value + (0 ^ k)), load(value + (1 ^ k)), load(value + (2 ^ k)), load(value + (3 ^ k)));
+            to[k * (NP / 4)] =
+                make_float4(load(value + (0 ^ k)), load(value + (1 ^ k)), load(value + (2 ^ k)), load(value + (3 ^ k)));
     }
 };
 
-static __device__ __forceinline__ void spread(const float4 &from, float *to) { to[0] = from.x, to[1] = from.y, to[2] = from.z, to[3] = from.w; }
+static __device__ __forceinline__ void spread(const float4 &from, float *to)
+{
+    to[0] = from.x, to[1] = from.y, to[2] = from.z, to[3] = from.w;
+}
 
 /* A walker's B (half 0) or C (half 1) of the chunk's k-th token. */
-template <int NP, int TURNS> static __device__ __forceinline__ void read_bc(const float *tile, const sscan_walker &w, int k, int half, float *to)
+template <int NP, int TURNS>
+static __device__ __forceinline__ void read_bc(const float *tile, const sscan_walker &w, int k, int half, float *to)
 {
     spread(*(const float4 *)(tile + ((k * 2 + half) * TURNS + w.turn) * NP + w.part * SSCAN_STATES), to);
 }

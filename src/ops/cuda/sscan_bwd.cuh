@@ -1,8 +1,8 @@
-/* The backward kernels of Mamba's selective scan. Going down, the gradient dh of the state behind token t is carry + dsum·C, where dsum is the
- * gradient of Σ C·h, and the carry becomes decay·dh.
+/* The backward kernels of Mamba's selective scan. Going down, the gradient dh of the state behind token t is carry + dsum·C, where
+ * dsum is the gradient of Σ C·h, and the carry becomes decay·dh.
  *
- * A chunk's states are made anew from the one that the forward left before it: first up to the start of each KEPT tokens, then, from the last
- * of these runs to the first, within it. States and decays of one run are in registers. */
+ * A chunk's states are made anew from the one that the forward left before it: first up to the start of each run of KEPT tokens,
+ * then, from the last run to the first, within it. States and decays of one run are in registers. */
 #ifndef MR_OPS_CUDA_SSCAN_BWD_CUH
 #define MR_OPS_CUDA_SSCAN_BWD_CUH
 
@@ -10,7 +10,10 @@
 
 enum { SSCAN_TURNS = SSCAN_STATES };
 
-static __device__ __forceinline__ int last_chunk(const sscan_place &p) { return p.first + (p.last - 1 - p.first) / MR_SSCAN_CHUNK * MR_SSCAN_CHUNK; }
+static __device__ __forceinline__ int last_chunk(const sscan_place &p)
+{
+    return p.first + (p.last - 1 - p.first) / MR_SSCAN_CHUNK * MR_SSCAN_CHUNK;
+}
 
 /* ---- what a span makes of the carry behind it ---- */
 
@@ -19,7 +22,9 @@ template <int NP> struct effect_shared {
     float tile[MR_SSCAN_CHUNK * 2 * NP];
 };
 
-template <int NP> static __device__ __forceinline__ void walk_effect(const sscan_walker &w, const float *rate, unsigned cuts, const effect_shared<NP> &shared, float *carry)
+template <int NP>
+static __device__ __forceinline__ void walk_effect(const sscan_walker &w, const float *rate, unsigned cuts,
+                                                   const effect_shared<NP> &shared, float *carry)
 {
 #pragma unroll 1
     for (int from = MR_SSCAN_CHUNK - SSCAN_GROUP; from >= 0; from -= SSCAN_GROUP) {
@@ -39,40 +44,61 @@ template <int NP> static __device__ __forceinline__ void walk_effect(const sscan
     }
 }
 
-template <class ACT, int NP> static __global__ void __launch_bounds__(sscan_shape<NP>::THREADS) sscan_backward_effect(sscan_args g)
-{
-    const int TOKENS = sscan_shape<NP>::TOKENS;
-    __shared__ __align__(16) effect_shared<NP> shared;
-    const sscan_place p = sscan_place_of(g);
-    const sscan_stager s = sscan_stager_of<NP>(g);
-    const sscan_walker w = sscan_walker_of<NP>(g, false);
-    float carry[SSCAN_STATES] = {}, rate[SSCAN_STATES], total = 0;
-    unsigned any_cut = 0;
+template <class ACT, int NP> struct effect_inputs {
     staged<ACT, NP> delta, z, dy;
     staged_bc<ACT, NP> bc;
-    read_rates(g, w, rate);
-    const float bias = s.on ? g.dt_bias[s.e] : 0.0f;
-    for (int first = last_chunk(p); first >= p.first; first -= MR_SSCAN_CHUNK) {
+
+    __device__ __forceinline__ void fetch(const sscan_args &g, const sscan_place &p, const sscan_stager &s, int first)
+    {
         const sscan_share c = sscan_share_of(g, p, s, first);
         delta.fetch(g.delta, g, c);
         z.fetch(g.z, g, c);
         dy.fetch(g.dy, g, c);
         bc.fetch(g, p, first);
-        float step[TOKENS], dsum[TOKENS];
+    }
+};
+
+/* Returns ΣΔ of this stager's tokens. */
+template <class ACT, int NP>
+static __device__ __forceinline__ float stage_effect(const sscan_stager &s, const sscan_share &c,
+                                                     const effect_inputs<ACT, NP> &in, float bias, effect_shared<NP> &to)
+{
+    const int TOKENS = sscan_shape<NP>::TOKENS;
+    float step[TOKENS], dsum[TOKENS], total = 0;
 #pragma unroll
-        for (int i = 0; i < TOKENS; i++) {
-            step[i] = i < c.there ? step_size(delta[i] + bias) : 0.0f;
-            dsum[i] = dy[i] * z[i] * sigmoid_fast(z[i]);
-            total += step[i];
-        }
-        __syncthreads(); /* behind the walk of the chunk before */
-        put_tokens<TOKENS>(shared.step + s.slot, step);
-        put_tokens<TOKENS>(shared.dsum + s.slot, dsum);
-        bc.template put<1>(shared.tile);
-        const unsigned cuts = bc.resets();
+    for (int i = 0; i < TOKENS; i++) {
+        step[i] = i < c.there ? step_size(in.delta[i] + bias) : 0.0f;
+        dsum[i] = in.dy[i] * in.z[i] * sigmoid_fast(in.z[i]);
+        total += step[i];
+    }
+    put_tokens<TOKENS>(to.step + s.slot, step);
+    put_tokens<TOKENS>(to.dsum + s.slot, dsum);
+    in.bc.template put<1>(to.tile);
+    return total;
+}
+
+template <class ACT, int NP>
+static __global__ void __launch_bounds__(sscan_shape<NP>::THREADS) sscan_backward_effect(sscan_args g)
+{
+    __shared__ __align__(16) effect_shared<NP> shared;
+    const sscan_place p = sscan_place_of(g);
+    const sscan_stager s = sscan_stager_of<NP>(g, p);
+    const sscan_walker w = sscan_walker_of<NP>(g, false);
+    effect_inputs<ACT, NP> in;
+    float carry[SSCAN_STATES] = {}, rate[SSCAN_STATES], total = 0;
+    unsigned any_cut = 0;
+    int first = last_chunk(p);
+    in.fetch(g, p, s, first);
+    const float bias = s.on ? g.dt_bias[s.e] : 0.0f;
+    read_rates(g, w, rate);
+    for (; first >= p.first; first -= MR_SSCAN_CHUNK) {
+        total += stage_effect<ACT, NP>(s, sscan_share_of(g, p, s, first), in, bias, shared);
+        const unsigned cuts = in.bc.resets();
         any_cut |= cuts;
         __syncthreads();
+        in.fetch(g, p, s, first - MR_SSCAN_CHUNK);
         walk_effect<NP>(w, rate, cuts, shared, carry);
+        __syncthreads();
     }
     write_effect<NP>(g, p, s, w, p.span, total, any_cut != 0, carry, shared.dsum);
 }
@@ -94,7 +120,8 @@ template <class ACT, int NP> struct backward_inputs {
     staged_bc<ACT, NP> bc;
     float h[SSCAN_STATES]; /* of the walker, before the chunk */
 
-    __device__ __forceinline__ void fetch(const sscan_args &g, const sscan_place &p, const sscan_stager &s, const sscan_walker &w, int first)
+    __device__ __forceinline__ void fetch(const sscan_args &g, const sscan_place &p, const sscan_stager &s, const sscan_walker &w,
+                                          int first)
     {
         const sscan_share c = sscan_share_of(g, p, s, first);
         u.fetch(g.u, g, c);
@@ -126,7 +153,8 @@ template <class ACT> static __device__ __forceinline__ void call_chunk(const ssc
 
 /* Returns Σ dsum·u of this stager's tokens. */
 template <class ACT, int NP, int KEPT>
-static __device__ __forceinline__ float stage_backward(const sscan_stager &s, const sscan_share &c, const backward_inputs<ACT, NP> &in, float bias,
+static __device__ __forceinline__ float stage_backward(const sscan_stager &s, const sscan_share &c,
+                                                       const backward_inputs<ACT, NP> &in, float bias,
                                                        backward_shared<NP, KEPT> &to)
 {
     const int TOKENS = sscan_shape<NP>::TOKENS;
@@ -154,15 +182,15 @@ struct backward_state {
     float rate[SSCAN_STATES], carry[SSCAN_STATES], dA[SSCAN_STATES], skip;
 };
 
-/* KEPT tokens and the states before and behind each. */
+/* The states before each of KEPT tokens and behind the last, and the decays. */
 template <int KEPT> struct backward_run {
-    float before[KEPT][SSCAN_STATES], decay[KEPT][SSCAN_STATES], last[SSCAN_STATES];
+    float before[KEPT + 1][SSCAN_STATES], decay[KEPT][SSCAN_STATES];
 };
 
 /* h through the tokens from … of the chunk; with `run`, states and decays are kept. */
 template <int NP, int KEPT, int CUTS>
-static __device__ __forceinline__ void walk_run(const sscan_walker &w, const backward_state &s, unsigned cuts, int from, const backward_shared<NP, KEPT> &shared,
-                                                float *h, backward_run<KEPT> *run)
+static __device__ __forceinline__ void walk_run(const sscan_walker &w, const backward_state &s, unsigned cuts, int from,
+                                                const backward_shared<NP, KEPT> &shared, float *h, backward_run<KEPT> *run)
 {
 #pragma unroll
     for (int k = 0; k < KEPT; k++) {
@@ -177,10 +205,11 @@ static __device__ __forceinline__ void walk_run(const sscan_walker &w, const bac
         }
     }
 #pragma unroll
-    for (int j = 0; run && j < SSCAN_STATES; j++) run->last[j] = h[j];
+    for (int j = 0; run && j < SSCAN_STATES; j++) run->before[KEPT][j] = h[j];
 }
 
-/* Σ over the channels of a warp of gradients of B and C: at each step a lane hands over half of its values, to where their turn is the lower. */
+/* Σ over the channels of a warp of the gradients of B and C: at each step a lane hands over half of its values, those that the other
+ * lane, by its turn, has in the other half. */
 template <int NP> static __device__ __forceinline__ void fold_channels(const sscan_walker &w, float *dB, float *dC, float *to)
 {
     typedef sscan_shape<NP> S;
@@ -201,59 +230,64 @@ template <int NP> static __device__ __forceinline__ void fold_channels(const ssc
     }
 }
 
-/* One token of the chunk, the k-th of its run; sums: Σ C·h, Σ dh·B and Σ dh·decay·before·rate over this walker's states. */
+/* SSCAN_GROUP tokens, and their sums over this walker's states: C·h, dh·B and dh·decay·before·rate. */
+struct backward_group {
+    float step[SSCAN_GROUP], u[SSCAN_GROUP], dsum[SSCAN_GROUP];
+    float sum[SSCAN_GROUP], through_B[SSCAN_GROUP], through_rate[SSCAN_GROUP];
+};
+
+/* Token i of the group, k of the run, `token` of the chunk. */
 template <int NP, int KEPT, int CUTS>
-static __device__ __forceinline__ void token_backward(const sscan_walker &w, backward_state &s, bool cut, int token, int k, const backward_run<KEPT> &run, float step,
-                                                      float drive, float dsum, backward_shared<NP, KEPT> &shared, float &sum, float &through_B,
-                                                      float &through_rate)
+static __device__ __forceinline__ void token_backward(const sscan_walker &w, backward_state &s, unsigned cuts, int token, int k,
+                                                      int i, const backward_run<KEPT> &run, backward_group &v,
+                                                      backward_shared<NP, KEPT> &shared)
 {
+    const float step = v.step[i], drive = step * v.u[i], dsum = v.dsum[i];
     float B[SSCAN_STATES], C[SSCAN_STATES], dB[SSCAN_STATES], dC[SSCAN_STATES];
     read_bc<NP, SSCAN_TURNS>(shared.tile, w, token, 0, B);
     read_bc<NP, SSCAN_TURNS>(shared.tile, w, token, 1, C);
-    sum = through_B = through_rate = 0;
+    v.sum[i] = v.through_B[i] = v.through_rate[i] = 0;
 #pragma unroll
     for (int j = 0; j < SSCAN_STATES; j++) {
-        const float kept = run.decay[k][j] * run.before[k][j], next = k + 1 < KEPT ? run.before[k + 1 < KEPT ? k + 1 : 0][j] : run.last[j];
-        const float behind = CUTS ? kept + drive * B[j] : next; /* where a sequence starts, the state before is not the one behind */
-        const float dh = s.carry[j] + dsum * C[j], dkept = dh * kept;
-        sum += C[j] * behind;
-        through_B += dh * B[j];
-        through_rate += dkept * s.rate[j];
+        const float kept = run.decay[k][j] * run.before[k][j], dh = s.carry[j] + dsum * C[j], dkept = dh * kept;
+        /* where a sequence starts, the state behind a token is not the one before the next */
+        const float behind = CUTS ? kept + drive * B[j] : run.before[k + 1][j];
+        v.sum[i] += C[j] * behind;
+        v.through_B[i] += dh * B[j];
+        v.through_rate[i] += dkept * s.rate[j];
         s.dA[j] += dkept * step;
         dB[j] = dh * drive;
         dC[j] = dsum * behind;
-        s.carry[j] = CUTS && cut ? 0.0f : run.decay[k][j] * dh;
+        s.carry[j] = CUTS && (cuts >> token & 1) ? 0.0f : run.decay[k][j] * dh;
     }
     fold_channels<NP>(w, dB, dC, shared.dbc[threadIdx.x / 32] + token * 2 * NP);
 }
 
-/* The k-th … tokens of a run, SSCAN_GROUP of them. */
+/* The group that begins with token k of the run; from: of the run in the chunk. */
 template <int NP, int KEPT, int CUTS>
-static __device__ __forceinline__ void group_backward(const sscan_walker &w, backward_state &s, unsigned cuts, int from, int k, const backward_run<KEPT> &run,
-                                                      backward_shared<NP, KEPT> &shared)
+static __device__ __forceinline__ void group_backward(const sscan_walker &w, backward_state &s, unsigned cuts, int from, int k,
+                                                      const backward_run<KEPT> &run, backward_shared<NP, KEPT> &shared)
 {
-    const int LANES = sscan_shape<NP>::LANES;
-    float step[SSCAN_GROUP], u[SSCAN_GROUP], dsum[SSCAN_GROUP];
-    float sum[SSCAN_GROUP], through_B[SSCAN_GROUP], through_rate[SSCAN_GROUP];
-    read_group(shared.step, w, from + k, step);
-    read_group(shared.u, w, from + k, u);
-    read_group(shared.dsum, w, from + k, dsum);
+    const int LANES = sscan_shape<NP>::LANES, at = w.row + from + k + w.part;
+    backward_group v;
+    read_group(shared.step, w, from + k, v.step);
+    read_group(shared.u, w, from + k, v.u);
+    read_group(shared.dsum, w, from + k, v.dsum);
 #pragma unroll
-    for (int i = SSCAN_GROUP - 1; i >= 0; i--)
-        token_backward<NP, KEPT, CUTS>(w, s, cuts >> (from + k + i) & 1, from + k + i, k + i, run, step[i], step[i] * u[i], dsum[i], shared, sum[i], through_B[i],
-                                       through_rate[i]);
-    const float own_sum = fold_group<LANES>(sum), own_B = fold_group<LANES>(through_B), own_rate = fold_group<LANES>(through_rate);
-    const int at = w.row + from + k + w.part;
+    for (int i = SSCAN_GROUP - 1; i >= 0; i--) token_backward<NP, KEPT, CUTS>(w, s, cuts, from + k + i, k + i, i, run, v, shared);
+    const float sum = fold_group<LANES>(v.sum), through_B = fold_group<LANES>(v.through_B),
+                through_rate = fold_group<LANES>(v.through_rate);
     __syncwarp(); /* everyone has read dsum */
     if (w.part >= SSCAN_GROUP) return;
-    const float own_u = shared.u[at];
-    shared.dz[at] *= own_sum + s.skip * own_u;
-    shared.ddelta[at] *= 0.693147180559945f * own_rate + own_u * own_B;
-    shared.dsum[at] = shared.dsum[at] * s.skip + shared.step[at] * own_B;
+    const float u = shared.u[at];
+    shared.dz[at] *= sum + s.skip * u;
+    shared.ddelta[at] *= 0.693147180559945f * through_rate + u * through_B;
+    shared.dsum[at] = shared.dsum[at] * s.skip + shared.step[at] * through_B;
 }
 
 template <int NP, int KEPT, int CUTS>
-static __device__ __forceinline__ void walk_backward(const sscan_walker &w, backward_state &s, unsigned cuts, backward_shared<NP, KEPT> &shared, float *h)
+static __device__ __forceinline__ void walk_backward(const sscan_walker &w, backward_state &s, unsigned cuts,
+                                                     backward_shared<NP, KEPT> &shared, float *h)
 {
     const int last = MR_SSCAN_CHUNK / KEPT - 1;
 #pragma unroll 1
@@ -267,13 +301,14 @@ static __device__ __forceinline__ void walk_backward(const sscan_walker &w, back
         if (i < last) spread(shared.start[i][threadIdx.x], h);
         walk_run<NP, KEPT, CUTS>(w, s, cuts, i * KEPT, shared, h, &run);
 #pragma unroll
-        for (int k = KEPT - SSCAN_GROUP; k >= 0; k -= SSCAN_GROUP) group_backward<NP, KEPT, CUTS>(w, s, cuts, i * KEPT, k, run, shared);
+        for (int k = KEPT - SSCAN_GROUP; k >= 0; k -= SSCAN_GROUP)
+            group_backward<NP, KEPT, CUTS>(w, s, cuts, i * KEPT, k, run, shared);
     }
 }
 
 template <class ACT, int NP, int KEPT>
-static __device__ __forceinline__ void store_backward(const sscan_args &g, const sscan_place &p, const sscan_stager &s, const sscan_share &c,
-                                                      int first, const backward_shared<NP, KEPT> &shared)
+static __device__ __forceinline__ void store_backward(const sscan_args &g, const sscan_place &p, const sscan_stager &s,
+                                                      const sscan_share &c, int first, const backward_shared<NP, KEPT> &shared)
 {
     typedef sscan_shape<NP> S;
     ACT *to_u = (ACT *)g.du + c.at, *to_delta = (ACT *)g.ddelta + c.at, *to_z = (ACT *)g.dz + c.at;
@@ -301,7 +336,8 @@ static __device__ __forceinline__ void store_backward(const sscan_args &g, const
 }
 
 /* Tokens that do not exist pass nothing on. */
-template <class ACT, int NP> static __device__ __forceinline__ void clear_beyond(const sscan_args &g, const sscan_place &p, const sscan_stager &s)
+template <class ACT, int NP>
+static __device__ __forceinline__ void clear_beyond(const sscan_args &g, const sscan_place &p, const sscan_stager &s)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     for (int t = max(p.first, p.end) + warp; t < p.last; t += sscan_shape<NP>::LANES) {
@@ -311,7 +347,8 @@ template <class ACT, int NP> static __device__ __forceinline__ void clear_beyond
     }
 }
 
-static __device__ __forceinline__ void finish_backward(const sscan_args &g, const sscan_place &p, const sscan_walker &w, backward_state &s)
+static __device__ __forceinline__ void finish_backward(const sscan_args &g, const sscan_place &p, const sscan_walker &w,
+                                                       backward_state &s)
 {
     const size_t at = ((size_t)p.b * g.spans + p.span) * g.E + w.e;
 #pragma unroll
@@ -321,7 +358,7 @@ static __device__ __forceinline__ void finish_backward(const sscan_args &g, cons
     }
     if (!g.dh_in || p.span) return;
     if (!g.h_in) read_states(NULL, 0, g, w, s.carry);
-    write_states(g.dh_in, (size_t)p.b, g, w, s.carry);
+    write_states(g.dh_in, p.b, g, w, s.carry);
 }
 
 /* BLOCKS: of 16 states a channel, on a multiprocessor at once. */
@@ -331,7 +368,7 @@ static __global__ void __launch_bounds__(sscan_shape<NP>::THREADS, BLOCKS * 16 /
     extern __shared__ float4 shared_memory[];
     backward_shared<NP, KEPT> &shared = *(backward_shared<NP, KEPT> *)shared_memory;
     const sscan_place p = sscan_place_of(g);
-    const sscan_stager s = sscan_stager_of<NP>(g);
+    const sscan_stager s = sscan_stager_of<NP>(g, p);
     const sscan_walker w = sscan_walker_of<NP>(g, true);
     backward_inputs<ACT, NP> in;
     backward_state state = {};
@@ -342,7 +379,8 @@ static __global__ void __launch_bounds__(sscan_shape<NP>::THREADS, BLOCKS * 16 /
     float dD = 0;
     state.skip = w.on ? g.D[w.e] : 0.0f;
     read_rates(g, w, state.rate);
-    read_states(g.dh_out, (size_t)p.b, g, w, state.carry);
+    read_states(g.dh_out, p.b, g, w, state.carry);
+#pragma unroll 4
     for (int k = g.spans - 1; k > p.span; k--) pass_span(g, p, w, k, k, state.rate, state.carry);
     clear_beyond<ACT, NP>(g, p, s);
     for (; first >= p.first; first -= MR_SSCAN_CHUNK) {

@@ -9,19 +9,21 @@ template <int NP> struct forward_shared {
     float tile[MR_SSCAN_CHUNK * 2 * NP];
 };
 
-/* The state before the span. h_out may be h_in, so with several spans nobody reads h_in but the first pass, which keeps a copy. */
+/* The state before the span. h_out may be h_in, so with several spans only the first pass reads h_in, and keeps a copy. */
 template <int EFFECT>
-static __device__ __forceinline__ void start_forward(const sscan_args &g, const sscan_place &p, const sscan_walker &w, const float *rate, float *h)
+static __device__ __forceinline__ void start_forward(const sscan_args &g, const sscan_place &p, const sscan_walker &w,
+                                                     const float *rate, float *h)
 {
-    const size_t row = (size_t)p.b * (g.spans + 1);
+    const int row = p.b * (g.spans + 1);
     if (EFFECT && p.span == 0) {
-        read_states(g.h_in, (size_t)p.b, g, w, h);
+        read_states(g.h_in, p.b, g, w, h);
         write_states(g.effect_h, row, g, w, h);
     }
     if (EFFECT) read_states(NULL, 0, g, w, h);
-    else if (g.spans == 1) read_states(g.h_in, (size_t)p.b, g, w, h);
+    else if (g.spans == 1) read_states(g.h_in, p.b, g, w, h);
     else read_states(g.effect_h, row, g, w, h);
-    for (int k = 0; !EFFECT && k < p.span; k++) pass_span(g, p, w, k, k + 1, rate, h);
+#pragma unroll 4
+    for (int k = 0; k < (EFFECT ? 0 : p.span); k++) pass_span(g, p, w, k, k + 1, rate, h);
 }
 
 /* A chunk's inputs: the next one's are on their way while a chunk is walked. */
@@ -45,8 +47,9 @@ template <int NP> struct forward_kept {
 };
 
 template <class ACT, int NP, int EFFECT>
-static __device__ __forceinline__ void stage_forward(const sscan_stager &s, const sscan_share &c, const forward_inputs<ACT, NP, EFFECT> &in,
-                                                     float bias, float skip, forward_kept<NP> &kept, forward_shared<NP> &to)
+static __device__ __forceinline__ void stage_forward(const sscan_stager &s, const sscan_share &c,
+                                                     const forward_inputs<ACT, NP, EFFECT> &in, float bias, float skip,
+                                                     forward_kept<NP> &kept, forward_shared<NP> &to)
 {
     const int TOKENS = sscan_shape<NP>::TOKENS;
     float step[TOKENS], drive[TOKENS];
@@ -68,37 +71,47 @@ static __device__ __forceinline__ void stage_forward(const sscan_stager &s, cons
     in.bc.template put<1>(to.tile);
 }
 
-/* CUTS: some of the chunk's tokens start a sequence. */
+/* SSCAN_GROUP tokens of the chunk. CUTS: some of the chunk's tokens start a sequence. */
 template <int NP, int EFFECT, int CUTS>
-static __device__ __forceinline__ void walk_forward(const sscan_walker &w, const float *rate, unsigned cuts, forward_shared<NP> &shared, float *h)
+static __device__ __forceinline__ void walk_group(const sscan_walker &w, const float *rate, unsigned cuts, int from,
+                                                  forward_shared<NP> &shared, float *h)
 {
-#pragma unroll 2
-    for (int from = 0; from < MR_SSCAN_CHUNK; from += SSCAN_GROUP) {
-        float step[SSCAN_GROUP], drive[SSCAN_GROUP], sum[SSCAN_GROUP];
-        read_group(shared.step, w, from, step);
-        read_group(shared.drive, w, from, drive);
+    float step[SSCAN_GROUP], drive[SSCAN_GROUP], sum[SSCAN_GROUP];
+    read_group(shared.step, w, from, step);
+    read_group(shared.drive, w, from, drive);
 #pragma unroll
-        for (int k = 0; k < SSCAN_GROUP; k++) {
-            float B[SSCAN_STATES], C[SSCAN_STATES];
-            read_bc<NP, 1>(shared.tile, w, from + k, 0, B);
-            if (!EFFECT) read_bc<NP, 1>(shared.tile, w, from + k, 1, C);
-            sum[k] = 0;
+    for (int k = 0; k < SSCAN_GROUP; k++) {
+        float B[SSCAN_STATES], C[SSCAN_STATES];
+        read_bc<NP, 1>(shared.tile, w, from + k, 0, B);
+        if (!EFFECT) read_bc<NP, 1>(shared.tile, w, from + k, 1, C);
+        sum[k] = 0;
 #pragma unroll
-            for (int j = 0; j < SSCAN_STATES; j++) {
-                const float before = CUTS && (cuts >> (from + k) & 1) ? 0.0f : h[j];
-                h[j] = exp2_fast(step[k] * rate[j]) * before + drive[k] * B[j];
-                if (!EFFECT) sum[k] += C[j] * h[j];
-            }
+        for (int j = 0; j < SSCAN_STATES; j++) {
+            const float before = CUTS && (cuts >> (from + k) & 1) ? 0.0f : h[j];
+            h[j] = exp2_fast(step[k] * rate[j]) * before + drive[k] * B[j];
+            if (!EFFECT) sum[k] += C[j] * h[j];
         }
-        if (EFFECT) continue;
-        const float folded = fold_group<sscan_shape<NP>::LANES>(sum);
-        if (w.part < SSCAN_GROUP) shared.sum[w.row + from + w.part] = folded;
+    }
+    if (EFFECT) return;
+    const float folded = fold_group<sscan_shape<NP>::LANES>(sum);
+    if (w.part < SSCAN_GROUP) shared.sum[w.row + from + w.part] = folded;
+}
+
+/* Two groups at a time, as far as there are tokens: a stream gives one a call. */
+template <int NP, int EFFECT, int CUTS>
+static __device__ __forceinline__ void walk_forward(const sscan_walker &w, const float *rate, unsigned cuts, int tokens,
+                                                    forward_shared<NP> &shared, float *h)
+{
+#pragma unroll 1
+    for (int from = 0; from < MR_SSCAN_CHUNK && from < tokens; from += 2 * SSCAN_GROUP) {
+        walk_group<NP, EFFECT, CUTS>(w, rate, cuts, from, shared, h);
+        walk_group<NP, EFFECT, CUTS>(w, rate, cuts, from + SSCAN_GROUP, shared, h);
     }
 }
 
 template <class ACT, int NP>
-static __device__ __forceinline__ void store_forward(const sscan_args &g, const sscan_stager &s, const sscan_share &c, const forward_kept<NP> &kept,
-                                                     const forward_shared<NP> &shared)
+static __device__ __forceinline__ void store_forward(const sscan_args &g, const sscan_stager &s, const sscan_share &c,
+                                                     const forward_kept<NP> &kept, const forward_shared<NP> &shared)
 {
     const int TOKENS = sscan_shape<NP>::TOKENS;
     ACT *at = (ACT *)g.y + c.at;
@@ -115,7 +128,7 @@ static __global__ void __launch_bounds__(sscan_shape<NP>::THREADS, BLOCKS * 16 /
 {
     __shared__ __align__(16) forward_shared<NP> shared;
     const sscan_place p = sscan_place_of(g);
-    const sscan_stager s = sscan_stager_of<NP>(g);
+    const sscan_stager s = sscan_stager_of<NP>(g, p);
     const sscan_walker w = sscan_walker_of<NP>(g, false);
     forward_inputs<ACT, NP, EFFECT> in;
     forward_kept<NP> kept;
@@ -134,13 +147,13 @@ static __global__ void __launch_bounds__(sscan_shape<NP>::THREADS, BLOCKS * 16 /
         __syncthreads();
         in.fetch(g, p, s, first + MR_SSCAN_CHUNK);
         if (!EFFECT && g.states) write_states(g.states, chunk_row(g, p, first), g, w, h);
-        if (cuts) walk_forward<NP, EFFECT, 1>(w, rate, cuts, shared, h);
-        else walk_forward<NP, EFFECT, 0>(w, rate, cuts, shared, h);
+        if (cuts) walk_forward<NP, EFFECT, 1>(w, rate, cuts, p.end - first, shared, h);
+        else walk_forward<NP, EFFECT, 0>(w, rate, cuts, p.end - first, shared, h);
         __syncthreads();
         if (!EFFECT) store_forward<ACT, NP>(g, s, c, kept, shared);
     }
     if (EFFECT) write_effect<NP>(g, p, s, w, p.span + 1, kept.total, any_cut != 0, h, shared.sum);
-    else if (g.h_out && p.span == g.spans - 1) write_states(g.h_out, (size_t)p.b, g, w, h);
+    else if (g.h_out && p.span == g.spans - 1) write_states(g.h_out, p.b, g, w, h);
 }
 
 #endif
