@@ -183,7 +183,7 @@ static float *initial(const mr_config *c, const char *name, double horizon, int 
     const mr_params *params = mr_model_params(model);
     const mr_param *p = &params->list[mr_params_find(params, name)];
     float *all = mr_alloc(params->total, sizeof *all), *values = mr_alloc(p->count, sizeof *values);
-    mr_params_init(params, 7, horizon, 1, all);
+    mr_model_start(model, 7, horizon, all);
     memcpy(values, all + p->offset, p->count * sizeof *values);
     *width = mr_config_width(c);
     mr_free(all);
@@ -217,6 +217,10 @@ static void test_biases(void **state)
         assert_true(ih[H] != ih[H + 1]);
         mr_free(ih);
         mr_free(hh);
+        strcpy(c.gate_init, "timescales=2"); /* the longest is given, not the task's */
+        ih = initial(&c, "blocks.0.mixer.bias_ih", 1e6, &H);
+        for (int i = 0; i < H; i++) assert_true(ih[H + i] > 0 && ih[H + i] <= logf(2));
+        mr_free(ih);
     }
 }
 

@@ -1,70 +1,9 @@
 /* Tasks: what their batches must hold, said independently of how they are made. */
-#include "scratch.h"
+#include "task_support.h"
 
-#include "core/mem.h"
 #include "tasks/data.h"
-#include "tasks/task.h"
 
 #include <ini.h>
-#include <pthread.h>
-
-/* ---- helpers */
-
-typedef struct setting {
-    const char *key, *value;
-} setting;
-
-/* A task that is not open yet; `settings` ends with a NULL key. */
-static mr_task *new_task(const char *name, int batch, int context, const setting *settings)
-{
-    mr_task *task;
-    mr_error err = {0};
-    const mr_task_type *type = mr_task_type_find(name);
-    assert_non_null(type);
-    assert_int_equal(mr_task_new(type, &task, &err), 0);
-    task->batch = batch;
-    task->context = context;
-    task->seed = 1;
-    for (; settings->key; settings++) {
-        const mr_option *option = mr_option_find(type->options, settings->key);
-        assert_non_null(option);
-        if (mr_option_parse(option, task->settings, settings->value, &err)) fail_msg("%s", err.text);
-    }
-    return task;
-}
-
-static mr_task *open_task(const char *name, int batch, int context, const setting *settings)
-{
-    mr_task *task = new_task(name, batch, context, settings);
-    mr_error err = {0};
-    if (mr_task_open(task, &err)) fail_msg("%s", err.text);
-    return task;
-}
-
-static void refused(mr_task *task, int status, const char *part)
-{
-    mr_error err = {0};
-    assert_int_equal(mr_task_open(task, &err), status);
-    assert_says(&err, part);
-    mr_task_free(task);
-}
-
-static mr_batch new_batch(const mr_task *task)
-{
-    mr_batch batch;
-    assert_int_equal(mr_batch_new(&batch, &task->face, task->batch, task->max_T), 0);
-    memset(batch.ids, 0x5A, (size_t)batch.max_B * (size_t)batch.max_T * sizeof *batch.ids);
-    memset(batch.target, 0x5A, (size_t)batch.max_B * (size_t)batch.max_T * sizeof *batch.target);
-    batch.has_reset = batch.has_length = 7;
-    return batch;
-}
-
-static int same(const mr_batch *a, const mr_batch *b)
-{
-    size_t bytes = (size_t)a->B * (size_t)a->T * sizeof *a->ids;
-    return a->B == b->B && a->T == b->T && a->counted == b->counted && !memcmp(a->ids, b->ids, bytes) &&
-           !memcmp(a->target, b->target, bytes);
-}
 
 /* ---- the list */
 
@@ -156,11 +95,24 @@ static void copy_holds_at_the_edges(void **state)
     refused(new_task("selective-copy", 1, 0, (setting[]){{"length", "15"}, {0}}), MR_ECONFIG, "--length");
 }
 
-static double chi_square(const int *counts, int cells, double expected)
+/* No sequence is shorter than its data tokens, and three doublings lead from 5 beyond 32: three shares of nine steps, then the full length. Test sequences always have it. */
+static void copy_sequences_grow(void **state)
 {
-    double sum = 0;
-    for (int i = 0; i < cells; i++) sum += (counts[i] - expected) * (counts[i] - expected) / expected;
-    return sum;
+    (void)state;
+    static const int lengths[] = {5, 5, 5, 10, 10, 10, 20, 20, 20, 32, 32};
+    mr_task *task = open_task("selective-copy", 2, 0, (setting[]){{"length", "32"}, {"tokens", "5"}, {"symbols", "6"}, {"start-length", "2"}, {"grow-steps", "9"}, {0}});
+    mr_batch batch = new_batch(task);
+    assert_int_equal(task->max_T, 37);
+    task->type->train_batch(task, 0, 0, &batch); /* there is no step 0; it must not hurt */
+    check_copy_batch(&batch, 5, 5, 6);
+    for (uint32_t step = 1; step <= 11; step++) {
+        task->type->train_batch(task, step, 0, &batch);
+        check_copy_batch(&batch, lengths[step - 1], 5, 6);
+    }
+    task->type->eval_batch(task, 0, &batch);
+    check_copy_batch(&batch, 32, 5, 6);
+    mr_batch_free(&batch);
+    mr_task_free(task);
 }
 
 /* The bounds lie six standard deviations above the mean of chi-square: a wrong sampler misses them by far. */
@@ -193,71 +145,6 @@ static void copy_draws_are_uniform(void **state)
     if (!(pair <= 495 + 6 * 31.5)) fail_msg("pairs of places are not uniform: chi-square %g", pair);
     mr_batch_free(&batch);
     mr_task_free(task);
-}
-
-/* ---- the same numbers every time */
-
-typedef struct maker {
-    const mr_task *task;
-    mr_batch batch;
-    int differs;
-} maker;
-
-static void *make_many(void *arg)
-{
-    maker *m = arg;
-    mr_batch again = new_batch(m->task);
-    for (uint32_t i = 0; i < 200; i++) {
-        m->task->type->train_batch(m->task, i, 0, &again);
-        m->task->type->train_batch(m->task, 5, 1, &again);
-        m->differs |= !same(&again, &m->batch);
-    }
-    mr_batch_free(&again);
-    return NULL;
-}
-
-static void check_two_threads(const mr_task *task)
-{
-    pthread_t threads[2];
-    maker makers[2];
-    for (int i = 0; i < 2; i++) {
-        makers[i] = (maker){.task = task, .batch = new_batch(task)};
-        task->type->train_batch(task, 5, 1, &makers[i].batch);
-        assert_int_equal(pthread_create(&threads[i], NULL, make_many, &makers[i]), 0);
-    }
-    for (int i = 0; i < 2; i++) {
-        pthread_join(threads[i], NULL);
-        assert_int_equal(makers[i].differs, 0);
-        mr_batch_free(&makers[i].batch);
-    }
-}
-
-/* step, micro, row and seed each change the draw; nothing else does. */
-static void check_places(mr_task *task)
-{
-    mr_batch a = new_batch(task), b = new_batch(task);
-    uint64_t seed = task->seed;
-    size_t row = (size_t)task->max_T * sizeof *a.ids;
-    task->type->train_batch(task, 5, 1, &a);
-    assert_int_not_equal(memcmp(a.ids, a.ids + task->max_T, row), 0);
-    task->type->train_batch(task, 5, 1, &b);
-    assert_true(same(&a, &b));
-    task->type->train_batch(task, 6, 1, &b);
-    assert_false(same(&a, &b));
-    task->type->train_batch(task, 5, 0, &b);
-    assert_false(same(&a, &b));
-    task->seed = seed + 1;
-    task->type->train_batch(task, 5, 1, &b);
-    assert_false(same(&a, &b));
-    task->type->eval_batch(task, 0, &b);
-    task->seed = seed;
-    task->type->eval_batch(task, 0, &a);
-    assert_true(same(&a, &b));
-    assert_true(task->eval_batches > 1);
-    task->type->eval_batch(task, 1, &b);
-    assert_false(same(&a, &b));
-    mr_batch_free(&a);
-    mr_batch_free(&b);
 }
 
 static void copy_is_a_function_of_its_place(void **state)
@@ -549,6 +436,7 @@ int main(void)
         cmocka_unit_test(tasks_are_found_by_name),
         cmocka_unit_test(copy_has_the_published_shape),
         cmocka_unit_test(copy_holds_at_the_edges),
+        cmocka_unit_test(copy_sequences_grow),
         cmocka_unit_test(copy_draws_are_uniform),
         cmocka_unit_test(copy_is_a_function_of_its_place),
         cmocka_unit_test(copy_test_set_is_the_same_for_every_batch_size),

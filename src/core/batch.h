@@ -31,6 +31,7 @@ typedef struct mr_batch {
     int32_t *length;         /* [B]: tokens that are real, 1 … T. Read only when has_length */
     int has_reset, has_length;
     int64_t counted;         /* rows that count: the loss is the mean over them */
+    int group;               /* of a test batch: a score is the mean over groups, which follow one another; one of them: 0 */
 } mr_batch;
 
 /* Zeroed arrays for the capacity; 0 or MR_ENOMEM. */

@@ -79,6 +79,16 @@ int mr_model_fits(const mr_model *m, int B, int T, int train) { return m->step &
 
 const mr_config *mr_model_config(const mr_model *m) { return &m->config; }
 const mr_params *mr_model_params(const mr_model *m) { return &m->params; }
+
+void mr_model_start(const mr_model *m, uint64_t seed, double horizon, float *weights)
+{
+    mr_gate_init gates;
+    double value;
+    mr_gate_init_parse(m->config.gate_init, &gates, &value, NULL);
+    const int own = gates == MR_GATES_TIMESCALES || gates == MR_GATES_TIMESCALES_UNIFORM;
+    mr_params_init(&m->params, seed, own && value > 0 ? value : horizon, gates != MR_GATES_TIMESCALES_UNIFORM, weights);
+}
+
 mr_dev *mr_model_dev(const mr_model *m) { return m->dev; }
 size_t mr_model_planned_bytes(const mr_model *m) { return m->planned; }
 

@@ -19,6 +19,8 @@ int mr_model_share(const mr_model *owner, mr_dev *dev, mr_model **out, mr_error 
 void mr_model_use(mr_model *model, mr_dev *dev);
 const mr_config *mr_model_config(const mr_model *model);
 const mr_params *mr_model_params(const mr_model *model);
+/* Initial weights, as the config's gate-init has it, into host memory of params->total floats. horizon: the longest sequence of the task. */
+void mr_model_start(const mr_model *model, uint64_t seed, double horizon, float *weights);
 mr_dev *mr_model_dev(const mr_model *model);
 int64_t mr_model_count(const mr_model *model); /* parameters, padding aside */
 

@@ -232,13 +232,10 @@ static int say_task(mr_net *net, const creation *c, mr_error *err)
 static int start_weights(mr_net *net, mr_dev *dev, mr_error *err)
 {
     const mr_params *params = mr_model_params(net->owner);
-    mr_gate_init gates;
-    double bias;
     float *weights = mr_alloc_by(dev->by, params->total, sizeof *weights);
     int status = weights ? mr_model_plan(net->owner, 1, 1, 0, err) : mr_no_memory(err, "the weights");
     if (!status) {
-        mr_gate_init_parse(mr_model_config(net->owner)->gate_init, &gates, &bias, NULL);
-        mr_params_init(params, (uint64_t)net->train.seed, (double)net->train.context, gates != MR_GATES_TIMESCALES_UNIFORM, weights);
+        mr_model_start(net->owner, (uint64_t)net->train.seed, (double)net->train.context, weights);
         mr_model_put(net->owner, MR_WEIGHTS, weights);
         status = dev->sync(dev, err);
     }

@@ -8,7 +8,7 @@
 #include <signal.h>
 
 typedef struct mr_score {
-    double loss;     /* mean over the rows that count, in nats for cross-entropy */
+    double loss;     /* mean over the rows that count (of the test set's groups: over their means), in nats for cross-entropy */
     double accuracy; /* NaN for regression */
     int64_t rows;
 } mr_score;

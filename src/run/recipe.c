@@ -144,10 +144,15 @@ static int check_lines(const char *name, const char *text, mr_error *err)
     return 0;
 }
 
+static int is_key(const line *l, const char *section, const char *key)
+{
+    return !strcmp(l->section, section) && !strcmp(l->key, key);
+}
+
 static int apply(mr_recipe *r, const char *name, const line *l, mr_error *err)
 {
     mr_error inner;
-    if (!strcmp(l->section, "task") && !strcmp(l->key, "name")) return 0;
+    if (is_key(l, "", "base") || is_key(l, "task", "name")) return 0; /* done already */
     for (int section = 0; section < MR_SECTIONS; section++) {
         if (strcmp(l->section, mr_section_names[section])) continue;
         const mr_option *o = find_in(r, section, l->key);
@@ -162,23 +167,41 @@ static int apply(mr_recipe *r, const char *name, const line *l, mr_error *err)
     return mr_fail(err, MR_EINVAL, "%s: unknown section [%s]; there are [task], [model] and [train]", name, l->section);
 }
 
-static int twice(const lines *all, int i)
+/* The first of the first `count` lines with this key, or NULL. */
+static const line *find_line(const lines *all, int count, const char *section, const char *key)
 {
-    for (int j = 0; j < i; j++)
-        if (!strcmp(all->list[i].section, all->list[j].section) && !strcmp(all->list[i].key, all->list[j].key)) return 1;
-    return 0;
+    for (int i = 0; i < count; i++)
+        if (is_key(&all->list[i], section, key)) return &all->list[i];
+    return NULL;
+}
+
+static int load_builtin(mr_recipe *r, const char *name, mr_error *err); /* bases are built in and end somewhere: no circles */
+
+/* What the lines of a recipe are set upon: its base, or the defaults of its task. */
+static int start(mr_recipe *r, const char *name, const lines *all, mr_error *err)
+{
+    mr_error inner;
+    const line *base_line = find_line(all, all->count, "", "base"), *task_line = find_line(all, all->count, "task", "name");
+    const char *base = base_line ? base_line->value : NULL, *task = task_line ? task_line->value : NULL;
+    if (!base && !task) return mr_fail(err, MR_EINVAL, "%s: says no task; put `name = text` (or another) under [task]", name);
+    if (!base) return mr_recipe_new(r, task, err);
+    int status = load_builtin(r, base, &inner);
+    if (status) return mr_fail(err, status, "%s: base = %.100s: %.800s", name, base, inner.text);
+    if (!task || !strcmp(task, r->task->type->name)) return 0;
+    status = mr_fail(err, MR_EINVAL, "%s: base = %s is a recipe of %s, not of %.100s; leave `name` out", name, base,
+                     r->task->type->name, task);
+    mr_recipe_free(r);
+    return status;
 }
 
 static int from_lines(mr_recipe *r, const char *name, const lines *all, mr_error *err)
 {
-    const char *task = NULL;
-    for (int i = 0; i < all->count; i++)
-        if (!strcmp(all->list[i].section, "task") && !strcmp(all->list[i].key, "name")) task = all->list[i].value;
-    if (!task) return mr_fail(err, MR_EINVAL, "%s: says no task; put `name = text` (or another) under [task]", name);
-    int status = mr_recipe_new(r, task, err);
+    int status = start(r, name, all, err);
+    if (status) return status;
     for (int i = 0; !status && i < all->count; i++) {
-        if (twice(all, i)) status = mr_fail(err, MR_EINVAL, "%s: [%s] %s is given twice", name, all->list[i].section, all->list[i].key);
-        else status = apply(r, name, &all->list[i], err);
+        const line *l = &all->list[i];
+        if (!find_line(all, i, l->section, l->key)) status = apply(r, name, l, err);
+        else status = mr_fail(err, MR_EINVAL, "%s: [%s] %s is given twice", name, l->section, l->key);
     }
     if (status) mr_recipe_free(r);
     return status;
@@ -207,15 +230,20 @@ static int is_path(const char *name)
     return strchr(name, '/') || (n > 4 && !strcmp(name + n - 4, ".ini"));
 }
 
+static int load_builtin(mr_recipe *r, const char *name, mr_error *err)
+{
+    memset(r, 0, sizeof *r);
+    for (int i = 0; mr_recipe_names[i]; i++)
+        if (!strcmp(mr_recipe_names[i], name)) return parse(r, name, mr_recipe_texts[i], strlen(mr_recipe_texts[i]), err);
+    return mr_fail(err, MR_EINVAL, "no recipe %.100s; `minrnn train --help` lists them (a file's name ends in .ini)", name);
+}
+
 int mr_recipe_load(mr_recipe *r, const char *name, mr_error *err)
 {
     char *text;
     size_t size;
     memset(r, 0, sizeof *r);
-    for (int i = 0; mr_recipe_names[i]; i++)
-        if (!strcmp(mr_recipe_names[i], name)) return parse(r, name, mr_recipe_texts[i], strlen(mr_recipe_texts[i]), err);
-    if (!is_path(name))
-        return mr_fail(err, MR_EINVAL, "no recipe %.100s; `minrnn train --help` lists them (a file's name ends in .ini)", name);
+    if (!is_path(name)) return load_builtin(r, name, err);
     int status = mr_file_read(name, 1 << 16, &text, &size, err);
     if (status) return status;
     status = parse(r, name, text, size, err);

@@ -260,10 +260,7 @@ static int start_weights(trainer *t, int resume, mr_error *err)
         status = mr_checkpoint_load(cp, t->dir, t->recipe, params, err);
         if (status) return status;
     } else {
-        mr_gate_init gates;
-        double bias;
-        mr_gate_init_parse(t->recipe->config.gate_init, &gates, &bias, NULL);
-        mr_params_init(params, (uint64_t)t->set->seed, t->recipe->task->max_T, gates != MR_GATES_TIMESCALES_UNIFORM, cp->weights);
+        mr_model_start(t->model, (uint64_t)t->set->seed, t->recipe->task->max_T, cp->weights);
     }
     mr_model_put(t->model, MR_WEIGHTS, cp->weights);
     mr_model_put(t->model, MR_MOMENT1, cp->moment1);

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 
 typedef struct settings {
-    int64_t length, tokens, symbols, eval_batches;
+    int64_t length, tokens, symbols, eval_batches, start_length, grow_steps;
 } settings;
 
 /* The test set is the same whatever the model, its seed or its batch: `eval-batches` batches of 64 sequences,
@@ -18,20 +18,20 @@ static int32_t noise(const settings *s) { return (int32_t)s->symbols + 1; }
 
 /* Floyd's sampling: every set of `tokens` places is equally likely, with one draw a place. The row itself
  * remembers which places are taken, and walking it gives them sorted. */
-static void draw_places(const settings *s, mr_rng *rng, int32_t *ids)
+static void draw_places(const settings *s, int64_t length, mr_rng *rng, int32_t *ids)
 {
-    for (int64_t i = 0; i < s->length; i++) ids[i] = noise(s);
-    for (int64_t last = s->length - s->tokens; last < s->length; last++) {
+    for (int64_t i = 0; i < length; i++) ids[i] = noise(s);
+    for (int64_t last = length - s->tokens; last < length; last++) {
         uint32_t place = mr_rng_below(rng, (uint32_t)last + 1);
         ids[ids[place] == noise(s) ? place : last] = MARKER;
     }
 }
 
-static void draw_row(const settings *s, mr_rng rng, int32_t *ids, int32_t *target)
+static void draw_row(const settings *s, int64_t length, mr_rng rng, int32_t *ids, int32_t *target)
 {
-    int64_t next = s->length;
-    draw_places(s, &rng, ids);
-    for (int64_t i = 0; i < s->length; i++) {
+    int64_t next = length;
+    draw_places(s, length, &rng, ids);
+    for (int64_t i = 0; i < length; i++) {
         target[i] = -1;
         if (ids[i] == noise(s)) continue;
         ids[i] = 1 + (int32_t)mr_rng_below(&rng, (uint32_t)s->symbols);
@@ -40,22 +40,35 @@ static void draw_row(const settings *s, mr_rng rng, int32_t *ids, int32_t *targe
     }
 }
 
-static void start_batch(const mr_task *task, int rows, mr_batch *batch)
+/* Sequences that grow: start-length (or as many as there are data tokens), and twice that after each equal share of grow-steps, to the full length. Few lengths, because a GPU
+ * records a step for each. */
+static int64_t length_at(const settings *s, uint32_t step)
+{
+    if (!s->start_length || step > s->grow_steps) return s->length;
+    const int64_t start = s->start_length > s->tokens ? s->start_length : s->tokens, before = step ? (int64_t)step - 1 : 0;
+    int doublings = 0;
+    for (int64_t l = start; l < s->length; l *= 2) doublings++;
+    const int64_t length = start << (doublings * before / s->grow_steps);
+    return length < s->length ? length : s->length;
+}
+
+static void start_batch(const mr_task *task, int rows, int64_t length, mr_batch *batch)
 {
     const settings *s = task->settings;
     batch->B = rows;
-    batch->T = task->max_T;
+    batch->T = (int)(length + s->tokens);
     batch->has_reset = batch->has_length = 0;
     batch->counted = rows * s->tokens;
 }
 
 static void train_batch(const mr_task *task, uint32_t step, uint32_t micro, mr_batch *batch)
 {
-    start_batch(task, task->batch, batch);
+    int64_t length = length_at(task->settings, step);
+    start_batch(task, task->batch, length, batch);
     for (int row = 0; row < batch->B; row++) {
         size_t at = (size_t)row * (size_t)batch->T;
         mr_rng rng = mr_rng_at(task->seed, MR_STREAM_TRAIN + micro, step, (uint32_t)row);
-        draw_row(task->settings, rng, batch->ids + at, batch->target + at);
+        draw_row(task->settings, length, rng, batch->ids + at, batch->target + at);
     }
 }
 
@@ -63,12 +76,12 @@ static void eval_batch(const mr_task *task, int index, mr_batch *batch)
 {
     const settings *s = task->settings;
     int64_t first = (int64_t)index * task->batch, left = s->eval_batches * EVAL_ROWS - first;
-    start_batch(task, left < task->batch ? (int)left : task->batch, batch);
+    start_batch(task, left < task->batch ? (int)left : task->batch, s->length, batch);
     for (int row = 0; row < batch->B; row++) {
         size_t at = (size_t)row * (size_t)batch->T;
         int64_t sequence = first + row;
         uint32_t a = (uint32_t)(sequence / EVAL_ROWS), b = (uint32_t)(sequence % EVAL_ROWS);
-        draw_row(s, mr_rng_at(eval_seed, MR_STREAM_EVAL, a, b), batch->ids + at, batch->target + at);
+        draw_row(s, s->length, mr_rng_at(eval_seed, MR_STREAM_EVAL, a, b), batch->ids + at, batch->target + at);
     }
 }
 
@@ -95,6 +108,10 @@ static const mr_option options[] = {
      .max = 65534, .help = "different data tokens; the vocabulary is two larger"},
     {.key = "eval-batches", .type = MR_OPT_INT, .offset = offsetof(settings, eval_batches), .fallback = "200", .min = 1,
      .max = 1 << 20, .help = "size of the test set, in batches of 64 sequences"},
+    {.key = "start-length", .type = MR_OPT_INT, .offset = offsetof(settings, start_length), .fallback = "0", .min = 0,
+     .max = 1 << 24, .help = "length of the first training sequences, which then grow by doubling; 0: all have the full length"},
+    {.key = "grow-steps", .type = MR_OPT_INT, .offset = offsetof(settings, grow_steps), .fallback = "1000", .min = 1,
+     .max = 1000000000, .help = "steps until training sequences have their full length (with start-length)"},
     {.key = NULL}};
 
 const mr_task_type mr_task_selective_copy = {
