@@ -248,6 +248,32 @@ static void what_is_scored_depends_on_the_split_alone(void **state)
     assert_true(test == scored((setting[]){SMALL, {"split", "test"}, {"train-size", "9"}, {"pool", "last"}, {0}}, 70, &rows));
 }
 
+/* Stages of 16 and 32 tokens, then the training set of 41 to 99; what is scored does not change. */
+static void expressions_grow(void **state)
+{
+    (void)state;
+    static const int from[] = {8, 16, 41}, to[] = {16, 32, 99};
+    int rows, other;
+    mr_task *task = open_task("listops", 8, 0, (setting[]){SMALL, {"min-length", "40"}, {"start-length", "16"}, {"grow-steps", "20"}, {0}});
+    mr_batch batch = fresh_batch(task);
+    for (uint32_t step = 1; step <= 30; step++) {
+        task->type->train_batch(task, step, 0, &batch);
+        for (int b = 0; b < 8; b++) {
+            seen s = {0};
+            uint8_t tokens[100];
+            assert_in_range(batch.length[b], from[(step - 1) / 10], to[(step - 1) / 10]);
+            for (int t = 0; t < batch.length[b]; t++) tokens[t] = (uint8_t)batch.ids[b * batch.T + t];
+            assert_int_equal(evaluate(tokens, (uint32_t)batch.length[b], &s), batch.target[b]);
+        }
+    }
+    mr_batch_free(&batch);
+    mr_task_free(task);
+    assert_true(scored((setting[]){SMALL, {"min-length", "40"}, {"start-length", "16"}, {0}}, 8, &rows) ==
+                scored((setting[]){SMALL, {"min-length", "40"}, {0}}, 8, &other));
+    assert_int_equal(rows, other);
+    refused(new_task("listops", 8, 0, (setting[]){SMALL, {"start-length", "8"}, {0}}), MR_ECONFIG, "start-length");
+}
+
 /* One pass over the training set and both scored sets: 500 + 60 + 70 different expressions. */
 static void parts_share_nothing(void **state)
 {
@@ -390,6 +416,7 @@ int main(void)
         cmocka_unit_test(the_set_is_a_constant),
         cmocka_unit_test(batches_hold_what_they_say),
         cmocka_unit_test(what_is_scored_depends_on_the_split_alone),
+        cmocka_unit_test(expressions_grow),
         cmocka_unit_test(parts_share_nothing),
         cmocka_unit_test(passes_hold_every_item_once),
         cmocka_unit_test(a_pool_of_batches_is_a_piece_of_the_pass),

@@ -9,7 +9,7 @@
 
 typedef struct settings {
     int source, pool, split;
-    int64_t min_length, max_length, depth, arguments, train_size, validation_size, test_size;
+    int64_t min_length, max_length, depth, arguments, train_size, validation_size, test_size, start_length, grow_steps;
 } settings;
 
 /* Rows first … first + count − 1. */
@@ -17,9 +17,13 @@ typedef struct range {
     uint32_t first, count;
 } range;
 
+enum { STAGES = 16, STAGE_ROWS = 32768 };
+
 typedef struct listops {
     mr_byte_rows rows;
     range train, eval;
+    range stage[STAGES]; /* shorter expressions, each stage twice as long as the one before, to be trained on first */
+    int stages;
     uint32_t *order; /* [eval.count] rows by length, so that batches hold little padding */
 } listops;
 
@@ -46,12 +50,21 @@ static void fill(const mr_task *task, mr_batch *batch)
     }
 }
 
+/* Equal shares of grow-steps for the stages, then the training set. */
+static range range_at(const mr_task *task, uint32_t step)
+{
+    const listops *l = task->data;
+    const int64_t before = step ? (int64_t)step - 1 : 0, share = l->stages * before / ((const settings *)task->settings)->grow_steps;
+    return share < l->stages ? l->stage[share] : l->train;
+}
+
 static void train_batch(const mr_task *task, uint32_t step, uint32_t micro, mr_batch *batch)
 {
     const listops *l = task->data;
+    const range from = range_at(task, step);
     batch->B = task->batch;
-    mr_shuffle_batch(task, step, micro, l->rows.length + l->train.first, l->train.count, batch->B, batch->length);
-    for (int b = 0; b < batch->B; b++) batch->length[b] += (int32_t)l->train.first;
+    mr_shuffle_batch(task, step, micro, l->rows.length + from.first, from.count, batch->B, batch->length);
+    for (int b = 0; b < batch->B; b++) batch->length[b] += (int32_t)from.first;
     fill(task, batch);
 }
 
@@ -75,6 +88,18 @@ static int generate(const settings *s, listops *l, mr_error *err)
     l->eval = s->split == MR_SPLIT_TEST ? (range){0, test} : (range){test, validation};
     l->train = (range){test + validation, train};
     return mr_listops_generate(&shape, test + validation + train, &l->rows, err);
+}
+
+/* Expressions of start-length tokens down to half of that, then of twice as many, while they are shorter than those of the training set. */
+static int generate_stages(const settings *s, listops *l, mr_error *err)
+{
+    int status = 0;
+    for (int64_t longest = s->start_length; longest && longest <= s->min_length && l->stages < STAGES && !status; longest *= 2) {
+        const mr_listops_shape shape = {.min_length = (int)(longest / 2 - 1), .max_length = (int)longest + 1, .depth = (int)s->depth, .arguments = (int)s->arguments};
+        l->stage[l->stages++] = (range){l->rows.count, STAGE_ROWS};
+        status = mr_listops_generate(&shape, STAGE_ROWS, &l->rows, err);
+    }
+    return status;
 }
 
 static int read_part(const char *file, uint32_t longest, mr_byte_rows *rows, range *part, mr_error *err)
@@ -126,8 +151,11 @@ static int open_task(mr_task *task, mr_error *err)
     if (s->min_length + 2 > s->max_length)
         return mr_fail(err, MR_ECONFIG, "no length is more than %lld and less than %lld: lower --min-length or raise --max-length",
                        (long long)s->min_length, (long long)s->max_length);
+    if (s->start_length && s->start_length < 16)
+        return mr_fail(err, MR_ECONFIG, "start-length = %lld: there are not enough expressions that short; take 16 or more, or 0", (long long)s->start_length);
     listops *l = task->data = mr_alloc(1, sizeof *l);
     int status = !l ? mr_no_memory(err, "the task") : s->source ? read_published(task, err) : generate(s, l, err);
+    if (!status) status = generate_stages(s, l, err);
     if (!status) status = sort_eval(l, err);
     if (status) return status;
     task->face = (mr_interface){.input = MR_INPUT_TOKENS, .inputs = MR_LISTOPS_VOCABULARY, .head = mr_pool_heads[s->pool],
@@ -169,6 +197,10 @@ static const mr_option options[] = {
      .help = "expressions to choose the best checkpoint by"},
     {.key = "test-size", .type = MR_OPT_INT, .offset = FIELD(test_size), .fallback = "2000", .min = 1, .max = 1 << 20,
      .help = "expressions kept for the end"},
+    {.key = "start-length", .type = MR_OPT_INT, .offset = FIELD(start_length), .fallback = "0", .min = 0, .max = MR_LISTOPS_LONGEST,
+     .help = "trains first on expressions of so many tokens, 16 or more, then on longer and longer ones; 0: on the training set alone"},
+    {.key = "grow-steps", .type = MR_OPT_INT, .offset = FIELD(grow_steps), .fallback = "10000", .min = 1, .max = 1000000000,
+     .help = "steps until training comes to the training set (with start-length)"},
     {.key = NULL}};
 
 const mr_task_type mr_task_listops = {
