@@ -10,6 +10,7 @@ minGRU as a loop, which on a CPU is faster. Mamba: a selective scan in plain ope
 import argparse
 import datetime
 import json
+import signal
 import sys
 import time
 
@@ -235,6 +236,14 @@ def main():
     common = {"profile": "ours", "settings": "", "kind": options.device.split(":")[0], "dtype": "f32", "device": chip(options.device),
               "torch": torch.__version__}
     rows = []
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    try:
+        measure_all(options, common, rows)
+    finally:  # what was measured until then
+        print('{"experiment": "efficiency", "rows": [\n' + ",\n".join("  " + json.dumps(row) for row in rows) + "\n]}")
+
+
+def measure_all(options, common, rows):
     for form in [name for name in FORMS if options.only in name]:
         last = 0
         for length in sorted(options.lengths):
@@ -251,7 +260,6 @@ def main():
             date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
             rows.append({"experiment": "efficiency", "row": "PyTorch " + form, "column": f"B={options.batch} T={length}", **common, "date": date,
                          "batch": options.batch, "length": length, **found})
-    print('{"experiment": "efficiency", "rows": [\n' + ",\n".join("  " + json.dumps(row) for row in rows) + "\n]}")
 
 
 if __name__ == "__main__":
