@@ -3,7 +3,7 @@
 #include "ops/cuda/sscan_fwd.cuh"
 
 /* Blocks that a multiprocessor should have room for; tokens whose states the backward has in registers at once. */
-enum { FORWARD_BLOCKS = 8, BACKWARD_BLOCKS = 5, BACKWARD_KEPT = 4 };
+enum { FORWARD_BLOCKS = 5, BACKWARD_BLOCKS = 4, BACKWARD_KEPT = 4 };
 
 /* By shape alone. Cutting costs a pass more, so only what would leave half of the chip idle is cut, and then to fill it. */
 static void cut_time(sscan_args *g)
