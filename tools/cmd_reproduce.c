@@ -329,7 +329,7 @@ static int reproduce(const settings *set, const mr_args *args, double budget)
 {
     const char *names[MOST];
     size_t n = choose_names(args, names);
-    static show s;
+    show s = {.set = set};
     mr_reproduce_watch watch = {&s, starts, finished, failed, measured_row};
     mr_reproduce_result r, total = {0};
     mr_error err;
@@ -350,7 +350,6 @@ static int reproduce(const settings *set, const mr_args *args, double budget)
                               .tf32 = mr_args_was_set(args, "tf32") ? set->common.tf32 : -1,
                               .stop = mr_stop_flag(),
                               .watch = &watch};
-    s.set = set;
     for (size_t i = 0; !status && i < n; i++) {
         if (n > 1 && !set->common.quiet) fprintf(stderr, "%s\n", names[i]);
         status = reproduce_one(names[i], &o, &r, &err);

@@ -351,7 +351,8 @@ static void run_all(job *j)
     pthread_t threads[WORKERS];
     int want = j->results.options->side_by_side, started = 1;
     if (want > WORKERS) want = WORKERS;
-    if ((size_t)want > j->count) want = j->count ? (int)j->count : 1;
+    if ((size_t)want > j->count) want = (int)j->count;
+    if (want < 1) want = 1;
     for (int i = 0; i < want; i++) workers[i] = (worker){j, i};
     while (started < want && !pthread_create(&threads[started], NULL, work, &workers[started])) started++;
     work(&workers[0]);

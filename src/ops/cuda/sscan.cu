@@ -1,18 +1,25 @@
-/* The ops of Mamba: the selective scan by the kernels of sscan_kernels.cuh, and SiLU. */
-#include "ops/cuda/sscan_kernels.cuh"
+/* The ops of Mamba: the selective scan by the kernels of sscan_fwd.cuh and sscan_bwd.cuh, and SiLU. */
+#include "ops/cuda/sscan_bwd.cuh"
+#include "ops/cuda/sscan_fwd.cuh"
 
-/* By shape alone: enough warps for the chip, or spans of time until there are. */
+/* Blocks that a multiprocessor should have room for; tokens whose states the backward has in registers at once. */
+enum { FORWARD_BLOCKS = 5, BACKWARD_BLOCKS = 4, BACKWARD_KEPT = 4 };
+
+/* By shape alone. Cutting costs a pass more, so only what would leave half of the chip idle is cut, and then to fill it. */
 static void cut_time(sscan_args *g)
 {
-    const size_t enough = 1056, least = 128, warps = (size_t)g->B * div_up((size_t)g->E, 32);
-    size_t spans = 2 * warps <= enough ? enough / warps : 1;
+    const size_t few = 132, enough = 528, least = 128, blocks = (size_t)g->B * div_up((size_t)g->E, SSCAN_CHANNELS);
+    size_t spans = blocks <= few ? enough / blocks : 1;
     size_t span = div_up(div_up((size_t)g->T, spans), MR_SSCAN_CHUNK) * MR_SSCAN_CHUNK;
     if (span < least) span = least;
     g->span = (int)span;
     g->spans = (int)div_up((size_t)g->T, span);
 }
 
-static dim3 grid_of(const sscan_args &g, int first_spans) { return dim3((unsigned)div_up((size_t)g.E, 32), (unsigned)g.B, (unsigned)first_spans); }
+static dim3 grid_of(const sscan_args &g, int first_spans)
+{
+    return dim3((unsigned)div_up((size_t)g.E, SSCAN_CHANNELS), (unsigned)g.B, (unsigned)first_spans);
+}
 
 /* Effects of spans, and for the backward the parts of gradients. */
 static int take_scratch(mr_cuda *c, sscan_args *g, int NP, int backward)
@@ -20,35 +27,39 @@ static int take_scratch(mr_cuda *c, sscan_args *g, int NP, int backward)
     const size_t E = (size_t)g->E, N = (size_t)g->N, rows = (size_t)g->B * (size_t)g->spans;
     const size_t steps = g->spans > 1 ? rows * E : 0, ends = g->spans > 1 ? (rows + (size_t)g->B) * N * E : 0;
     const size_t dA = backward ? rows * E * N : 0, dD = backward ? rows * E : 0;
-    const size_t dbc = backward ? div_up(E, 32) * (size_t)g->B * (size_t)g->T * 2 * (size_t)NP : 0;
+    const size_t dbc = backward ? div_up(E, SSCAN_CHANNELS) * (size_t)g->B * (size_t)g->T * 2 * (size_t)NP : 0;
     float *at = (float *)mr_cuda_scratch(c, (steps + ends + dA + dD + dbc + 1) * sizeof(float));
     if (!at) return 0;
-    g->effect_step = at;
-    g->effect_h = at + steps;
+    g->dbc_parts = at; /* first: it is written 16 bytes at a time */
+    g->effect_step = at + dbc;
+    g->effect_h = g->effect_step + steps;
     g->dA_parts = g->effect_h + ends;
     g->dD_parts = g->dA_parts + dA;
-    g->dbc_parts = g->dD_parts + dD;
     return 1;
 }
 
 template <class ACT, int NP> struct sscans {
+    static const int THREADS = sscan_shape<NP>::THREADS;
+
     static void forward(mr_cuda *c, sscan_args g)
     {
         if (!take_scratch(c, &g, NP, 0)) return;
-        if (g.spans > 1) sscan_forward<ACT, NP, 1><<<grid_of(g, g.spans - 1), 32, 0, c->stream>>>(g);
-        sscan_forward<ACT, NP, 0><<<grid_of(g, g.spans), 32, 0, c->stream>>>(g);
+        if (g.spans > 1) sscan_forward<ACT, NP, 1, FORWARD_BLOCKS><<<grid_of(g, g.spans - 1), THREADS, 0, c->stream>>>(g);
+        sscan_forward<ACT, NP, 0, FORWARD_BLOCKS><<<grid_of(g, g.spans), THREADS, 0, c->stream>>>(g);
         LAUNCHED(c, "sscan_forward");
     }
 
     static void backward(mr_cuda *c, sscan_args g, const mr_sscan_bwd_args *a)
     {
-        const size_t bytes = sizeof(backward_shared<NP>), tokens = (size_t)g.B * (size_t)g.T, rows = (size_t)g.B * (size_t)g.spans, E = (size_t)g.E;
+        const size_t bytes = sizeof(backward_shared<NP, BACKWARD_KEPT>), E = (size_t)g.E, parts = div_up(E, SSCAN_CHANNELS);
+        const size_t tokens = (size_t)g.B * (size_t)g.T, rows = (size_t)g.B * (size_t)g.spans, values = tokens * 2 * NP;
+        auto kernel = sscan_backward<ACT, NP, BACKWARD_KEPT, BACKWARD_BLOCKS>;
         if (!take_scratch(c, &g, NP, 1)) return;
-        CHECK(c, mr_cuda_allow_shared((const void *)sscan_backward<ACT, NP>, bytes));
-        if (g.spans > 1) sscan_backward_effect<ACT, NP><<<grid_of(g, g.spans), 32, 0, c->stream>>>(g);
-        sscan_backward<ACT, NP><<<grid_of(g, g.spans), 32, bytes, c->stream>>>(g);
+        CHECK(c, mr_cuda_allow_shared((const void *)kernel, bytes));
+        if (g.spans > 1) sscan_backward_effect<ACT, NP><<<grid_of(g, g.spans), THREADS, 0, c->stream>>>(g);
+        kernel<<<grid_of(g, g.spans), THREADS, bytes, c->stream>>>(g);
         LAUNCHED(c, "sscan_backward");
-        add_bc_parts<ACT, NP><<<(unsigned)div_up(tokens * 2 * NP, 256), 256, 0, c->stream>>>(tokens, g.N, (int)div_up(E, 32), g.dbc_parts, (ACT *)a->dbc);
+        add_bc_parts<ACT, NP><<<(unsigned)div_up(values, 256), 256, 0, c->stream>>>(tokens, g.N, (int)parts, g.dbc_parts, (ACT *)a->dbc);
         LAUNCHED(c, "add_bc_parts");
         mr_cuda_reduce(c, g.dA_parts, rows, E * (size_t)g.N, E * (size_t)g.N, (float *)a->dA_log);
         mr_cuda_reduce(c, g.dD_parts, rows, E, E, (float *)a->dD);
