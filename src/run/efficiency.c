@@ -39,7 +39,8 @@ static void foresee(mr_measuring *m, const mr_measured_model *model, const progr
 {
     const mr_reproduce_options *o = mr_measuring_options(m);
     const double longer = p->T ? (double)T / p->T : 0, memory = (double)mr_measuring_device(m)->memory;
-    const double seconds = p->seconds * pow(longer, model->growth), bytes = p->bytes * longer;
+    /* from afar at least so much: short sequences do not show how a step grows */
+    const double seconds = p->seconds * pow(longer, longer > 2 ? 1 : model->growth), bytes = p->bytes * longer;
     *why = 0;
     if (2 * seconds > o->cell_seconds) snprintf(why, size, "about %.3g s a step", seconds);
     else if (memory > 0 && bytes > 0.6 * memory) snprintf(why, size, "about %.3g GB", bytes / 1e9);
