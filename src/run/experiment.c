@@ -95,6 +95,16 @@ static void add_section(cell *c, const char *section)
 /* The section of what holds for all runs. */
 static const char *profile_section(const cell *c) { return c->options->profile == MR_PROFILE_PAPER ? "as-paper" : "ours"; }
 
+/* Of the profile for one row, and for one cell. */
+static void add_profile_of_row(cell *c)
+{
+    char section[128];
+    snprintf(section, sizeof section, "%s %s", profile_section(c), c->run.row);
+    add_section(c, section);
+    snprintf(section, sizeof section, "%s %s/%s", profile_section(c), c->run.row, c->run.column);
+    add_section(c, section);
+}
+
 /* The first of those that have it: quick (where that is asked for), the row, the column, the profile, the experiment. */
 static const char *own_value(const cell *c, const char *key)
 {
@@ -152,6 +162,7 @@ static int fill(cell *c, mr_error *err)
     add_section(c, profile_section(c));
     add_section(c, c->column);
     add_section(c, c->row);
+    add_profile_of_row(c);
     if (o->profile == MR_PROFILE_QUICK) add_section(c, "quick");
     snprintf(steps, sizeof steps, "%lld", (long long)o->steps);
     if (o->steps) add_setting(c, "steps", steps);
