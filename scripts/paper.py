@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The whole comparison with the paper, cell by cell, from the results of `minrnn reproduce`.
 
-usage: paper.py RESULTS [OUT]      RESULTS: a folder with NAME.json; OUT (docs/results): gets paper.json and paper.md
+usage: paper.py RESULTS[:MORE…] [OUT]      RESULTS: folders with NAME.json; OUT (docs/results): gets paper.json and paper.md
 """
 import glob
 import json
@@ -36,9 +36,13 @@ def mean_std(values):
     return mean, math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1))
 
 
-def read_rows(folder):
+def in_folders(folders, pattern):
+    return [path for folder in folders for path in sorted(glob.glob(os.path.join(folder, pattern)))]
+
+
+def read_rows(folders):
     rows = []
-    for path in sorted(glob.glob(os.path.join(folder, "*.json"))):
+    for path in in_folders(folders, "*.json"):
         data = json.load(open(path, encoding="utf-8"))
         if isinstance(data, dict) and "rows" in data and "experiment" in data:
             rows += data["rows"]
@@ -252,16 +256,16 @@ def ours_text(cell):
     return number(cell["ours"]["mean"], cell["ours"]["std"])
 
 
-def figures(folder, out, experiments):
+def figures(folders, out, experiments):
     """Links to the pictures of the experiments, as seen from the page."""
     links = []
     for experiment in experiments:
-        for path in sorted(glob.glob(os.path.join(folder, experiment + ".svg")) + glob.glob(os.path.join(folder, experiment + "-*.svg"))):
+        for path in in_folders(folders, experiment + ".svg") + in_folders(folders, experiment + "-*.svg"):
             links.append(f"![{os.path.basename(path)[:-4]}]({os.path.relpath(path, out)})")
     return links
 
 
-def page(found, groups, tables, folder, out):
+def page(found, groups, tables, folders, out):
     head = ["row", "column", "paper", "ours", "as good", "seeds", "steps", "time of a run", "device", "command"]
     ran = sum(1 for c in found.values() if c["ours"])
     text = ["# The paper's numbers and ours", "",
@@ -273,7 +277,7 @@ def page(found, groups, tables, folder, out):
         for cell in cells:
             text.append(line([cell["row"], cell["column"], number(cell["paper"], cell["paper_std"]), ours_text(cell), verdict(name, cell), *details(cell["ours"])]))
         experiments = sorted({c["ours"]["experiment"] for c in cells if c["ours"] and c["ours"].get("experiment")})
-        text += ["", *figures(folder, out, experiments), ""]
+        text += ["", *figures(folders, out, experiments), ""]
     shown = {c["ours"].get("number") for c in found.values() if c["ours"]}
     beside = [g for g in groups if g["number"] not in shown]
     if beside:
@@ -292,11 +296,12 @@ def page(found, groups, tables, folder, out):
 def main():
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
-    folder, out = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else os.path.join(ROOT, "docs", "results")
-    if not os.path.isdir(folder):
-        sys.exit(f"paper.py: {folder}: is no folder of results")
+    folders, out = sys.argv[1].split(":"), sys.argv[2] if len(sys.argv) > 2 else os.path.join(ROOT, "docs", "results")
+    for folder in folders:
+        if not os.path.isdir(folder):
+            sys.exit(f"paper.py: {folder}: is no folder of results")
     tables = json.load(open(os.path.join(ROOT, "data", "paper-tables.json"), encoding="utf-8"))
-    rows = read_rows(folder)
+    rows = read_rows(folders)
     groups = groups_of(rows)
     found = compare(groups, Measured(rows), tables)
     os.makedirs(out, exist_ok=True)
@@ -304,7 +309,7 @@ def main():
         json.dump({"cells": [dict(cell, table=name) for (name, _, _), cell in found.items()], "groups": groups}, file, indent=1, ensure_ascii=False, allow_nan=False)
         file.write("\n")
     with open(os.path.join(out, "paper.md"), "w", encoding="utf-8") as file:
-        file.write(page(found, groups, tables, folder, out))
+        file.write(page(found, groups, tables, folders, out))
 
 
 if __name__ == "__main__":
