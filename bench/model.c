@@ -106,10 +106,9 @@ typedef struct reading {
     const char *place;
 } reading;
 
-static int bench_tokens(mr_bench *b, const char *mixer, int B, int weights, reading *from, mr_error *err)
+static int bench_tokens(mr_bench *b, const shape *what, const char *mixer, int B, int weights, reading *from, mr_error *err)
 {
     mr_subject s;
-    const shape *what = &shapes[0];
     const mr_subject_shape model = shape_with(what, mixer, weights);
     int status = mr_subject_open(&s, b->dev, &model, B, 1, 0, err);
     if (status == 0) status = mr_subject_stream(&s, err);
@@ -128,10 +127,12 @@ static int bench_tokens(mr_bench *b, const char *mixer, int B, int weights, read
     return status;
 }
 
-/* minGRU in both kinds of weights, the others in fp32; batches are what each device is asked for. */
+/* minGRU in both kinds of weights, the others in fp32, and minGRU without convolution, as the peers have it; batches are what each
+ * device is asked for. */
 int mr_bench_decode(mr_bench *b, mr_error *err)
 {
     static const int small[] = {1, 2, 4, 8}, large[] = {1, 8, 64, 1024};
+    static const shape without = {"text no conv", "mingru", 384, 2, 0, 4, 65, 64, 256, 0};
     const int *batches = !strcmp(b->dev->kind, "cuda") ? large : small;
     int status = 0;
     for (int mixer = 0; mr_mixer_names[mixer]; mixer++) {
@@ -139,9 +140,12 @@ int mr_bench_decode(mr_bench *b, mr_error *err)
         if (b->mixer && strcmp(b->mixer, name)) continue;
         for (int weights = MR_WEIGHTS_F32; weights <= (mixer ? MR_WEIGHTS_F32 : MR_WEIGHTS_INT8); weights++) {
             reading from = {0, ""};
-            for (int i = 0; i < 4 && status == 0; i++) status = bench_tokens(b, name, batches[i], weights, &from, err);
+            for (int i = 0; i < 4 && status == 0; i++) status = bench_tokens(b, shapes, name, batches[i], weights, &from, err);
         }
     }
+    reading from = {0, ""};
+    for (int i = 0; i < 4 && status == 0 && (!b->mixer || !strcmp(b->mixer, without.mixer)); i++)
+        status = bench_tokens(b, &without, without.mixer, batches[i], MR_WEIGHTS_F32, &from, err);
     return status;
 }
 

@@ -34,7 +34,7 @@ static void our_name(char *name, size_t size, const char *bench, const char *pee
         snprintf(name, size, "%s fwd+bwd B=%d T=%d 64->384", strstr(peer, "LSTM") ? "minlstm" : "mingru", B, T);
     if (!strcmp(bench, "step")) snprintf(name, size, "copy%s B=%d T=%d", our_model(peer), B, T);
     if (!strcmp(bench, "lm")) snprintf(name, size, "text d=384->768 B=%d T=%d", B, T);
-    if (!strcmp(bench, "decode")) snprintf(name, size, "text d=384 f32 B=%d", B);
+    if (!strcmp(bench, "decode")) snprintf(name, size, "text no conv d=384 f32 B=%d", B);
 }
 
 static const mr_bench_row *find_ours(const mr_bench_rows *rows, const char *name)

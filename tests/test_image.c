@@ -172,6 +172,45 @@ static void training_shows_the_first_45000_and_mirrors_half(void **state)
     }
 }
 
+static int is_moved(const int32_t *moved, const int32_t *from, int dx, int dy)
+{
+    for (int y = 0; y < 32; y++)
+        for (int x = 0; x < 32; x++) {
+            int u = x + dx < 0 ? 0 : x + dx > 31 ? 31 : x + dx, v = y + dy < 0 ? 0 : y + dy > 31 ? 31 : y + dy;
+            if (moved[y * 32 + x] != from[v * 32 + u]) return 0;
+        }
+    return 1;
+}
+
+/* The same pictures, each at one of 5 × 5 places, all of which occur; scored ones stay where they are. */
+static void training_moves_pictures(void **state)
+{
+    (void)state;
+    need_data();
+    mr_task *still = open_task("image", 50, 0, (setting[]){{0}}), *task = open_task("image", 50, 0, (setting[]){{"shift", "2"}, {0}});
+    mr_batch from = fresh_batch(still), batch = fresh_batch(task);
+    int met[5][5] = {{0}};
+    for (uint32_t step = 1; step <= 8; step++) {
+        still->type->train_batch(still, step, 0, &from);
+        task->type->train_batch(task, step, 0, &batch);
+        for (int b = 0; b < 50; b++) {
+            int places = 0;
+            for (int k = 0; k < 25; k++)
+                if (is_moved(batch.ids + b * 1024, from.ids + b * 1024, k % 5 - 2, k / 5 - 2)) places++, met[k / 5][k % 5]++;
+            assert_true(places >= 1);
+            assert_int_equal(batch.target[b], from.target[b]);
+        }
+    }
+    for (int k = 0; k < 25; k++) assert_in_range(met[k / 5][k % 5], 1, 50); /* of 400: 16 on average */
+    still->type->eval_batch(still, 3, &from);
+    task->type->eval_batch(task, 3, &batch);
+    assert_memory_equal(batch.ids, from.ids, 50 * 1024 * sizeof *batch.ids);
+    mr_batch_free(&from);
+    mr_batch_free(&batch);
+    mr_task_free(still);
+    mr_task_free(task);
+}
+
 static void reals_and_small_pictures_are_the_same_pictures(void **state)
 {
     (void)state;
@@ -229,6 +268,7 @@ int main(void)
         cmocka_unit_test(the_official_layout_gives_the_same_grey),
         cmocka_unit_test(scored_parts_are_whole_and_in_order),
         cmocka_unit_test(training_shows_the_first_45000_and_mirrors_half),
+        cmocka_unit_test(training_moves_pictures),
         cmocka_unit_test(reals_and_small_pictures_are_the_same_pictures),
         cmocka_unit_test(what_is_missing_or_spoiled_is_explained),
     };

@@ -7,6 +7,7 @@
 
 typedef struct settings {
     int values, pool, split, side, flip;
+    int64_t shift;
 } settings;
 
 typedef enum form { TOKENS, REALS } form;
@@ -15,7 +16,7 @@ static const char *const forms[] = {"tokens", "reals", NULL};
 static const char *const sides[] = {"32", "16", "8", NULL}; /* the choice k is 32 / 2ᵏ */
 
 /* The first 45,000 pictures are trained on, the next 5,000 are for validation, the last 10,000 are the test set. */
-enum { TRAINED = 45000, MIRRORS = 1 << 25 /* added to a stream: which pictures are mirrored */ };
+enum { TRAINED = 45000, VIEWS = 1 << 25 /* added to a stream: how pictures are looked at */ };
 
 static int side_of(const settings *s) { return MR_CIFAR_SIDE >> s->side; }
 
@@ -29,7 +30,14 @@ static int pixel(const uint8_t *gray, int shrink, int x, int y)
     return (sum + n * n / 2) / (n * n);
 }
 
-static void put_picture(const mr_task *task, uint32_t which, int mirrored, int row, mr_batch *batch)
+/* How a picture is looked at: mirrored, and moved by some pixels; what comes into view then repeats its edge. */
+typedef struct view {
+    int mirrored, dx, dy;
+} view;
+
+static int within(int x, int side) { return x < 0 ? 0 : x < side ? x : side - 1; }
+
+static void put_picture(const mr_task *task, uint32_t which, view v, int row, mr_batch *batch)
 {
     const settings *s = task->settings;
     const uint8_t *record = (const uint8_t *)task->data + (size_t)which * MR_CIFAR_GRAY;
@@ -38,10 +46,21 @@ static void put_picture(const mr_task *task, uint32_t which, int mirrored, int r
     batch->target[row] = record[0];
     for (int y = 0; y < side; y++)
         for (int x = 0; x < side; x++, at++) {
-            int gray = pixel(record + 1, s->side, mirrored ? side - 1 - x : x, y);
+            int gray = pixel(record + 1, s->side, within((v.mirrored ? side - 1 - x : x) + v.dx, side), within(y + v.dy, side));
             if (s->values == TOKENS) batch->ids[at] = gray;
             else batch->values[at] = (float)gray / 127.5f - 1;
         }
+}
+
+static view draw_view(const settings *s, mr_rng *rng)
+{
+    const uint32_t places = 2 * (uint32_t)s->shift + 1;
+    view v = {.mirrored = s->flip && mr_rng_below(rng, 2)};
+    if (s->shift) {
+        v.dx = (int)mr_rng_below(rng, places) - (int)s->shift;
+        v.dy = (int)mr_rng_below(rng, places) - (int)s->shift;
+    }
+    return v;
 }
 
 static void start_batch(const mr_task *task, int rows, mr_batch *batch)
@@ -59,8 +78,8 @@ static void train_batch(const mr_task *task, uint32_t step, uint32_t micro, mr_b
     start_batch(task, task->batch, batch);
     for (int row = 0; row < batch->B; row++) {
         uint32_t which = mr_shuffle_at(task->seed, stream, TRAINED, (uint64_t)step * (uint64_t)batch->B + (uint64_t)row);
-        mr_rng rng = mr_rng_at(task->seed, stream + MIRRORS, step, (uint32_t)row);
-        put_picture(task, which, s->flip && mr_rng_below(&rng, 2), row, batch);
+        mr_rng rng = mr_rng_at(task->seed, stream + VIEWS, step, (uint32_t)row);
+        put_picture(task, which, draw_view(s, &rng), row, batch);
     }
 }
 
@@ -71,7 +90,7 @@ static void eval_batch(const mr_task *task, int index, mr_batch *batch)
 {
     uint32_t first = scored_from(task->settings) + (uint32_t)index * (uint32_t)task->batch, left = scored_to(task->settings) - first;
     start_batch(task, left < (uint32_t)task->batch ? (int)left : task->batch, batch);
-    for (int row = 0; row < batch->B; row++) put_picture(task, first + (uint32_t)row, 0, row, batch);
+    for (int row = 0; row < batch->B; row++) put_picture(task, first + (uint32_t)row, (view){0}, row, batch);
 }
 
 static int open_task(mr_task *task, mr_error *err)
@@ -98,6 +117,8 @@ static const mr_option options[] = {
     MR_OPTION_POOL(FIELD(pool), "mean"),
     MR_OPTION_SPLIT(FIELD(split)),
     {.key = "flip", .type = MR_OPT_BOOL, .offset = FIELD(flip), .fallback = "no", .help = "mirror half of the pictures in training"},
+    {.key = "shift", .type = MR_OPT_INT, .offset = FIELD(shift), .fallback = "0", .min = 0, .max = MR_CIFAR_SIDE - 1,
+     .help = "in training, move each picture by up to so many pixels, down or up and to either side"},
     {.key = "side", .type = MR_OPT_CHOICE, .offset = FIELD(side), .fallback = "32", .choices = sides,
      .help = "of a picture, in pixels: smaller ones are means of its squares"},
     {.key = NULL}};
