@@ -113,13 +113,26 @@ static void plans_choose(void **unused)
     assert_true(runs[0].seed == 7 && runs[5].seed == 7 && runs[6].seed == 8);
     mr_free(runs);
     /* the warm-up follows the steps */
-    runs = plan("listops", &(mr_plan_options){.seeds = 1, .steps = 400}, &count);
+    runs = plan("listops", &(mr_plan_options){.profile = MR_PROFILE_PAPER, .seeds = 1, .steps = 400}, &count);
     mr_recipe recipe;
     assert_int_equal(mr_planned_recipe(runs, &recipe, NULL), 0);
     assert_int_equal(recipe.train.warmup, 40);
     assert_string_equal(runs->test, "split=test");
     mr_recipe_free(&recipe);
     mr_free(runs);
+    /* what a profile has for one row alone */
+    static const struct {
+        mr_profile profile;
+        const char *row;
+        int counts;
+    } cells[] = {{MR_PROFILE_OURS, "minLSTM/majority", 1}, {MR_PROFILE_PAPER, "minLSTM/majority", 0}, {MR_PROFILE_OURS, "LSTM/majority", 0}};
+    for (int i = 0; i < 3; i++) {
+        runs = plan("chomsky", &(mr_plan_options){.profile = cells[i].profile, .seeds = 1, .only = cells[i].row}, &count);
+        for (size_t k = 0; k < count; k++)
+            if (!strncmp(runs[k].row, cells[i].row, strlen(runs[k].row))) assert_int_equal(strstr(runs[k].settings, "normalize-gates=no") != NULL, cells[i].counts);
+        assert_true(count >= 1);
+        mr_free(runs);
+    }
 }
 
 static mr_row make_row(const char *label, int seed, double score)
