@@ -24,6 +24,7 @@ refused 2 '25m' "$minrnn" reproduce selective-copy --budget soon
 refused 2 '25m' "$minrnn" reproduce selective-copy --budget 0
 refused 2 'as-paper' "$minrnn" reproduce selective-copy --quick --as-paper
 refused 2 'which files' "$minrnn" reproduce --merge
+refused 1 'fits no cell' "$minrnn" reproduce parameters selective-copy --quick --quiet --only 'minGRU/9*' --out none
 done_by "$minrnn" reproduce --list
 check "the list" grep -q '^shakespeare ' out
 
@@ -61,6 +62,7 @@ done_by reproduce "${one[@]}" --out stopped --budget 0.15s
 check "left over" grep -q '^0 done, 0 were there, 1 left' err
 check "no row yet" [ ! -e stopped/selective-copy.json ]
 check "a state to go on from" [ "$(find stopped/runs -name state.safetensors | wc -l)" -eq 1 ]
+for file in stopped/runs/*/*/spent; do printf 100 >"$file"; done # as a kill leaves it: of another moment than the state
 python3 - "$minrnn" "${one[@]}" <<'PYTHON' >killed
 import signal, subprocess, sys, time
 p = subprocess.Popen([sys.argv[1], "reproduce", *sys.argv[2:], "--device", "cpu", "--out", "stopped"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -73,6 +75,7 @@ PYTHON
 check "Ctrl-C: $(tr '\n' ' ' <killed)" [ "$(tr '\n' ' ' <killed)" = "resumed 130 " ]
 done_by reproduce "${one[@]}" --out stopped
 check "the same row" same_rows unstopped/selective-copy.json stopped/selective-copy.json
+check "time of all calls" json 'd["rows"][0]["seconds"] > 100' stopped/selective-copy.json
 check "nothing is left" [ -z "$(find stopped/runs -type f ! -name .lock)" ]
 
 # ---- merging
@@ -84,6 +87,10 @@ done_by "$minrnn" reproduce --merge other/selective-copy.json --out merged
 check "merged twice" grep -q '^1 rows read, 0 new' out
 done_by reproduce "${copy[@]}" --only minLSTM/1 --out merged
 check "what was merged is not run again" grep -q '^0 done, 1 were there$' err
+exec 9>merged/runs/selective-copy/.lock
+flock 9 # as a run does that will write the file
+refused 1 'another minrnn' "$minrnn" reproduce --merge whole/selective-copy.json --out merged
+exec 9>&-
 sed 's/"experiment": "selective-copy"/"experiment": "..\/evil"/g' other/selective-copy.json >evil.json
 refused 1 'does not know' "$minrnn" reproduce --merge evil.json --out merged
 head -c 300 other/selective-copy.json >torn.json
@@ -91,6 +98,12 @@ refused 1 'torn.json' "$minrnn" reproduce --merge torn.json --out merged
 cp torn.json merged/selective-copy.json
 refused 1 'merged/selective-copy.json' "$minrnn" reproduce "${copy[@]}" --out merged
 check "a broken file stays" same_files torn.json merged/selective-copy.json
+
+# ---- measurements that the clock cuts
+run reproduce inference --quick --budget 0.01s --out measured
+check "measurements are left" grep -q 'not all measured: the same command goes on' err
+done_by reproduce inference --quick --out measured
+check "and then not" [ -z "$(grep 'not all' err)" ]
 
 # ---- data that is not there, a test part, a whole budget
 refused 1 'data get shakespeare' "$minrnn" reproduce shakespeare --quick --quiet --out nodata

@@ -283,7 +283,7 @@ static int merge(const settings *set, const mr_args *args)
 static void add_up(mr_reproduce_result *total, const mr_reproduce_result *r)
 {
     total->done += r->done, total->found += r->found, total->left += r->left, total->failed += r->failed,
-        total->no_data += r->no_data;
+        total->no_data += r->no_data, total->cut |= r->cut;
 }
 
 static int reproduce_one(const char *name, const mr_reproduce_options *o, mr_reproduce_result *r, mr_error *err)
@@ -320,6 +320,7 @@ static void say_how_it_went(const settings *set, const mr_reproduce_result *r)
     if (set->common.quiet) return;
     fprintf(stderr, "%d done, %d were there", r->done, r->found);
     if (r->left) fprintf(stderr, ", %d left: the same command goes on with them", r->left);
+    if (r->cut) fprintf(stderr, ", not all measured: the same command goes on");
     if (r->no_data) fprintf(stderr, ", %d without their data", r->no_data);
     if (r->failed) fprintf(stderr, ", %d failed", r->failed);
     fprintf(stderr, "\n");
@@ -359,6 +360,8 @@ static int reproduce(const settings *set, const mr_args *args, double budget)
         fprintf(stderr, "stopped, saved; the same command goes on\n");
         return 128 + (int)*mr_stop_flag();
     }
+    if (!status && set->only[0] && !(total.done + total.found + total.left + total.failed + total.no_data + total.cut))
+        status = mr_fail(&err, MR_EINVAL, "--only %.80s: fits no cell; they are called ROW/COLUMN, as in the tables of --out (pattern: * and ?)", set->only);
     if (!status) status = print_all(set, names, n, &err);
     if (status) return mr_report("reproduce", &err);
     say_how_it_went(set, &total);

@@ -86,6 +86,7 @@ static int add_state(mr_st_writer *w, const mr_checkpoint *cp, const mr_recipe *
     if (!status) status = add_count(w, "state.evaluated", cp->evaluated);
     if (!status) status = add_count(w, "state.best-step", cp->best_step);
     if (!status) status = add_count(w, "state.stale", cp->stale);
+    if (!status) status = add_count(w, "state.tokens", cp->tokens);
     if (!status) status = add_count(w, "state.log-offset", (int64_t)cp->log_offset);
     if (!status) status = add_number(w, "state.best-loss", cp->best_loss);
     if (!status) status = add_number(w, "state.best-accuracy", cp->best_accuracy);
@@ -132,9 +133,8 @@ static int same_recipe(const mr_st *st, const char *path, const mr_recipe *r, mr
             if (o->flags & (MR_OPT_PATH | MR_OPT_MAY_CHANGE | MR_OPT_DERIVED)) continue;
             snprintf(key, sizeof key, "%s.%s", mr_section_names[section], o->key);
             const char *was = mr_st_meta(st, key);
-            if (!was && o->flags & MR_OPT_SPARSE) was = o->fallback;
-            mr_option_print(o, mr_recipe_settings(r, section), value);
             if (!was && (o->flags & MR_OPT_SPARSE)) was = o->fallback;
+            mr_option_print(o, mr_recipe_settings(r, section), value);
             if (!was) return mr_fail(err, MR_EFORMAT, "%s: its metadata lacks %s", path, key);
             if (strcmp(was, value))
                 return mr_fail(err, MR_ECONFIG, "%s: the run has %s = %.100s, not %.100s; choose another --out, or leave the flag out",
@@ -180,6 +180,7 @@ static int read_state(mr_checkpoint *cp, const mr_st *st, const char *path, mr_e
     if (!status) status = read_count(st, path, "state.evaluated", &cp->evaluated, err);
     if (!status) status = read_count(st, path, "state.best-step", &cp->best_step, err);
     if (!status) status = read_count(st, path, "state.stale", &cp->stale, err);
+    if (!status && mr_st_meta(st, "state.tokens")) status = read_count(st, path, "state.tokens", &cp->tokens, err); /* a key that came later */
     if (!status) status = read_count(st, path, "state.log-offset", &offset, err);
     cp->log_offset = (uint64_t)offset;
     cp->best_loss = read_number(st, "state.best-loss");

@@ -40,7 +40,7 @@ typedef struct turn {
     mr_train_watch told; /* the caller's */
     volatile sig_atomic_t stop; /* what mr_train looks at: a signal, the deadline, or a failure elsewhere */
     double began, last, spent, noted; /* spent: seconds before this call */
-    double tokens, parameters;
+    double parameters;
     mr_score test; /* of the best model, where the run has a test; otherwise its rows are 0 */
 } turn;
 
@@ -73,26 +73,21 @@ static void clear_folder(const char *dir, int keep_model)
     rmdir(dir);
 }
 
-/* Seconds and tokens of a run so far, in a file beside its state: a run may take many calls. */
+/* Seconds of a run so far, in a file beside its state: a run may take many calls. */
 static void read_spent(turn *t)
 {
-    char *path = mr_path_join(t->dir, "spent"), *text = NULL, *second = NULL;
+    char *path = mr_path_join(t->dir, "spent"), *text = NULL;
     size_t size;
-    if (path && mr_run_has_state(t->dir) && !mr_file_read(path, 256, &text, &size, NULL)) second = strchr(text, ' ');
-    if (second) {
-        *second++ = 0;
-        if (!mr_real_read(text, &t->spent) || !mr_real_read(second, &t->tokens)) t->spent = t->tokens = 0;
-    }
+    if (path && mr_run_has_state(t->dir) && !mr_file_read(path, 256, &text, &size, NULL) && !mr_real_read(text, &t->spent)) t->spent = 0;
     mr_free(text);
     mr_free(path);
 }
 
 static void write_spent(const turn *t)
 {
-    char text[80], seconds[MR_REAL_MAX], tokens[MR_REAL_MAX], *path = mr_path_join(t->dir, "spent");
+    char seconds[MR_REAL_MAX], *path = mr_path_join(t->dir, "spent");
     mr_real_print(seconds, t->spent + mr_reproduce_now() - t->began, 0);
-    int size = snprintf(text, sizeof text, "%s %s", seconds, mr_real_print(tokens, t->tokens, 0));
-    if (path) mr_file_replace(path, text, (size_t)size, NULL);
+    if (path) mr_file_replace(path, seconds, strlen(seconds), NULL);
     mr_free(path);
 }
 
@@ -118,7 +113,6 @@ static void on_started(void *user, const mr_model *model, int64_t step)
 static void on_stepped(void *user, int64_t step, int64_t tokens, double loss)
 {
     turn *t = user;
-    t->tokens += (double)tokens;
     look_at_clock(t);
     if (t->told.stepped) t->told.stepped(t->told.user, step, tokens, loss);
 }
@@ -188,7 +182,7 @@ static int make_row(const turn *t, const mr_recipe *recipe, const mr_train_resul
     mr_row_set(row, "paper_std", t->run->paper.std);
     mr_row_set(row, "parameters", t->parameters);
     mr_row_set(row, "seconds", t->spent + mr_reproduce_now() - t->began);
-    mr_row_set(row, "tokens", t->tokens);
+    mr_row_set(row, "tokens", (double)r->tokens);
     mr_row_set(row, "side_by_side", j->results.options->side_by_side);
     mr_row_set(row, "target_loss", t->run->target_loss);
     if (diverged) {

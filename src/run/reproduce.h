@@ -38,6 +38,7 @@ typedef struct mr_reproduce_options {
 
 typedef struct mr_reproduce_result {
     int done, found, left, failed, no_data; /* runs: done now, there already, not finished, failed, without their data */
+    int cut; /* measurements: the time was up before the last one */
 } mr_reproduce_result;
 
 /* ---- experiments that measure ---- */

@@ -80,15 +80,22 @@ int mr_reproduce_rows(const char *dir, const char *name, mr_table *rows, mr_erro
     return status;
 }
 
-static int make_folders(mr_results *r, mr_error *err)
+/* Who holds DIR/runs/NAME may write DIR/NAME.json. *runs is the caller's. */
+static int lock_runs(const char *dir, const char *name, char **runs, int *lock, mr_error *err)
 {
     char inside[128];
-    snprintf(inside, sizeof inside, "runs/%s", r->name);
+    snprintf(inside, sizeof inside, "runs/%s", name);
+    *runs = mr_path_join(dir, inside);
+    if (!*runs) return mr_no_memory(err, "the results");
+    int status = mr_make_directory(*runs, err);
+    return status ? status : mr_lock_directory(*runs, lock, err);
+}
+
+static int make_folders(mr_results *r, mr_error *err)
+{
     r->path = named(r->options->out, r->name, ".json");
-    r->runs = mr_path_join(r->options->out, inside);
-    if (!r->path || !r->runs) return mr_no_memory(err, "the results");
-    int status = mr_make_directory(r->runs, err);
-    return status ? status : mr_lock_directory(r->runs, &r->lock, err);
+    if (!r->path) return mr_no_memory(err, "the results");
+    return lock_runs(r->options->out, r->name, &r->runs, &r->lock, err);
 }
 
 int mr_results_open(mr_results *r, const char *name, const mr_reproduce_options *options, mr_results_report *report,
@@ -151,13 +158,11 @@ static int copy_row(mr_row *to, const mr_row *from)
     return to->failed;
 }
 
-int mr_reproduce_merge(const char *dir, const char *name, const mr_table *from, size_t *added, mr_error *err)
+static int add_rows(const char *dir, const char *name, const mr_table *from, size_t *added, mr_error *err)
 {
     mr_table rows;
-    *added = 0;
     char *path = named(dir, name, ".json");
-    int status = path ? mr_make_directory(dir, err) : mr_no_memory(err, "the results");
-    if (!status) status = mr_reproduce_rows(dir, name, &rows, err);
+    int status = path ? mr_reproduce_rows(dir, name, &rows, err) : mr_no_memory(err, "the results");
     if (status) {
         mr_free(path);
         return status;
@@ -175,6 +180,26 @@ int mr_reproduce_merge(const char *dir, const char *name, const mr_table *from, 
     return status;
 }
 
+static int has_rows_of(const mr_table *rows, const char *name)
+{
+    for (size_t i = 0; i < rows->count; i++)
+        if (!strcmp(mr_row_text(&rows->list[i], "experiment"), name)) return 1;
+    return 0;
+}
+
+int mr_reproduce_merge(const char *dir, const char *name, const mr_table *from, size_t *added, mr_error *err)
+{
+    char *runs = NULL;
+    int lock = -1;
+    *added = 0;
+    if (!has_rows_of(from, name)) return 0;
+    int status = lock_runs(dir, name, &runs, &lock, err); /* a run in there would write its own rows over these */
+    if (!status) status = add_rows(dir, name, from, added, err);
+    if (lock >= 0) mr_unlock(lock);
+    mr_free(runs);
+    return status;
+}
+
 /* ---- measurements ---- */
 
 struct mr_measuring {
@@ -185,7 +210,13 @@ struct mr_measuring {
 
 const mr_reproduce_options *mr_measuring_options(const mr_measuring *m) { return m->results.options; }
 mr_dev *mr_measuring_device(const mr_measuring *m) { return m->dev; }
-int mr_measuring_over(const mr_measuring *m) { return mr_results_over(m->results.options, 0); }
+
+int mr_measuring_over(const mr_measuring *m)
+{
+    const int over = mr_results_over(m->results.options, 0);
+    if (over) m->result->cut = 1;
+    return over;
+}
 
 int mr_measuring_wants(mr_measuring *m, const char *label, const char *column, const char *settings, mr_row *row)
 {

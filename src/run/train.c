@@ -114,6 +114,7 @@ static int train_step(trainer *t, int64_t step, mr_error *err)
     if (status) return status;
     if (!isfinite(loss) || !isfinite(norm)) return step_not_finite(t, batch, step, err);
     t->cp.step = step;
+    t->cp.tokens += tokens;
     if (t->watch->stepped) t->watch->stepped(t->watch->user, step, tokens, loss);
     return mr_runlog_step(t->log, step, loss, values.lr, norm, (double)tokens / (now() - began), err);
 }
@@ -315,6 +316,7 @@ int mr_train(mr_recipe *recipe, mr_dev *dev, const char *dir, int resume, const 
     int status = set_up(&t, resume, err);
     if (!status && watch->started) watch->started(watch->user, t.model, t.cp.step);
     if (!status) status = run(&t, result, err);
+    result->tokens = t.cp.tokens;
     tear_down(&t);
     return status;
 }

@@ -18,7 +18,7 @@ typedef enum mr_train_end { MR_END_STEPS, MR_END_PATIENCE, MR_END_SECONDS, MR_EN
 
 typedef struct mr_train_result {
     mr_train_end end;
-    int64_t step, best_step;
+    int64_t step, best_step, tokens; /* tokens: of all calls; known where training failed, too */
     double best_loss, best_accuracy;
 } mr_train_result;
 
