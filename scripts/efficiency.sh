@@ -9,6 +9,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 minrnn=${MINRNN:-$here/../build/minrnn} python=${PYTHON:-python3} out=$1 device=${2:-cuda} limit=${CELL_SECONDS:-20}
 shift $(($# > 1 ? 2 : 1))
 [ $# -gt 0 ] || set -- 64 128 256 512 1024 2048 4096
+"$python" -c "import torch" 2>/dev/null || { echo "efficiency.sh: $python has no PyTorch; name one that has by PYTHON, or run \`minrnn reproduce efficiency inference parameters\`" >&2; exit 1; }
 rows=$(mktemp)
 trap 'rm -f "$rows"' EXIT
 [ "$device" = cpu ] && turns=("$@") || turns=("$*")

@@ -43,7 +43,11 @@ def in_folders(folders, pattern):
 def read_rows(folders):
     rows = []
     for path in in_folders(folders, "*.json"):
-        data = json.load(open(path, encoding="utf-8"))
+        try:
+            with open(path, encoding="utf-8") as file:
+                data = json.load(file)
+        except (OSError, ValueError) as error:
+            sys.exit(f"paper.py: {path}: cannot be read as JSON ({error}); take the file away or put a whole one in its place")
         if isinstance(data, dict) and "rows" in data and "experiment" in data:
             rows += data["rows"]
     return [row for row in rows if row.get("profile") != "quick"]

@@ -72,4 +72,8 @@ check "quick runs are left out" [ -z "$(grep -F '| 12 |' out_2/paper.md)" ]
 check "figures" grep -qF '![shakespeare](../results/shakespeare.svg)' out_2/paper.md
 run paper nowhere
 check "no folder" [ $status -ne 0 ]
+mkdir torn
+head -c 100 results/image.json >torn/image.json
+refused 1 'torn/image.json: cannot be read' paper torn out_3
+refused 1 'has no PyTorch' env PYTHON=false MINRNN="$minrnn" "$tests/../scripts/efficiency.sh" out_4 cpu 64
 finish
