@@ -161,6 +161,40 @@ static void bars_are_as_high_as_their_values(void **unused)
     expect_valid_pictures(1);
 }
 
+/* The size of the text that ends so, in pixels; 0 where it has none of its own. */
+static double size_before(const char *svg, const char *text)
+{
+    const char *end = strstr(svg, text), *at = end;
+    assert_non_null(end);
+    while (at > svg && strncmp(at, "font-size: ", 11) && *at != '\n') at--;
+    return strncmp(at, "font-size: ", 11) ? 0 : strtod(at + 11, NULL);
+}
+
+/* Long names get smaller instead of running into each other, and a long title instead of running out of the picture. */
+static void long_texts_fit(void **unused)
+{
+    (void)unused;
+    static const char *const groups[] = {"short", "a_name_of_20_letters", "c", "d", "e", "f", "g"};
+    static const double y[] = {1, 2, 3, 4, 5, 6, 7};
+    const mr_chart_series series = {.name = "one", .n = 7, .y = y};
+    mr_chart chart = {.title = "a title of eighty letters, which at sixteen pixels would be wider than the picture",
+                      .series = &series, .count = 1, .groups = groups, .group_count = 7};
+    char *svg = picture("0.svg", &chart);
+    const double title = size_before(svg, ">a title of eighty letters, which at sixteen pixels would be wider than the picture</text>"),
+                 name = size_before(svg, ">a_name_of_20_letters<");
+    assert_true(title > 10 && title < 14.5);
+    assert_true(name > 6 && name * 0.6 * 20 < 664.0 / 7);
+    assert_true(size_before(svg, ">short<") == name);
+    mr_free(svg);
+    chart.title = "brief";
+    chart.group_count = 1;
+    svg = picture("1.svg", &chart);
+    assert_true(size_before(svg, ">brief</text>") == 16);
+    assert_true(size_before(svg, ">short<") == 13);
+    mr_free(svg);
+    expect_valid_pictures(2);
+}
+
 /* Nine series fill two rows, and the plot makes room for them. */
 static void a_long_legend_is_broken(void **unused)
 {
@@ -194,6 +228,7 @@ int main(void)
         cmocka_unit_test(lines_follow_the_numbers),
         cmocka_unit_test(spread_is_drawn),
         cmocka_unit_test(bars_are_as_high_as_their_values),
+        cmocka_unit_test(long_texts_fit),
         cmocka_unit_test(a_long_legend_is_broken),
         cmocka_unit_test(unwritable_place_is_an_error),
     };

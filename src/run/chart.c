@@ -118,8 +118,15 @@ static void add_text(mr_text *svg, const char *attributes, const char *s)
 static int letters(const char *s)
 {
     int count = 0;
-    for (; *s; s++) count += ((unsigned char)*s & 0xc0) != 0x80;
+    for (; s && *s; s++) count += ((unsigned char)*s & 0xc0) != 0x80;
     return count < TEXT_CHARS ? count : TEXT_CHARS;
+}
+
+/* The font size, at most `size`, at which so many letters take no more room than there is. */
+static double fitting(double size, double room, int count)
+{
+    const double fits = room / (0.64 * count);
+    return count && fits < size ? fits : size;
 }
 
 /* ---- which points there are, and where */
@@ -203,6 +210,22 @@ static void draw_y_axis(drawing *d)
     }
 }
 
+/* All in one size, that of the longest. */
+static void name_groups(drawing *d)
+{
+    const double room = (double)(RIGHT - LEFT) / (double)d->chart->group_count;
+    int longest = 0;
+    for (size_t g = 0; g < d->chart->group_count; g++)
+        if (letters(d->chart->groups[g]) > longest) longest = letters(d->chart->groups[g]);
+    const number size = pixel(fitting(13, room - 4, longest));
+    for (size_t g = 0; g < d->chart->group_count; g++) {
+        char where[128];
+        snprintf(where, sizeof where, "x=\"%s\" y=\"%d\" text-anchor=\"middle\" style=\"font-size: %spx\"",
+                 pixel(LEFT + room * ((double)g + 0.5)).text, BOTTOM + 20, size.text);
+        add_text(d->svg, where, d->chart->groups[g]);
+    }
+}
+
 static void draw_x_axis(drawing *d)
 {
     mr_tick ticks[MR_TICKS];
@@ -214,12 +237,7 @@ static void draw_x_axis(drawing *d)
             mr_text_format(d->svg, "<text x=\"%s\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", x.text, BOTTOM + 20,
                            tick_label(&d->x, ticks[i].value).text);
     }
-    for (size_t g = 0; d->chart->groups && g < d->chart->group_count; g++) {
-        char where[96];
-        snprintf(where, sizeof where, "x=\"%s\" y=\"%d\" text-anchor=\"middle\"",
-                 pixel(LEFT + (RIGHT - LEFT) * ((double)g + 0.5) / (double)d->chart->group_count).text, BOTTOM + 20);
-        add_text(d->svg, where, d->chart->groups[g]);
-    }
+    if (d->chart->groups) name_groups(d);
 }
 
 /* In the colour of its series, the first of them. */
@@ -420,7 +438,7 @@ void mr_chart_print(mr_text *svg, const mr_chart *chart)
     mr_text_add(svg, "</title>\n");
     mr_text_add(svg, style);
     mr_text_add(svg, "<rect class=\"ground\" width=\"100%\" height=\"100%\"/>\n");
-    mr_text_format(svg, "<text class=\"title\" x=\"%d\" y=\"30\">", LEFT);
+    mr_text_format(svg, "<text class=\"title\" x=\"%d\" y=\"30\" style=\"font-size: %spx\">", LEFT, pixel(fitting(16, WIDTH - LEFT - 10, letters(title))).text);
     add_escaped(svg, title);
     mr_text_add(svg, "</text>\n");
     draw_axes(&d);
