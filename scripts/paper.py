@@ -229,7 +229,7 @@ def command(group):
         return ""
     if group["experiment"] in MEASURED:
         return f"`minrnn reproduce {group['experiment']}`"
-    parts = ["minrnn reproduce", group["experiment"], f'--only "{group["row"]}/{group["column"]}"']
+    parts = ["minrnn reproduce", group["experiment"], f'--only "={group["row"]}/{group["column"]}"']
     if group["seeds"] and group["seeds"] > 1:
         parts.append(f"--seeds {group['seeds']}")
     if group["profile"] == "as-paper":

@@ -108,6 +108,10 @@ static void plans_choose(void **unused)
     assert_string_equal(runs->settings, "recipe=selective-copy layers=2 mixer=mingru steps=77");
     expect_near(runs->paper.value, 96.8);
     mr_free(runs);
+    runs = plan("selective-copy", &(mr_plan_options){.seeds = 1, .only = "=GRU/3 layers"}, &count); /* not minGRU's */
+    assert_int_equal(count, 1);
+    assert_string_equal(runs->row, "GRU");
+    mr_free(runs);
     runs = plan("selective-copy", &(mr_plan_options){.seeds = 2, .first_seed = 7, .only = "*/3 layers"}, &count);
     assert_int_equal(count, 12);
     assert_true(runs[0].seed == 7 && runs[5].seed == 7 && runs[6].seed == 8);

@@ -192,6 +192,7 @@ int mr_plan_wants(const mr_plan_options *o, const char *row, const char *column)
     char label[256];
     if (!o->only || !o->only[0]) return 1;
     snprintf(label, sizeof label, "%s/%s", row, column);
+    if (o->only[0] == '=') return !strcmp(o->only + 1, label);
     return strpbrk(o->only, "*?[") ? !fnmatch(o->only, label, 0) : strstr(label, o->only) != NULL;
 }
 
