@@ -72,7 +72,7 @@ void *mr_alloc_by(const mr_allocator *by, size_t count, size_t size)
     const size_t bytes = count * size;
     char *block = by->alloc(by->user, bytes + 2 * MR_ALIGN);
     if (!block) return NULL;
-    char *p = (char *)(((uintptr_t)block + 2 * MR_ALIGN - 1) & ~(uintptr_t)(MR_ALIGN - 1));
+    char *p = block + 2 * MR_ALIGN - 1 - ((uintptr_t)block + 2 * MR_ALIGN - 1) % MR_ALIGN;
     memcpy(p - sizeof block, &block, sizeof block);
     return memset(p, 0, bytes);
 }

@@ -254,6 +254,13 @@ int mr_experiment_plan(const mr_experiment *e, const mr_plan_options *o, mr_plan
 
 /* ---- its recipe ---- */
 
+char *mr_setting_value(char *setting)
+{
+    char *at = setting + strcspn(setting, "=");
+    if (*at) *at++ = 0;
+    return at;
+}
+
 int mr_planned_recipe(const mr_planned *run, mr_recipe *recipe, mr_error *err)
 {
     char copy[sizeof run->settings], *rest = copy;
@@ -262,8 +269,7 @@ int mr_planned_recipe(const mr_planned *run, mr_recipe *recipe, mr_error *err)
     memset(recipe, 0, sizeof *recipe);
     snprintf(copy, sizeof copy, "%s", run->settings);
     for (char *key = strtok_r(copy, " ", &rest); !status && key; key = strtok_r(NULL, " ", &rest)) {
-        char *value = strchr(key, '=');
-        *value++ = 0;
+        char *value = mr_setting_value(key);
         if (!loaded) status = mr_recipe_load(recipe, value, err);
         else if (!strcmp(key, "warmup-share")) {
             if (!mr_real_read(value, &warmup_share))

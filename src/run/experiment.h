@@ -66,6 +66,9 @@ int mr_experiment_plan(const mr_experiment *e, const mr_plan_options *options, m
 /* Where a cell stands in the table, in the order of the file; those that are not in it come last. */
 int mr_experiment_place(const mr_experiment *e, const char *row, const char *column);
 
+/* Cuts "key=value" in two, and returns the value; "" where there is none. */
+char *mr_setting_value(char *setting);
+
 /* The recipe of a run with its settings and seed, not open yet. */
 int mr_planned_recipe(const mr_planned *run, mr_recipe *recipe, mr_error *err);
 

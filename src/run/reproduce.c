@@ -239,8 +239,7 @@ static int score_test(turn *t, mr_dev *dev, mr_error *err)
     mr_batch batch = {0};
     char key[sizeof t->run->test], *path = mr_path_join(t->dir, "model.safetensors");
     snprintf(key, sizeof key, "%s", t->run->test);
-    char *value = strchr(key, '=');
-    *value++ = 0;
+    char *value = mr_setting_value(key);
     int status = path ? mr_session_open(&session, path, dev, 1, 1, err) : mr_no_memory(err, "the test");
     if (!status) {
         status = mr_recipe_set(&session.recipe, key, value, err);
@@ -297,7 +296,7 @@ static int run_one(job *j, int worker, const mr_planned *run, mr_error *stopper)
 {
     turn t = {.job = j, .worker = worker, .run = run};
     mr_recipe recipe;
-    mr_train_result r;
+    mr_train_result r = {0};
     mr_row row = {0};
     mr_error err;
     int status = apply_options(j->results.options, run, &recipe, &err), kept = 0;

@@ -64,6 +64,7 @@ static int grow(tree *t, int depth)
     if (depth >= t->shape->depth || draw >= 10) return put(t, MR_LISTOPS_ZERO + (int)(draw % 10)) - MR_LISTOPS_ZERO;
     draw = mr_rng_below(&t->rng, 4 * (uint32_t)(t->shape->arguments - 1));
     n = 2 + (int)(draw / 4);
+    values[0] = 0; /* for those who check: there are two or more */
     operator = put(t, MR_LISTOPS_MIN + (int)(draw % 4));
     for (int i = 0; i < n; i++) {
         values[i] = grow(t, depth + 1);

@@ -36,7 +36,7 @@ static float turned_dot(int n, const float *q, const float *k, const float *turn
 
 INLINE vf lanes_from(int first)
 {
-    vf lane;
+    vf lane = {0};
     for (int i = 0; i < LANES; i++) lane[i] = (float)i;
     return lane + (float)first;
 }
