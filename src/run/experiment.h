@@ -15,7 +15,7 @@
  *
  * The profiles may have these too. Beside the recipe's keys there is warmup-share, the warm-up as a share of the steps,
  * whatever their number. Without columns there is one, named by the score. Later sections win: recipe, profile, column, row,
- * quick. */
+ * the profile's for that row, for that cell, quick. */
 #ifndef MR_RUN_EXPERIMENT_H
 #define MR_RUN_EXPERIMENT_H
 

@@ -54,8 +54,8 @@ static void fill(const mr_task *task, mr_batch *batch)
 static range range_at(const mr_task *task, uint32_t step)
 {
     const listops *l = task->data;
-    const int64_t before = step ? (int64_t)step - 1 : 0, share = l->stages * before / ((const settings *)task->settings)->grow_steps;
-    return share < l->stages ? l->stage[share] : l->train;
+    const int64_t stage = mr_task_stage(step, l->stages, ((const settings *)task->settings)->grow_steps);
+    return stage < l->stages ? l->stage[stage] : l->train;
 }
 
 static void train_batch(const mr_task *task, uint32_t step, uint32_t micro, mr_batch *batch)

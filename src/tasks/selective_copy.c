@@ -44,11 +44,11 @@ static void draw_row(const settings *s, int64_t length, mr_rng rng, int32_t *ids
  * records a step for each. */
 static int64_t length_at(const settings *s, uint32_t step)
 {
-    if (!s->start_length || step > s->grow_steps) return s->length;
-    const int64_t start = s->start_length > s->tokens ? s->start_length : s->tokens, before = step ? (int64_t)step - 1 : 0;
+    if (!s->start_length) return s->length;
+    const int64_t start = s->start_length > s->tokens ? s->start_length : s->tokens;
     int doublings = 0;
     for (int64_t l = start; l < s->length; l *= 2) doublings++;
-    const int64_t length = start << (doublings * before / s->grow_steps);
+    const int64_t length = start << mr_task_stage(step, doublings, s->grow_steps);
     return length < s->length ? length : s->length;
 }
 

@@ -47,6 +47,12 @@ static void close_task(mr_task *task)
     task->vocab = NULL;
 }
 
+int64_t mr_task_stage(uint32_t step, int stages, int64_t grow_steps)
+{
+    const int64_t before = step ? (int64_t)step - 1 : 0, stage = stages * before / grow_steps;
+    return stage < stages ? stage : stages;
+}
+
 int mr_task_open(mr_task *task, mr_error *err)
 {
     if (task->batch < 1)

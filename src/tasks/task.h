@@ -37,6 +37,9 @@ struct mr_task_type {
     void (*eval_batch)(const mr_task *task, int index, mr_batch *batch);
 };
 
+/* Training that grows in `stages` equal shares of grow_steps: the stage of a step (steps count from 1), `stages` once they are over. */
+int64_t mr_task_stage(uint32_t step, int stages, int64_t grow_steps);
+
 /* The list, from tasks.def. */
 const mr_task_type *const *mr_task_types(void);         /* NULL-terminated */
 const mr_task_type *mr_task_type_find(const char *name); /* or NULL */
