@@ -109,9 +109,9 @@ static const mr_option options[] = {
     {.key = "eval-batches", .type = MR_OPT_INT, .offset = offsetof(settings, eval_batches), .fallback = "200", .min = 1,
      .max = 1 << 20, .help = "size of the test set, in batches of 64 sequences"},
     {.key = "start-length", .type = MR_OPT_INT, .offset = offsetof(settings, start_length), .fallback = "0", .min = 0,
-     .max = 1 << 24, .help = "length of the first training sequences, which then grow by doubling; 0: all have the full length"},
+     .max = 1 << 24, .flags = MR_OPT_SPARSE, .help = "length of the first training sequences, which then grow by doubling; 0: all have the full length"},
     {.key = "grow-steps", .type = MR_OPT_INT, .offset = offsetof(settings, grow_steps), .fallback = "1000", .min = 1,
-     .max = 1000000000, .help = "steps until training sequences have their full length (with start-length)"},
+     .max = 1000000000, .flags = MR_OPT_SPARSE, .help = "steps until training sequences have their full length (with start-length)"},
     {.key = NULL}};
 
 const mr_task_type mr_task_selective_copy = {
