@@ -224,6 +224,36 @@ static void test_biases(void **state)
     }
 }
 
+/* minGRU with sums=X: z starts at −X and candidates are larger by e^X; a minLSTM, whose gates are apart, needs no more than the bias. */
+static void test_sums(void **state)
+{
+    (void)state;
+    mr_config plain = config_at(0), sums;
+    int H;
+    plain.candidate = MR_LINEAR;
+    plain.layers = 3;
+    for (int lstm = 0; lstm < 2; lstm++) {
+        for (plain.mixer = 0; strcmp(mr_mixer_names[plain.mixer], lstm ? "minlstm" : "mingru"); plain.mixer++) continue;
+        sums = plain;
+        strcpy(sums.gate_init, "sums=12,3");
+        for (int block = 0; block < 3; block++) { /* the second number is that of the third block, too */
+            const double X = block ? 3 : 12;
+            char bias_name[64], weight_name[64];
+            snprintf(bias_name, sizeof bias_name, "blocks.%d.mixer.linear_%c.bias", block, lstm ? 'f' : 'z');
+            snprintf(weight_name, sizeof weight_name, "blocks.%d.mixer.linear_h.weight", block);
+            float *bias = initial(&sums, bias_name, 100, &H);
+            float *before = initial(&plain, weight_name, 100, &H), *after = initial(&sums, weight_name, 100, &H);
+            for (int i = 0; i < H; i++) {
+                assert_true(bias[i] == (float)(lstm ? X : -X));
+                assert_true(fabs(after[i] / (before[i] * (lstm ? 1 : exp(X))) - 1) < 1e-6);
+            }
+            mr_free(bias);
+            mr_free(before);
+            mr_free(after);
+        }
+    }
+}
+
 /* ---- what makes no sense */
 
 static void refuse(mr_config c, const char *word)
@@ -301,6 +331,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_finite_differences), cmocka_unit_test(test_devices),   cmocka_unit_test(test_biases),
+        cmocka_unit_test(test_sums),
         cmocka_unit_test(test_refusals),           cmocka_unit_test(test_quantized),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

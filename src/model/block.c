@@ -44,7 +44,7 @@ int mr_block_init(mr_block *b, int index, const mr_config *c, mr_params *params)
     }
     b->norm1 = add_norm(params, c, prefix, "norm1");
     if (conv_inside(c)) b->conv = add_conv(params, c, prefix);
-    mixer->params(b->mixer, c, inner, params);
+    mixer->params(b->mixer, c, index, inner, params);
     b->down = mr_params_linear(params, inner, "down", c->dim, mixer->width(c), 1);
     if (has_mlp(c)) {
         b->norm2 = add_norm(params, c, prefix, "norm2");

@@ -1,5 +1,6 @@
 #include "model/config.h"
 
+#include "model/gates.h"
 #include "model/mixer.h"
 
 #include <limits.h>
@@ -33,7 +34,7 @@ const mr_option mr_config_options[] = {
     {"scan", MR_OPT_CHOICE, FIELD(scan), "linear", 0, 0, scans, "how the recurrence is computed (log: the paper's way, less exact)", 0},
     {"normalize-gates", MR_OPT_BOOL, FIELD(normalize_gates), "yes", 0, 0, NULL, "minLSTM: gates sum to one", 0},
     {"h0", MR_OPT_CHOICE, FIELD(h0_learned), "zero", 0, 0, starts, "the state a sequence starts from", 0},
-    {"gate-init", MR_OPT_TEXT, FIELD(gate_init), "default", 0, 0, NULL, "default, forget-bias=X, timescales[=T] (log-uniform in 1…T), timescales-uniform[=T]", 0},
+    {"gate-init", MR_OPT_TEXT, FIELD(gate_init), "default", 0, 0, NULL, "default, forget-bias=X[,Y…] (of each block), sums=X[,Y…] (the same, and minGRU starts with sums, not means), timescales[=T] (log-uniform in 1…T), timescales-uniform[=T]", 0},
     {"layers", MR_OPT_INT, FIELD(layers), "3", 1, 1000, NULL, "blocks", 0},
     {"dim", MR_OPT_INT, FIELD(dim), "64", 1, 65536, NULL, "channels of the residual stream", 0},
     {"expansion", MR_OPT_INT, FIELD(expansion), "2", 1, 64, NULL, "state channels for each channel of the stream (not of attention)", 0},
@@ -49,35 +50,6 @@ const mr_option mr_config_options[] = {
     {"window", MR_OPT_INT, FIELD(window), "0", 0, 1 << 24, NULL, "attention: tokens that one sees, itself included; 0: the longest sequence", MR_OPT_SPARSE},
     {"states", MR_OPT_INT, FIELD(states), "16", 1, MR_SSCAN_STATES, NULL, "mamba: states of each channel", MR_OPT_SPARSE},
     {0}};
-
-/* The number behind a name and '='; 1: text has that form. */
-static int number_behind(const char *text, const char *name, double *value, int *is_number)
-{
-    size_t n = strlen(name);
-    if (strncmp(text, name, n) || text[n] != '=') return 0;
-    *is_number = mr_real_read(text + n + 1, value);
-    return 1;
-}
-
-int mr_gate_init_parse(const char *text, mr_gate_init *kind, double *value, mr_error *err)
-{
-    int is_number = 0;
-    *value = 0;
-    if (!strcmp(text, "default")) *kind = MR_GATES_DEFAULT;
-    else if (!strcmp(text, "timescales")) *kind = MR_GATES_TIMESCALES;
-    else if (!strcmp(text, "timescales-uniform")) *kind = MR_GATES_TIMESCALES_UNIFORM;
-    else if (number_behind(text, "forget-bias", value, &is_number)) {
-        *kind = MR_GATES_FORGET_BIAS;
-        if (!is_number || !(fabs(*value) <= 100))
-            return mr_fail(err, MR_ECONFIG, "gate-init = %s: the bias must be a number from -100 to 100", text);
-    } else if (number_behind(text, "timescales", value, &is_number) || number_behind(text, "timescales-uniform", value, &is_number)) {
-        *kind = text[strlen("timescales")] == '=' ? MR_GATES_TIMESCALES : MR_GATES_TIMESCALES_UNIFORM;
-        if (!is_number || !(*value >= 1 && *value <= 1e9))
-            return mr_fail(err, MR_ECONFIG, "gate-init = %s: the longest time scale must be a number from 1 to 1e9", text);
-    } else
-        return mr_fail(err, MR_ECONFIG, "gate-init = %s: must be default, forget-bias=X, timescales, timescales=T or timescales-uniform[=T]", text);
-    return 0;
-}
 
 static int has_mixer(const mr_config *c, const char *name) { return !strcmp(mr_mixer_names[c->mixer], name); }
 
@@ -156,15 +128,14 @@ static int check_size(const mr_config *c, mr_error *err)
 
 int mr_config_check(const mr_config *c, mr_error *err)
 {
-    mr_gate_init kind;
-    double value;
+    mr_gates gates;
     if (c->conv != 0 && c->conv != MR_CONV)
         return mr_fail(err, MR_ECONFIG, "conv = %lld: must be 0 or 4", (long long)c->conv);
     if (c->scan == MR_SCAN_LOG && c->candidate != MR_POSITIVE)
         return mr_fail(err, MR_ECONFIG, "scan = log needs candidate = positive (logarithms of negative states do not exist)");
     if (c->head == MR_HEAD_TOKEN && c->loss == MR_LOSS_XENT && c->outputs < 2)
         return mr_fail(err, MR_ECONFIG, "outputs = %lld: a classifier needs two classes or more", (long long)c->outputs);
-    if (mr_gate_init_parse(c->gate_init, &kind, &value, err)) return MR_ECONFIG;
+    if (mr_gates_read(c->gate_init, &gates, err)) return MR_ECONFIG;
     if (check_recurrent(c, err) || check_mamba(c, err)) return MR_ECONFIG;
     if (is_attention(c) && check_attention(c, err)) return MR_ECONFIG;
     return check_size(c, err);

@@ -34,11 +34,6 @@ typedef struct mr_config {
 
 extern const mr_option mr_config_options[];
 
-typedef enum mr_gate_init { MR_GATES_DEFAULT, MR_GATES_FORGET_BIAS, MR_GATES_TIMESCALES, MR_GATES_TIMESCALES_UNIFORM } mr_gate_init;
-
-/* Reads "default", "forget-bias=X", "timescales", "timescales=T" and the same with "timescales-uniform". *value: X, or T, 0 where none is given. */
-int mr_gate_init_parse(const char *text, mr_gate_init *kind, double *value, mr_error *err);
-
 /* What no single key can tell: combinations that make no sense, sizes that no memory holds. */
 int mr_config_check(const mr_config *config, mr_error *err);
 

@@ -44,7 +44,7 @@ typedef struct mr_mixer {
     size_t layer_size;                                  /* bytes of a layer's own struct, given zeroed to the rest as `layer` */
     int (*width)(const mr_config *config);              /* channels of its output */
     size_t (*state_reals)(const mr_config *config);     /* state of one stream */
-    void (*params)(void *layer, const mr_config *config, const char *prefix, mr_params *params);
+    void (*params)(void *layer, const mr_config *config, int block, const char *prefix, mr_params *params);
     void (*plan)(void *layer, const mr_config *config, mr_dev *dev, mr_arena *arena, int B, int T);
     void (*forward)(void *layer, const mr_pass *pass, const mr_act *x, mr_act *y,
                     const mr_real *state_in, mr_real *state_out);

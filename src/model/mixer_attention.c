@@ -25,8 +25,9 @@ static mr_real *counts_of(const mr_pass *p, const mr_real *state)
     return state ? mr_real_at(p->dev, (mr_real *)state, (size_t)p->B * cache_reals(p->config)) : NULL;
 }
 
-static void add_params(void *own, const mr_config *c, const char *prefix, mr_params *params)
+static void add_params(void *own, const mr_config *c, int block, const char *prefix, mr_params *params)
 {
+    (void)block;
     layer *l = own;
     double bound = 1 / sqrt((double)c->dim);
     l->weight = mr_params_add(params, prefix, "in_proj_weight", 0, MR_INIT_UNIFORM, bound, 2, (int64_t[]){3 * c->dim, c->dim});

@@ -43,8 +43,9 @@ static int add_rate(mr_params *params, const char *prefix, const char *name, mr_
     return row;
 }
 
-static void add_params(void *own, const mr_config *c, const char *prefix, mr_params *params)
+static void add_params(void *own, const mr_config *c, int block, const char *prefix, mr_params *params)
 {
+    (void)block;
     layer *l = own;
     const sizes s = sizes_of(c, 1, 1);
     const int64_t E = s.E;

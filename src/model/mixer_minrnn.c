@@ -1,4 +1,5 @@
 /* minGRU and minLSTM as mixers: the same layer around the minrnn ops. */
+#include "model/gates.h"
 #include "model/mixer.h"
 
 #include <math.h>
@@ -25,36 +26,44 @@ static mr_cell cell_of(const mr_config *c)
 static size_t state_reals(const mr_config *c) { return (size_t)mr_config_width(c); }
 
 /* How a gate's bias starts. Forgetting is a = σ(−z) in minGRU and a = σ(f) in minLSTM, hence the signs. */
-static mr_init bias_init(const mr_config *c, const char *gate, double *value)
+static mr_init bias_init(const mr_gates *gates, int block, const char *gate, double *value)
 {
-    mr_gate_init kind;
-    double bias, sign = gate[7] == 'f' ? 1 : -1;
-    mr_gate_init_parse(c->gate_init, &kind, &bias, NULL);
-    *value = 1 / sqrt((double)c->dim);
-    if (kind == MR_GATES_DEFAULT || gate[7] == 'h') return MR_INIT_UNIFORM;
-    if (kind == MR_GATES_FORGET_BIAS) {
-        if (gate[7] == 'i') return MR_INIT_UNIFORM;
-        *value = sign * bias;
-        return MR_INIT_CONSTANT;
+    const double sign = gate[7] == 'f' ? 1 : -1;
+    if (gates->kind == MR_GATES_DEFAULT || gate[7] == 'h') return MR_INIT_UNIFORM;
+    if (mr_gates_timed(gates)) {
+        *value = sign;
+        return MR_INIT_LOG_TAU;
     }
-    *value = sign;
-    return MR_INIT_LOG_TAU;
+    if (gate[7] == 'i') return MR_INIT_UNIFORM;
+    *value = sign * mr_gates_bias(gates, block);
+    return MR_INIT_CONSTANT;
 }
 
-static void add_params(void *own, const mr_config *c, const char *prefix, mr_params *params)
+/* How much larger than usual the candidates' weights start. A minGRU that forgets nothing takes in nothing, either: h += σ(−X)·h̃ with σ(−X) ≈ e^−X.
+ * Candidates that are e^X larger make its states sums, with steps of the usual size. */
+static double candidate_gain(const mr_config *c, const mr_gates *gates, int block)
+{
+    return gates->kind == MR_GATES_SUMS && cell_of(c).kind == MR_MINGRU ? exp(mr_gates_bias(gates, block)) : 1;
+}
+
+static void add_params(void *own, const mr_config *c, int block, const char *prefix, mr_params *params)
 {
     layer *l = own;
     const char *const *gates = cell_of(c).kind == MR_MINGRU ? mingru_gates : minlstm_gates;
     char name[32];
-    int64_t H = mr_config_width(c), D = c->dim;
+    const int64_t H = mr_config_width(c), D = c->dim;
+    const double bound = 1 / sqrt((double)D);
+    mr_gates start;
+    mr_gates_read(c->gate_init, &start, NULL);
     for (int g = 0; gates[g]; g++) {
+        const double gain = gates[g][7] == 'h' ? candidate_gain(c, &start, block) : 1;
         snprintf(name, sizeof name, "%s.weight", gates[g]);
-        int row = mr_params_add(params, prefix, name, g > 0, MR_INIT_UNIFORM, 1 / sqrt((double)D), 2, (int64_t[]){H, D});
+        int row = mr_params_add(params, prefix, name, g > 0, MR_INIT_UNIFORM, gain * bound, 2, (int64_t[]){H, D});
         if (g == 0) l->weight = row;
     }
     for (int g = 0; gates[g]; g++) {
-        double value;
-        mr_init init = bias_init(c, gates[g], &value);
+        double value = bound;
+        mr_init init = bias_init(&start, block, gates[g], &value);
         snprintf(name, sizeof name, "%s.bias", gates[g]);
         int row = mr_params_add(params, prefix, name, g > 0, init, value, 1, (int64_t[]){H});
         if (g == 0) l->bias = row;

@@ -1,5 +1,6 @@
 /* GRU and LSTM as mixers: the same layer around the rnn ops. Tensors have PyTorch's names and shapes, so that those of nn.GRU
  * and nn.LSTM can be put in as they are. */
+#include "model/gates.h"
 #include "model/mixer.h"
 
 #include <math.h>
@@ -27,16 +28,15 @@ static int add(mr_params *params, const char *prefix, const char *name, double b
 }
 
 /* How long the state is kept is up to z of the GRU and f of the LSTM, whose i takes the rest. The other bias starts at 0 there. */
-static void start_biases(const layer *l, const mr_config *c, mr_params *params)
+static void start_biases(const layer *l, const mr_config *c, int block, mr_params *params)
 {
     const size_t H = (size_t)mr_config_width(c);
     const int lstm = kind_of(c) == MR_LSTM;
-    mr_gate_init kind;
-    double bias;
-    mr_gate_init_parse(c->gate_init, &kind, &bias, NULL);
-    if (kind == MR_GATES_DEFAULT || l->bias_hh < 0) return;
-    const int timed = kind != MR_GATES_FORGET_BIAS;
-    mr_part keep = {.first = H, .count = H, .init = timed ? MR_INIT_LOG_TAU : MR_INIT_CONSTANT, .value = timed ? 1 : bias};
+    mr_gates gates;
+    mr_gates_read(c->gate_init, &gates, NULL);
+    if (gates.kind == MR_GATES_DEFAULT || l->bias_hh < 0) return;
+    const int timed = mr_gates_timed(&gates);
+    mr_part keep = {.first = H, .count = H, .init = timed ? MR_INIT_LOG_TAU : MR_INIT_CONSTANT, .value = timed ? 1 : mr_gates_bias(&gates, block)};
     mr_part take = {.first = 0, .count = lstm && timed ? H : 0, .init = MR_INIT_LOG_TAU, .value = -1};
     mr_param *ih = &params->list[l->bias_ih], *hh = &params->list[l->bias_hh];
     ih->parts[0] = keep;
@@ -45,7 +45,7 @@ static void start_biases(const layer *l, const mr_config *c, mr_params *params)
     hh->parts[1] = (mr_part){.first = take.first, .count = take.count, .init = MR_INIT_CONSTANT};
 }
 
-static void add_params(void *own, const mr_config *c, const char *prefix, mr_params *params)
+static void add_params(void *own, const mr_config *c, int block, const char *prefix, mr_params *params)
 {
     layer *l = own;
     const int64_t H = mr_config_width(c), rows = H * mr_rnn_gates(kind_of(c));
@@ -54,7 +54,7 @@ static void add_params(void *own, const mr_config *c, const char *prefix, mr_par
     l->weight_hh = add(params, prefix, "weight_hh", bound, 2, rows, H);
     l->bias_ih = add(params, prefix, "bias_ih", bound, 1, rows, 1);
     l->bias_hh = add(params, prefix, "bias_hh", bound, 1, rows, 1);
-    start_biases(l, c, params);
+    start_biases(l, c, block, params);
     const int64_t state = (int64_t)state_reals(c);
     l->h0 = c->h0_learned ? mr_params_add(params, prefix, "h0", 0, MR_INIT_CONSTANT, 0, 1, &state) : -1;
 }

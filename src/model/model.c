@@ -1,6 +1,8 @@
 /* The network around the blocks: input, loss, update; the head is in head.c. */
 #include "model/network.h"
 
+#include "model/gates.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -80,11 +82,9 @@ const mr_params *mr_model_params(const mr_model *m) { return &m->params; }
 
 void mr_model_start(const mr_model *m, uint64_t seed, double horizon, float *weights)
 {
-    mr_gate_init gates;
-    double value;
-    mr_gate_init_parse(m->config.gate_init, &gates, &value, NULL);
-    const int own = gates == MR_GATES_TIMESCALES || gates == MR_GATES_TIMESCALES_UNIFORM;
-    mr_params_init(&m->params, seed, own && value > 0 ? value : horizon, gates != MR_GATES_TIMESCALES_UNIFORM, weights);
+    mr_gates gates;
+    mr_gates_read(m->config.gate_init, &gates, NULL);
+    mr_params_init(&m->params, seed, mr_gates_timed(&gates) && gates.count ? gates.values[0] : horizon, gates.kind != MR_GATES_TIMESCALES_UNIFORM, weights);
 }
 
 mr_dev *mr_model_dev(const mr_model *m) { return m->dev; }
