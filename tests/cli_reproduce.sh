@@ -20,6 +20,7 @@ copy=(selective-copy --quick)
 # ---- what is asked wrongly
 refused 2 'selective' "$minrnn" reproduce selective
 refused 2 'which experiment' "$minrnn" reproduce
+refused 2 'which folder' "$minrnn" reproduce selective-copy --out ''
 refused 2 '25m' "$minrnn" reproduce selective-copy --budget soon
 refused 2 '25m' "$minrnn" reproduce selective-copy --budget 0
 refused 2 'as-paper' "$minrnn" reproduce selective-copy --quick --as-paper

@@ -62,7 +62,7 @@ static void plans_hold(void **unused)
             mr_experiment e;
             mr_planned *runs;
             size_t count;
-            mr_plan_options options = {.profile = (mr_profile)profile, .seeds = 2};
+            mr_plan_options options = {.profile = (mr_profile)profile, .seeds = 2, .first_seed = 1};
             if (mr_experiment_load(&e, mr_experiment_names[i], &err) || mr_experiment_plan(&e, &options, &runs, &count, &err))
                 fail_msg("%s", err.text);
             assert_true(count >= 4 && count % 2 == 0);

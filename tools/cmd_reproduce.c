@@ -388,6 +388,7 @@ int mr_cmd_reproduce(int argc, char **argv)
     if (!args.count)
         return mr_misused("reproduce",
                           set.merge ? "say which files to merge" : "say which experiment; `minrnn reproduce --list` lists them");
+    if (!set.out[0]) return mr_misused("reproduce", "--out: say which folder the results go into");
     if (set.merge) return merge(&set, &args);
     if (set.quick && set.as_paper) return mr_misused("reproduce", "--quick and --as-paper exclude each other");
     double budget = set.budget[0] ? read_budget(set.budget) : -1;

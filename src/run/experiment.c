@@ -247,7 +247,7 @@ int mr_experiment_plan(const mr_experiment *e, const mr_plan_options *o, mr_plan
     *runs = mr_alloc(cells * (size_t)o->seeds + 1, sizeof **runs);
     if (!*runs) return mr_no_memory(err, "the runs");
     for (int64_t i = 0; !status && i < o->seeds; i++)
-        status = walk(e, o, i + (o->first_seed ? o->first_seed : 1), *runs, count, err);
+        status = walk(e, o, o->first_seed + i, *runs, count, err);
     if (status) mr_free(*runs), *runs = NULL;
     return status;
 }

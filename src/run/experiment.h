@@ -49,7 +49,7 @@ typedef struct mr_planned {
 /* What to leave out, and what to change. */
 typedef struct mr_plan_options {
     mr_profile profile;
-    int64_t seeds, first_seed; /* as many, from this one on; 0: from 1 */
+    int64_t seeds, first_seed; /* as many, from this one on */
     int64_t steps; /* 0: as the experiment says */
     const char *only; /* rows: a part of "ROW/COLUMN", or a pattern with * and ? for all of it, or = and all of it; NULL or "": all */
 } mr_plan_options;
