@@ -161,8 +161,9 @@ def find(groups, name, label, column):
             continue
         t, r, c = g["cell"].split(" | ")
         if t == table and is_row(row, r) and (c == col or (col == "steps" and c == "test_loss")):
-            fitting.append(g)
-    return best_group(fitting)
+            fitting.append((r == row, g))
+    whole = any(is_whole for is_whole, _ in fitting)  # "minLSTM + conv" begins "minLSTM + conv + MLP", but that has a row of its own
+    return best_group([g for is_whole, g in fitting if is_whole == whole])
 
 
 def why_not(name, label, column):

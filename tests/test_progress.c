@@ -111,6 +111,12 @@ static void time_left_is_smooth(void **unused)
     for (int step = 1002; step <= 1800; step++) mr_progress_step(&p, step, 10, 1, now += 0.2);
     after = mr_progress_seconds_left(&p);
     if (!(fabs(after - 40) <= 2)) fail_msg("%g s left at the new pace, 40 expected", after);
+    /* an evaluation as long as all that came before it: minutes, not days */
+    mr_progress_start(&p, 0, 20000, 0, now = 0);
+    for (int step = 1; step <= 2000; step++) mr_progress_step(&p, step, 10, 1, now += 0.01);
+    mr_progress_step(&p, 2001, 10, 1, now += 20);
+    after = mr_progress_seconds_left(&p);
+    if (!(after > 180 && after < 10 * 180)) fail_msg("%g s left after a long evaluation, 360 expected", after);
 }
 
 static void deadline_counts(void **unused)

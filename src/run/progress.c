@@ -13,14 +13,12 @@ enum { PART_MAX = 64, BAR_MIN = 10, BAR_MAX = 40 };
 void mr_progress_start(mr_progress *p, int64_t step, int64_t steps, double max_seconds, double now)
 {
     *p = (mr_progress){.step = step, .steps = steps, .loss = NAN, .test_loss = NAN, .accuracy = NAN,
-                       .tokens_per_s = NAN, .seconds_per_step = NAN,
                        .deadline = max_seconds > 0 ? now + max_seconds : NAN, .utf8 = mr_locale_is_utf8(),
                        .started = now, .updated = now, .drawn = -INFINITY};
 }
 
-static double blend(double old, double new, double weight) { return isnan(old) ? new : old + weight * (new - old); }
-
-/* The memory of the smoothing grows with the run: quick to settle at first, calm over evaluations later. */
+/* The memory grows with the run: quick to settle at first, calm over evaluations later. Time, steps and tokens fade alike, so that an evaluation counts as
+ * the time that it took, not as one very slow step. */
 void mr_progress_step(mr_progress *p, int64_t step, int64_t tokens, double loss, double now)
 {
     double passed = now - p->updated, memory = fmin(fmax((now - p->started) / 3, 2), 60);
@@ -29,9 +27,10 @@ void mr_progress_step(mr_progress *p, int64_t step, int64_t tokens, double loss,
     p->loss = loss;
     p->updated = now;
     if (steps < 1 || !(passed > 0)) return;
-    double weight = 1 - exp(-passed / memory);
-    p->seconds_per_step = blend(p->seconds_per_step, passed / (double)steps, weight);
-    p->tokens_per_s = blend(p->tokens_per_s, (double)tokens / passed, weight);
+    double kept = exp(-passed / memory);
+    p->past_seconds = kept * p->past_seconds + passed;
+    p->past_steps = kept * p->past_steps + (double)steps;
+    p->past_tokens = kept * p->past_tokens + (double)tokens;
 }
 
 void mr_progress_eval(mr_progress *p, double test_loss, double accuracy)
@@ -49,7 +48,7 @@ int mr_progress_due(mr_progress *p, double every, double now)
 
 double mr_progress_seconds_left(const mr_progress *p)
 {
-    double by_steps = p->seconds_per_step * (double)(p->steps - p->step);
+    double by_steps = p->past_seconds / p->past_steps * (double)(p->steps - p->step); /* 0/0 before the first step */
     double left = fmin(by_steps, p->deadline - p->updated); /* fmin passes over one NaN */
     return left < 0 ? 0 : left;
 }
@@ -85,7 +84,8 @@ static void make_parts(char part[PARTS][PART_MAX], const mr_progress *p)
         mr_real_print(number, floor(p->accuracy * 1000 + 1e-9) / 10, 4);
         snprintf(part[PERCENT], PART_MAX, "accuracy %s %%", number);
     }
-    if (isfinite(p->tokens_per_s)) snprintf(part[SPEED], PART_MAX, "%s tokens/s", mr_count_print(number, p->tokens_per_s, 3));
+    double tokens_per_s = p->past_tokens / p->past_seconds;
+    if (isfinite(tokens_per_s)) snprintf(part[SPEED], PART_MAX, "%s tokens/s", mr_count_print(number, tokens_per_s, 3));
     double left = mr_progress_seconds_left(p);
     if (isfinite(left) && p->step < p->steps) time_text(part[LEFT], left);
 }
