@@ -14,20 +14,21 @@ void mr_progress_start(mr_progress *p, int64_t step, int64_t steps, double max_s
 {
     *p = (mr_progress){.step = step, .steps = steps, .loss = NAN, .test_loss = NAN, .accuracy = NAN,
                        .deadline = max_seconds > 0 ? now + max_seconds : NAN, .utf8 = mr_locale_is_utf8(),
-                       .started = now, .updated = now, .drawn = -INFINITY};
+                       .updated = now, .drawn = -INFINITY};
 }
 
-/* The memory grows with the run: quick to settle at first, calm over evaluations later. Time, steps and tokens fade alike, so that an evaluation counts as
- * the time that it took, not as one very slow step. */
+/* The memory is a quarter of the steps so far: quick to settle at first, calm over evaluations later. It fades by steps, not by time: an evaluation adds
+ * the time that it took, and takes nothing from what is known of the steps. */
 void mr_progress_step(mr_progress *p, int64_t step, int64_t tokens, double loss, double now)
 {
-    double passed = now - p->updated, memory = fmin(fmax((now - p->started) / 3, 2), 60);
+    double passed = now - p->updated;
     int64_t steps = step - p->step;
     p->step = step;
     p->loss = loss;
     p->updated = now;
     if (steps < 1 || !(passed > 0)) return;
-    double kept = exp(-passed / memory);
+    p->done += (double)steps;
+    double kept = exp(-4 * (double)steps / p->done);
     p->past_seconds = kept * p->past_seconds + passed;
     p->past_steps = kept * p->past_steps + (double)steps;
     p->past_tokens = kept * p->past_tokens + (double)tokens;
