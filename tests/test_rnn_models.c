@@ -231,13 +231,13 @@ static void test_sums(void **state)
     mr_config plain = config_at(0), sums;
     int H;
     plain.candidate = MR_LINEAR;
-    plain.layers = 3;
+    plain.layers = 4;
     for (int lstm = 0; lstm < 2; lstm++) {
         for (plain.mixer = 0; strcmp(mr_mixer_names[plain.mixer], lstm ? "minlstm" : "mingru"); plain.mixer++) continue;
         sums = plain;
-        strcpy(sums.gate_init, "sums=12,3");
-        for (int block = 0; block < 3; block++) { /* the second number is that of the third block, too */
-            const double X = block ? 3 : 12;
+        strcpy(sums.gate_init, "sums=12,3,-2");
+        for (int block = 0; block < 4; block++) { /* the third number is that of the fourth block, too; where it is below 0, states forget anyway */
+            const double X = block == 0 ? 12 : block == 1 ? 3 : -2;
             char bias_name[64], weight_name[64];
             snprintf(bias_name, sizeof bias_name, "blocks.%d.mixer.linear_%c.bias", block, lstm ? 'f' : 'z');
             snprintf(weight_name, sizeof weight_name, "blocks.%d.mixer.linear_h.weight", block);
@@ -245,7 +245,7 @@ static void test_sums(void **state)
             float *before = initial(&plain, weight_name, 100, &H), *after = initial(&sums, weight_name, 100, &H);
             for (int i = 0; i < H; i++) {
                 assert_true(bias[i] == (float)(lstm ? X : -X));
-                assert_true(fabs(after[i] / (before[i] * (lstm ? 1 : exp(X))) - 1) < 1e-6);
+                assert_true(fabs(after[i] / (before[i] * (lstm || X < 0 ? 1 : exp(X))) - 1) < 1e-6);
             }
             mr_free(bias);
             mr_free(before);

@@ -12,7 +12,7 @@ static const struct form {
     const char *range;
 } forms[] = {
     {"forget-bias", MR_GATES_FORGET_BIAS, 1, -100, 100, "a bias must be a number from -100 to 100"},
-    {"sums", MR_GATES_SUMS, 1, 0, 20, "a bias must be a number from 0 to 20"},
+    {"sums", MR_GATES_SUMS, 1, -20, 20, "a bias must be a number from -20 to 20"},
     {"timescales-uniform", MR_GATES_TIMESCALES_UNIFORM, 0, 1, 1e9, "the longest time scale must be a number from 1 to 1e9"},
     {"timescales", MR_GATES_TIMESCALES, 0, 1, 1e9, "the longest time scale must be a number from 1 to 1e9"},
 };
@@ -52,6 +52,6 @@ int mr_gates_read(const char *text, mr_gates *gates, mr_error *err)
     return mr_fail(err, MR_ECONFIG, "gate-init = %s: must be default, forget-bias=X[,Y…], sums=X[,Y…], timescales[=T] or timescales-uniform[=T]", text);
 }
 
-double mr_gates_bias(const mr_gates *gates, int block) { return gates->values[block < gates->count ? block : gates->count - 1]; }
+double mr_gates_bias(const mr_gates *gates, int block) { return gates->count ? gates->values[block < gates->count ? block : gates->count - 1] : 0; }
 
 int mr_gates_timed(const mr_gates *gates) { return gates->kind == MR_GATES_TIMESCALES || gates->kind == MR_GATES_TIMESCALES_UNIFORM; }

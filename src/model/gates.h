@@ -18,7 +18,7 @@ typedef struct mr_gates {
  * "timescales-uniform[=T]". */
 int mr_gates_read(const char *text, mr_gates *gates, mr_error *err);
 
-/* Where biases are given: that of a block; the last one holds for all further blocks. */
+/* Where biases are given: that of a block; the last one holds for all further blocks. Otherwise 0. */
 double mr_gates_bias(const mr_gates *gates, int block);
 
 /* Do channels start with time scales? */

@@ -43,7 +43,8 @@ static mr_init bias_init(const mr_gates *gates, int block, const char *gate, dou
  * Candidates that are e^X larger make its states sums, with steps of the usual size. */
 static double candidate_gain(const mr_config *c, const mr_gates *gates, int block)
 {
-    return gates->kind == MR_GATES_SUMS && cell_of(c).kind == MR_MINGRU ? exp(mr_gates_bias(gates, block)) : 1;
+    const double bias = mr_gates_bias(gates, block);
+    return gates->kind == MR_GATES_SUMS && bias > 0 && cell_of(c).kind == MR_MINGRU ? exp(bias) : 1;
 }
 
 static void add_params(void *own, const mr_config *c, int block, const char *prefix, mr_params *params)
