@@ -173,7 +173,11 @@ def why_not(name, label, column):
         return "a model that the paper quotes"
     if name == "selective_copy_comparison" and label not in ("Mamba S6", "minGRU minGRU", "minLSTM minLSTM"):
         return "a model that the paper quotes"
-    return "not run"
+    if column == "retrieval":
+        return "not run: the data is not on this machine (`minrnn data get lra`)"
+    if column == "average_with_chomsky":
+        return "not all of its nine were run"
+    return "not run: device time went to others first"
 
 
 def lra_average(found, label):
