@@ -17,6 +17,37 @@ same_rows() { cmp <(rows "$1") <(rows "$2"); }
 reproduce() { "$minrnn" reproduce "$@" --device cpu; }
 copy=(selective-copy --quick)
 
+# ---- an experiment of one's own
+cat >sweep.ini <<'INI'
+[experiment]
+summary = copying by learning rate
+recipe = selective-copy
+score = accuracy
+paper = -
+[ours]
+start-length = 0
+length = 24
+tokens = 4
+eval-batches = 4
+batch = 16
+dim = 16
+expansion = 2
+steps = 10
+eval-every = 10
+[row slow]
+lr = 1e-4
+[row fast]
+lr = 1e-2
+INI
+done_by reproduce ./sweep.ini --device cpu --out own
+check "its rows" python3 -c 'import json; d = json.load(open("own/sweep.json")); assert d["experiment"] == "sweep" and {r["row"] for r in d["rows"]} == {"slow", "fast"}'
+check "its page" grep -q 'lr=1e-4' own/sweep.md
+cp sweep.ini 'a b.ini'
+cp sweep.ini chomsky.ini
+refused 1 'letters' "$minrnn" reproduce 'a b.ini' --out own
+refused 1 'another name' "$minrnn" reproduce chomsky.ini --out own
+refused 1 'none.ini' "$minrnn" reproduce none.ini --out own
+
 # ---- what is asked wrongly
 refused 2 'selective' "$minrnn" reproduce selective
 refused 2 'which experiment' "$minrnn" reproduce

@@ -167,16 +167,16 @@ static int print_results(const settings *set, const char *name, int *first, mr_e
     size_t n = 0;
     int status = mr_experiment_load(&e, name, err);
     if (status) return status;
-    status = mr_reproduce_rows(set->out, name, &rows, err);
+    status = mr_reproduce_rows(set->out, e.name, &rows, err);
     if (!status) {
         status = mr_report_groups(&e, &rows, &groups, &n, err);
-        if (!status && !set->common.json && n) printf("%s: %s\n", name, e.summary);
+        if (!status && !set->common.json && n) printf("%s: %s\n", e.name, e.summary);
         for (size_t i = 0; !status && i < n; i++) {
-            if (set->common.json) print_group_json(&groups[i], name, *first);
+            if (set->common.json) print_group_json(&groups[i], e.name, *first);
             else print_group(&groups[i]);
             *first = 0;
         }
-        if (!status && !set->common.json && n) printf("  %s/%s.md\n", set->out, name);
+        if (!status && !set->common.json && n) printf("  %s/%s.md\n", set->out, e.name);
         mr_free(groups);
         mr_table_free(&rows);
     }
@@ -371,12 +371,13 @@ int mr_cmd_reproduce(int argc, char **argv)
 {
     settings set = {0};
     mr_args args = {.command = "reproduce", .flags = flags, .settings = &set, .max = MR_ARGS_MAX,
-        .usage = "usage: minrnn reproduce NAME…|all [--seeds N] [--budget 25m] [--side-by-side K] [--out DIR]\n"
+        .usage = "usage: minrnn reproduce NAME…|FILE.ini…|all [--seeds N] [--budget 25m] [--side-by-side K] [--out DIR]\n"
                  "       minrnn reproduce --list\n"
                  "       minrnn reproduce --merge FILE.json… [--out DIR]\n\n"
                  "Carries out experiments of the paper and prints its numbers beside ours. DIR gets NAME.json (a row for each\n"
                  "finished run), NAME.md and NAME.svg. Runs that are in NAME.json already are not run again, and a run that was\n"
-                 "stopped is gone on with: a long table can be filled piece by piece, on several machines.\n",
+                 "stopped is gone on with: a long table can be filled piece by piece, on several machines.\n"
+                 "FILE.ini is an experiment of your own: rows and columns with keys of a recipe (docs/reproduce.md).\n",
         .examples = "  minrnn reproduce selective-copy --quick                      does it work here?\n"
                     "  minrnn reproduce shakespeare --seeds 3 --side-by-side 4\n"
                     "  minrnn reproduce chomsky --only minLSTM/\n"
@@ -394,7 +395,7 @@ int mr_cmd_reproduce(int argc, char **argv)
     double budget = set.budget[0] ? read_budget(set.budget) : -1;
     if (budget == 0) return mr_misused("reproduce", "--budget %.40s: must be a time such as 90s, 25m or 3h", set.budget);
     for (int i = 0; i < args.count; i++)
-        if (!is_trained(args.given[i]) && !find_measured(args.given[i]) && (strcmp(args.given[i], "all") || args.count > 1))
+        if (!is_trained(args.given[i]) && !mr_experiment_is_file(args.given[i]) && !find_measured(args.given[i]) && (strcmp(args.given[i], "all") || args.count > 1))
             return mr_misused("reproduce", "unknown experiment %.60s; `minrnn reproduce --list` lists them", args.given[i]);
     mr_catch_signals();
     return reproduce(&set, &args, budget);

@@ -1,5 +1,6 @@
 #include "run/experiment.h"
 
+#include "core/file.h"
 #include "core/mem.h"
 #include "run/recipes.h"
 
@@ -29,18 +30,54 @@ static int head(mr_experiment *e, mr_error *err)
     return 0;
 }
 
+static int load_text(mr_experiment *e, const char *source, const char *text, mr_error *err)
+{
+    int status = mr_ini_read(&e->lines, source, text, err);
+    if (!status) status = head(e, err);
+    if (status) mr_experiment_free(e);
+    return status;
+}
+
+static int built_in(const char *name)
+{
+    int i = 0;
+    while (mr_experiment_names[i] && strcmp(mr_experiment_names[i], name)) i++;
+    return mr_experiment_names[i] ? i : -1;
+}
+
+int mr_experiment_is_file(const char *name)
+{
+    const size_t n = strlen(name);
+    return n > 4 && !strcmp(name + n - 4, ".ini");
+}
+
+/* Its results are called as the file is, so that must be a plain name, and no other experiment's. */
+static int load_file(mr_experiment *e, const char *path, mr_error *err)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const size_t n = strlen(name) - 4;
+    char *text;
+    size_t size;
+    if (n < 1 || n >= sizeof e->own || strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != n)
+        return mr_fail(err, MR_EINVAL, "%.200s: the name of an experiment is of letters, digits, - and _, at most %d of them", path, (int)sizeof e->own - 1);
+    memcpy(e->own, name, n);
+    e->name = e->own;
+    if (built_in(e->own) >= 0) return mr_fail(err, MR_EINVAL, "%.200s: there is an experiment %s already; give the file another name", path, e->own);
+    int status = mr_file_read(path, 1 << 20, &text, &size, err);
+    if (status) return status;
+    status = load_text(e, path, text, err);
+    mr_free(text);
+    return status;
+}
+
 int mr_experiment_load(mr_experiment *e, const char *name, mr_error *err)
 {
     memset(e, 0, sizeof *e);
-    for (int i = 0; mr_experiment_names[i]; i++) {
-        if (strcmp(mr_experiment_names[i], name)) continue;
-        e->name = mr_experiment_names[i];
-        int status = mr_ini_read(&e->lines, name, mr_experiment_texts[i], err);
-        if (!status) status = head(e, err);
-        if (status) mr_experiment_free(e);
-        return status;
-    }
-    return mr_fail(err, MR_EINVAL, "no experiment %.100s; `minrnn reproduce --list` lists them", name);
+    if (mr_experiment_is_file(name)) return load_file(e, name, err);
+    const int at = built_in(name);
+    if (at < 0) return mr_fail(err, MR_EINVAL, "no experiment %.100s; `minrnn reproduce --list` lists them", name);
+    e->name = mr_experiment_names[at];
+    return load_text(e, name, mr_experiment_texts[at], err);
 }
 
 void mr_experiment_free(mr_experiment *e) { mr_ini_free(&e->lines); }

@@ -28,6 +28,7 @@ extern const char *const mr_profile_names[MR_PROFILES]; /* "ours", "as-paper", "
 
 typedef struct mr_experiment {
     const char *name;
+    char own[64]; /* the name, where it comes from a file */
     mr_ini lines;
     const char *summary;
     int by_loss;  /* the score is the loss, and less is better */
@@ -57,7 +58,11 @@ typedef struct mr_plan_options {
 /* Is the cell one of those that `only` names? */
 int mr_plan_wants(const mr_plan_options *options, const char *row, const char *column);
 
+/* name: that of an experiment that is built in, or of a file, PATH/NAME.ini. Not to be copied: name may point into it. */
 int mr_experiment_load(mr_experiment *e, const char *name, mr_error *err);
+
+/* Is it the name of a file with an experiment? */
+int mr_experiment_is_file(const char *name);
 void mr_experiment_free(mr_experiment *e);
 
 /* The runs, all cells with the first seed before those with the second; freed by mr_free. */
