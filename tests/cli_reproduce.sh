@@ -46,6 +46,8 @@ cp sweep.ini 'a b.ini'
 cp sweep.ini chomsky.ini
 refused 1 'letters' "$minrnn" reproduce 'a b.ini' --out own
 refused 1 'another name' "$minrnn" reproduce chomsky.ini --out own
+cp sweep.ini efficiency.ini
+refused 1 'another name' "$minrnn" reproduce efficiency.ini --out own
 refused 1 'none.ini' "$minrnn" reproduce none.ini --out own
 
 # ---- what is asked wrongly

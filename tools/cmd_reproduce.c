@@ -52,11 +52,16 @@ static const mr_measured *find_measured(const char *name)
     return NULL;
 }
 
-static int is_trained(const char *name)
+/* Can it be carried out? A file is read to see, so that a bad one stops everything before the first run. */
+static int is_experiment(const char *name, mr_error *err)
 {
-    for (int i = 0; mr_experiment_names[i]; i++)
-        if (!strcmp(mr_experiment_names[i], name)) return 1;
-    return 0;
+    mr_experiment e;
+    if (find_measured(name)) return 1;
+    if (mr_experiment_load(&e, name, err)) return 0;
+    const int taken = mr_experiment_is_file(name) && find_measured(e.name);
+    if (taken) mr_error_set(err, MR_EINVAL, "%.200s: there is an experiment %s already; give the file another name", name, e.name);
+    mr_experiment_free(&e);
+    return !taken;
 }
 
 /* ---- what the user sees ---- */
@@ -269,7 +274,7 @@ static int merge(const settings *set, const mr_args *args)
     for (int i = 0; !status && i < args->count; i++) status = mr_table_read(&rows, args->given[i], &err);
     for (size_t i = 0; !status && i < rows.count; i++) {
         const char *name = mr_row_text(&rows.list[i], "experiment");
-        if (!is_trained(name) && !find_measured(name))
+        if (mr_experiment_built_in(name) < 0 && !find_measured(name))
             status = mr_fail(&err, MR_EDATA, "row %zu is of an experiment that this minrnn does not know (%.60s)", i + 1, name);
     }
     for (int i = 0; !status && mr_experiment_names[i]; i++) status = merge_one(set, &rows, mr_experiment_names[i], &added, &err);
@@ -394,9 +399,11 @@ int mr_cmd_reproduce(int argc, char **argv)
     if (set.quick && set.as_paper) return mr_misused("reproduce", "--quick and --as-paper exclude each other");
     double budget = set.budget[0] ? read_budget(set.budget) : -1;
     if (budget == 0) return mr_misused("reproduce", "--budget %.40s: must be a time such as 90s, 25m or 3h", set.budget);
-    for (int i = 0; i < args.count; i++)
-        if (!is_trained(args.given[i]) && !mr_experiment_is_file(args.given[i]) && !find_measured(args.given[i]) && (strcmp(args.given[i], "all") || args.count > 1))
-            return mr_misused("reproduce", "unknown experiment %.60s; `minrnn reproduce --list` lists them", args.given[i]);
+    for (int i = 0; i < args.count && (strcmp(args.given[i], "all") || args.count > 1); i++) {
+        mr_error err;
+        if (is_experiment(args.given[i], &err)) continue;
+        return mr_experiment_is_file(args.given[i]) ? mr_report("reproduce", &err) : mr_misused("reproduce", "unknown experiment %.60s; `minrnn reproduce --list` lists them", args.given[i]);
+    }
     mr_catch_signals();
     return reproduce(&set, &args, budget);
 }

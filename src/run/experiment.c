@@ -38,7 +38,7 @@ static int load_text(mr_experiment *e, const char *source, const char *text, mr_
     return status;
 }
 
-static int built_in(const char *name)
+int mr_experiment_built_in(const char *name)
 {
     int i = 0;
     while (mr_experiment_names[i] && strcmp(mr_experiment_names[i], name)) i++;
@@ -62,7 +62,7 @@ static int load_file(mr_experiment *e, const char *path, mr_error *err)
         return mr_fail(err, MR_EINVAL, "%.200s: the name of an experiment is of letters, digits, - and _, at most %d of them", path, (int)sizeof e->own - 1);
     memcpy(e->own, name, n);
     e->name = e->own;
-    if (built_in(e->own) >= 0) return mr_fail(err, MR_EINVAL, "%.200s: there is an experiment %s already; give the file another name", path, e->own);
+    if (mr_experiment_built_in(e->own) >= 0) return mr_fail(err, MR_EINVAL, "%.200s: there is an experiment %s already; give the file another name", path, e->own);
     int status = mr_file_read(path, 1 << 20, &text, &size, err);
     if (status) return status;
     status = load_text(e, path, text, err);
@@ -74,7 +74,7 @@ int mr_experiment_load(mr_experiment *e, const char *name, mr_error *err)
 {
     memset(e, 0, sizeof *e);
     if (mr_experiment_is_file(name)) return load_file(e, name, err);
-    const int at = built_in(name);
+    const int at = mr_experiment_built_in(name);
     if (at < 0) return mr_fail(err, MR_EINVAL, "no experiment %.100s; `minrnn reproduce --list` lists them", name);
     e->name = mr_experiment_names[at];
     return load_text(e, name, mr_experiment_texts[at], err);

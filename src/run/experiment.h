@@ -61,6 +61,8 @@ int mr_plan_wants(const mr_plan_options *options, const char *row, const char *c
 /* name: that of an experiment that is built in, or of a file, PATH/NAME.ini. Not to be copied: name may point into it. */
 int mr_experiment_load(mr_experiment *e, const char *name, mr_error *err);
 
+/* Where it stands in mr_experiment_names, or −1. */
+int mr_experiment_built_in(const char *name);
 /* Is it the name of a file with an experiment? */
 int mr_experiment_is_file(const char *name);
 void mr_experiment_free(mr_experiment *e);
