@@ -58,7 +58,7 @@ static int is_experiment(const char *name, mr_error *err)
     mr_experiment e;
     if (find_measured(name)) return 1;
     if (mr_experiment_load(&e, name, err)) return 0;
-    const int taken = mr_experiment_is_file(name) && find_measured(e.name);
+    const int taken = mr_ini_is_name(name) && find_measured(e.name);
     if (taken) mr_error_set(err, MR_EINVAL, "%.200s: there is an experiment %s already; give the file another name", name, e.name);
     mr_experiment_free(&e);
     return !taken;
@@ -402,7 +402,7 @@ int mr_cmd_reproduce(int argc, char **argv)
     for (int i = 0; i < args.count && (strcmp(args.given[i], "all") || args.count > 1); i++) {
         mr_error err;
         if (is_experiment(args.given[i], &err)) continue;
-        return mr_experiment_is_file(args.given[i]) ? mr_report("reproduce", &err) : mr_misused("reproduce", "unknown experiment %.60s; `minrnn reproduce --list` lists them", args.given[i]);
+        return mr_ini_is_name(args.given[i]) ? mr_report("reproduce", &err) : mr_misused("reproduce", "unknown experiment %.60s; `minrnn reproduce --list` lists them", args.given[i]);
     }
     mr_catch_signals();
     return reproduce(&set, &args, budget);

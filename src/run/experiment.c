@@ -45,12 +45,6 @@ int mr_experiment_built_in(const char *name)
     return mr_experiment_names[i] ? i : -1;
 }
 
-int mr_experiment_is_file(const char *name)
-{
-    const size_t n = strlen(name);
-    return n > 4 && !strcmp(name + n - 4, ".ini");
-}
-
 /* Its results are called as the file is, so that must be a plain name, and no other experiment's. */
 static int load_file(mr_experiment *e, const char *path, mr_error *err)
 {
@@ -73,7 +67,7 @@ static int load_file(mr_experiment *e, const char *path, mr_error *err)
 int mr_experiment_load(mr_experiment *e, const char *name, mr_error *err)
 {
     memset(e, 0, sizeof *e);
-    if (mr_experiment_is_file(name)) return load_file(e, name, err);
+    if (mr_ini_is_name(name)) return load_file(e, name, err);
     const int at = mr_experiment_built_in(name);
     if (at < 0) return mr_fail(err, MR_EINVAL, "no experiment %.100s; `minrnn reproduce --list` lists them", name);
     e->name = mr_experiment_names[at];

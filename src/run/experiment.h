@@ -63,8 +63,6 @@ int mr_experiment_load(mr_experiment *e, const char *name, mr_error *err);
 
 /* Where it stands in mr_experiment_names, or −1. */
 int mr_experiment_built_in(const char *name);
-/* Is it the name of a file with an experiment? */
-int mr_experiment_is_file(const char *name);
 void mr_experiment_free(mr_experiment *e);
 
 /* The runs, all cells with the first seed before those with the second; freed by mr_free. */

@@ -76,3 +76,9 @@ const char *mr_ini_find(const mr_ini *all, const char *section, const char *key)
         if (!strcmp(all->list[i].section, section) && !strcmp(all->list[i].key, key)) return all->list[i].value;
     return NULL;
 }
+
+int mr_ini_is_name(const char *name)
+{
+    const size_t n = strlen(name);
+    return n > 4 && !strcmp(name + n - 4, ".ini");
+}

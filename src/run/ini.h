@@ -24,4 +24,7 @@ void mr_ini_free(mr_ini *ini); /* also after a failure */
 /* A key's value, or NULL. */
 const char *mr_ini_find(const mr_ini *ini, const char *section, const char *key);
 
+/* Is it the name of such a file, by its ending? */
+int mr_ini_is_name(const char *name);
+
 #endif

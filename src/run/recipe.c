@@ -159,8 +159,7 @@ static int parse(mr_recipe *r, const char *name, const char *text, size_t size, 
 
 static int is_path(const char *name)
 {
-    size_t n = strlen(name);
-    return strchr(name, '/') || (n > 4 && !strcmp(name + n - 4, ".ini"));
+    return strchr(name, '/') || mr_ini_is_name(name);
 }
 
 static int load_builtin(mr_recipe *r, const char *name, mr_error *err)
