@@ -164,6 +164,24 @@ static void scored_lengths_are_uniform(void **state)
     mr_task_free(task);
 }
 
+/* A hundred lengths are one from each hundredth of 40 … 256, so that their mean is that of the range. */
+static void scored_lengths_cover_the_range(void **state)
+{
+    (void)state;
+    mr_task *task = open_language("paper", "parity", 1, (setting[]){{"eval-samples", "1"}, {0}});
+    mr_batch batch = new_batch(task);
+    double sum = 0;
+    for (int i = 0; i < 100; i++) {
+        task->type->eval_batch(task, i, &batch);
+        question q = question_of(task, &batch, 0);
+        assert_in_range(q.n, 40 + 217 * i / 100, 40 + (217 * (i + 1) - 1) / 100);
+        sum += q.n;
+    }
+    assert_float_equal(sum / 100, 148, 0.5);
+    mr_batch_free(&batch);
+    mr_task_free(task);
+}
+
 /* ---- places */
 
 static void batches_are_functions_of_their_place(void **state)
@@ -386,6 +404,7 @@ int main(void)
         cmocka_unit_test(a_copy_breaks_off_anywhere),
         cmocka_unit_test(lengths_and_symbols_are_uniform),
         cmocka_unit_test(scored_lengths_are_uniform),
+        cmocka_unit_test(scored_lengths_cover_the_range),
         cmocka_unit_test(batches_are_functions_of_their_place),
         cmocka_unit_test(the_test_set_depends_on_neither_seed_nor_batch),
         cmocka_unit_test(settings_that_do_not_fit_are_explained),

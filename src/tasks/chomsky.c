@@ -92,6 +92,14 @@ static void train_batch(const mr_task *task, uint32_t step, uint32_t micro, mr_b
     fill(c->kind, &p, (int)mr_rng_below(&shared, (uint32_t)p.length), batch);
 }
 
+/* Lengths are drawn one from each of as many equal shares of the range as there are blocks: each length is as likely as any other, and a test set is not
+ * harder or easier than another because its draws happened to be longer or shorter. */
+static int scored_length(const chomsky *c, int block, mr_rng *rng)
+{
+    const uint32_t span = (uint32_t)(c->to - c->from + 1);
+    return c->from + (c->drawn ? (int)(((uint64_t)block * span + mr_rng_below(rng, span)) / (uint64_t)c->blocks) : block);
+}
+
 static void eval_batch(const mr_task *task, int index, mr_batch *batch)
 {
     const chomsky *c = task->data;
@@ -100,7 +108,7 @@ static void eval_batch(const mr_task *task, int index, mr_batch *batch)
               .scored = 1};
     mr_rng shared = mr_rng_at(p.seed, p.stream, p.a, SHARED);
     p.rows = left < task->batch ? left : task->batch;
-    p.length = c->from + (c->drawn ? (int)mr_rng_below(&shared, (uint32_t)(c->to - c->from + 1)) : block);
+    p.length = scored_length(c, block, &shared);
     batch->group = c->drawn ? 0 : block;
     fill(c->kind, &p, (int)mr_rng_below(&shared, (uint32_t)p.length), batch);
 }
@@ -192,7 +200,7 @@ static const mr_option options[] = {
     {"eval-to", MR_OPT_INT, FIELD(eval_to), "0", 0, MR_CHOMSKY_LONGEST, NULL,
      "longest string that is scored; 0: 256 (paper), 100 (deepmind)", 0},
     {"eval-lengths", MR_OPT_INT, FIELD(eval_lengths), "100", 1, 10000, NULL,
-     "paper: lengths drawn for the test set (deepmind: every one)", 0},
+     "paper: lengths drawn for the test set, one from each equal share of the range (deepmind: every one)", 0},
     {"eval-samples", MR_OPT_INT, FIELD(eval_samples), "0", 0, 1 << 16, NULL,
      "strings of each length in the test set; 0: 256 (paper), 512 (deepmind)", 0},
     {0}};
