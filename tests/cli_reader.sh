@@ -80,6 +80,7 @@ check unnormal   1e-5 --mixer minlstm --normalize-gates no --candidate linear --
     --mlp 0 --norm rms --vocab chars
 check normalised 1e-5 --mixer minlstm --normalize-gates yes --candidate positive --scan linear --h0 learned --conv 0 --mlp 2 \
     --norm layer --vocab bytes
+check none       1e-5 --mixer minlstm --normalize-gates no --candidate linear --scan linear --h0 zero --conv 4 --mlp 2 --norm none --vocab bytes
 check gru        1e-5 --mixer gru --h0 learned --conv 4 --conv-place inside --mlp 2 --norm rms --vocab chars
 check gru-after  1e-5 --mixer gru --gru-reset after --h0 zero --conv 0 --mlp 0 --norm layer --vocab bytes
 check lstm       1e-5 --mixer lstm --h0 learned --conv 0 --mlp 2 --norm rms --vocab chars --gate-init forget-bias=1

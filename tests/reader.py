@@ -24,7 +24,7 @@ CHOICES = {
     "model.h0": ["zero", "learned"],
     "model.conv": ["0", "4"],
     "model.conv-place": ["inside", "residual"],
-    "model.norm": ["rms", "layer"],
+    "model.norm": ["rms", "layer", "none"],
 }
 AT_LEAST = {"model.inputs": 1, "model.outputs": 1, "model.layers": 1, "model.dim": 1, "model.expansion": 1, "model.mlp": 0}
 OPTIONAL = {"model.weights": ["f32", "int8"], "model.gru-reset": ["before", "after"], "model.positions": ["rotary", "learned", "none"],
@@ -207,6 +207,8 @@ class Model:
 
     def norm(self, name, x):
         weight = self.tensors[f"{name}.weight"]
+        if self.form["norm"] == "none":
+            return x * weight
         if self.form["norm"] == "rms":
             return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * weight
         centred = x - x.mean(-1, keepdims=True)

@@ -4,12 +4,16 @@
 #include "support.h"
 
 typedef struct shape {
-    int M, D, H, F, layer;
+    int M, D, H, F;
+    mr_norm norm;
 } shape;
 
-static const shape shapes[] = {{1, 384, 768, 1536, 0}, {2, 384, 768, 1536, 1}, {3, 64, 100, 36, 0}, {8, 20, 12, 28, 1}, {5, 30, 22, 34, 0},
-                               {9, 64, 96, 256, 1}, {64, 64, 384, 256, 0}, {16, 384, 768, 1536, 0}, {128, 384, 768, 1536, 0}, {64, 384, 768, 1536, 1}, {70, 136, 264, 520, 0},
-                               {200, 64, 384, 256, 1}, {1000, 72, 136, 200, 0}, {1024, 384, 768, 1536, 0}, {1030, 64, 64, 128, 0}};
+static const shape shapes[] = {
+    {1, 384, 768, 1536, MR_NORM_RMS}, {2, 384, 768, 1536, MR_NORM_LAYER}, {3, 64, 100, 36, MR_NORM_NONE}, {8, 20, 12, 28, MR_NORM_LAYER},
+    {5, 30, 22, 34, MR_NORM_RMS}, {9, 64, 96, 256, MR_NORM_LAYER}, {64, 64, 384, 256, MR_NORM_RMS}, {16, 384, 768, 1536, MR_NORM_NONE},
+    {128, 384, 768, 1536, MR_NORM_RMS}, {64, 384, 768, 1536, MR_NORM_LAYER}, {70, 136, 264, 520, MR_NORM_NONE}, {200, 64, 384, 256, MR_NORM_LAYER},
+    {1000, 72, 136, 200, MR_NORM_RMS}, {1024, 384, 768, 1536, MR_NORM_RMS}, {1030, 64, 64, 128, MR_NORM_RMS},
+};
 enum { OUTPUTS = 24, VOCAB = 65 };
 
 typedef struct results {
@@ -66,8 +70,8 @@ static void keep(work *w, const char *name, const mr_real *from, size_t n) { w->
 static mr_norm_fwd_args norm_args(work *w, const mr_act *x, mr_act *y, mr_real *stat)
 {
     size_t D = (size_t)w->s.D;
-    return (mr_norm_fwd_args){.M = w->s.M, .D = w->s.D, .kind = w->s.layer ? MR_NORM_LAYER : MR_NORM_RMS, .x = x, .w = reals(w, D, 1),
-                              .b = w->s.layer ? reals(w, D, 1) : NULL, .y = y, .stat = stat};
+    return (mr_norm_fwd_args){.M = w->s.M, .D = w->s.D, .kind = w->s.norm, .x = x, .w = reals(w, D, 1),
+                              .b = w->s.norm == MR_NORM_LAYER ? reals(w, D, 1) : NULL, .y = y, .stat = stat};
 }
 
 static mr_linear_fwd_args linear_args(work *w, int N, int K, const mr_act *x, int bias, int gelu, const mr_act *residual, mr_act *y)

@@ -10,7 +10,7 @@ enum { NO_STATE, FRESH_STATE, CARRIED_STATE }; /* levels of STATE */
 enum { MOST_LEVELS = 16, MOST_CASES = 100, TRIES = 60 };
 
 static const int levels[FACTORS] = {
-    [FORM] = MODEL_FORMS,  [START] = 2,   [CONV] = 3,  [MLP] = 2,    [NORM] = 2, [HEAD] = 5, [LOSS] = 2,
+    [FORM] = MODEL_FORMS,  [START] = 2,   [CONV] = 3,  [MLP] = 2,    [NORM] = 3, [HEAD] = 5, [LOSS] = 2,
     [INPUT] = 2,           [DROPOUT] = 2, [RESET] = 2, [RAGGED] = 2, [STATE] = 3};
 
 typedef struct choice {

@@ -15,7 +15,7 @@ static const char *const losses[] = {"xent", "mse", NULL};
 static const char *const candidates[] = {"positive", "linear", "tanh", NULL};
 static const char *const scans[] = {"linear", "log", NULL};
 static const char *const starts[] = {"zero", "learned", NULL};
-static const char *const norms[] = {"rms", "layer", NULL};
+static const char *const norms[] = {"rms", "layer", "none", NULL};
 static const char *const places[] = {"inside", "residual", NULL};
 static const char *const gru_resets[] = {"before", "after", NULL};
 static const char *const position_kinds[] = {"rotary", "learned", "none", NULL};
@@ -41,7 +41,7 @@ const mr_option mr_config_options[] = {
     {"conv", MR_OPT_INT, FIELD(conv), "0", 0, 4, NULL, "causal convolution before the mixer: 0 or 4 taps", 0},
     {"conv-place", MR_OPT_CHOICE, FIELD(conv_place), "inside", 0, 0, places, "norm → conv → mixer, or x += conv(x) as in the authors' code", 0},
     {"mlp", MR_OPT_INT, FIELD(mlp), "0", 0, 64, NULL, "width factor of the MLP after the mixer; 0: none", 0},
-    {"norm", MR_OPT_CHOICE, FIELD(norm), "rms", 0, 0, norms, "kind of normalisation", 0},
+    {"norm", MR_OPT_CHOICE, FIELD(norm), "rms", 0, 0, norms, "kind of normalisation; none: a scale for each channel alone", 0},
     {"dropout", MR_OPT_REAL, FIELD(dropout), "0", 0, 0.95, NULL, "share of each branch's output dropped in training", 0},
     {"weights", MR_OPT_CHOICE, FIELD(weights), "f32", 0, 0, weight_types, "how matrices are stored; int8 is made by `minrnn quantize`", MR_OPT_DERIVED | MR_OPT_SPARSE},
     {"gru-reset", MR_OPT_CHOICE, FIELD(gru_reset), "before", 0, 0, gru_resets, "gru: r applies before the product with the state (the paper) or after it (PyTorch, cuDNN)", MR_OPT_SPARSE},

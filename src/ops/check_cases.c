@@ -159,12 +159,13 @@ void mr_case_dropout_bwd(mr_case *c)
 
 static mr_norm draw_norm(mr_case *c, int *M, int *D)
 {
-    mr_norm kind = mr_case_below(c, 2) ? MR_NORM_LAYER : MR_NORM_RMS;
+    static const char *const names[] = {[MR_NORM_RMS] = "rms", [MR_NORM_LAYER] = "layer", [MR_NORM_NONE] = "none"};
+    mr_norm kind = (mr_norm)mr_case_below(c, 3);
     *M = mr_case_rows(c);
     *D = mr_case_width(c);
     c->elements = (size_t)*M * *D;
     if (kind == MR_NORM_LAYER && *D < 4) c->tolerance *= 20; /* so few may lie near each other: x − mean cancels */
-    mr_case_say(c, "M=%d D=%d %s", *M, *D, kind == MR_NORM_LAYER ? "layer" : "rms");
+    mr_case_say(c, "M=%d D=%d %s", *M, *D, names[kind]);
     return kind;
 }
 

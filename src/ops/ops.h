@@ -100,9 +100,10 @@ typedef struct mr_dropout_bwd_args {
     mr_act *dx;       /* [n]; may be dy itself */
 } mr_dropout_bwd_args;
 
-typedef enum mr_norm { MR_NORM_RMS, MR_NORM_LAYER } mr_norm;
+typedef enum mr_norm { MR_NORM_RMS, MR_NORM_LAYER, MR_NORM_NONE } mr_norm;
 
-/* rms: y = x·rstd·w with rstd = 1/√(mean(x²) + 1e-6); layer: y = (x − mean)·rstd·w + b with rstd = 1/√(var + 1e-5). */
+/* rms: y = x·rstd·w with rstd = 1/√(mean(x²) + 1e-6); layer: y = (x − mean)·rstd·w + b with rstd = 1/√(var + 1e-5);
+ * none: y = x·w (rstd = 1). */
 #define MR_RMS_EPS 1e-6
 #define MR_LAYER_EPS 1e-5
 
@@ -113,7 +114,7 @@ typedef struct mr_norm_fwd_args {
     const mr_real *w; /* [D] */
     const mr_real *b; /* [D], layer only, else NULL */
     mr_act *y;        /* [M, D] */
-    mr_real *stat;    /* [M, 2] mean (0 for rms), rstd; or NULL */
+    mr_real *stat;    /* [M, 2] mean (0 but for layer), rstd; or NULL */
 } mr_norm_fwd_args;
 
 typedef struct mr_norm_bwd_args {

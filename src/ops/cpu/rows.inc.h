@@ -148,7 +148,7 @@ static void norm_fwd_row(mr_norm_row *row)
         square += x * x;
     }
     double eps = row->kind == MR_NORM_LAYER ? MR_LAYER_EPS : MR_RMS_EPS;
-    row->rstd = (float)(1.0 / sqrt((double)v_sum(square) / n + eps));
+    row->rstd = row->kind == MR_NORM_NONE ? 1.0f : (float)(1.0 / sqrt((double)v_sum(square) / n + eps));
     for (int i = 0; i < n; i += LANES) {
         vf y = (v_load_part(row->x + i, n - i) - row->mean) * row->rstd * v_load_part(row->w + i, n - i);
         if (row->b) y += v_load_part(row->b + i, n - i);
@@ -169,7 +169,7 @@ static void norm_bwd_row(const mr_norm_row *row)
         v_store_part(row->dw + i, v_load_part(row->dw + i, m) + dy * unit, m);
         if (row->db) v_store_part(row->db + i, v_load_part(row->db + i, m) + dy, m);
     }
-    float mean_d = row->kind == MR_NORM_LAYER ? v_sum(sum) / (float)n : 0.0f, mean_dot = v_sum(dot) / (float)n;
+    float mean_d = row->kind == MR_NORM_LAYER ? v_sum(sum) / (float)n : 0.0f, mean_dot = row->kind == MR_NORM_NONE ? 0.0f : v_sum(dot) / (float)n;
     for (int i = 0; i < n; i += LANES) {
         int m = n - i;
         vf unit = (v_load_part(row->x + i, m) - row->mean) * row->rstd;

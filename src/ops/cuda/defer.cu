@@ -70,7 +70,7 @@ static void conv_fwd(mr_dev *dev, const mr_conv_fwd_args *a)
 static few_args with_norm(const mr_cuda *c, few_args g)
 {
     const mr_norm_fwd_args *n = &c->waiting;
-    g.x = n->x, g.norm = n->kind == MR_NORM_LAYER ? FEW_LAYER : FEW_RMS, g.norm_w = (const float *)n->w, g.norm_b = (const float *)n->b;
+    g.x = n->x, g.norm = n->kind == MR_NORM_LAYER ? FEW_LAYER : n->kind == MR_NORM_RMS ? FEW_RMS : FEW_SCALE, g.norm_w = (const float *)n->w, g.norm_b = (const float *)n->b;
     g.norm_y = n->y, g.stat = (float *)n->stat;
     return g;
 }

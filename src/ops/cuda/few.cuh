@@ -6,7 +6,7 @@
 #include "ops/cuda/chain.cuh"
 #include "ops/cuda/scan.cuh"
 
-enum { FEW_PLAIN, FEW_RMS, FEW_LAYER }; /* what is done to a row of x first */
+enum { FEW_PLAIN, FEW_RMS, FEW_LAYER, FEW_SCALE }; /* what is done to a row of x first */
 
 struct few_args {
     int M, N, K;
@@ -44,7 +44,7 @@ void mr_cuda_norm_conv(mr_cuda *c, const mr_norm_fwd_args *norm, const mr_conv_f
 
 static __device__ __forceinline__ float norm_rstd(const few_args &g, float squares)
 {
-    return rsqrtf(squares * g.one_by_K + (float)(g.norm == FEW_LAYER ? MR_LAYER_EPS : MR_RMS_EPS));
+    return g.norm == FEW_SCALE ? 1 : rsqrtf(squares * g.one_by_K + (float)(g.norm == FEW_LAYER ? MR_LAYER_EPS : MR_RMS_EPS));
 }
 
 /* ROWS rows of x, `apart` apart and the first of them row m, normed by one warp: from `from` to `to` (if there is one), and to the norm's own

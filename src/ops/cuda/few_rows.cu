@@ -200,7 +200,8 @@ template <class A> static __global__ void norm_conv(norm_conv_args g)
     }
     if (layer) mean = sum_of_block((x[0] + x[1]) + (x[2] + x[3]), shared) / D;
     for (int k = 0; on && k < 4; k++) x[k] -= mean, square += x[k] * x[k];
-    const float rstd = rsqrtf(sum_of_block(square, shared) / D + (float)(layer ? MR_LAYER_EPS : MR_RMS_EPS));
+    square = sum_of_block(square, shared);
+    const float rstd = g.norm.kind == MR_NORM_NONE ? 1 : rsqrtf(square / D + (float)(layer ? MR_LAYER_EPS : MR_RMS_EPS));
     if (!on) return;
     if (g.norm.stat && d == 0) ((float *)g.norm.stat)[2 * m] = mean, ((float *)g.norm.stat)[2 * m + 1] = rstd;
     for (int k = 0; k < 4; k++) x[k] = rounded<A>(x[k] * rstd * w[k] + b[k]); /* as later tokens will see it */

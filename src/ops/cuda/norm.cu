@@ -5,13 +5,18 @@
 enum { ROW_WARPS = 8, NORM_MOST = 4096 };
 
 struct norm_args {
-    int M, D, layer, accumulate;
+    int M, D;
+    mr_norm kind;
+    int accumulate;
     const float *w, *b;
     float *stat;    /* [M, 2] */
     float *partial; /* backward: [blocks, 2, D] dw, db */
 };
 
-static __device__ __forceinline__ float rstd_of(const norm_args &g, float square) { return rsqrtf(square / g.D + (float)(g.layer ? MR_LAYER_EPS : MR_RMS_EPS)); }
+static __device__ __forceinline__ float rstd_of(const norm_args &g, float square)
+{
+    return g.kind == MR_NORM_NONE ? 1 : rsqrtf(square / g.D + (float)(g.kind == MR_NORM_LAYER ? MR_LAYER_EPS : MR_RMS_EPS));
+}
 
 /* How a row lies in a warp: LPR lanes a row, each with N channels of it: quads that lie LPR·4 apart (WHOLE: the row is full of them), or
  * single channels LPR apart, as many as there are. */
@@ -58,7 +63,7 @@ template <class A, int LPR, int N, int WHOLE> static __global__ void norm_rows(n
     const bool on = m < g.M; /* lanes of rows that do not exist still take part in the sums */
     float v[N], mean = 0, square = 0;
     row::read(x + (size_t)(on ? m : 0) * D, D, v);
-    if (g.layer) {
+    if (g.kind == MR_NORM_LAYER) {
 #pragma unroll
         for (int i = 0; i < N; i++) mean += v[i];
         mean = row::sum(mean) / D;
@@ -93,7 +98,7 @@ static __device__ __forceinline__ void add_up(const norm_args &g, int which, con
     }
 }
 
-/* With x̂ = (x − mean)·rstd and u = dy·w:  dx = rstd·(u − [layer: mean(u)] − x̂·mean(u·x̂)). Warps walk over rows; their shares of dw
+/* With x̂ = (x − mean)·rstd and u = dy·w:  dx = rstd·(u − [layer: mean(u)] − [rms, layer: x̂·mean(u·x̂)]). Warps walk over rows; their shares of dw
  * and db stay in registers until the block adds them up. */
 template <class A, int LPR, int N, int WHOLE> static __global__ void norm_rows_bwd(norm_args g, const A *x, const A *dy, A *dx)
 {
@@ -120,8 +125,8 @@ template <class A, int LPR, int N, int WHOLE> static __global__ void norm_rows_b
             mean_u += u[i];
             mean_ux += u[i] * v[i];
         }
-        mean_u = g.layer ? row::sum(mean_u) / D : 0;
-        mean_ux = row::sum(mean_ux) / D;
+        mean_u = g.kind == MR_NORM_LAYER ? row::sum(mean_u) / D : 0;
+        mean_ux = g.kind == MR_NORM_NONE ? 0 : row::sum(mean_ux) / D;
 #pragma unroll
         for (int i = 0; i < N; i++) u[i] = rstd * (u[i] - mean_u - v[i] * mean_ux) + (g.accumulate ? old[i] : 0);
         if (on) row::write(dx + at, D, u);
@@ -134,7 +139,7 @@ template <class A, int LPR, int N, int WHOLE> static __global__ void norm_rows_b
 
 template <class A, int LPR, int N, int WHOLE> static void launch(mr_cuda *c, const mr_norm_fwd_args *a)
 {
-    const norm_args g = {a->M, a->D, a->kind == MR_NORM_LAYER, 0, (const float *)a->w, (const float *)a->b, (float *)a->stat, NULL};
+    const norm_args g = {a->M, a->D, a->kind, 0, (const float *)a->w, (const float *)a->b, (float *)a->stat, NULL};
     const size_t blocks = div_up((size_t)a->M, ROW_WARPS * row_of<A, LPR, N, WHOLE>::rows);
     norm_rows<A, LPR, N, WHOLE><<<(unsigned)blocks, dim3(32, ROW_WARPS), 0, c->stream>>>(g, (const A *)a->x, (A *)a->y);
     LAUNCHED(c, "norm_rows");
@@ -145,7 +150,7 @@ template <class A, int LPR, int N, int WHOLE> static void launch(mr_cuda *c, con
     const int rows = row_of<A, LPR, N, WHOLE>::rows;
     const size_t D = (size_t)a->D, shared = (size_t)ROW_WARPS * rows * D * sizeof(float), all = div_up((size_t)a->M, (size_t)ROW_WARPS * rows);
     const unsigned blocks = (unsigned)(all < 528 ? all : 528); /* four a multiprocessor of the largest chips; by shape alone */
-    norm_args g = {a->M, a->D, a->kind == MR_NORM_LAYER, a->accumulate, (const float *)a->w, NULL, (float *)a->stat, NULL};
+    norm_args g = {a->M, a->D, a->kind, a->accumulate, (const float *)a->w, NULL, (float *)a->stat, NULL};
     g.partial = (float *)mr_cuda_scratch(c, blocks * 2 * D * sizeof(float));
     if (!g.partial) return;
     CHECK(c, mr_cuda_allow_shared((const void *)norm_rows_bwd<A, LPR, N, WHOLE>, shared));

@@ -10,7 +10,7 @@ static void norm_fwd(mr_dev *dev, const mr_norm_fwd_args *a)
         if (a->kind == MR_NORM_LAYER)
             for (size_t d = 0; d < D; d++) mean += x[d] / (double)D;
         for (size_t d = 0; d < D; d++) square += (x[d] - mean) * (x[d] - mean) / (double)D;
-        double rstd = 1 / sqrt(square + (a->kind == MR_NORM_LAYER ? MR_LAYER_EPS : MR_RMS_EPS));
+        double rstd = a->kind == MR_NORM_NONE ? 1 : 1 / sqrt(square + (a->kind == MR_NORM_LAYER ? MR_LAYER_EPS : MR_RMS_EPS));
         for (size_t d = 0; d < D; d++)
             OUT(a->y)[m * D + d] = (real)((x[d] - mean) * rstd * IN(a->w)[d] + (a->b ? IN(a->b)[d] : 0));
         if (!a->stat) continue;
@@ -19,7 +19,7 @@ static void norm_fwd(mr_dev *dev, const mr_norm_fwd_args *a)
     }
 }
 
-/* With x̂ = (x − mean)·rstd and u = dy·w:  dx = rstd·(u − [layer: mean(u)] − x̂·mean(u·x̂)). */
+/* With x̂ = (x − mean)·rstd and u = dy·w:  dx = rstd·(u − [layer: mean(u)] − [rms, layer: x̂·mean(u·x̂)]). */
 static void norm_bwd(mr_dev *dev, const mr_norm_bwd_args *a)
 {
     (void)dev;
@@ -30,7 +30,7 @@ static void norm_bwd(mr_dev *dev, const mr_norm_bwd_args *a)
         for (size_t d = 0; d < D; d++) {
             double u = (double)dy[d] * w[d];
             if (a->kind == MR_NORM_LAYER) mean_u += u / (double)D;
-            mean_ux += u * (x[d] - mean) * rstd / (double)D;
+            if (a->kind != MR_NORM_NONE) mean_ux += u * (x[d] - mean) * rstd / (double)D;
         }
         for (size_t d = 0; d < D; d++) {
             double v = rstd * ((double)dy[d] * w[d] - mean_u - (x[d] - mean) * rstd * mean_ux);
