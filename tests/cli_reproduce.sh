@@ -50,6 +50,68 @@ cp sweep.ini efficiency.ini
 refused 1 'another name' "$minrnn" reproduce efficiency.ini --out own
 refused 1 'none.ini' "$minrnn" reproduce none.ini --out own
 
+# wrong NAME PATTERN LINE…: the sweep with these lines behind it is refused, and leaves nothing.
+wrong() {
+    local name=$1 pattern=$2
+    shift 2
+    { cat sweep.ini; printf '%s\n' "$@"; } >"$name.ini"
+    refused 1 "$pattern" "$minrnn" reproduce "$name.ini" --device cpu --out nothing
+    check "$name: nothing is left" [ ! -e nothing ]
+}
+wrong section 'section.ini: unknown section \[rwo A\]' '[rwo A]' 'lr = 1'
+wrong twice 'two sections \[row slow\]' '[row slow]' 'clip = 2'
+wrong nameless 'needs a name' '[row ]'
+wrong long 'at most 47 bytes' "[row $(printf 'x%.0s' {1..60})]"
+wrong nobody '\[ours quick\]: there is no such row' '[ours quick]' 'lr = 1'
+wrong nowhere '\[ours slow/far\]: there is no such' '[ours slow/far]' 'lr = 1'
+wrong profile 'recipe: no key of this section' '[ours slow]' 'recipe = shakespeare'
+wrong seed 'given by --seed' '[row A]' 'seed = 5'
+wrong columns 'no column "far"' '[row A]' 'columns = accuracy, far'
+wrong pictures 'the same picture' '[column a b]' '[column a.b]'
+wrong key 'key.ini: A/accuracy: unknown key lrr' '[row A]' 'lrr = 1'
+wrong range 'A/accuracy: lr = -3' '[row A]' 'lr = -3'
+wrong model 'A/accuracy: heads = 3' '[row A]' 'mixer = attention' 'heads = 3'
+wrong gates 'A/accuracy: gate-init' '[row A]' 'gate-init = sums=99'
+wrong test 'A/accuracy: unknown key splt' '[row A]' 'test = splt=foo'
+wrong share 'warmup-share = 4' '[row A]' 'warmup-share = 4'
+wrong blank 'no blank' '[row A]' 'gate-init = sums=1 2'
+sed 's/^score.*/&\nfoo = 3/' sweep.ini >head.ini
+refused 1 '\[experiment\] foo' "$minrnn" reproduce head.ini --out nothing
+sed '/^\[row/,$d' sweep.ini >rowless.ini
+refused 1 'no \[row NAME\]' "$minrnn" reproduce rowless.ini --out nothing
+refused 1 'no section \[quick\]' "$minrnn" reproduce sweep.ini --quick --out nothing
+mkdir -p elsewhere && cp sweep.ini elsewhere/
+refused 2 'sweep.ini is there twice' "$minrnn" reproduce sweep.ini elsewhere/sweep.ini --out nothing
+refused 2 'all stands alone' "$minrnn" reproduce all chomsky --out nothing
+refused 1 'fits no cell' "$minrnn" reproduce sweep.ini --only '[' --out nothing
+check "nothing is left of any" [ ! -e nothing ]
+
+{ cat sweep.ini; printf '[row plain]\n'; } >plain.ini # a row without keys is one, too
+done_by reproduce plain.ini --out own
+check "a row without keys" json '{r["row"] for r in d["rows"]} == {"slow", "fast", "plain"}' own/plain.json
+check "its page says how" grep -q 'minrnn reproduce plain.ini' own/plain.md
+sed -i 's/^score.*/score = loss/' plain.ini
+done_by reproduce plain.ini --out own --only slow
+check "another score is another result" grep -q '^1 done, 0 were there' err
+done_by reproduce plain.ini --out own --only slow
+check "which then is there" grep -q '^0 done, 1 were there' err
+
+# ---- again: rows stay until others are there in their place
+done_by reproduce sweep.ini --out own --seeds 4
+run reproduce sweep.ini --out own --seeds 4 --again --budget 0.02s
+check "how to go on" grep -q 'the same command without --again goes on' err
+check "the old rows stay" json 'len(d["rows"]) == 8 and any(r.get("outdated") == 1 for r in d["rows"])' own/sweep.json
+done_by reproduce sweep.ini --out own --seeds 4
+check "and are replaced" json 'len(d["rows"]) == 8 and not any("outdated" in r for r in d["rows"])' own/sweep.json
+done_by "$minrnn" reproduce --merge own/sweep.json elsewhere/sweep.ini --out merged_own
+check "rows of one's own are merged" grep -q '^8 rows read, 8 new in merged_own$' out
+check "with their page" grep -q 'fast' merged_own/sweep.md
+refused 1 'give its FILE.ini' "$minrnn" reproduce --merge own/sweep.json --out merged_own
+for change in 's/"score": [^,]*,/"score": "abc",/' 's/"score": [^,]*,/"score": null,/' 's/"seed": 1,/"seed": -1.5,/' 's/"kind": "cpu", //' 's/"row": "slow"/"row": "a\\nb"/'; do
+    sed "$change" own/sweep.json >spoiled.json
+    refused 1 'spoiled.json: row [0-9]* is not a result' "$minrnn" reproduce --merge spoiled.json sweep.ini --out spoiled
+done
+
 # ---- what is asked wrongly
 refused 2 'selective' "$minrnn" reproduce selective
 refused 2 'which experiment' "$minrnn" reproduce

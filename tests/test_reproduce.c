@@ -146,6 +146,8 @@ static mr_row make_row(const char *label, int seed, double score)
     mr_row_set_text(&row, "profile", "ours");
     mr_row_set_text(&row, "row", label);
     mr_row_set_text(&row, "column", "3 layers");
+    mr_row_set_text(&row, "kind", "cpu");
+    mr_row_set_text(&row, "dtype", "f32");
     mr_row_set_text(&row, "settings", "a=\"b\"\\ \x01 é");
     mr_row_set(&row, "seed", seed);
     mr_row_set(&row, "score", score);
@@ -176,12 +178,12 @@ static void rows_read_back(void **unused)
     assert_true(back.list[0].curve[0].train_loss == 1.0 / 3 && isnan(back.list[0].curve[0].test_loss));
     assert_true(back.list[0].curve[1].step == 9 && back.list[0].curve[1].accuracy == 0.75);
     assert_true(mr_row_number(&back.list[1], "score") == 6);
-    mr_table_remove(&back, &rows.list[0]);
-    assert_int_equal(back.count, 1);
-    assert_true(mr_row_number(&back.list[0], "seed") == 2);
+    assert_ptr_equal(mr_table_find(&back, &rows.list[1]), &back.list[1]);
     mr_table_free(&back);
     mr_table_free(&rows);
 }
+
+#define WHOLE "\"experiment\": \"x\", \"row\": \"r\", \"column\": \"c\", \"kind\": \"cpu\", \"dtype\": \"f32\""
 
 static void no_rows(void **unused)
 {
@@ -192,17 +194,31 @@ static void no_rows(void **unused)
                                         "{\"rows\": 3}",
                                         "{\"rows\": [3]}",
                                         "{\"rows\": [{}]}",
-                                        "{\"rows\": [{\"experiment\": \"x\"}]",
-                                        "{\"rows\": [{\"experiment\": \"x\", \"a\": [1]}]}",
-                                        "{\"rows\": [{\"experiment\": \"x\", \"curve\": [[1, 2, 3]]}]}",
-                                        "{\"rows\": [{\"experiment\": \"x\", \"curve\": [[-1, 2, 3, 4]]}]}",
-                                        "{\"rows\": [{\"experiment\": \"x\", \"a_key_of_more_than_thirty_one_characters\": 1}]}",
+                                        "{\"rows\": [{" WHOLE "}]",
+                                        "{\"rows\": [{" WHOLE ", \"a\": [1]}]}",
+                                        "{\"rows\": [{" WHOLE ", \"curve\": [[1, 2, 3]]}]}",
+                                        "{\"rows\": [{" WHOLE ", \"curve\": [[-1, 2, 3, 4]]}]}",
+                                        "{\"rows\": [{" WHOLE ", \"a_key_of_more_than_thirty_one_characters\": 1}]}",
+                                        "{\"rows\": [{" WHOLE ", \"seed\": 1}]}",
+                                        "{\"rows\": [{" WHOLE ", \"seed\": 1, \"score\": \"2\"}]}",
+                                        "{\"rows\": [{" WHOLE ", \"seed\": 1.5, \"score\": 2}]}",
+                                        "{\"rows\": [{" WHOLE ", \"seed\": \"1\", \"score\": 2}]}",
+                                        "{\"rows\": [{" WHOLE ", \"score\": 2}]}",
+                                        "{\"rows\": [{\"experiment\": \"x\", \"row\": \"r\"}]}",
                                         "{\"rows\": []} x",
                                         "{\"other\": [], \"rows\": []}"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         mr_table rows = {0};
         assert_int_equal(mr_file_replace(path, wrong[i], strlen(wrong[i]), NULL), 0);
         if (mr_table_read(&rows, path, NULL) != MR_EFORMAT) fail_msg("taken: %s", wrong[i]);
+        mr_table_free(&rows);
+    }
+    static const char *const right[] = {"{\"rows\": [{" WHOLE "}]}", "{\"rows\": [{" WHOLE ", \"seed\": 1, \"score\": 2}]}",
+                                        "{\"rows\": [{" WHOLE ", \"seed\": 1, \"failed\": \"diverged\"}]}"};
+    for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
+        mr_table rows = {0};
+        assert_int_equal(mr_file_replace(path, right[i], strlen(right[i]), NULL), 0);
+        if (mr_table_read(&rows, path, NULL)) fail_msg("not taken: %s", right[i]);
         mr_table_free(&rows);
     }
 }

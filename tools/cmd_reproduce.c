@@ -52,16 +52,33 @@ static const mr_measured *find_measured(const char *name)
     return NULL;
 }
 
+static const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* A file that says nothing of --quick or --as-paper would be run as something that it is not. */
+static const char *profile_missing(const settings *set, const mr_experiment *e)
+{
+    const char *wanted = set->quick ? "quick" : set->as_paper ? "as-paper" : NULL;
+    for (int i = 0; wanted && i < e->lines.headers; i++)
+        if (!strcmp(e->lines.sections[i], wanted)) wanted = NULL;
+    return wanted;
+}
+
 /* Can it be carried out? A file is read to see, so that a bad one stops everything before the first run. */
-static int is_experiment(const char *name, mr_error *err)
+static int is_experiment(const settings *set, const char *name, mr_error *err)
 {
     mr_experiment e;
     if (find_measured(name)) return 1;
     if (mr_experiment_load(&e, name, err)) return 0;
-    const int taken = mr_ini_is_name(name) && find_measured(e.name);
+    const int own = mr_ini_is_name(name), taken = own && find_measured(e.name);
+    const char *missing = own ? profile_missing(set, &e) : NULL;
     if (taken) mr_error_set(err, MR_EINVAL, "%.200s: there is an experiment %s already; give the file another name", name, e.name);
+    else if (missing) mr_error_set(err, MR_EINVAL, "%.200s: has no section [%s]", name, missing);
     mr_experiment_free(&e);
-    return !taken;
+    return !taken && !missing;
 }
 
 /* ---- what the user sees ---- */
@@ -103,10 +120,11 @@ static void finished(void *user, int worker, const mr_planned *run, const mr_row
 static void failed(void *user, int worker, const mr_planned *run, const mr_error *err)
 {
     show *s = user;
-    (void)run;
+    mr_error named = *err;
     mr_run_view_clear(&s->views[worker]);
-    if (strcmp(s->last_failure, err->text)) mr_report("reproduce", err);
-    snprintf(s->last_failure, sizeof s->last_failure, "%s", err->text);
+    if (err->status != MR_EDATA) mr_error_set(&named, err->status, "%s/%s, seed %lld: %s", run->row, run->column, (long long)run->seed, err->text);
+    if (strcmp(s->last_failure, named.text)) mr_report("reproduce", &named);
+    snprintf(s->last_failure, sizeof s->last_failure, "%s", named.text);
 }
 
 static void measured_row(void *user, const mr_row *row)
@@ -244,24 +262,61 @@ static double read_budget(const char *text)
     return mr_real_read(number, &value) && value < 1e9 ? value * seconds : 0;
 }
 
-static int merge_one(const settings *set, const mr_table *rows, const char *name, size_t *total, mr_error *err)
+static int merge_measured(const settings *set, const mr_table *rows, const mr_measured *m, size_t *total, mr_error *err)
 {
     size_t added;
-    const mr_measured *m = find_measured(name);
     mr_table all;
-    int status = mr_reproduce_merge(set->out, name, rows, &added, err);
+    int status = mr_reproduce_merge(set->out, m->name, rows, &added, err);
     *total += added;
     if (status || !added) return status;
-    status = mr_reproduce_rows(set->out, name, &all, err);
+    status = mr_reproduce_rows(set->out, m->name, &all, err);
     if (status) return status;
-    if (m) status = m->report(&all, set->out, err);
-    else {
-        mr_experiment e;
-        status = mr_experiment_load(&e, name, err);
-        if (!status) status = mr_report_write(&e, &all, set->out, err);
-        if (!status) mr_experiment_free(&e);
-    }
+    status = m->report(&all, set->out, err);
     mr_table_free(&all);
+    return status;
+}
+
+/* name: of an experiment that is built in, or of a FILE.ini. */
+static int merge_runs(const settings *set, const mr_table *rows, const char *name, size_t *total, mr_error *err)
+{
+    size_t added;
+    mr_experiment e;
+    mr_table all;
+    int status = mr_experiment_load(&e, name, err);
+    if (status) return status;
+    status = mr_reproduce_merge(set->out, e.name, rows, &added, err);
+    *total += added;
+    if (!status && added) {
+        status = mr_reproduce_rows(set->out, e.name, &all, err);
+        if (!status) status = mr_report_write(&e, &all, set->out, err);
+        mr_table_free(&all);
+    }
+    mr_experiment_free(&e);
+    return status;
+}
+
+/* Of an experiment that is built in, or whose FILE.ini is among the arguments? */
+static int is_known(const mr_row *row, const mr_args *args)
+{
+    const char *name = mr_row_text(row, "experiment");
+    if (find_measured(name)) return 1;
+    int known = mr_experiment_built_in(name) >= 0;
+    for (int i = 0; !known && i < args->count; i++) {
+        const char *file = file_name(args->given[i]);
+        known = mr_ini_is_name(file) && strlen(file) == strlen(name) + 4 && !strncmp(file, name, strlen(name));
+    }
+    return known && isfinite(mr_row_number(row, "seed"));
+}
+
+static int read_merged(const mr_args *args, mr_table *rows, mr_error *err)
+{
+    int status = 0;
+    for (int i = 0; !status && i < args->count; i++)
+        if (!mr_ini_is_name(args->given[i])) status = mr_table_read(rows, args->given[i], err);
+    for (size_t i = 0; !status && i < rows->count; i++)
+        if (!is_known(&rows->list[i], args))
+            status = mr_fail(err, MR_EDATA, "row %zu is of an experiment that this minrnn does not know (%.60s); where it is your own, give its FILE.ini too", i + 1,
+                             mr_row_text(&rows->list[i], "experiment"));
     return status;
 }
 
@@ -270,15 +325,11 @@ static int merge(const settings *set, const mr_args *args)
     mr_table rows = {0};
     mr_error err;
     size_t added = 0;
-    int status = 0;
-    for (int i = 0; !status && i < args->count; i++) status = mr_table_read(&rows, args->given[i], &err);
-    for (size_t i = 0; !status && i < rows.count; i++) {
-        const char *name = mr_row_text(&rows.list[i], "experiment");
-        if (mr_experiment_built_in(name) < 0 && !find_measured(name))
-            status = mr_fail(&err, MR_EDATA, "row %zu is of an experiment that this minrnn does not know (%.60s)", i + 1, name);
-    }
-    for (int i = 0; !status && mr_experiment_names[i]; i++) status = merge_one(set, &rows, mr_experiment_names[i], &added, &err);
-    for (int i = 0; !status && measured[i]; i++) status = merge_one(set, &rows, measured[i]->name, &added, &err);
+    int status = read_merged(args, &rows, &err);
+    for (int i = 0; !status && mr_experiment_names[i]; i++) status = merge_runs(set, &rows, mr_experiment_names[i], &added, &err);
+    for (int i = 0; !status && i < args->count; i++)
+        if (mr_ini_is_name(args->given[i])) status = merge_runs(set, &rows, args->given[i], &added, &err);
+    for (int i = 0; !status && measured[i]; i++) status = merge_measured(set, &rows, measured[i], &added, &err);
     if (!status) printf("%zu rows read, %zu new in %s\n", rows.count, added, set->out);
     mr_table_free(&rows);
     return status ? mr_report("reproduce", &err) : MR_EXIT_DONE;
@@ -319,12 +370,16 @@ static int print_all(const settings *set, const char *const *names, size_t n, mr
     return status;
 }
 
+/* What to type to go on: --again would begin anew. */
+static const char *the_same(const settings *set) { return set->again ? "the same command without --again" : "the same command"; }
+
 static void say_how_it_went(const settings *set, const mr_reproduce_result *r)
 {
     if (set->common.quiet) return;
     fprintf(stderr, "%d done, %d were there", r->done, r->found);
-    if (r->left) fprintf(stderr, ", %d left: the same command goes on with them", r->left);
-    if (r->cut) fprintf(stderr, ", not all measured: the same command goes on");
+    const char *command = the_same(set);
+    if (r->left) fprintf(stderr, ", %d left: %s goes on with them", r->left, command);
+    if (r->cut) fprintf(stderr, ", not all measured: %s goes on", command);
     if (r->no_data) fprintf(stderr, ", %d without their data", r->no_data);
     if (r->failed) fprintf(stderr, ", %d failed", r->failed);
     fprintf(stderr, "\n");
@@ -361,7 +416,7 @@ static int reproduce(const settings *set, const mr_args *args, double budget)
         add_up(&total, &r);
     }
     if (status == MR_ESTOPPED) {
-        fprintf(stderr, "stopped, saved; the same command goes on\n");
+        fprintf(stderr, "stopped, saved; %s goes on\n", the_same(set));
         return 128 + (int)*mr_stop_flag();
     }
     if (!status && set->only[0] && !(total.done + total.found + total.left + total.failed + total.no_data + total.cut))
@@ -372,13 +427,29 @@ static int reproduce(const settings *set, const mr_args *args, double budget)
     return total.failed || (total.no_data && !all) ? MR_EXIT_FAILED : MR_EXIT_DONE;
 }
 
+/* The exit status of what is wrong with the names, or -1. */
+static int check_names(const settings *set, const mr_args *args)
+{
+    mr_error err;
+    if (args->count == 1 && !strcmp(args->given[0], "all")) return -1;
+    for (int i = 0; i < args->count; i++) {
+        const char *name = args->given[i];
+        if (!strcmp(name, "all")) return mr_misused("reproduce", "all stands alone");
+        for (int k = 0; k < i; k++)
+            if (!strcmp(file_name(args->given[k]), file_name(name))) return mr_misused("reproduce", "%.100s is there twice", file_name(name));
+        if (is_experiment(set, name, &err)) continue;
+        return mr_ini_is_name(name) ? mr_report("reproduce", &err) : mr_misused("reproduce", "unknown experiment %.60s; `minrnn reproduce --list` lists them", name);
+    }
+    return -1;
+}
+
 int mr_cmd_reproduce(int argc, char **argv)
 {
     settings set = {0};
     mr_args args = {.command = "reproduce", .flags = flags, .settings = &set, .max = MR_ARGS_MAX,
         .usage = "usage: minrnn reproduce NAME…|FILE.ini…|all [--seeds N] [--budget 25m] [--side-by-side K] [--out DIR]\n"
                  "       minrnn reproduce --list\n"
-                 "       minrnn reproduce --merge FILE.json… [--out DIR]\n\n"
+                 "       minrnn reproduce --merge FILE.json… [FILE.ini…] [--out DIR]\n\n"
                  "Carries out experiments of the paper and prints its numbers beside ours. DIR gets NAME.json (a row for each\n"
                  "finished run), NAME.md and NAME.svg. Runs that are in NAME.json already are not run again, and a run that was\n"
                  "stopped is gone on with: a long table can be filled piece by piece, on several machines.\n"
@@ -399,11 +470,8 @@ int mr_cmd_reproduce(int argc, char **argv)
     if (set.quick && set.as_paper) return mr_misused("reproduce", "--quick and --as-paper exclude each other");
     double budget = set.budget[0] ? read_budget(set.budget) : -1;
     if (budget == 0) return mr_misused("reproduce", "--budget %.40s: must be a time such as 90s, 25m or 3h", set.budget);
-    for (int i = 0; i < args.count && (strcmp(args.given[i], "all") || args.count > 1); i++) {
-        mr_error err;
-        if (is_experiment(args.given[i], &err)) continue;
-        return mr_ini_is_name(args.given[i]) ? mr_report("reproduce", &err) : mr_misused("reproduce", "unknown experiment %.60s; `minrnn reproduce --list` lists them", args.given[i]);
-    }
+    code = check_names(&set, &args);
+    if (code >= 0) return code;
     mr_catch_signals();
     return reproduce(&set, &args, budget);
 }

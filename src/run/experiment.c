@@ -4,7 +4,6 @@
 #include "core/mem.h"
 #include "run/recipes.h"
 
-#include <fnmatch.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +11,7 @@
 
 const char *const mr_profile_names[MR_PROFILES] = {"ours", "as-paper", "quick"};
 
-static const char row_prefix[] = "row ", column_prefix[] = "column ";
+static const char row_prefix[] = MR_ROW_PREFIX, column_prefix[] = MR_COLUMN_PREFIX;
 
 /* ---- the file ---- */
 
@@ -34,6 +33,7 @@ static int load_text(mr_experiment *e, const char *source, const char *text, mr_
 {
     int status = mr_ini_read(&e->lines, source, text, err);
     if (!status) status = head(e, err);
+    if (!status) status = mr_experiment_check(e, source, err);
     if (status) mr_experiment_free(e);
     return status;
 }
@@ -76,16 +76,12 @@ int mr_experiment_load(mr_experiment *e, const char *name, mr_error *err)
 
 void mr_experiment_free(mr_experiment *e) { mr_ini_free(&e->lines); }
 
-/* The next section with the prefix behind line `from`; its label, or NULL. */
-static const char *next_label(const mr_ini *lines, const char *prefix, int *from)
+const char *mr_experiment_label(const mr_experiment *e, const char *prefix, int *from)
 {
-    const char *before = *from > 0 ? lines->list[*from - 1].section : "";
-    for (int i = *from; i < lines->count; i++) {
-        const char *section = lines->list[i].section;
-        int fits = !strncmp(section, prefix, strlen(prefix)) && strcmp(section, before);
-        before = section;
-        *from = i + 1;
-        if (fits) return section + strlen(prefix);
+    const size_t n = strlen(prefix);
+    while (*from < e->lines.headers) {
+        const char *section = e->lines.sections[(*from)++];
+        if (!strncmp(section, prefix, n)) return section + n;
     }
     return NULL;
 }
@@ -98,28 +94,22 @@ typedef struct cell {
     char row[64], column[64]; /* sections */
     mr_planned run;
     int too_long;
+    const char *blank; /* a key whose value has one */
 } cell;
-
-static int is_own_key(const char *key)
-{
-    static const char *const own[] = {"recipe", "paper", "test", "target-loss", "name", "columns"};
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (!strcmp(key, own[i])) return 1;
-    return 0;
-}
 
 static void add_setting(cell *c, const char *key, const char *value)
 {
     size_t used = strlen(c->run.settings), room = sizeof c->run.settings - used;
     int n = snprintf(c->run.settings + used, room, "%s%s=%s", used ? " " : "", key, value);
-    if (n < 0 || (size_t)n >= room || strpbrk(value, " \t")) c->too_long = 1;
+    if (strpbrk(value, " \t")) c->blank = key;
+    if (n < 0 || (size_t)n >= room) c->too_long = 1;
 }
 
 static void add_section(cell *c, const char *section)
 {
     const mr_ini *lines = &c->e->lines;
     for (int i = 0; i < lines->count; i++)
-        if (!strcmp(lines->list[i].section, section) && !is_own_key(lines->list[i].key))
+        if (!strcmp(lines->list[i].section, section) && !mr_experiment_own_key(lines->list[i].key))
             add_setting(c, lines->list[i].key, lines->list[i].value);
 }
 
@@ -197,9 +187,8 @@ static int fill(cell *c, mr_error *err)
     if (o->profile == MR_PROFILE_QUICK) add_section(c, "quick");
     snprintf(steps, sizeof steps, "%lld", (long long)o->steps);
     if (o->steps) add_setting(c, "steps", steps);
-    if (c->too_long)
-        return mr_fail(err, MR_EINVAL, "experiment %s: %s/%s has too many settings, or one with a blank", c->e->name, c->run.row,
-                       c->run.column);
+    if (c->blank) return mr_fail(err, MR_EINVAL, "experiment %s: %s/%s: %s: a value may hold no blank", c->e->name, c->run.row, c->run.column, c->blank);
+    if (c->too_long) return mr_fail(err, MR_EINVAL, "experiment %s: %s/%s has too many settings", c->e->name, c->run.row, c->run.column);
     return find_paper(c, err);
 }
 
@@ -218,13 +207,28 @@ static int in_list(const char *list, const char *word)
     return 0;
 }
 
+/* Does the text fit the pattern, * and ? in it? */
+static int fits(const char *pattern, const char *text)
+{
+    for (; *pattern; pattern++, text++) {
+        if (*pattern == '*') {
+            do
+                if (fits(pattern + 1, text)) return 1;
+            while (*text++);
+            return 0;
+        }
+        if (!*text || (*pattern != '?' && *pattern != *text)) return 0;
+    }
+    return !*text;
+}
+
 int mr_plan_wants(const mr_plan_options *o, const char *row, const char *column)
 {
     char label[256];
     if (!o->only || !o->only[0]) return 1;
     snprintf(label, sizeof label, "%s/%s", row, column);
     if (o->only[0] == '=') return !strcmp(o->only + 1, label);
-    return strpbrk(o->only, "*?[") ? !fnmatch(o->only, label, 0) : strstr(label, o->only) != NULL;
+    return strpbrk(o->only, "*?") ? fits(o->only, label) : strstr(label, o->only) != NULL;
 }
 
 static int is_wanted(const cell *c)
@@ -233,32 +237,34 @@ static int is_wanted(const cell *c)
     return (!columns || in_list(columns, c->run.column)) && mr_plan_wants(c->options, c->run.row, c->run.column);
 }
 
-static int place_of(const mr_ini *lines, const char *prefix, const char *label)
+static int place_of(const mr_experiment *e, const char *prefix, const char *label)
 {
     int at = 0, place = 0;
     const char *found;
-    while ((found = next_label(lines, prefix, &at)) && strcmp(found, label)) place++;
+    while ((found = mr_experiment_label(e, prefix, &at)) && strcmp(found, label)) place++;
     return place;
 }
 
 int mr_experiment_place(const mr_experiment *e, const char *row, const char *column)
 {
-    return 1000 * place_of(&e->lines, row_prefix, row) + place_of(&e->lines, column_prefix, column);
+    return 1000 * place_of(e, row_prefix, row) + place_of(e, column_prefix, column);
 }
+
+const char *mr_experiment_column(const mr_experiment *e) { return e->by_loss ? "test loss" : "accuracy"; }
 
 /* Walks all cells; runs NULL: only counts them. */
 static int walk(const mr_experiment *e, const mr_plan_options *o, int64_t seed, mr_planned *runs, size_t *count, mr_error *err)
 {
     int at_row = 0, status = 0;
-    const char *row, *column, *alone = e->by_loss ? "test loss" : "accuracy";
-    while (!status && (row = next_label(&e->lines, row_prefix, &at_row))) {
+    const char *row, *column;
+    while (!status && (row = mr_experiment_label(e, row_prefix, &at_row))) {
         int at_column = 0;
         for (int first = 1; !status; first = 0) {
-            column = next_label(&e->lines, column_prefix, &at_column);
+            column = mr_experiment_label(e, column_prefix, &at_column);
             if (!column && !first) break;
             cell c = {.e = e, .options = o, .run.seed = seed};
             snprintf(c.run.row, sizeof c.run.row, "%s", row);
-            snprintf(c.run.column, sizeof c.run.column, "%s", column ? column : alone);
+            snprintf(c.run.column, sizeof c.run.column, "%s", column ? column : mr_experiment_column(e));
             snprintf(c.row, sizeof c.row, "%s%s", row_prefix, row);
             snprintf(c.column, sizeof c.column, "%s%s", column_prefix, c.run.column);
             if (!is_wanted(&c)) continue;
@@ -303,8 +309,8 @@ int mr_planned_recipe(const mr_planned *run, mr_recipe *recipe, mr_error *err)
         char *value = mr_setting_value(key);
         if (!loaded) status = mr_recipe_load(recipe, value, err);
         else if (!strcmp(key, "warmup-share")) {
-            if (!mr_real_read(value, &warmup_share))
-                status = mr_fail(err, MR_EINVAL, "warmup-share = %.40s: must be a number", value);
+            if (!mr_real_read(value, &warmup_share) || !(warmup_share >= 0 && warmup_share <= 1))
+                status = mr_fail(err, MR_EINVAL, "warmup-share = %.40s: must be a number from 0 to 1", value);
         } else
             status = mr_recipe_set(recipe, key, value, err);
         loaded = 1;

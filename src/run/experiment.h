@@ -13,7 +13,7 @@
  *     [row minGRU] [column NAME]          the table; keys of the recipe, and besides: recipe, paper, test, target-loss as above,
  *                                         name (what $row or $column stands for), columns (of a row: A, B, … alone)
  *
- * The profiles may have these too. Beside the recipe's keys there is warmup-share, the warm-up as a share of the steps,
+ * The profiles may have recipe, paper, test and target-loss too, but not for one row or cell. Beside the recipe's keys there is warmup-share, the warm-up as a share of the steps,
  * whatever their number. Without columns there is one, named by the score. Later sections win: recipe, profile, column, row,
  * the profile's for that row, for that cell, quick. */
 #ifndef MR_RUN_EXPERIMENT_H
@@ -60,6 +60,20 @@ int mr_plan_wants(const mr_plan_options *options, const char *row, const char *c
 
 /* name: that of an experiment that is built in, or of a file, PATH/NAME.ini. Not to be copied: name may point into it. */
 int mr_experiment_load(mr_experiment *e, const char *name, mr_error *err);
+
+/* Is every section and every key of it one that means something? `source` is the file's name, for errors. */
+int mr_experiment_check(const mr_experiment *e, const char *source, mr_error *err);
+
+/* Keys of rows, columns and the experiment that are none of a recipe. */
+int mr_experiment_own_key(const char *key);
+
+#define MR_ROW_PREFIX "row "
+#define MR_COLUMN_PREFIX "column "
+/* The label of the next section with that prefix, from header `from` on, which is moved behind it; or NULL. */
+const char *mr_experiment_label(const mr_experiment *e, const char *prefix, int *from);
+
+/* What the only column is called where none is named. */
+const char *mr_experiment_column(const mr_experiment *e);
 
 /* Where it stands in mr_experiment_names, or −1. */
 int mr_experiment_built_in(const char *name);

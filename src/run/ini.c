@@ -8,7 +8,7 @@
 static int take_line(void *user, const char *section, const char *key, const char *value)
 {
     mr_ini *all = user;
-    if (strlen(section) >= sizeof all->list->section || strlen(key) >= sizeof all->list->key) {
+    if (strlen(key) >= sizeof all->list->key) {
         if (!all->wrong[0]) snprintf(all->wrong, sizeof all->wrong, "[%.40s] %.60s", section, key);
         return 1;
     }
@@ -42,6 +42,35 @@ static int check_lines(const char *name, const char *text, mr_error *err)
     return 0;
 }
 
+/* The header's name if the line is one; its length, or -1. */
+static long header_of(const char *line, size_t n, const char **name)
+{
+    size_t at = 0;
+    while (at < n && (line[at] == ' ' || line[at] == '\t')) at++;
+    if (at == n || line[at] != '[') return -1;
+    const char *end = memchr(line + at, ']', n - at);
+    *name = line + at + 1;
+    return end ? end - *name : -1;
+}
+
+/* libinih tells of sections with keys alone. */
+static int take_headers(mr_ini *all, const char *name, const char *text, mr_error *err)
+{
+    int lines = 1;
+    for (const char *c = text; *c; c++) lines += *c == '\n';
+    all->sections = mr_alloc((size_t)lines, sizeof *all->sections);
+    if (!all->sections) return mr_no_memory(err, name);
+    for (const char *at = text, *header; *at;) {
+        const size_t n = strcspn(at, "\n");
+        const long size = header_of(at, n, &header);
+        if (size >= MR_INI_SECTION)
+            return mr_fail(err, MR_EINVAL, "%s: [%.*s…]: the name of a section has at most %d bytes", name, 40, header, MR_INI_SECTION - 1);
+        if (size >= 0) snprintf(all->sections[all->headers++], MR_INI_SECTION, "%.*s", (int)size, header);
+        at += n + (at[n] == '\n');
+    }
+    return 0;
+}
+
 static int check_twice(const mr_ini *all, const char *name, mr_error *err)
 {
     for (int i = 0; i < all->count; i++) {
@@ -56,6 +85,7 @@ int mr_ini_read(mr_ini *all, const char *name, const char *text, mr_error *err)
 {
     memset(all, 0, sizeof *all);
     int status = check_lines(name, text, err);
+    if (!status) status = take_headers(all, name, text, err);
     if (status) return status;
     int wrong = ini_parse_string(text, take_line, all);
     if (all->failed) return mr_no_memory(err, name);
@@ -67,6 +97,7 @@ int mr_ini_read(mr_ini *all, const char *name, const char *text, mr_error *err)
 void mr_ini_free(mr_ini *all)
 {
     mr_free(all->list);
+    mr_free(all->sections);
     memset(all, 0, sizeof *all);
 }
 

@@ -6,14 +6,18 @@
 
 #include <ini.h>
 
+enum { MR_INI_SECTION = 48 };
+
 typedef struct mr_ini_line {
-    char section[48], key[32], value[INI_MAX_LINE];
+    char section[MR_INI_SECTION], key[32], value[INI_MAX_LINE];
 } mr_ini_line;
 
 typedef struct mr_ini {
     mr_ini_line *list;
     int count, room, failed;
-    char wrong[INI_MAX_LINE]; /* a section or key too long to be one of ours */
+    char wrong[INI_MAX_LINE]; /* a key too long to be one of ours */
+    char (*sections)[MR_INI_SECTION]; /* every header, in the order of the text, those of empty sections too */
+    int headers;
 } mr_ini;
 
 /* In the order of the text. Refuses what is no INI, lines that libinih would cut, and a key that is given twice in a section;

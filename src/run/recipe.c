@@ -183,6 +183,15 @@ int mr_recipe_load(mr_recipe *r, const char *name, mr_error *err)
     return status;
 }
 
+int mr_recipe_check_model(const mr_recipe *r, mr_error *err)
+{
+    const mr_interface plain = {.input = MR_INPUT_TOKENS, .inputs = 2, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = 2};
+    mr_config config = r->config;
+    mr_config_take(&config, &plain);
+    mr_config_settle(&config, 1);
+    return mr_config_check(&config, err);
+}
+
 int mr_recipe_open(mr_recipe *r, mr_error *err)
 {
     r->task->seed = (uint64_t)r->train.seed;

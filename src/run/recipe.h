@@ -31,6 +31,9 @@ void mr_recipe_free(mr_recipe *recipe);
 /* One key, in whichever section it belongs to. */
 int mr_recipe_set(mr_recipe *recipe, const char *key, const char *value, mr_error *err);
 
+/* Could a model be made of it, whatever the task? What it finds is known without any data. */
+int mr_recipe_check_model(const mr_recipe *recipe, mr_error *err);
+
 /* Opens the task and gives the model its side of it. */
 int mr_recipe_open(mr_recipe *recipe, mr_error *err);
 

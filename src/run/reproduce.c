@@ -171,6 +171,8 @@ static int take_curve(const turn *t, mr_row *row, int64_t best_step, mr_error *e
     return status;
 }
 
+static const char *measure_of(const mr_experiment *e) { return e->by_loss ? "loss" : "accuracy"; }
+
 static int make_row(const turn *t, const mr_recipe *recipe, const mr_train_result *r, const mr_error *diverged, mr_row *row,
                     mr_error *err)
 {
@@ -185,6 +187,9 @@ static int make_row(const turn *t, const mr_recipe *recipe, const mr_train_resul
     mr_row_set(row, "tokens", (double)r->tokens);
     mr_row_set(row, "side_by_side", j->results.options->side_by_side);
     mr_row_set(row, "target_loss", t->run->target_loss);
+    mr_row_set_text(row, "measure", measure_of(j->e));
+    mr_row_set(row, "scale", j->e->scale);
+    if (t->run->test[0]) mr_row_set_text(row, "test", t->run->test);
     if (diverged) {
         mr_row_set_text(row, "failed", diverged->text);
         return 0;
@@ -291,6 +296,14 @@ static void run_failed(turn *t, const mr_error *err)
     pthread_mutex_unlock(&j->results.mutex);
 }
 
+/* A state that cannot be read is no reason to be stuck for ever. */
+static const mr_error *with_hint(mr_error *err, const char *dir)
+{
+    const mr_error was = *err;
+    mr_error_set(err, was.status, "%.300s; remove %.200s to start this run anew", was.text, dir);
+    return err;
+}
+
 /* Returns what stops all other runs too: results that cannot be written. */
 static int run_one(job *j, int worker, const mr_planned *run, mr_error *stopper)
 {
@@ -308,7 +321,7 @@ static int run_one(job *j, int worker, const mr_planned *run, mr_error *stopper)
         kept = make_row(&t, &recipe, &r, status ? &err : NULL, &row, stopper);
         if (!kept) kept = keep_row(&t, &row, stopper);
         mr_row_free(&row);
-    } else run_failed(&t, &err);
+    } else run_failed(&t, status == MR_EFORMAT && t.dir ? with_hint(&err, t.dir) : &err);
     mr_recipe_free(&recipe);
     mr_free(t.dir);
     return kept;
@@ -353,7 +366,41 @@ static void run_all(job *j)
     j->result->left += (int)(j->count - j->next);
 }
 
-/* Leaves in the list what is to be run. Every recipe is read first, so that a mistake is known before hours have gone. */
+static int check_run(const mr_reproduce_options *o, const mr_planned *run, mr_error *err)
+{
+    mr_recipe recipe;
+    char key[sizeof run->test];
+    int status = apply_options(o, run, &recipe, err);
+    if (status) return status;
+    snprintf(key, sizeof key, "%s", run->test);
+    const char *value = mr_setting_value(key);
+    status = mr_recipe_check_model(&recipe, err);
+    if (!status && key[0]) status = mr_recipe_set(&recipe, key, value, err);
+    mr_recipe_free(&recipe);
+    return status;
+}
+
+/* Every recipe is read before anything else, so that a mistake is known before hours have gone. */
+static int check_runs(const job *j, const mr_reproduce_options *o, const char *name, mr_error *err)
+{
+    mr_error wrong;
+    for (size_t i = 0; i < j->count; i++)
+        if (check_run(o, &j->runs[i], &wrong)) return mr_fail(err, wrong.status, "%s: %s/%s: %s", name, j->runs[i].row, j->runs[i].column, wrong.text);
+    return 0;
+}
+
+/* Is the row what the run is to find out? Rows of --again are outdated until they are replaced. */
+static int answers(const job *j, const mr_planned *run, const mr_row *row)
+{
+    if (!row || mr_row_number(row, "outdated") == 1) return 0;
+    const char *measure = mr_row_text(row, "measure"); /* older rows have none */
+    const double target = mr_row_number(row, "target_loss"), scale = mr_row_number(row, "scale");
+    if (!measure[0]) return 1;
+    return !strcmp(measure, measure_of(j->e)) && scale == j->e->scale && !strcmp(mr_row_text(row, "test"), run->test) &&
+           (target == run->target_loss || (isnan(target) && isnan(run->target_loss)));
+}
+
+/* Leaves in the list what is to be run. */
 static int choose_runs(job *j, mr_error *err)
 {
     const mr_reproduce_options *o = j->results.options;
@@ -368,8 +415,9 @@ static int choose_runs(job *j, mr_error *err)
         mr_recipe_free(&recipe);
         mr_results_stamp(&j->results, &row, j->runs[i].row, j->runs[i].column, j->runs[i].settings, dtype);
         mr_row_set(&row, "seed", (double)j->runs[i].seed);
-        if (o->again) mr_table_remove(&j->results.rows, &row);
-        int found = mr_table_find(&j->results.rows, &row) != NULL;
+        mr_row *old = mr_table_find(&j->results.rows, &row);
+        if (o->again && old) mr_row_set(old, "outdated", 1);
+        int found = answers(j, &j->runs[i], old);
         if (dir && (o->again || found)) clear_folder(dir, found); /* what a kill left; models that were kept stay */
         if (found) j->result->found++;
         else j->runs[kept++] = j->runs[i];
@@ -377,7 +425,7 @@ static int choose_runs(job *j, mr_error *err)
         mr_free(dir);
     }
     j->count = kept;
-    return 0;
+    return o->again && j->results.rows.count ? mr_table_write(&j->results.rows, j->results.path, j->results.name, err) : 0;
 }
 
 int mr_reproduce(const char *name, const mr_reproduce_options *o, mr_reproduce_result *result, mr_error *err)
@@ -388,7 +436,8 @@ int mr_reproduce(const char *name, const mr_reproduce_options *o, mr_reproduce_r
     int status = mr_experiment_load(&e, name, err);
     if (status) return status;
     status = mr_experiment_plan(&e, &o->plan, &j.runs, &j.count, err);
-    if (!status) {
+    if (!status) status = check_runs(&j, o, name, err);
+    if (!status && j.count) {
         status = mr_results_open(&j.results, e.name, o, mr_report_write, &e, err);
         if (!status) status = choose_runs(&j, err);
         if (!status) run_all(&j);

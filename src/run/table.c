@@ -73,9 +73,23 @@ void mr_row_free(mr_row *row)
     memset(row, 0, sizeof *row);
 }
 
+static const char *const texts[] = {"experiment", "row", "column", "settings", "kind", "dtype"};
+
+/* FNV-1a over what mr_row_same compares. */
+static uint64_t mark_of(const mr_row *row)
+{
+    const double seed = mr_row_number(row, "seed");
+    uint64_t mark = 14695981039346656037u ^ (uint64_t)(isnan(seed) ? -1 : (int64_t)seed);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        const char *c = mr_row_text(row, texts[i]);
+        do mark = (mark ^ (unsigned char)*c) * 1099511628211u;
+        while (*c++);
+    }
+    return mark;
+}
+
 int mr_row_same(const mr_row *a, const mr_row *b)
 {
-    static const char *const texts[] = {"experiment", "row", "column", "settings", "kind", "dtype"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (strcmp(mr_row_text(a, texts[i]), mr_row_text(b, texts[i]))) return 0;
     double left = mr_row_number(a, "seed"), right = mr_row_number(b, "seed");
@@ -84,8 +98,9 @@ int mr_row_same(const mr_row *a, const mr_row *b)
 
 mr_row *mr_table_find(const mr_table *rows, const mr_row *row)
 {
+    const uint64_t mark = mark_of(row);
     for (size_t i = 0; i < rows->count; i++)
-        if (mr_row_same(&rows->list[i], row)) return &rows->list[i];
+        if (rows->list[i].mark == mark && mr_row_same(&rows->list[i], row)) return &rows->list[i];
     return NULL;
 }
 
@@ -112,17 +127,9 @@ int mr_table_put(mr_table *rows, mr_row *row, mr_error *err)
     if (old) mr_row_free(old);
     else old = &rows->list[rows->count++];
     *old = *row;
+    old->mark = mark_of(old);
     memset(row, 0, sizeof *row);
     return 0;
-}
-
-void mr_table_remove(mr_table *rows, const mr_row *row)
-{
-    mr_row *old = mr_table_find(rows, row);
-    if (!old) return;
-    mr_row_free(old);
-    memmove(old, old + 1, (size_t)(rows->list + rows->count - old - 1) * sizeof *old);
-    rows->count--;
 }
 
 void mr_table_free(mr_table *rows)

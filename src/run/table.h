@@ -19,6 +19,7 @@ typedef struct mr_field {
 typedef struct mr_row {
     mr_field fields[MR_ROW_FIELDS];
     int count, failed;
+    uint64_t mark; /* of what makes it the same run as another, where a table holds it */
     mr_curve_point *curve;
     size_t points;
 } mr_row;
@@ -42,7 +43,6 @@ int mr_row_same(const mr_row *a, const mr_row *b);
 mr_row *mr_table_find(const mr_table *rows, const mr_row *row);
 /* Takes the row over, in the place of the one that is the same run; it is empty afterwards, whether that succeeded or not. */
 int mr_table_put(mr_table *rows, mr_row *row, mr_error *err);
-void mr_table_remove(mr_table *rows, const mr_row *row); /* the one that is the same run, where there is one */
 void mr_table_free(mr_table *rows);
 
 /* Adds the rows of a file. MR_EIO where there is none, MR_EFORMAT where it is something else. */

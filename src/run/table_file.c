@@ -6,6 +6,7 @@
 #include "run/table.h"
 #include "run/text.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <string.h>
 
@@ -128,13 +129,29 @@ static int read_field(mr_json *json, mr_row *row)
     return !row->failed;
 }
 
+/* Has it what tells runs apart, and a run (one with a seed) what it found? */
+static int is_whole(const mr_row *row)
+{
+    static const char *const names[] = {"experiment", "row", "column", "kind", "dtype"};
+    const double seed = mr_row_number(row, "seed");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *text = mr_row_text(row, names[i]);
+        if (!*text) return 0;
+        for (; *text; text++)
+            if (iscntrl((unsigned char)*text)) return 0;
+    }
+    if (mr_row_text(row, "seed")[0] || mr_row_text(row, "score")[0]) return 0;
+    if (isnan(seed)) return isnan(mr_row_number(row, "score")); /* a measurement */
+    return seed >= 0 && seed <= 9e15 && seed == floor(seed) && (isfinite(mr_row_number(row, "score")) || mr_row_text(row, "failed")[0]);
+}
+
 /* 0: what is there is no row, or there is no memory for it (row->failed). */
 static int read_row(mr_json *json, mr_row *row)
 {
     if (!mr_json_enter(json, '{')) return 0;
     while (mr_json_item(json, '}'))
         if (!read_field(json, row)) return 0;
-    return !json->wrong && mr_row_text(row, "experiment")[0];
+    return !json->wrong && is_whole(row);
 }
 
 static int wrong_file(const char *path, size_t row, mr_error *err)
