@@ -27,6 +27,11 @@ TITLES = {
     "chomsky": "Chomsky hierarchy (accuracy)", "lra": "Long Range Arena (accuracy)", "listops_ablation": "ListOps: the block (accuracy)",
     "efficiency": "Training step", "memory": "Training memory", "inference": "Inference (%)", "parameters": "Parameters (% of the traditional cell)",
 }
+NOTES = {
+    "chomsky": "Strings of 40 to 256 symbols; docs/results/findings.md says which rows were scored on an older draw of lengths.",
+    "memory": "How much more is needed; less is a negative number.",
+    "inference": "A negative number: it is the other way round.",
+}
 
 
 def mean_std(values):
@@ -63,7 +68,7 @@ def groups_of(rows):
         scores = [r["score"] for r in members if "score" in r]
         mean, std = mean_std(scores) if scores else (None, None)
         numbers = {key: mean_std([r[key] for r in members if key in r])[0] if any(key in r for r in members) else None
-                   for key in ("steps", "best_step", "seconds", "target_step", "parameters")}
+                   for key in ("steps", "best_step", "seconds", "side_by_side", "target_step", "parameters")}
         groups.append({
             "number": len(groups), "experiment": experiment, "profile": profile, "row": row, "column": column, "settings": settings, "kind": kind, "dtype": dtype,
             "device": members[0].get("device"), "date": max(r.get("date", "") for r in members), "mean": mean, "std": std,
@@ -250,7 +255,8 @@ def details(group):
     if group["experiment"] in MEASURED:
         return ["", "", "", f"{group['device']}, {group['dtype']}", command(group)]
     seeds = str(group["seeds"]) + (f" ({group['diverged']} diverged)" if group["diverged"] else "")
-    return [seeds, number(group["steps"], digits=9), clock(group["seconds"]), f"{group['device'] or ''}, {group['dtype']}", command(group)]
+    beside = f", {number(group['side_by_side'])} at once" if (group["side_by_side"] or 1) > 1 else ""
+    return [seeds, number(group["steps"], digits=9), clock(group["seconds"]) + beside, f"{group['device'] or ''}, {group['dtype']}", command(group)]
 
 
 def line(cells):
@@ -282,7 +288,8 @@ def page(found, groups, tables, folders, out):
             "Made by `scripts/paper.py` from the results of `minrnn reproduce`; all settings are in their JSON.", ""]
     for name in tables:
         cells = [c for (table, _, _), c in found.items() if table == name]
-        text += [f"## {TITLES.get(name, name)}", "", line(head), line(["---"] * len(head))]
+        note = [NOTES[name], ""] if name in NOTES else []
+        text += [f"## {TITLES.get(name, name)}", "", *note, line(head), line(["---"] * len(head))]
         for cell in cells:
             text.append(line([cell["row"], cell["column"], number(cell["paper"], cell["paper_std"]), ours_text(cell), verdict(name, cell), *details(cell["ours"])]))
         experiments = sorted({c["ours"]["experiment"] for c in cells if c["ours"] and c["ours"].get("experiment")})
