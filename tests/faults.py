@@ -4,7 +4,7 @@ usage: faults.py MINRNN PRELOAD [--stride K] [--only WORD]     PRELOAD: the libr
 
 After each fault the command must end with 0 and the same result, or with 1 and one line on stderr; it must hold no more memory
 and no more open files than an undisturbed run does at its end; every model that is there is whole; and a run that was disturbed
-or cut short, resumed, ends with the same bits as one that was not.
+or cut short, resumed, ends with the same bits as one that was not. All on the CPU: what a CUDA runtime holds is not ours.
 """
 import argparse, hashlib, os, re, shutil, subprocess, sys, tempfile
 from collections import Counter
@@ -38,7 +38,7 @@ class Place:
         if fault:
             env.update(LD_PRELOAD=self.lab.preload, MINRNN_FAULT=fault, MINRNN_FAULT_REPORT=report)
         try:
-            done = subprocess.run([self.lab.minrnn, *command], cwd=self.path, env=env, capture_output=True, timeout=300)
+            done = subprocess.run([self.lab.minrnn, *command, "--device", "cpu"], cwd=self.path, env=env, capture_output=True, timeout=300)
         except subprocess.TimeoutExpired:
             return {"code": "hangs", "out": b"", "err": b"", "fired": "?", "left": None}
         told = open(report).read() if fault and os.path.exists(report) else ""

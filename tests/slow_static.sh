@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A command that needs no library at all, and no optional one: built, and put to work.
 source "$(dirname "$0")/cli_support.bash"
-source=$(realpath "$(dirname "$OLDPWD/$0")/..")
+source=$tests/..
 [ "$sanitized" = 0 ] || { echo "skipped: a sanitizer needs its library"; exit 77; }
 for library in jansson inih; do
     [ -e "$(pkg-config --variable=libdir $library)/lib$library.a" ] || { echo "skipped: no static lib$library"; exit 77; }

@@ -192,8 +192,11 @@ void mr_catch_signals(void)
 
 void mr_print_json_string(FILE *to, const char *text, size_t size)
 {
-    mr_text literal = {0};
-    mr_text_json(&literal, text, size);
-    fputs(literal.failed ? "null" : literal.data, to);
-    mr_text_free(&literal);
+    char piece[MR_JSON_PIECE];
+    fputc('"', to);
+    for (size_t at = 0; at < size;) {
+        at += mr_json_piece(piece, text + at, size - at);
+        fputs(piece, to);
+    }
+    fputc('"', to);
 }

@@ -105,17 +105,24 @@ void mr_text_format(mr_text *text, const char *format, ...)
     text->size += (size_t)size;
 }
 
+size_t mr_json_piece(char out[MR_JSON_PIECE], const char *s, size_t size)
+{
+    uint32_t c;
+    const int n = mr_utf8_read(s, size, &c);
+    if (n <= 0) snprintf(out, MR_JSON_PIECE, "\\ufffd");
+    else if (c == '"' || c == '\\') snprintf(out, MR_JSON_PIECE, "\\%c", (int)c);
+    else if (c < 0x20 || c == 0x7f) snprintf(out, MR_JSON_PIECE, "\\u%04x", (unsigned)c);
+    else snprintf(out, MR_JSON_PIECE, "%.*s", n, s);
+    return n > 0 ? (size_t)n : 1;
+}
+
 void mr_text_json(mr_text *text, const char *s, size_t size)
 {
+    char piece[MR_JSON_PIECE];
     mr_text_add(text, "\"");
     for (size_t at = 0; at < size;) {
-        uint32_t c;
-        int n = mr_utf8_read(s + at, size - at, &c);
-        if (n <= 0) mr_text_add(text, "\\ufffd");
-        else if (c == '"' || c == '\\') mr_text_format(text, "\\%c", (int)c);
-        else if (c < 0x20 || c == 0x7f) mr_text_format(text, "\\u%04x", (unsigned)c);
-        else mr_text_format(text, "%.*s", n, s + at);
-        at += n > 0 ? (size_t)n : 1;
+        at += mr_json_piece(piece, s + at, size - at);
+        mr_text_add(text, piece);
     }
     mr_text_add(text, "\"");
 }

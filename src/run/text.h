@@ -29,6 +29,10 @@ void mr_text_add(mr_text *text, const char *s);
 void mr_text_format(mr_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A JSON string literal. Bytes that are not UTF-8 become U+FFFD. */
 void mr_text_json(mr_text *text, const char *s, size_t size);
+
+/* One character of it, for who has no memory to ask for; returns how many bytes of s it stands for. */
+enum { MR_JSON_PIECE = 16 };
+size_t mr_json_piece(char out[MR_JSON_PIECE], const char *s, size_t size);
 void mr_text_free(mr_text *text);
 
 #endif

@@ -12,7 +12,7 @@ static int open_task(mr_task *task, mr_error *err)
 {
     const settings *s = task->settings;
     mr_corpus_source source = {.name = s->data, .kind = (mr_vocab_kind)s->vocab, .split = s->split};
-    if (!s->data[0]) return mr_fail(err, MR_ECONFIG, "there is no text to learn from: say --data FILE");
+    if (!s->data[0]) return mr_fail(err, MR_ECONFIG, "there is no text to learn from or to score: say --data FILE");
     int status = mr_file_read(s->data, UINT32_MAX, &source.bytes, &source.size, err);
     return status ? status : mr_corpus_open(task, source, err);
 }
