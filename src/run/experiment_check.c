@@ -60,7 +60,7 @@ static int is_table(const char *section) { return !strncmp(section, MR_ROW_PREFI
 
 static int check_name(const char *source, const char *section, mr_error *err)
 {
-    const char *name = strchr(section, ' ') + 1;
+    const char *name = section + strcspn(section, " ") + 1;
     int plain = *name && *name != ' ' && name[strlen(name) - 1] != ' ';
     for (const char *c = name; *c; c++) plain &= !iscntrl((unsigned char)*c);
     return plain ? 0 : mr_fail(err, MR_EINVAL, "%s: [%s]: needs a name, without blanks around it", source, section);
