@@ -205,7 +205,7 @@ static void wrong_metadata_is_refused(void **state)
     static const char *const wrong[] = {
         "",      "byte",        "[]",    "{}",       "[\"ab\"]",    "[\"\"]",        "[1]",  "[\"b\",\"a\"]",
         "\"a\"", "[\"a\",\"a\"]", "[\"a\"", "[\"a\"] x", "[\"\xFF\"]",   "[\"\\ud800\"]", "null", "[\"a\",null]",
-        "[[\"a\"]]"};
+        "[[\"a\"]]",  "[     ]"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         mr_vocab v;
         mr_error err;

@@ -121,6 +121,7 @@ static int take_characters(mr_vocab *vocab, mr_json *json, mr_error *err)
             return mr_fail(err, MR_EFORMAT, "entry %zu of the vocabulary is not above the one before it", i);
     }
     if (!mr_json_done(json)) return mr_fail(err, MR_EFORMAT, "the vocabulary is not JSON, after entry %zu", i);
+    if (!i) return mr_fail(err, MR_EFORMAT, "the vocabulary is empty");
     vocab->size = (int)i;
     return 0;
 }
