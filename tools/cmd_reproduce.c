@@ -52,12 +52,6 @@ static const mr_measured *find_measured(const char *name)
     return NULL;
 }
 
-static const char *file_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* A file that says nothing of --quick or --as-paper would be run as something that it is not. */
 static const char *profile_missing(const settings *set, const mr_experiment *e)
 {
@@ -302,7 +296,7 @@ static int is_known(const mr_row *row, const mr_args *args)
     if (find_measured(name)) return 1;
     int known = mr_experiment_built_in(name) >= 0;
     for (int i = 0; !known && i < args->count; i++) {
-        const char *file = file_name(args->given[i]);
+        const char *file = mr_path_name(args->given[i]);
         known = mr_ini_is_name(file) && strlen(file) == strlen(name) + 4 && !strncmp(file, name, strlen(name));
     }
     return known && isfinite(mr_row_number(row, "seed"));
@@ -436,7 +430,7 @@ static int check_names(const settings *set, const mr_args *args)
         const char *name = args->given[i];
         if (!strcmp(name, "all")) return mr_misused("reproduce", "all stands alone");
         for (int k = 0; k < i; k++)
-            if (!strcmp(file_name(args->given[k]), file_name(name))) return mr_misused("reproduce", "%.100s is there twice", file_name(name));
+            if (!strcmp(mr_path_name(args->given[k]), mr_path_name(name))) return mr_misused("reproduce", "%.100s is there twice", mr_path_name(name));
         if (is_experiment(set, name, &err)) continue;
         return mr_ini_is_name(name) ? mr_report("reproduce", &err) : mr_misused("reproduce", "unknown experiment %.60s; `minrnn reproduce --list` lists them", name);
     }

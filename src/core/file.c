@@ -281,6 +281,12 @@ void mr_unlock(int lock)
     if (lock >= 0) close(lock);
 }
 
+const char *mr_path_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 char *mr_path_join(const char *dir, const char *name)
 {
     size_t length = strlen(dir);

@@ -43,6 +43,9 @@ int mr_make_directory(const char *path, mr_error *err);
 int mr_lock_directory(const char *path, int *lock, mr_error *err);
 void mr_unlock(int lock);
 
+/* What stands behind the last slash. */
+const char *mr_path_name(const char *path);
+
 /* "dir/name" in fresh memory, or NULL. */
 char *mr_path_join(const char *dir, const char *name);
 int mr_path_exists(const char *path);

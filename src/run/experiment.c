@@ -48,7 +48,7 @@ int mr_experiment_built_in(const char *name)
 /* Its results are called as the file is, so that must be a plain name, and no other experiment's. */
 static int load_file(mr_experiment *e, const char *path, mr_error *err)
 {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *name = mr_path_name(path);
     const size_t n = strlen(name) - 4;
     char *text;
     size_t size;

@@ -1,5 +1,6 @@
 /* An experiment's file: a section or key that would be passed over in silence is a mistake. */
 #include "run/experiment.h"
+#include "run/figures.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -78,9 +79,6 @@ static int check_section(const mr_experiment *e, const char *source, int at, mr_
     return is_part(e, part) ? 0 : mr_fail(err, MR_EINVAL, "%s: [%s]: there is no such row or cell", source, section);
 }
 
-/* As figures.c calls a picture. */
-static char in_file_name(char c) { return (char)(isalnum((unsigned char)c) || c == '_' || !c ? c : '-'); }
-
 /* Columns whose pictures would be one file. */
 static int check_pictures(const mr_experiment *e, const char *source, mr_error *err)
 {
@@ -89,7 +87,7 @@ static int check_pictures(const mr_experiment *e, const char *source, mr_error *
         int other = from;
         for (const char *b; (b = mr_experiment_label(e, MR_COLUMN_PREFIX, &other));) {
             size_t i = 0;
-            while (a[i] && in_file_name(a[i]) == in_file_name(b[i])) i++;
+            while (a[i] && mr_figure_letter(a[i]) == mr_figure_letter(b[i])) i++;
             if (!a[i] && !b[i]) return mr_fail(err, MR_EINVAL, "%s: columns \"%s\" and \"%s\" would have the same picture; rename one", source, a, b);
         }
     }

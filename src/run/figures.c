@@ -113,6 +113,8 @@ static int draw_bars(const mr_experiment *e, const mr_group *groups, size_t n, c
     return status;
 }
 
+char mr_figure_letter(char c) { return (char)(isalnum((unsigned char)c) || c == '_' || !c ? c : '-'); }
+
 int mr_figures_write(const mr_experiment *e, const mr_table *rows, const mr_group *groups, size_t n, const char *dir,
                      mr_text *names, mr_error *err)
 {
@@ -124,8 +126,7 @@ int mr_figures_write(const mr_experiment *e, const mr_table *rows, const mr_grou
     int status = draw_bars(e, groups, n, columns, count, dir, file, names, err);
     for (size_t i = 0; !status && i < count; i++) {
         snprintf(file, sizeof file, "%s-%.60s", e->name, columns[i]);
-        for (char *c = file; *c; c++)
-            if (!isalnum((unsigned char)*c) && *c != '_') *c = '-';
+        for (char *c = file; *c; c++) *c = mr_figure_letter(*c);
         strcat(file, ".svg");
         snprintf(title, sizeof title, "%s: %.60s", e->name, columns[i]);
         status = draw_curves(e, rows, groups, n, columns[i], title, dir, file, names, err);

@@ -9,4 +9,7 @@
 int mr_figures_write(const mr_experiment *e, const mr_table *rows, const mr_group *groups, size_t count, const char *dir,
                      mr_text *names, mr_error *err);
 
+/* A letter of a column's name as it stands in the name of its picture. */
+char mr_figure_letter(char c);
+
 #endif

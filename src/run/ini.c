@@ -64,7 +64,7 @@ static int take_headers(mr_ini *all, const char *name, const char *text, mr_erro
         const size_t n = strcspn(at, "\n");
         const long size = header_of(at, n, &header);
         if (size >= MR_INI_SECTION)
-            return mr_fail(err, MR_EINVAL, "%s: [%.*s…]: the name of a section has at most %d bytes", name, 40, header, MR_INI_SECTION - 1);
+            return mr_fail(err, MR_EINVAL, "%s: [%.40s…]: the name of a section has at most %d bytes", name, header, MR_INI_SECTION - 1);
         if (size >= 0) snprintf(all->sections[all->headers++], MR_INI_SECTION, "%.*s", (int)size, header);
         at += n + (at[n] == '\n');
     }

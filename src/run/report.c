@@ -190,7 +190,7 @@ static int write_markdown(const mr_experiment *e, const mr_group *groups, size_t
     snprintf(file, sizeof file, "%s.md", e->name);
     char *path = mr_path_join(dir, file);
     mr_text_format(&out,
-                   "# %s\n\n%s.\n\nMade by `minrnn reproduce %s%s`. Times are those of one run, its evaluations included, and of runs beside it where there were any.\n\n",
+                   "# %s\n\n%s.\n\nMade by `minrnn reproduce %s%s`. Times are those of one run, its evaluations included; runs beside it share the device.\n\n",
                    e->name, e->summary, e->name, e->own[0] ? ".ini" : "");
     for (int profile = 0; profile < MR_PROFILES; profile++) add_table(&out, groups, n, mr_profile_names[profile]);
     if (figures->data) add_figures(&out, figures->data);

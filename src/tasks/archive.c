@@ -117,12 +117,6 @@ static int pass_data(unpacking *u, mr_replace *file, mr_sha256 *sha)
     return 0;
 }
 
-static const char *last_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 static int make_place(const unpacking *u, const mr_data_member *member, char **path)
 {
     *path = mr_path_join(u->folder, member->file);
@@ -166,13 +160,13 @@ static int take_all(unpacking *u)
         if (status < 0) return status;
         if (!status) break;
         for (int i = 0; is_file(u->kind) && u->members[i].file; i++)
-            if (!u->found[i] && !strcmp(last_name(u->members[i].file), last_name(u->name))) which = i;
+            if (!u->found[i] && !strcmp(mr_path_name(u->members[i].file), mr_path_name(u->name))) which = i;
         status = which < 0 ? pass_data(u, NULL, NULL) : take_member(u, &u->members[which]);
         if (status) return status;
         if (which >= 0) u->found[which] = 1, missing--;
     }
     for (int i = 0; missing; i++)
-        if (!u->found[i]) return mr_fail(u->err, MR_EDATA, "%s: has no %s in it", u->archive, last_name(u->members[i].file));
+        if (!u->found[i]) return mr_fail(u->err, MR_EDATA, "%s: has no %s in it", u->archive, mr_path_name(u->members[i].file));
     return 0;
 }
 
