@@ -173,6 +173,41 @@ static void check_gradients(mr_dev *dev)
     }
 }
 
+/* ---- shapes: a plan for few long rows and many short ones is, for each, as good as one of its own, and smaller than one for many long rows */
+
+static double *gradients_of(bag *own, mr_model *model, const mr_batch *batch)
+{
+    gradients_whole(model, batch);
+    return bag_get(own, model->grads, mr_model_params(model)->total);
+}
+
+static void check_shapes_of(mr_dev *dev, int i)
+{
+    static const mr_shape shapes[MR_SHAPES] = {{12, 5}, {2, 37}};
+    const mr_config config = config_at(i, &text);
+    bag own = {.dev = dev};
+    mr_model *both = make_model(&config, dev, 12, 37, 1);
+    const size_t bytes = mr_model_params(both)->total * sizeof(double), most = mr_model_planned_bytes(both);
+    assert_int_equal(mr_model_plan_shapes(both, shapes, MR_SHAPES, 1, NULL), 0);
+    assert_true(mr_model_planned_bytes(both) < most / 2);
+    for (int k = 0; k < 2 * MR_SHAPES; k++) { /* each twice: one must not leave anything to the other */
+        const mr_shape shape = shapes[k % MR_SHAPES];
+        mr_model *one = make_model(&config, dev, shape.B, shape.T, 1);
+        mr_batch batch = make_batch(&text, shape.B, shape.T, i % 2, 0, (uint32_t)k);
+        assert_true(mr_model_fits(both, shape.B, shape.T, 1) && !mr_model_fits(both, shape.B, shape.T + 1, 1) && !mr_model_fits(both, shape.B + 1, shape.T, 1));
+        assert_memory_equal(gradients_of(&own, both, &batch), gradients_of(&own, one, &batch), bytes);
+        mr_batch_free(&batch);
+        mr_model_free(one);
+    }
+    mr_model_free(both);
+    bag_empty(&own);
+}
+
+static void check_shapes(mr_dev *dev)
+{
+    for (int i = 0; i < MODEL_FORMS; i++) check_shapes_of(dev, i);
+}
+
 /* ---- resets */
 
 static void check_reset_of(mr_dev *dev, int i)
@@ -389,6 +424,12 @@ static void test_cuts(void **state)
     on_every_device(check_cuts);
     on_the_gpu(check_cuts, 1);
 }
+static void test_shapes(void **state)
+{
+    (void)state;
+    on_every_device(check_shapes);
+    on_the_gpu(check_shapes, 1);
+}
 static void test_resets(void **state)
 {
     (void)state;
@@ -424,6 +465,7 @@ int main(void)
         cmocka_unit_test(test_cuts),   cmocka_unit_test(test_gradients_through_chunks),
         cmocka_unit_test(test_resets), cmocka_unit_test(test_ragged),
         cmocka_unit_test(test_states), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

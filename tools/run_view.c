@@ -37,9 +37,11 @@ static void on_start(void *user, const mr_model *model, int64_t step)
     v->progress.utf8 = mr_locale_is_utf8();
     if (v->quiet) return;
     char resumed[48] = "";
+    mr_shape shapes[2];
+    mr_task_shapes(v->recipe->task, shapes);
     if (step) snprintf(resumed, sizeof resumed, ", resumed at step %lld", (long long)step);
     fprintf(stderr, "%s%s: %lld parameters, batch %lld × %d tokens%s\n", v->label, v->recipe->task->type->name,
-            (long long)mr_model_count(model), (long long)(set->batch * set->accumulate), v->recipe->task->max_T, resumed);
+            (long long)mr_model_count(model), (long long)(set->batch * set->accumulate), shapes[0].T, resumed);
 }
 
 static void on_step(void *user, int64_t step, int64_t tokens, double loss)

@@ -99,7 +99,10 @@ char *mr_strdup(const char *s)
 
 void *mr_arena_take(mr_arena *arena, size_t bytes)
 {
-    size_t at = arena->used;
+    size_t at = arena->used, *largest = arena->largest ? &arena->largest[arena->pieces] : NULL;
+    arena->pieces++;
+    if (largest && *largest < bytes) *largest = bytes;
+    if (largest) bytes = *largest;
     arena->used += (bytes + MR_ARENA_ALIGN - 1) / MR_ARENA_ALIGN * MR_ARENA_ALIGN;
     return arena->base ? arena->base + at : NULL;
 }

@@ -25,10 +25,12 @@ char *mr_strdup(const char *s);
 size_t mr_memory_total(void);
 
 /* A plan runs twice over the same code: with base NULL it only counts, with base set it hands out addresses.
- * The base may be device memory: the arena never touches what it hands out. */
+ * The base may be device memory: the arena never touches what it hands out.
+ * A plan for several shapes takes the same pieces in the same order for each; with `largest` (one number a piece, 0 at first) a piece
+ * has the size of the largest that was ever asked for in its place. */
 typedef struct mr_arena {
     char *base;
-    size_t used;
+    size_t used, pieces, *largest;
 } mr_arena;
 
 void *mr_arena_take(mr_arena *arena, size_t bytes);

@@ -12,7 +12,7 @@ static const struct form {
     const char *range;
 } forms[] = {
     {"forget-bias", MR_GATES_FORGET_BIAS, 1, -100, 100, "a bias must be a number from -100 to 100"},
-    {"sums", MR_GATES_SUMS, 1, -20, 20, "a bias must be a number from -20 to 20"},
+    {"sums", MR_GATES_SUMS, 1, -100, 20, "a bias must be a number from -100 to 20"},
     {"timescales-uniform", MR_GATES_TIMESCALES_UNIFORM, 0, 1, 1e9, "the longest time scale must be a number from 1 to 1e9"},
     {"timescales", MR_GATES_TIMESCALES, 0, 1, 1e9, "the longest time scale must be a number from 1 to 1e9"},
 };

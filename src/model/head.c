@@ -13,7 +13,7 @@ void mr_head_params(mr_model *m)
 
 void mr_head_plan(mr_model *m, mr_arena *arena)
 {
-    const size_t B = (size_t)m->max_B, T = (size_t)m->max_T, row = (size_t)m->config.dim * m->dev->act_size;
+    const size_t B = (size_t)m->shape.B, T = (size_t)m->shape.T, row = (size_t)m->config.dim * m->dev->act_size;
     const size_t rows = mr_head_rows(m->face.head, B, T);
     m->normed = mr_arena_take(arena, B * T * row);
     m->stat = mr_arena_take(arena, 2 * B * T * m->dev->real_size);
@@ -27,7 +27,7 @@ void mr_head_plan(mr_model *m, mr_arena *arena)
 
 void mr_head_plan_gradients(mr_model *m, mr_arena *arena)
 {
-    const size_t B = (size_t)m->max_B, pairs = (B + 1) / 2, row = (size_t)m->config.dim * m->dev->act_size;
+    const size_t B = (size_t)m->shape.B, pairs = (B + 1) / 2, row = (size_t)m->config.dim * m->dev->act_size;
     m->dpooled = mr_arena_take(arena, 2 * pairs * row);
     if (!mr_head_pairs(m->face.head)) return;
     m->dfeatures = mr_arena_take(arena, pairs * 4 * row);

@@ -75,7 +75,14 @@ int mr_model_share(const mr_model *owner, mr_dev *dev, mr_model **out, mr_error 
 }
 
 void mr_model_use(mr_model *m, mr_dev *dev) { m->dev = dev; }
-int mr_model_fits(const mr_model *m, int B, int T, int train) { return m->step && B <= m->max_B && T <= m->max_T && train <= m->train; }
+
+int mr_model_fits(const mr_model *m, int B, int T, int train)
+{
+    if (!m->step || train > m->train) return 0;
+    for (int i = 0; i < m->shape_count; i++)
+        if (B <= m->shapes[i].B && T <= m->shapes[i].T) return 1;
+    return 0;
+}
 
 const mr_config *mr_model_config(const mr_model *m) { return &m->config; }
 const mr_params *mr_model_params(const mr_model *m) { return &m->params; }
@@ -126,7 +133,7 @@ static void plan_gradients(mr_model *m, mr_arena *arena, size_t N)
     m->scratch.dh = mr_arena_take(arena, N * (size_t)mr_mixer_at(c->mixer)->width(c) * act);
     m->scratch.wide = mr_arena_take(arena, N * (size_t)(c->mlp * c->dim) * act);
     mr_head_plan_gradients(m, arena);
-    m->kept = mr_arena_take(arena, (size_t)m->max_B * mr_model_state_reals(m) * m->dev->real_size);
+    m->kept = mr_arena_take(arena, (size_t)m->shape.B * mr_model_state_reals(m) * m->dev->real_size);
 }
 
 static void plan_blocks(mr_model *m, mr_arena *arena, size_t N)
@@ -137,7 +144,7 @@ static void plan_blocks(mr_model *m, mr_arena *arena, size_t N)
     for (int i = 0; i < c->layers; i++) {
         size_t start = arena->used;
         m->blocks[i].x = x;
-        mr_block_plan(&m->blocks[i], c, m->dev, arena, m->max_B, m->max_T, m->train);
+        mr_block_plan(&m->blocks[i], c, m->dev, arena, m->shape.B, m->shape.T, m->train);
         x = m->blocks[i].out;
         if (m->train) continue;
         /* without training every block lies over the one before it */
@@ -152,8 +159,8 @@ static void plan_all(mr_model *m, mr_arena *arena)
 {
     const mr_config *c = &m->config;
     mr_dev *dev = m->dev;
-    size_t B = (size_t)m->max_B, N = B * (size_t)m->max_T, act = dev->act_size, real = dev->real_size;
-    size_t rows = mr_head_rows(m->face.head, B, (size_t)m->max_T);
+    size_t B = (size_t)m->shape.B, N = B * (size_t)m->shape.T, act = dev->act_size, real = dev->real_size;
+    size_t rows = mr_head_rows(m->face.head, B, (size_t)m->shape.T);
     m->step = mr_arena_take(arena, sizeof *m->step);
     m->stats = mr_arena_take(arena, MR_STATS * sizeof *m->stats);
     m->sumsq = mr_arena_take(arena, sizeof *m->sumsq);
@@ -200,31 +207,71 @@ static int check_memory(const mr_model *m, double activations, mr_error *err)
     if (!m->dev->memory || vectors + activations <= (double)m->dev->memory) return 0;
     return mr_fail(err, MR_ENOMEM, "%.4g GB of memory are needed and this machine has %.4g: %.4g GB for %.3g parameters, %.4g GB for a batch of "
                    "%d × %d tokens; lower %s", (vectors + activations) / 1e9, (double)m->dev->memory / 1e9, vectors / 1e9,
-                   (double)mr_model_count(m), activations / 1e9, m->max_B, m->max_T,
+                   (double)mr_model_count(m), activations / 1e9, m->shape.B, m->shape.T,
                    vectors > activations ? "--dim, --layers, --expansion or --mlp" : "--batch or the length (--context)");
+}
+
+static size_t tokens(mr_shape shape) { return (size_t)shape.B * (size_t)shape.T; }
+
+/* Lays the plan over `base`, or counts its bytes; m->shape is left at the largest. sizes: of the pieces. */
+static size_t plan_over(mr_model *m, char *base, size_t *sizes)
+{
+    size_t used = 0;
+    for (int i = 0; i < m->shape_count; i++) { /* the last one finds every piece at its full size */
+        mr_arena arena = {.base = base, .largest = sizes};
+        m->shape = m->shapes[i];
+        plan_all(m, &arena);
+        used = arena.used;
+    }
+    return used;
+}
+
+/* One number for each piece of the plan, 0 at first. */
+static size_t *new_sizes(mr_model *m)
+{
+    mr_arena arena = {0};
+    m->shape = m->shapes[0];
+    plan_all(m, &arena);
+    return mr_alloc(arena.pieces, sizeof *arena.largest);
+}
+
+static int plan_memory(mr_model *m, size_t *sizes, mr_error *err)
+{
+    const size_t bytes = plan_over(m, NULL, sizes);
+    int status = check_memory(m, (double)bytes, err);
+    if (!status) status = plan_vectors(m, m->train, err);
+    if (status) return status;
+    m->dev->release(m->dev, m->memory);
+    m->planned = bytes;
+    m->memory = m->dev->alloc(m->dev, bytes);
+    if (!m->memory)
+        return mr_fail(err, MR_ENOMEM, "out of memory: %.1f GB of activations for batch %d × %d tokens; lower --batch or --context",
+                       (double)bytes / 1e9, m->shape.B, m->shape.T);
+    plan_over(m, m->memory, sizes);
+    return 0;
+}
+
+int mr_model_plan_shapes(mr_model *m, const mr_shape *shapes, int count, int train, mr_error *err)
+{
+    for (int i = 0; i < count; i++) {
+        const double N = (double)shapes[i].B * shapes[i].T;
+        if (N * (double)m->config.dim > 1e11 || N > 2e9)
+            return mr_fail(err, MR_ECONFIG, "batch = %d, context = %d: too large; lower one of them", shapes[i].B, shapes[i].T);
+        m->shapes[i] = shapes[i];
+    }
+    /* the largest last: messages speak of it */
+    if (count > 1 && tokens(shapes[0]) > tokens(shapes[1])) m->shapes[0] = shapes[1], m->shapes[1] = shapes[0];
+    m->shape_count = count;
+    m->train = train;
+    size_t *sizes = new_sizes(m);
+    int status = sizes ? plan_memory(m, sizes, err) : mr_no_memory(err, "the plan");
+    mr_free(sizes);
+    return status;
 }
 
 int mr_model_plan(mr_model *m, int B, int T, int train, mr_error *err)
 {
-    mr_arena arena = {0};
-    if ((double)B * T * (double)m->config.dim > 1e11 || (double)B * T > 2e9)
-        return mr_fail(err, MR_ECONFIG, "batch = %d, context = %d: too large; lower one of them", B, T);
-    m->max_B = B;
-    m->max_T = T;
-    m->train = train;
-    plan_all(m, &arena);
-    int status = check_memory(m, (double)arena.used, err);
-    if (!status) status = plan_vectors(m, train, err);
-    if (status) return status;
-    m->dev->release(m->dev, m->memory);
-    m->planned = arena.used;
-    m->memory = m->dev->alloc(m->dev, arena.used);
-    if (!m->memory)
-        return mr_fail(err, MR_ENOMEM, "out of memory: %.1f GB of activations for batch %d × %d tokens; lower --batch or --context",
-                       (double)m->planned / 1e9, B, T);
-    arena = (mr_arena){.base = m->memory};
-    plan_all(m, &arena);
-    return 0;
+    return mr_model_plan_shapes(m, &(mr_shape){B, T}, 1, train, err);
 }
 
 /* ---- forward ---- */

@@ -36,6 +36,9 @@ void mr_model_put_bytes(mr_model *model, const int8_t *from);
 
 /* Memory for batches up to B × T, once. train: also gradients and moments. May be called again for larger shapes. */
 int mr_model_plan(mr_model *model, int B, int T, int train, mr_error *err);
+/* The same for up to MR_SHAPES shapes, each of which may be the larger one in its own way; no more memory than they need. */
+#define MR_SHAPES 2
+int mr_model_plan_shapes(mr_model *model, const mr_shape *shapes, int count, int train, mr_error *err);
 int mr_model_fits(const mr_model *model, int B, int T, int train); /* is it planned for such a batch? */
 size_t mr_model_planned_bytes(const mr_model *model);
 

@@ -21,7 +21,8 @@ struct mr_model {
     mr_quants quants;
     int8_t *bytes;
     /* the plan */
-    int max_B, max_T, train;
+    mr_shape shapes[MR_SHAPES], shape; /* what it is for, and the one that is being planned */
+    int shape_count, train;
     void *memory;
     size_t planned;
     int32_t *ids, *target, *length;

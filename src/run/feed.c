@@ -47,7 +47,9 @@ int mr_feed_new(const mr_task *task, int64_t first, int accumulate, mr_feed **ou
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->changed, NULL);
     int status = 0;
-    for (int i = 0; !status && i < SLOTS; i++) status = mr_batch_new(&f->slot[i], &task->face, task->batch, task->max_T);
+    mr_shape shapes[2];
+    mr_task_shapes(task, shapes);
+    for (int i = 0; !status && i < SLOTS; i++) status = mr_batch_new(&f->slot[i], &task->face, shapes[0].B, shapes[0].T);
     if (!status && !pthread_create(&f->thread, NULL, make_batches, f)) {
         f->started = 1;
         *out = f;

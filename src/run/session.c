@@ -184,7 +184,9 @@ int mr_session_evaluate(mr_session *s, mr_batch *batch, mr_eval_tick *tick, void
     int status = open_task(s, err);
     if (status) return status;
     mr_task *task = s->recipe.task;
-    status = mr_model_plan(s->model, task->batch, task->max_T, 0, err);
-    if (!status && mr_batch_new(batch, &task->face, task->batch, task->max_T)) status = mr_no_memory(err, "batches; lower --batch");
+    mr_shape shapes[2];
+    mr_task_shapes(task, shapes);
+    status = mr_model_plan_shapes(s->model, shapes + 1, 1, 0, err);
+    if (!status && mr_batch_new(batch, &task->face, shapes[1].B, shapes[1].T)) status = mr_no_memory(err, "batches; lower --batch");
     return status ? status : mr_evaluate(s->model, task, batch, tick, user, stop, score, err);
 }

@@ -281,16 +281,18 @@ static int open_log(trainer *t, mr_error *err)
 static int set_up(trainer *t, int resume, mr_error *err)
 {
     mr_task *task = t->recipe->task;
+    mr_shape shapes[2];
+    mr_task_shapes(task, shapes);
     int status = mr_make_directory(t->dir, err);
     if (!status) status = mr_lock_directory(t->dir, &t->lock, err);
     if (status) return status;
     if (!resume && mr_run_exists(t->dir))
         return mr_fail(err, MR_EDATA, "%s: holds a run already; add --resume to go on with it, or choose another --out", t->dir);
     status = mr_model_new(&t->recipe->config, t->dev, (mr_decay_set)t->set->decay_set, &t->model, err);
-    if (!status) status = mr_model_plan(t->model, task->batch, task->max_T, 1, err);
+    if (!status) status = mr_model_plan_shapes(t->model, shapes, 2, 1, err);
     if (!status) status = start_weights(t, resume, err);
     if (!status) status = open_log(t, err);
-    if (!status && mr_batch_new(&t->eval_batch, &task->face, task->batch, task->max_T))
+    if (!status && mr_batch_new(&t->eval_batch, &task->face, shapes[1].B, shapes[1].T))
         status = mr_no_memory(err, "batches; lower --batch or the length");
     if (!status) status = mr_feed_new(task, t->cp.step + 1, (int)t->set->accumulate, &t->feed, err);
     /* last, so that a resume that is refused leaves it as it was */

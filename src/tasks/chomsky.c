@@ -165,6 +165,8 @@ static int open_task(mr_task *task, mr_error *err)
     task->face = (mr_interface){.input = MR_INPUT_TOKENS, .inputs = c->kind->symbols + 1, .head = MR_HEAD_TOKEN,
                                 .loss = MR_LOSS_XENT, .outputs = c->kind->classes};
     task->max_T = train_T > eval_T ? train_T : eval_T;
+    task->train_T = train_T;
+    task->eval_rows = c->samples < task->batch ? c->samples : task->batch;
     task->eval_batches = c->blocks * c->parts;
     return 0;
 }

@@ -53,6 +53,12 @@ int64_t mr_task_stage(uint32_t step, int stages, int64_t grow_steps)
     return stage < stages ? stage : stages;
 }
 
+void mr_task_shapes(const mr_task *task, mr_shape shapes[2])
+{
+    shapes[0] = (mr_shape){task->batch, task->train_T ? task->train_T : task->max_T};
+    shapes[1] = (mr_shape){task->eval_rows ? task->eval_rows : task->batch, task->max_T};
+}
+
 int mr_task_open(mr_task *task, mr_error *err)
 {
     if (task->batch < 1)

@@ -18,6 +18,7 @@ typedef struct mr_task {
     const mr_vocab *given; /* the vocabulary of a model that exists already, or NULL: the task makes its own */
     mr_interface face;  /* set by open: what the model must look like */
     int max_T;          /* set by open: longest sequence of any batch */
+    int train_T, eval_rows; /* set by open: longest sequence that is trained on, most rows of a batch that is scored; 0: max_T, batch */
     int eval_batches;   /* set by open: batches of the test set */
     const mr_vocab *vocab; /* set by open: how tokens read as text, or NULL */
     char data_sha256[MR_SHA256_TEXT]; /* set by open: of the data it read; empty where there is none */
@@ -39,6 +40,9 @@ struct mr_task_type {
 
 /* Training that grows in `stages` equal shares of grow_steps: the stage of a step (steps count from 1), `stages` once they are over. */
 int64_t mr_task_stage(uint32_t step, int stages, int64_t grow_steps);
+
+/* The largest batches: of training (`shapes[0]`) and of scoring. */
+void mr_task_shapes(const mr_task *task, mr_shape shapes[2]);
 
 /* The list, from tasks.def. */
 const mr_task_type *const *mr_task_types(void);         /* NULL-terminated */
