@@ -43,7 +43,7 @@ refused 1 '--mixer = mingrue.*one of mingru' "$minrnn" train "${base[@]}" --out 
 refused 1 '--candidate = ' "$minrnn" train "${base[@]}" --out new --candidate sin
 refused 1 '--normalize-gates = .*yes or no' "$minrnn" train "${base[@]}" --out new --normalize-gates maybe
 refused 1 'conv = 3' "$minrnn" train "${base[@]}" --out new --conv 3
-for value in forget-bias= forget-bias=x forget-bias=nan forget-bias=1e9 uniform sums sums= sums=-21 sums=21 sums=nan sums=1, sums=1,x forget-bias=1,,2 timescales=2,3 timescales= timescales=0 timescales=nan timescales-uniform=x; do refused 1 "gate-init = $value" "$minrnn" train "${base[@]}" --out new --gate-init $value; done
+for value in forget-bias= forget-bias=x forget-bias=nan forget-bias=1e9 uniform sums sums= sums=-101 sums=21 sums=nan sums=1, sums=1,x forget-bias=1,,2 timescales=2,3 timescales= timescales=0 timescales=nan timescales-uniform=x; do refused 1 "gate-init = $value" "$minrnn" train "${base[@]}" --out new --gate-init $value; done
 refused 1 'scan = log needs candidate = positive' "$minrnn" train "${base[@]}" --out new --scan log --candidate linear
 refused 1 'scan = log needs candidate = positive' "$minrnn" train "${base[@]}" --out new --scan log --candidate tanh
 for value in 0 33 x; do refused 1 '--states = ' "$minrnn" train "${base[@]}" --out new --mixer mamba --states $value; done
