@@ -1,3 +1,8 @@
+#if defined(__linux__)
+#define _GNU_SOURCE /* sched_getaffinity */
+#include <sched.h>
+#endif
+
 #include "core/pool.h"
 
 #include "core/mem.h"
@@ -5,12 +10,23 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <unistd.h>
 
 #if defined(__x86_64__) || defined(__i386__)
 #define RELAX() __builtin_ia32_pause()
 #else
 #define RELAX() ((void)0)
 #endif
+
+int mr_processors(void)
+{
+#if defined(__linux__)
+    cpu_set_t set;
+    if (!sched_getaffinity(0, sizeof set, &set) && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
+#endif
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? (int)online : 1;
+}
 
 /* A worker spins this often for the next job before it sleeps: a training step is hundreds of jobs microseconds apart. */
 enum { SPINS = 4000 };

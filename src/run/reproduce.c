@@ -3,6 +3,7 @@
 
 #include "core/file.h"
 #include "core/mem.h"
+#include "core/pool.h"
 #include "core/sha256.h"
 #include "run/report.h"
 #include "run/results.h"
@@ -232,9 +233,9 @@ static int apply_options(const mr_reproduce_options *o, const mr_planned *run, m
 /* On the CPU the runs share its threads; which run has how many changes no number. */
 static int threads_each(const mr_reproduce_options *o)
 {
-    long all = o->threads ? o->threads : sysconf(_SC_NPROCESSORS_ONLN);
+    const int all = o->threads ? o->threads : mr_processors();
     if (o->side_by_side < 2) return o->threads;
-    return all / o->side_by_side > 1 ? (int)(all / o->side_by_side) : 1;
+    return all / o->side_by_side > 1 ? all / o->side_by_side : 1;
 }
 
 /* The best model on what it was not chosen by. */

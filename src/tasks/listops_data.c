@@ -7,7 +7,6 @@
 
 #include <inttypes.h>
 #include <string.h>
-#include <unistd.h>
 
 /* The data set is a constant: no seed of a run changes it. */
 static const uint64_t data_seed = 0x6c6973746f7073; /* "listops" */
@@ -121,8 +120,8 @@ static int take_found(const attempts *a, uint32_t wanted, mr_byte_rows *rows)
 
 static int processors(void)
 {
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n < 1 ? 1 : n > THREADS ? THREADS : (int)n;
+    const int n = mr_processors();
+    return n > THREADS ? THREADS : n;
 }
 
 int mr_listops_generate(const mr_listops_shape *shape, uint32_t count, mr_byte_rows *rows, mr_error *err)

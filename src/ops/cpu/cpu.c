@@ -1,8 +1,3 @@
-#if defined(__linux__)
-#define _GNU_SOURCE /* sched_getaffinity */
-#include <sched.h>
-#endif
-
 #include "ops/cpu/cpu.h"
 
 #include "core/mem.h"
@@ -10,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- which kernels this machine can run, best first */
 
@@ -69,16 +63,6 @@ static const mr_product_kernels *choose_product(const mr_cpu_kernels *kernels, i
     if (kernels == &mr_cpu_kernels_avx512 && mr_cpu_has_amx()) return &mr_cpu_product_amx;
 #endif
     return &kernels->product_bf16;
-}
-
-static int usable_threads(void)
-{
-#if defined(__linux__)
-    cpu_set_t set;
-    if (!sched_getaffinity(0, sizeof set, &set) && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
-#endif
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return online > 0 ? (int)online : 1;
 }
 
 /* ---- scratch */
@@ -271,7 +255,7 @@ int mr_cpu_open(const mr_dev_options *options, mr_dev **out, mr_error *err)
     if (!kernels) return MR_EDEVICE;
     if (threads < 0 || threads > MOST_THREADS)
         return mr_fail(err, MR_EINVAL, "threads must be 0 (all) to %d, not %d", MOST_THREADS, threads);
-    if (!threads) threads = usable_threads();
+    if (!threads) threads = mr_processors();
     mr_cpu *cpu = mr_alloc_by(options->by, 1, sizeof *cpu);
     if (!cpu) return mr_no_memory(err, "the CPU device");
     cpu->kernels = *kernels;
