@@ -194,16 +194,22 @@ static int fill(cell *c, mr_error *err)
 
 /* ---- which cells ---- */
 
-/* Is the word one of "A, B, …"? */
+const char *mr_list_word(const char **list, size_t *n)
+{
+    const char *at = *list;
+    if (!at) return NULL;
+    at += strspn(at, " ");
+    const size_t all = strcspn(at, ",");
+    for (*n = all; *n && at[*n - 1] == ' ';) --*n;
+    *list = at[all] ? at + all + 1 : NULL;
+    return at;
+}
+
 static int in_list(const char *list, const char *word)
 {
-    for (size_t n; *list; list += n + (list[n] == ',')) {
-        while (*list == ' ') list++;
-        n = strcspn(list, ",");
-        size_t used = n;
-        while (used && list[used - 1] == ' ') used--;
-        if (used == strlen(word) && !strncmp(list, word, used)) return 1;
-    }
+    size_t n;
+    for (const char *one; (one = mr_list_word(&list, &n));)
+        if (n == strlen(word) && !strncmp(one, word, n)) return 1;
     return 0;
 }
 

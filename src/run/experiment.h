@@ -66,6 +66,8 @@ int mr_experiment_check(const mr_experiment *e, const char *source, mr_error *er
 
 /* Keys of rows, columns and the experiment that are none of a recipe. */
 int mr_experiment_own_key(const char *key);
+/* The next word of "A, B, …", n bytes without the blanks around it; *list becomes NULL behind the last, and then so is the word. */
+const char *mr_list_word(const char **list, size_t *n);
 
 #define MR_ROW_PREFIX "row "
 #define MR_COLUMN_PREFIX "column "

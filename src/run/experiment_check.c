@@ -96,14 +96,11 @@ static int check_pictures(const mr_experiment *e, const char *source, mr_error *
 
 static int check_columns(const mr_experiment *e, const char *source, const mr_ini_line *l, mr_error *err)
 {
-    for (const char *at = l->value;; at++) {
-        at += strspn(at, " ");
-        size_t n = strcspn(at, ","), used = n;
-        while (used && at[used - 1] == ' ') used--;
-        if (!has_column(e, at, used)) return mr_fail(err, MR_EINVAL, "%s: [%s] columns: there is no column \"%.*s\"", source, l->section, (int)used, at);
-        at += n;
-        if (!*at) return 0;
-    }
+    const char *list = l->value;
+    size_t n;
+    for (const char *word; (word = mr_list_word(&list, &n));)
+        if (!has_column(e, word, n)) return mr_fail(err, MR_EINVAL, "%s: [%s] columns: there is no column \"%.*s\"", source, l->section, (int)n, word);
+    return 0;
 }
 
 /* Which of our own keys a section may have; keys of the recipe are looked at with the recipe. */
