@@ -213,7 +213,7 @@ static int check_memory(const mr_model *m, double activations, mr_error *err)
 
 static size_t tokens(mr_shape shape) { return (size_t)shape.B * (size_t)shape.T; }
 
-/* Lays the plan over `base`, or counts its bytes; m->shape is left at the largest. sizes: of the pieces. */
+/* Lays the plan over `base`, or counts its bytes; m->shape is left at the largest. sizes: of the pieces, or NULL for one shape. */
 static size_t plan_over(mr_model *m, char *base, size_t *sizes)
 {
     size_t used = 0;
@@ -232,7 +232,7 @@ static size_t *new_sizes(mr_model *m)
     mr_arena arena = {0};
     m->shape = m->shapes[0];
     plan_all(m, &arena);
-    return mr_alloc(arena.pieces, sizeof *arena.largest);
+    return mr_alloc_by(m->dev->by, arena.pieces, sizeof *arena.largest);
 }
 
 static int plan_memory(mr_model *m, size_t *sizes, mr_error *err)
@@ -257,15 +257,16 @@ int mr_model_plan_shapes(mr_model *m, const mr_shape *shapes, int count, int tra
         const double N = (double)shapes[i].B * shapes[i].T;
         if (N * (double)m->config.dim > 1e11 || N > 2e9)
             return mr_fail(err, MR_ECONFIG, "batch = %d, context = %d: too large; lower one of them", shapes[i].B, shapes[i].T);
-        m->shapes[i] = shapes[i];
     }
     /* the largest last: messages speak of it */
-    if (count > 1 && tokens(shapes[0]) > tokens(shapes[1])) m->shapes[0] = shapes[1], m->shapes[1] = shapes[0];
+    const int turned = count > 1 && tokens(shapes[0]) > tokens(shapes[1]);
+    for (int i = 0; i < count; i++) m->shapes[i] = shapes[turned ? count - 1 - i : i];
     m->shape_count = count;
     m->train = train;
+    if (count == 1) return plan_memory(m, NULL, err); /* pieces are as large as asked for */
     size_t *sizes = new_sizes(m);
     int status = sizes ? plan_memory(m, sizes, err) : mr_no_memory(err, "the plan");
-    mr_free(sizes);
+    mr_free_by(m->dev->by, sizes);
     return status;
 }
 
