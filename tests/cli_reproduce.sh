@@ -75,6 +75,10 @@ wrong gates 'A/accuracy: gate-init' '[row A]' 'gate-init = sums=99'
 wrong test 'A/accuracy: unknown key splt' '[row A]' 'test = splt=foo'
 wrong share 'warmup-share = 4' '[row A]' 'warmup-share = 4'
 wrong blank 'no blank' '[row A]' 'gate-init = sums=1 2'
+wrong quick 'quick.ini: slow/accuracy with --quick: unknown key stesp' '[quick]' 'stesp = 3'
+wrong paper 'paper.ini: fast/accuracy with --as-paper: clip = -1' '[as-paper]' 'recipe = selective-copy' '[as-paper fast]' 'clip = -1'
+{ cat sweep.ini; printf '[row A]\nlrr = 1\n'; } >other.ini # a mistake in a row that is not asked for
+refused 1 'other.ini: A/accuracy: unknown key lrr' "$minrnn" reproduce other.ini --only slow --out nothing
 sed 's/^score.*/&\nfoo = 3/' sweep.ini >head.ini
 refused 1 '\[experiment\] foo' "$minrnn" reproduce head.ini --out nothing
 sed '/^\[row/,$d' sweep.ini >rowless.ini

@@ -55,10 +55,8 @@ static const mr_measured *find_measured(const char *name)
 /* A file that says nothing of --quick or --as-paper would be run as something that it is not. */
 static const char *profile_missing(const settings *set, const mr_experiment *e)
 {
-    const char *wanted = set->quick ? "quick" : set->as_paper ? "as-paper" : NULL;
-    for (int i = 0; wanted && i < e->lines.headers; i++)
-        if (!strcmp(e->lines.sections[i], wanted)) wanted = NULL;
-    return wanted;
+    const mr_profile wanted = set->quick ? MR_PROFILE_QUICK : set->as_paper ? MR_PROFILE_PAPER : MR_PROFILE_OURS;
+    return wanted == MR_PROFILE_OURS || mr_experiment_has_profile(e, wanted) ? NULL : mr_profile_names[wanted];
 }
 
 /* Can it be carried out? A file is read to see, so that a bad one stops everything before the first run. */

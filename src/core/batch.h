@@ -35,12 +35,12 @@ typedef struct mr_batch {
     int group;               /* of a test batch: a score is the mean over groups, which follow one another; one of them: 0 */
 } mr_batch;
 
-/* Zeroed arrays for the capacity; 0 or MR_ENOMEM. */
 /* Up to B rows of up to T tokens. */
 typedef struct mr_shape {
     int B, T;
 } mr_shape;
 
+/* Zeroed arrays for the capacity; 0 or MR_ENOMEM. */
 int mr_batch_new(mr_batch *batch, const mr_interface *face, int max_B, int max_T);
 void mr_batch_free(mr_batch *batch);
 size_t mr_batch_rows(const mr_batch *batch, mr_head head);

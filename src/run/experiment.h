@@ -64,6 +64,9 @@ int mr_experiment_load(mr_experiment *e, const char *name, mr_error *err);
 /* Is every section and every key of it one that means something? `source` is the file's name, for errors. */
 int mr_experiment_check(const mr_experiment *e, const char *source, mr_error *err);
 
+/* Does the file say anything for that profile? */
+int mr_experiment_has_profile(const mr_experiment *e, mr_profile profile);
+
 /* Keys of rows, columns and the experiment that are none of a recipe. */
 int mr_experiment_own_key(const char *key);
 /* The next word of "A, B, …", n bytes without the blanks around it; *list becomes NULL behind the last, and then so is the word. */

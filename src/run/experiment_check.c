@@ -6,9 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const profiles[] = {"ours", "as-paper"};
-enum { PROFILES = sizeof profiles / sizeof *profiles };
-
 static int among(const char *word, const char *const *list)
 {
     for (; *list; list++)
@@ -50,11 +47,19 @@ static int is_part(const mr_experiment *e, const char *label)
 /* What stands behind "ours " or "as-paper ", or NULL. */
 static const char *part_of_profile(const char *section)
 {
-    for (int i = 0; i < PROFILES; i++) {
-        const size_t n = strlen(profiles[i]);
-        if (!strncmp(section, profiles[i], n) && section[n] == ' ') return section + n + 1;
+    for (int i = 0; i < MR_PROFILE_QUICK; i++) {
+        const size_t n = strlen(mr_profile_names[i]);
+        if (!strncmp(section, mr_profile_names[i], n) && section[n] == ' ') return section + n + 1;
     }
     return NULL;
+}
+
+int mr_experiment_has_profile(const mr_experiment *e, mr_profile profile)
+{
+    const size_t n = strlen(mr_profile_names[profile]);
+    for (int i = 0; i < e->lines.headers; i++)
+        if (!strncmp(e->lines.sections[i], mr_profile_names[profile], n) && strchr(" ", e->lines.sections[i][n])) return 1;
+    return 0;
 }
 
 static int is_table(const char *section) { return !strncmp(section, MR_ROW_PREFIX, strlen(MR_ROW_PREFIX)) || !strncmp(section, MR_COLUMN_PREFIX, strlen(MR_COLUMN_PREFIX)); }

@@ -381,13 +381,30 @@ static int check_run(const mr_reproduce_options *o, const mr_planned *run, mr_er
     return status;
 }
 
-/* Every recipe is read before anything else, so that a mistake is known before hours have gone. */
-static int check_runs(const job *j, const mr_reproduce_options *o, const char *name, mr_error *err)
+static int check_runs(const mr_planned *runs, size_t count, const mr_reproduce_options *o, const char *name, const char *flag, mr_error *err)
 {
     mr_error wrong;
-    for (size_t i = 0; i < j->count; i++)
-        if (check_run(o, &j->runs[i], &wrong)) return mr_fail(err, wrong.status, "%s: %s/%s: %s", name, j->runs[i].row, j->runs[i].column, wrong.text);
+    for (size_t i = 0; i < count; i++)
+        if (check_run(o, &runs[i], &wrong)) return mr_fail(err, wrong.status, "%s: %s/%s%s: %s", name, runs[i].row, runs[i].column, flag, wrong.text);
     return 0;
+}
+
+/* Every recipe is read before anything else, so that a mistake is known before hours have gone: also those of other rows, of --as-paper
+ * and of --quick, where the file has something for them. */
+static int check_all(const mr_experiment *e, const mr_reproduce_options *o, const char *name, mr_error *err)
+{
+    static const char *const flags[MR_PROFILES] = {"", " with --as-paper", " with --quick"};
+    int status = 0;
+    for (int i = 0; !status && i < MR_PROFILES; i++) {
+        const mr_plan_options all = {.profile = (mr_profile)i, .seeds = 1, .first_seed = 1};
+        mr_planned *runs = NULL;
+        size_t count;
+        if (!mr_experiment_has_profile(e, (mr_profile)i)) continue;
+        status = mr_experiment_plan(e, &all, &runs, &count, err);
+        if (!status) status = check_runs(runs, count, o, name, flags[i], err);
+        mr_free(runs);
+    }
+    return status;
 }
 
 /* Is the row what the run is to find out? Rows of --again are outdated until they are replaced. */
@@ -437,7 +454,8 @@ int mr_reproduce(const char *name, const mr_reproduce_options *o, mr_reproduce_r
     int status = mr_experiment_load(&e, name, err);
     if (status) return status;
     status = mr_experiment_plan(&e, &o->plan, &j.runs, &j.count, err);
-    if (!status) status = check_runs(&j, o, name, err);
+    if (!status) status = check_runs(j.runs, j.count, o, name, "", err);
+    if (!status) status = check_all(&e, o, name, err);
     if (!status && j.count) {
         status = mr_results_open(&j.results, e.name, o, mr_report_write, &e, err);
         if (!status) status = choose_runs(&j, err);
