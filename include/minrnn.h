@@ -63,11 +63,12 @@ extern "C" {
     X(MR_EIO, -3, "input/output error")                         \
     X(MR_EFORMAT, -4, "malformed file")                         \
     X(MR_ECONFIG, -5, "impossible configuration")               \
-    X(MR_EDATA, -6, "data missing or unusable")                 \
+    X(MR_EDATA, -6, "data that cannot be used")                 \
     X(MR_EDEVICE, -7, "device error")                           \
     X(MR_ENONFINITE, -8, "a number became NaN or infinite")     \
     X(MR_EBUSY, -9, "in use by another process")                \
-    X(MR_ESTOPPED, -10, "stopped on request")
+    X(MR_ESTOPPED, -10, "stopped on request")                   \
+    X(MR_ENODATA, -11, "data that is not on this machine")
 
 typedef enum mr_status {
     MR_OK = 0,

@@ -73,6 +73,8 @@ wrong range 'A/accuracy: lr = -3' '[row A]' 'lr = -3'
 wrong model 'A/accuracy: heads = 3' '[row A]' 'mixer = attention' 'heads = 3'
 wrong gates 'A/accuracy: gate-init' '[row A]' 'gate-init = sums=99'
 wrong test 'A/accuracy: unknown key splt' '[row A]' 'test = splt=foo'
+wrong tested 'must be a key and its value' '[row A]' 'test = ='
+wrong four 'is too much; table' '[row A]' 'paper = shakespeare | minGRU | test_loss | more'
 wrong share 'warmup-share = 4' '[row A]' 'warmup-share = 4'
 wrong blank 'no blank' '[row A]' 'gate-init = sums=1 2'
 wrong quick 'quick.ini: slow/accuracy with --quick: unknown key stesp' '[quick]' 'stesp = 3'
@@ -99,17 +101,33 @@ done_by reproduce plain.ini --out own --only slow
 check "another score is another result" grep -q '^1 done, 0 were there' err
 done_by reproduce plain.ini --out own --only slow
 check "which then is there" grep -q '^0 done, 1 were there' err
+cp sweep.ini scaled.ini
+done_by reproduce scaled.ini --out own --only slow --seeds 2
+sed -i 's/^score.*/&\nscale = 100/' scaled.ini
+done_by reproduce scaled.ini --out own --only slow --json
+check "what was scored in two ways has no mean" json 'sorted(g["seeds"] for g in d) == [1, 1]' out
+cp sweep.ini alike.ini
+sed -n '/^\[ours\]/,/^\[row/{s/^\[ours\]/[as-paper]/;/^\[row/!p}' sweep.ini >>alike.ini
+done_by reproduce alike.ini --out own --only slow
+done_by reproduce alike.ini --out own --only slow --as-paper --seeds 2 --json
+check "equal settings are equal runs, whatever they are called" json 'len(d) == 1 and d[0]["seeds"] == 2' out
 
 # ---- again: rows stay until others are there in their place
 done_by reproduce sweep.ini --out own --seeds 4
 run reproduce sweep.ini --out own --seeds 4 --again --budget 0.02s
 check "how to go on" grep -q 'the same command without --again goes on' err
 check "the old rows stay" json 'len(d["rows"]) == 8 and any(r.get("outdated") == 1 for r in d["rows"])' own/sweep.json
+check "and are called so" grep -q '(outdated)' own/sweep.md
+mkdir -p renewed && cp own/sweep.json renewed/
 done_by reproduce sweep.ini --out own --seeds 4
 check "and are replaced" json 'len(d["rows"]) == 8 and not any("outdated" in r for r in d["rows"])' own/sweep.json
 done_by "$minrnn" reproduce --merge own/sweep.json elsewhere/sweep.ini --out merged_own
 check "rows of one's own are merged" grep -q '^8 rows read, 8 new in merged_own$' out
 check "with their page" grep -q 'fast' merged_own/sweep.md
+done_by "$minrnn" reproduce --merge own/sweep.json sweep.ini --out renewed
+check "good rows take the place of outdated ones" json 'len(d["rows"]) == 8 and not any("outdated" in r for r in d["rows"])' renewed/sweep.json
+done_by "$minrnn" reproduce --merge own/sweep.json sweep.ini --out renewed
+check "once" grep -q ' 0 new in renewed$' out
 refused 1 'give its FILE.ini' "$minrnn" reproduce --merge own/sweep.json --out merged_own
 for change in 's/"score": [^,]*,/"score": "abc",/' 's/"score": [^,]*,/"score": null,/' 's/"seed": 1,/"seed": -1.5,/' 's/"kind": "cpu", //' 's/"row": "slow"/"row": "a\\nb"/'; do
     sed "$change" own/sweep.json >spoiled.json
@@ -125,6 +143,7 @@ refused 2 '25m' "$minrnn" reproduce selective-copy --budget 0
 refused 2 'as-paper' "$minrnn" reproduce selective-copy --quick --as-paper
 refused 2 'which files' "$minrnn" reproduce --merge
 refused 1 'fits no cell' "$minrnn" reproduce parameters selective-copy --quick --quiet --only 'minGRU/9*' --out none
+refused 1 'fits no cell' timeout 20 "$minrnn" reproduce parameters --quiet --only '******************************X' --out none
 done_by "$minrnn" reproduce --list
 check "the list" grep -q '^shakespeare ' out
 
@@ -152,6 +171,9 @@ check "again gives the same" json 'len(d["rows"]) == 6' whole/selective-copy.jso
 # ---- three at once
 done_by reproduce "${copy[@]}" --seeds 2 --only 'minGRU/*' --out three --keep --side-by-side 3 --threads 2
 check "side by side: rows" same_rows whole/selective-copy.json three/selective-copy.json
+check "how many there were" json 'max(r["side_by_side"] for r in d["rows"]) == 3' three/selective-copy.json
+done_by reproduce "${copy[@]}" --only 'minGRU/1*' --out alone --side-by-side 3
+check "one alone is one" json '[r["side_by_side"] for r in d["rows"]] == [1]' alone/selective-copy.json
 for model in $(cd three && find . -name model.safetensors); do check "side by side: $model" same_files "whole/$model" "three/$model"; done
 
 # ---- stopped by the clock and by a signal, and gone on with
@@ -174,6 +196,7 @@ print(p.wait())
 PYTHON
 check "Ctrl-C: $(tr '\n' ' ' <killed)" [ "$(tr '\n' ' ' <killed)" = "resumed 130 " ]
 done_by reproduce "${one[@]}" --out stopped
+check "steps that were asked for" json 'd["rows"][0]["asked_steps"] == d["rows"][0]["steps"]' stopped/selective-copy.json
 check "the same row" same_rows unstopped/selective-copy.json stopped/selective-copy.json
 check "time of all calls" json 'd["rows"][0]["seconds"] > 100' stopped/selective-copy.json
 check "nothing is left" [ -z "$(find stopped/runs -type f ! -name .lock)" ]
@@ -198,6 +221,20 @@ refused 1 'torn.json' "$minrnn" reproduce --merge torn.json --out merged
 cp torn.json merged/selective-copy.json
 refused 1 'merged/selective-copy.json' "$minrnn" reproduce "${copy[@]}" --out merged
 check "a broken file stays" same_files torn.json merged/selective-copy.json
+run reproduce selective-copy parameters --quick --out merged
+check "a broken file fails" [ $status -eq 1 ]
+check "and is told" grep -q 'merged/selective-copy.json: row' err
+check "the others are run" grep -q '^# ' out
+
+# ---- a run's folder that was damaged
+done_by reproduce "${one[@]}" --out damaged --budget 0.15s
+for file in damaged/runs/*/*/log.jsonl; do : >"$file"; done
+run reproduce "${one[@]}" --out damaged --quiet
+check "a damaged run fails" [ $status -eq 1 ]
+check "with what to do" grep -q 'remove damaged/runs/.* to start this run anew' err
+rm -r damaged/runs/*/*
+done_by reproduce "${one[@]}" --out damaged
+check "and then runs" same_rows unstopped/selective-copy.json damaged/selective-copy.json
 
 # ---- measurements that the clock cuts
 run reproduce inference --quick --budget 0.01s --out measured

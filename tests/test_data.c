@@ -52,7 +52,7 @@ static void expect_not_found(void)
 {
     char *path;
     mr_error err;
-    assert_int_equal(mr_data_find("shakespeare", &path, &err), MR_EDATA);
+    assert_int_equal(mr_data_find("shakespeare", &path, &err), MR_ENODATA);
     assert_says(&err, "minrnn data get shakespeare");
     assert_says(&err, "MINRNN_DATA");
 }

@@ -247,7 +247,7 @@ static void what_is_missing_or_spoiled_is_explained(void **state)
     char *old = getenv("MINRNN_DATA") ? mr_strdup(getenv("MINRNN_DATA")) : NULL;
     setenv("MINRNN_DATA", folder, 1);
     setenv("XDG_CACHE_HOME", folder, 1);
-    refused(new_task("image", 1, 0, (setting[]){{0}}), MR_EDATA, "minrnn data get cifar10");
+    refused(new_task("image", 1, 0, (setting[]){{0}}), MR_ENODATA, "minrnn data get cifar10");
     in_folder("cifar10", path);
     assert_int_equal(mr_make_directory(path, NULL), 0);
     char *zeros = calloc(10000, MR_CIFAR_OFFICIAL);

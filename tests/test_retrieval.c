@@ -128,7 +128,7 @@ static void broken_rows_are_explained(void **state)
     in_folder("nothing", path);
     setenv("MINRNN_DATA", path, 1);
     setenv("XDG_CACHE_HOME", path, 1);
-    refused(new_task("retrieval", 2, 0, (setting[]){{0}}), MR_EDATA, "minrnn data get lra");
+    refused(new_task("retrieval", 2, 0, (setting[]){{0}}), MR_ENODATA, "minrnn data get lra");
 }
 
 /* ---- archives */

@@ -114,7 +114,7 @@ static void failed(void *user, int worker, const mr_planned *run, const mr_error
     show *s = user;
     mr_error named = *err;
     mr_run_view_clear(&s->views[worker]);
-    if (err->status != MR_EDATA) mr_error_set(&named, err->status, "%s/%s, seed %lld: %s", run->row, run->column, (long long)run->seed, err->text);
+    if (err->status != MR_EDATA && err->status != MR_ENODATA) mr_error_set(&named, err->status, "%s/%s, seed %lld: %s", run->row, run->column, (long long)run->seed, err->text);
     if (strcmp(s->last_failure, named.text)) mr_report("reproduce", &named);
     snprintf(s->last_failure, sizeof s->last_failure, "%s", named.text);
 }
@@ -169,9 +169,9 @@ static void print_group(const mr_group *g)
     if (g->failed == g->seeds) snprintf(ours, sizeof ours, "diverged");
     else mr_report_number(ours, g->mean, g->std, 4);
     mr_report_number(steps, g->steps, NAN, 9);
-    printf("  %-36s paper %-12s ours %-16s %d seed%s, %s steps, %s, %s %s, %s\n", label, paper[0] ? paper : "-", ours, g->seeds,
+    printf("  %-36s paper %-12s ours %-16s %d seed%s, %s steps, %s, %s %s, %s%s\n", label, paper[0] ? paper : "-", ours, g->seeds,
            g->seeds > 1 ? "s" : "", steps, mr_report_time(time, g->seconds), mr_row_text(row, "device"),
-           mr_row_text(row, "dtype"), mr_row_text(row, "profile"));
+           mr_row_text(row, "dtype"), mr_row_text(row, "profile"), mr_row_outdated(row) ? ", outdated" : "");
 }
 
 static int print_results(const settings *set, const char *name, int *first, mr_error *err)
@@ -352,12 +352,13 @@ static size_t choose_names(const mr_args *args, const char **names)
     return n;
 }
 
+/* names: NULL where there is nothing to print. */
 static int print_all(const settings *set, const char *const *names, size_t n, mr_error *err)
 {
     int status = 0, first = 1;
     if (set->common.json) printf("[\n");
     for (size_t i = 0; !status && i < n; i++)
-        status = (find_measured(names[i]) ? print_measured : print_results)(set, names[i], &first, err);
+        if (names[i]) status = (find_measured(names[i]) ? print_measured : print_results)(set, names[i], &first, err);
     if (set->common.json) printf("\n]\n");
     return status;
 }
@@ -377,15 +378,33 @@ static void say_how_it_went(const settings *set, const mr_reproduce_result *r)
     fprintf(stderr, "\n");
 }
 
+/* One after the other. What is wrong with one of several is told, and keeps nobody else from being run; its name becomes NULL. */
+static int run_names(mr_reproduce_options *o, const char **names, size_t n, int quiet, mr_reproduce_result *total, mr_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        mr_reproduce_result r;
+        if (n > 1 && !quiet) fprintf(stderr, "%s\n", names[i]);
+        const int status = reproduce_one(names[i], o, &r, err);
+        add_up(total, &r);
+        if (r.over) o->deadline = mr_reproduce_now(); /* what is left is too little for a step */
+        if (status && (status == MR_ESTOPPED || n == 1)) return status;
+        if (!status) continue;
+        mr_report("reproduce", err);
+        names[i] = NULL;
+        total->failed++;
+    }
+    return 0;
+}
+
 static int reproduce(const settings *set, const mr_args *args, double budget)
 {
     const char *names[MOST];
     size_t n = choose_names(args, names);
     show s = {.set = set};
     mr_reproduce_watch watch = {&s, starts, finished, failed, measured_row};
-    mr_reproduce_result r, total = {0};
+    mr_reproduce_result total = {0};
     mr_error err;
-    int status = 0, all = !strcmp(args->given[0], "all");
+    const int all = !strcmp(args->given[0], "all");
     mr_reproduce_options o = {.plan = {set->quick      ? MR_PROFILE_QUICK
                                        : set->as_paper ? MR_PROFILE_PAPER
                                                        : MR_PROFILE_OURS,
@@ -402,11 +421,7 @@ static int reproduce(const settings *set, const mr_args *args, double budget)
                               .tf32 = mr_args_was_set(args, "tf32") ? set->common.tf32 : -1,
                               .stop = mr_stop_flag(),
                               .watch = &watch};
-    for (size_t i = 0; !status && i < n; i++) {
-        if (n > 1 && !set->common.quiet) fprintf(stderr, "%s\n", names[i]);
-        status = reproduce_one(names[i], &o, &r, &err);
-        add_up(&total, &r);
-    }
+    int status = run_names(&o, names, n, set->common.quiet, &total, &err);
     if (status == MR_ESTOPPED) {
         fprintf(stderr, "stopped, saved; %s goes on\n", the_same(set));
         return 128 + (int)*mr_stop_flag();

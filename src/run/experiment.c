@@ -159,6 +159,7 @@ static int find_paper(cell *c, mr_error *err)
     c->run.paper = (mr_paper_cell){NAN, NAN};
     if (!at || !strcmp(at, "-") || (of_column && !strcmp(of_column, "-"))) return 0;
     for (int i = 0; i < 3; i++) at = paper_part(c, at, part[i]);
+    if (*at) return mr_fail(err, MR_EINVAL, "experiment %s: paper: \"%.80s\" is too much; table | row | column is wanted", c->e->name, at);
     snprintf(c->run.paper_cell, sizeof c->run.paper_cell, "%s | %s | %s", part[0], part[1], part[2]);
     if (mr_paper_find(part[0], part[1], part[2], &c->run.paper)) return 0;
     return mr_fail(err, MR_EINVAL, "experiment %s: the paper's tables have no %s", c->e->name, c->run.paper_cell);
@@ -175,9 +176,8 @@ static int fill(cell *c, mr_error *err)
     if (!recipe) return mr_fail(err, MR_EINVAL, "experiment %s: says no recipe", c->e->name);
     if (target && !mr_real_read(target, &c->run.target_loss))
         return mr_fail(err, MR_EINVAL, "experiment %s: target-loss = %s: must be a number", c->e->name, target);
-    if (test && (!strchr(test, '=') || strlen(test) >= sizeof c->run.test))
-        return mr_fail(err, MR_EINVAL, "experiment %s: test = %s: must be a key and its value, as in split=test", c->e->name,
-                       test);
+    if (test && (strcspn(test, "=") == 0 || !strchr(test, '=') || !strchr(test, '=')[1] || strlen(test) >= sizeof c->run.test))
+        return mr_fail(err, MR_EINVAL, "experiment %s: test = %.80s: must be a key and its value, as in split=test", c->e->name, test);
     if (test) snprintf(c->run.test, sizeof c->run.test, "%s", test);
     add_setting(c, "recipe", recipe);
     add_section(c, profile_section(c));
@@ -213,19 +213,18 @@ static int in_list(const char *list, const char *word)
     return 0;
 }
 
-/* Does the text fit the pattern, * and ? in it? */
+/* Does the text fit the pattern, * and ? in it? Where it does not go on, the last * takes one more: earlier ones need not. */
 static int fits(const char *pattern, const char *text)
 {
-    for (; *pattern; pattern++, text++) {
-        if (*pattern == '*') {
-            do
-                if (fits(pattern + 1, text)) return 1;
-            while (*text++);
-            return 0;
-        }
-        if (!*text || (*pattern != '?' && *pattern != *text)) return 0;
+    const char *star = NULL, *taken = NULL;
+    while (*text) {
+        if (*pattern == '*') star = ++pattern, taken = text;
+        else if (*pattern && (*pattern == '?' || *pattern == *text)) pattern++, text++;
+        else if (star) pattern = star, text = ++taken;
+        else return 0;
     }
-    return !*text;
+    while (*pattern == '*') pattern++;
+    return !*pattern;
 }
 
 int mr_plan_wants(const mr_plan_options *o, const char *row, const char *column)

@@ -11,12 +11,27 @@
 
 /* ---- groups ---- */
 
+static int same_number(const mr_row *a, const mr_row *b, const char *key)
+{
+    const double left = mr_row_number(a, key), right = mr_row_number(b, key);
+    return left == right || (isnan(left) && isnan(right));
+}
+
+/* Was the same measured? Rows of older versions do not say. */
+static int same_measure(const mr_row *a, const mr_row *b)
+{
+    if (!mr_row_text(a, "measure")[0] || !mr_row_text(b, "measure")[0]) return 1;
+    return !strcmp(mr_row_text(a, "measure"), mr_row_text(b, "measure")) && !strcmp(mr_row_text(a, "test"), mr_row_text(b, "test")) &&
+           same_number(a, b, "scale") && same_number(a, b, "target_loss");
+}
+
+/* Runs that differ in their seeds alone. */
 static int same_group(const mr_row *a, const mr_row *b)
 {
-    static const char *const keys[] = {"profile", "row", "column", "settings", "kind", "dtype"};
+    static const char *const keys[] = {"row", "column", "settings", "kind", "dtype"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(mr_row_text(a, keys[i]), mr_row_text(b, keys[i]))) return 0;
-    return 1;
+    return mr_row_outdated(a) == mr_row_outdated(b) && same_measure(a, b);
 }
 
 typedef struct mean {
@@ -149,6 +164,7 @@ static void add_group(mr_text *out, const mr_group *g, int with_target)
     else add_cell(out, mr_report_number(text, g->mean, g->std, 4));
     mr_text_format(out, "| %d ", g->seeds);
     if (g->failed && g->failed < g->seeds) mr_text_format(out, "(%d diverged) ", g->failed);
+    if (mr_row_outdated(row)) mr_text_add(out, "(outdated) ");
     add_cell(out, mr_report_number(text, g->steps, NAN, 9));
     add_cell(out, mr_report_number(text, g->best_step, NAN, 6));
     if (with_target) add_cell(out, mr_report_number(text, g->target_step, NAN, 6));

@@ -29,6 +29,8 @@ typedef struct job {
     size_t count, next;
     mr_reproduce_result *result;
     atomic_int failure; /* the first of what stops all */
+    atomic_int over;    /* the time is up: no run begins any more */
+    int busy[WORKERS], beside[WORKERS]; /* of each worker: is it in a run, and how many ran at once at most, during it */
     mr_error error;
 } job;
 
@@ -42,6 +44,7 @@ typedef struct turn {
     volatile sig_atomic_t stop; /* what mr_train looks at: a signal, the deadline, or a failure elsewhere */
     double began, last, spent, noted; /* spent: seconds before this call */
     double parameters;
+    int opened; /* it had its data */
     mr_score test; /* of the best model, where the run has a test; otherwise its rows are 0 */
 } turn;
 
@@ -98,7 +101,8 @@ static void write_spent(const turn *t)
 static void look_at_clock(turn *t)
 {
     double now = mr_reproduce_now();
-    if (atomic_load(&t->job->failure) || mr_results_over(t->job->results.options, now - t->last)) t->stop = 1;
+    if (mr_results_over(t->job->results.options, now - t->last)) atomic_store(&t->job->over, 1);
+    if (atomic_load(&t->job->failure) || atomic_load(&t->job->over)) t->stop = 1;
     if (now - t->noted > NOTE_SECONDS) t->noted = now, write_spent(t);
     t->last = now;
 }
@@ -108,6 +112,7 @@ static void on_started(void *user, const mr_model *model, int64_t step)
     turn *t = user;
     t->parameters = (double)mr_model_count(model);
     t->last = mr_reproduce_now();
+    look_at_clock(t); /* reading the data may have taken all there was */
     if (t->told.started) t->told.started(t->told.user, model, step);
 }
 
@@ -186,7 +191,8 @@ static int make_row(const turn *t, const mr_recipe *recipe, const mr_train_resul
     mr_row_set(row, "parameters", t->parameters);
     mr_row_set(row, "seconds", t->spent + mr_reproduce_now() - t->began);
     mr_row_set(row, "tokens", (double)r->tokens);
-    mr_row_set(row, "side_by_side", j->results.options->side_by_side);
+    mr_row_set(row, "side_by_side", j->beside[t->worker]);
+    if (j->results.options->plan.steps) mr_row_set(row, "asked_steps", (double)j->results.options->plan.steps);
     mr_row_set(row, "target_loss", t->run->target_loss);
     mr_row_set_text(row, "measure", measure_of(j->e));
     mr_row_set(row, "scale", j->e->scale);
@@ -265,6 +271,7 @@ static int carry_out(turn *t, mr_recipe *recipe, mr_train_result *r, mr_error *e
     mr_dev_options options = {.threads = threads_each(o), .bf16 = recipe->train.dtype == 1, .exact = !recipe->train.tf32};
     mr_train_watch watch = {t, on_started, on_stepped, on_evaluating, on_evaluated};
     int status = mr_recipe_open(recipe, err);
+    t->opened = !status;
     if (!status) status = mr_dev_open(o->device, &options, &dev, err);
     if (!status && o->watch->starts) o->watch->starts(o->watch->user, t->worker, t->run, recipe, &t->told);
     if (!status) read_spent(t);
@@ -292,7 +299,7 @@ static void run_failed(turn *t, const mr_error *err)
     job *j = t->job;
     const mr_reproduce_watch *watch = j->results.options->watch;
     pthread_mutex_lock(&j->results.mutex);
-    *(err->status == MR_EDATA ? &j->result->no_data : &j->result->failed) += 1;
+    *(err->status == MR_ENODATA ? &j->result->no_data : &j->result->failed) += 1;
     if (watch->failed) watch->failed(watch->user, t->worker, t->run, err);
     pthread_mutex_unlock(&j->results.mutex);
 }
@@ -322,7 +329,7 @@ static int run_one(job *j, int worker, const mr_planned *run, mr_error *stopper)
         kept = make_row(&t, &recipe, &r, status ? &err : NULL, &row, stopper);
         if (!kept) kept = keep_row(&t, &row, stopper);
         mr_row_free(&row);
-    } else run_failed(&t, status == MR_EFORMAT && t.dir ? with_hint(&err, t.dir) : &err);
+    } else run_failed(&t, t.opened && (status == MR_EFORMAT || status == MR_EDATA) ? with_hint(&err, t.dir) : &err);
     mr_recipe_free(&recipe);
     mr_free(t.dir);
     return kept;
@@ -333,23 +340,35 @@ typedef struct worker {
     int number;
 } worker;
 
+/* The next run for a worker, which is free, or NULL. */
+static const mr_planned *take_run(job *j, int number)
+{
+    int running = 0;
+    pthread_mutex_lock(&j->results.mutex);
+    if (mr_results_over(j->results.options, 0)) atomic_store(&j->over, 1);
+    const mr_planned *run = j->next < j->count && !atomic_load(&j->failure) && !atomic_load(&j->over) ? &j->runs[j->next++] : NULL;
+    j->busy[number] = run != NULL;
+    j->beside[number] = 0;
+    for (int i = 0; i < WORKERS; i++) running += j->busy[i];
+    for (int i = 0; i < WORKERS; i++)
+        if (j->busy[i] && j->beside[i] < running) j->beside[i] = running;
+    pthread_mutex_unlock(&j->results.mutex);
+    return run;
+}
+
 static void *work(void *arg)
 {
     worker *w = arg;
     job *j = w->job;
     mr_error err;
-    for (;;) {
-        pthread_mutex_lock(&j->results.mutex);
-        const int over = atomic_load(&j->failure) || mr_results_over(j->results.options, 0);
-        const mr_planned *run = j->next < j->count && !over ? &j->runs[j->next++] : NULL;
-        pthread_mutex_unlock(&j->results.mutex);
-        if (!run) return NULL;
+    for (const mr_planned *run; (run = take_run(j, w->number));) {
         if (!run_one(j, w->number, run, &err)) continue;
         pthread_mutex_lock(&j->results.mutex);
         if (!atomic_load(&j->failure)) j->error = err;
         atomic_store(&j->failure, j->error.status);
         pthread_mutex_unlock(&j->results.mutex);
     }
+    return NULL;
 }
 
 static void run_all(job *j)
@@ -365,6 +384,7 @@ static void run_all(job *j)
     work(&workers[0]);
     for (int i = 1; i < started; i++) pthread_join(threads[i], NULL);
     j->result->left += (int)(j->count - j->next);
+    j->result->over = atomic_load(&j->over);
 }
 
 static int check_run(const mr_reproduce_options *o, const mr_planned *run, mr_error *err)
@@ -410,7 +430,7 @@ static int check_all(const mr_experiment *e, const mr_reproduce_options *o, cons
 /* Is the row what the run is to find out? Rows of --again are outdated until they are replaced. */
 static int answers(const job *j, const mr_planned *run, const mr_row *row)
 {
-    if (!row || mr_row_number(row, "outdated") == 1) return 0;
+    if (!row || mr_row_outdated(row)) return 0;
     const char *measure = mr_row_text(row, "measure"); /* older rows have none */
     const double target = mr_row_number(row, "target_loss"), scale = mr_row_number(row, "scale");
     if (!measure[0]) return 1;

@@ -39,6 +39,7 @@ typedef struct mr_reproduce_options {
 typedef struct mr_reproduce_result {
     int done, found, left, failed, no_data; /* runs: done now, there already, not finished, failed, without their data */
     int cut; /* measurements: the time was up before the last one */
+    int over; /* the time was up, or too little of it was left for another step */
 } mr_reproduce_result;
 
 /* ---- experiments that measure ---- */
@@ -73,7 +74,8 @@ int mr_reproduce_measured(const mr_measured *experiment, const mr_reproduce_opti
 
 /* The rows of DIR/NAME.json; none where there is no such file. */
 int mr_reproduce_rows(const char *dir, const char *name, mr_table *rows, mr_error *err);
-/* Adds the rows of an experiment among `rows` to DIR/NAME.json; those that are there stay as they are. Returns how many came
+/* Adds the rows of an experiment among `rows` to DIR/NAME.json; those that are there stay as they are, unless
+ * they are outdated. Returns how many came
  * new through *added. */
 int mr_reproduce_merge(const char *dir, const char *name, const mr_table *rows, size_t *added, mr_error *err);
 

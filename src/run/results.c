@@ -169,7 +169,9 @@ static int add_rows(const char *dir, const char *name, const mr_table *from, siz
     }
     for (size_t i = 0; !status && i < from->count; i++) {
         mr_row copy;
-        if (strcmp(mr_row_text(&from->list[i], "experiment"), name) || mr_table_find(&rows, &from->list[i])) continue;
+        const mr_row *old = mr_table_find(&rows, &from->list[i]);
+        const int renewed = old && mr_row_outdated(old) && !mr_row_outdated(&from->list[i]);
+        if (strcmp(mr_row_text(&from->list[i], "experiment"), name) || (old && !renewed)) continue;
         copy_row(&copy, &from->list[i]);
         status = mr_table_put(&rows, &copy, err);
         if (!status) ++*added;

@@ -66,6 +66,8 @@ double mr_row_number(const mr_row *row, const char *key)
     return field && !field->text ? field->number : NAN;
 }
 
+int mr_row_outdated(const mr_row *row) { return mr_row_number(row, "outdated") == 1; }
+
 void mr_row_free(mr_row *row)
 {
     for (int i = 0; i < row->count; i++) mr_free(row->fields[i].text);

@@ -34,6 +34,7 @@ void mr_row_set_text(mr_row *row, const char *key, const char *text);
 void mr_row_set(mr_row *row, const char *key, double number);
 const char *mr_row_text(const mr_row *row, const char *key); /* "" where there is none */
 double mr_row_number(const mr_row *row, const char *key);    /* NaN where there is none */
+int mr_row_outdated(const mr_row *row);                      /* to be run anew, and there until then */
 void mr_row_free(mr_row *row);
 
 /* The same run: equal in experiment, row, column, seed, settings, kind (of the device) and dtype. */

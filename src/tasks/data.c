@@ -126,7 +126,7 @@ static char *locate(const mr_data_set *set)
 
 static int not_here(const mr_data_set *set, const char *file, mr_error *err)
 {
-    return mr_fail(err, MR_EDATA, "%s is not on this machine: run `minrnn data get %s`, "
+    return mr_fail(err, MR_ENODATA, "%s is not on this machine: run `minrnn data get %s`, "
                    "or set MINRNN_DATA to the folder that has %s", set->name, set->name, file);
 }
 
