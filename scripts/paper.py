@@ -8,6 +8,7 @@ import json
 import math
 import os
 import sys
+import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 KEYS = {"layers", "model", "layer", "dataset", "T", "comparison", "batch"}  # columns that name a row
@@ -20,6 +21,9 @@ SAME = {
     "selective_copy_comparison | minLSTM minLSTM | accuracy": "selective_copy_layers | 3 | minLSTM",
     "lra | minLSTM | listops": "listops_ablation | minLSTM + conv + MLP | accuracy",
 }
+RUN = ("experiment", "row", "column", "settings", "kind", "dtype")  # with its seed: the same run, as the command sees it
+SCORED = ("measure", "scale", "test", "target_loss")  # rows that differ in these have no mean
+TEXTS = ("settings", "profile", "device", "date", "paper_cell", "measure", "test")
 OURS = {"minGRU", "minLSTM", "GRU", "LSTM", "Mamba", "Llama", "Transformer"}  # models of the paper that this project has
 TITLES = {
     "selective_copy_layers": "Selective copying: layers (accuracy, %)", "selective_copy_comparison": "Selective copying: other models (accuracy, %)",
@@ -45,26 +49,45 @@ def in_folders(folders, pattern):
     return [path for folder in folders for path in sorted(glob.glob(os.path.join(folder, pattern)))]
 
 
+def is_result(row):
+    """Texts that tell runs apart, numbers that are finite, and a score or why there is none."""
+    if not isinstance(row, dict) or not all(isinstance(row.get(key), str) and row[key] for key in ("experiment", "row", "column", "kind", "dtype")):
+        return False
+    if not all(isinstance(row.get(key, ""), str) for key in TEXTS):
+        return False
+    if any(not isinstance(v, (str, int, float)) or (isinstance(v, float) and not math.isfinite(v)) for k, v in row.items() if k != "curve"):
+        return False
+    return "seed" not in row or isinstance(row.get("score"), (int, float)) or "failed" in row
+
+
 def read_rows(folders):
-    rows = []
+    """Each run once, whatever folders it is in: the newest row of it."""
+    rows = {}
     for path in in_folders(folders, "*.json"):
         try:
             with open(path, encoding="utf-8") as file:
                 data = json.load(file)
         except (OSError, ValueError) as error:
             sys.exit(f"paper.py: {path}: cannot be read as JSON ({error}); take the file away or put a whole one in its place")
-        if isinstance(data, dict) and "rows" in data and "experiment" in data:
-            rows += data["rows"]
-    return [row for row in rows if row.get("profile") != "quick"]
+        if not isinstance(data, dict) or "rows" not in data or "experiment" not in data:
+            continue
+        if not isinstance(data["rows"], list) or not all(is_result(row) for row in data["rows"]):
+            sys.exit(f"paper.py: {path}: has rows that are no results of `minrnn reproduce`; take the file away or put a whole one in its place")
+        for row in data["rows"]:
+            same = tuple(row.get(key) for key in (*RUN, "seed", *([] if "seed" in row else ["device"])))
+            if row.get("profile") != "quick" and not row.get("outdated") and row.get("date", "") >= rows.get(same, row).get("date", ""):
+                rows[same] = row
+    return list(rows.values())
 
 
 def groups_of(rows):
     """Rows that differ in their seeds alone, as one group each."""
     found = {}
     for row in (r for r in rows if r["experiment"] not in MEASURED):
-        found.setdefault(tuple(row.get(k) for k in ("experiment", "profile", "row", "column", "settings", "kind", "dtype")), []).append(row)
+        found.setdefault(tuple(row.get(k) for k in (*RUN, *SCORED)), []).append(row)
     groups = []
-    for (experiment, profile, row, column, settings, kind, dtype), members in found.items():
+    for (experiment, row, column, settings, kind, dtype, *_), members in found.items():
+        profile = min((r.get("profile", "") for r in members), key=lambda p: p != "ours")
         scores = [r["score"] for r in members if "score" in r]
         mean, std = mean_std(scores) if scores else (None, None)
         numbers = {key: mean_std([r[key] for r in members if key in r])[0] if any(key in r for r in members) else None
@@ -72,13 +95,13 @@ def groups_of(rows):
         groups.append({
             "number": len(groups), "experiment": experiment, "profile": profile, "row": row, "column": column, "settings": settings, "kind": kind, "dtype": dtype,
             "device": members[0].get("device"), "date": max(r.get("date", "") for r in members), "mean": mean, "std": std,
-            "seeds": len(members), "diverged": sum("failed" in r for r in members), "cell": members[0].get("paper_cell"), **numbers})
+            "seeds": len(members), "seed_list": sorted(r["seed"] for r in members), "asked_steps": members[0].get("asked_steps"), "diverged": sum("failed" in r for r in members), "cell": members[0].get("paper_cell"), **numbers})
     return groups
 
 
 def best_group(groups):
-    """Of several groups of one cell: ours before the paper's settings, then more seeds, then the newest."""
-    return max(groups, key=lambda g: (g["profile"] == "ours", g["mean"] is not None, g["seeds"], g["date"])) if groups else None
+    """Of several groups of one cell: none that was cut short by --steps, ours before the paper's settings, then more seeds, then the newest."""
+    return max(groups, key=lambda g: (g["asked_steps"] is None, g["profile"] == "ours", g["mean"] is not None, g["seeds"], g["date"])) if groups else None
 
 
 class Measured:
@@ -179,7 +202,7 @@ def why_not(name, label, column):
     if name == "selective_copy_comparison" and label not in ("Mamba S6", "minGRU minGRU", "minLSTM minLSTM"):
         return "a model that the paper quotes"
     if column == "retrieval":
-        return "not run: the data is not on this machine (`minrnn data get lra`)"
+        return "not run: needs the files of Long Range Arena (`minrnn data get lra`)"
     if column == "average_with_chomsky":
         return "not all of its nine were run"
     return "not run: device time went to others first"
@@ -239,13 +262,27 @@ def command(group):
         return ""
     if group["experiment"] in MEASURED:
         return f"`minrnn reproduce {group['experiment']}`"
+    return ", ".join(one_command(group, first, count) for first, count in ranges(group["seed_list"]))
+
+
+def ranges(seeds):
+    """[1, 2, 3, 7] as (1, 3), (7, 1)."""
+    found = []
+    for seed in seeds:
+        if found and seed == sum(found[-1]):
+            found[-1] = found[-1][0], found[-1][1] + 1
+        else:
+            found.append((seed, 1))
+    return found
+
+
+def one_command(group, first, count):
     parts = ["minrnn reproduce", group["experiment"], f'--only "={group["row"]}/{group["column"]}"']
-    if group["seeds"] and group["seeds"] > 1:
-        parts.append(f"--seeds {group['seeds']}")
-    if group["profile"] == "as-paper":
-        parts.append("--as-paper")
-    if group["dtype"] not in (None, "f32"):
-        parts.append(f"--dtype {group['dtype']}")
+    parts += [f"--seed {number(first, digits=17)}"] if first != 1 else []
+    parts += [f"--seeds {count}"] if count > 1 else []
+    parts += [f"--steps {number(group['asked_steps'], digits=17)}"] if group["asked_steps"] else []
+    parts += ["--as-paper"] if group["profile"] == "as-paper" else []
+    parts += [f"--dtype {group['dtype']}"] if group["dtype"] != "f32" else []
     return "`" + " ".join(parts) + "`"
 
 
@@ -286,6 +323,7 @@ def page(found, groups, tables, folders, out):
     text = ["# The paper's numbers and ours", "",
             f"Every number of the paper's tables; {ran} of {len(found)} stand beside one of ours. \"As good\": not worse than the paper's number by more than its ±.",
             "Made by `scripts/paper.py` from the results of `minrnn reproduce`; all settings are in their JSON.", ""]
+    drawn = set()
     for name in tables:
         cells = [c for (table, _, _), c in found.items() if table == name]
         note = [NOTES[name], ""] if name in NOTES else []
@@ -294,6 +332,7 @@ def page(found, groups, tables, folders, out):
             text.append(line([cell["row"], cell["column"], number(cell["paper"], cell["paper_std"]), ours_text(cell), verdict(name, cell), *details(cell["ours"])]))
         experiments = sorted({c["ours"]["experiment"] for c in cells if c["ours"] and c["ours"].get("experiment")})
         text += ["", *figures(folders, out, experiments), ""]
+        drawn |= set(experiments)
     shown = {c["ours"].get("number") for c in found.values() if c["ours"]}
     beside = [g for g in groups if g["number"] not in shown]
     if beside:
@@ -305,8 +344,21 @@ def page(found, groups, tables, folders, out):
             if g["target_step"] is not None:
                 value += f", at the target after {number(g['target_step'], digits=6)} steps"
             text.append(line([g["experiment"], g["row"], g["column"], g["profile"], value, *details(g)]))
-        text.append("")
+        text += ["", *figures(folders, out, sorted({g["experiment"] for g in beside} - drawn)), ""]
     return "\n".join(text)
+
+
+def write(folder, name, text):
+    """In one step: a reader finds the old file or the new one."""
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=folder, prefix=name, delete=False) as file:
+        try:
+            file.write(text)
+            file.close()
+            os.chmod(file.name, 0o644)
+            os.replace(file.name, os.path.join(folder, name))
+        except OSError:
+            os.unlink(file.name)
+            raise
 
 
 def main():
@@ -320,12 +372,13 @@ def main():
     rows = read_rows(folders)
     groups = groups_of(rows)
     found = compare(groups, Measured(rows), tables)
-    os.makedirs(out, exist_ok=True)
-    with open(os.path.join(out, "paper.json"), "w", encoding="utf-8") as file:
-        json.dump({"cells": [dict(cell, table=name) for (name, _, _), cell in found.items()], "groups": groups}, file, indent=1, ensure_ascii=False, allow_nan=False)
-        file.write("\n")
-    with open(os.path.join(out, "paper.md"), "w", encoding="utf-8") as file:
-        file.write(page(found, groups, tables, folders, out))
+    cells = [dict(cell, table=name, command=command(cell["ours"]).replace("`", "")) for (name, _, _), cell in found.items()]
+    try:
+        os.makedirs(out, exist_ok=True)
+        write(out, "paper.json", json.dumps({"cells": cells, "groups": groups}, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        write(out, "paper.md", page(found, groups, tables, folders, out))
+    except OSError as error:
+        sys.exit(f"paper.py: {out}: cannot be written ({error.strerror})")
 
 
 if __name__ == "__main__":

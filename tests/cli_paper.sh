@@ -17,7 +17,7 @@ def row(experiment, label, column, seed, score, cell=None, **more):
 def write(experiment, rows): json.dump({"experiment": experiment, "rows": rows}, open(f"results/{experiment}.json", "w"))
 gru = "selective_copy_layers | 3 | minGRU"
 write("selective-copy", [row("selective-copy", "minGRU", "3 layers", s, 99 + s / 10, gru) for s in (1, 2, 3)] + [
-    row("selective-copy", "minGRU", "3 layers", 1, 12, gru, profile="quick"), row("selective-copy", "minGRU", "3 layers", 1, 34, gru, profile="as-paper"),
+    row("selective-copy", "minGRU", "3 layers", 1, 12, gru, profile="quick"), row("selective-copy", "minGRU", "3 layers", 1, 34, gru, profile="as-paper", settings="recipe=y"),
     row("selective-copy", "Mamba", "3 layers", 1, 97, "selective_copy_comparison | Mamba S6 | accuracy"),
     row("selective-copy", "minLSTM", "1 layer", 1, None, "selective_copy_layers | 1 | minLSTM", failed="step 7"),
     row("selective-copy", "GRU", "3 layers", 1, 88.5)])
@@ -26,7 +26,7 @@ write("chomsky", [row("chomsky", "minLSTM", t, 1, 0.9, f"chomsky | minLSTM | {t}
 write("listops", [row("listops", "minLSTM" + more, "accuracy", 1, score, f"listops_ablation | minLSTM{more} | accuracy", date=date) for more, score, date in
     ((" + conv + MLP", 0.45, "2026-01-01T00:00:00Z"), (" + conv", 0.4, "2026-01-02T00:00:00Z"), ("", 0.3, "2026-01-03T00:00:00Z"))])
 write("image", [row("image", "minLSTM", "accuracy", 1, 0.45, "lra | minLSTM | g_image")])
-def time(experiment, label, column, **more): return dict(row(experiment, label, column, 0, None), **more)
+def time(experiment, label, column, **more): return {k: v for k, v in dict(row(experiment, label, column, 0, None), **more).items() if k != "seed"}
 write("efficiency", [time("efficiency", m, f"B=64 T={t}", ms=ms * t, bytes=b) for m, ms, b in (("minGRU", 1, 30), ("GRU", 200, 10), ("minLSTM", 2, 20), ("LSTM", 100, 10),
     ("Mamba", 1, 60)) for t in (512, 4096)] + [time("efficiency", "minGRU", "B=64 T=512", ms=1e9, kind="cpu", device="a CPU")])
 write("inference", [time("inference", m, f"{way} B={b} T={t}", ms=ms * t) for m, ms in (("minGRU", 1), ("GRU", 1.5), ("minLSTM", 2), ("Mamba", 1.25)) for way in ("tokens", "context")
@@ -56,7 +56,7 @@ check "memory" cell out_1 'o("memory", "minGRU, minLSTM over GRU, LSTM", "1")["m
 check "faster and slower" cell out_1 'o("inference", "minGRU faster than GRU 64", "percent")["mean"] == 50 and abs(o("inference", "minLSTM slower than Mamba, with context 8", "percent")["mean"] - 37.5) < 1e-9 and not o("inference", "minLSTM faster than LSTM 64", "percent")'
 check "parameters" cell out_1 'o("parameters", "minGRU / GRU", "2")["mean"] == 22.2 and not o("parameters", "minGRU / GRU", "3")'
 check "no average of a part" cell out_1 'not o("lra", "minLSTM", "average_with_chomsky")'
-check "reasons" cell out_1 'all(c["why"] for c in cells.values() if not c["ours"]) and "yet" in c("d4rl", "Hopper-M", "minGRU")["why"] and "quotes" in c("chomsky", "xLSTM", "majority")["why"] and c("chomsky", "GRU", "majority")["why"].startswith("not run: device time") and "data" in c("lra", "Mamba", "retrieval")["why"]'
+check "reasons" cell out_1 'all(c["why"] for c in cells.values() if not c["ours"]) and "yet" in c("d4rl", "Hopper-M", "minGRU")["why"] and "quotes" in c("chomsky", "xLSTM", "majority")["why"] and c("chomsky", "GRU", "majority")["why"].startswith("not run: device time") and "data get lra" in c("lra", "Mamba", "retrieval")["why"]'
 python3 - <<'PYTHON'
 import json
 d = json.load(open("results/image.json"))
@@ -72,6 +72,37 @@ check "beside the paper" grep -q '^| selective-copy | GRU | 3 layers | ours | 88
 check "the paper's settings beside" grep -q '^| selective-copy | minGRU | 3 layers | as-paper | 34 |' out_2/paper.md
 check "quick runs are left out" [ -z "$(grep -F '| 12 |' out_2/paper.md)" ]
 check "figures" grep -qF '![shakespeare](../results/shakespeare.svg)' out_2/paper.md
+
+# ---- runs that are there twice, cut short, outdated or of other seeds
+python3 - <<'PYTHON'
+import json, os
+for folder in ("more", "seven"): os.makedirs(folder)
+d = json.load(open("results/shakespeare.json"))
+real = d["rows"][0]
+trials = [dict(real, seed=s, score=4.4, steps=1, settings="recipe=x steps=1", asked_steps=1, date="2026-02-01T00:00:00Z") for s in (1, 2)]
+old = [dict(real, seed=s, score=9.9, outdated=1) for s in (3, 4)]
+json.dump(dict(d, rows=[real, *trials, *old]), open("more/shakespeare.json", "w"))
+json.dump(dict(d, rows=[dict(real, seed=s) for s in (7, 2, 3)]), open("seven/shakespeare.json", "w"))
+PYTHON
+done_by paper results:more out_5
+check "a run in two folders is one" cell out_5 'o("shakespeare", "minGRU", "test_loss")["seeds"] == 1'
+check "a trial does not take the place of a run" cell out_5 'o("shakespeare", "minGRU", "test_loss")["mean"] == 1.5 and c("shakespeare", "minGRU", "test_loss")["command"].startswith("minrnn reproduce shakespeare --only")'
+check "it stands beside, with its steps" grep -q '^| shakespeare | minGRU | test loss | ours | 4.4 ± 0 | 2 | 1 | .*--seeds 2 --steps 1`' out_5/paper.md
+check "outdated rows are left out" [ -z "$(grep -F '9.9' out_5/paper.md)" ]
+done_by paper seven out_6
+check "which seeds" cell out_6 'o("shakespeare", "minGRU", "test_loss")["seed_list"] == [2, 3, 7]'
+check "and how to run them" grep -q '`minrnn reproduce shakespeare --only "=minGRU/test loss" --seed 2 --seeds 2`, `minrnn reproduce shakespeare --only "=minGRU/test loss" --seed 7`' out_6/paper.md
+
+# ---- what is wrong
+before=$(snapshot out_5)
+mkdir broken
+for rows in '[{}]' 5 '[null]' "$(sed 's/.*"rows": //; s/"score": [^,]*/"score": "abc"/; s/}$//' results/image.json)" "$(sed 's/.*"rows": //; s/"score": [^,]*/"score": 1e999/; s/}$//' results/image.json)"; do
+    printf '{"experiment": "image", "rows": %s}' "$rows" >broken/image.json
+    refused 1 'broken/image.json: has rows that are no results' paper broken out_5
+done
+check "the pages stay" [ "$before" = "$(snapshot out_5)" ]
+: >file
+refused 1 'file: cannot be written' paper results file
 run paper nowhere
 check "no folder" [ $status -ne 0 ]
 mkdir torn
