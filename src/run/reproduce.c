@@ -191,7 +191,6 @@ static int make_row(const turn *t, const mr_recipe *recipe, const mr_train_resul
     mr_row_set(row, "parameters", t->parameters);
     mr_row_set(row, "seconds", t->spent + mr_reproduce_now() - t->began);
     mr_row_set(row, "tokens", (double)r->tokens);
-    mr_row_set(row, "side_by_side", j->beside[t->worker]);
     if (j->results.options->plan.steps) mr_row_set(row, "asked_steps", (double)j->results.options->plan.steps);
     mr_row_set(row, "target_loss", t->run->target_loss);
     mr_row_set_text(row, "measure", measure_of(j->e));
@@ -217,6 +216,7 @@ static int keep_row(turn *t, mr_row *row, mr_error *err)
     job *j = t->job;
     const mr_reproduce_watch *watch = j->results.options->watch;
     pthread_mutex_lock(&j->results.mutex);
+    mr_row_set(row, "side_by_side", j->beside[t->worker]);
     if (watch->finished) watch->finished(watch->user, t->worker, t->run, row);
     int status = mr_results_put(&j->results, row, err);
     if (!status) j->result->done++;
