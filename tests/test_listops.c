@@ -403,7 +403,7 @@ static void broken_files_are_explained(void **state)
     in_folder("empty", path);
     setenv("MINRNN_DATA", path, 1);
     setenv("XDG_CACHE_HOME", path, 1);
-    refused(new_task("listops", 1, 0, (setting[]){LRA, {0}}), MR_EDATA, "minrnn data get lra");
+    refused(new_task("listops", 1, 0, (setting[]){LRA, {0}}), MR_ENODATA, "minrnn data get lra");
     refused(new_task("listops", 1, 0, (setting[]){{"min-length", "99"}, {"max-length", "100"}, {0}}), MR_ECONFIG, "--min-length");
 }
 
