@@ -35,8 +35,11 @@ try:
     p.wait(0.02 if first else float(seconds))
 except subprocess.TimeoutExpired:
     p.send_signal(getattr(signal, "SIG" + name))
-lines = (first + p.stderr.read()).decode().splitlines()
+text = (first + p.stderr.read()).decode()
+lines = text.splitlines()
 code = p.wait()
+if "Sanitizer" in text:
+    print(text, file=sys.stderr)
 print(code if code >= 0 else f"signal={-code}")
 print(lines[-1] if lines else "")
 PYTHON

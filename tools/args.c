@@ -172,7 +172,7 @@ int mr_open_device(const mr_common *common, const char *isa, mr_dev **dev, mr_er
     return mr_dev_open(common->device, &options, dev, err);
 }
 
-static volatile sig_atomic_t stop_signal;
+static mr_stop stop_signal;
 
 static void on_signal(int number)
 {
@@ -180,7 +180,7 @@ static void on_signal(int number)
     signal(number, SIG_DFL);
 }
 
-volatile sig_atomic_t *mr_stop_flag(void) { return &stop_signal; }
+mr_stop *mr_stop_flag(void) { return &stop_signal; }
 
 void mr_catch_signals(void)
 {

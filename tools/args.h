@@ -3,9 +3,9 @@
 #define MR_TOOLS_ARGS_H
 
 #include "core/options.h"
+#include "core/stop.h"
 #include "ops/device.h"
 
-#include <signal.h>
 #include <stdio.h>
 
 enum { MR_ARGS_MAX = 64, MR_PAIRS_MAX = 128 };
@@ -71,7 +71,7 @@ int mr_misused(const char *command, const char *format, ...) __attribute__((form
 int mr_open_device(const mr_common *common, const char *isa, mr_dev **dev, mr_error *err);
 
 /* Ctrl-C and SIGTERM set *mr_stop_flag() to the signal's number; a second one ends the process at once. */
-volatile sig_atomic_t *mr_stop_flag(void);
+mr_stop *mr_stop_flag(void);
 void mr_catch_signals(void);
 
 /* A JSON string literal. Bytes that are not UTF-8 become U+FFFD. */

@@ -14,7 +14,7 @@ static void end_group(mr_model *model, const mr_task *task, mr_score *score)
 }
 
 int mr_evaluate(mr_model *model, const mr_task *task, mr_batch *batch, mr_eval_tick *tick, void *user,
-                const volatile sig_atomic_t *stop, mr_score *score, mr_error *err)
+                const mr_stop *stop, mr_score *score, mr_error *err)
 {
     int groups = 1, group = 0;
     *score = (mr_score){0};

@@ -2,10 +2,10 @@
 #ifndef MR_RUN_EVALUATE_H
 #define MR_RUN_EVALUATE_H
 
+#include "core/stop.h"
 #include "model/model.h"
 #include "tasks/task.h"
 
-#include <signal.h>
 
 typedef struct mr_score {
     double loss;     /* mean over the rows that count (of the test set's groups: over their means), in nats for cross-entropy */
@@ -18,6 +18,6 @@ typedef void mr_eval_tick(void *user, int done, int batches);
 
 /* `batch` has the task's capacity. Stops early with MR_ESTOPPED when *stop is set (stop may be NULL). */
 int mr_evaluate(mr_model *model, const mr_task *task, mr_batch *batch, mr_eval_tick *tick, void *user,
-                const volatile sig_atomic_t *stop, mr_score *score, mr_error *err);
+                const mr_stop *stop, mr_score *score, mr_error *err);
 
 #endif

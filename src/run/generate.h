@@ -4,7 +4,6 @@
 
 #include "run/session.h"
 
-#include <signal.h>
 
 /* Told each piece of text as it is made; a return other than 0 ends the generation. */
 typedef int mr_piece_fn(void *user, const char *bytes, size_t size);
@@ -14,7 +13,7 @@ typedef struct mr_generation {
     const char *stop_text; /* ends the generation, not given out; NULL: none */
     int64_t tokens;
     mr_sampling how;
-    const volatile sig_atomic_t *stop;
+    const mr_stop *stop;
 } mr_generation;
 
 /* The session must be planned for at least 1 × 1; prompts go through in pieces of the plan's length. */

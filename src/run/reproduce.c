@@ -41,7 +41,7 @@ typedef struct turn {
     const mr_planned *run;
     char *dir;
     mr_train_watch told; /* the caller's */
-    volatile sig_atomic_t stop; /* what mr_train looks at: a signal, the deadline, or a failure elsewhere */
+    mr_stop stop; /* what mr_train looks at: a signal, the deadline, or a failure elsewhere */
     double began, last, spent, noted; /* spent: seconds before this call */
     double parameters;
     int opened; /* it had its data */

@@ -32,7 +32,7 @@ typedef struct mr_reproduce_options {
     int threads;            /* of the CPU, for all runs together; 0: all */
     int dtype, tf32;        /* −1: as the recipe has it */
     double cell_seconds;    /* measurements: what one may take */
-    const volatile sig_atomic_t *stop;
+    const mr_stop *stop;
     const mr_reproduce_watch *watch;
 } mr_reproduce_options;
 

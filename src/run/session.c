@@ -179,7 +179,7 @@ static int open_task(mr_session *s, mr_error *err)
     return 0;
 }
 
-int mr_session_evaluate(mr_session *s, mr_batch *batch, mr_eval_tick *tick, void *user, const volatile sig_atomic_t *stop, mr_score *score, mr_error *err)
+int mr_session_evaluate(mr_session *s, mr_batch *batch, mr_eval_tick *tick, void *user, const mr_stop *stop, mr_score *score, mr_error *err)
 {
     int status = open_task(s, err);
     if (status) return status;

@@ -29,7 +29,7 @@ int mr_session_need_text(const mr_session *session, const char *path, mr_error *
 
 /* Opens the session's task, whose settings may have been changed, plans the model for it and scores it. `batch` is empty, and due to
  * mr_batch_free either way; see mr_evaluate for the rest. */
-int mr_session_evaluate(mr_session *session, mr_batch *batch, mr_eval_tick *tick, void *user, const volatile sig_atomic_t *stop, mr_score *score,
+int mr_session_evaluate(mr_session *session, mr_batch *batch, mr_eval_tick *tick, void *user, const mr_stop *stop, mr_score *score,
                         mr_error *err);
 
 /* A planned model with its matrices in 8 bits (model/quantize.h), as a file with the metadata of `from`, which it was read

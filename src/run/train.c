@@ -22,7 +22,7 @@ typedef struct trainer {
     const mr_train_settings *set;
     mr_dev *dev;
     const char *dir;
-    const volatile sig_atomic_t *stop;
+    const mr_stop *stop;
     const mr_train_watch *watch;
     mr_model *model;
     mr_feed *feed;
@@ -309,7 +309,7 @@ static void tear_down(trainer *t)
     if (t->lock >= 0) mr_unlock(t->lock);
 }
 
-int mr_train(mr_recipe *recipe, mr_dev *dev, const char *dir, int resume, const volatile sig_atomic_t *stop,
+int mr_train(mr_recipe *recipe, mr_dev *dev, const char *dir, int resume, const mr_stop *stop,
              const mr_train_watch *watch, mr_train_result *result, mr_error *err)
 {
     trainer t = {.recipe = recipe, .set = &recipe->train, .dev = dev, .dir = dir, .stop = stop, .watch = watch, .lock = -1};

@@ -26,7 +26,7 @@ typedef struct mr_train_result {
  * folder's state, or starts afresh where there is none; without it a folder that holds a run is refused. *stop set (by a
  * signal handler): saves and returns with MR_END_STOPPED. A step that is not finite: MR_ENONFINITE with step and layer, and
  * the files stay as they were. */
-int mr_train(mr_recipe *recipe, mr_dev *dev, const char *dir, int resume, const volatile sig_atomic_t *stop,
+int mr_train(mr_recipe *recipe, mr_dev *dev, const char *dir, int resume, const mr_stop *stop,
              const mr_train_watch *watch, mr_train_result *result, mr_error *err);
 
 /* Does the folder hold a run (a recipe or a state)? A state to go on from? */
