@@ -6,7 +6,6 @@
 #include "model/model.h"
 #include "tasks/task.h"
 
-
 typedef struct mr_score {
     double loss;     /* mean over the rows that count (of the test set's groups: over their means), in nats for cross-entropy */
     double accuracy; /* NaN for regression */

@@ -169,6 +169,7 @@ static int fill(cell *c, mr_error *err)
 {
     const mr_plan_options *o = c->options;
     const char *recipe = own_value(c, "recipe"), *target = own_value(c, "target-loss"), *test = own_value(c, "test");
+    const char *value = test ? strchr(test, '=') : NULL;
     char steps[24];
     c->run.settings[0] = 0;
     c->run.profile = o->profile;
@@ -176,7 +177,7 @@ static int fill(cell *c, mr_error *err)
     if (!recipe) return mr_fail(err, MR_EINVAL, "experiment %s: says no recipe", c->e->name);
     if (target && !mr_real_read(target, &c->run.target_loss))
         return mr_fail(err, MR_EINVAL, "experiment %s: target-loss = %s: must be a number", c->e->name, target);
-    if (test && (strcspn(test, "=") == 0 || !strchr(test, '=') || !strchr(test, '=')[1] || strlen(test) >= sizeof c->run.test))
+    if (test && (!value || value == test || !value[1] || strlen(test) >= sizeof c->run.test))
         return mr_fail(err, MR_EINVAL, "experiment %s: test = %.80s: must be a key and its value, as in split=test", c->e->name, test);
     if (test) snprintf(c->run.test, sizeof c->run.test, "%s", test);
     add_setting(c, "recipe", recipe);

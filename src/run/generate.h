@@ -4,7 +4,6 @@
 
 #include "run/session.h"
 
-
 /* Told each piece of text as it is made; a return other than 0 ends the generation. */
 typedef int mr_piece_fn(void *user, const char *bytes, size_t size);
 

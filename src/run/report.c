@@ -11,27 +11,13 @@
 
 /* ---- groups ---- */
 
-static int same_number(const mr_row *a, const mr_row *b, const char *key)
-{
-    const double left = mr_row_number(a, key), right = mr_row_number(b, key);
-    return left == right || (isnan(left) && isnan(right));
-}
-
-/* Was the same measured? Rows of older versions do not say. */
-static int same_measure(const mr_row *a, const mr_row *b)
-{
-    if (!mr_row_text(a, "measure")[0] || !mr_row_text(b, "measure")[0]) return 1;
-    return !strcmp(mr_row_text(a, "measure"), mr_row_text(b, "measure")) && !strcmp(mr_row_text(a, "test"), mr_row_text(b, "test")) &&
-           same_number(a, b, "scale") && same_number(a, b, "target_loss");
-}
-
 /* Runs that differ in their seeds alone. */
 static int same_group(const mr_row *a, const mr_row *b)
 {
     static const char *const keys[] = {"row", "column", "settings", "kind", "dtype"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(mr_row_text(a, keys[i]), mr_row_text(b, keys[i]))) return 0;
-    return mr_row_outdated(a) == mr_row_outdated(b) && same_measure(a, b);
+    return mr_row_outdated(a) == mr_row_outdated(b) && mr_row_same_measure(a, b);
 }
 
 typedef struct mean {

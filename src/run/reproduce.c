@@ -48,6 +48,8 @@ typedef struct turn {
     mr_score test; /* of the best model, where the run has a test; otherwise its rows are 0 */
 } turn;
 
+static const char *dtype_of(const mr_recipe *recipe) { return recipe->train.dtype ? "bf16" : "f32"; }
+
 /* ---- folders ---- */
 
 /* A name for files that is the run's alone. */
@@ -177,14 +179,22 @@ static int take_curve(const turn *t, mr_row *row, int64_t best_step, mr_error *e
     return status;
 }
 
-static const char *measure_of(const mr_experiment *e) { return e->by_loss ? "loss" : "accuracy"; }
+/* Which run it is, and how it is scored. */
+static void stamp(const job *j, const mr_planned *run, const mr_recipe *recipe, mr_row *row)
+{
+    mr_results_stamp(&j->results, row, run->row, run->column, run->settings, dtype_of(recipe));
+    mr_row_set(row, "seed", (double)run->seed);
+    mr_row_set(row, "target_loss", run->target_loss);
+    mr_row_set_text(row, "measure", j->e->by_loss ? "loss" : "accuracy");
+    mr_row_set(row, "scale", j->e->scale);
+    if (run->test[0]) mr_row_set_text(row, "test", run->test);
+}
 
 static int make_row(const turn *t, const mr_recipe *recipe, const mr_train_result *r, const mr_error *diverged, mr_row *row,
                     mr_error *err)
 {
     const job *j = t->job;
-    mr_results_stamp(&j->results, row, t->run->row, t->run->column, t->run->settings, recipe->train.dtype ? "bf16" : "f32");
-    mr_row_set(row, "seed", (double)t->run->seed);
+    stamp(j, t->run, recipe, row);
     if (t->run->paper_cell[0]) mr_row_set_text(row, "paper_cell", t->run->paper_cell);
     mr_row_set(row, "paper", t->run->paper.value);
     mr_row_set(row, "paper_std", t->run->paper.std);
@@ -192,10 +202,6 @@ static int make_row(const turn *t, const mr_recipe *recipe, const mr_train_resul
     mr_row_set(row, "seconds", t->spent + mr_reproduce_now() - t->began);
     mr_row_set(row, "tokens", (double)r->tokens);
     if (j->results.options->plan.steps) mr_row_set(row, "asked_steps", (double)j->results.options->plan.steps);
-    mr_row_set(row, "target_loss", t->run->target_loss);
-    mr_row_set_text(row, "measure", measure_of(j->e));
-    mr_row_set(row, "scale", j->e->scale);
-    if (t->run->test[0]) mr_row_set_text(row, "test", t->run->test);
     if (diverged) {
         mr_row_set_text(row, "failed", diverged->text);
         return 0;
@@ -321,7 +327,7 @@ static int run_one(job *j, int worker, const mr_planned *run, mr_error *stopper)
     mr_row row = {0};
     mr_error err;
     int status = apply_options(j->results.options, run, &recipe, &err), kept = 0;
-    t.dir = status ? NULL : run_folder(j, run, recipe.train.dtype ? "bf16" : "f32");
+    t.dir = status ? NULL : run_folder(j, run, dtype_of(&recipe));
     if (!status && !t.dir) status = mr_no_memory(&err, "a run");
     if (!status) status = carry_out(&t, &recipe, &r, &err);
     if (!status && r.end == MR_END_STOPPED) left_unfinished(&t);
@@ -416,26 +422,15 @@ static int check_all(const mr_experiment *e, const mr_reproduce_options *o, cons
     static const char *const flags[MR_PROFILES] = {"", " with --as-paper", " with --quick"};
     int status = 0;
     for (int i = 0; !status && i < MR_PROFILES; i++) {
-        const mr_plan_options all = {.profile = (mr_profile)i, .seeds = 1, .first_seed = 1};
+        const mr_plan_options all = {.profile = (mr_profile)i, .seeds = 1, .first_seed = 1, .steps = o->plan.steps};
         mr_planned *runs = NULL;
         size_t count;
-        if (!mr_experiment_has_profile(e, (mr_profile)i)) continue;
+        if (all.profile != o->plan.profile && !mr_experiment_has_profile(e, all.profile)) continue;
         status = mr_experiment_plan(e, &all, &runs, &count, err);
         if (!status) status = check_runs(runs, count, o, name, flags[i], err);
         mr_free(runs);
     }
     return status;
-}
-
-/* Is the row what the run is to find out? Rows of --again are outdated until they are replaced. */
-static int answers(const job *j, const mr_planned *run, const mr_row *row)
-{
-    if (!row || mr_row_outdated(row)) return 0;
-    const char *measure = mr_row_text(row, "measure"); /* older rows have none */
-    const double target = mr_row_number(row, "target_loss"), scale = mr_row_number(row, "scale");
-    if (!measure[0]) return 1;
-    return !strcmp(measure, measure_of(j->e)) && scale == j->e->scale && !strcmp(mr_row_text(row, "test"), run->test) &&
-           (target == run->target_loss || (isnan(target) && isnan(run->target_loss)));
 }
 
 /* Leaves in the list what is to be run. */
@@ -448,14 +443,13 @@ static int choose_runs(job *j, mr_error *err)
         mr_row row = {0};
         int status = apply_options(o, &j->runs[i], &recipe, err);
         if (status) return status;
-        const char *dtype = recipe.train.dtype ? "bf16" : "f32";
-        char *dir = run_folder(j, &j->runs[i], dtype);
+        char *dir = run_folder(j, &j->runs[i], dtype_of(&recipe));
+        stamp(j, &j->runs[i], &recipe, &row);
         mr_recipe_free(&recipe);
-        mr_results_stamp(&j->results, &row, j->runs[i].row, j->runs[i].column, j->runs[i].settings, dtype);
-        mr_row_set(&row, "seed", (double)j->runs[i].seed);
         mr_row *old = mr_table_find(&j->results.rows, &row);
         if (o->again && old) mr_row_set(old, "outdated", 1);
-        int found = answers(j, &j->runs[i], old);
+        /* rows of --again are outdated until they are replaced */
+        int found = old && !mr_row_outdated(old) && mr_row_same_measure(old, &row);
         if (dir && (o->again || found)) clear_folder(dir, found); /* what a kill left; models that were kept stay */
         if (found) j->result->found++;
         else j->runs[kept++] = j->runs[i];
@@ -474,7 +468,6 @@ int mr_reproduce(const char *name, const mr_reproduce_options *o, mr_reproduce_r
     int status = mr_experiment_load(&e, name, err);
     if (status) return status;
     status = mr_experiment_plan(&e, &o->plan, &j.runs, &j.count, err);
-    if (!status) status = check_runs(j.runs, j.count, o, name, "", err);
     if (!status) status = check_all(&e, o, name, err);
     if (!status && j.count) {
         status = mr_results_open(&j.results, e.name, o, mr_report_write, &e, err);

@@ -74,9 +74,8 @@ int mr_reproduce_measured(const mr_measured *experiment, const mr_reproduce_opti
 
 /* The rows of DIR/NAME.json; none where there is no such file. */
 int mr_reproduce_rows(const char *dir, const char *name, mr_table *rows, mr_error *err);
-/* Adds the rows of an experiment among `rows` to DIR/NAME.json; those that are there stay as they are, unless
- * they are outdated. Returns how many came
- * new through *added. */
+/* Adds the rows of an experiment among `rows` to DIR/NAME.json; those that are there stay as they are, unless they are
+ * outdated. Returns how many came new through *added. */
 int mr_reproduce_merge(const char *dir, const char *name, const mr_table *rows, size_t *added, mr_error *err);
 
 #endif

@@ -90,12 +90,24 @@ static uint64_t mark_of(const mr_row *row)
     return mark;
 }
 
+static int same_number(const mr_row *a, const mr_row *b, const char *key)
+{
+    const double left = mr_row_number(a, key), right = mr_row_number(b, key);
+    return left == right || (isnan(left) && isnan(right));
+}
+
 int mr_row_same(const mr_row *a, const mr_row *b)
 {
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (strcmp(mr_row_text(a, texts[i]), mr_row_text(b, texts[i]))) return 0;
-    double left = mr_row_number(a, "seed"), right = mr_row_number(b, "seed");
-    return left == right || (isnan(left) && isnan(right));
+    return same_number(a, b, "seed");
+}
+
+int mr_row_same_measure(const mr_row *a, const mr_row *b)
+{
+    if (!mr_row_text(a, "measure")[0] || !mr_row_text(b, "measure")[0]) return 1;
+    return !strcmp(mr_row_text(a, "measure"), mr_row_text(b, "measure")) && !strcmp(mr_row_text(a, "test"), mr_row_text(b, "test")) &&
+           same_number(a, b, "scale") && same_number(a, b, "target_loss");
 }
 
 mr_row *mr_table_find(const mr_table *rows, const mr_row *row)

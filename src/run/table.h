@@ -39,6 +39,8 @@ void mr_row_free(mr_row *row);
 
 /* The same run: equal in experiment, row, column, seed, settings, kind (of the device) and dtype. */
 int mr_row_same(const mr_row *a, const mr_row *b);
+/* Scored in the same way: equal in measure, scale, test and target_loss. Rows of older versions do not say, and pass. */
+int mr_row_same_measure(const mr_row *a, const mr_row *b);
 
 /* The row that is the same run as `row`, or NULL. */
 mr_row *mr_table_find(const mr_table *rows, const mr_row *row);
