@@ -8,7 +8,7 @@
 
 enum { ARGUMENTS = 200 };
 
-int minrnn_main(int argc, char **argv); /* main() of tools/main.c */
+int minrnn_main(int argc, char **argv); /* main() of app/commands/main.c */
 int __wrap_mr_dev_open(const char *spec, const mr_dev_options *options, mr_dev **out, mr_error *err);
 int __wrap_mr_data_get(const char *name, mr_data_progress *progress, void *arg, char **path, mr_error *err);
 

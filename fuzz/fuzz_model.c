@@ -1,7 +1,7 @@
 /* Any bytes as a model file: refused with a sentence, or every tensor lies inside it; what passes all checks is run. */
 #include "core/safetensors.h"
 #include "input.h"
-#include "run/score.h"
+#include "train/score.h"
 
 #include <string.h>
 

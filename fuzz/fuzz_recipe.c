@@ -1,6 +1,6 @@
 /* Any bytes as a recipe: refused with a sentence, or it can be printed and read again as the same (or says why not). */
 #include "input.h"
-#include "run/recipe.h"
+#include "train/recipe.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * and its vocabulary survives being printed. */
 #include "core/mem.h"
 #include "input.h"
-#include "tasks/vocab.h"
+#include "model/vocab.h"
 
 #include <string.h>
 

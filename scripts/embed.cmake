@@ -1,4 +1,4 @@
-# Writes files as C strings: ${ARRAY}_names[] and ${ARRAY}_texts[], both NULL-terminated, as src/run/recipes.h declares them.
+# Writes files as C strings: ${ARRAY}_names[] and ${ARRAY}_texts[], both NULL-terminated, as src/train/recipes.h declares them.
 set(names "")
 set(texts "")
 foreach(file ${FILES})
@@ -10,4 +10,4 @@ foreach(file ${FILES})
   string(APPEND names "\"${name}\", ")
   string(APPEND texts "${text},\n")
 endforeach()
-file(WRITE ${OUT} "#include \"run/recipes.h\"\n#include <stddef.h>\nconst char *const ${ARRAY}_names[] = {${names}NULL};\nconst char *const ${ARRAY}_texts[] = {\n${texts}NULL};\n")
+file(WRITE ${OUT} "#include \"train/recipes.h\"\n#include <stddef.h>\nconst char *const ${ARRAY}_names[] = {${names}NULL};\nconst char *const ${ARRAY}_texts[] = {\n${texts}NULL};\n")

@@ -8,19 +8,14 @@ if(NOT MINRNN_STATIC)
 endif()
 install(FILES include/minrnn.h TYPE INCLUDE)
 
-# What a program needs besides when it takes the static library: packages by their names in pkg-config, and plain flags.
-set(STATIC_PACKAGES jansson inih)
+# What a program needs besides when it takes the static library: plain flags.
 set(STATIC_FLAGS -lm -pthread)
-if(CURL_FOUND)
-  list(APPEND STATIC_FLAGS -lcurl) # as a flag: asked for by its package, it would bring along everything it may be built with
-endif()
 if(MINRNN_CBLAS)
   list(APPEND STATIC_FLAGS ${CBLAS_LDFLAGS})
 endif()
 if(CMAKE_CUDA_COMPILER)
   list(APPEND STATIC_FLAGS -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -ldl -lrt)
 endif()
-string(REPLACE ";" " " PC_PACKAGES "${STATIC_PACKAGES}")
 string(REPLACE ";" " " PC_FLAGS "${STATIC_FLAGS}")
 
 # From where the .pc file lies to the prefix, so that an installed tree may be moved.

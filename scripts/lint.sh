@@ -6,7 +6,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 build=$1 failed=0
 jobs=$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
-mapfile -t files < <(ls src/core/*.c src/model/*.c src/tasks/*.c src/run/*.c src/ops/*.c tools/*.c bench/*.c | grep -v no_cuda)
+mapfile -t files < <(ls src/core/*.c src/model/*.c src/api/*.c src/ops/*.c src/ops/check/*.c app/*/*.c | grep -v no_cuda)
 
 have() {
     command -v "$1" >/dev/null && return 0

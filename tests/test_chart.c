@@ -1,6 +1,6 @@
 /* Charts: valid XML with finite coordinates for any input, and a picture that says what the numbers say. */
 #include "core/mem.h"
-#include "run/chart.h"
+#include "plot/chart.h"
 #include "scratch.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* The check itself: that its cases cover what they must, that sound devices pass and that unsound ones do not. */
-#include "ops/check.h"
-#include "ops/check_group.h"
+#include "ops/check/check.h"
+#include "ops/check/group.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,9 +1,9 @@
 /* The paper's tasks of the Chomsky hierarchy: each against another statement of it, and what their batches are drawn from. */
 #include "chomsky_support.h"
 
-#include "run/evaluate.h"
-#include "run/recipe.h"
-#include "run/recipes.h"
+#include "train/evaluate.h"
+#include "train/recipe.h"
+#include "train/recipes.h"
 
 /* ---- the seven tasks */
 

@@ -1,6 +1,6 @@
 /* The learning curve: valid XML for any input, and a picture that says what the points say. */
 #include "core/mem.h"
-#include "run/curve.h"
+#include "plot/curve.h"
 #include "scratch.h"
 
 #include <math.h>

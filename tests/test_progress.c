@@ -1,6 +1,6 @@
 /* The progress line: what it says, that it fits, and that it does not flicker or jump. */
-#include "run/progress.h"
-#include "run/text.h"
+#include "train/progress.h"
+#include "core/text.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -2,9 +2,9 @@
  * were. */
 #include "core/file.h"
 #include "core/mem.h"
-#include "run/recipes.h"
-#include "run/report.h"
-#include "run/reproduce.h"
+#include "train/recipes.h"
+#include "paper/report.h"
+#include "paper/reproduce.h"
 #include "scratch.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* The log: what is written reads back bit for bit, a kill costs at most the torn line, a resumed run cuts back. */
 #include "core/mem.h"
 #include "core/rng.h"
-#include "run/runlog.h"
-#include "run/text.h"
+#include "train/runlog.h"
+#include "core/text.h"
 #include "scratch.h"
 
 #include <locale.h>

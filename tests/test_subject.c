@@ -1,5 +1,5 @@
 /* What measurements stand on: the stopwatch, and a device that knows what it took. */
-#include "run/subject.h"
+#include "bench/subject.h"
 #include "support.h"
 
 #include <time.h>

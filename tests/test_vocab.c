@@ -3,7 +3,7 @@
 
 #include "core/mem.h"
 #include "core/utf8.h"
-#include "tasks/vocab.h"
+#include "model/vocab.h"
 
 static const char *const sample = "na\xC3\xAFve \xE2\x82\xAC" "5\n\xF0\x9F\x98\x80 abc"; /* naïve €5 ⏎ 😀 abc */
 

@@ -1,8 +1,10 @@
 #include "core/file.h"
 #include "core/mem.h"
 #include "core/safetensors.h"
+#include "core/text.h"
+#include "core/utf8.h"
 
-#include <jansson.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,58 +104,75 @@ static int sort(entries *e, const char *path, mr_error *err)
     return 0;
 }
 
-/* Takes over `value`. jansson gives the same failure for text that is not UTF-8 and for want of memory. */
-static int put(json_t *object, const char *key, json_t *value, const char *path, mr_error *err)
+/* Text that goes into JSON must be UTF-8. */
+static int check_utf8(const char *text, const char *key, const char *path, mr_error *err)
 {
-    if (!json_object_set_new(object, key, value)) return 0;
-    return mr_fail(err, MR_EINVAL, "%s: %s: its name or text is not UTF-8, or memory ran out", path, key);
-}
-
-static json_t *describe_tensor(const mr_st_tensor *tensor, uint64_t begin)
-{
-    json_t *shape = json_array();
-    for (int i = 0; i < tensor->ndim; i++)
-        if (json_array_append_new(shape, json_integer(tensor->shape[i]))) {
-            json_decref(shape);
-            return NULL;
-        }
-    return json_pack("{s:s, s:o, s:[I,I]}", "dtype", mr_st_dtype_name(tensor->dtype), "shape", shape, "data_offsets",
-                     (json_int_t)begin, (json_int_t)(begin + tensor->bytes));
-}
-
-static int describe(const mr_st_writer *w, json_t *header, const char *path, mr_error *err)
-{
-    int rc = 0;
-    uint64_t begin = 0;
-    json_t *meta = json_object();
-    for (int i = 0; i < w->meta.count && !rc; i++)
-        rc = put(meta, w->meta.list[i].name, json_string(w->meta.list[i].value), path, err);
-    if (!rc && w->meta.count) rc = put(header, MR_ST_METADATA, json_incref(meta), path, err);
-    json_decref(meta);
-    for (int i = 0; i < w->tensors.count && !rc; i++) {
-        const mr_st_tensor *tensor = &w->tensors.list[i].tensor;
-        rc = put(header, w->tensors.list[i].name, describe_tensor(tensor, begin), path, err);
-        begin += tensor->bytes;
+    const size_t size = strlen(text);
+    uint32_t codepoint;
+    for (size_t at = 0; at < size;) {
+        const int length = mr_utf8_read(text + at, size - at, &codepoint);
+        if (length <= 0) return mr_fail(err, MR_EINVAL, "%s: %s: its name or text is not UTF-8", path, key);
+        at += (size_t)length;
     }
-    return rc;
+    return 0;
+}
+
+static void add_string(mr_text *json, const char *s) { mr_text_json(json, s, strlen(s)); }
+
+static void describe_meta(const mr_st_writer *w, mr_text *json)
+{
+    add_string(json, MR_ST_METADATA);
+    for (int i = 0; i < w->meta.count; i++) {
+        mr_text_add(json, i ? "," : ":{");
+        add_string(json, w->meta.list[i].name);
+        mr_text_add(json, ":");
+        add_string(json, w->meta.list[i].value);
+    }
+    mr_text_add(json, "}");
+}
+
+static void describe_tensor(const entry *e, uint64_t begin, mr_text *json)
+{
+    const mr_st_tensor *t = &e->tensor;
+    add_string(json, e->name);
+    mr_text_format(json, ":{\"dtype\":\"%s\",\"shape\":[", mr_st_dtype_name(t->dtype));
+    for (int i = 0; i < t->ndim; i++) mr_text_format(json, "%s%" PRId64, i ? "," : "", t->shape[i]);
+    mr_text_format(json, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", begin, begin + t->bytes);
+}
+
+static int describe(const mr_st_writer *w, mr_text *json, const char *path, mr_error *err)
+{
+    uint64_t begin = 0;
+    int rc = 0;
+    for (int i = 0; !rc && i < w->meta.count; i++) {
+        rc = check_utf8(w->meta.list[i].name, w->meta.list[i].name, path, err);
+        if (!rc) rc = check_utf8(w->meta.list[i].value, w->meta.list[i].name, path, err);
+    }
+    for (int i = 0; !rc && i < w->tensors.count; i++) rc = check_utf8(w->tensors.list[i].name, "a tensor", path, err);
+    if (rc) return rc;
+    mr_text_add(json, "{");
+    if (w->meta.count) describe_meta(w, json);
+    for (int i = 0; i < w->tensors.count; i++) {
+        if (i || w->meta.count) mr_text_add(json, ",");
+        describe_tensor(&w->tensors.list[i], begin, json);
+        begin += w->tensors.list[i].tensor.bytes;
+    }
+    mr_text_add(json, "}");
+    return json->failed ? mr_no_memory(err, path) : 0;
 }
 
 /* The length, the JSON and its padding, in fresh memory. */
-static int print_header(const json_t *header, char **out, size_t *size, const char *path, mr_error *err)
+static int print_header(const mr_text *json, char **out, size_t *size, const char *path, mr_error *err)
 {
-    size_t json = json_dumpb(header, NULL, 0, JSON_COMPACT);
-    size_t whole = (sizeof(uint64_t) + json + DATA_ALIGN - 1) / DATA_ALIGN * DATA_ALIGN;
-    uint64_t length = whole - sizeof length;
+    const size_t whole = (sizeof(uint64_t) + json->size + DATA_ALIGN - 1) / DATA_ALIGN * DATA_ALIGN;
+    const uint64_t length = whole - sizeof length;
     if (length > MR_ST_HEADER_MAX)
         return mr_fail(err, MR_EINVAL, "%s: names and metadata need more than %d bytes", path, MR_ST_HEADER_MAX);
-    char *text = json ? mr_alloc(whole, 1) : NULL;
+    char *text = mr_alloc(whole, 1);
     if (!text) return mr_no_memory(err, path);
     memcpy(text, &length, sizeof length);
     memset(text + sizeof length, ' ', length);
-    if (json_dumpb(header, text + sizeof length, json, JSON_COMPACT) != json) {
-        mr_free(text);
-        return mr_no_memory(err, path);
-    }
+    memcpy(text + sizeof length, json->data, json->size);
     *out = text;
     *size = whole;
     return 0;
@@ -161,11 +180,10 @@ static int print_header(const json_t *header, char **out, size_t *size, const ch
 
 static int make_header(const mr_st_writer *w, char **out, size_t *size, const char *path, mr_error *err)
 {
-    json_t *header = json_object();
-    if (!header) return mr_no_memory(err, path);
-    int rc = describe(w, header, path, err);
-    if (!rc) rc = print_header(header, out, size, path, err);
-    json_decref(header);
+    mr_text json = {0};
+    int rc = describe(w, &json, path, err);
+    if (!rc) rc = print_header(&json, out, size, path, err);
+    mr_text_free(&json);
     return rc;
 }
 

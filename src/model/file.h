@@ -4,6 +4,7 @@
 
 #include "core/safetensors.h"
 #include "model/model.h"
+#include "model/vocab.h"
 
 /* Missing when the weights are fp32, as every key with MR_OPT_SPARSE is at its default. */
 #define MR_MODEL_WEIGHTS_KEY "model.weights"
@@ -33,6 +34,15 @@ int mr_model_read_tensor(const mr_st *st, const char *path, const char *name, fl
 
 /* After the check: one set of tensors into a host vector of params->total floats; refuses NaN and infinities. */
 int mr_model_read_vector(const mr_st *st, const char *path, const char *prefix, const mr_params *params, float *to, mr_error *err);
+
+/* What else a model file holds: the vocabulary (left empty where there is none) and the step of the metadata; the weights,
+ * checked and, with a plan (plan_B and plan_T not 0), given to the model. */
+int mr_model_read_vocab(mr_vocab *vocab, const mr_config *config, const mr_st *st, const char *path, mr_error *err);
+int mr_model_read_step(int64_t *step, const mr_st *st, const char *path, mr_error *err);
+int mr_model_read_weights(mr_model *model, const mr_st *st, const char *path, int plan_B, int plan_T, mr_error *err);
+
+/* The metadata keys that a model file may have besides the configuration's, NULL-terminated. */
+extern const char *const mr_model_meta_keys[];
 
 /* Adds the configuration's metadata, or a vector's tensors, to a file that is being written. The vector is borrowed. */
 int mr_model_add_config(mr_st_writer *w, const mr_config *config);

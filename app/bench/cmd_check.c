@@ -1,0 +1,121 @@
+/* minrnn check: every op of this machine against the reference. */
+#include "ops/check/check.h"
+#include "commands/args.h"
+#include "commands/commands.h"
+
+#include <stddef.h>
+#include <string.h>
+
+typedef struct settings {
+    char device[MR_TEXT_MAX], op[MR_TEXT_MAX], isa[MR_TEXT_MAX];
+    int64_t seed, cases;
+    int quick, mutate, quiet, json, bf16;
+    int rows, misses; /* rows printed; misses of this op so far */
+} settings;
+
+#define FIELD(name) offsetof(settings, name)
+
+static const mr_option flags[] = {
+    {"quick", MR_OPT_BOOL, FIELD(quick), "no", 0, 0, NULL, "fewer cases, under a minute", 0},
+    {"mutate", MR_OPT_BOOL, FIELD(mutate), "no", 0, 0, NULL,
+     "check the check: spoil results, one op at a time; every one must be caught", 0},
+    {"device", MR_OPT_TEXT, FIELD(device), "cpu", 0, 0, NULL,
+     "what is compared with ref: cpu (each instruction set), ref64, cuda[:i]", 0},
+    {"op", MR_OPT_TEXT, FIELD(op), "", 0, 0, NULL, "one op of src/ops/ops.def instead of all", 0},
+    {"isa", MR_OPT_TEXT, FIELD(isa), "", 0, 0, NULL,
+     "one instruction set instead of all: avx512, avx2, neon, scalar", 0},
+    {"dtype", MR_OPT_CHOICE, FIELD(bf16), "f32", 0, 0, mr_dtypes, "what matrix products are computed in", 0},
+    {"seed", MR_OPT_INT, FIELD(seed), "0", 0, 1e15, NULL,
+     "of the first case; a miss names the seed that repeats it", 0},
+    {"cases", MR_OPT_INT, FIELD(cases), "0", 0, 1e6, NULL, "cases of each op; 0: 960, or 80 with --quick", 0},
+    {"quiet", MR_OPT_BOOL, FIELD(quiet), "no", 0, 0, NULL, "print misses and the last line only", 0},
+    {"json", MR_OPT_BOOL, FIELD(json), "no", 0, 0, NULL, "one object with every row", 0},
+    {0}};
+
+enum { MISSES_SHOWN = 6 }; /* of one op: a wrong kernel misses hundreds of times */
+
+static void print_miss(void *arg, const char *line)
+{
+    settings *s = arg;
+    if (s->misses++ < MISSES_SHOWN) fprintf(stderr, "miss: %s\n", line);
+}
+
+static void print_row(void *arg, const mr_check_row *row)
+{
+    settings *s = arg;
+    s->misses = 0;
+    if (s->quiet && !row->misses) return;
+    if (s->json) {
+        double worst = row->worst < 1e300 ? row->worst : 1e300; /* JSON has no infinity */
+        printf("%s\n  {\"op\": \"%s\", \"isa\": \"%s\", \"worst\": %.4g, \"cases\": %ld, \"misses\": %ld, "
+               "\"ns_per_element\": %.4g}",
+               s->rows ? "," : "", row->op, row->isa, worst, row->cases, row->misses, row->ns_per_element);
+    } else {
+        if (!s->rows) printf("%-14s %-8s %10s %8s %10s\n", "op", "isa", "worst/tol", "cases", "ns/element");
+        printf("%-14s %-8s %10.3f %8ld %10.3f  %s\n", row->op, row->isa, row->worst, row->cases, row->ns_per_element,
+               row->misses ? "FAIL" : "ok");
+    }
+    s->rows++;
+    fflush(stdout);
+}
+
+static void print_mutant(void *arg, const char *op, int caught, int tried)
+{
+    settings *s = arg;
+    s->misses = 0;
+    const char *comma = s->rows ? "," : "";
+    if (s->json) printf("%s\n  {\"op\": \"%s\", \"caught\": %d, \"mutants\": %d}", comma, op, caught, tried);
+    else printf("%-14s caught %d of %d\n", op, caught, tried);
+    s->rows++;
+    fflush(stdout);
+}
+
+static void print_total(const settings *s, const mr_check_result *result)
+{
+    if (s->json && s->mutate) printf("\n ], \"caught\": %d, \"mutants\": %d}\n", result->caught, result->mutants);
+    else if (s->json) printf("\n ], \"cases\": %ld, \"misses\": %ld}\n", result->cases, result->misses);
+    else if (s->mutate) printf("caught %d of %d\n", result->caught, result->mutants);
+    else printf("%ld cases, %ld missed\n", result->cases, result->misses);
+}
+
+static mr_check_options options_from(settings *s)
+{
+    mr_check_options o = {.seed = (uint64_t)s->seed, .on_row = print_row, .on_miss = print_miss,
+                          .on_mutant = print_mutant, .arg = s};
+    o.cases = s->cases ? (int)s->cases : s->quick ? MR_CHECK_QUICK : MR_CHECK_FULL;
+    o.device = strcmp(s->device, "auto") ? s->device : "cpu";
+    o.op = s->op[0] ? s->op : NULL;
+    o.isa = s->isa[0] ? s->isa : NULL;
+    o.bf16 = s->bf16;
+    return o;
+}
+
+int mr_cmd_check(int argc, char **argv)
+{
+    settings s = {0};
+    mr_args args = {.command = "check", .flags = flags, .settings = &s,
+        .usage = "usage: minrnn check [--quick] [--mutate] [--device NAME] [--op NAME] [--isa NAME] [--dtype f32|bf16]\n"
+                 "\n"
+                 "Runs every op on random shapes and options and compares it with `ref`, the specification: values\n"
+                 "within the op's tolerance, the same bits in every run and with 1, 2 and 5 threads, nothing written\n"
+                 "outside the outputs.\n"
+                 "\n"
+                 "--dtype bf16 on a GPU: activations lie in bf16, which rounds by at most u = 1/256. ref gets the rounded\n"
+                 "inputs; allowed are the tolerance of fp32, u of a result that is stored in bf16, and in linear and minrnn\n"
+                 "ops, which round on the way, 4u of the largest result. On the CPU only operands of products are rounded:\n"
+                 "1e-2 for linear ops, 2e-2 and 3e-2 for minrnn_fwd and minrnn_bwd, 0.5 where a slope jumps (positive).\n",
+        .examples = "  minrnn check --quick\n"
+                    "  minrnn check --op minrnn_bwd --isa avx2\n"
+                    "  minrnn check --op linear_fwd --seed 17 --cases 1     the case of a miss again\n"
+                    "  minrnn check --mutate\n"};
+    mr_check_result result;
+    mr_error err = {0};
+    int code = mr_args_parse(&args, argc, argv);
+    if (code >= 0) return code;
+    mr_check_options options = options_from(&s);
+    if (s.json) printf("{\"rows\": [");
+    int status = s.mutate ? mr_check_mutate(&options, &result, &err) : mr_check_run(&options, &result, &err);
+    if (status == 0 || s.json) print_total(&s, &result);
+    if (status < 0) return mr_report("check", &err);
+    return result.misses || result.caught != result.mutants ? MR_EXIT_FAILED : MR_EXIT_DONE;
+}

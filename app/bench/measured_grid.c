@@ -1,0 +1,227 @@
+/* Tables and pictures of what was measured. */
+#include "bench/measured.h"
+
+#include "core/file.h"
+#include "core/mem.h"
+#include "plot/chart.h"
+#include "paper/paper.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- reading rows */
+
+static int in_view(const mr_view *v, const mr_row *row)
+{
+    return !strcmp(mr_row_text(row, "kind"), v->kind) && !strcmp(mr_row_text(row, "dtype"), v->dtype);
+}
+
+int mr_view_next(const mr_table *rows, mr_view *view)
+{
+    const mr_view before = *view;
+    int behind = before.kind == NULL;
+    for (size_t i = 0; i < rows->count; i++) {
+        const mr_row *row = &rows->list[i];
+        size_t first = 0;
+        *view = (mr_view){rows, mr_row_text(row, "kind"), mr_row_text(row, "dtype")};
+        while (!in_view(view, &rows->list[first])) first++;
+        if (first == i && behind) return 1;
+        if (first == i && in_view(&before, row)) behind = 1;
+    }
+    return 0;
+}
+
+static const mr_row *find(const mr_view *v, const char *label, const char *column, const char *key)
+{
+    for (size_t i = 0; i < v->rows->count; i++) {
+        const mr_row *row = &v->rows->list[i];
+        if (in_view(v, row) && !strcmp(mr_row_text(row, "row"), label) && !strcmp(mr_row_text(row, "column"), column) &&
+            (isfinite(mr_row_number(row, key)) || *mr_row_text(row, key)))
+            return row;
+    }
+    return NULL;
+}
+
+double mr_view_number(const mr_view *v, const char *label, const char *column, const char *key)
+{
+    const mr_row *row = find(v, label, column, key);
+    return row ? mr_row_number(row, key) : NAN;
+}
+
+static size_t insert(double *list, size_t count, size_t room, double value)
+{
+    size_t at = 0;
+    while (at < count && list[at] < value) at++;
+    if (count == room || (at < count && list[at] == value)) return count;
+    memmove(list + at + 1, list + at, (count - at) * sizeof *list);
+    list[at] = value;
+    return count + 1;
+}
+
+static void add_label(mr_grid *t, const char *label)
+{
+    for (size_t i = 0; i < t->count; i++)
+        if (!strcmp(t->labels[i], label)) return;
+    if (t->count < MR_GRID_ROWS) t->labels[t->count++] = label;
+}
+
+mr_grid mr_grid_of(const mr_view *v, const char *prefix)
+{
+    mr_grid t = {.view = v, .prefix = prefix};
+    for (int i = 0; i < MR_MODELS; i++) add_label(&t, mr_measured_models[i].label);
+    for (size_t i = 0; i < v->rows->count; i++) {
+        const mr_row *row = &v->rows->list[i];
+        const double T = mr_row_number(row, "length");
+        if (!in_view(v, row) || strncmp(mr_row_text(row, "column"), prefix, strlen(prefix)) || !(T > 0)) continue;
+        t.lengths = insert(t.T, t.lengths, MR_GRID_COLUMNS, T);
+        if (!strncmp(mr_row_text(row, "row"), "PyTorch ", 8)) add_label(&t, mr_row_text(row, "row"));
+    }
+    return t;
+}
+
+static void column_of(const mr_grid *t, double T, char column[MR_COLUMN]) { snprintf(column, MR_COLUMN, "%s%.0f", t->prefix, T); }
+
+double mr_grid_number(const mr_grid *t, const char *label, double T, const char *key)
+{
+    char column[MR_COLUMN];
+    column_of(t, T, column);
+    return mr_view_number(t->view, label, column, key);
+}
+
+int mr_grid_same_model(const char *peer, const char *label)
+{
+    const size_t n = strlen(label);
+    return !strncmp(peer, "PyTorch ", 8) && !strncmp(peer + 8, label, n) && (!peer[8 + n] || peer[8 + n] == ' ');
+}
+
+/* ---- Markdown */
+
+void mr_grid_heading(mr_text *md, const mr_view *v)
+{
+    const mr_row *ours = NULL, *peer = NULL;
+    for (const mr_row *row = v->rows->list; row < v->rows->list + v->rows->count; row++) {
+        if (!in_view(v, row)) continue;
+        if (*mr_row_text(row, "torch")) peer = row;
+        else ours = row;
+    }
+    mr_text_format(md, "## %s, %s\n\n", mr_row_text(ours ? ours : peer, "device"), v->dtype);
+    if (ours) mr_text_format(md, "minrnn %s, %.10s\n\n", mr_row_text(ours, "minrnn"), mr_row_text(ours, "date"));
+    if (peer) mr_text_format(md, "PyTorch %s, %.10s\n\n", mr_row_text(peer, "torch"), mr_row_text(peer, "date"));
+}
+
+void mr_grid_cell(mr_text *md, double value, int digits, const char *unit)
+{
+    char number[MR_REAL_MAX];
+    if (isfinite(value)) mr_text_format(md, "| %s%s ", mr_brief_print(number, value, digits), unit);
+    else mr_text_add(md, "| – ");
+}
+
+void mr_grid_start(mr_text *md, const mr_grid *t, const char *corner)
+{
+    mr_text_format(md, "| %s |", corner);
+    for (size_t i = 0; i < t->lengths; i++) mr_text_format(md, " T=%.0f |", t->T[i]);
+    mr_text_add(md, "\n|---|");
+    for (size_t i = 0; i < t->lengths; i++) mr_text_add(md, "---:|");
+    mr_text_add(md, "\n");
+}
+
+/* A row of the table, where it has a number. */
+static void add_row(mr_text *md, const mr_grid *t, const char *label, const double *values, int digits, const char *unit)
+{
+    size_t known = 0;
+    for (size_t i = 0; i < t->lengths; i++) known += isfinite(values[i]) != 0;
+    if (!known) return;
+    mr_text_format(md, "| %s ", label);
+    for (size_t i = 0; i < t->lengths; i++) mr_grid_cell(md, values[i], digits, unit);
+    mr_text_add(md, "|\n");
+}
+
+void mr_grid_numbers(mr_text *md, const mr_grid *t, const char *label, const char *key, double per)
+{
+    double values[MR_GRID_COLUMNS];
+    for (size_t i = 0; i < t->lengths; i++) values[i] = mr_grid_number(t, label, t->T[i], key) / per;
+    add_row(md, t, label, values, 4, "");
+}
+
+void mr_grid_ratios(mr_text *md, const mr_grid *t, const char *label, const char *other)
+{
+    double values[MR_GRID_COLUMNS];
+    char name[128];
+    for (size_t i = 0; i < t->lengths; i++) values[i] = mr_grid_number(t, other, t->T[i], "ms") / mr_grid_number(t, label, t->T[i], "ms");
+    snprintf(name, sizeof name, "%.50s over %.50s", label, other);
+    add_row(md, t, name, values, 3, "×");
+}
+
+void mr_grid_paper(mr_text *md, const mr_grid *t, const char *paper_table, const char *label, const char *column, const char *unit)
+{
+    double values[MR_GRID_COLUMNS];
+    char name[128];
+    for (size_t i = 0; i < t->lengths; i++) {
+        mr_paper_cell cell = {NAN, NAN};
+        snprintf(name, sizeof name, "%.50s %.0f", label, t->T[i]);
+        mr_paper_find(paper_table, name, column, &cell);
+        values[i] = cell.value;
+    }
+    snprintf(name, sizeof name, "*the paper's %.50s*", label);
+    add_row(md, t, name, values, 4, unit);
+}
+
+void mr_grid_notes(mr_text *md, const mr_grid *t)
+{
+    const size_t n = strlen(t->prefix);
+    mr_text_add(md, "\n");
+    for (size_t i = 0; i < t->view->rows->count; i++) {
+        const mr_row *row = &t->view->rows->list[i];
+        const char *label = mr_row_text(row, "row"), *column = mr_row_text(row, "column");
+        if (!in_view(t->view, row) || strncmp(column, t->prefix, n) || !*mr_row_text(row, "note")) continue;
+        if (!find(t->view, label, column, "ms")) mr_text_format(md, "- %s, %s and longer: not run, %s\n", label, column, mr_row_text(row, "note"));
+    }
+    mr_text_add(md, "\n");
+}
+
+/* ---- pictures */
+
+/* Ours in lines, PyTorch's dashed. */
+static size_t make_series(const mr_grid *t, const mr_grid_figure *f, double (*y)[MR_GRID_COLUMNS], mr_chart_series *series)
+{
+    size_t count = 0;
+    for (size_t k = 0; k < t->count; k++) {
+        size_t known = 0;
+        for (size_t i = 0; i < t->lengths; i++) {
+            y[k][i] = mr_grid_number(t, t->labels[k], t->T[i], f->key) / f->per;
+            known += isfinite(y[k][i]) != 0;
+        }
+        if (known)
+            series[count++] = (mr_chart_series){.name = t->labels[k], .n = t->lengths, .x = t->T, .y = y[k],
+                                                .style = k < MR_MODELS ? MR_CHART_LINE : MR_CHART_DASHED};
+    }
+    return count;
+}
+
+int mr_grid_draw(mr_text *md, const mr_grid *t, const mr_grid_figure *f, const char *dir, int first, mr_error *err)
+{
+    double y[MR_GRID_ROWS][MR_GRID_COLUMNS];
+    mr_chart_series series[MR_GRID_ROWS];
+    char file[160];
+    const mr_chart chart = {.title = f->title, .x = {.label = "tokens a sequence, T", .scale = MR_SCALE_LOG2},
+                            .y = {.label = f->y_label, .scale = MR_SCALE_LOG10}, .series = series, .count = make_series(t, f, y, series)};
+    if (first) snprintf(file, sizeof file, "%s.svg", f->name);
+    else snprintf(file, sizeof file, "%s-%s-%s.svg", f->name, t->view->kind, t->view->dtype);
+    char *path = mr_path_join(dir, file);
+    int status = path ? mr_chart_write(path, &chart, err) : mr_no_memory(err, "a path");
+    mr_free(path);
+    mr_text_format(md, "![%s](%s)\n\n", f->title, file);
+    return status;
+}
+
+int mr_report_save(const char *dir, const char *name, mr_text *md, mr_error *err)
+{
+    char file[64];
+    snprintf(file, sizeof file, "%s.md", name);
+    char *path = mr_path_join(dir, file);
+    int status = !path || md->failed ? mr_no_memory(err, "a report") : mr_file_replace(path, md->data, md->size, err);
+    mr_free(path);
+    mr_text_free(md);
+    return status;
+}

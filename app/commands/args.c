@@ -1,0 +1,202 @@
+#include "commands/args.h"
+
+#include "core/text.h"
+#include "commands/commands.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- help ---- */
+
+static void describe_values(const mr_option *o, char *out, size_t size)
+{
+    out[0] = 0;
+    if (o->type == MR_OPT_INT) snprintf(out, size, "N");
+    if (o->type == MR_OPT_REAL) snprintf(out, size, "X");
+    if (o->type == MR_OPT_PAIR) snprintf(out, size, "X,Y");
+    if (o->type == MR_OPT_TEXT) snprintf(out, size, "%s", o->flags & MR_OPT_PATH ? "FILE" : "TEXT");
+    for (int i = 0; o->type == MR_OPT_CHOICE && o->choices[i]; i++) {
+        size_t n = strlen(out);
+        snprintf(out + n, size - n, "%s%s", i ? "|" : "", o->choices[i]);
+    }
+}
+
+void mr_args_print_options(FILE *to, const mr_option *table, unsigned hidden)
+{
+    char values[128], left[192];
+    for (const mr_option *o = table; o->key; o++) {
+        if (o->flags & hidden) continue;
+        describe_values(o, values, sizeof values);
+        snprintf(left, sizeof left, "--%s %s", o->key, values);
+        int plain = o->type == MR_OPT_BOOL && !strcmp(o->fallback, "no");
+        fprintf(to, "  %-34s %s%s%s%s\n", left, o->help, plain || !*o->fallback ? "" : " (", plain ? "" : o->fallback,
+                plain || !*o->fallback ? "" : ")");
+    }
+}
+
+static void print_help(const mr_args *a)
+{
+    printf("%s\n", a->usage);
+    mr_args_print_options(stdout, a->flags, MR_OPT_DERIVED);
+    if (a->more_help) a->more_help(stdout);
+    printf("\nexamples:\n%s", a->examples);
+}
+
+/* ---- parsing ---- */
+
+static int usage_error(const mr_args *a, const char *format, const char *what)
+{
+    char sentence[300]; /* a longer argument is not repeated to its end */
+    snprintf(sentence, sizeof sentence, format, what);
+    return mr_misused(a->command, "%s; see `minrnn %s --help`", sentence, a->command);
+}
+
+static int unknown_flag(const mr_args *a, const char *flag, const mr_option *const *tables)
+{
+    const char *near = mr_option_nearest(tables, flag);
+    if (!near) return usage_error(a, "unknown flag --%s", flag);
+    return mr_misused(a->command, "unknown flag --%s; did you mean --%s?", flag, near);
+}
+
+/* A switch may stand alone: --json. A value may follow it all the same: --json no. A value that looks like a flag has to be
+ * given as --flag=value: more often it was forgotten. */
+static int takes_next(const mr_option *o, const char *next)
+{
+    static const char *const words[] = {"yes", "no", "true", "false", "on", "off", NULL};
+    if (!next || (!strncmp(next, "--", 2) && next[2])) return 0;
+    if (!o || o->type != MR_OPT_BOOL) return 1;
+    for (int i = 0; words[i]; i++)
+        if (!strcmp(next, words[i])) return 1;
+    return 0;
+}
+
+static int take_value(const mr_args *a, const mr_option *o, void *settings, const char *value)
+{
+    mr_error err;
+    if (!value && o->type == MR_OPT_BOOL) value = "yes";
+    if (!value) return usage_error(a, "--%s needs a value", o->key);
+    if (!mr_option_parse(o, settings, value, &err)) return -1;
+    fprintf(stderr, "minrnn %s: --%s\n", a->command, err.text);
+    return MR_EXIT_FAILED;
+}
+
+static int take_flag(mr_args *a, char *flag, const char *next, int *used)
+{
+    const mr_option *const tables[] = {a->flags, NULL};
+    char *equals = strchr(flag, '=');
+    if (equals) *equals = 0;
+    const mr_option *o = mr_option_find(a->flags, flag);
+    if (!o && !a->open) return unknown_flag(a, flag, tables);
+    *used = !equals && takes_next(o, next);
+    const char *value = equals ? equals + 1 : *used ? next : NULL;
+    if (a->pair_count == MR_PAIRS_MAX || a->set_count == MR_PAIRS_MAX) return usage_error(a, "too many flags at --%s", flag);
+    if (!o) {
+        a->pairs[a->pair_count++] = (mr_flag_pair){flag, value};
+        return -1;
+    }
+    a->set[a->set_count++] = o->key;
+    return take_value(a, o, a->settings, value);
+}
+
+static int take_pair(const mr_args *a, const mr_flag_pair *pair, const mr_option *const *tables, void *const *settings)
+{
+    const mr_option *all[8] = {a->flags};
+    for (int i = 0; tables[i]; i++) {
+        const mr_option *o = mr_option_find(tables[i], pair->key);
+        if (o && !(o->flags & MR_OPT_DERIVED)) return take_value(a, o, settings[i], pair->value);
+        all[i + 1] = tables[i];
+    }
+    return unknown_flag(a, pair->key, all);
+}
+
+int mr_args_take_pairs(const mr_args *a, const mr_option *const *tables, void *const *settings)
+{
+    int code = -1;
+    for (int i = 0; code < 0 && i < a->pair_count; i++) code = take_pair(a, &a->pairs[i], tables, settings);
+    return code;
+}
+
+int mr_args_parse(mr_args *a, int argc, char **argv)
+{
+    mr_options_default(a->flags, a->settings);
+    for (int i = 1, plain = 0; i < argc; i++) {
+        if (!plain && (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))) return print_help(a), MR_EXIT_DONE;
+        if (!plain && !strcmp(argv[i], "--")) plain = 1;
+        else if (!plain && !strncmp(argv[i], "--", 2)) {
+            int used = 0, status = take_flag(a, argv[i] + 2, i + 1 < argc ? argv[i + 1] : NULL, &used);
+            if (status >= 0) return status;
+            i += used;
+        } else if (!plain && argv[i][0] == '-' && argv[i][1]) return usage_error(a, "unknown flag %s", argv[i]);
+        else if (a->count == a->max) return usage_error(a, "what is \"%s\" for?", argv[i]);
+        else a->given[a->count++] = argv[i];
+    }
+    if (a->count >= a->min) return -1;
+    return usage_error(a, "%s", "something is missing");
+}
+
+int mr_args_was_set(const mr_args *a, const char *key)
+{
+    for (int i = 0; i < a->set_count; i++)
+        if (!strcmp(a->set[i], key)) return 1;
+    return 0;
+}
+
+/* ---- the rest of what commands share ---- */
+
+int mr_report(const char *command, const mr_error *err)
+{
+    fprintf(stderr, "minrnn %s: %s\n", command, err->text);
+    return MR_EXIT_FAILED;
+}
+
+int mr_misused(const char *command, const char *format, ...)
+{
+    mr_error err;
+    char sentence[sizeof err.text];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(sentence, sizeof sentence, format, args);
+    va_end(args);
+    mr_fail(&err, MR_EINVAL, "%s", sentence);
+    fprintf(stderr, "minrnn%s%s: %s\n", command[0] ? " " : "", command, err.text);
+    return MR_EXIT_USAGE;
+}
+
+const char *const mr_dtypes[] = {"f32", "bf16", NULL};
+
+int mr_open_device(const mr_common *common, const char *isa, mr_dev **dev, mr_error *err)
+{
+    mr_dev_options options = {.threads = (int)common->threads, .isa = isa, .bf16 = common->dtype == 1, .exact = !common->tf32};
+    return mr_dev_open(common->device, &options, dev, err);
+}
+
+static mr_stop stop_signal;
+
+static void on_signal(int number)
+{
+    stop_signal = number;
+    signal(number, SIG_DFL);
+}
+
+mr_stop *mr_stop_flag(void) { return &stop_signal; }
+
+void mr_catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+void mr_print_json_string(FILE *to, const char *text, size_t size)
+{
+    char piece[MR_JSON_PIECE];
+    fputc('"', to);
+    for (size_t at = 0; at < size;) {
+        at += mr_json_piece(piece, text + at, size - at);
+        fputs(piece, to);
+    }
+    fputc('"', to);
+}

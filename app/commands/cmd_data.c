@@ -1,0 +1,90 @@
+/* minrnn data: the data sets that tasks need. */
+#include "core/file.h"
+#include "core/mem.h"
+#include "tasks/data.h"
+#include "commands/args.h"
+#include "commands/commands.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+static const mr_option flags[] = {MR_COMMON_FLAGS, {0}};
+
+static int list(const mr_common *set)
+{
+    if (set->json) printf("[");
+    for (const mr_data_set *d = mr_data_sets(); d->name; d++) {
+        char *path = NULL;
+        int here = !mr_data_find(d->name, &path, NULL);
+        if (set->json) {
+            printf("%s{\"name\": \"%s\", \"bytes\": ", d == mr_data_sets() ? "" : ", ", d->name);
+            if (d->bytes) printf("%llu, \"sha256\": \"%s\", \"url\": ", (unsigned long long)d->bytes, d->sha256);
+            else printf("null, \"sha256\": null, \"url\": ");
+            mr_print_json_string(stdout, d->url, strlen(d->url));
+            printf(", \"path\": ");
+            if (here) mr_print_json_string(stdout, path, strlen(path));
+            else printf("null");
+            printf("}");
+        } else
+            printf("%-14s %s\n%-14s %s\n", d->name, d->about, "", here ? path : "not here yet");
+        mr_free(path);
+    }
+    if (set->json) printf("]\n");
+    return 0;
+}
+
+/* What was fetched without a published sum to check it by gets its own printed, to be compared with someone else's. */
+static int print_sums(const char *name, mr_error *err)
+{
+    const mr_data_set *set = mr_data_set_find(name);
+    int status = 0;
+    for (const mr_data_member *m = set->members; !status && m && m->file; m++) {
+        char sum[MR_SHA256_TEXT], *path = NULL;
+        if (m->sha256) continue;
+        status = mr_data_find_member(name, m->file, &path, err);
+        if (!status) status = mr_file_sha256(path, sum, err);
+        if (!status) fprintf(stderr, "SHA-256 %s  %s (computed here; none is published)\n", sum, path);
+        mr_free(path);
+    }
+    return status;
+}
+
+static int on_progress(void *user, uint64_t done, uint64_t total)
+{
+    const mr_common *set = user;
+    if (!set->quiet && isatty(STDERR_FILENO)) {
+        fprintf(stderr, "\r%.1f MB", (double)done / 1e6);
+        if (total) fprintf(stderr, " of %.1f", (double)total / 1e6);
+        fprintf(stderr, "\033[K");
+        if (done == total) fprintf(stderr, "\r\033[K");
+        fflush(stderr);
+    }
+    return *mr_stop_flag() != 0;
+}
+
+int mr_cmd_data(int argc, char **argv)
+{
+    mr_common set = {0};
+    mr_args args = {.command = "data", .flags = flags, .settings = &set, .max = 2,
+        .usage = "usage: minrnn data [list | get NAME | path NAME]\n\n"
+                 "Data sets: what there is and where; get downloads one from its source and checks its SHA-256\n"
+                 "(where one is published). Archives are unpacked with the help of the program gzip.\n"
+                 "A folder with the files can be named in MINRNN_DATA instead.\n",
+        .examples = "  minrnn data list\n  minrnn data get shakespeare\n  head -c 200 \"$(minrnn data path shakespeare)\"\n"};
+    mr_error err;
+    char *path = NULL;
+    int code = mr_args_parse(&args, argc, argv), status;
+    if (code >= 0) return code;
+    if (!args.count || (!strcmp(args.given[0], "list") && args.count == 1)) return list(&set);
+    int get = !strcmp(args.given[0], "get");
+    if (args.count < 2 || (!get && strcmp(args.given[0], "path")))
+        return mr_misused("data", "list, get NAME or path NAME; see `minrnn data --help`");
+    mr_catch_signals();
+    status = get ? mr_data_get(args.given[1], on_progress, &set, &path, &err) : mr_data_find(args.given[1], &path, &err);
+    if (!status && get && !set.quiet) status = print_sums(args.given[1], &err);
+    if (!status) puts(path);
+    mr_free(path);
+    if (status == MR_ESTOPPED) return 128 + (int)*mr_stop_flag();
+    return status ? mr_report("data", &err) : MR_EXIT_DONE;
+}

@@ -1,0 +1,99 @@
+/* minrnn eval: a model on its task's test data. */
+#include "core/mem.h"
+#include "commands/commands.h"
+#include "commands/evaluate.h"
+
+#include <math.h>
+#include <stddef.h>
+
+typedef struct settings {
+    mr_common common;
+    char task[MR_TEXT_MAX];
+    int64_t examples, batch;
+} settings;
+
+static const mr_option flags[] = {
+    MR_COMMON_FLAGS,
+    {"task", MR_OPT_TEXT, offsetof(settings, task), "", 0, 0, NULL, "another task than the model's own", 0},
+    {"batch", MR_OPT_INT, offsetof(settings, batch), "0", 0, 1 << 20, NULL, "sequences at once; 0: as in training", 0},
+    {"examples", MR_OPT_INT, offsetof(settings, examples), "0", 0, 1000, NULL, "show so many test sequences: target and what the model said", 0},
+    {0}};
+
+/* Rows of the first test batch: the target and the model's choice at the positions that count. */
+static void show_examples(mr_session *s, mr_batch *batch, int64_t want)
+{
+    mr_task *task = s->recipe.task;
+    size_t C = (size_t)task->face.outputs;
+    float *logits = mr_alloc(C, sizeof *logits);
+    task->type->eval_batch(task, 0, batch);
+    mr_model_forward(s->model, batch, NULL, 0);
+    size_t rows = mr_batch_rows(batch, task->face.head), sequences = rows < (size_t)batch->B ? rows : (size_t)batch->B, per_row = rows / sequences;
+    for (size_t b = 0; logits && b < sequences && b < (size_t)want; b++)
+        for (int said = 0; said < 2; said++) {
+            printf("%s", said ? "  said  " : "target  ");
+            for (size_t i = 0; i < per_row; i++) {
+                size_t row = b * per_row + i, best = 0;
+                if (batch->target[row] < 0) continue;
+                mr_model_logits(s->model, logits, row, 1);
+                for (size_t c = 1; c < C; c++)
+                    if (logits[c] > logits[best]) best = c;
+                printf(" %d", said ? (int)best : (int)batch->target[row]);
+            }
+            printf("\n");
+        }
+    mr_free(logits);
+}
+
+static void print_score(const settings *set, const mr_session *s, const mr_score *score)
+{
+    int accuracy = isfinite(score->accuracy);
+    if (set->common.json) {
+        printf("{\"task\": \"%s\", \"loss\": %.9g", s->recipe.task->type->name, score->loss);
+        if (accuracy) printf(", \"accuracy\": %.9g", score->accuracy);
+        printf(", \"rows\": %lld, \"step\": %lld}\n", (long long)score->rows, (long long)s->step);
+        return;
+    }
+    printf("%s: loss %.4f", s->recipe.task->type->name, score->loss);
+    if (accuracy) printf(", accuracy %.2f %%", 100 * score->accuracy);
+    printf(", over %lld predictions\n", (long long)score->rows);
+}
+
+static int evaluate(mr_session *s, const settings *set, mr_error *err)
+{
+    mr_batch batch = {0};
+    mr_score score;
+    int status = mr_eval_score(s, set->common.quiet, &batch, &score, err);
+    if (!status) print_score(set, s, &score);
+    if (!status && set->examples && s->recipe.task->face.loss == MR_LOSS_XENT) show_examples(s, &batch, set->examples);
+    mr_batch_free(&batch);
+    return status;
+}
+
+int mr_cmd_eval(int argc, char **argv)
+{
+    settings set = {0};
+    mr_args args = {.command = "eval", .flags = flags, .settings = &set, .open = 1, .min = 1, .max = 1, .more_help = mr_eval_help,
+        .usage = "usage: minrnn eval MODEL [--task NAME] [--key value …] [--json]\n\n"
+                 "Scores a model on its task's test data: mean loss (nats) and accuracy over the predictions that count.\n",
+        .examples = "  minrnn eval runs/copy/model.safetensors --examples 2\n"
+                    "  minrnn eval runs/copy/model.safetensors --length 1000        longer than it was trained on\n"
+                    "  minrnn eval runs/book/model.safetensors --data book.txt --json\n"};
+    mr_dev *dev = NULL;
+    mr_session session;
+    mr_error err;
+    int code = mr_args_parse(&args, argc, argv);
+    if (code >= 0) return code;
+    int status = mr_open_device(&set.common, NULL, &dev, &err);
+    /* planned small first, for the weights; the task says how large it must be */
+    if (!status) status = mr_session_open(&session, args.given[0], dev, 1, 1, &err);
+    if (!status) {
+        mr_catch_signals();
+        code = mr_eval_choose(&session, set.task, set.batch, &args);
+        if (code < 0) status = evaluate(&session, &set, &err);
+        mr_session_close(&session);
+    }
+    mr_dev_close(dev);
+    if (code >= 0) return code;
+    if (status == MR_ESTOPPED) return 128 + (int)*mr_stop_flag();
+    return status ? mr_report("eval", &err) : MR_EXIT_DONE;
+}

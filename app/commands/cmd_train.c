@@ -1,0 +1,145 @@
+/* minrnn train: recipes, progress, stopping. */
+#include "core/file.h"
+#include "core/mem.h"
+#include "train/recipes.h"
+#include "train/train.h"
+#include "commands/args.h"
+#include "commands/commands.h"
+#include "commands/run_view.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+typedef struct settings {
+    mr_common common;
+    char out[MR_TEXT_MAX];
+    int resume;
+} settings;
+
+static const mr_option flags[] = {
+    MR_COMMON_FLAGS,
+    {"out", MR_OPT_TEXT, offsetof(settings, out), "", 0, 0, NULL, "the run's folder", MR_OPT_PATH},
+    {"resume", MR_OPT_BOOL, offsetof(settings, resume), "no", 0, 0, NULL, "go on with the run in --out, or start where there is none", 0},
+    {0}};
+
+static void help_recipes(FILE *to)
+{
+    fprintf(to, "\nrecipes built in:");
+    for (int i = 0; mr_recipe_names[i]; i++) fprintf(to, " %s", mr_recipe_names[i]);
+    fprintf(to, "\n\nkeys of a recipe, as flags (default):\n[model]\n");
+    mr_args_print_options(to, mr_config_options, MR_OPT_DERIVED);
+    fprintf(to, "[train]\n");
+    mr_args_print_options(to, mr_train_options, MR_OPT_DERIVED);
+    for (const mr_task_type *const *t = mr_task_types(); *t; t++) {
+        fprintf(to, "[task] %s: %s\n", (*t)->name, (*t)->summary);
+        mr_args_print_options(to, (*t)->options, MR_OPT_DERIVED);
+    }
+}
+
+/* ---- the command ---- */
+
+/* The recipe of the run in --out. One that was named as well must at least be for the same task. */
+static int load_run_recipe(mr_recipe *recipe, const char *named, const char *out, mr_error *err)
+{
+    mr_recipe other = {0};
+    char *path = mr_path_join(out, "recipe.ini");
+    int status = path ? mr_recipe_load(recipe, path, err) : mr_no_memory(err, "the recipe");
+    mr_free(path);
+    if (!status && named) status = mr_recipe_load(&other, named, err);
+    if (!status && named && other.task->type != recipe->task->type)
+        status = mr_fail(err, MR_ECONFIG, "%s: is a run of task %s, not %s; choose another --out", out, recipe->task->type->name,
+                         other.task->type->name);
+    mr_recipe_free(&other);
+    if (status) mr_recipe_free(recipe);
+    return status;
+}
+
+/* Which recipe: the one named, or that of the run to go on with. A flag on top of a run's own recipe must not change what
+ * may not change; mr_train checks that against the state. Returns −1 to go on, otherwise the exit status. */
+static int load_recipe(mr_recipe *recipe, const mr_args *args, const settings *set)
+{
+    const char *named = args->count ? args->given[0] : NULL;
+    mr_error err;
+    int status;
+    if (set->resume && (mr_run_has_state(set->out) || !named)) status = load_run_recipe(recipe, named, set->out, &err);
+    else status = mr_recipe_load(recipe, named, &err);
+    if (status) return mr_report("train", &err);
+    const mr_option *tables[MR_SECTIONS + 1] = {NULL};
+    void *settings_of[MR_SECTIONS];
+    for (int i = 0; i < MR_SECTIONS; i++) {
+        tables[i] = mr_recipe_table(recipe, i);
+        settings_of[i] = mr_recipe_settings(recipe, i);
+    }
+    int code = mr_args_take_pairs(args, tables, settings_of);
+    /* flags of every command that are keys of [train] too */
+    if (mr_args_was_set(args, "seed")) recipe->train.seed = set->common.seed;
+    if (mr_args_was_set(args, "dtype")) recipe->train.dtype = set->common.dtype;
+    if (mr_args_was_set(args, "tf32")) recipe->train.tf32 = set->common.tf32;
+    if (code >= 0) mr_recipe_free(recipe);
+    return code;
+}
+
+static int finish(const mr_run_view *v, const settings *set, const mr_train_result *r)
+{
+    static const char *const ends[] = {"", "no better evaluation for a while; ", "time is up; ", ""};
+    mr_run_view_clear(v);
+    if (r->end == MR_END_STOPPED) {
+        fprintf(stderr, "stopped at step %lld, saved; go on with: minrnn train --out %s --resume\n", (long long)r->step, set->out);
+        return 128 + (int)*mr_stop_flag();
+    }
+    if (set->common.json) {
+        printf("{\"step\": %lld, \"best_step\": %lld, \"best_loss\": %.9g", (long long)r->step, (long long)r->best_step, r->best_loss);
+        if (isfinite(r->best_accuracy)) printf(", \"best_accuracy\": %.9g", r->best_accuracy);
+        printf("}\n");
+    } else {
+        printf("%sstep %lld; best at step %lld: test loss %.4f", ends[r->end], (long long)r->step, (long long)r->best_step, r->best_loss);
+        if (isfinite(r->best_accuracy)) printf(", accuracy %.2f %%", 100 * r->best_accuracy);
+        printf("\n%s/model.safetensors\n", set->out);
+    }
+    return MR_EXIT_DONE;
+}
+
+static int train(mr_recipe *recipe, const settings *set, mr_error *err, int *code)
+{
+    mr_dev *dev = NULL;
+    mr_train_result result;
+    mr_run_view v;
+    mr_train_watch watch = mr_run_view_start(&v, recipe, "", 1, set->common.quiet);
+    mr_common common = set->common;
+    common.dtype = recipe->train.dtype;
+    common.tf32 = recipe->train.tf32;
+    int status = mr_open_device(&common, NULL, &dev, err);
+    if (!status) status = mr_recipe_open(recipe, err);
+    if (!status) status = mr_train(recipe, dev, set->out, set->resume, mr_stop_flag(), &watch, &result, err);
+    if (!status) *code = finish(&v, set, &result);
+    else mr_run_view_clear(&v);
+    mr_dev_close(dev);
+    return status;
+}
+
+int mr_cmd_train(int argc, char **argv)
+{
+    settings set = {0};
+    mr_args args = {.command = "train", .flags = flags, .settings = &set, .open = 1, .more_help = help_recipes, .max = 1,
+        .usage = "usage: minrnn train RECIPE|FILE.ini --out DIR [--resume] [--key value …]\n\n"
+                 "Trains a model. DIR gets model.safetensors (the best), last.safetensors, state.safetensors (to go on from),\n"
+                 "log.jsonl, recipe.ini (complete) and curve.svg. Ctrl-C saves and says how to go on.\n",
+        .examples = "  minrnn train text --data book.txt --out runs/book\n"
+                    "  minrnn train selective-copy --length 256 --tokens 8 --steps 2000 --out runs/copy\n"
+                    "  minrnn train shakespeare --mixer minlstm --out runs/lstm --max-seconds 600\n"
+                    "  minrnn train --out runs/lstm --resume\n"};
+    mr_recipe recipe;
+    mr_error err;
+    int code = mr_args_parse(&args, argc, argv);
+    if (code >= 0) return code;
+    if (!set.out[0]) return mr_misused("train", "say where the run goes: --out DIR");
+    if (!set.resume && !args.count)
+        return mr_misused("train", "say which recipe; `minrnn train --help` lists them");
+    code = load_recipe(&recipe, &args, &set);
+    if (code >= 0) return code;
+    mr_catch_signals();
+    int status = train(&recipe, &set, &err, &code);
+    mr_recipe_free(&recipe);
+    return status ? mr_report("train", &err) : code;
+}

@@ -1,0 +1,18 @@
+/* The commands: `minrnn NAME …` calls mr_cmd_NAME with argv[0] = NAME and exits with what it returns. */
+#ifndef MR_APP_COMMANDS_COMMANDS_H
+#define MR_APP_COMMANDS_COMMANDS_H
+
+int mr_cmd_train(int argc, char **argv);
+int mr_cmd_eval(int argc, char **argv);
+int mr_cmd_generate(int argc, char **argv);
+int mr_cmd_score(int argc, char **argv);
+int mr_cmd_info(int argc, char **argv);
+int mr_cmd_quantize(int argc, char **argv);
+int mr_cmd_bench(int argc, char **argv);
+int mr_cmd_check(int argc, char **argv);
+int mr_cmd_reproduce(int argc, char **argv);
+int mr_cmd_data(int argc, char **argv);
+
+enum { MR_EXIT_DONE = 0, MR_EXIT_FAILED = 1, MR_EXIT_USAGE = 2 };
+
+#endif

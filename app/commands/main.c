@@ -1,0 +1,83 @@
+/* minrnn: the command. */
+#include "core/options.h"
+#include "minrnn.h"
+#include "ops/device.h"
+#include "commands/args.h"
+#include "commands/commands.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *about;
+} commands[] = {
+    {"train", mr_cmd_train, "train a model from a recipe"},
+    {"eval", mr_cmd_eval, "score a model on its task's test data"},
+    {"generate", mr_cmd_generate, "write on from a prompt"},
+    {"score", mr_cmd_score, "log-probability of a text"},
+    {"info", mr_cmd_info, "what a model file holds"},
+    {"quantize", mr_cmd_quantize, "weights in 8 bits, to run a model faster"},
+    {"bench", mr_cmd_bench, "times, and their share of this machine's limits"},
+    {"check", mr_cmd_check, "every op on this machine against the reference"},
+    {"reproduce", mr_cmd_reproduce, "the paper's experiments: its numbers and ours"},
+    {"data", mr_cmd_data, "data sets: list, get, path"},
+    {0}};
+
+static void print_help(FILE *to)
+{
+    fprintf(to, "minrnn: train and run minGRU and minLSTM\n\nusage: minrnn COMMAND …\n\n");
+    for (const struct command *c = commands; c->name; c++) fprintf(to, "  %-10s %s\n", c->name, c->about);
+    fprintf(to, "\n`minrnn COMMAND --help` explains one, with examples. `minrnn --version` says what is built in.\n"
+                "\nexamples:\n"
+                "  minrnn train text --data book.txt --out runs/book     a model of any text\n"
+                "  minrnn generate runs/book/model.safetensors --prompt \"Once\"\n");
+}
+
+static int print_version(void)
+{
+    printf("minrnn %s\n", mr_version());
+    printf("cpu:");
+    for (const char *const *isa = mr_cpu_isas(); *isa; isa++) printf(" %s", *isa);
+    printf("\ncuda: %s\n", mr_cuda_version());
+#ifdef MINRNN_WITH_CURL
+    printf("curl: yes\n");
+#else
+    printf("curl: no\n");
+#endif
+#ifdef MINRNN_WITH_CBLAS
+    printf("cblas: yes\n");
+#else
+    printf("cblas: no\n");
+#endif
+    return MR_EXIT_DONE;
+}
+
+static int unknown_command(const char *name)
+{
+    mr_option names[sizeof commands / sizeof *commands] = {{0}};
+    const mr_option *const tables[] = {names, NULL};
+    for (int i = 0; commands[i].name; i++) names[i].key = commands[i].name;
+    const char *near = mr_option_nearest(tables, name);
+    if (near) return mr_misused("", "unknown command %s; did you mean %s?", name, near);
+    return mr_misused("", "unknown command %.200s; see `minrnn --help`", name);
+}
+
+/* A result that could not be printed (a full disk, say) was not given. */
+static int said(int code, const char *command)
+{
+    if (!fflush(stdout) && !ferror(stdout)) return code;
+    if (code == MR_EXIT_DONE) fprintf(stderr, "minrnn %s: standard output cannot be written\n", command);
+    return code == MR_EXIT_DONE ? MR_EXIT_FAILED : code;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) return print_help(stderr), MR_EXIT_USAGE;
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) return print_help(stdout), MR_EXIT_DONE;
+    if (!strcmp(argv[1], "--version")) return print_version();
+    for (const struct command *c = commands; c->name; c++)
+        if (!strcmp(argv[1], c->name)) return said(c->run(argc - 1, argv + 1), c->name);
+    return unknown_command(argv[1]);
+}

@@ -1,0 +1,91 @@
+#include "commands/run_view.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int columns(void)
+{
+    struct winsize size;
+    return !ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col > 20 ? size.ws_col : 80;
+}
+
+static void redraw(mr_run_view *v)
+{
+    char line[MR_PROGRESS_MAX];
+    int room = columns() - (int)strlen(v->label);
+    mr_progress_format(line, sizeof line, &v->progress, room > 20 ? room : 20);
+    fprintf(stderr, "\r%s%s\033[K", v->label, line);
+    fflush(stderr);
+}
+
+static void on_start(void *user, const mr_model *model, int64_t step)
+{
+    mr_run_view *v = user;
+    const mr_train_settings *set = &v->recipe->train;
+    mr_progress_start(&v->progress, step, set->steps, set->max_seconds, now());
+    v->progress.utf8 = mr_locale_is_utf8();
+    if (v->quiet) return;
+    char resumed[48] = "";
+    mr_shape shapes[2];
+    mr_task_shapes(v->recipe->task, shapes);
+    if (step) snprintf(resumed, sizeof resumed, ", resumed at step %lld", (long long)step);
+    fprintf(stderr, "%s%s: %lld parameters, batch %lld × %d tokens%s\n", v->label, v->recipe->task->type->name,
+            (long long)mr_model_count(model), (long long)(set->batch * set->accumulate), shapes[0].T, resumed);
+}
+
+static void on_step(void *user, int64_t step, int64_t tokens, double loss)
+{
+    mr_run_view *v = user;
+    mr_progress_step(&v->progress, step, tokens, loss, now());
+    if (v->quiet) return;
+    if (v->terminal) {
+        if (mr_progress_due(&v->progress, 0.1, now())) redraw(v);
+    } else if (now() - v->last_line >= 10) {
+        char line[MR_PROGRESS_MAX];
+        mr_progress_format(line, sizeof line, &v->progress, 0);
+        fprintf(stderr, "%s%s\n", v->label, line);
+        v->last_line = now();
+    }
+}
+
+static void on_evaluating(void *user, int done, int batches)
+{
+    mr_run_view *v = user;
+    if (v->quiet || !v->terminal || !mr_progress_due(&v->progress, 0.1, now())) return;
+    fprintf(stderr, "\r%sevaluating: batch %d of %d\033[K", v->label, done, batches);
+    fflush(stderr);
+}
+
+static void on_evaluated(void *user, int64_t step, const mr_score *score, int best)
+{
+    mr_run_view *v = user;
+    mr_progress_eval(&v->progress, score->loss, score->accuracy);
+    if (v->quiet || v->label[0]) return;
+    fprintf(stderr, "%sstep %lld: test loss %.4f", v->terminal ? "\r\033[K" : "", (long long)step, score->loss);
+    if (isfinite(score->accuracy)) fprintf(stderr, ", accuracy %.2f %%", 100 * score->accuracy);
+    fprintf(stderr, "%s\n", best ? " (best)" : "");
+    v->last_line = now();
+}
+
+mr_train_watch mr_run_view_start(mr_run_view *v, const mr_recipe *recipe, const char *label, int alone, int quiet)
+{
+    *v = (mr_run_view){.recipe = recipe, .quiet = quiet, .terminal = alone && isatty(STDERR_FILENO), .last_line = now()};
+    if (label[0]) snprintf(v->label, sizeof v->label, "%.120s: ", label);
+    return (mr_train_watch){v, on_start, on_step, on_evaluating, on_evaluated};
+}
+
+void mr_run_view_clear(const mr_run_view *v)
+{
+    if (v->terminal && !v->quiet) fprintf(stderr, "\r\033[K");
+}

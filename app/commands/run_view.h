@@ -1,0 +1,21 @@
+/* What the user sees of a run while it trains: a line that is drawn again on a terminal, now and then a line elsewhere. */
+#ifndef MR_APP_COMMANDS_RUN_VIEW_H
+#define MR_APP_COMMANDS_RUN_VIEW_H
+
+#include "train/progress.h"
+#include "train/train.h"
+
+typedef struct mr_run_view {
+    mr_progress progress;
+    const mr_recipe *recipe;
+    char label[128]; /* "minGRU/3 layers, seed 1: " before each line; "": the only run, of which every evaluation is told */
+    int quiet, terminal;
+    double last_line;
+} mr_run_view;
+
+/* label "": none. alone 0: others run beside it, so that there is no line to draw again. */
+mr_train_watch mr_run_view_start(mr_run_view *view, const mr_recipe *recipe, const char *label, int alone, int quiet);
+/* Takes the line off the terminal, before something else is printed. */
+void mr_run_view_clear(const mr_run_view *view);
+
+#endif

@@ -1,0 +1,329 @@
+#include "paper/experiment.h"
+
+#include "core/file.h"
+#include "core/mem.h"
+#include "train/recipes.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const mr_profile_names[MR_PROFILES] = {"ours", "as-paper", "quick"};
+
+static const char row_prefix[] = MR_ROW_PREFIX, column_prefix[] = MR_COLUMN_PREFIX;
+
+/* ---- the file ---- */
+
+static int head(mr_experiment *e, mr_error *err)
+{
+    const char *score = mr_ini_find(&e->lines, "experiment", "score"), *scale = mr_ini_find(&e->lines, "experiment", "scale");
+    e->summary = mr_ini_find(&e->lines, "experiment", "summary");
+    e->scale = 1;
+    if (!e->summary || !score) return mr_fail(err, MR_EINVAL, "experiment %s: [experiment] needs a summary and a score", e->name);
+    e->by_loss = !strcmp(score, "loss");
+    if (!e->by_loss && strcmp(score, "accuracy"))
+        return mr_fail(err, MR_EINVAL, "experiment %s: score = %s: must be loss or accuracy", e->name, score);
+    if (scale && !mr_real_read(scale, &e->scale))
+        return mr_fail(err, MR_EINVAL, "experiment %s: scale = %s: must be a number", e->name, scale);
+    return 0;
+}
+
+static int load_text(mr_experiment *e, const char *source, const char *text, mr_error *err)
+{
+    int status = mr_ini_read(&e->lines, source, text, err);
+    if (!status) status = head(e, err);
+    if (!status) status = mr_experiment_check(e, source, err);
+    if (status) mr_experiment_free(e);
+    return status;
+}
+
+int mr_experiment_built_in(const char *name)
+{
+    int i = 0;
+    while (mr_experiment_names[i] && strcmp(mr_experiment_names[i], name)) i++;
+    return mr_experiment_names[i] ? i : -1;
+}
+
+/* Its results are called as the file is, so that must be a plain name, and no other experiment's. */
+static int load_file(mr_experiment *e, const char *path, mr_error *err)
+{
+    const char *name = mr_path_name(path);
+    const size_t n = strlen(name) - 4;
+    char *text;
+    size_t size;
+    if (n < 1 || n >= sizeof e->own || strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != n)
+        return mr_fail(err, MR_EINVAL, "%.200s: the name of an experiment is of letters, digits, - and _, at most %d of them", path, (int)sizeof e->own - 1);
+    memcpy(e->own, name, n);
+    e->name = e->own;
+    if (mr_experiment_built_in(e->own) >= 0) return mr_fail(err, MR_EINVAL, "%.200s: there is an experiment %s already; give the file another name", path, e->own);
+    int status = mr_file_read(path, 1 << 20, &text, &size, err);
+    if (status) return status;
+    status = load_text(e, path, text, err);
+    mr_free(text);
+    return status;
+}
+
+int mr_experiment_load(mr_experiment *e, const char *name, mr_error *err)
+{
+    memset(e, 0, sizeof *e);
+    if (mr_ini_is_name(name)) return load_file(e, name, err);
+    const int at = mr_experiment_built_in(name);
+    if (at < 0) return mr_fail(err, MR_EINVAL, "no experiment %.100s; `minrnn reproduce --list` lists them", name);
+    e->name = mr_experiment_names[at];
+    return load_text(e, name, mr_experiment_texts[at], err);
+}
+
+void mr_experiment_free(mr_experiment *e) { mr_ini_free(&e->lines); }
+
+const char *mr_experiment_label(const mr_experiment *e, const char *prefix, int *from)
+{
+    const size_t n = strlen(prefix);
+    while (*from < e->lines.headers) {
+        const char *section = e->lines.sections[(*from)++];
+        if (!strncmp(section, prefix, n)) return section + n;
+    }
+    return NULL;
+}
+
+/* ---- one run ---- */
+
+typedef struct cell {
+    const mr_experiment *e;
+    const mr_plan_options *options;
+    char row[64], column[64]; /* sections */
+    mr_planned run;
+    int too_long;
+    const char *blank; /* a key whose value has one */
+} cell;
+
+static void add_setting(cell *c, const char *key, const char *value)
+{
+    size_t used = strlen(c->run.settings), room = sizeof c->run.settings - used;
+    int n = snprintf(c->run.settings + used, room, "%s%s=%s", used ? " " : "", key, value);
+    if (strpbrk(value, " \t")) c->blank = key;
+    if (n < 0 || (size_t)n >= room) c->too_long = 1;
+}
+
+static void add_section(cell *c, const char *section)
+{
+    const mr_ini *lines = &c->e->lines;
+    for (int i = 0; i < lines->count; i++)
+        if (!strcmp(lines->list[i].section, section) && !mr_experiment_own_key(lines->list[i].key))
+            add_setting(c, lines->list[i].key, lines->list[i].value);
+}
+
+/* The section of what holds for all runs. */
+static const char *profile_section(const cell *c) { return c->options->profile == MR_PROFILE_PAPER ? "as-paper" : "ours"; }
+
+/* Of the profile for one row, and for one cell. */
+static void add_profile_of_row(cell *c)
+{
+    char section[128];
+    snprintf(section, sizeof section, "%s %s", profile_section(c), c->run.row);
+    add_section(c, section);
+    snprintf(section, sizeof section, "%s %s/%s", profile_section(c), c->run.row, c->run.column);
+    add_section(c, section);
+}
+
+/* The first of those that have it: quick (where that is asked for), the row, the column, the profile, the experiment. */
+static const char *own_value(const cell *c, const char *key)
+{
+    const char *const sections[] = {"quick", c->row, c->column, profile_section(c), "experiment"};
+    const char *value = NULL;
+    for (size_t i = c->options->profile != MR_PROFILE_QUICK; !value && i < sizeof sections / sizeof *sections; i++)
+        value = mr_ini_find(&c->e->lines, sections[i], key);
+    return value;
+}
+
+/* One part of "table | $row | $column", trimmed and put in its place; what is behind it comes back. */
+static const char *paper_part(const cell *c, const char *from, char out[64])
+{
+    size_t n = strcspn(from, "|");
+    while (*from == ' ') from++, n--;
+    const char *behind = from[n] ? from + n + 1 : from + n;
+    while (n && from[n - 1] == ' ') n--;
+    snprintf(out, 64, "%.*s", (int)n, from);
+    const int is_row = !strcmp(out, "$row"), is_column = !strcmp(out, "$column");
+    if (is_row || is_column) {
+        const char *name = mr_ini_find(&c->e->lines, is_row ? c->row : c->column, "name");
+        snprintf(out, 64, "%s", name ? name : is_row ? c->run.row : c->run.column);
+    }
+    return behind;
+}
+
+static int find_paper(cell *c, mr_error *err)
+{
+    const char *at = own_value(c, "paper"), *of_column = mr_ini_find(&c->e->lines, c->column, "paper");
+    char part[3][64];
+    c->run.paper = (mr_paper_cell){NAN, NAN};
+    if (!at || !strcmp(at, "-") || (of_column && !strcmp(of_column, "-"))) return 0;
+    for (int i = 0; i < 3; i++) at = paper_part(c, at, part[i]);
+    if (*at) return mr_fail(err, MR_EINVAL, "experiment %s: paper: \"%.80s\" is too much; table | row | column is wanted", c->e->name, at);
+    snprintf(c->run.paper_cell, sizeof c->run.paper_cell, "%s | %s | %s", part[0], part[1], part[2]);
+    if (mr_paper_find(part[0], part[1], part[2], &c->run.paper)) return 0;
+    return mr_fail(err, MR_EINVAL, "experiment %s: the paper's tables have no %s", c->e->name, c->run.paper_cell);
+}
+
+static int fill(cell *c, mr_error *err)
+{
+    const mr_plan_options *o = c->options;
+    const char *recipe = own_value(c, "recipe"), *target = own_value(c, "target-loss"), *test = own_value(c, "test");
+    const char *value = test ? strchr(test, '=') : NULL;
+    char steps[24];
+    c->run.settings[0] = 0;
+    c->run.profile = o->profile;
+    c->run.target_loss = NAN;
+    if (!recipe) return mr_fail(err, MR_EINVAL, "experiment %s: says no recipe", c->e->name);
+    if (target && !mr_real_read(target, &c->run.target_loss))
+        return mr_fail(err, MR_EINVAL, "experiment %s: target-loss = %s: must be a number", c->e->name, target);
+    if (test && (!value || value == test || !value[1] || strlen(test) >= sizeof c->run.test))
+        return mr_fail(err, MR_EINVAL, "experiment %s: test = %.80s: must be a key and its value, as in split=test", c->e->name, test);
+    if (test) snprintf(c->run.test, sizeof c->run.test, "%s", test);
+    add_setting(c, "recipe", recipe);
+    add_section(c, profile_section(c));
+    add_section(c, c->column);
+    add_section(c, c->row);
+    add_profile_of_row(c);
+    if (o->profile == MR_PROFILE_QUICK) add_section(c, "quick");
+    snprintf(steps, sizeof steps, "%lld", (long long)o->steps);
+    if (o->steps) add_setting(c, "steps", steps);
+    if (c->blank) return mr_fail(err, MR_EINVAL, "experiment %s: %s/%s: %s: a value may hold no blank", c->e->name, c->run.row, c->run.column, c->blank);
+    if (c->too_long) return mr_fail(err, MR_EINVAL, "experiment %s: %s/%s has too many settings", c->e->name, c->run.row, c->run.column);
+    return find_paper(c, err);
+}
+
+/* ---- which cells ---- */
+
+const char *mr_list_word(const char **list, size_t *n)
+{
+    const char *at = *list;
+    if (!at) return NULL;
+    at += strspn(at, " ");
+    const size_t all = strcspn(at, ",");
+    for (*n = all; *n && at[*n - 1] == ' ';) --*n;
+    *list = at[all] ? at + all + 1 : NULL;
+    return at;
+}
+
+static int in_list(const char *list, const char *word)
+{
+    size_t n;
+    for (const char *one; (one = mr_list_word(&list, &n));)
+        if (n == strlen(word) && !strncmp(one, word, n)) return 1;
+    return 0;
+}
+
+/* Does the text fit the pattern, * and ? in it? Where it does not go on, the last * takes one more: earlier ones need not. */
+static int fits(const char *pattern, const char *text)
+{
+    const char *star = NULL, *taken = NULL;
+    while (*text) {
+        if (*pattern == '*') star = ++pattern, taken = text;
+        else if (*pattern && (*pattern == '?' || *pattern == *text)) pattern++, text++;
+        else if (star) pattern = star, text = ++taken;
+        else return 0;
+    }
+    while (*pattern == '*') pattern++;
+    return !*pattern;
+}
+
+int mr_plan_wants(const mr_plan_options *o, const char *row, const char *column)
+{
+    char label[256];
+    if (!o->only || !o->only[0]) return 1;
+    snprintf(label, sizeof label, "%s/%s", row, column);
+    if (o->only[0] == '=') return !strcmp(o->only + 1, label);
+    return strpbrk(o->only, "*?") ? fits(o->only, label) : strstr(label, o->only) != NULL;
+}
+
+static int is_wanted(const cell *c)
+{
+    const char *columns = mr_ini_find(&c->e->lines, c->row, "columns");
+    return (!columns || in_list(columns, c->run.column)) && mr_plan_wants(c->options, c->run.row, c->run.column);
+}
+
+static int place_of(const mr_experiment *e, const char *prefix, const char *label)
+{
+    int at = 0, place = 0;
+    const char *found;
+    while ((found = mr_experiment_label(e, prefix, &at)) && strcmp(found, label)) place++;
+    return place;
+}
+
+int mr_experiment_place(const mr_experiment *e, const char *row, const char *column)
+{
+    return 1000 * place_of(e, row_prefix, row) + place_of(e, column_prefix, column);
+}
+
+const char *mr_experiment_column(const mr_experiment *e) { return e->by_loss ? "test loss" : "accuracy"; }
+
+/* Walks all cells; runs NULL: only counts them. */
+static int walk(const mr_experiment *e, const mr_plan_options *o, int64_t seed, mr_planned *runs, size_t *count, mr_error *err)
+{
+    int at_row = 0, status = 0;
+    const char *row, *column;
+    while (!status && (row = mr_experiment_label(e, row_prefix, &at_row))) {
+        int at_column = 0;
+        for (int first = 1; !status; first = 0) {
+            column = mr_experiment_label(e, column_prefix, &at_column);
+            if (!column && !first) break;
+            cell c = {.e = e, .options = o, .run.seed = seed};
+            snprintf(c.run.row, sizeof c.run.row, "%s", row);
+            snprintf(c.run.column, sizeof c.run.column, "%s", column ? column : mr_experiment_column(e));
+            snprintf(c.row, sizeof c.row, "%s%s", row_prefix, row);
+            snprintf(c.column, sizeof c.column, "%s%s", column_prefix, c.run.column);
+            if (!is_wanted(&c)) continue;
+            if (runs) status = fill(&c, err);
+            if (runs) runs[*count] = c.run;
+            ++*count;
+        }
+    }
+    return status;
+}
+
+int mr_experiment_plan(const mr_experiment *e, const mr_plan_options *o, mr_planned **runs, size_t *count, mr_error *err)
+{
+    size_t cells = 0;
+    int status = walk(e, o, 1, NULL, &cells, err);
+    *count = 0;
+    *runs = mr_alloc(cells * (size_t)o->seeds + 1, sizeof **runs);
+    if (!*runs) return mr_no_memory(err, "the runs");
+    for (int64_t i = 0; !status && i < o->seeds; i++)
+        status = walk(e, o, o->first_seed + i, *runs, count, err);
+    if (status) mr_free(*runs), *runs = NULL;
+    return status;
+}
+
+/* ---- its recipe ---- */
+
+char *mr_setting_value(char *setting)
+{
+    char *at = setting + strcspn(setting, "=");
+    if (*at) *at++ = 0;
+    return at;
+}
+
+int mr_planned_recipe(const mr_planned *run, mr_recipe *recipe, mr_error *err)
+{
+    char copy[sizeof run->settings], *rest = copy;
+    int status = 0, loaded = 0;
+    double warmup_share = 0;
+    memset(recipe, 0, sizeof *recipe);
+    snprintf(copy, sizeof copy, "%s", run->settings);
+    for (char *key = strtok_r(copy, " ", &rest); !status && key; key = strtok_r(NULL, " ", &rest)) {
+        char *value = mr_setting_value(key);
+        if (!loaded) status = mr_recipe_load(recipe, value, err);
+        else if (!strcmp(key, "warmup-share")) {
+            if (!mr_real_read(value, &warmup_share) || !(warmup_share >= 0 && warmup_share <= 1))
+                status = mr_fail(err, MR_EINVAL, "warmup-share = %.40s: must be a number from 0 to 1", value);
+        } else
+            status = mr_recipe_set(recipe, key, value, err);
+        loaded = 1;
+    }
+    if (status) mr_recipe_free(recipe);
+    if (status) return status;
+    recipe->train.seed = run->seed;
+    if (warmup_share > 0) recipe->train.warmup = llround(warmup_share * (double)recipe->train.steps);
+    return 0;
+}

@@ -1,0 +1,218 @@
+#include "paper/report.h"
+
+#include "core/file.h"
+#include "core/mem.h"
+#include "paper/figures.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- groups ---- */
+
+/* Runs that differ in their seeds alone. */
+static int same_group(const mr_row *a, const mr_row *b)
+{
+    static const char *const keys[] = {"row", "column", "settings", "kind", "dtype"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(mr_row_text(a, keys[i]), mr_row_text(b, keys[i]))) return 0;
+    return mr_row_outdated(a) == mr_row_outdated(b) && mr_row_same_measure(a, b);
+}
+
+typedef struct mean {
+    double sum, squares;
+    int n;
+} mean;
+
+static void count_in(mean *m, double value)
+{
+    if (!isfinite(value)) return;
+    m->sum += value;
+    m->squares += value * value;
+    m->n++;
+}
+
+static double mean_of(const mean *m) { return m->n ? m->sum / m->n : NAN; }
+
+static double std_of(const mean *m)
+{
+    if (m->n < 2) return NAN;
+    double variance = (m->squares - m->sum * m->sum / m->n) / (m->n - 1);
+    return variance > 0 ? sqrt(variance) : 0;
+}
+
+static int place_of(const mr_experiment *e, const mr_row *row)
+{
+    int profile = 0;
+    while (profile < MR_PROFILES && strcmp(mr_profile_names[profile], mr_row_text(row, "profile"))) profile++;
+    return 1000000 * profile + mr_experiment_place(e, mr_row_text(row, "row"), mr_row_text(row, "column"));
+}
+
+static mr_group make_group(const mr_experiment *e, const mr_table *rows, const mr_row *first)
+{
+    mr_group g = {.first = first, .place = place_of(e, first)};
+    mean score = {0}, steps = {0}, best = {0}, seconds = {0}, target = {0};
+    for (size_t i = 0; i < rows->count; i++) {
+        const mr_row *row = &rows->list[i];
+        if (!same_group(first, row)) continue;
+        g.seeds++;
+        g.failed += mr_row_text(row, "failed")[0] != 0;
+        count_in(&score, mr_row_number(row, "score"));
+        count_in(&steps, mr_row_number(row, "steps"));
+        count_in(&best, mr_row_number(row, "best_step"));
+        count_in(&seconds, mr_row_number(row, "seconds"));
+        count_in(&target, mr_row_number(row, "target_step"));
+    }
+    g.mean = mean_of(&score), g.std = std_of(&score);
+    g.steps = mean_of(&steps), g.best_step = mean_of(&best), g.seconds = mean_of(&seconds), g.target_step = mean_of(&target);
+    return g;
+}
+
+static int by_place(const void *a, const void *b) { return ((const mr_group *)a)->place - ((const mr_group *)b)->place; }
+
+int mr_report_groups(const mr_experiment *e, const mr_table *rows, mr_group **groups, size_t *count, mr_error *err)
+{
+    *count = 0;
+    *groups = mr_alloc(rows->count + 1, sizeof **groups);
+    if (!*groups) return mr_no_memory(err, "the table");
+    for (size_t i = 0; i < rows->count; i++) {
+        size_t before = 0;
+        while (before < i && !same_group(&rows->list[before], &rows->list[i])) before++;
+        if (before == i) (*groups)[(*count)++] = make_group(e, rows, &rows->list[i]);
+    }
+    qsort(*groups, *count, sizeof **groups, by_place);
+    return 0;
+}
+
+/* ---- numbers ---- */
+
+char *mr_report_number(char out[64], double value, double std, int digits)
+{
+    char a[MR_REAL_MAX], b[MR_REAL_MAX];
+    out[0] = 0;
+    if (isfinite(value))
+        snprintf(out, 64, "%s%s%s", mr_real_print(a, value, digits), isfinite(std) ? " ± " : "",
+                 isfinite(std) ? mr_real_print(b, std, 2) : "");
+    return out;
+}
+
+char *mr_report_time(char out[32], double seconds)
+{
+    long s = isfinite(seconds) ? lround(fmin(fmax(seconds, 0), 1e9)) : 0;
+    snprintf(out, 32, s >= 3600 ? "%ld:%02ld:%02ld" : "%.0ld%ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    return out;
+}
+
+/* ---- the curve ---- */
+
+static double value_at(const mr_experiment *e, const mr_row *row, int64_t step)
+{
+    for (size_t i = 0; i < row->points; i++)
+        if (row->curve[i].step == step && isfinite(row->curve[i].test_loss))
+            return e->scale * (e->by_loss ? row->curve[i].test_loss : row->curve[i].accuracy);
+    return NAN;
+}
+
+size_t mr_report_curve(const mr_experiment *e, const mr_table *rows, const mr_group *g, double *x, double *y, double *spread,
+                       size_t room)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < g->first->points && n < room; i++) {
+        const int64_t step = g->first->curve[i].step;
+        mean m = {0};
+        if (!isfinite(g->first->curve[i].test_loss)) continue;
+        for (size_t k = 0; k < rows->count; k++)
+            if (same_group(g->first, &rows->list[k])) count_in(&m, value_at(e, &rows->list[k], step));
+        x[n] = (double)step, y[n] = mean_of(&m), spread[n++] = std_of(&m);
+    }
+    return n;
+}
+
+/* ---- Markdown ---- */
+
+/* In a cell of a table a bar would end it. */
+static void add_cell(mr_text *out, const char *text)
+{
+    mr_text_add(out, "| ");
+    for (const char *c = text; *c; c++) mr_text_format(out, *c == '|' ? "\\%c" : "%c", *c);
+    mr_text_add(out, " ");
+}
+
+static void add_group(mr_text *out, const mr_group *g, int with_target)
+{
+    char text[64];
+    const mr_row *row = g->first;
+    add_cell(out, mr_row_text(row, "row"));
+    add_cell(out, mr_row_text(row, "column"));
+    add_cell(out, mr_report_number(text, mr_row_number(row, "paper"), mr_row_number(row, "paper_std"), 4));
+    if (g->failed == g->seeds) add_cell(out, "diverged");
+    else add_cell(out, mr_report_number(text, g->mean, g->std, 4));
+    mr_text_format(out, "| %d ", g->seeds);
+    if (g->failed && g->failed < g->seeds) mr_text_format(out, "(%d diverged) ", g->failed);
+    if (mr_row_outdated(row)) mr_text_add(out, "(outdated) ");
+    add_cell(out, mr_report_number(text, g->steps, NAN, 9));
+    add_cell(out, mr_report_number(text, g->best_step, NAN, 6));
+    if (with_target) add_cell(out, mr_report_number(text, g->target_step, NAN, 6));
+    add_cell(out, mr_report_time(text, g->seconds));
+    add_cell(out, mr_row_text(row, "device"));
+    add_cell(out, mr_row_text(row, "dtype"));
+    mr_text_format(out, "| `%s` |\n", mr_row_text(row, "settings"));
+}
+
+static void add_table(mr_text *out, const mr_group *groups, size_t n, const char *profile)
+{
+    int with_target = 0, any = 0;
+    for (size_t i = 0; i < n; i++) with_target |= isfinite(mr_row_number(groups[i].first, "target_loss"));
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(mr_row_text(groups[i].first, "profile"), profile)) continue;
+        if (!any++)
+            mr_text_format(out,
+                           "## %s\n\n| row | column | paper | ours | seeds | steps | best step | %stime | device | dtype | "
+                           "settings |\n|---|---|---|---|---|---|---|%s---|---|---|---|\n",
+                           profile, with_target ? "steps to target | " : "", with_target ? "---|" : "");
+        add_group(out, &groups[i], with_target);
+    }
+    if (any) mr_text_add(out, "\n");
+}
+
+static void add_figures(mr_text *out, const char *names)
+{
+    for (size_t n; *names; names += n + 1) {
+        n = strcspn(names, "\n");
+        mr_text_format(out, "![](%.*s)\n", (int)n, names);
+    }
+}
+
+static int write_markdown(const mr_experiment *e, const mr_group *groups, size_t n, const mr_text *figures, const char *dir,
+                          mr_error *err)
+{
+    mr_text out = {0};
+    char file[128];
+    snprintf(file, sizeof file, "%s.md", e->name);
+    char *path = mr_path_join(dir, file);
+    mr_text_format(&out,
+                   "# %s\n\n%s.\n\nMade by `minrnn reproduce %s%s`. Times are those of one run, its evaluations included; runs beside it share the device.\n\n",
+                   e->name, e->summary, e->name, e->own[0] ? ".ini" : "");
+    for (int profile = 0; profile < MR_PROFILES; profile++) add_table(&out, groups, n, mr_profile_names[profile]);
+    if (figures->data) add_figures(&out, figures->data);
+    int status = !path || out.failed ? mr_no_memory(err, "the table") : mr_file_replace(path, out.data, out.size, err);
+    mr_text_free(&out);
+    mr_free(path);
+    return status;
+}
+
+int mr_report_write(const void *experiment, const mr_table *rows, const char *dir, mr_error *err)
+{
+    const mr_experiment *e = experiment;
+    mr_group *groups;
+    mr_text figures = {0};
+    size_t n;
+    int status = mr_report_groups(e, rows, &groups, &n, err);
+    if (status) return status;
+    status = mr_figures_write(e, rows, groups, n, dir, &figures, err);
+    if (!status) status = write_markdown(e, groups, n, &figures, dir, err);
+    mr_text_free(&figures);
+    mr_free(groups);
+    return status;
+}

@@ -1,0 +1,207 @@
+/* Rows as a file of JSON. */
+#include "core/file.h"
+#include "core/json.h"
+#include "core/mem.h"
+#include "core/options.h"
+#include "paper/table.h"
+#include "core/text.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <string.h>
+
+#define LARGEST (256u << 20)
+
+/* ---- writing ---- */
+
+static void print_number(mr_text *out, double value)
+{
+    char number[MR_REAL_MAX];
+    mr_text_add(out, isfinite(value) ? mr_real_print(number, value, 0) : "null");
+}
+
+static void print_curve(mr_text *out, const mr_row *row)
+{
+    mr_text_add(out, ", \"curve\": [");
+    for (size_t i = 0; i < row->points; i++) {
+        const mr_curve_point *p = &row->curve[i];
+        const double values[] = {(double)p->step, p->train_loss, p->test_loss, p->accuracy};
+        for (int k = 0; k < 4; k++) {
+            mr_text_add(out, k ? ", " : i ? ", [" : "[");
+            print_number(out, values[k]);
+        }
+        mr_text_add(out, "]");
+    }
+    mr_text_add(out, "]");
+}
+
+static void print_row(mr_text *out, const mr_row *row)
+{
+    for (int i = 0; i < row->count; i++) {
+        const mr_field *f = &row->fields[i];
+        mr_text_add(out, i ? ", " : "  {");
+        mr_text_json(out, f->key, strlen(f->key));
+        mr_text_add(out, ": ");
+        if (f->text) mr_text_json(out, f->text, strlen(f->text));
+        else print_number(out, f->number);
+    }
+    if (row->points) print_curve(out, row);
+    mr_text_add(out, "}");
+}
+
+int mr_table_write(const mr_table *rows, const char *path, const char *experiment, mr_error *err)
+{
+    mr_text out = {0};
+    mr_text_add(&out, "{\"experiment\": ");
+    mr_text_json(&out, experiment, strlen(experiment));
+    mr_text_add(&out, ", \"rows\": [\n");
+    for (size_t i = 0; i < rows->count; i++) {
+        print_row(&out, &rows->list[i]);
+        mr_text_add(&out, i + 1 < rows->count ? ",\n" : "\n");
+    }
+    mr_text_add(&out, "]}\n");
+    int status = out.failed ? mr_no_memory(err, "the results") : mr_file_replace(path, out.data, out.size, err);
+    mr_text_free(&out);
+    return status;
+}
+
+/* ---- reading ---- */
+
+/* A number; NaN for null. 0: something else comes next. */
+static int read_number(mr_json *json, double *value)
+{
+    char copy[64];
+    const char *text;
+    size_t size = mr_json_number(json, &text);
+    *value = NAN;
+    if (!size) return mr_json_word(json, "null");
+    if (size >= sizeof copy) return 0;
+    memcpy(copy, text, size);
+    copy[size] = 0;
+    return mr_real_read(copy, value);
+}
+
+static int read_point(mr_json *json, mr_curve_point *point)
+{
+    double values[4];
+    int n = 0;
+    if (!mr_json_enter(json, '[')) return 0;
+    while (mr_json_item(json, ']'))
+        if (n == 4 || !read_number(json, &values[n++])) return 0;
+    if (n != 4 || !(values[0] >= 0 && values[0] <= 9e15)) return 0;
+    *point = (mr_curve_point){(int64_t)values[0], values[1], values[2], values[3]};
+    return 1;
+}
+
+static int read_curve(mr_json *json, mr_row *row)
+{
+    size_t room = 0;
+    if (row->curve || !mr_json_enter(json, '[')) return 0;
+    while (mr_json_item(json, ']')) {
+        if (row->points == room) {
+            room = 2 * room + 256;
+            mr_curve_point *grown = mr_alloc(room, sizeof *grown);
+            if (!grown) return row->failed = 1, 0;
+            if (row->points) memcpy(grown, row->curve, row->points * sizeof *grown);
+            mr_free(row->curve);
+            row->curve = grown;
+        }
+        if (!read_point(json, &row->curve[row->points])) return 0;
+        row->points++;
+    }
+    return !json->wrong;
+}
+
+static int read_field(mr_json *json, mr_row *row)
+{
+    size_t size;
+    double number;
+    const char *key = mr_json_key(json, &size), *text;
+    if (!key) return 0;
+    if (!strcmp(key, "curve")) return read_curve(json, row);
+    if (mr_json_peek(json) == '"') {
+        text = mr_json_string(json, &size);
+        if (text) mr_row_set_text(row, key, text);
+        return text && !row->failed;
+    }
+    if (!read_number(json, &number)) return 0;
+    mr_row_set(row, key, number);
+    return !row->failed;
+}
+
+/* Has it what tells runs apart, and a run (one with a seed) what it found? */
+static int is_whole(const mr_row *row)
+{
+    static const char *const names[] = {"experiment", "row", "column", "kind", "dtype"};
+    const double seed = mr_row_number(row, "seed");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *text = mr_row_text(row, names[i]);
+        if (!*text) return 0;
+        for (; *text; text++)
+            if (iscntrl((unsigned char)*text)) return 0;
+    }
+    if (mr_row_text(row, "seed")[0] || mr_row_text(row, "score")[0]) return 0;
+    if (isnan(seed)) return isnan(mr_row_number(row, "score")); /* a measurement */
+    return seed >= 0 && seed <= 9e15 && seed == floor(seed) && (isfinite(mr_row_number(row, "score")) || mr_row_text(row, "failed")[0]);
+}
+
+/* 0: what is there is no row, or there is no memory for it (row->failed). */
+static int read_row(mr_json *json, mr_row *row)
+{
+    if (!mr_json_enter(json, '{')) return 0;
+    while (mr_json_item(json, '}'))
+        if (!read_field(json, row)) return 0;
+    return !json->wrong && is_whole(row);
+}
+
+static int wrong_file(const char *path, size_t row, mr_error *err)
+{
+    return mr_fail(err, MR_EFORMAT,
+                   "%s: row %zu is not a result of `minrnn reproduce`; take the file away or put a whole one in its place", path,
+                   row + 1);
+}
+
+static int read_list(mr_json *json, mr_table *rows, const char *path, mr_error *err)
+{
+    size_t n = 0;
+    if (!mr_json_enter(json, '[')) return wrong_file(path, 0, err);
+    for (; mr_json_item(json, ']'); n++) {
+        mr_row row = {0};
+        if (!read_row(json, &row)) {
+            mr_row_free(&row);
+            return wrong_file(path, n, err);
+        }
+        int status = mr_table_put(rows, &row, err);
+        if (status) return status;
+    }
+    return json->wrong ? wrong_file(path, n, err) : 0;
+}
+
+static int parse(mr_table *rows, mr_json *json, const char *path, mr_error *err)
+{
+    size_t size;
+    int status = 0, seen = 0;
+    if (!mr_json_enter(json, '{')) return wrong_file(path, 0, err);
+    while (!status && mr_json_item(json, '}')) {
+        const char *key = mr_json_key(json, &size);
+        if (key && !strcmp(key, "rows") && !seen++) status = read_list(json, rows, path, err);
+        else if (!key || strcmp(key, "experiment") || !mr_json_string(json, &size)) status = wrong_file(path, 0, err);
+    }
+    return !status && (!mr_json_done(json) || !seen) ? wrong_file(path, rows->count, err) : status;
+}
+
+int mr_table_read(mr_table *rows, const char *path, mr_error *err)
+{
+    mr_json json;
+    char *text, *room;
+    size_t size;
+    int status = mr_file_read(path, LARGEST, &text, &size, err);
+    if (status) return status;
+    room = mr_alloc(size + 1, 1);
+    if (!room) status = mr_no_memory(err, path);
+    if (room) mr_json_start(&json, text, size, room);
+    if (room) status = parse(rows, &json, path, err);
+    mr_free(room);
+    mr_free(text);
+    return status;
+}

@@ -1,0 +1,50 @@
+/* A recipe: the short text that says what is trained on what and how. Keys under [task], [model] and [train]; the same keys
+ * are flags. */
+#ifndef MR_APP_TRAIN_RECIPE_H
+#define MR_APP_TRAIN_RECIPE_H
+
+#include "model/config.h"
+#include "core/text.h"
+#include "tasks/task.h"
+
+typedef struct mr_train_settings {
+    int64_t batch, context, steps, accumulate, warmup, eval_every, save_every, patience, seed;
+    double max_seconds, lr, weight_decay, clip, eps, betas[2];
+    int dtype, tf32;                    /* 0 f32, 1 bf16 */
+    int optimizer, schedule, decay_set; /* 0 adamw, 1 adam; 0 constant, 1 linear, 2 cosine; mr_decay_set */
+} mr_train_settings;
+
+extern const mr_option mr_train_options[];
+
+typedef struct mr_recipe {
+    mr_task *task; /* made, its settings filled; opened by mr_recipe_open */
+    mr_config config;
+    mr_train_settings train;
+} mr_recipe;
+
+/* `name`: a built-in recipe, or the path of an INI file (anything with a '/' or ending in ".ini"). */
+int mr_recipe_load(mr_recipe *recipe, const char *name, mr_error *err);
+/* The defaults of every key, for one task. */
+int mr_recipe_new(mr_recipe *recipe, const char *task, mr_error *err);
+void mr_recipe_free(mr_recipe *recipe);
+
+/* One key, in whichever section it belongs to. */
+int mr_recipe_set(mr_recipe *recipe, const char *key, const char *value, mr_error *err);
+
+/* Could a model be made of it, whatever the task? What it finds is known without any data. */
+int mr_recipe_check_model(const mr_recipe *recipe, mr_error *err);
+
+/* Opens the task and gives the model its side of it. */
+int mr_recipe_open(mr_recipe *recipe, mr_error *err);
+
+/* The complete recipe as INI text. An error when it would not be read back as it is (a path that is long or has " ;" in
+ * it). */
+int mr_recipe_print(const mr_recipe *recipe, mr_text *out, mr_error *err);
+
+/* The sections: names, tables and where their settings lie. */
+enum { MR_SECTION_TASK, MR_SECTION_MODEL, MR_SECTION_TRAIN, MR_SECTIONS };
+extern const char *const mr_section_names[MR_SECTIONS];
+const mr_option *mr_recipe_table(const mr_recipe *recipe, int section);
+void *mr_recipe_settings(const mr_recipe *recipe, int section);
+
+#endif

@@ -1,0 +1,138 @@
+/* Contexts: options, devices on loan, the log. */
+#include "api/api.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+int mr_sized_take(void *to, size_t known, const void *from, const char *type, mr_error *err)
+{
+    size_t size = 0;
+    if (from) memcpy(&size, from, sizeof size);
+    if (size < sizeof size) return mr_fail(err, MR_EINVAL, "%s: its size is not set; begin with its initialiser in minrnn.h", type);
+    for (size_t i = known; i < size; i++)
+        if (((const char *)from)[i]) return mr_fail(err, MR_EINVAL, "%s: has a field that this library (%s) does not know", type, MR_VERSION);
+    memset(to, 0, known);
+    memcpy(to, from, size < known ? size : known);
+    return 0;
+}
+
+void mr_context_log(mr_context *ctx, const char *format, ...)
+{
+    char line[512];
+    va_list args;
+    if (!ctx->log) return;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    ctx->log(ctx->log_user, line);
+}
+
+/* ---- devices on loan ---- */
+
+/* One more device, and room for it in the list. Called with the lock held. */
+static mr_dev *make_device(mr_context *ctx, mr_error *err)
+{
+    mr_dev *dev;
+    if (ctx->made == ctx->room) {
+        const int room = 2 * ctx->room + 4;
+        mr_dev **idle = mr_alloc_by(&ctx->allocator, (size_t)room, sizeof *idle);
+        if (!idle) return mr_no_memory(err, "a device"), NULL;
+        if (ctx->idle_count) memcpy(idle, ctx->idle, (size_t)ctx->idle_count * sizeof *idle);
+        mr_free_by(&ctx->allocator, ctx->idle);
+        ctx->idle = idle;
+        ctx->room = room;
+    }
+    if (mr_dev_open(ctx->spec, &ctx->options, &dev, err)) return NULL;
+    ctx->made++;
+    return dev;
+}
+
+mr_dev *mr_context_borrow(mr_context *ctx)
+{
+    mr_dev *dev = NULL;
+    pthread_mutex_lock(&ctx->lock);
+    if (!ctx->idle_count && ctx->made < ctx->most) dev = make_device(ctx, NULL);
+    while (!dev && !ctx->idle_count) pthread_cond_wait(&ctx->returned, &ctx->lock);
+    if (!dev) dev = ctx->idle[--ctx->idle_count];
+    pthread_mutex_unlock(&ctx->lock);
+    if (dev->enter) dev->enter(dev);
+    return dev;
+}
+
+void mr_context_return(mr_context *ctx, mr_dev *dev)
+{
+    pthread_mutex_lock(&ctx->lock);
+    ctx->idle[ctx->idle_count++] = dev;
+    pthread_cond_signal(&ctx->returned);
+    pthread_mutex_unlock(&ctx->lock);
+}
+
+/* ---- making and freeing ---- */
+
+static int check_options(const mr_context_options *o, mr_error *err)
+{
+    if (!o->allocator.alloc != !o->allocator.release)
+        return mr_fail(err, MR_EINVAL, "allocator: has alloc or release, but not both");
+    return 0;
+}
+
+/* A GPU is one queue, whoever asks: its device is lent to one call at a time. */
+static int open_first(mr_context *ctx, const char *spec, mr_error *err)
+{
+    ctx->spec = spec;
+    mr_dev *dev = make_device(ctx, err);
+    if (!dev) return err->status;
+    ctx->spec = dev->kind;
+    ctx->most = strcmp(dev->kind, "cuda") ? 1 << 20 : 1;
+    ctx->idle[ctx->idle_count++] = dev;
+    snprintf(ctx->about, sizeof ctx->about, "%s%s%s", dev->kind, *dev->isa ? " " : "", dev->isa);
+    mr_context_log(ctx, "minrnn " MR_VERSION ": %s, %d thread%s a call", ctx->about, dev->threads, dev->threads > 1 ? "s" : "");
+    return 0;
+}
+
+int mr_context_new(const mr_context_options *options, mr_context **out, mr_error *err)
+{
+    static const mr_context_options plain = MR_CONTEXT_OPTIONS;
+    mr_context_options o;
+    mr_error own;
+    *out = NULL;
+    if (!err) err = &own;
+    int status = mr_sized_take(&o, sizeof o, options ? options : &plain, "mr_context_options", err);
+    if (!status) status = check_options(&o, err);
+    if (status) return status;
+    mr_context *ctx = mr_alloc_by(&o.allocator, 1, sizeof *ctx);
+    if (!ctx) return mr_no_memory(err, "a context");
+    *ctx = (mr_context){.allocator = o.allocator, .log = o.log, .log_user = o.log_user};
+    ctx->options = (mr_dev_options){.threads = o.threads, .bf16 = o.bf16, .exact = o.exact, .by = &ctx->allocator, .stream = o.cuda_stream};
+    pthread_mutex_init(&ctx->lock, NULL);
+    pthread_cond_init(&ctx->returned, NULL);
+    status = open_first(ctx, o.device ? o.device : "auto", err);
+    if (status) mr_context_free(ctx);
+    else *out = ctx;
+    return status;
+}
+
+void mr_context_free(mr_context *ctx)
+{
+    if (!ctx) return;
+    const mr_allocator by = ctx->allocator;
+    for (int i = 0; i < ctx->idle_count; i++) {
+        if (ctx->idle[i]->enter) ctx->idle[i]->enter(ctx->idle[i]);
+        mr_dev_close(ctx->idle[i]);
+    }
+    mr_free_by(&by, ctx->idle);
+    pthread_cond_destroy(&ctx->returned);
+    pthread_mutex_destroy(&ctx->lock);
+    mr_free_by(&by, ctx);
+}
+
+const char *mr_context_device(const mr_context *ctx) { return ctx->about; }
+
+int mr_context_wait(mr_context *ctx, mr_error *err)
+{
+    mr_dev *dev = mr_context_borrow(ctx);
+    int status = dev->sync(dev, err);
+    mr_context_return(ctx, dev);
+    return status;
+}

@@ -1,0 +1,45 @@
+/* Learning-rate schedules and the settings of the optimiser. */
+#include "api/schedule.h"
+
+#include <math.h>
+#include <stddef.h>
+
+static const char *const optimizers[] = {"adamw", "adam", NULL};
+static const char *const schedules[] = {"constant", "linear", "cosine", NULL};
+static const char *const decay_sets[] = {"matrices", "no-gates", "all", NULL};
+
+#define FIELD(name) offsetof(mr_learn_settings, name)
+
+const mr_option mr_learn_options[] = {
+    {"steps", MR_OPT_INT, FIELD(steps), "1000", 1, 1e12, NULL, "training steps", MR_OPT_MAY_CHANGE},
+    {"lr", MR_OPT_REAL, FIELD(lr), "0.001", 0, 10, NULL, "learning rate", 0},
+    {"schedule", MR_OPT_CHOICE, FIELD(schedule), "constant", 0, 0, schedules,
+     "of the learning rate, to 0 at the last step", 0},
+    {"warmup", MR_OPT_INT, FIELD(warmup), "0", 0, 1e12, NULL, "steps over which the learning rate rises from 0", 0},
+    {"optimizer", MR_OPT_CHOICE, FIELD(optimizer), "adamw", 0, 0, optimizers, "adamw, or adam (weight decay as L2)", 0},
+    {"betas", MR_OPT_PAIR, FIELD(betas), "0.9,0.999", 0, 0.999999, NULL, "decay of the two moments", 0},
+    {"eps", MR_OPT_REAL, FIELD(eps), "1e-8", 0, 1, NULL, "added to the root of the second moment", 0},
+    {"weight-decay", MR_OPT_REAL, FIELD(weight_decay), "0", 0, 10, NULL, "weight decay", 0},
+    {"decay-set", MR_OPT_CHOICE, FIELD(decay_set), "matrices", 0, 0, decay_sets,
+     "what decays: weight matrices, all but the mixer's gates, all", 0},
+    {"clip", MR_OPT_REAL, FIELD(clip), "1", 0, 1e9, NULL, "largest norm of the gradient; 0: any", 0},
+    {"seed", MR_OPT_INT, FIELD(seed), "1", 0, 9e15, NULL, "of the initial weights, the data and dropout", 0},
+    {0}};
+
+static double learning_rate(const mr_learn_settings *set, int64_t step)
+{
+    if (step <= set->warmup) return set->lr * (double)step / (double)set->warmup;
+    double gone = set->steps > set->warmup ? (double)(step - 1 - set->warmup) / (double)(set->steps - set->warmup) : 0;
+    if (gone > 1) gone = 1;
+    if (set->schedule == MR_SCHEDULE_LINEAR) return set->lr * (1 - gone);
+    if (set->schedule == MR_SCHEDULE_COSINE) return set->lr * 0.5 * (1 + cos(3.14159265358979323846 * gone));
+    return set->lr;
+}
+
+mr_step mr_step_values(const mr_learn_settings *s, int64_t step)
+{
+    return (mr_step){.seed = (uint64_t)s->seed, .step = (uint32_t)step, .lr = learning_rate(s, step),
+                     .beta1 = s->betas[0], .beta2 = s->betas[1], .eps = s->eps, .weight_decay = s->weight_decay,
+                     .clip = s->clip, .bias1 = 1 - pow(s->betas[0], (double)step),
+                     .bias2 = 1 - pow(s->betas[1], (double)step), .decoupled = s->optimizer == MR_ADAMW};
+}

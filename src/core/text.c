@@ -1,0 +1,147 @@
+#include "core/text.h"
+
+#include "core/mem.h"
+#include "core/utf8.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Some locales write the point as another character, or as several bytes. */
+static void point_for_every_locale(char *number)
+{
+    char *to = number;
+    for (const char *from = number; *from;) {
+        if (isdigit((unsigned char)*from) || strchr("+-e", *from)) {
+            *to++ = *from++;
+            continue;
+        }
+        *to++ = '.';
+        while (*from && !isdigit((unsigned char)*from) && !strchr("+-e", *from)) from++;
+    }
+    *to = 0;
+}
+
+char *mr_real_print(char out[MR_REAL_MAX], double value, int digits)
+{
+    if (digits) {
+        snprintf(out, MR_REAL_MAX, "%.*g", digits, value);
+    } else {
+        /* Whatever 15 digits can say, %.15g says in the fewest; some doubles need 16, all make do with 17. */
+        for (digits = 15; digits <= 17; digits++) {
+            snprintf(out, MR_REAL_MAX, "%.*g", digits, value);
+            if (strtod(out, NULL) == value) break;
+        }
+    }
+    point_for_every_locale(out);
+    return out;
+}
+
+char *mr_count_print(char out[MR_REAL_MAX], double value, int digits)
+{
+    static const char *const suffix[] = {"", "k", "M", "G", "T"};
+    size_t power = 0;
+    double rounding = 1 - 0.5 * pow(10, -digits); /* what would print as 1000 takes the next suffix */
+    while (power + 1 < sizeof suffix / sizeof *suffix && fabs(value) >= 1000 * rounding) {
+        value /= 1000;
+        power++;
+    }
+    mr_real_print(out, value, digits);
+    strcat(out, suffix[power]);
+    return out;
+}
+
+char *mr_brief_print(char out[MR_REAL_MAX], double value, int digits)
+{
+    int power = value == 0 ? 0 : (int)floor(log10(fabs(value)) + 1e-9);
+    if (power >= 4 && power < 15) return mr_count_print(out, value, digits);
+    if (power >= -3 && power < 4) return mr_real_print(out, value, digits);
+    char lead[MR_REAL_MAX];
+    snprintf(out, MR_REAL_MAX, "%.20se%d", mr_real_print(lead, value / pow(10, power), digits), power);
+    return out;
+}
+
+static int make_room(mr_text *text, size_t more)
+{
+    if (text->failed) return 0;
+    if (text->room - text->size > more) return 1;
+    size_t room = 2 * text->room + more + 4096;
+    char *data = mr_alloc(room, 1);
+    if (!data) {
+        text->failed = 1;
+        return 0;
+    }
+    if (text->size) memcpy(data, text->data, text->size);
+    mr_free(text->data);
+    text->data = data;
+    text->room = room;
+    return 1;
+}
+
+void mr_text_add(mr_text *text, const char *s)
+{
+    size_t size = strlen(s);
+    if (!make_room(text, size)) return;
+    memcpy(text->data + text->size, s, size + 1);
+    text->size += size;
+}
+
+void mr_text_format(mr_text *text, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int size = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (size < 0 || !make_room(text, (size_t)size)) {
+        text->failed = 1;
+        return;
+    }
+    va_start(args, format);
+    vsnprintf(text->data + text->size, (size_t)size + 1, format, args);
+    va_end(args);
+    text->size += (size_t)size;
+}
+
+/* The letter after the backslash. Files hold vocabularies in this form and compare them as text: it must not change. */
+static char short_escape(char c)
+{
+    switch (c) {
+    case '\b': return 'b';
+    case '\f': return 'f';
+    case '\n': return 'n';
+    case '\r': return 'r';
+    case '\t': return 't';
+    default: return c;
+    }
+}
+
+size_t mr_json_piece(char out[MR_JSON_PIECE], const char *s, size_t size)
+{
+    uint32_t c;
+    const int n = mr_utf8_read(s, size, &c);
+    if (n <= 0) snprintf(out, MR_JSON_PIECE, "\\ufffd");
+    else if (c && c < 0x80 && strchr("\"\\\b\f\n\r\t", (int)c)) snprintf(out, MR_JSON_PIECE, "\\%c", short_escape((char)c));
+    else if (c < 0x20) snprintf(out, MR_JSON_PIECE, "\\u%04X", (unsigned)c);
+    else snprintf(out, MR_JSON_PIECE, "%.*s", n, s);
+    return n > 0 ? (size_t)n : 1;
+}
+
+void mr_text_json(mr_text *text, const char *s, size_t size)
+{
+    char piece[MR_JSON_PIECE];
+    mr_text_add(text, "\"");
+    for (size_t at = 0; at < size;) {
+        at += mr_json_piece(piece, s + at, size - at);
+        mr_text_add(text, piece);
+    }
+    mr_text_add(text, "\"");
+}
+
+void mr_text_free(mr_text *text)
+{
+    mr_free(text->data);
+    *text = (mr_text){0};
+}

@@ -1,0 +1,67 @@
+/* What a model file holds beside its configuration: the vocabulary, the step and the weights. */
+#include "model/file.h"
+
+#include "core/mem.h"
+#include "model/quantize.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *const mr_model_meta_keys[] = {"task.", "vocab", "step", "train.batch", "train.context", NULL};
+
+int mr_model_read_vocab(mr_vocab *vocab, const mr_config *c, const mr_st *st, const char *path, mr_error *err)
+{
+    const char *text = mr_st_meta(st, "vocab");
+    mr_error inner;
+    if (!text) return 0;
+    if (mr_vocab_parse(vocab, text, &inner)) return mr_fail(err, MR_EFORMAT, "%s: vocab: %.800s", path, inner.text);
+    if (c->input != MR_INPUT_TOKENS || c->head != MR_HEAD_TOKEN || c->loss != MR_LOSS_XENT)
+        return mr_fail(err, MR_EFORMAT, "%s: has a vocabulary, but the model does not predict tokens from tokens", path);
+    if (c->inputs != vocab->size || c->outputs != vocab->size)
+        return mr_fail(err, MR_EFORMAT, "%s: a vocabulary of %d tokens, but the model has %lld inputs and %lld outputs", path,
+                       vocab->size, (long long)c->inputs, (long long)c->outputs);
+    return 0;
+}
+
+int mr_model_read_step(int64_t *step, const mr_st *st, const char *path, mr_error *err)
+{
+    const char *text = mr_st_meta(st, "step");
+    char *end;
+    *step = text ? strtoll(text, &end, 10) : 0;
+    if (text && (end == text || *end || *step < 0)) return mr_fail(err, MR_EFORMAT, "%s: step = %.40s: must be a whole number", path, text);
+    return 0;
+}
+
+/* Both vectors of a model in the host's memory; bytes only where its weights are in 8 bits. */
+typedef struct vectors {
+    float *reals;
+    int8_t *bytes;
+} vectors;
+
+static int read_vectors(const mr_model *model, const mr_st *st, const char *path, vectors *v, mr_error *err)
+{
+    static const char *const prefixes[] = {"", NULL};
+    const mr_params *params = mr_model_params(model);
+    const mr_quants *quants = mr_model_quants(model);
+    /* first, so that memory is taken only for what the file has, whatever it claims to be */
+    int status = quants ? mr_quants_check(st, path, params, err) : mr_model_check_tensors(st, path, prefixes, params, err);
+    if (status) return status;
+    v->reals = mr_alloc_by(mr_model_dev(model)->by, params->total, sizeof *v->reals);
+    v->bytes = quants ? mr_alloc_by(mr_model_dev(model)->by, quants->bytes, 1) : NULL;
+    if (!v->reals || (quants && !v->bytes)) return mr_no_memory(err, path);
+    if (quants) return mr_quants_read(st, path, params, quants, v->reals, v->bytes, err);
+    return mr_model_read_vector(st, path, "", params, v->reals, err);
+}
+
+int mr_model_read_weights(mr_model *model, const mr_st *st, const char *path, int B, int T, mr_error *err)
+{
+    vectors v = {0};
+    int status = read_vectors(model, st, path, &v, err);
+    if (!status && B && T) status = mr_model_plan(model, B, T, 0, err);
+    if (!status && B && T) mr_model_put(model, MR_WEIGHTS, v.reals);
+    if (!status && B && T && v.bytes) mr_model_put_bytes(model, v.bytes);
+    mr_free_by(mr_model_dev(model)->by, v.reals);
+    mr_free_by(mr_model_dev(model)->by, v.bytes);
+    return status;
+}
+

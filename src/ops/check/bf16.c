@@ -1,0 +1,73 @@
+/* What bf16 allows. Its 8 significant bits round by at most u = 2⁻⁸ of a number; sums are made in fp32 everywhere.
+ *
+ * Stored activations (a GPU with --dtype bf16). Ref is given what the device sees: activations, and the operands of products, as
+ * bf16 numbers. What is left is
+ *   the rounding of a stored result          u·|ref|, element by element
+ *   roundings inside of an op                inner·u·scale, with the counts below
+ *   the op's tolerance in fp32               as ever
+ * Gradients of parameters, states and statistics are fp32 and have only the last, unless inner roundings reach them.
+ *   linear_fwd, linear_bwd_x   one, before dropout or gelu', of a number up to 4 times what comes out: 4
+ *   minrnn_fwd, minrnn_bwd     the pre-activations are kept in bf16, and so are the states and the pre-activations' gradients before
+ *                              they go into products: 4. More would be too lax: with every rounding in its place, 1 … 2 were seen.
+ *   rnn_fwd, rnn_bwd           the same, and the gates themselves are kept in bf16; what is rounded at one token goes on through the
+ *                              states of all that follow: 8, and 16 through gradients
+ *   attn_fwd, attn_bwd         turned queries and keys, and the softmax, before they go into products: 4; backward the kept y and the
+ *                              gradients of the scores besides: 8
+ *
+ * Products in bf16 with activations in fp32 (the CPU): operands are rounded on the way in, which ref does not know. */
+#include "ops/check/case.h"
+
+#include <math.h>
+#include <string.h>
+
+#define UNIT 0x1p-8
+
+static const struct { int op; double inner, products; } rules[] = {
+    {MR_OP_linear_fwd, 4, 1e-2}, {MR_OP_linear_bwd_x, 4, 1e-2}, {MR_OP_linear_bwd_w, 0, 1e-2},
+    {MR_OP_minrnn_fwd, 4, 2e-2}, {MR_OP_minrnn_bwd, 4, 3e-2},
+    {MR_OP_rnn_fwd, 8, 3e-2},    {MR_OP_rnn_bwd, 16, 6e-2},
+    {MR_OP_attn_fwd, 4, 2e-2},   {MR_OP_attn_bwd, 8, 4e-2},
+};
+
+/* The slope of the positive candidate jumps where v is 0, and rounded operands carry some v across: there a gradient is only
+ * roughly the same. A rounded v keeps its sign, so stored activations do not need this. */
+void mr_case_bf16_products(mr_case *c)
+{
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (c->op == rules[i].op) c->tolerance = fmax(c->tolerance, rules[i].products);
+    if (c->op == MR_OP_minrnn_bwd && c->args.minrnn_bwd.cell.candidate == MR_POSITIVE) c->tolerance = 0.5;
+}
+
+/* To the nearest, ties to even; NaN stays one. */
+static float nearest(float x)
+{
+    uint32_t bits;
+    if (isnan(x)) return x;
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+void mr_case_bf16_stored(mr_case *c)
+{
+    int operands = 0; /* the op rounds W and b */
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (c->op == rules[i].op) {
+            c->inner = rules[i].inner;
+            operands = 1;
+        }
+    for (mr_case_buffer *b = c->buffers; b < c->buffers + c->buffer_count; b++) {
+        int operand = operands && b->type == MR_CASE_REAL &&
+                      (!strcmp(b->name, "W") || !strcmp(b->name, "b") || !strcmp(b->name, "W_ih") || !strcmp(b->name, "b_ih"));
+        if (b->type != MR_CASE_ACT && !operand) continue;
+        for (size_t i = 0; i < b->count; i++) ((float *)b->data)[i] = nearest(((float *)b->data)[i]);
+    }
+}
+
+double mr_case_allows(const mr_case *c, const mr_case_buffer *b, double ref, double scale)
+{
+    double allowed = c->tolerance * scale;
+    if (!c->bf16) return allowed;
+    return allowed + c->inner * UNIT * scale + (b->type == MR_CASE_ACT ? UNIT * fabs(ref) : 0);
+}

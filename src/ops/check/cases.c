@@ -1,0 +1,309 @@
+/* The cases of ops that know no time: what shapes, options and shared memory each of them allows. */
+#include "ops/check/makers.h"
+
+#include <math.h>
+
+void mr_case_embed_fwd(mr_case *c)
+{
+    mr_embed_fwd_args *a = &c->args.embed_fwd;
+    a->N = mr_case_rows(c) * (1 + mr_case_below(c, 4));
+    a->D = mr_case_width(c);
+    a->vocab = 1 + mr_case_below(c, 70);
+    c->elements = (size_t)a->N * a->D;
+    mr_case_say(c, "N=%d D=%d vocab=%d", a->N, a->D, a->vocab);
+    mr_case_add(c, MR_FIELD(embed_fwd, ids), INT, IN, (size_t)a->N, MR_FILL_BELOW, a->vocab);
+    mr_case_add(c, MR_FIELD(embed_fwd, table), REAL, IN, (size_t)a->vocab * a->D, NORMAL, 1);
+    mr_case_add(c, MR_FIELD(embed_fwd, y), ACT, OUT, c->elements, EMPTY, 0);
+}
+
+void mr_case_embed_bwd(mr_case *c)
+{
+    mr_embed_bwd_args *a = &c->args.embed_bwd;
+    a->N = mr_case_rows(c) * (1 + mr_case_below(c, 4));
+    a->D = mr_case_width(c);
+    a->vocab = 1 + mr_case_below(c, 70);
+    c->elements = (size_t)a->N * a->D;
+    mr_case_say(c, "N=%d D=%d vocab=%d", a->N, a->D, a->vocab);
+    mr_case_add(c, MR_FIELD(embed_bwd, ids), INT, IN, (size_t)a->N, MR_FILL_BELOW, a->vocab);
+    mr_case_add(c, MR_FIELD(embed_bwd, dy), ACT, IN, c->elements, NORMAL, 1);
+    mr_case_add(c, MR_FIELD(embed_bwd, dtable), REAL, ADD, (size_t)a->vocab * a->D, NORMAL, 1);
+}
+
+/* M, N, K of a matrix product: a sweep over one width, and now and then past the blocks of a blocked product. */
+static void draw_product(mr_case *c, int *M, int *N, int *K)
+{
+    *M = mr_case_rows(c);
+    *N = mr_case_width(c);
+    *K = mr_case_other_width(c);
+    if (mr_case_chance(c, 50)) {
+        int swap = *N;
+        *N = *K;
+        *K = swap;
+    }
+    if (!c->speed && mr_case_chance(c, 8)) {
+        static const int large[][3] = {{3, 20, 1700}, {5, 1100, 33}, {2000, 9, 17}, {260, 150, 130}, {70, 65, 600}};
+        const int *shape = large[mr_case_below(c, 5)];
+        *M = shape[0] + mr_case_below(c, 9);
+        *N = shape[1] + mr_case_below(c, 9);
+        *K = shape[2] + mr_case_below(c, 9);
+    }
+    c->elements = (size_t)*M * *N;
+    mr_case_say(c, "M=%d N=%d K=%d", *M, *N, *K);
+}
+
+void mr_case_linear_fwd(mr_case *c)
+{
+    mr_linear_fwd_args *a = &c->args.linear_fwd;
+    draw_product(c, &a->M, &a->N, &a->K);
+    size_t M = (size_t)a->M, N = (size_t)a->N, K = (size_t)a->K;
+    mr_case_buffer *x = mr_case_add(c, MR_FIELD(linear_fwd, x), ACT, IN, M * K, NORMAL, 1);
+    mr_case_add(c, MR_FIELD(linear_fwd, W), REAL, IN, N * K, NORMAL, 1 / sqrt((double)K));
+    int saturated = mr_case_chance(c, 15);
+    if (mr_case_chance(c, 70))
+        mr_case_add(c, MR_FIELD(linear_fwd, b), REAL, IN, N, saturated ? MR_FILL_SATURATED : NORMAL,
+                    saturated ? 100 : 1);
+    a->gelu = mr_case_chance(c, 50);
+    if (a->gelu) mr_case_say(c, " gelu");
+    if (mr_case_chance(c, a->gelu ? 70 : 20)) mr_case_add(c, MR_FIELD(linear_fwd, pre), ACT, OUT, M * N, EMPTY, 0);
+    mr_case_add_dropout(c, &a->drop, offsetof(mr_linear_fwd_args, drop), 30);
+    if (a->drop.p == 0 && mr_case_chance(c, 10)) { /* a NaN stays visible, and in its own row */
+        x->plant = (size_t)mr_case_below(c, (int)(M * K));
+        c->planted = 1;
+        mr_case_say(c, " NaN in x");
+    }
+    int residual = mr_case_below(c, 3);
+    if (residual == 1) mr_case_add(c, MR_FIELD(linear_fwd, residual), ACT, IN, M * N, NORMAL, 1);
+    mr_case_buffer *y = mr_case_add(c, MR_FIELD(linear_fwd, y), ACT, residual == 2 ? ADD : OUT, M * N,
+                                    residual == 2 ? NORMAL : EMPTY, 1);
+    if (residual == 2) y->alias = offsetof(mr_linear_fwd_args, residual);
+    mr_case_say(c, "%s", residual == 2 ? " residual=y" : residual ? " residual" : "");
+}
+
+void mr_case_linear_q_fwd(mr_case *c)
+{
+    mr_linear_q_fwd_args *a = &c->args.linear_q_fwd;
+    draw_product(c, &a->M, &a->N, &a->K);
+    if (!c->speed && mr_case_chance(c, 2)) { /* sums past 32 bits */
+        a->M = a->N = 1 + mr_case_below(c, 3);
+        a->K = 66000 + mr_case_below(c, 5000);
+        mr_case_say(c, " but M=N=%d K=%d", a->M, a->K);
+    }
+    size_t M = (size_t)a->M, N = (size_t)a->N, K = (size_t)a->K;
+    /* −1, 0 and 1 round to 8 bits without error, so such cases are sharp; the others see the rounding, with rows of W as long
+     * as 0.1, so that the tolerance is six deviations of it. */
+    int sharp = mr_case_chance(c, 70);
+    double unit = 1 / (73.3 * sqrt((double)K));
+    if (sharp) c->tolerance = 5e-6;
+    mr_case_say(c, "%s", sharp ? " sharp" : "");
+    mr_case_buffer *x = mr_case_add(c, MR_FIELD(linear_q_fwd, x), ACT, IN, M * K, sharp ? MR_FILL_SIGNED : NORMAL, 1);
+    mr_case_add(c, MR_FIELD(linear_q_fwd, Wq), BYTE, IN, N * K, MR_FILL_SIGNED, 127);
+    mr_case_add(c, MR_FIELD(linear_q_fwd, scale), REAL, IN, N, sharp ? NORMAL : MR_FILL_CONSTANT, sharp ? unit : 0.1 * unit);
+    if (mr_case_chance(c, 70)) mr_case_add(c, MR_FIELD(linear_q_fwd, b), REAL, IN, N, NORMAL, 1);
+    a->gelu = mr_case_chance(c, 50);
+    if (a->gelu) mr_case_say(c, " gelu");
+    if (mr_case_chance(c, 10)) { /* a NaN stays visible, and in its own row */
+        x->plant = (size_t)mr_case_below(c, (int)(M * K));
+        c->planted = 1;
+        mr_case_say(c, " NaN in x");
+    }
+    int residual = mr_case_below(c, 3);
+    if (residual == 1) mr_case_add(c, MR_FIELD(linear_q_fwd, residual), ACT, IN, M * N, NORMAL, 1);
+    mr_case_buffer *y = mr_case_add(c, MR_FIELD(linear_q_fwd, y), ACT, residual == 2 ? ADD : OUT, M * N,
+                                    residual == 2 ? NORMAL : EMPTY, 1);
+    if (residual == 2) y->alias = offsetof(mr_linear_q_fwd_args, residual);
+    mr_case_say(c, "%s", residual == 2 ? " residual=y" : residual ? " residual" : "");
+}
+
+void mr_case_linear_bwd_x(mr_case *c)
+{
+    mr_linear_bwd_x_args *a = &c->args.linear_bwd_x;
+    draw_product(c, &a->M, &a->N, &a->K);
+    size_t M = (size_t)a->M, N = (size_t)a->N, K = (size_t)a->K;
+    mr_case_add(c, MR_FIELD(linear_bwd_x, dy), ACT, IN, M * N, NORMAL, 1);
+    mr_case_add(c, MR_FIELD(linear_bwd_x, W), REAL, IN, N * K, NORMAL, 1 / sqrt((double)N));
+    if (mr_case_chance(c, 50)) {
+        static const double scales[] = {1, 10, 1000};
+        mr_case_add(c, MR_FIELD(linear_bwd_x, pre), ACT, IN, M * K, NORMAL, scales[mr_case_below(c, 3)]);
+        mr_case_say(c, " pre");
+    }
+    a->accumulate = mr_case_chance(c, 50);
+    if (a->accumulate) mr_case_say(c, " accumulate");
+    mr_case_add(c, MR_FIELD(linear_bwd_x, dx), ACT, a->accumulate ? ADD : OUT, M * K,
+                a->accumulate ? NORMAL : EMPTY, 1);
+}
+
+void mr_case_linear_bwd_w(mr_case *c)
+{
+    mr_linear_bwd_w_args *a = &c->args.linear_bwd_w;
+    draw_product(c, &a->M, &a->N, &a->K);
+    size_t M = (size_t)a->M, N = (size_t)a->N, K = (size_t)a->K;
+    mr_case_add(c, MR_FIELD(linear_bwd_w, dy), ACT, IN, M * N, NORMAL, 1);
+    mr_case_add(c, MR_FIELD(linear_bwd_w, x), ACT, IN, M * K, NORMAL, 1);
+    mr_case_add(c, MR_FIELD(linear_bwd_w, dW), REAL, ADD, N * K, NORMAL, 1);
+    if (mr_case_chance(c, 70)) mr_case_add(c, MR_FIELD(linear_bwd_w, db), REAL, ADD, N, NORMAL, 1);
+}
+
+void mr_case_dropout_bwd(mr_case *c)
+{
+    mr_dropout_bwd_args *a = &c->args.dropout_bwd;
+    a->n = c->elements = (size_t)mr_case_rows(c) * (size_t)mr_case_width(c);
+    mr_case_say(c, "n=%zu", a->n);
+    mr_case_add_dropout(c, &a->drop, offsetof(mr_dropout_bwd_args, drop), 85);
+    int alias = mr_case_chance(c, 40);
+    mr_case_buffer *dx = mr_case_add(c, MR_FIELD(dropout_bwd, dx), ACT, alias ? ADD : OUT, a->n,
+                                     alias ? NORMAL : EMPTY, 1);
+    if (alias) dx->alias = offsetof(mr_dropout_bwd_args, dy);
+    else mr_case_add(c, MR_FIELD(dropout_bwd, dy), ACT, IN, a->n, NORMAL, 1);
+    mr_case_say(c, "%s", alias ? " dx=dy" : "");
+}
+
+static mr_norm draw_norm(mr_case *c, int *M, int *D)
+{
+    static const char *const names[] = {[MR_NORM_RMS] = "rms", [MR_NORM_LAYER] = "layer", [MR_NORM_NONE] = "none"};
+    mr_norm kind = (mr_norm)mr_case_below(c, 3);
+    *M = mr_case_rows(c);
+    *D = mr_case_width(c);
+    c->elements = (size_t)*M * *D;
+    if (kind == MR_NORM_LAYER && *D < 4) c->tolerance *= 20; /* so few may lie near each other: x − mean cancels */
+    mr_case_say(c, "M=%d D=%d %s", *M, *D, names[kind]);
+    return kind;
+}
+
+void mr_case_norm_fwd(mr_case *c)
+{
+    static const double scales[] = {1, 1, 100, 1e-2};
+    mr_norm_fwd_args *a = &c->args.norm_fwd;
+    a->kind = draw_norm(c, &a->M, &a->D);
+    size_t D = (size_t)a->D;
+    mr_case_add(c, MR_FIELD(norm_fwd, x), ACT, IN, c->elements, NORMAL, scales[mr_case_below(c, 4)]);
+    mr_case_add(c, MR_FIELD(norm_fwd, w), REAL, IN, D, NORMAL, 1);
+    if (a->kind == MR_NORM_LAYER) mr_case_add(c, MR_FIELD(norm_fwd, b), REAL, IN, D, NORMAL, 1);
+    mr_case_add(c, MR_FIELD(norm_fwd, y), ACT, OUT, c->elements, EMPTY, 0);
+    if (mr_case_chance(c, 70)) mr_case_add(c, MR_FIELD(norm_fwd, stat), REAL, OUT, (size_t)a->M * 2, EMPTY, 0);
+}
+
+void mr_case_norm_bwd(mr_case *c)
+{
+    mr_norm_bwd_args *a = &c->args.norm_bwd;
+    mr_norm_fwd_args *first = &c->first.norm_fwd;
+    a->kind = first->kind = draw_norm(c, &a->M, &a->D);
+    first->M = a->M;
+    first->D = a->D;
+    c->first_op = MR_OP_norm_fwd;
+    size_t D = (size_t)a->D;
+    mr_case_add(c, MR_FIELD(norm_bwd, x), ACT, IN, c->elements, NORMAL, 1)->in_first = offsetof(mr_norm_fwd_args, x);
+    mr_case_add(c, MR_FIELD(norm_bwd, w), REAL, IN, D, NORMAL, 1)->in_first = offsetof(mr_norm_fwd_args, w);
+    size_t stats = (size_t)a->M * 2;
+    mr_case_add(c, MR_FIELD(norm_bwd, stat), REAL, IN, stats, EMPTY, 0)->in_first = offsetof(mr_norm_fwd_args, stat);
+    mr_case_add(c, "y", MR_NO_FIELD, ACT, SCRATCH, c->elements, EMPTY, 0)->in_first = offsetof(mr_norm_fwd_args, y);
+    mr_case_add(c, MR_FIELD(norm_bwd, dy), ACT, IN, c->elements, NORMAL, 1);
+    a->accumulate = mr_case_chance(c, 50);
+    if (a->accumulate) mr_case_say(c, " accumulate");
+    mr_case_add(c, MR_FIELD(norm_bwd, dx), ACT, a->accumulate ? ADD : OUT, c->elements,
+                a->accumulate ? NORMAL : EMPTY, 1);
+    mr_case_add(c, MR_FIELD(norm_bwd, dw), REAL, ADD, D, NORMAL, 1);
+    if (a->kind == MR_NORM_LAYER) {
+        mr_case_add(c, MR_FIELD(norm_bwd, db), REAL, ADD, D, NORMAL, 1);
+        mr_case_add(c, "b", MR_NO_FIELD, REAL, IN, D, NORMAL, 1)->in_first = offsetof(mr_norm_fwd_args, b);
+    }
+}
+
+void mr_case_xent(mr_case *c)
+{
+    static const double scales[] = {1, 10, 1e4};
+    mr_xent_args *a = &c->args.xent;
+    a->R = mr_case_rows(c);
+    a->C = mr_case_chance(c, 5) ? 1000 + mr_case_below(c, 40) : mr_case_width(c);
+    double factor = mr_case_chance(c, 50) ? 1 : 0.01;
+    c->elements = (size_t)a->R * a->C;
+    int ties = mr_case_chance(c, 30), separate = mr_case_below(c, 3);
+    double scale = ties ? 2 : scales[mr_case_below(c, 3)];
+    mr_case_say(c, "R=%d C=%d logits=%g%s%s", a->R, a->C, scale, ties ? " ties" : "",
+                separate == 0 ? " dlogits=logits" : separate == 1 ? " no dlogits" : "");
+    mr_case_buffer *logits = mr_case_add(c, MR_FIELD(xent, logits), ACT, separate ? IN : ADD, c->elements,
+                                         ties ? MR_FILL_WHOLE : NORMAL, scale);
+    if (separate == 0) logits->alias = offsetof(mr_xent_args, dlogits);
+    if (separate == 2) mr_case_add(c, MR_FIELD(xent, dlogits), ACT, OUT, c->elements, EMPTY, 0);
+    mr_case_add(c, MR_FIELD(xent, scale), DOUBLE, IN, 1, MR_FILL_CONSTANT, factor);
+    mr_case_add(c, MR_FIELD(xent, target), INT, IN, (size_t)a->R, MR_FILL_TARGET, a->C);
+    mr_case_add(c, MR_FIELD(xent, row_loss), REAL, OUT, (size_t)a->R, EMPTY, 0);
+    mr_case_add(c, MR_FIELD(xent, stats), DOUBLE, ADD, MR_STATS, NORMAL, 10);
+}
+
+void mr_case_mse(mr_case *c)
+{
+    mr_mse_args *a = &c->args.mse;
+    a->R = mr_case_rows(c);
+    a->C = mr_case_width(c);
+    double factor = mr_case_chance(c, 50) ? 1 : 0.01;
+    c->elements = (size_t)a->R * a->C;
+    int separate = mr_case_below(c, 3);
+    mr_case_say(c, "R=%d C=%d%s", a->R, a->C, separate == 0 ? " dpred=pred" : separate == 1 ? " no dpred" : "");
+    mr_case_buffer *pred = mr_case_add(c, MR_FIELD(mse, pred), ACT, separate ? IN : ADD, c->elements, NORMAL, 1);
+    if (separate == 0) pred->alias = offsetof(mr_mse_args, dpred);
+    if (separate == 2) mr_case_add(c, MR_FIELD(mse, dpred), ACT, OUT, c->elements, EMPTY, 0);
+    mr_case_add(c, MR_FIELD(mse, scale), DOUBLE, IN, 1, MR_FILL_CONSTANT, factor);
+    mr_case_add(c, MR_FIELD(mse, target), REAL, IN, c->elements, NORMAL, 1);
+    if (mr_case_chance(c, 60)) mr_case_add(c, MR_FIELD(mse, mask), BYTE, IN, (size_t)a->R, MR_FILL_FLAG, 0.7);
+    mr_case_add(c, MR_FIELD(mse, row_loss), REAL, OUT, (size_t)a->R, EMPTY, 0);
+    mr_case_add(c, MR_FIELD(mse, stats), DOUBLE, ADD, MR_STATS, NORMAL, 10);
+}
+
+void mr_case_sample(mr_case *c)
+{
+    static const double positions[] = {0, 1, 17, 4294967295.0, 123456789012.0}, scales[] = {1, 4, 1e-3};
+    mr_sample_args *a = &c->args.sample;
+    a->R = c->speed ? 8 : 1 + mr_case_below(c, mr_case_chance(c, 80) ? 6 : 60);
+    a->C = mr_case_chance(c, 5) ? 1000 + mr_case_below(c, 1500) : mr_case_width(c);
+    size_t R = (size_t)a->R;
+    c->elements = R * a->C;
+    int ties = mr_case_chance(c, 30);
+    mr_case_say(c, "R=%d C=%d%s", a->R, a->C, ties ? " ties" : "");
+    mr_case_buffer *logits = mr_case_add(c, MR_FIELD(sample, logits), ACT, IN, c->elements, ties ? MR_FILL_WHOLE : NORMAL,
+                                         ties ? 1 : scales[mr_case_below(c, 3)]);
+    if (!c->speed && mr_case_chance(c, 20)) {
+        logits->plant = (size_t)mr_case_below(c, (int)c->elements);
+        mr_case_say(c, " NaN in logits");
+    }
+    mr_case_add(c, MR_FIELD(sample, how), SAMPLING, IN, 1, MR_FILL_SAMPLING, 0);
+    mr_case_add(c, MR_FIELD(sample, position), DOUBLE, ADD, 1, MR_FILL_CONSTANT, positions[mr_case_below(c, 5)]);
+    mr_case_add(c, MR_FIELD(sample, ids), INT, OUT, R, MR_FILL_CONSTANT, -7);
+    mr_case_add(c, MR_FIELD(sample, drawn), INT, ADD, MR_DRAWN * R, MR_FILL_BELOW, a->C);
+}
+
+static size_t draw_vector(mr_case *c)
+{
+    int large = !c->speed && mr_case_chance(c, 5); /* past the slice of one thread */
+    if (large) return 100000 + (size_t)mr_case_below(c, 100000);
+    return (size_t)mr_case_width(c) * (size_t)(mr_case_chance(c, 50) ? 1 : mr_case_rows(c));
+}
+
+void mr_case_sumsq(mr_case *c)
+{
+    mr_sumsq_args *a = &c->args.sumsq;
+    a->n = c->elements = draw_vector(c);
+    mr_case_say(c, "n=%zu", a->n);
+    mr_case_buffer *g = mr_case_add(c, MR_FIELD(sumsq, g), REAL, IN, a->n, NORMAL, mr_case_chance(c, 50) ? 1 : 1e18);
+    if (mr_case_chance(c, 20)) {
+        g->plant = (size_t)mr_case_below(c, (int)a->n);
+        c->planted = 1;
+        mr_case_say(c, " NaN in g");
+    }
+    mr_case_add(c, MR_FIELD(sumsq, out), DOUBLE, OUT, 1, EMPTY, 0);
+}
+
+void mr_case_adam(mr_case *c)
+{
+    mr_adam_args *a = &c->args.adam;
+    a->n = c->elements = draw_vector(c);
+    a->n_decay = mr_case_chance(c, 30) ? 0 : mr_case_chance(c, 50) ? a->n : (size_t)mr_case_below(c, (int)a->n + 1);
+    double sumsq = mr_case_chance(c, 60) ? 3 : mr_case_chance(c, 50) ? 1e-4 : mr_case_chance(c, 50) ? INFINITY : NAN;
+    mr_case_say(c, "n=%zu n_decay=%zu sumsq=%g", a->n, a->n_decay, sumsq);
+    mr_case_add(c, MR_FIELD(adam, p), REAL, ADD, a->n, NORMAL, 1);
+    mr_case_add(c, MR_FIELD(adam, m), REAL, ADD, a->n, NORMAL, 0.1);
+    mr_case_add(c, MR_FIELD(adam, v), REAL, ADD, a->n, MR_FILL_POSITIVE, 0.1);
+    mr_case_buffer *g = mr_case_add(c, MR_FIELD(adam, g), REAL, IN, a->n, NORMAL, 1);
+    if (!isfinite(sumsq)) g->plant = (size_t)mr_case_below(c, (int)a->n); /* must not reach p, m or v */
+    mr_case_add(c, MR_FIELD(adam, step), STEP, IN, 1, MR_FILL_STEP, 0);
+    mr_case_add(c, MR_FIELD(adam, sumsq), DOUBLE, IN, 1, MR_FILL_CONSTANT, sumsq);
+}
