@@ -1,7 +1,7 @@
 /* The bare scan with gradients: learns decays a, so that h[t] = a·h[t−1] + b[t] follows a signal.
  *     cc scan.c -lminrnn -lm -o scan && ./scan */
 #include <math.h>
-#include <minrnn.h>
+#include <minrnn_experimental.h>
 #include <stdio.h>
 #include <stdlib.h>
 

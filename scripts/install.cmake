@@ -1,4 +1,4 @@
-# `make install`: the command with its man page and completions, both libraries, the one header, and how others find them.
+# `make install`: the command with its man page and completions, both libraries, both headers, and how others find them.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -6,7 +6,7 @@ install(TARGETS minrnn minrnn_static)
 if(NOT MINRNN_STATIC)
   install(TARGETS minrnn_shared)
 endif()
-install(FILES include/minrnn.h TYPE INCLUDE)
+install(FILES include/minrnn.h include/minrnn_experimental.h TYPE INCLUDE)
 
 # What a program needs besides when it takes the static library: plain flags.
 set(STATIC_FLAGS -lm -pthread)

@@ -2,7 +2,7 @@
 #ifndef MR_TESTS_API_SUPPORT_H
 #define MR_TESTS_API_SUPPORT_H
 
-#include <minrnn.h>
+#include <minrnn_experimental.h>
 
 #include <math.h>
 #include <setjmp.h>

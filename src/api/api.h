@@ -8,6 +8,7 @@
 #include "model/file.h"
 #include "model/model.h"
 #include "api/schedule.h"
+#include "minrnn_experimental.h"
 #include "model/vocab.h"
 
 #include <pthread.h>

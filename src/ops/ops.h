@@ -8,7 +8,7 @@
 #ifndef MR_OPS_OPS_H
 #define MR_OPS_OPS_H
 
-#include "minrnn.h" /* mr_cell */
+#include "minrnn_experimental.h" /* mr_cell */
 
 #include <stddef.h>
 #include <stdint.h>
