@@ -69,10 +69,42 @@ static void take_number(peer_line *l, const char *key, double value)
         if (!strcmp(key, numbers[i].key)) *numbers[i].to = value;
 }
 
+/* A list, of texts and numbers, that nobody asked for. */
+static int pass_over(mr_json *json)
+{
+    size_t size;
+    const char *at;
+    while (mr_json_item(json, ']'))
+        if (!(mr_json_peek(json) == '"' ? mr_json_string(json, &size) != NULL : mr_json_number(json, &at) > 0)) return 0;
+    return !json->wrong;
+}
+
+/* One value of the object. 0: it is none that we know. */
+static int read_value(mr_json *json, const char *key, peer_line *l)
+{
+    size_t size;
+    char number[64];
+    const char *at, *text;
+    double value;
+    if (mr_json_peek(json) == '"') {
+        text = mr_json_string(json, &size);
+        if (text) take_text(l, key, text);
+        return text != NULL;
+    }
+    size = mr_json_number(json, &at);
+    if (size) {
+        snprintf(number, sizeof number, "%.*s", (int)size, at);
+        if (mr_real_read(number, &value)) take_number(l, key, value);
+        return 1;
+    }
+    if (mr_json_enter(json, '[')) return pass_over(json);
+    return mr_json_word(json, "true") || mr_json_word(json, "false") || mr_json_word(json, "null");
+}
+
 /* 0: the line is no such object; what the script prints besides is passed over. */
 static int read_line(const char *line, peer_line *l)
 {
-    char room[LINE], number[64];
+    char room[LINE];
     size_t size;
     mr_json json;
     memset(l, 0, sizeof *l);
@@ -80,17 +112,8 @@ static int read_line(const char *line, peer_line *l)
     mr_json_start(&json, line, strlen(line), room);
     if (!mr_json_enter(&json, '{')) return 0;
     while (mr_json_item(&json, '}')) {
-        const char *key = mr_json_key(&json, &size), *at;
-        if (!key) return 0;
-        if (mr_json_peek(&json) == '"') {
-            const char *value = mr_json_string(&json, &size);
-            if (!value) return 0;
-            take_text(l, key, value);
-        } else if ((size = mr_json_number(&json, &at))) {
-            double value = 0;
-            snprintf(number, sizeof number, "%.*s", (int)size, at);
-            if (mr_real_read(number, &value)) take_number(l, key, value);
-        } else if (!mr_json_word(&json, "true") && !mr_json_word(&json, "false") && !mr_json_word(&json, "null")) return 0;
+        const char *key = mr_json_key(&json, &size);
+        if (!key || !read_value(&json, key, l)) return 0;
     }
     return mr_json_done(&json);
 }
