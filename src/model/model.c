@@ -352,12 +352,12 @@ static void step_once(void *arg)
 }
 
 /* One token a stream, the state in place: the same work for every token, which a device may record. */
-static void run_step(mr_model *m, const mr_pass *pass, mr_state *state, int draw)
+static void run_step(mr_model *m, const mr_batch *batch, mr_state *state, int draw)
 {
-    stepping s = {m, pass, state->reals, draw};
-    uint64_t shape = (uint64_t)pass->B << 3 | (uint64_t)(draw != 0) << 2 | (uint64_t)(pass->reset != NULL) << 1 | (pass->length != NULL);
-    uint64_t key = (uint64_t)(uintptr_t)state->reals << 20 ^ (uint64_t)(uintptr_t)m ^ shape << 40 ^ (uint64_t)1 << 63;
-    m->dev->replay(m->dev, key, step_once, &s);
+    const mr_pass pass = pass_over(m, batch, 0);
+    const mr_replay_key key = mr_step_key(m, state->reals, batch, draw);
+    stepping s = {m, &pass, state->reals, draw};
+    m->dev->replay(m->dev, &key, step_once, &s);
 }
 
 void mr_model_forward(mr_model *m, const mr_batch *batch, mr_state *state, int train)
@@ -372,7 +372,7 @@ void mr_model_forward(mr_model *m, const mr_batch *batch, mr_state *state, int t
     }
     upload_inputs(m, batch);
     m->rows = mr_model_rows(m, batch);
-    if (in && !train && batch->T == 1) run_step(m, &pass, state, 0);
+    if (in && !train && batch->T == 1) run_step(m, batch, state, 0);
     else run_forward(m, &pass, in, out, m->rows);
     if (state) state->under_way = 1;
 }
@@ -390,10 +390,9 @@ void mr_model_draw(mr_model *m, mr_state *state, int count, int32_t *tokens)
 {
     int32_t drawn[MR_DRAWN];
     const mr_batch one = {.B = 1, .T = 1};
-    const mr_pass pass = pass_over(m, &one, 0);
     const uint64_t first = (uint64_t)m->drawing_at;
     for (int i = 0; i < count; i++, m->drawing_at++)
-        if (m->drawing_at > 0) run_step(m, &pass, state, 1);
+        if (m->drawing_at > 0) run_step(m, &one, state, 1);
         else draw_once(m, 1, m->rows - 1);
     m->dev->download(m->dev, drawn, m->drawn, sizeof drawn);
     for (int i = 0; i < count; i++) tokens[i] = drawn[(first + (uint64_t)i) % MR_DRAWN];
@@ -502,13 +501,12 @@ static void run_learning(void *arg)
 void mr_model_learn(mr_model *m, const mr_batch *batch, const mr_step *step, double scale, int first, int last)
 {
     learning l = {.model = m, .pass = pass_over(m, batch, 1), .rows = mr_model_rows(m, batch), .first = first, .last = last};
-    int flags = (batch->has_reset != 0) | (batch->has_length != 0) << 1 | (first != 0) << 2 | (last != 0) << 3;
-    uint64_t key = ((uint64_t)batch->T << 32 | (uint64_t)batch->B << 4 | (uint64_t)flags) ^ (uint64_t)(uintptr_t)m << 8;
+    const mr_replay_key key = mr_learn_key(m, batch, first, last);
     m->carried = 0;
     mr_model_set_step(m, step);
     upload_inputs(m, batch);
     upload_targets(m, batch, scale);
-    m->dev->replay(m->dev, key, run_learning, &l);
+    m->dev->replay(m->dev, &key, run_learning, &l);
 }
 
 double mr_model_grad_norm(mr_model *m)

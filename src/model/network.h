@@ -1,4 +1,4 @@
-/* What a model is made of; shared by model.c, head.c, state.c, blame.c and the tests alone. */
+/* What a model is made of; shared by model.c, replay.c, head.c, state.c, blame.c and the tests alone. */
 #ifndef MR_MODEL_NETWORK_H
 #define MR_MODEL_NETWORK_H
 
@@ -52,6 +52,10 @@ struct mr_state {
 /* The last block's output: what the final norm reads. */
 mr_act *mr_model_top(const mr_model *model);
 size_t mr_model_rows(const mr_model *model, const mr_batch *batch);
+
+/* The keys of work that repeats (replay.c): a token a stream with its state at `state`, and a micro-batch of training. */
+mr_replay_key mr_step_key(const void *model, const void *state, const mr_batch *batch, int draw);
+mr_replay_key mr_learn_key(const void *model, const mr_batch *batch, int first, int last);
 
 /* The head (head.c): final norm, pooling, pairs, the last product. */
 void mr_head_params(mr_model *model);

@@ -5,6 +5,7 @@
 #include "core/mem.h"
 #include "core/status.h"
 #include "ops/ops.h"
+#include "ops/replay.h"
 
 struct mr_dev {
     const char *kind; /* "cpu", "ref", "ref64" */
@@ -29,8 +30,12 @@ struct mr_dev {
     void (*put_act)(mr_dev *, mr_act *to, const float *from, size_t n);   /* … and for mr_act */
     void (*get_act)(mr_dev *, float *to, const mr_act *from, size_t n);
     /* Runs work(arg), which calls ops with the same arguments each time it is given the same key: a backend may record it
-     * once and replay it. Anything that changes from one time to the next must lie in device memory. */
-    void (*replay)(mr_dev *, uint64_t key, void (*work)(void *arg), void *arg);
+     * once and replay it. Anything that changes from one time to the next must lie in device memory.
+     * A recording holds addresses: all of a device's are dropped when it releases memory, whatever lay there, so what it
+     * recorded over must be released by it and not by another device. alloc drops none. MR_REPLAYS of them are kept: when
+     * one more piece of work comes, the recording that was not asked for the longest goes, so that of more than that many,
+     * each asked for in turn, none is ever replayed. */
+    void (*replay)(mr_dev *, const mr_replay_key *key, void (*work)(void *arg), void *arg);
     int (*sync)(mr_dev *, mr_error *);                                    /* the first error since the last sync */
     void (*enter)(mr_dev *); /* before a thread uses a device that another one opened; or NULL */
     void (*close)(mr_dev *);

@@ -199,7 +199,7 @@ static void get_act(mr_dev *dev, float *to, const mr_act *from, size_t n) { copy
 
 /* ---- the device */
 
-static void replay(mr_dev *dev, uint64_t key, void (*work)(void *arg), void *arg)
+static void replay(mr_dev *dev, const mr_replay_key *key, void (*work)(void *arg), void *arg)
 {
     (void)dev;
     (void)key;

@@ -16,7 +16,7 @@ extern "C" {
 
 typedef __nv_bfloat16 bf16;
 
-enum { MR_CUDA_PLANS = 512, MR_CUDA_GRAPHS = 32, MR_CUDA_SHADOWS = 256 };
+enum { MR_CUDA_PLANS = 512, MR_CUDA_SHADOWS = 256 };
 
 /* One product that was planned: its shape and options, and the algorithm chosen for it once. */
 struct mr_cuda_plan {
@@ -34,8 +34,8 @@ struct mr_cuda_shadow {
     size_t n;
 };
 
+/* A row of the table of recordings. */
 struct mr_cuda_graph {
-    uint64_t key;
     int seen, writes_weights;
     cudaGraphExec_t exec;
     const void *wanted; /* what was downloaded right behind it: the recording brings it along */
@@ -62,8 +62,8 @@ struct mr_cuda {
     size_t staged;
     mr_cuda_plan plans[MR_CUDA_PLANS];
     int plan_count;
-    mr_cuda_graph graphs[MR_CUDA_GRAPHS];
-    int graph_count;
+    mr_replays replays; /* whose each of the graphs is */
+    mr_cuda_graph graphs[MR_REPLAYS];
     mr_ops direct;            /* the ops as they are launched; dev->ops goes through defer.cu first */
     mr_norm_fwd_args waiting; /* a norm that the next op may take into its own kernel */
     int has_waiting;

@@ -20,17 +20,19 @@ void mr_cuda_note(mr_cuda *c, cudaError_t error, const char *where)
 
 static void forget_graphs(mr_cuda *c)
 {
-    for (int i = 0; i < c->graph_count; i++)
+    for (int i = 0; i < MR_REPLAYS; i++)
         if (c->graphs[i].exec) cudaGraphExecDestroy(c->graphs[i].exec);
-    c->graph_count = 0;
+    memset(c->graphs, 0, sizeof c->graphs);
+    c->replays.count = 0;
     c->last = NULL;
 }
 
+/* Recordings stay: nothing that they hold an address of moves, and what was released before took them with it. */
 static void *cuda_alloc(mr_dev *dev, size_t bytes)
 {
     mr_cuda *c = cuda_of(dev);
     void *p = NULL;
-    forget_graphs(c); /* a recorded step holds addresses */
+    mr_cuda_settle(c);
     if (cudaMalloc(&p, bytes ? bytes : 1) != cudaSuccess) {
         cudaGetLastError();
         return NULL;
@@ -51,7 +53,7 @@ static void cuda_release(mr_dev *dev, void *p)
 {
     if (!p) return;
     mr_cuda_settle(cuda_of(dev));
-    forget_graphs(cuda_of(dev));
+    forget_graphs(cuda_of(dev)); /* they hold addresses */
     forget_shadows(cuda_of(dev));
     CHECK(cuda_of(dev), cudaStreamSynchronize(cuda_of(dev)->stream));
     CHECK(cuda_of(dev), cudaFree(p));
@@ -221,14 +223,14 @@ static void get_act(mr_dev *dev, float *to, const mr_act *from, size_t n)
 
 /* ---- recorded work ---- */
 
-static mr_cuda_graph *graph_of(mr_cuda *c, uint64_t key)
+/* What has run until now is settled: nobody looks at the graph whose row is taken. One that is still at work ends first. */
+static mr_cuda_graph *graph_of(mr_cuda *c, const mr_replay_key *key)
 {
-    for (int i = 0; i < c->graph_count; i++)
-        if (c->graphs[i].key == key) return &c->graphs[i];
-    if (c->graph_count == MR_CUDA_GRAPHS) return NULL;
-    mr_cuda_graph *g = &c->graphs[c->graph_count++];
+    int fresh;
+    mr_cuda_graph *g = &c->graphs[mr_replay_row(&c->replays, key, &fresh)];
+    if (!fresh) return g;
+    if (g->exec) cudaGraphExecDestroy(g->exec);
     memset(g, 0, sizeof *g);
-    g->key = key;
     return g;
 }
 
@@ -250,13 +252,13 @@ static void record(mr_cuda *c, mr_cuda_graph *g, void (*work)(void *arg), void *
 }
 
 /* The first time work runs as it is (products are planned, scratch grows), the second time it is recorded, then replayed. */
-static void cuda_replay(mr_dev *dev, uint64_t key, void (*work)(void *arg), void *arg)
+static void cuda_replay(mr_dev *dev, const mr_replay_key *key, void (*work)(void *arg), void *arg)
 {
     mr_cuda *c = cuda_of(dev);
-    mr_cuda_graph *g = graph_of(c, key);
     mr_cuda_settle(c);
-    if (!g || !g->seen) {
-        if (g) g->seen = 1;
+    mr_cuda_graph *g = graph_of(c, key);
+    if (!g->seen) {
+        g->seen = 1;
         work(arg);
         mr_cuda_settle(c);
         return;

@@ -10,7 +10,7 @@ static void *host_alloc(mr_dev *dev, size_t bytes)
 static void host_release(mr_dev *dev, void *p) { mr_free_by(dev->by, p); }
 static void host_copy(mr_dev *dev, void *to, const void *from, size_t bytes) { (void)dev; memmove(to, from, bytes); }
 static void host_zero(mr_dev *dev, void *to, size_t bytes) { (void)dev; memset(to, 0, bytes); }
-static void host_replay(mr_dev *dev, uint64_t key, void (*work)(void *), void *arg) { (void)dev; (void)key; work(arg); }
+static void host_replay(mr_dev *dev, const mr_replay_key *key, void (*work)(void *), void *arg) { (void)dev; (void)key; work(arg); }
 static int host_sync(mr_dev *dev, mr_error *err) { (void)dev; (void)err; return 0; }
 static void host_close(mr_dev *dev) { mr_free_by(dev->by, dev); }
 

@@ -1,0 +1,18 @@
+/* What a model's repeated work is told apart by. Addresses are compared, never followed. */
+#include "model/network.h"
+
+static unsigned flag(int is, unsigned bit) { return is ? bit : 0; }
+
+mr_replay_key mr_step_key(const void *model, const void *state, const mr_batch *batch, int draw)
+{
+    return (mr_replay_key){.work = MR_REPLAY_STEP, .model = model, .state = state, .B = batch->B, .T = batch->T,
+                           .flags = flag(batch->has_reset, MR_REPLAY_RESET) | flag(batch->has_length, MR_REPLAY_LENGTH) |
+                                    flag(draw, MR_REPLAY_DRAW)};
+}
+
+mr_replay_key mr_learn_key(const void *model, const mr_batch *batch, int first, int last)
+{
+    return (mr_replay_key){.work = MR_REPLAY_LEARN, .model = model, .B = batch->B, .T = batch->T,
+                           .flags = flag(batch->has_reset, MR_REPLAY_RESET) | flag(batch->has_length, MR_REPLAY_LENGTH) |
+                                    flag(first, MR_REPLAY_FIRST) | flag(last, MR_REPLAY_LAST)};
+}

@@ -1,0 +1,218 @@
+/* Keys of work that repeats: different work never has the same key, equal work always has, and a full table gives up
+ * what was not asked for the longest. */
+#include "support.h"
+
+#define MIB ((uintptr_t)1 << 20)
+
+/* ---- forged addresses: pairs that met in one number when keys were packed into 64 bits */
+
+static uint64_t packed(const mr_replay_key *k)
+{
+    const uint64_t reset = (k->flags & MR_REPLAY_RESET) != 0, length = (k->flags & MR_REPLAY_LENGTH) != 0;
+    const uint64_t draw = (k->flags & MR_REPLAY_DRAW) != 0;
+    const uint64_t first = (k->flags & MR_REPLAY_FIRST) != 0, last = (k->flags & MR_REPLAY_LAST) != 0;
+    const uint64_t model = (uintptr_t)k->model, state = (uintptr_t)k->state, B = (uint64_t)k->B, T = (uint64_t)k->T;
+    if (k->work == MR_REPLAY_STEP)
+        return state << 20 ^ model ^ (B << 3 | draw << 2 | reset << 1 | length) << 40 ^ (uint64_t)1 << 63;
+    return (T << 32 | B << 4 | reset | length << 1 | first << 2 | last << 3) ^ model << 8;
+}
+
+static mr_replay_key step_key(uintptr_t model, uintptr_t state, int B, int reset, int length, int draw)
+{
+    const mr_batch batch = {.B = B, .T = 1, .has_reset = reset, .has_length = length};
+    return mr_step_key((const void *)model, (const void *)state, &batch, draw);
+}
+
+static mr_replay_key learn_key(uintptr_t model, int B, int T, int reset, int length, int first, int last)
+{
+    const mr_batch batch = {.B = B, .T = T, .has_reset = reset, .has_length = length};
+    return mr_learn_key((const void *)model, &batch, first, last);
+}
+
+static void check_forged(const char *what, mr_replay_key a, mr_replay_key b)
+{
+    if (packed(&a) != packed(&b)) fail_msg("%s: was no collision of the old keys", what);
+    if (mr_replay_same(&a, &b) || mr_replay_same(&b, &a)) fail_msg("%s: different work has the same key", what);
+    if (!mr_replay_same(&a, &a) || !mr_replay_same(&b, &b)) fail_msg("%s: work has another key than itself", what);
+}
+
+static const uintptr_t M = 0x555500001010, R = 0x7f0012000000;
+
+static void test_forged_steps(void **unused)
+{
+    (void)unused;
+    const mr_replay_key one = step_key(M, R, 1, 0, 0, 0);
+    check_forged("B = 3, 16 MiB away", one, step_key(M, R ^ 16 * MIB, 3, 0, 0, 0));
+    for (int n = 2; n < 200; n++)
+        check_forged("B = n", one, step_key(M, R ^ (uintptr_t)(n ^ 1) * 8 * MIB, n, 0, 0, 0));
+    check_forged("draw", one, step_key(M, R ^ 4 * MIB, 1, 0, 0, 1));
+    check_forged("reset", one, step_key(M, R ^ 2 * MIB, 1, 1, 0, 0));
+    check_forged("length", one, step_key(M, R ^ MIB, 1, 0, 1, 0));
+    check_forged("draw, reset, length and B", one, step_key(M, R ^ (7 + 8 * (5 ^ 1)) * MIB, 5, 1, 1, 1));
+    check_forged("another model, which makes up for the state", one, step_key(M ^ 256 * MIB, R ^ 256, 1, 0, 0, 0));
+    check_forged("another model, which makes up for the shape", one, step_key(M ^ (uintptr_t)3 << 43, R, 2, 0, 0, 0));
+}
+
+static void test_forged_learning(void **unused)
+{
+    (void)unused;
+    const mr_replay_key plain = learn_key(M, 64, 128, 0, 0, 1, 1);
+    check_forged("B", plain, learn_key(M ^ 16, 64 ^ 256, 128, 0, 0, 1, 1));
+    check_forged("T", plain, learn_key(M ^ 16 * MIB, 64, 129, 0, 0, 1, 1));
+    check_forged("B and T", plain, learn_key(M ^ (16 + 4 * 16 * MIB), 64 ^ 256, 132, 0, 0, 1, 1));
+    check_forged("B for T", learn_key(M, 64, 129, 0, 0, 1, 1), learn_key(M, 64 ^ 1 << 28, 128, 0, 0, 1, 1));
+    /* a micro-batch that had the number of a token: its model is what makes the numbers equal */
+    const mr_replay_key token = step_key(M, R, 1, 0, 0, 0);
+    const uintptr_t other = (uintptr_t)(packed(&token) >> 8) ^ (uintptr_t)9 << 24;
+    check_forged("a token and a micro-batch", token, learn_key(other, 1, 9, 0, 0, 0, 0));
+}
+
+/* Every single field tells work apart, whatever the packing. */
+static void test_fields(void **unused)
+{
+    (void)unused;
+    const mr_replay_key keys[] = {
+        step_key(M, R, 1, 0, 0, 0),           step_key(M + 16, R, 1, 0, 0, 0),      step_key(M, R + 256, 1, 0, 0, 0),
+        step_key(M, R, 2, 0, 0, 0),           step_key(M, R, 1, 1, 0, 0),           step_key(M, R, 1, 0, 1, 0),
+        step_key(M, R, 1, 0, 0, 1),           learn_key(M, 1, 1, 0, 0, 0, 0),       learn_key(M + 16, 1, 1, 0, 0, 0, 0),
+        learn_key(M, 2, 1, 0, 0, 0, 0),       learn_key(M, 1, 2, 0, 0, 0, 0),       learn_key(M, 1, 1, 1, 0, 0, 0),
+        learn_key(M, 1, 1, 0, 1, 0, 0),       learn_key(M, 1, 1, 0, 0, 1, 0),       learn_key(M, 1, 1, 0, 0, 0, 1),
+        step_key(M, 0, 1, 0, 0, 0),           step_key(R, M, 1, 0, 0, 0)};
+    for (int i = 0; i < COUNT(keys); i++)
+        for (int j = 0; j < COUNT(keys); j++)
+            if (mr_replay_same(&keys[i], &keys[j]) != (i == j)) fail_msg("keys %d and %d", i, j);
+    /* what lies between the fields is no part of a key */
+    mr_replay_key a, b;
+    memset(&a, 0, sizeof a);
+    memset(&b, 255, sizeof b);
+    a.work = b.work = MR_REPLAY_LEARN;
+    a.model = b.model = keys;
+    a.state = b.state = NULL;
+    a.B = b.B = a.T = b.T = 3;
+    a.flags = b.flags = MR_REPLAY_FIRST;
+    assert_true(mr_replay_same(&a, &b));
+}
+
+/* ---- what models ask for */
+
+static mr_replay_key recorded[64];
+static int recorded_count;
+
+static void record_key(mr_dev *dev, const mr_replay_key *key, void (*work)(void *arg), void *arg)
+{
+    (void)dev;
+    assert_true(recorded_count < COUNT(recorded));
+    recorded[recorded_count++] = *key;
+    work(arg);
+}
+
+static const mr_interface face = {
+    .input = MR_INPUT_TOKENS, .inputs = 11, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = 11};
+
+static void step_once(mr_model *model, mr_state *state, int B, int resets, int ragged)
+{
+    mr_batch batch = make_batch(&face, B, 1, resets, ragged, 3);
+    mr_state_resume(state);
+    mr_model_forward(model, &batch, state, 0);
+    mr_batch_free(&batch);
+}
+
+static void draw_some(mr_model *model, mr_state *state)
+{
+    int32_t tokens[2];
+    mr_model_draw_from(model, &(mr_sampling){.temperature = 1, .top_p = 1});
+    mr_model_draw(model, state, 2, tokens); /* the first is drawn from what was forwarded: one piece of work */
+}
+
+static void learn_once(mr_model *model, int B, int T, int resets, int ragged, int first, int last)
+{
+    static const mr_step step = {.seed = 1, .step = 1, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8,
+                                 .bias1 = 0.1, .bias2 = 0.01};
+    mr_batch batch = make_batch(&face, B, T, resets, ragged, 3);
+    mr_model_learn(model, &batch, &step, 1, first, last);
+    mr_batch_free(&batch);
+}
+
+/* Every kind of work once; returns how many pieces of it there were. */
+static int all_work(mr_model *const *models, mr_state *const *states)
+{
+    const int before = recorded_count;
+    for (int i = 0; i < 2; i++) {
+        step_once(models[i], states[2 * i], 1, 0, 0);
+        draw_some(models[i], states[2 * i]);
+        for (int how = 0; how < 4; how++) step_once(models[i], states[2 * i + 1], 3, how & 1, how >> 1);
+        for (int how = 0; how < 4; how++) learn_once(models[i], 2, 5, how & 1, how >> 1, 1, 1);
+        learn_once(models[i], 2, 5, 0, 0, 1, 0);
+        learn_once(models[i], 2, 5, 0, 0, 0, 1);
+        learn_once(models[i], 2, 4, 0, 0, 1, 1);
+        learn_once(models[i], 3, 5, 0, 0, 1, 1);
+    }
+    return recorded_count - before;
+}
+
+static void test_models(void **unused)
+{
+    (void)unused;
+    mr_dev *dev = open_device("cpu", 1, NULL);
+    mr_config config = config_of(&forms[0].cell, &face);
+    config.layers = 1;
+    config.dim = 8;
+    mr_model *models[2];
+    mr_state *states[4];
+    for (int i = 0; i < 2; i++) models[i] = make_model(&config, dev, 4, 5, 1);
+    for (int i = 0; i < 4; i++) states[i] = make_state(models[i / 2], i % 2 ? 3 : 1);
+    dev->replay = record_key;
+    recorded_count = 0;
+    const int n = all_work(models, states);
+    assert_int_equal(n, 2 * (1 + 1 + 4 + 8));
+    assert_int_equal(all_work(models, states), n);
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++)
+            if (mr_replay_same(&recorded[i], &recorded[n + j]) != (i == j))
+                fail_msg("work %d and work %d of the next round", i, j);
+    for (int i = 0; i < 4; i++) mr_state_free(states[i]);
+    for (int i = 0; i < 2; i++) mr_model_free(models[i]);
+    mr_dev_close(dev);
+}
+
+/* ---- the table of recordings */
+
+static int row_of(mr_replays *table, int work, int *fresh)
+{
+    const mr_replay_key key = step_key(M, R, work + 1, 0, 0, 0);
+    return mr_replay_row(table, &key, fresh);
+}
+
+static void test_table(void **unused)
+{
+    (void)unused;
+    static mr_replays table;
+    int fresh;
+    for (int i = 0; i < MR_REPLAYS; i++) {
+        assert_int_equal(row_of(&table, i, &fresh), i);
+        assert_true(fresh);
+    }
+    for (int i = MR_REPLAYS - 1; i >= 0; i--) {
+        assert_int_equal(row_of(&table, i, &fresh), i);
+        assert_false(fresh);
+    }
+    /* the one asked for the longest ago is now the last; then the one before it */
+    assert_int_equal(row_of(&table, MR_REPLAYS, &fresh), MR_REPLAYS - 1);
+    assert_true(fresh);
+    assert_int_equal(row_of(&table, MR_REPLAYS - 1, &fresh), MR_REPLAYS - 2);
+    assert_true(fresh);
+    assert_int_equal(row_of(&table, MR_REPLAYS, &fresh), MR_REPLAYS - 1);
+    assert_false(fresh);
+    assert_int_equal(table.count, MR_REPLAYS);
+    table.count = 0; /* all dropped */
+    assert_int_equal(row_of(&table, 3, &fresh), 0);
+    assert_true(fresh);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_forged_steps), cmocka_unit_test(test_forged_learning),
+                                       cmocka_unit_test(test_fields), cmocka_unit_test(test_models),
+                                       cmocka_unit_test(test_table)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
