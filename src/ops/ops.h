@@ -500,6 +500,18 @@ typedef struct mr_sscan_bwd_args {
     mr_real *dh_in;        /* [B, N, E] or NULL; zero where a sequence started before token 0 */
 } mr_sscan_bwd_args;
 
+/* States of streams. A pool has one in each slot, in one piece: for every block its tail, the mixer's state, and the rest of that
+ * (0 for most mixers). A state of B streams (model/state.c) has for every block the tails of all of them, then the mixers' states,
+ * then the rests. Row b and slot[b] are the same stream: its state goes from the pool into `many` or, with scatter, back. */
+typedef struct mr_state_rows_args {
+    int B, layers;
+    int tail, mixer, rest; /* reals a block and stream */
+    int scatter;
+    const int32_t *slot;   /* [B]; with scatter no two are the same */
+    mr_real *pool;         /* [slots, layers, tail + mixer + rest]; slots that are not listed stay as they are */
+    mr_real *many;         /* [layers]: tails [B, tail], mixers' [B, mixer], rests [B, rest] */
+} mr_state_rows_args;
+
 /* The table itself: one function an op. */
 typedef struct mr_ops {
 #define OP(name, tolerance, what) void (*name)(mr_dev *, const mr_##name##_args *);

@@ -116,6 +116,18 @@ static double real_value(mr_case *c, const mr_case_buffer *b, size_t i)
     }
 }
 
+/* One that is not among the i before it. */
+static int distinct_value(mr_case *c, const mr_case_buffer *b, size_t i)
+{
+    const int32_t *taken = b->data;
+    for (;;) {
+        const int value = mr_case_below(c, (int)b->value);
+        size_t k = 0;
+        while (k < i && taken[k] != value) k++;
+        if (k == i) return value;
+    }
+}
+
 static int int_value(mr_case *c, const mr_case_buffer *b)
 {
     if (b->fill == MR_FILL_CONSTANT) return (int)b->value;
@@ -130,7 +142,7 @@ static void fill_element(mr_case *c, mr_case_buffer *b, size_t i)
     case MR_CASE_ACT:
     case MR_CASE_REAL: ((float *)b->data)[i] = i == b->plant ? NAN : (float)real_value(c, b, i); break;
     case MR_CASE_DOUBLE: ((double *)b->data)[i] = real_value(c, b, i); break;
-    case MR_CASE_INT: ((int32_t *)b->data)[i] = int_value(c, b); break;
+    case MR_CASE_INT: ((int32_t *)b->data)[i] = b->fill == MR_FILL_DISTINCT ? distinct_value(c, b, i) : int_value(c, b); break;
     case MR_CASE_BYTE:
         ((uint8_t *)b->data)[i] = (uint8_t)(b->fill == MR_FILL_SIGNED ? signed_value(c, b) : mr_rng_uniform(&c->rng) < b->value);
         break;

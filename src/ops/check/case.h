@@ -31,7 +31,8 @@ typedef enum mr_case_fill {
     MR_FILL_SATURATED, /* N(0, 1), and ±value in every other place */
     MR_FILL_CONSTANT,  /* value */
     MR_FILL_BELOW,     /* 0 … value−1 */
-    MR_FILL_TARGET,    /* the same, or −1 */
+    MR_FILL_DISTINCT,  /* the same, each at most once */
+    MR_FILL_TARGET,    /* 0 … value−1, or −1 */
     MR_FILL_LENGTH,    /* 1 … value */
     MR_FILL_FLAG,      /* 1 with probability `value` */
     MR_FILL_STEP,

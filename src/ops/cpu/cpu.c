@@ -244,6 +244,7 @@ static void fill_device(mr_cpu *cpu, int threads, const mr_allocator *by)
     mr_cpu_rnn_ops(&dev->ops);
     mr_cpu_attn_ops(&dev->ops);
     mr_cpu_sscan_ops(&dev->ops);
+    mr_cpu_state_ops(&dev->ops);
 }
 
 int mr_cpu_open(const mr_dev_options *options, mr_dev **out, mr_error *err)

@@ -77,6 +77,7 @@ void mr_cpu_sample_ops(mr_ops *ops);
 void mr_cpu_train_ops(mr_ops *ops);
 void mr_cpu_attn_ops(mr_ops *ops);
 void mr_cpu_sscan_ops(mr_ops *ops);
+void mr_cpu_state_ops(mr_ops *ops);
 size_t mr_cpu_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int D, int H);
 size_t mr_cpu_scan_work(mr_dev *dev, int B, int T, int H);
 void mr_cpu_rnn_ops(mr_ops *ops);

@@ -216,6 +216,7 @@ void mr_cuda_token_ops(mr_ops *ops); /* embed */
 void mr_cuda_train_ops(mr_ops *ops); /* sumsq, adam */
 void mr_cuda_sscan_ops(mr_ops *ops); /* silu, sscan */
 void mr_cuda_sample_ops(mr_ops *ops);
+void mr_cuda_state_ops(mr_ops *ops);
 void mr_cuda_attn_ops(mr_ops *ops);  /* attention, positions */
 size_t mr_cuda_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int D, int H);
 size_t mr_cuda_scan_work(mr_dev *dev, int B, int T, int H); /* enough for minrnn … */
