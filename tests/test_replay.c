@@ -19,14 +19,14 @@ static uint64_t packed(const mr_replay_key *k)
 
 static mr_replay_key step_key(uintptr_t model, uintptr_t state, int B, int reset, int length, int draw)
 {
-    const mr_batch batch = {.B = B, .T = 1, .has_reset = reset, .has_length = length};
+    const mr_batch batch = {.B = B, .T = 1, .reset = reset ? (uint8_t *)1 : NULL, .length = length ? (int32_t *)1 : NULL};
     return mr_step_key((const void *)model, (const void *)state, &batch, draw);
 }
 
 static mr_replay_key learn_key(uintptr_t model, int B, int T, int reset, int length, int first, int last)
 {
-    const mr_batch batch = {.B = B, .T = T, .has_reset = reset, .has_length = length};
-    return mr_learn_key((const void *)model, &batch, first, last);
+    const mr_batch batch = {.B = B, .T = T, .reset = reset ? (uint8_t *)1 : NULL, .length = length ? (int32_t *)1 : NULL};
+    return mr_learn_key((const void *)model, &batch, NULL, first, last);
 }
 
 static void check_forged(const char *what, mr_replay_key a, mr_replay_key b)

@@ -165,7 +165,9 @@ static int run_peers(mr_bench *b, const char *script, settings *s, const mr_args
 static int open_another(void *arg, mr_dev **dev, mr_error *err)
 {
     const settings *s = arg;
-    return mr_open_device(&s->common, s->isa[0] ? s->isa : NULL, dev, err);
+    const mr_dev_options options = {.threads = (int)s->common.threads, .isa = s->isa[0] ? s->isa : NULL,
+                                    .bf16 = s->common.dtype == 1, .exact = !s->common.tf32};
+    return mr_dev_open(s->common.device, &options, dev, err);
 }
 
 static int run(settings *s, const mr_args *args, mr_error *err)

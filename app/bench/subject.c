@@ -104,7 +104,7 @@ void mr_subject_close(mr_subject *s)
 
 void mr_subject_step(mr_subject *s, int update)
 {
-    mr_model_learn(s->model, &s->batch, &s->step, 1.0 / (double)s->batch.counted, 1, update);
+    mr_model_learn(s->model, &s->batch, NULL, &s->step, 1.0 / (double)s->batch.counted, 1, update);
 }
 
 void mr_subject_token(mr_subject *s, int streams)

@@ -166,11 +166,23 @@ int mr_misused(const char *command, const char *format, ...)
 
 const char *const mr_dtypes[] = {"f32", "bf16", NULL};
 
-int mr_open_device(const mr_common *common, const char *isa, mr_dev **dev, mr_error *err)
+static void print_warning(void *user, const char *line)
 {
-    mr_dev_options options = {.threads = (int)common->threads, .isa = isa, .bf16 = common->dtype == 1, .exact = !common->tf32};
-    return mr_dev_open(common->device, &options, dev, err);
+    (void)user;
+    fprintf(stderr, "minrnn: %s\n", line);
 }
+
+int mr_open_context(const mr_common *common, mr_context **ctx, mr_error *err)
+{
+    mr_context_options options = MR_CONTEXT_OPTIONS;
+    options.device = common->device;
+    options.threads = (int)common->threads;
+    options.bf16 = common->dtype == 1;
+    options.exact = !common->tf32;
+    options.warn = common->quiet ? NULL : print_warning;
+    return mr_context_new(&options, ctx, err);
+}
+
 
 static mr_stop stop_signal;
 

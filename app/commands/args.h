@@ -4,7 +4,7 @@
 
 #include "core/options.h"
 #include "core/stop.h"
-#include "ops/device.h"
+#include "minrnn_experimental.h"
 
 #include <stdio.h>
 
@@ -67,8 +67,8 @@ int mr_report(const char *command, const mr_error *err);
 /* The same for wrong usage: one printable line whatever arguments it repeats; returns MR_EXIT_USAGE. command "": none yet. */
 int mr_misused(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* isa NULL: the best here. */
-int mr_open_device(const mr_common *common, const char *isa, mr_dev **dev, mr_error *err);
+/* A context as the flags have it; warnings go to stderr unless --quiet. */
+int mr_open_context(const mr_common *common, mr_context **ctx, mr_error *err);
 
 /* Ctrl-C and SIGTERM set *mr_stop_flag() to the signal's number; a second one ends the process at once. */
 mr_stop *mr_stop_flag(void);

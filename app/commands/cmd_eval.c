@@ -16,32 +16,43 @@ static const mr_option flags[] = {
     MR_COMMON_FLAGS,
     {"task", MR_OPT_TEXT, offsetof(settings, task), "", 0, 0, NULL, "another task than the model's own", 0},
     {"batch", MR_OPT_INT, offsetof(settings, batch), "0", 0, 1 << 20, NULL, "sequences at once; 0: as in training", 0},
-    {"examples", MR_OPT_INT, offsetof(settings, examples), "0", 0, 1000, NULL, "show so many test sequences: target and what the model said", 0},
+    {"examples", MR_OPT_INT, offsetof(settings, examples), "0", 0, 1000, NULL, "show so many test sequences: target and prediction", 0},
     {0}};
 
+static size_t likeliest(const float *scores, size_t count)
+{
+    size_t best = 0;
+    for (size_t c = 1; c < count; c++)
+        if (scores[c] > scores[best]) best = c;
+    return best;
+}
+
+/* One line: the targets of a sequence, or with scores what the model predicted there. */
+static void print_row(const mr_batch *batch, size_t first, size_t count, const float *scores, size_t outputs)
+{
+    printf("%s", scores ? "predicted" : "target   ");
+    for (size_t row = first; row < first + count; row++)
+        if (batch->target[row] >= 0)
+            printf(" %d", scores ? (int)likeliest(scores + row * outputs, outputs) : (int)batch->target[row]);
+    printf("\n");
+}
+
 /* Rows of the first test batch: the target and the model's choice at the positions that count. */
-static void show_examples(mr_session *s, mr_batch *batch, int64_t want)
+static int show_examples(mr_session *s, mr_batch *batch, int64_t want, mr_error *err)
 {
     mr_task *task = s->recipe.task;
-    size_t C = (size_t)task->face.outputs;
-    float *logits = mr_alloc(C, sizeof *logits);
+    const size_t outputs = (size_t)task->face.outputs;
     task->type->eval_batch(task, 0, batch);
-    mr_model_forward(s->model, batch, NULL, 0);
-    size_t rows = mr_batch_rows(batch, task->face.head), sequences = rows < (size_t)batch->B ? rows : (size_t)batch->B, per_row = rows / sequences;
-    for (size_t b = 0; logits && b < sequences && b < (size_t)want; b++)
-        for (int said = 0; said < 2; said++) {
-            printf("%s", said ? "  said  " : "target  ");
-            for (size_t i = 0; i < per_row; i++) {
-                size_t row = b * per_row + i, best = 0;
-                if (batch->target[row] < 0) continue;
-                mr_model_logits(s->model, logits, row, 1);
-                for (size_t c = 1; c < C; c++)
-                    if (logits[c] > logits[best]) best = c;
-                printf(" %d", said ? (int)best : (int)batch->target[row]);
-            }
-            printf("\n");
-        }
-    mr_free(logits);
+    const size_t rows = mr_net_rows(s->net, batch->B, batch->T);
+    const size_t sequences = rows < (size_t)batch->B ? rows : (size_t)batch->B, per_row = rows / sequences;
+    float *scores = mr_alloc(rows * outputs, sizeof *scores);
+    int status = scores ? mr_net_forward(s->net, batch, scores, rows * outputs, err) : mr_no_memory(err, "the examples");
+    for (size_t b = 0; !status && b < sequences && b < (size_t)want; b++) {
+        print_row(batch, b * per_row, per_row, NULL, outputs);
+        print_row(batch, b * per_row, per_row, scores, outputs);
+    }
+    mr_free(scores);
+    return status;
 }
 
 static void print_score(const settings *set, const mr_session *s, const mr_score *score)
@@ -50,7 +61,7 @@ static void print_score(const settings *set, const mr_session *s, const mr_score
     if (set->common.json) {
         printf("{\"task\": \"%s\", \"loss\": %.9g", s->recipe.task->type->name, score->loss);
         if (accuracy) printf(", \"accuracy\": %.9g", score->accuracy);
-        printf(", \"rows\": %lld, \"step\": %lld}\n", (long long)score->rows, (long long)s->step);
+        printf(", \"rows\": %lld, \"step\": %lld}\n", (long long)score->rows, (long long)mr_net_steps(s->net));
         return;
     }
     printf("%s: loss %.4f", s->recipe.task->type->name, score->loss);
@@ -64,7 +75,7 @@ static int evaluate(mr_session *s, const settings *set, mr_error *err)
     mr_score score;
     int status = mr_eval_score(s, set->common.quiet, &batch, &score, err);
     if (!status) print_score(set, s, &score);
-    if (!status && set->examples && s->recipe.task->face.loss == MR_LOSS_XENT) show_examples(s, &batch, set->examples);
+    if (!status && set->examples && s->recipe.task->face.loss == MR_LOSS_XENT) status = show_examples(s, &batch, set->examples, err);
     mr_batch_free(&batch);
     return status;
 }
@@ -78,21 +89,20 @@ int mr_cmd_eval(int argc, char **argv)
         .examples = "  minrnn eval runs/copy/model.safetensors --examples 2\n"
                     "  minrnn eval runs/copy/model.safetensors --length 1000        longer than it was trained on\n"
                     "  minrnn eval runs/book/model.safetensors --data book.txt --json\n"};
-    mr_dev *dev = NULL;
+    mr_context *ctx = NULL;
     mr_session session;
     mr_error err;
     int code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;
-    int status = mr_open_device(&set.common, NULL, &dev, &err);
-    /* planned small first, for the weights; the task says how large it must be */
-    if (!status) status = mr_session_open(&session, args.given[0], dev, 1, 1, &err);
+    int status = mr_open_context(&set.common, &ctx, &err);
+    if (!status) status = mr_session_open(&session, args.given[0], ctx, &err);
     if (!status) {
         mr_catch_signals();
         code = mr_eval_choose(&session, set.task, set.batch, &args);
         if (code < 0) status = evaluate(&session, &set, &err);
         mr_session_close(&session);
     }
-    mr_dev_close(dev);
+    mr_context_free(ctx);
     if (code >= 0) return code;
     if (status == MR_ESTOPPED) return 128 + (int)*mr_stop_flag();
     return status ? mr_report("eval", &err) : MR_EXIT_DONE;

@@ -1,6 +1,7 @@
 /* minrnn generate: writes on from a prompt, token by token. */
 #include "core/mem.h"
 #include "train/generate.h"
+#include "train/session.h"
 #include "commands/args.h"
 #include "commands/commands.h"
 
@@ -23,8 +24,6 @@ static const mr_option flags[] = {
     {"top-p", MR_OPT_REAL, offsetof(settings, top_p), "1", 0, 1, NULL, "only the likeliest that together have this probability", 0},
     {"stop", MR_OPT_TEXT, offsetof(settings, stop), "", 0, 0, NULL, "end before this text", 0},
     {0}};
-
-enum { PROMPT_PIECE = 256 };
 
 typedef struct output {
     int json;
@@ -52,17 +51,21 @@ static int on_piece(void *user, const char *bytes, size_t size)
     return 0;
 }
 
-static int generate(mr_session *session, const char *path, const settings *set, mr_error *err)
+static int generate(mr_session *session, const char *path, int on_gpu, const settings *set, mr_error *err)
 {
     output out = {.json = set->common.json};
     mr_generation want = {.prompt = set->prompt, .stop_text = set->stop[0] ? set->stop : NULL, .tokens = set->tokens,
                           .stop = mr_stop_flag(),
-                          .how = {.seed = (uint64_t)set->common.seed, .temperature = set->temperature, .top_p = set->top_p, .top_k = (int)set->top_k}};
+                          .group = on_gpu ? MR_GROUP_MAX : 1, .how = MR_SAMPLE_OPTIONS};
+    want.how.seed = (uint64_t)set->common.seed;
+    want.how.temperature = set->temperature;
+    want.how.top_p = set->top_p;
+    want.how.top_k = (int)set->top_k;
     int status = mr_session_need_text(session, path, err);
     if (status) return status;
     mr_catch_signals();
     if (!set->common.json) fputs(set->prompt, stdout);
-    status = mr_generate(session, PROMPT_PIECE, &want, on_piece, &out, err);
+    status = mr_generate(session->net, &want, on_piece, &out, err);
     if (!status && out.failed) status = mr_no_memory(err, "the text; lower --tokens");
     if (set->common.json && !status) {
         printf("{\"prompt\": ");
@@ -84,18 +87,18 @@ int mr_cmd_generate(int argc, char **argv)
                  "Writes on from a prompt. The same seed gives the same text.\n",
         .examples = "  minrnn generate runs/book/model.safetensors --prompt \"Once upon\" --tokens 300\n"
                     "  minrnn generate runs/book/model.safetensors --temperature 0 --stop \".\"\n"};
-    mr_dev *dev = NULL;
+    mr_context *ctx = NULL;
     mr_session session;
     mr_error err;
     int code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;
-    int status = mr_open_device(&set.common, NULL, &dev, &err);
-    if (!status) status = mr_session_open(&session, args.given[0], dev, 1, PROMPT_PIECE, &err);
+    int status = mr_open_context(&set.common, &ctx, &err);
+    if (!status) status = mr_session_open(&session, args.given[0], ctx, &err);
     if (!status) {
-        status = generate(&session, args.given[0], &set, &err);
+        status = generate(&session, args.given[0], !strncmp(mr_context_device(ctx), "cuda", 4), &set, &err);
         mr_session_close(&session);
     }
-    mr_dev_close(dev);
+    mr_context_free(ctx);
     if (status == MR_ESTOPPED) return 128 + (int)*mr_stop_flag();
     return status ? mr_report("generate", &err) : MR_EXIT_DONE;
 }

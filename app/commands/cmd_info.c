@@ -11,50 +11,65 @@ static const mr_option flags[] = {MR_COMMON_FLAGS, {0}};
 
 typedef struct view {
     const mr_session *session;
-    const mr_params *params;
-    long long bytes, parameters, state_bytes;
+    const char *task; /* its name, or NULL */
+    int vocab;        /* tokens of the vocabulary; 0: none */
+    long long bytes, state_bytes;
 } view;
 
-static void print_shape(const mr_param *p, const char *between)
+static void print_shape(const mr_tensor *t, const char *between)
 {
-    for (int i = 0; i < p->ndim; i++) printf("%s%lld", i ? between : "", (long long)p->shape[i]);
+    for (int i = 0; i < t->ndim; i++) printf("%s%lld", i ? between : "", (long long)t->shape[i]);
+}
+
+/* The next tensor of the net; 0: no more. */
+static int next_tensor(const mr_net *net, int i, mr_tensor *t)
+{
+    *t = (mr_tensor)MR_TENSOR;
+    return i < mr_net_tensors(net) && !mr_net_tensor(net, i, t, NULL);
 }
 
 static void print_text(const view *v)
 {
     char value[MR_TEXT_MAX];
-    const mr_recipe *r = &v->session->recipe;
-    printf("task %s, training step %lld\n\n", r->task->type->name, (long long)v->session->step);
-    for (const mr_option *o = mr_config_options; o->key; o++) printf("  %-16s %s\n", o->key, mr_option_print(o, &r->config, value));
-    if (v->session->vocab.size) printf("  %-16s %d %s\n", "vocabulary", v->session->vocab.size, v->session->vocab.kind == MR_VOCAB_BYTES ? "bytes" : "characters");
+    const mr_net *net = v->session->net;
+    mr_tensor t;
+    printf("task %s, training step %lld\n\n", v->task ? v->task : "none", (long long)mr_net_steps(net));
+    for (const mr_option *o = mr_model_table(); o->key; o++)
+        if (!mr_net_setting(net, o->key, value, sizeof value, NULL)) printf("  %-16s %s\n", o->key, value);
+    if (v->vocab) printf("  %-16s %d %s\n", "vocabulary", v->vocab, mr_vocab_is_bytes(mr_net_vocab(net)) ? "bytes" : "characters");
     printf("\n");
-    for (int i = 0; i < v->params->count; i++) {
-        printf("  %-36s %-3s ", v->params->list[i].name, mr_model_dtype(v->session->model, i));
-        print_shape(&v->params->list[i], " × ");
+    for (int i = 0; next_tensor(net, i, &t); i++) {
+        printf("  %-36s %-3s ", t.name, t.dtype);
+        print_shape(&t, " × ");
         printf("\n");
     }
-    printf("\n%lld parameters, %lld bytes; the state of a stream is %lld bytes\n", v->parameters, v->bytes, v->state_bytes);
+    printf("\n%lld parameters, %lld bytes; the state of a stream is %lld bytes\n", (long long)mr_net_parameters(net), v->bytes,
+           v->state_bytes);
 }
 
 static void print_json(const view *v)
 {
     char value[MR_TEXT_MAX];
-    const mr_recipe *r = &v->session->recipe;
-    printf("{\"task\": \"%s\", \"step\": %lld, \"config\": {", r->task->type->name, (long long)v->session->step);
-    for (const mr_option *o = mr_config_options; o->key; o++) {
-        printf("%s\"%s\": ", o == mr_config_options ? "" : ", ", o->key);
-        mr_option_print(o, &r->config, value);
+    const mr_net *net = v->session->net;
+    mr_tensor t;
+    printf("{\"task\": ");
+    if (v->task) mr_print_json_string(stdout, v->task, strlen(v->task));
+    else printf("null");
+    printf(", \"step\": %lld, \"config\": {", (long long)mr_net_steps(net));
+    for (const mr_option *o = mr_model_table(); o->key; o++) {
+        printf("%s\"%s\": ", o == mr_model_table() ? "" : ", ", o->key);
+        mr_net_setting(net, o->key, value, sizeof value, NULL);
         if (o->type == MR_OPT_INT || o->type == MR_OPT_REAL) printf("%s", value);
         else mr_print_json_string(stdout, value, strlen(value));
     }
     printf("}, \"parameters\": [");
-    for (int i = 0; i < v->params->count; i++) {
-        printf("%s{\"name\": \"%s\", \"shape\": [", i ? ", " : "", v->params->list[i].name);
-        print_shape(&v->params->list[i], ", ");
-        printf("], \"dtype\": \"%s\"}", mr_model_dtype(v->session->model, i));
+    for (int i = 0; next_tensor(net, i, &t); i++) {
+        printf("%s{\"name\": \"%s\", \"shape\": [", i ? ", " : "", t.name);
+        print_shape(&t, ", ");
+        printf("], \"dtype\": \"%s\"}", t.dtype);
     }
-    printf("], \"total_parameters\": %lld, \"file_bytes\": %lld, \"state_bytes\": %lld, \"vocabulary\": %d}\n", v->parameters, v->bytes,
-           v->state_bytes, v->session->vocab.size);
+    printf("], \"total_parameters\": %lld, \"file_bytes\": %lld, \"state_bytes\": %lld, \"vocabulary\": %d}\n",
+           (long long)mr_net_parameters(net), v->bytes, v->state_bytes, v->vocab);
 }
 
 int mr_cmd_info(int argc, char **argv)
@@ -63,21 +78,22 @@ int mr_cmd_info(int argc, char **argv)
     mr_args args = {.command = "info", .flags = flags, .settings = &set, .min = 1, .max = 1,
         .usage = "usage: minrnn info MODEL [--json]\n\nConfiguration, parameters and sizes of a model file, after checking all of it.\n",
         .examples = "  minrnn info runs/book/model.safetensors\n"};
-    mr_dev *dev = NULL;
+    mr_context *ctx = NULL;
     mr_session session;
     mr_error err;
     struct stat st = {0};
     int code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;
-    int status = mr_open_device(&set, NULL, &dev, &err);
-    if (!status) status = mr_session_open(&session, args.given[0], dev, 0, 0, &err);
+    int status = mr_open_context(&set, &ctx, &err);
+    if (!status) status = mr_session_open(&session, args.given[0], ctx, &err);
     if (!status) {
         stat(args.given[0], &st);
-        view v = {&session, mr_model_params(session.model), (long long)st.st_size, (long long)mr_model_count(session.model),
-                  (long long)(mr_model_state_reals(session.model) * sizeof(float))};
+        const view v = {&session, session.recipe.task ? session.recipe.task->type->name : NULL,
+                        mr_net_vocab(session.net) ? mr_vocab_size(mr_net_vocab(session.net)) : 0, (long long)st.st_size,
+                        (long long)mr_net_state_bytes(session.net)};
         (set.json ? print_json : print_text)(&v);
         mr_session_close(&session);
     }
-    mr_dev_close(dev);
+    mr_context_free(ctx);
     return status ? mr_report("info", &err) : MR_EXIT_DONE;
 }

@@ -29,11 +29,12 @@ static int same_file(const char *a, const char *b)
 }
 
 /* Opens a model and scores it; the session stays open when it could be. Returns −1 to go on, otherwise the exit status. */
-static int open_and_score(const char *path, const settings *set, const mr_args *args, mr_dev *dev, mr_session *s, mr_score *score)
+static int open_and_score(const char *path, const settings *set, const mr_args *args, mr_context *ctx, mr_session *s,
+                          mr_score *score)
 {
     mr_error err;
     mr_batch batch = {0};
-    int status = mr_session_open(s, path, dev, 1, 1, &err);
+    int status = mr_session_open(s, path, ctx, &err);
     if (status) return mr_report("quantize", &err);
     int code = mr_eval_choose(s, "", set->batch, args);
     if (code < 0) status = mr_eval_score(s, set->common.quiet, &batch, score, &err);
@@ -58,17 +59,17 @@ static void print_result(const settings *set, const char *from, const mr_score *
                (long long)after->rows);
 }
 
-static int quantize(const char *path, const settings *set, const mr_args *args, mr_dev *dev)
+static int quantize(const char *path, const settings *set, const mr_args *args, mr_context *ctx)
 {
     mr_session session;
     mr_score before = {0}, after = {0};
     mr_error err;
-    int code = open_and_score(path, set, args, dev, &session, &before);
+    int code = open_and_score(path, set, args, ctx, &session, &before);
     if (code >= 0) return code;
-    int status = mr_session_save_int8(&session, path, set->out, &err);
+    int status = mr_net_save_int8(session.net, set->out, &err);
     mr_session_close(&session);
     if (status) return mr_report("quantize", &err);
-    code = open_and_score(set->out, set, args, dev, &session, &after);
+    code = open_and_score(set->out, set, args, ctx, &session, &after);
     if (code >= 0) return code;
     mr_session_close(&session);
     print_result(set, path, &before, &after);
@@ -84,7 +85,7 @@ int mr_cmd_quantize(int argc, char **argv)
                  "any other. Prints the loss on the task's test data before and after.\n",
         .examples = "  minrnn quantize runs/book/model.safetensors --out book8.safetensors --data book.txt\n"
                     "  minrnn generate book8.safetensors --prompt \"Once\"\n"};
-    mr_dev *dev = NULL;
+    mr_context *ctx = NULL;
     mr_error err;
     int code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;
@@ -93,9 +94,9 @@ int mr_cmd_quantize(int argc, char **argv)
         mr_fail(&err, MR_EINVAL, "--out %s is the model itself, which would be lost; name another file", set.out);
         return mr_report("quantize", &err);
     }
-    if (mr_open_device(&set.common, NULL, &dev, &err)) return mr_report("quantize", &err);
+    if (mr_open_context(&set.common, &ctx, &err)) return mr_report("quantize", &err);
     mr_catch_signals();
-    code = quantize(args.given[0], &set, &args, dev);
-    mr_dev_close(dev);
+    code = quantize(args.given[0], &set, &args, ctx);
+    mr_context_free(ctx);
     return code;
 }

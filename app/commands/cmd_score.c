@@ -1,5 +1,6 @@
 /* minrnn score: the log-probability of a text, in constant memory. */
 #include "train/score.h"
+#include "train/session.h"
 #include "commands/args.h"
 #include "commands/commands.h"
 
@@ -103,7 +104,7 @@ static int score(mr_session *session, const char *model, const char *text, int c
     if (status) return status;
     if (!fstat(s.fd, &st) && S_ISREG(st.st_mode)) s.total = (uint64_t)st.st_size;
     if (s.json && s.per_token) printf("{\"logprobs\": [");
-    status = mr_score_text(session, chunk, name, read_stream, on_logprob, &s, &result, err);
+    status = mr_score_text(session->net, chunk, name, read_stream, on_logprob, &s, &result, err);
     if (s.fd != STDIN_FILENO) close(s.fd);
     if (s.shown) fprintf(stderr, "\r\033[K");
     if (status) {
@@ -124,18 +125,18 @@ int mr_cmd_score(int argc, char **argv)
         .examples = "  minrnn score runs/book/model.safetensors other.txt\n"
                     "  minrnn score runs/book/model.safetensors - --mode step < other.txt\n"
                     "  minrnn score runs/book/model.safetensors other.txt --per-token --json\n"};
-    mr_dev *dev = NULL;
+    mr_context *ctx = NULL;
     mr_session session;
     mr_error err;
     int chunk = 1, code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;
     int status = parse_mode(set.mode, &chunk, &err);
-    if (!status) status = mr_open_device(&set.common, NULL, &dev, &err);
-    if (!status) status = mr_session_open(&session, args.given[0], dev, 1, chunk, &err);
+    if (!status) status = mr_open_context(&set.common, &ctx, &err);
+    if (!status) status = mr_session_open(&session, args.given[0], ctx, &err);
     if (!status) {
         status = score(&session, args.given[0], args.given[1], chunk, &set, &err);
         mr_session_close(&session);
     }
-    mr_dev_close(dev);
+    mr_context_free(ctx);
     return status ? mr_report("score", &err) : MR_EXIT_DONE;
 }

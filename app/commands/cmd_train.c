@@ -28,9 +28,9 @@ static void help_recipes(FILE *to)
     fprintf(to, "\nrecipes built in:");
     for (int i = 0; mr_recipe_names[i]; i++) fprintf(to, " %s", mr_recipe_names[i]);
     fprintf(to, "\n\nkeys of a recipe, as flags (default):\n[model]\n");
-    mr_args_print_options(to, mr_config_options, MR_OPT_DERIVED);
+    mr_args_print_options(to, mr_model_table(), MR_OPT_DERIVED);
     fprintf(to, "[train]\n");
-    mr_args_print_options(to, mr_train_options, MR_OPT_DERIVED);
+    mr_args_print_options(to, mr_train_table(), MR_OPT_DERIVED);
     for (const mr_task_type *const *t = mr_task_types(); *t; t++) {
         fprintf(to, "[task] %s: %s\n", (*t)->name, (*t)->summary);
         mr_args_print_options(to, (*t)->options, MR_OPT_DERIVED);
@@ -73,7 +73,7 @@ static int load_recipe(mr_recipe *recipe, const mr_args *args, const settings *s
     }
     int code = mr_args_take_pairs(args, tables, settings_of);
     /* flags of every command that are keys of [train] too */
-    if (mr_args_was_set(args, "seed")) recipe->train.seed = set->common.seed;
+    if (mr_args_was_set(args, "seed")) mr_train_set_whole(&recipe->train, "seed", set->common.seed);
     if (mr_args_was_set(args, "dtype")) recipe->train.dtype = set->common.dtype;
     if (mr_args_was_set(args, "tf32")) recipe->train.tf32 = set->common.tf32;
     if (code >= 0) mr_recipe_free(recipe);
@@ -102,19 +102,19 @@ static int finish(const mr_run_view *v, const settings *set, const mr_train_resu
 
 static int train(mr_recipe *recipe, const settings *set, mr_error *err, int *code)
 {
-    mr_dev *dev = NULL;
+    mr_context *ctx = NULL;
     mr_train_result result;
     mr_run_view v;
     mr_train_watch watch = mr_run_view_start(&v, recipe, "", 1, set->common.quiet);
     mr_common common = set->common;
     common.dtype = recipe->train.dtype;
     common.tf32 = recipe->train.tf32;
-    int status = mr_open_device(&common, NULL, &dev, err);
+    int status = mr_open_context(&common, &ctx, err);
     if (!status) status = mr_recipe_open(recipe, err);
-    if (!status) status = mr_train(recipe, dev, set->out, set->resume, mr_stop_flag(), &watch, &result, err);
+    if (!status) status = mr_train(recipe, ctx, set->out, set->resume, mr_stop_flag(), &watch, &result, err);
     if (!status) *code = finish(&v, set, &result);
     else mr_run_view_clear(&v);
-    mr_dev_close(dev);
+    mr_context_free(ctx);
     return status;
 }
 

@@ -22,19 +22,19 @@ static void on_tick(void *user, int done, int batches)
 
 int mr_eval_choose(mr_session *s, const char *name, int64_t batch, const mr_args *args)
 {
-    if (name[0] && strcmp(name, s->recipe.task->type->name)) {
+    mr_error err;
+    if (name[0] && (!s->recipe.task || strcmp(name, s->recipe.task->type->name))) {
         mr_recipe other;
-        mr_error err;
         if (mr_recipe_new(&other, name, &err)) return mr_report(args->command, &err);
-        other.config = s->recipe.config;
-        other.train = s->recipe.train;
+        if (s->recipe.task) other.train = s->recipe.train;
         mr_recipe_free(&s->recipe);
         s->recipe = other;
     }
+    if (mr_session_need_task(s, args->given[0], &err)) return mr_report(args->command, &err);
     const mr_option *const tables[] = {s->recipe.task->type->options, NULL};
     void *const settings_of[] = {s->recipe.task->settings};
     if (batch) s->recipe.train.batch = batch;
-    s->recipe.task->given = s->vocab.size ? &s->vocab : NULL;
+    s->recipe.task->given = mr_net_vocab(s->net);
     return mr_args_take_pairs(args, tables, settings_of);
 }
 

@@ -1,7 +1,6 @@
 /* minrnn: the command. */
 #include "core/options.h"
-#include "minrnn.h"
-#include "ops/device.h"
+#include "minrnn_experimental.h"
 #include "commands/args.h"
 #include "commands/commands.h"
 
@@ -46,11 +45,7 @@ static int print_version(void)
 #else
     printf("curl: no\n");
 #endif
-#ifdef MINRNN_WITH_CBLAS
-    printf("cblas: yes\n");
-#else
-    printf("cblas: no\n");
-#endif
+    printf("cblas: %s\n", mr_uses_cblas() ? "yes" : "no");
     return MR_EXIT_DONE;
 }
 

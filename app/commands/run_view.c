@@ -29,11 +29,11 @@ static void redraw(mr_run_view *v)
     fflush(stderr);
 }
 
-static void on_start(void *user, const mr_model *model, int64_t step)
+static void on_start(void *user, const mr_net *net, int64_t step)
 {
     mr_run_view *v = user;
     const mr_train_settings *set = &v->recipe->train;
-    mr_progress_start(&v->progress, step, set->steps, set->max_seconds, now());
+    mr_progress_start(&v->progress, step, mr_train_steps(set), set->max_seconds, now());
     v->progress.utf8 = mr_locale_is_utf8();
     if (v->quiet) return;
     char resumed[48] = "";
@@ -41,7 +41,7 @@ static void on_start(void *user, const mr_model *model, int64_t step)
     mr_task_shapes(v->recipe->task, shapes);
     if (step) snprintf(resumed, sizeof resumed, ", resumed at step %lld", (long long)step);
     fprintf(stderr, "%s%s: %lld parameters, batch %lld × %d tokens%s\n", v->label, v->recipe->task->type->name,
-            (long long)mr_model_count(model), (long long)(set->batch * set->accumulate), shapes[0].T, resumed);
+            (long long)mr_net_parameters(net), (long long)(set->batch * set->accumulate), shapes[0].T, resumed);
 }
 
 static void on_step(void *user, int64_t step, int64_t tokens, double loss)

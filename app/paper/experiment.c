@@ -323,7 +323,8 @@ int mr_planned_recipe(const mr_planned *run, mr_recipe *recipe, mr_error *err)
     }
     if (status) mr_recipe_free(recipe);
     if (status) return status;
-    recipe->train.seed = run->seed;
-    if (warmup_share > 0) recipe->train.warmup = llround(warmup_share * (double)recipe->train.steps);
+    mr_train_set_whole(&recipe->train, "seed", run->seed);
+    if (warmup_share > 0)
+        mr_train_set_whole(&recipe->train, "warmup", llround(warmup_share * (double)mr_train_steps(&recipe->train)));
     return 0;
 }

@@ -109,13 +109,13 @@ static void look_at_clock(turn *t)
     t->last = now;
 }
 
-static void on_started(void *user, const mr_model *model, int64_t step)
+static void on_started(void *user, const mr_net *net, int64_t step)
 {
     turn *t = user;
-    t->parameters = (double)mr_model_count(model);
+    t->parameters = (double)mr_net_parameters(net);
     t->last = mr_reproduce_now();
     look_at_clock(t); /* reading the data may have taken all there was */
-    if (t->told.started) t->told.started(t->told.user, model, step);
+    if (t->told.started) t->told.started(t->told.user, net, step);
 }
 
 static void on_stepped(void *user, int64_t step, int64_t tokens, double loss)
@@ -251,14 +251,14 @@ static int threads_each(const mr_reproduce_options *o)
 }
 
 /* The best model on what it was not chosen by. */
-static int score_test(turn *t, mr_dev *dev, mr_error *err)
+static int score_test(turn *t, mr_context *ctx, mr_error *err)
 {
     mr_session session;
     mr_batch batch = {0};
     char key[sizeof t->run->test], *path = mr_path_join(t->dir, "model.safetensors");
     snprintf(key, sizeof key, "%s", t->run->test);
     char *value = mr_setting_value(key);
-    int status = path ? mr_session_open(&session, path, dev, 1, 1, err) : mr_no_memory(err, "the test");
+    int status = path ? mr_session_open(&session, path, ctx, err) : mr_no_memory(err, "the test");
     if (!status) {
         status = mr_recipe_set(&session.recipe, key, value, err);
         if (!status) status = mr_session_evaluate(&session, &batch, on_evaluating, t, &t->stop, &t->test, err);
@@ -273,19 +273,23 @@ static int carry_out(turn *t, mr_recipe *recipe, mr_train_result *r, mr_error *e
 {
     job *j = t->job;
     const mr_reproduce_options *o = j->results.options;
-    mr_dev *dev = NULL;
-    mr_dev_options options = {.threads = threads_each(o), .bf16 = recipe->train.dtype == 1, .exact = !recipe->train.tf32};
+    mr_context *ctx = NULL;
+    mr_context_options options = MR_CONTEXT_OPTIONS;
+    options.device = o->device;
+    options.threads = threads_each(o);
+    options.bf16 = recipe->train.dtype == 1;
+    options.exact = !recipe->train.tf32;
     mr_train_watch watch = {t, on_started, on_stepped, on_evaluating, on_evaluated};
     int status = mr_recipe_open(recipe, err);
     t->opened = !status;
-    if (!status) status = mr_dev_open(o->device, &options, &dev, err);
+    if (!status) status = mr_context_new(&options, &ctx, err);
     if (!status && o->watch->starts) o->watch->starts(o->watch->user, t->worker, t->run, recipe, &t->told);
     if (!status) read_spent(t);
     t->began = t->last = t->noted = mr_reproduce_now();
-    if (!status) status = mr_train(recipe, dev, t->dir, 1, &t->stop, &watch, r, err);
-    if (!status && r->end != MR_END_STOPPED && t->run->test[0]) status = score_test(t, dev, err);
+    if (!status) status = mr_train(recipe, ctx, t->dir, 1, &t->stop, &watch, r, err);
+    if (!status && r->end != MR_END_STOPPED && t->run->test[0]) status = score_test(t, ctx, err);
     if (status == MR_ESTOPPED) status = 0, r->end = MR_END_STOPPED;
-    mr_dev_close(dev);
+    mr_context_free(ctx);
     return status;
 }
 

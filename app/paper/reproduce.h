@@ -6,7 +6,6 @@
 #ifndef MR_APP_PAPER_REPRODUCE_H
 #define MR_APP_PAPER_REPRODUCE_H
 
-#include "ops/device.h"
 #include "paper/experiment.h"
 #include "paper/table.h"
 #include "train/train.h"
@@ -28,7 +27,7 @@ typedef struct mr_reproduce_options {
     int side_by_side;       /* runs at once */
     int again;              /* forgets the rows that it would find, and runs them anew */
     int keep;               /* keeps DIR/runs/NAME/…/model.safetensors */
-    const char *device;     /* as for mr_dev_open */
+    const char *device;     /* as for mr_context_new */
     int threads;            /* of the CPU, for all runs together; 0: all */
     int dtype, tf32;        /* −1: as the recipe has it */
     double cell_seconds;    /* measurements: what one may take */
@@ -42,35 +41,12 @@ typedef struct mr_reproduce_result {
     int over; /* the time was up, or too little of it was left for another step */
 } mr_reproduce_result;
 
-/* ---- experiments that measure ---- */
-
-typedef struct mr_measuring mr_measuring;
-
-/* An experiment that is a function: it asks for each cell whether it is there, measures it and adds a row. */
-typedef struct mr_measured {
-    const char *name, *summary;
-    int (*run)(mr_measuring *m, mr_error *err);
-    int (*report)(const mr_table *rows, const char *dir, mr_error *err); /* writes DIR/NAME.md and DIR/NAME.svg */
-} mr_measured;
-
-const mr_reproduce_options *mr_measuring_options(const mr_measuring *m);
-mr_dev *mr_measuring_device(const mr_measuring *m); /* open, as the options have it; f32 where they leave the dtype open */
-/* 1: the cell is wanted and not there yet; *row then has what every row has (experiment, row, column, settings, device, date
- * …) and is to be filled and given to mr_measuring_add, or freed. */
-int mr_measuring_wants(mr_measuring *m, const char *row_label, const char *column, const char *settings, mr_row *row);
-int mr_measuring_add(mr_measuring *m, mr_row *row, mr_error *err); /* takes the row, and writes everything */
-int mr_measuring_over(const mr_measuring *m);                      /* the time is up, or a signal came: return 0 */
-
-/* ---- both ---- */
-
 /* The clock that deadlines are on, in seconds. */
 double mr_reproduce_now(void);
 
 /* Runs one experiment of recipes/experiments. Failures of single runs are counted and told, and no error. MR_ESTOPPED: *stop
  * was set; everything is saved. */
 int mr_reproduce(const char *name, const mr_reproduce_options *options, mr_reproduce_result *result, mr_error *err);
-int mr_reproduce_measured(const mr_measured *experiment, const mr_reproduce_options *options, mr_reproduce_result *result,
-                          mr_error *err);
 
 /* The rows of DIR/NAME.json; none where there is no such file. */
 int mr_reproduce_rows(const char *dir, const char *name, mr_table *rows, mr_error *err);

@@ -40,19 +40,23 @@ static void cpu_name(char *out, size_t size)
 /* Opened once to know what "auto" is here. */
 static int probe(mr_results *r, mr_error *err)
 {
-    mr_dev *dev;
+    mr_context *ctx;
     char chip[128];
-    mr_dev_options options = {.threads = r->options->threads};
-    int status = mr_dev_open(r->options->device, &options, &dev, err);
+    mr_context_options options = MR_CONTEXT_OPTIONS;
+    options.device = r->options->device;
+    options.threads = r->options->threads;
+    int status = mr_context_new(&options, &ctx, err);
     if (status) return status;
-    snprintf(r->kind, sizeof r->kind, "%s", dev->kind);
-    if (dev->name) snprintf(r->device, sizeof r->device, "%s", dev->name);
+    const char *about = mr_context_device(ctx), *isa = strchr(about, ' ');
+    const int threads = mr_context_threads(ctx);
+    snprintf(r->kind, sizeof r->kind, "%.*s", (int)strcspn(about, " "), about);
+    if (*mr_context_chip(ctx)) snprintf(r->device, sizeof r->device, "%s", mr_context_chip(ctx));
     else {
         cpu_name(chip, sizeof chip);
-        snprintf(r->device, sizeof r->device, "%s, %d thread%s%s%s", chip, dev->threads, dev->threads > 1 ? "s" : "",
-                 dev->isa[0] ? ", " : "", dev->isa);
+        snprintf(r->device, sizeof r->device, "%s, %d thread%s%s%s", chip, threads, threads > 1 ? "s" : "", isa ? "," : "",
+                 isa ? isa : "");
     }
-    mr_dev_close(dev);
+    mr_context_free(ctx);
     return 0;
 }
 
@@ -199,62 +203,5 @@ int mr_reproduce_merge(const char *dir, const char *name, const mr_table *from, 
     if (!status) status = add_rows(dir, name, from, added, err);
     if (lock >= 0) mr_unlock(lock);
     mr_free(runs);
-    return status;
-}
-
-/* ---- measurements ---- */
-
-struct mr_measuring {
-    mr_results results;
-    mr_dev *dev;
-    mr_reproduce_result *result;
-};
-
-const mr_reproduce_options *mr_measuring_options(const mr_measuring *m) { return m->results.options; }
-mr_dev *mr_measuring_device(const mr_measuring *m) { return m->dev; }
-
-int mr_measuring_over(const mr_measuring *m)
-{
-    const int over = mr_results_over(m->results.options, 0);
-    if (over) m->result->cut = 1;
-    return over;
-}
-
-int mr_measuring_wants(mr_measuring *m, const char *label, const char *column, const char *settings, mr_row *row)
-{
-    const mr_reproduce_options *o = m->results.options;
-    memset(row, 0, sizeof *row);
-    mr_results_stamp(&m->results, row, label, column, settings, o->dtype == 1 ? "bf16" : "f32");
-    if (!mr_plan_wants(&o->plan, label, column)) return mr_row_free(row), 0;
-    if (o->again || !mr_table_find(&m->results.rows, row)) return 1;
-    m->result->found++;
-    return mr_row_free(row), 0;
-}
-
-int mr_measuring_add(mr_measuring *m, mr_row *row, mr_error *err)
-{
-    const mr_reproduce_watch *watch = m->results.options->watch;
-    if (watch && watch->measured) watch->measured(watch->user, row);
-    int status = mr_results_put(&m->results, row, err);
-    if (!status) m->result->done++;
-    return status;
-}
-
-static int report_measured(const void *experiment, const mr_table *rows, const char *dir, mr_error *err)
-{
-    return ((const mr_measured *)experiment)->report(rows, dir, err);
-}
-
-int mr_reproduce_measured(const mr_measured *e, const mr_reproduce_options *o, mr_reproduce_result *result, mr_error *err)
-{
-    mr_measuring m = {.result = result};
-    mr_dev_options options = {.threads = o->threads, .bf16 = o->dtype == 1, .exact = o->tf32 == 0};
-    memset(result, 0, sizeof *result);
-    int status = mr_results_open(&m.results, e->name, o, report_measured, e, err);
-    if (!status) status = mr_dev_open(o->device, &options, &m.dev, err);
-    if (!status) status = e->run(&m, err);
-    if (!status && o->stop && *o->stop) status = mr_fail(err, MR_ESTOPPED, "stopped");
-    mr_dev_close(m.dev);
-    mr_results_close(&m.results);
     return status;
 }

@@ -71,7 +71,6 @@ static void fill(const mr_chomsky *kind, const part *p, int place, mr_batch *bat
 {
     batch->B = p->rows;
     batch->T = round_up(tokens_of(kind, p->length, place), p->multiple);
-    batch->has_reset = batch->has_length = 0;
     batch->counted = 0;
     for (int i = 0; i < p->rows; i++) {
         mr_rng rng = mr_rng_at(p->seed, p->stream, p->a, (uint32_t)(p->first + i));
@@ -88,7 +87,6 @@ static void train_batch(const mr_task *task, uint32_t step, uint32_t micro, mr_b
     part p = {.seed = task->seed, .stream = MR_STREAM_TRAIN + micro, .a = step, .rows = task->batch, .multiple = TRAIN_MULTIPLE};
     mr_rng shared = mr_rng_at(p.seed, p.stream, p.a, SHARED);
     p.length = 1 + (int)mr_rng_below(&shared, (uint32_t)c->train_length);
-    batch->group = 0;
     fill(c->kind, &p, (int)mr_rng_below(&shared, (uint32_t)p.length), batch);
 }
 
@@ -109,8 +107,14 @@ static void eval_batch(const mr_task *task, int index, mr_batch *batch)
     mr_rng shared = mr_rng_at(p.seed, p.stream, p.a, SHARED);
     p.rows = left < task->batch ? left : task->batch;
     p.length = scored_length(c, block, &shared);
-    batch->group = c->drawn ? 0 : block;
     fill(c->kind, &p, (int)mr_rng_below(&shared, (uint32_t)p.length), batch);
+}
+
+/* Where every length is scored, each is a group: all of them count the same, however many answers they have. */
+static int eval_group(const mr_task *task, int index)
+{
+    const chomsky *c = task->data;
+    return c->drawn ? 0 : index / c->parts;
 }
 
 /* ---- opening ---- */
@@ -217,4 +221,5 @@ const mr_task_type mr_task_chomsky = {
     .close = close_task,
     .train_batch = train_batch,
     .eval_batch = eval_batch,
+    .eval_group = eval_group,
 };

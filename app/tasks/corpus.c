@@ -9,7 +9,7 @@
 /* Tokens take 1, 2 or 4 bytes each, by the size of the vocabulary: a text of bytes, or of up to 256 different
  * characters, needs no more memory than its file. */
 typedef struct corpus {
-    mr_vocab own; /* empty where the task was given a vocabulary */
+    mr_vocab *own; /* NULL where the task was given a vocabulary */
     void *tokens;
     int width;
     size_t count, train; /* tokens; those before `train` are training text */
@@ -67,7 +67,7 @@ static int encode(corpus *c, const mr_vocab *vocab, const mr_corpus_source *sour
         int last = left <= sizeof piece / sizeof *piece;
         mr_error inner;
         int status = mr_vocab_encode(vocab, source->bytes + at, last ? left : sizeof piece / sizeof *piece, last, at,
-                                     piece, &count, &used, &inner);
+                                     piece, sizeof piece / sizeof *piece, &count, &used, &inner);
         line += count_lines(source->bytes + at, used);
         if (status) return mr_fail(err, status, "%s, line %zu, %s", source->name, line, inner.text);
         put_tokens(c, piece, count);
@@ -78,7 +78,7 @@ static int encode(corpus *c, const mr_vocab *vocab, const mr_corpus_source *sour
 
 static int make_tokens(corpus *c, const mr_vocab *vocab, mr_corpus_source *source, mr_error *err)
 {
-    c->width = vocab->size <= 1 << 8 ? 1 : vocab->size <= 1 << 16 ? 2 : 4;
+    c->width = mr_vocab_size(vocab) <= 1 << 8 ? 1 : mr_vocab_size(vocab) <= 1 << 16 ? 2 : 4;
     if (c->width == 1) {
         c->tokens = source->bytes;
         int status = encode(c, vocab, source, err);
@@ -92,10 +92,11 @@ static int make_tokens(corpus *c, const mr_vocab *vocab, mr_corpus_source *sourc
 
 static int choose_vocab(mr_task *task, corpus *c, const mr_corpus_source *source, mr_error *err)
 {
-    task->vocab = task->given ? task->given : &c->own;
-    if (task->given) return 0;
     mr_error inner;
-    int status = mr_vocab_build(&c->own, source->kind, source->bytes, source->size, &inner);
+    task->vocab = task->given;
+    if (task->given) return 0;
+    int status = mr_vocab_build(source->kind, source->bytes, source->size, &c->own, &inner);
+    task->vocab = c->own;
     if (status == MR_EDATA) return mr_fail(err, status, "%s, %s; use --vocab bytes", source->name, inner.text);
     return status ? mr_fail(err, status, "%s: %s", source->name, inner.text) : 0;
 }
@@ -146,7 +147,7 @@ int mr_corpus_open(mr_task *task, mr_corpus_source source, mr_error *err)
     int status = c ? load(task, c, &source, err) : mr_no_memory(err, source.name);
     mr_free(source.bytes);
     if (status) return status;
-    int size = task->vocab->size;
+    int size = mr_vocab_size(task->vocab);
     task->face = (mr_interface){.input = MR_INPUT_TOKENS, .inputs = size, .head = MR_HEAD_TOKEN,
                                 .loss = MR_LOSS_XENT, .outputs = size};
     task->max_T = task->context;
@@ -157,7 +158,7 @@ void mr_corpus_close(mr_task *task)
 {
     corpus *c = task->data;
     if (!c) return;
-    mr_vocab_free(&c->own);
+    mr_vocab_free(c->own);
     mr_free(c->tokens);
     mr_free(c);
 }
@@ -173,8 +174,8 @@ static void fill_row(const corpus *c, size_t at, size_t n, mr_batch *batch, int 
         batch->ids[first + t] = 0;
         batch->target[first + t] = -1;
     }
-    batch->length[row] = (int32_t)n;
-    batch->has_length |= n < T;
+    mr_batch_lengths(batch)[row] = (int32_t)n;
+    if (n < T) batch->length = mr_batch_lengths(batch);
     batch->counted += (int64_t)n;
 }
 
@@ -182,7 +183,7 @@ static void start_batch(int B, int T, mr_batch *batch)
 {
     batch->B = B;
     batch->T = T;
-    batch->has_reset = batch->has_length = 0;
+    batch->length = NULL;
     batch->counted = 0;
 }
 

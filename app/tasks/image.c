@@ -67,7 +67,6 @@ static void start_batch(const mr_task *task, int rows, mr_batch *batch)
 {
     batch->B = rows;
     batch->T = task->max_T;
-    batch->has_reset = batch->has_length = 0;
     batch->counted = rows;
 }
 

@@ -37,8 +37,6 @@ static void fill(const mr_task *task, mr_batch *batch)
     for (int b = 0; b < batch->B; b++)
         if ((int)rows->length[batch->length[b]] > longest) longest = (int)rows->length[batch->length[b]];
     batch->T = mr_padded_T(longest, task->max_T);
-    batch->has_reset = 0;
-    batch->has_length = 1;
     batch->counted = batch->B;
     for (int b = 0; b < batch->B; b++) {
         const int32_t row = batch->length[b];
@@ -63,6 +61,7 @@ static void train_batch(const mr_task *task, uint32_t step, uint32_t micro, mr_b
     const listops *l = task->data;
     const range from = range_at(task, step);
     batch->B = task->batch;
+    batch->length = mr_batch_lengths(batch);
     mr_shuffle_batch(task, step, micro, l->rows.length + from.first, from.count, batch->B, batch->length);
     for (int b = 0; b < batch->B; b++) batch->length[b] += (int32_t)from.first;
     fill(task, batch);
@@ -73,6 +72,7 @@ static void eval_batch(const mr_task *task, int index, mr_batch *batch)
     const listops *l = task->data;
     uint32_t first = (uint32_t)index * (uint32_t)task->batch, left = l->eval.count - first;
     batch->B = left < (uint32_t)task->batch ? (int)left : task->batch;
+    batch->length = mr_batch_lengths(batch);
     for (int b = 0; b < batch->B; b++) batch->length[b] = (int32_t)l->order[first + (uint32_t)b];
     fill(task, batch);
 }

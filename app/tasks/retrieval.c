@@ -38,9 +38,8 @@ static void fill(const mr_task *task, const mr_pairs *pairs, int count, mr_batch
     for (int p = 0; p < count; p++)
         if (pairs->length[batch->target[p]] > longest) longest = pairs->length[batch->target[p]];
     batch->B = 2 * count;
+    batch->length = mr_batch_lengths(batch);
     batch->T = mr_padded_T((int)longest, task->max_T);
-    batch->has_reset = 0;
-    batch->has_length = 1;
     batch->counted = count;
     for (int p = 0; p < count; p++) {
         const uint32_t which = (uint32_t)batch->target[p];

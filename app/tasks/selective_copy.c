@@ -57,7 +57,6 @@ static void start_batch(const mr_task *task, int rows, int64_t length, mr_batch 
     const settings *s = task->settings;
     batch->B = rows;
     batch->T = (int)(length + s->tokens);
-    batch->has_reset = batch->has_length = 0;
     batch->counted = rows * s->tokens;
 }
 

@@ -6,7 +6,6 @@
 #include "core/options.h"
 #include "core/sha256.h"
 #include "core/status.h"
-#include "model/vocab.h"
 
 typedef struct mr_task_type mr_task_type;
 
@@ -33,9 +32,11 @@ struct mr_task_type {
     int (*open)(mr_task *task, mr_error *err);
     void (*close)(mr_task *task); /* frees task->data, also what a failed open left (or NULL); may be NULL */
     /* Pure functions of the task and the numbers given, safe to call from another thread: that is what makes a
-     * resumed run see the same data. They fill batch (B, T, arrays, flags, counted). */
+     * resumed run see the same data. They fill a batch of mr_batch_new (B, T, arrays, counted). */
     void (*train_batch)(const mr_task *task, uint32_t step, uint32_t micro, mr_batch *batch);
     void (*eval_batch)(const mr_task *task, int index, mr_batch *batch);
+    /* The group of a test batch: a score is the mean over groups, which follow one another. NULL: there is one. */
+    int (*eval_group)(const mr_task *task, int index);
 };
 
 /* Training that grows in `stages` equal shares of grow_steps: the stage of a step (steps count from 1), `stages` once they are over. */

@@ -2,7 +2,7 @@
 
 #include "core/file.h"
 #include "core/mem.h"
-#include "model/file.h"
+#include "core/safetensors.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -10,110 +10,68 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const state_meta_keys[] = {"task.", "vocab", "train.", "state.", NULL};
-static const char *const state_prefixes[] = {"weights.", "best.", "moment1.", "moment2.", NULL};
-
-int mr_checkpoint_new(mr_checkpoint *cp, const mr_params *params, mr_error *err)
-{
-    memset(cp, 0, sizeof *cp);
-    cp->best_loss = cp->best_accuracy = NAN;
-    cp->weights = mr_alloc(params->total, sizeof(float));
-    cp->best = mr_alloc(params->total, sizeof(float));
-    cp->moment1 = mr_alloc(params->total, sizeof(float));
-    cp->moment2 = mr_alloc(params->total, sizeof(float));
-    if (cp->weights && cp->best && cp->moment1 && cp->moment2) return 0;
-    mr_checkpoint_free(cp);
-    return mr_no_memory(err, "a checkpoint; lower layers, dim or expansion");
-}
-
-void mr_checkpoint_free(mr_checkpoint *cp)
-{
-    mr_free(cp->weights);
-    mr_free(cp->best);
-    mr_free(cp->moment1);
-    mr_free(cp->moment2);
-    memset(cp, 0, sizeof *cp);
-}
+mr_checkpoint mr_checkpoint_start(void) { return (mr_checkpoint){.best_loss = NAN, .best_accuracy = NAN}; }
 
 /* ---- writing ---- */
 
-/* Does this key belong into the files? Paths and derived keys do not; of [train] a model keeps only what evaluation needs. */
-static int written(const mr_option *o, int section, int whole)
-{
-    if (o->flags & (MR_OPT_PATH | MR_OPT_DERIVED)) return 0;
-    if (section != MR_SECTION_TRAIN) return section == MR_SECTION_TASK;
-    return whole || !strcmp(o->key, "batch") || !strcmp(o->key, "context");
-}
-
-static int add_recipe(mr_st_writer *w, const mr_recipe *r, int whole)
+/* Of [train] a state has every key; batch and context are in the net's own metadata already. */
+static void add_train(mr_key_list *l, const mr_recipe *r)
 {
     char key[64], value[MR_TEXT_MAX];
-    int status = mr_st_add_meta(w, "task.name", r->task->type->name);
-    for (int section = 0; section < MR_SECTIONS; section++)
-        for (const mr_option *o = mr_recipe_table(r, section); !status && o->key; o++) {
-            if (!written(o, section, whole)) continue;
-            snprintf(key, sizeof key, "%s.%s", mr_section_names[section], o->key);
-            status = mr_st_add_meta(w, key, mr_option_print(o, mr_recipe_settings(r, section), value));
-        }
-    if (status || !r->task->vocab) return status;
-    char *vocab = mr_vocab_print(r->task->vocab);
-    status = vocab ? mr_st_add_meta(w, "vocab", vocab) : MR_ENOMEM;
-    mr_free(vocab);
-    return status;
+    for (const mr_option *o = mr_train_table(); o->key; o++) {
+        if (!strcmp(o->key, "batch") || !strcmp(o->key, "context")) continue;
+        snprintf(key, sizeof key, "train.%s", o->key);
+        mr_key_list_add(l, key, mr_option_print(o, &r->train, value));
+    }
 }
 
-static int add_number(mr_st_writer *w, const char *key, double value)
-{
-    char text[MR_REAL_MAX] = "nan";
-    return mr_st_add_meta(w, key, isfinite(value) ? mr_real_print(text, value, 0) : text);
-}
-
-static int add_count(mr_st_writer *w, const char *key, int64_t value)
+static void add_count(mr_key_list *l, const char *key, int64_t value)
 {
     char text[32];
     snprintf(text, sizeof text, "%" PRId64, value);
-    return mr_st_add_meta(w, key, text);
+    mr_key_list_add(l, key, text);
 }
 
-static int add_state(mr_st_writer *w, const mr_checkpoint *cp, const mr_recipe *r, const mr_params *params)
+static void add_number(mr_key_list *l, const char *key, double value)
 {
-    const float *const vectors[] = {cp->weights, cp->best, cp->moment1, cp->moment2};
-    int status = 0;
-    for (int i = 0; !status && state_prefixes[i]; i++) status = mr_model_add_vector(w, state_prefixes[i], params, vectors[i]);
-    if (!status) status = add_count(w, "state.step", cp->step);
-    if (!status) status = add_count(w, "state.evaluated", cp->evaluated);
-    if (!status) status = add_count(w, "state.best-step", cp->best_step);
-    if (!status) status = add_count(w, "state.stale", cp->stale);
-    if (!status) status = add_count(w, "state.tokens", cp->tokens);
-    if (!status) status = add_count(w, "state.log-offset", (int64_t)cp->log_offset);
-    if (!status) status = add_number(w, "state.best-loss", cp->best_loss);
-    if (!status) status = add_number(w, "state.best-accuracy", cp->best_accuracy);
-    if (!status && r->task->data_sha256[0]) status = mr_st_add_meta(w, "state.data-sha256", r->task->data_sha256);
+    char text[MR_REAL_MAX] = "nan";
+    mr_key_list_add(l, key, isfinite(value) ? mr_real_print(text, value, 0) : text);
+}
+
+/* state.step and state.best-step are the library's. */
+static int write_state(const mr_checkpoint *cp, const mr_recipe *r, mr_net *net, const char *path, mr_error *err)
+{
+    mr_key_list l = {0};
+    add_train(&l, r);
+    add_count(&l, "state.evaluated", cp->evaluated);
+    add_count(&l, "state.stale", cp->stale);
+    add_count(&l, "state.tokens", cp->tokens);
+    add_count(&l, "state.log-offset", (int64_t)cp->log_offset);
+    add_number(&l, "state.best-loss", cp->best_loss);
+    add_number(&l, "state.best-accuracy", cp->best_accuracy);
+    if (r->task->data_sha256[0]) mr_key_list_add(&l, "state.data-sha256", r->task->data_sha256);
+    int status = l.failed ? mr_no_memory(err, path) : mr_net_save_training(net, path, (const char *const *)l.list, err);
+    mr_key_list_free(&l);
     return status;
 }
 
-/* One file of the folder. weights NULL: the whole state. */
-static int write_file(const mr_checkpoint *cp, const char *dir, const char *name, const mr_recipe *r, const mr_params *params,
-                      const float *weights, int64_t step, mr_error *err)
+typedef int save_model(mr_net *net, const char *path, mr_error *err);
+
+static int write_model(save_model *save, mr_net *net, const char *dir, const char *name, mr_error *err)
 {
     char *path = mr_path_join(dir, name);
-    mr_st_writer *w = mr_st_writer_new();
-    int status = path && w ? mr_model_add_config(w, &r->config) : MR_ENOMEM;
-    if (!status) status = add_recipe(w, r, weights == NULL);
-    if (!status && weights) status = mr_model_add_vector(w, "", params, weights);
-    if (!status && weights) status = add_count(w, "step", step);
-    if (!status && !weights) status = add_state(w, cp, r, params);
-    status = status ? mr_no_memory(err, name) : mr_st_write(w, path, err);
-    mr_st_writer_free(w);
+    int status = path ? save(net, path, err) : mr_no_memory(err, name);
     mr_free(path);
     return status;
 }
 
-int mr_checkpoint_save(const mr_checkpoint *cp, const char *dir, const mr_recipe *r, const mr_params *params, mr_error *err)
+int mr_checkpoint_save(const mr_checkpoint *cp, const char *dir, const mr_recipe *r, mr_net *net, mr_error *err)
 {
-    int status = write_file(cp, dir, "state.safetensors", r, params, NULL, cp->step, err);
-    if (!status) status = write_file(cp, dir, "last.safetensors", r, params, cp->weights, cp->step, err);
-    if (!status && cp->best_step) status = write_file(cp, dir, "model.safetensors", r, params, cp->best, cp->best_step, err);
+    char *path = mr_path_join(dir, "state.safetensors");
+    int status = path ? write_state(cp, r, net, path, err) : mr_no_memory(err, dir);
+    mr_free(path);
+    if (!status) status = write_model(mr_net_save, net, dir, "last.safetensors", err);
+    if (!status && cp->best_step) status = write_model(mr_net_save_best, net, dir, "model.safetensors", err);
     return status;
 }
 
@@ -141,10 +99,21 @@ static int same_recipe(const mr_st *st, const char *path, const mr_recipe *r, mr
     return 0;
 }
 
+/* The vocabulary of the task as a state has it; NULL: none, or out of memory. */
+static char *vocab_text(const mr_task *task)
+{
+    size_t needed = 0;
+    if (!task->vocab) return NULL;
+    mr_vocab_print(task->vocab, NULL, 0, &needed, NULL);
+    char *text = needed ? mr_alloc(needed, 1) : NULL;
+    if (text) mr_vocab_print(task->vocab, text, needed, NULL, NULL);
+    return text;
+}
+
 static int same_data(const mr_st *st, const char *path, const mr_recipe *r, mr_error *err)
 {
     const char *was = mr_st_meta(st, "vocab"), *sha256 = mr_st_meta(st, "state.data-sha256");
-    char *now = r->task->vocab ? mr_vocab_print(r->task->vocab) : NULL;
+    char *now = vocab_text(r->task);
     int same = was && now ? !strcmp(was, now) : !was && !r->task->vocab;
     mr_free(now);
     if (!same)
@@ -176,7 +145,8 @@ static int read_state(mr_checkpoint *cp, const mr_st *st, const char *path, mr_e
     int64_t offset = 0;
     int status = read_count(st, path, "state.step", &cp->step, err);
     if (!status) status = read_count(st, path, "state.evaluated", &cp->evaluated, err);
-    if (!status) status = read_count(st, path, "state.best-step", &cp->best_step, err);
+    /* missing until a best model was marked */
+    if (!status && mr_st_meta(st, "state.best-step")) status = read_count(st, path, "state.best-step", &cp->best_step, err);
     if (!status) status = read_count(st, path, "state.stale", &cp->stale, err);
     if (!status && mr_st_meta(st, "state.tokens")) status = read_count(st, path, "state.tokens", &cp->tokens, err); /* a key that came later */
     if (!status) status = read_count(st, path, "state.log-offset", &offset, err);
@@ -186,29 +156,28 @@ static int read_state(mr_checkpoint *cp, const mr_st *st, const char *path, mr_e
     return status;
 }
 
-static int load_open(mr_checkpoint *cp, const mr_st *st, const char *path, const mr_recipe *r, const mr_params *params, mr_error *err)
+static int check_state(mr_checkpoint *cp, const char *path, const mr_recipe *r, mr_error *err)
 {
-    float *const vectors[] = {cp->weights, cp->best, cp->moment1, cp->moment2};
-    mr_config config;
-    int status = mr_model_read_config(st, path, state_meta_keys, &config, err);
-    if (!status && config.weights != MR_WEIGHTS_F32)
+    mr_st *st = NULL;
+    int status = mr_st_open(path, &st, err);
+    const char *format = status ? NULL : mr_st_meta(st, "format"), *weights = status ? NULL : mr_st_meta(st, "model.weights");
+    if (!status && (!format || strcmp(format, "minrnn")))
+        status = mr_fail(err, MR_EFORMAT, "%s: not a minrnn model (its metadata has no format = minrnn)", path);
+    if (!status && weights && strcmp(weights, "f32"))
         status = mr_fail(err, MR_EFORMAT, "%s: its weights are in 8 bits, which are not trained", path);
     if (!status) status = same_recipe(st, path, r, err);
     if (!status) status = same_data(st, path, r, err);
-    if (!status) status = mr_model_check_tensors(st, path, state_prefixes, params, err);
-    for (int i = 0; !status && state_prefixes[i]; i++)
-        status = mr_model_read_vector(st, path, state_prefixes[i], params, vectors[i], err);
-    return status ? status : read_state(cp, st, path, err);
+    if (!status) status = read_state(cp, st, path, err);
+    mr_st_close(st);
+    return status;
 }
 
-int mr_checkpoint_load(mr_checkpoint *cp, const char *dir, const mr_recipe *r, const mr_params *params, mr_error *err)
+int mr_checkpoint_load(mr_checkpoint *cp, const char *dir, const mr_recipe *r, mr_net *net, mr_error *err)
 {
-    mr_st *st = NULL;
     char *path = mr_path_join(dir, "state.safetensors");
     if (!path) return mr_no_memory(err, dir);
-    int status = mr_st_open(path, &st, err);
-    if (!status) status = load_open(cp, st, path, r, params, err);
-    mr_st_close(st);
+    int status = check_state(cp, path, r, err);
+    if (!status) status = mr_net_load_training(net, path, err);
     mr_free(path);
     return status;
 }

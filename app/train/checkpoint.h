@@ -1,11 +1,10 @@
-/* What a run writes into its folder, and how it is read back. state.safetensors alone is enough to go on. */
+/* What a run writes into its folder, and how it is read back. state.safetensors alone is enough to continue. */
 #ifndef MR_APP_TRAIN_CHECKPOINT_H
 #define MR_APP_TRAIN_CHECKPOINT_H
 
-#include "model/model.h"
 #include "train/recipe.h"
 
-/* Where a run stands. The vectors are params->total floats each, in host memory. */
+/* Where a run stands, beside what its net knows. */
 typedef struct mr_checkpoint {
     int64_t step;      /* steps done */
     int64_t evaluated; /* the step of the last evaluation */
@@ -14,18 +13,16 @@ typedef struct mr_checkpoint {
     int64_t tokens;    /* trained on so far */
     double best_loss, best_accuracy; /* accuracy NaN where the task has none */
     uint64_t log_offset;
-    float *weights, *best, *moment1, *moment2;
 } mr_checkpoint;
 
-int mr_checkpoint_new(mr_checkpoint *cp, const mr_params *params, mr_error *err);
-void mr_checkpoint_free(mr_checkpoint *cp);
+mr_checkpoint mr_checkpoint_start(void); /* before the first step */
 
 /* Writes state.safetensors, then last.safetensors and, once there is a best model, model.safetensors. Each is replaced in
  * one step and the state comes first: a kill in between leaves a state from which the other two are written again. */
-int mr_checkpoint_save(const mr_checkpoint *cp, const char *dir, const mr_recipe *recipe, const mr_params *params, mr_error *err);
+int mr_checkpoint_save(const mr_checkpoint *cp, const char *dir, const mr_recipe *recipe, mr_net *net, mr_error *err);
 
-/* Reads DIR/state.safetensors into `cp`. The recipe must be the one that the run was started with, but for keys that may
- * change; the error names the first that differs. */
-int mr_checkpoint_load(mr_checkpoint *cp, const char *dir, const mr_recipe *recipe, const mr_params *params, mr_error *err);
+/* Reads DIR/state.safetensors into `cp` and the net. The recipe must be the one that the run was started with, but for keys
+ * that may change; the error names the first that differs. */
+int mr_checkpoint_load(mr_checkpoint *cp, const char *dir, const mr_recipe *recipe, mr_net *net, mr_error *err);
 
 #endif

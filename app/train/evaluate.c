@@ -1,38 +1,45 @@
 #include "train/evaluate.h"
 
-#include <math.h>
+/* The batches of a test set, one group after another. */
+typedef struct walk {
+    const mr_task *task;
+    mr_batch *batch;
+    mr_eval_tick *tick;
+    void *user;
+    const mr_stop *stop;
+    int next, group; /* the next batch, and the group that is being scored */
+} walk;
 
-/* Adds the means over the batches since the last call to the score. */
-static void end_group(mr_model *model, const mr_task *task, mr_score *score)
+static int group_of(const mr_task *task, int index) { return task->type->eval_group ? task->type->eval_group(task, index) : 0; }
+
+static int next_batch(void *arg, const mr_batch **batch)
 {
-    double stats[MR_STATS];
-    mr_model_stats(model, stats);
-    mr_model_zero_stats(model);
-    score->rows += (int64_t)stats[MR_STAT_COUNT];
-    score->loss += stats[MR_STAT_LOSS] / stats[MR_STAT_COUNT];
-    score->accuracy += task->face.loss == MR_LOSS_XENT ? stats[MR_STAT_CORRECT] / stats[MR_STAT_COUNT] : NAN;
+    walk *w = arg;
+    if (w->next && w->tick) w->tick(w->user, w->next, w->task->eval_batches);
+    if (w->next == w->task->eval_batches || group_of(w->task, w->next) != w->group) return 0;
+    if (w->stop && *w->stop) return MR_ESTOPPED;
+    w->task->type->eval_batch(w->task, w->next++, w->batch);
+    w->batch->counted = 0; /* the library looks it through */
+    *batch = w->batch;
+    return 1;
 }
 
-int mr_evaluate(mr_model *model, const mr_task *task, mr_batch *batch, mr_eval_tick *tick, void *user,
-                const mr_stop *stop, mr_score *score, mr_error *err)
+int mr_evaluate(mr_net *net, const mr_task *task, mr_batch *batch, mr_eval_tick *tick, void *user, const mr_stop *stop,
+                mr_score *score, mr_error *err)
 {
-    int groups = 1, group = 0;
+    walk w = {.task = task, .batch = batch, .tick = tick, .user = user, .stop = stop};
+    int groups = 0;
     *score = (mr_score){0};
-    mr_model_zero_stats(model);
-    for (int i = 0; i < task->eval_batches; i++) {
-        if (stop && *stop) return mr_fail(err, MR_ESTOPPED, "stopped during an evaluation");
-        task->type->eval_batch(task, i, batch);
-        if (i > 0 && batch->group != group) {
-            end_group(model, task, score);
-            groups++;
-        }
-        group = batch->group;
-        mr_model_forward(model, batch, NULL, 0);
-        mr_model_loss(model, batch, 0);
-        if (tick) tick(user, i + 1, task->eval_batches);
+    for (; w.next < task->eval_batches; groups++) {
+        mr_result result = MR_RESULT;
+        w.group = group_of(task, w.next);
+        int status = mr_net_evaluate_all(net, next_batch, &w, &result, err);
+        if (status) return status;
+        score->rows += result.rows;
+        score->loss += result.loss;
+        score->accuracy += result.accuracy;
     }
-    end_group(model, task, score);
     score->loss /= groups;
     score->accuracy /= groups;
-    return mr_model_dev(model)->sync(mr_model_dev(model), err);
+    return 0;
 }

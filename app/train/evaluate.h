@@ -1,9 +1,8 @@
-/* Scoring a model on its task's test set. */
+/* Scoring a net on its task's test set. */
 #ifndef MR_APP_TRAIN_EVALUATE_H
 #define MR_APP_TRAIN_EVALUATE_H
 
 #include "core/stop.h"
-#include "model/model.h"
 #include "tasks/task.h"
 
 typedef struct mr_score {
@@ -12,11 +11,11 @@ typedef struct mr_score {
     int64_t rows;
 } mr_score;
 
-/* Told after each batch of an evaluation. */
+/* Called after each batch of an evaluation. */
 typedef void mr_eval_tick(void *user, int done, int batches);
 
 /* `batch` has the task's capacity. Stops early with MR_ESTOPPED when *stop is set (stop may be NULL). */
-int mr_evaluate(mr_model *model, const mr_task *task, mr_batch *batch, mr_eval_tick *tick, void *user,
-                const mr_stop *stop, mr_score *score, mr_error *err);
+int mr_evaluate(mr_net *net, const mr_task *task, mr_batch *batch, mr_eval_tick *tick, void *user, const mr_stop *stop,
+                mr_score *score, mr_error *err);
 
 #endif

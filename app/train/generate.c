@@ -1,53 +1,34 @@
 #include "train/generate.h"
 
 #include "core/mem.h"
+#include "core/status.h"
 
 #include <string.h>
 
 typedef struct writer {
-    mr_session *session;
+    mr_net *net;
+    mr_stream *stream;
     const mr_generation *want;
-    mr_state *state;
-    mr_batch batch;
-    int plan_T;
     mr_piece_fn *piece;
     void *user;
     char *held; /* text that may turn out to be the beginning of stop_text */
     size_t held_size;
 } writer;
 
-static int feed(writer *w, const int32_t *tokens, size_t count, mr_error *err)
+/* The prompt as tokens; without one, a line break or, for a model that knows none, its first token. */
+static int encode_prompt(const writer *w, int32_t **tokens, size_t *count, mr_error *err)
 {
-    mr_model *model = w->session->model;
-    while (count) {
-        size_t T = count < (size_t)w->plan_T ? count : (size_t)w->plan_T;
-        w->batch.B = 1;
-        w->batch.T = (int)T;
-        memcpy(w->batch.ids, tokens, T * sizeof *tokens);
-        mr_model_forward(model, &w->batch, w->state, 0);
-        tokens += T;
-        count -= T;
-    }
-    return mr_model_dev(model)->sync(mr_model_dev(model), err);
-}
-
-static int feed_prompt(writer *w, mr_error *err)
-{
-    const char *prompt = w->want->prompt && *w->want->prompt ? w->want->prompt : "\n";
-    size_t size = strlen(prompt), count, used;
-    int32_t *tokens = mr_alloc(size, sizeof *tokens);
+    const int given = w->want->prompt && *w->want->prompt;
+    const char *prompt = given ? w->want->prompt : "\n";
     mr_error inner;
-    if (!tokens) return mr_no_memory(err, "the prompt");
-    int status = mr_vocab_encode(&w->session->vocab, prompt, size, 1, 0, tokens, &count, &used, &inner);
-    if (status && (!w->want->prompt || !*w->want->prompt)) {
-        tokens[0] = 0; /* a model that knows no line break */
-        count = 1;
-        status = 0;
-    } else if (status)
-        mr_fail(err, status, "--prompt: %.900s", inner.text);
-    if (!status) status = feed(w, tokens, count, err);
-    mr_free(tokens);
-    return status;
+    *tokens = mr_alloc(strlen(prompt), sizeof **tokens);
+    if (!*tokens) return mr_no_memory(err, "the prompt");
+    int status = mr_net_encode(w->net, prompt, strlen(prompt), *tokens, strlen(prompt), count, NULL, &inner);
+    if (!status) return 0;
+    if (given) return mr_fail(err, status, "--prompt: %.900s", inner.text);
+    (*tokens)[0] = 0;
+    *count = 1;
+    return 0;
 }
 
 /* Gives out what can no longer be the beginning of stop_text. Returns 1 when the generation is over. */
@@ -67,50 +48,52 @@ static int give_out(writer *w, const char *bytes, size_t size)
     return 0;
 }
 
-/* Tokens come from the device in groups; those behind the end are not looked at. */
-static int write_group(writer *w, const int32_t *tokens, int count, int64_t before, int *over, mr_error *err)
+/* Those after the end are not looked at. */
+static int write_group(writer *w, const int32_t *tokens, size_t count, int *over, mr_error *err)
 {
-    for (int i = 0; i < count && !*over; i++) {
+    for (size_t i = 0; i < count && !*over; i++) {
         char bytes[4];
-        if (tokens[i] < 0)
-            return mr_fail(err, MR_ENONFINITE, "the model's output is NaN or infinite after %lld tokens", (long long)(before + i));
-        int size = mr_vocab_decode(&w->session->vocab, tokens[i], bytes);
-        *over = give_out(w, bytes, (size_t)size);
+        size_t size;
+        int status = mr_net_decode(w->net, &tokens[i], 1, bytes, sizeof bytes, &size, err);
+        if (status) return status;
+        *over = give_out(w, bytes, size);
     }
     return 0;
 }
 
-static int write_tokens(writer *w, mr_error *err)
+/* Each call feeds what came before (the prompt, then the last token that was drawn) and draws a group. */
+static int write_tokens(writer *w, const int32_t *prompt, size_t count, mr_error *err)
 {
     const mr_generation *want = w->want;
-    mr_model *model = w->session->model;
-    mr_dev *dev = mr_model_dev(model);
+    mr_sample_options how = want->how;
+    int32_t drawn[MR_GROUP_MAX];
     int over = 0;
-    mr_model_draw_from(model, &want->how);
-    for (int64_t i = 0; i < want->tokens; i += dev->ahead) {
-        int32_t tokens[MR_DRAWN];
-        int count = want->tokens - i < dev->ahead ? (int)(want->tokens - i) : dev->ahead;
+    for (int64_t left = want->tokens; left > 0 && !over;) {
+        const size_t group = left < want->group ? (size_t)left : (size_t)want->group;
         if (want->stop && *want->stop) return MR_ESTOPPED;
-        mr_model_draw(model, w->state, count, tokens);
-        int status = dev->sync(dev, err);
-        if (!status) status = write_group(w, tokens, count, i, &over, err);
-        if (status || over) return status;
+        int status = mr_stream_sample(w->stream, prompt, count, &how, drawn, group, err);
+        if (!status) status = write_group(w, drawn, group, &over, err);
+        if (status) return status;
+        how.position += group;
+        left -= (int64_t)group;
+        prompt = &drawn[group - 1];
+        count = 1;
     }
-    if (w->held_size) w->piece(w->user, w->held, w->held_size);
+    if (w->held_size && !over) w->piece(w->user, w->held, w->held_size);
     return 0;
 }
 
-int mr_generate(mr_session *session, int plan_T, const mr_generation *want, mr_piece_fn *piece, void *user, mr_error *err)
+int mr_generate(mr_net *net, const mr_generation *want, mr_piece_fn *piece, void *user, mr_error *err)
 {
-    writer w = {.session = session, .want = want, .plan_T = plan_T, .piece = piece, .user = user};
-    mr_interface face = mr_config_interface(mr_model_config(session->model));
+    writer w = {.net = net, .want = want, .piece = piece, .user = user};
+    int32_t *prompt = NULL;
+    size_t count = 0;
     w.held = mr_alloc(want->stop_text ? strlen(want->stop_text) + 1 : 1, 1);
-    int status = w.held && !mr_batch_new(&w.batch, &face, 1, plan_T) ? 0 : mr_no_memory(err, "a generation");
-    if (!status) status = mr_state_new(session->model, 1, &w.state, err);
-    if (!status) status = feed_prompt(&w, err);
-    if (!status) status = write_tokens(&w, err);
-    mr_state_free(w.state);
-    mr_batch_free(&w.batch);
+    int status = w.held ? mr_stream_new(net, &w.stream, err) : mr_no_memory(err, "a generation");
+    if (!status) status = encode_prompt(&w, &prompt, &count, err);
+    if (!status) status = write_tokens(&w, prompt, count, err);
+    mr_stream_free(w.stream);
+    mr_free(prompt);
     mr_free(w.held);
     return status;
 }

@@ -1,21 +1,24 @@
-/* Writing on from a prompt. */
+/* Generation: text that continues a prompt. */
 #ifndef MR_APP_TRAIN_GENERATE_H
 #define MR_APP_TRAIN_GENERATE_H
 
-#include "train/session.h"
+#include "core/stop.h"
+#include "minrnn_experimental.h"
 
 /* Told each piece of text as it is made; a return other than 0 ends the generation. */
 typedef int mr_piece_fn(void *user, const char *bytes, size_t size);
+
+enum { MR_GROUP_MAX = 16 };
 
 typedef struct mr_generation {
     const char *prompt; /* "" or NULL: the model starts from a line break (or its first token) */
     const char *stop_text; /* ends the generation, not given out; NULL: none */
     int64_t tokens;
-    mr_sampling how;
+    int group; /* tokens that one call draws: 1 shows each as it is made; a GPU is faster with more, up to MR_GROUP_MAX */
+    mr_sample_options how;
     const mr_stop *stop;
 } mr_generation;
 
-/* The session must be planned for at least 1 × 1; prompts go through in pieces of the plan's length. */
-int mr_generate(mr_session *session, int plan_T, const mr_generation *want, mr_piece_fn *piece, void *user, mr_error *err);
+int mr_generate(mr_net *net, const mr_generation *want, mr_piece_fn *piece, void *user, mr_error *err);
 
 #endif

@@ -1,3 +1,4 @@
+/* Recipes: read from INI text, changed key by key, printed, and made into a net. */
 #include "train/recipe.h"
 
 #include "core/file.h"
@@ -6,49 +7,20 @@
 #include "train/recipes.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
-
-static const char *const optimizers[] = {"adamw", "adam", NULL};
-static const char *const schedules[] = {"constant", "linear", "cosine", NULL};
-static const char *const dtypes[] = {"f32", "bf16", NULL};
-static const char *const decay_sets[] = {"matrices", "no-gates", "all", NULL};
-
-#define FIELD(name) offsetof(mr_train_settings, name)
-
-const mr_option mr_train_options[] = {
-    {"batch", MR_OPT_INT, FIELD(batch), "32", 1, 1 << 20, NULL, "sequences a step (or a micro-batch, see accumulate)", 0},
-    {"context", MR_OPT_INT, FIELD(context), "256", 1, 1 << 24, NULL, "tokens a sequence, where the task leaves it open", 0},
-    {"steps", MR_OPT_INT, FIELD(steps), "1000", 1, 1e12, NULL, "training steps", MR_OPT_MAY_CHANGE},
-    {"max-seconds", MR_OPT_REAL, FIELD(max_seconds), "0", 0, 1e9, NULL, "stop after so many seconds; 0: never", MR_OPT_MAY_CHANGE},
-    {"lr", MR_OPT_REAL, FIELD(lr), "0.001", 0, 10, NULL, "learning rate", 0},
-    {"schedule", MR_OPT_CHOICE, FIELD(schedule), "constant", 0, 0, schedules, "of the learning rate, to 0 at the last step", 0},
-    {"warmup", MR_OPT_INT, FIELD(warmup), "0", 0, 1e12, NULL, "steps over which the learning rate rises from 0", 0},
-    {"optimizer", MR_OPT_CHOICE, FIELD(optimizer), "adamw", 0, 0, optimizers, "adamw, or adam (weight decay as L2)", 0},
-    {"betas", MR_OPT_PAIR, FIELD(betas), "0.9,0.999", 0, 0.999999, NULL, "decay of the two moments", 0},
-    {"eps", MR_OPT_REAL, FIELD(eps), "1e-8", 0, 1, NULL, "added to the root of the second moment", 0},
-    {"weight-decay", MR_OPT_REAL, FIELD(weight_decay), "0", 0, 10, NULL, "weight decay", 0},
-    {"decay-set", MR_OPT_CHOICE, FIELD(decay_set), "matrices", 0, 0, decay_sets, "what decays: weight matrices, all but the mixer's gates, all", 0},
-    {"clip", MR_OPT_REAL, FIELD(clip), "1", 0, 1e9, NULL, "largest norm of the gradient; 0: any", 0},
-    {"accumulate", MR_OPT_INT, FIELD(accumulate), "1", 1, 1 << 16, NULL, "micro-batches a step", 0},
-    {"eval-every", MR_OPT_INT, FIELD(eval_every), "100", 1, 1e12, NULL, "steps between evaluations", MR_OPT_MAY_CHANGE},
-    {"save-every", MR_OPT_INT, FIELD(save_every), "0", 0, 1e12, NULL, "steps between checkpoints; 0: every 15 seconds", MR_OPT_MAY_CHANGE},
-    {"patience", MR_OPT_INT, FIELD(patience), "0", 0, 1e9, NULL, "stop after so many evaluations without a better one; 0: never", MR_OPT_MAY_CHANGE},
-    {"dtype", MR_OPT_CHOICE, FIELD(dtype), "f32", 0, 0, dtypes, "what matrix products are computed in", MR_OPT_MAY_CHANGE},
-    {"tf32", MR_OPT_BOOL, FIELD(tf32), "yes", 0, 0, NULL, "GPU: f32 products may round to TF32", MR_OPT_MAY_CHANGE},
-    {"seed", MR_OPT_INT, FIELD(seed), "1", 0, 9e15, NULL, "of the initial weights, the data and dropout", 0},
-    {0}};
 
 const char *const mr_section_names[MR_SECTIONS] = {"task", "model", "train"};
 
 const mr_option *mr_recipe_table(const mr_recipe *r, int section)
 {
-    const mr_option *const tables[] = {r->task->type->options, mr_config_options, mr_train_options};
+    const mr_option *const tables[] = {r->task->type->options, mr_model_table(), mr_train_table()};
     return tables[section];
 }
 
 void *mr_recipe_settings(const mr_recipe *r, int section)
 {
-    void *const settings[] = {r->task->settings, (void *)&r->config, (void *)&r->train};
+    void *const settings[] = {r->task->settings, (void *)&r->model, (void *)&r->train};
     return settings[section];
 }
 
@@ -84,8 +56,8 @@ int mr_recipe_new(mr_recipe *r, const char *task, mr_error *err)
     if (!type) return mr_fail(err, MR_EINVAL, "unknown task %.100s; `minrnn train --help` lists them", task);
     int status = mr_task_new(type, &r->task, err);
     if (status) return status;
-    mr_options_default(mr_config_options, &r->config);
-    mr_options_default(mr_train_options, &r->train);
+    mr_options_default(mr_model_table(), &r->model);
+    mr_options_default(mr_train_table(), &r->train);
     return 0;
 }
 
@@ -183,26 +155,132 @@ int mr_recipe_load(mr_recipe *r, const char *name, mr_error *err)
     return status;
 }
 
+/* ---- the net ---- */
+
+static void add_whole(mr_key_list *l, const char *key, int64_t value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    mr_key_list_add(l, key, text);
+}
+
+/* The task's side of a model, and how long its sequences are. */
+static void add_face(mr_key_list *l, const mr_interface *face, int64_t horizon)
+{
+    static const char *const inputs[] = {"tokens", "reals"}, *const losses[] = {"xent", "mse"};
+    static const char *const heads[] = {"token", "last", "mean", "pair-last", "pair-mean"};
+    mr_key_list_add(l, "input", inputs[face->input]);
+    add_whole(l, "inputs", face->inputs);
+    mr_key_list_add(l, "head", heads[face->head]);
+    mr_key_list_add(l, "loss", losses[face->loss]);
+    add_whole(l, "outputs", face->outputs);
+    add_whole(l, "horizon", horizon);
+}
+
+static void add_keys(mr_key_list *l, const mr_recipe *r)
+{
+    mr_key_list_take(l, mr_model_table(), &r->model);
+    mr_key_list_take(l, mr_train_table(), &r->train);
+}
+
+static int check_keys(mr_key_list *l, mr_error *err)
+{
+    int status = l->failed ? mr_no_memory(err, "the recipe") : mr_settings_check((const char *const *)l->list, NULL, err);
+    mr_key_list_free(l);
+    return status;
+}
+
 int mr_recipe_check_model(const mr_recipe *r, mr_error *err)
 {
     const mr_interface plain = {.input = MR_INPUT_TOKENS, .inputs = 2, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = 2};
-    mr_config config = r->config;
-    mr_config_take(&config, &plain);
-    mr_config_settle(&config, 1);
-    return mr_config_check(&config, err);
+    mr_key_list list = {0};
+    add_keys(&list, r);
+    add_face(&list, &plain, 1);
+    return check_keys(&list, err);
+}
+
+int mr_recipe_open_task(mr_recipe *r, mr_error *err)
+{
+    r->task->seed = (uint64_t)mr_train_seed(&r->train);
+    r->task->batch = (int)r->train.batch;
+    r->task->context = (int)r->train.context;
+    return mr_task_open(r->task, err);
 }
 
 int mr_recipe_open(mr_recipe *r, mr_error *err)
 {
-    r->task->seed = (uint64_t)r->train.seed;
-    r->task->batch = (int)r->train.batch;
-    r->task->context = (int)r->train.context;
-    int status = mr_task_open(r->task, err);
+    mr_key_list list = {0};
+    int status = mr_recipe_open_task(r, err);
     if (status) return status;
-    mr_config_take(&r->config, &r->task->face);
-    mr_config_settle(&r->config, r->task->max_T);
-    return mr_config_check(&r->config, err);
+    add_keys(&list, r);
+    add_face(&list, &r->task->face, r->task->max_T);
+    return check_keys(&list, err);
 }
+
+/* What a model file says besides: the task with its settings, and of [train] what an evaluation needs. */
+static int add_meta(const mr_recipe *r, mr_net *net, mr_error *err)
+{
+    char key[64], value[MR_TEXT_MAX];
+    int status = mr_net_set_meta(net, "task.name", r->task->type->name, err);
+    for (const mr_option *o = r->task->type->options; !status && o->key; o++) {
+        if (o->flags & (MR_OPT_PATH | MR_OPT_DERIVED)) continue;
+        snprintf(key, sizeof key, "task.%s", o->key);
+        status = mr_net_set_meta(net, key, mr_option_print(o, r->task->settings, value), err);
+    }
+    snprintf(value, sizeof value, "%lld", (long long)r->train.batch);
+    if (!status) status = mr_net_set_meta(net, "train.batch", value, err);
+    snprintf(value, sizeof value, "%lld", (long long)r->train.context);
+    return status ? status : mr_net_set_meta(net, "train.context", value, err);
+}
+
+static int take_settled(mr_recipe *r, const mr_net *net, mr_error *err)
+{
+    char value[MR_TEXT_MAX];
+    int status = 0;
+    for (const mr_option *o = mr_model_table(); !status && o->key; o++) {
+        status = mr_net_setting(net, o->key, value, sizeof value, err);
+        if (!status) status = mr_option_parse(o, &r->model, value, err);
+    }
+    return status;
+}
+
+/* A vocabulary says what the model's sides look like; otherwise the task's interface does. */
+static int add_sides(mr_key_list *l, const mr_task *task, mr_error *err)
+{
+    size_t needed = 0;
+    if (!task->vocab) return add_face(l, &task->face, task->max_T), 0;
+    mr_vocab_print(task->vocab, NULL, 0, &needed, NULL);
+    char *text = needed ? mr_alloc(needed, 1) : NULL;
+    int status = text ? mr_vocab_print(task->vocab, text, needed, NULL, err) : mr_no_memory(err, "the vocabulary");
+    if (!status) mr_key_list_add(l, "vocab", text);
+    add_whole(l, "horizon", task->max_T);
+    mr_free(text);
+    return status;
+}
+
+int mr_recipe_net(mr_recipe *r, mr_context *ctx, mr_net **out, mr_error *err)
+{
+    mr_key_list list = {0};
+    *out = NULL;
+    add_keys(&list, r);
+    int status = add_sides(&list, r->task, err);
+    if (!status && list.failed) status = mr_no_memory(err, "the recipe");
+    if (!status) status = mr_net_create(ctx, (const char *const *)list.list, out, err);
+    mr_key_list_free(&list);
+    if (!status) status = add_meta(r, *out, err);
+    if (!status) status = take_settled(r, *out, err);
+    if (!status) return 0;
+    mr_net_free(*out);
+    *out = NULL;
+    return status;
+}
+
+const char *mr_recipe_model_key(const mr_recipe *r, const char *key, char out[MR_TEXT_MAX])
+{
+    return mr_option_print(mr_option_find(mr_model_table(), key), &r->model, out);
+}
+
+/* ---- printing ---- */
 
 static void print_all(const mr_recipe *r, mr_text *out)
 {

@@ -3,22 +3,13 @@
 #ifndef MR_APP_TRAIN_RECIPE_H
 #define MR_APP_TRAIN_RECIPE_H
 
-#include "model/config.h"
 #include "core/text.h"
 #include "tasks/task.h"
-
-typedef struct mr_train_settings {
-    int64_t batch, context, steps, accumulate, warmup, eval_every, save_every, patience, seed;
-    double max_seconds, lr, weight_decay, clip, eps, betas[2];
-    int dtype, tf32;                    /* 0 f32, 1 bf16 */
-    int optimizer, schedule, decay_set; /* 0 adamw, 1 adam; 0 constant, 1 linear, 2 cosine; mr_decay_set */
-} mr_train_settings;
-
-extern const mr_option mr_train_options[];
+#include "train/keys.h"
 
 typedef struct mr_recipe {
     mr_task *task; /* made, its settings filled; opened by mr_recipe_open */
-    mr_config config;
+    mr_model_settings model;
     mr_train_settings train;
 } mr_recipe;
 
@@ -34,8 +25,17 @@ int mr_recipe_set(mr_recipe *recipe, const char *key, const char *value, mr_erro
 /* Could a model be made of it, whatever the task? What it finds is known without any data. */
 int mr_recipe_check_model(const mr_recipe *recipe, mr_error *err);
 
-/* Opens the task and gives the model its side of it. */
+/* Opens the task with the batch, context and seed of the recipe. */
+int mr_recipe_open_task(mr_recipe *recipe, mr_error *err);
+/* The same, and checks that a model can be made for it. */
 int mr_recipe_open(mr_recipe *recipe, mr_error *err);
+
+/* The net of an opened recipe, new, with what a file of it says of task and training. Keys that the library settles (heads
+ * and window of attention) are then in the recipe too. */
+int mr_recipe_net(mr_recipe *recipe, mr_context *ctx, mr_net **out, mr_error *err);
+
+/* One key of [model] as text. */
+const char *mr_recipe_model_key(const mr_recipe *recipe, const char *key, char out[MR_TEXT_MAX]);
 
 /* The complete recipe as INI text. An error when it would not be read back as it is (a path that is long or has " ;" in
  * it). */

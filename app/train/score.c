@@ -1,6 +1,7 @@
 #include "train/score.h"
 
 #include "core/mem.h"
+#include "core/status.h"
 
 #include <errno.h>
 #include <math.h>
@@ -9,9 +10,8 @@
 enum { PIECE = 1 << 16 };
 
 typedef struct scorer {
-    mr_session *session;
-    mr_state *state;
-    mr_batch batch;
+    mr_net *net;
+    mr_stream *stream;
     int chunk, held;   /* tokens held: up to chunk + 1, the last one only as a target */
     int32_t *tokens;   /* [chunk + 1] */
     float *loss;       /* [chunk] */
@@ -24,16 +24,8 @@ typedef struct scorer {
 /* Runs the held tokens through the model; the last one stays as the first of the next chunk. */
 static int run_chunk(scorer *s, mr_error *err)
 {
-    mr_model *model = s->session->model;
-    int T = s->held - 1;
-    s->batch.B = 1;
-    s->batch.T = T;
-    memcpy(s->batch.ids, s->tokens, (size_t)T * sizeof *s->tokens);
-    memcpy(s->batch.target, s->tokens + 1, (size_t)T * sizeof *s->tokens);
-    mr_model_forward(model, &s->batch, s->state, 0);
-    mr_model_loss(model, &s->batch, 0);
-    mr_model_row_loss(model, s->loss, (size_t)T);
-    int status = mr_model_dev(model)->sync(mr_model_dev(model), err);
+    const int T = s->held - 1;
+    int status = mr_stream_score(s->stream, s->tokens, s->tokens + 1, (size_t)T, s->loss, (size_t)T, err);
     for (int t = 0; !status && t < T; t++) {
         if (!isfinite(s->loss[t]))
             return mr_fail(err, MR_ENONFINITE, "token %lld: the model's output is NaN or infinite", (long long)(s->predicted + t + 1));
@@ -67,7 +59,7 @@ static int take_text(scorer *s, const char *name, mr_read_fn *read, char *text, 
         if (got < 0) return mr_fail(err, MR_EIO, "%s: %s", name, strerror(errno));
         last = got == 0;
         held += (size_t)got;
-        int status = mr_vocab_encode(&s->session->vocab, text, held, last, offset, tokens, &count, &used, &inner);
+        int status = mr_vocab_encode(mr_net_vocab(s->net), text, held, last, offset, tokens, PIECE, &count, &used, &inner);
         if (status) return mr_fail(err, status, "%s: %.900s", name, inner.text);
         status = take_tokens(s, tokens, count, err);
         if (status) return status;
@@ -80,17 +72,16 @@ static int take_text(scorer *s, const char *name, mr_read_fn *read, char *text, 
 
 static int set_up(scorer *s, mr_error *err)
 {
-    mr_interface face = mr_config_interface(mr_model_config(s->session->model));
     s->tokens = mr_alloc((size_t)s->chunk + 1, sizeof *s->tokens);
     s->loss = mr_alloc((size_t)s->chunk, sizeof *s->loss);
-    if (!s->tokens || !s->loss || mr_batch_new(&s->batch, &face, 1, s->chunk)) return mr_no_memory(err, "a chunk; lower --mode chunk=N");
-    return mr_state_new(s->session->model, 1, &s->state, err);
+    if (!s->tokens || !s->loss) return mr_no_memory(err, "a chunk; lower --mode chunk=N");
+    return mr_stream_new(s->net, &s->stream, err);
 }
 
-int mr_score_text(mr_session *session, int chunk, const char *name, mr_read_fn *read, mr_logprob_fn *each, void *user,
+int mr_score_text(mr_net *net, int chunk, const char *name, mr_read_fn *read, mr_logprob_fn *each, void *user,
                   mr_text_score *score, mr_error *err)
 {
-    scorer s = {.session = session, .chunk = chunk, .each = each, .user = user};
+    scorer s = {.net = net, .chunk = chunk, .each = each, .user = user};
     char *text = mr_alloc(PIECE, 1);
     int32_t *tokens = mr_alloc(PIECE, sizeof *tokens);
     int status = text && tokens ? set_up(&s, err) : mr_no_memory(err, name);
@@ -99,8 +90,7 @@ int mr_score_text(mr_session *session, int chunk, const char *name, mr_read_fn *
         status = mr_fail(err, MR_EDATA, "%s: %s; a score needs two tokens or more", name, s.seen ? "only one token" : "is empty");
     score->tokens = s.seen;
     score->nats_per_token = s.sum / (double)s.predicted;
-    mr_state_free(s.state);
-    mr_batch_free(&s.batch);
+    mr_stream_free(s.stream);
     mr_free(s.tokens);
     mr_free(s.loss);
     mr_free(text);

@@ -2,7 +2,7 @@
 #ifndef MR_APP_TRAIN_SCORE_H
 #define MR_APP_TRAIN_SCORE_H
 
-#include "train/session.h"
+#include "minrnn_experimental.h"
 
 /* `parallel` takes as many tokens at once as this; the state is carried from one piece to the next. */
 #define MR_PARALLEL_TOKENS 16384
@@ -17,8 +17,8 @@ typedef struct mr_text_score {
     double nats_per_token;
 } mr_text_score;
 
-/* The session must be planned for 1 × chunk. `name` is the text's, for errors. */
-int mr_score_text(mr_session *session, int chunk, const char *name, mr_read_fn *read, mr_logprob_fn *each, void *user,
+/* `name` is the text's, for errors. */
+int mr_score_text(mr_net *net, int chunk, const char *name, mr_read_fn *read, mr_logprob_fn *each, void *user,
                   mr_text_score *score, mr_error *err);
 
 #endif

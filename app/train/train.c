@@ -2,14 +2,11 @@
 
 #include "core/file.h"
 #include "core/mem.h"
-#include "model/mixer.h"
 #include "train/checkpoint.h"
 #include "train/feed.h"
 #include "train/runlog.h"
-#include "api/schedule.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -20,11 +17,11 @@
 typedef struct trainer {
     mr_recipe *recipe;
     const mr_train_settings *set;
-    mr_dev *dev;
+    mr_context *ctx;
     const char *dir;
     const mr_stop *stop;
     const mr_train_watch *watch;
-    mr_model *model;
+    mr_net *net;
     mr_feed *feed;
     mr_batch eval_batch;
     mr_runlog *log;
@@ -54,76 +51,36 @@ int mr_run_exists(const char *dir) { return mr_run_has_state(dir) || in_folder(d
 
 /* ---- one step ---- */
 
-static mr_learn_settings mr_learn_of(const mr_train_settings *s)
+/* A step, an evaluation or a checkpoint that met a NaN: where it began, what is kept and what to do. */
+static int not_finite(const trainer *t, int64_t step, mr_error *err)
 {
-    return (mr_learn_settings){.steps = s->steps, .warmup = s->warmup, .seed = s->seed, .lr = s->lr, .weight_decay = s->weight_decay,
-        .clip = s->clip, .eps = s->eps, .betas = {s->betas[0], s->betas[1]}, .optimizer = s->optimizer, .schedule = s->schedule, .decay_set = s->decay_set};
-}
-
-static int not_finite(const trainer *t, const char *where, int64_t step, mr_error *err)
-{
-    char kept[64] = "nothing had been saved yet";
+    char kept[64] = "nothing had been saved yet", where[160];
+    if (!mr_net_find_nonfinite(t->net, where, sizeof where)) snprintf(where, sizeof where, "head (loss)");
     if (t->saved_step) snprintf(kept, sizeof kept, "the last good checkpoint (step %lld) is kept", (long long)t->saved_step);
     return mr_fail(err, MR_ENONFINITE, "step %lld: a number became NaN or infinite in %s; %s; try a lower --lr or --clip",
                    (long long)step, where, kept);
 }
 
-static int step_not_finite(const trainer *t, const mr_batch *batch, int64_t step, mr_error *err)
-{
-    char where[128];
-    mr_model_blame(t->model, batch, where, sizeof where);
-    return not_finite(t, where, step, err);
-}
-
-/* A step may be finite and the weights after it not (0 / 0 with eps = 0, say): such must never reach a file. */
-static int check_vector(const trainer *t, const char *what, const float *vector, mr_error *err)
-{
-    const mr_params *params = mr_model_params(t->model);
-    char where[160];
-    for (int i = 0; i < params->count; i++)
-        for (size_t j = 0; j < params->list[i].count; j++) {
-            if (isfinite(vector[params->list[i].offset + j])) continue;
-            snprintf(where, sizeof where, "%s (%s)", params->list[i].name, what);
-            return not_finite(t, where, t->cp.step, err);
-        }
-    return 0;
-}
-
-/* Brings the weights and the optimiser's moments back from the device. */
-static int fetch(trainer *t, mr_error *err)
-{
-    mr_model_get(t->model, MR_WEIGHTS, t->cp.weights);
-    mr_model_get(t->model, MR_MOMENT1, t->cp.moment1);
-    mr_model_get(t->model, MR_MOMENT2, t->cp.moment2);
-    int status = check_vector(t, "weights", t->cp.weights, err);
-    if (!status) status = check_vector(t, "first moment", t->cp.moment1, err);
-    return status ? status : check_vector(t, "second moment", t->cp.moment2, err);
-}
-
 static int train_step(trainer *t, int64_t step, mr_error *err)
 {
-    mr_learn_settings learn = mr_learn_of(t->set);
-    mr_step values = mr_step_values(&learn, step);
-    double stats[MR_STATS], began = now(), norm, loss;
-    const mr_batch *batch = NULL;
+    const double began = now();
+    mr_learn_options part = MR_LEARN_OPTIONS;
+    mr_result result = MR_RESULT;
     int64_t tokens = 0;
-    for (int64_t micro = 0; micro < t->set->accumulate; micro++) {
-        batch = mr_feed_next(t->feed);
-        values.micro = (uint32_t)micro;
-        double scale = 1 / ((double)batch->counted * (double)t->set->accumulate);
-        mr_model_learn(t->model, batch, &values, scale, micro == 0, micro == t->set->accumulate - 1);
+    int status = 0;
+    part.micros = (int)t->set->accumulate;
+    for (part.micro = 0; !status && part.micro < part.micros; part.micro++) {
+        const mr_batch *batch = mr_feed_next(t->feed, err);
+        if (!batch) return MR_EDATA;
+        status = mr_net_learn(t->net, batch, &part, &result, err);
         tokens += (int64_t)batch->B * batch->T;
     }
-    mr_model_stats(t->model, stats);
-    norm = mr_model_grad_norm(t->model);
-    loss = stats[MR_STAT_LOSS] / stats[MR_STAT_COUNT];
-    int status = t->dev->sync(t->dev, err);
+    if (status == MR_ENONFINITE) return not_finite(t, step, err);
     if (status) return status;
-    if (!isfinite(loss) || !isfinite(norm)) return step_not_finite(t, batch, step, err);
     t->cp.step = step;
     t->cp.tokens += tokens;
-    if (t->watch->stepped) t->watch->stepped(t->watch->user, step, tokens, loss);
-    return mr_runlog_step(t->log, step, loss, values.lr, norm, (double)tokens / (now() - began), err);
+    if (t->watch->stepped) t->watch->stepped(t->watch->user, step, tokens, result.loss);
+    return mr_runlog_step(t->log, step, result.loss, result.lr, result.grad_norm, (double)tokens / (now() - began), err);
 }
 
 /* ---- evaluation and checkpoints ---- */
@@ -140,20 +97,18 @@ static int evaluate(trainer *t, mr_error *err)
 {
     mr_score score;
     mr_checkpoint *cp = &t->cp;
-    int status = mr_evaluate(t->model, t->recipe->task, &t->eval_batch, t->watch->evaluating, t->watch->user, t->stop, &score, err);
+    int status = mr_evaluate(t->net, t->recipe->task, &t->eval_batch, t->watch->evaluating, t->watch->user, t->stop, &score, err);
     if (status) return status;
-    if (!isfinite(score.loss)) {
-        status = fetch(t, err);
-        return status ? status : step_not_finite(t, &t->eval_batch, cp->step, err);
-    }
+    if (!isfinite(score.loss)) return not_finite(t, cp->step, err);
     int best = is_better(t, &score);
+    if (best) status = mr_net_mark_best(t->net, err);
+    if (status) return status;
     cp->evaluated = cp->step;
     cp->stale = best ? 0 : cp->stale + 1;
     if (best) {
         cp->best_step = cp->step;
         cp->best_loss = score.loss;
         cp->best_accuracy = score.accuracy;
-        mr_model_get(t->model, MR_WEIGHTS, cp->best);
     }
     if (t->watch->evaluated) t->watch->evaluated(t->watch->user, cp->step, &score, best);
     return mr_runlog_eval(t->log, cp->step, score.loss, score.accuracy, best, err);
@@ -164,11 +119,12 @@ static int draw_curve(trainer *t, int at_end, mr_error *err)
 {
     mr_curve_point *points = NULL;
     size_t n = 0;
-    char title[128];
+    char title[128], mixer[MR_TEXT_MAX], layers[MR_TEXT_MAX], dim[MR_TEXT_MAX];
     double began = now();
-    const mr_config *c = &t->recipe->config;
     if (!at_end && began < t->next_curve) return 0;
-    snprintf(title, sizeof title, "%s: %s, %lld × %lld", t->recipe->task->type->name, mr_mixer_names[c->mixer], (long long)c->layers, (long long)c->dim);
+    snprintf(title, sizeof title, "%s: %.40s, %.20s × %.20s", t->recipe->task->type->name,
+             mr_recipe_model_key(t->recipe, "mixer", mixer), mr_recipe_model_key(t->recipe, "layers", layers),
+             mr_recipe_model_key(t->recipe, "dim", dim));
     char *from = mr_path_join(t->dir, "log.jsonl"), *to = mr_path_join(t->dir, "curve.svg");
     int status = from && to ? mr_runlog_read(from, &points, &n, err) : mr_no_memory(err, "the curve");
     if (!status) status = mr_curve_write(to, points, n, title, err);
@@ -181,11 +137,12 @@ static int draw_curve(trainer *t, int at_end, mr_error *err)
 
 static int save(trainer *t, int at_end, mr_error *err)
 {
-    int status = fetch(t, err);
-    if (!status) status = mr_runlog_flush(t->log, 1, err);
+    int status = mr_runlog_flush(t->log, 1, err);
     if (status) return status;
     t->cp.log_offset = mr_runlog_offset(t->log);
-    status = mr_checkpoint_save(&t->cp, t->dir, t->recipe, mr_model_params(t->model), err);
+    status = mr_checkpoint_save(&t->cp, t->dir, t->recipe, t->net, err);
+    /* a step may be finite and the weights after it not (0 / 0 with eps = 0, say): such never reach a file */
+    if (status == MR_ENONFINITE) return not_finite(t, t->cp.step, err);
     if (!status) status = draw_curve(t, at_end, err);
     t->saved = now();
     t->saved_step = t->cp.step;
@@ -203,13 +160,13 @@ static int save_is_due(const trainer *t)
 static int eval_is_due(const trainer *t)
 {
     const mr_checkpoint *cp = &t->cp;
-    return cp->step > cp->evaluated && (cp->step % t->set->eval_every == 0 || cp->step >= t->set->steps);
+    return cp->step > cp->evaluated && (cp->step % t->set->eval_every == 0 || cp->step >= mr_train_steps(t->set));
 }
 
 static int is_over(const trainer *t, mr_train_end *end)
 {
     if (t->stop && *t->stop) return *end = MR_END_STOPPED, 1;
-    if (t->cp.step >= t->set->steps) return *end = MR_END_STEPS, 1;
+    if (t->cp.step >= mr_train_steps(t->set)) return *end = MR_END_STEPS, 1;
     if (t->set->patience && t->cp.stale >= t->set->patience) return *end = MR_END_PATIENCE, 1;
     if (t->set->max_seconds > 0 && now() - t->started >= t->set->max_seconds) return *end = MR_END_SECONDS, 1;
     return 0;
@@ -258,23 +215,15 @@ static int write_recipe(const trainer *t, mr_error *err)
     return status;
 }
 
-static int start_weights(trainer *t, int resume, mr_error *err)
+static int start_net(trainer *t, int resume, mr_error *err)
 {
-    const mr_params *params = mr_model_params(t->model);
-    mr_checkpoint *cp = &t->cp;
-    int status = mr_checkpoint_new(cp, params, err);
-    if (status) return status;
-    if (resume && mr_run_has_state(t->dir)) {
-        status = mr_checkpoint_load(cp, t->dir, t->recipe, params, err);
-        if (status) return status;
-    } else {
-        mr_model_start(t->model, (uint64_t)t->set->seed, t->recipe->task->max_T, cp->weights);
-    }
-    mr_model_put(t->model, MR_WEIGHTS, cp->weights);
-    mr_model_put(t->model, MR_MOMENT1, cp->moment1);
-    mr_model_put(t->model, MR_MOMENT2, cp->moment2);
-    t->saved_step = cp->step;
-    return 0;
+    mr_shape shapes[2];
+    mr_task_shapes(t->recipe->task, shapes);
+    int status = mr_recipe_net(t->recipe, t->ctx, &t->net, err);
+    if (!status) status = mr_net_reserve(t->net, &shapes[0], &shapes[1], err);
+    if (!status && resume && mr_run_has_state(t->dir)) status = mr_checkpoint_load(&t->cp, t->dir, t->recipe, t->net, err);
+    t->saved_step = t->cp.step;
+    return status;
 }
 
 static int open_log(trainer *t, mr_error *err)
@@ -295,13 +244,11 @@ static int set_up(trainer *t, int resume, mr_error *err)
     if (status) return status;
     if (!resume && mr_run_exists(t->dir))
         return mr_fail(err, MR_EDATA, "%s: holds a run already; add --resume to go on with it, or choose another --out", t->dir);
-    status = mr_model_new(&t->recipe->config, t->dev, (mr_decay_set)t->set->decay_set, &t->model, err);
-    if (!status) status = mr_model_plan_shapes(t->model, shapes, 2, 1, err);
-    if (!status) status = start_weights(t, resume, err);
+    status = start_net(t, resume, err);
     if (!status) status = open_log(t, err);
     if (!status && mr_batch_new(&t->eval_batch, &task->face, shapes[1].B, shapes[1].T))
         status = mr_no_memory(err, "batches; lower --batch or the length");
-    if (!status) status = mr_feed_new(task, t->cp.step + 1, (int)t->set->accumulate, &t->feed, err);
+    if (!status) status = mr_feed_new(task, t->net, t->cp.step + 1, (int)t->set->accumulate, &t->feed, err);
     /* last, so that a resume that is refused leaves it as it was */
     return status ? status : write_recipe(t, err);
 }
@@ -311,19 +258,19 @@ static void tear_down(trainer *t)
     mr_feed_free(t->feed);
     mr_batch_free(&t->eval_batch);
     mr_runlog_close(t->log, NULL);
-    mr_checkpoint_free(&t->cp);
-    mr_model_free(t->model);
+    mr_net_free(t->net);
     if (t->lock >= 0) mr_unlock(t->lock);
 }
 
-int mr_train(mr_recipe *recipe, mr_dev *dev, const char *dir, int resume, const mr_stop *stop,
+int mr_train(mr_recipe *recipe, mr_context *ctx, const char *dir, int resume, const mr_stop *stop,
              const mr_train_watch *watch, mr_train_result *result, mr_error *err)
 {
-    trainer t = {.recipe = recipe, .set = &recipe->train, .dev = dev, .dir = dir, .stop = stop, .watch = watch, .lock = -1};
+    trainer t = {.recipe = recipe, .set = &recipe->train, .ctx = ctx, .dir = dir, .stop = stop, .watch = watch,
+                 .cp = mr_checkpoint_start(), .lock = -1};
     memset(result, 0, sizeof *result);
     t.started = t.saved = now();
     int status = set_up(&t, resume, err);
-    if (!status && watch->started) watch->started(watch->user, t.model, t.cp.step);
+    if (!status && watch->started) watch->started(watch->user, t.net, t.cp.step);
     if (!status) status = run(&t, result, err);
     result->tokens = t.cp.tokens;
     tear_down(&t);

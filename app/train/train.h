@@ -8,7 +8,7 @@
 /* Told of what happens; each may be NULL. */
 typedef struct mr_train_watch {
     void *user;
-    void (*started)(void *user, const mr_model *model, int64_t step); /* step > 0: resumed there */
+    void (*started)(void *user, const mr_net *net, int64_t step); /* step > 0: resumed there */
     void (*stepped)(void *user, int64_t step, int64_t tokens, double loss);
     void (*evaluating)(void *user, int done, int batches);
     void (*evaluated)(void *user, int64_t step, const mr_score *score, int best);
@@ -22,14 +22,14 @@ typedef struct mr_train_result {
     double best_loss, best_accuracy;
 } mr_train_result;
 
-/* Trains into the folder `dir`, which it locks. The recipe's task must be open (mr_recipe_open). resume: goes on from the
+/* Trains into the folder `dir`, which it locks. The recipe's task must be open (mr_recipe_open). resume: continues from the
  * folder's state, or starts afresh where there is none; without it a folder that holds a run is refused. *stop set (by a
  * signal handler): saves and returns with MR_END_STOPPED. A step that is not finite: MR_ENONFINITE with step and layer, and
  * the files stay as they were. */
-int mr_train(mr_recipe *recipe, mr_dev *dev, const char *dir, int resume, const mr_stop *stop,
+int mr_train(mr_recipe *recipe, mr_context *ctx, const char *dir, int resume, const mr_stop *stop,
              const mr_train_watch *watch, mr_train_result *result, mr_error *err);
 
-/* Does the folder hold a run (a recipe or a state)? A state to go on from? */
+/* Does the folder hold a run (a recipe or a state)? A state to continue from? */
 int mr_run_exists(const char *dir);
 int mr_run_has_state(const char *dir);
 

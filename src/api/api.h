@@ -5,10 +5,9 @@
 #ifndef MR_API_API_H
 #define MR_API_API_H
 
+#include "api/schedule.h"
 #include "model/file.h"
 #include "model/model.h"
-#include "api/schedule.h"
-#include "minrnn_experimental.h"
 #include "model/vocab.h"
 
 #include <pthread.h>
@@ -18,7 +17,10 @@ struct mr_context {
     mr_dev_options options;
     const char *spec; /* what further devices are opened by */
     char about[64];
+    char chip[256];
+    int threads;
     void (*log)(void *user, const char *line);
+    void (*warn)(void *user, const char *line);
     void *log_user;
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t returned;
@@ -34,27 +36,60 @@ void mr_context_log(mr_context *ctx, const char *format, ...) __attribute__((for
 /* A caller's struct that begins with its size, as this library knows it: what an older header lacks is zero, what a newer one
  * has besides must be. */
 int mr_sized_take(void *to, size_t known, const void *from, const char *type, mr_error *err);
+/* Room for `needed` elements of a buffer that the library writes; `what` names it. */
+int mr_check_room(const void *to, size_t capacity, size_t needed, const char *what, mr_error *err);
 
 typedef struct mr_runner {
     mr_model *model;
-    mr_state *many; /* of many_B streams, or NULL */
-    int many_B;
+    mr_real *room;  /* device: states of up to room_B streams that were gathered for one call, or NULL */
+    int32_t *slots; /* device: [room_B] which ones */
+    int room_B;
     struct mr_runner *next;
 } mr_runner;
+
+/* The states of a net's streams, one after another in one buffer: streams that come and go move no memory. */
+typedef struct mr_pool {
+    mr_real *reals; /* device: [capacity, state_reals] */
+    int capacity, used; /* used: slots that were ever taken */
+    int32_t *unused;    /* [capacity] slots that were given back */
+    int unused_count;
+} mr_pool;
+
+/* Metadata of a net, beside what its configuration says. */
+typedef struct mr_note {
+    char *key, *value;
+} mr_note;
+
+/* A forward whose backward is still to come. */
+typedef struct mr_kept {
+    int holding;
+    pthread_t holder;
+    mr_batch batch; /* its shape and which arrays it had; the pointers are not followed */
+    size_t rows;
+} mr_kept;
 
 struct mr_net {
     mr_context *ctx;
     mr_interface face;
     mr_learn_settings train;
-    mr_vocab vocab; /* size 0: none */
-    mr_meta *meta;  /* the file's other metadata; ends with key NULL */
+    mr_vocab *vocab; /* NULL: none */
+    mr_note *notes;
+    int note_count, note_room;
     mr_model *owner; /* of the weights; trains */
+    float *best;     /* host, params->total, or NULL: nothing was marked */
+    int64_t best_step;
     size_t state_reals;
+    int reserved;     /* the owner is planned for scoring too */
+    mr_batch last;    /* the batch that the owner ran last, as in mr_kept; B 0: none */
+    mr_state carried; /* where the last batch with carry left its rows; B 0: none */
+    int fresh_grads;  /* the next backward starts a new sum */
+    mr_kept kept;
     int64_t steps;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* of what follows, of steps and of notes */
     pthread_cond_t turn;
     int running, training, wanting_to_train; /* calls that run the weights; one that changes them; such that wait */
     mr_runner *idle;
+    mr_pool pool;
 };
 
 /* A call's turn on a net: with a runner planned for B × T, or alone, with the weights' owner. */
@@ -66,8 +101,32 @@ typedef struct mr_turn {
 } mr_turn;
 
 int mr_turn_begin(mr_turn *turn, mr_net *net, int B, int T, mr_error *err);
-void mr_turn_begin_alone(mr_turn *turn, mr_net *net);
+int mr_turn_begin_alone(mr_turn *turn, mr_net *net, mr_error *err);
 /* Waits for the device and gives everything back. Returns status, or what the device had to report. */
 int mr_turn_end(mr_turn *turn, int status, mr_error *err);
+/* The turn of a kept forward goes on after the call that began it: the device is given back and the net is not. */
+int mr_turn_pause(mr_turn *turn, int status, mr_error *err);
+void mr_turn_resume(mr_turn *turn, mr_net *net);
+
+/* ---- nets, for the other files of src/api */
+
+/* Everything but the weights of a net that is being made: defaults, locks. NULL: out of memory. */
+mr_net *mr_net_blank(mr_context *ctx);
+int mr_net_make_owner(mr_net *net, const mr_config *config, mr_dev *dev, mr_error *err);
+int mr_net_note(mr_net *net, const char *key, const char *value); /* 0: out of memory */
+
+/* ---- batches */
+
+/* A caller's batch as the model takes it: checked, with a mask where its loss needs one. Ends with mr_given_free. */
+typedef struct mr_given {
+    mr_batch batch;
+    uint8_t *mask; /* made here where the caller gave none */
+} mr_given;
+
+int mr_given_take(mr_given *given, const mr_net *net, const mr_batch *from, int targets, mr_error *err);
+void mr_given_free(mr_given *given, const mr_net *net);
+
+/* Writes as much of a result as the caller's header knows; `to` may be NULL. */
+int mr_result_give(mr_result *to, const mr_net *net, const double stats[MR_STATS], double norm, double lr, mr_error *err);
 
 #endif

@@ -10,7 +10,7 @@ static const char *const decay_sets[] = {"matrices", "no-gates", "all", NULL};
 
 #define FIELD(name) offsetof(mr_learn_settings, name)
 
-const mr_option mr_learn_options[] = {
+const mr_option mr_learn_table[] = {
     {"steps", MR_OPT_INT, FIELD(steps), "1000", 1, 1e12, NULL, "training steps", MR_OPT_MAY_CHANGE},
     {"lr", MR_OPT_REAL, FIELD(lr), "0.001", 0, 10, NULL, "learning rate", 0},
     {"schedule", MR_OPT_CHOICE, FIELD(schedule), "constant", 0, 0, schedules,

@@ -14,7 +14,7 @@ typedef struct mr_learn_settings {
     int optimizer, schedule, decay_set; /* mr_optimizer, mr_schedule, mr_decay_set */
 } mr_learn_settings;
 
-extern const mr_option mr_learn_options[];
+extern const mr_option mr_learn_table[];
 
 /* What the ops are told about a step, which counts from 1. */
 mr_step mr_step_values(const mr_learn_settings *settings, int64_t step);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 const char *mr_version(void) { return MR_VERSION; }
+int mr_version_number(void) { return MR_VERSION_NUMBER; }
 
 const char *mr_status_name(int status)
 {

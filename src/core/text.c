@@ -145,3 +145,12 @@ void mr_text_free(mr_text *text)
     mr_free(text->data);
     *text = (mr_text){0};
 }
+
+int mr_text_give(const char *from, char *to, size_t capacity, size_t *needed, mr_error *err)
+{
+    const size_t size = strlen(from) + 1;
+    if (needed) *needed = size;
+    if (size > capacity || !to) return mr_fail(err, MR_EINVAL, "room for %zu bytes where %zu are needed", to ? capacity : 0, size);
+    memcpy(to, from, size);
+    return 0;
+}

@@ -44,15 +44,20 @@ static int blame_forward(mr_model *m, size_t N, char *out, size_t size)
     return 0;
 }
 
-void mr_model_blame(mr_model *m, const mr_batch *batch, char *out, size_t size)
+void mr_model_place(char *out, size_t size, const char *name, const char *what) { snprintf(out, size, "%s (%s)", name, what); }
+
+static int finite_logits(mr_model *m, size_t rows) { return finite_acts(m, m->logits, rows * (size_t)m->face.outputs); }
+
+int mr_model_blame(mr_model *m, const mr_batch *batch, char *out, size_t size)
 {
-    if (blame_forward(m, (size_t)batch->B * (size_t)batch->T, out, size)) return;
+    if (blame_forward(m, (size_t)batch->B * (size_t)batch->T, out, size)) return 1;
     /* The backward runs from the head down: the last parameter in the table whose gradient is bad was reached first. */
-    for (int i = m->params.count - 1; i >= 0; i--) {
+    for (int i = m->params.count - 1; m->grads && i >= 0; i--) {
         const mr_param *p = &m->params.list[i];
         if (finite_reals(m, mr_real_at(m->dev, m->grads, p->offset), p->count)) continue;
-        snprintf(out, size, "%s (gradient)", p->name);
-        return;
+        mr_model_place(out, size, p->name, "gradient");
+        return 1;
     }
     snprintf(out, size, "head (loss)");
+    return !finite_logits(m, mr_model_rows(m, batch));
 }

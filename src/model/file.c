@@ -38,43 +38,22 @@ int mr_model_add_vector(mr_st_writer *w, const char *prefix, const mr_params *pa
     return status;
 }
 
-int mr_model_save(const char *path, const mr_config *config, const mr_params *params, const float *weights,
-                  const mr_meta *extra, mr_error *err)
-{
-    mr_st_writer *w = mr_st_writer_new();
-    int status = w ? mr_model_add_config(w, config) : MR_ENOMEM;
-    if (!status) status = mr_model_add_vector(w, "", params, weights);
-    for (; !status && extra && extra->key; extra++) status = mr_st_add_meta(w, extra->key, extra->value);
-    status = status ? mr_no_memory(err, path) : mr_st_write(w, path, err);
-    mr_st_writer_free(w);
-    return status;
-}
-
 /* ---- reading ---- */
 
-static int is_known(const char *key, const char *const *known)
-{
-    for (; *known; known++) {
-        size_t n = strlen(*known);
-        if (!strcmp(key, *known) || ((*known)[n - 1] == '.' && !strncmp(key, *known, n))) return 1;
-    }
-    return 0;
-}
-
-static int check_keys(const mr_st *st, const char *path, const char *const *known, mr_error *err)
+/* What is not ours is not looked at: others may leave notes of their own in a file. */
+static int check_keys(const mr_st *st, const char *path, mr_error *err)
 {
     const size_t n = strlen(PREFIX);
     for (int i = 0; i < mr_st_meta_count(st); i++) {
         const char *key, *value;
         mr_st_meta_at(st, i, &key, &value);
-        if (!strcmp(key, "format") || !strcmp(key, "version") || is_known(key, known)) continue;
-        if (!strncmp(key, PREFIX, n) && mr_option_find(mr_config_options, key + n)) continue;
+        if (strncmp(key, PREFIX, n) || mr_option_find(mr_config_options, key + n)) continue;
         return mr_fail(err, MR_EFORMAT, "%s: unknown metadata key \"%.200s\"; was it written by a newer minrnn?", path, key);
     }
     return 0;
 }
 
-int mr_model_read_config(const mr_st *st, const char *path, const char *const *known, mr_config *config, mr_error *err)
+int mr_model_read_config(const mr_st *st, const char *path, mr_config *config, mr_error *err)
 {
     const char *format = mr_st_meta(st, "format"), *version = mr_st_meta(st, "version");
     char key[64];
@@ -83,7 +62,7 @@ int mr_model_read_config(const mr_st *st, const char *path, const char *const *k
         return mr_fail(err, MR_EFORMAT, "%s: not a minrnn model (its metadata has no format = minrnn)", path);
     if (!version || strcmp(version, FORMAT_VERSION))
         return mr_fail(err, MR_EFORMAT, "%s: format version %.20s; this minrnn reads version " FORMAT_VERSION, path, version ? version : "missing");
-    int status = check_keys(st, path, known, err);
+    int status = check_keys(st, path, err);
     if (status) return status;
     mr_options_default(mr_config_options, config);
     for (const mr_option *o = mr_config_options; o->key; o++) {

@@ -9,19 +9,9 @@
 /* Missing when the weights are fp32, as every key with MR_OPT_SPARSE is at its default. */
 #define MR_MODEL_WEIGHTS_KEY "model.weights"
 
-/* Metadata besides the configuration ("task.name", "vocab", …), kept by the caller. */
-typedef struct mr_meta {
-    const char *key, *value;
-} mr_meta; /* a list ends with key NULL */
-
-/* Writes a model file, atomically. */
-int mr_model_save(const char *path, const mr_config *config, const mr_params *params, const float *weights,
-                  const mr_meta *extra, mr_error *err);
-
 /* Together these check everything: format and version, every key, the set of tensors, shapes, dtypes, finite values.
- * Errors name `path`. Keys of the metadata that are not the model's must be one of `known` or begin with one that ends in a
- * dot (NULL-terminated). */
-int mr_model_read_config(const mr_st *st, const char *path, const char *const *known, mr_config *config, mr_error *err);
+ * Errors name `path`. Metadata keys that do not begin with "model." are the caller's. */
+int mr_model_read_config(const mr_st *st, const char *path, mr_config *config, mr_error *err);
 
 /* The file's tensors must be exactly the table's, once for each prefix ("" for a model; NULL-terminated). */
 int mr_model_check_tensors(const mr_st *st, const char *path, const char *const *prefixes, const mr_params *params, mr_error *err);
@@ -35,14 +25,11 @@ int mr_model_read_tensor(const mr_st *st, const char *path, const char *name, fl
 /* After the check: one set of tensors into a host vector of params->total floats; refuses NaN and infinities. */
 int mr_model_read_vector(const mr_st *st, const char *path, const char *prefix, const mr_params *params, float *to, mr_error *err);
 
-/* What else a model file holds: the vocabulary (left empty where there is none) and the step of the metadata; the weights,
+/* What else a model file holds: the vocabulary (left NULL where there is none) and the step of the metadata; the weights,
  * checked and, with a plan (plan_B and plan_T not 0), given to the model. */
-int mr_model_read_vocab(mr_vocab *vocab, const mr_config *config, const mr_st *st, const char *path, mr_error *err);
+int mr_model_read_vocab(mr_vocab **vocab, const mr_config *config, const mr_st *st, const char *path, mr_error *err);
 int mr_model_read_step(int64_t *step, const mr_st *st, const char *path, mr_error *err);
 int mr_model_read_weights(mr_model *model, const mr_st *st, const char *path, int plan_B, int plan_T, mr_error *err);
-
-/* The metadata keys that a model file may have besides the configuration's, NULL-terminated. */
-extern const char *const mr_model_meta_keys[];
 
 /* Adds the configuration's metadata, or a vector's tensors, to a file that is being written. The vector is borrowed. */
 int mr_model_add_config(mr_st_writer *w, const mr_config *config);

@@ -7,19 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const mr_model_meta_keys[] = {"task.", "vocab", "step", "train.batch", "train.context", NULL};
-
-int mr_model_read_vocab(mr_vocab *vocab, const mr_config *c, const mr_st *st, const char *path, mr_error *err)
+int mr_model_read_vocab(mr_vocab **vocab, const mr_config *c, const mr_st *st, const char *path, mr_error *err)
 {
     const char *text = mr_st_meta(st, "vocab");
     mr_error inner;
+    *vocab = NULL;
     if (!text) return 0;
-    if (mr_vocab_parse(vocab, text, &inner)) return mr_fail(err, MR_EFORMAT, "%s: vocab: %.800s", path, inner.text);
+    if (mr_vocab_parse(text, vocab, &inner)) return mr_fail(err, MR_EFORMAT, "%s: vocab: %.800s", path, inner.text);
     if (c->input != MR_INPUT_TOKENS || c->head != MR_HEAD_TOKEN || c->loss != MR_LOSS_XENT)
         return mr_fail(err, MR_EFORMAT, "%s: has a vocabulary, but the model does not predict tokens from tokens", path);
-    if (c->inputs != vocab->size || c->outputs != vocab->size)
+    if (c->inputs != (*vocab)->size || c->outputs != (*vocab)->size)
         return mr_fail(err, MR_EFORMAT, "%s: a vocabulary of %d tokens, but the model has %lld inputs and %lld outputs", path,
-                       vocab->size, (long long)c->inputs, (long long)c->outputs);
+                       (*vocab)->size, (long long)c->inputs, (long long)c->outputs);
     return 0;
 }
 

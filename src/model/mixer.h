@@ -50,6 +50,8 @@ typedef struct mr_mixer {
                     const mr_real *state_in, mr_real *state_out);
     void (*backward)(void *layer, const mr_pass *pass, const mr_act *x, const mr_act *y, const mr_act *dy, mr_act *dx,
                      const mr_real *state_in, const mr_real *dstate_out, mr_real *dstate_in);
+    /* Reals of a stream's state that lie in a second array, [B, rest] after the first of all B streams; NULL: none. */
+    size_t (*state_rest)(const mr_config *config);
 } mr_mixer;
 
 extern const char *const mr_mixer_names[]; /* NULL-terminated, the choices of `mixer` */

@@ -20,6 +20,12 @@ static int width(const mr_config *c) { return (int)c->dim; }
 static size_t cache_reals(const mr_config *c) { return (size_t)c->window * 2 * (size_t)c->dim; }
 static size_t state_reals(const mr_config *c) { return cache_reals(c) + 1; }
 
+static size_t state_rest(const mr_config *c)
+{
+    (void)c;
+    return 1; /* how many tokens the cache has seen */
+}
+
 static mr_real *counts_of(const mr_pass *p, const mr_real *state)
 {
     return state ? mr_real_at(p->dev, (mr_real *)state, (size_t)p->B * cache_reals(p->config)) : NULL;
@@ -88,4 +94,4 @@ static void backward(void *own, const mr_pass *p, const mr_act *x, const mr_act 
                                                            .dtable = mr_grad(p, l->position)});
 }
 
-const mr_mixer mr_mixer_attention = {"attention", sizeof(layer), width, state_reals, add_params, plan, forward, backward};
+const mr_mixer mr_mixer_attention = {"attention", sizeof(layer), width, state_reals, add_params, plan, forward, backward, state_rest};

@@ -30,6 +30,8 @@ static sizes sizes_of(const mr_config *c, int B, int T)
 
 static size_t state_reals(const mr_config *c) { return (size_t)mr_config_width(c) * (MR_TAIL + (size_t)c->states); }
 
+static size_t state_rest(const mr_config *c) { return (size_t)mr_config_width(c) * (size_t)c->states; }
+
 /* A state is the convolution's tails [B, 3, E], then the scan's [B, states, E]. */
 static mr_real *scan_part(const mr_pass *p, const mr_real *state)
 {
@@ -117,4 +119,4 @@ static void backward(void *own, const mr_pass *p, const mr_act *x, const mr_act 
     mr_linear_part_bwd(p, l->in_proj, s.E, (mr_linear_bwd_w_args){.M = s.tokens, .N = s.E, .K = s.D, .dy = l->z, .x = x}, 1, dx);
 }
 
-const mr_mixer mr_mixer_mamba = {"mamba", sizeof(layer), mr_config_width, state_reals, add_params, plan, forward, backward};
+const mr_mixer mr_mixer_mamba = {"mamba", sizeof(layer), mr_config_width, state_reals, add_params, plan, forward, backward, state_rest};

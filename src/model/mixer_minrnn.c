@@ -103,5 +103,5 @@ static void backward(void *own, const mr_pass *p, const mr_act *x, const mr_act 
         .dW = mr_grad(p, l->weight), .db = mr_grad(p, l->bias), .dh_in = dstate_in, .dh_init = mr_grad(p, l->h0)});
 }
 
-const mr_mixer mr_mixer_mingru = {"mingru", sizeof(layer), mr_config_width, state_reals, add_params, plan, forward, backward};
-const mr_mixer mr_mixer_minlstm = {"minlstm", sizeof(layer), mr_config_width, state_reals, add_params, plan, forward, backward};
+const mr_mixer mr_mixer_mingru = {"mingru", sizeof(layer), mr_config_width, state_reals, add_params, plan, forward, backward, NULL};
+const mr_mixer mr_mixer_minlstm = {"minlstm", sizeof(layer), mr_config_width, state_reals, add_params, plan, forward, backward, NULL};

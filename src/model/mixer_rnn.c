@@ -90,5 +90,5 @@ static void backward(void *own, const mr_pass *p, const mr_act *x, const mr_act 
         .db_hh = mr_grad(p, l->bias_hh), .dh_in = dstate_in, .dh_init = mr_grad(p, l->h0)});
 }
 
-const mr_mixer mr_mixer_gru = {"gru", sizeof(layer), mr_config_width, state_reals, add_params, plan, forward, backward};
-const mr_mixer mr_mixer_lstm = {"lstm", sizeof(layer), mr_config_width, state_reals, add_params, plan, forward, backward};
+const mr_mixer mr_mixer_gru = {"gru", sizeof(layer), mr_config_width, state_reals, add_params, plan, forward, backward, NULL};
+const mr_mixer mr_mixer_lstm = {"lstm", sizeof(layer), mr_config_width, state_reals, add_params, plan, forward, backward, NULL};

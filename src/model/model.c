@@ -50,6 +50,11 @@ static void release_training(mr_model *m)
     m->grads = m->moment1 = m->moment2 = NULL;
 }
 
+static void release(const mr_model *m, void *p)
+{
+    if (p) m->dev->release(m->dev, p);
+}
+
 void mr_model_free(mr_model *m)
 {
     if (!m) return;
@@ -57,10 +62,12 @@ void mr_model_free(mr_model *m)
     mr_free_by(m->dev->by, m->blocks);
     mr_params_free(&m->params);
     mr_quants_free(&m->quants);
-    release_training(m);
-    if (!m->shares) m->dev->release(m->dev, m->weights);
-    if (!m->shares) m->dev->release(m->dev, m->bytes);
-    m->dev->release(m->dev, m->memory);
+    release(m, m->grads);
+    release(m, m->moment1);
+    release(m, m->moment2);
+    if (!m->shares) release(m, m->weights);
+    if (!m->shares) release(m, m->bytes);
+    release(m, m->memory);
     mr_free_by(m->dev->by, m);
 }
 
@@ -117,8 +124,24 @@ static mr_real *vector_of(mr_model *m, mr_vector which)
 void mr_model_put(mr_model *m, mr_vector which, const float *from) { m->dev->put(m->dev, vector_of(m, which), from, m->params.total); }
 void mr_model_get(mr_model *m, mr_vector which, float *to) { m->dev->get(m->dev, to, vector_of(m, which), m->params.total); }
 
+void mr_model_put_part(mr_model *m, mr_vector which, size_t offset, size_t count, const float *from)
+{
+    m->dev->put(m->dev, mr_real_at(m->dev, vector_of(m, which), offset), from, count);
+}
+
+void mr_model_get_part(mr_model *m, mr_vector which, size_t offset, size_t count, float *to)
+{
+    m->dev->get(m->dev, to, mr_real_at(m->dev, vector_of(m, which), offset), count);
+}
+
 const mr_quants *mr_model_quants(const mr_model *m) { return m->quants.at ? &m->quants : NULL; }
 const char *mr_model_dtype(const mr_model *m, int row) { return m->quants.at && mr_param_quantizes(&m->params.list[row]) ? "I8" : "F32"; }
+void mr_model_get_bytes(mr_model *m, int row, int8_t *to)
+{
+    const int64_t *shape = m->params.list[row].shape;
+    m->dev->download(m->dev, to, m->bytes + m->quants.at[row], (size_t)(shape[0] * shape[1]));
+}
+
 void mr_model_put_bytes(mr_model *m, const int8_t *from) { m->dev->upload(m->dev, m->bytes, from, m->quants.bytes); }
 
 /* ---- the plan ---- */
@@ -283,8 +306,8 @@ size_t mr_model_rows(const mr_model *m, const mr_batch *batch) { return mr_batch
 static mr_pass pass_over(const mr_model *m, const mr_batch *batch, int train)
 {
     return (mr_pass){.dev = m->dev, .config = &m->config, .params = &m->params, .weights = m->weights, .grads = m->grads,
-                     .bytes = m->bytes, .bytes_at = m->quants.at, .step = m->step, .B = batch->B, .T = batch->T, .reset = batch->has_reset ? m->reset : NULL,
-                     .length = batch->has_length ? m->length : NULL, .train = train};
+                     .bytes = m->bytes, .bytes_at = m->quants.at, .step = m->step, .B = batch->B, .T = batch->T, .reset = batch->reset ? m->reset : NULL,
+                     .length = batch->length ? m->length : NULL, .train = train};
 }
 
 static void upload_inputs(mr_model *m, const mr_batch *batch)
@@ -293,8 +316,8 @@ static void upload_inputs(mr_model *m, const mr_batch *batch)
     size_t N = (size_t)batch->B * (size_t)batch->T;
     if (m->ids) dev->upload(dev, m->ids, batch->ids, N * sizeof *m->ids);
     else dev->put_act(dev, m->values, batch->values, N * (size_t)m->config.inputs);
-    if (batch->has_reset) dev->upload(dev, m->reset, batch->reset, N);
-    if (batch->has_length) dev->upload(dev, m->length, batch->length, (size_t)batch->B * sizeof *m->length);
+    if (batch->reset) dev->upload(dev, m->reset, batch->reset, N);
+    if (batch->length) dev->upload(dev, m->length, batch->length, (size_t)batch->B * sizeof *m->length);
 }
 
 /* The part of a state's reals (device) that belongs to a block. */
@@ -360,16 +383,20 @@ static void run_step(mr_model *m, const mr_batch *batch, mr_state *state, int dr
     m->dev->replay(m->dev, &key, step_once, &s);
 }
 
+/* The state that a training forward starts from, kept for its backward; NULL: it starts afresh. */
+static mr_real *keep_state(mr_model *m, const mr_batch *batch, const mr_state *state)
+{
+    m->carried = state && state->under_way;
+    if (!m->carried) return NULL;
+    m->dev->copy(m->dev, m->kept, state->reals, (size_t)batch->B * mr_model_state_reals(m) * m->dev->real_size);
+    return m->kept;
+}
+
 void mr_model_forward(mr_model *m, const mr_batch *batch, mr_state *state, int train)
 {
     mr_pass pass = pass_over(m, batch, train);
     mr_real *in = state && state->under_way ? state->reals : NULL, *out = state ? state->reals : NULL;
-    m->carried = in != NULL;
-    if (train && in) {
-        size_t bytes = (size_t)batch->B * mr_model_state_reals(m) * m->dev->real_size;
-        m->dev->copy(m->dev, m->kept, in, bytes);
-        in = m->kept;
-    }
+    if (train) in = keep_state(m, batch, state);
     upload_inputs(m, batch);
     m->rows = mr_model_rows(m, batch);
     if (in && !train && batch->T == 1) run_step(m, batch, state, 0);
@@ -379,23 +406,33 @@ void mr_model_forward(mr_model *m, const mr_batch *batch, mr_state *state, int t
 
 /* ---- drawing ---- */
 
-void mr_model_draw_from(mr_model *m, const mr_sampling *how)
+void mr_model_draw_from(mr_model *m, const mr_sampling *how, uint64_t position)
 {
-    m->drawing_at = 0;
+    m->drawing_at = (double)position;
     m->dev->upload(m->dev, m->sampling, how, sizeof *how);
     m->dev->upload(m->dev, m->position, &m->drawing_at, sizeof m->drawing_at);
 }
 
-void mr_model_draw(mr_model *m, mr_state *state, int count, int32_t *tokens)
+void mr_model_draw(mr_model *m, mr_state *state, int fresh, int count, int32_t *tokens)
 {
     int32_t drawn[MR_DRAWN];
     const mr_batch one = {.B = 1, .T = 1};
     const uint64_t first = (uint64_t)m->drawing_at;
     for (int i = 0; i < count; i++, m->drawing_at++)
-        if (m->drawing_at > 0) run_step(m, &one, state, 1);
+        if (i || !fresh) run_step(m, &one, state, 1);
         else draw_once(m, 1, m->rows - 1);
     m->dev->download(m->dev, drawn, m->drawn, sizeof drawn);
     for (int i = 0; i < count; i++) tokens[i] = drawn[(first + (uint64_t)i) % MR_DRAWN];
+}
+
+/* Row by row: each has a seed and a position of its own, so that a stream draws the same alone and beside others. */
+void mr_model_draw_rows(mr_model *m, int B, const mr_sampling *how, const uint64_t *position, int32_t *tokens)
+{
+    for (int b = 0; b < B; b++) {
+        mr_model_draw_from(m, &how[b], position[b]);
+        draw_once(m, 1, (size_t)b);
+        m->dev->download(m->dev, &tokens[b], m->drawn + position[b] % MR_DRAWN, sizeof *tokens);
+    }
 }
 
 /* ---- loss and backward ---- */
@@ -430,6 +467,11 @@ void mr_model_loss(mr_model *m, const mr_batch *batch, double scale)
 {
     upload_targets(m, batch, scale);
     run_loss(m, mr_model_rows(m, batch), scale != 0);
+}
+
+void mr_model_put_dlogits(mr_model *m, const float *dscores, size_t rows)
+{
+    m->dev->put_act(m->dev, m->logits, dscores, rows * (size_t)m->face.outputs);
 }
 
 static void backward_input(mr_model *m, const mr_pass *p)
@@ -482,6 +524,7 @@ typedef struct learning {
     mr_pass pass;
     size_t rows;
     int first, last;
+    mr_real *in, *out; /* the state before, as it was kept, and after; or NULL */
 } learning;
 
 static void run_learning(void *arg)
@@ -492,21 +535,23 @@ static void run_learning(void *arg)
         mr_model_zero_grads(m);
         mr_model_zero_stats(m);
     }
-    run_forward(m, &l->pass, NULL, NULL, l->rows);
+    run_forward(m, &l->pass, l->in, l->out, l->rows);
     run_loss(m, l->rows, 1);
-    run_backward(m, &l->pass, l->rows, NULL, NULL, NULL);
+    run_backward(m, &l->pass, l->rows, l->in, NULL, NULL);
     if (l->last) mr_model_update(m);
 }
 
-void mr_model_learn(mr_model *m, const mr_batch *batch, const mr_step *step, double scale, int first, int last)
+void mr_model_learn(mr_model *m, const mr_batch *batch, mr_state *state, const mr_step *step, double scale, int first, int last)
 {
     learning l = {.model = m, .pass = pass_over(m, batch, 1), .rows = mr_model_rows(m, batch), .first = first, .last = last};
-    const mr_replay_key key = mr_learn_key(m, batch, first, last);
-    m->carried = 0;
+    const mr_replay_key key = mr_learn_key(m, batch, state, first, last);
+    l.in = keep_state(m, batch, state);
+    l.out = state ? state->reals : NULL;
     mr_model_set_step(m, step);
     upload_inputs(m, batch);
     upload_targets(m, batch, scale);
     m->dev->replay(m->dev, &key, run_learning, &l);
+    if (state) state->under_way = 1;
 }
 
 double mr_model_grad_norm(mr_model *m)

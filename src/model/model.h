@@ -24,15 +24,19 @@ void mr_model_start(const mr_model *model, uint64_t seed, double horizon, float 
 mr_dev *mr_model_dev(const mr_model *model);
 int64_t mr_model_count(const mr_model *model); /* parameters, padding aside */
 
-/* Parameters, gradients and the optimiser's two moments, as host vectors of params->total floats. After the plan. */
-typedef enum mr_vector { MR_WEIGHTS, MR_GRADS, MR_MOMENT1, MR_MOMENT2 } mr_vector;
+/* Parameters, gradients and the optimiser's two moments (mr_vector), as host vectors of params->total floats. After the
+ * plan. */
 void mr_model_put(mr_model *model, mr_vector which, const float *from);
 void mr_model_get(mr_model *model, mr_vector which, float *to);
+/* Elements offset … offset + count − 1 of it. */
+void mr_model_put_part(mr_model *model, mr_vector which, size_t offset, size_t count, const float *from);
+void mr_model_get_part(mr_model *model, mr_vector which, size_t offset, size_t count, float *to);
 
 /* Models with weights = int8 have a vector of bytes besides, of mr_model_quants(…)->bytes; NULL for all others. */
 const struct mr_quants *mr_model_quants(const mr_model *model);
 const char *mr_model_dtype(const mr_model *model, int row); /* of a parameter, as in the file: "F32" or "I8" */
 void mr_model_put_bytes(mr_model *model, const int8_t *from);
+void mr_model_get_bytes(mr_model *model, int row, int8_t *to); /* of one matrix */
 
 /* Memory for batches up to B × T, once. train: also gradients and moments. May be called again for larger shapes. */
 int mr_model_plan(mr_model *model, int B, int T, int train, mr_error *err);
@@ -44,7 +48,11 @@ size_t mr_model_planned_bytes(const mr_model *model);
 
 /* State of B streams: conv tails and hidden states of every block. */
 size_t mr_model_state_reals(const mr_model *model); /* of one stream */
-typedef struct mr_state mr_state;
+typedef struct mr_state {
+    mr_model *model;
+    int B, under_way; /* under_way: the next token continues a sequence */
+    mr_real *reals;   /* device: for each block, tails [B, 3, D] then the mixer's [B, …] */
+} mr_state;
 int mr_state_new(mr_model *model, int B, mr_state **out, mr_error *err);
 void mr_state_free(mr_state *state);
 void mr_state_reset(mr_state *state);                    /* a new sequence starts at the next token */
@@ -52,17 +60,17 @@ int mr_state_under_way(const mr_state *state);           /* 0: a new sequence st
 void mr_state_resume(mr_state *state);                   /* the next token goes on from what lies in it */
 void mr_state_use(mr_state *state, mr_model *model);     /* from now on with a model that shares the weights */
 void mr_state_release(mr_state *state, mr_dev *dev);     /* mr_state_free by another device, when the model may be gone or busy */
-/* Row `row` of a state of several streams, from or into the state of one. Whether they are under way is the caller's to say. */
-void mr_state_gather(mr_state *many, int row, const mr_state *one);
-void mr_state_scatter(const mr_state *many, int row, mr_state *one);
+/* Between rows of a pool (each slot one stream's state) and the state of several streams: slot [B] lies on the device. */
+void mr_state_gather(mr_state *many, const int32_t *slot, mr_real *pool);
+void mr_state_scatter(const mr_state *many, const int32_t *slot, mr_real *pool);
 /* A state as floats: mr_model_state_reals(model)·B + 1 of them, the first one 1 when a sequence is under way. */
 void mr_state_get(mr_state *state, float *to);
 void mr_state_put(mr_state *state, const float *from);
 
 /* One micro-batch of training: upload, forward, loss, backward; zeroes gradients and stats before the `first` of a step and
- * updates the weights behind the `last`. scale: what the sum of row losses is multiplied with. To a device it is one piece of
- * work that repeats. */
-void mr_model_learn(mr_model *model, const mr_batch *batch, const mr_step *step, double scale, int first, int last);
+ * updates the weights after the `last`. scale: what the sum of row losses is multiplied with. state: as for mr_model_forward,
+ * or NULL; no gradient goes back through it. To a device it is one piece of work that repeats. */
+void mr_model_learn(mr_model *model, const mr_batch *batch, mr_state *state, const mr_step *step, double scale, int first, int last);
 
 /* The same in parts.
  *
@@ -70,15 +78,19 @@ void mr_model_learn(mr_model *model, const mr_batch *batch, const mr_step *step,
  * afterwards is that behind the batch. With train, dropout is on and activations are kept for the backward. */
 void mr_model_forward(mr_model *model, const mr_batch *batch, mr_state *state, int train);
 
-/* Writing on, one stream. mr_model_draw_from says how, from position 0 on; then each call draws `count` tokens (1 … MR_DRAWN), the
- * first behind the batch just forwarded with that state, and every other behind the token before it, which the device feeds to itself.
- * −1: a logit was not finite. Waits once. */
-void mr_model_draw_from(mr_model *model, const mr_sampling *how);
-void mr_model_draw(mr_model *model, mr_state *state, int count, int32_t *tokens);
+/* Generation, one stream: set how and from which position, then draw `count` tokens (1 … MR_DRAWN) a call. With `fresh` the
+ * first one follows the batch just forwarded with that state; every other one follows the token before it, which the device
+ * feeds to itself. −1: a logit was not finite. Waits once. */
+void mr_model_draw_from(mr_model *model, const mr_sampling *how, uint64_t position);
+void mr_model_draw(mr_model *model, mr_state *state, int fresh, int count, int32_t *tokens);
+/* The same for the last row of every stream of a batch of one token each, which were just forwarded: one token a stream. */
+void mr_model_draw_rows(mr_model *model, int B, const mr_sampling *how, const uint64_t *position, int32_t *tokens);
 
 /* Loss of the batch just forwarded: added to the stats; with scale ≠ 0 also the gradient of scale·(sum over rows),
  * written over the logits. */
 void mr_model_loss(mr_model *model, const mr_batch *batch, double scale);
+/* The same by a loss of the caller's: its gradient by the logits, [rows, outputs]. */
+void mr_model_put_dlogits(mr_model *model, const float *dscores, size_t rows);
 /* Adds to the gradients. dstate_out: gradient of the state behind the batch (NULL: zero); dstate_in: where that of the state
  * before it goes (NULL: not wanted). */
 void mr_model_backward(mr_model *model, const mr_batch *batch, const mr_state *dstate_out, mr_state *dstate_in);
@@ -93,7 +105,10 @@ double mr_model_grad_norm(mr_model *model);                    /* of the last up
 void mr_model_logits(mr_model *model, float *to, size_t first_row, size_t rows); /* rows of [rows, outputs] */
 void mr_model_row_loss(mr_model *model, float *to, size_t rows);
 
-/* After a step that was not finite: the first place in the order of the network, as "blocks.1.mixer (output)". */
-void mr_model_blame(mr_model *model, const mr_batch *batch, char *out, size_t size);
+/* After a step that was not finite: the first place in the order of the network, as "blocks.1.mixer (output)"; where all
+ * else is finite, "head (loss)". 1: something was found. */
+int mr_model_blame(mr_model *model, const mr_batch *batch, char *out, size_t size);
+/* "NAME (what)", as such a place is written. */
+void mr_model_place(char *out, size_t size, const char *name, const char *what);
 
 #endif

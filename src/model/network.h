@@ -43,19 +43,13 @@ struct mr_model {
     size_t rows;
 };
 
-struct mr_state {
-    mr_model *model;
-    int B, under_way;
-    mr_real *reals; /* device: for each block, tails [B, 3, D] then the mixer's [B, …] */
-};
-
 /* The last block's output: what the final norm reads. */
 mr_act *mr_model_top(const mr_model *model);
 size_t mr_model_rows(const mr_model *model, const mr_batch *batch);
 
 /* The keys of work that repeats (replay.c): a token a stream with its state at `state`, and a micro-batch of training. */
 mr_replay_key mr_step_key(const void *model, const void *state, const mr_batch *batch, int draw);
-mr_replay_key mr_learn_key(const void *model, const mr_batch *batch, int first, int last);
+mr_replay_key mr_learn_key(const void *model, const mr_batch *batch, const mr_state *state, int first, int last);
 
 /* The head (head.c): final norm, pooling, pairs, the last product. */
 void mr_head_params(mr_model *model);

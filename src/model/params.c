@@ -123,3 +123,11 @@ void mr_params_init(const mr_params *params, uint64_t seed, double horizon, int 
         for (int k = 0; k < MR_PARAM_PARTS; k++) draw_part(&p->parts[k], row, seed, place, horizon, log_uniform, out + p->offset);
     }
 }
+
+int mr_params_first_nonfinite(const mr_params *params, const float *vector, const char **name)
+{
+    for (int i = 0; i < params->count; i++)
+        for (size_t j = 0; j < params->list[i].count; j++)
+            if (!isfinite(vector[params->list[i].offset + j])) return *name = params->list[i].name, 1;
+    return 0;
+}

@@ -56,6 +56,8 @@ int mr_params_add(mr_params *params, const char *prefix, const char *name, int f
 /* Decides decay and offsets; call once, after all rows. */
 int mr_params_layout(mr_params *params, mr_decay_set set);
 void mr_params_free(mr_params *params);
+/* The name of the first parameter with an element that is not finite; 0: there is none. */
+int mr_params_first_nonfinite(const mr_params *params, const float *vector, const char **name);
 int mr_params_find(const mr_params *params, const char *name); /* index or −1 */
 
 /* Initial values into host memory of params->total floats. Time scales τ lie in 1 … horizon,

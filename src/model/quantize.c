@@ -139,7 +139,7 @@ int mr_quants_read(const mr_st *st, const char *path, const mr_params *params, c
     return status;
 }
 
-static int add_tensors(mr_st_writer *w, const mr_params *params, const mr_quants *quants, const float *reals, const int8_t *bytes)
+int mr_quants_add(mr_st_writer *w, const mr_params *params, const mr_quants *quants, const float *reals, const int8_t *bytes)
 {
     char name[80];
     int status = 0;
@@ -152,21 +152,5 @@ static int add_tensors(mr_st_writer *w, const mr_params *params, const mr_quants
         status = mr_st_add(w, p->name, MR_ST_I8, p->ndim, p->shape, bytes + quants->at[i]);
         if (!status) status = mr_st_add(w, scale_name(p, name), MR_ST_F32, 1, p->shape, reals + p->offset);
     }
-    return status;
-}
-
-int mr_quants_save(const char *path, const mr_st *from, const mr_params *params, const mr_quants *quants,
-                   const float *reals, const int8_t *bytes, mr_error *err)
-{
-    mr_st_writer *w = mr_st_writer_new();
-    int status = w ? mr_st_add_meta(w, MR_MODEL_WEIGHTS_KEY, "int8") : MR_ENOMEM;
-    for (int i = 0; !status && i < mr_st_meta_count(from); i++) {
-        const char *key, *value;
-        mr_st_meta_at(from, i, &key, &value);
-        if (strcmp(key, MR_MODEL_WEIGHTS_KEY)) status = mr_st_add_meta(w, key, value);
-    }
-    if (!status) status = add_tensors(w, params, quants, reals, bytes);
-    status = status ? mr_no_memory(err, path) : mr_st_write(w, path, err);
-    mr_st_writer_free(w);
     return status;
 }

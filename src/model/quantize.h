@@ -32,8 +32,7 @@ void mr_quantize_vector(const mr_params *from, const float *weights, const mr_pa
 int mr_quants_check(const mr_st *st, const char *path, const mr_params *params, mr_error *err);
 int mr_quants_read(const mr_st *st, const char *path, const mr_params *params, const mr_quants *quants, float *reals,
                    int8_t *bytes, mr_error *err);
-/* The metadata is that of `from`, the fp32 model's file. */
-int mr_quants_save(const char *path, const mr_st *from, const mr_params *params, const mr_quants *quants,
-                   const float *reals, const int8_t *bytes, mr_error *err);
+/* Adds the tensors to a file that is being written; both vectors are borrowed. 0 or MR_ENOMEM. */
+int mr_quants_add(mr_st_writer *w, const mr_params *params, const mr_quants *quants, const float *reals, const int8_t *bytes);
 
 #endif

@@ -36,24 +36,21 @@ int mr_state_under_way(const mr_state *s) { return s->under_way; }
 void mr_state_resume(mr_state *s) { s->under_way = 1; }
 void mr_state_use(mr_state *s, mr_model *model) { s->model = model; }
 
-/* A block's tails of all streams lie together, then its mixers' states. */
-static void move_row(const mr_state *many, int row, mr_real *one, int gather)
+/* A block's tails of all streams lie together, then its mixers' states; in a pool a stream's state is one piece. */
+static void move_rows(const mr_state *many, const int32_t *slot, mr_real *pool, int scatter)
 {
     const mr_model *m = many->model;
-    mr_dev *dev = m->dev;
-    const size_t all = mr_model_state_reals(m), B = (size_t)many->B;
-    for (int i = 0; i < 2 * m->config.layers; i++) {
-        const mr_block *b = &m->blocks[i / 2];
-        const size_t next = i / 2 + 1 < m->config.layers ? b[1].tail_at : all;
-        const size_t at = i % 2 ? b->mixer_at : b->tail_at, n = (i % 2 ? next : b->mixer_at) - at;
-        mr_real *there = mr_real_at(dev, many->reals, at * B + (size_t)row * n), *here = mr_real_at(dev, one, at);
-        if (n) dev->copy(dev, gather ? there : here, gather ? here : there, n * dev->real_size);
-    }
+    const mr_mixer *mixer = mr_mixer_at(m->config.mixer);
+    const size_t block = mr_block_state_reals(&m->config), tail = m->blocks[0].mixer_at - m->blocks[0].tail_at;
+    const size_t rest = mixer->state_rest ? mixer->state_rest(&m->config) : 0;
+    m->dev->ops.state_rows(m->dev, &(mr_state_rows_args){
+        .B = many->B, .layers = (int)m->config.layers, .tail = (int)tail, .mixer = (int)(block - tail - rest), .rest = (int)rest, .slot = slot,
+        .pool = pool, .many = many->reals, .scatter = scatter});
 }
 
-void mr_state_gather(mr_state *many, int row, const mr_state *one) { move_row(many, row, one->reals, 1); }
+void mr_state_gather(mr_state *many, const int32_t *slot, mr_real *pool) { move_rows(many, slot, pool, 0); }
 
-void mr_state_scatter(const mr_state *many, int row, mr_state *one) { move_row(many, row, one->reals, 0); }
+void mr_state_scatter(const mr_state *many, const int32_t *slot, mr_real *pool) { move_rows(many, slot, pool, 1); }
 
 void mr_state_get(mr_state *s, float *to)
 {

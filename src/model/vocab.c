@@ -1,3 +1,4 @@
+/* Vocabularies: made from a text or from metadata, and text to tokens and back. */
 #include "model/vocab.h"
 
 #include "core/json.h"
@@ -49,34 +50,59 @@ static int collect(mr_vocab *vocab, const uint8_t *seen, mr_error *err)
     return 0;
 }
 
-static void become_bytes(mr_vocab *vocab) { *vocab = (mr_vocab){.kind = MR_VOCAB_BYTES, .size = 256}; }
-
-int mr_vocab_build(mr_vocab *vocab, mr_vocab_kind kind, const char *text, size_t size, mr_error *err)
+static mr_vocab *new_vocab(mr_vocab_kind kind, const mr_allocator *by)
 {
-    if (kind == MR_VOCAB_BYTES) {
-        become_bytes(vocab);
-        return 0;
-    }
-    *vocab = (mr_vocab){.kind = MR_VOCAB_CHARS};
+    mr_vocab *vocab = mr_alloc_by(by, 1, sizeof *vocab);
+    if (vocab) *vocab = (mr_vocab){.kind = kind, .size = kind == MR_VOCAB_BYTES ? 256 : 0, .by = by};
+    return vocab;
+}
+
+static int build_characters(mr_vocab *vocab, const char *text, size_t size, mr_error *err)
+{
     if (size == 0) return mr_fail(err, MR_EDATA, "an empty text has no characters to make a vocabulary of");
     uint8_t *seen = mr_alloc(MR_CODEPOINTS / 8, 1);
     if (!seen) return mr_no_memory(err, "the vocabulary");
     int status = mark_characters(seen, text, size, err);
     if (status == 0) status = collect(vocab, seen, err);
     mr_free(seen);
-    if (status) mr_vocab_free(vocab);
     return status;
+}
+
+int mr_vocab_build(mr_vocab_kind kind, const char *text, size_t size, mr_vocab **out, mr_error *err)
+{
+    mr_vocab *vocab = new_vocab(kind, NULL);
+    *out = NULL;
+    if (!vocab) return mr_no_memory(err, "the vocabulary");
+    int status = kind == MR_VOCAB_CHARS ? build_characters(vocab, text, size, err) : 0;
+    if (status) mr_vocab_free(vocab);
+    else *out = vocab;
+    return status;
+}
+
+mr_vocab *mr_vocab_copy(const mr_vocab *vocab, const mr_allocator *by)
+{
+    mr_vocab *copy = new_vocab(vocab->kind, by);
+    if (!copy || !vocab->codepoints) return copy;
+    copy->size = vocab->size;
+    copy->codepoints = mr_alloc_by(by, (size_t)vocab->size, sizeof *copy->codepoints);
+    if (copy->codepoints) return memcpy(copy->codepoints, vocab->codepoints, (size_t)vocab->size * sizeof *copy->codepoints), copy;
+    mr_vocab_free(copy);
+    return NULL;
 }
 
 void mr_vocab_free(mr_vocab *vocab)
 {
-    mr_free(vocab->codepoints);
-    memset(vocab, 0, sizeof *vocab);
+    if (!vocab) return;
+    mr_free_by(vocab->by, vocab->codepoints);
+    mr_free_by(vocab->by, vocab);
 }
+
+int mr_vocab_size(const mr_vocab *vocab) { return vocab->size; }
+int mr_vocab_is_bytes(const mr_vocab *vocab) { return vocab->kind == MR_VOCAB_BYTES; }
 
 /* ---- metadata */
 
-char *mr_vocab_print(const mr_vocab *vocab)
+char *mr_vocab_text(const mr_vocab *vocab)
 {
     mr_text text = {0};
     if (vocab->kind == MR_VOCAB_BYTES) return mr_strdup("bytes");
@@ -121,15 +147,10 @@ static int take_characters(mr_vocab *vocab, mr_json *json, mr_error *err)
 /* How many entries a list can have at most that is `size` bytes long: each is two quotes, a character and a comma. */
 static size_t most_entries(size_t size) { return size / 4 + 1 < MR_CODEPOINTS ? size / 4 + 1 : MR_CODEPOINTS; }
 
-int mr_vocab_parse(mr_vocab *vocab, const char *text, mr_error *err)
+static int parse_characters(mr_vocab *vocab, const char *text, mr_error *err)
 {
-    size_t size = strlen(text);
+    const size_t size = strlen(text);
     mr_json json;
-    if (strcmp(text, "bytes") == 0) {
-        become_bytes(vocab);
-        return 0;
-    }
-    *vocab = (mr_vocab){.kind = MR_VOCAB_CHARS};
     if (text[0] != '[' || size < 5)
         return mr_fail(err, MR_EFORMAT, "the vocabulary is neither \"bytes\" nor a JSON array of characters");
     char *room = mr_alloc(size, 1);
@@ -138,7 +159,27 @@ int mr_vocab_parse(mr_vocab *vocab, const char *text, mr_error *err)
     mr_json_start(&json, text, size, room);
     if (!status) status = take_characters(vocab, &json, err);
     mr_free(room);
+    return status;
+}
+
+int mr_vocab_parse(const char *text, mr_vocab **out, mr_error *err)
+{
+    const int bytes = !strcmp(text, "bytes");
+    mr_vocab *vocab = new_vocab(bytes ? MR_VOCAB_BYTES : MR_VOCAB_CHARS, NULL);
+    *out = NULL;
+    if (!vocab) return mr_no_memory(err, "the vocabulary");
+    int status = bytes ? 0 : parse_characters(vocab, text, err);
     if (status) mr_vocab_free(vocab);
+    else *out = vocab;
+    return status;
+}
+
+int mr_vocab_print(const mr_vocab *vocab, char *text, size_t capacity, size_t *needed, mr_error *err)
+{
+    char *printed = mr_vocab_text(vocab);
+    if (!printed) return mr_no_memory(err, "the vocabulary");
+    const int status = mr_text_give(printed, text, capacity, needed, err);
+    mr_free(printed);
     return status;
 }
 
@@ -155,32 +196,47 @@ static int32_t find_character(const mr_vocab *vocab, uint32_t codepoint)
     return low < vocab->size && vocab->codepoints[low] == codepoint ? low : -1;
 }
 
-static int encode_characters(const mr_vocab *vocab, const char *text, size_t size, int last, uint64_t offset,
-                             int32_t *out, size_t *count, size_t *used, mr_error *err)
+/* Where an encoding stands. */
+typedef struct encoding {
+    int32_t *tokens; /* NULL: they are only counted */
+    size_t capacity, count, used;
+} encoding;
+
+static void put_token(encoding *e, int32_t token, size_t bytes)
 {
-    while (*used < size) {
+    if (e->tokens) e->tokens[e->count] = token;
+    e->count++;
+    e->used += bytes;
+}
+
+static int encode_characters(const mr_vocab *vocab, const char *text, size_t size, int last, uint64_t offset, encoding *e,
+                             mr_error *err)
+{
+    while (e->used < size && e->count < e->capacity) {
         uint32_t codepoint;
-        int length = mr_utf8_read(text + *used, size - *used, &codepoint);
+        int length = mr_utf8_read(text + e->used, size - e->used, &codepoint);
         if (length == MR_UTF8_UNFINISHED && !last) return 0;
-        if (length <= 0) return fail_utf8(err, length, offset + *used, text[*used]);
+        if (length <= 0) return fail_utf8(err, length, offset + e->used, text[e->used]);
         int32_t token = find_character(vocab, codepoint);
         if (token < 0)
             return mr_fail(err, MR_EDATA, "byte %" PRIu64 ": the character U+%04X is not in the vocabulary",
-                           offset + *used + 1, (unsigned)codepoint);
-        out[(*count)++] = token;
-        *used += (size_t)length;
+                           offset + e->used + 1, (unsigned)codepoint);
+        put_token(e, token, (size_t)length);
     }
     return 0;
 }
 
-int mr_vocab_encode(const mr_vocab *vocab, const char *text, size_t size, int last, uint64_t offset,
-                    int32_t *out, size_t *count, size_t *used, mr_error *err)
+int mr_vocab_encode(const mr_vocab *vocab, const char *text, size_t size, int last, uint64_t offset, int32_t *tokens,
+                    size_t capacity, size_t *count, size_t *used, mr_error *err)
 {
-    *count = *used = 0;
-    if (vocab->kind == MR_VOCAB_CHARS) return encode_characters(vocab, text, size, last, offset, out, count, used, err);
-    for (size_t i = 0; i < size; i++) out[i] = (unsigned char)text[i];
-    *count = *used = size;
-    return 0;
+    encoding e = {.tokens = tokens, .capacity = tokens ? capacity : SIZE_MAX};
+    int status = 0;
+    if (vocab->kind == MR_VOCAB_CHARS) status = encode_characters(vocab, text, size, last, offset, &e, err);
+    else
+        while (e.used < size && e.count < e.capacity) put_token(&e, (unsigned char)text[e.used], 1);
+    *count = e.count;
+    *used = e.used;
+    return status;
 }
 
 int mr_vocab_decode(const mr_vocab *vocab, int32_t token, char out[4])

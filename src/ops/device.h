@@ -64,9 +64,6 @@ typedef struct mr_dev_options {
 int mr_dev_open(const char *spec, const mr_dev_options *options, mr_dev **out, mr_error *err);
 void mr_dev_close(mr_dev *dev); /* NULL is fine */
 
-/* The ISAs that this machine can run, best first, NULL-terminated. */
-const char *const *mr_cpu_isas(void);
-
 /* Addresses of element i, which layers cannot compute themselves. */
 static inline mr_act *mr_act_at(const mr_dev *dev, mr_act *p, size_t i) { return (mr_act *)((char *)p + i * dev->act_size); }
 static inline mr_real *mr_real_at(const mr_dev *dev, mr_real *p, size_t i) { return (mr_real *)((char *)p + i * dev->real_size); }
@@ -76,6 +73,5 @@ int mr_ref32_open(const mr_dev_options *options, mr_dev **out, mr_error *err); /
 int mr_ref64_open(const mr_dev_options *options, mr_dev **out, mr_error *err); /* ref64 */
 int mr_cpu_open(const mr_dev_options *options, mr_dev **out, mr_error *err);
 int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **out, mr_error *err);
-const char *mr_cuda_version(void); /* "13.0", or "no" in a build without CUDA */
 
 #endif

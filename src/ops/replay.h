@@ -7,7 +7,8 @@
 typedef enum mr_replay_work { MR_REPLAY_STEP, MR_REPLAY_LEARN } mr_replay_work;
 
 /* Each has a bit of its own, whatever the work. */
-enum { MR_REPLAY_RESET = 1, MR_REPLAY_LENGTH = 2, MR_REPLAY_DRAW = 4, MR_REPLAY_FIRST = 8, MR_REPLAY_LAST = 16 };
+enum { MR_REPLAY_RESET = 1, MR_REPLAY_LENGTH = 2, MR_REPLAY_DRAW = 4, MR_REPLAY_FIRST = 8, MR_REPLAY_LAST = 16,
+       MR_REPLAY_CARRIED = 32 };
 
 /* All that a piece of work depends on, as it is: packed or hashed, different work would meet in one number, and the wrong
  * recording be replayed. */

@@ -17,6 +17,12 @@ int mr_sized_take(void *to, size_t known, const void *from, const char *type, mr
     return 0;
 }
 
+int mr_check_room(const void *to, size_t capacity, size_t needed, const char *what, mr_error *err)
+{
+    if (to && capacity >= needed) return 0;
+    return mr_fail(err, MR_EINVAL, "%s: room for %zu where %zu are needed", what, to ? capacity : 0, needed);
+}
+
 void mr_context_log(mr_context *ctx, const char *format, ...)
 {
     char line[512];
@@ -70,11 +76,14 @@ void mr_context_return(mr_context *ctx, mr_dev *dev)
 
 /* ---- making and freeing ---- */
 
-static int check_options(const mr_context_options *o, mr_error *err)
+static int take_allocator(mr_allocator *to, const mr_allocator *from, mr_error *err)
 {
-    if (!o->allocator.alloc != !o->allocator.release)
-        return mr_fail(err, MR_EINVAL, "allocator: has alloc or release, but not both");
-    return 0;
+    *to = (mr_allocator){0};
+    if (!from) return 0;
+    int status = mr_sized_take(to, sizeof *to, from, "mr_allocator", err);
+    if (!status && !to->alloc != !to->release)
+        status = mr_fail(err, MR_EINVAL, "allocator: has alloc or release, but not both");
+    return status;
 }
 
 /* A GPU is one queue, whoever asks: its device is lent to one call at a time. */
@@ -86,6 +95,8 @@ static int open_first(mr_context *ctx, const char *spec, mr_error *err)
     ctx->spec = dev->kind;
     ctx->most = strcmp(dev->kind, "cuda") ? 1 << 20 : 1;
     ctx->idle[ctx->idle_count++] = dev;
+    snprintf(ctx->chip, sizeof ctx->chip, "%s", dev->name ? dev->name : "");
+    ctx->threads = dev->threads;
     snprintf(ctx->about, sizeof ctx->about, "%s%s%s", dev->kind, *dev->isa ? " " : "", dev->isa);
     mr_context_log(ctx, "minrnn " MR_VERSION ": %s, %d thread%s a call", ctx->about, dev->threads, dev->threads > 1 ? "s" : "");
     return 0;
@@ -95,15 +106,16 @@ int mr_context_new(const mr_context_options *options, mr_context **out, mr_error
 {
     static const mr_context_options plain = MR_CONTEXT_OPTIONS;
     mr_context_options o;
+    mr_allocator by;
     mr_error own;
     *out = NULL;
     if (!err) err = &own;
     int status = mr_sized_take(&o, sizeof o, options ? options : &plain, "mr_context_options", err);
-    if (!status) status = check_options(&o, err);
+    if (!status) status = take_allocator(&by, o.allocator, err);
     if (status) return status;
-    mr_context *ctx = mr_alloc_by(&o.allocator, 1, sizeof *ctx);
+    mr_context *ctx = mr_alloc_by(&by, 1, sizeof *ctx);
     if (!ctx) return mr_no_memory(err, "a context");
-    *ctx = (mr_context){.allocator = o.allocator, .log = o.log, .log_user = o.log_user};
+    *ctx = (mr_context){.allocator = by, .log = o.log, .warn = o.warn, .log_user = o.log_user};
     ctx->options = (mr_dev_options){.threads = o.threads, .bf16 = o.bf16, .exact = o.exact, .by = &ctx->allocator, .stream = o.cuda_stream};
     pthread_mutex_init(&ctx->lock, NULL);
     pthread_cond_init(&ctx->returned, NULL);
@@ -128,6 +140,17 @@ void mr_context_free(mr_context *ctx)
 }
 
 const char *mr_context_device(const mr_context *ctx) { return ctx->about; }
+const char *mr_context_chip(const mr_context *ctx) { return ctx->chip; }
+int mr_uses_cblas(void)
+{
+#ifdef MINRNN_WITH_CBLAS
+    return 1;
+#else
+    return 0;
+#endif
+}
+
+int mr_context_threads(const mr_context *ctx) { return ctx->threads; }
 
 int mr_context_wait(mr_context *ctx, mr_error *err)
 {

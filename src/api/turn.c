@@ -1,20 +1,29 @@
 /* Turns: many calls run a net's weights at once, one at a time changes them; each has a device and a runner of its own. */
 #include "api/api.h"
 
-/* Who wants to train comes before those who come after him: steady traffic cannot keep him out. */
-static void enter(mr_net *net, int alone)
+/* A thread that keeps a forward would wait for itself. Called with the lock held. */
+static int check_holder(const mr_net *net, mr_error *err)
+{
+    if (!net->kept.holding || !pthread_equal(net->kept.holder, pthread_self())) return 0;
+    return mr_fail(err, MR_EINVAL, "this thread keeps a forward of this net: call mr_net_backward or mr_net_drop first");
+}
+
+/* Those who want to train go before those who come later: steady traffic cannot keep them out. */
+static int enter(mr_net *net, int alone, mr_error *err)
 {
     pthread_mutex_lock(&net->lock);
-    if (alone) {
+    int status = check_holder(net, err);
+    if (!status && alone) {
         net->wanting_to_train++;
         while (net->running || net->training) pthread_cond_wait(&net->turn, &net->lock);
         net->wanting_to_train--;
         net->training = 1;
-    } else {
+    } else if (!status) {
         while (net->training || net->wanting_to_train) pthread_cond_wait(&net->turn, &net->lock);
         net->running++;
     }
     pthread_mutex_unlock(&net->lock);
+    return status;
 }
 
 static void leave(mr_net *net, int alone)
@@ -75,18 +84,21 @@ static int take_runner(mr_turn *t, int B, int T, mr_error *err)
 int mr_turn_begin(mr_turn *t, mr_net *net, int B, int T, mr_error *err)
 {
     *t = (mr_turn){.net = net};
-    enter(net, 0);
+    int status = enter(net, 0, err);
+    if (status) return status;
     t->dev = mr_context_borrow(net->ctx);
-    int status = take_runner(t, B, T, err);
+    status = take_runner(t, B, T, err);
     return status ? mr_turn_end(t, status, err) : 0;
 }
 
-void mr_turn_begin_alone(mr_turn *t, mr_net *net)
+int mr_turn_begin_alone(mr_turn *t, mr_net *net, mr_error *err)
 {
     *t = (mr_turn){.net = net, .alone = 1};
-    enter(net, 1);
+    int status = enter(net, 1, err);
+    if (status) return status;
     t->dev = mr_context_borrow(net->ctx);
     mr_model_use(net->owner, t->dev);
+    return 0;
 }
 
 int mr_turn_end(mr_turn *t, int status, mr_error *err)
@@ -96,4 +108,26 @@ int mr_turn_end(mr_turn *t, int status, mr_error *err)
     mr_context_return(t->net->ctx, t->dev);
     leave(t->net, t->alone);
     return status ? status : report;
+}
+
+int mr_turn_pause(mr_turn *t, int status, mr_error *err)
+{
+    if (!status) status = t->dev->sync(t->dev, err);
+    if (status) return mr_turn_end(t, status, err);
+    pthread_mutex_lock(&t->net->lock);
+    t->net->kept.holding = 1;
+    t->net->kept.holder = pthread_self();
+    pthread_mutex_unlock(&t->net->lock);
+    mr_context_return(t->net->ctx, t->dev);
+    return 0;
+}
+
+void mr_turn_resume(mr_turn *t, mr_net *net)
+{
+    *t = (mr_turn){.net = net, .alone = 1};
+    pthread_mutex_lock(&net->lock);
+    net->kept.holding = 0;
+    pthread_mutex_unlock(&net->lock);
+    t->dev = mr_context_borrow(net->ctx);
+    mr_model_use(net->owner, t->dev);
 }

@@ -1,0 +1,262 @@
+/* Training: whole steps, micro-batches, the state carried from one batch to the next, and the caller's own loss. */
+#include "api/api.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- settings and memory ---- */
+
+int mr_net_set(mr_net *net, const char *key, const char *value, mr_error *err)
+{
+    mr_turn turn;
+    const mr_option *o = mr_option_find(mr_learn_table, key);
+    if (!o || !strcmp(key, "decay-set")) /* the parameters are laid out by it */
+        return mr_fail(err, MR_EINVAL, "%.100s: not a key that changes how a net trains; minrnn.h lists them at mr_net_set", key);
+    int status = mr_turn_begin_alone(&turn, net, err);
+    return status ? status : mr_turn_end(&turn, mr_option_parse(o, &net->train, value, err), err);
+}
+
+int mr_net_reserve(mr_net *net, const mr_shape *train, const mr_shape *score, mr_error *err)
+{
+    mr_turn turn;
+    mr_shape shapes[MR_SHAPES];
+    int count = 0;
+    if (train) shapes[count++] = *train;
+    if (score) shapes[count++] = *score;
+    if (!count) return 0;
+    for (int i = 0; i < count; i++)
+        if (shapes[i].B < 1 || shapes[i].T < 1)
+            return mr_fail(err, MR_EINVAL, "B = %d, T = %d: both must be 1 or more", shapes[i].B, shapes[i].T);
+    int status = mr_turn_begin_alone(&turn, net, err);
+    if (status) return status;
+    status = mr_model_plan_shapes(net->owner, shapes, count, train != NULL, err);
+    if (!status) net->reserved = score != NULL;
+    return mr_turn_end(&turn, status, err);
+}
+
+static int have_plan(mr_net *net, int B, int T, mr_error *err)
+{
+    if (mr_model_fits(net->owner, B, T, 1)) return 0;
+    net->reserved = 0;
+    return mr_model_plan(net->owner, B, T, 1, err);
+}
+
+/* ---- options of a part of a step ---- */
+
+static int take_options(mr_learn_options *o, const mr_learn_options *from, mr_error *err)
+{
+    static const mr_learn_options plain = MR_LEARN_OPTIONS;
+    int status = mr_sized_take(o, sizeof *o, from ? from : &plain, "mr_learn_options", err);
+    if (status) return status;
+    if (!o->micros) o->micros = 1;
+    if (o->micro < 0 || o->micros < 1 || o->micro >= o->micros)
+        return mr_fail(err, MR_EINVAL, "micro = %d, micros = %d: micro counts from 0 to micros − 1", o->micro, o->micros);
+    if (!isfinite(o->scale)) return mr_fail(err, MR_EINVAL, "scale: is not a finite number");
+    return 0;
+}
+
+/* The state that rows continue from, or NULL. Another B starts afresh. */
+static int take_carried(mr_net *net, int B, int carry, mr_state **out, mr_error *err)
+{
+    mr_state *s = &net->carried;
+    mr_dev *dev = mr_model_dev(net->owner);
+    *out = NULL;
+    if (!carry) return 0;
+    if (s->B != B) {
+        dev->release(dev, s->reals);
+        *s = (mr_state){.model = net->owner, .B = B};
+        s->reals = dev->alloc(dev, (size_t)B * net->state_reals * dev->real_size);
+        if (!s->reals) return s->B = 0, mr_no_memory(err, "the state that is carried");
+    }
+    s->model = net->owner;
+    *out = s;
+    return 0;
+}
+
+void mr_net_forget_carry(mr_net *net)
+{
+    mr_turn turn;
+    if (mr_turn_begin_alone(&turn, net, NULL)) return;
+    net->carried.under_way = 0;
+    mr_turn_end(&turn, 0, NULL);
+}
+
+/* ---- a step ---- */
+
+static int not_finite(mr_net *net, const mr_batch *batch, mr_error *err)
+{
+    char where[128];
+    mr_model_blame(net->owner, batch, where, sizeof where);
+    return mr_fail(err, MR_ENONFINITE, "step %lld: a number became NaN or infinite in %s; nothing was updated; lower lr or clip",
+                   (long long)net->steps + 1, where);
+}
+
+/* After the last part of a step. */
+static int finish_step(mr_net *net, const mr_step *step, mr_result *result, mr_error *err)
+{
+    double stats[MR_STATS];
+    mr_dev *dev = mr_model_dev(net->owner);
+    mr_model_stats(net->owner, stats);
+    const double norm = mr_model_grad_norm(net->owner);
+    int status = dev->sync(dev, err);
+    if (status) return status;
+    net->fresh_grads = 1;
+    if (!isfinite(stats[MR_STAT_LOSS]) || !isfinite(norm)) return not_finite(net, &net->last, err);
+    pthread_mutex_lock(&net->lock);
+    net->steps++;
+    pthread_mutex_unlock(&net->lock);
+    return mr_result_give(result, net, stats, norm, step->lr, err);
+}
+
+static int learn(mr_net *net, const mr_batch *batch, const mr_learn_options *o, mr_result *result, mr_error *err)
+{
+    mr_state *carried;
+    mr_step step = mr_step_values(&net->train, net->steps + 1);
+    int status = have_plan(net, batch->B, batch->T, err);
+    if (!status) status = take_carried(net, batch->B, o->carry, &carried, err);
+    if (status) return status;
+    const double scale = o->scale != 0 ? o->scale : 1 / ((double)batch->counted * (double)o->micros);
+    const int last = o->micro == o->micros - 1;
+    step.micro = (uint32_t)o->micro;
+    net->last = *batch;
+    mr_model_learn(net->owner, batch, carried, &step, scale, o->micro == 0, last);
+    return last ? finish_step(net, &step, result, err) : 0;
+}
+
+int mr_net_learn(mr_net *net, const mr_batch *batch, const mr_learn_options *options, mr_result *result, mr_error *err)
+{
+    mr_given g = {0};
+    mr_turn turn;
+    mr_learn_options o;
+    int status = take_options(&o, options, err);
+    if (!status) status = mr_given_take(&g, net, batch, 1, err);
+    if (!status) status = mr_turn_begin_alone(&turn, net, err);
+    if (!status) status = mr_turn_end(&turn, learn(net, &g.batch, &o, result, err), err);
+    mr_given_free(&g, net);
+    return status;
+}
+
+int mr_net_train(mr_net *net, const mr_batch *batch, mr_result *result, mr_error *err)
+{
+    return mr_net_learn(net, batch, NULL, result, err);
+}
+
+/* ---- the caller's own loss ---- */
+
+static int keep(mr_net *net, const mr_batch *batch, const mr_learn_options *o, float *scores, size_t rows, mr_error *err)
+{
+    mr_state *carried;
+    mr_step step = mr_step_values(&net->train, net->steps + 1);
+    int status = have_plan(net, batch->B, batch->T, err);
+    if (!status) status = take_carried(net, batch->B, o->carry, &carried, err);
+    if (status) return status;
+    step.micro = (uint32_t)o->micro;
+    mr_model_set_step(net->owner, &step);
+    mr_model_forward(net->owner, batch, carried, 1);
+    mr_model_logits(net->owner, scores, 0, rows);
+    net->last = net->kept.batch = *batch;
+    net->kept.rows = rows;
+    return 0;
+}
+
+int mr_net_keep_forward(mr_net *net, const mr_batch *batch, const mr_learn_options *options, float *scores, size_t capacity,
+                        mr_error *err)
+{
+    mr_given g;
+    mr_turn turn;
+    mr_learn_options o;
+    int status = take_options(&o, options, err);
+    if (!status) status = mr_given_take(&g, net, batch, 0, err);
+    const size_t rows = status ? 0 : mr_batch_rows(&g.batch, net->face.head);
+    if (!status) status = mr_check_room(scores, capacity, rows * (size_t)net->face.outputs, "scores", err);
+    if (!status) status = mr_turn_begin_alone(&turn, net, err);
+    if (status) return status;
+    return mr_turn_pause(&turn, keep(net, &g.batch, &o, scores, rows, err), err);
+}
+
+/* Does this thread keep a forward? */
+static int keeps(mr_net *net)
+{
+    pthread_mutex_lock(&net->lock);
+    const int yes = net->kept.holding && pthread_equal(net->kept.holder, pthread_self());
+    pthread_mutex_unlock(&net->lock);
+    return yes;
+}
+
+int mr_net_backward(mr_net *net, const float *dscores, size_t count, mr_error *err)
+{
+    mr_turn turn;
+    if (!keeps(net)) return mr_fail(err, MR_EINVAL, "there is no forward to go back through: mr_net_keep_forward comes first");
+    const size_t wanted = net->kept.rows * (size_t)net->face.outputs;
+    if (count != wanted || !dscores)
+        return mr_fail(err, MR_EINVAL, "dscores: %zu where the kept forward has %zu scores", dscores ? count : 0, wanted);
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(dscores[i])) return mr_fail(err, MR_EINVAL, "dscores[%zu] is %s", i, isnan(dscores[i]) ? "NaN" : "infinite");
+    mr_turn_resume(&turn, net);
+    if (net->fresh_grads) mr_model_zero_grads(net->owner);
+    net->fresh_grads = 0;
+    mr_model_put_dlogits(net->owner, dscores, net->kept.rows);
+    mr_model_backward(net->owner, &net->kept.batch, NULL, NULL);
+    return mr_turn_end(&turn, 0, err);
+}
+
+void mr_net_drop(mr_net *net)
+{
+    mr_turn turn;
+    if (!keeps(net)) return;
+    mr_turn_resume(&turn, net);
+    mr_turn_end(&turn, 0, NULL);
+}
+
+static int update(mr_net *net, mr_result *result, mr_error *err)
+{
+    const mr_step step = mr_step_values(&net->train, net->steps + 1);
+    const double stats[MR_STATS] = {0};
+    if (net->fresh_grads) return mr_fail(err, MR_EINVAL, "there are no gradients: mr_net_backward comes first");
+    mr_model_set_step(net->owner, &step);
+    mr_model_update(net->owner);
+    const double norm = mr_model_grad_norm(net->owner);
+    net->fresh_grads = 1;
+    if (!isfinite(norm)) return not_finite(net, &net->last, err);
+    pthread_mutex_lock(&net->lock);
+    net->steps++;
+    pthread_mutex_unlock(&net->lock);
+    int status = mr_result_give(result, net, stats, norm, step.lr, err);
+    if (!status && result) result->loss = result->accuracy = NAN; /* they are the caller's own */
+    return status;
+}
+
+int mr_net_update(mr_net *net, mr_result *result, mr_error *err)
+{
+    mr_turn turn;
+    int status = mr_turn_begin_alone(&turn, net, err);
+    return status ? status : mr_turn_end(&turn, update(net, result, err), err);
+}
+
+/* ---- where a NaN arose ---- */
+
+static int find_in_vector(mr_net *net, mr_vector which, const char *what, float *room, char *where, size_t capacity)
+{
+    const char *name;
+    mr_model_get(net->owner, which, room);
+    if (!mr_params_first_nonfinite(mr_model_params(net->owner), room, &name)) return 0;
+    mr_model_place(where, capacity, name, what);
+    return 1;
+}
+
+int mr_net_find_nonfinite(mr_net *net, char *where, size_t capacity)
+{
+    mr_turn turn;
+    if (!capacity) return 0;
+    *where = 0;
+    float *room = mr_alloc_by(&net->ctx->allocator, mr_model_params(net->owner)->total, sizeof *room);
+    if (!room || mr_turn_begin_alone(&turn, net, NULL)) return mr_free_by(&net->ctx->allocator, room), 0;
+    int found = find_in_vector(net, MR_WEIGHTS, "weights", room, where, capacity);
+    const int trains = mr_model_fits(net->owner, 1, 1, 1);
+    if (!found && trains) found = find_in_vector(net, MR_MOMENT1, "first moment", room, where, capacity);
+    if (!found && trains) found = find_in_vector(net, MR_MOMENT2, "second moment", room, where, capacity);
+    if (!found && net->last.B) found = mr_model_blame(net->owner, &net->last, where, capacity);
+    mr_turn_end(&turn, 0, NULL);
+    mr_free_by(&net->ctx->allocator, room);
+    return found;
+}

@@ -1,0 +1,275 @@
+/* Files of a net: models, the best model, models in 8 bits, and the state of a training. */
+#include "api/api.h"
+
+#include "model/quantize.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a state holds a set of tensors of; `best.` only where a best model was marked. */
+static const struct vector {
+    const char *prefix, *what;
+    mr_vector which;
+} vectors[] = {{"weights.", "weights", MR_WEIGHTS}, {"moment1.", "first moment", MR_MOMENT1},
+               {"moment2.", "second moment", MR_MOMENT2}, {"best.", "best weights", MR_BEST}};
+enum { SETS = 4, BEST = 3 };
+
+static float *new_vector(const mr_net *net)
+{
+    return mr_alloc_by(&net->ctx->allocator, mr_model_params(net->owner)->total, sizeof(float));
+}
+
+static void free_vector(const mr_net *net, float *vector) { mr_free_by(&net->ctx->allocator, vector); }
+
+/* The one check that keeps a NaN out of every file. */
+static int check_finite(const mr_net *net, const float *vector, const char *what, mr_error *err)
+{
+    const char *name;
+    if (!mr_params_first_nonfinite(mr_model_params(net->owner), vector, &name)) return 0;
+    return mr_fail(err, MR_ENONFINITE, "step %lld: %s (%s) has become NaN or infinite, and is not saved; lower lr or clip",
+                   (long long)net->steps, name, what);
+}
+
+/* ---- models ---- */
+
+static int add_count(mr_st_writer *w, const char *key, int64_t value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    return mr_st_add_meta(w, key, text);
+}
+
+static int add_notes(mr_st_writer *w, const mr_net *net)
+{
+    int status = 0;
+    for (int i = 0; !status && i < net->note_count; i++) status = mr_st_add_meta(w, net->notes[i].key, net->notes[i].value);
+    char *vocab = net->vocab && !status ? mr_vocab_text(net->vocab) : NULL;
+    if (net->vocab && !status) status = vocab ? mr_st_add_meta(w, "vocab", vocab) : MR_ENOMEM;
+    mr_free(vocab);
+    return status;
+}
+
+static int write_model(const mr_net *net, const float *weights, int64_t step, const char *path, mr_error *err)
+{
+    int status = check_finite(net, weights, "weights", err);
+    if (status) return status;
+    mr_st_writer *w = mr_st_writer_new();
+    status = w ? mr_model_add_config(w, mr_model_config(net->owner)) : MR_ENOMEM;
+    if (!status) status = mr_model_add_vector(w, "", mr_model_params(net->owner), weights);
+    if (!status) status = add_notes(w, net);
+    if (!status) status = add_count(w, "step", step);
+    status = status ? mr_no_memory(err, path) : mr_st_write(w, path, err);
+    mr_st_writer_free(w);
+    return status;
+}
+
+int mr_net_save(mr_net *net, const char *path, mr_error *err)
+{
+    mr_turn turn;
+    if (mr_model_quants(net->owner))
+        return mr_fail(err, MR_ECONFIG, "%s: weights in 8 bits are not written anew; copy the file that they came from", path);
+    float *weights = new_vector(net);
+    if (!weights) return mr_no_memory(err, path);
+    int status = mr_turn_begin_alone(&turn, net, err);
+    if (!status) {
+        mr_model_get(net->owner, MR_WEIGHTS, weights);
+        status = mr_turn_end(&turn, write_model(net, weights, net->steps, path, err), err);
+    }
+    free_vector(net, weights);
+    return status;
+}
+
+int mr_net_mark_best(mr_net *net, mr_error *err)
+{
+    mr_turn turn;
+    if (mr_model_quants(net->owner)) return mr_fail(err, MR_ECONFIG, "weights in 8 bits are not trained");
+    int status = mr_turn_begin_alone(&turn, net, err);
+    if (status) return status;
+    if (!net->best) net->best = new_vector(net);
+    if (net->best) mr_model_get(net->owner, MR_WEIGHTS, net->best);
+    net->best_step = net->steps;
+    return mr_turn_end(&turn, net->best ? 0 : mr_no_memory(err, "the best weights"), err);
+}
+
+int mr_net_save_best(mr_net *net, const char *path, mr_error *err)
+{
+    mr_turn turn;
+    int status = mr_turn_begin_alone(&turn, net, err);
+    if (status) return status;
+    if (!net->best) status = mr_fail(err, MR_EINVAL, "%s: nothing was marked as the best: mr_net_mark_best comes first", path);
+    return mr_turn_end(&turn, status ? status : write_model(net, net->best, net->best_step, path, err), err);
+}
+
+/* ---- in 8 bits ---- */
+
+static int write_int8(const mr_net *net, const mr_model *small, const float *weights, const char *path, mr_error *err)
+{
+    const mr_params *params = mr_model_params(net->owner), *layout = mr_model_params(small);
+    const mr_quants *quants = mr_model_quants(small);
+    float *reals = mr_alloc(layout->total, sizeof *reals);
+    int8_t *bytes = mr_alloc(quants->bytes, 1);
+    mr_st_writer *w = mr_st_writer_new();
+    int status = reals && bytes && w ? mr_model_add_config(w, mr_model_config(small)) : MR_ENOMEM;
+    if (!status) status = add_notes(w, net);
+    if (!status) status = add_count(w, "step", net->steps);
+    if (!status) {
+        mr_quantize_vector(params, weights, layout, quants, reals, bytes);
+        status = mr_quants_add(w, layout, quants, reals, bytes);
+    }
+    status = status ? mr_no_memory(err, path) : mr_st_write(w, path, err);
+    mr_st_writer_free(w);
+    mr_free(reals);
+    mr_free(bytes);
+    return status;
+}
+
+int mr_net_save_int8(mr_net *net, const char *path, mr_error *err)
+{
+    mr_turn turn;
+    mr_config config = *mr_model_config(net->owner);
+    mr_model *small = NULL;
+    if (config.weights != MR_WEIGHTS_F32) return mr_fail(err, MR_EINVAL, "%s: the weights are in 8 bits already", path);
+    config.weights = MR_WEIGHTS_INT8;
+    float *weights = new_vector(net);
+    if (!weights) return mr_no_memory(err, path);
+    int status = mr_turn_begin_alone(&turn, net, err);
+    if (!status) {
+        mr_model_get(net->owner, MR_WEIGHTS, weights);
+        status = check_finite(net, weights, "weights", err);
+        if (!status) status = mr_model_new(&config, turn.dev, MR_DECAY_ALL, &small, err);
+        if (!status) status = write_int8(net, small, weights, path, err);
+        mr_model_free(small);
+        status = mr_turn_end(&turn, status, err);
+    }
+    free_vector(net, weights);
+    return status;
+}
+
+/* ---- the state of a training ---- */
+
+/* Gradients and moments exist once there is a plan for training. */
+static int have_moments(mr_net *net, mr_error *err)
+{
+    return mr_model_fits(net->owner, 1, 1, 1) ? 0 : mr_model_plan(net->owner, 1, 1, 1, err);
+}
+
+static int add_extra(mr_st_writer *w, const char *const *extra)
+{
+    int status = 0;
+    for (; !status && extra && *extra && extra[1]; extra += 2) status = mr_st_add_meta(w, *extra, extra[1]);
+    return status;
+}
+
+static int write_training(mr_net *net, float *room, const char *const *extra, const char *path, mr_error *err)
+{
+    const mr_params *params = mr_model_params(net->owner);
+    const int sets = net->best ? SETS : SETS - 1;
+    mr_st_writer *w = mr_st_writer_new();
+    int status = w ? mr_model_add_config(w, mr_model_config(net->owner)) : MR_ENOMEM, finite = 0;
+    if (!status) status = add_notes(w, net);
+    if (!status) status = add_extra(w, extra);
+    if (!status) status = add_count(w, "state.step", net->steps);
+    if (!status && net->best) status = add_count(w, "state.best-step", net->best_step);
+    for (int i = 0; !status && !finite && i < sets; i++) {
+        float *vector = i == BEST ? net->best : room + (size_t)i * params->total;
+        if (i != BEST) mr_model_get(net->owner, vectors[i].which, vector);
+        finite = check_finite(net, vector, vectors[i].what, err);
+        status = mr_model_add_vector(w, vectors[i].prefix, params, vector);
+    }
+    if (finite) status = finite;
+    else status = status ? mr_no_memory(err, path) : mr_st_write(w, path, err);
+    mr_st_writer_free(w);
+    return status;
+}
+
+static int same_config(const mr_config *a, const mr_config *b, const char *path, mr_error *err)
+{
+    char left[MR_TEXT_MAX], right[MR_TEXT_MAX];
+    for (const mr_option *o = mr_config_options; o->key; o++)
+        if (strcmp(mr_option_print(o, a, left), mr_option_print(o, b, right)))
+            return mr_fail(err, MR_EINVAL, "%s: is of a model with %s = %.100s, not %.100s", path, o->key, left, right);
+    return 0;
+}
+
+static int read_count(const mr_st *st, const char *path, const char *key, int64_t *value, mr_error *err)
+{
+    const char *text = mr_st_meta(st, key);
+    char *end = NULL;
+    *value = text ? strtoll(text, &end, 10) : -1;
+    if (text && end != text && !*end && *value >= 0) return 0;
+    return mr_fail(err, MR_EFORMAT, "%s: its metadata lacks a sound %s", path, key);
+}
+
+/* A state has `best.` once a best model was marked. Those of the command before 0.2 always have it, zero at first, and say
+ * state.best-step = 0 then. */
+static int read_vectors(mr_net *net, const mr_st *st, float *room, int sets, const char *path, mr_error *err)
+{
+    const char *prefixes[SETS + 1] = {NULL};
+    const mr_params *params = mr_model_params(net->owner);
+    for (int i = 0; i < sets; i++) prefixes[i] = vectors[i].prefix;
+    int status = mr_model_check_tensors(st, path, prefixes, params, err);
+    for (int i = 0; !status && i < sets; i++)
+        status = mr_model_read_vector(st, path, prefixes[i], params, room + (size_t)i * params->total, err);
+    return status;
+}
+
+static int read_training(mr_net *net, const mr_st *st, float *room, const char *path, mr_error *err)
+{
+    const size_t total = mr_model_params(net->owner)->total;
+    char name[128];
+    int64_t steps = 0, best_step = 0;
+    mr_config config;
+    int status = mr_model_read_config(st, path, &config, err);
+    if (!status) status = same_config(&config, mr_model_config(net->owner), path, err);
+    if (!status) status = read_count(st, path, "state.step", &steps, err);
+    snprintf(name, sizeof name, "best.%s", mr_model_params(net->owner)->list[0].name);
+    const int best = mr_st_find(st, name) != NULL;
+    if (!status && mr_st_meta(st, "state.best-step")) status = read_count(st, path, "state.best-step", &best_step, err);
+    if (!status) status = read_vectors(net, st, room, best ? SETS : SETS - 1, path, err);
+    if (!status && best && best_step && !net->best && !(net->best = new_vector(net))) status = mr_no_memory(err, path);
+    if (status) return status;
+    for (int i = 0; i < BEST; i++) mr_model_put(net->owner, vectors[i].which, room + (size_t)i * total);
+    if (best && best_step) memcpy(net->best, room + BEST * total, total * sizeof *room);
+    else free_vector(net, net->best), net->best = NULL;
+    net->best_step = best_step;
+    net->fresh_grads = 1;
+    net->carried.under_way = 0;
+    pthread_mutex_lock(&net->lock);
+    net->steps = steps;
+    pthread_mutex_unlock(&net->lock);
+    return 0;
+}
+
+static int with_training(mr_net *net, const mr_st *from, const char *const *extra, const char *path, mr_error *err)
+{
+    mr_turn turn;
+    if (mr_model_quants(net->owner)) return mr_fail(err, MR_ECONFIG, "%s: weights in 8 bits are not trained", path);
+    const size_t total = mr_model_params(net->owner)->total;
+    float *room = mr_alloc_by(&net->ctx->allocator, total, SETS * sizeof *room);
+    if (!room) return mr_no_memory(err, path);
+    int status = mr_turn_begin_alone(&turn, net, err);
+    if (!status) {
+        status = have_moments(net, err);
+        if (!status)
+            status = from ? read_training(net, from, room, path, err) : write_training(net, room, extra, path, err);
+        status = mr_turn_end(&turn, status, err);
+    }
+    mr_free_by(&net->ctx->allocator, room);
+    return status;
+}
+
+int mr_net_save_training(mr_net *net, const char *path, const char *const *extra, mr_error *err)
+{
+    return with_training(net, NULL, extra, path, err);
+}
+
+int mr_net_load_training(mr_net *net, const char *path, mr_error *err)
+{
+    mr_st *st;
+    int status = mr_st_open(path, &st, err);
+    if (!status) status = with_training(net, st, NULL, path, err);
+    mr_st_close(st);
+    return status;
+}

@@ -1,0 +1,110 @@
+/* Tensors by name: listed, copied out, copied in. */
+#include "api/api.h"
+
+#include "model/quantize.h"
+
+#include <math.h>
+#include <string.h>
+
+int mr_net_tensors(const mr_net *net) { return mr_model_params(net->owner)->count; }
+
+int mr_net_tensor(const mr_net *net, int index, mr_tensor *out, mr_error *err)
+{
+    const mr_params *params = mr_model_params(net->owner);
+    mr_tensor t = MR_TENSOR;
+    if (index < 0 || index >= params->count)
+        return mr_fail(err, MR_EINVAL, "tensor %d: this net has %d, numbered from 0", index, params->count);
+    if (out->size < sizeof out->size) return mr_fail(err, MR_EINVAL, "mr_tensor: its size is not set; begin with MR_TENSOR");
+    const mr_param *p = &params->list[index];
+    t.size = out->size;
+    t.name = p->name;
+    t.dtype = mr_model_dtype(net->owner, index);
+    t.ndim = p->ndim;
+    t.count = 1;
+    for (int i = 0; i < p->ndim; i++) t.count *= (size_t)(t.shape[i] = p->shape[i]);
+    memcpy(out, &t, out->size < sizeof t ? out->size : sizeof t);
+    return 0;
+}
+
+/* Which row of the table, and whether that vector exists. */
+static int find(const mr_net *net, mr_vector which, const char *name, int *row, mr_error *err)
+{
+    if ((unsigned)which >= MR_VECTORS) return mr_fail(err, MR_EINVAL, "which = %d: no such vector", (int)which);
+    *row = mr_params_find(mr_model_params(net->owner), name);
+    if (*row < 0) return mr_fail(err, MR_EINVAL, "%.100s: no such tensor; mr_net_tensor lists them", name);
+    if (mr_model_quants(net->owner) && which != MR_WEIGHTS)
+        return mr_fail(err, MR_ECONFIG, "weights in 8 bits are not trained: there are only weights");
+    return 0;
+}
+
+/* A part of one of the device's vectors, there or back. */
+static int move(mr_net *net, mr_vector which, int row, float *to, const float *from, mr_error *err)
+{
+    const mr_param *p = &mr_model_params(net->owner)->list[row];
+    if (which == MR_BEST) {
+        if (!net->best) return mr_fail(err, MR_EINVAL, "nothing was marked as the best: mr_net_mark_best comes first");
+        if (to) memcpy(to, net->best + p->offset, p->count * sizeof *to);
+        else memcpy(net->best + p->offset, from, p->count * sizeof *from);
+        return 0;
+    }
+    if (which != MR_WEIGHTS && !mr_model_fits(net->owner, 1, 1, 1)) {
+        int status = mr_model_plan(net->owner, 1, 1, 1, err);
+        if (status) return status;
+    }
+    if (to) mr_model_get_part(net->owner, which, p->offset, p->count, to);
+    else mr_model_put_part(net->owner, which, p->offset, p->count, from);
+    return 0;
+}
+
+/* A matrix in 8 bits as the numbers it stands for: its scales come out of the vector of reals. */
+static int get_int8(mr_net *net, int row, float *to, mr_error *err)
+{
+    const mr_param *p = &mr_model_params(net->owner)->list[row];
+    const size_t rows = (size_t)p->shape[0], columns = (size_t)p->shape[1];
+    float *scale = mr_alloc_by(&net->ctx->allocator, rows, sizeof *scale);
+    int8_t *bytes = mr_alloc_by(&net->ctx->allocator, rows * columns, 1);
+    int status = scale && bytes ? 0 : mr_no_memory(err, p->name);
+    if (!status) {
+        mr_model_get_part(net->owner, MR_WEIGHTS, p->offset, rows, scale);
+        mr_model_get_bytes(net->owner, row, bytes);
+        for (size_t i = 0; i < rows * columns; i++) to[i] = scale[i / columns] * (float)bytes[i];
+    }
+    mr_free_by(&net->ctx->allocator, scale);
+    mr_free_by(&net->ctx->allocator, bytes);
+    return status;
+}
+
+static size_t elements(const mr_net *net, int row)
+{
+    const mr_param *p = &mr_model_params(net->owner)->list[row];
+    size_t count = 1;
+    for (int i = 0; i < p->ndim; i++) count *= (size_t)p->shape[i];
+    return count;
+}
+
+static int is_int8(const mr_net *net, int row) { return !strcmp(mr_model_dtype(net->owner, row), "I8"); }
+
+int mr_net_get(mr_net *net, mr_vector which, const char *name, float *to, size_t capacity, mr_error *err)
+{
+    mr_turn turn;
+    int row, status = find(net, which, name, &row, err);
+    if (!status) status = mr_check_room(to, capacity, elements(net, row), name, err);
+    if (!status) status = mr_turn_begin_alone(&turn, net, err);
+    if (status) return status;
+    status = is_int8(net, row) ? get_int8(net, row, to, err) : move(net, which, row, to, NULL, err);
+    return mr_turn_end(&turn, status, err);
+}
+
+int mr_net_put(mr_net *net, mr_vector which, const char *name, const float *from, size_t count, mr_error *err)
+{
+    mr_turn turn;
+    int row, status = find(net, which, name, &row, err);
+    if (status) return status;
+    if (is_int8(net, row)) return mr_fail(err, MR_ECONFIG, "%s: is in 8 bits and cannot be set", name);
+    if (count != elements(net, row) || !from)
+        return mr_fail(err, MR_EINVAL, "%s: has %zu elements, not %zu", name, elements(net, row), from ? count : 0);
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(from[i])) return mr_fail(err, MR_EINVAL, "%s: element %zu is %s", name, i, isnan(from[i]) ? "NaN" : "infinite");
+    status = mr_turn_begin_alone(&turn, net, err);
+    return status ? status : mr_turn_end(&turn, move(net, which, row, NULL, from, err), err);
+}
