@@ -141,21 +141,25 @@ int mr_net_encode(const mr_net *net, const char *text, size_t size, int32_t *tok
     int status = need_vocab(net, err);
     if (!status) status = mr_vocab_encode(net->vocab, text, size, !used, 0, tokens, capacity, count, &taken, err);
     if (used) *used = taken;
-    else if (!status && taken < size)
-        status = mr_fail(err, MR_EINVAL, "tokens: room for %zu where more are needed", capacity);
-    return status;
+    if (used || status || taken == size) return status;
+    size_t needed = 0;
+    status = mr_vocab_encode(net->vocab, text, size, 1, 0, NULL, 0, &needed, &taken, err);
+    return status ? status : mr_check_room(tokens, capacity, needed, "tokens", err);
 }
 
 int mr_net_decode(const mr_net *net, const int32_t *tokens, size_t n, char *text, size_t capacity, size_t *size, mr_error *err)
 {
+    char bytes[4];
+    size_t needed = 0;
     *size = 0;
     int status = need_vocab(net, err);
-    for (size_t i = 0; !status && i < n; i++) {
-        char bytes[4];
-        const size_t length = (size_t)mr_vocab_decode(net->vocab, tokens[i], bytes);
-        if (!length)
+    if (status) return status;
+    for (size_t i = 0, length; i < n; i++, needed += length)
+        if (!(length = (size_t)mr_vocab_decode(net->vocab, tokens[i], bytes)))
             return mr_fail(err, MR_EINVAL, "tokens[%zu] = %d: not in the vocabulary of %d", i, (int)tokens[i], net->vocab->size);
-        if (length > capacity - *size) return mr_fail(err, MR_EINVAL, "text: room for %zu bytes where more are needed", capacity);
+    if (n) status = mr_check_room(text, capacity, needed, "text", err);
+    for (size_t i = 0; !status && i < n; i++) {
+        const size_t length = (size_t)mr_vocab_decode(net->vocab, tokens[i], bytes);
         memcpy(text + *size, bytes, length);
         *size += length;
     }
