@@ -55,11 +55,83 @@ static inline void *room(size_t bytes)
     return p;
 }
 
+static inline mr_net *net_of(mr_context *ctx, const char *const *settings)
+{
+    mr_net *net;
+    OK(mr_net_create(ctx, settings, &net, &err));
+    return net;
+}
+
+static inline mr_stream *stream_on(mr_net *net)
+{
+    mr_stream *stream;
+    OK(mr_stream_new(net, &stream, &err));
+    return stream;
+}
+
 static inline void near_floats(const char *what, const float *got, const float *want, size_t n, double tolerance)
 {
     for (size_t i = 0; i < n; i++)
         if (!(fabs((double)got[i] - want[i]) <= tolerance * fmax(1, fabs((double)want[i]))))
             fail_msg("%s: element %zu of %zu is %.9g, wanted %.9g", what, i, n, (double)got[i], (double)want[i]);
 }
+
+/* ---- a small model of tokens, and sequences in which each token follows from the one before */
+
+enum { VOCAB = 11, BATCH = 3, TIME = 17 };
+
+static const char *const tiny[] = {"inputs", "11",   "outputs", "11", "dim", "16",   "layers", "2", "conv",
+                                   "4",      "mlp",  "2",       "lr", "0.01", "seed", "3",      NULL};
+static const char *const tiny_lstm[] = {"mixer", "minlstm", "inputs", "11", "outputs", "11",      "dim",
+                                        "16",    "layers",  "3",      "h0", "learned", NULL};
+static const char *const tiny_values[] = {"input",   "reals", "inputs", "3", "head",   "last", "loss", "mse",
+                                          "outputs", "2",     "dim",    "8", "layers", "2",    NULL};
+
+typedef struct lesson {
+    int32_t ids[BATCH * TIME], target[BATCH * TIME];
+    mr_batch data;
+} lesson;
+
+static inline void make_lesson(lesson *l, uint32_t seed)
+{
+    memset(l, 0, sizeof *l);
+    for (int b = 0; b < BATCH; b++) {
+        int32_t token = (random_below(&seed, VOCAB) + 4 * b) % VOCAB;
+        for (int t = 0; t < TIME; t++) {
+            l->ids[b * TIME + t] = token;
+            token = (token * 3 + 1) % VOCAB;
+            l->target[b * TIME + t] = token;
+        }
+    }
+    l->data = (mr_batch)MR_BATCH;
+    l->data.B = BATCH;
+    l->data.T = TIME;
+    l->data.ids = l->ids;
+    l->data.target = l->target;
+}
+
+static inline void train(mr_net *net, int from, int to)
+{
+    lesson l;
+    for (int i = from; i < to; i++) {
+        make_lesson(&l, (uint32_t)i);
+        OK(mr_net_train(net, &l.data, NULL, &err));
+    }
+}
+
+enum { SCORES = BATCH * TIME * VOCAB };
+
+/* The scores of lesson 5. */
+static inline void forward_scores(mr_net *net, float *scores)
+{
+    lesson l;
+    make_lesson(&l, 5);
+    OK(mr_net_forward(net, &l.data, scores, SCORES, &err));
+}
+
+/* ---- every mixer */
+
+static const char *const mixers[] = {"mingru", "minlstm", "gru", "lstm", "mamba", "attention"};
+enum { MIXERS = 6 };
 
 #endif

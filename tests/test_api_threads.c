@@ -5,16 +5,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-enum { VOCAB = 7, THREADS = 4, STREAMS = 25, STEPS = 12 };
+enum { THREADS = 4, STREAMS = 25, STEPS = 12 };
 
-static const char *const settings[] = {"inputs", "7", "outputs", "7", "dim", "16", "layers", "2", "conv", "4", "lr", "0.01", NULL};
-
-static mr_net *net_on(mr_context *ctx)
-{
-    mr_net *net;
-    OK(mr_net_create(ctx, settings, &net, &err));
-    return net;
-}
+static mr_net *net_on(mr_context *ctx) { return net_of(ctx, tiny); }
 
 static int32_t token_of(int stream, int step) { return (stream * 5 + step * 3) % VOCAB; }
 
@@ -36,7 +29,7 @@ static void *stream_some(void *arg)
         if (mr_stream_new(s->net, &streams[i], &err)) return s->failures = 1, NULL;
     for (int step = 0; step < STEPS; step++)
         for (int i = 0; i < STREAMS; i++)
-            s->failures += mr_stream_step(streams[i], token_of(s->first + i, step), s->scores[i], &err) != 0;
+            s->failures += mr_stream_step(streams[i], token_of(s->first + i, step), s->scores[i], VOCAB, &err) != 0;
     for (int i = 0; i < STREAMS; i++) mr_stream_free(streams[i]);
     return NULL;
 }
@@ -71,7 +64,7 @@ static void *train_some(void *arg)
     share *s = arg;
     mr_error err;
     int32_t ids[20], target[20];
-    mr_sequences data = MR_SEQUENCES;
+    mr_batch data = MR_BATCH;
     for (int i = 0; i < 20; i++) ids[i] = token_of(0, i), target[i] = token_of(0, i + 1);
     data.B = 2, data.T = 10, data.ids = ids, data.target = target;
     for (int i = 0; i < 20; i++) s->failures += mr_net_train(s->net, &data, NULL, &err) != 0;
@@ -111,7 +104,7 @@ static void *whole_life(void *arg)
     options.device = "cpu";
     options.threads = 2;
     if (mr_context_new(&options, &ctx, &err)) return s->failures = 1, NULL;
-    if (mr_net_create(ctx, settings, &s->net, &err)) return s->failures = 1, NULL;
+    if (mr_net_create(ctx, tiny, &s->net, &err)) return s->failures = 1, NULL;
     train_some(s);
     stream_some(s);
     mr_net_free(s->net);
@@ -175,22 +168,23 @@ static int live_on(purse *p, int *lines, mr_error *err)
     int32_t ids[6] = {1, 2, 3, 4, 5, 6}, target[6] = {2, 3, 4, 5, 6, 0};
     float scores[6 * VOCAB];
     char blob[8192];
-    mr_sequences data = MR_SEQUENCES;
+    mr_batch data = MR_BATCH;
     data.B = 2, data.T = 3, data.ids = ids, data.target = target;
     options.device = "cpu", options.threads = 2;
-    options.allocator = (mr_allocator){purse_alloc, purse_release, p};
+    mr_allocator by = {sizeof by, purse_alloc, purse_release, p};
+    options.allocator = &by;
     options.log = count_lines, options.log_user = lines;
     int status = mr_context_new(&options, &ctx, err);
     if (status) return status;
-    status = mr_net_create(ctx, settings, &net, err);
+    status = mr_net_create(ctx, tiny, &net, err);
     if (!status) status = mr_net_train(net, &data, NULL, err);
-    if (!status) status = mr_net_forward(net, &data, scores, err);
+    if (!status) status = mr_net_forward(net, &data, scores, 6 * VOCAB, err);
     if (!status) status = mr_stream_new(net, &stream, err);
-    if (!status) status = mr_stream_feed(stream, ids, 6, scores, err);
+    if (!status) status = mr_stream_feed(stream, ids, 6, scores, VOCAB, err);
     if (!status) status = mr_stream_clone(stream, &clone, err);
-    if (!status) status = mr_stream_step_many((mr_stream *[]){stream, clone}, 2, ids, scores, err);
+    if (!status) status = mr_stream_step_many((mr_stream *[]){stream, clone}, 2, ids, NULL, scores, 2 * VOCAB, err);
     if (!status) assert_true(mr_stream_state_size(stream) <= sizeof blob);
-    if (!status) status = mr_stream_save(stream, blob, err);
+    if (!status) status = mr_stream_save(stream, blob, sizeof blob, err);
     if (!status) status = mr_stream_load(clone, blob, mr_stream_state_size(stream), err);
     mr_stream_free(clone);
     mr_stream_free(stream);
