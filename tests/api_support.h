@@ -134,4 +134,19 @@ static inline void forward_scores(mr_net *net, float *scores)
 static const char *const mixers[] = {"mingru", "minlstm", "gru", "lstm", "mamba", "attention"};
 enum { MIXERS = 6 };
 
+static inline mr_net *net_with(mr_context *ctx, const char *mixer)
+{
+    const char *const settings[] = {"mixer", mixer, "inputs", "11", "outputs", "11",   "dim",  "16",
+                                    "layers", "2",  "conv",   "4",  "horizon", "32",   "lr",   "0.01", NULL};
+    return net_of(ctx, settings);
+}
+
+/* The same with 3 values in and 2 out at every step. */
+static inline mr_net *values_net_with(mr_context *ctx, const char *mixer)
+{
+    const char *const settings[] = {"mixer", mixer, "input", "reals", "inputs",  "3",  "outputs", "2", "loss",
+                                    "mse",   "dim", "16",    "layers", "2",      "horizon", "32", "lr", "0.01", NULL};
+    return net_of(ctx, settings);
+}
+
 #endif
