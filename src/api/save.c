@@ -152,7 +152,9 @@ int mr_net_save_int8(mr_net *net, const char *path, mr_error *err)
 /* Gradients and moments exist once there is a plan for training. */
 static int have_moments(mr_net *net, mr_error *err)
 {
-    return mr_model_fits(net->owner, 1, 1, 1) ? 0 : mr_model_plan(net->owner, 1, 1, 1, err);
+    if (mr_model_fits(net->owner, 1, 1, 1)) return 0;
+    net->last.B = 0;
+    return mr_model_plan(net->owner, 1, 1, 1, err);
 }
 
 static int add_extra(mr_st_writer *w, const char *const *extra)
@@ -235,6 +237,7 @@ static int read_training(mr_net *net, const mr_st *st, float *room, const char *
     else free_vector(net, net->best), net->best = NULL;
     net->best_step = best_step;
     net->fresh_grads = 1;
+    net->next_micro = 0;
     net->carried.under_way = 0;
     pthread_mutex_lock(&net->lock);
     net->steps = steps;
