@@ -129,6 +129,41 @@ static inline void forward_scores(mr_net *net, float *scores)
     OK(mr_net_forward(net, &l.data, scores, SCORES, &err));
 }
 
+/* ---- all tensors of a net, one after another */
+
+static inline size_t count_all(const mr_net *net)
+{
+    size_t count = 0;
+    for (int i = 0; i < mr_net_tensors(net); i++) {
+        mr_tensor t = MR_TENSOR;
+        OK(mr_net_tensor(net, i, &t, &err));
+        count += t.count;
+    }
+    return count;
+}
+
+static inline float *get_all(mr_net *net, mr_vector which)
+{
+    float *all = room(count_all(net) * sizeof *all);
+    size_t at = 0;
+    for (int i = 0; i < mr_net_tensors(net); i++) {
+        mr_tensor t = MR_TENSOR;
+        OK(mr_net_tensor(net, i, &t, &err));
+        OK(mr_net_get(net, which, t.name, all + at, t.count, &err));
+        at += t.count;
+    }
+    return all;
+}
+
+/* Are the vectors of two nets the same, to this tolerance? */
+static inline void same_vectors(const char *what, mr_net *got, mr_net *want, mr_vector which, double tolerance)
+{
+    float *a = get_all(got, which), *b = get_all(want, which);
+    assert_int_equal(count_all(got), count_all(want));
+    near_floats(what, a, b, count_all(got), tolerance);
+    free(a), free(b);
+}
+
 /* ---- every mixer */
 
 static const char *const mixers[] = {"mingru", "minlstm", "gru", "lstm", "mamba", "attention"};
