@@ -120,8 +120,8 @@ static void step_once(mr_model *model, mr_state *state, int B, int resets, int r
 static void draw_some(mr_model *model, mr_state *state)
 {
     int32_t tokens[2];
-    mr_model_draw_from(model, &(mr_sampling){.temperature = 1, .top_p = 1});
-    mr_model_draw(model, state, 2, tokens); /* the first is drawn from what was forwarded: one piece of work */
+    mr_model_draw_from(model, &(mr_sampling){.temperature = 1, .top_p = 1}, 0);
+    mr_model_draw(model, state, 1, 2, tokens); /* the first is drawn from what was forwarded: one piece of work */
 }
 
 static void learn_once(mr_model *model, int B, int T, int resets, int ragged, int first, int last)
@@ -129,7 +129,7 @@ static void learn_once(mr_model *model, int B, int T, int resets, int ragged, in
     static const mr_step step = {.seed = 1, .step = 1, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8,
                                  .bias1 = 0.1, .bias2 = 0.01};
     mr_batch batch = make_batch(&face, B, T, resets, ragged, 3);
-    mr_model_learn(model, &batch, &step, 1, first, last);
+    mr_model_learn(model, &batch, NULL, &step, 1, first, last);
     mr_batch_free(&batch);
 }
 
