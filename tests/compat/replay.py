@@ -285,7 +285,7 @@ def check(minrnn, isa, how):
         if key not in found:
             wrong = None if (case, "failed") in found else "is missing"
         elif key not in expected:
-            wrong = "is new: " + str(found[key])
+            wrong = str(found[key]) if fact == "failed" else f"is new: {found[key]!r}"
         else:
             wrong = difference(fact, expected[key], found[key], how == "near")
         if wrong:
