@@ -9,7 +9,7 @@ JOBS   ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 ifneq ($(origin CC),default)
 CHOSEN_CC := -DCMAKE_C_COMPILER=$(shell command -v $(CC) || echo $(CC))
 endif
-CONFIGURE = cmake -S . --log-level=WARNING -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CHOSEN_CC) $(CMAKE_FLAGS)
+CONFIGURE = cmake -S . --log-level=NOTICE -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CHOSEN_CC) $(CMAKE_FLAGS)
 
 .NOTPARALLEL:
 .PHONY: all demo test test-full asan tsan fuzz lint coverage test-aarch64 static install clean bootstrap

@@ -2,6 +2,7 @@
 #include "core/safetensors.h"
 #include "input.h"
 #include "train/score.h"
+#include "train/session.h"
 
 #include <string.h>
 
@@ -18,7 +19,7 @@ static void check_container(const uint8_t *data, size_t size)
     uint64_t end = 0;
     for (int i = 0; !rc && i < mr_st_count(st); i++) {
         const mr_st_tensor *t = mr_st_at(st, i);
-        must(t->offset == end, "tensors lie one behind the other");
+        must(t->offset == end, "tensors lie one after the other");
         must(t->bytes <= size && mr_st_find(st, t->name) == t, "a tensor is found by its name and lies in the file");
         must(!mr_st_read(st, "input", t, copy, &err), "a tensor can be read");
         end += t->bytes;
@@ -41,17 +42,20 @@ static long read_source(void *user, char *buffer, size_t size)
 
 static void check_session(const uint8_t *data, size_t size)
 {
-    static mr_dev *dev;
+    static mr_context *ctx;
+    mr_context_options options = MR_CONTEXT_OPTIONS;
     mr_session session;
     mr_error err = {0};
     mr_text_score score;
     source text = {"ab ab"};
-    if (!dev) must(!mr_dev_open("cpu", &(mr_dev_options){.threads = 1}, &dev, &err), "there is a CPU");
-    if (mr_session_open(&session, as_file(data, size), dev, 1, PIECE, &err)) {
+    options.device = "cpu";
+    options.threads = 1;
+    if (!ctx) must(!mr_context_new(&options, &ctx, &err), "there is a CPU");
+    if (mr_session_open(&session, as_file(data, size), ctx, &err)) {
         must(err.text[0] != 0, "an error says why");
         return;
     }
-    if (session.vocab.size) mr_score_text(&session, PIECE, "text", read_source, NULL, &text, &score, &err);
+    if (mr_net_vocab(session.net)) mr_score_text(session.net, PIECE, "text", read_source, NULL, &text, &score, &err);
     mr_session_close(&session);
 }
 

@@ -52,8 +52,8 @@ static inline void check_batch(const mr_task *task, const mr_batch *batch, int s
     mr_task_shapes(task, shapes);
     assert_true(batch->B >= 1 && batch->B <= shapes[scored].B && batch->T <= shapes[scored].T);
     assert_int_equal(batch->T % multiple, 0);
-    assert_int_equal(batch->has_reset, 0);
-    assert_int_equal(batch->has_length, 0);
+    assert_null(batch->reset);
+    assert_null(batch->length);
     for (int row = 0; row < batch->B; row++) {
         question q = question_of(task, batch, row);
         assert_int_equal(q.n, n);

@@ -149,7 +149,7 @@ for bad in none empty cut cut1 more noise foreign key version dim vocab lacks na
     done
 done
 refused 1 'directory' "$minrnn" info good
-refused 1 'state of a run' "$minrnn" info good/state.safetensors
+refused 1 'state of a training' "$minrnn" info good/state.safetensors
 refused 1 'text\.txt' "$minrnn" info text.txt
 refused 1 'copy/model.safetensors.*not read text' "$minrnn" generate copy/model.safetensors
 refused 1 'copy/model.safetensors.*not read text' "$minrnn" score copy/model.safetensors text.txt

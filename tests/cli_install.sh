@@ -22,7 +22,7 @@ int main(int argc, char **argv)
     if (argc != 2 || mr_context_new(NULL, &ctx, &err) || mr_net_open(ctx, argv[1], &net, &err) || mr_stream_new(net, &stream, &err))
         return puts(argc == 2 ? err.text : "which model?"), 1;
     for (int token, i = 0; i < 20; i++, putchar(token)) {
-        if (mr_stream_step(stream, i ? token : 'a', scores, &err)) return puts(err.text), 1;
+        if (mr_stream_step(stream, i ? token : 'a', scores, 256, &err)) return puts(err.text), 1;
         token = 0;
         for (int k = 1; k < mr_net_outputs(net); k++)
             if (scores[k] > scores[token]) token = k;
@@ -41,11 +41,13 @@ if [ -e "$lib/libminrnn.so" ]; then
     done_by $cc foreign.c -o shared $(pkg-config --cflags --libs minrnn) -Wl,-rpath,"$lib"
     done_by ./shared model.safetensors
     check "with the shared library it streams: $(cat out)" same_files out expected
+    check "the shared library needs libc, libm and the loader" bash -c "! readelf -d '$lib/libminrnn.so' | grep NEEDED | grep -vE 'lib(c|m|dl|rt|pthread)\\.so|ld-linux'"
     check "the shared library is named by its soname" bash -c "readelf -d shared | grep -q 'libminrnn\.so\.0'"
-    check "only the header's functions can be seen" python3 - "$lib/libminrnn.so" "$PWD/tree/include/minrnn.h" <<'PYTHON'
+    check "only the headers' functions can be seen" python3 - "$lib/libminrnn.so" "$PWD/tree/include/minrnn.h" "$PWD/tree/include/minrnn_experimental.h" <<'PYTHON'
 import re, subprocess, sys
 seen = {line.split()[-1] for line in subprocess.run(["nm", "-D", "--defined-only", sys.argv[1]], check=True, capture_output=True, text=True).stdout.splitlines()}
-said = set(re.findall(r"MR_API [^;]*?(\bmr_\w+)\(", open(sys.argv[2], encoding="utf-8").read()))
+text = "".join(open(path, encoding="utf-8").read() for path in sys.argv[2:])
+said = set(re.findall(r"MR_API [^;]*?(\bmr_\w+)\(", text))
 print("seen only:", seen - said, "said only:", said - seen) if seen != said else None
 sys.exit(seen != said or len(said) < 40)
 PYTHON
@@ -56,8 +58,8 @@ done_by ./static model.safetensors
 check "with the static library it streams: $(cat out)" same_files out expected
 check "the static program needs no libminrnn" bash -c '! ldd static | grep -q libminrnn'
 c++ -x c++ -std=c++11 -Wall -Wextra -Wno-missing-field-initializers -Werror -fsyntax-only - $(pkg-config --cflags minrnn) <<'CPP' 2>err
-#include <minrnn.h>
-int main() { mr_sequences data = MR_SEQUENCES; return data.B + (int)sizeof(mr_version()) == 0; }
+#include <minrnn_experimental.h>
+int main() { mr_batch data = MR_BATCH; mr_sample_options how = MR_SAMPLE_OPTIONS; (void)how; return data.B + (int)sizeof(mr_version()) == 0; }
 CPP
 check "the header is C++ too: $(cat err)" [ $? -eq 0 ]
 
@@ -66,7 +68,7 @@ cp foreign.c project
 cat >project/CMakeLists.txt <<'CMAKE'
 cmake_minimum_required(VERSION 3.16)
 project(foreign LANGUAGES C)
-find_package(minrnn 0.1 REQUIRED)
+find_package(minrnn 0.2 REQUIRED)
 add_executable(by_shared foreign.c)
 target_link_libraries(by_shared PRIVATE minrnn::minrnn)
 add_executable(by_static foreign.c)

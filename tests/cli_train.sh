@@ -72,7 +72,7 @@ check "model.safetensors is the best" json "abs(d['loss'] - $best) <= 1e-6 * $be
 done_by "$minrnn" eval learns/model.safetensors --data text.txt --batch 3
 check "eval for people" grep -qE '^text: loss [0-9.]+, accuracy [0-9.]+ %, over [0-9]+ predictions$' out
 done_by "$minrnn" eval copy-1/model.safetensors --length 50 --examples 2
-check "eval --examples" [ "$(grep -c target out)" -eq 2 -a "$(grep -c said out)" -eq 2 ]
+check "eval --examples" [ "$(grep -c target out)" -eq 2 -a "$(grep -c predicted out)" -eq 2 ]
 
 # ---- recipe.ini gives the same run again
 done_by "$minrnn" train "${text[@]}" --dropout 0.2 --mixer minlstm --betas 0.8,0.95 --lr 0.0123456789 --seed 77 --weight-decay 1e-3 \

@@ -13,17 +13,16 @@ static inline mr_batch fresh_batch(const mr_task *task)
     if (batch.ids) memset(batch.ids, 0x5A, N * sizeof *batch.ids);
     if (batch.values) memset(batch.values, 0x5A, N * (size_t)task->face.inputs * sizeof *batch.values);
     memset(batch.target, 0x5A, mr_head_rows(task->face.head, (size_t)task->batch, 1) * sizeof *batch.target);
-    memset(batch.length, 0x5A, (size_t)task->batch * sizeof *batch.length);
-    batch.has_reset = batch.has_length = 7;
+    memset(mr_batch_lengths(&batch), 0x5A, (size_t)task->batch * sizeof(int32_t));
     return batch;
 }
 
 static inline int equal(const mr_task *task, const mr_batch *a, const mr_batch *b)
 {
     const size_t N = (size_t)a->B * (size_t)a->T, B = (size_t)a->B;
-    return a->B == b->B && a->T == b->T && a->counted == b->counted && a->has_length == b->has_length &&
+    return a->B == b->B && a->T == b->T && a->counted == b->counted && !a->length == !b->length &&
            (!a->ids || !memcmp(a->ids, b->ids, N * sizeof *a->ids)) && (!a->values || !memcmp(a->values, b->values, N * sizeof *a->values)) &&
-           (!a->has_length || !memcmp(a->length, b->length, B * sizeof *a->length)) &&
+           (!a->length || !memcmp(a->length, b->length, B * sizeof *a->length)) &&
            !memcmp(a->target, b->target, mr_head_rows(task->face.head, B, 1) * sizeof *a->target);
 }
 

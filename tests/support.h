@@ -336,8 +336,8 @@ static inline mr_batch make_batch(const mr_interface *face, int B, int T, int re
     assert_int_equal(mr_batch_new(&batch, face, B, T), 0);
     batch.B = B;
     batch.T = T;
-    batch.has_reset = resets;
-    batch.has_length = ragged;
+    batch.reset = mr_batch_resets(&batch);
+    batch.length = mr_batch_lengths(&batch);
     size_t N = (size_t)B * (size_t)T, rows = mr_batch_rows(&batch, face->head), outputs = (size_t)face->outputs;
     for (size_t i = 0; i < N; i++) batch.reset[i] = mr_rng_below(&rng, 5) == 0;
     for (int b = 0; b < B; b++) batch.length[b] = b == 0 ? T : 1 + (int)mr_rng_below(&rng, (uint32_t)T);
@@ -354,6 +354,8 @@ static inline mr_batch make_batch(const mr_interface *face, int B, int T, int re
             batch.target_values[r * outputs + c] = (float)mr_rng_normal(&rng);
         batch.counted += counts;
     }
+    if (!resets) batch.reset = NULL;
+    if (!ragged) batch.length = NULL;
     return batch;
 }
 

@@ -52,9 +52,8 @@ static inline mr_batch new_batch(const mr_task *task)
 {
     mr_batch batch;
     assert_int_equal(mr_batch_new(&batch, &task->face, task->batch, task->max_T), 0);
-    memset(batch.ids, 0x5A, (size_t)batch.max_B * (size_t)batch.max_T * sizeof *batch.ids);
-    memset(batch.target, 0x5A, (size_t)batch.max_B * (size_t)batch.max_T * sizeof *batch.target);
-    batch.has_reset = batch.has_length = 7;
+    memset(batch.ids, 0x5A, (size_t)task->batch * (size_t)task->max_T * sizeof *batch.ids);
+    memset(batch.target, 0x5A, (size_t)task->batch * (size_t)task->max_T * sizeof *batch.target);
     return batch;
 }
 

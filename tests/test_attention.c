@@ -35,11 +35,11 @@ static double tolerance_of(const mr_dev *dev, double single) { return dev->real_
 /* Tokens at … at + n − 1 of every row of a batch, as a batch of its own. */
 static mr_batch cut_batch(const mr_batch *from, int at, int n)
 {
-    mr_batch to = make_batch(&text, from->B, n, from->has_reset, 0, 1);
+    mr_batch to = make_batch(&text, from->B, n, from->reset != NULL, 0, 1);
     for (int b = 0; b < from->B; b++) {
         size_t source = (size_t)(b * from->T + at), place = (size_t)(b * n);
         memcpy(to.ids + place, from->ids + source, (size_t)n * sizeof *to.ids);
-        memcpy(to.reset + place, from->reset + source, (size_t)n);
+        if (from->reset) memcpy(to.reset + place, from->reset + source, (size_t)n);
         memcpy(to.target + place, from->target + source, (size_t)n * sizeof *to.target);
     }
     return to;
@@ -48,7 +48,7 @@ static mr_batch cut_batch(const mr_batch *from, int at, int n)
 static void rare_resets(mr_batch *batch)
 {
     mr_rng rng = mr_rng_at(22, MR_STREAM_SAMPLE, 0, 0);
-    for (int t = 0; t < batch->B * batch->T; t++) batch->reset[t] = mr_rng_below(&rng, 1 + (uint32_t)batch->T / 3) == 0;
+    for (int t = 0; batch->reset && t < batch->B * batch->T; t++) batch->reset[t] = mr_rng_below(&rng, 1 + (uint32_t)batch->T / 3) == 0;
 }
 
 /* ---- at once ≡ token by token ≡ in chunks */

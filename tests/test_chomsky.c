@@ -156,7 +156,7 @@ static void scored_lengths_are_uniform(void **state)
         task->type->eval_batch(task, i, &batch);
         question q = question_of(task, &batch, 0);
         assert_in_range(q.n, 40, 256);
-        assert_int_equal(batch.group, 0);
+        assert_int_equal(task->type->eval_group(task, i), 0);
         lengths[q.n - 40]++;
     }
     assert_uniform(lengths, 217, "scored lengths");
@@ -279,9 +279,15 @@ static void recipes_are_the_papers(void **state)
         if (mr_recipe_load(&r, name, &err)) fail_msg("%s", err.text);
         assert_string_equal(r.task->type->name, "chomsky");
         assert_string_equal(mr_option_print(mr_option_find(r.task->type->options, "task"), r.task->settings, value), names[i]);
-        assert_string_equal(mr_option_print(mr_option_find(mr_config_options, "mixer"), &r.config, value), "minlstm");
-        assert_true(r.config.layers == 2 && r.config.dim == 256 && r.config.conv == 4 && r.config.mlp == 0);
-        assert_true(r.train.batch == 256 && r.train.steps == 500000 && r.train.lr == 3e-4 && r.train.weight_decay == 0.01);
+        assert_string_equal(mr_recipe_model_key(&r, "mixer", value), "minlstm");
+        assert_string_equal(mr_recipe_model_key(&r, "layers", value), "2");
+        assert_string_equal(mr_recipe_model_key(&r, "dim", value), "256");
+        assert_string_equal(mr_recipe_model_key(&r, "conv", value), "4");
+        assert_string_equal(mr_recipe_model_key(&r, "mlp", value), "0");
+        assert_int_equal(r.train.batch, 256);
+        assert_int_equal(mr_train_steps(&r.train), 500000);
+        assert_string_equal(mr_option_print(mr_option_find(mr_train_table(), "lr"), &r.train, value), "0.0003");
+        assert_string_equal(mr_option_print(mr_option_find(mr_train_table(), "weight-decay"), &r.train, value), "0.01");
         if (mr_recipe_open(&r, &err)) fail_msg("%s", err.text);
         mr_recipe_free(&r);
     }
@@ -299,7 +305,7 @@ static void every_recipe_can_be_read(void **state)
     }
 }
 
-static void recipe_is(const char *text, const char *error, int64_t dim)
+static void recipe_is(const char *text, const char *error, const char *dim)
 {
     mr_recipe r;
     mr_error err = {0};
@@ -313,21 +319,22 @@ static void recipe_is(const char *text, const char *error, int64_t dim)
         return;
     }
     if (status) fail_msg("%s", err.text);
-    assert_true(r.config.dim == dim && r.train.batch == 256);
+    assert_string_equal(mr_recipe_model_key(&r, "dim", path), dim);
+    assert_int_equal(r.train.batch, 256);
     mr_recipe_free(&r);
 }
 
 static void a_recipe_may_name_a_base(void **state)
 {
     (void)state;
-    recipe_is("base = chomsky\n", NULL, 256);
-    recipe_is("base = chomsky-parity\n[task]\nname = chomsky\ntask = majority\n[model]\ndim = 8\n", NULL, 8);
-    recipe_is("base = chomsky\n[task]\nname = text\n", "base = chomsky is a recipe of chomsky, not of text", 0);
-    recipe_is("base = nowhere\n", "r.ini: base = nowhere: no recipe nowhere", 0);
-    recipe_is("base = r.ini\n", "no recipe r.ini", 0);
-    recipe_is("base = chomsky\nbase = demo\n", "base is given twice", 0);
-    recipe_is("[task]\nbase = chomsky\n", "says no task", 0);
-    recipe_is("other = chomsky\n[task]\nname = chomsky\n", "unknown section", 0);
+    recipe_is("base = chomsky\n", NULL, "256");
+    recipe_is("base = chomsky-parity\n[task]\nname = chomsky\ntask = majority\n[model]\ndim = 8\n", NULL, "8");
+    recipe_is("base = chomsky\n[task]\nname = text\n", "base = chomsky is a recipe of chomsky, not of text", NULL);
+    recipe_is("base = nowhere\n", "r.ini: base = nowhere: no recipe nowhere", NULL);
+    recipe_is("base = r.ini\n", "no recipe r.ini", NULL);
+    recipe_is("base = chomsky\nbase = demo\n", "base is given twice", NULL);
+    recipe_is("[task]\nbase = chomsky\n", "says no task", NULL);
+    recipe_is("other = chomsky\n[task]\nname = chomsky\n", "unknown section", NULL);
 }
 
 /* ---- scores */
@@ -339,17 +346,23 @@ static void later_batch(const mr_task *task, int index, mr_batch *batch)
     mr_task_type_find("chomsky")->eval_batch(task, first_batch + index, batch);
 }
 
+static int later_group(const mr_task *task, int index)
+{
+    return mr_task_type_find("chomsky")->eval_group(task, first_batch + index);
+}
+
 /* The score of some consecutive batches, as if they were the test set. */
-static mr_score score_of(mr_model *model, mr_task *task, mr_batch *batch, int first, int count)
+static mr_score score_of(mr_net *net, mr_task *task, mr_batch *batch, int first, int count)
 {
     mr_task_type type = *task->type;
     mr_task part = *task;
     mr_score score;
     type.eval_batch = later_batch;
+    type.eval_group = later_group;
     part.type = &type;
     part.eval_batches = count;
     first_batch = first;
-    assert_int_equal(mr_evaluate(model, &part, batch, NULL, NULL, NULL, &score, NULL), 0);
+    assert_int_equal(mr_evaluate(net, &part, batch, NULL, NULL, NULL, &score, NULL), 0);
     return score;
 }
 
@@ -358,8 +371,8 @@ static void the_score_is_the_mean_over_lengths(void **state)
 {
     (void)state;
     mr_recipe r;
-    mr_dev *dev;
-    mr_model *model;
+    mr_context *ctx;
+    mr_net *net;
     mr_batch batch;
     static const setting keys[] = {{"protocol", "deepmind"}, {"task", "stack_manipulation"}, {"eval-from", "2"},
                                    {"eval-to", "12"},
@@ -368,18 +381,17 @@ static void the_score_is_the_mean_over_lengths(void **state)
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         assert_int_equal(mr_recipe_set(&r, keys[i].key, keys[i].value, NULL), 0);
     assert_int_equal(mr_recipe_open(&r, NULL), 0);
-    assert_int_equal(mr_dev_open("cpu", &(mr_dev_options){.threads = 1}, &dev, NULL), 0);
-    assert_int_equal(mr_model_new(&r.config, dev, 0, &model, NULL), 0);
-    assert_int_equal(mr_model_plan(model, 16, r.task->max_T, 0, NULL), 0);
-    float *weights = mr_alloc(mr_model_params(model)->total, sizeof *weights);
-    mr_params_init(mr_model_params(model), 5, r.task->max_T, 1, weights);
-    mr_model_put(model, MR_WEIGHTS, weights);
+    mr_context_options options = MR_CONTEXT_OPTIONS;
+    options.device = "cpu";
+    options.threads = 1;
+    assert_int_equal(mr_context_new(&options, &ctx, NULL), 0);
+    assert_int_equal(mr_recipe_net(&r, ctx, &net, NULL), 0);
     assert_int_equal(mr_batch_new(&batch, &r.task->face, 16, r.task->max_T), 0);
-    mr_score whole = score_of(model, r.task, &batch, 0, r.task->eval_batches);
+    mr_score whole = score_of(net, r.task, &batch, 0, r.task->eval_batches);
     double loss = 0, accuracy = 0, pooled = 0;
     int64_t rows = 0;
     for (int length = 0; length < 11; length++) {
-        mr_score a = score_of(model, r.task, &batch, 2 * length, 1), b = score_of(model, r.task, &batch, 2 * length + 1, 1);
+        mr_score a = score_of(net, r.task, &batch, 2 * length, 1), b = score_of(net, r.task, &batch, 2 * length + 1, 1);
         double n = (double)(a.rows + b.rows), both = a.accuracy * (double)a.rows + b.accuracy * (double)b.rows;
         loss += (a.loss * (double)a.rows + b.loss * (double)b.rows) / n / 11;
         accuracy += both / n / 11;
@@ -390,10 +402,9 @@ static void the_score_is_the_mean_over_lengths(void **state)
     if (!(fabs(whole.accuracy - accuracy) <= 1e-9)) fail_msg("accuracy %.12g, not %.12g", whole.accuracy, accuracy);
     assert_true(fabs(pooled / (double)rows - accuracy) > 1e-4); /* the other mean would be seen */
     assert_int_equal(whole.rows, rows);
-    mr_free(weights);
     mr_batch_free(&batch);
-    mr_model_free(model);
-    mr_dev_close(dev);
+    mr_net_free(net);
+    mr_context_free(ctx);
     mr_recipe_free(&r);
 }
 

@@ -26,8 +26,8 @@ static void feed_prompt(mr_model *model, mr_state *state)
 static void draw_in_groups(mr_model *model, mr_state *state, const mr_sampling *how, int group, int32_t *tokens)
 {
     feed_prompt(model, state);
-    mr_model_draw_from(model, how);
-    for (int i = 0; i < TOKENS; i += group) mr_model_draw(model, state, group < TOKENS - i ? group : TOKENS - i, tokens + i);
+    mr_model_draw_from(model, how, 0);
+    for (int i = 0; i < TOKENS; i += group) mr_model_draw(model, state, i == 0, group < TOKENS - i ? group : TOKENS - i, tokens + i);
 }
 
 /* The op of `ref` on one row of logits. */

@@ -131,8 +131,8 @@ static void scored_parts_are_whole_and_in_order(void **state)
         assert_int_equal(task->max_T, 1024);
         for (int index = 0; index < task->eval_batches; index++) {
             task->type->eval_batch(task, index, &batch);
-            assert_int_equal(batch.has_length, 0);
-            assert_int_equal(batch.has_reset, 0);
+            assert_null(batch.length);
+            assert_null(batch.reset);
             assert_int_equal(batch.counted, batch.B);
             for (int b = 0; b < batch.B; b++, rows++)
                 if (record_of(batch.ids + b * 1024, batch.target[b], first + rows, first + rows + 1, 0) < 0) fail_msg("row %d is another picture", rows);

@@ -186,8 +186,8 @@ static void batches_hold_what_they_say(void **state)
     assert_int_equal(task->eval_batches, 8);
     for (uint32_t step = 1; step <= 125; step++) { /* two passes */
         task->type->train_batch(task, step, 0, &batch);
-        assert_int_equal(batch.has_length, 1);
-        assert_int_equal(batch.has_reset, 0);
+        assert_non_null(batch.length);
+        assert_null(batch.reset);
         assert_int_equal(batch.counted, 8);
         assert_true(batch.T <= 100);
         shapes[batch.T] = 1;

@@ -45,12 +45,12 @@ static void check_logits(mr_dev *dev, int i, const char *law, const double *got,
 /* Tokens at … at + n − 1 of every row of a batch, as a batch of its own. */
 static mr_batch cut_batch(const mr_batch *from, const mr_interface *face, int at, int n)
 {
-    mr_batch to = make_batch(face, from->B, n, from->has_reset, 0, 1);
+    mr_batch to = make_batch(face, from->B, n, from->reset != NULL, 0, 1);
     to.counted = 0;
     for (int b = 0; b < from->B; b++) {
         size_t source = (size_t)b * (size_t)from->T + (size_t)at, place = (size_t)b * (size_t)n;
         memcpy(to.ids + place, from->ids + source, (size_t)n * sizeof *to.ids);
-        memcpy(to.reset + place, from->reset + source, (size_t)n);
+        if (from->reset) memcpy(to.reset + place, from->reset + source, (size_t)n);
         memcpy(to.target + place, from->target + source, (size_t)n * sizeof *to.target);
         for (int t = 0; t < n; t++) to.counted += to.target[place + (size_t)t] >= 0;
     }
@@ -60,9 +60,9 @@ static mr_batch cut_batch(const mr_batch *from, const mr_interface *face, int at
 /* One row of a batch, up to its length. */
 static mr_batch row_of(const mr_batch *from, const mr_interface *face, int b, int n)
 {
-    mr_batch to = make_batch(face, 1, n, from->has_reset, 0, 1);
+    mr_batch to = make_batch(face, 1, n, from->reset != NULL, 0, 1);
     memcpy(to.ids, from->ids + (size_t)b * (size_t)from->T, (size_t)n * sizeof *to.ids);
-    memcpy(to.reset, from->reset + (size_t)b * (size_t)from->T, (size_t)n);
+    if (from->reset) memcpy(to.reset, from->reset + (size_t)b * (size_t)from->T, (size_t)n);
     return to;
 }
 
@@ -97,7 +97,7 @@ static void check_cuts_of(mr_dev *dev, int i, int B, int T)
     mr_model *model = make_model(&config, dev, B, T, 0);
     mr_batch batch = make_batch(&text, B, T, T % 2, 0, (uint32_t)T);
     mr_rng rng = mr_rng_at(22, MR_STREAM_SAMPLE, 0, 0);
-    for (int t = 0; t < B * T; t++) batch.reset[t] = mr_rng_below(&rng, 1 + (uint32_t)T / 3) == 0;
+    for (int t = 0; batch.reset && t < B * T; t++) batch.reset[t] = mr_rng_below(&rng, 1 + (uint32_t)T / 3) == 0;
     size_t n = (size_t)B * (size_t)T * (size_t)text.outputs;
     double *whole = logits_in(&own, model, &batch, WHOLE);
     check_logits(dev, i, "token by token", logits_in(&own, model, &batch, STEPS), whole, n);

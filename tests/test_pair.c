@@ -39,7 +39,7 @@ static void code_of(mr_model *m, const mr_batch *batch, int row, float code[D])
     float normed[T * D];
     alone.B = 1;
     const int n = alone.T = batch->length[row]; /* no padding */
-    alone.has_length = 0;
+    alone.length = NULL;
     alone.ids = batch->ids + row * T;
     mr_model_forward(m, &alone, NULL, 0);
     m->dev->get_act(m->dev, normed, m->normed, (size_t)n * D);
@@ -87,14 +87,14 @@ static void test_the_api_takes_pairs(void **state)
 {
     (void)state;
     static const char *const settings[] = {"head", "pair-mean", "inputs", "5", "outputs", "2", "dim", "8", "layers", "1", NULL};
-    static const int32_t ids[] = {0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1}, target[] = {1, 0};
+    static int32_t ids[] = {0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1}, target[] = {1, 0};
     mr_context_options options = MR_CONTEXT_OPTIONS;
     mr_context *ctx;
     mr_net *net;
     mr_stream *stream;
     mr_error err;
     mr_result result = MR_RESULT;
-    mr_sequences data = MR_SEQUENCES;
+    mr_batch data = MR_BATCH;
     float scores[2][2];
     options.device = "cpu";
     assert_int_equal(mr_context_new(&options, &ctx, &err), 0);
@@ -103,13 +103,14 @@ static void test_the_api_takes_pairs(void **state)
     data.T = 3;
     data.ids = ids;
     data.target = target;
-    assert_int_equal(mr_net_row_per_token(net), 0);
-    assert_int_equal(mr_net_forward(net, &data, scores[0], &err), 0);
+    assert_int_equal(mr_net_head(net), MR_HEAD_PAIR_MEAN);
+    assert_int_equal(mr_net_rows(net, 4, 3), 2);
+    assert_int_equal(mr_net_forward(net, &data, scores[0], 4, &err), 0);
     assert_true(isfinite(scores[0][0]) && isfinite(scores[1][1]));
     assert_int_equal(mr_net_train(net, &data, &result, &err), 0);
     assert_int_equal(result.rows, 2);
     data.B = 3;
-    assert_int_equal(mr_net_forward(net, &data, scores[0], &err), MR_EINVAL);
+    assert_int_equal(mr_net_forward(net, &data, scores[0], 4, &err), MR_EINVAL);
     assert_non_null(strstr(err.text, "B must be even"));
     assert_int_equal(mr_stream_new(net, &stream, &err), MR_EINVAL);
     assert_non_null(strstr(err.text, "two sequences"));

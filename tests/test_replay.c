@@ -120,8 +120,8 @@ static void step_once(mr_model *model, mr_state *state, int B, int resets, int r
 static void draw_some(mr_model *model, mr_state *state)
 {
     int32_t tokens[2];
-    mr_model_draw_from(model, &(mr_sampling){.temperature = 1, .top_p = 1});
-    mr_model_draw(model, state, 2, tokens); /* the first is drawn from what was forwarded: one piece of work */
+    mr_model_draw_from(model, &(mr_sampling){.temperature = 1, .top_p = 1}, 0);
+    mr_model_draw(model, state, 1, 2, tokens); /* the first is drawn from what was forwarded: one piece of work */
 }
 
 static void learn_once(mr_model *model, int B, int T, int resets, int ragged, int first, int last)
@@ -129,7 +129,7 @@ static void learn_once(mr_model *model, int B, int T, int resets, int ragged, in
     static const mr_step step = {.seed = 1, .step = 1, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8,
                                  .bias1 = 0.1, .bias2 = 0.01};
     mr_batch batch = make_batch(&face, B, T, resets, ragged, 3);
-    mr_model_learn(model, &batch, &step, 1, first, last);
+    mr_model_learn(model, &batch, NULL, &step, 1, first, last);
     mr_batch_free(&batch);
 }
 
@@ -209,10 +209,66 @@ static void test_table(void **unused)
     assert_true(fresh);
 }
 
+/* ---- more work than a device keeps, memory that comes and goes: the results are those of the numbers that are there */
+
+enum { WORKS = MR_REPLAYS + 9, NUMBERS = 50 };
+
+typedef struct summing {
+    mr_dev *dev;
+    mr_sumsq_args args;
+} summing;
+
+static void sum_once(void *arg)
+{
+    const summing *s = arg;
+    s->dev->ops.sumsq(s->dev, &s->args);
+}
+
+static void sum_all(mr_dev *dev, mr_real *numbers, double *sums, int first, int works, int round)
+{
+    for (int i = first; i < first + works; i++) {
+        summing s = {dev, {.n = NUMBERS, .g = mr_real_at(dev, numbers, (size_t)i * NUMBERS), .out = sums + i}};
+        const mr_replay_key key = {.work = MR_REPLAY_STEP, .model = numbers, .state = s.args.g, .B = 1, .T = 1};
+        double values[NUMBERS], sum = -1;
+        for (int k = 0; k < NUMBERS; k++) values[k] = i + round;
+        put_doubles(dev, mr_real_at(dev, numbers, (size_t)i * NUMBERS), values, NUMBERS);
+        dev->replay(dev, &key, sum_once, &s);
+        dev->download(dev, &sum, sums + i, sizeof sum);
+        if (sum != NUMBERS * (double)(i + round) * (i + round)) fail_msg("round %d, work %d: %.9g", round, i, sum);
+    }
+}
+
+static void check_many_works(mr_dev *dev)
+{
+    mr_real *numbers = dev->alloc(dev, WORKS * NUMBERS * dev->real_size);
+    double *sums = dev->alloc(dev, WORKS * sizeof *sums);
+    void *extra[4];
+    assert_non_null(numbers);
+    assert_non_null(sums);
+    for (int round = 0; round < 4; round++) {
+        sum_all(dev, numbers, sums, 0, 5, round);
+        extra[round] = dev->alloc(dev, 1 << 20);
+    }
+    /* one after the other, more than are kept: none comes back in time */
+    for (int round = 4; round < 8; round++) sum_all(dev, numbers, sums, 0, WORKS, round);
+    for (int round = 8; round < 12; round++) {
+        for (int again = 0; again < 4; again++) sum_all(dev, numbers, sums, 7 * (round - 8), 9, round + again);
+        dev->release(dev, extra[round - 8]);
+    }
+    dev->release(dev, numbers);
+    dev->release(dev, sums);
+}
+
+static void test_many_works(void **unused)
+{
+    (void)unused;
+    on_every_device(check_many_works);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_forged_steps), cmocka_unit_test(test_forged_learning),
                                        cmocka_unit_test(test_fields), cmocka_unit_test(test_models),
-                                       cmocka_unit_test(test_table)};
+                                       cmocka_unit_test(test_table), cmocka_unit_test(test_many_works)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

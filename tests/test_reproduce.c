@@ -71,11 +71,9 @@ static void plans_hold(void **unused)
                 assert_int_equal(runs[k].seed, k < count / 2 ? 1 : 2);
                 if (mr_planned_recipe(&runs[k], &recipe, &err))
                     fail_msg("%s, %s/%s: %s", e.name, runs[k].row, runs[k].column, err.text);
-                recipe.config.inputs = recipe.config.outputs = 10; /* as a task would say */
-                mr_config_settle(&recipe.config, 256);
-                if (mr_config_check(&recipe.config, &err))
+                if (mr_recipe_check_model(&recipe, &err))
                     fail_msg("%s, %s/%s: %s", e.name, runs[k].row, runs[k].column, err.text);
-                assert_int_equal(recipe.train.seed, runs[k].seed);
+                assert_int_equal(mr_train_seed(&recipe.train), runs[k].seed);
                 mr_recipe_free(&recipe);
             }
             mr_free(runs);
@@ -120,7 +118,8 @@ static void plans_choose(void **unused)
     runs = plan("listops", &(mr_plan_options){.profile = MR_PROFILE_PAPER, .seeds = 1, .steps = 400}, &count);
     mr_recipe recipe;
     assert_int_equal(mr_planned_recipe(runs, &recipe, NULL), 0);
-    assert_int_equal(recipe.train.warmup, 40);
+    char warmup[MR_TEXT_MAX];
+    assert_string_equal(mr_option_print(mr_option_find(mr_train_table(), "warmup"), &recipe.train, warmup), "40");
     assert_string_equal(runs->test, "split=test");
     mr_recipe_free(&recipe);
     mr_free(runs);

@@ -40,8 +40,8 @@ static void pairs_are_rows_side_by_side(void **state)
     task->type->eval_batch(task, 0, &batch);
     assert_int_equal(batch.B, 4);
     assert_int_equal(batch.counted, 2);
-    assert_int_equal(batch.has_length, 1);
-    assert_int_equal(batch.has_reset, 0);
+    assert_non_null(batch.length);
+    assert_null(batch.reset);
     assert_true(row_is(&batch, 0, "one") && row_is(&batch, 1, "two") && row_is(&batch, 2, "three") && row_is(&batch, 3, "x"));
     assert_int_equal(batch.target[0], 0);
     assert_int_equal(batch.target[1], 1);

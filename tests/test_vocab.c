@@ -63,47 +63,47 @@ static void characters_are_ascending_and_distinct(void **state)
 {
     (void)state;
     static const uint32_t expected[] = {'\n', ' ', '5', 'a', 'b', 'c', 'e', 'n', 'v', 0xEF, 0x20AC, 0x1F600};
-    mr_vocab v;
-    assert_int_equal(mr_vocab_build(&v, MR_VOCAB_CHARS, sample, strlen(sample), NULL), 0);
-    assert_int_equal(v.kind, MR_VOCAB_CHARS);
-    assert_int_equal(v.size, sizeof expected / sizeof *expected);
-    assert_memory_equal(v.codepoints, expected, sizeof expected);
-    mr_vocab_free(&v);
-    assert_int_equal(v.size, 0);
+    mr_vocab *v;
+    assert_int_equal(mr_vocab_build(MR_VOCAB_CHARS, sample, strlen(sample), &v, NULL), 0);
+    assert_int_equal(v->kind, MR_VOCAB_CHARS);
+    assert_int_equal(v->size, sizeof expected / sizeof *expected);
+    assert_memory_equal(v->codepoints, expected, sizeof expected);
+    mr_vocab_free(v);
 }
 
 static void bytes_are_all_256(void **state)
 {
     (void)state;
-    mr_vocab v;
+    mr_vocab *v;
     int32_t out[3];
     size_t count, used;
     char back[4];
-    assert_int_equal(mr_vocab_build(&v, MR_VOCAB_BYTES, "\xFF\x00z", 3, NULL), 0);
-    assert_int_equal(v.size, 256);
-    assert_int_equal(mr_vocab_encode(&v, "\xFF\x00z", 3, 1, 0, out, &count, &used, NULL), 0);
+    assert_int_equal(mr_vocab_build(MR_VOCAB_BYTES, "\xFF\x00z", 3, &v, NULL), 0);
+    assert_int_equal(v->size, 256);
+    assert_int_equal(mr_vocab_encode(v, "\xFF\x00z", 3, 1, 0, out, sizeof out / sizeof *out, &count, &used, NULL), 0);
     assert_int_equal(count, 3);
     assert_int_equal(used, 3);
     assert_int_equal(out[0], 255);
     assert_int_equal(out[1], 0);
     assert_int_equal(out[2], 'z');
-    assert_int_equal(mr_vocab_decode(&v, 255, back), 1);
+    assert_int_equal(mr_vocab_decode(v, 255, back), 1);
     assert_int_equal((unsigned char)back[0], 255);
-    assert_int_equal(mr_vocab_decode(&v, 256, back), 0);
-    assert_int_equal(mr_vocab_decode(&v, -1, back), 0);
+    assert_int_equal(mr_vocab_decode(v, 256, back), 0);
+    assert_int_equal(mr_vocab_decode(v, -1, back), 0);
+    mr_vocab_free(v);
 }
 
 static void errors_name_line_and_byte(void **state)
 {
     (void)state;
-    mr_vocab v;
+    mr_vocab *v;
     mr_error err;
-    assert_int_equal(mr_vocab_build(&v, MR_VOCAB_CHARS, "ab\ncd\ne\xFFz", 9, &err), MR_EDATA);
+    assert_int_equal(mr_vocab_build(MR_VOCAB_CHARS, "ab\ncd\ne\xFFz", 9, &v, &err), MR_EDATA);
     assert_says(&err, "line 3, byte 8: 0xFF");
-    assert_int_equal(mr_vocab_build(&v, MR_VOCAB_CHARS, "ab\n\xE2\x82", 5, &err), MR_EDATA);
+    assert_int_equal(mr_vocab_build(MR_VOCAB_CHARS, "ab\n\xE2\x82", 5, &v, &err), MR_EDATA);
     assert_says(&err, "line 2, byte 4: the text ends");
-    assert_int_equal(mr_vocab_build(&v, MR_VOCAB_CHARS, "", 0, &err), MR_EDATA);
-    assert_null(v.codepoints);
+    assert_int_equal(mr_vocab_build(MR_VOCAB_CHARS, "", 0, &v, &err), MR_EDATA);
+    assert_null(v);
 }
 
 /* Feeds the text in pieces of at most `piece` new bytes, as a caller that streams would. */
@@ -114,7 +114,7 @@ static size_t encode_in_pieces(const mr_vocab *v, const char *text, size_t piece
         size_t count, used;
         window = window + piece > size - at ? size - at : window + piece;
         int last = at + window == size;
-        assert_int_equal(mr_vocab_encode(v, text + at, window, last, at, out + total, &count, &used, NULL), 0);
+        assert_int_equal(mr_vocab_encode(v, text + at, window, last, at, out + total, 32 - total, &count, &used, NULL), 0);
         total += count;
         at += used;
         window -= used;
@@ -125,78 +125,112 @@ static size_t encode_in_pieces(const mr_vocab *v, const char *text, size_t piece
 static void pieces_of_any_size_give_the_same_tokens(void **state)
 {
     (void)state;
-    mr_vocab v;
+    mr_vocab *v;
     int32_t whole[32], pieces[32];
     char back[64];
     size_t length = 0;
-    assert_int_equal(mr_vocab_build(&v, MR_VOCAB_CHARS, sample, strlen(sample), NULL), 0);
-    size_t n = encode_in_pieces(&v, sample, 100, whole);
+    assert_int_equal(mr_vocab_build(MR_VOCAB_CHARS, sample, strlen(sample), &v, NULL), 0);
+    size_t n = encode_in_pieces(v, sample, 100, whole);
     assert_int_equal(n, 14);
-    for (size_t i = 0; i < n; i++) length += (size_t)mr_vocab_decode(&v, whole[i], back + length);
+    for (size_t i = 0; i < n; i++) length += (size_t)mr_vocab_decode(v, whole[i], back + length);
     assert_int_equal(length, strlen(sample));
     assert_memory_equal(back, sample, length);
     for (size_t piece = 1; piece < 8; piece++) {
-        assert_int_equal(encode_in_pieces(&v, sample, piece, pieces), n);
+        assert_int_equal(encode_in_pieces(v, sample, piece, pieces), n);
         assert_memory_equal(pieces, whole, n * sizeof *whole);
     }
-    assert_int_equal(mr_vocab_decode(&v, v.size, back), 0);
-    mr_vocab_free(&v);
+    assert_int_equal(mr_vocab_decode(v, v->size, back), 0);
+    mr_vocab_free(v);
 }
 
 static void encoding_stops_where_the_error_is(void **state)
 {
     (void)state;
-    mr_vocab v;
+    mr_vocab *v;
     mr_error err;
     int32_t out[8];
     size_t count, used;
-    assert_int_equal(mr_vocab_build(&v, MR_VOCAB_CHARS, "abc", 3, NULL), 0);
-    assert_int_equal(mr_vocab_encode(&v, "ab\xC3\xA9", 4, 1, 100, out, &count, &used, &err), MR_EDATA);
+    assert_int_equal(mr_vocab_build(MR_VOCAB_CHARS, "abc", 3, &v, NULL), 0);
+    assert_int_equal(mr_vocab_encode(v, "ab\xC3\xA9", 4, 1, 100, out, sizeof out / sizeof *out, &count, &used, &err), MR_EDATA);
     assert_says(&err, "byte 103: the character U+00E9 is not in the vocabulary");
     assert_int_equal(count, 2);
     assert_int_equal(used, 2);
-    assert_int_equal(mr_vocab_encode(&v, "a\xED\xA0\x80", 4, 0, 0, out, &count, &used, &err), MR_EDATA);
+    assert_int_equal(mr_vocab_encode(v, "a\xED\xA0\x80", 4, 0, 0, out, sizeof out / sizeof *out, &count, &used, &err), MR_EDATA);
     assert_says(&err, "byte 2: 0xED");
-    assert_int_equal(mr_vocab_encode(&v, "a\xC3", 2, 0, 0, out, &count, &used, &err), 0);
+    assert_int_equal(mr_vocab_encode(v, "a\xC3", 2, 0, 0, out, sizeof out / sizeof *out, &count, &used, &err), 0);
     assert_int_equal(used, 1);
-    assert_int_equal(mr_vocab_encode(&v, "a\xC3", 2, 1, 0, out, &count, &used, &err), MR_EDATA);
+    assert_int_equal(mr_vocab_encode(v, "a\xC3", 2, 1, 0, out, sizeof out / sizeof *out, &count, &used, &err), MR_EDATA);
     assert_says(&err, "byte 2: the text ends");
-    mr_vocab_free(&v);
+    mr_vocab_free(v);
 }
 
 static void metadata_reads_back(void **state)
 {
     (void)state;
     static const char text[] = "\0\x01\"\\/\x7F\n\xC3\xAF\xEF\xBF\xBF\xF4\x8F\xBF\xBF"; /* 0 is a character too */
-    mr_vocab v, back;
-    assert_int_equal(mr_vocab_build(&v, MR_VOCAB_CHARS, text, sizeof text, NULL), 0);
-    char *printed = mr_vocab_print(&v);
+    mr_vocab *v, *back;
+    assert_int_equal(mr_vocab_build(MR_VOCAB_CHARS, text, sizeof text, &v, NULL), 0);
+    char *printed = mr_vocab_text(v);
     assert_non_null(printed);
-    assert_int_equal(mr_vocab_parse(&back, printed, NULL), 0);
-    assert_int_equal(back.kind, v.kind);
-    assert_int_equal(back.size, v.size);
-    assert_int_equal(v.size, 10);
-    assert_memory_equal(back.codepoints, v.codepoints, (size_t)v.size * sizeof *v.codepoints);
+    assert_int_equal(mr_vocab_parse(printed, &back, NULL), 0);
+    assert_int_equal(back->kind, v->kind);
+    assert_int_equal(back->size, v->size);
+    assert_int_equal(v->size, 10);
+    assert_memory_equal(back->codepoints, v->codepoints, (size_t)v->size * sizeof *v->codepoints);
     mr_free(printed);
-    mr_vocab_free(&v);
-    mr_vocab_free(&back);
-    assert_int_equal(mr_vocab_parse(&back, "bytes", NULL), 0);
-    assert_int_equal(back.kind, MR_VOCAB_BYTES);
-    assert_int_equal(back.size, 256);
-    printed = mr_vocab_print(&back);
+    mr_vocab_free(v);
+    mr_vocab_free(back);
+    assert_int_equal(mr_vocab_parse("bytes", &back, NULL), 0);
+    assert_int_equal(back->kind, MR_VOCAB_BYTES);
+    assert_int_equal(back->size, 256);
+    printed = mr_vocab_text(back);
     assert_string_equal(printed, "bytes");
     mr_free(printed);
+    mr_vocab_free(back);
+}
+
+/* Room for fewer tokens than there are: it stops there, and the rest comes in the next call; without room it counts. */
+static void encoding_stops_where_the_room_ends(void **state)
+{
+    (void)state;
+    mr_vocab *v;
+    int32_t out[5] = {-7, -7, -7, -7, -7};
+    size_t count, used;
+    assert_int_equal(mr_vocab_build(MR_VOCAB_CHARS, sample, strlen(sample), &v, NULL), 0);
+    assert_int_equal(mr_vocab_encode(v, sample, strlen(sample), 1, 0, out, 4, &count, &used, NULL), 0);
+    assert_int_equal(count, 4);
+    assert_int_equal(used, 5); /* n a ï v */
+    assert_int_equal(out[4], -7);
+    assert_int_equal(mr_vocab_encode(v, sample, strlen(sample), 1, 0, NULL, 0, &count, &used, NULL), 0);
+    assert_int_equal(count, 14);
+    assert_int_equal(used, strlen(sample));
+    mr_vocab_free(v);
+}
+
+static void printing_says_how_much_room_it_needs(void **state)
+{
+    (void)state;
+    mr_vocab *v;
+    char text[16] = "unchanged";
+    size_t needed = 0;
+    assert_int_equal(mr_vocab_build(MR_VOCAB_CHARS, "ab", 2, &v, NULL), 0);
+    assert_int_equal(mr_vocab_print(v, text, 9, &needed, NULL), MR_EINVAL);
+    assert_int_equal(needed, 10);
+    assert_string_equal(text, "unchanged");
+    assert_int_equal(mr_vocab_print(v, text, 10, &needed, NULL), 0);
+    assert_string_equal(text, "[\"a\",\"b\"]");
+    mr_vocab_free(v);
 }
 
 static void printed_form_is_what_is_promised(void **state)
 {
     (void)state;
-    mr_vocab v;
-    assert_int_equal(mr_vocab_build(&v, MR_VOCAB_CHARS, "b\"a\n", 4, NULL), 0);
-    char *printed = mr_vocab_print(&v);
+    mr_vocab *v;
+    assert_int_equal(mr_vocab_build(MR_VOCAB_CHARS, "b\"a\n", 4, &v, NULL), 0);
+    char *printed = mr_vocab_text(v);
     assert_string_equal(printed, "[\"\\n\",\"\\\"\",\"a\",\"b\"]");
     mr_free(printed);
-    mr_vocab_free(&v);
+    mr_vocab_free(v);
 }
 
 static void wrong_metadata_is_refused(void **state)
@@ -207,10 +241,10 @@ static void wrong_metadata_is_refused(void **state)
         "\"a\"", "[\"a\",\"a\"]", "[\"a\"", "[\"a\"] x", "[\"\xFF\"]",   "[\"\\ud800\"]", "null", "[\"a\",null]",
         "[[\"a\"]]",  "[     ]"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        mr_vocab v;
+        mr_vocab *v;
         mr_error err;
-        if (mr_vocab_parse(&v, wrong[i], &err) != MR_EFORMAT) fail_msg("\"%s\" was not refused", wrong[i]);
-        assert_null(v.codepoints);
+        if (mr_vocab_parse(wrong[i], &v, &err) != MR_EFORMAT) fail_msg("\"%s\" was not refused", wrong[i]);
+        assert_null(v);
     }
 }
 
@@ -224,6 +258,8 @@ int main(void)
         cmocka_unit_test(errors_name_line_and_byte),
         cmocka_unit_test(pieces_of_any_size_give_the_same_tokens),
         cmocka_unit_test(encoding_stops_where_the_error_is),
+        cmocka_unit_test(encoding_stops_where_the_room_ends),
+        cmocka_unit_test(printing_says_how_much_room_it_needs),
         cmocka_unit_test(metadata_reads_back),
         cmocka_unit_test(printed_form_is_what_is_promised),
         cmocka_unit_test(wrong_metadata_is_refused),

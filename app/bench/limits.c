@@ -185,17 +185,20 @@ double mr_bench_now(mr_bench *b, mr_bound bound)
 
 static int is_host(const mr_dev *dev) { return !strcmp(dev->kind, "cpu") || !strncmp(dev->kind, "ref", 3); }
 
-static long cache_size(int name, long fallback)
+/* Of level 2 or 3; a usual size where the C library does not say. */
+static size_t cache_size(int level)
 {
-    long size = sysconf(name);
-    return size > 0 ? size : fallback;
+    long size = 0;
+#if defined(_SC_LEVEL2_CACHE_SIZE) && defined(_SC_LEVEL3_CACHE_SIZE)
+    size = sysconf(level == 2 ? _SC_LEVEL2_CACHE_SIZE : _SC_LEVEL3_CACHE_SIZE);
+#endif
+    return size > 0 ? (size_t)size : level == 2 ? (size_t)512 << 10 : (size_t)32 << 20;
 }
 
 /* Beyond the cache means several times its size, but no more than an eighth of the memory. */
 static size_t copy_size(void)
 {
-    size_t wanted = (size_t)cache_size(_SC_LEVEL3_CACHE_SIZE, 32L << 20) * 2;
-    size_t eighth = (size_t)sysconf(_SC_PHYS_PAGES) / 8 * (size_t)sysconf(_SC_PAGESIZE);
+    size_t wanted = cache_size(3) * 2, eighth = mr_memory_total() / 8;
     if (wanted < (64u << 20)) wanted = 64u << 20;
     return wanted < eighth ? wanted : eighth;
 }
@@ -210,8 +213,8 @@ static void report(mr_bench *b, const char *what, double seconds, double bytes, 
 
 static const char *place_of(size_t bytes, int threads)
 {
-    if (bytes / (size_t)threads <= (size_t)cache_size(_SC_LEVEL2_CACHE_SIZE, 512L << 10)) return "L2";
-    return bytes <= (size_t)cache_size(_SC_LEVEL3_CACHE_SIZE, 32L << 20) ? "L3" : "memory";
+    if (bytes / (size_t)threads <= cache_size(2)) return "L2";
+    return bytes <= cache_size(3) ? "L3" : "memory";
 }
 
 int mr_bench_read(mr_bench *b, size_t bytes, double *rate, const char **place, mr_error *err)
@@ -263,7 +266,7 @@ static int open_probe(mr_bench *b, mr_error *err)
     p->fma = find_fma(b->dev->isa);
     p->threads = b->dev->threads;
     const size_t grain = 64 * PIECES * (size_t)p->threads;
-    p->cache_bytes = (size_t)cache_size(_SC_LEVEL2_CACHE_SIZE, 512L << 10) / 4 / 64 * 64;
+    p->cache_bytes = cache_size(2) / 4 / 64 * 64;
     p->memory_bytes = 2 * copy_size();
     p->piece = p->memory_bytes / 16 / grain * grain;
     if (p->memory_bytes < 2 * p->cache_bytes * (size_t)p->threads) p->memory_bytes = 2 * p->cache_bytes * (size_t)p->threads;

@@ -166,9 +166,9 @@ int mr_misused(const char *command, const char *format, ...)
 
 const char *const mr_dtypes[] = {"f32", "bf16", NULL};
 
-static void print_warning(void *user, const char *line)
+void mr_print_notice(void *unused, const char *line)
 {
-    (void)user;
+    (void)unused;
     fprintf(stderr, "minrnn: %s\n", line);
 }
 
@@ -179,10 +179,9 @@ int mr_open_context(const mr_common *common, mr_context **ctx, mr_error *err)
     options.threads = (int)common->threads;
     options.bf16 = common->dtype == 1;
     options.exact = !common->tf32;
-    options.warn = common->quiet ? NULL : print_warning;
+    options.warn = common->quiet ? NULL : mr_print_notice;
     return mr_context_new(&options, ctx, err);
 }
-
 
 static mr_stop stop_signal;
 

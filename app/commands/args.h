@@ -67,6 +67,9 @@ int mr_report(const char *command, const mr_error *err);
 /* The same for wrong usage: one printable line whatever arguments it repeats; returns MR_EXIT_USAGE. command "": none yet. */
 int mr_misused(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* "minrnn: line" on stderr, as mr_context_options.warn. */
+void mr_print_notice(void *unused, const char *line);
+
 /* A context as the flags have it; warnings go to stderr unless --quiet. */
 int mr_open_context(const mr_common *common, mr_context **ctx, mr_error *err);
 

@@ -415,6 +415,7 @@ static int reproduce(const settings *set, const mr_args *args, double budget)
                               .again = set->again,
                               .keep = set->keep,
                               .device = set->common.device,
+                              .warn = set->common.quiet ? NULL : mr_print_notice,
                               .threads = (int)set->common.threads,
                               .cell_seconds = set->cell_seconds,
                               .dtype = mr_args_was_set(args, "dtype") ? set->common.dtype : -1,

@@ -28,6 +28,7 @@ typedef struct mr_reproduce_options {
     int again;              /* forgets the rows that it would find, and runs them anew */
     int keep;               /* keeps DIR/runs/NAME/…/model.safetensors */
     const char *device;     /* as for mr_context_new */
+    void (*warn)(void *unused, const char *line); /* as in mr_context_options, once for an experiment; or NULL */
     int threads;            /* of the CPU, for all runs together; 0: all */
     int dtype, tf32;        /* −1: as the recipe has it */
     double cell_seconds;    /* measurements: what one may take */

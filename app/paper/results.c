@@ -45,6 +45,7 @@ static int probe(mr_results *r, mr_error *err)
     mr_context_options options = MR_CONTEXT_OPTIONS;
     options.device = r->options->device;
     options.threads = r->options->threads;
+    options.warn = r->options->warn;
     int status = mr_context_new(&options, &ctx, err);
     if (status) return status;
     const char *about = mr_context_device(ctx), *isa = strchr(about, ' ');

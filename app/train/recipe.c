@@ -258,6 +258,19 @@ static int add_sides(mr_key_list *l, const mr_task *task, mr_error *err)
     return status;
 }
 
+/* Training keeps eight numbers for each parameter. More than the machine has is refused before any of it is taken; a GPU
+ * knows by itself what it has. */
+static int check_memory(const mr_key_list *l, const mr_context *ctx, mr_error *err)
+{
+    int64_t parameters = 0;
+    const double have = strncmp(mr_context_device(ctx), "cuda", 4) ? (double)mr_memory_total() : 0;
+    int status = mr_settings_check((const char *const *)l->list, &parameters, err);
+    const double need = 8.0 * sizeof(float) * (double)parameters;
+    if (status || !have || need <= have) return status;
+    return mr_fail(err, MR_ENOMEM, "%.4g GB of memory are needed and this machine has %.4g, to train %.3g parameters; lower --dim, "
+                   "--layers, --expansion or --mlp", need / 1e9, have / 1e9, (double)parameters);
+}
+
 int mr_recipe_net(mr_recipe *r, mr_context *ctx, mr_net **out, mr_error *err)
 {
     mr_key_list list = {0};
@@ -265,6 +278,7 @@ int mr_recipe_net(mr_recipe *r, mr_context *ctx, mr_net **out, mr_error *err)
     add_keys(&list, r);
     int status = add_sides(&list, r->task, err);
     if (!status && list.failed) status = mr_no_memory(err, "the recipe");
+    if (!status) status = check_memory(&list, ctx, err);
     if (!status) status = mr_net_create(ctx, (const char *const *)list.list, out, err);
     mr_key_list_free(&list);
     if (!status) status = add_meta(r, *out, err);

@@ -116,7 +116,8 @@ int mr_context_new(const mr_context_options *options, mr_context **out, mr_error
     mr_context *ctx = mr_alloc_by(&by, 1, sizeof *ctx);
     if (!ctx) return mr_no_memory(err, "a context");
     *ctx = (mr_context){.allocator = by, .log = o.log, .warn = o.warn, .log_user = o.log_user};
-    ctx->options = (mr_dev_options){.threads = o.threads, .bf16 = o.bf16, .exact = o.exact, .by = &ctx->allocator, .stream = o.cuda_stream};
+    ctx->options = (mr_dev_options){.threads = o.threads, .bf16 = o.bf16, .exact = o.exact, .by = &ctx->allocator, .stream = o.cuda_stream,
+                                    .tell = o.warn, .tell_user = o.log_user};
     pthread_mutex_init(&ctx->lock, NULL);
     pthread_cond_init(&ctx->returned, NULL);
     status = open_first(ctx, o.device ? o.device : "auto", err);

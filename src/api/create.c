@@ -22,7 +22,7 @@ static int take_vocab(creation *c, const char *text, mr_error *err)
 
 static int take_horizon(creation *c, const char *value, mr_error *err)
 {
-    static const mr_option row = {"horizon", MR_OPT_INT, 0, "256", 1, 1 << 24, NULL, "", 0};
+    static const mr_option row = {"horizon", MR_OPT_INT, 0, "256", 1, INT32_MAX, NULL, "", 0};
     return mr_option_parse(&row, &c->horizon, value, err);
 }
 
@@ -60,8 +60,9 @@ static int take_settings(creation *c, const char *const *settings, mr_error *err
 static int start_weights(mr_net *net, double horizon, mr_dev *dev, mr_error *err)
 {
     const mr_params *params = mr_model_params(net->owner);
-    float *weights = mr_alloc_by(dev->by, params->total, sizeof *weights);
-    int status = weights ? mr_model_plan(net->owner, 1, 1, 0, err) : mr_no_memory(err, "the weights");
+    int status = mr_model_plan(net->owner, 1, 1, 0, err); /* first: it says how much memory is missing */
+    float *weights = status ? NULL : mr_alloc_by(dev->by, params->total, sizeof *weights);
+    if (!status && !weights) status = mr_no_memory(err, "the weights");
     if (!status) {
         mr_model_start(net->owner, (uint64_t)net->train.seed, horizon, weights);
         mr_model_put(net->owner, MR_WEIGHTS, weights);

@@ -44,10 +44,19 @@ static size_t container_limit(void)
 static size_t container_limit(void) { return SIZE_MAX; }
 #endif
 
+/* What the machine has, or SIZE_MAX where it does not say. */
+static size_t machine_memory(void)
+{
+#if defined(_SC_PHYS_PAGES)
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    if (pages > 0 && page > 0) return (size_t)pages * (size_t)page;
+#endif
+    return SIZE_MAX;
+}
+
 size_t mr_memory_total(void)
 {
-    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    size_t machine = pages > 0 && page > 0 ? (size_t)pages * (size_t)page : SIZE_MAX, container = container_limit();
+    size_t machine = machine_memory(), container = container_limit();
     return container < machine ? container : machine;
 }
 

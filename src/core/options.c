@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__APPLE__)
+#include <xlocale.h> /* newlocale, uselocale */
+#endif
 
 enum {
     SHOWN = 100,     /* bytes of a wrong value that an error repeats */

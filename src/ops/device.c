@@ -1,5 +1,6 @@
 #include "ops/device.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,13 +14,32 @@ static int cuda_index(const char *spec)
     return *end || index > 1000 ? -1 : (int)index;
 }
 
+int mr_auto_open(const mr_card *card, int (*open_gpu)(int, const mr_dev_options *, mr_dev **, mr_error *),
+                 const mr_dev_options *options, mr_dev **out, mr_error *err)
+{
+    mr_error why = {0};
+    char line[sizeof why.text + 32];
+    if (!mr_card_is_there(card)) return mr_cpu_open(options, out, err);
+    if (!mr_card_check(card, options->bf16, &why) && !open_gpu(card->index, options, out, &why)) return 0;
+    snprintf(line, sizeof line, "GPU not used: %s", why.text);
+    if (options->tell) options->tell(options->tell_user, line);
+    return mr_cpu_open(options, out, err);
+}
+
+static int open_auto(const mr_dev_options *options, mr_dev **out, mr_error *err)
+{
+    mr_card card = {0};
+    if (!options->isa) mr_cuda_look(0, &card); /* who names an instruction set means the CPU */
+    return mr_auto_open(&card, mr_cuda_open, options, out, err);
+}
+
 int mr_dev_open(const char *spec, const mr_dev_options *options, mr_dev **out, mr_error *err)
 {
     static const mr_dev_options plain;
     if (!options) options = &plain;
     *out = NULL;
-    if (!strcmp(spec, "auto") && !options->isa && !mr_cuda_open(0, options, out, NULL)) return 0;
-    if (!strcmp(spec, "cpu") || !strcmp(spec, "auto")) return mr_cpu_open(options, out, err);
+    if (!strcmp(spec, "auto")) return open_auto(options, out, err);
+    if (!strcmp(spec, "cpu")) return mr_cpu_open(options, out, err);
     if (!strcmp(spec, "ref")) return mr_ref32_open(options, out, err);
     if (!strcmp(spec, "ref64")) return mr_ref64_open(options, out, err);
     if (cuda_index(spec) >= 0) return mr_cuda_open(cuda_index(spec), options, out, err);

@@ -4,6 +4,7 @@
 
 #include "core/mem.h"
 #include "core/status.h"
+#include "ops/card.h"
 #include "ops/ops.h"
 #include "ops/replay.h"
 
@@ -58,9 +59,11 @@ typedef struct mr_dev_options {
     int exact;       /* GPU: fp32 products without TF32 */
     const mr_allocator *by; /* of the host's memory; outlives the device. NULL: the C library's */
     void *stream;    /* GPU: a cudaStream_t to work in; NULL: one of its own */
+    void (*tell)(void *user, const char *line); /* auto: told in one line why a GPU that is there is not used; or NULL */
+    void *tell_user;
 } mr_dev_options;
 
-/* spec: auto (a GPU where there is one, else cpu), cpu, cuda[:i], ref, ref64. options NULL: all zero. */
+/* spec: auto (a GPU where there is one that can be used, else cpu), cpu, cuda[:i], ref, ref64. options NULL: all zero. */
 int mr_dev_open(const char *spec, const mr_dev_options *options, mr_dev **out, mr_error *err);
 void mr_dev_close(mr_dev *dev); /* NULL is fine */
 
@@ -73,5 +76,9 @@ int mr_ref32_open(const mr_dev_options *options, mr_dev **out, mr_error *err); /
 int mr_ref64_open(const mr_dev_options *options, mr_dev **out, mr_error *err); /* ref64 */
 int mr_cpu_open(const mr_dev_options *options, mr_dev **out, mr_error *err);
 int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **out, mr_error *err);
+void mr_cuda_look(int index, mr_card *card); /* count 0 in a build without CUDA */
+/* What `auto` does with what a look at the first card found; open_gpu is mr_cuda_open, or stands in for it in tests. */
+int mr_auto_open(const mr_card *card, int (*open_gpu)(int, const mr_dev_options *, mr_dev **, mr_error *),
+                 const mr_dev_options *options, mr_dev **out, mr_error *err);
 
 #endif

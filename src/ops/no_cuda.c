@@ -8,4 +8,6 @@ int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **out, mr_erro
     return mr_fail(err, MR_EDEVICE, "--device cuda:%d: this build has no CUDA; use --device cpu", index);
 }
 
+void mr_cuda_look(int index, mr_card *card) { *card = (mr_card){.index = index}; }
+
 const char *mr_cuda_version(void) { return "no"; }

@@ -49,7 +49,8 @@ struct mr_cuda_room {
 
 struct mr_cuda {
     mr_dev dev;
-    int index, sms, capability, bf16, exact; /* capability: 90 for 9.0; exact: fp32 products without TF32 */
+    int index, sms, capability, bf16, exact; /* capability: 90 for 9.0, of the chip or of the code that
+        runs on it, whichever is less: what one lacks the other cannot use; exact: fp32 products without TF32 */
     cudaStream_t stream;
     int stream_given; /* by the caller, who destroys it */
     cublasLtHandle_t lt;

@@ -309,27 +309,69 @@ static void cuda_close(mr_dev *dev)
 
 /* ---- opening ---- */
 
-static int find_device(mr_cuda *c, int index, mr_error *err)
+/* Asked for its attributes, which needs code that fits the card and launches nothing. */
+static __global__ void probe(void) {}
+
+static mr_card_code code_for_card(void)
 {
-    int count = 0;
-    cudaDeviceProp prop;
-    cudaError_t error = cudaGetDeviceCount(&count);
-    if (error != cudaSuccess || !count) {
-        cudaGetLastError();
-        return mr_fail(err, MR_EDEVICE, "no CUDA device: %s; use --device cpu", error == cudaSuccess ? "none found" : cudaGetErrorString(error));
+    cudaFuncAttributes has;
+    const cudaError_t error = cudaFuncGetAttributes(&has, (const void *)probe);
+    cudaGetLastError();
+    switch (error) {
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorInvalidDeviceFunction: return MR_CODE_MISSING;
+    case cudaErrorUnsupportedPtxVersion:
+    case cudaErrorInvalidPtx:
+    case cudaErrorJitCompilerNotFound:
+    case cudaErrorJitCompilationDisabled: return MR_CODE_UNREADABLE;
+    default: return MR_CODE_FITS; /* any other error is one of the card's, which opening it will meet and name */
     }
-    if (index >= count) return mr_fail(err, MR_EDEVICE, "--device cuda:%d: this machine has %d GPU%s, numbered from 0", index, count, count > 1 ? "s" : "");
+}
+
+/* No driver, or one without a card, is no trouble: that is what a machine without a GPU looks like. */
+static const char *trouble_of(cudaError_t error)
+{
+    int driver = 0;
+    cudaDriverGetVersion(&driver);
+    cudaGetLastError();
+    const bool none = error == cudaErrorNoDevice || error == cudaErrorStubLibrary || (error == cudaErrorInsufficientDriver && !driver);
+    return error == cudaSuccess || none ? NULL : cudaGetErrorString(error);
+}
+
+extern "C" void mr_cuda_look(int index, mr_card *card)
+{
+    cudaDeviceProp prop;
+    int count = 0;
+    memset(card, 0, sizeof *card);
+    card->index = index;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    card->trouble = trouble_of(error);
+    card->count = error == cudaSuccess ? count : 0;
+    if (index >= card->count) return;
     error = cudaSetDevice(index);
     if (error == cudaSuccess) error = cudaGetDeviceProperties(&prop, index);
-    if (error != cudaSuccess) return mr_fail(err, MR_EDEVICE, "CUDA device %d: %s", index, cudaGetErrorString(error));
-    snprintf(c->name, sizeof c->name, "%s", prop.name);
+    card->trouble = trouble_of(error);
+    if (error != cudaSuccess) return;
+    snprintf(card->name, sizeof card->name, "%s", prop.name);
+    card->major = prop.major;
+    card->minor = prop.minor;
+    card->code = code_for_card();
+}
+
+static int find_device(mr_cuda *c, int index, mr_error *err)
+{
+    mr_card card;
+    cudaFuncAttributes has;
+    mr_cuda_look(index, &card);
+    const int status = mr_card_check(&card, c->bf16, err);
+    if (status) return status;
+    cudaError_t error = cudaDeviceGetAttribute(&c->sms, cudaDevAttrMultiProcessorCount, index);
+    if (error == cudaSuccess) error = cudaFuncGetAttributes(&has, (const void *)probe);
+    if (error != cudaSuccess) return mr_fail(err, MR_EDEVICE, "%s: %s", card.name, cudaGetErrorString(error));
+    snprintf(c->name, sizeof c->name, "%s", card.name);
     c->index = index;
-    c->sms = prop.multiProcessorCount;
-    c->capability = prop.major * 10 + prop.minor;
-    if (c->capability < 75)
-        return mr_fail(err, MR_EDEVICE, "%s: compute capability %d.%d is too old, 7.5 is needed; use --device cpu", prop.name, prop.major, prop.minor);
-    if (c->bf16 && prop.major < 8)
-        return mr_fail(err, MR_EDEVICE, "%s: has no bf16 products; use --dtype f32", prop.name);
+    c->capability = 10 * card.major + card.minor;
+    if (c->capability > has.ptxVersion) c->capability = has.ptxVersion;
     return 0;
 }
 

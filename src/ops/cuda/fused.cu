@@ -69,9 +69,7 @@ static __global__ void add_groups(int groups, size_t weights, size_t rows, const
 
 int mr_cuda_fusable(const mr_cuda *c, const mr_cell *cell, int D, int H)
 {
-    int major = 0;
-    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, c->index);
-    return major >= 8 && (c->bf16 || !c->exact) && D == FUSED_D && H % FUSED_CHANNELS == 0 && cell->scan == MR_SCAN_LINEAR;
+    return c->capability >= 80 && (c->bf16 || !c->exact) && D == FUSED_D && H % FUSED_CHANNELS == 0 && cell->scan == MR_SCAN_LINEAR;
 }
 
 /* Enough blocks for the chip, or sequences too short to be cut; offsets within a sequence in 32 bits; copies of 16 bytes. */
