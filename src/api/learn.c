@@ -13,7 +13,11 @@ int mr_net_set(mr_net *net, const char *key, const char *value, mr_error *err)
     if (!o || !strcmp(key, "decay-set")) /* the parameters are laid out by it */
         return mr_fail(err, MR_EINVAL, "%.100s: not a key that changes how a net trains; minrnn.h lists them at mr_net_set", key);
     int status = mr_turn_begin_alone(&turn, net, err);
-    return status ? status : mr_turn_end(&turn, mr_option_parse(o, &net->train, value, err), err);
+    if (status) return status;
+    pthread_mutex_lock(&net->lock); /* mr_net_setting takes no turn */
+    status = mr_option_parse(o, &net->train, value, err);
+    pthread_mutex_unlock(&net->lock);
+    return mr_turn_end(&turn, status, err);
 }
 
 int mr_net_reserve(mr_net *net, const mr_shape *train, const mr_shape *score, mr_error *err)

@@ -43,8 +43,11 @@ static int add_count(mr_st_writer *w, const char *key, int64_t value)
 
 static int add_notes(mr_st_writer *w, const mr_net *net)
 {
+    mr_net *own = (mr_net *)net; /* for the lock: mr_net_set_meta takes no turn */
     int status = 0;
+    pthread_mutex_lock(&own->lock);
     for (int i = 0; !status && i < net->note_count; i++) status = mr_st_add_meta(w, net->notes[i].key, net->notes[i].value);
+    pthread_mutex_unlock(&own->lock);
     char *vocab = net->vocab && !status ? mr_vocab_text(net->vocab) : NULL;
     if (net->vocab && !status) status = vocab ? mr_st_add_meta(w, "vocab", vocab) : MR_ENOMEM;
     mr_free(vocab);
