@@ -160,10 +160,23 @@ static int have_moments(mr_net *net, mr_error *err)
     return mr_model_plan(net->owner, 1, 1, 1, err);
 }
 
+/* Keys of the caller's own: what the library writes would be there twice, or mean something else. */
+static int check_extra(const char *const *extra, const char *path, mr_error *err)
+{
+    for (; extra && *extra; extra += 2) {
+        if (!extra[1]) return mr_fail(err, MR_EINVAL, "%s: %.100s: the list ends before its value", path, *extra);
+        if (!strchr(*extra, '.') || !strncmp(*extra, "model.", 6) || !strcmp(*extra, "state.step") ||
+            !strcmp(*extra, "state.best-step"))
+            return mr_fail(err, MR_EINVAL, "%s: %.100s: a key of your own has a dot in it and does not begin with model., as in "
+                           "\"mine.epoch\"", path, *extra);
+    }
+    return 0;
+}
+
 static int add_extra(mr_st_writer *w, const char *const *extra)
 {
     int status = 0;
-    for (; !status && extra && *extra && extra[1]; extra += 2) status = mr_st_add_meta(w, *extra, extra[1]);
+    for (; !status && extra && *extra; extra += 2) status = mr_st_add_meta(w, *extra, extra[1]);
     return status;
 }
 
@@ -268,7 +281,8 @@ static int with_training(mr_net *net, const mr_st *from, const char *const *extr
 
 int mr_net_save_training(mr_net *net, const char *path, const char *const *extra, mr_error *err)
 {
-    return with_training(net, NULL, extra, path, err);
+    int status = check_extra(extra, path, err);
+    return status ? status : with_training(net, NULL, extra, path, err);
 }
 
 int mr_net_load_training(mr_net *net, const char *path, mr_error *err)
