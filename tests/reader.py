@@ -28,7 +28,7 @@ CHOICES = {
 }
 AT_LEAST = {"model.inputs": 1, "model.outputs": 1, "model.layers": 1, "model.dim": 1, "model.expansion": 1, "model.mlp": 0}
 OPTIONAL = {"model.weights": ["f32", "int8"], "model.gru-reset": ["before", "after"], "model.positions": ["rotary", "learned", "none"],
-            "model.states": ["16", *map(str, range(1, 33))]}
+            "model.states": ["16", *map(str, range(1, 33))], "model.head-bias": ["no", "yes"]}
 ATTENTION = ["model.heads", "model.window"]
 MODEL_KEYS = {*CHOICES, *AT_LEAST, "model.gate-init", "model.dropout"}
 OTHER_KEYS = {"format", "version", "vocab", "step", "train.batch", "train.context"}
@@ -146,6 +146,8 @@ def expected_shapes(form):
             linear(f"{block}.mlp.down", D, F)
     norm("norm")
     shapes["head.weight"] = (C, D)
+    if form.get("head-bias") == "yes":
+        shapes["head.bias"] = (C,)
     return shapes
 
 
@@ -316,7 +318,7 @@ class Model:
         x = self.tensors["embed.weight"][ids[:-1]]
         for i in range(int(self.form["layers"])):
             x = self.block(f"blocks.{i}", x)
-        outputs = self.norm("norm", x) @ self.tensors["head.weight"].T
+        outputs = self.norm("norm", x) @ self.tensors["head.weight"].T + self.tensors.get("head.bias", 0)
         log_softmax = outputs - np.logaddexp.reduce(outputs, axis=-1, keepdims=True)
         return log_softmax[np.arange(len(ids) - 1), ids[1:]]
 

@@ -27,6 +27,7 @@ typedef struct mr_config {
     int64_t states;
     char gate_init[MR_TEXT_MAX];
     int gru_reset; /* mr_gru_reset */
+    int head_bias;
     /* attention */
     int64_t heads, window;
     int positions; /* mr_positions */

@@ -13,7 +13,7 @@ struct mr_model {
     mr_dev *dev;
     mr_decay_set set;
     int shares; /* weights and bytes are another model's */
-    int embed, norm, pair, head; /* rows of the parameter table */
+    int embed, norm, pair, head, head_bias; /* rows of the parameter table; head_bias −1: none */
     mr_block *blocks;
     /* the parameter vector and what belongs to it; grads and moments only for training */
     mr_real *weights, *grads, *moment1, *moment2;
