@@ -108,6 +108,7 @@ static void test_int8(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_starts), cmocka_unit_test(test_files), cmocka_unit_test(test_int8)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_starts), cmocka_unit_test(test_files),
+                                       cmocka_unit_test(test_int8)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
