@@ -299,6 +299,16 @@ int mr_model_plan_shapes(mr_model *m, const mr_shape *shapes, int count, int tra
     return status;
 }
 
+int mr_model_plan_more(mr_model *m, int B, int T, mr_error *err)
+{
+    mr_shape shapes[MR_SHAPES] = {{B, T}};
+    int count = 1;
+    /* the latest one that the new one does not contain */
+    for (int i = m->step ? m->shape_count - 1 : -1; i >= 0 && count == 1; i--)
+        if (m->shapes[i].B > B || m->shapes[i].T > T) shapes[count++] = m->shapes[i];
+    return mr_model_plan_shapes(m, shapes, count, 0, err);
+}
+
 int mr_model_plan(mr_model *m, int B, int T, int train, mr_error *err)
 {
     return mr_model_plan_shapes(m, &(mr_shape){B, T}, 1, train, err);

@@ -52,6 +52,8 @@ int mr_model_plan(mr_model *model, int B, int T, int train, mr_error *err);
 /* The same for up to MR_SHAPES shapes, each of which may be the larger one in its own way; no more memory than they need. */
 #define MR_SHAPES 2
 int mr_model_plan_shapes(mr_model *model, const mr_shape *shapes, int count, int train, mr_error *err);
+/* Beside what it is planned for: the shape before this one is kept, so that two kinds of calls in turn plan once. */
+int mr_model_plan_more(mr_model *model, int B, int T, mr_error *err);
 int mr_model_fits(const mr_model *model, int B, int T, int train); /* is it planned for such a batch? */
 size_t mr_model_planned_bytes(const mr_model *model);
 
