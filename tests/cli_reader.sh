@@ -71,7 +71,7 @@ check() { # NAME TOLERANCE-OF-PARALLEL FLAG…
 # scan = log rounds worse, the more the longer the span that it is computed over at once
 check plain      1e-5 --mixer mingru --candidate positive --scan linear --h0 zero --conv 0 --mlp 0 --norm rms --vocab chars
 check inside     1e-5 --mixer mingru --candidate tanh --scan linear --h0 learned --conv 4 --conv-place inside --mlp 2 --norm layer \
-    --vocab bytes --expansion 3
+    --vocab bytes --expansion 3 --head-bias yes
 check log        2e-4 --mixer mingru --candidate positive --scan log --h0 zero --conv 4 --conv-place residual --mlp 0 --norm layer \
     --vocab bytes --expansion 1
 check log-lstm   2e-4 --mixer minlstm --normalize-gates yes --candidate positive --scan log --h0 learned --conv 4 --conv-place residual \
@@ -83,7 +83,7 @@ check normalised 1e-5 --mixer minlstm --normalize-gates yes --candidate positive
 check none       1e-5 --mixer minlstm --normalize-gates no --candidate linear --scan linear --h0 zero --conv 4 --mlp 2 --norm none --vocab bytes
 check gru        1e-5 --mixer gru --h0 learned --conv 4 --conv-place inside --mlp 2 --norm rms --vocab chars
 check gru-after  1e-5 --mixer gru --gru-reset after --h0 zero --conv 0 --mlp 0 --norm layer --vocab bytes
-check lstm       1e-5 --mixer lstm --h0 learned --conv 0 --mlp 2 --norm rms --vocab chars --gate-init forget-bias=1
+check lstm       1e-5 --mixer lstm --h0 learned --conv 0 --mlp 2 --norm rms --vocab chars --gate-init forget-bias=1 --head-bias yes
 check rotary     1e-5 --mixer attention --conv 0 --mlp 2 --norm rms --vocab chars --heads 3
 check learned    1e-5 --mixer attention --positions learned --window 9 --conv 4 --conv-place inside --mlp 0 --norm layer --vocab bytes --heads 2
 check nowhere    1e-5 --mixer attention --positions none --window 1000 --conv 4 --conv-place residual --mlp 2 --norm rms --vocab chars

@@ -2,10 +2,12 @@
 """A second reader of minrnn's model files, written from docs/format.md alone.
 
 usage: reader.py MODEL TEXTFILE
+       reader.py MODEL --values FILE
 
 Prints {"tokens": n, "nats_per_token": x, "logprobs": […]}: logprobs[i] is the log-probability of token i + 1
-given tokens 0 … i, and x is minus their mean. All arithmetic is float64, one sequence, nothing shared with the
-command: where the two differ by more than fp32 rounding, the page or the command is wrong.
+given tokens 0 … i, and x is minus their mean. With --values, a model of reals is given the sequences of FILE (JSON:
+[sequence][token][value]) and its outputs are printed, a number a line. All arithmetic is float64, one sequence at a
+time, nothing shared with the command: where the two differ by more than fp32 rounding, the page or the command is wrong.
 """
 import json
 import re
@@ -15,7 +17,7 @@ import numpy as np
 
 CHOICES = {
     "model.input": ["tokens", "reals"],
-    "model.head": ["token", "last", "mean"],
+    "model.head": ["token", "last", "mean", "pair-last", "pair-mean"],
     "model.loss": ["xent", "mse"],
     "model.mixer": ["mingru", "minlstm", "gru", "lstm", "attention", "mamba"],
     "model.candidate": ["positive", "linear", "tanh"],
@@ -28,13 +30,14 @@ CHOICES = {
 }
 AT_LEAST = {"model.inputs": 1, "model.outputs": 1, "model.layers": 1, "model.dim": 1, "model.expansion": 1, "model.mlp": 0}
 OPTIONAL = {"model.weights": ["f32", "int8"], "model.gru-reset": ["before", "after"], "model.positions": ["rotary", "learned", "none"],
-            "model.states": ["16", *map(str, range(1, 33))]}
+            "model.states": ["16", *map(str, range(1, 33))], "model.head-bias": ["no", "yes"],
+            "model.scaler": ["none", "input", "target", "both"]}
 ATTENTION = ["model.heads", "model.window"]
 MODEL_KEYS = {*CHOICES, *AT_LEAST, "model.gate-init", "model.dropout"}
 OTHER_KEYS = {"format", "version", "vocab", "step", "train.batch", "train.context"}
 
 
-DTYPES = {"F32": "<f4", "I8": "i1"}
+DTYPES = {"F32": "<f4", "F64": "<f8", "I8": "i1"}
 
 
 class Refused(Exception):
@@ -145,7 +148,14 @@ def expected_shapes(form):
             linear(f"{block}.mlp.up", F, D)
             linear(f"{block}.mlp.down", D, F)
     norm("norm")
+    if form["head"].startswith("pair-"):
+        linear("pair", D, 4 * D)
     shapes["head.weight"] = (C, D)
+    if form.get("head-bias") == "yes":
+        shapes["head.bias"] = (C,)
+    for side, channels in ("input", V), ("target", C):
+        if form.get("scaler", "none") in (side, "both"):
+            shapes.update({f"scaler.{side}.mean": (channels,), f"scaler.{side}.scale": (channels,)})
     return shapes
 
 
@@ -189,6 +199,9 @@ class Model:
     def __init__(self, path):
         metadata, tensors = read_container(path)
         check_metadata(metadata)
+        for name, tensor in tensors.items():
+            require((tensor.dtype == np.float64) == name.startswith("scaler."), f"{name}: dtype {tensor.dtype}")
+            require((tensor > 0).all() or not re.fullmatch(r"scaler\.\w+\.scale", name), f"{name}: not above 0")
         if metadata.get("model.weights", "f32") == "int8":
             tensors = dequantize(tensors)
         for name, tensor in tensors.items():
@@ -312,11 +325,36 @@ class Model:
             x = x + self.linear(f"{name}.mlp.down", gelu(self.linear(f"{name}.mlp.up", self.norm(f"{name}.norm2", x))))
         return x
 
-    def logprobs(self, ids):
-        x = self.tensors["embed.weight"][ids[:-1]]
+    def blocks(self, x):
         for i in range(int(self.form["layers"])):
             x = self.block(f"blocks.{i}", x)
-        outputs = self.norm("norm", x) @ self.tensors["head.weight"].T
+        return self.norm("norm", x)
+
+    def head(self, y):
+        return y @ self.tensors["head.weight"].T + self.tensors.get("head.bias", 0)
+
+    def code(self, values):
+        """What a sequence of values comes to: a row for each token, or one."""
+        if "scaler.input.mean" in self.tensors:
+            values = (values - self.tensors["scaler.input.mean"]) / self.tensors["scaler.input.scale"]
+        y = self.blocks(self.linear("embed", values))
+        kind = self.form["head"].removeprefix("pair-")
+        return y if kind == "token" else y[-1:] if kind == "last" else y.mean(0, keepdims=True)
+
+    def outputs(self, sequences):
+        """The outputs of all sequences of values, in the caller's units."""
+        require(self.form["input"] == "reals", "not a model of values")
+        codes = [self.code(np.array(values, np.float64)) for values in sequences]
+        if self.form["head"].startswith("pair-"):
+            pairs = [np.concatenate([a, b, a * b, a - b], axis=1) for a, b in zip(codes[0::2], codes[1::2])]
+            codes = [gelu(self.linear("pair", pair)) for pair in pairs]
+        scores = self.head(np.concatenate(codes))
+        if "scaler.target.mean" in self.tensors:
+            scores = scores * self.tensors["scaler.target.scale"] + self.tensors["scaler.target.mean"]
+        return scores
+
+    def logprobs(self, ids):
+        outputs = self.head(self.blocks(self.tensors["embed.weight"][ids[:-1]]))
         log_softmax = outputs - np.logaddexp.reduce(outputs, axis=-1, keepdims=True)
         return log_softmax[np.arange(len(ids) - 1), ids[1:]]
 
@@ -340,10 +378,15 @@ class Model:
 
 
 def main():
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (3, 4) or (len(sys.argv) == 4 and sys.argv[2] != "--values"):
         sys.exit(__doc__)
     try:
         model = Model(sys.argv[1])
+        if len(sys.argv) == 4:
+            with open(sys.argv[3], encoding="utf-8") as file:
+                outputs = model.outputs(json.load(file))
+            print("\n".join(map(repr, outputs.ravel().tolist())))
+            return
         with open(sys.argv[2], "rb") as file:
             ids = model.tokens(file.read())
     except (Refused, OSError, ValueError, KeyError, TypeError, AttributeError) as error:

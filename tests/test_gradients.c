@@ -5,13 +5,14 @@
 
 /* ---- the covering set */
 
-enum { FORM, START, CONV, MLP, NORM, HEAD, LOSS, INPUT, DROPOUT, RESET, RAGGED, STATE, FACTORS };
+enum { FORM, START, CONV, MLP, NORM, HEAD, LOSS, INPUT, DROPOUT, RESET, RAGGED, STATE, BIAS, FACTORS };
 enum { NO_STATE, FRESH_STATE, CARRIED_STATE }; /* levels of STATE */
 enum { MOST_LEVELS = 16, MOST_CASES = 100, TRIES = 60 };
 
 static const int levels[FACTORS] = {
     [FORM] = MODEL_FORMS,  [START] = 2,   [CONV] = 3,  [MLP] = 2,    [NORM] = 3, [HEAD] = 5, [LOSS] = 2,
-    [INPUT] = 2,           [DROPOUT] = 2, [RESET] = 2, [RAGGED] = 2, [STATE] = 3};
+    [INPUT] = 2,           [DROPOUT] = 2, [RESET] = 2, [RAGGED] = 2, [STATE] = 3,
+    [BIAS] = 2};
 
 typedef struct choice {
     int level[FACTORS];
@@ -86,6 +87,7 @@ static mr_config config_for(const choice *c, int dim)
     config.mlp = c->level[MLP] ? 4 : 0;
     config.norm = c->level[NORM];
     config.dropout = c->level[DROPOUT] ? 0.3 : 0;
+    config.head_bias = c->level[BIAS];
     return config;
 }
 
@@ -191,9 +193,10 @@ static void describe(const subject *s, const char *what, char *out, size_t size)
     const int *l = s->choice->level;
     snprintf(out, size,
              "%s %s, model %d (%s, h0 %d, conv %d, mlp %d, norm %d, head %d, loss %d, input %d, dropout %d, resets %d, "
-             "ragged %d, state %d), %s",
+             "ragged %d, state %d, head bias %d), %s",
              s->bag.dev->kind, s->bag.dev->isa, (int)(s->choice - cases), model_name(l[FORM]), l[START], l[CONV],
-             l[MLP], l[NORM], l[HEAD], l[LOSS], l[INPUT], l[DROPOUT], l[RESET], l[RAGGED], l[STATE], what);
+             l[MLP], l[NORM], l[HEAD], l[LOSS], l[INPUT], l[DROPOUT], l[RESET], l[RAGGED], l[STATE],
+             l[BIAS], what);
 }
 
 /* ---- finite differences */

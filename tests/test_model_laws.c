@@ -21,6 +21,7 @@ static mr_config config_at(int i, const mr_interface *face)
     c.conv = i % 3 ? 4 : 0;
     c.conv_place = i % 3 == 1 ? MR_CONV_INSIDE : MR_CONV_RESIDUAL;
     c.mlp = i % 4 < 2 ? 2 : 0;
+    c.head_bias = i % 2 == 0;
     c.norm = i % 5 < 2 ? MR_NORM_RMS : i % 5 < 4 ? MR_NORM_LAYER : MR_NORM_NONE;
     return c;
 }

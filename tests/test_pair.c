@@ -17,6 +17,7 @@ static const float *tensor(const mr_model *m, const float *weights, const char *
 static void score(const mr_model *m, const float *weights, const float *a, const float *b, double out[C])
 {
     const float *W = tensor(m, weights, "pair.weight"), *bias = tensor(m, weights, "pair.bias"), *head = tensor(m, weights, "head.weight");
+    const float *shift = m->config.head_bias ? tensor(m, weights, "head.bias") : NULL;
     double hidden[D];
     for (int i = 0; i < D; i++) {
         double sum = bias[i];
@@ -27,7 +28,7 @@ static void score(const mr_model *m, const float *weights, const float *a, const
         hidden[i] = gelu(sum);
     }
     for (int c = 0; c < C; c++) {
-        out[c] = 0;
+        out[c] = shift ? shift[c] : 0;
         for (int i = 0; i < D; i++) out[c] += head[c * D + i] * hidden[i];
     }
 }
@@ -52,10 +53,12 @@ static void code_of(mr_model *m, const mr_batch *batch, int row, float code[D])
 
 static void check_pairs_on(mr_dev *dev)
 {
-    for (int head = MR_HEAD_PAIR_LAST; head <= MR_HEAD_PAIR_MEAN; head++) {
+    for (int i = 0; i < 4; i++) {
+        const int head = i % 2 ? MR_HEAD_PAIR_MEAN : MR_HEAD_PAIR_LAST;
         const mr_interface face = {MR_INPUT_TOKENS, 11, (mr_head)head, MR_LOSS_XENT, C};
         mr_config config = config_with("mingru", &face);
         config.dim = D;
+        config.head_bias = i / 2;
         mr_model *m = make_model(&config, dev, B, T, 0);
         float *weights = mr_alloc(mr_model_params(m)->total, sizeof *weights), scores[P * C], codes[B][D];
         mr_model_get(m, MR_WEIGHTS, weights);

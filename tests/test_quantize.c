@@ -50,6 +50,7 @@ static mr_config small_config(const mr_cell *cell, const mr_interface *of)
     c.mlp = 3;
     c.norm = MR_NORM_LAYER;
     c.h0_learned = 1;
+    c.head_bias = cell->kind == MR_MINGRU;
     c.conv_place = cell->kind == MR_MINGRU ? MR_CONV_INSIDE : MR_CONV_RESIDUAL;
     return c;
 }

@@ -30,7 +30,7 @@ static int take_key(creation *c, const char *key, const char *value, mr_error *e
 {
     const mr_option *const tables[] = {mr_config_options, mr_learn_table, NULL};
     void *const settings[] = {&c->config, &c->train};
-    for (int i = 0; tables[i] && strcmp(key, "weights"); i++) {
+    for (int i = 0; tables[i] && strcmp(key, "weights") && strcmp(key, "scaler"); i++) {
         const mr_option *o = mr_option_find(tables[i], key);
         if (o && c->vocab && (o->flags & MR_OPT_DERIVED))
             return mr_fail(err, MR_EINVAL, "%s: follows from vocab; leave one of them out", key);

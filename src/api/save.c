@@ -61,6 +61,7 @@ static int write_model(const mr_net *net, const float *weights, int64_t step, co
     mr_st_writer *w = mr_st_writer_new();
     status = w ? mr_model_add_config(w, mr_model_config(net->owner)) : MR_ENOMEM;
     if (!status) status = mr_model_add_vector(w, "", mr_model_params(net->owner), weights);
+    if (!status) status = mr_model_add_scaler(w, net->owner);
     if (!status) status = add_notes(w, net);
     if (!status) status = add_count(w, "step", step);
     status = status ? mr_no_memory(err, path) : mr_st_write(w, path, err);
@@ -121,6 +122,7 @@ static int write_int8(const mr_net *net, const mr_model *small, const float *wei
         mr_quantize_vector(params, weights, layout, quants, reals, bytes);
         status = mr_quants_add(w, layout, quants, reals, bytes);
     }
+    if (!status) status = mr_model_add_scaler(w, net->owner);
     status = status ? mr_no_memory(err, path) : mr_st_write(w, path, err);
     mr_st_writer_free(w);
     mr_free(reals);
@@ -188,6 +190,7 @@ static int write_training(mr_net *net, float *room, const char *const *extra, co
     int status = w ? mr_model_add_config(w, mr_model_config(net->owner)) : MR_ENOMEM, finite = 0;
     if (!status) status = add_notes(w, net);
     if (!status) status = add_extra(w, extra);
+    if (!status) status = mr_model_add_scaler(w, net->owner);
     if (!status) status = add_count(w, "state.step", net->steps);
     if (!status && net->best) status = add_count(w, "state.best-step", net->best_step);
     for (int i = 0; !status && !finite && i < sets; i++) {
@@ -206,7 +209,7 @@ static int same_config(const mr_config *a, const mr_config *b, const char *path,
 {
     char left[MR_TEXT_MAX], right[MR_TEXT_MAX];
     for (const mr_option *o = mr_config_options; o->key; o++)
-        if (strcmp(mr_option_print(o, a, left), mr_option_print(o, b, right)))
+        if (strcmp(o->key, "scaler") && strcmp(mr_option_print(o, a, left), mr_option_print(o, b, right)))
             return mr_fail(err, MR_EINVAL, "%s: is of a model with %s = %.100s, not %.100s", path, o->key, left, right);
     return 0;
 }
@@ -247,6 +250,7 @@ static int read_training(mr_net *net, const mr_st *st, float *room, const char *
     if (!status && mr_st_meta(st, "state.best-step")) status = read_count(st, path, "state.best-step", &best_step, err);
     if (!status) status = read_vectors(net, st, room, best ? SETS : SETS - 1, path, err);
     if (!status && best && best_step && !net->best && !(net->best = new_vector(net))) status = mr_no_memory(err, path);
+    if (!status) status = mr_model_read_scaler(st, path, net->owner, err); /* the last that can fail */
     if (status) return status;
     for (int i = 0; i < BEST; i++) mr_model_put(net->owner, vectors[i].which, room + (size_t)i * total);
     if (best && best_step) memcpy(net->best, room + BEST * total, total * sizeof *room);

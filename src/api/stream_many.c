@@ -40,7 +40,12 @@ typedef struct crowd {
     uint8_t *reset;
 } crowd;
 
-static int run_many(mr_turn *turn, mr_stream *const *streams, int n, mr_batch *batch, const crowd *c, mr_error *err)
+/* What is done with the outputs of a step, in its turn. */
+typedef int take_outputs(void *user, mr_turn *turn, int n, mr_error *err);
+
+/* The outputs are taken before the states are put back: what is downloaded right after a recorded step comes with it. */
+static int run_many(mr_turn *turn, mr_stream *const *streams, int n, mr_batch *batch, const crowd *c, take_outputs *take,
+                    void *user, mr_error *err)
 {
     mr_runner *r = turn->runner;
     int fresh = 0, status = mr_room_for(turn, n, err);
@@ -55,13 +60,11 @@ static int run_many(mr_turn *turn, mr_stream *const *streams, int n, mr_batch *b
     turn->dev->upload(turn->dev, r->slots, c->slots, (size_t)n * sizeof *c->slots);
     mr_state_gather(&state, r->slots, turn->net->pool.reals);
     mr_model_forward(r->model, batch, &state, 0);
+    if (take) status = take(user, turn, n, err);
     mr_state_scatter(&state, r->slots, turn->net->pool.reals);
     for (int i = 0; i < n; i++) streams[i]->under_way = 1;
-    return 0;
+    return status;
 }
-
-/* What is done with the outputs of a step, in its turn. */
-typedef int take_outputs(void *user, mr_turn *turn, int n, mr_error *err);
 
 static int step_many(mr_stream *const *streams, int n, mr_batch batch, take_outputs *take, void *user, mr_error *err)
 {
@@ -72,8 +75,7 @@ static int step_many(mr_stream *const *streams, int n, mr_batch batch, take_outp
     int status = c.slots && c.reset ? 0 : mr_no_memory(err, "a step of many streams");
     if (!status) status = mr_turn_begin(&turn, net, n, 1, err);
     if (!status) {
-        status = run_many(&turn, streams, n, &batch, &c, err);
-        if (!status && take) status = take(user, &turn, n, err);
+        status = run_many(&turn, streams, n, &batch, &c, take, user, err);
         status = mr_turn_end(&turn, status, err);
     }
     mr_free_by(by, c.slots);

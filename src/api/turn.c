@@ -75,7 +75,7 @@ static int take_runner(mr_turn *t, int B, int T, mr_error *err)
     t->runner = runner;
     mr_model_use(runner->model, t->dev);
     if (mr_model_fits(runner->model, B, T, 0)) return 0;
-    status = mr_model_plan(runner->model, B, T, 0, err);
+    status = mr_model_plan_more(runner->model, B, T, err);
     if (!status)
         mr_context_log(t->net->ctx, "memory for %d × %d tokens: %zu bytes", B, T, mr_model_planned_bytes(runner->model));
     return status;

@@ -24,9 +24,19 @@ static int add_conv(mr_params *params, const mr_config *c, const char *prefix)
     return row;
 }
 
+void mr_block_state_parts(const mr_config *c, size_t parts[MR_STATE_PARTS])
+{
+    const mr_mixer *mixer = mr_mixer_at(c->mixer);
+    parts[0] = c->conv ? MR_TAIL * (size_t)c->dim : 0;
+    parts[2] = mixer->state_rest ? mixer->state_rest(c) : 0;
+    parts[1] = mixer->state_reals(c) - parts[2];
+}
+
 size_t mr_block_state_reals(const mr_config *c)
 {
-    return (c->conv ? MR_TAIL * (size_t)c->dim : 0) + mr_mixer_at(c->mixer)->state_reals(c);
+    size_t parts[MR_STATE_PARTS];
+    mr_block_state_parts(c, parts);
+    return parts[0] + parts[1] + parts[2];
 }
 
 int mr_block_init(mr_block *b, int index, const mr_config *c, mr_params *params)

@@ -42,6 +42,10 @@ typedef struct mr_block_state {
 int mr_block_init(mr_block *block, int index, const mr_config *config, mr_params *params);
 void mr_block_free(mr_block *block, const mr_allocator *by);
 size_t mr_block_state_reals(const mr_config *config);
+/* The same in the three parts of mr_state_rows_args: the tail, the mixer's state and the rest of that. Of B streams, each
+ * part of all of them lies together. */
+enum { MR_STATE_PARTS = 3 };
+void mr_block_state_parts(const mr_config *config, size_t parts[MR_STATE_PARTS]);
 
 /* block->x is set. keep: for training, everything the backward needs; otherwise the residual stream stays in block->x. */
 void mr_block_plan(mr_block *block, const mr_config *config, mr_dev *dev, mr_arena *arena, int B, int T, int keep);

@@ -19,6 +19,7 @@ static const char *const norms[] = {"rms", "layer", "none", NULL};
 static const char *const places[] = {"inside", "residual", NULL};
 static const char *const gru_resets[] = {"before", "after", NULL};
 static const char *const position_kinds[] = {"rotary", "learned", "none", NULL};
+static const char *const scaler_kinds[] = {"none", "input", "target", "both", NULL};
 static const char *const weight_types[] = {"f32", "int8", NULL};
 
 #define FIELD(name) offsetof(mr_config, name)
@@ -49,6 +50,8 @@ const mr_option mr_config_options[] = {
     {"positions", MR_OPT_CHOICE, FIELD(positions), "rotary", 0, 0, position_kinds, "attention: how a token knows where it stands", MR_OPT_SPARSE},
     {"window", MR_OPT_INT, FIELD(window), "0", 0, 1 << 24, NULL, "attention: tokens that one sees, itself included; 0: the longest sequence", MR_OPT_SPARSE},
     {"states", MR_OPT_INT, FIELD(states), "16", 1, MR_SSCAN_STATES, NULL, "mamba: states of each channel", MR_OPT_SPARSE},
+    {"head-bias", MR_OPT_BOOL, FIELD(head_bias), "no", 0, 0, NULL, "a bias for each output", MR_OPT_SPARSE},
+    {"scaler", MR_OPT_CHOICE, FIELD(scaler), "none", 0, 0, scaler_kinds, "values and targets in the caller's units, with means and scales in the file", MR_OPT_DERIVED | MR_OPT_SPARSE},
     {0}};
 
 static int has_mixer(const mr_config *c, const char *name) { return !strcmp(mr_mixer_names[c->mixer], name); }
@@ -112,6 +115,15 @@ static int check_mamba(const mr_config *c, mr_error *err)
     return 0;
 }
 
+static int check_scaler(const mr_config *c, mr_error *err)
+{
+    if ((c->scaler & MR_SCALER_INPUT) && c->input != MR_INPUT_REALS)
+        return mr_fail(err, MR_ECONFIG, "scaler = %s: tokens have no mean; only input = reals has", scaler_kinds[c->scaler]);
+    if ((c->scaler & MR_SCALER_TARGET) && c->loss != MR_LOSS_MSE)
+        return mr_fail(err, MR_ECONFIG, "scaler = %s: classes have no mean; only loss = mse has", scaler_kinds[c->scaler]);
+    return 0;
+}
+
 static int check_size(const mr_config *c, mr_error *err)
 {
     double dim = (double)c->dim, width = dim * (double)c->expansion, hidden = dim * (double)c->mlp;
@@ -136,7 +148,7 @@ int mr_config_check(const mr_config *c, mr_error *err)
     if (c->head == MR_HEAD_TOKEN && c->loss == MR_LOSS_XENT && c->outputs < 2)
         return mr_fail(err, MR_ECONFIG, "outputs = %lld: a classifier needs two classes or more", (long long)c->outputs);
     if (mr_gates_read(c->gate_init, &gates, err)) return MR_ECONFIG;
-    if (check_recurrent(c, err) || check_mamba(c, err)) return MR_ECONFIG;
+    if (check_recurrent(c, err) || check_mamba(c, err) || check_scaler(c, err)) return MR_ECONFIG;
     if (is_attention(c) && check_attention(c, err)) return MR_ECONFIG;
     return check_size(c, err);
 }

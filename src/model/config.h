@@ -12,6 +12,8 @@ typedef enum mr_gru_reset { MR_RESET_BEFORE, MR_RESET_AFTER } mr_gru_reset;
 
 typedef enum mr_weight_type { MR_WEIGHTS_F32, MR_WEIGHTS_INT8 } mr_weight_type;
 
+typedef enum mr_scaler_kind { MR_SCALER_NONE, MR_SCALER_INPUT, MR_SCALER_TARGET, MR_SCALER_BOTH } mr_scaler_kind; /* bits */
+
 typedef enum mr_positions { MR_POSITIONS_ROTARY, MR_POSITIONS_LEARNED, MR_POSITIONS_NONE } mr_positions;
 
 typedef struct mr_config {
@@ -27,6 +29,8 @@ typedef struct mr_config {
     int64_t states;
     char gate_init[MR_TEXT_MAX];
     int gru_reset; /* mr_gru_reset */
+    int head_bias;
+    int scaler; /* mr_scaler_kind: what a file has; of a model, what is set (model/scaler.h) */
     /* attention */
     int64_t heads, window;
     int positions; /* mr_positions */

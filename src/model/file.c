@@ -38,6 +38,8 @@ int mr_model_add_vector(mr_st_writer *w, const char *prefix, const mr_params *pa
     return status;
 }
 
+int mr_model_add_scaler(mr_st_writer *w, const mr_model *model) { return mr_scaler_add(w, mr_model_scaler(model)); }
+
 /* ---- reading ---- */
 
 /* What is not ours is not looked at: others may leave notes of their own in a file. */
@@ -92,7 +94,8 @@ int mr_model_check_tensor(const mr_st *st, const char *path, const char *name, m
 int mr_model_check_tensors(const mr_st *st, const char *path, const char *const *prefixes, const mr_params *params, mr_error *err)
 {
     char name[128];
-    int sets = 0, status = 0;
+    int sets = 0, scaler = 0, status = mr_scaler_check(st, path, &scaler, err);
+    if (status) return status;
     for (; prefixes[sets]; sets++)
         for (int i = 0; i < params->count; i++) {
             snprintf(name, sizeof name, "%s%s", prefixes[sets], params->list[i].name);
@@ -100,8 +103,9 @@ int mr_model_check_tensors(const mr_st *st, const char *path, const char *const 
             if (status) return status;
         }
     /* Every name of the table was found once, so a larger count means tensors that nobody asked for. */
-    if (mr_st_count(st) != sets * params->count)
-        return mr_fail(err, MR_EFORMAT, "%s: holds %d tensors where its configuration needs %d", path, mr_st_count(st), sets * params->count);
+    const int needed = sets * params->count + scaler;
+    if (mr_st_count(st) != needed)
+        return mr_fail(err, MR_EFORMAT, "%s: holds %d tensors where its configuration needs %d", path, mr_st_count(st), needed);
     return 0;
 }
 

@@ -1,4 +1,4 @@
-/* What a model file holds beside its configuration: the vocabulary, the step and the weights. */
+/* What a model file holds beside its configuration: the vocabulary, the step, the scaler and the weights. */
 #include "model/file.h"
 
 #include "core/mem.h"
@@ -31,6 +31,19 @@ int mr_model_read_step(int64_t *step, const mr_st *st, const char *path, mr_erro
     return 0;
 }
 
+int mr_model_read_scaler(const mr_st *st, const char *path, mr_model *model, mr_error *err)
+{
+    const mr_scaler *had = mr_model_scaler(model);
+    mr_scaler read = {.inputs = had->inputs, .outputs = had->outputs};
+    mr_error inner = {0};
+    const mr_allocator *by = mr_model_dev(model)->by;
+    int status = mr_scaler_read(&read, by, st, path, err);
+    if (status) return status;
+    status = mr_model_set_scaler(model, read.input_mean, read.input_scale, read.target_mean, read.target_scale, &inner);
+    mr_scaler_free(&read, by);
+    return status ? mr_fail(err, status, "%s: %.800s", path, inner.text) : 0;
+}
+
 /* Both vectors of a model in the host's memory; bytes only where its weights are in 8 bits. */
 typedef struct vectors {
     float *reals;
@@ -56,6 +69,7 @@ int mr_model_read_weights(mr_model *model, const mr_st *st, const char *path, in
 {
     vectors v = {0};
     int status = read_vectors(model, st, path, &v, err);
+    if (!status) status = mr_model_read_scaler(st, path, model, err);
     if (!status && B && T) status = mr_model_plan(model, B, T, 0, err);
     if (!status && B && T) mr_model_put(model, MR_WEIGHTS, v.reals);
     if (!status && B && T && v.bytes) mr_model_put_bytes(model, v.bytes);

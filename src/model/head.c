@@ -9,6 +9,8 @@ void mr_head_params(mr_model *m)
     if (c->norm == MR_NORM_LAYER) mr_params_add(&m->params, "", "norm.bias", 0, MR_INIT_CONSTANT, 0, 1, &c->dim);
     if (mr_head_pairs(m->face.head)) m->pair = mr_params_linear(&m->params, "", "pair", c->dim, 4 * c->dim, 1);
     m->head = mr_params_linear(&m->params, "", "head", c->outputs, c->dim, 0);
+    /* the last row, since rows are drawn by their number: every other parameter starts as it does without one */
+    m->head_bias = c->head_bias ? mr_params_add(&m->params, "", "head.bias", 0, MR_INIT_CONSTANT, 0, 1, &c->outputs) : -1;
 }
 
 void mr_head_plan(mr_model *m, mr_arena *arena)
@@ -57,7 +59,8 @@ void mr_head_forward(mr_model *m, const mr_pass *p, size_t rows)
         m->dev->ops.pool_fwd(m->dev, &(mr_pool_fwd_args){.B = p->B, .T = p->T, .D = D, .kind = pooling_of(m),
                                                          .length = p->length, .x = m->normed, .y = m->pooled});
     if (pairs) forward_pairs(m, p, rows);
-    mr_linear(p, m->head, (mr_linear_fwd_args){.M = (int)rows, .N = m->face.outputs, .K = D, .x = pairs ? m->paired : m->pooled, .y = m->logits});
+    mr_linear(p, m->head, (mr_linear_fwd_args){.M = (int)rows, .N = m->face.outputs, .K = D, .x = pairs ? m->paired : m->pooled,
+                                               .b = mr_weight(p, m->head_bias), .y = m->logits});
 }
 
 /* From the gradient of m->paired, before its gelu, to that of the pooled codes. */
@@ -77,7 +80,8 @@ void mr_head_backward(mr_model *m, const mr_pass *p, size_t rows)
     const int pooled = m->face.head != MR_HEAD_TOKEN, pairs = mr_head_pairs(m->face.head);
     mr_act *dnormed = m->scratch.inner;
     dev->ops.linear_bwd_w(dev, &(mr_linear_bwd_w_args){.M = (int)rows, .N = m->face.outputs, .K = D, .dy = m->logits,
-                                                       .x = pairs ? m->paired : m->pooled, .dW = mr_grad(p, m->head)});
+                                                       .x = pairs ? m->paired : m->pooled, .dW = mr_grad(p, m->head),
+                                                       .db = mr_grad(p, m->head_bias)});
     dev->ops.linear_bwd_x(dev, &(mr_linear_bwd_x_args){.M = (int)rows, .N = m->face.outputs, .K = D, .dy = m->logits, .W = mr_weight(p, m->head),
                                                        .pre = pairs ? m->pair_pre : NULL, .dx = pairs ? m->dpaired : pooled ? m->dpooled : dnormed});
     if (pairs) backward_pairs(m, p, rows);

@@ -1,9 +1,8 @@
-/* The network around the blocks: input, loss, update; the head is in head.c. */
+/* The network around the blocks: input, loss, update; the head is in head.c, what goes in and out in upload.c. */
 #include "model/network.h"
 
 #include "model/gates.h"
 
-#include <math.h>
 #include <string.h>
 
 static int build_params(mr_model *m, mr_decay_set set)
@@ -29,6 +28,9 @@ int mr_model_new(const mr_config *config, mr_dev *dev, mr_decay_set set, mr_mode
     mr_model *m = mr_alloc_by(dev->by, 1, sizeof *m);
     if (!m) return mr_no_memory(err, "the model");
     m->config = *config;
+    m->config.scaler = MR_SCALER_NONE; /* until one is set */
+    m->own_scaler = (mr_scaler){.inputs = config->inputs, .outputs = config->outputs};
+    m->scaler = &m->own_scaler;
     m->set = set;
     m->params.by = dev->by;
     m->face = mr_config_interface(config);
@@ -68,6 +70,8 @@ void mr_model_free(mr_model *m)
     if (!m->shares) release(m, m->weights);
     if (!m->shares) release(m, m->bytes);
     release(m, m->memory);
+    mr_scaler_free(&m->own_scaler, m->dev->by);
+    mr_free_by(m->dev->by, m->piece);
     mr_free_by(m->dev->by, m);
 }
 
@@ -78,6 +82,7 @@ int mr_model_share(const mr_model *owner, mr_dev *dev, mr_model **out, mr_error 
     (*out)->shares = 1;
     (*out)->weights = owner->weights;
     (*out)->bytes = owner->bytes;
+    (*out)->scaler = owner->scaler; /* the same one, so that setting it later reaches this model too */
     return 0;
 }
 
@@ -263,6 +268,7 @@ static int plan_memory(mr_model *m, size_t *sizes, mr_error *err)
     const size_t bytes = plan_over(m, NULL, sizes);
     int status = check_memory(m, (double)bytes, err);
     if (!status) status = plan_vectors(m, m->train, err);
+    if (!status && mr_upload_plan(m)) status = mr_no_memory(err, "values in the network's units");
     if (status) return status;
     m->dev->release(m->dev, m->memory);
     m->planned = bytes;
@@ -293,6 +299,16 @@ int mr_model_plan_shapes(mr_model *m, const mr_shape *shapes, int count, int tra
     return status;
 }
 
+int mr_model_plan_more(mr_model *m, int B, int T, mr_error *err)
+{
+    mr_shape shapes[MR_SHAPES] = {{B, T}};
+    int count = 1;
+    /* the latest one that the new one does not contain */
+    for (int i = m->step ? m->shape_count - 1 : -1; i >= 0 && count == 1; i--)
+        if (m->shapes[i].B > B || m->shapes[i].T > T) shapes[count++] = m->shapes[i];
+    return mr_model_plan_shapes(m, shapes, count, 0, err);
+}
+
 int mr_model_plan(mr_model *m, int B, int T, int train, mr_error *err)
 {
     return mr_model_plan_shapes(m, &(mr_shape){B, T}, 1, train, err);
@@ -308,16 +324,6 @@ static mr_pass pass_over(const mr_model *m, const mr_batch *batch, int train)
     return (mr_pass){.dev = m->dev, .config = &m->config, .params = &m->params, .weights = m->weights, .grads = m->grads,
                      .bytes = m->bytes, .bytes_at = m->quants.at, .step = m->step, .B = batch->B, .T = batch->T, .reset = batch->reset ? m->reset : NULL,
                      .length = batch->length ? m->length : NULL, .train = train};
-}
-
-static void upload_inputs(mr_model *m, const mr_batch *batch)
-{
-    mr_dev *dev = m->dev;
-    size_t N = (size_t)batch->B * (size_t)batch->T;
-    if (m->ids) dev->upload(dev, m->ids, batch->ids, N * sizeof *m->ids);
-    else dev->put_act(dev, m->values, batch->values, N * (size_t)m->config.inputs);
-    if (batch->reset) dev->upload(dev, m->reset, batch->reset, N);
-    if (batch->length) dev->upload(dev, m->length, batch->length, (size_t)batch->B * sizeof *m->length);
 }
 
 /* The part of a state's reals (device) that belongs to a block. */
@@ -397,7 +403,7 @@ void mr_model_forward(mr_model *m, const mr_batch *batch, mr_state *state, int t
     mr_pass pass = pass_over(m, batch, train);
     mr_real *in = state && state->under_way ? state->reals : NULL, *out = state ? state->reals : NULL;
     if (train) in = keep_state(m, batch, state);
-    upload_inputs(m, batch);
+    mr_upload_inputs(m, batch);
     m->rows = mr_model_rows(m, batch);
     if (in && !train && batch->T == 1) run_step(m, batch, state, 0);
     else run_forward(m, &pass, in, out, m->rows);
@@ -437,19 +443,6 @@ void mr_model_draw_rows(mr_model *m, int B, const mr_sampling *how, const uint64
 
 /* ---- loss and backward ---- */
 
-static void upload_targets(mr_model *m, const mr_batch *batch, double scale)
-{
-    size_t rows = mr_model_rows(m, batch);
-    mr_dev *dev = m->dev;
-    dev->upload(dev, m->scale, &scale, sizeof scale);
-    if (m->face.loss == MR_LOSS_XENT) {
-        dev->upload(dev, m->target, batch->target, rows * sizeof *m->target);
-        return;
-    }
-    dev->put(dev, m->target_values, batch->target_values, rows * (size_t)m->face.outputs);
-    dev->upload(dev, m->mask, batch->mask, rows);
-}
-
 static void run_loss(mr_model *m, size_t rows, int gradient)
 {
     mr_dev *dev = m->dev;
@@ -465,13 +458,8 @@ static void run_loss(mr_model *m, size_t rows, int gradient)
 
 void mr_model_loss(mr_model *m, const mr_batch *batch, double scale)
 {
-    upload_targets(m, batch, scale);
+    mr_upload_targets(m, batch, scale);
     run_loss(m, mr_model_rows(m, batch), scale != 0);
-}
-
-void mr_model_put_dlogits(mr_model *m, const float *dscores, size_t rows)
-{
-    m->dev->put_act(m->dev, m->logits, dscores, rows * (size_t)m->face.outputs);
 }
 
 static void backward_input(mr_model *m, const mr_pass *p)
@@ -509,7 +497,6 @@ void mr_model_backward(mr_model *m, const mr_batch *batch, const mr_state *dstat
 
 void mr_model_zero_grads(mr_model *m) { m->dev->zero(m->dev, m->grads, m->params.total * m->dev->real_size); }
 void mr_model_zero_stats(mr_model *m) { m->dev->zero(m->dev, m->stats, MR_STATS * sizeof(double)); }
-void mr_model_stats(mr_model *m, double stats[MR_STATS]) { m->dev->download(m->dev, stats, m->stats, MR_STATS * sizeof(double)); }
 void mr_model_set_step(mr_model *m, const mr_step *step) { m->dev->upload(m->dev, m->step, step, sizeof *step); }
 
 void mr_model_update(mr_model *m)
@@ -548,23 +535,8 @@ void mr_model_learn(mr_model *m, const mr_batch *batch, mr_state *state, const m
     l.in = keep_state(m, batch, state);
     l.out = state ? state->reals : NULL;
     mr_model_set_step(m, step);
-    upload_inputs(m, batch);
-    upload_targets(m, batch, scale);
+    mr_upload_inputs(m, batch);
+    mr_upload_targets(m, batch, scale);
     m->dev->replay(m->dev, &key, run_learning, &l);
     if (state) state->under_way = 1;
 }
-
-double mr_model_grad_norm(mr_model *m)
-{
-    double sumsq;
-    m->dev->download(m->dev, &sumsq, m->sumsq, sizeof sumsq);
-    return sqrt(sumsq);
-}
-
-void mr_model_logits(mr_model *m, float *to, size_t first_row, size_t rows)
-{
-    size_t outputs = (size_t)m->face.outputs;
-    m->dev->get_act(m->dev, to, mr_act_at(m->dev, m->logits, first_row * outputs), rows * outputs);
-}
-
-void mr_model_row_loss(mr_model *m, float *to, size_t rows) { m->dev->get(m->dev, to, m->row_loss, rows); }

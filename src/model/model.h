@@ -5,6 +5,7 @@
 #include "core/batch.h"
 #include "model/config.h"
 #include "model/params.h"
+#include "model/scaler.h"
 #include "ops/device.h"
 
 typedef struct mr_model mr_model;
@@ -38,11 +39,21 @@ const char *mr_model_dtype(const mr_model *model, int row); /* of a parameter, a
 void mr_model_put_bytes(mr_model *model, const int8_t *from);
 void mr_model_get_bytes(mr_model *model, int row, int8_t *to); /* of one matrix */
 
+/* The caller's units (model/scaler.h): from now on values go in, targets are compared and scores come out in them. A pair that is NULL is
+ * off, as both are at first; inputs only where input = reals, targets only where loss = mse. Losses stay those of the scaled numbers:
+ * row losses, stats and what is minimised. Host memory alone: before or after the plan, but not while the model, or one that shares its
+ * weights, runs. One that shares them has the owner's. */
+int mr_model_set_scaler(mr_model *model, const double *input_mean, const double *input_scale, const double *target_mean,
+                        const double *target_scale, mr_error *err);
+const mr_scaler *mr_model_scaler(const mr_model *model); /* never NULL; its pairs may be */
+
 /* Memory for batches up to B × T, once. train: also gradients and moments. May be called again for larger shapes. */
 int mr_model_plan(mr_model *model, int B, int T, int train, mr_error *err);
 /* The same for up to MR_SHAPES shapes, each of which may be the larger one in its own way; no more memory than they need. */
 #define MR_SHAPES 2
 int mr_model_plan_shapes(mr_model *model, const mr_shape *shapes, int count, int train, mr_error *err);
+/* Beside what it is planned for: the shape before this one is kept, so that two kinds of calls in turn plan once. */
+int mr_model_plan_more(mr_model *model, int B, int T, mr_error *err);
 int mr_model_fits(const mr_model *model, int B, int T, int train); /* is it planned for such a batch? */
 size_t mr_model_planned_bytes(const mr_model *model);
 
@@ -89,8 +100,6 @@ void mr_model_draw_rows(mr_model *model, int B, const mr_sampling *how, const ui
 /* Loss of the batch just forwarded: added to the stats; with scale ≠ 0 also the gradient of scale·(sum over rows),
  * written over the logits. */
 void mr_model_loss(mr_model *model, const mr_batch *batch, double scale);
-/* The same by a loss of the caller's: its gradient by the logits, [rows, outputs]. */
-void mr_model_put_dlogits(mr_model *model, const float *dscores, size_t rows);
 /* Adds to the gradients. dstate_out: gradient of the state behind the batch (NULL: zero); dstate_in: where that of the state
  * before it goes (NULL: not wanted). */
 void mr_model_backward(mr_model *model, const mr_batch *batch, const mr_state *dstate_out, mr_state *dstate_in);
@@ -102,7 +111,10 @@ void mr_model_set_step(mr_model *model, const mr_step *step);  /* before a step'
 void mr_model_update(mr_model *model);                         /* clip and Adam; skipped on the device when not finite */
 double mr_model_grad_norm(mr_model *model);                    /* of the last update; waits */
 
-void mr_model_logits(mr_model *model, float *to, size_t first_row, size_t rows); /* rows of [rows, outputs] */
+void mr_model_logits(mr_model *model, float *to, size_t first_row, size_t rows); /* rows of [rows, outputs], in the caller's units */
+/* A loss of the caller's own, between forward and backward and in place of mr_model_loss: its gradient by the scores that mr_model_logits
+ * gave (read before), for all rows; 0 in those that do not count. */
+void mr_model_put_dlogits(mr_model *model, const float *dscores, size_t rows);
 void mr_model_row_loss(mr_model *model, float *to, size_t rows);
 
 /* After a step that was not finite: the first place in the order of the network, as "blocks.1.mixer (output)"; where all

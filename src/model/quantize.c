@@ -88,7 +88,7 @@ static const char *scale_name(const mr_param *p, char name[80])
 int mr_quants_check(const mr_st *st, const char *path, const mr_params *params, mr_error *err)
 {
     char name[80];
-    int tensors = params->count, status = 0;
+    int tensors = params->count, status = mr_scaler_check(st, path, &tensors, err);
     for (int i = 0; !status && i < params->count; i++) {
         const mr_param *p = &params->list[i];
         const int matrix = mr_param_quantizes(p);

@@ -40,11 +40,11 @@ void mr_state_use(mr_state *s, mr_model *model) { s->model = model; }
 static void move_rows(const mr_state *many, const int32_t *slot, mr_real *pool, int scatter)
 {
     const mr_model *m = many->model;
-    const mr_mixer *mixer = mr_mixer_at(m->config.mixer);
-    const size_t block = mr_block_state_reals(&m->config), tail = m->blocks[0].mixer_at - m->blocks[0].tail_at;
-    const size_t rest = mixer->state_rest ? mixer->state_rest(&m->config) : 0;
+    size_t parts[MR_STATE_PARTS];
+    mr_block_state_parts(&m->config, parts);
     m->dev->ops.state_rows(m->dev, &(mr_state_rows_args){
-        .B = many->B, .layers = (int)m->config.layers, .tail = (int)tail, .mixer = (int)(block - tail - rest), .rest = (int)rest, .slot = slot,
+        .B = many->B, .layers = (int)m->config.layers, .tail = (int)parts[0], .mixer = (int)parts[1],
+        .rest = (int)parts[2], .slot = slot,
         .pool = pool, .many = many->reals, .scatter = scatter});
 }
 

@@ -350,8 +350,11 @@ extern "C" void mr_cuda_look(int index, mr_card *card)
     if (index >= card->count) return;
     error = cudaSetDevice(index);
     if (error == cudaSuccess) error = cudaGetDeviceProperties(&prop, index);
-    card->trouble = trouble_of(error);
-    if (error != cudaSuccess) return;
+    if (error != cudaSuccess) { /* it is there, and cannot be had */
+        card->trouble = cudaGetErrorString(error);
+        cudaGetLastError();
+        return;
+    }
     snprintf(card->name, sizeof card->name, "%s", prop.name);
     card->major = prop.major;
     card->minor = prop.minor;

@@ -1,0 +1,44 @@
+/* The scaler of a net: taken from data or from the caller, before anything is trained. */
+#include "api/api.h"
+
+static int set_scaler(mr_net *net, const mr_scaler *s, mr_error *err)
+{
+    mr_turn turn;
+    int status = mr_turn_begin_alone(&turn, net, err);
+    if (status) return status;
+    if (net->steps > 0)
+        status = mr_fail(err, MR_EINVAL, "this net has trained %lld steps in its units; a scaler is set before the first one",
+                         (long long)net->steps);
+    if (!status)
+        status = mr_model_set_scaler(net->owner, s->input_mean, s->input_scale, s->target_mean, s->target_scale, err);
+    return mr_turn_end(&turn, status, err);
+}
+
+int mr_net_set_scaler(mr_net *net, const double *input_mean, const double *input_scale, const double *target_mean,
+                      const double *target_scale, mr_error *err)
+{
+    if (!input_mean != !input_scale || !target_mean != !target_scale)
+        return mr_fail(err, MR_EINVAL, "a mean without its scale, or a scale without its mean");
+    /* the copy is only read */
+    const mr_scaler s = {.input_mean = (double *)input_mean, .input_scale = (double *)input_scale,
+                         .target_mean = (double *)target_mean, .target_scale = (double *)target_scale};
+    return set_scaler(net, &s, err);
+}
+
+int mr_net_fit_scaler(mr_net *net, const mr_batch *batch, mr_error *err)
+{
+    mr_batch d;
+    mr_scaler_fit *fit = NULL;
+    if (net->face.input != MR_INPUT_REALS && net->face.loss != MR_LOSS_MSE)
+        return mr_fail(err, MR_EINVAL, "this model takes tokens and predicts classes: there is nothing to scale");
+    int status = mr_sized_take(&d, sizeof d, batch, "mr_batch", err);
+    if (!status && (d.B < 1 || d.T < 1)) status = mr_fail(err, MR_EINVAL, "B = %d, T = %d: both must be 1 or more", d.B, d.T);
+    if (!status) status = mr_scaler_fit_new(&net->face, &net->ctx->allocator, &fit, err);
+    if (!status) status = mr_scaler_fit_add(fit, &d, err);
+    if (!status) {
+        const mr_scaler s = mr_scaler_fit_result(fit);
+        status = set_scaler(net, &s, err);
+    }
+    mr_scaler_fit_free(fit);
+    return status;
+}
