@@ -169,6 +169,15 @@ size_t mr_cuda_scan_work(mr_dev *dev, int B, int T, int H)
     return own > given ? own : given;
 }
 
+size_t mr_cuda_anew_scratch(mr_dev *dev, const mr_cell *cell, int B, int T, int H)
+{
+    scan_args g = {};
+    g.B = B, g.T = T, g.H = H;
+    cut_time(&g);
+    const size_t n = (size_t)B * (size_t)g.chunks * (size_t)H;
+    return pre_bytes(dev, cell, B, T, H) + (3 + (size_t)mr_cell_gates(cell)) * n * sizeof(float);
+}
+
 /* What goes between chunks, and sums of the backward, in the caller's memory or in scratch; pre: bytes of pre-activations that are not kept. */
 static int take_scratch(mr_cuda *c, scan_args *g, void *work, int starts_wanted, int gates, size_t pre)
 {
