@@ -266,7 +266,7 @@ typedef struct mr_cell_args {
     mr_wide *dW, *dbias;   /* [G·H, D], [G·H] += with W */
     void *dpre;            /* [B, T, G·H] = without W; may be pre, which saves a copy */
     mr_wide *dh_in;        /* [B, H] = or NULL */
-    mr_wide *dh_init;      /* [H] += or NULL */
+    mr_wide *dh_init;      /* [H] += or NULL; with h_init */
 } mr_cell_args;
 #define MR_CELL_ARGS MR_SIZED(mr_cell_args)
 

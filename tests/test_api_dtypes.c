@@ -299,29 +299,40 @@ static void test_rooms_are_kept_to(void **state)
     mr_context_free(ctx);
 }
 
-/* da over a, db over dh, dpre over pre, h_out over h_in. */
+/* da over a, db over dh, dpre over pre; and h_out over h_in. */
+static void check_in_place(mr_context *ctx, const shape *s, mr_dtype dtype)
+{
+    static const int pairs[][2] = {{A, DA}, {DH, DB}, {PRE, DPRE}};
+    values apart = draw_values(s, 2), over = draw_values(s, 2), last = draw_values(s, 2);
+    run_on_host(ctx, s, dtype, &apart);
+    raw_run r = new_run(ctx, &host, s, dtype, NULL);
+    put_arrays(&r, &over, 0, ARRAYS);
+    run_forward(&r);
+    r.scan.da = r.at[A], r.scan.db = r.at[DH], r.cell.dpre = r.at[PRE];
+    run_backward(&r);
+    get_outputs(&r, &over);
+    for (int i = 0; i < 3; i++) {
+        const int from = pairs[i][0], to = pairs[i][1];
+        decode(dtype, to, over.of[to], r.at[from], count_of(s, to));
+    }
+    same_values("in place", s, &over, &apart);
+    if (s->carried) {
+        put_arrays(&r, &last, 0, INPUTS);
+        r.scan.h_out = r.cell.h_out = r.at[H_IN];
+        run_forward(&r);
+        decode(dtype, H_OUT, over.of[H_OUT], r.at[H_IN], count_of(s, H_OUT));
+        same_values("h_out over h_in", s, &over, &apart);
+    }
+    free_run(&r);
+    free_values(&apart), free_values(&over), free_values(&last);
+}
+
 static void test_in_place(void **state)
 {
     (void)state;
-    mr_context *ctx = context_on("cpu");
-    for (const shape *s = shapes; s < shapes + SHAPES; s++) {
-        values apart = draw_values(s, 2), over = draw_values(s, 2);
-        run_on_host(ctx, s, MR_BF16, &apart);
-        raw_run r = new_run(ctx, &host, s, MR_BF16, NULL);
-        put_arrays(&r, &over, 0, ARRAYS);
-        run_forward(&r);
-        r.scan.da = r.at[A], r.scan.db = r.at[DH], r.cell.dpre = r.at[PRE];
-        run_backward(&r);
-        get_outputs(&r, &over);
-        if (s->given)
-            decode(MR_BF16, DA, over.of[DA], r.at[A], count_of(s, DA)),
-                decode(MR_BF16, DB, over.of[DB], r.at[DH], count_of(s, DB));
-        else
-            decode(MR_BF16, DPRE, over.of[DPRE], r.at[PRE], count_of(s, DPRE));
-        same_values("in place", s, &over, &apart);
-        free_run(&r);
-        free_values(&apart), free_values(&over);
-    }
+    mr_context *ctx = context_with("cpu", 2, 0);
+    for (const shape *s = shapes; s < shapes + SHAPES; s++)
+        for (int dtype = MR_F32; dtype <= MR_BF16; dtype++) check_in_place(ctx, s, (mr_dtype)dtype);
     mr_context_free(ctx);
 }
 
@@ -361,6 +372,8 @@ static void test_refusals(void **state)
     FAILS(MR_EINVAL, "aligned to 64", mr_cell_forward(cpu, &b, &err));
     b = cell.cell, b.workspace_size--;
     FAILS(MR_EINVAL, "workspace", mr_cell_backward(cpu, &b, &err));
+    b = cell.cell, b.dh_init = b.dh_in; /* this cell has no h_init */
+    FAILS(MR_EINVAL, "no h_init", mr_cell_backward(cpu, &b, &err));
     b = cell.cell, b.dtype = MR_F64;
     FAILS(MR_EINVAL, "device = \"ref\"", mr_cell_forward(cpu, &b, &err));
     b = cell.cell, b.B = 1 << 20, b.T = 1 << 10, b.H = 1 << 20;

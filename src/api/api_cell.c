@@ -119,6 +119,7 @@ static int check(const mr_raw_turn *turn, const mr_cell_args *a, int down, mr_er
     };
     int status = mr_raw_check_room("workspace", a->workspace, a->workspace_size, lay_out(turn, a, NULL).bytes, err);
     if (!status && !W && !a->pre) status = mr_fail(err, MR_EINVAL, "pre and W are NULL: one of them is needed");
+    if (!status && down && a->dh_init && !a->h_init) status = mr_fail(err, MR_EINVAL, "dh_init: there is no h_init");
     if (!status) status = mr_raw_check_room("saved", a->saved, a->saved_size, saved_bytes(turn->dev, a), err);
     return status ? status : mr_raw_check_arrays(arrays, sizeof arrays / sizeof *arrays, err);
 }
