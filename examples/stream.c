@@ -4,6 +4,7 @@
 #include <minrnn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static double surprise(const float *scores, int n, int token)
 {
@@ -22,19 +23,23 @@ int main(int argc, char **argv)
     mr_net *net = NULL;
     mr_stream *stream = NULL;
     if (argc != 2) return fprintf(stderr, "usage: stream MODEL < TEXT\n"), 2;
-    if (mr_context_new(NULL, &ctx, &err) || mr_net_open(ctx, argv[1], &net, &err) || mr_stream_new(net, &stream, &err)) return failed(&err);
+    if (mr_context_new(NULL, &ctx, &err) || mr_net_open(ctx, argv[1], &net, &err) || mr_stream_new(net, &stream, &err))
+        return failed(&err);
 
-    char text[4];
-    float *scores = malloc(sizeof *scores * (size_t)mr_net_outputs(net));
+    char text[4096];
+    int32_t tokens[4096];
+    const size_t room = (size_t)mr_net_outputs(net);
+    float *scores = malloc(room * sizeof *scores);
     double sum = 0;
     long count = 0;
-    for (size_t have = 0, used; scores && (have += fread(text + have, 1, sizeof text - have, stdin)) > 0;) {
-        int token = mr_net_encode(net, text, have, &used, &err);
-        if (token < 0) return failed(&err);
-        if (count++) sum += surprise(scores, mr_net_outputs(net), token);
-        if (mr_stream_step(stream, token, scores, &err)) return failed(&err);
-        for (size_t i = used; i < have; i++) text[i - used] = text[i];
-        have -= used;
+    for (size_t have = 0, n, used; scores && (have += fread(text + have, 1, sizeof text - have, stdin)) > 0;) {
+        if (mr_net_encode(net, text, have, tokens, 4096, &n, &used, &err)) return failed(&err);
+        for (size_t i = 0; i < n; i++) {
+            if (count++) sum += surprise(scores, mr_net_outputs(net), tokens[i]);
+            if (mr_stream_step(stream, tokens[i], scores, room, &err)) return failed(&err);
+        }
+        if (!used) return fprintf(stderr, "the text ends in the middle of a character\n"), 1;
+        memmove(text, text + used, have -= used); /* the beginning of a character, whose rest is still to come */
     }
     printf("%ld characters, %.6f nats each\n", count, count > 1 ? sum / (double)(count - 1) : 0);
     free(scores);

@@ -25,7 +25,8 @@ static void *run(void *arg)
     for (int i = 0; i < STREAMS && !j->status; i++) j->status = mr_stream_new(j->net, &streams[i], &j->err);
     for (int t = 0; t < TOKENS; t++)
         for (int i = 0; i < STREAMS && !j->status; i++)
-            j->status = mr_stream_step(streams[i], (j->number * STREAMS + i + t * t) % inputs, j->last + i * outputs, &j->err);
+            j->status = mr_stream_step(streams[i], (j->number * STREAMS + i + t * t) % inputs, j->last + i * outputs,
+                                       (size_t)outputs, &j->err);
     for (int i = 0; i < STREAMS; i++) mr_stream_free(streams[i]);
     return NULL;
 }

@@ -15,10 +15,11 @@ int main(int argc, char **argv)
     size_t size = file ? fread(text, 1, sizeof text, file) : 0;
     if (size < T + 1) return fprintf(stderr, "usage: train TEXT MODEL (a text of more than %d bytes)\n", T), 2;
     const char *settings[] = {"vocab", "bytes", "dim", "32", "layers", "2", "lr", "0.005", NULL};
-    if (mr_context_new(NULL, &ctx, &err) || mr_net_create(ctx, settings, &net, &err)) return fprintf(stderr, "%s\n", err.text), 1;
+    if (mr_context_new(NULL, &ctx, &err) || mr_net_create(ctx, settings, &net, &err))
+        return fprintf(stderr, "%s\n", err.text), 1;
 
     int32_t ids[B * T], target[B * T];
-    mr_sequences data = MR_SEQUENCES;
+    mr_batch data = MR_BATCH;
     mr_result result = MR_RESULT;
     data.B = B, data.T = T, data.ids = ids, data.target = target;
     for (uint32_t step = 0, random = 1; step < STEPS; step++) {

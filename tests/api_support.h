@@ -55,6 +55,20 @@ static inline void *room(size_t bytes)
     return p;
 }
 
+static inline mr_net *net_of(mr_context *ctx, const char *const *settings)
+{
+    mr_net *net;
+    OK(mr_net_create(ctx, settings, &net, &err));
+    return net;
+}
+
+static inline mr_stream *stream_on(mr_net *net)
+{
+    mr_stream *stream;
+    OK(mr_stream_new(net, &stream, &err));
+    return stream;
+}
+
 static inline void near_floats(const char *what, const float *got, const float *want, size_t n, double tolerance)
 {
     for (size_t i = 0; i < n; i++)
@@ -89,6 +103,114 @@ static inline void check_fence(fenced *f)
 static inline void fill(float *x, size_t n, float scale, uint32_t seed)
 {
     for (size_t i = 0; i < n; i++) x[i] = scale * random_float(&seed);
+}
+
+/* ---- a small model of tokens, and sequences in which each token follows from the one before */
+
+enum { VOCAB = 11, BATCH = 3, TIME = 17 };
+
+static const char *const tiny[] = {"inputs", "11",   "outputs", "11", "dim", "16",   "layers", "2", "conv",
+                                   "4",      "mlp",  "2",       "lr", "0.01", "seed", "3",      NULL};
+static const char *const tiny_lstm[] = {"mixer", "minlstm", "inputs", "11", "outputs", "11",      "dim",
+                                        "16",    "layers",  "3",      "h0", "learned", NULL};
+static const char *const tiny_values[] = {"input",   "reals", "inputs", "3", "head",   "last", "loss", "mse",
+                                          "outputs", "2",     "dim",    "8", "layers", "2",    NULL};
+
+typedef struct lesson {
+    int32_t ids[BATCH * TIME], target[BATCH * TIME];
+    mr_batch data;
+} lesson;
+
+static inline void make_lesson(lesson *l, uint32_t seed)
+{
+    memset(l, 0, sizeof *l);
+    for (int b = 0; b < BATCH; b++) {
+        int32_t token = (random_below(&seed, VOCAB) + 4 * b) % VOCAB;
+        for (int t = 0; t < TIME; t++) {
+            l->ids[b * TIME + t] = token;
+            token = (token * 3 + 1) % VOCAB;
+            l->target[b * TIME + t] = token;
+        }
+    }
+    l->data = (mr_batch)MR_BATCH;
+    l->data.B = BATCH;
+    l->data.T = TIME;
+    l->data.ids = l->ids;
+    l->data.target = l->target;
+}
+
+static inline void train(mr_net *net, int from, int to)
+{
+    lesson l;
+    for (int i = from; i < to; i++) {
+        make_lesson(&l, (uint32_t)i);
+        OK(mr_net_train(net, &l.data, NULL, &err));
+    }
+}
+
+enum { SCORES = BATCH * TIME * VOCAB };
+
+/* The scores of lesson 5. */
+static inline void forward_scores(mr_net *net, float *scores)
+{
+    lesson l;
+    make_lesson(&l, 5);
+    OK(mr_net_forward(net, &l.data, scores, SCORES, &err));
+}
+
+/* ---- all tensors of a net, one after another */
+
+static inline size_t count_all(const mr_net *net)
+{
+    size_t count = 0;
+    for (int i = 0; i < mr_net_tensors(net); i++) {
+        mr_tensor t = MR_TENSOR;
+        OK(mr_net_tensor(net, i, &t, &err));
+        count += t.count;
+    }
+    return count;
+}
+
+static inline float *get_all(mr_net *net, mr_vector which)
+{
+    float *all = room(count_all(net) * sizeof *all);
+    size_t at = 0;
+    for (int i = 0; i < mr_net_tensors(net); i++) {
+        mr_tensor t = MR_TENSOR;
+        OK(mr_net_tensor(net, i, &t, &err));
+        OK(mr_net_get(net, which, t.name, all + at, t.count, &err));
+        at += t.count;
+    }
+    return all;
+}
+
+/* Are the vectors of two nets the same, to this tolerance? */
+static inline void same_vectors(const char *what, mr_net *got, mr_net *want, mr_vector which, double tolerance)
+{
+    float *a = get_all(got, which), *b = get_all(want, which);
+    assert_int_equal(count_all(got), count_all(want));
+    near_floats(what, a, b, count_all(got), tolerance);
+    free(a), free(b);
+}
+
+/* ---- every mixer */
+
+static const char *const mixers[] = {"mingru", "minlstm", "gru", "lstm", "mamba", "attention"};
+enum { MIXERS = 6 };
+
+static inline mr_net *net_with(mr_context *ctx, const char *mixer)
+{
+    const char *const settings[] = {"mixer", mixer, "inputs", "11", "outputs", "11",   "dim",  "16",
+                                    "layers", "2",  "conv",   "4",  "horizon", "32",   "lr",   "0.01", NULL};
+    return net_of(ctx, settings);
+}
+
+/* The same with 3 values in and 2 out at every step. */
+static inline mr_net *values_net_with(mr_context *ctx, const char *mixer)
+{
+    const char *const settings[] = {"mixer", mixer, "input", "reals", "inputs",  "3",  "outputs", "2", "loss",
+                                    "mse",   "dim", "16",    "layers", "2",      "horizon", "32", "lr", "0.01", NULL};
+    return net_of(ctx, settings);
 }
 
 #endif

@@ -5,16 +5,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-enum { VOCAB = 7, THREADS = 4, STREAMS = 25, STEPS = 12 };
+enum { THREADS = 4, STREAMS = 25, STEPS = 12 };
 
-static const char *const settings[] = {"inputs", "7", "outputs", "7", "dim", "16", "layers", "2", "conv", "4", "lr", "0.01", NULL};
-
-static mr_net *net_on(mr_context *ctx)
-{
-    mr_net *net;
-    OK(mr_net_create(ctx, settings, &net, &err));
-    return net;
-}
+static mr_net *net_on(mr_context *ctx) { return net_of(ctx, tiny); }
 
 static int32_t token_of(int stream, int step) { return (stream * 5 + step * 3) % VOCAB; }
 
@@ -36,7 +29,7 @@ static void *stream_some(void *arg)
         if (mr_stream_new(s->net, &streams[i], &err)) return s->failures = 1, NULL;
     for (int step = 0; step < STEPS; step++)
         for (int i = 0; i < STREAMS; i++)
-            s->failures += mr_stream_step(streams[i], token_of(s->first + i, step), s->scores[i], &err) != 0;
+            s->failures += mr_stream_step(streams[i], token_of(s->first + i, step), s->scores[i], VOCAB, &err) != 0;
     for (int i = 0; i < STREAMS; i++) mr_stream_free(streams[i]);
     return NULL;
 }
@@ -71,7 +64,7 @@ static void *train_some(void *arg)
     share *s = arg;
     mr_error err;
     int32_t ids[20], target[20];
-    mr_sequences data = MR_SEQUENCES;
+    mr_batch data = MR_BATCH;
     for (int i = 0; i < 20; i++) ids[i] = token_of(0, i), target[i] = token_of(0, i + 1);
     data.B = 2, data.T = 10, data.ids = ids, data.target = target;
     for (int i = 0; i < 20; i++) s->failures += mr_net_train(s->net, &data, NULL, &err) != 0;
@@ -100,6 +93,56 @@ static void test_training_beside_streams(void **state)
     mr_context_free(ctx);
 }
 
+/* ---- settings and metadata while others set them ---- */
+
+static void *set_some(void *arg)
+{
+    share *s = arg;
+    mr_error err;
+    char key[16];
+    for (int i = 0; i < 200; i++) {
+        snprintf(key, sizeof key, "many.%d", i);
+        s->failures += mr_net_set_meta(s->net, key, key, &err) != 0;
+        s->failures += mr_net_set(s->net, "lr", i % 2 ? "0.01" : "0.02", &err) != 0;
+    }
+    return NULL;
+}
+
+static void *ask_some(void *arg)
+{
+    share *s = arg;
+    mr_error err;
+    char text[32];
+    for (int i = 0; i < 400; i++) {
+        const char *key = mr_net_meta_key(s->net, i / 2), *value = mr_net_meta(s->net, "many.3");
+        s->failures += mr_net_setting(s->net, "lr", text, sizeof text, &err) != 0;
+        s->failures += strcmp(text, "0.01") && strcmp(text, "0.02");
+        s->failures += (key && strncmp(key, "many.", 5)) || (value && strcmp(value, "many.3"));
+    }
+    return NULL;
+}
+
+static void test_asking_while_others_set(void **state)
+{
+    (void)state;
+    mr_context *ctx = context_on("cpu");
+    mr_net *net = net_on(ctx);
+    pthread_t threads[THREADS];
+    share *shares = room(sizeof *shares * THREADS);
+    for (int i = 0; i < THREADS; i++) {
+        shares[i] = (share){.net = net};
+        assert_int_equal(pthread_create(&threads[i], NULL, i ? ask_some : set_some, &shares[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(shares[i].failures, 0);
+    }
+    assert_string_equal(mr_net_meta(net, "many.199"), "many.199");
+    free(shares);
+    mr_net_free(net);
+    mr_context_free(ctx);
+}
+
 /* ---- contexts beside each other ---- */
 
 static void *whole_life(void *arg)
@@ -111,7 +154,7 @@ static void *whole_life(void *arg)
     options.device = "cpu";
     options.threads = 2;
     if (mr_context_new(&options, &ctx, &err)) return s->failures = 1, NULL;
-    if (mr_net_create(ctx, settings, &s->net, &err)) return s->failures = 1, NULL;
+    if (mr_net_create(ctx, tiny, &s->net, &err)) return s->failures = 1, NULL;
     train_some(s);
     stream_some(s);
     mr_net_free(s->net);
@@ -165,6 +208,57 @@ static void count_lines(void *user, const char *line)
     ++*(int *)user;
 }
 
+static int one_batch(void *user, const mr_batch **batch)
+{
+    const mr_batch **left = user;
+    *batch = *left;
+    *left = NULL;
+    return *batch != NULL;
+}
+
+/* Training in every way, on a net of tokens. */
+static int train_on(mr_net *net, const mr_batch *data, mr_error *err)
+{
+    float scores[6 * VOCAB], d[6 * VOCAB] = {0};
+    mr_result result = MR_RESULT;
+    mr_learn_options part = MR_LEARN_OPTIONS;
+    const mr_batch *left = data;
+    const mr_shape shape = {4, 4};
+    part.micros = 2, part.carry = 1;
+    int status = mr_net_train(net, data, NULL, err);
+    if (!status) status = mr_net_learn(net, data, &part, NULL, err);
+    part.micro = 1;
+    if (!status) status = mr_net_learn(net, data, &part, &result, err);
+    if (!status) status = mr_net_keep_forward(net, data, NULL, scores, 6 * VOCAB, err);
+    if (!status) status = mr_net_backward(net, d, 6 * VOCAB, err);
+    if (!status) status = mr_net_update(net, &result, err);
+    if (!status) status = mr_net_mark_best(net, err);
+    if (!status) status = mr_net_reserve(net, &shape, &shape, err);
+    if (!status) status = mr_net_evaluate_all(net, one_batch, &left, &result, err);
+    if (!status) status = mr_net_losses(net, data, scores, 6, err);
+    if (!status) status = mr_net_set_meta(net, "mine.author", "me", err);
+    return status ? status : mr_net_forward(net, data, scores, 6 * VOCAB, err);
+}
+
+static int stream_on_net(mr_net *net, const int32_t *ids, mr_stream **stream, mr_stream **clone, mr_error *err)
+{
+    float scores[6 * VOCAB];
+    int32_t drawn[6];
+    char blob[8192];
+    const mr_sample_options how[2] = {MR_SAMPLE_OPTIONS, MR_SAMPLE_OPTIONS};
+    int status = mr_stream_new(net, stream, err);
+    if (!status) status = mr_stream_feed(*stream, ids, 6, scores, VOCAB, err);
+    if (!status) status = mr_stream_clone(*stream, clone, err);
+    if (!status) status = mr_stream_step_many((mr_stream *[]){*stream, *clone}, 2, ids, NULL, scores, 2 * VOCAB, err);
+    if (!status) status = mr_stream_sample(*stream, ids, 6, how, drawn, 6, err);
+    if (!status) status = mr_stream_sample_many((mr_stream *[]){*stream, *clone}, 2, ids, how, drawn, err);
+    if (!status) status = mr_stream_score(*stream, ids, ids, 6, scores, 6, err);
+    if (!status) status = mr_net_reserve_streams(net, 100, err);
+    if (!status) assert_true(mr_stream_state_size(*stream) <= sizeof blob);
+    if (!status) status = mr_stream_save(*stream, blob, sizeof blob, err);
+    return status ? status : mr_stream_load(*clone, blob, mr_stream_state_size(*stream), err);
+}
+
 /* Everything once; the first failure ends it. */
 static int live_on(purse *p, int *lines, mr_error *err)
 {
@@ -173,25 +267,16 @@ static int live_on(purse *p, int *lines, mr_error *err)
     mr_net *net = NULL;
     mr_stream *stream = NULL, *clone = NULL;
     int32_t ids[6] = {1, 2, 3, 4, 5, 6}, target[6] = {2, 3, 4, 5, 6, 0};
-    float scores[6 * VOCAB];
-    char blob[8192];
-    mr_sequences data = MR_SEQUENCES;
+    mr_batch data = MR_BATCH;
+    mr_allocator by = {sizeof by, purse_alloc, purse_release, p};
     data.B = 2, data.T = 3, data.ids = ids, data.target = target;
-    options.device = "cpu", options.threads = 2;
-    options.allocator = (mr_allocator){purse_alloc, purse_release, p};
+    options.device = "cpu", options.threads = 2, options.allocator = &by;
     options.log = count_lines, options.log_user = lines;
     int status = mr_context_new(&options, &ctx, err);
     if (status) return status;
-    status = mr_net_create(ctx, settings, &net, err);
-    if (!status) status = mr_net_train(net, &data, NULL, err);
-    if (!status) status = mr_net_forward(net, &data, scores, err);
-    if (!status) status = mr_stream_new(net, &stream, err);
-    if (!status) status = mr_stream_feed(stream, ids, 6, scores, err);
-    if (!status) status = mr_stream_clone(stream, &clone, err);
-    if (!status) status = mr_stream_step_many((mr_stream *[]){stream, clone}, 2, ids, scores, err);
-    if (!status) assert_true(mr_stream_state_size(stream) <= sizeof blob);
-    if (!status) status = mr_stream_save(stream, blob, err);
-    if (!status) status = mr_stream_load(clone, blob, mr_stream_state_size(stream), err);
+    status = mr_net_create(ctx, tiny, &net, err);
+    if (!status) status = train_on(net, &data, err);
+    if (!status) status = stream_on_net(net, ids, &stream, &clone, err);
     mr_stream_free(clone);
     mr_stream_free(stream);
     mr_net_free(net);
@@ -225,6 +310,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_hundred_streams_in_four_threads),
         cmocka_unit_test(test_training_beside_streams),
+        cmocka_unit_test(test_asking_while_others_set),
         cmocka_unit_test(test_contexts_share_nothing),
         cmocka_unit_test(test_the_allocator_serves_everything),
     };

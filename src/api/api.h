@@ -29,7 +29,7 @@ struct mr_context {
     int index;    /* of a GPU */
     void *stream; /* the one that its device works in */
     pthread_mutex_t raw_lock;   /* of what follows */
-    mr_dev *raw[MR_F64 + 1];    /* devices for raw calls by dtype, NULL until asked for, see api_raw.c */
+    mr_dev *raw[MR_F64 + 1];    /* devices for raw calls by dtype, NULL until asked for, see raw.c */
 };
 
 /* Never fails: where no further device is to be had, it waits for one. */
@@ -87,6 +87,8 @@ struct mr_net {
     mr_batch last;    /* the batch that the owner ran last, as in mr_kept; B 0: none */
     mr_state carried; /* where the last batch with carry left its rows; B 0: none */
     int fresh_grads;  /* the next backward starts a new sum */
+    int next_micro, micros; /* the part of a step that may come next, 0: a first one */
+    double sums[MR_STATS];  /* of the parts so far */
     mr_kept kept;
     int64_t steps;
     pthread_mutex_t lock; /* of what follows, of steps and of notes */
@@ -130,6 +132,8 @@ typedef struct mr_given {
 int mr_given_take(mr_given *given, const mr_net *net, const mr_batch *from, int targets, mr_error *err);
 void mr_given_free(mr_given *given, const mr_net *net);
 
+/* Is its size set? Asked before any work is done. */
+int mr_result_check(const mr_result *to, mr_error *err);
 /* Writes as much of a result as the caller's header knows; `to` may be NULL. */
 int mr_result_give(mr_result *to, const mr_net *net, const double stats[MR_STATS], double norm, double lr, mr_error *err);
 

@@ -166,11 +166,18 @@ int mr_given_take(mr_given *g, const mr_net *net, const mr_batch *from, int targ
 
 void mr_given_free(mr_given *g, const mr_net *net) { mr_free_by(&net->ctx->allocator, g->mask); }
 
+int mr_result_check(const mr_result *to, mr_error *err)
+{
+    if (!to || to->size >= sizeof to->size) return 0;
+    return mr_fail(err, MR_EINVAL, "mr_result: its size is not set; begin with MR_RESULT");
+}
+
 int mr_result_give(mr_result *to, const mr_net *net, const double stats[MR_STATS], double norm, double lr, mr_error *err)
 {
     mr_result r = MR_RESULT;
     if (!to) return 0;
-    if (to->size < sizeof to->size) return mr_fail(err, MR_EINVAL, "mr_result: its size is not set; begin with MR_RESULT");
+    int status = mr_result_check(to, err);
+    if (status) return status;
     r.loss = stats[MR_STAT_LOSS] / stats[MR_STAT_COUNT];
     r.accuracy = net->face.loss == MR_LOSS_XENT ? stats[MR_STAT_CORRECT] / stats[MR_STAT_COUNT] : NAN;
     r.grad_norm = norm;

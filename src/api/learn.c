@@ -13,7 +13,11 @@ int mr_net_set(mr_net *net, const char *key, const char *value, mr_error *err)
     if (!o || !strcmp(key, "decay-set")) /* the parameters are laid out by it */
         return mr_fail(err, MR_EINVAL, "%.100s: not a key that changes how a net trains; minrnn.h lists them at mr_net_set", key);
     int status = mr_turn_begin_alone(&turn, net, err);
-    return status ? status : mr_turn_end(&turn, mr_option_parse(o, &net->train, value, err), err);
+    if (status) return status;
+    pthread_mutex_lock(&net->lock); /* mr_net_setting takes no turn */
+    status = mr_option_parse(o, &net->train, value, err);
+    pthread_mutex_unlock(&net->lock);
+    return mr_turn_end(&turn, status, err);
 }
 
 int mr_net_reserve(mr_net *net, const mr_shape *train, const mr_shape *score, mr_error *err)
@@ -30,6 +34,7 @@ int mr_net_reserve(mr_net *net, const mr_shape *train, const mr_shape *score, mr
     int status = mr_turn_begin_alone(&turn, net, err);
     if (status) return status;
     status = mr_model_plan_shapes(net->owner, shapes, count, train != NULL, err);
+    net->last.B = 0;
     if (!status) net->reserved = score != NULL;
     return mr_turn_end(&turn, status, err);
 }
@@ -37,7 +42,7 @@ int mr_net_reserve(mr_net *net, const mr_shape *train, const mr_shape *score, mr
 static int have_plan(mr_net *net, int B, int T, mr_error *err)
 {
     if (mr_model_fits(net->owner, B, T, 1)) return 0;
-    net->reserved = 0;
+    net->reserved = net->last.B = 0;
     return mr_model_plan(net->owner, B, T, 1, err);
 }
 
@@ -86,40 +91,67 @@ void mr_net_forget_carry(mr_net *net)
 static int not_finite(mr_net *net, const mr_batch *batch, mr_error *err)
 {
     char where[128];
+    net->carried.under_way = 0; /* what the step left there may be NaN */
     mr_model_blame(net->owner, batch, where, sizeof where);
     return mr_fail(err, MR_ENONFINITE, "step %lld: a number became NaN or infinite in %s; nothing was updated; lower lr or clip",
                    (long long)net->steps + 1, where);
 }
 
-/* After the last part of a step. */
+/* After the last part of a step. Whether it was done is the norm's to say, as on the device: a loss may overflow where the
+ * gradient does not. */
 static int finish_step(mr_net *net, const mr_step *step, mr_result *result, mr_error *err)
 {
-    double stats[MR_STATS];
     mr_dev *dev = mr_model_dev(net->owner);
-    mr_model_stats(net->owner, stats);
     const double norm = mr_model_grad_norm(net->owner);
     int status = dev->sync(dev, err);
     if (status) return status;
-    net->fresh_grads = 1;
-    if (!isfinite(stats[MR_STAT_LOSS]) || !isfinite(norm)) return not_finite(net, &net->last, err);
+    if (!isfinite(norm)) return not_finite(net, &net->last, err);
     pthread_mutex_lock(&net->lock);
     net->steps++;
     pthread_mutex_unlock(&net->lock);
-    return mr_result_give(result, net, stats, norm, step->lr, err);
+    return mr_result_give(result, net, net->sums, norm, step->lr, err);
+}
+
+/* Parts come in their order: gradients are added up from the first one. */
+static int check_order(const mr_net *net, const mr_learn_options *o, mr_error *err)
+{
+    if (o->micro == 0 || (o->micro == net->next_micro && o->micros == net->micros)) return 0;
+    return mr_fail(err, MR_EINVAL, "micro = %d, micros = %d: comes after micro = %d of as many, and nothing else in between",
+                   o->micro, o->micros, o->micro - 1);
+}
+
+/* The sums of the parts before this one are kept here: memory may be planned anew between them. */
+static void begin_part(mr_net *net, const mr_learn_options *o)
+{
+    if (o->micro) mr_model_zero_stats(net->owner);
+    else memset(net->sums, 0, sizeof net->sums);
+    net->next_micro = o->micro == o->micros - 1 ? 0 : o->micro + 1;
+    net->micros = o->micros;
+    net->fresh_grads = 1;
+}
+
+static void end_part(mr_net *net)
+{
+    double stats[MR_STATS];
+    mr_model_stats(net->owner, stats);
+    for (int i = 0; i < MR_STATS; i++) net->sums[i] += stats[i];
 }
 
 static int learn(mr_net *net, const mr_batch *batch, const mr_learn_options *o, mr_result *result, mr_error *err)
 {
     mr_state *carried;
     mr_step step = mr_step_values(&net->train, net->steps + 1);
-    int status = have_plan(net, batch->B, batch->T, err);
+    int status = check_order(net, o, err);
+    if (!status) status = have_plan(net, batch->B, batch->T, err);
     if (!status) status = take_carried(net, batch->B, o->carry, &carried, err);
     if (status) return status;
     const double scale = o->scale != 0 ? o->scale : 1 / ((double)batch->counted * (double)o->micros);
     const int last = o->micro == o->micros - 1;
     step.micro = (uint32_t)o->micro;
     net->last = *batch;
+    begin_part(net, o);
     mr_model_learn(net->owner, batch, carried, &step, scale, o->micro == 0, last);
+    end_part(net);
     return last ? finish_step(net, &step, result, err) : 0;
 }
 
@@ -129,6 +161,7 @@ int mr_net_learn(mr_net *net, const mr_batch *batch, const mr_learn_options *opt
     mr_turn turn;
     mr_learn_options o;
     int status = take_options(&o, options, err);
+    if (!status) status = mr_result_check(result, err);
     if (!status) status = mr_given_take(&g, net, batch, 1, err);
     if (!status) status = mr_turn_begin_alone(&turn, net, err);
     if (!status) status = mr_turn_end(&turn, learn(net, &g.batch, &o, result, err), err);
@@ -194,7 +227,7 @@ int mr_net_backward(mr_net *net, const float *dscores, size_t count, mr_error *e
         if (!isfinite(dscores[i])) return mr_fail(err, MR_EINVAL, "dscores[%zu] is %s", i, isnan(dscores[i]) ? "NaN" : "infinite");
     mr_turn_resume(&turn, net);
     if (net->fresh_grads) mr_model_zero_grads(net->owner);
-    net->fresh_grads = 0;
+    net->fresh_grads = net->next_micro = 0;
     mr_model_put_dlogits(net->owner, dscores, net->kept.rows);
     mr_model_backward(net->owner, &net->kept.batch, NULL, NULL);
     return mr_turn_end(&turn, 0, err);
@@ -221,15 +254,14 @@ static int update(mr_net *net, mr_result *result, mr_error *err)
     pthread_mutex_lock(&net->lock);
     net->steps++;
     pthread_mutex_unlock(&net->lock);
-    int status = mr_result_give(result, net, stats, norm, step.lr, err);
-    if (!status && result) result->loss = result->accuracy = NAN; /* they are the caller's own */
-    return status;
+    return mr_result_give(result, net, stats, norm, step.lr, err); /* loss and accuracy are the caller's own: NaN */
 }
 
 int mr_net_update(mr_net *net, mr_result *result, mr_error *err)
 {
     mr_turn turn;
-    int status = mr_turn_begin_alone(&turn, net, err);
+    int status = mr_result_check(result, err);
+    if (!status) status = mr_turn_begin_alone(&turn, net, err);
     return status ? status : mr_turn_end(&turn, update(net, result, err), err);
 }
 

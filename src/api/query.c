@@ -28,15 +28,28 @@ int64_t mr_net_steps(const mr_net *net)
     return steps;
 }
 
+static int vocab_setting(const mr_net *net, char *text, size_t capacity, mr_error *err)
+{
+    if (!net->vocab) return mr_fail(err, MR_EINVAL, "vocab: this model has none");
+    return mr_vocab_print(net->vocab, text, capacity, NULL, err);
+}
+
 int mr_net_setting(const mr_net *net, const char *key, char *text, size_t capacity, mr_error *err)
 {
     const mr_option *const tables[] = {mr_config_options, mr_learn_table, NULL};
     const void *const settings[] = {mr_model_config(net->owner), &net->train};
+    mr_net *own = (mr_net *)net; /* for the lock: mr_net_set may be changing it at this moment */
     char value[MR_TEXT_MAX];
     for (int i = 0; tables[i]; i++) {
         const mr_option *o = mr_option_find(tables[i], key);
-        if (o) return mr_text_give(mr_option_print(o, settings[i], value), text, capacity, NULL, err);
+        if (!o) continue;
+        pthread_mutex_lock(&own->lock);
+        mr_option_print(o, settings[i], value);
+        pthread_mutex_unlock(&own->lock);
+        return mr_text_give(value, text, capacity, NULL, err);
     }
+    if (!strcmp(key, "vocab")) return vocab_setting(net, text, capacity, err);
+    if (!strcmp(key, "horizon")) return mr_fail(err, MR_EINVAL, "horizon: is used when a net is made, and not kept");
     return mr_fail(err, MR_EINVAL, "%.100s: no such key; mr_key_at lists them", key);
 }
 
@@ -89,13 +102,21 @@ int mr_net_note(mr_net *net, const char *key, const char *value)
 
 const char *mr_net_meta(const mr_net *net, const char *key)
 {
+    mr_net *own = (mr_net *)net; /* for the lock: another thread may be adding one */
+    pthread_mutex_lock(&own->lock);
     const mr_note *note = find_note(net, key);
-    return note ? note->value : NULL;
+    const char *value = note ? note->value : NULL;
+    pthread_mutex_unlock(&own->lock);
+    return value;
 }
 
 const char *mr_net_meta_key(const mr_net *net, int index)
 {
-    return index >= 0 && index < net->note_count ? net->notes[index].key : NULL;
+    mr_net *own = (mr_net *)net;
+    pthread_mutex_lock(&own->lock);
+    const char *key = index >= 0 && index < net->note_count ? net->notes[index].key : NULL;
+    pthread_mutex_unlock(&own->lock);
+    return key;
 }
 
 int mr_net_set_meta(mr_net *net, const char *key, const char *value, mr_error *err)
@@ -141,21 +162,25 @@ int mr_net_encode(const mr_net *net, const char *text, size_t size, int32_t *tok
     int status = need_vocab(net, err);
     if (!status) status = mr_vocab_encode(net->vocab, text, size, !used, 0, tokens, capacity, count, &taken, err);
     if (used) *used = taken;
-    else if (!status && taken < size)
-        status = mr_fail(err, MR_EINVAL, "tokens: room for %zu where more are needed", capacity);
-    return status;
+    if (used || status || taken == size) return status;
+    size_t needed = 0;
+    status = mr_vocab_encode(net->vocab, text, size, 1, 0, NULL, 0, &needed, &taken, err);
+    return status ? status : mr_check_room(tokens, capacity, needed, "tokens", err);
 }
 
 int mr_net_decode(const mr_net *net, const int32_t *tokens, size_t n, char *text, size_t capacity, size_t *size, mr_error *err)
 {
+    char bytes[4];
+    size_t needed = 0;
     *size = 0;
     int status = need_vocab(net, err);
-    for (size_t i = 0; !status && i < n; i++) {
-        char bytes[4];
-        const size_t length = (size_t)mr_vocab_decode(net->vocab, tokens[i], bytes);
-        if (!length)
+    if (status) return status;
+    for (size_t i = 0, length; i < n; i++, needed += length)
+        if (!(length = (size_t)mr_vocab_decode(net->vocab, tokens[i], bytes)))
             return mr_fail(err, MR_EINVAL, "tokens[%zu] = %d: not in the vocabulary of %d", i, (int)tokens[i], net->vocab->size);
-        if (length > capacity - *size) return mr_fail(err, MR_EINVAL, "text: room for %zu bytes where more are needed", capacity);
+    if (n) status = mr_check_room(text, capacity, needed, "text", err);
+    for (size_t i = 0; !status && i < n; i++) {
+        const size_t length = (size_t)mr_vocab_decode(net->vocab, tokens[i], bytes);
         memcpy(text + *size, bytes, length);
         *size += length;
     }

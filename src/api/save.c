@@ -43,8 +43,11 @@ static int add_count(mr_st_writer *w, const char *key, int64_t value)
 
 static int add_notes(mr_st_writer *w, const mr_net *net)
 {
+    mr_net *own = (mr_net *)net; /* for the lock: mr_net_set_meta takes no turn */
     int status = 0;
+    pthread_mutex_lock(&own->lock);
     for (int i = 0; !status && i < net->note_count; i++) status = mr_st_add_meta(w, net->notes[i].key, net->notes[i].value);
+    pthread_mutex_unlock(&own->lock);
     char *vocab = net->vocab && !status ? mr_vocab_text(net->vocab) : NULL;
     if (net->vocab && !status) status = vocab ? mr_st_add_meta(w, "vocab", vocab) : MR_ENOMEM;
     mr_free(vocab);
@@ -154,13 +157,28 @@ int mr_net_save_int8(mr_net *net, const char *path, mr_error *err)
 /* Gradients and moments exist once there is a plan for training. */
 static int have_moments(mr_net *net, mr_error *err)
 {
-    return mr_model_fits(net->owner, 1, 1, 1) ? 0 : mr_model_plan(net->owner, 1, 1, 1, err);
+    if (mr_model_fits(net->owner, 1, 1, 1)) return 0;
+    net->last.B = 0;
+    return mr_model_plan(net->owner, 1, 1, 1, err);
+}
+
+/* Keys of the caller's own: what the library writes would be there twice, or mean something else. */
+static int check_extra(const char *const *extra, const char *path, mr_error *err)
+{
+    for (; extra && *extra; extra += 2) {
+        if (!extra[1]) return mr_fail(err, MR_EINVAL, "%s: %.100s: the list ends before its value", path, *extra);
+        if (!strchr(*extra, '.') || !strncmp(*extra, "model.", 6) || !strcmp(*extra, "state.step") ||
+            !strcmp(*extra, "state.best-step"))
+            return mr_fail(err, MR_EINVAL, "%s: %.100s: a key of your own has a dot in it and does not begin with model., as in "
+                           "\"mine.epoch\"", path, *extra);
+    }
+    return 0;
 }
 
 static int add_extra(mr_st_writer *w, const char *const *extra)
 {
     int status = 0;
-    for (; !status && extra && *extra && extra[1]; extra += 2) status = mr_st_add_meta(w, *extra, extra[1]);
+    for (; !status && extra && *extra; extra += 2) status = mr_st_add_meta(w, *extra, extra[1]);
     return status;
 }
 
@@ -239,6 +257,7 @@ static int read_training(mr_net *net, const mr_st *st, float *room, const char *
     else free_vector(net, net->best), net->best = NULL;
     net->best_step = best_step;
     net->fresh_grads = 1;
+    net->next_micro = 0;
     net->carried.under_way = 0;
     pthread_mutex_lock(&net->lock);
     net->steps = steps;
@@ -266,7 +285,8 @@ static int with_training(mr_net *net, const mr_st *from, const char *const *extr
 
 int mr_net_save_training(mr_net *net, const char *path, const char *const *extra, mr_error *err)
 {
-    return with_training(net, NULL, extra, path, err);
+    int status = check_extra(extra, path, err);
+    return status ? status : with_training(net, NULL, extra, path, err);
 }
 
 int mr_net_load_training(mr_net *net, const char *path, mr_error *err)

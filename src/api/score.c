@@ -99,7 +99,9 @@ int mr_net_evaluate_all(mr_net *net, mr_next_batch *next, void *user, mr_result 
 {
     mr_given g = {0};
     evaluation e;
-    int more = take_next(&g, net, next, user, err);
+    int more = mr_result_check(result, err);
+    if (more) return more;
+    more = take_next(&g, net, next, user, err);
     if (more == 0) return mr_fail(err, MR_EINVAL, "there is no batch to evaluate");
     int status = more < 0 ? more : begin(&e, net, &g.batch, err);
     if (status) return mr_given_free(&g, net), status;

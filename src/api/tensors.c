@@ -49,6 +49,7 @@ static int move(mr_net *net, mr_vector which, int row, float *to, const float *f
     }
     if (which != MR_WEIGHTS && !mr_model_fits(net->owner, 1, 1, 1)) {
         int status = mr_model_plan(net->owner, 1, 1, 1, err);
+        net->last.B = 0;
         if (status) return status;
     }
     if (to) mr_model_get_part(net->owner, which, p->offset, p->count, to);

@@ -1,0 +1,228 @@
+/* What can be asked of nets, keys, settings and files. */
+#include "api_support.h"
+#include "scratch.h"
+
+#include <time.h>
+
+/* ---- shapes */
+
+static void test_interfaces(void **state)
+{
+    (void)state;
+    static const char *const heads[] = {"token", "last", "mean", "pair-last", "pair-mean"};
+    static const size_t rows[] = {24, 6, 6, 3, 3}; /* of 6 sequences of 4 tokens */
+    mr_context *ctx = context_on("cpu");
+    for (int h = 0; h < 5; h++)
+        for (int mse = 0; mse < 2; mse++) {
+            const char *const settings[] = {"head", heads[h], "inputs", "7", "outputs", "3", "loss", mse ? "mse" : "xent",
+                                            "input", mse ? "reals" : "tokens", "dim", "4", "layers", "1", NULL};
+            mr_net *net = net_of(ctx, settings);
+            char text[16];
+            assert_int_equal(mr_net_head(net), h);
+            assert_int_equal(mr_net_loss(net), mse ? MR_LOSS_MSE : MR_LOSS_XENT);
+            assert_int_equal(mr_net_input(net), mse ? MR_INPUT_REALS : MR_INPUT_TOKENS);
+            assert_int_equal(mr_net_inputs(net), 7);
+            assert_int_equal(mr_net_outputs(net), 3);
+            assert_int_equal(mr_net_rows(net, 6, 4), rows[h]);
+            assert_int_equal(mr_net_rows(net, 0, 4) + mr_net_rows(net, 2, -1), 0);
+            OK(mr_net_setting(net, "head", text, sizeof text, &err));
+            assert_string_equal(text, heads[h]);
+            assert_true(mr_net_state_bytes(net) > 0 && mr_net_state_bytes(net) % sizeof(float) == 0);
+            assert_null(mr_net_vocab(net));
+            mr_net_free(net);
+        }
+    mr_context_free(ctx);
+}
+
+static void test_contexts_say_what_they_are(void **state)
+{
+    (void)state;
+    mr_context *cpu = context_on("cpu"), *ref = context_on("ref");
+    assert_memory_equal(mr_context_device(cpu), "cpu", 3);
+    assert_memory_equal(mr_context_device(ref), "ref", 3);
+    assert_string_equal(mr_context_chip(cpu), "");
+    assert_int_equal(mr_context_threads(cpu), 1);
+    assert_non_null(mr_cpu_isas()[0]);
+    assert_true(*mr_cuda_version() && (mr_uses_cblas() == 0 || mr_uses_cblas() == 1));
+    mr_context_free(cpu), mr_context_free(ref);
+}
+
+/* ---- keys */
+
+static void test_every_key_has_its_default(void **state)
+{
+    (void)state;
+    mr_context *ctx = context_on("cpu");
+    mr_net *net = net_of(ctx, (const char *[]){"outputs", "2", NULL});
+    int count = 0, learn = 0;
+    for (const mr_key *k; (k = mr_key_at(count)); count++) {
+        char text[512];
+        assert_true(*k->name && *k->fallback && *k->help);
+        assert_ptr_equal(mr_key_find(k->name), k);
+        OK(mr_net_setting(net, k->name, text, sizeof text, &err));
+        if (k->type == MR_KEY_REAL) assert_true(strtod(text, NULL) == strtod(k->fallback, NULL)); /* 1e-8 is 1e-08 too */
+        else if (strcmp(k->name, "outputs")) assert_string_equal(text, k->fallback);
+        FAILS(MR_EINVAL, "room", mr_net_setting(net, k->name, text, strlen(text), &err));
+        assert_int_equal(k->type == MR_KEY_CHOICE, k->choices != NULL);
+        learn += (k->flags & MR_KEY_LEARN) != 0;
+    }
+    assert_true(count > 30 && learn >= 10 && count - learn > 20);
+    assert_null(mr_key_at(count));
+    assert_null(mr_key_at(-1));
+    assert_null(mr_key_find("nothing"));
+    mr_net_free(net);
+    mr_context_free(ctx);
+}
+
+/* A net made from all that another one says of itself is the same net. */
+static void test_settings_make_the_same_net(void **state)
+{
+    (void)state;
+    enum { MOST = 96 };
+    mr_context *ctx = context_on("cpu");
+    for (int m = 0; m < MIXERS; m++) {
+        mr_net *net = net_with(ctx, mixers[m]), *again;
+        static char values[MOST][512];
+        const char *settings[2 * MOST + 1];
+        int n = 0;
+        for (const mr_key *k; (k = mr_key_at(n / 2));) {
+            OK(mr_net_setting(net, k->name, values[n / 2], sizeof values[0], &err));
+            settings[n] = strcmp(k->name, "weights") ? k->name : "horizon"; /* which a net of 8 bits alone has */
+            settings[n + 1] = strcmp(k->name, "weights") ? values[n / 2] : "32";
+            n += 2;
+        }
+        settings[n] = NULL;
+        OK(mr_net_create(ctx, settings, &again, &err));
+        same_vectors(mixers[m], again, net, MR_WEIGHTS, 0);
+        mr_net_free(net), mr_net_free(again);
+    }
+    mr_context_free(ctx);
+}
+
+static void test_nearest_keys(void **state)
+{
+    (void)state;
+    assert_string_equal(mr_key_nearest("dimm"), "dim");
+    assert_string_equal(mr_key_nearest("weigth-decay"), "weight-decay");
+    assert_string_equal(mr_key_nearest("layer"), "layers");
+    assert_null(mr_key_nearest("completely-different"));
+    assert_int_equal(mr_key_find("betas")->type, MR_KEY_PAIR);
+    assert_string_equal(mr_key_find("lr")->fallback, "0.001");
+    assert_true(mr_key_find("inputs")->flags & MR_KEY_DERIVED);
+    assert_true(mr_key_find("lr")->flags & MR_KEY_LEARN);
+    assert_false(mr_key_find("dim")->flags & MR_KEY_LEARN);
+}
+
+static void test_settings_follow_changes(void **state)
+{
+    (void)state;
+    mr_context *ctx = context_on("cpu");
+    mr_net *net = net_of(ctx, tiny), *text_net = net_of(ctx, (const char *[]){"vocab", "[\"a\",\"b\"]", "dim", "4", NULL});
+    char text[64];
+    OK(mr_net_setting(net, "lr", text, sizeof text, &err));
+    assert_string_equal(text, "0.01");
+    OK(mr_net_set(net, "lr", "0.25", &err));
+    OK(mr_net_setting(net, "lr", text, sizeof text, &err));
+    assert_string_equal(text, "0.25");
+    FAILS(MR_EINVAL, "nothing", mr_net_setting(net, "nothing", text, sizeof text, &err));
+    OK(mr_net_setting(text_net, "vocab", text, sizeof text, &err));
+    mr_vocab *vocab;
+    OK(mr_vocab_parse(text, &vocab, &err));
+    assert_int_equal(mr_vocab_size(vocab), 2);
+    mr_vocab_free(vocab);
+    FAILS(MR_EINVAL, "vocab", mr_net_setting(net, "vocab", text, sizeof text, &err)); /* there is none */
+    FAILS(MR_EINVAL, "decay-set", mr_net_set(net, "decay-set", "all", &err));
+    mr_net_free(net), mr_net_free(text_net);
+    mr_context_free(ctx);
+}
+
+static void test_settings_are_checked_without_a_net(void **state)
+{
+    (void)state;
+    mr_context *ctx = context_on("cpu");
+    int64_t parameters = -1;
+    for (int m = 0; m < MIXERS; m++) {
+        const char *const settings[] = {"mixer", mixers[m], "vocab", "bytes", "dim", "24", "layers", "3", "mlp", "2", NULL};
+        mr_net *net = net_of(ctx, settings);
+        OK(mr_settings_check(settings, &parameters, &err));
+        assert_int_equal(parameters, mr_net_parameters(net));
+        assert_int_equal(count_all(net), mr_net_parameters(net));
+        OK(mr_settings_check(settings, NULL, &err));
+        mr_net_free(net);
+    }
+    const clock_t start = clock();
+    OK(mr_settings_check((const char *[]){"vocab", "bytes", "dim", "4096", "layers", "24", "mlp", "4", NULL}, &parameters, &err));
+    assert_true(parameters > 1000000000);
+    assert_true((double)(clock() - start) / CLOCKS_PER_SEC < 0.5); /* no weight was touched */
+    parameters = -1;
+    FAILS(MR_EINVAL, "did you mean dim", mr_settings_check((const char *[]){"dimm", "4", NULL}, &parameters, &err));
+    FAILS(MR_ECONFIG, "outputs", mr_settings_check(NULL, &parameters, &err));
+    assert_int_equal(parameters, -1);
+    mr_context_free(ctx);
+}
+
+/* ---- metadata */
+
+static void has_meta(const char *path, const char *key, const char *want)
+{
+    char text[64] = "#";
+    size_t needed = 99;
+    OK(mr_file_meta(path, key, text, sizeof text, &needed, &err));
+    assert_string_equal(text, want ? want : "");
+    assert_int_equal(needed, want ? strlen(want) + 1 : 0);
+}
+
+static void test_metadata_travels(void **state)
+{
+    (void)state;
+    char path[MR_TEXT_MAX], key[16], small[4];
+    size_t needed;
+    mr_context *ctx = context_on("cpu");
+    mr_net *net = net_of(ctx, tiny), *again;
+    assert_null(mr_net_meta(net, "mine.author"));
+    OK(mr_net_set_meta(net, "mine.author", "somebody", &err));
+    OK(mr_net_set_meta(net, "mine.author", "Zoë \"Z\"\n", &err)); /* again, and not plain */
+    for (int i = 0; i < 50; i++) {
+        snprintf(key, sizeof key, "many.%d", i);
+        OK(mr_net_set_meta(net, key, key, &err));
+    }
+    assert_string_equal(mr_net_meta(net, "mine.author"), "Zoë \"Z\"\n");
+    in_folder("meta.safetensors", path);
+    OK(mr_net_save(net, path, &err));
+    OK(mr_net_open(ctx, path, &again, &err));
+    int count = 0, found = 0;
+    for (const char *name; (name = mr_net_meta_key(again, count)); count++) {
+        found += !strcmp(name, "mine.author");
+        assert_string_equal(mr_net_meta(again, name), mr_net_meta(net, name));
+    }
+    assert_int_equal(count, 51);
+    assert_int_equal(found, 1);
+    assert_null(mr_net_meta_key(again, -1));
+    has_meta(path, "mine.author", "Zoë \"Z\"\n");
+    has_meta(path, "model.mixer", "mingru");
+    has_meta(path, "step", "0");
+    has_meta(path, "nothing", NULL);
+    FAILS(MR_EINVAL, "room for 4", mr_file_meta(path, "model.mixer", small, sizeof small, &needed, &err));
+    assert_int_equal(needed, 7);
+    FAILS(MR_EIO, "nowhere", mr_file_meta("/nowhere/at/all", "step", small, sizeof small, &needed, &err));
+    assert_int_equal(needed, 0);
+    static const char *const refused[] = {"format", "version", "step", "vocab", "model.mixer", "state.step", "nodot", NULL};
+    for (int i = 0; refused[i]; i++) FAILS(MR_EINVAL, refused[i], mr_net_set_meta(net, refused[i], "1", &err));
+    mr_net_free(net), mr_net_free(again);
+    mr_context_free(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_interfaces),
+        cmocka_unit_test(test_contexts_say_what_they_are),
+        cmocka_unit_test(test_every_key_has_its_default),
+        cmocka_unit_test(test_settings_make_the_same_net),
+        cmocka_unit_test(test_nearest_keys),
+        cmocka_unit_test(test_settings_follow_changes),
+        cmocka_unit_test(test_settings_are_checked_without_a_net),
+        cmocka_unit_test(test_metadata_travels),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
