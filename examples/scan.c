@@ -12,9 +12,11 @@ int main(void)
     static float a[T * H], b[T * H], h[T * H], dh[T * H], da[T * H], db[T * H];
     const float wanted[H] = {0.9f, 0.5f, -0.3f}; /* what made the signal */
     float decay[H] = {0}, signal[T * H];
+    mr_context_options options = MR_CONTEXT_OPTIONS;
     mr_error err;
     mr_context *ctx;
-    if (mr_context_new(NULL, &ctx, &err)) return fprintf(stderr, "%s\n", err.text), 1;
+    options.device = "cpu"; /* where these arrays are */
+    if (mr_context_new(&options, &ctx, &err)) return fprintf(stderr, "%s\n", err.text), 1;
 
     for (int i = 0; i < T * H; i++) {
         b[i] = sinf(0.7f * (float)i) + cosf(0.3f * (float)(i * i));
@@ -23,7 +25,7 @@ int main(void)
     mr_scan_args args = MR_SCAN_ARGS;
     args.B = 1, args.T = T, args.H = H, args.a = a, args.b = b, args.h = h, args.dh = dh, args.da = da, args.db = db;
     args.workspace_size = mr_scan_workspace(ctx, &args);
-    args.workspace = aligned_alloc(64, (args.workspace_size + 63) / 64 * 64);
+    args.workspace = aligned_alloc(64, args.workspace_size);
 
     double loss = 0;
     for (int step = 0; step < 2000; step++) {

@@ -169,38 +169,59 @@ MR_API int mr_net_find_nonfinite(mr_net *net, char *where, size_t capacity);
 MR_API int mr_stream_score(mr_stream *stream, const int32_t *tokens, const int32_t *targets, size_t n, float *losses,
                            size_t capacity, mr_error *err);
 
-/* ---- The scan and the cells alone, on your own buffers -----------------------------------------------------------------------
+/* ---- The scan and the cells alone, on your own buffers --------------------------------------------------------------
  *
- * For programs that have their own framework. Pointers are memory of the context's device: host memory, or for "cuda" device
- * memory (reset, length and workspace too). fp32, [B, T, H] with channels contiguous. The workspace is the caller's, at least
- * …_workspace() bytes for the same shape, aligned to 64; what it holds matters only where it says so. Nothing else is
- * allocated, but for the matrix product of cells with W, whose buffers the context keeps. On a GPU calls return at once and work in the context's stream; mr_context_wait tells how it went. The
- * bytes of a workspace belong to one call at a time. */
+ * For programs that have their own framework. Pointers are memory of the context's device: host memory, or for "cuda"
+ * memory of that GPU (reset, length, saved and workspace too). Channels are contiguous. Arrays have the sizes that B,
+ * T, D and H say; saved and workspace have theirs besides, which must be at least what …_saved() and …_workspace() give
+ * for the same dtype, shape and kind of cell (multiples of 64), and are aligned to 64 bytes. A workspace belongs to one
+ * call at a time, and holds nothing after it.
+ *
+ * dtype, of each call by itself, whatever the context's bf16 says:
+ *   MR_F32   all arrays of numbers are float
+ *   MR_BF16  activations and their gradients (void * below) are bf16; states, weights, biases and their gradients
+ *            (mr_wide * below) are float, and so are sums in between; matrix products are in bf16. Rounded to the
+ *            nearest, ties to even
+ *   MR_F64   all are double; contexts with device = "ref" alone
+ *
+ * On a GPU a call only puts work into `stream` and returns, with an error if that was refused. NULL is the context's
+ * own stream, whose work mr_context_wait waits for; CUDA's default stream, whose handle is also NULL, is
+ * cudaStreamLegacy. Work in a stream of yours is yours to wait for. The first call of a dtype, shape and kind of cell
+ * (the warm-up, in any stream) may load kernels and allocate host memory; later ones allocate nothing and wait for
+ * nothing, use no memory but what they are given, and may be captured in a CUDA graph, which is good as long as those
+ * arrays and the context are. Weights are read at each call. On a CPU the same holds, once for each call that runs at
+ * the same time; calls return when they are done. */
 
-MR_API int mr_context_wait(mr_context *ctx, mr_error *err); /* until all of it is done; the first error since the last wait */
+typedef enum mr_dtype { MR_F32, MR_BF16, MR_F64 } mr_dtype;
+typedef void mr_wide; /* float with MR_F32 and MR_BF16, double with MR_F64 */
 
-/* h[t] = a[t]·h[t−1] + b[t]. A reset before t makes h[t−1] zero there. Tokens at and beyond length do not exist: their h and
- * their gradients are 0, and h_out is the state after the real ones. */
+/* Until all work in the context's own stream is done; its first error since the last wait. */
+MR_API int mr_context_wait(mr_context *ctx, mr_error *err);
+
+/* h[t] = a[t]·h[t−1] + b[t]. A reset before t makes h[t−1] zero there. Tokens at and beyond length do not exist: their
+ * h and their gradients are 0, and h_out is the state after the real ones. */
 typedef struct mr_scan_args {
     size_t size;
+    mr_dtype dtype;
     int B, T, H;
-    const float *a, *b;    /* [B, T, H] */
-    const float *h_in;     /* [B, H] or NULL: zero */
+    void *stream;          /* a cudaStream_t, or NULL; NULL but for "cuda" */
+    const void *a, *b;     /* [B, T, H] */
+    const mr_wide *h_in;   /* [B, H] or NULL: zero */
     const uint8_t *reset;  /* [B, T] or NULL */
     const int32_t *length; /* [B] or NULL */
-    float *h;              /* [B, T, H] written by the forward, read by the backward */
-    float *h_out;          /* [B, H] or NULL; may be h_in */
+    void *h;               /* [B, T, H] written by the forward, read by the backward */
+    mr_wide *h_out;        /* [B, H] or NULL; may be h_in */
     void *workspace;
     size_t workspace_size;
     /* the backward alone */
-    const float *dh;       /* [B, T, H] gradient of h */
-    const float *dh_out;   /* [B, H] gradient of h_out, or NULL: zero */
-    float *da, *db;        /* [B, T, H] =; da may be a, db may be dh */
-    float *dh_in;          /* [B, H] = or NULL; zero where h_in is NULL */
+    const void *dh;        /* [B, T, H] gradient of h */
+    const mr_wide *dh_out; /* [B, H] gradient of h_out, or NULL: zero */
+    void *da, *db;         /* [B, T, H] =; da may be a, db may be dh */
+    mr_wide *dh_in;        /* [B, H] = or NULL; zero where h_in is NULL */
 } mr_scan_args;
 #define MR_SCAN_ARGS MR_SIZED(mr_scan_args)
 
-MR_API size_t mr_scan_workspace(mr_context *ctx, const mr_scan_args *args); /* 0 for a shape that cannot be */
+MR_API size_t mr_scan_workspace(mr_context *ctx, const mr_scan_args *args); /* 0 for what mr_scan_forward refuses */
 MR_API int mr_scan_forward(mr_context *ctx, const mr_scan_args *args, mr_error *err);
 MR_API int mr_scan_backward(mr_context *ctx, const mr_scan_args *args, mr_error *err);
 MR_API int mr_scan_step(mr_context *ctx, const mr_scan_args *args, mr_error *err); /* T = 1: h is the new state */
@@ -212,44 +233,45 @@ typedef enum mr_scan { MR_SCAN_LINEAR, MR_SCAN_LOG } mr_scan;
 /* Pre-activations of G·H channels: minGRU (G = 2) k | v, minLSTM (G = 3) p | k | v.
  *   minGRU   a = σ(−k), b = σ(k)·c          minLSTM  a = σ(p), b = σ(k)·c, or, normalised, both gates over their sum
  *   c = cand(v): positive: v + 0.5 for v ≥ 0, σ(v) otherwise; linear: v; tanh: tanh(v)
- * scan = log computes the same the paper's way (positive only). */
-typedef struct mr_cell {
+ * scan = log computes the same the paper's way (positive only).
+ * With W, pre = x Wᵀ + bias is computed here. What the backward needs of it is kept in `saved`, as the forward left it;
+ * the backward destroys it. Without W, pre is the caller's. */
+typedef struct mr_cell_args {
+    size_t size;
+    mr_dtype dtype;
     mr_cell_kind kind;
     mr_candidate candidate;
     mr_scan scan;
-    int normalize; /* minLSTM */
-} mr_cell;
-
-/* With W, pre = x Wᵀ + bias is computed here and kept in the workspace, which the backward needs as the forward left it, and
- * destroys. Without W, pre is the caller's. */
-typedef struct mr_cell_args {
-    size_t size;
-    mr_cell cell;
+    int normalize;         /* minLSTM */
     int B, T, D, H;        /* D: with W */
-    const float *x;        /* [B, T, D] */
-    const float *W;        /* [G·H, D] or NULL */
-    const float *bias;     /* [G·H] with W */
-    const float *pre;      /* [B, T, G·H] without W */
-    const float *h_in;     /* [B, H] or NULL: a sequence starts at token 0 */
-    const float *h_init;   /* [H] or NULL: sequences start from cand(h_init), or from 0 */
+    void *stream;          /* a cudaStream_t, or NULL; NULL but for "cuda" */
+    const void *x;         /* [B, T, D] aligned to 16 bytes in bf16 on a GPU */
+    const mr_wide *W;      /* [G·H, D] or NULL */
+    const mr_wide *bias;   /* [G·H] with W */
+    const void *pre;       /* [B, T, G·H] without W */
+    const mr_wide *h_in;   /* [B, H] or NULL: a sequence starts at token 0 */
+    const mr_wide *h_init; /* [H] or NULL: sequences start from cand(h_init), or from 0 */
     const uint8_t *reset;  /* [B, T] or NULL */
     const int32_t *length; /* [B] or NULL */
-    float *h;              /* [B, T, H] */
-    float *h_out;          /* [B, H] or NULL; may be h_in */
+    void *h;               /* [B, T, H] */
+    mr_wide *h_out;        /* [B, H] or NULL; may be h_in */
+    void *saved;           /* from the forward to its backward; NULL where mr_cell_saved gives 0 */
+    size_t saved_size;
     void *workspace;
     size_t workspace_size;
     /* the backward alone */
-    const float *dh;       /* [B, T, H] */
-    const float *dh_out;   /* [B, H] or NULL: zero */
-    float *dx;             /* [B, T, D] = with W */
-    float *dW, *dbias;     /* [G·H, D], [G·H] += with W */
-    float *dpre;           /* [B, T, G·H] = without W; may be pre, which saves a copy */
-    float *dh_in;          /* [B, H] = or NULL */
-    float *dh_init;        /* [H] += or NULL */
+    const void *dh;        /* [B, T, H] */
+    const mr_wide *dh_out; /* [B, H] or NULL: zero */
+    void *dx;              /* [B, T, D] = with W */
+    mr_wide *dW, *dbias;   /* [G·H, D], [G·H] += with W */
+    void *dpre;            /* [B, T, G·H] = without W; may be pre, which saves a copy */
+    mr_wide *dh_in;        /* [B, H] = or NULL */
+    mr_wide *dh_init;      /* [H] += or NULL; with h_init */
 } mr_cell_args;
 #define MR_CELL_ARGS MR_SIZED(mr_cell_args)
 
-MR_API size_t mr_cell_workspace(mr_context *ctx, const mr_cell_args *args); /* 0 for a shape that cannot be */
+MR_API size_t mr_cell_saved(mr_context *ctx, const mr_cell_args *args); /* 0 too where nothing need be kept */
+MR_API size_t mr_cell_workspace(mr_context *ctx, const mr_cell_args *args); /* 0 for what mr_cell_forward refuses */
 MR_API int mr_cell_forward(mr_context *ctx, const mr_cell_args *args, mr_error *err);
 MR_API int mr_cell_backward(mr_context *ctx, const mr_cell_args *args, mr_error *err);
 MR_API int mr_cell_step(mr_context *ctx, const mr_cell_args *args, mr_error *err); /* T = 1: h is the new state */

@@ -76,6 +76,35 @@ static inline void near_floats(const char *what, const float *got, const float *
             fail_msg("%s: element %zu of %zu is %.9g, wanted %.9g", what, i, n, (double)got[i], (double)want[i]);
 }
 
+/* Memory that ends where it ends: bytes on both sides must stay. */
+typedef struct fenced {
+    unsigned char *all;
+    size_t size;
+} fenced;
+
+enum { FENCE = 1 << 16 };
+
+static inline void *fence(fenced *f, size_t size)
+{
+    f->size = size;
+    f->all = aligned_alloc(64, (size + 2 * FENCE + 63) / 64 * 64);
+    assert_non_null(f->all);
+    memset(f->all, 0xA5, size + 2 * FENCE);
+    return f->all + FENCE;
+}
+
+static inline void check_fence(fenced *f)
+{
+    for (int i = 0; i < FENCE; i++)
+        if (f->all[i] != 0xA5 || f->all[FENCE + f->size + (size_t)i] != 0xA5) fail_msg("written outside of what was given");
+    free(f->all);
+}
+
+static inline void fill(float *x, size_t n, float scale, uint32_t seed)
+{
+    for (size_t i = 0; i < n; i++) x[i] = scale * random_float(&seed);
+}
+
 /* ---- a small model of tokens, and sequences in which each token follows from the one before */
 
 enum { VOCAB = 11, BATCH = 3, TIME = 17 };

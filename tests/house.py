@@ -1,28 +1,40 @@
 #!/usr/bin/env python3
 """The shape of the house: who may include whom, and how long files and functions may be (CONTRIBUTING.md).
 
-usage: house.py ROOT | --self-test      prints each violation; exit 1 if there is one
+usage: house.py ROOT | --symbols ROOT BUILD | --self-test      prints each violation; exit 1 if there is one
+
+--symbols looks at what the program's objects in a build folder need of the library.
 """
+import glob
 import os
 import re
+import subprocess
 import sys
 import tempfile
 
 FILE_LINES, FUNCTION_LINES = 600, 80
 SOURCES = (".c", ".h", ".inc", ".def", ".cu", ".cuh")
 
-# Arrows: the longest prefix that fits a file says what it may include, itself aside.
+# Arrows: the longest prefix that fits a file says what it may include, itself aside. Public headers are for everyone.
+PUBLIC = ("include/minrnn.h", "include/minrnn_experimental.h")
 ARROWS = {
     "include": [],
     "src/core": [],
     "src/ops": ["src/core"],
     "src/model": ["src/ops", "src/core"],
     "src/api": ["src/model", "src/ops", "src/core"],
-    "app": ["app", "src"],
+    "app/plot": ["src/core"],
+    "app/tasks": ["src/core"],
+    "app/train": ["app/tasks", "app/plot", "src/core"],
+    "app/paper": ["app/train", "app/tasks", "app/plot", "src/core"],
+    "app/commands": ["app/paper", "app/train", "app/tasks", "app/plot", "src/core", "app/bench/experiments.h"],
+    "app/bench": ["app", "src/model", "src/ops", "src/core"],
     "examples": [],
     "python": [],
 }
-EVERYONE = ("include/minrnn.h", "include/minrnn_experimental.h")
+# The one room of the program that may look into the library; all others see public headers and src/core, however they
+# come by them.
+INSIDERS = "app/bench"
 # A backend is a closed room: no other backend looks in, and neither does anyone outside src/ops.
 BACKENDS = ["src/ops/ref", "src/ops/cpu", "src/ops/cuda"]
 MEASURED = ["src", "include", "app", "examples", "python", "tests"]
@@ -67,10 +79,34 @@ def check_includes(root, path, lines):
             continue
         allowed = [source, *ARROWS[source]]
         other_room = longest(target, BACKENDS)
-        if target not in EVERYONE and not any(within(target, folder) for folder in allowed):
+        if target not in PUBLIC and not any(within(target, folder) for folder in allowed):
             yield f"{path}:{number}: {source} may not include {target}"
         elif other_room and room != other_room and (room or not within(path, "src/ops")):
             yield f"{path}:{number}: {target} belongs to its backend alone"
+
+
+def included(root, path, seen):
+    """Every file of ours that one includes, directly or through others."""
+    for match in re.finditer(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]', read(root, path), re.M):
+        target = include_target(root, path, match.group(1))
+        if target and target not in seen:
+            seen.add(target)
+            included(root, target, seen)
+    return seen
+
+
+def check_reach(root, path):
+    """The program sees nothing of the library but what it publishes, also through the headers of the one room that does."""
+    if not within(path, "app") or within(path, INSIDERS):
+        return
+    for target in sorted(included(root, path, set())):
+        if any(within(target, folder) for folder in ("src/ops", "src/model", "src/api")):
+            yield f"{path}: reaches {target}, which is the library's own"
+
+
+def read(root, path):
+    with open(os.path.join(root, path), encoding="utf-8") as file:
+        return file.read()
 
 
 def blank(text):
@@ -162,20 +198,59 @@ def violations(root):
                 if not name.endswith(SOURCES):
                     continue
                 path = os.path.relpath(os.path.join(folder, name), root)
-                with open(os.path.join(root, path), encoding="utf-8") as file:
-                    text = file.read()
+                text = read(root, path)
                 lines = text.splitlines()
                 files += 1
                 found += check_includes(root, path, lines)
+                found += check_reach(root, path)
                 found += check_sizes(path, text, lines)
                 found += check_words(path, lines)
     return found, files
+
+
+# ---- symbols: what the program's objects need of the library is public, or of src/core
+
+
+def declared(root):
+    """Functions that the public headers declare."""
+    return set(re.findall(r"MR_API [^;]*?\b(mr_\w+)\(", "".join(read(root, path) for path in PUBLIC)))
+
+
+def wrong_symbols(needed, public, core, own):
+    """needed: object → undefined symbols; the others are sets of names that may be needed."""
+    for path in sorted(needed):
+        for name in sorted(needed[path]):
+            if name.startswith("mr_") and name not in public | core | own:
+                yield f"{path}: needs {name}, which no public header declares and src/core does not define"
+
+
+def symbols(paths, which):
+    """The symbols of objects by nm: file → names."""
+    names = {path: set() for path in paths}
+    for path in paths:
+        lines = subprocess.run(["nm", which, path], check=True, capture_output=True, text=True).stdout.splitlines()
+        names[path] = {line.split()[-1] for line in lines if line.strip()}
+    return names
+
+
+def symbol_violations(root, build):
+    app = glob.glob(os.path.join(build, "CMakeFiles/minrnn_app.dir/**/*.o"), recursive=True)
+    app += glob.glob(os.path.join(build, "CMakeFiles/minrnn.dir/**/*.o"), recursive=True)
+    core = glob.glob(os.path.join(build, "CMakeFiles/minrnn_objects.dir/src/core/*.o"))
+    if not app or not core:
+        return [f"{build}: there are no objects of the program or of src/core"], 0
+    outside = [path for path in app if f"/{INSIDERS}/" not in path]
+    union = lambda table: set().union(*table.values())
+    needed = {os.path.relpath(path, build): names for path, names in symbols(outside, "-u").items()}
+    found = wrong_symbols(needed, declared(root), union(symbols(core, "--defined-only")), union(symbols(app, "--defined-only")))
+    return list(found), len(outside)
 
 
 # ---- self-test: a house in order, and the same house with one thing wrong
 
 CLEAN = {
     "include/minrnn.h": "int api(void);\n",
+    "include/minrnn_experimental.h": '#include "minrnn.h"\n',
     "src/core/mem.h": '#include "minrnn.h"\n#include <stddef.h>\n',
     "src/ops/ops.h": '#include "core/mem.h"\n',
     "src/ops/device.c": '#include "ops/ops.h"\n#include "cpu/kernel.h"\n',
@@ -183,12 +258,17 @@ CLEAN = {
     "src/ops/cpu/tile.inc": "#ifdef __CUDA_ARCH__\n#endif\n",
     "src/ops/ref/plain.h": "",
     "src/model/model.h": '#include "ops/ops.h"\n',
-    "src/tasks/task.h": '#include "core/mem.h"\n',
-    "src/run/train.h": '#include "model/model.h"\n#include "tasks/task.h"\n',
-    "tools/cli.h": '#include "run/train.h"\n',
-    "tools/cmd_check.c": '#include "ops/ops.h"\n#include "cli.h"\n',
-    "bench/gemm.c": '#include "ops/ops.h"\n',
-    "examples/tiny.c": '#include <minrnn.h>\n',
+    "src/api/api.h": '#include "model/model.h"\n#include "minrnn_experimental.h"\n',
+    "app/tasks/task.h": '#include "core/mem.h"\n#include "minrnn.h"\n',
+    "app/plot/chart.h": '#include "core/mem.h"\n',
+    "app/train/train.h": '#include "tasks/task.h"\n#include "plot/chart.h"\n',
+    "app/paper/tables.h": '#include "train/train.h"\n',
+    "app/bench/experiments.h": '#include "paper/tables.h"\n',
+    "app/bench/subject.h": '#include "model/model.h"\n#include "bench/experiments.h"\n',
+    "app/bench/cmd_check.c": '#include "ops/ops.h"\n#include "commands/args.h"\n',
+    "app/commands/args.h": '#include "train/train.h"\n',
+    "app/commands/cmd_paper.c": '#include "args.h"\n#include "bench/experiments.h"\n',
+    "examples/tiny.c": '#include <minrnn.h>\n#include <minrnn_experimental.h>\n',
     "src/core/long.c": "int a(void)\n{\n" + "    ;\n" * 77 + "}\n"                            # 80 lines: just allowed
                        + '#ifdef X\nint b(int x) {\n#else\nint b(void) {\n#endif\n    return "}"[0] == \'}\'; /* } */\n}\n'
                        + "static const int table[] = {\n" + "    1,\n" * 200 + "};\n",
@@ -198,10 +278,12 @@ PLANTED = [
     ("src/core/bad.h", '#include "ops/ops.h"\n', "src/core may not include src/ops/ops.h"),
     ("src/core/bad.h", '#  include <ops/ops.h>\n', "src/core may not include src/ops/ops.h"),
     ("src/ops/bad.c", '#include "../model/model.h"\n', "src/ops may not include src/model/model.h"),
-    ("src/model/bad.c", '#include "tasks/task.h"\n', "src/model may not include src/tasks/task.h"),
-    ("src/tasks/bad.c", '#include "ops/ops.h"\n', "src/tasks may not include src/ops/ops.h"),
-    ("src/run/bad.c", '#include "tools/cli.h"\n', "src/run may not include tools/cli.h"),
-    ("tools/bad.c", '#include "ops/ops.h"\n', "tools may not include src/ops/ops.h"),
+    ("src/model/bad.c", '#include "api/api.h"\n', "src/model may not include src/api/api.h"),
+    ("src/api/bad.c", '#include "train/train.h"\n', "src/api may not include app/train/train.h"),
+    ("src/core/bad.c", '#include "plot/chart.h"\n', "src/core may not include app/plot/chart.h"),
+    ("app/tasks/bad.c", '#include "train/train.h"\n', "app/tasks may not include app/train/train.h"),
+    ("app/plot/bad.c", '#include "tasks/task.h"\n', "app/plot may not include app/tasks/task.h"),
+    ("app/train/bad.c", '#include "commands/args.h"\n', "app/train may not include app/commands/args.h"),
     ("examples/bad.c", '#include "core/mem.h"\n', "examples may not include src/core/mem.h"),
     ("src/ops/ref/bad.c", '#include "ops/cpu/kernel.h"\n', "belongs to its backend alone"),
     ("src/ops/cpu/bad.inc", '#include "../ref/plain.h"\n', "belongs to its backend alone"),
@@ -209,7 +291,7 @@ PLANTED = [
     ("src/core/bad.c", "#include KERNEL\n", "name the file"),
     ("src/core/bad.c", '#include "core/gone.h"\n', "there is no such file"),
     ("src/model/bad.cu", "#if defined(USE_CUDA)\n#endif\n", "no code knows its device"),
-    ("tools/bad.c", "/* TO" "DO: later */\n", "unfinished"),
+    ("app/train/bad.c", "/* TO" "DO: later */\n", "unfinished"),
     ("src/core/bad.c", "int x;\n" * 601, "601 lines"),
     ("src/core/bad.c", "int a(void)\n{\n" + "    ;\n" * 78 + "}\n", "bad.c:1: a function of 81 lines"),
     ("src/core/bad.c", "int t[] = {1};\n\nint\na(int (*f)(void),\n  int b) {\n" + "    if (b) { b = '{'; }\n" * 77 + "}\n",
@@ -217,6 +299,20 @@ PLANTED = [
     ("src/core/bad.h", '#ifdef __cplusplus\nextern "C" {\n#endif\nint a(void) {\n' + "    ;\n" * 79 + "}\n",
      "bad.h:4: a function of 81 lines"),
     ("src/core/bad.c", "#define LONG \\\n" + "    ; \\\n" * 80 + "\n", "a macro of 82 lines"),
+]
+
+# What the program may not see is named where it is included, and where it is reached.
+REACHED = [
+    ("app/train/bad.c", '#include "ops/ops.h"\n', ["app/train may not include src/ops/ops.h", "reaches src/ops/ops.h"]),
+    ("app/commands/bad.c", '#include "bench/subject.h"\n',
+     ["app/commands may not include app/bench/subject.h", "reaches src/model/model.h", "reaches src/ops/ops.h"]),
+    ("app/bench/experiments.h", '#include "ops/ops.h"\n', ["cmd_paper.c: reaches src/ops/ops.h"]),
+]
+
+SYMBOLS = [
+    ({"train.o": {"mr_net_train", "mr_alloc", "mr_task_open", "malloc"}}, []),
+    ({"train.o": {"mr_net_train", "mr_model_learn"}}, ["train.o: needs mr_model_learn"]),
+    ({"a.o": {"mr_dev_open"}, "b.o": {"mr_dev_open"}}, ["a.o: needs mr_dev_open", "b.o: needs mr_dev_open"]),
 ]
 
 
@@ -227,29 +323,42 @@ def plant(root, files):
             file.write(text)
 
 
+def judge(path, text, expected):
+    """1: the house with that file in it is not found wrong in the way expected."""
+    with tempfile.TemporaryDirectory() as root:
+        plant(root, CLEAN)
+        if path:
+            plant(root, {path: text})
+        found, _ = violations(root)
+    good = len(found) == len(expected) and all(any(part in line for line in found) for part in expected)
+    if not good:
+        print(f"self-test: expected {expected!r} from {path}, found {found}")
+    return not good
+
+
 def self_test():
-    failures = 0
-    for path, text, expected in [(None, "", None), *PLANTED]:
-        with tempfile.TemporaryDirectory() as root:
-            plant(root, CLEAN)
-            if path:
-                plant(root, {path: text})
-            found, _ = violations(root)
-        good = not found if expected is None else len(found) == 1 and expected in found[0]
-        if not good:
+    houses = [(None, "", []), *((path, text, [expected]) for path, text, expected in PLANTED), *REACHED]
+    failures = sum(judge(*house) for house in houses)
+    for needed, expected in SYMBOLS:
+        found = list(wrong_symbols(needed, {"mr_net_train"}, {"mr_alloc"}, {"mr_task_open"}))
+        if len(found) != len(expected) or not all(line.startswith(part) for line, part in zip(found, expected)):
             failures += 1
-            print(f"self-test: expected {expected!r} from {path}, found {found}")
-    print(f"self-test: {len(PLANTED) + 1 - failures} of {len(PLANTED) + 1} houses judged rightly")
+            print(f"self-test: expected {expected!r} from {needed}, found {found}")
+    total = len(houses) + len(SYMBOLS)
+    print(f"self-test: {total - failures} of {total} houses judged rightly")
     return failures
 
 
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) == 4 and sys.argv[1] == "--symbols":
+        found, files = symbol_violations(sys.argv[2], sys.argv[3])
+    elif len(sys.argv) != 2:
         print(__doc__.strip(), file=sys.stderr)
         return 2
-    if sys.argv[1] == "--self-test":
+    elif sys.argv[1] == "--self-test":
         return 1 if self_test() else 0
-    found, files = violations(sys.argv[1])
+    else:
+        found, files = violations(sys.argv[1])
     print("\n".join([*found, f"{files} files, {len(found)} violations"]))
     return 1 if found or not files else 0
 

@@ -3,35 +3,6 @@
 
 enum { B = 2, T = 9, H = 5, D = 4, N = B * T * H };
 
-/* Memory that ends where it ends: bytes on both sides must stay. */
-typedef struct fenced {
-    unsigned char *all;
-    size_t size;
-} fenced;
-
-enum { FENCE = 1 << 16 };
-
-static void *fence(fenced *f, size_t size)
-{
-    f->size = size;
-    f->all = aligned_alloc(64, (size + 2 * FENCE + 63) / 64 * 64);
-    assert_non_null(f->all);
-    memset(f->all, 0xA5, size + 2 * FENCE);
-    return f->all + FENCE;
-}
-
-static void check_fence(fenced *f)
-{
-    for (int i = 0; i < FENCE; i++)
-        if (f->all[i] != 0xA5 || f->all[FENCE + f->size + (size_t)i] != 0xA5) fail_msg("written outside of the workspace");
-    free(f->all);
-}
-
-static void fill(float *x, size_t n, float scale, uint32_t seed)
-{
-    for (size_t i = 0; i < n; i++) x[i] = scale * random_float(&seed);
-}
-
 static const uint8_t resets[B * T] = {[4] = 1, [T] = 1, [T + 7] = 1};
 static const int32_t lengths[B] = {T, 6};
 
@@ -190,7 +161,7 @@ static void test_cell_from_given_gates(void **state)
     fenced f;
     fill(pre, B * T * 2 * H, 3, 8);
     mr_cell_args args = MR_CELL_ARGS;
-    args.cell.candidate = MR_TANH;
+    args.candidate = MR_TANH;
     args.B = B, args.T = T, args.H = H, args.pre = pre, args.h = h;
     args.workspace_size = mr_cell_workspace(ctx, &args);
     args.workspace = fence(&f, args.workspace_size);
@@ -217,7 +188,7 @@ static void test_cell_with_projection(void **state)
     mr_context *ctx = context_on("cpu");
     float x[B * T * D], W[WIDE * D], bias[WIDE], h_init[H], pre[B * T * WIDE], dpre[B * T * WIDE], h[2][N], dh[N];
     float dx[B * T * D], dW[WIDE * D], dbias[WIDE], dh_init[2][H], want_dx[B * T * D], want_dW[WIDE * D], want_dbias[WIDE];
-    fenced f[2];
+    fenced f[2], kept[2];
     fill(x, B * T * D, 1, 1), fill(W, WIDE * D, 1, 2), fill(bias, WIDE, 1, 3), fill(h_init, H, 1, 4), fill(dh, N, 1, 5);
     memset(dW, 0, sizeof dW), memset(dbias, 0, sizeof dbias), memset(dh_init, 0, sizeof dh_init);
     for (int n = 0; n < B * T; n++)
@@ -229,15 +200,20 @@ static void test_cell_with_projection(void **state)
     mr_cell_args args[2] = {MR_CELL_ARGS, MR_CELL_ARGS};
     for (int i = 0; i < 2; i++) {
         mr_cell_args *a = &args[i];
-        a->cell = (mr_cell){.kind = MR_MINLSTM, .normalize = 1};
+        a->kind = MR_MINLSTM, a->normalize = 1;
         a->B = B, a->T = T, a->H = H, a->h = h[i], a->dh = dh, a->h_init = h_init, a->dh_init = dh_init[i], a->reset = resets, a->length = lengths;
         if (i == 0) a->D = D, a->x = x, a->W = W, a->bias = bias, a->dx = dx, a->dW = dW, a->dbias = dbias;
         else a->pre = pre, a->dpre = dpre;
         a->workspace_size = mr_cell_workspace(ctx, a);
         a->workspace = fence(&f[i], a->workspace_size);
+        a->saved_size = mr_cell_saved(ctx, a);
+        a->saved = fence(&kept[i], a->saved_size);
+        assert_int_equal(a->saved_size != 0, i == 0);
         OK(mr_cell_forward(ctx, a, &err));
+        memset(a->workspace, 0x5A, a->workspace_size); /* nothing in it is needed again */
         OK(mr_cell_backward(ctx, a, &err));
         check_fence(&f[i]);
+        check_fence(&kept[i]);
     }
     near_floats("h", h[0], h[1], N, 1e-5);
     near_floats("dh_init", dh_init[0], dh_init[1], H, 1e-5);
@@ -278,9 +254,9 @@ static void test_refusals(void **state)
     mr_cell_args cell = MR_CELL_ARGS;
     cell.B = cell.T = cell.H = 1, cell.workspace = x->args.workspace, cell.workspace_size = size, cell.h = x->h;
     FAILS(MR_EINVAL, "one of them", mr_cell_forward(ctx, &cell, &err));
-    cell.cell.scan = MR_SCAN_LOG, cell.cell.candidate = MR_LINEAR;
+    cell.scan = MR_SCAN_LOG, cell.candidate = MR_LINEAR;
     FAILS(MR_EINVAL, "log", mr_cell_forward(ctx, &cell, &err));
-    cell.cell.kind = (mr_cell_kind)7;
+    cell.kind = (mr_cell_kind)7;
     FAILS(MR_EINVAL, "no such cell", mr_cell_step(ctx, &cell, &err));
     free(x->args.workspace);
     free(x);

@@ -2,21 +2,12 @@
 #ifndef MR_APP_BENCH_MEASURED_H
 #define MR_APP_BENCH_MEASURED_H
 
-#include "ops/device.h"
-#include "paper/reproduce.h"
+#include "bench/experiments.h"
 #include "bench/subject.h"
 #include "core/text.h"
+#include "ops/device.h"
 
-/* ---- an experiment that is a function ---- */
-
-typedef struct mr_measuring mr_measuring;
-
-/* An experiment that is a function: it asks for each cell whether it is there, measures it and adds a row. */
-typedef struct mr_measured {
-    const char *name, *summary;
-    int (*run)(mr_measuring *m, mr_error *err);
-    int (*report)(const mr_table *rows, const char *dir, mr_error *err); /* writes DIR/NAME.md and DIR/NAME.svg */
-} mr_measured;
+/* ---- the cells of an experiment ---- */
 
 const mr_reproduce_options *mr_measuring_options(const mr_measuring *m);
 mr_dev *mr_measuring_device(const mr_measuring *m); /* open, as the options have it; f32 where they leave the dtype open */
@@ -25,11 +16,6 @@ mr_dev *mr_measuring_device(const mr_measuring *m); /* open, as the options have
 int mr_measuring_wants(mr_measuring *m, const char *row_label, const char *column, const char *settings, mr_row *row);
 int mr_measuring_add(mr_measuring *m, mr_row *row, mr_error *err); /* takes the row, and writes everything */
 int mr_measuring_over(const mr_measuring *m);                      /* the time is up, or a signal came: return 0 */
-
-int mr_reproduce_measured(const mr_measured *experiment, const mr_reproduce_options *options, mr_reproduce_result *result,
-                          mr_error *err);
-
-extern const mr_measured mr_efficiency, mr_inference, mr_parameters;
 
 /* The models in the order of the tables, by the paper's names. */
 enum { MR_MODELS = 6, MR_COLUMN = 48 };

@@ -1,7 +1,7 @@
 /* minrnn reproduce: the paper's experiments, one command each. */
 #include "core/file.h"
 #include "core/mem.h"
-#include "bench/measured.h"
+#include "bench/experiments.h"
 #include "train/recipes.h"
 #include "paper/report.h"
 #include "commands/args.h"

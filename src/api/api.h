@@ -26,6 +26,10 @@ struct mr_context {
     pthread_cond_t returned;
     mr_dev **idle; /* [room] */
     int idle_count, made, room, most;
+    int index;    /* of a GPU */
+    void *stream; /* the one that its device works in */
+    pthread_mutex_t raw_lock;   /* of what follows */
+    mr_dev *raw[MR_F64 + 1];    /* devices for raw calls by dtype, NULL until asked for, see raw.c */
 };
 
 /* Never fails: where no further device is to be had, it waits for one. */

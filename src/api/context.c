@@ -93,6 +93,8 @@ static int open_first(mr_context *ctx, const char *spec, mr_error *err)
     mr_dev *dev = make_device(ctx, err);
     if (!dev) return err->status;
     ctx->spec = dev->kind;
+    ctx->index = dev->index;
+    ctx->stream = dev->stream;
     ctx->most = strcmp(dev->kind, "cuda") ? 1 << 20 : 1;
     ctx->idle[ctx->idle_count++] = dev;
     snprintf(ctx->chip, sizeof ctx->chip, "%s", dev->name ? dev->name : "");
@@ -119,6 +121,7 @@ int mr_context_new(const mr_context_options *options, mr_context **out, mr_error
     ctx->options = (mr_dev_options){.threads = o.threads, .bf16 = o.bf16, .exact = o.exact, .by = &ctx->allocator, .stream = o.cuda_stream,
                                     .tell = o.warn, .tell_user = o.log_user};
     pthread_mutex_init(&ctx->lock, NULL);
+    pthread_mutex_init(&ctx->raw_lock, NULL);
     pthread_cond_init(&ctx->returned, NULL);
     status = open_first(ctx, o.device ? o.device : "auto", err);
     if (status) mr_context_free(ctx);
@@ -130,12 +133,17 @@ void mr_context_free(mr_context *ctx)
 {
     if (!ctx) return;
     const mr_allocator by = ctx->allocator;
+    for (int i = 0; i <= MR_F64; i++) {
+        if (ctx->raw[i] && ctx->raw[i]->enter) ctx->raw[i]->enter(ctx->raw[i]);
+        mr_dev_close(ctx->raw[i]);
+    }
     for (int i = 0; i < ctx->idle_count; i++) {
         if (ctx->idle[i]->enter) ctx->idle[i]->enter(ctx->idle[i]);
         mr_dev_close(ctx->idle[i]);
     }
     mr_free_by(&by, ctx->idle);
     pthread_cond_destroy(&ctx->returned);
+    pthread_mutex_destroy(&ctx->raw_lock);
     pthread_mutex_destroy(&ctx->lock);
     mr_free_by(&by, ctx);
 }

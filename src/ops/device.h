@@ -8,6 +8,15 @@
 #include "ops/ops.h"
 #include "ops/replay.h"
 
+/* A call on memory that is the caller's alone. */
+typedef struct mr_raw {
+    const mr_cell *cell; /* NULL: the scan by itself */
+    int B, T, D, H;      /* D 0: without W */
+    int bf16;            /* products in bf16 */
+    void *stream;        /* GPU: the cudaStream_t to work in; NULL: the device's own */
+    void *work;          /* raw_work(…) bytes; `work` of the ops lies at their start */
+} mr_raw;
+
 struct mr_dev {
     const char *kind; /* "cpu", "ref", "ref64" */
     const char *isa;  /* "avx512", …; "" where there is no choice */
@@ -48,6 +57,17 @@ struct mr_dev {
 
     size_t (*rnn_saved)(mr_dev *, mr_rnn kind, int B, int T, int H); /* the same for the rnn ops */
 
+    int index;    /* GPU: which one */
+    void *stream; /* GPU: the cudaStream_t that it works in */
+    /* Around the ops of a raw call, which then take all their memory from raw->work (on a CPU products have some of the
+     * device's own, which grows at the first call of a shape) and wait for nothing. A GPU's must be opened with `raw`. */
+    size_t (*raw_work)(mr_dev *, const mr_raw *); /* stream and work are not read */
+    void (*raw_begin)(mr_dev *, const mr_raw *);
+    int (*raw_end)(mr_dev *, mr_error *); /* the first error of the launches */
+    /* bf16 to fp32 and back, to the nearest, ties to even; NULL on a GPU, whose activations may be bf16 themselves */
+    void (*widen)(mr_dev *, float *to, const uint16_t *from, size_t n);
+    void (*narrow)(mr_dev *, uint16_t *to, const float *from, size_t n);
+
     void *impl; /* the backend's own */
 };
 
@@ -61,6 +81,7 @@ typedef struct mr_dev_options {
     void *stream;    /* GPU: a cudaStream_t to work in; NULL: one of its own */
     void (*tell)(void *user, const char *line); /* auto: told in one line why a GPU that is there is not used; or NULL */
     void *tell_user;
+    int raw;         /* GPU: for raw calls alone, with no memory of its own; stream is what NULL means there */
 } mr_dev_options;
 
 /* spec: auto (a GPU where there is one that can be used, else cpu), cpu, cuda[:i], ref, ref64. options NULL: all zero. */

@@ -8,7 +8,7 @@
 #ifndef MR_OPS_OPS_H
 #define MR_OPS_OPS_H
 
-#include "minrnn_experimental.h" /* mr_cell */
+#include "minrnn_experimental.h" /* mr_cell_kind, mr_candidate, mr_scan */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -173,6 +173,13 @@ typedef struct mr_conv_bwd_args {
  * reset = 1. Otherwise it goes on from h_in. W NULL: `saved` holds pre already, [B, T, G·H] acts at its start, and the backward leaves
  * its gradient there (D, x, b, dx, dW, db are not read): gates and scan alone. Tokens at and beyond length[b] do not exist: their h is 0, they pass no gradient,
  * and h_out is the state after the real ones. scan = log computes the same function the paper's way (positive only). */
+typedef struct mr_cell {
+    mr_cell_kind kind;
+    mr_candidate candidate;
+    mr_scan scan;
+    int normalize; /* minLSTM */
+} mr_cell;
+
 static inline int mr_cell_gates(const mr_cell *cell) { return cell->kind == MR_MINGRU ? 2 : 3; }
 
 typedef struct mr_minrnn_fwd_args {

@@ -56,7 +56,7 @@ static const mr_cpu_kernels *choose(const char *wanted, mr_error *err)
     return NULL;
 }
 
-static const mr_product_kernels *choose_product(const mr_cpu_kernels *kernels, int bf16)
+const mr_product_kernels *mr_cpu_choose_product(const mr_cpu_kernels *kernels, int bf16)
 {
     if (!bf16) return &kernels->product;
 #if defined(__x86_64__)
@@ -245,6 +245,7 @@ static void fill_device(mr_cpu *cpu, int threads, const mr_allocator *by)
     mr_cpu_attn_ops(&dev->ops);
     mr_cpu_sscan_ops(&dev->ops);
     mr_cpu_state_ops(&dev->ops);
+    mr_cpu_raw_hooks(dev);
 }
 
 int mr_cpu_open(const mr_dev_options *options, mr_dev **out, mr_error *err)
@@ -260,7 +261,8 @@ int mr_cpu_open(const mr_dev_options *options, mr_dev **out, mr_error *err)
     mr_cpu *cpu = mr_alloc_by(options->by, 1, sizeof *cpu);
     if (!cpu) return mr_no_memory(err, "the CPU device");
     cpu->kernels = *kernels;
-    cpu->product = choose_product(kernels, options->bf16);
+    cpu->set = kernels;
+    cpu->product = mr_cpu_choose_product(kernels, options->bf16);
     fill_device(cpu, threads, options->by);
     cpu->pool = mr_pool_new(threads, options->by);
     if (!cpu->pool) {

@@ -26,7 +26,10 @@ enum {
 typedef struct mr_cpu {
     mr_dev dev;
     mr_cpu_kernels kernels;
+    const mr_cpu_kernels *set;         /* where they are from */
     const mr_product_kernels *product; /* how matrices are multiplied */
+    const mr_product_kernels *raw_product[2]; /* of raw calls in fp32 and in bf16; NULL until asked for */
+    const mr_product_kernels *kept_product;   /* during a raw call: what `product` is otherwise */
     mr_pool *pool;
     mr_scratch scratch[MR_SCRATCHES];
     size_t slot_stride;
@@ -81,6 +84,8 @@ void mr_cpu_state_ops(mr_ops *ops);
 size_t mr_cpu_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int D, int H);
 size_t mr_cpu_scan_work(mr_dev *dev, int B, int T, int H);
 void mr_cpu_rnn_ops(mr_ops *ops);
+const mr_product_kernels *mr_cpu_choose_product(const mr_cpu_kernels *kernels, int bf16);
+void mr_cpu_raw_hooks(mr_dev *dev); /* raw_begin, widen, … */
 size_t mr_cpu_rnn_saved(mr_dev *dev, mr_rnn kind, int B, int T, int H);
 
 #endif

@@ -16,7 +16,7 @@ extern "C" {
 
 typedef __nv_bfloat16 bf16;
 
-enum { MR_CUDA_PLANS = 512, MR_CUDA_SHADOWS = 256 };
+enum { MR_CUDA_PLANS = 512, MR_CUDA_SHADOWS = 256, MR_CUDA_WORKSPACE = 32 << 20 };
 
 /* One product that was planned: its shape and options, and the algorithm chosen for it once. */
 struct mr_cuda_plan {
@@ -54,7 +54,7 @@ struct mr_cuda {
     cudaStream_t stream;
     int stream_given; /* by the caller, who destroys it */
     cublasLtHandle_t lt;
-    void *workspace; /* of the products */
+    void *workspace; /* of the products, MR_CUDA_WORKSPACE bytes */
     mr_cuda_room scratch, product_scratch; /* of one op at a time, and of a product inside of one */
     mr_cuda_shadow shadows[MR_CUDA_SHADOWS]; /* bf16: copies of parameters for the products */
     int shadow_count, shadows_stale, weights_written; /* weights_written: since it was last cleared */
@@ -62,7 +62,7 @@ struct mr_cuda {
     char *staging; /* pinned; uploads go through it, and small downloads through its end */
     size_t staged;
     mr_cuda_plan plans[MR_CUDA_PLANS];
-    int plan_count;
+    int plan_count, plan_oldest; /* oldest: the next to make room, once all are taken */
     mr_replays replays; /* whose each of the graphs is */
     mr_cuda_graph graphs[MR_REPLAYS];
     mr_ops direct;            /* the ops as they are launched; dev->ops goes through defer.cu first */
@@ -70,10 +70,16 @@ struct mr_cuda {
     int has_waiting;
     int chained;              /* the last launch lets the next one start early, see chain.cuh */
     mr_cuda_graph *last;      /* the recording that was replayed, when nothing has come behind it */
+    int raw;                  /* for raw calls alone, see raw.cu: between two of them it has no memory at all */
+    cudaStream_t own_stream;  /* raw: what no stream means */
+    mr_cuda_room copies;      /* raw: for bf16 copies of this call's weights */
+    int device_before;        /* raw: the caller's */
     cudaError_t error; /* the first since the last sync */
     const char *where;
     char name[256];
 };
+
+void mr_cuda_forget_plan(mr_cuda_plan *plan);
 
 static inline mr_cuda *cuda_of(mr_dev *dev) { return (mr_cuda *)dev->impl; }
 
@@ -94,6 +100,10 @@ cudaError_t mr_cuda_allow_shared(const void *kernel, size_t bytes);
 const bf16 *mr_cuda_shadow_of(mr_cuda *c, const float *from, size_t n);
 void mr_cuda_written(mr_cuda *c, const void *to, size_t bytes);
 void mr_cuda_freshen(mr_cuda *c);
+
+/* Raw calls: hooks of the device, and the bf16 copy of an array for the call that runs now. */
+void mr_cuda_raw_hooks(mr_dev *dev);
+const bf16 *mr_cuda_raw_copy(mr_cuda *c, const float *from, size_t n);
 
 /* What was put off is launched; after this, the stream holds everything that was asked for. */
 void mr_cuda_settle(mr_cuda *c);
@@ -231,6 +241,9 @@ void mr_cuda_start_grad(mr_cuda *c, mr_candidate candidate, int rows, int H, con
 int mr_cuda_fusable(const mr_cuda *c, const mr_cell *cell, int D, int H);
 int mr_cuda_fused_fwd(mr_cuda *c, const mr_minrnn_fwd_args *a);
 int mr_cuda_fused_bwd(mr_cuda *c, const mr_minrnn_bwd_args *a);
+/* Bytes of scratch that these layers take, in either direction and whether those kernels serve them or not. */
+size_t mr_cuda_fused_scratch(const mr_cuda *c, const mr_cell *cell, int B, int T, int H);
+size_t mr_cuda_anew_scratch(mr_dev *dev, const mr_cell *cell, int B, int T, int H);
 
 void mr_cuda_rnn_ops(mr_ops *ops);
 size_t mr_cuda_rnn_saved(mr_dev *dev, mr_rnn kind, int B, int T, int H);

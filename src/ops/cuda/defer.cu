@@ -112,7 +112,7 @@ static void minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
     g.h_in = (const float *)a->h_in, g.h_init = (const float *)a->h_init, g.h_out = (float *)a->h_out, g.reset = a->reset;
     g.pre = mr_cuda_fusable(cuda_of(dev), &a->cell, a->D, a->H) ? NULL : a->saved; /* there the backward computes it anew */
     g.y = a->h;
-    const bool one = a->T == 1 && a->W && a->cell.scan == MR_SCAN_LINEAR;
+    const bool one = a->T == 1 && a->W && !a->length && a->cell.scan == MR_SCAN_LINEAR; /* length: 0 is one too */
     if (!one || !run_few(cuda_of(dev), g, (const float *)a->W, (size_t)a->B * (size_t)a->H * dev->act_size)) minrnn_fwd_now(dev, a);
 }
 

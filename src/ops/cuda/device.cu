@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STAGING = 64 << 20, LANDING = 1 << 20, BROUGHT = 64 << 10, WORKSPACE = 32 << 20 }; /* LANDING: for downloads, behind the
+enum { STAGING = 64 << 20, LANDING = 1 << 20, BROUGHT = 64 << 10 }; /* LANDING: for downloads, behind the
     staging; BROUGHT: what a recording writes there itself, at most */
 
 void mr_cuda_note(mr_cuda *c, cudaError_t error, const char *where)
@@ -62,6 +62,10 @@ static void cuda_release(mr_dev *dev, void *p)
 static void *grow(mr_cuda *c, mr_cuda_room *room, size_t bytes)
 {
     if (bytes <= room->size) return room->data;
+    if (c->raw) { /* raw_work has counted all of it, so this is not to be */
+        mr_cuda_note(c, cudaErrorMemoryAllocation, "the caller's workspace");
+        return NULL;
+    }
     forget_graphs(c);
     CHECK(c, cudaStreamSynchronize(c->stream));
     cudaFree(room->data);
@@ -290,14 +294,9 @@ static void cuda_close(mr_dev *dev)
 {
     mr_cuda *c = cuda_of(dev);
     forget_graphs(c);
-    for (int i = 0; i < c->plan_count; i++) {
-        mr_lt.MatrixLayoutDestroy(c->plans[i].a);
-        mr_lt.MatrixLayoutDestroy(c->plans[i].b);
-        mr_lt.MatrixLayoutDestroy(c->plans[i].c);
-        mr_lt.MatmulDescDestroy(c->plans[i].desc);
-    }
+    for (int i = 0; i < c->plan_count; i++) mr_cuda_forget_plan(&c->plans[i]);
     if (c->lt) mr_lt.Destroy(c->lt);
-    forget_shadows(c);
+    if (!c->raw) forget_shadows(c);
     cudaFree(c->shadow_table);
     cudaFree(c->workspace);
     cudaFree(c->scratch.data);
@@ -381,9 +380,9 @@ static int find_device(mr_cuda *c, int index, mr_error *err)
 static int make_resources(mr_cuda *c, mr_error *err)
 {
     cudaError_t error = c->stream_given ? cudaSuccess : cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);
-    if (error == cudaSuccess) error = cudaMalloc(&c->workspace, WORKSPACE);
-    if (error == cudaSuccess) c->dev.taken += WORKSPACE;
-    if (error == cudaSuccess) error = cudaMallocHost((void **)&c->staging, STAGING + LANDING);
+    if (error == cudaSuccess && !c->raw) error = cudaMalloc(&c->workspace, MR_CUDA_WORKSPACE);
+    if (error == cudaSuccess && !c->raw) c->dev.taken += MR_CUDA_WORKSPACE;
+    if (error == cudaSuccess && !c->raw) error = cudaMallocHost((void **)&c->staging, STAGING + LANDING);
     if (error != cudaSuccess) return mr_fail(err, MR_EDEVICE, "%s: %s", c->name, cudaGetErrorString(error));
     if (mr_lt.Create(&c->lt) != CUBLAS_STATUS_SUCCESS) return mr_fail(err, MR_EDEVICE, "%s: cuBLASLt does not start", c->name);
     return 0;
@@ -416,7 +415,9 @@ extern "C" const char *mr_cuda_version(void)
 
 extern "C" int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **out, mr_error *err)
 {
+    int before = -1; /* a raw call leaves the caller's device as it was, its first one too */
     *out = NULL;
+    if (options->raw && cudaGetDevice(&before) != cudaSuccess) before = -1;
     mr_cuda *c = (mr_cuda *)mr_alloc_by(options->by, 1, sizeof *c);
     if (!c) return mr_no_memory(err, "a device");
     mr_dev *dev = &c->dev;
@@ -424,6 +425,8 @@ extern "C" int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **o
     c->exact = options->exact;
     c->stream = (cudaStream_t)options->stream;
     c->stream_given = options->stream != NULL;
+    c->raw = options->raw;
+    c->own_stream = c->stream;
     dev->kind = "cuda";
     dev->name = c->name;
     dev->isa = "";
@@ -450,11 +453,15 @@ extern "C" int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **o
     dev->scan_work = mr_cuda_scan_work;
     dev->rnn_saved = mr_cuda_rnn_saved;
     dev->impl = c;
+    dev->index = index;
+    mr_cuda_raw_hooks(dev);
     fill_ops(dev);
     int status = find_device(c, index, err);
     if (!status) status = mr_lt_load(err);
     if (!status) status = make_resources(c, err);
+    dev->stream = c->stream;
     if (status) cuda_close(dev);
     else *out = dev;
+    if (before >= 0) cudaSetDevice(before);
     return status;
 }

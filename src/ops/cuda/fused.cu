@@ -99,6 +99,13 @@ static int groups_of(int B, int H)
     return (int)div_up((size_t)B, div_up((size_t)B, most));
 }
 
+size_t mr_cuda_fused_scratch(const mr_cuda *c, const mr_cell *cell, int B, int T, int H)
+{
+    const size_t N = (size_t)H * (size_t)mr_cell_gates(cell), groups = (size_t)groups_of(B, H);
+    const size_t floats = groups * (N * FUSED_D + N) + (size_t)B * (size_t)H; /* sums, starts; then gradients of pre */
+    return floats * sizeof(float) + (size_t)B * (size_t)T * N * c->dev.act_size;
+}
+
 int mr_cuda_fused_bwd(mr_cuda *c, const mr_minrnn_bwd_args *a)
 {
     const int M = a->B * a->T, N = a->H * mr_cell_gates(&a->cell);
@@ -107,7 +114,7 @@ int mr_cuda_fused_bwd(mr_cuda *c, const mr_minrnn_bwd_args *a)
     if (!fits(a->B, a->T, N, a->H, a->x, a->h, a->dh)) return 0;
     f.groups = groups_of(a->B, a->H);
     const size_t weights = (size_t)N * FUSED_D, sums = (size_t)f.groups * (weights + (size_t)N), starts = (size_t)a->B * (size_t)a->H;
-    float *room = (float *)mr_cuda_scratch(c, (sums + starts) * sizeof(float) + (size_t)M * (size_t)N * c->dev.act_size);
+    float *room = (float *)mr_cuda_scratch(c, mr_cuda_fused_scratch(c, &a->cell, a->B, a->T, a->H));
     if (!room) return 1;
     f.sums = room, g.to_start = a->dh_init ? room + sums : NULL, g.pre = room + sums + starts;
     g.B = a->B, g.T = a->T, g.H = a->H, g.h = (void *)a->h, g.h_in = (const float *)a->h_in, g.h_init = (const float *)a->h_init;

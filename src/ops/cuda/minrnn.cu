@@ -33,7 +33,7 @@ template <class ACT, int KIND> static __global__ void scan_log_forward(scan_args
     if (g.h_out) g.h_out[(size_t)b * g.H + ch] = state;
 }
 
-/* One token a stream: a thread a channel, the state in place. */
+/* One token a stream, which exists: a thread a channel, the state in place. */
 template <class ACT, int KIND, int CAND> static __global__ void scan_one(scan_args g)
 {
     const int G = gate_count<KIND>::value, i = blockIdx.x * blockDim.x + threadIdx.x, b = i / g.H, ch = i % g.H;
@@ -125,7 +125,7 @@ template <class ACT, int KIND, int CAND> static void launch(mr_cuda *c, const mr
     if (!down && cell->scan == MR_SCAN_LOG) {
         scan_log_forward<ACT, KIND><<<dim3((unsigned)div_up((size_t)g.H, 32), (unsigned)g.B), 32, 0, c->stream>>>(g);
         LAUNCHED(c, "scan_log_forward");
-    } else if (!down && g.T == 1) {
+    } else if (!down && g.T == 1 && !g.length) {
         scan_one<ACT, KIND, CAND><<<(unsigned)div_up((size_t)g.B * (size_t)g.H, 128), 128, 0, c->stream>>>(g);
         LAUNCHED(c, "scan_one");
     } else if (!down && plain) scans<ACT, KIND, CAND, 0, PAIR>::forward(c, g);
@@ -167,6 +167,15 @@ size_t mr_cuda_scan_work(mr_dev *dev, int B, int T, int H)
     cut_time(&g);
     const size_t own = (3 + most_gates) * (size_t)B * (size_t)g.chunks * (size_t)H * sizeof(float);
     return own > given ? own : given;
+}
+
+size_t mr_cuda_anew_scratch(mr_dev *dev, const mr_cell *cell, int B, int T, int H)
+{
+    scan_args g = {};
+    g.B = B, g.T = T, g.H = H;
+    cut_time(&g);
+    const size_t n = (size_t)B * (size_t)g.chunks * (size_t)H;
+    return pre_bytes(dev, cell, B, T, H) + (3 + (size_t)mr_cell_gates(cell)) * n * sizeof(float);
 }
 
 /* What goes between chunks, and sums of the backward, in the caller's memory or in scratch; pre: bytes of pre-activations that are not kept. */

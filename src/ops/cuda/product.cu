@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-enum { WORKSPACE = 32 << 20 };
-
 /* Column-major D [m, n] = op(A)·op(B) (+ D). Row-major matrices are their own transposes here. */
 struct product {
     int m, n, k;
@@ -34,11 +32,13 @@ static void key_of(const mr_cuda *c, const product *p, uint64_t key[4])
              c->exact << 3 | (uint64_t)common_alignment(p) << 56;
 }
 
-/* Plans are shared by products with the same common alignment, so below 16 bytes nothing more is promised. */
-static void alignment(cublasLtMatmulPreference_t pref, cublasLtMatmulPreferenceAttributes_t which, uint32_t common, const void *p)
+/* Plans are shared by products with the same common alignment, so below 16 bytes nothing more is promised; nor is it
+ * above for a caller's arrays, which lie elsewhere the next time. */
+static void alignment(const mr_cuda *c, cublasLtMatmulPreference_t pref, cublasLtMatmulPreferenceAttributes_t which,
+                      uint32_t common, const void *p)
 {
     uint32_t bytes = common;
-    while (common == 16 && bytes < 256 && ((uintptr_t)p & (2 * bytes - 1)) == 0) bytes *= 2;
+    while (!c->raw && common == 16 && bytes < 256 && ((uintptr_t)p & (2 * bytes - 1)) == 0) bytes *= 2;
     mr_lt.MatmulPreferenceSetAttribute(pref, which, &bytes, sizeof bytes);
 }
 
@@ -70,29 +70,46 @@ static void describe(mr_cuda *c, const product *p, mr_cuda_plan *plan)
     mr_lt.MatrixLayoutCreate(&plan->c, p->out, p->m, p->n, p->ldd);
 }
 
+void mr_cuda_forget_plan(mr_cuda_plan *plan)
+{
+    mr_lt.MatrixLayoutDestroy(plan->a);
+    mr_lt.MatrixLayoutDestroy(plan->b);
+    mr_lt.MatrixLayoutDestroy(plan->c);
+    mr_lt.MatmulDescDestroy(plan->desc);
+    memset(plan, 0, sizeof *plan);
+}
+
+/* The oldest makes room where there is none: a caller of raw cells may come with any number of shapes. */
+static mr_cuda_plan *new_plan(mr_cuda *c)
+{
+    if (c->plan_count < MR_CUDA_PLANS) return &c->plans[c->plan_count++];
+    mr_cuda_plan *plan = &c->plans[c->plan_oldest];
+    c->plan_oldest = (c->plan_oldest + 1) % MR_CUDA_PLANS;
+    mr_cuda_forget_plan(plan);
+    return plan;
+}
+
 static mr_cuda_plan *plan_of(mr_cuda *c, const product *p)
 {
     uint64_t key[4];
     key_of(c, p, key);
     for (int i = 0; i < c->plan_count; i++)
         if (!memcmp(c->plans[i].key, key, sizeof key)) return &c->plans[i];
-    if (c->plan_count == MR_CUDA_PLANS) return NULL;
-    mr_cuda_plan *plan = &c->plans[c->plan_count++];
-    memset(plan, 0, sizeof *plan);
+    mr_cuda_plan *plan = new_plan(c);
     memcpy(plan->key, key, sizeof key);
     describe(c, p, plan);
     cublasLtMatmulPreference_t pref;
     cublasLtMatmulHeuristicResult_t result;
-    size_t bytes = WORKSPACE;
+    size_t bytes = MR_CUDA_WORKSPACE;
     uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, common = common_alignment(p);
     int found = 0;
     mr_lt.MatmulPreferenceCreate(&pref);
     mr_lt.MatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes);
     mr_lt.MatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions);
-    alignment(pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, common, p->a);
-    alignment(pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, common, p->b);
-    alignment(pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, common, p->c ? p->c : p->d);
-    alignment(pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, common, p->d);
+    alignment(c, pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, common, p->a);
+    alignment(c, pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, common, p->b);
+    alignment(c, pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, common, p->c ? p->c : p->d);
+    alignment(c, pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, common, p->d);
     plan->found = mr_lt.MatmulAlgoGetHeuristic(c->lt, plan->desc, plan->a, plan->b, plan->c, plan->c, pref, 1, &result, &found) ==
                       CUBLAS_STATUS_SUCCESS && found;
     if (plan->found) plan->algo = result.algo;
@@ -105,10 +122,10 @@ static int run(mr_cuda *c, const product *p)
 {
     mr_cuda_plan *plan = plan_of(c, p);
     float one = 1, beta = p->c ? 1.0f : 0.0f;
-    if (!plan || !plan->found) return 0;
+    if (!plan->found) return 0;
     set_pointers(plan, p);
     cublasStatus_t status = mr_lt.Matmul(c->lt, plan->desc, &one, p->a, plan->a, p->b, plan->b, &beta, p->c ? p->c : p->d, plan->c, p->d, plan->c,
-                                           &plan->algo, c->workspace, WORKSPACE, c->stream);
+                                           &plan->algo, c->workspace, MR_CUDA_WORKSPACE, c->stream);
     if (status != CUBLAS_STATUS_SUCCESS) mr_cuda_note(c, cudaErrorUnknown, mr_lt.GetStatusName(status));
     return 1;
 }
@@ -204,7 +221,8 @@ void mr_cuda_product_fwd(mr_cuda *c, int M, int N, int K, const void *x, const f
     const int pre_fits = (uintptr_t)pre % 16 == 0 && N % 8 == 0; /* what the library asks of it */
     /* on operands of odd widths or addresses the library adds the bias to what it has rounded to bf16 already */
     const int even = K % 8 == 0 && N % 8 == 0 && ((uintptr_t)p.a | (uintptr_t)x | (uintptr_t)y | (uintptr_t)p.bias) % 16 == 0;
-    const int fused = (!c->bf16 || !b || even) && (use_gelu ? c->bf16 && !residual && (!pre || pre_fits) : !pre);
+    const int bias_fits = !c->raw || (uintptr_t)p.bias % 16 == 0; /* ours always does */
+    const int fused = bias_fits && (!c->bf16 || !b || even) && (use_gelu ? c->bf16 && !residual && (!pre || pre_fits) : !pre);
     p.c = apart ? NULL : residual;
     if (fused && run(c, &p)) return;
     p.epilogue = CUBLASLT_EPILOGUE_DEFAULT;

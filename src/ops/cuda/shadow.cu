@@ -58,6 +58,7 @@ void mr_cuda_freshen(mr_cuda *c)
 
 const bf16 *mr_cuda_shadow_of(mr_cuda *c, const float *from, size_t n)
 {
+    if (c->raw) return mr_cuda_raw_copy(c, from, n); /* a caller changes its weights without a word */
     mr_cuda_shadow *s = find(c, from, n);
     if (!s) s = add(c, from, n);
     if (!s) return NULL;

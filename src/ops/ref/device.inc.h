@@ -37,6 +37,21 @@ static size_t minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int D
 
 static size_t scan_work(mr_dev *dev, int B, int T, int H) { (void)dev, (void)B, (void)T, (void)H; return 0; }
 
+static size_t raw_work(mr_dev *dev, const mr_raw *raw) { (void)dev, (void)raw; return 0; }
+static void raw_begin(mr_dev *dev, const mr_raw *raw) { (void)dev, (void)raw; }
+
+static void widen(mr_dev *dev, float *to, const uint16_t *from, size_t n)
+{
+    (void)dev;
+    for (size_t i = 0; i < n; i++) to[i] = mr_bf16_wide(from[i]);
+}
+
+static void narrow(mr_dev *dev, uint16_t *to, const float *from, size_t n)
+{
+    (void)dev;
+    for (size_t i = 0; i < n; i++) to[i] = mr_bf16_near(from[i]);
+}
+
 int REF_OPEN(const mr_dev_options *options, mr_dev **out, mr_error *err)
 {
     mr_dev *dev = mr_alloc_by(options->by, 1, sizeof *dev);
@@ -45,7 +60,8 @@ int REF_OPEN(const mr_dev_options *options, mr_dev **out, mr_error *err)
                     .alloc = host_alloc, .release = host_release, .upload = host_copy, .download = host_copy,
                     .copy = host_copy, .zero = host_zero, .put = put_reals, .get = get_reals, .put_act = put_acts,
                     .get_act = get_acts, .replay = host_replay, .sync = host_sync, .close = host_close, .minrnn_saved = minrnn_saved, .scan_work = scan_work,
-                    .rnn_saved = rnn_saved,
+                    .rnn_saved = rnn_saved, .raw_work = raw_work, .raw_begin = raw_begin, .raw_end = host_sync,
+                    .widen = widen, .narrow = narrow,
                     .ops = {
 #define OP(name, tolerance, what) .name = name,
 #include "ops/ops.def"

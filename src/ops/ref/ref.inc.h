@@ -3,6 +3,7 @@
 #include "core/mem.h"
 #include "core/rng.h"
 #include "ops/attn.h"
+#include "ops/bf16.h"
 #include "ops/device.h"
 
 #include <math.h>

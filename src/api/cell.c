@@ -1,0 +1,188 @@
+/* The cells on the caller's buffers: arguments checked, ops called. */
+#include "api/raw.h"
+
+#include <string.h>
+
+enum { GPU_ROW = 16 }; /* what bf16 products on a GPU ask of their operand's address */
+
+/* The workspace: the op's, then fp32 copies where the device needs them. The backward leaves the gradient of pre in the
+ * copy of pre. */
+typedef struct layout {
+    void *work;
+    float *x, *dx, *pre, *h, *dh;
+    size_t bytes;
+} layout;
+
+typedef struct sizes {
+    size_t x, pre, h;
+} sizes;
+
+static mr_cell cell_of(const mr_cell_args *a)
+{
+    return (mr_cell){.kind = a->kind, .candidate = a->candidate, .scan = a->scan, .normalize = a->normalize};
+}
+
+static mr_raw raw_of(const mr_cell_args *a, const mr_cell *cell)
+{
+    mr_raw raw = {.cell = cell, .B = a->B, .T = a->T, .D = a->W ? a->D : 0, .H = a->H, .bf16 = a->dtype == MR_BF16};
+    raw.stream = a->stream, raw.work = a->workspace;
+    return raw;
+}
+
+static sizes sizes_of(const mr_cell_args *a)
+{
+    const mr_cell cell = cell_of(a);
+    const size_t tokens = (size_t)a->B * (size_t)a->T, H = (size_t)a->H;
+    return (sizes){.x = a->W ? tokens * (size_t)a->D : 0,
+                   .pre = a->W ? 0 : tokens * H * (size_t)mr_cell_gates(&cell),
+                   .h = tokens * H};
+}
+
+static layout lay_out(const mr_raw_turn *turn, const mr_cell_args *a, void *base)
+{
+    const mr_cell cell = cell_of(a);
+    const mr_raw raw = raw_of(a, &cell);
+    const sizes n = sizes_of(a);
+    mr_arena arena = {.base = base};
+    layout l = {.work = mr_arena_take(&arena, turn->dev->raw_work(turn->dev, &raw) + 1)};
+    l.x = mr_raw_copy(turn, &arena, n.x);
+    l.dx = mr_raw_copy(turn, &arena, n.x);
+    l.pre = mr_raw_copy(turn, &arena, n.pre);
+    l.h = mr_raw_copy(turn, &arena, n.h);
+    l.dh = mr_raw_copy(turn, &arena, n.h);
+    l.bytes = arena.used;
+    return l;
+}
+
+static size_t saved_bytes(mr_dev *dev, const mr_cell_args *a)
+{
+    const mr_cell cell = cell_of(a);
+    const size_t bytes = a->W ? dev->minrnn_saved(dev, &cell, a->B, a->T, a->D, a->H) : 0;
+    return (bytes + MR_ALIGN - 1) / MR_ALIGN * MR_ALIGN;
+}
+
+static int check_kind(const mr_cell_args *a, mr_error *err)
+{
+    if ((unsigned)a->kind > MR_MINLSTM || (unsigned)a->candidate > MR_TANH || (unsigned)a->scan > MR_SCAN_LOG)
+        return mr_fail(err, MR_EINVAL, "kind %d, candidate %d, scan %d: no such cell", (int)a->kind, (int)a->candidate,
+                       (int)a->scan);
+    if (a->scan == MR_SCAN_LOG && a->candidate != MR_POSITIVE)
+        return mr_fail(err, MR_EINVAL,
+                       "cell: scan = log needs candidate = positive (logarithms of negative states do not exist)");
+    return 0;
+}
+
+static int take(mr_cell_args *a, const mr_cell_args *args, mr_error *err)
+{
+    int status = mr_sized_take(a, sizeof *a, args, "mr_cell_args", err);
+    if (!status) status = check_kind(a, err);
+    if (status) return status;
+    const mr_cell cell = cell_of(a);
+    if (a->W && a->D < 1) return mr_fail(err, MR_EINVAL, "D = %d: must be 1 or more with W", a->D);
+    return mr_raw_check_shape(a->B, a->T, a->W ? a->D : 0, a->H, mr_cell_gates(&cell), err);
+}
+
+static size_t ask(mr_context *ctx, const mr_cell_args *args, int saved)
+{
+    mr_cell_args a;
+    mr_raw_turn turn;
+    if (take(&a, args, NULL) || mr_raw_turn_begin(&turn, ctx, a.dtype, a.stream, NULL)) return 0;
+    const size_t bytes = saved ? saved_bytes(turn.dev, &a) : lay_out(&turn, &a, NULL).bytes;
+    mr_raw_turn_end(&turn);
+    return bytes;
+}
+
+size_t mr_cell_saved(mr_context *ctx, const mr_cell_args *args) { return ask(ctx, args, 1); }
+size_t mr_cell_workspace(mr_context *ctx, const mr_cell_args *args) { return ask(ctx, args, 0); }
+
+static int check(const mr_raw_turn *turn, const mr_cell_args *a, int down, mr_error *err)
+{
+    const int W = a->W != NULL, rows = W && a->dtype == MR_BF16 && !strcmp(turn->dev->kind, "cuda");
+    const mr_raw_array arrays[] = {
+        {"pre", a->pre, turn->act, 0},
+        {"x", a->x, rows ? GPU_ROW : turn->act, W},
+        {"W", a->W, turn->wide, 0},
+        {"bias", a->bias, turn->wide, W},
+        {"h", a->h, turn->act, 1},
+        {"h_in", a->h_in, turn->wide, 0},
+        {"h_out", a->h_out, turn->wide, 0},
+        {"h_init", a->h_init, turn->wide, 0},
+        {"length", a->length, sizeof *a->length, 0},
+        {"dh", a->dh, turn->act, down},
+        {"dx", a->dx, turn->act, down && W},
+        {"dW", a->dW, turn->wide, down && W},
+        {"dbias", a->dbias, turn->wide, down && W},
+        {"dpre", a->dpre, turn->act, down && !W},
+        {"dh_out", a->dh_out, turn->wide, 0},
+        {"dh_in", a->dh_in, turn->wide, 0},
+        {"dh_init", a->dh_init, turn->wide, 0},
+    };
+    int status = mr_raw_check_room("workspace", a->workspace, a->workspace_size, lay_out(turn, a, NULL).bytes, err);
+    if (!status && !W && !a->pre) status = mr_fail(err, MR_EINVAL, "pre and W are NULL: one of them is needed");
+    if (!status && down && a->dh_init && !a->h_init) status = mr_fail(err, MR_EINVAL, "dh_init: there is no h_init");
+    if (!status) status = mr_raw_check_room("saved", a->saved, a->saved_size, saved_bytes(turn->dev, a), err);
+    return status ? status : mr_raw_check_arrays(arrays, sizeof arrays / sizeof *arrays, err);
+}
+
+static void forward(const mr_raw_turn *turn, const mr_cell_args *a, const layout *l)
+{
+    const sizes n = sizes_of(a);
+    mr_minrnn_fwd_args f = {.cell = cell_of(a), .B = a->B, .T = a->T, .D = a->D, .H = a->H};
+    f.x = a->W ? mr_raw_in(turn, a->x, l->x, n.x) : NULL;
+    f.W = a->W, f.b = a->bias, f.h_in = a->h_in, f.h_init = a->h_init, f.reset = a->reset, f.length = a->length;
+    f.saved = a->W ? a->saved : (void *)mr_raw_in(turn, a->pre, l->pre, n.pre); /* the forward only reads it */
+    f.h = mr_raw_out(turn, a->h, l->h), f.h_out = a->h_out, f.work = l->work;
+    turn->dev->ops.minrnn_fwd(turn->dev, &f);
+    mr_raw_give(turn, a->h, l->h, n.h);
+}
+
+/* The op turns pre into its gradient where it lies. */
+static void *gradient_of_pre(const mr_raw_turn *turn, const mr_cell_args *a, const layout *l, size_t n)
+{
+    if (turn->convert) return (void *)mr_raw_in(turn, a->pre, l->pre, n);
+    if (a->dpre != a->pre) turn->dev->copy(turn->dev, a->dpre, a->pre, n * turn->act);
+    return a->dpre;
+}
+
+static void backward(const mr_raw_turn *turn, const mr_cell_args *a, const layout *l)
+{
+    const sizes n = sizes_of(a);
+    mr_minrnn_bwd_args g = {.cell = cell_of(a), .B = a->B, .T = a->T, .D = a->D, .H = a->H};
+    g.x = a->W ? mr_raw_in(turn, a->x, l->x, n.x) : NULL;
+    g.W = a->W, g.b = a->bias, g.h_in = a->h_in, g.h_init = a->h_init, g.reset = a->reset, g.length = a->length;
+    g.saved = a->W ? a->saved : gradient_of_pre(turn, a, l, n.pre);
+    g.h = mr_raw_in(turn, a->h, l->h, n.h), g.dh = mr_raw_in(turn, a->dh, l->dh, n.h), g.dh_out = a->dh_out;
+    g.dx = mr_raw_out(turn, a->dx, l->dx), g.dW = a->dW, g.db = a->dbias, g.dh_in = a->dh_in, g.dh_init = a->dh_init;
+    g.work = l->work;
+    turn->dev->ops.minrnn_bwd(turn->dev, &g);
+    if (a->W) mr_raw_give(turn, a->dx, l->dx, n.x);
+    else mr_raw_give(turn, a->dpre, l->pre, n.pre);
+}
+
+static int run(mr_context *ctx, const mr_cell_args *args, int down, int step, mr_error *err)
+{
+    mr_cell_args a;
+    mr_raw_turn turn;
+    int status = take(&a, args, err);
+    if (!status && step) status = mr_raw_one_token(a.T, err);
+    if (!status) status = mr_raw_turn_begin(&turn, ctx, a.dtype, a.stream, err);
+    if (status) return status;
+    status = check(&turn, &a, down, err);
+    if (!status) {
+        const layout l = lay_out(&turn, &a, a.workspace);
+        const mr_cell cell = cell_of(&a);
+        const mr_raw raw = raw_of(&a, &cell);
+        turn.dev->raw_begin(turn.dev, &raw);
+        if (down)
+            backward(&turn, &a, &l);
+        else
+            forward(&turn, &a, &l);
+        status = turn.dev->raw_end(turn.dev, err);
+    }
+    mr_raw_turn_end(&turn);
+    return status;
+}
+
+int mr_cell_forward(mr_context *ctx, const mr_cell_args *args, mr_error *err) { return run(ctx, args, 0, 0, err); }
+int mr_cell_backward(mr_context *ctx, const mr_cell_args *args, mr_error *err) { return run(ctx, args, 1, 0, err); }
+int mr_cell_step(mr_context *ctx, const mr_cell_args *args, mr_error *err) { return run(ctx, args, 0, 1, err); }

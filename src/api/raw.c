@@ -1,0 +1,129 @@
+/* Raw calls: which device serves them, what their arguments must be, bf16 on devices that compute in fp32. */
+#include "api/raw.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- devices
+ *
+ * On a CPU a raw call borrows a device as any other call does. A GPU's device is another matter: it may be lent to a
+ * training step for long, its activations have one type, its scratch grows. So raw calls there have devices of their
+ * own, one a dtype, with no memory at all. A call holds one while it launches; what it launched needs it no more. */
+
+static int on_gpu(const mr_context *ctx) { return !strcmp(ctx->spec, "cuda"); }
+
+static int check_dtype(const mr_context *ctx, mr_dtype dtype, void *stream, mr_error *err)
+{
+    if ((unsigned)dtype > MR_F64)
+        return mr_fail(err, MR_EINVAL, "dtype = %d: must be MR_F32, MR_BF16 or MR_F64", (int)dtype);
+    if (dtype != MR_F64 && !strcmp(ctx->spec, "ref64"))
+        return mr_fail(err, MR_EINVAL, "dtype: \"ref64\" computes in double alone; open a context with device = \"ref\"");
+    if (dtype == MR_F64 && strncmp(ctx->spec, "ref", 3))
+        return mr_fail(err, MR_EINVAL, "dtype = MR_F64: \"%s\" computes in less; open a context with device = \"ref\"",
+                       ctx->about);
+    if (stream && !on_gpu(ctx)) return mr_fail(err, MR_EINVAL, "stream: \"%s\" has none; leave it NULL", ctx->about);
+    return 0;
+}
+
+/* Called with the lock held. */
+static int open_kept(mr_context *ctx, mr_dtype dtype, mr_error *err)
+{
+    mr_dev_options options = ctx->options;
+    char spec[32] = "ref64";
+    if (ctx->raw[dtype]) return 0;
+    options.bf16 = dtype == MR_BF16;
+    options.raw = 1;
+    options.stream = ctx->stream;
+    if (on_gpu(ctx)) snprintf(spec, sizeof spec, "cuda:%d", ctx->index);
+    return mr_dev_open(spec, &options, &ctx->raw[dtype], err);
+}
+
+int mr_raw_turn_begin(mr_raw_turn *turn, mr_context *ctx, mr_dtype dtype, void *stream, mr_error *err)
+{
+    int status = check_dtype(ctx, dtype, stream, err);
+    if (status) return status;
+    *turn = (mr_raw_turn){.ctx = ctx, .kept = on_gpu(ctx) || dtype == MR_F64};
+    turn->act = dtype == MR_BF16 ? sizeof(uint16_t) : dtype == MR_F32 ? sizeof(float) : sizeof(double);
+    turn->wide = dtype == MR_F64 ? sizeof(double) : sizeof(float);
+    if (turn->kept) {
+        pthread_mutex_lock(&ctx->raw_lock);
+        status = open_kept(ctx, dtype, err);
+        turn->dev = ctx->raw[dtype];
+        if (status) pthread_mutex_unlock(&ctx->raw_lock);
+    } else {
+        turn->dev = mr_context_borrow(ctx);
+    }
+    turn->convert = turn->dev && turn->dev->act_size != turn->act;
+    return status;
+}
+
+void mr_raw_turn_end(mr_raw_turn *turn)
+{
+    if (turn->kept)
+        pthread_mutex_unlock(&turn->ctx->raw_lock);
+    else
+        mr_context_return(turn->ctx, turn->dev);
+}
+
+/* ---- arguments */
+
+int mr_raw_check_shape(int B, int T, int D, int H, int gates, mr_error *err)
+{
+    const size_t most = (size_t)1 << 40; /* elements; so that no sum of sizes is too large for its type */
+    const int fits = B >= 1 && T >= 1 && H >= 1 && T <= INT_MAX / B && H <= INT_MAX / 2 / gates;
+    if (!fits || (size_t)B * (size_t)T > most / ((size_t)H * (size_t)gates))
+        return mr_fail(err, MR_EINVAL,
+                       "B = %d, T = %d, H = %d: each must be 1 or more, and B·T and all channels of a token ints", B, T,
+                       H);
+    if (D && (D < 1 || (size_t)B * (size_t)T > most / (size_t)D || (size_t)H * (size_t)gates > most / (size_t)D))
+        return mr_fail(err, MR_EINVAL, "D = %d: must be 1 or more with W, and its arrays of a size that can be", D);
+    return 0;
+}
+
+int mr_raw_check_room(const char *name, const void *room, size_t size, size_t needed, mr_error *err)
+{
+    if (needed && (size < needed || !room))
+        return mr_fail(err, MR_EINVAL, "%s: %zu bytes where %zu are needed", name, room ? size : 0, needed);
+    if ((uintptr_t)room % MR_ALIGN) return mr_fail(err, MR_EINVAL, "%s: must be aligned to %d bytes", name, MR_ALIGN);
+    return 0;
+}
+
+int mr_raw_check_arrays(const mr_raw_array *arrays, int count, mr_error *err)
+{
+    for (const mr_raw_array *a = arrays; a < arrays + count; a++) {
+        if (a->needed && !a->at) return mr_fail(err, MR_EINVAL, "%s is NULL", a->name);
+        if ((uintptr_t)a->at % a->element)
+            return mr_fail(err, MR_EINVAL, "%s: must be aligned to %zu bytes", a->name, a->element);
+    }
+    return 0;
+}
+
+int mr_raw_one_token(int T, mr_error *err)
+{
+    return T == 1 ? 0 : mr_fail(err, MR_EINVAL, "T = %d: a step takes one token", T);
+}
+
+/* ---- activations */
+
+float *mr_raw_copy(const mr_raw_turn *turn, mr_arena *arena, size_t n)
+{
+    return turn->convert ? mr_arena_take(arena, n * sizeof(float)) : NULL;
+}
+
+const mr_act *mr_raw_in(const mr_raw_turn *turn, const void *array, float *room, size_t n)
+{
+    if (!turn->convert || !array) return array;
+    turn->dev->widen(turn->dev, room, array, n);
+    return (const mr_act *)room;
+}
+
+mr_act *mr_raw_out(const mr_raw_turn *turn, void *array, float *room)
+{
+    return turn->convert && array ? (mr_act *)room : array;
+}
+
+void mr_raw_give(const mr_raw_turn *turn, void *array, const float *room, size_t n)
+{
+    if (turn->convert && array) turn->dev->narrow(turn->dev, array, room, n);
+}

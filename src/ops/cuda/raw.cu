@@ -1,0 +1,123 @@
+/* Raw calls: work on the caller's memory, in the caller's stream.
+ *
+ * A device for them owns nothing on the GPU. A call lays the caller's workspace out as the scratch, the products'
+ * workspace and the bf16 copies of weights that ops ask the device for, and takes them away again when all is launched.
+ * So calls in different streams cannot meet in shared scratch, nothing is allocated or waited for, and a graph that has
+ * captured a call holds no address but the caller's. */
+#include "ops/cuda/cuda.cuh"
+
+enum { LT_ALIGN = 256 }; /* what cuBLASLt asks of its workspace */
+
+struct raw_rooms {
+    mr_cuda_room scratch, product_scratch, copies;
+    void *workspace;
+    size_t bytes;
+};
+
+static mr_cuda_room take(mr_arena *arena, size_t bytes)
+{
+    mr_cuda_room room = {};
+    room.data = mr_arena_take(arena, bytes);
+    room.size = bytes;
+    return room;
+}
+
+static size_t padded(size_t bytes) { return div_up(bytes, MR_ARENA_ALIGN) * MR_ARENA_ALIGN; }
+
+/* With W: what minrnn.cu, fused.cu, product.cu and few_*.cu take at most for this shape. */
+static void lay_out_products(mr_cuda *c, const mr_raw *r, mr_arena *arena, raw_rooms *rooms)
+{
+    const size_t N = (size_t)r->H * (size_t)mr_cell_gates(r->cell), D = (size_t)r->D;
+    const size_t tokens = (size_t)r->B * (size_t)r->T;
+    if (mr_cuda_fusable(c, r->cell, r->D, r->H)) {
+        const size_t fused = mr_cuda_fused_scratch(c, r->cell, r->B, r->T, r->H),
+                     anew = mr_cuda_anew_scratch(&c->dev, r->cell, r->B, r->T, r->H);
+        rooms->scratch = take(arena, fused > anew ? fused : anew);
+    }
+    if (c->bf16 && (N % 8 || D % 8))
+        rooms->product_scratch = take(arena, tokens * N * sizeof(float)); /* sums to which a bias is added */
+    if (c->bf16) rooms->copies = take(arena, padded(N * D * sizeof(bf16)) + padded(N * sizeof(bf16)));
+    char *at = (char *)take(arena, MR_CUDA_WORKSPACE + LT_ALIGN).data;
+    rooms->workspace = at ? at + (LT_ALIGN - (uintptr_t)at % LT_ALIGN) % LT_ALIGN : NULL;
+}
+
+static raw_rooms lay_out(mr_cuda *c, const mr_raw *r, void *base)
+{
+    raw_rooms rooms = {};
+    mr_arena arena = {};
+    arena.base = (char *)base;
+    mr_arena_take(&arena, mr_cuda_scan_work(&c->dev, r->B, r->T, r->H)); /* `work` of the ops */
+    if (r->D) lay_out_products(c, r, &arena, &rooms);
+    rooms.bytes = arena.used;
+    return rooms;
+}
+
+static size_t raw_work(mr_dev *dev, const mr_raw *r) { return lay_out(cuda_of(dev), r, NULL).bytes; }
+
+static void raw_begin(mr_dev *dev, const mr_raw *r)
+{
+    mr_cuda *c = cuda_of(dev);
+    const raw_rooms rooms = lay_out(c, r, r->work);
+    c->device_before = c->index;
+    CHECK(c, cudaGetDevice(&c->device_before));
+    if (c->device_before != c->index) CHECK(c, cudaSetDevice(c->index));
+    cudaGetLastError(); /* one that somebody has left on this thread is not ours */
+    c->stream = r->stream ? (cudaStream_t)r->stream : c->own_stream;
+    c->scratch = rooms.scratch;
+    c->product_scratch = rooms.product_scratch;
+    c->copies = rooms.copies;
+    c->workspace = rooms.workspace;
+    c->shadow_count = 0;
+    c->chained = 0; /* whatever is in this stream, it is not a kernel of ours that lets us start early */
+}
+
+static int raw_end(mr_dev *dev, mr_error *err)
+{
+    mr_cuda *c = cuda_of(dev);
+    const cudaError_t error = c->error;
+    const mr_cuda_room none = {};
+    c->scratch = c->product_scratch = c->copies = none;
+    c->workspace = NULL;
+    c->shadow_count = 0;
+    c->stream = c->own_stream;
+    c->error = cudaSuccess;
+    if (c->device_before != c->index) cudaSetDevice(c->device_before);
+    if (error == cudaSuccess) return 0;
+    return mr_fail(err, MR_EDEVICE, "%s: %s (%s)", c->name, cudaGetErrorString(error), c->where);
+}
+
+static __global__ void copy_narrow(size_t n, const float *from, bf16 *to)
+{
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x)
+        store(to + i, from[i]);
+}
+
+/* Made once a call, and never known to the next: its weights may be others at the same address. */
+const bf16 *mr_cuda_raw_copy(mr_cuda *c, const float *from, size_t n)
+{
+    for (int i = 0; i < c->shadow_count; i++)
+        if (c->shadows[i].from == from && c->shadows[i].n == n) return c->shadows[i].to;
+    const size_t bytes = padded(n * sizeof(bf16));
+    if (bytes > c->copies.size || c->shadow_count == MR_CUDA_SHADOWS) {
+        mr_cuda_note(c, cudaErrorMemoryAllocation, "the caller's workspace");
+        return NULL;
+    }
+    mr_cuda_shadow *s = &c->shadows[c->shadow_count++];
+    s->from = from;
+    s->n = n;
+    s->to = (bf16 *)c->copies.data;
+    c->copies.data = (char *)c->copies.data + bytes;
+    c->copies.size -= bytes;
+    const size_t blocks = div_up(n, 1024);
+    copy_narrow<<<(unsigned)(blocks < 1056 ? blocks : 1056), 256, 0, c->stream>>>(n, from, s->to);
+    LAUNCHED(c, "copy_narrow");
+    c->chained = 0; /* whoever reads weights early must not do it beside this */
+    return s->to;
+}
+
+void mr_cuda_raw_hooks(mr_dev *dev)
+{
+    dev->raw_work = raw_work;
+    dev->raw_begin = raw_begin;
+    dev->raw_end = raw_end;
+}
