@@ -1,5 +1,5 @@
-/* Files of a training: the best model, the state with metadata of the caller's own, states of older libraries; and numbers that
- * became NaN, which no file takes in. */
+/* Files of a training: the best model, the state with metadata of the caller's own, states of older libraries; and
+ * numbers that became NaN. */
 #include "api_support.h"
 #include "model/file.h"
 #include "scratch.h"
@@ -73,7 +73,7 @@ static void test_metadata_of_a_state(void **state)
     meta_is(path, "state.step", "2");
     meta_is(path, "mine.nothing", "");
     OK(mr_net_load_training(net, path, &err));
-#define REFUSED(word, ...) \
+#define REFUSED(word, ...)                                                                                             \
     FAILS(MR_EINVAL, word, mr_net_save_training(net, none, (const char *[]){__VA_ARGS__, NULL}, &err))
     REFUSED("epoch", "epoch", "7");
     REFUSED("model.dim", "model.dim", "7");
@@ -88,7 +88,7 @@ static void test_metadata_of_a_state(void **state)
 
 /* ---- states of older libraries */
 
-/* As the library before 0.2 wrote them (weights and moments), or its command (and `best.`, zero until there was one). */
+/* As the library before 0.2 wrote them (weights and moments), or its command (and `best.`, zero at first). */
 static void write_older(mr_net *net, const char *path, int command)
 {
     const char *const prefixes[] = {"weights.", "moment1.", "moment2.", "best."};

@@ -4,9 +4,11 @@
 
 enum { B = 4, T = 6, IN = 2, OUT = 2, VALUES = B * T * IN, TARGETS = B * T * OUT };
 
-static const char *const settings[] = {"input", "reals", "inputs", "2", "outputs", "2", "loss", "mse", "head-bias", "yes",
-                                       "dim", "16", "layers", "2", "lr", "0.01", "eps", "0.1", NULL};
-static const double input_mean[] = {1e6, -40}, input_scale[] = {250, 0.5}, target_mean[] = {100, 3e-4}, target_scale[] = {10, 1e-5};
+static const char *const settings[] = {"input", "reals",     "inputs", "2",   "outputs", "2",      "loss",
+                                       "mse",   "head-bias", "yes",    "dim", "16",      "layers", "2",
+                                       "lr",    "0.01",      "eps",    "0.1", NULL};
+static const double input_mean[] = {1e6, -40}, input_scale[] = {250, 0.5}, target_mean[] = {100, 3e-4},
+                    target_scale[] = {10, 1e-5};
 
 typedef struct series {
     float raw[VALUES], raw_target[TARGETS], scaled[VALUES], scaled_target[TARGETS];
@@ -116,8 +118,11 @@ static void test_fitting(void **state)
             tokens += !pass, rows += !pass && mask[i];
             for (int c = 0; c < 2; c++) {
                 const double x = s.raw[i * 2 + c], y = s.raw_target[i * 2 + c];
-                if (!pass) mean[0][c] += x, mean[1][c] += mask[i] ? y : 0;
-                else scale[0][c] += pow(x - mean[0][c] / tokens, 2), scale[1][c] += mask[i] ? pow(y - mean[1][c] / rows, 2) : 0;
+                if (!pass)
+                    mean[0][c] += x, mean[1][c] += mask[i] ? y : 0;
+                else
+                    scale[0][c] += pow(x - mean[0][c] / tokens, 2),
+                        scale[1][c] += mask[i] ? pow(y - mean[1][c] / rows, 2) : 0;
             }
         }
     for (int c = 0; c < 2; c++) {
@@ -238,7 +243,8 @@ static void test_head_bias(void **state)
     for (int c = 0; c < OUT; c++) assert_true(fabs(grad[c] - want[c]) < 1e-4);
     mr_net_free(net);
     net = values_net_with(ctx, "mingru");
-    FAILS(MR_EINVAL, "head.bias", mr_net_get(net, MR_WEIGHTS, "head.bias", grad, OUT, &err)); /* none unless asked for */
+    FAILS(MR_EINVAL, "head.bias",
+          mr_net_get(net, MR_WEIGHTS, "head.bias", grad, OUT, &err)); /* none unless asked for */
     mr_net_free(net);
     mr_context_free(ctx);
 }

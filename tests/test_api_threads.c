@@ -295,12 +295,13 @@ static void test_the_allocator_serves_everything(void **state)
     assert_true(lines >= 3);
     const long needed = (1L << 30) - p.left;
     assert_true(needed > 40);
-    assert_true(p.bytes > 4L * 4 * 5000); /* weights, gradients and both moments are among it */
+    assert_true(p.bytes > 4L * 4 * 5000);                 /* weights, gradients and both moments are among it */
     for (long allowed = 0; allowed < needed; allowed++) { /* each of them may be the one that fails */
         p = (purse){.left = allowed};
         status = live_on(&p, &lines, &err);
         assert_int_equal(p.living, 0);
-        if (status && status != MR_ENOMEM && status != MR_EDEVICE) fail_msg("allocation %ld: %d: %s", allowed, status, err.text);
+        if (status && status != MR_ENOMEM && status != MR_EDEVICE)
+            fail_msg("allocation %ld: %d: %s", allowed, status, err.text);
         assert_int_not_equal(status, 0);
     }
 }
@@ -308,10 +309,8 @@ static void test_the_allocator_serves_everything(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_hundred_streams_in_four_threads),
-        cmocka_unit_test(test_training_beside_streams),
-        cmocka_unit_test(test_asking_while_others_set),
-        cmocka_unit_test(test_contexts_share_nothing),
+        cmocka_unit_test(test_a_hundred_streams_in_four_threads), cmocka_unit_test(test_training_beside_streams),
+        cmocka_unit_test(test_asking_while_others_set),           cmocka_unit_test(test_contexts_share_nothing),
         cmocka_unit_test(test_the_allocator_serves_everything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
