@@ -9,8 +9,10 @@ static int set_scaler(mr_net *net, const mr_scaler *s, mr_error *err)
     if (net->steps > 0)
         status = mr_fail(err, MR_EINVAL, "this net has trained %lld steps in its units; a scaler is set before the first one",
                          (long long)net->steps);
+    pthread_mutex_lock(&net->lock); /* mr_net_setting takes no turn */
     if (!status)
         status = mr_model_set_scaler(net->owner, s->input_mean, s->input_scale, s->target_mean, s->target_scale, err);
+    pthread_mutex_unlock(&net->lock);
     return mr_turn_end(&turn, status, err);
 }
 
