@@ -202,6 +202,9 @@ static void test_weights_in_8_bits(void **state)
     OK(mr_net_evaluate(small, &l.data, &got, &err));
     assert_true(fabs(got.loss - want.loss) < 0.05 && got.loss != want.loss);
     FAILS(MR_ECONFIG, "8 bits", mr_net_train(small, &l.data, NULL, &err));
+    float scores[SCORES];
+    FAILS(MR_ECONFIG, "8 bits", mr_net_keep_forward(small, &l.data, NULL, scores, SCORES, &err));
+    OK(mr_net_forward(small, &l.data, scores, SCORES, &err)); /* which nothing holds */
     FAILS(MR_ECONFIG, "8 bits", mr_net_save(small, again, &err));
     FAILS(MR_EINVAL, "8 bits", mr_net_save_int8(small, again, &err));
     FAILS(MR_ECONFIG, "8 bits", mr_net_mark_best(small, &err));

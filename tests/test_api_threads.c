@@ -71,16 +71,36 @@ static void *train_some(void *arg)
     return NULL;
 }
 
+/* A reserved net is scored in the memory of its training. */
+static void *evaluate_some(void *arg)
+{
+    share *s = arg;
+    mr_error err;
+    int32_t ids[20], target[20];
+    mr_batch data = MR_BATCH;
+    for (int i = 0; i < 20; i++) ids[i] = token_of(0, i), target[i] = token_of(0, i + 1);
+    data.T = 2, data.ids = ids, data.target = target;
+    for (int i = 0; i < 20; i++) {
+        mr_result result = MR_RESULT;
+        data.B = 1 + i % 10;
+        if (i == 10) s->failures += mr_net_reserve(s->net, &(mr_shape){2, 10}, &(mr_shape){5, 2}, &err) != 0;
+        s->failures += mr_net_evaluate(s->net, &data, &result, &err) != 0;
+        s->failures += !isfinite(result.loss) || result.rows != 2 * data.B;
+    }
+    return NULL;
+}
+
 static void test_training_beside_streams(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
+    void *(*const work[THREADS])(void *) = {train_some, stream_some, stream_some, evaluate_some};
     mr_net *net = net_on(ctx);
     pthread_t threads[THREADS];
     share *shares = room(sizeof *shares * THREADS);
     for (int i = 0; i < THREADS; i++) {
         shares[i] = (share){.net = net};
-        assert_int_equal(pthread_create(&threads[i], NULL, i ? stream_some : train_some, &shares[i]), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL, work[i], &shares[i]), 0);
     }
     for (int i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);
