@@ -182,6 +182,35 @@ static void test_thousands_come_and_go(void **state)
     mr_context_free(ctx);
 }
 
+/* A pool that grows takes the states along that lie in it. */
+static void test_states_move_with_their_pool(void **state)
+{
+    (void)state;
+    enum { EARLY = 5, LATE = 300 };
+    mr_context *ctx = context_on("cpu");
+    for (int m = 0; m < MIXERS; m++) {
+        mr_net *net = net_with(ctx, mixers[m]);
+        mr_stream *early[EARLY], *late[LATE], *again = stream_on(net);
+        float got[VOCAB], want[VOCAB];
+        for (int i = 0; i < EARLY; i++) {
+            early[i] = stream_on(net);
+            for (int k = 0; k < 4; k++) OK(mr_stream_step(early[i], token_of(i, k), NULL, 0, &err));
+        }
+        for (int i = 0; i < LATE; i++) late[i] = stream_on(net);
+        for (int i = 0; i < EARLY; i++) {
+            mr_stream_reset(again);
+            for (int k = 0; k < 5; k++) OK(mr_stream_step(again, token_of(i, k), want, VOCAB, &err));
+            OK(mr_stream_step(early[i], token_of(i, 4), got, VOCAB, &err));
+            near_floats(mixers[m], got, want, VOCAB, 0);
+            mr_stream_free(early[i]);
+        }
+        for (int i = 0; i < LATE; i++) mr_stream_free(late[i]);
+        mr_stream_free(again);
+        mr_net_free(net);
+    }
+    mr_context_free(ctx);
+}
+
 /* The memory of all states grows while threads step: they see nothing of it. */
 enum { WALKERS = 3 };
 
@@ -238,9 +267,9 @@ static void test_streams_made_while_others_step(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_streams_in_any_order),       cmocka_unit_test(test_crowds_of_any_size),
-        cmocka_unit_test(test_crowds_that_are_refused),        cmocka_unit_test(test_thousands_come_and_go),
-        cmocka_unit_test(test_streams_made_while_others_step),
+        cmocka_unit_test(test_any_streams_in_any_order),    cmocka_unit_test(test_crowds_of_any_size),
+        cmocka_unit_test(test_crowds_that_are_refused),     cmocka_unit_test(test_thousands_come_and_go),
+        cmocka_unit_test(test_states_move_with_their_pool), cmocka_unit_test(test_streams_made_while_others_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
