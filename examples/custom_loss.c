@@ -1,5 +1,5 @@
-/* A loss of your own. The series has outliers, which pull squared errors away from it; the Huber loss, whose gradient is cut off
- * at ±delta, stays with the rest. Both train the same net on the same numbers, and are compared with the series without outliers.
+/* A loss of your own. The series has outliers, which pull squared errors away from it; the Huber loss, whose gradient
+ * is cut off at ±delta, stays with the rest. Both train the same net, and are compared with the series without outliers.
  *     cc custom_loss.c -lminrnn -lm -o custom_loss && ./custom_loss */
 #include <math.h>
 #include <minrnn_experimental.h>
@@ -8,10 +8,10 @@
 
 enum { B = 8, T = 24, N = B * T, STEPS = 400 };
 
-static const char *const settings[] = {"input", "reals", "inputs", "1", "loss", "mse", "outputs", "1",
+static const char *const settings[] = {"input", "reals", "inputs", "1", "loss", "mse",   "outputs", "1",
                                        "dim",   "16",    "layers", "2", "lr",   "0.005", NULL};
 
-/* A wave that begins elsewhere in each sequence; `clean` is what comes next, `noisy` the same with one outlier in eight. */
+/* A wave that begins elsewhere in each sequence; `clean` is what comes next, `noisy` has one outlier in eight. */
 static void make_series(float *values, float *clean, float *noisy)
 {
     unsigned random = 7;

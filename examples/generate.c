@@ -22,7 +22,8 @@ int main(int argc, char **argv)
     if (argc < 3) return fprintf(stderr, "usage: generate MODEL PROMPT [TEMPERATURE]\n"), 2;
     how.temperature = argc > 3 ? atof(argv[3]) : 0.8;
     how.top_p = 0.95;
-    if (mr_context_new(NULL, &ctx, &err) || mr_net_open(ctx, argv[1], &net, &err) || mr_stream_new(net, &stream, &err) ||
+    if (mr_context_new(NULL, &ctx, &err) || mr_net_open(ctx, argv[1], &net, &err) ||
+        mr_stream_new(net, &stream, &err) ||
         mr_net_encode(net, argv[2], strlen(argv[2]), tokens, PROMPT, &n, NULL, &err))
         return failed(&err);
 

@@ -57,7 +57,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < THREADS; i++) { /* once more, one after the other: the same bits */
         alone.number = i;
         run(&alone);
-        if (jobs[i].status || alone.status) return fprintf(stderr, "%s\n", jobs[i].status ? jobs[i].err.text : alone.err.text), 1;
+        if (jobs[i].status || alone.status)
+            return fprintf(stderr, "%s\n", jobs[i].status ? jobs[i].err.text : alone.err.text), 1;
         if (memcmp(jobs[i].last, alone.last, size)) return fprintf(stderr, "thread %d saw something else\n", i), 1;
         free(jobs[i].last);
     }

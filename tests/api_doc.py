@@ -16,7 +16,14 @@ import tempfile
 PRINTS = {
     "train": r"after 100 steps: 0\.\d+ nats, 100 % right",
     "stream": r"bcdefghijklmnopqrstu",
+    "generate": r"abcdefghijklmnopqrstuvwxyzabcdef",
     "blob": r"\d+ bytes; the same: 1",
+    "regression": r"answers around \d+ are off by 0\.[0-3]\d",
+    "classify": r"(9[5-9]|100) % of 32 sequences right",
+    "forecast": r"a day ahead, never off by more than 0\.[0-9] degrees",
+    "huber": r"step 300: loss 0\.[12]\d, and 0\.5 where the series is 0\.5",
+    "policy": r"(9\d|100) % of the rewards",
+    "tensors": r"mingru: (\d+) of \1 parameters seen\nwritten by me",
     "options": r"minrnn [\d.]+: cpu \w*, 1 thread a call\nnew model: \d+ parameters\n1 blocks held\n0 blocks left",
     "scan": r"h 1\.8750 4, db\[0\] 0\.1250 1",
     "cell": r"h -?\d+\.\d+, dW -?\d+\.\d+",
@@ -38,7 +45,7 @@ def main():
             with open(path + ".c", "w", encoding="utf-8") as file:
                 file.write(named[name])
             subprocess.run([*compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", "-I" + os.path.join(source, "include"), path + ".c",
-                            "-L" + folder, "-lminrnn", "-Wl,-rpath," + folder, "-o", path], check=True)
+                            "-L" + folder, "-lminrnn", "-lm", "-Wl,-rpath," + folder, "-o", path], check=True)
             arguments = ["model.safetensors"] if "MODEL" in named[name].split("\n")[0] else []
             done = subprocess.run([path, *arguments], cwd=work, stdout=subprocess.PIPE, encoding="utf-8", check=False)
             good = done.returncode == 0 and re.fullmatch(PRINTS[name], done.stdout.strip())

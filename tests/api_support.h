@@ -14,19 +14,19 @@
 #include <cmocka.h>
 
 /* Calls that must succeed, with the sentence when they do not; and calls that must fail with a status and a word. */
-#define OK(call)                                                                   \
-    do {                                                                           \
-        mr_error err = {0};                                                        \
-        int status_ = (call);                                                      \
-        if (status_) fail_msg("%s: %d: %s", #call, status_, err.text);             \
+#define OK(call)                                                                                                       \
+    do {                                                                                                               \
+        mr_error err = {0};                                                                                            \
+        int status_ = (call);                                                                                          \
+        if (status_) fail_msg("%s: %d: %s", #call, status_, err.text);                                                 \
     } while (0)
 
-#define FAILS(wanted, word, call)                                                                            \
-    do {                                                                                                     \
-        mr_error err = {0};                                                                                  \
-        int status_ = (call);                                                                                \
-        if (status_ != (wanted) || !strstr(err.text, word)) fail_msg("%s: %d: %s", #call, status_, err.text); \
-        assert_int_equal(err.status, wanted);                                                                \
+#define FAILS(wanted, word, call)                                                                                      \
+    do {                                                                                                               \
+        mr_error err = {0};                                                                                            \
+        int status_ = (call);                                                                                          \
+        if (status_ != (wanted) || !strstr(err.text, word)) fail_msg("%s: %d: %s", #call, status_, err.text);          \
+        assert_int_equal(err.status, wanted);                                                                          \
     } while (0)
 
 static inline mr_context *context_on(const char *device)
@@ -46,7 +46,10 @@ static inline float random_float(uint32_t *state)
     return (float)(*state >> 8) / 8388608.0f - 1.0f;
 }
 
-static inline int32_t random_below(uint32_t *state, int n) { return (int32_t)((random_float(state) + 1) * 0.49999f * (float)n); }
+static inline int32_t random_below(uint32_t *state, int n)
+{
+    return (int32_t)((random_float(state) + 1) * 0.49999f * (float)n);
+}
 
 static inline void *room(size_t bytes)
 {
@@ -96,7 +99,8 @@ static inline void *fence(fenced *f, size_t size)
 static inline void check_fence(fenced *f)
 {
     for (int i = 0; i < FENCE; i++)
-        if (f->all[i] != 0xA5 || f->all[FENCE + f->size + (size_t)i] != 0xA5) fail_msg("written outside of what was given");
+        if (f->all[i] != 0xA5 || f->all[FENCE + f->size + (size_t)i] != 0xA5)
+            fail_msg("written outside of what was given");
     free(f->all);
 }
 
@@ -109,9 +113,9 @@ static inline void fill_random(float *x, size_t n, float scale, uint32_t seed)
 
 enum { VOCAB = 11, BATCH = 3, TIME = 17 };
 
-static const char *const tiny[] = {"inputs", "11",   "outputs", "11", "dim", "16",   "layers", "2", "conv",
-                                   "4",      "mlp",  "2",       "lr", "0.01", "seed", "3",      NULL};
-static const char *const tiny_lstm[] = {"mixer", "minlstm", "inputs", "11", "outputs", "11",      "dim",
+static const char *const tiny[] = {"inputs", "11",  "outputs", "11", "dim",  "16",   "layers", "2", "conv",
+                                   "4",      "mlp", "2",       "lr", "0.01", "seed", "3",      NULL};
+static const char *const tiny_lstm[] = {"mixer", "minlstm", "inputs", "11", "outputs", "11", "dim",
                                         "16",    "layers",  "3",      "h0", "learned", NULL};
 static const char *const tiny_values[] = {"input",   "reals", "inputs", "3", "head",   "last", "loss", "mse",
                                           "outputs", "2",     "dim",    "8", "layers", "2",    NULL};
@@ -200,16 +204,17 @@ enum { MIXERS = 6 };
 
 static inline mr_net *net_with(mr_context *ctx, const char *mixer)
 {
-    const char *const settings[] = {"mixer", mixer, "inputs", "11", "outputs", "11",   "dim",  "16",
-                                    "layers", "2",  "conv",   "4",  "horizon", "32",   "lr",   "0.01", NULL};
+    const char *const settings[] = {"mixer", mixer,  "inputs", "11",      "outputs", "11", "dim",  "16", "layers",
+                                    "2",     "conv", "4",      "horizon", "32",      "lr", "0.01", NULL};
     return net_of(ctx, settings);
 }
 
 /* The same with 3 values in and 2 out at every step. */
 static inline mr_net *values_net_with(mr_context *ctx, const char *mixer)
 {
-    const char *const settings[] = {"mixer", mixer, "input", "reals", "inputs",  "3",  "outputs", "2", "loss",
-                                    "mse",   "dim", "16",    "layers", "2",      "horizon", "32", "lr", "0.01", NULL};
+    const char *const settings[] = {"mixer",   mixer,  "input", "reals", "inputs", "3",      "outputs",
+                                    "2",       "loss", "mse",   "dim",   "16",     "layers", "2",
+                                    "horizon", "32",   "lr",    "0.01",  NULL};
     return net_of(ctx, settings);
 }
 

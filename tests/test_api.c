@@ -153,7 +153,8 @@ static void test_a_step_that_fails_changes_nothing(void **state)
     (void)state;
     mr_context *ctx = context_on("cpu");
     mr_net *net = net_of(ctx, tiny_values);
-    float values[3] = {1, NAN, 2}, good[3] = {1, 2, 3}, target[2] = {1, 2}, huge[2] = {3e38f, -3e38f}, before[2], after[2];
+    float values[3] = {1, NAN, 2}, good[3] = {1, 2, 3}, target[2] = {1, 2}, huge[2] = {3e38f, -3e38f}, before[2],
+          after[2];
     mr_batch data = MR_BATCH;
     data.B = 1, data.T = 1, data.values = good, data.target_values = target;
     OK(mr_net_forward(net, &data, before, 2, &err));
@@ -173,12 +174,9 @@ static void test_a_step_that_fails_changes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_version),
-        cmocka_unit_test(test_training_lowers_the_loss),
-        cmocka_unit_test(test_files_and_memory),
-        cmocka_unit_test(test_training_continues),
-        cmocka_unit_test(test_values),
-        cmocka_unit_test(test_a_step_that_fails_changes_nothing),
+        cmocka_unit_test(test_version),          cmocka_unit_test(test_training_lowers_the_loss),
+        cmocka_unit_test(test_files_and_memory), cmocka_unit_test(test_training_continues),
+        cmocka_unit_test(test_values),           cmocka_unit_test(test_a_step_that_fails_changes_nothing),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

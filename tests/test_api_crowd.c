@@ -40,8 +40,10 @@ static void step_both(crowd *c, const int *order, int n, uint32_t *seed, const c
     assert_true(got[needed] == 77);
     for (int i = 0; i < n; i++) {
         mr_stream *alone = c->alone[order[i]];
-        if (reals) OK(mr_stream_step_values(alone, values + i * INPUTS, want, outputs, &err));
-        else OK(mr_stream_step(alone, tokens[i], want, outputs, &err));
+        if (reals)
+            OK(mr_stream_step_values(alone, values + i * INPUTS, want, outputs, &err));
+        else
+            OK(mr_stream_step(alone, tokens[i], want, outputs, &err));
         near_floats(what, got + (size_t)i * outputs, want, outputs, 1e-4);
     }
 }
@@ -114,7 +116,8 @@ static void test_crowds_that_are_refused(void **state)
     const int32_t tokens[] = {1, 2};
     scores[2 * VOCAB - 1] = 77;
     mr_stream *both[] = {a, b};
-    FAILS(MR_EINVAL, "stream 1", mr_stream_step_many((mr_stream *[]){a, stranger}, 2, tokens, NULL, scores, 2 * VOCAB, &err));
+    FAILS(MR_EINVAL, "stream 1",
+          mr_stream_step_many((mr_stream *[]){a, stranger}, 2, tokens, NULL, scores, 2 * VOCAB, &err));
     FAILS(MR_EINVAL, "room for 21 where 22", mr_stream_step_many(both, 2, tokens, NULL, scores, 2 * VOCAB - 1, &err));
     FAILS(MR_EINVAL, "0 streams", mr_stream_step_many(both, 0, tokens, NULL, scores, 2 * VOCAB, &err));
     FAILS(MR_EINVAL, "the other one NULL", mr_stream_step_many(both, 2, tokens, scores, scores, 2 * VOCAB, &err));
@@ -235,10 +238,8 @@ static void test_streams_made_while_others_step(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_streams_in_any_order),
-        cmocka_unit_test(test_crowds_of_any_size),
-        cmocka_unit_test(test_crowds_that_are_refused),
-        cmocka_unit_test(test_thousands_come_and_go),
+        cmocka_unit_test(test_any_streams_in_any_order),       cmocka_unit_test(test_crowds_of_any_size),
+        cmocka_unit_test(test_crowds_that_are_refused),        cmocka_unit_test(test_thousands_come_and_go),
         cmocka_unit_test(test_streams_made_while_others_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

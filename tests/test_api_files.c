@@ -1,5 +1,5 @@
-/* Files of a training: the best model, the state with metadata of the caller's own, states of older libraries; and numbers that
- * became NaN, which no file takes in. */
+/* Files of a training: the best model, the state with metadata of the caller's own, states of older libraries; and
+ * numbers that became NaN. */
 #include "api_support.h"
 #include "model/file.h"
 #include "scratch.h"
@@ -73,7 +73,7 @@ static void test_metadata_of_a_state(void **state)
     meta_is(path, "state.step", "2");
     meta_is(path, "mine.nothing", "");
     OK(mr_net_load_training(net, path, &err));
-#define REFUSED(word, ...) \
+#define REFUSED(word, ...)                                                                                             \
     FAILS(MR_EINVAL, word, mr_net_save_training(net, none, (const char *[]){__VA_ARGS__, NULL}, &err))
     REFUSED("epoch", "epoch", "7");
     REFUSED("model.dim", "model.dim", "7");
@@ -88,7 +88,7 @@ static void test_metadata_of_a_state(void **state)
 
 /* ---- states of older libraries */
 
-/* As the library before 0.2 wrote them (weights and moments), or its command (and `best.`, zero until there was one). */
+/* As the library before 0.2 wrote them (weights and moments), or its command (and `best.`, zero at first). */
 static void write_older(mr_net *net, const char *path, int command)
 {
     const char *const prefixes[] = {"weights.", "moment1.", "moment2.", "best."};
@@ -173,7 +173,7 @@ static void test_a_state_that_is_refused(void **state)
 
 /* ---- numbers that became NaN */
 
-static void fill(mr_net *net, mr_vector which, const char *name, size_t count, float value)
+static void fill_tensor(mr_net *net, mr_vector which, const char *name, size_t count, float value)
 {
     float *all = room(count * sizeof *all);
     for (size_t i = 0; i < count; i++) all[i] = i % 2 ? value : -value;
@@ -196,7 +196,7 @@ static void test_where_a_nan_began(void **state)
     assert_int_equal(mr_net_find_nonfinite(net, where, sizeof where), 0);
     OK(mr_net_reserve(net, &(mr_shape){8, 40}, &(mr_shape){16, 20}, &err)); /* memory that nobody has written */
     assert_int_equal(mr_net_find_nonfinite(net, where, sizeof where), 0);
-    fill(net, MR_WEIGHTS, "blocks.1.mixer.down.weight", 16 * 32, 3e38f);
+    fill_tensor(net, MR_WEIGHTS, "blocks.1.mixer.down.weight", 16 * 32, 3e38f);
     float *before = get_all(net, MR_WEIGHTS), *moments = get_all(net, MR_MOMENT2);
     FAILS(MR_ENONFINITE, "blocks.1.mixer", mr_net_train(net, &l.data, &result, &err));
     assert_true(mr_net_find_nonfinite(net, where, sizeof where));

@@ -1,4 +1,4 @@
-/* Training in parts: micro-batches, scales, states that are carried from one batch to the next, memory that is reserved. */
+/* Training in parts: micro-batches, scales, states carried from one batch to the next, memory that is reserved. */
 #include "api_support.h"
 
 #include <stdatomic.h>
@@ -49,7 +49,8 @@ static void test_micro_batches_are_one_batch(void **state)
         for (int micro = 0; micro < 3; micro++) {
             const mr_batch part = rows_of(&l, micro, 1);
             learn_part(parts, &part, micro, 3, 0, &got);
-            if (micro < 2) assert_true(got.rows == 0 && mr_net_steps(parts) == step); /* the last one alone has a result */
+            if (micro < 2)
+                assert_true(got.rows == 0 && mr_net_steps(parts) == step); /* the last one alone has a result */
         }
         same_result(&got, &want);
         assert_int_equal(mr_net_steps(parts), step + 1);
@@ -126,8 +127,8 @@ static void test_parts_that_are_refused(void **state)
     lesson l;
     make_lesson(&l, 2);
     mr_learn_options o;
-#define REFUSED(word, change)                                      \
-    o = (mr_learn_options)MR_LEARN_OPTIONS, change;                \
+#define REFUSED(word, change)                                                                                          \
+    o = (mr_learn_options)MR_LEARN_OPTIONS, change;                                                                    \
     FAILS(MR_EINVAL, word, mr_net_learn(net, &l.data, &o, NULL, &err))
     REFUSED("micro = -1", o.micro = -1);
     REFUSED("micro = 2, micros = 2", (o.micro = 2, o.micros = 2));
@@ -155,7 +156,8 @@ static void make_passage(passage *p, mr_net *net)
 {
     uint32_t seed = 21;
     memset(p, 0, sizeof *p);
-    for (int i = 0; i < 2 * LONG; i++) p->ids[i] = random_below(&seed, VOCAB), p->target[i] = random_below(&seed, VOCAB);
+    for (int i = 0; i < 2 * LONG; i++)
+        p->ids[i] = random_below(&seed, VOCAB), p->target[i] = random_below(&seed, VOCAB);
     p->whole = p->chunk = (mr_batch)MR_BATCH;
     p->whole.B = p->chunk.B = 2, p->whole.T = LONG, p->chunk.T = CHUNK;
     p->whole.ids = p->ids, p->whole.target = p->target;
@@ -248,7 +250,8 @@ static void test_what_only_a_carried_state_can_learn(void **state)
         last[carry] = 0;
         for (int b = 0; b < B; b++) ids[b] = 0;
         for (int i = 0; i < STEPS; i++) {
-            for (int b = 0; b < B; b++) target[b] = ids[b], ids[b] = random_below(&seed, 4); /* the token before this one */
+            for (int b = 0; b < B; b++)
+                target[b] = ids[b], ids[b] = random_below(&seed, 4); /* the token before this one */
             const double loss = learn_chunk(net, &data, carry);
             if (i >= STEPS - 20) last[carry] += loss / 20;
         }
@@ -368,7 +371,8 @@ static void test_reserved_memory_is_shared(void **state)
 {
     (void)state;
     const mr_shape wide = {64, 16}, tall = {4, 256}, tiny_shape = {1, 1};
-    const long both = bytes_for(&wide, &tall), training = bytes_for(&wide, &tiny_shape), scoring = bytes_for(&tiny_shape, &tall);
+    const long both = bytes_for(&wide, &tall), training = bytes_for(&wide, &tiny_shape),
+               scoring = bytes_for(&tiny_shape, &tall);
     const long larger = training > scoring ? training : scoring;
     assert_true(both >= larger && (double)both < 1.2 * (double)larger);
     assert_true((double)both < 0.8 * (double)(training + scoring));

@@ -25,9 +25,12 @@ static void test_refusals(void **state)
     assert_null(no_net);
     FAILS(MR_EINVAL, "dim", mr_net_create(ctx, (const char *[]){"dim", "many", NULL}, &no_net, &err));
     FAILS(MR_EINVAL, "ends before", mr_net_create(ctx, (const char *[]){"dim", NULL}, &no_net, &err));
-    FAILS(MR_EINVAL, "follows from vocab", mr_net_create(ctx, (const char *[]){"vocab", "bytes", "inputs", "4", NULL}, &no_net, &err));
-    FAILS(MR_EINVAL, "unknown key recipe", mr_net_create(ctx, (const char *[]){"dim", "4", "recipe", "text", NULL}, &no_net, &err));
-    FAILS(MR_EINVAL, "weights = int8: a new model has f32", mr_net_create(ctx, (const char *[]){"weights", "int8", NULL}, &no_net, &err));
+    FAILS(MR_EINVAL, "follows from vocab",
+          mr_net_create(ctx, (const char *[]){"vocab", "bytes", "inputs", "4", NULL}, &no_net, &err));
+    FAILS(MR_EINVAL, "unknown key recipe",
+          mr_net_create(ctx, (const char *[]){"dim", "4", "recipe", "text", NULL}, &no_net, &err));
+    FAILS(MR_EINVAL, "weights = int8: a new model has f32",
+          mr_net_create(ctx, (const char *[]){"weights", "int8", NULL}, &no_net, &err));
     FAILS(MR_ECONFIG, "outputs", mr_net_create(ctx, NULL, &no_net, &err));
     FAILS(MR_EINVAL, "token 11", mr_stream_step(stream, 11, scores, VOCAB, &err));
     FAILS(MR_EINVAL, "token -1", mr_stream_step(stream, -1, scores, VOCAB, &err));
@@ -35,7 +38,8 @@ static void test_refusals(void **state)
     FAILS(MR_EINVAL, "takes tokens", mr_stream_step_values(stream, scores, scores, VOCAB, &err));
     FAILS(MR_EINVAL, "batch", mr_net_set(net, "batch", "3", &err));
     FAILS(MR_EINVAL, "lr", mr_net_set(net, "lr", "-1", &err));
-    OK(mr_net_create(ctx, (const char *[]){"head", "mean", "outputs", "3", "inputs", "5", "dim", "4", NULL}, &no_net, &err));
+    OK(mr_net_create(ctx, (const char *[]){"head", "mean", "outputs", "3", "inputs", "5", "dim", "4", NULL}, &no_net,
+                     &err));
     FAILS(MR_EINVAL, "mean", mr_stream_new(no_net, &no_stream, &err));
     assert_null(no_stream);
     assert_int_equal(mr_stream_step(stream, 99, scores, VOCAB, NULL), MR_EINVAL); /* nobody needs to listen */
@@ -52,9 +56,9 @@ static void test_batches_are_checked(void **state)
     mr_net *net = net_of(ctx, tiny);
     lesson l;
     mr_result result = MR_RESULT;
-#define REFUSED(word, change)                                        \
-    make_lesson(&l, 1);                                              \
-    change;                                                          \
+#define REFUSED(word, change)                                                                                          \
+    make_lesson(&l, 1);                                                                                                \
+    change;                                                                                                            \
     FAILS(MR_EINVAL, word, mr_net_train(net, &l.data, &result, &err))
     REFUSED("size", l.data.size = 0);
     REFUSED("B = 0", l.data.B = 0);
@@ -67,7 +71,10 @@ static void test_batches_are_checked(void **state)
     REFUSED("no row", for (int i = 0; i < BATCH * TIME; i++) l.target[i] = -1);
     assert_int_equal(mr_net_steps(net), 0);
     make_lesson(&l, 1);
-    struct { mr_batch known; size_t unknown; } newer = {l.data, 0};
+    struct {
+        mr_batch known;
+        size_t unknown;
+    } newer = {l.data, 0};
     newer.known.size = sizeof newer;
     OK(mr_net_train(net, &newer.known, &result, &err)); /* a newer header whose new field is not used */
     newer.unknown = 1;
@@ -103,7 +110,7 @@ static void test_capacities(void **state)
     OK(mr_stream_step(stream, l.ids[0], one, VOCAB, &err));
     near_floats("nothing was fed before", one, scores, VOCAB, 1e-4);
     assert_true(one[VOCAB] == GUARD);
-    OK(mr_stream_step(stream, l.ids[1], NULL, 0, &err)); /* scores that are not wanted */
+    OK(mr_stream_step(stream, l.ids[1], NULL, 0, &err));        /* scores that are not wanted */
     OK(mr_stream_step(stream, l.ids[2], one, VOCAB + 1, &err)); /* more room than is needed */
     near_floats("the third token", one, scores + 2 * VOCAB, VOCAB, 1e-4);
     assert_true(one[VOCAB] == GUARD && size < sizeof blob);
@@ -129,7 +136,9 @@ static void test_older_headers(void **state)
     lesson l;
     make_lesson(&l, 1);
     mr_result whole = MR_RESULT, old = MR_RESULT, untouched = MR_RESULT;
-    struct { mr_batch known; } older;
+    struct {
+        mr_batch known;
+    } older;
     older.known = l.data;
     older.known.size = offsetof(mr_batch, mask);
     older.known.mask = (uint8_t *)&l; /* beyond its size: not read */
@@ -163,12 +172,30 @@ static void test_older_headers(void **state)
 static void test_newer_headers(void **state)
 {
     (void)state;
-    struct { mr_context_options known; size_t more; } options = {MR_CONTEXT_OPTIONS, 0};
-    struct { mr_allocator known; size_t more; } by = {MR_ALLOCATOR, 0};
-    struct { mr_learn_options known; size_t more; } learn = {MR_LEARN_OPTIONS, 0};
-    struct { mr_sample_options known; size_t more; } how = {MR_SAMPLE_OPTIONS, 0};
-    struct { mr_result known; size_t more; } result = {MR_RESULT, 77};
-    struct { mr_tensor known; size_t more; } tensor = {MR_TENSOR, 77};
+    struct {
+        mr_context_options known;
+        size_t more;
+    } options = {MR_CONTEXT_OPTIONS, 0};
+    struct {
+        mr_allocator known;
+        size_t more;
+    } by = {MR_ALLOCATOR, 0};
+    struct {
+        mr_learn_options known;
+        size_t more;
+    } learn = {MR_LEARN_OPTIONS, 0};
+    struct {
+        mr_sample_options known;
+        size_t more;
+    } how = {MR_SAMPLE_OPTIONS, 0};
+    struct {
+        mr_result known;
+        size_t more;
+    } result = {MR_RESULT, 77};
+    struct {
+        mr_tensor known;
+        size_t more;
+    } tensor = {MR_TENSOR, 77};
     mr_context *ctx;
     lesson l;
     int32_t drawn;

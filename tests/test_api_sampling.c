@@ -40,7 +40,8 @@ static void test_the_likeliest_by_hand(void **state)
         OK(mr_stream_sample(drawing, prompt, 3, &how, drawn, DRAWN, &err));
         OK(mr_stream_feed(stepping, prompt, 3, scores, VOCAB, &err));
         for (int i = 0; i < DRAWN; i++) {
-            if (drawn[i] != highest(scores)) fail_msg("%s: token %d is %d, not %d", mixers[m], i, (int)drawn[i], highest(scores));
+            if (drawn[i] != highest(scores))
+                fail_msg("%s: token %d is %d, not %d", mixers[m], i, (int)drawn[i], highest(scores));
             OK(mr_stream_step(stepping, drawn[i], scores, VOCAB, &err));
         }
         float after[VOCAB]; /* the last one was drawn and not fed */
@@ -218,9 +219,9 @@ static void test_draws_that_are_refused(void **state)
     mr_stream *stream = stream_on(net), *no = stream_on(other);
     mr_sample_options how = MR_SAMPLE_OPTIONS;
     int32_t drawn[2] = {-7, -7}, token = 1;
-#define REFUSED(word, change)                                                                        \
-    how = (mr_sample_options)MR_SAMPLE_OPTIONS, change;                                              \
-    FAILS(MR_EINVAL, word, mr_stream_sample(stream, &token, 1, &how, drawn, 2, &err));               \
+#define REFUSED(word, change)                                                                                          \
+    how = (mr_sample_options)MR_SAMPLE_OPTIONS, change;                                                                \
+    FAILS(MR_EINVAL, word, mr_stream_sample(stream, &token, 1, &how, drawn, 2, &err));                                 \
     FAILS(MR_EINVAL, word, mr_stream_sample_many(&stream, 1, &token, &how, drawn, &err))
     REFUSED("size", how.size = 0);
     REFUSED("temperature", how.temperature = -0.1);
@@ -236,7 +237,8 @@ static void test_draws_that_are_refused(void **state)
     FAILS(MR_EINVAL, "token 11", mr_stream_sample(stream, (int32_t[]){11}, 1, &how, drawn, 2, &err));
     FAILS(MR_EINVAL, "nothing to draw", mr_stream_sample(no, &token, 1, &how, drawn, 2, &err));
     FAILS(MR_EINVAL, "nothing to draw", mr_stream_sample_many(&no, 1, &token, &how, drawn, &err));
-    FAILS(MR_EINVAL, "twice", mr_stream_sample_many((mr_stream *[]){stream, stream}, 2, (int32_t[]){1, 1}, &how, drawn, &err));
+    FAILS(MR_EINVAL, "twice",
+          mr_stream_sample_many((mr_stream *[]){stream, stream}, 2, (int32_t[]){1, 1}, &how, drawn, &err));
     assert_true(drawn[0] == -7 && drawn[1] == -7);
     mr_stream_free(stream), mr_stream_free(no);
     mr_net_free(net), mr_net_free(other);
@@ -267,12 +269,9 @@ static void test_scores_that_are_no_numbers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_likeliest_by_hand),
-        cmocka_unit_test(test_cut_into_calls),
-        cmocka_unit_test(test_many_draw_as_each_alone),
-        cmocka_unit_test(test_as_likely_as_the_model_says),
-        cmocka_unit_test(test_draws_that_are_refused),
-        cmocka_unit_test(test_scores_that_are_no_numbers),
+        cmocka_unit_test(test_the_likeliest_by_hand),   cmocka_unit_test(test_cut_into_calls),
+        cmocka_unit_test(test_many_draw_as_each_alone), cmocka_unit_test(test_as_likely_as_the_model_says),
+        cmocka_unit_test(test_draws_that_are_refused),  cmocka_unit_test(test_scores_that_are_no_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

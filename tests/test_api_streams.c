@@ -18,7 +18,8 @@ static void check_streams(mr_net *net)
             near_floats("step", got, want + (b * TIME + t) * VOCAB, VOCAB, 1e-4);
         }
         OK(mr_stream_step_many(together, BATCH, tokens, NULL, many, BATCH * VOCAB, &err));
-        for (int b = 0; b < BATCH; b++) near_floats("many", many + b * VOCAB, want + (b * TIME + t) * VOCAB, VOCAB, 1e-4);
+        for (int b = 0; b < BATCH; b++)
+            near_floats("many", many + b * VOCAB, want + (b * TIME + t) * VOCAB, VOCAB, 1e-4);
     }
     for (int b = 0; b < BATCH; b++) { /* each has its own state afterwards */
         OK(mr_stream_step(together[b], 1, many, VOCAB, &err));
@@ -68,8 +69,10 @@ static void test_many_streams_may_be_of_any_age(void **state)
     mr_stream_reset(alone);
     OK(mr_stream_feed(alone, (int32_t[]){1, 2, 3, 4}, 4, want, VOCAB, &err));
     near_floats("the old one", scores, want, VOCAB, 1e-5);
-    FAILS(MR_EINVAL, "twice", mr_stream_step_many((mr_stream *[]){old, old}, 2, (int32_t[]){4, 7}, NULL, scores, BATCH * VOCAB, &err));
-    OK(mr_stream_step_many((mr_stream *[]){old, fresh}, 2, (int32_t[]){4, 7}, NULL, scores, BATCH * VOCAB, &err)); /* and is taken afterwards */
+    FAILS(MR_EINVAL, "twice",
+          mr_stream_step_many((mr_stream *[]){old, old}, 2, (int32_t[]){4, 7}, NULL, scores, BATCH * VOCAB, &err));
+    OK(mr_stream_step_many((mr_stream *[]){old, fresh}, 2, (int32_t[]){4, 7}, NULL, scores, BATCH * VOCAB,
+                           &err)); /* and is taken afterwards */
     mr_stream_free(old), mr_stream_free(fresh), mr_stream_free(alone);
     mr_net_free(net);
     mr_context_free(ctx);
@@ -99,8 +102,10 @@ static void test_states_travel(void **state)
 
     FAILS(MR_EINVAL, "another model", mr_stream_load(wrong, blob, size, &err));
     for (int i = 0; i < 4; i++) { /* as tiny, but for one thing */
-        const char *const keys[] = {"mixer", "layers", "conv", "expansion"}, *const values[] = {"minlstm", "3", "0", "1"};
-        const char *settings[] = {"inputs", "11", "outputs", "11", "dim", "16", "layers", "2", "conv", "4", keys[i], values[i], NULL};
+        const char *const keys[] = {"mixer", "layers", "conv", "expansion"}, *const values[] = {"minlstm", "3", "0",
+                                                                                                "1"};
+        const char *settings[] = {"inputs", "11",   "outputs", "11",    "dim",     "16", "layers",
+                                  "2",      "conv", "4",       keys[i], values[i], NULL};
         mr_net *near_miss = net_of(ctx, settings);
         mr_stream *there = stream_on(near_miss);
         FAILS(MR_EINVAL, values[i], mr_stream_load(there, blob, size, &err));
@@ -109,7 +114,8 @@ static void test_states_travel(void **state)
     }
     FAILS(MR_EFORMAT, "damaged", mr_stream_load(a, blob, size - 1, &err));
     FAILS(MR_EFORMAT, "not the state", mr_stream_load(a, blob, 3, &err));
-    FAILS(MR_EFORMAT, "not the state", mr_stream_load(a, "and now for something completely different, in 64 bytes or more", 64, &err));
+    FAILS(MR_EFORMAT, "not the state",
+          mr_stream_load(a, "and now for something completely different, in 64 bytes or more", 64, &err));
     memset(blob + size - 4, 0xff, 4);
     FAILS(MR_EFORMAT, "not finite", mr_stream_load(a, blob, size, &err));
     blob[8] = 9;

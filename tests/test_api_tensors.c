@@ -37,10 +37,10 @@ static void test_vectors_are_copied(void **state)
 {
     (void)state;
     static const mr_vector moved[] = {MR_WEIGHTS, MR_MOMENT1, MR_MOMENT2};
-    const char *const other_seed[] = {"inputs", "11", "outputs", "11", "dim", "16", "layers", "2", "conv", "4", "mlp", "2",
-                                      "lr", "0.01", "seed", "4", "betas", "0,0.999", NULL};
-    const char *const one_seed[] = {"inputs", "11", "outputs", "11", "dim", "16", "layers", "2", "conv", "4", "mlp", "2",
-                                    "lr", "0.01", "seed", "3", "betas", "0,0.999", NULL};
+    const char *const other_seed[] = {"inputs", "11", "outputs", "11",   "dim",  "16", "layers", "2",       "conv", "4",
+                                      "mlp",    "2",  "lr",      "0.01", "seed", "4",  "betas",  "0,0.999", NULL};
+    const char *const one_seed[] = {"inputs", "11", "outputs", "11",   "dim",  "16", "layers", "2",       "conv", "4",
+                                    "mlp",    "2",  "lr",      "0.01", "seed", "3",  "betas",  "0,0.999", NULL};
     mr_context *ctx = context_on("cpu");
     mr_net *from = net_of(ctx, one_seed), *to = net_of(ctx, other_seed);
     train(from, 0, 3);
@@ -90,7 +90,8 @@ static void test_tensors_that_are_refused(void **state)
 
 /* ---- gradients */
 
-static double loss_with(mr_net *net, const mr_batch *batch, const char *name, float *tensor, size_t count, size_t at, double shift)
+static double loss_with(mr_net *net, const mr_batch *batch, const char *name, float *tensor, size_t count, size_t at,
+                        double shift)
 {
     const float kept = tensor[at];
     mr_result result = MR_RESULT;
@@ -104,8 +105,10 @@ static double loss_with(mr_net *net, const mr_batch *batch, const char *name, fl
 static void check_gradients(mr_context *ctx, const char *mixer)
 {
     const int has_candidate = !strncmp(mixer, "min", 3); /* whose default has a kink, where differences tell little */
-    const char *const settings[] = {"mixer", mixer, "inputs", "11", "outputs", "11", "dim", "8", "conv", "4", "layers", "2",
-                                    "horizon", "8", has_candidate ? "candidate" : NULL, "tanh", NULL};
+    const char *const settings[] = {"mixer",  mixer, "inputs",  "11",   "outputs",
+                                    "11",     "dim", "8",       "conv", "4",
+                                    "layers", "2",   "horizon", "8",    has_candidate ? "candidate" : NULL,
+                                    "tanh",   NULL};
     mr_net *net = net_of(ctx, settings);
     lesson l;
     make_lesson(&l, 8);
@@ -199,6 +202,9 @@ static void test_weights_in_8_bits(void **state)
     OK(mr_net_evaluate(small, &l.data, &got, &err));
     assert_true(fabs(got.loss - want.loss) < 0.05 && got.loss != want.loss);
     FAILS(MR_ECONFIG, "8 bits", mr_net_train(small, &l.data, NULL, &err));
+    float scores[SCORES];
+    FAILS(MR_ECONFIG, "8 bits", mr_net_keep_forward(small, &l.data, NULL, scores, SCORES, &err));
+    OK(mr_net_forward(small, &l.data, scores, SCORES, &err)); /* which nothing holds */
     FAILS(MR_ECONFIG, "8 bits", mr_net_save(small, again, &err));
     FAILS(MR_EINVAL, "8 bits", mr_net_save_int8(small, again, &err));
     FAILS(MR_ECONFIG, "8 bits", mr_net_mark_best(small, &err));
@@ -210,10 +216,8 @@ static void test_weights_in_8_bits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tensors_are_listed),
-        cmocka_unit_test(test_vectors_are_copied),
-        cmocka_unit_test(test_tensors_that_are_refused),
-        cmocka_unit_test(test_gradients_are_those_of_the_loss),
+        cmocka_unit_test(test_tensors_are_listed),       cmocka_unit_test(test_vectors_are_copied),
+        cmocka_unit_test(test_tensors_that_are_refused), cmocka_unit_test(test_gradients_are_those_of_the_loss),
         cmocka_unit_test(test_weights_in_8_bits),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

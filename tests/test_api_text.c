@@ -82,7 +82,8 @@ static void test_characters_that_are_cut(void **state)
         assert_int_equal(seen, wanted);
         assert_memory_equal(got, want, wanted * sizeof *want);
     }
-    FAILS(MR_EDATA, "", mr_net_encode(net, text, strlen(text) - 1, got, 8, &count, NULL, &err)); /* all of it, and it ends early */
+    FAILS(MR_EDATA, "",
+          mr_net_encode(net, text, strlen(text) - 1, got, 8, &count, NULL, &err)); /* all of it, and it ends early */
     mr_net_free(net);
     mr_context_free(ctx);
 }

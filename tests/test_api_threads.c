@@ -71,16 +71,36 @@ static void *train_some(void *arg)
     return NULL;
 }
 
+/* A reserved net is scored in the memory of its training. */
+static void *evaluate_some(void *arg)
+{
+    share *s = arg;
+    mr_error err;
+    int32_t ids[20], target[20];
+    mr_batch data = MR_BATCH;
+    for (int i = 0; i < 20; i++) ids[i] = token_of(0, i), target[i] = token_of(0, i + 1);
+    data.T = 2, data.ids = ids, data.target = target;
+    for (int i = 0; i < 20; i++) {
+        mr_result result = MR_RESULT;
+        data.B = 1 + i % 10;
+        if (i == 10) s->failures += mr_net_reserve(s->net, &(mr_shape){2, 10}, &(mr_shape){5, 2}, &err) != 0;
+        s->failures += mr_net_evaluate(s->net, &data, &result, &err) != 0;
+        s->failures += !isfinite(result.loss) || result.rows != 2 * data.B;
+    }
+    return NULL;
+}
+
 static void test_training_beside_streams(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
+    void *(*const work[THREADS])(void *) = {train_some, stream_some, stream_some, evaluate_some};
     mr_net *net = net_on(ctx);
     pthread_t threads[THREADS];
     share *shares = room(sizeof *shares * THREADS);
     for (int i = 0; i < THREADS; i++) {
         shares[i] = (share){.net = net};
-        assert_int_equal(pthread_create(&threads[i], NULL, i ? stream_some : train_some, &shares[i]), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL, work[i], &shares[i]), 0);
     }
     for (int i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);
@@ -295,12 +315,13 @@ static void test_the_allocator_serves_everything(void **state)
     assert_true(lines >= 3);
     const long needed = (1L << 30) - p.left;
     assert_true(needed > 40);
-    assert_true(p.bytes > 4L * 4 * 5000); /* weights, gradients and both moments are among it */
+    assert_true(p.bytes > 4L * 4 * 5000);                 /* weights, gradients and both moments are among it */
     for (long allowed = 0; allowed < needed; allowed++) { /* each of them may be the one that fails */
         p = (purse){.left = allowed};
         status = live_on(&p, &lines, &err);
         assert_int_equal(p.living, 0);
-        if (status && status != MR_ENOMEM && status != MR_EDEVICE) fail_msg("allocation %ld: %d: %s", allowed, status, err.text);
+        if (status && status != MR_ENOMEM && status != MR_EDEVICE)
+            fail_msg("allocation %ld: %d: %s", allowed, status, err.text);
         assert_int_not_equal(status, 0);
     }
 }
@@ -308,10 +329,8 @@ static void test_the_allocator_serves_everything(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_hundred_streams_in_four_threads),
-        cmocka_unit_test(test_training_beside_streams),
-        cmocka_unit_test(test_asking_while_others_set),
-        cmocka_unit_test(test_contexts_share_nothing),
+        cmocka_unit_test(test_a_hundred_streams_in_four_threads), cmocka_unit_test(test_training_beside_streams),
+        cmocka_unit_test(test_asking_while_others_set),           cmocka_unit_test(test_contexts_share_nothing),
         cmocka_unit_test(test_the_allocator_serves_everything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

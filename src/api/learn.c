@@ -20,6 +20,14 @@ int mr_net_set(mr_net *net, const char *key, const char *value, mr_error *err)
     return mr_turn_end(&turn, status, err);
 }
 
+/* Evaluations ask for it before they have a turn. */
+static void set_reserved(mr_net *net, int reserved)
+{
+    pthread_mutex_lock(&net->lock);
+    net->reserved = reserved;
+    pthread_mutex_unlock(&net->lock);
+}
+
 int mr_net_reserve(mr_net *net, const mr_shape *train, const mr_shape *score, mr_error *err)
 {
     mr_turn turn;
@@ -35,14 +43,15 @@ int mr_net_reserve(mr_net *net, const mr_shape *train, const mr_shape *score, mr
     if (status) return status;
     status = mr_model_plan_shapes(net->owner, shapes, count, train != NULL, err);
     net->last.B = 0;
-    if (!status) net->reserved = score != NULL;
+    if (!status) set_reserved(net, score != NULL);
     return mr_turn_end(&turn, status, err);
 }
 
 static int have_plan(mr_net *net, int B, int T, mr_error *err)
 {
     if (mr_model_fits(net->owner, B, T, 1)) return 0;
-    net->reserved = net->last.B = 0;
+    net->last.B = 0;
+    set_reserved(net, 0);
     return mr_model_plan(net->owner, B, T, 1, err);
 }
 

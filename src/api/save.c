@@ -253,7 +253,9 @@ static int read_training(mr_net *net, const mr_st *st, float *room, const char *
     if (!status && mr_st_meta(st, "state.best-step")) status = read_count(st, path, "state.best-step", &best_step, err);
     if (!status) status = read_vectors(net, st, room, best ? SETS : SETS - 1, path, err);
     if (!status && best && best_step && !net->best && !(net->best = new_vector(net))) status = mr_no_memory(err, path);
+    pthread_mutex_lock(&net->lock); /* mr_net_setting takes no turn */
     if (!status) status = mr_model_read_scaler(st, path, net->owner, err); /* the last that can fail */
+    pthread_mutex_unlock(&net->lock);
     if (status) return status;
     for (int i = 0; i < BEST; i++) mr_model_put(net->owner, vectors[i].which, room + (size_t)i * total);
     if (best && best_step) memcpy(net->best, room + BEST * total, total * sizeof *room);

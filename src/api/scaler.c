@@ -9,8 +9,10 @@ static int set_scaler(mr_net *net, const mr_scaler *s, mr_error *err)
     if (net->steps > 0)
         status = mr_fail(err, MR_EINVAL, "this net has trained %lld steps in its units; a scaler is set before the first one",
                          (long long)net->steps);
+    pthread_mutex_lock(&net->lock); /* mr_net_setting takes no turn */
     if (!status)
         status = mr_model_set_scaler(net->owner, s->input_mean, s->input_scale, s->target_mean, s->target_scale, err);
+    pthread_mutex_unlock(&net->lock);
     return mr_turn_end(&turn, status, err);
 }
 
@@ -27,18 +29,18 @@ int mr_net_set_scaler(mr_net *net, const double *input_mean, const double *input
 
 int mr_net_fit_scaler(mr_net *net, const mr_batch *batch, mr_error *err)
 {
-    mr_batch d;
+    mr_given g = {0};
     mr_scaler_fit *fit = NULL;
     if (net->face.input != MR_INPUT_REALS && net->face.loss != MR_LOSS_MSE)
         return mr_fail(err, MR_EINVAL, "this model takes tokens and predicts classes: there is nothing to scale");
-    int status = mr_sized_take(&d, sizeof d, batch, "mr_batch", err);
-    if (!status && (d.B < 1 || d.T < 1)) status = mr_fail(err, MR_EINVAL, "B = %d, T = %d: both must be 1 or more", d.B, d.T);
+    int status = mr_given_take(&g, net, batch, net->face.loss == MR_LOSS_MSE, err);
     if (!status) status = mr_scaler_fit_new(&net->face, &net->ctx->allocator, &fit, err);
-    if (!status) status = mr_scaler_fit_add(fit, &d, err);
+    if (!status) status = mr_scaler_fit_add(fit, &g.batch, err);
     if (!status) {
         const mr_scaler s = mr_scaler_fit_result(fit);
         status = set_scaler(net, &s, err);
     }
     mr_scaler_fit_free(fit);
+    mr_given_free(&g, net);
     return status;
 }

@@ -49,7 +49,9 @@ typedef struct evaluation {
 static int begin(evaluation *e, mr_net *net, const mr_batch *first, mr_error *err)
 {
     *e = (evaluation){.net = net};
+    pthread_mutex_lock(&net->lock);
     const int alone = net->reserved;
+    pthread_mutex_unlock(&net->lock);
     int status = alone ? mr_turn_begin_alone(&e->turn, net, err) : mr_turn_begin(&e->turn, net, first->B, first->T, err);
     if (status) return status;
     e->model = alone ? net->owner : e->turn.runner->model;

@@ -1,0 +1,292 @@
+/* Raw values: a net with a scaler works in the caller's units exactly as one without does on values scaled by hand. */
+#include "api_support.h"
+#include "scratch.h"
+
+enum { B = 4, T = 6, IN = 2, OUT = 2, VALUES = B * T * IN, TARGETS = B * T * OUT };
+
+static const char *const settings[] = {"input", "reals",     "inputs", "2",   "outputs", "2",      "loss",
+                                       "mse",   "head-bias", "yes",    "dim", "16",      "layers", "2",
+                                       "lr",    "0.01",      "eps",    "0.1", NULL};
+static const double input_mean[] = {1e6, -40}, input_scale[] = {250, 0.5}, target_mean[] = {100, 3e-4},
+                    target_scale[] = {10, 1e-5};
+
+typedef struct series {
+    float raw[VALUES], raw_target[TARGETS], scaled[VALUES], scaled_target[TARGETS];
+    mr_batch in_units, by_hand;
+} series;
+
+static void make_series(series *s, uint32_t seed)
+{
+    memset(s, 0, sizeof *s);
+    for (int i = 0; i < VALUES; i++) {
+        s->raw[i] = (float)(input_mean[i % IN] + input_scale[i % IN] * random_float(&seed));
+        s->scaled[i] = (float)(((double)s->raw[i] - input_mean[i % IN]) / input_scale[i % IN]);
+    }
+    for (int i = 0; i < TARGETS; i++) {
+        s->raw_target[i] = (float)(target_mean[i % OUT] + target_scale[i % OUT] * s->scaled[i / OUT * IN + i % OUT]);
+        s->scaled_target[i] = (float)(((double)s->raw_target[i] - target_mean[i % OUT]) / target_scale[i % OUT]);
+    }
+    s->in_units = s->by_hand = (mr_batch)MR_BATCH;
+    s->in_units.B = s->by_hand.B = B, s->in_units.T = s->by_hand.T = T;
+    s->in_units.values = s->raw, s->in_units.target_values = s->raw_target;
+    s->by_hand.values = s->scaled, s->by_hand.target_values = s->scaled_target;
+}
+
+static mr_net *scaled_net(mr_context *ctx)
+{
+    mr_net *net = net_of(ctx, settings);
+    OK(mr_net_set_scaler(net, input_mean, input_scale, target_mean, target_scale, &err));
+    return net;
+}
+
+/* The scores of both, in the units of the net that was scaled by hand. */
+static void same_scores(mr_net *scaled, mr_net *plain, series *s)
+{
+    float got[TARGETS], want[TARGETS];
+    OK(mr_net_forward(scaled, &s->in_units, got, TARGETS, &err));
+    OK(mr_net_forward(plain, &s->by_hand, want, TARGETS, &err));
+    for (int i = 0; i < TARGETS; i++) got[i] = (float)((got[i] - target_mean[i % OUT]) / target_scale[i % OUT]);
+    near_floats("scores", got, want, TARGETS, 1e-4);
+}
+
+static void test_a_scaler_is_what_one_would_do_by_hand(void **state)
+{
+    (void)state;
+    mr_context *ctx = context_on("cpu");
+    mr_net *scaled = scaled_net(ctx), *plain = net_of(ctx, settings);
+    mr_result got = MR_RESULT, want = MR_RESULT;
+    series s;
+    for (int step = 0; step < 5; step++) {
+        make_series(&s, (uint32_t)step + 1);
+        same_scores(scaled, plain, &s);
+        OK(mr_net_train(scaled, &s.in_units, &got, &err));
+        OK(mr_net_train(plain, &s.by_hand, &want, &err));
+        assert_true(fabs(got.loss - want.loss) < 1e-5 * want.loss); /* of scaled values */
+        same_vectors("weights", scaled, plain, MR_WEIGHTS, 1e-5);
+    }
+    float losses[B * T], wanted[B * T];
+    OK(mr_net_losses(scaled, &s.in_units, losses, B * T, &err));
+    OK(mr_net_losses(plain, &s.by_hand, wanted, B * T, &err));
+    near_floats("losses of rows", losses, wanted, B * T, 1e-4);
+    char text[16];
+    OK(mr_net_setting(scaled, "scaler", text, sizeof text, &err));
+    assert_string_equal(text, "both");
+    mr_net_free(scaled), mr_net_free(plain);
+    mr_context_free(ctx);
+}
+
+/* The gradient that a caller gives is by the scores in the caller's units. */
+static void test_own_losses_are_in_the_same_units(void **state)
+{
+    (void)state;
+    mr_context *ctx = context_on("cpu");
+    mr_net *own = scaled_net(ctx), *plain = net_of(ctx, settings);
+    float scores[TARGETS], d[TARGETS];
+    series s;
+    for (int step = 0; step < 3; step++) {
+        make_series(&s, (uint32_t)step + 1);
+        OK(mr_net_train(plain, &s.by_hand, NULL, &err));
+        OK(mr_net_keep_forward(own, &s.in_units, NULL, scores, TARGETS, &err));
+        for (int i = 0; i < TARGETS; i++) { /* of the mean of ((score − target) / scale)² */
+            const double scale = target_scale[i % OUT];
+            d[i] = (float)(2 * ((double)scores[i] - s.raw_target[i]) / (scale * scale) / TARGETS);
+        }
+        OK(mr_net_backward(own, d, TARGETS, &err));
+        OK(mr_net_update(own, NULL, &err));
+        same_vectors("weights", own, plain, MR_WEIGHTS, 1e-4);
+    }
+    mr_net_free(own), mr_net_free(plain);
+    mr_context_free(ctx);
+}
+
+/* fit takes mean and deviation of what counts: not of tokens beyond a length, nor of rows that are masked. */
+static void test_fitting(void **state)
+{
+    (void)state;
+    mr_context *ctx = context_on("cpu");
+    mr_net *fitted = net_of(ctx, settings), *given = net_of(ctx, settings);
+    double mean[2][2] = {{0}}, scale[2][2] = {{0}};
+    int32_t length[B] = {6, 3, 1, 5};
+    int tokens = 0, rows = 0;
+    uint8_t mask[B * T] = {0};
+    series s;
+    make_series(&s, 9);
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < B * T; i++) {
+            if (i % T >= length[i / T]) continue;
+            mask[i] = (uint8_t)(i % 4 != 1);
+            tokens += !pass, rows += !pass && mask[i];
+            for (int c = 0; c < 2; c++) {
+                const double x = s.raw[i * 2 + c], y = s.raw_target[i * 2 + c];
+                if (!pass)
+                    mean[0][c] += x, mean[1][c] += mask[i] ? y : 0;
+                else
+                    scale[0][c] += pow(x - mean[0][c] / tokens, 2),
+                        scale[1][c] += mask[i] ? pow(y - mean[1][c] / rows, 2) : 0;
+            }
+        }
+    for (int c = 0; c < 2; c++) {
+        mean[0][c] /= tokens, mean[1][c] /= rows;
+        scale[0][c] = sqrt(scale[0][c] / tokens), scale[1][c] = sqrt(scale[1][c] / rows);
+    }
+    for (int i = 0; i < B * T; i++) /* what does not count may be anything */
+        for (int c = 0; c < 2; c++) {
+            if (i % T >= length[i / T]) s.raw[i * 2 + c] = 1e30f;
+            if (!mask[i]) s.raw_target[i * 2 + c] = -1e30f;
+        }
+    s.in_units.length = length, s.in_units.mask = mask;
+    OK(mr_net_fit_scaler(fitted, &s.in_units, &err));
+    OK(mr_net_set_scaler(given, mean[0], scale[0], mean[1], scale[1], &err));
+    float got[TARGETS], want[TARGETS];
+    OK(mr_net_forward(fitted, &s.in_units, got, TARGETS, &err));
+    OK(mr_net_forward(given, &s.in_units, want, TARGETS, &err));
+    for (int i = 0; i < TARGETS; i++)
+        if (i / OUT % T < length[i / OUT / T]) near_floats("fitted", &got[i], &want[i], 1, 1e-5);
+    mr_net_free(fitted), mr_net_free(given);
+    mr_context_free(ctx);
+}
+
+/* ---- files and streams */
+
+static void check_streams(mr_net *net, series *s)
+{
+    float want[TARGETS], got[OUT], many[B * OUT], values[B * IN];
+    mr_stream *alone = stream_on(net), *streams[B];
+    OK(mr_net_forward(net, &s->in_units, want, TARGETS, &err));
+    for (int b = 0; b < B; b++) streams[b] = stream_on(net);
+    for (int t = 0; t < T; t++) {
+        OK(mr_stream_step_values(alone, s->raw + t * IN, got, OUT, &err));
+        near_floats("a stream", got, want + t * OUT, OUT, 1e-5);
+        for (int b = 0; b < B; b++) memcpy(values + b * IN, s->raw + (b * T + t) * IN, IN * sizeof *values);
+        OK(mr_stream_step_many(streams, B, NULL, values, many, B * OUT, &err));
+        for (int b = 0; b < B; b++) near_floats("many streams", many + b * OUT, want + (b * T + t) * OUT, OUT, 1e-5);
+    }
+    for (int b = 0; b < B; b++) mr_stream_free(streams[b]);
+    mr_stream_free(alone);
+}
+
+static void test_files_keep_the_units(void **state)
+{
+    (void)state;
+    char path[MR_TEXT_MAX];
+    mr_context *ctx = context_on("cpu");
+    mr_net *net = scaled_net(ctx), *opened, *small, *rest = net_of(ctx, settings), *plain = net_of(ctx, settings);
+    float want[TARGETS], got[TARGETS];
+    series s;
+    make_series(&s, 1);
+    for (int i = 0; i < 20; i++) OK(mr_net_train(net, &s.in_units, NULL, &err));
+    check_streams(net, &s);
+    OK(mr_net_forward(net, &s.in_units, want, TARGETS, &err));
+    in_folder("scaled.safetensors", path);
+    OK(mr_net_save(net, path, &err));
+    OK(mr_net_open(ctx, path, &opened, &err));
+    OK(mr_net_forward(opened, &s.in_units, got, TARGETS, &err));
+    near_floats("opened", got, want, TARGETS, 0);
+    OK(mr_net_save_int8(net, path, &err));
+    OK(mr_net_open(ctx, path, &small, &err));
+    OK(mr_net_forward(small, &s.in_units, got, TARGETS, &err));
+    for (int i = 0; i < TARGETS; i++) assert_true(fabs((double)got[i] - want[i]) < 0.1 * target_scale[i % OUT]);
+    check_streams(small, &s);
+    OK(mr_net_save_training(net, path, NULL, &err));
+    OK(mr_net_load_training(rest, path, &err)); /* a net that had none takes the state's */
+    OK(mr_net_forward(rest, &s.in_units, got, TARGETS, &err));
+    near_floats("loaded", got, want, TARGETS, 0);
+    OK(mr_net_save_training(plain, path, NULL, &err));
+    OK(mr_net_load_training(rest, path, &err)); /* and gives it up again */
+    char text[16];
+    OK(mr_net_setting(rest, "scaler", text, sizeof text, &err));
+    assert_string_equal(text, "none");
+    mr_net_free(net), mr_net_free(opened), mr_net_free(small), mr_net_free(rest), mr_net_free(plain);
+    mr_context_free(ctx);
+}
+
+/* What it is for: a level of a million, steps of hundreds, and an answer around 100. */
+static void test_raw_values_train(void **state)
+{
+    (void)state;
+    mr_context *ctx = context_on("cpu");
+    mr_net *net = net_of(ctx, settings);
+    series s;
+    float scores[TARGETS];
+    double worst[OUT] = {0};
+    OK(mr_net_set(net, "eps", "1e-8", &err));
+    make_series(&s, 1);
+    OK(mr_net_fit_scaler(net, &s.in_units, &err));
+    for (int i = 0; i < 300; i++) OK(mr_net_train(net, &s.in_units, NULL, &err));
+    OK(mr_net_forward(net, &s.in_units, scores, TARGETS, &err));
+    for (int i = 0; i < TARGETS; i++) worst[i % OUT] = fmax(worst[i % OUT], fabs((double)scores[i] - s.raw_target[i]));
+    assert_true(worst[0] < 1 && worst[1] < 1e-6); /* a tenth of what they vary by */
+    mr_net_free(net);
+    mr_context_free(ctx);
+}
+
+/* ---- the bias of the head */
+
+static void test_head_bias(void **state)
+{
+    (void)state;
+    mr_context *ctx = context_on("cpu");
+    mr_net *net = net_of(ctx, settings);
+    series s;
+    float scores[TARGETS], shifted[TARGETS], grad[OUT], d[TARGETS];
+    double want[OUT] = {0};
+    const float bias[OUT] = {5, -7};
+    make_series(&s, 1);
+    OK(mr_net_forward(net, &s.by_hand, scores, TARGETS, &err));
+    OK(mr_net_put(net, MR_WEIGHTS, "head.bias", bias, OUT, &err));
+    OK(mr_net_forward(net, &s.by_hand, shifted, TARGETS, &err));
+    for (int i = 0; i < TARGETS; i++) assert_true(fabs((double)shifted[i] - scores[i] - bias[i % OUT]) < 1e-5);
+    OK(mr_net_keep_forward(net, &s.by_hand, NULL, scores, TARGETS, &err));
+    for (int i = 0; i < TARGETS; i++) want[i % OUT] += d[i] = (float)(i % 7) - 3;
+    OK(mr_net_backward(net, d, TARGETS, &err));
+    OK(mr_net_get(net, MR_GRADS, "head.bias", grad, OUT, &err));
+    for (int c = 0; c < OUT; c++) assert_true(fabs(grad[c] - want[c]) < 1e-4);
+    mr_net_free(net);
+    net = values_net_with(ctx, "mingru");
+    FAILS(MR_EINVAL, "head.bias",
+          mr_net_get(net, MR_WEIGHTS, "head.bias", grad, OUT, &err)); /* none unless asked for */
+    mr_net_free(net);
+    mr_context_free(ctx);
+}
+
+static void test_scalers_that_are_refused(void **state)
+{
+    (void)state;
+    mr_context *ctx = context_on("cpu");
+    mr_net *net = net_of(ctx, settings), *tokens = net_of(ctx, tiny);
+    const double zero[] = {1, 0}, nan_mean[] = {NAN, 0};
+    series s;
+    lesson l;
+    make_series(&s, 1), make_lesson(&l, 1);
+    FAILS(MR_EINVAL, "without", mr_net_set_scaler(net, input_mean, NULL, NULL, NULL, &err));
+    FAILS(MR_EINVAL, "without", mr_net_set_scaler(net, NULL, NULL, NULL, target_scale, &err));
+    FAILS(MR_EINVAL, "scale", mr_net_set_scaler(net, input_mean, zero, NULL, NULL, &err));
+    FAILS(MR_EINVAL, "mean", mr_net_set_scaler(net, NULL, NULL, nan_mean, target_scale, &err));
+    FAILS(MR_EINVAL, "nothing to scale", mr_net_fit_scaler(tokens, &l.data, &err));
+    s.raw[5] = NAN;
+    FAILS(MR_EINVAL, "values[5] is NaN", mr_net_fit_scaler(net, &s.in_units, &err));
+    s.raw[5] = 1, s.in_units.values = NULL;
+    FAILS(MR_EINVAL, "values is NULL", mr_net_fit_scaler(net, &s.in_units, &err));
+    s.in_units.values = s.raw, s.in_units.length = (int32_t[]){6, 6, 7, 6};
+    FAILS(MR_EINVAL, "length[2] = 7", mr_net_fit_scaler(net, &s.in_units, &err));
+    s.in_units.length = NULL;
+    OK(mr_net_train(net, &s.by_hand, NULL, &err));
+    FAILS(MR_EINVAL, "before the first", mr_net_fit_scaler(net, &s.in_units, &err));
+    FAILS(MR_EINVAL, "before the first", mr_net_set_scaler(net, input_mean, input_scale, NULL, NULL, &err));
+    mr_net_free(net), mr_net_free(tokens);
+    mr_context_free(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_scaler_is_what_one_would_do_by_hand),
+        cmocka_unit_test(test_own_losses_are_in_the_same_units),
+        cmocka_unit_test(test_fitting),
+        cmocka_unit_test(test_files_keep_the_units),
+        cmocka_unit_test(test_raw_values_train),
+        cmocka_unit_test(test_head_bias),
+        cmocka_unit_test(test_scalers_that_are_refused),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
