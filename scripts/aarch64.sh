@@ -7,12 +7,12 @@ build=${1:-build-aarch64}
 
 lacking=
 for tool in aarch64-linux-gnu-gcc qemu-aarch64; do command -v $tool >/dev/null || lacking+=" $tool"; done
-for library in jansson inih cmocka; do
+for library in inih cmocka; do
     [ -e "${MINRNN_AARCH64_ROOT:-}/usr/lib/aarch64-linux-gnu/pkgconfig/$library.pc" ] || lacking+=" $library:arm64"
 done
 if [ -n "$lacking" ]; then
     echo "skipped: not found here:$lacking"
-    echo "on Debian: dpkg --add-architecture arm64; apt-get install gcc-aarch64-linux-gnu qemu-user lib{jansson,inih,cmocka}-dev:arm64"
+    echo "on Debian: dpkg --add-architecture arm64; apt-get install gcc-aarch64-linux-gnu qemu-user lib{inih,cmocka}-dev:arm64"
     exit 77
 fi
 

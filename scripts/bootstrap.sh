@@ -10,7 +10,7 @@ missing() { # one line for each thing that the build or its tests need and this 
     for tool in "${compiler%% *}" cmake pkg-config python3; do
         command -v "$tool" >/dev/null || echo "$tool"
     done
-    for library in jansson inih cmocka; do
+    for library in inih cmocka; do
         pkg-config --exists "$library" 2>/dev/null || echo "$library"
     done
 }
@@ -37,19 +37,19 @@ name_command() {
 }
 
 if command -v apt-get >/dev/null; then
-    packages=(build-essential cmake pkg-config libinih-dev libjansson-dev libcmocka-dev python3)
+    packages=(build-essential cmake pkg-config libinih-dev libcmocka-dev python3)
     case $compiler in *clang*) packages+=(clang) ;; esac
     install_with_apt "${packages[@]}"
     # Only `minrnn data get` wants libcurl: without it the build goes on.
     pkg-config --exists libcurl || install_with_apt libcurl4-openssl-dev || echo "minrnn: going on without downloads (libcurl)"
 elif command -v dnf >/dev/null; then
-    name_command sudo dnf install gcc make cmake pkgconf-pkg-config inih-devel jansson-devel libcmocka-devel libcurl-devel python3
+    name_command sudo dnf install gcc make cmake pkgconf-pkg-config inih-devel libcmocka-devel libcurl-devel python3
 elif command -v pacman >/dev/null; then
-    name_command sudo pacman -S --needed base-devel cmake pkgconf libinih jansson cmocka curl python
+    name_command sudo pacman -S --needed base-devel cmake pkgconf libinih cmocka curl python
 elif command -v brew >/dev/null || [ "$(uname -s)" = Darwin ]; then
-    name_command "xcode-select --install; brew install cmake pkgconf inih jansson cmocka curl python"
+    name_command "xcode-select --install; brew install cmake pkgconf inih cmocka curl python"
 else
-    name_command "your package manager: a C compiler, cmake, pkg-config, python3, and the development files of inih, jansson and cmocka (libcurl is optional)"
+    name_command "your package manager: a C compiler, cmake, pkg-config, python3, and the development files of inih and cmocka (libcurl is optional)"
 fi
 
 lacking=$(missing | paste -sd ' ' -)

@@ -104,7 +104,7 @@ static inline void check_fence(fenced *f)
     free(f->all);
 }
 
-static inline void fill(float *x, size_t n, float scale, uint32_t seed)
+static inline void fill_random(float *x, size_t n, float scale, uint32_t seed)
 {
     for (size_t i = 0; i < n; i++) x[i] = scale * random_float(&seed);
 }

@@ -257,8 +257,9 @@ static void check_no_allocation(const char *device, mr_dtype dtype)
     atomic_long calls = 0;
     mr_context_options options = MR_CONTEXT_OPTIONS;
     mr_context *ctx;
-    options.device = device, options.threads = 2,
-    options.allocator = (mr_allocator){counting_alloc, counting_release, &calls};
+    mr_allocator counting = MR_ALLOCATOR;
+    counting.alloc = counting_alloc, counting.release = counting_release, counting.user = &calls;
+    options.device = device, options.threads = 2, options.allocator = &counting;
     OK(mr_context_new(&options, &ctx, &err));
     for (const shape *s = shapes; s < shapes + SHAPES; s++) {
         values v = draw_values(s, 9);

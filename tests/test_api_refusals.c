@@ -29,7 +29,7 @@ static void test_refusals(void **state)
           mr_net_create(ctx, (const char *[]){"vocab", "bytes", "inputs", "4", NULL}, &no_net, &err));
     FAILS(MR_EINVAL, "unknown key recipe",
           mr_net_create(ctx, (const char *[]){"dim", "4", "recipe", "text", NULL}, &no_net, &err));
-    FAILS(MR_EINVAL, "unknown key weights",
+    FAILS(MR_EINVAL, "weights = int8: a new model has f32",
           mr_net_create(ctx, (const char *[]){"weights", "int8", NULL}, &no_net, &err));
     FAILS(MR_ECONFIG, "outputs", mr_net_create(ctx, NULL, &no_net, &err));
     FAILS(MR_EINVAL, "token 11", mr_stream_step(stream, 11, scores, VOCAB, &err));

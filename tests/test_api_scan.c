@@ -13,7 +13,7 @@ typedef struct buffers {
 
 static void make(buffers *x, int masked)
 {
-    fill(x->a, N, 0.9f, 1), fill(x->b, N, 1, 2), fill(x->dh, N, 1, 3), fill(x->h_in, B * H, 1, 4), fill(x->dh_out, B * H, 1, 5);
+    fill_random(x->a, N, 0.9f, 1), fill_random(x->b, N, 1, 2), fill_random(x->dh, N, 1, 3), fill_random(x->h_in, B * H, 1, 4), fill_random(x->dh_out, B * H, 1, 5);
     x->args = (mr_scan_args)MR_SCAN_ARGS;
     x->args.B = B, x->args.T = T, x->args.H = H, x->args.a = x->a, x->args.b = x->b, x->args.h_in = x->h_in;
     x->args.h = x->h, x->args.h_out = x->h_out, x->args.dh = x->dh, x->args.dh_out = x->dh_out;
@@ -128,7 +128,7 @@ static void test_long_scan(void **state)
     options.device = "cpu", options.threads = 3;
     OK(mr_context_new(&options, &ctx, &err));
     float *a = room(sizeof *a * LONG * WIDE), *b = room(sizeof *b * LONG * WIDE), *h = room(sizeof *h * LONG * WIDE);
-    fill(a, LONG * WIDE, 1, 6), fill(b, LONG * WIDE, 1, 7);
+    fill_random(a, LONG * WIDE, 1, 6), fill_random(b, LONG * WIDE, 1, 7);
     fenced f;
     mr_scan_args args = MR_SCAN_ARGS;
     args.B = 1, args.T = LONG, args.H = WIDE, args.a = a, args.b = b, args.h = h;
@@ -159,7 +159,7 @@ static void test_cell_from_given_gates(void **state)
     mr_context *ctx = context_on("cpu");
     float pre[B * T * 2 * H], h[N], want[N];
     fenced f;
-    fill(pre, B * T * 2 * H, 3, 8);
+    fill_random(pre, B * T * 2 * H, 3, 8);
     mr_cell_args args = MR_CELL_ARGS;
     args.candidate = MR_TANH;
     args.B = B, args.T = T, args.H = H, args.pre = pre, args.h = h;
@@ -189,7 +189,7 @@ static void test_cell_with_projection(void **state)
     float x[B * T * D], W[WIDE * D], bias[WIDE], h_init[H], pre[B * T * WIDE], dpre[B * T * WIDE], h[2][N], dh[N];
     float dx[B * T * D], dW[WIDE * D], dbias[WIDE], dh_init[2][H], want_dx[B * T * D], want_dW[WIDE * D], want_dbias[WIDE];
     fenced f[2], kept[2];
-    fill(x, B * T * D, 1, 1), fill(W, WIDE * D, 1, 2), fill(bias, WIDE, 1, 3), fill(h_init, H, 1, 4), fill(dh, N, 1, 5);
+    fill_random(x, B * T * D, 1, 1), fill_random(W, WIDE * D, 1, 2), fill_random(bias, WIDE, 1, 3), fill_random(h_init, H, 1, 4), fill_random(dh, N, 1, 5);
     memset(dW, 0, sizeof dW), memset(dbias, 0, sizeof dbias), memset(dh_init, 0, sizeof dh_init);
     for (int n = 0; n < B * T; n++)
         for (int j = 0; j < WIDE; j++) {

@@ -26,11 +26,22 @@ static int take_horizon(creation *c, const char *value, mr_error *err)
     return mr_option_parse(&row, &c->horizon, value, err);
 }
 
+/* Keys of a file that no new model can have otherwise than by default; as settings of a net that is asked for them, they
+ * may come back. */
+static int take_fixed(const char *key, const char *value, mr_error *err)
+{
+    const mr_option *o = mr_option_find(mr_config_options, key);
+    if (!strcmp(value, o->fallback)) return 0;
+    return mr_fail(err, MR_EINVAL, "%s = %.100s: a new model has %s; %s", key, value, o->fallback,
+                   strcmp(key, "scaler") ? "mr_net_save_int8 makes the others" : "mr_net_set_scaler and mr_net_fit_scaler set it");
+}
+
 static int take_key(creation *c, const char *key, const char *value, mr_error *err)
 {
     const mr_option *const tables[] = {mr_config_options, mr_learn_table, NULL};
     void *const settings[] = {&c->config, &c->train};
-    for (int i = 0; tables[i] && strcmp(key, "weights") && strcmp(key, "scaler"); i++) {
+    if (!strcmp(key, "weights") || !strcmp(key, "scaler")) return take_fixed(key, value, err);
+    for (int i = 0; tables[i]; i++) {
         const mr_option *o = mr_option_find(tables[i], key);
         if (o && c->vocab && (o->flags & MR_OPT_DERIVED))
             return mr_fail(err, MR_EINVAL, "%s: follows from vocab; leave one of them out", key);

@@ -108,15 +108,16 @@ int mr_net_save_best(mr_net *net, const char *path, mr_error *err)
 
 /* ---- in 8 bits ---- */
 
+/* The metadata is the owner's: `small` has no scaler, and would not name one. */
 static int write_int8(const mr_net *net, const mr_model *small, const float *weights, const char *path, mr_error *err)
 {
+    mr_config config = *mr_model_config(net->owner);
     const mr_params *params = mr_model_params(net->owner), *layout = mr_model_params(small);
     const mr_quants *quants = mr_model_quants(small);
-    mr_config config = *mr_model_config(small);
-    config.scaler = mr_model_config(net->owner)->scaler;
     float *reals = mr_alloc(layout->total, sizeof *reals);
     int8_t *bytes = mr_alloc(quants->bytes, 1);
     mr_st_writer *w = mr_st_writer_new();
+    config.weights = MR_WEIGHTS_INT8;
     int status = reals && bytes && w ? mr_model_add_config(w, &config) : MR_ENOMEM;
     if (!status) status = add_notes(w, net);
     if (!status) status = add_count(w, "step", net->steps);
