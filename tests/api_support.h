@@ -29,11 +29,14 @@
         assert_int_equal(err.status, wanted);                                                                          \
     } while (0)
 
+/* With MINRNN_TEST_API_DEVICE=cuda the tests of nets and streams run there, in fp32, in place of the CPU. */
 static inline mr_context *context_on(const char *device)
 {
     mr_context_options options = MR_CONTEXT_OPTIONS;
+    const char *instead = getenv("MINRNN_TEST_API_DEVICE");
     mr_context *ctx;
-    options.device = device;
+    options.device = instead && !strcmp(device, "cpu") ? instead : device;
+    options.exact = 1;
     options.threads = 1;
     OK(mr_context_new(&options, &ctx, &err));
     return ctx;

@@ -43,7 +43,10 @@ static void test_interfaces(void **state)
 static void test_contexts_say_what_they_are(void **state)
 {
     (void)state;
-    mr_context *cpu = context_on("cpu"), *ref = context_on("ref");
+    mr_context_options options = MR_CONTEXT_OPTIONS;
+    mr_context *cpu, *ref = context_on("ref");
+    options.device = "cpu", options.threads = 1;
+    OK(mr_context_new(&options, &cpu, &err));
     assert_memory_equal(mr_context_device(cpu), "cpu", 3);
     assert_memory_equal(mr_context_device(ref), "ref", 3);
     assert_string_equal(mr_context_chip(cpu), "");
