@@ -105,7 +105,7 @@ enum { MR_CASE_SPEED = 1, MR_CASE_STORED_BF16 = 2 }; /* for timing; for a device
 /* Draws a case and its host values. 0 or MR_ENOMEM; mr_case_free is due either way. */
 int mr_case_draw(mr_case *c, int op, uint64_t seed, int how);
 
-/* The rule of bf16 (check_bf16.c): for products that round their operands, and for a device that stores activations in bf16. */
+/* The rule of bf16 (check/bf16.c): for products that round their operands, and for a device that stores activations in bf16. */
 void mr_case_bf16_products(mr_case *c);
 void mr_case_bf16_stored(mr_case *c);
 
