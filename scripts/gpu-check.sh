@@ -22,7 +22,7 @@ if [[ $want == *" check "* ]]; then
     step "$MINRNN" check --device cuda --mutate --quiet
     step "$MINRNN" check --device cuda --dtype bf16 --quick
     step "$MINRNN" check --device cuda --dtype bf16 --mutate --quiet
-    for test in laws model_laws gradients draw; do
+    for test in laws model_laws gradients gradients_bf16 draw; do
         [ -x build/tests/test_$test ] && step env MINRNN_TEST_GPU_ONLY=1 build/tests/test_$test
     done
 fi

@@ -75,7 +75,8 @@ static int train_step(trainer *t, int64_t step, mr_error *err)
         status = mr_net_learn(t->net, batch, &part, &result, err);
         tokens += (int64_t)batch->B * batch->T;
     }
-    if (status == MR_ENONFINITE) return not_finite(t, step, err);
+    /* a loss may overflow where its gradient does not: that is no run to continue */
+    if (status == MR_ENONFINITE || (!status && !isfinite(result.loss))) return not_finite(t, step, err);
     if (status) return status;
     t->cp.step = step;
     t->cp.tokens += tokens;

@@ -1,0 +1,207 @@
+/* What the tests of whole models' gradients share: a covering set of models, in which every two choices of the
+ * configuration meet at least once, and a model under test with a batch, a loss and its gradients. */
+#ifndef MR_TESTS_GRADIENTS_SUPPORT_H
+#define MR_TESTS_GRADIENTS_SUPPORT_H
+
+#include "support.h"
+
+/* ---- the covering set */
+
+enum { FORM, START, CONV, MLP, NORM, HEAD, LOSS, INPUT, DROPOUT, RESET, RAGGED, STATE, BIAS, FACTORS };
+enum { NO_STATE, FRESH_STATE, CARRIED_STATE }; /* levels of STATE */
+enum { MOST_LEVELS = 16, MOST_CASES = 100, TRIES = 60 };
+
+static const int levels[FACTORS] = {
+    [FORM] = MODEL_FORMS,  [START] = 2,   [CONV] = 3,  [MLP] = 2,    [NORM] = 3, [HEAD] = 5, [LOSS] = 2,
+    [INPUT] = 2,           [DROPOUT] = 2, [RESET] = 2, [RAGGED] = 2, [STATE] = 3,
+    [BIAS] = 2};
+
+typedef struct choice {
+    int level[FACTORS];
+} choice;
+
+static choice cases[MOST_CASES];
+static int case_count;
+
+static uint8_t covered[FACTORS][MOST_LEVELS][FACTORS][MOST_LEVELS];
+
+/* Pairs that a case would cover for the first time; with `mark`, they are covered from now on. */
+static inline int new_pairs(const choice *c, int mark)
+{
+    int found = 0;
+    for (int f = 0; f < FACTORS; f++)
+        for (int g = f + 1; g < FACTORS; g++) {
+            uint8_t *pair = &covered[f][c->level[f]][g][c->level[g]];
+            found += !*pair;
+            if (mark) *pair = 1;
+        }
+    return found;
+}
+
+static inline choice random_choice(mr_rng *rng)
+{
+    choice c;
+    for (int f = 0; f < FACTORS; f++) c.level[f] = (int)mr_rng_below(rng, (uint32_t)levels[f]);
+    return c;
+}
+
+static inline int all_pairs(void)
+{
+    int pairs = 0;
+    for (int f = 0; f < FACTORS; f++)
+        for (int g = f + 1; g < FACTORS; g++) pairs += levels[f] * levels[g];
+    return pairs;
+}
+
+/* Greedy: of some random cases, the one that covers most, until every pair is covered. */
+static inline int make_cases(void **state)
+{
+    (void)state;
+    mr_rng rng = mr_rng_at(11, MR_STREAM_SAMPLE, 0, 0);
+    for (int left = all_pairs(); left > 0;) {
+        choice best = random_choice(&rng);
+        for (int i = 0; i < TRIES; i++) {
+            choice c = random_choice(&rng);
+            if (new_pairs(&c, 0) > new_pairs(&best, 0)) best = c;
+        }
+        if (new_pairs(&best, 0) == 0) continue;
+        if (case_count == MOST_CASES) return -1;
+        left -= new_pairs(&best, 1);
+        cases[case_count++] = best;
+    }
+    print_message("%d models cover all pairs of choices\n", case_count);
+    return 0;
+}
+
+static inline mr_config config_for(const choice *c, int dim)
+{
+    mr_interface face = {.input = (mr_input)c->level[INPUT],
+                         .inputs = 5,
+                         .head = (mr_head)c->level[HEAD],
+                         .loss = (mr_loss)c->level[LOSS],
+                         .outputs = 4};
+    mr_config config = model_config(c->level[FORM], &face);
+    config.layers = 2;
+    config.dim = dim;
+    config.h0_learned = c->level[START] && is_cell(c->level[FORM]);
+    config.conv = c->level[CONV] ? 4 : 0;
+    config.conv_place = c->level[CONV] == 2 ? MR_CONV_RESIDUAL : MR_CONV_INSIDE;
+    config.mlp = c->level[MLP] ? 4 : 0;
+    config.norm = c->level[NORM];
+    config.dropout = c->level[DROPOUT] ? 0.3 : 0;
+    config.head_bias = c->level[BIAS];
+    return config;
+}
+
+/* ---- a model under test: loss = mean loss of the batch + Σ pull·(state behind it) */
+
+typedef struct subject {
+    const choice *choice;
+    mr_model *model;
+    mr_batch batch;
+    mr_state *state, *dbehind, *dbefore; /* NULL without state */
+    size_t reals;                        /* of the state */
+    double *before, *pull;
+    double *weights, *grads, *dstate;
+    bag bag;
+} subject;
+
+/* A state as a user would have it: behind another batch. */
+static inline void walk_in(subject *s, const mr_interface *face, uint32_t seed)
+{
+    mr_batch first = make_batch(face, s->batch.B, s->batch.T, 0, 0, seed);
+    mr_model_forward(s->model, &first, s->state, 0);
+    mr_batch_free(&first);
+}
+
+static inline void make_subject(subject *s, mr_dev *dev, int index, int dim, int B, int T)
+{
+    const choice *c = &cases[index];
+    mr_config config = config_for(c, dim);
+    mr_interface face = mr_config_interface(&config);
+    mr_rng rng = mr_rng_at(3, MR_STREAM_SAMPLE, (uint32_t)index, 0);
+    if (mr_head_pairs(face.head)) B += B % 2;
+    *s = (subject){.choice = c, .model = make_model(&config, dev, B, T, 1), .bag = {.dev = dev}};
+    s->batch = make_batch(&face, B, T, c->level[RESET], c->level[RAGGED], 100 + (uint32_t)index);
+    size_t total = mr_model_params(s->model)->total;
+    s->weights = bag_get(&s->bag, s->model->weights, total);
+    s->grads = bag_host(&s->bag, total);
+    if (c->level[STATE] == NO_STATE) return;
+    s->state = make_state(s->model, B);
+    s->dbehind = make_state(s->model, B);
+    s->dbefore = make_state(s->model, B);
+    s->reals = (size_t)B * mr_model_state_reals(s->model);
+    s->pull = bag_random(&s->bag, &rng, s->reals, 0.1);
+    s->dstate = bag_host(&s->bag, s->reals);
+    put_doubles(dev, s->dbehind->reals, s->pull, s->reals);
+    if (c->level[STATE] == CARRIED_STATE) walk_in(s, &face, 200 + (uint32_t)index);
+    s->before = bag_get(&s->bag, s->state->reals, s->reals);
+}
+
+static inline void free_subject(subject *s)
+{
+    mr_state_free(s->state);
+    mr_state_free(s->dbehind);
+    mr_state_free(s->dbefore);
+    mr_batch_free(&s->batch);
+    bag_empty(&s->bag);
+    mr_model_free(s->model);
+}
+
+static inline void forward(subject *s)
+{
+    if (s->state) {
+        put_doubles(s->bag.dev, s->state->reals, s->before, s->reals);
+        s->state->under_way = s->choice->level[STATE] == CARRIED_STATE;
+    }
+    mr_model_forward(s->model, &s->batch, s->state, 1);
+}
+
+static inline double loss_of(subject *s)
+{
+    double stats[MR_STATS], loss;
+    mr_model_zero_stats(s->model);
+    forward(s);
+    mr_model_loss(s->model, &s->batch, 0);
+    mr_model_stats(s->model, stats);
+    assert_true(stats[MR_STAT_COUNT] == (double)s->batch.counted);
+    loss = stats[MR_STAT_LOSS] / stats[MR_STAT_COUNT];
+    if (!s->state) return loss;
+    double *behind = mr_alloc(s->reals, sizeof *behind);
+    assert_non_null(behind);
+    get_doubles(s->bag.dev, behind, s->state->reals, s->reals);
+    for (size_t i = 0; i < s->reals; i++) loss += s->pull[i] * behind[i];
+    mr_free(behind);
+    return loss;
+}
+
+/* The mean of some passes: gradients of parameters are added to what is there, that of the state is overwritten.
+ * Two passes show both. */
+static inline void backward_passes(subject *s, int passes)
+{
+    size_t total = mr_model_params(s->model)->total;
+    mr_model_zero_grads(s->model);
+    for (int i = 0; i < passes; i++) {
+        forward(s);
+        mr_model_loss(s->model, &s->batch, 1.0 / (double)s->batch.counted);
+        mr_model_backward(s->model, &s->batch, s->dbehind, s->dbefore);
+    }
+    get_doubles(s->bag.dev, s->grads, s->model->grads, total);
+    for (size_t i = 0; i < total; i++) s->grads[i] /= passes;
+    if (s->state) get_doubles(s->bag.dev, s->dstate, s->dbefore->reals, s->reals);
+}
+
+static inline void backward(subject *s) { backward_passes(s, 2); }
+
+static inline void describe(const subject *s, const char *what, char *out, size_t size)
+{
+    const int *l = s->choice->level;
+    snprintf(out, size,
+             "%s %s, model %d (%s, h0 %d, conv %d, mlp %d, norm %d, head %d, loss %d, input %d, dropout %d, resets %d, "
+             "ragged %d, state %d, head bias %d), %s",
+             s->bag.dev->kind, s->bag.dev->isa, (int)(s->choice - cases), model_name(l[FORM]), l[START], l[CONV],
+             l[MLP], l[NORM], l[HEAD], l[LOSS], l[INPUT], l[DROPOUT], l[RESET], l[RAGGED], l[STATE],
+             l[BIAS], what);
+}
+
+#endif
