@@ -1,6 +1,6 @@
-/* minrnn, the part that may still change: everything here works and is tested, but names and structs may differ in the
- * next version. Include it after reading minrnn.h, whose rules hold here too. Nothing of minrnn is declared stable for ever
- * before 1.0. */
+/* minrnn, the part that may still change: everything here works and is tested, but names and structs may differ in
+ * the next version. Include it after reading minrnn.h, whose rules hold here too. Nothing of minrnn is declared
+ * stable for ever before 1.0. */
 #ifndef MINRNN_EXPERIMENTAL_H
 #define MINRNN_EXPERIMENTAL_H
 
@@ -10,11 +10,12 @@
 extern "C" {
 #endif
 
-/* ---- What is built in, and what keys there are ------------------------------------------------------------------------ */
+/* ---- What is built in, and what keys there are ----------------------------------------------------------------- */
 
-MR_API const char *const *mr_cpu_isas(void); /* instruction sets that this machine can run, best first, NULL-terminated */
-MR_API const char *mr_cuda_version(void);    /* "13.0", or "no" in a build without CUDA */
-MR_API int mr_uses_cblas(void);              /* 1: matrix products of the CPU by a CBLAS */
+MR_API const char *const *
+mr_cpu_isas(void);                        /* instruction sets that this machine can run, best first, NULL-terminated */
+MR_API const char *mr_cuda_version(void); /* "13.0", or "no" in a build without CUDA */
+MR_API int mr_uses_cblas(void);           /* 1: matrix products of the CPU by a CBLAS */
 
 typedef enum mr_key_type {
     MR_KEY_INT,    /* a whole number */
@@ -43,38 +44,38 @@ typedef struct mr_key {
     unsigned flags;
 } mr_key;
 
-MR_API const mr_key *mr_key_at(int index);          /* 0, 1, ...; NULL: no more */
-MR_API const mr_key *mr_key_find(const char *name); /* NULL: no such key */
+MR_API const mr_key *mr_key_at(int index);           /* 0, 1, ...; NULL: no more */
+MR_API const mr_key *mr_key_find(const char *name);  /* NULL: no such key */
 MR_API const char *mr_key_nearest(const char *name); /* the key that a mistyped one may mean, or NULL */
 
-/* Settings as for mr_net_create, checked without making a net; *parameters is how many it would have. No memory for weights
- * is taken. parameters may be NULL. */
+/* Settings as for mr_net_create, checked without making a net; *parameters is how many it would have. No memory for
+ * weights is taken. parameters may be NULL. */
 MR_API int mr_settings_check(const char *const *settings, int64_t *parameters, mr_error *err);
 
-/* ---- Vocabularies: which token stands for which piece of text ---------------------------------------------------------- */
+/* ---- Vocabularies: which token stands for which piece of text -------------------------------------------------- */
 
 typedef struct mr_vocab mr_vocab;
 typedef enum mr_vocab_kind { MR_VOCAB_CHARS, MR_VOCAB_BYTES } mr_vocab_kind;
 
 /* The distinct characters of a UTF-8 text in ascending order (an error gives line and byte), or all 256 bytes. */
 MR_API int mr_vocab_build(mr_vocab_kind kind, const char *text, size_t size, mr_vocab **out, mr_error *err);
-/* From and to the text of the key `vocab`: "bytes", or a JSON array of one-character strings. print: *needed is the bytes of
- * the text with its zero byte, also where capacity is less (MR_EINVAL). */
+/* From and to the text of the key `vocab`: "bytes", or a JSON array of one-character strings. print: *needed is the
+ * bytes of the text with its zero byte, also where capacity is less (MR_EINVAL). */
 MR_API int mr_vocab_parse(const char *text, mr_vocab **out, mr_error *err);
 MR_API int mr_vocab_print(const mr_vocab *vocab, char *text, size_t capacity, size_t *needed, mr_error *err);
 MR_API void mr_vocab_free(mr_vocab *vocab);
 MR_API int mr_vocab_size(const mr_vocab *vocab);
 MR_API int mr_vocab_is_bytes(const mr_vocab *vocab); /* 0: characters */
-/* A piece of a text that may end in the middle of a character, unless it is the `last`. tokens has room for `capacity`;
- * *count and *used say how far it came, also after an error, which begins "byte N: ", counted from 1 and from `offset`, the
- * piece's place in the whole text. */
-MR_API int mr_vocab_encode(const mr_vocab *vocab, const char *text, size_t size, int last, uint64_t offset, int32_t *tokens,
-                           size_t capacity, size_t *count, size_t *used, mr_error *err);
+/* A piece of a text that may end in the middle of a character, unless it is the `last`. tokens has room for
+ * `capacity`; *count and *used say how far it came, also after an error, which begins "byte N: ", counted from 1 and
+ * from `offset`, the piece's place in the whole text. */
+MR_API int mr_vocab_encode(const mr_vocab *vocab, const char *text, size_t size, int last, uint64_t offset,
+                           int32_t *tokens, size_t capacity, size_t *count, size_t *used, mr_error *err);
 /* The bytes of one token, at most 4; returns how many, 0 for what is no token. */
 MR_API int mr_vocab_decode(const mr_vocab *vocab, int32_t token, char bytes[4]);
 MR_API const mr_vocab *mr_net_vocab(const mr_net *net); /* NULL: the net does not read text */
 
-/* ---- Nets: metadata, tensors, 8 bits, the scaler ------------------------------------------------------------------------ */
+/* ---- Nets: metadata, tensors, 8 bits, the scaler --------------------------------------------------------------- */
 
 /* Metadata that is saved with the model, such as "mine.author". What the library writes itself (format, version, step,
  * vocab, model....) cannot be set. The text is the net's, until the key is set again. */
@@ -98,30 +99,30 @@ typedef struct mr_tensor {
 
 MR_API int mr_net_tensors(const mr_net *net); /* how many */
 MR_API int mr_net_tensor(const mr_net *net, int index, mr_tensor *out, mr_error *err);
-/* Copies of a tensor's elements, of the weights, of their gradients in the last step, of the optimiser's moments, of the best
- * weights. Matrices in 8 bits are returned as the numbers they stand for; setting those is refused. */
+/* Copies of a tensor's elements, of the weights, of their gradients in the last step, of the optimiser's moments, of
+ * the best weights. Matrices in 8 bits are returned as the numbers they stand for; setting those is refused. */
 MR_API int mr_net_get(mr_net *net, mr_vector which, const char *name, float *to, size_t capacity, mr_error *err);
 MR_API int mr_net_put(mr_net *net, mr_vector which, const char *name, const float *from, size_t count, mr_error *err);
 
 /* Writes the model with its matrices in 8 bits: a quarter of the file, to be run and not trained. */
 MR_API int mr_net_save_int8(mr_net *net, const char *path, mr_error *err);
 
-/* The scaler: mean and scale of each input (input = reals) and each target (loss = mse), saved with the model. The net then
- * works on (value - mean) / scale, and scores come back in the caller's units, so raw sensor values train. fit takes mean
- * and deviation of a batch's values and targets (of many: the batch with everything in it); set takes them from the caller
- * (a pair that is NULL stays off). Before the first step of training. */
+/* The scaler: mean and scale of each input (input = reals) and each target (loss = mse), saved with the model. The
+ * net then works on (value - mean) / scale, and scores come back in the caller's units, so raw sensor values train.
+ * fit takes mean and deviation of a batch's values and targets (of many: the batch with everything in it); set takes
+ * them from the caller (a pair that is NULL stays off). Before the first step of training. */
 MR_API int mr_net_fit_scaler(mr_net *net, const mr_batch *batch, mr_error *err);
-MR_API int mr_net_set_scaler(mr_net *net, const double *input_mean, const double *input_scale, const double *target_mean,
-                             const double *target_scale, mr_error *err);
+MR_API int mr_net_set_scaler(mr_net *net, const double *input_mean, const double *input_scale,
+                             const double *target_mean, const double *target_scale, mr_error *err);
 
-/* ---- Training, in parts ------------------------------------------------------------------------------------------------- */
+/* ---- Training, in parts ---------------------------------------------------------------------------------------- */
 
 typedef struct mr_shape {
     int B, T;
 } mr_shape;
 
-/* Memory for batches up to these shapes, once and ahead: for training and for scoring; either may be NULL. No more than the
- * larger of both needs. Without it, memory grows with the largest batch so far. */
+/* Memory for batches up to these shapes, once and ahead: for training and for scoring; either may be NULL. No more
+ * than the larger of both needs. Without it, memory grows with the largest batch so far. */
 MR_API int mr_net_reserve(mr_net *net, const mr_shape *train, const mr_shape *score, mr_error *err);
 MR_API int mr_net_reserve_streams(mr_net *net, int count, mr_error *err);
 
@@ -129,9 +130,10 @@ MR_API int mr_net_reserve_streams(mr_net *net, int count, mr_error *err);
  * batches while another one trains. */
 MR_API int mr_net_check(const mr_net *net, mr_batch *batch, mr_error *err);
 
-/* A part of a step. micro of micros: gradients are added up from the first and the weights updated after the last, which
- * alone returns a result. scale: what the sum of row losses is multiplied with; 0: one over the rows that count, and over
- * micros. carry: rows continue from where the last batch with carry left them (truncated backpropagation; the same B). */
+/* A part of a step. micro of micros: gradients are added up from the first and the weights updated after the last,
+ * which alone returns a result. scale: what the sum of row losses is multiplied with; 0: one over the rows that
+ * count, and over micros. carry: rows continue from where the last batch with carry left them (truncated
+ * backpropagation; the same B). */
 typedef struct mr_learn_options {
     size_t size;
     int micro, micros;
@@ -139,20 +141,21 @@ typedef struct mr_learn_options {
     int carry;
 } mr_learn_options;
 #define MR_LEARN_OPTIONS MR_SIZED(mr_learn_options)
-MR_API int mr_net_learn(mr_net *net, const mr_batch *batch, const mr_learn_options *options, mr_result *result, mr_error *err);
+MR_API int mr_net_learn(mr_net *net, const mr_batch *batch, const mr_learn_options *options, mr_result *result,
+                        mr_error *err);
 MR_API void mr_net_forget_carry(mr_net *net); /* the next batch with carry starts afresh */
 
-/* The means over many batches. next(user, &batch) sets a batch and returns 1, 0 after the last one, or a negative status,
- * which ends it. It must not call into this net. */
+/* The means over many batches. next(user, &batch) sets a batch and returns 1, 0 after the last one, or a negative
+ * status, which ends it. It must not call into this net. */
 typedef int mr_next_batch(void *user, const mr_batch **batch);
 MR_API int mr_net_evaluate_all(mr_net *net, mr_next_batch *next, void *user, mr_result *result, mr_error *err);
 
 /* The loss of each row; 0 for rows that do not count. */
 MR_API int mr_net_losses(mr_net *net, const mr_batch *batch, float *losses, size_t capacity, mr_error *err);
 
-/* A loss of your own. forward gives scores (dropout on, targets not read); you give the gradient of your loss by the scores;
- * backward adds to the gradients; after one or several of them, update clips and steps. A kept forward holds the net: other
- * calls wait until its backward or drop, and calls from the same thread are refused. */
+/* A loss of your own. forward gives scores (dropout on, targets not read); you give the gradient of your loss by the
+ * scores; backward adds to the gradients; after one or several of them, update clips and steps. A kept forward holds
+ * the net: other calls wait until its backward or drop, and calls from the same thread are refused. */
 MR_API int mr_net_keep_forward(mr_net *net, const mr_batch *batch, const mr_learn_options *options, float *scores,
                                size_t capacity, mr_error *err);
 MR_API int mr_net_backward(mr_net *net, const float *dscores, size_t count, mr_error *err);
@@ -163,9 +166,10 @@ MR_API int mr_net_update(mr_net *net, mr_result *result, mr_error *err);
  * Returns 0 and leaves the text empty where every number is finite. */
 MR_API int mr_net_find_nonfinite(mr_net *net, char *where, size_t capacity);
 
-/* ---- Streams, scored ------------------------------------------------------------------------------------------------------ */
+/* ---- Streams, scored ------------------------------------------------------------------------------------------- */
 
-/* n tokens in, and the loss in nats of each one's target: the log-probability of a text in pieces, whatever its length. */
+/* n tokens in, and the loss in nats of each one's target: the log-probability of a text in pieces, whatever its
+ * length. */
 MR_API int mr_stream_score(mr_stream *stream, const int32_t *tokens, const int32_t *targets, size_t n, float *losses,
                            size_t capacity, mr_error *err);
 
@@ -270,7 +274,7 @@ typedef struct mr_cell_args {
 } mr_cell_args;
 #define MR_CELL_ARGS MR_SIZED(mr_cell_args)
 
-MR_API size_t mr_cell_saved(mr_context *ctx, const mr_cell_args *args); /* 0 too where nothing need be kept */
+MR_API size_t mr_cell_saved(mr_context *ctx, const mr_cell_args *args);     /* 0 too where nothing need be kept */
 MR_API size_t mr_cell_workspace(mr_context *ctx, const mr_cell_args *args); /* 0 for what mr_cell_forward refuses */
 MR_API int mr_cell_forward(mr_context *ctx, const mr_cell_args *args, mr_error *err);
 MR_API int mr_cell_backward(mr_context *ctx, const mr_cell_args *args, mr_error *err);

@@ -82,7 +82,8 @@ static int same_recipe(const mr_st *st, const char *path, const mr_recipe *r, mr
     char key[64], value[MR_TEXT_MAX];
     const char *task = mr_st_meta(st, "task.name");
     if (!task || strcmp(task, r->task->type->name))
-        return mr_fail(err, MR_ECONFIG, "%s: is a run of task %.60s, not %s; choose another --out", path, task ? task : "?", r->task->type->name);
+        return mr_fail(err, MR_ECONFIG, "%s: is a run of task %.60s, not %s; choose another --out", path,
+                       task ? task : "?", r->task->type->name);
     for (int section = 0; section < MR_SECTIONS; section++)
         for (const mr_option *o = mr_recipe_table(r, section); o->key; o++) {
             /* what the task derives follows from its keys and the vocabulary, which say better what differs */
@@ -93,7 +94,8 @@ static int same_recipe(const mr_st *st, const char *path, const mr_recipe *r, mr
             mr_option_print(o, mr_recipe_settings(r, section), value);
             if (!was) return mr_fail(err, MR_EFORMAT, "%s: its metadata lacks %s", path, key);
             if (strcmp(was, value))
-                return mr_fail(err, MR_ECONFIG, "%s: the run has %s = %.100s, not %.100s; choose another --out, or leave the flag out",
+                return mr_fail(err, MR_ECONFIG,
+                               "%s: the run has %s = %.100s, not %.100s; choose another --out, or leave the flag out",
                                path, o->key, was, value);
         }
     return 0;
@@ -117,9 +119,11 @@ static int same_data(const mr_st *st, const char *path, const mr_recipe *r, mr_e
     int same = was && now ? !strcmp(was, now) : !was && !r->task->vocab;
     mr_free(now);
     if (!same)
-        return mr_fail(err, MR_EDATA, "%s: the run was started on other data (its characters differ); give the same --data", path);
+        return mr_fail(err, MR_EDATA,
+                       "%s: the run was started on other data (its characters differ); give the same --data", path);
     if (sha256 && strcmp(sha256, r->task->data_sha256))
-        return mr_fail(err, MR_EDATA, "%s: the run was started on other data (SHA-256 %.64s, not %s); give the same --data", path,
+        return mr_fail(err, MR_EDATA,
+                       "%s: the run was started on other data (SHA-256 %.64s, not %s); give the same --data", path,
                        sha256, r->task->data_sha256);
     return 0;
 }
@@ -146,9 +150,11 @@ static int read_state(mr_checkpoint *cp, const mr_st *st, const char *path, mr_e
     int status = read_count(st, path, "state.step", &cp->step, err);
     if (!status) status = read_count(st, path, "state.evaluated", &cp->evaluated, err);
     /* missing until a best model was marked */
-    if (!status && mr_st_meta(st, "state.best-step")) status = read_count(st, path, "state.best-step", &cp->best_step, err);
+    if (!status && mr_st_meta(st, "state.best-step"))
+        status = read_count(st, path, "state.best-step", &cp->best_step, err);
     if (!status) status = read_count(st, path, "state.stale", &cp->stale, err);
-    if (!status && mr_st_meta(st, "state.tokens")) status = read_count(st, path, "state.tokens", &cp->tokens, err); /* a key that came later */
+    if (!status && mr_st_meta(st, "state.tokens"))
+        status = read_count(st, path, "state.tokens", &cp->tokens, err); /* a key that came later */
     if (!status) status = read_count(st, path, "state.log-offset", &offset, err);
     cp->log_offset = (uint64_t)offset;
     cp->best_loss = read_number(st, "state.best-loss");
@@ -160,7 +166,8 @@ static int check_state(mr_checkpoint *cp, const char *path, const mr_recipe *r, 
 {
     mr_st *st = NULL;
     int status = mr_st_open(path, &st, err);
-    const char *format = status ? NULL : mr_st_meta(st, "format"), *weights = status ? NULL : mr_st_meta(st, "model.weights");
+    const char *format = status ? NULL : mr_st_meta(st, "format"),
+               *weights = status ? NULL : mr_st_meta(st, "model.weights");
     if (!status && (!format || strcmp(format, "minrnn")))
         status = mr_fail(err, MR_EFORMAT, "%s: not a minrnn model (its metadata has no format = minrnn)", path);
     if (!status && weights && strcmp(weights, "f32"))

@@ -17,12 +17,13 @@ typedef struct mr_checkpoint {
 
 mr_checkpoint mr_checkpoint_start(void); /* before the first step */
 
-/* Writes state.safetensors, then last.safetensors and, once there is a best model, model.safetensors. Each is replaced in
- * one step and the state comes first: a kill in between leaves a state from which the other two are written again. */
+/* Writes state.safetensors, then last.safetensors and, once there is a best model, model.safetensors. Each is
+ * replaced in one step and the state comes first: a kill in between leaves a state from which the other two are
+ * written again. */
 int mr_checkpoint_save(const mr_checkpoint *cp, const char *dir, const mr_recipe *recipe, mr_net *net, mr_error *err);
 
-/* Reads DIR/state.safetensors into `cp` and the net. The recipe must be the one that the run was started with, but for keys
- * that may change; the error names the first that differs. */
+/* Reads DIR/state.safetensors into `cp` and the net. The recipe must be the one that the run was started with, but
+ * for keys that may change; the error names the first that differs. */
 int mr_checkpoint_load(mr_checkpoint *cp, const char *dir, const mr_recipe *recipe, mr_net *net, mr_error *err);
 
 #endif

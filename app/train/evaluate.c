@@ -10,7 +10,10 @@ typedef struct walk {
     int next, group; /* the next batch, and the group that is being scored */
 } walk;
 
-static int group_of(const mr_task *task, int index) { return task->type->eval_group ? task->type->eval_group(task, index) : 0; }
+static int group_of(const mr_task *task, int index)
+{
+    return task->type->eval_group ? task->type->eval_group(task, index) : 0;
+}
 
 static int next_batch(void *arg, const mr_batch **batch)
 {

@@ -32,7 +32,8 @@ static void *make_batches(void *arg)
         pthread_mutex_unlock(&f->lock);
         if (quit) return NULL;
         mr_batch *batch = &f->slot[k % SLOTS];
-        f->task->type->train_batch(f->task, (uint32_t)(f->first + k / f->accumulate), (uint32_t)(k % f->accumulate), batch);
+        f->task->type->train_batch(f->task, (uint32_t)(f->first + k / f->accumulate), (uint32_t)(k % f->accumulate),
+                                   batch);
         f->status[k % SLOTS] = mr_net_check(f->net, batch, &f->error[k % SLOTS]);
         pthread_mutex_lock(&f->lock);
         f->made = k + 1;
@@ -55,7 +56,8 @@ int mr_feed_new(const mr_task *task, const mr_net *net, int64_t first, int accum
     int status = 0;
     mr_shape shapes[2];
     mr_task_shapes(task, shapes);
-    for (int i = 0; !status && i < SLOTS; i++) status = mr_batch_new(&f->slot[i], &task->face, shapes[0].B, shapes[0].T);
+    for (int i = 0; !status && i < SLOTS; i++)
+        status = mr_batch_new(&f->slot[i], &task->face, shapes[0].B, shapes[0].T);
     if (!status && !pthread_create(&f->thread, NULL, make_batches, f)) {
         f->started = 1;
         *out = f;

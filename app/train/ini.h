@@ -20,8 +20,8 @@ typedef struct mr_ini {
     int headers;
 } mr_ini;
 
-/* In the order of the text. Refuses what is no INI, lines that libinih would cut, and a key that is given twice in a section;
- * `name` is the file's, for errors. */
+/* In the order of the text. Refuses what is no INI, lines that libinih would cut, and a key that is given twice in a
+ * section; `name` is the file's, for errors. */
 int mr_ini_read(mr_ini *ini, const char *name, const char *text, mr_error *err);
 void mr_ini_free(mr_ini *ini); /* also after a failure */
 

@@ -13,23 +13,28 @@ static const char *const dtypes[] = {"f32", "bf16", NULL};
 
 /* The program's own keys of [train]. */
 static const mr_option own[] = {
-    {"batch", MR_OPT_INT, FIELD(batch), "32", 1, 1 << 20, NULL, "sequences a step (or a micro-batch, see accumulate)", 0},
-    {"context", MR_OPT_INT, FIELD(context), "256", 1, 1 << 24, NULL, "tokens a sequence, where the task leaves it open", 0},
-    {"max-seconds", MR_OPT_REAL, FIELD(max_seconds), "0", 0, 1e9, NULL, "stop after so many seconds; 0: never", MR_OPT_MAY_CHANGE},
+    {"batch", MR_OPT_INT, FIELD(batch), "32", 1, 1 << 20, NULL, "sequences a step (or a micro-batch, see accumulate)",
+     0},
+    {"context", MR_OPT_INT, FIELD(context), "256", 1, 1 << 24, NULL, "tokens a sequence, where the task leaves it open",
+     0},
+    {"max-seconds", MR_OPT_REAL, FIELD(max_seconds), "0", 0, 1e9, NULL, "stop after so many seconds; 0: never",
+     MR_OPT_MAY_CHANGE},
     {"accumulate", MR_OPT_INT, FIELD(accumulate), "1", 1, 1 << 16, NULL, "micro-batches a step", 0},
     {"eval-every", MR_OPT_INT, FIELD(eval_every), "100", 1, 1e12, NULL, "steps between evaluations", MR_OPT_MAY_CHANGE},
     {"save-every", MR_OPT_INT, FIELD(save_every), "0", 0, 1e12, NULL, "steps between checkpoints; 0: every 15 seconds",
      MR_OPT_MAY_CHANGE},
     {"patience", MR_OPT_INT, FIELD(patience), "0", 0, 1e9, NULL,
      "stop after so many evaluations without a better one; 0: never", MR_OPT_MAY_CHANGE},
-    {"dtype", MR_OPT_CHOICE, FIELD(dtype), "f32", 0, 0, dtypes, "what matrix products are computed in", MR_OPT_MAY_CHANGE},
+    {"dtype", MR_OPT_CHOICE, FIELD(dtype), "f32", 0, 0, dtypes, "what matrix products are computed in",
+     MR_OPT_MAY_CHANGE},
     {"tf32", MR_OPT_BOOL, FIELD(tf32), "yes", 0, 0, NULL, "GPU: f32 products may round to TF32", MR_OPT_MAY_CHANGE},
     {0}};
 
 /* How a recipe is written; keys of the library that are not named here come last. */
-static const char *const order[] = {"batch",      "context", "steps", "max-seconds",  "lr",        "schedule", "warmup",
-                                    "optimizer",  "betas",   "eps",   "weight-decay", "decay-set", "clip",     "accumulate",
-                                    "eval-every", "save-every", "patience", "dtype", "tf32",      "seed",     NULL};
+static const char *const order[] = {"batch",  "context",    "steps",      "max-seconds", "lr",           "schedule",
+                                    "warmup", "optimizer",  "betas",      "eps",         "weight-decay", "decay-set",
+                                    "clip",   "accumulate", "eval-every", "save-every",  "patience",     "dtype",
+                                    "tf32",   "seed",       NULL};
 
 enum { TRAIN_ROWS = MR_LEARN_SLOTS + 16 };
 
@@ -39,8 +44,14 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 /* A key of the library as an option whose field is a slot. */
 static mr_option row_of(const mr_key *key, size_t offset)
 {
-    return (mr_option){.key = key->name, .type = (mr_option_type)key->type, .offset = offset, .fallback = key->fallback,
-                       .min = key->min, .max = key->max, .choices = key->choices, .help = key->help,
+    return (mr_option){.key = key->name,
+                       .type = (mr_option_type)key->type,
+                       .offset = offset,
+                       .fallback = key->fallback,
+                       .min = key->min,
+                       .max = key->max,
+                       .choices = key->choices,
+                       .help = key->help,
                        .flags = key->flags & (MR_OPT_DERIVED | MR_OPT_MAY_CHANGE | MR_OPT_SPARSE)};
 }
 
@@ -116,7 +127,8 @@ void mr_key_list_take(mr_key_list *l, const mr_option *table, const void *settin
 {
     char value[MR_TEXT_MAX];
     for (const mr_option *o = table; o->key; o++)
-        if (mr_key_find(o->key) && !(o->flags & MR_OPT_DERIVED)) mr_key_list_add(l, o->key, mr_option_print(o, settings, value));
+        if (mr_key_find(o->key) && !(o->flags & MR_OPT_DERIVED))
+            mr_key_list_add(l, o->key, mr_option_print(o, settings, value));
 }
 
 void mr_key_list_free(mr_key_list *l)

@@ -17,8 +17,8 @@ void mr_progress_start(mr_progress *p, int64_t step, int64_t steps, double max_s
                        .updated = now, .drawn = -INFINITY};
 }
 
-/* The memory is a quarter of the steps so far: quick to settle at first, calm over evaluations later. It fades by steps, not by time: an evaluation adds
- * the time that it took, and takes nothing from what is known of the steps. */
+/* The memory is a quarter of the steps so far: quick to settle at first, calm over evaluations later. It fades by
+ * steps, not by time: an evaluation adds the time that it took, and takes nothing from what is known of the steps. */
 void mr_progress_step(mr_progress *p, int64_t step, int64_t tokens, double loss, double now)
 {
     double passed = now - p->updated;

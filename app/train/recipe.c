@@ -92,19 +92,22 @@ static int apply(mr_recipe *r, const char *name, const mr_ini_line *l, mr_error 
     return mr_fail(err, MR_EINVAL, "%s: unknown section [%s]; there are [task], [model] and [train]", name, l->section);
 }
 
-static int load_builtin(mr_recipe *r, const char *name, mr_error *err); /* bases are built in and end somewhere: no circles */
+static int load_builtin(mr_recipe *r, const char *name,
+                        mr_error *err); /* bases are built in and end somewhere: no circles */
 
 /* What the lines of a recipe are set upon: its base, or the defaults of its task. */
 static int start(mr_recipe *r, const char *name, const mr_ini *all, mr_error *err)
 {
     mr_error inner;
     const char *base = mr_ini_find(all, "", "base"), *task = mr_ini_find(all, "task", "name");
-    if (!base && !task) return mr_fail(err, MR_EINVAL, "%s: says no task; put `name = text` (or another) under [task]", name);
+    if (!base && !task)
+        return mr_fail(err, MR_EINVAL, "%s: says no task; put `name = text` (or another) under [task]", name);
     if (!base) return mr_recipe_new(r, task, err);
     int status = load_builtin(r, base, &inner);
     if (status) return mr_fail(err, status, "%s: base = %.100s: %.800s", name, base, inner.text);
     if (!task || !strcmp(task, r->task->type->name)) return 0;
-    status = mr_fail(err, MR_EINVAL, "%s: base = %s is a recipe of %s, not of %.100s; leave `name` out", name, base, r->task->type->name, task);
+    status = mr_fail(err, MR_EINVAL, "%s: base = %s is a recipe of %s, not of %.100s; leave `name` out", name, base,
+                     r->task->type->name, task);
     mr_recipe_free(r);
     return status;
 }
@@ -129,17 +132,16 @@ static int parse(mr_recipe *r, const char *name, const char *text, size_t size, 
     return status;
 }
 
-static int is_path(const char *name)
-{
-    return strchr(name, '/') || mr_ini_is_name(name);
-}
+static int is_path(const char *name) { return strchr(name, '/') || mr_ini_is_name(name); }
 
 static int load_builtin(mr_recipe *r, const char *name, mr_error *err)
 {
     memset(r, 0, sizeof *r);
     for (int i = 0; mr_recipe_names[i]; i++)
-        if (!strcmp(mr_recipe_names[i], name)) return parse(r, name, mr_recipe_texts[i], strlen(mr_recipe_texts[i]), err);
-    return mr_fail(err, MR_EINVAL, "no recipe %.100s; `minrnn train --help` lists them (a file's name ends in .ini)", name);
+        if (!strcmp(mr_recipe_names[i], name))
+            return parse(r, name, mr_recipe_texts[i], strlen(mr_recipe_texts[i]), err);
+    return mr_fail(err, MR_EINVAL, "no recipe %.100s; `minrnn train --help` lists them (a file's name ends in .ini)",
+                   name);
 }
 
 int mr_recipe_load(mr_recipe *r, const char *name, mr_error *err)
@@ -185,14 +187,16 @@ static void add_keys(mr_key_list *l, const mr_recipe *r)
 
 static int check_keys(mr_key_list *l, mr_error *err)
 {
-    int status = l->failed ? mr_no_memory(err, "the recipe") : mr_settings_check((const char *const *)l->list, NULL, err);
+    int status =
+        l->failed ? mr_no_memory(err, "the recipe") : mr_settings_check((const char *const *)l->list, NULL, err);
     mr_key_list_free(l);
     return status;
 }
 
 int mr_recipe_check_model(const mr_recipe *r, mr_error *err)
 {
-    const mr_interface plain = {.input = MR_INPUT_TOKENS, .inputs = 2, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = 2};
+    const mr_interface plain = {
+        .input = MR_INPUT_TOKENS, .inputs = 2, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = 2};
     mr_key_list list = {0};
     add_keys(&list, r);
     add_face(&list, &plain, 1);
@@ -258,8 +262,8 @@ static int add_sides(mr_key_list *l, const mr_task *task, mr_error *err)
     return status;
 }
 
-/* Training keeps eight numbers for each parameter. More than the machine has is refused before any of it is taken; a GPU
- * knows by itself what it has. */
+/* Training keeps eight numbers for each parameter. More than the machine has is refused before any of it is taken; a
+ * GPU knows by itself what it has. */
 static int check_memory(const mr_key_list *l, const mr_context *ctx, mr_error *err)
 {
     int64_t parameters = 0;
@@ -267,8 +271,10 @@ static int check_memory(const mr_key_list *l, const mr_context *ctx, mr_error *e
     int status = mr_settings_check((const char *const *)l->list, &parameters, err);
     const double need = 8.0 * sizeof(float) * (double)parameters;
     if (status || !have || need <= have) return status;
-    return mr_fail(err, MR_ENOMEM, "%.4g GB of memory are needed and this machine has %.4g, to train %.3g parameters; lower --dim, "
-                   "--layers, --expansion or --mlp", need / 1e9, have / 1e9, (double)parameters);
+    return mr_fail(err, MR_ENOMEM,
+                   "%.4g GB of memory are needed and this machine has %.4g, to train %.3g parameters; lower --dim, "
+                   "--layers, --expansion or --mlp",
+                   need / 1e9, have / 1e9, (double)parameters);
 }
 
 int mr_recipe_net(mr_recipe *r, mr_context *ctx, mr_net **out, mr_error *err)
@@ -332,7 +338,8 @@ int mr_recipe_print(const mr_recipe *r, mr_text *out, mr_error *err)
     if (out->failed) return mr_no_memory(err, "the recipe");
     int status = parse(&again, "recipe.ini", out->data, out->size, err);
     if (!status && !same_values(r, &again, &differs))
-        status = mr_fail(err, MR_EINVAL, "recipe.ini cannot hold this value of %s; choose a plainer name (a link will do)", differs);
+        status = mr_fail(err, MR_EINVAL,
+                         "recipe.ini cannot hold this value of %s; choose a plainer name (a link will do)", differs);
     mr_recipe_free(&again);
     return status;
 }

@@ -1,5 +1,5 @@
-/* A recipe: the short text that says what is trained on what and how. Keys under [task], [model] and [train]; the same keys
- * are flags. */
+/* A recipe: the short text that says what is trained on what and how. Keys under [task], [model] and [train]; the
+ * same keys are flags. */
 #ifndef MR_APP_TRAIN_RECIPE_H
 #define MR_APP_TRAIN_RECIPE_H
 
@@ -30,8 +30,8 @@ int mr_recipe_open_task(mr_recipe *recipe, mr_error *err);
 /* The same, and checks that a model can be made for it. */
 int mr_recipe_open(mr_recipe *recipe, mr_error *err);
 
-/* The net of an opened recipe, new, with what a file of it says of task and training. Keys that the library settles (heads
- * and window of attention) are then in the recipe too. */
+/* The net of an opened recipe, new, with what a file of it says of task and training. Keys that the library settles
+ * (heads and window of attention) are then in the recipe too. */
 int mr_recipe_net(mr_recipe *recipe, mr_context *ctx, mr_net **out, mr_error *err);
 
 /* One key of [model] as text. */

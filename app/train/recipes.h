@@ -1,4 +1,5 @@
-/* Files that are built into the library by scripts/embed.cmake: names and texts, NULL-terminated, each pair in one order. */
+/* Files that are built into the library by scripts/embed.cmake: names and texts, NULL-terminated, each pair in one
+ * order. */
 #ifndef MR_APP_TRAIN_RECIPES_H
 #define MR_APP_TRAIN_RECIPES_H
 

@@ -36,8 +36,8 @@ int mr_runlog_flush(mr_runlog *log, int sync, mr_error *err);
 /* Flushes and frees; `log` is gone either way, NULL is fine. */
 int mr_runlog_close(mr_runlog *log, mr_error *err);
 
-/* Reads a log back as the points of its curve (freed by mr_free), in the order of the file. A last line without its line
- * ending is passed over: a kill left it. */
+/* Reads a log back as the points of its curve (freed by mr_free), in the order of the file. A last line without its
+ * line ending is passed over: a kill left it. */
 int mr_runlog_read(const char *path, mr_curve_point **points, size_t *n, mr_error *err);
 
 #endif

@@ -12,9 +12,9 @@ enum { PIECE = 1 << 16 };
 typedef struct scorer {
     mr_net *net;
     mr_stream *stream;
-    int chunk, held;   /* tokens held: up to chunk + 1, the last one only as a target */
-    int32_t *tokens;   /* [chunk + 1] */
-    float *loss;       /* [chunk] */
+    int chunk, held; /* tokens held: up to chunk + 1, the last one only as a target */
+    int32_t *tokens; /* [chunk + 1] */
+    float *loss;     /* [chunk] */
     mr_logprob_fn *each;
     void *user;
     double sum;
@@ -28,7 +28,8 @@ static int run_chunk(scorer *s, mr_error *err)
     int status = mr_stream_score(s->stream, s->tokens, s->tokens + 1, (size_t)T, s->loss, (size_t)T, err);
     for (int t = 0; !status && t < T; t++) {
         if (!isfinite(s->loss[t]))
-            return mr_fail(err, MR_ENONFINITE, "token %lld: the model's output is NaN or infinite", (long long)(s->predicted + t + 1));
+            return mr_fail(err, MR_ENONFINITE, "token %lld: the model's output is NaN or infinite",
+                           (long long)(s->predicted + t + 1));
         s->sum += s->loss[t];
         if (s->each) s->each(s->user, -(double)s->loss[t]);
     }
@@ -59,7 +60,8 @@ static int take_text(scorer *s, const char *name, mr_read_fn *read, char *text, 
         if (got < 0) return mr_fail(err, MR_EIO, "%s: %s", name, strerror(errno));
         last = got == 0;
         held += (size_t)got;
-        int status = mr_vocab_encode(mr_net_vocab(s->net), text, held, last, offset, tokens, PIECE, &count, &used, &inner);
+        int status =
+            mr_vocab_encode(mr_net_vocab(s->net), text, held, last, offset, tokens, PIECE, &count, &used, &inner);
         if (status) return mr_fail(err, status, "%s: %.900s", name, inner.text);
         status = take_tokens(s, tokens, count, err);
         if (status) return status;
@@ -87,7 +89,8 @@ int mr_score_text(mr_net *net, int chunk, const char *name, mr_read_fn *read, mr
     int status = text && tokens ? set_up(&s, err) : mr_no_memory(err, name);
     if (!status) status = take_text(&s, name, read, text, tokens, err);
     if (!status && s.seen < 2)
-        status = mr_fail(err, MR_EDATA, "%s: %s; a score needs two tokens or more", name, s.seen ? "only one token" : "is empty");
+        status = mr_fail(err, MR_EDATA, "%s: %s; a score needs two tokens or more", name,
+                         s.seen ? "only one token" : "is empty");
     score->tokens = s.seen;
     score->nats_per_token = s.sum / (double)s.predicted;
     mr_stream_free(s.stream);

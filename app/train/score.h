@@ -1,4 +1,5 @@
-/* The log-probability of a text under a model, streamed: the state is carried over the whole text, memory is constant. */
+/* The log-probability of a text under a model, streamed: the state is carried over the whole text, memory is
+ * constant. */
 #ifndef MR_APP_TRAIN_SCORE_H
 #define MR_APP_TRAIN_SCORE_H
 

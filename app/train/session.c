@@ -8,7 +8,9 @@ static int read_settings(mr_session *s, const char *path, mr_error *err)
     mr_error inner;
     const char *key;
     for (int i = 0; (key = mr_net_meta_key(s->net, i)); i++) {
-        const int section = !strncmp(key, "task.", 5) ? MR_SECTION_TASK : !strncmp(key, "train.", 6) ? MR_SECTION_TRAIN : -1;
+        const int section = !strncmp(key, "task.", 5)    ? MR_SECTION_TASK
+                            : !strncmp(key, "train.", 6) ? MR_SECTION_TRAIN
+                                                         : -1;
         if (section < 0 || !strcmp(key, "task.name")) continue;
         const mr_option *o = mr_option_find(mr_recipe_table(&s->recipe, section), strchr(key, '.') + 1);
         if (!o) return mr_fail(err, MR_EFORMAT, "%s: unknown metadata key \"%.200s\"", path, key);
@@ -71,8 +73,8 @@ static int open_task(mr_session *s, mr_error *err)
                    s->recipe.task->type->name, face->inputs, face->outputs, mr_net_inputs(net), mr_net_outputs(net));
 }
 
-int mr_session_evaluate(mr_session *s, mr_batch *batch, mr_eval_tick *tick, void *user, const mr_stop *stop, mr_score *score,
-                        mr_error *err)
+int mr_session_evaluate(mr_session *s, mr_batch *batch, mr_eval_tick *tick, void *user, const mr_stop *stop,
+                        mr_score *score, mr_error *err)
 {
     mr_shape shapes[2];
     int status = open_task(s, err);

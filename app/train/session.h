@@ -18,8 +18,8 @@ void mr_session_close(mr_session *session);
 int mr_session_need_task(const mr_session *session, const char *path, mr_error *err);
 int mr_session_need_text(const mr_session *session, const char *path, mr_error *err);
 
-/* Opens the session's task, whose settings may have been changed, and scores the net on it. `batch` is empty, and due to
- * mr_batch_free either way; see mr_evaluate for the rest. */
+/* Opens the session's task, whose settings may have been changed, and scores the net on it. `batch` is empty, and
+ * due to mr_batch_free either way; see mr_evaluate for the rest. */
 int mr_session_evaluate(mr_session *session, mr_batch *batch, mr_eval_tick *tick, void *user, const mr_stop *stop,
                         mr_score *score, mr_error *err);
 

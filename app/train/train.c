@@ -47,7 +47,10 @@ static int in_folder(const char *dir, const char *name)
 }
 
 int mr_run_has_state(const char *dir) { return in_folder(dir, "state.safetensors"); }
-int mr_run_exists(const char *dir) { return mr_run_has_state(dir) || in_folder(dir, "recipe.ini") || in_folder(dir, "model.safetensors"); }
+int mr_run_exists(const char *dir)
+{
+    return mr_run_has_state(dir) || in_folder(dir, "recipe.ini") || in_folder(dir, "model.safetensors");
+}
 
 /* ---- one step ---- */
 
@@ -56,9 +59,11 @@ static int not_finite(const trainer *t, int64_t step, mr_error *err)
 {
     char kept[64] = "nothing had been saved yet", where[160];
     if (!mr_net_find_nonfinite(t->net, where, sizeof where)) snprintf(where, sizeof where, "head (loss)");
-    if (t->saved_step) snprintf(kept, sizeof kept, "the last good checkpoint (step %lld) is kept", (long long)t->saved_step);
-    return mr_fail(err, MR_ENONFINITE, "step %lld: a number became NaN or infinite in %s; %s; try a lower --lr or --clip",
-                   (long long)step, where, kept);
+    if (t->saved_step)
+        snprintf(kept, sizeof kept, "the last good checkpoint (step %lld) is kept", (long long)t->saved_step);
+    return mr_fail(err, MR_ENONFINITE,
+                   "step %lld: a number became NaN or infinite in %s; %s; try a lower --lr or --clip", (long long)step,
+                   where, kept);
 }
 
 static int train_step(trainer *t, int64_t step, mr_error *err)
@@ -81,7 +86,8 @@ static int train_step(trainer *t, int64_t step, mr_error *err)
     t->cp.step = step;
     t->cp.tokens += tokens;
     if (t->watch->stepped) t->watch->stepped(t->watch->user, step, tokens, result.loss);
-    return mr_runlog_step(t->log, step, result.loss, result.lr, result.grad_norm, (double)tokens / (now() - began), err);
+    return mr_runlog_step(t->log, step, result.loss, result.lr, result.grad_norm, (double)tokens / (now() - began),
+                          err);
 }
 
 /* ---- evaluation and checkpoints ---- */
@@ -90,7 +96,8 @@ static int is_better(const trainer *t, const mr_score *score)
 {
     const mr_checkpoint *cp = &t->cp;
     if (!cp->best_step) return 1;
-    if (t->recipe->task->type->best_by_accuracy && score->accuracy != cp->best_accuracy) return score->accuracy > cp->best_accuracy;
+    if (t->recipe->task->type->best_by_accuracy && score->accuracy != cp->best_accuracy)
+        return score->accuracy > cp->best_accuracy;
     return score->loss < cp->best_loss;
 }
 
@@ -98,7 +105,8 @@ static int evaluate(trainer *t, mr_error *err)
 {
     mr_score score;
     mr_checkpoint *cp = &t->cp;
-    int status = mr_evaluate(t->net, t->recipe->task, &t->eval_batch, t->watch->evaluating, t->watch->user, t->stop, &score, err);
+    int status = mr_evaluate(t->net, t->recipe->task, &t->eval_batch, t->watch->evaluating, t->watch->user, t->stop,
+                             &score, err);
     if (status) return status;
     if (!isfinite(score.loss)) return not_finite(t, cp->step, err);
     int best = is_better(t, &score);
@@ -193,8 +201,10 @@ static int run(trainer *t, mr_train_result *result, mr_error *err)
     if (status) return status;
     if (result->end != MR_END_STOPPED && t->cp.evaluated < t->cp.step) {
         status = evaluate(t, err);
-        if (status == MR_ESTOPPED) result->end = MR_END_STOPPED;
-        else if (status) return status;
+        if (status == MR_ESTOPPED)
+            result->end = MR_END_STOPPED;
+        else if (status)
+            return status;
     }
     result->step = t->cp.step;
     result->best_step = t->cp.best_step;
@@ -222,7 +232,8 @@ static int start_net(trainer *t, int resume, mr_error *err)
     mr_task_shapes(t->recipe->task, shapes);
     int status = mr_recipe_net(t->recipe, t->ctx, &t->net, err);
     if (!status) status = mr_net_reserve(t->net, &shapes[0], &shapes[1], err);
-    if (!status && resume && mr_run_has_state(t->dir)) status = mr_checkpoint_load(&t->cp, t->dir, t->recipe, t->net, err);
+    if (!status && resume && mr_run_has_state(t->dir))
+        status = mr_checkpoint_load(&t->cp, t->dir, t->recipe, t->net, err);
     t->saved_step = t->cp.step;
     return status;
 }
@@ -244,7 +255,8 @@ static int set_up(trainer *t, int resume, mr_error *err)
     if (!status) status = mr_lock_directory(t->dir, &t->lock, err);
     if (status) return status;
     if (!resume && mr_run_exists(t->dir))
-        return mr_fail(err, MR_EDATA, "%s: holds a run already; add --resume to go on with it, or choose another --out", t->dir);
+        return mr_fail(err, MR_EDATA, "%s: holds a run already; add --resume to go on with it, or choose another --out",
+                       t->dir);
     status = start_net(t, resume, err);
     if (!status) status = open_log(t, err);
     if (!status && mr_batch_new(&t->eval_batch, &task->face, shapes[1].B, shapes[1].T))
@@ -266,8 +278,14 @@ static void tear_down(trainer *t)
 int mr_train(mr_recipe *recipe, mr_context *ctx, const char *dir, int resume, const mr_stop *stop,
              const mr_train_watch *watch, mr_train_result *result, mr_error *err)
 {
-    trainer t = {.recipe = recipe, .set = &recipe->train, .ctx = ctx, .dir = dir, .stop = stop, .watch = watch,
-                 .cp = mr_checkpoint_start(), .lock = -1};
+    trainer t = {.recipe = recipe,
+                 .set = &recipe->train,
+                 .ctx = ctx,
+                 .dir = dir,
+                 .stop = stop,
+                 .watch = watch,
+                 .cp = mr_checkpoint_start(),
+                 .lock = -1};
     memset(result, 0, sizeof *result);
     t.started = t.saved = now();
     int status = set_up(&t, resume, err);

@@ -22,10 +22,10 @@ typedef struct mr_train_result {
     double best_loss, best_accuracy;
 } mr_train_result;
 
-/* Trains into the folder `dir`, which it locks. The recipe's task must be open (mr_recipe_open). resume: continues from the
- * folder's state, or starts afresh where there is none; without it a folder that holds a run is refused. *stop set (by a
- * signal handler): saves and returns with MR_END_STOPPED. A step that is not finite: MR_ENONFINITE with step and layer, and
- * the files stay as they were. */
+/* Trains into the folder `dir`, which it locks. The recipe's task must be open (mr_recipe_open). resume: continues
+ * from the folder's state, or starts afresh where there is none; without it a folder that holds a run is refused.
+ * *stop set (by a signal handler): saves and returns with MR_END_STOPPED. A step that is not finite: MR_ENONFINITE
+ * with step and layer, and the files stay as they were. */
 int mr_train(mr_recipe *recipe, mr_context *ctx, const char *dir, int resume, const mr_stop *stop,
              const mr_train_watch *watch, mr_train_result *result, mr_error *err);
 

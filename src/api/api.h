@@ -1,7 +1,7 @@
 /* What stands behind the handles of include/minrnn.h. Private to src/api.
  *
- * A device works for one thread at a time, so a context lends them: on the CPU as many as calls run at once, of a GPU one. A net
- * lends runners in the same way: plans over its weights, which all of them share. */
+ * A device works for one thread at a time, so a context lends them: on the CPU as many as calls run at once, of a
+ * GPU one. A net lends runners in the same way: plans over its weights, which all of them share. */
 #ifndef MR_API_API_H
 #define MR_API_API_H
 
@@ -26,10 +26,10 @@ struct mr_context {
     pthread_cond_t returned;
     mr_dev **idle; /* [room] */
     int idle_count, made, room, most;
-    int index;    /* of a GPU */
-    void *stream; /* the one that its device works in */
-    pthread_mutex_t raw_lock;   /* of what follows */
-    mr_dev *raw[MR_F64 + 1];    /* devices for raw calls by dtype, NULL until asked for, see raw.c */
+    int index;                /* of a GPU */
+    void *stream;             /* the one that its device works in */
+    pthread_mutex_t raw_lock; /* of what follows */
+    mr_dev *raw[MR_F64 + 1];  /* devices for raw calls by dtype, NULL until asked for, see raw.c */
 };
 
 /* Never fails: where no further device is to be had, it waits for one. */
@@ -37,8 +37,8 @@ mr_dev *mr_context_borrow(mr_context *ctx);
 void mr_context_return(mr_context *ctx, mr_dev *dev);
 void mr_context_log(mr_context *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* A caller's struct that begins with its size, as this library knows it: what an older header lacks is zero, what a newer one
- * has besides must be. */
+/* A caller's struct that begins with its size, as this library knows it: what an older header lacks is zero, what a
+ * newer one has besides must be. */
 int mr_sized_take(void *to, size_t known, const void *from, const char *type, mr_error *err);
 /* Room for `needed` elements of a buffer that the library writes; `what` names it. */
 int mr_check_room(const void *to, size_t capacity, size_t needed, const char *what, mr_error *err);
@@ -53,7 +53,7 @@ typedef struct mr_runner {
 
 /* The states of a net's streams, one after another in one buffer: streams that come and go move no memory. */
 typedef struct mr_pool {
-    mr_real *reals; /* device: [capacity, state_reals] */
+    mr_real *reals;     /* device: [capacity, state_reals] */
     int capacity, used; /* used: slots that were ever taken */
     int32_t *unused;    /* [capacity] slots that were given back */
     int unused_count;
@@ -83,10 +83,10 @@ struct mr_net {
     float *best;     /* host, params->total, or NULL: nothing was marked */
     int64_t best_step;
     size_t state_reals;
-    int reserved;     /* the owner is planned for scoring too */
-    mr_batch last;    /* the batch that the owner ran last, as in mr_kept; B 0: none */
-    mr_state carried; /* where the last batch with carry left its rows; B 0: none */
-    int fresh_grads;  /* the next backward starts a new sum */
+    int reserved;           /* the owner is planned for scoring too */
+    mr_batch last;          /* the batch that the owner ran last, as in mr_kept; B 0: none */
+    mr_state carried;       /* where the last batch with carry left its rows; B 0: none */
+    int fresh_grads;        /* the next backward starts a new sum */
     int next_micro, micros; /* the part of a step that may come next, 0: a first one */
     double sums[MR_STATS];  /* of the parts so far */
     mr_kept kept;
@@ -135,6 +135,7 @@ void mr_given_free(mr_given *given, const mr_net *net);
 /* Is its size set? Asked before any work is done. */
 int mr_result_check(const mr_result *to, mr_error *err);
 /* Writes as much of a result as the caller's header knows; `to` may be NULL. */
-int mr_result_give(mr_result *to, const mr_net *net, const double stats[MR_STATS], double norm, double lr, mr_error *err);
+int mr_result_give(mr_result *to, const mr_net *net, const double stats[MR_STATS], double norm, double lr,
+                   mr_error *err);
 
 #endif

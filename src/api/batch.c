@@ -11,7 +11,8 @@ static int check_shape(const mr_net *net, const mr_batch *d, mr_error *err)
         return mr_fail(err, MR_EINVAL, "B = %d, T = %d: both must be 1 or more, and their product an int", d->B, d->T);
     if (mr_head_pairs(net->face.head) && d->B % 2)
         return mr_fail(err, MR_EINVAL, "B = %d: this model takes pairs of sequences; B must be even", d->B);
-    if (net->face.input == MR_INPUT_TOKENS && !d->ids) return mr_fail(err, MR_EINVAL, "ids is NULL: this model takes tokens");
+    if (net->face.input == MR_INPUT_TOKENS && !d->ids)
+        return mr_fail(err, MR_EINVAL, "ids is NULL: this model takes tokens");
     if (net->face.input == MR_INPUT_REALS && !d->values)
         return mr_fail(err, MR_EINVAL, "values is NULL: this model takes values");
     for (int b = 0; d->length && b < d->B; b++)
@@ -20,7 +21,8 @@ static int check_shape(const mr_net *net, const mr_batch *d, mr_error *err)
     return 0;
 }
 
-/* Loops without a branch, so that they cost a few percent of the copy that follows; the second one only looks for a name. */
+/* Loops without a branch, so that they cost a few percent of the copy that follows; the second one only looks for a
+ * name. */
 static int ids_within(const int32_t *ids, size_t n, uint32_t limit)
 {
     uint32_t bad = 0;
@@ -91,7 +93,8 @@ static int check_classes(const mr_net *net, const mr_batch *d, int64_t *counted,
     *counted = (int64_t)counts;
     for (size_t r = 0; r < rows && (bad || d->length); r++) {
         if (d->target[r] < -1 || d->target[r] >= net->face.outputs)
-            return mr_fail(err, MR_EINVAL, "target[%zu] = %d: outside −1 … %d", r, (int)d->target[r], net->face.outputs - 1);
+            return mr_fail(err, MR_EINVAL, "target[%zu] = %d: outside −1 … %d", r, (int)d->target[r],
+                           net->face.outputs - 1);
         if (d->target[r] >= 0 && beyond(net, d, r))
             return mr_fail(err, MR_EINVAL, "target[%zu] = %d: lies beyond its sequence's length and must be −1", r,
                            (int)d->target[r]);
@@ -115,7 +118,8 @@ static int check_targets(const mr_net *net, const mr_batch *d, int64_t *counted,
             return mr_fail(err, MR_EINVAL, "mask[%zu] lies beyond its sequence's length and must be 0", r);
         for (size_t i = r * wide; i < (r + 1) * wide; i++)
             if (!isfinite(d->target_values[i]))
-                return mr_fail(err, MR_EINVAL, "target_values[%zu] is %s", i, isnan(d->target_values[i]) ? "NaN" : "infinite");
+                return mr_fail(err, MR_EINVAL, "target_values[%zu] is %s", i,
+                               isnan(d->target_values[i]) ? "NaN" : "infinite");
         *counted += 1;
     }
     return 0;
@@ -137,7 +141,8 @@ int mr_net_check(const mr_net *net, mr_batch *batch, mr_error *err)
     mr_batch d;
     int64_t counted = 0;
     int status = mr_sized_take(&d, sizeof d, batch, "mr_batch", err);
-    if (!status && batch->size < sizeof d) return mr_fail(err, MR_EINVAL, "mr_batch: of an older header, without counted");
+    if (!status && batch->size < sizeof d)
+        return mr_fail(err, MR_EINVAL, "mr_batch: of an older header, without counted");
     if (!status) status = look_through(net, &d, 1, &counted, err);
     if (!status) batch->counted = counted;
     return status;
@@ -172,7 +177,8 @@ int mr_result_check(const mr_result *to, mr_error *err)
     return mr_fail(err, MR_EINVAL, "mr_result: its size is not set; begin with MR_RESULT");
 }
 
-int mr_result_give(mr_result *to, const mr_net *net, const double stats[MR_STATS], double norm, double lr, mr_error *err)
+int mr_result_give(mr_result *to, const mr_net *net, const double stats[MR_STATS], double norm, double lr,
+                   mr_error *err)
 {
     mr_result r = MR_RESULT;
     if (!to) return 0;

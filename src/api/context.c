@@ -9,9 +9,11 @@ int mr_sized_take(void *to, size_t known, const void *from, const char *type, mr
 {
     size_t size = 0;
     if (from) memcpy(&size, from, sizeof size);
-    if (size < sizeof size) return mr_fail(err, MR_EINVAL, "%s: its size is not set; begin with its initialiser in minrnn.h", type);
+    if (size < sizeof size)
+        return mr_fail(err, MR_EINVAL, "%s: its size is not set; begin with its initialiser in minrnn.h", type);
     for (size_t i = known; i < size; i++)
-        if (((const char *)from)[i]) return mr_fail(err, MR_EINVAL, "%s: has a field that this library (%s) does not know", type, MR_VERSION);
+        if (((const char *)from)[i])
+            return mr_fail(err, MR_EINVAL, "%s: has a field that this library (%s) does not know", type, MR_VERSION);
     memset(to, 0, known);
     memcpy(to, from, size < known ? size : known);
     return 0;
@@ -100,7 +102,8 @@ static int open_first(mr_context *ctx, const char *spec, mr_error *err)
     snprintf(ctx->chip, sizeof ctx->chip, "%s", dev->name ? dev->name : "");
     ctx->threads = dev->threads;
     snprintf(ctx->about, sizeof ctx->about, "%s%s%s", dev->kind, *dev->isa ? " " : "", dev->isa);
-    mr_context_log(ctx, "minrnn " MR_VERSION ": %s, %d thread%s a call", ctx->about, dev->threads, dev->threads > 1 ? "s" : "");
+    mr_context_log(ctx, "minrnn " MR_VERSION ": %s, %d thread%s a call", ctx->about, dev->threads,
+                   dev->threads > 1 ? "s" : "");
     return 0;
 }
 
@@ -118,14 +121,21 @@ int mr_context_new(const mr_context_options *options, mr_context **out, mr_error
     mr_context *ctx = mr_alloc_by(&by, 1, sizeof *ctx);
     if (!ctx) return mr_no_memory(err, "a context");
     *ctx = (mr_context){.allocator = by, .log = o.log, .warn = o.warn, .log_user = o.log_user};
-    ctx->options = (mr_dev_options){.threads = o.threads, .bf16 = o.bf16, .exact = o.exact, .by = &ctx->allocator, .stream = o.cuda_stream,
-                                    .tell = o.warn, .tell_user = o.log_user};
+    ctx->options = (mr_dev_options){.threads = o.threads,
+                                    .bf16 = o.bf16,
+                                    .exact = o.exact,
+                                    .by = &ctx->allocator,
+                                    .stream = o.cuda_stream,
+                                    .tell = o.warn,
+                                    .tell_user = o.log_user};
     pthread_mutex_init(&ctx->lock, NULL);
     pthread_mutex_init(&ctx->raw_lock, NULL);
     pthread_cond_init(&ctx->returned, NULL);
     status = open_first(ctx, o.device ? o.device : "auto", err);
-    if (status) mr_context_free(ctx);
-    else *out = ctx;
+    if (status)
+        mr_context_free(ctx);
+    else
+        *out = ctx;
     return status;
 }
 

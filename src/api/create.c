@@ -26,14 +26,15 @@ static int take_horizon(creation *c, const char *value, mr_error *err)
     return mr_option_parse(&row, &c->horizon, value, err);
 }
 
-/* Keys of a file that no new model can have otherwise than by default; as settings of a net that is asked for them, they
- * may come back. */
+/* Keys of a file that no new model can have otherwise than by default; as settings of a net that is asked for them,
+ * they may come back. */
 static int take_fixed(const char *key, const char *value, mr_error *err)
 {
     const mr_option *o = mr_option_find(mr_config_options, key);
     if (!strcmp(value, o->fallback)) return 0;
     return mr_fail(err, MR_EINVAL, "%s = %.100s: a new model has %s; %s", key, value, o->fallback,
-                   strcmp(key, "scaler") ? "mr_net_save_int8 makes the others" : "mr_net_set_scaler and mr_net_fit_scaler set it");
+                   strcmp(key, "scaler") ? "mr_net_save_int8 makes the others"
+                                         : "mr_net_set_scaler and mr_net_fit_scaler set it");
 }
 
 static int take_key(creation *c, const char *key, const char *value, mr_error *err)
@@ -60,9 +61,12 @@ static int take_settings(creation *c, const char *const *settings, mr_error *err
     c->horizon = 256;
     for (const char *const *s = settings; !status && s && *s; s += 2) {
         if (!s[1]) return mr_fail(err, MR_EINVAL, "%.100s: the list of settings ends before its value", *s);
-        if (!strcmp(*s, "vocab")) status = take_vocab(c, s[1], err);
-        else if (!strcmp(*s, "horizon")) status = take_horizon(c, s[1], err);
-        else status = take_key(c, *s, s[1], err);
+        if (!strcmp(*s, "vocab"))
+            status = take_vocab(c, s[1], err);
+        else if (!strcmp(*s, "horizon"))
+            status = take_horizon(c, s[1], err);
+        else
+            status = take_key(c, *s, s[1], err);
     }
     if (!status) mr_config_settle(&c->config, c->horizon);
     return status;
@@ -108,8 +112,10 @@ int mr_net_create(mr_context *ctx, const char *const *settings, mr_net **out, mr
     if (!status && !net) status = mr_no_memory(err, "a net");
     if (!status) status = create(net, &c, err);
     mr_vocab_free(c.vocab);
-    if (status) mr_net_free(net);
-    else *out = net;
+    if (status)
+        mr_net_free(net);
+    else
+        *out = net;
     if (!status) mr_context_log(ctx, "new model: %lld parameters", (long long)mr_net_parameters(net));
     return status;
 }

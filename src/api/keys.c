@@ -4,7 +4,8 @@
 #include <string.h>
 
 /* A public row says what an option's row says; both number their types and flags alike. */
-_Static_assert((int)MR_KEY_INT == (int)MR_OPT_INT && (int)MR_KEY_TEXT == (int)MR_OPT_TEXT, "the types of keys and options");
+_Static_assert((int)MR_KEY_INT == (int)MR_OPT_INT && (int)MR_KEY_TEXT == (int)MR_OPT_TEXT,
+               "the types of keys and options");
 _Static_assert((int)MR_KEY_DERIVED == (int)MR_OPT_DERIVED && (int)MR_KEY_MAY_CHANGE == (int)MR_OPT_MAY_CHANGE &&
                    (int)MR_KEY_SPARSE == (int)MR_OPT_SPARSE,
                "the flags of keys and options");
@@ -18,8 +19,14 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void add_rows(const mr_option *table, unsigned flags)
 {
     for (const mr_option *o = table; o->key && count < MOST; o++)
-        rows[count++] = (mr_key){.name = o->key, .type = (mr_key_type)o->type, .fallback = o->fallback, .min = o->min,
-                                 .max = o->max, .choices = o->choices, .help = o->help, .flags = o->flags | flags};
+        rows[count++] = (mr_key){.name = o->key,
+                                 .type = (mr_key_type)o->type,
+                                 .fallback = o->fallback,
+                                 .min = o->min,
+                                 .max = o->max,
+                                 .choices = o->choices,
+                                 .help = o->help,
+                                 .flags = o->flags | flags};
 }
 
 /* Written once, the same whoever comes first: the tables it is made from are constants. */

@@ -11,7 +11,8 @@ int mr_net_set(mr_net *net, const char *key, const char *value, mr_error *err)
     mr_turn turn;
     const mr_option *o = mr_option_find(mr_learn_table, key);
     if (!o || !strcmp(key, "decay-set")) /* the parameters are laid out by it */
-        return mr_fail(err, MR_EINVAL, "%.100s: not a key that changes how a net trains; minrnn.h lists them at mr_net_set", key);
+        return mr_fail(err, MR_EINVAL,
+                       "%.100s: not a key that changes how a net trains; minrnn.h lists them at mr_net_set", key);
     int status = mr_turn_begin_alone(&turn, net, err);
     if (status) return status;
     pthread_mutex_lock(&net->lock); /* mr_net_setting takes no turn */
@@ -64,7 +65,8 @@ static int take_options(mr_learn_options *o, const mr_learn_options *from, mr_er
     if (status) return status;
     if (!o->micros) o->micros = 1;
     if (o->micro < 0 || o->micros < 1 || o->micro >= o->micros)
-        return mr_fail(err, MR_EINVAL, "micro = %d, micros = %d: micro counts from 0 to micros − 1", o->micro, o->micros);
+        return mr_fail(err, MR_EINVAL, "micro = %d, micros = %d: micro counts from 0 to micros − 1", o->micro,
+                       o->micros);
     if (!isfinite(o->scale)) return mr_fail(err, MR_EINVAL, "scale: is not a finite number");
     return 0;
 }
@@ -102,12 +104,13 @@ static int not_finite(mr_net *net, const mr_batch *batch, mr_error *err)
     char where[128];
     net->carried.under_way = 0; /* what the step left there may be NaN */
     mr_model_blame(net->owner, batch, where, sizeof where);
-    return mr_fail(err, MR_ENONFINITE, "step %lld: a number became NaN or infinite in %s; nothing was updated; lower lr or clip",
+    return mr_fail(err, MR_ENONFINITE,
+                   "step %lld: a number became NaN or infinite in %s; nothing was updated; lower lr or clip",
                    (long long)net->steps + 1, where);
 }
 
-/* After the last part of a step. Whether it was done is the norm's to say, as on the device: a loss may overflow where the
- * gradient does not. */
+/* After the last part of a step. Whether it was done is the norm's to say, as on the device: a loss may overflow
+ * where the gradient does not. */
 static int finish_step(mr_net *net, const mr_step *step, mr_result *result, mr_error *err)
 {
     mr_dev *dev = mr_model_dev(net->owner);
@@ -125,15 +128,18 @@ static int finish_step(mr_net *net, const mr_step *step, mr_result *result, mr_e
 static int check_order(const mr_net *net, const mr_learn_options *o, mr_error *err)
 {
     if (o->micro == 0 || (o->micro == net->next_micro && o->micros == net->micros)) return 0;
-    return mr_fail(err, MR_EINVAL, "micro = %d, micros = %d: comes after micro = %d of as many, and nothing else in between",
-                   o->micro, o->micros, o->micro - 1);
+    return mr_fail(err, MR_EINVAL,
+                   "micro = %d, micros = %d: comes after micro = %d of as many, and nothing else in between", o->micro,
+                   o->micros, o->micro - 1);
 }
 
 /* The sums of the parts before this one are kept here: memory may be planned anew between them. */
 static void begin_part(mr_net *net, const mr_learn_options *o)
 {
-    if (o->micro) mr_model_zero_stats(net->owner);
-    else memset(net->sums, 0, sizeof net->sums);
+    if (o->micro)
+        mr_model_zero_stats(net->owner);
+    else
+        memset(net->sums, 0, sizeof net->sums);
     net->next_micro = o->micro == o->micros - 1 ? 0 : o->micro + 1;
     net->micros = o->micros;
     net->fresh_grads = 1;
@@ -185,7 +191,8 @@ int mr_net_train(mr_net *net, const mr_batch *batch, mr_result *result, mr_error
 
 /* ---- the caller's own loss ---- */
 
-static int keep(mr_net *net, const mr_batch *batch, const mr_learn_options *o, float *scores, size_t rows, mr_error *err)
+static int keep(mr_net *net, const mr_batch *batch, const mr_learn_options *o, float *scores, size_t rows,
+                mr_error *err)
 {
     mr_state *carried;
     mr_step step = mr_step_values(&net->train, net->steps + 1);
@@ -201,8 +208,8 @@ static int keep(mr_net *net, const mr_batch *batch, const mr_learn_options *o, f
     return 0;
 }
 
-int mr_net_keep_forward(mr_net *net, const mr_batch *batch, const mr_learn_options *options, float *scores, size_t capacity,
-                        mr_error *err)
+int mr_net_keep_forward(mr_net *net, const mr_batch *batch, const mr_learn_options *options, float *scores,
+                        size_t capacity, mr_error *err)
 {
     mr_given g;
     mr_turn turn;
@@ -228,12 +235,15 @@ static int keeps(mr_net *net)
 int mr_net_backward(mr_net *net, const float *dscores, size_t count, mr_error *err)
 {
     mr_turn turn;
-    if (!keeps(net)) return mr_fail(err, MR_EINVAL, "there is no forward to go back through: mr_net_keep_forward comes first");
+    if (!keeps(net))
+        return mr_fail(err, MR_EINVAL, "there is no forward to go back through: mr_net_keep_forward comes first");
     const size_t wanted = net->kept.rows * (size_t)net->face.outputs;
     if (count != wanted || !dscores)
-        return mr_fail(err, MR_EINVAL, "dscores: %zu where the kept forward has %zu scores", dscores ? count : 0, wanted);
+        return mr_fail(err, MR_EINVAL, "dscores: %zu where the kept forward has %zu scores", dscores ? count : 0,
+                       wanted);
     for (size_t i = 0; i < count; i++)
-        if (!isfinite(dscores[i])) return mr_fail(err, MR_EINVAL, "dscores[%zu] is %s", i, isnan(dscores[i]) ? "NaN" : "infinite");
+        if (!isfinite(dscores[i]))
+            return mr_fail(err, MR_EINVAL, "dscores[%zu] is %s", i, isnan(dscores[i]) ? "NaN" : "infinite");
     mr_turn_resume(&turn, net);
     if (net->fresh_grads) mr_model_zero_grads(net->owner);
     net->fresh_grads = net->next_micro = 0;

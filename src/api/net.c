@@ -88,7 +88,8 @@ static int keep_vocab(mr_net *net, const mr_config *config, const mr_st *st, con
 {
     mr_vocab *vocab = NULL;
     int status = mr_model_read_vocab(&vocab, config, st, path, err);
-    if (!status && vocab && !(net->vocab = mr_vocab_copy(vocab, &net->ctx->allocator))) status = mr_no_memory(err, path);
+    if (!status && vocab && !(net->vocab = mr_vocab_copy(vocab, &net->ctx->allocator)))
+        status = mr_no_memory(err, path);
     mr_vocab_free(vocab);
     return status;
 }
@@ -97,8 +98,10 @@ static int read_file(mr_net *net, const mr_st *st, const char *path, mr_dev *dev
 {
     mr_config config;
     if (mr_st_meta(st, "state.step"))
-        return mr_fail(err, MR_EFORMAT, "%s: is the state of a training, which mr_net_load_training or `minrnn train --resume` "
-                       "reads; its models are files of their own", path);
+        return mr_fail(err, MR_EFORMAT,
+                       "%s: is the state of a training, which mr_net_load_training or `minrnn train --resume` "
+                       "reads; its models are files of their own",
+                       path);
     int status = mr_model_read_config(st, path, &config, err);
     if (!status) status = mr_model_read_step(&net->steps, st, path, err);
     if (!status) status = keep_vocab(net, &config, st, path, err);
@@ -115,8 +118,10 @@ static int open_st(mr_context *ctx, const mr_st *st, const char *path, mr_net **
     int status = read_file(net, st, path, dev, err), report = dev->sync(dev, status ? NULL : err);
     mr_context_return(ctx, dev);
     if (!status) status = report;
-    if (status) mr_net_free(net);
-    else *out = net;
+    if (status)
+        mr_net_free(net);
+    else
+        *out = net;
     if (!status) mr_context_log(ctx, "%s: %lld parameters", path, (long long)mr_net_parameters(net));
     return status;
 }

@@ -168,7 +168,8 @@ int mr_net_encode(const mr_net *net, const char *text, size_t size, int32_t *tok
     return status ? status : mr_check_room(tokens, capacity, needed, "tokens", err);
 }
 
-int mr_net_decode(const mr_net *net, const int32_t *tokens, size_t n, char *text, size_t capacity, size_t *size, mr_error *err)
+int mr_net_decode(const mr_net *net, const int32_t *tokens, size_t n, char *text, size_t capacity, size_t *size,
+                  mr_error *err)
 {
     char bytes[4];
     size_t needed = 0;
@@ -177,7 +178,8 @@ int mr_net_decode(const mr_net *net, const int32_t *tokens, size_t n, char *text
     if (status) return status;
     for (size_t i = 0, length; i < n; i++, needed += length)
         if (!(length = (size_t)mr_vocab_decode(net->vocab, tokens[i], bytes)))
-            return mr_fail(err, MR_EINVAL, "tokens[%zu] = %d: not in the vocabulary of %d", i, (int)tokens[i], net->vocab->size);
+            return mr_fail(err, MR_EINVAL, "tokens[%zu] = %d: not in the vocabulary of %d", i, (int)tokens[i],
+                           net->vocab->size);
     if (n) status = mr_check_room(text, capacity, needed, "text", err);
     for (size_t i = 0; !status && i < n; i++) {
         const size_t length = (size_t)mr_vocab_decode(net->vocab, tokens[i], bytes);

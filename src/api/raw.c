@@ -18,7 +18,8 @@ static int check_dtype(const mr_context *ctx, mr_dtype dtype, void *stream, mr_e
     if ((unsigned)dtype > MR_F64)
         return mr_fail(err, MR_EINVAL, "dtype = %d: must be MR_F32, MR_BF16 or MR_F64", (int)dtype);
     if (dtype != MR_F64 && !strcmp(ctx->spec, "ref64"))
-        return mr_fail(err, MR_EINVAL, "dtype: \"ref64\" computes in double alone; open a context with device = \"ref\"");
+        return mr_fail(err, MR_EINVAL,
+                       "dtype: \"ref64\" computes in double alone; open a context with device = \"ref\"");
     if (dtype == MR_F64 && strncmp(ctx->spec, "ref", 3))
         return mr_fail(err, MR_EINVAL, "dtype = MR_F64: \"%s\" computes in less; open a context with device = \"ref\"",
                        ctx->about);

@@ -12,8 +12,10 @@
 static const struct vector {
     const char *prefix, *what;
     mr_vector which;
-} vectors[] = {{"weights.", "weights", MR_WEIGHTS}, {"moment1.", "first moment", MR_MOMENT1},
-               {"moment2.", "second moment", MR_MOMENT2}, {"best.", "best weights", MR_BEST}};
+} vectors[] = {{"weights.", "weights", MR_WEIGHTS},
+               {"moment1.", "first moment", MR_MOMENT1},
+               {"moment2.", "second moment", MR_MOMENT2},
+               {"best.", "best weights", MR_BEST}};
 enum { SETS = 4, BEST = 3 };
 
 static float *new_vector(const mr_net *net)
@@ -28,7 +30,8 @@ static int check_finite(const mr_net *net, const float *vector, const char *what
 {
     const char *name;
     if (!mr_params_first_nonfinite(mr_model_params(net->owner), vector, &name)) return 0;
-    return mr_fail(err, MR_ENONFINITE, "step %lld: %s (%s) has become NaN or infinite, and is not saved; lower lr or clip",
+    return mr_fail(err, MR_ENONFINITE,
+                   "step %lld: %s (%s) has become NaN or infinite, and is not saved; lower lr or clip",
                    (long long)net->steps, name, what);
 }
 
@@ -46,7 +49,8 @@ static int add_notes(mr_st_writer *w, const mr_net *net)
     mr_net *own = (mr_net *)net; /* for the lock: mr_net_set_meta takes no turn */
     int status = 0;
     pthread_mutex_lock(&own->lock);
-    for (int i = 0; !status && i < net->note_count; i++) status = mr_st_add_meta(w, net->notes[i].key, net->notes[i].value);
+    for (int i = 0; !status && i < net->note_count; i++)
+        status = mr_st_add_meta(w, net->notes[i].key, net->notes[i].value);
     pthread_mutex_unlock(&own->lock);
     char *vocab = net->vocab && !status ? mr_vocab_text(net->vocab) : NULL;
     if (net->vocab && !status) status = vocab ? mr_st_add_meta(w, "vocab", vocab) : MR_ENOMEM;
@@ -73,7 +77,8 @@ int mr_net_save(mr_net *net, const char *path, mr_error *err)
 {
     mr_turn turn;
     if (mr_model_quants(net->owner))
-        return mr_fail(err, MR_ECONFIG, "%s: weights in 8 bits are not written anew; copy the file that they came from", path);
+        return mr_fail(err, MR_ECONFIG, "%s: weights in 8 bits are not written anew; copy the file that they came from",
+                       path);
     float *weights = new_vector(net);
     if (!weights) return mr_no_memory(err, path);
     int status = mr_turn_begin_alone(&turn, net, err);
@@ -102,7 +107,8 @@ int mr_net_save_best(mr_net *net, const char *path, mr_error *err)
     mr_turn turn;
     int status = mr_turn_begin_alone(&turn, net, err);
     if (status) return status;
-    if (!net->best) status = mr_fail(err, MR_EINVAL, "%s: nothing was marked as the best: mr_net_mark_best comes first", path);
+    if (!net->best)
+        status = mr_fail(err, MR_EINVAL, "%s: nothing was marked as the best: mr_net_mark_best comes first", path);
     return mr_turn_end(&turn, status ? status : write_model(net, net->best, net->best_step, path, err), err);
 }
 
@@ -172,8 +178,10 @@ static int check_extra(const char *const *extra, const char *path, mr_error *err
         if (!extra[1]) return mr_fail(err, MR_EINVAL, "%s: %.100s: the list ends before its value", path, *extra);
         if (!strchr(*extra, '.') || !strncmp(*extra, "model.", 6) || !strcmp(*extra, "state.step") ||
             !strcmp(*extra, "state.best-step"))
-            return mr_fail(err, MR_EINVAL, "%s: %.100s: a key of your own has a dot in it and does not begin with model., as in "
-                           "\"mine.epoch\"", path, *extra);
+            return mr_fail(err, MR_EINVAL,
+                           "%s: %.100s: a key of your own has a dot in it and does not begin with model., as in "
+                           "\"mine.epoch\"",
+                           path, *extra);
     }
     return 0;
 }
@@ -202,8 +210,10 @@ static int write_training(mr_net *net, float *room, const char *const *extra, co
         finite = check_finite(net, vector, vectors[i].what, err);
         status = mr_model_add_vector(w, vectors[i].prefix, params, vector);
     }
-    if (finite) status = finite;
-    else status = status ? mr_no_memory(err, path) : mr_st_write(w, path, err);
+    if (finite)
+        status = finite;
+    else
+        status = status ? mr_no_memory(err, path) : mr_st_write(w, path, err);
     mr_st_writer_free(w);
     return status;
 }
@@ -226,8 +236,8 @@ static int read_count(const mr_st *st, const char *path, const char *key, int64_
     return mr_fail(err, MR_EFORMAT, "%s: its metadata lacks a sound %s", path, key);
 }
 
-/* A state has `best.` once a best model was marked. Those of the command before 0.2 always have it, zero at first, and say
- * state.best-step = 0 then. */
+/* A state has `best.` once a best model was marked. Those of the command before 0.2 always have it, zero at first,
+ * and say state.best-step = 0 then. */
 static int read_vectors(mr_net *net, const mr_st *st, float *room, int sets, const char *path, mr_error *err)
 {
     const char *prefixes[SETS + 1] = {NULL};
@@ -253,13 +263,15 @@ static int read_training(mr_net *net, const mr_st *st, float *room, const char *
     if (!status && mr_st_meta(st, "state.best-step")) status = read_count(st, path, "state.best-step", &best_step, err);
     if (!status) status = read_vectors(net, st, room, best ? SETS : SETS - 1, path, err);
     if (!status && best && best_step && !net->best && !(net->best = new_vector(net))) status = mr_no_memory(err, path);
-    pthread_mutex_lock(&net->lock); /* mr_net_setting takes no turn */
+    pthread_mutex_lock(&net->lock);                                        /* mr_net_setting takes no turn */
     if (!status) status = mr_model_read_scaler(st, path, net->owner, err); /* the last that can fail */
     pthread_mutex_unlock(&net->lock);
     if (status) return status;
     for (int i = 0; i < BEST; i++) mr_model_put(net->owner, vectors[i].which, room + (size_t)i * total);
-    if (best && best_step) memcpy(net->best, room + BEST * total, total * sizeof *room);
-    else free_vector(net, net->best), net->best = NULL;
+    if (best && best_step)
+        memcpy(net->best, room + BEST * total, total * sizeof *room);
+    else
+        free_vector(net, net->best), net->best = NULL;
     net->best_step = best_step;
     net->fresh_grads = 1;
     net->next_micro = 0;

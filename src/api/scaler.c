@@ -7,7 +7,8 @@ static int set_scaler(mr_net *net, const mr_scaler *s, mr_error *err)
     int status = mr_turn_begin_alone(&turn, net, err);
     if (status) return status;
     if (net->steps > 0)
-        status = mr_fail(err, MR_EINVAL, "this net has trained %lld steps in its units; a scaler is set before the first one",
+        status = mr_fail(err, MR_EINVAL,
+                         "this net has trained %lld steps in its units; a scaler is set before the first one",
                          (long long)net->steps);
     pthread_mutex_lock(&net->lock); /* mr_net_setting takes no turn */
     if (!status)
@@ -22,8 +23,10 @@ int mr_net_set_scaler(mr_net *net, const double *input_mean, const double *input
     if (!input_mean != !input_scale || !target_mean != !target_scale)
         return mr_fail(err, MR_EINVAL, "a mean without its scale, or a scale without its mean");
     /* the copy is only read */
-    const mr_scaler s = {.input_mean = (double *)input_mean, .input_scale = (double *)input_scale,
-                         .target_mean = (double *)target_mean, .target_scale = (double *)target_scale};
+    const mr_scaler s = {.input_mean = (double *)input_mean,
+                         .input_scale = (double *)input_scale,
+                         .target_mean = (double *)target_mean,
+                         .target_scale = (double *)target_scale};
     return set_scaler(net, &s, err);
 }
 

@@ -1,8 +1,8 @@
 /* The scan on the caller's buffers: arguments checked, ops called. */
 #include "api/raw.h"
 
-/* The workspace: the op's, then fp32 copies where the device needs them. The backward leaves its gradients in those of a
- * and dh. */
+/* The workspace: the op's, then fp32 copies where the device needs them. The backward leaves its gradients in those
+ * of a and dh. */
 typedef struct layout {
     void *work;
     float *a, *b, *h; /* b: dh in the backward */

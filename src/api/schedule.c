@@ -38,8 +38,15 @@ static double learning_rate(const mr_learn_settings *set, int64_t step)
 
 mr_step mr_step_values(const mr_learn_settings *s, int64_t step)
 {
-    return (mr_step){.seed = (uint64_t)s->seed, .step = (uint32_t)step, .lr = learning_rate(s, step),
-                     .beta1 = s->betas[0], .beta2 = s->betas[1], .eps = s->eps, .weight_decay = s->weight_decay,
-                     .clip = s->clip, .bias1 = 1 - pow(s->betas[0], (double)step),
-                     .bias2 = 1 - pow(s->betas[1], (double)step), .decoupled = s->optimizer == MR_ADAMW};
+    return (mr_step){.seed = (uint64_t)s->seed,
+                     .step = (uint32_t)step,
+                     .lr = learning_rate(s, step),
+                     .beta1 = s->betas[0],
+                     .beta2 = s->betas[1],
+                     .eps = s->eps,
+                     .weight_decay = s->weight_decay,
+                     .clip = s->clip,
+                     .bias1 = 1 - pow(s->betas[0], (double)step),
+                     .bias2 = 1 - pow(s->betas[1], (double)step),
+                     .decoupled = s->optimizer == MR_ADAMW};
 }

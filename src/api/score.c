@@ -52,7 +52,8 @@ static int begin(evaluation *e, mr_net *net, const mr_batch *first, mr_error *er
     pthread_mutex_lock(&net->lock);
     const int alone = net->reserved;
     pthread_mutex_unlock(&net->lock);
-    int status = alone ? mr_turn_begin_alone(&e->turn, net, err) : mr_turn_begin(&e->turn, net, first->B, first->T, err);
+    int status =
+        alone ? mr_turn_begin_alone(&e->turn, net, err) : mr_turn_begin(&e->turn, net, first->B, first->T, err);
     if (status) return status;
     e->model = alone ? net->owner : e->turn.runner->model;
     if (mr_model_fits(e->model, first->B, first->T, 0)) mr_model_zero_stats(e->model);

@@ -36,8 +36,10 @@ static int grow_pool(mr_net *net, int capacity, mr_error *err)
         mr_dev *dev = turn.dev;
         mr_real *reals = dev->alloc(dev, (size_t)capacity * net->state_reals * dev->real_size + 1);
         int32_t *unused = mr_alloc_by(dev->by, (size_t)capacity, sizeof *unused);
-        if (reals && unused) swap_pool(net, dev, &reals, &unused, capacity);
-        else status = mr_no_memory(err, "the states of streams");
+        if (reals && unused)
+            swap_pool(net, dev, &reals, &unused, capacity);
+        else
+            status = mr_no_memory(err, "the states of streams");
         dev->release(dev, reals);
         mr_free_by(dev->by, unused);
     }
@@ -66,7 +68,8 @@ static int check_streams(const mr_net *net, mr_error *err)
     if (mr_head_pairs(net->face.head))
         return mr_fail(err, MR_EINVAL, "this model's output belongs to two sequences: use mr_net_forward");
     if (net->face.head != MR_HEAD_MEAN) return 0;
-    return mr_fail(err, MR_EINVAL, "this model's output is a mean over the whole sequence (head = mean): use mr_net_forward");
+    return mr_fail(err, MR_EINVAL,
+                   "this model's output is a mean over the whole sequence (head = mean): use mr_net_forward");
 }
 
 int mr_stream_new(mr_net *net, mr_stream **out, mr_error *err)
@@ -78,8 +81,10 @@ int mr_stream_new(mr_net *net, mr_stream **out, mr_error *err)
     if (!stream) return mr_no_memory(err, "a stream");
     stream->net = net;
     status = find_slot(net, &stream->slot, err);
-    if (status) mr_free_by(&net->ctx->allocator, stream);
-    else *out = stream;
+    if (status)
+        mr_free_by(&net->ctx->allocator, stream);
+    else
+        *out = stream;
     return status;
 }
 
@@ -135,8 +140,8 @@ int mr_room_for(mr_turn *turn, int B, mr_error *err)
     return mr_no_memory(err, "the states of a call");
 }
 
-/* A device that records steps knows them by their addresses: there a stream's state is brought to one place, so that all
- * streams share a recording. Elsewhere it is used where it is. */
+/* A device that records steps knows them by their addresses: there a stream's state is brought to one place, so that
+ * all streams share a recording. Elsewhere it is used where it is. */
 static int open_state(mr_turn *turn, mr_stream *stream, mr_state *state, mr_error *err)
 {
     mr_runner *r = turn->runner;
@@ -174,7 +179,8 @@ typedef void after_piece(void *user, mr_model *model, const mr_batch *piece, siz
 
 enum { PIECE = 256 };
 
-static void run_pieces(mr_turn *turn, mr_state *state, const mr_batch *all, size_t n, int longest, after_piece *each, void *user)
+static void run_pieces(mr_turn *turn, mr_state *state, const mr_batch *all, size_t n, int longest, after_piece *each,
+                       void *user)
 {
     mr_batch piece = *all;
     for (size_t done = 0; done < n; done += (size_t)piece.T) {
@@ -219,7 +225,8 @@ int mr_stream_step(mr_stream *stream, int32_t token, float *scores, size_t capac
     return mr_stream_feed(stream, &token, 1, scores, capacity, err);
 }
 
-int mr_stream_feed_values(mr_stream *stream, const float *values, size_t n, float *scores, size_t capacity, mr_error *err)
+int mr_stream_feed_values(mr_stream *stream, const float *values, size_t n, float *scores, size_t capacity,
+                          mr_error *err)
 {
     int status = mr_check_numbers(stream->net, values, n, err);
     return status ? status : run_one(stream, &(mr_batch){.values = (float *)values}, n, scores, capacity, err);
@@ -263,7 +270,8 @@ static int draw(mr_turn *turn, mr_state *state, int32_t *drawn, size_t count, mr
         status = turn->dev->sync(turn->dev, err);
         for (int k = 0; !status && k < n; k++)
             if (drawn[i + (size_t)k] < 0)
-                status = mr_fail(err, MR_ENONFINITE, "the model's output is NaN or infinite after %zu drawn tokens", i + (size_t)k);
+                status = mr_fail(err, MR_ENONFINITE, "the model's output is NaN or infinite after %zu drawn tokens",
+                                 i + (size_t)k);
     }
     return status;
 }
@@ -302,8 +310,8 @@ static void take_losses(void *user, mr_model *model, const mr_batch *piece, size
     mr_model_row_loss(model, losses + done, (size_t)piece->T);
 }
 
-int mr_stream_score(mr_stream *stream, const int32_t *tokens, const int32_t *targets, size_t n, float *losses, size_t capacity,
-                    mr_error *err)
+int mr_stream_score(mr_stream *stream, const int32_t *tokens, const int32_t *targets, size_t n, float *losses,
+                    size_t capacity, mr_error *err)
 {
     mr_turn turn;
     mr_state state;

@@ -20,14 +20,22 @@ typedef struct blob_header {
 static blob_header header_of(const mr_stream *stream)
 {
     const mr_config *c = mr_model_config(stream->net->owner);
-    blob_header h = {.magic = "mrstate", .version = 1, .under_way = (uint32_t)stream->under_way,
-                     .layers = (uint32_t)c->layers, .dim = (uint32_t)c->dim, .expansion = (uint32_t)c->expansion,
-                     .conv = (uint32_t)c->conv, .reals = stream->net->state_reals};
+    blob_header h = {.magic = "mrstate",
+                     .version = 1,
+                     .under_way = (uint32_t)stream->under_way,
+                     .layers = (uint32_t)c->layers,
+                     .dim = (uint32_t)c->dim,
+                     .expansion = (uint32_t)c->expansion,
+                     .conv = (uint32_t)c->conv,
+                     .reals = stream->net->state_reals};
     snprintf(h.mixer, sizeof h.mixer, "%s", mr_mixer_names[c->mixer]);
     return h;
 }
 
-size_t mr_stream_state_size(const mr_stream *stream) { return sizeof(blob_header) + stream->net->state_reals * sizeof(float); }
+size_t mr_stream_state_size(const mr_stream *stream)
+{
+    return sizeof(blob_header) + stream->net->state_reals * sizeof(float);
+}
 
 /* Through memory of our own: a blob may lie anywhere. */
 static int exchange(const mr_stream *stream, float *reals, int load, mr_error *err)
@@ -36,8 +44,10 @@ static int exchange(const mr_stream *stream, float *reals, int load, mr_error *e
     int status = mr_turn_begin(&turn, stream->net, 1, 1, err);
     if (status) return status;
     mr_real *there = mr_stream_reals(stream, turn.dev);
-    if (load) turn.dev->put(turn.dev, there, reals, stream->net->state_reals);
-    else turn.dev->get(turn.dev, reals, there, stream->net->state_reals);
+    if (load)
+        turn.dev->put(turn.dev, there, reals, stream->net->state_reals);
+    else
+        turn.dev->get(turn.dev, reals, there, stream->net->state_reals);
     return mr_turn_end(&turn, 0, err);
 }
 
@@ -52,8 +62,10 @@ int mr_stream_save(const mr_stream *stream, void *blob, size_t capacity, mr_erro
     if (!reals) return mr_no_memory(err, "a state");
     status = exchange(stream, reals, 0, err);
     if (!status) memcpy(blob, &header, sizeof header);
-    if (!status && header.under_way) memcpy((char *)blob + sizeof header, reals, bytes);
-    else if (!status) memset((char *)blob + sizeof header, 0, bytes);
+    if (!status && header.under_way)
+        memcpy((char *)blob + sizeof header, reals, bytes);
+    else if (!status)
+        memset((char *)blob + sizeof header, 0, bytes);
     mr_free_by(by, reals);
     return status;
 }
@@ -64,14 +76,19 @@ static int check_blob(const mr_stream *stream, const blob_header *got, size_t si
     if (size < sizeof *got || memcmp(got->magic, want.magic, sizeof got->magic))
         return mr_fail(err, MR_EFORMAT, "not the state of a stream");
     if (got->version != want.version)
-        return mr_fail(err, MR_EFORMAT, "the state of a stream in version %u; this library reads version %u", (unsigned)got->version, (unsigned)want.version);
+        return mr_fail(err, MR_EFORMAT, "the state of a stream in version %u; this library reads version %u",
+                       (unsigned)got->version, (unsigned)want.version);
     if (memcmp(got->mixer, want.mixer, sizeof got->mixer) || got->layers != want.layers || got->dim != want.dim ||
         got->expansion != want.expansion || got->conv != want.conv || got->reals != want.reals)
-        return mr_fail(err, MR_EINVAL, "the state of another model: %.15s, %u layers of %u × %u, conv %u; this one is %s, %u layers of %u × %u, conv %u",
-                       got->mixer, (unsigned)got->layers, (unsigned)got->dim, (unsigned)got->expansion, (unsigned)got->conv, want.mixer,
-                       (unsigned)want.layers, (unsigned)want.dim, (unsigned)want.expansion, (unsigned)want.conv);
+        return mr_fail(err, MR_EINVAL,
+                       "the state of another model: %.15s, %u layers of %u × %u, conv %u; this one is %s, %u layers of "
+                       "%u × %u, conv %u",
+                       got->mixer, (unsigned)got->layers, (unsigned)got->dim, (unsigned)got->expansion,
+                       (unsigned)got->conv, want.mixer, (unsigned)want.layers, (unsigned)want.dim,
+                       (unsigned)want.expansion, (unsigned)want.conv);
     if (size != mr_stream_state_size(stream) || got->under_way > 1)
-        return mr_fail(err, MR_EFORMAT, "the state of a stream, damaged: %zu bytes where %zu belong", size, mr_stream_state_size(stream));
+        return mr_fail(err, MR_EFORMAT, "the state of a stream, damaged: %zu bytes where %zu belong", size,
+                       mr_stream_state_size(stream));
     return 0;
 }
 
@@ -87,7 +104,9 @@ int mr_stream_load(mr_stream *stream, const void *blob, size_t size, mr_error *e
     if (!reals) return mr_no_memory(err, "a state");
     memcpy(reals, (const char *)blob + sizeof header, size - sizeof header);
     for (uint64_t i = 0; !status && i < header.reals; i++)
-        if (!isfinite(reals[i])) status = mr_fail(err, MR_EFORMAT, "the state of a stream, damaged: number %llu is not finite", (unsigned long long)i);
+        if (!isfinite(reals[i]))
+            status = mr_fail(err, MR_EFORMAT, "the state of a stream, damaged: number %llu is not finite",
+                             (unsigned long long)i);
     if (!status) status = exchange(stream, reals, 1, err);
     if (!status) stream->under_way = (int)header.under_way;
     mr_free_by(by, reals);

@@ -7,7 +7,8 @@ int mr_check_numbers(const mr_net *net, const float *values, size_t n, mr_error 
 {
     if (net->face.input != MR_INPUT_REALS) return mr_fail(err, MR_EINVAL, "this model takes tokens, not values");
     for (size_t i = 0; i < n * (size_t)net->face.inputs; i++)
-        if (!isfinite(values[i])) return mr_fail(err, MR_EINVAL, "values[%zu] is %s", i, isnan(values[i]) ? "NaN" : "infinite");
+        if (!isfinite(values[i]))
+            return mr_fail(err, MR_EINVAL, "values[%zu] is %s", i, isnan(values[i]) ? "NaN" : "infinite");
     return 0;
 }
 
@@ -15,7 +16,8 @@ int mr_check_numbers(const mr_net *net, const float *values, size_t n, mr_error 
 static int list_streams(mr_stream *const *streams, int n, mr_error *err)
 {
     for (int i = 0; i < n; i++) {
-        if (streams[i]->listed) return mr_fail(err, MR_EINVAL, "stream %d is given twice; each takes one token a call", i), i;
+        if (streams[i]->listed)
+            return mr_fail(err, MR_EINVAL, "stream %d is given twice; each takes one token a call", i), i;
         if (streams[i]->net != streams[0]->net) return mr_fail(err, MR_EINVAL, "stream %d is one of another net", i), i;
         streams[i]->listed = 1;
     }
@@ -43,9 +45,10 @@ typedef struct crowd {
 /* What is done with the outputs of a step, in its turn. */
 typedef int take_outputs(void *user, mr_turn *turn, int n, mr_error *err);
 
-/* The outputs are taken before the states are put back: what is downloaded right after a recorded step comes with it. */
-static int run_many(mr_turn *turn, mr_stream *const *streams, int n, mr_batch *batch, const crowd *c, take_outputs *take,
-                    void *user, mr_error *err)
+/* The outputs are taken before the states are put back: what is downloaded right after a recorded step comes with
+ * it. */
+static int run_many(mr_turn *turn, mr_stream *const *streams, int n, mr_batch *batch, const crowd *c,
+                    take_outputs *take, void *user, mr_error *err)
 {
     mr_runner *r = turn->runner;
     int fresh = 0, status = mr_room_for(turn, n, err);
@@ -115,12 +118,13 @@ static int take_draws(void *user, mr_turn *turn, int n, mr_error *err)
     mr_model_draw_rows(turn->runner->model, n, d->how, d->position, d->drawn);
     int status = turn->dev->sync(turn->dev, err);
     for (int i = 0; !status && i < n; i++)
-        if (d->drawn[i] < 0) status = mr_fail(err, MR_ENONFINITE, "stream %d: the model's output is NaN or infinite", i);
+        if (d->drawn[i] < 0)
+            status = mr_fail(err, MR_ENONFINITE, "stream %d: the model's output is NaN or infinite", i);
     return status;
 }
 
-int mr_stream_sample_many(mr_stream *const *streams, int n, const int32_t *tokens, const mr_sample_options *how, int32_t *drawn,
-                          mr_error *err)
+int mr_stream_sample_many(mr_stream *const *streams, int n, const int32_t *tokens, const mr_sample_options *how,
+                          int32_t *drawn, mr_error *err)
 {
     int status = check_many(streams, n, tokens, NULL, err);
     if (!status) status = mr_check_drawing(streams[0]->net, err);

@@ -14,7 +14,8 @@ int mr_net_tensor(const mr_net *net, int index, mr_tensor *out, mr_error *err)
     mr_tensor t = MR_TENSOR;
     if (index < 0 || index >= params->count)
         return mr_fail(err, MR_EINVAL, "tensor %d: this net has %d, numbered from 0", index, params->count);
-    if (out->size < sizeof out->size) return mr_fail(err, MR_EINVAL, "mr_tensor: its size is not set; begin with MR_TENSOR");
+    if (out->size < sizeof out->size)
+        return mr_fail(err, MR_EINVAL, "mr_tensor: its size is not set; begin with MR_TENSOR");
     const mr_param *p = &params->list[index];
     t.size = out->size;
     t.name = p->name;
@@ -43,8 +44,10 @@ static int move(mr_net *net, mr_vector which, int row, float *to, const float *f
     const mr_param *p = &mr_model_params(net->owner)->list[row];
     if (which == MR_BEST) {
         if (!net->best) return mr_fail(err, MR_EINVAL, "nothing was marked as the best: mr_net_mark_best comes first");
-        if (to) memcpy(to, net->best + p->offset, p->count * sizeof *to);
-        else memcpy(net->best + p->offset, from, p->count * sizeof *from);
+        if (to)
+            memcpy(to, net->best + p->offset, p->count * sizeof *to);
+        else
+            memcpy(net->best + p->offset, from, p->count * sizeof *from);
         return 0;
     }
     if (which != MR_WEIGHTS && !mr_model_fits(net->owner, 1, 1, 1)) {
@@ -52,8 +55,10 @@ static int move(mr_net *net, mr_vector which, int row, float *to, const float *f
         net->last.B = 0;
         if (status) return status;
     }
-    if (to) mr_model_get_part(net->owner, which, p->offset, p->count, to);
-    else mr_model_put_part(net->owner, which, p->offset, p->count, from);
+    if (to)
+        mr_model_get_part(net->owner, which, p->offset, p->count, to);
+    else
+        mr_model_put_part(net->owner, which, p->offset, p->count, from);
     return 0;
 }
 
@@ -105,7 +110,8 @@ int mr_net_put(mr_net *net, mr_vector which, const char *name, const float *from
     if (count != elements(net, row) || !from)
         return mr_fail(err, MR_EINVAL, "%s: has %zu elements, not %zu", name, elements(net, row), from ? count : 0);
     for (size_t i = 0; i < count; i++)
-        if (!isfinite(from[i])) return mr_fail(err, MR_EINVAL, "%s: element %zu is %s", name, i, isnan(from[i]) ? "NaN" : "infinite");
+        if (!isfinite(from[i]))
+            return mr_fail(err, MR_EINVAL, "%s: element %zu is %s", name, i, isnan(from[i]) ? "NaN" : "infinite");
     status = mr_turn_begin_alone(&turn, net, err);
     return status ? status : mr_turn_end(&turn, move(net, which, row, NULL, from, err), err);
 }

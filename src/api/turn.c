@@ -1,11 +1,13 @@
-/* Turns: many calls run a net's weights at once, one at a time changes them; each has a device and a runner of its own. */
+/* Turns: many calls run a net's weights at once, one at a time changes them; each has a device and a runner of its
+ * own. */
 #include "api/api.h"
 
 /* A thread that keeps a forward would wait for itself. Called with the lock held. */
 static int check_holder(const mr_net *net, mr_error *err)
 {
     if (!net->kept.holding || !pthread_equal(net->kept.holder, pthread_self())) return 0;
-    return mr_fail(err, MR_EINVAL, "this thread keeps a forward of this net: call mr_net_backward or mr_net_drop first");
+    return mr_fail(err, MR_EINVAL,
+                   "this thread keeps a forward of this net: call mr_net_backward or mr_net_drop first");
 }
 
 /* Those who want to train go before those who come later: steady traffic cannot keep them out. */
@@ -29,8 +31,10 @@ static int enter(mr_net *net, int alone, mr_error *err)
 static void leave(mr_net *net, int alone)
 {
     pthread_mutex_lock(&net->lock);
-    if (alone) net->training = 0;
-    else net->running--;
+    if (alone)
+        net->training = 0;
+    else
+        net->running--;
     pthread_cond_broadcast(&net->turn);
     pthread_mutex_unlock(&net->lock);
 }
@@ -62,8 +66,10 @@ static int new_runner(mr_net *net, mr_dev *dev, mr_runner **out, mr_error *err)
     *out = NULL;
     if (!runner) return mr_no_memory(err, "a runner");
     int status = mr_model_share(net->owner, dev, &runner->model, err);
-    if (status) mr_free_by(dev->by, runner);
-    else *out = runner;
+    if (status)
+        mr_free_by(dev->by, runner);
+    else
+        *out = runner;
     return status;
 }
 
@@ -77,7 +83,8 @@ static int take_runner(mr_turn *t, int B, int T, mr_error *err)
     if (mr_model_fits(runner->model, B, T, 0)) return 0;
     status = mr_model_plan_more(runner->model, B, T, err);
     if (!status)
-        mr_context_log(t->net->ctx, "memory for %d × %d tokens: %zu bytes", B, T, mr_model_planned_bytes(runner->model));
+        mr_context_log(t->net->ctx, "memory for %d × %d tokens: %zu bytes", B, T,
+                       mr_model_planned_bytes(runner->model));
     return status;
 }
 

@@ -1,5 +1,5 @@
-/* A batch of our own is one block: a note of where its parts are, then the arrays. The note lies just before the inputs, so
- * that a batch may lose its pointers to reset and length and find them again. */
+/* A batch of our own is one block: a note of where its parts are, then the arrays. The note lies just before the
+ * inputs, so that a batch may lose its pointers to reset and length and find them again. */
 #include "core/batch.h"
 
 #include "core/mem.h"
@@ -24,7 +24,8 @@ static note lay_out(mr_batch *batch, const mr_interface *face, size_t B, size_t 
     const size_t tokens = B * T, rows = mr_head_rows(face->head, B, T), outputs = (size_t)face->outputs;
     const int reals = face->input == MR_INPUT_REALS, mse = face->loss == MR_LOSS_MSE;
     note n = {0};
-    char *head = mr_arena_take(arena, MR_ALIGN + tokens * (reals ? (size_t)face->inputs * sizeof(float) : sizeof(int32_t)));
+    char *head =
+        mr_arena_take(arena, MR_ALIGN + tokens * (reals ? (size_t)face->inputs * sizeof(float) : sizeof(int32_t)));
     void *inputs = head ? head + MR_ALIGN : NULL;
     batch->ids = reals ? NULL : inputs;
     batch->values = reals ? inputs : NULL;
@@ -67,4 +68,7 @@ size_t mr_head_rows(mr_head head, size_t B, size_t T)
     return mr_head_pairs(head) ? (B + 1) / 2 : B;
 }
 
-size_t mr_batch_rows(const mr_batch *batch, mr_head head) { return mr_head_rows(head, (size_t)batch->B, (size_t)batch->T); }
+size_t mr_batch_rows(const mr_batch *batch, mr_head head)
+{
+    return mr_head_rows(head, (size_t)batch->B, (size_t)batch->T);
+}

@@ -15,8 +15,8 @@ typedef struct mr_interface {
 
 /* An mr_batch with zeroed arrays of its own for up to B rows of T tokens, reset and length NULL; 0 or MR_ENOMEM. */
 int mr_batch_new(mr_batch *batch, const mr_interface *face, int max_B, int max_T);
-/* Room that such a batch has for a reset mask and for lengths: what a filler sets batch->reset and batch->length to when this
- * batch has them. */
+/* Room that such a batch has for a reset mask and for lengths: what a filler sets batch->reset and batch->length to
+ * when this batch has them. */
 uint8_t *mr_batch_resets(const mr_batch *batch);
 int32_t *mr_batch_lengths(const mr_batch *batch);
 void mr_batch_free(mr_batch *batch); /* only of mr_batch_new, or all zero */
