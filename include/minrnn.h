@@ -25,7 +25,7 @@
  *     NULL is fine. Free in reverse order: streams, then their net, then its context.
  *   - A buffer that the library writes comes with its capacity, in elements; MR_EINVAL says how many are needed.
  *   - Pointers given to a call are borrowed for that call alone, unless it says otherwise. Arrays that a call reads
- *     are never written, also where their pointer is not const.
+ *     are never written, also where their pointer is not const. NULL is allowed only where it says so.
  *   - The library has no globals, never prints, never exits. Different contexts share nothing. Everything made with
  *     one context may be used from many threads at once, with one exception: a stream belongs to one call at a time.
  *     An mr_error belongs to the thread that passes it.
@@ -178,7 +178,8 @@ MR_API size_t mr_net_rows(const mr_net *net, int B, int T);
 MR_API int64_t mr_net_parameters(const mr_net *net);
 MR_API size_t mr_net_state_bytes(const mr_net *net); /* of one stream: what it remembers, as floats */
 MR_API int64_t mr_net_steps(const mr_net *net);      /* training steps that the weights have seen */
-/* The value of any key of mr_net_create as text, "mixer" say. MR_EINVAL: no such key, or too little room. */
+/* The value of a key of mr_net_create as text, "mixer" say; horizon is not kept. MR_EINVAL: no such key, or too little
+ * room. */
 MR_API int mr_net_setting(const mr_net *net, const char *key, char *text, size_t capacity, mr_error *err);
 
 /* Text models. Encodes text (UTF-8, or any bytes for a vocabulary of bytes) into tokens: as many as there is room
@@ -207,7 +208,7 @@ MR_API void mr_stream_reset(mr_stream *stream); /* a new sequence starts */
 MR_API int mr_stream_step(mr_stream *stream, int32_t token, float *scores, size_t capacity, mr_error *err);
 /* The same for nets that take values: mr_net_inputs() of them. */
 MR_API int mr_stream_step_values(mr_stream *stream, const float *values, float *scores, size_t capacity, mr_error *err);
-/* n tokens in one call, as for a prompt, or n times mr_net_inputs() values; the scores after the last one. The same
+/* n >= 1 tokens in one call, as for a prompt, or n times mr_net_inputs() values; the scores after the last one. The same
  * numbers as step by step, to rounding. */
 MR_API int mr_stream_feed(mr_stream *stream, const int32_t *tokens, size_t n, float *scores, size_t capacity,
                           mr_error *err);

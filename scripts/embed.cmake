@@ -1,4 +1,4 @@
-# Writes files as C strings: ${ARRAY}_names[] and ${ARRAY}_texts[], both NULL-terminated, as src/train/recipes.h declares them.
+# Writes files as C strings: ${ARRAY}_names[] and ${ARRAY}_texts[], both NULL-terminated, as app/train/recipes.h declares them.
 set(names "")
 set(texts "")
 foreach(file ${FILES})

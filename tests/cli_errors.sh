@@ -53,7 +53,7 @@ refused 1 'scan = log does not go with mixer = mamba' "$minrnn" train "${base[@]
 refused 1 'candidate does not go with mixer = mamba' "$minrnn" train "${base[@]}" --out new --mixer mamba --candidate tanh
 refused 1 'parameters, .* GB for the weights alone; lower' "$minrnn" train "${base[@]}" --out new --dim 65536 --layers 1000 --expansion 64
 refused 1 '--threads = ' "$minrnn" info $model --threads -1
-refused 1 '--device' "$minrnn" info $model --device quantum
+refused 1 'device quantum: must be' "$minrnn" info $model --device quantum
 refused 1 '--tokens|tokens do not fit' "$minrnn" train selective-copy --length 4 --tokens 5 --out new
 if "$minrnn" --version | grep -qx 'cuda: no'; then
     refused 1 'cuda.*(no CUDA|without)' "$minrnn" info $model --device cuda

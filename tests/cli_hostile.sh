@@ -59,7 +59,7 @@ done
 
 # ---- what would need more memory than there is: said before it is asked for
 stopped 1 'GB of memory are needed and this machine has .*--dim, --layers' "$minrnn" train "${base[@]}" --dim 16384 --layers 20 --out new
-stopped 1 'GB of memory are needed and this machine has .*--batch' "$minrnn" train "${base[@]}" --batch 1000000 --context 2000 --out new
+stopped 1 'GB of memory are needed and this machine has .*lower (--)?batch' "$minrnn" train "${base[@]}" --batch 1000000 --context 2000 --out new
 stopped 1 'too large; lower|GB of memory' "$minrnn" eval $model --data text.txt --batch 1048576
 stopped 1 'GB of memory|too large' "$minrnn" train selective-copy --length 16777216 --tokens 16777216 --batch 1048576 --out new
 # a chunk is as long as the text at most

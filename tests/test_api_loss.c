@@ -227,14 +227,12 @@ typedef struct visitor {
     mr_net *net;
     examples *e;
     atomic_int done;
-    int status, backward;
+    int status;
 } visitor;
 
 static void *visit(void *arg)
 {
     visitor *v = arg;
-    float d[MOST] = {0};
-    v->backward = mr_net_backward(v->net, d, MOST, NULL); /* the forward is another thread's */
     v->status = mr_net_train(v->net, &v->e->data, NULL, NULL);
     atomic_store(&v->done, 1);
     return NULL;
@@ -261,9 +259,44 @@ static void test_other_threads_wait(void **state)
         else
             OK(mr_net_backward(net, d, MOST, &err));
         pthread_join(thread, NULL);
-        assert_int_equal(v.status, 0);
-        assert_int_equal(v.backward, MR_EINVAL);
+        assert_int_equal(v.status, drop ? 0 : MR_EINVAL); /* a step would throw the gradients away */
+        if (!drop) OK(mr_net_update(net, NULL, &err));
         assert_int_equal(mr_net_steps(net), drop + 1);
+    }
+    mr_net_free(net);
+    mr_context_free(ctx);
+}
+
+static void *keep_and_leave(void *arg)
+{
+    visitor *v = arg;
+    float scores[MOST];
+    v->status = mr_net_keep_forward(v->net, &v->e->data, NULL, scores, MOST, NULL);
+    return NULL;
+}
+
+/* A thread may end, and another one go back through what it kept, or drop it. */
+static void test_a_kept_forward_can_be_handed_on(void **state)
+{
+    (void)state;
+    mr_context *ctx = context_on("cpu");
+    mr_net *net = learner(ctx, faces[0], "mingru");
+    float d[MOST] = {1};
+    examples e;
+    pthread_t thread;
+    make_examples(&e, net, 3);
+    for (int drop = 0; drop < 2; drop++) {
+        visitor v = {.net = net, .e = &e};
+        assert_int_equal(pthread_create(&thread, NULL, keep_and_leave, &v), 0);
+        pthread_join(thread, NULL);
+        assert_int_equal(v.status, 0);
+        if (drop) mr_net_drop(net);
+        else OK(mr_net_backward(net, d, MOST, &err));
+        FAILS(MR_EINVAL, "no forward", mr_net_backward(net, d, MOST, &err));
+        if (!drop) FAILS(MR_EINVAL, "wait for mr_net_update", mr_net_train(net, &e.data, NULL, &err));
+        if (!drop) mr_net_drop_gradients(net);
+        FAILS(MR_EINVAL, "no gradients", mr_net_update(net, NULL, &err));
+        OK(mr_net_train(net, &e.data, NULL, &err));
     }
     mr_net_free(net);
     mr_context_free(ctx);
@@ -300,6 +333,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_own_losses_are_the_library_s), cmocka_unit_test(test_backwards_add_up),
         cmocka_unit_test(test_a_kept_forward_holds_its_net), cmocka_unit_test(test_other_threads_wait),
+        cmocka_unit_test(test_a_kept_forward_can_be_handed_on),
         cmocka_unit_test(test_an_update_that_is_not_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -249,6 +249,28 @@ static void test_head_bias(void **state)
     mr_context_free(ctx);
 }
 
+static void test_a_scaler_can_be_read(void **state)
+{
+    (void)state;
+    mr_context *ctx = context_on("cpu");
+    mr_net *net = net_of(ctx, settings);
+    const size_t inputs = (size_t)mr_net_inputs(net), outputs = (size_t)mr_net_outputs(net);
+    double mean[8], scale[8], out_mean[8], out_scale[9] = {[8] = -7};
+    assert_int_equal(mr_net_scaler(net, mean, scale, 8, out_mean, out_scale, 8, NULL), 0);
+    OK(mr_net_set_scaler(net, NULL, NULL, target_mean, target_scale, &err));
+    assert_int_equal(mr_net_scaler(net, NULL, NULL, 0, out_mean, out_scale, outputs, NULL), 2);
+    assert_memory_equal(out_mean, target_mean, outputs * sizeof *out_mean);
+    assert_memory_equal(out_scale, target_scale, outputs * sizeof *out_scale);
+    OK(mr_net_set_scaler(net, input_mean, input_scale, target_mean, target_scale, &err));
+    assert_int_equal(mr_net_scaler(net, mean, scale, inputs, NULL, NULL, 0, NULL), 3);
+    assert_memory_equal(mean, input_mean, inputs * sizeof *mean);
+    assert_memory_equal(scale, input_scale, inputs * sizeof *scale);
+    FAILS(MR_EINVAL, "are needed", mr_net_scaler(net, NULL, NULL, 0, NULL, out_scale, outputs - 1, &err));
+    assert_true(out_scale[8] == -7);
+    mr_net_free(net);
+    mr_context_free(ctx);
+}
+
 static void test_scalers_that_are_refused(void **state)
 {
     (void)state;
@@ -286,6 +308,7 @@ int main(void)
         cmocka_unit_test(test_files_keep_the_units),
         cmocka_unit_test(test_raw_values_train),
         cmocka_unit_test(test_head_bias),
+        cmocka_unit_test(test_a_scaler_can_be_read),
         cmocka_unit_test(test_scalers_that_are_refused),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

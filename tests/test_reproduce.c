@@ -262,9 +262,21 @@ static void numbers_for_people(void **unused)
     assert_string_equal(mr_report_time(text, NAN), "0:00");
 }
 
+/* A key that finds no slot would be dropped without a word. */
+static void every_key_of_the_library_has_its_slot(void **state)
+{
+    (void)state;
+    for (int i = 0; mr_key_at(i); i++) {
+        const mr_key *key = mr_key_at(i);
+        const mr_option *table = key->flags & MR_KEY_LEARN ? mr_train_table() : mr_model_table();
+        if (!mr_option_find(table, key->name)) fail_msg("%s has no slot: raise the number of them in keys.h", key->name);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(paper_numbers),     cmocka_unit_test(plans_hold),
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_key_of_the_library_has_its_slot),cmocka_unit_test(paper_numbers),     cmocka_unit_test(plans_hold),
                                        cmocka_unit_test(plans_choose),      cmocka_unit_test(rows_read_back),
                                        cmocka_unit_test(no_rows),           cmocka_unit_test(seeds_together),
                                        cmocka_unit_test(numbers_for_people)};

@@ -59,8 +59,8 @@ static int unknown_command(const char *name)
     return mr_misused("", "unknown command %.200s; see `minrnn --help`", name);
 }
 
-/* A result that could not be printed (a full disk, say) was not given. */
-static int said(int code, const char *command)
+/* Fails a command whose output was lost (a full disk, say). */
+static int check_stdout(int code, const char *command)
 {
     if (!fflush(stdout) && !ferror(stdout)) return code;
     if (code == MR_EXIT_DONE) fprintf(stderr, "minrnn %s: standard output cannot be written\n", command);
@@ -70,9 +70,9 @@ static int said(int code, const char *command)
 int main(int argc, char **argv)
 {
     if (argc < 2) return print_help(stderr), MR_EXIT_USAGE;
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) return print_help(stdout), MR_EXIT_DONE;
-    if (!strcmp(argv[1], "--version")) return print_version();
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) return print_help(stdout), check_stdout(MR_EXIT_DONE, "--help");
+    if (!strcmp(argv[1], "--version")) return check_stdout(print_version(), "--version");
     for (const struct command *c = commands; c->name; c++)
-        if (!strcmp(argv[1], c->name)) return said(c->run(argc - 1, argv + 1), c->name);
+        if (!strcmp(argv[1], c->name)) return check_stdout(c->run(argc - 1, argv + 1), c->name);
     return unknown_command(argv[1]);
 }

@@ -112,7 +112,7 @@ int mr_turn_begin_alone(mr_turn *turn, mr_net *net, mr_error *err);
 int mr_turn_end(mr_turn *turn, int status, mr_error *err);
 /* The turn of a kept forward goes on after the call that began it: the device is given back and the net is not. */
 int mr_turn_pause(mr_turn *turn, int status, mr_error *err);
-void mr_turn_resume(mr_turn *turn, mr_net *net);
+int mr_turn_resume(mr_turn *turn, mr_net *net); /* in any thread; 0: there is none */
 
 /* ---- nets, for the other files of src/api */
 

@@ -10,7 +10,7 @@ int mr_sized_take(void *to, size_t known, const void *from, const char *type, mr
     size_t size = 0;
     if (from) memcpy(&size, from, sizeof size);
     if (size < sizeof size)
-        return mr_fail(err, MR_EINVAL, "%s: its size is not set; begin with its initialiser in minrnn.h", type);
+        return mr_fail(err, MR_EINVAL, "%s: its size is not set; begin with its initialiser", type);
     for (size_t i = known; i < size; i++)
         if (((const char *)from)[i])
             return mr_fail(err, MR_EINVAL, "%s: has a field that this library (%s) does not know", type, MR_VERSION);
@@ -97,7 +97,7 @@ static int open_first(mr_context *ctx, const char *spec, mr_error *err)
     ctx->spec = dev->kind;
     ctx->index = dev->index;
     ctx->stream = dev->stream;
-    ctx->most = strcmp(dev->kind, "cuda") ? 1 << 20 : 1;
+    ctx->most = dev->queue ? 1 : 1 << 20;
     ctx->idle[ctx->idle_count++] = dev;
     snprintf(ctx->chip, sizeof ctx->chip, "%s", dev->name ? dev->name : "");
     ctx->threads = dev->threads;

@@ -101,7 +101,7 @@ void mr_net_forget_carry(mr_net *net)
 
 static int not_finite(mr_net *net, const mr_batch *batch, mr_error *err)
 {
-    char where[128];
+    char where[128] = "head (loss)";
     net->carried.under_way = 0; /* what the step left there may be NaN */
     mr_model_blame(net->owner, batch, where, sizeof where);
     return mr_fail(err, MR_ENONFINITE,
@@ -124,9 +124,13 @@ static int finish_step(mr_net *net, const mr_step *step, mr_result *result, mr_e
     return mr_result_give(result, net, net->sums, norm, step->lr, err);
 }
 
-/* Parts come in their order: gradients are added up from the first one. */
+/* Parts come in their order: gradients are added up from the first one. Those of a loss of the caller's are not thrown
+ * away by a step that comes between. */
 static int check_order(const mr_net *net, const mr_learn_options *o, mr_error *err)
 {
+    if (!net->fresh_grads)
+        return mr_fail(err, MR_EINVAL,
+                       "gradients of mr_net_backward wait for mr_net_update: call it, or mr_net_drop_gradients");
     if (o->micro == 0 || (o->micro == net->next_micro && o->micros == net->micros)) return 0;
     return mr_fail(err, MR_EINVAL,
                    "micro = %d, micros = %d: comes after micro = %d of as many, and nothing else in between", o->micro,
@@ -223,11 +227,10 @@ int mr_net_keep_forward(mr_net *net, const mr_batch *batch, const mr_learn_optio
     return mr_turn_pause(&turn, keep(net, &g.batch, &o, scores, rows, err), err);
 }
 
-/* Does this thread keep a forward? */
-static int keeps(mr_net *net)
+static int is_kept(mr_net *net)
 {
     pthread_mutex_lock(&net->lock);
-    const int yes = net->kept.holding && pthread_equal(net->kept.holder, pthread_self());
+    const int yes = net->kept.holding;
     pthread_mutex_unlock(&net->lock);
     return yes;
 }
@@ -235,7 +238,7 @@ static int keeps(mr_net *net)
 int mr_net_backward(mr_net *net, const float *dscores, size_t count, mr_error *err)
 {
     mr_turn turn;
-    if (!keeps(net))
+    if (!is_kept(net))
         return mr_fail(err, MR_EINVAL, "there is no forward to go back through: mr_net_keep_forward comes first");
     const size_t wanted = net->kept.rows * (size_t)net->face.outputs;
     if (count != wanted || !dscores)
@@ -244,7 +247,8 @@ int mr_net_backward(mr_net *net, const float *dscores, size_t count, mr_error *e
     for (size_t i = 0; i < count; i++)
         if (!isfinite(dscores[i]))
             return mr_fail(err, MR_EINVAL, "dscores[%zu] is %s", i, isnan(dscores[i]) ? "NaN" : "infinite");
-    mr_turn_resume(&turn, net);
+    if (!mr_turn_resume(&turn, net))
+        return mr_fail(err, MR_EINVAL, "another thread went back through this forward or dropped it");
     if (net->fresh_grads) mr_model_zero_grads(net->owner);
     net->fresh_grads = net->next_micro = 0;
     mr_model_put_dlogits(net->owner, dscores, net->kept.rows);
@@ -255,8 +259,14 @@ int mr_net_backward(mr_net *net, const float *dscores, size_t count, mr_error *e
 void mr_net_drop(mr_net *net)
 {
     mr_turn turn;
-    if (!keeps(net)) return;
-    mr_turn_resume(&turn, net);
+    if (mr_turn_resume(&turn, net)) mr_turn_end(&turn, 0, NULL);
+}
+
+void mr_net_drop_gradients(mr_net *net)
+{
+    mr_turn turn;
+    if (mr_turn_begin_alone(&turn, net, NULL)) return;
+    net->fresh_grads = 1;
     mr_turn_end(&turn, 0, NULL);
 }
 

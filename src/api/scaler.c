@@ -47,3 +47,29 @@ int mr_net_fit_scaler(mr_net *net, const mr_batch *batch, mr_error *err)
     mr_given_free(&g, net);
     return status;
 }
+
+static void copy(double *to, const double *from, int64_t n)
+{
+    for (int64_t i = 0; to && from && i < n; i++) to[i] = from[i];
+}
+
+int mr_net_scaler(const mr_net *net, double *input_mean, double *input_scale, size_t inputs, double *target_mean,
+                  double *target_scale, size_t outputs, mr_error *err)
+{
+    mr_net *own = (mr_net *)net; /* for its turn: a scaler may be set at this moment */
+    mr_turn turn;
+    int status = mr_turn_begin_alone(&turn, own, err), which = 0;
+    if (status) return status;
+    const mr_scaler *s = mr_model_scaler(net->owner);
+    if (s->input_mean && (input_mean || input_scale) && inputs < (size_t)s->inputs)
+        status = mr_fail(err, MR_EINVAL, "room for %zu inputs where %lld are needed", inputs, (long long)s->inputs);
+    if (!status && s->target_mean && (target_mean || target_scale) && outputs < (size_t)s->outputs)
+        status = mr_fail(err, MR_EINVAL, "room for %zu outputs where %lld are needed", outputs, (long long)s->outputs);
+    if (!status) {
+        copy(input_mean, s->input_mean, s->inputs), copy(input_scale, s->input_scale, s->inputs);
+        copy(target_mean, s->target_mean, s->outputs), copy(target_scale, s->target_scale, s->outputs);
+        which = (s->input_mean != NULL) + 2 * (s->target_mean != NULL);
+    }
+    status = mr_turn_end(&turn, status, err);
+    return status ? status : which;
+}

@@ -97,7 +97,7 @@ int mr_stream_load(mr_stream *stream, const void *blob, size_t size, mr_error *e
     blob_header header;
     const mr_allocator *by = &stream->net->ctx->allocator;
     memset(&header, 0, sizeof header);
-    memcpy(&header, blob, size < sizeof header ? size : sizeof header);
+    if (blob && size) memcpy(&header, blob, size < sizeof header ? size : sizeof header);
     int status = check_blob(stream, &header, size, err);
     if (status) return status;
     float *reals = mr_alloc_by(by, (size_t)header.reals + 1, sizeof *reals);

@@ -129,12 +129,15 @@ int mr_turn_pause(mr_turn *t, int status, mr_error *err)
     return 0;
 }
 
-void mr_turn_resume(mr_turn *t, mr_net *net)
+int mr_turn_resume(mr_turn *t, mr_net *net)
 {
     *t = (mr_turn){.net = net, .alone = 1};
     pthread_mutex_lock(&net->lock);
+    const int kept = net->kept.holding;
     net->kept.holding = 0;
     pthread_mutex_unlock(&net->lock);
+    if (!kept) return 0;
     t->dev = mr_context_borrow(net->ctx);
     mr_model_use(net->owner, t->dev);
+    return 1;
 }

@@ -58,6 +58,7 @@ int mr_model_blame(mr_model *m, const mr_batch *batch, char *out, size_t size)
         mr_model_place(out, size, p->name, "gradient");
         return 1;
     }
+    if (finite_logits(m, mr_model_rows(m, batch))) return 0;
     snprintf(out, size, "head (loss)");
-    return !finite_logits(m, mr_model_rows(m, batch));
+    return 1;
 }

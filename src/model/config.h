@@ -21,7 +21,7 @@ typedef struct mr_config {
     int input, head, loss; /* mr_input, mr_head, mr_loss */
     int64_t inputs, outputs;
     /* chosen */
-    int mixer; /* index into mr_mixers() */
+    int mixer; /* index into mr_mixer_at */
     int candidate, scan, normalize_gates, h0_learned, norm, conv_place;
     int64_t layers, dim, expansion, conv, mlp;
     double dropout;

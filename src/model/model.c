@@ -236,7 +236,7 @@ static int check_memory(const mr_model *m, double activations, mr_error *err)
     return mr_fail(err, MR_ENOMEM, "%.4g GB of memory are needed and this machine has %.4g: %.4g GB for %.3g parameters, %.4g GB for a batch of "
                    "%d × %d tokens; lower %s", (vectors + activations) / 1e9, (double)m->dev->memory / 1e9, vectors / 1e9,
                    (double)mr_model_count(m), activations / 1e9, m->shape.B, m->shape.T,
-                   vectors > activations ? "--dim, --layers, --expansion or --mlp" : "--batch or the length (--context)");
+                   vectors > activations ? "dim, layers, expansion or mlp" : "batch or the length (context)");
 }
 
 static size_t tokens(mr_shape shape) { return (size_t)shape.B * (size_t)shape.T; }
@@ -274,7 +274,7 @@ static int plan_memory(mr_model *m, size_t *sizes, mr_error *err)
     m->planned = bytes;
     m->memory = m->dev->alloc(m->dev, bytes);
     if (!m->memory)
-        return mr_fail(err, MR_ENOMEM, "out of memory: %.1f GB of activations for batch %d × %d tokens; lower --batch or --context",
+        return mr_fail(err, MR_ENOMEM, "out of memory: %.1f GB of activations for batch %d × %d tokens; lower batch or context",
                        (double)bytes / 1e9, m->shape.B, m->shape.T);
     plan_over(m, m->memory, sizes);
     return 0;

@@ -43,7 +43,7 @@ int mr_dev_open(const char *spec, const mr_dev_options *options, mr_dev **out, m
     if (!strcmp(spec, "ref")) return mr_ref32_open(options, out, err);
     if (!strcmp(spec, "ref64")) return mr_ref64_open(options, out, err);
     if (cuda_index(spec) >= 0) return mr_cuda_open(cuda_index(spec), options, out, err);
-    return mr_fail(err, MR_EINVAL, "--device %.100s: must be one of auto, cpu, cuda[:i], ref", spec);
+    return mr_fail(err, MR_EINVAL, "device %.100s: must be one of auto, cpu, cuda[:i], ref", spec);
 }
 
 void mr_dev_close(mr_dev *dev)

@@ -22,6 +22,7 @@ struct mr_dev {
     const char *isa;  /* "avx512", …; "" where there is no choice */
     const char *name; /* the chip's, or NULL: that of the CPU, which nobody has asked for */
     int threads;
+    int queue; /* 1: one queue, whoever asks; its device is lent to one call at a time */
     const mr_allocator *by;     /* whose the host's memory is: everything made for this device; NULL: the C library's */
     int ahead; /* tokens drawn before they are looked at: 1 … MR_DRAWN; above 1 where looking means waiting for the device */
     size_t act_size, real_size; /* bytes of one mr_act, mr_real */

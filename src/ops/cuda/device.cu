@@ -431,6 +431,7 @@ extern "C" int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **o
     dev->name = c->name;
     dev->isa = "";
     dev->threads = 1;
+    dev->queue = 1;
     dev->by = options->by;
     dev->ahead = MR_DRAWN;
     dev->act_size = c->bf16 ? sizeof(bf16) : sizeof(float);
