@@ -1,4 +1,5 @@
-/* Any bytes as a model file: refused with a sentence, or every tensor lies inside it; what passes all checks is run. */
+/* Any bytes as a model file, as the state of a training and as that of a stream: refused with a sentence, or every tensor
+ * lies inside it; what passes all checks is run. */
 #include "core/safetensors.h"
 #include "input.h"
 #include "train/score.h"
@@ -40,18 +41,39 @@ static long read_source(void *user, char *buffer, size_t size)
     return (long)take;
 }
 
-static void check_session(const uint8_t *data, size_t size)
+static mr_context *the_context(void)
 {
     static mr_context *ctx;
     mr_context_options options = MR_CONTEXT_OPTIONS;
+    mr_error err;
+    options.device = "cpu";
+    options.threads = 1;
+    if (!ctx) must(!mr_context_new(&options, &ctx, &err), "there is a CPU");
+    return ctx;
+}
+
+/* A net and a stream stay what they are whatever they are given. */
+static void check_states(const uint8_t *data, size_t size)
+{
+    static const char *const settings[] = {"vocab", "[\"a\",\"b\"]", "dim", "2", "layers", "1", NULL};
+    static mr_net *net;
+    static mr_stream *stream;
+    float scores[2];
+    mr_error err = {0};
+    if (!net) must(!mr_net_create(the_context(), settings, &net, &err) && !mr_stream_new(net, &stream, &err), "a net");
+    must(!mr_net_load_training(net, as_file(data, size), &err) || err.text[0], "a state, or a sentence");
+    err.text[0] = 0;
+    must(!mr_stream_load(stream, data, size, &err) || err.text[0], "a stream's state, or a sentence");
+    must(!mr_stream_step(stream, 1, scores, 2, &err), "it can still be stepped");
+}
+
+static void check_session(const uint8_t *data, size_t size)
+{
     mr_session session;
     mr_error err = {0};
     mr_text_score score;
     source text = {"ab ab"};
-    options.device = "cpu";
-    options.threads = 1;
-    if (!ctx) must(!mr_context_new(&options, &ctx, &err), "there is a CPU");
-    if (mr_session_open(&session, as_file(data, size), ctx, &err)) {
+    if (mr_session_open(&session, as_file(data, size), the_context(), &err)) {
         must(err.text[0] != 0, "an error says why");
         return;
     }
@@ -64,5 +86,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size > LARGEST) return 0;
     check_container(data, size);
     check_session(data, size);
+    check_states(data, size);
     return 0;
 }

@@ -1,4 +1,5 @@
-/* The network around the blocks: input, loss, update; the head is in head.c, what goes in and out in upload.c. */
+/* The network around the blocks: input, loss, update. Its memory is in plan.c, the head in head.c, what goes in and out in
+ * upload.c. */
 #include "model/network.h"
 
 #include "model/gates.h"
@@ -44,14 +45,6 @@ int mr_model_new(const mr_config *config, mr_dev *dev, mr_decay_set set, mr_mode
     return mr_no_memory(err, "the table of parameters");
 }
 
-static void release_training(mr_model *m)
-{
-    m->dev->release(m->dev, m->grads);
-    m->dev->release(m->dev, m->moment1);
-    m->dev->release(m->dev, m->moment2);
-    m->grads = m->moment1 = m->moment2 = NULL;
-}
-
 static void release(const mr_model *m, void *p)
 {
     if (p) m->dev->release(m->dev, p);
@@ -88,14 +81,6 @@ int mr_model_share(const mr_model *owner, mr_dev *dev, mr_model **out, mr_error 
 
 void mr_model_use(mr_model *m, mr_dev *dev) { m->dev = dev; }
 
-int mr_model_fits(const mr_model *m, int B, int T, int train)
-{
-    if (!m->step || train > m->train) return 0;
-    for (int i = 0; i < m->shape_count; i++)
-        if (B <= m->shapes[i].B && T <= m->shapes[i].T) return 1;
-    return 0;
-}
-
 const mr_config *mr_model_config(const mr_model *m) { return &m->config; }
 const mr_params *mr_model_params(const mr_model *m) { return &m->params; }
 
@@ -107,7 +92,6 @@ void mr_model_start(const mr_model *m, uint64_t seed, double horizon, float *wei
 }
 
 mr_dev *mr_model_dev(const mr_model *m) { return m->dev; }
-size_t mr_model_planned_bytes(const mr_model *m) { return m->planned; }
 
 int64_t mr_model_count(const mr_model *m)
 {
@@ -148,171 +132,6 @@ void mr_model_get_bytes(mr_model *m, int row, int8_t *to)
 }
 
 void mr_model_put_bytes(mr_model *m, const int8_t *from) { m->dev->upload(m->dev, m->bytes, from, m->quants.bytes); }
-
-/* ---- the plan ---- */
-
-static void plan_gradients(mr_model *m, mr_arena *arena, size_t N)
-{
-    const mr_config *c = &m->config;
-    size_t act = m->dev->act_size, row = N * (size_t)c->dim * act;
-    m->scratch.d = m->normed; /* nobody reads the last norm's output once the head has gone back through it */
-    m->scratch.branch = c->dropout > 0 || c->conv ? mr_arena_take(arena, row) : NULL;
-    m->scratch.inner = mr_arena_take(arena, row);
-    m->scratch.dh = mr_arena_take(arena, N * (size_t)mr_mixer_at(c->mixer)->width(c) * act);
-    m->scratch.wide = mr_arena_take(arena, N * (size_t)(c->mlp * c->dim) * act);
-    mr_head_plan_gradients(m, arena);
-    m->kept = mr_arena_take(arena, (size_t)m->shape.B * mr_model_state_reals(m) * m->dev->real_size);
-}
-
-static void plan_blocks(mr_model *m, mr_arena *arena, size_t N)
-{
-    const mr_config *c = &m->config;
-    size_t row = N * (size_t)c->dim * m->dev->act_size, shared = 0;
-    mr_act *x = mr_arena_take(arena, row);
-    for (int i = 0; i < c->layers; i++) {
-        size_t start = arena->used;
-        m->blocks[i].x = x;
-        mr_block_plan(&m->blocks[i], c, m->dev, arena, m->shape.B, m->shape.T, m->train);
-        x = m->blocks[i].out;
-        if (m->train) continue;
-        /* without training every block lies over the one before it */
-        shared = arena->used - start;
-        arena->used = start;
-    }
-    arena->used += shared;
-}
-
-/* Hands out every buffer; with an arena without base it only counts. */
-static void plan_all(mr_model *m, mr_arena *arena)
-{
-    const mr_config *c = &m->config;
-    mr_dev *dev = m->dev;
-    size_t B = (size_t)m->shape.B, N = B * (size_t)m->shape.T, act = dev->act_size, real = dev->real_size;
-    size_t rows = mr_head_rows(m->face.head, B, (size_t)m->shape.T);
-    m->step = mr_arena_take(arena, sizeof *m->step);
-    m->stats = mr_arena_take(arena, MR_STATS * sizeof *m->stats);
-    m->sumsq = mr_arena_take(arena, sizeof *m->sumsq);
-    m->scale = mr_arena_take(arena, sizeof *m->scale);
-    m->sampling = mr_arena_take(arena, sizeof *m->sampling);
-    m->position = mr_arena_take(arena, sizeof *m->position);
-    m->drawn = mr_arena_take(arena, MR_DRAWN * B * sizeof *m->drawn);
-    m->ids = c->input == MR_INPUT_TOKENS ? mr_arena_take(arena, N * sizeof *m->ids) : NULL;
-    m->values = c->input == MR_INPUT_REALS ? mr_arena_take(arena, N * (size_t)c->inputs * act) : NULL;
-    m->target = mr_arena_take(arena, rows * sizeof *m->target);
-    m->target_values = c->loss == MR_LOSS_MSE ? mr_arena_take(arena, rows * (size_t)c->outputs * real) : NULL;
-    m->mask = mr_arena_take(arena, rows);
-    m->reset = mr_arena_take(arena, N);
-    m->length = mr_arena_take(arena, B * sizeof *m->length);
-    m->row_loss = mr_arena_take(arena, rows * real);
-    plan_blocks(m, arena, N);
-    mr_head_plan(m, arena);
-    if (m->train) plan_gradients(m, arena, N);
-}
-
-/* The parameter vector, and for training what belongs to it. */
-static int plan_vectors(mr_model *m, int train, mr_error *err)
-{
-    size_t bytes = m->params.total * m->dev->real_size;
-    if (!m->weights) m->weights = m->dev->alloc(m->dev, bytes);
-    if (m->quants.at && !m->bytes) m->bytes = m->dev->alloc(m->dev, m->quants.bytes);
-    if (!m->weights || (m->quants.at && !m->bytes)) return mr_no_memory(err, "the parameters; lower layers, dim or expansion");
-    if (train && (m->quants.at || m->shares))
-        return mr_fail(err, MR_ECONFIG, "a model with weights in 8 bits is not trained; train the one that it was made from");
-    if (!train || m->grads) return 0;
-    m->grads = m->dev->alloc(m->dev, bytes);
-    m->moment1 = m->dev->alloc(m->dev, bytes);
-    m->moment2 = m->dev->alloc(m->dev, bytes);
-    if (m->grads && m->moment1 && m->moment2) return 0;
-    release_training(m);
-    return mr_no_memory(err, "gradients and moments; lower layers, dim or expansion");
-}
-
-/* Refuses what cannot be before it is asked for (see mr_memory_total). Beside the device's own vectors a training run keeps
- * four in its checkpoint, and a model that is loaded lies in memory twice for a moment. */
-static int check_memory(const mr_model *m, double activations, mr_error *err)
-{
-    double vectors = (m->train ? 8.0 : 2.0) * ((double)m->params.total * (double)m->dev->real_size + (double)m->quants.bytes);
-    if (!m->dev->memory || vectors + activations <= (double)m->dev->memory) return 0;
-    return mr_fail(err, MR_ENOMEM, "%.4g GB of memory are needed and this machine has %.4g: %.4g GB for %.3g parameters, %.4g GB for a batch of "
-                   "%d × %d tokens; lower %s", (vectors + activations) / 1e9, (double)m->dev->memory / 1e9, vectors / 1e9,
-                   (double)mr_model_count(m), activations / 1e9, m->shape.B, m->shape.T,
-                   vectors > activations ? "dim, layers, expansion or mlp" : "batch or the length (context)");
-}
-
-static size_t tokens(mr_shape shape) { return (size_t)shape.B * (size_t)shape.T; }
-
-/* Lays the plan over `base`, or counts its bytes; m->shape is left at the largest. sizes: of the pieces, or NULL for one shape. */
-static size_t plan_over(mr_model *m, char *base, size_t *sizes)
-{
-    size_t used = 0;
-    for (int i = 0; i < m->shape_count; i++) { /* the last one finds every piece at its full size */
-        mr_arena arena = {.base = base, .largest = sizes};
-        m->shape = m->shapes[i];
-        plan_all(m, &arena);
-        used = arena.used;
-    }
-    return used;
-}
-
-/* One number for each piece of the plan, 0 at first. */
-static size_t *new_sizes(mr_model *m)
-{
-    mr_arena arena = {0};
-    m->shape = m->shapes[0];
-    plan_all(m, &arena);
-    return mr_alloc_by(m->dev->by, arena.pieces, sizeof *arena.largest);
-}
-
-static int plan_memory(mr_model *m, size_t *sizes, mr_error *err)
-{
-    const size_t bytes = plan_over(m, NULL, sizes);
-    int status = check_memory(m, (double)bytes, err);
-    if (!status) status = plan_vectors(m, m->train, err);
-    if (!status && mr_upload_plan(m)) status = mr_no_memory(err, "values in the network's units");
-    if (status) return status;
-    m->dev->release(m->dev, m->memory);
-    m->planned = bytes;
-    m->memory = m->dev->alloc(m->dev, bytes);
-    if (!m->memory)
-        return mr_fail(err, MR_ENOMEM, "out of memory: %.1f GB of activations for batch %d × %d tokens; lower batch or context",
-                       (double)bytes / 1e9, m->shape.B, m->shape.T);
-    plan_over(m, m->memory, sizes);
-    return 0;
-}
-
-int mr_model_plan_shapes(mr_model *m, const mr_shape *shapes, int count, int train, mr_error *err)
-{
-    for (int i = 0; i < count; i++) {
-        const double N = (double)shapes[i].B * shapes[i].T;
-        if (N * (double)m->config.dim > 1e11 || N > 2e9)
-            return mr_fail(err, MR_ECONFIG, "batch = %d, context = %d: too large; lower one of them", shapes[i].B, shapes[i].T);
-    }
-    /* the largest last: messages speak of it */
-    const int turned = count > 1 && tokens(shapes[0]) > tokens(shapes[1]);
-    for (int i = 0; i < count; i++) m->shapes[i] = shapes[turned ? count - 1 - i : i];
-    m->shape_count = count;
-    m->train = train;
-    if (count == 1) return plan_memory(m, NULL, err); /* pieces are as large as asked for */
-    size_t *sizes = new_sizes(m);
-    int status = sizes ? plan_memory(m, sizes, err) : mr_no_memory(err, "the plan");
-    mr_free_by(m->dev->by, sizes);
-    return status;
-}
-
-int mr_model_plan_more(mr_model *m, int B, int T, mr_error *err)
-{
-    mr_shape shapes[MR_SHAPES] = {{B, T}};
-    int count = 1;
-    /* the latest one that the new one does not contain */
-    for (int i = m->step ? m->shape_count - 1 : -1; i >= 0 && count == 1; i--)
-        if (m->shapes[i].B > B || m->shapes[i].T > T) shapes[count++] = m->shapes[i];
-    return mr_model_plan_shapes(m, shapes, count, 0, err);
-}
-
-int mr_model_plan(mr_model *m, int B, int T, int train, mr_error *err)
-{
-    return mr_model_plan_shapes(m, &(mr_shape){B, T}, 1, train, err);
-}
 
 /* ---- forward ---- */
 
