@@ -18,7 +18,7 @@ fi
 
 jobs=$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 cmake -S . -B "$build" --log-level=WARNING -DCMAKE_TOOLCHAIN_FILE=scripts/aarch64.cmake -DMINRNN_CUDA=OFF -DMINRNN_CURL=OFF
-cmake --build "$build" --parallel "$jobs"
+cmake --build "$build" --target all tests --parallel "$jobs"
 qemu-aarch64 -L /usr/aarch64-linux-gnu "$build/minrnn" check --cases 12 --isa neon --quiet
 # the laws take many minutes by qemu, and check has run the same kernels; scripts that run the command cannot know of the emulator; programs that were built here can
 ctest --test-dir "$build" --output-on-failure -j "$jobs" -R '^test_(api|file|golden|options|progress|safetensors|vocab)' "${@:2}"

@@ -5,7 +5,7 @@
 set -u
 cd "$(dirname "$0")/.."
 if [ -z "${MINRNN:-}" ]; then
-    make || exit 1
+    make && cmake --build build --target tests --parallel "$(nproc)" || exit 1
     MINRNN=build/minrnn
 fi
 want=" ${*:-check sanitize train bench} "

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests of a build folder by CTest and ends with one line, `N passed, N failed` (`, N skipped` may follow).
+# Builds and runs the tests of a build folder by CTest and ends with one line, `N passed, N failed` (`, N skipped` may follow).
 # It counts test cases: those of a cmocka program one by one, a script as one. What was skipped is named; the line before the last
 # says whether there was a GPU to test on.
 # usage: scripts/test.sh BUILD [options of ctest]
@@ -16,6 +16,7 @@ calm=()
 case $build in *tsan*) setarch "$(uname -m)" -R true 2>/dev/null && calm=(setarch "$(uname -m)" -R) ;; esac
 
 jobs=$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
+cmake --build "$build" --target tests --parallel "$jobs" || exit 1
 (cd "$build" && ${calm[@]+"${calm[@]}"} ctest --output-on-failure -j "$jobs" "$@") | tee "$verdicts"
 status=${PIPESTATUS[0]}
 touch "$log"
