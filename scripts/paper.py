@@ -80,13 +80,23 @@ def read_rows(folders):
     return list(rows.values())
 
 
+def same_measure(a, b):
+    """As the command has it (mr_row_same_measure): a row of an early version does not say how it was scored, and goes with any."""
+    return not a.get("measure") or not b.get("measure") or all(a.get(key) == b.get(key) for key in SCORED)
+
+
 def groups_of(rows):
     """Rows that differ in their seeds alone, as one group each."""
-    found = {}
+    found = []
     for row in (r for r in rows if r["experiment"] not in MEASURED):
-        found.setdefault(tuple(row.get(k) for k in (*RUN, *SCORED)), []).append(row)
+        run = tuple(row.get(key) for key in RUN)
+        members = next((m for known, m in found if known == run and all(same_measure(row, other) for other in m)), None)
+        if members is None:
+            members = []
+            found.append((run, members))
+        members.append(row)
     groups = []
-    for (experiment, row, column, settings, kind, dtype, *_), members in found.items():
+    for (experiment, row, column, settings, kind, dtype), members in found:
         profile = min((r.get("profile", "") for r in members), key=lambda p: p != "ours")
         scores = [r["score"] for r in members if "score" in r]
         mean, std = mean_std(scores) if scores else (None, None)

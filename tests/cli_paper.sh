@@ -76,13 +76,15 @@ check "figures" grep -qF '![shakespeare](../results/shakespeare.svg)' out_2/pape
 # ---- runs that are there twice, cut short, outdated or of other seeds
 python3 - <<'PYTHON'
 import json, os
-for folder in ("more", "seven"): os.makedirs(folder)
+for folder in ("more", "seven", "scored"): os.makedirs(folder)
 d = json.load(open("results/shakespeare.json"))
 real = d["rows"][0]
 trials = [dict(real, seed=s, score=4.4, steps=1, settings="recipe=x steps=1", asked_steps=1, date="2026-02-01T00:00:00Z") for s in (1, 2)]
 old = [dict(real, seed=s, score=9.9, outdated=1) for s in (3, 4)]
 json.dump(dict(d, rows=[real, *trials, *old]), open("more/shakespeare.json", "w"))
 json.dump(dict(d, rows=[dict(real, seed=s) for s in (7, 2, 3)]), open("seven/shakespeare.json", "w"))
+says = [dict(real, seed=s, score=1.6, measure="loss", scale=1) for s in (2, 3)]
+json.dump(dict(d, rows=[real, *says, dict(real, seed=4, score=9.9, measure="accuracy", scale=1)]), open("scored/shakespeare.json", "w"))
 PYTHON
 done_by paper results:more out_5
 check "a run in two folders is one" cell out_5 'o("shakespeare", "minGRU", "test_loss")["seeds"] == 1'
@@ -92,6 +94,9 @@ check "outdated rows are left out" [ -z "$(grep -F '9.9' out_5/paper.md)" ]
 done_by paper seven out_6
 check "which seeds" cell out_6 'o("shakespeare", "minGRU", "test_loss")["seed_list"] == [2, 3, 7]'
 check "and how to run them" grep -q '`minrnn reproduce shakespeare --only "=minGRU/test loss" --seed 2 --seeds 2`, `minrnn reproduce shakespeare --only "=minGRU/test loss" --seed 7`' out_6/paper.md
+done_by paper scored out_7
+check "a row that does not say how it was scored goes with those that do" cell out_7 'o("shakespeare", "minGRU", "test_loss")["seed_list"] == [1, 2, 3]'
+check "one scored in another way does not" grep -q '^| shakespeare | minGRU | test loss | ours | 9.9 | 1 |' out_7/paper.md
 
 # ---- what is wrong
 before=$(snapshot out_5)
