@@ -41,26 +41,18 @@ static int all_finite(const float *x, size_t n)
     return !bad;
 }
 
-/* Does element i belong to a token beyond its sequence's length? `wide` elements a token. */
-static int beyond_length(const mr_batch *d, size_t i, size_t wide)
-{
-    const size_t token = i / wide;
-    return d->length && (int)(token % (size_t)d->T) >= d->length[token / (size_t)d->T];
-}
-
-static int check_values(const char *name, const float *x, size_t n, const mr_batch *d, size_t wide, mr_error *err)
+static int check_values(const float *x, size_t n, mr_error *err)
 {
     if (all_finite(x, n)) return 0;
     for (size_t i = 0; i < n; i++)
-        if (!isfinite(x[i]) && !(d && beyond_length(d, i, wide)))
-            return mr_fail(err, MR_EINVAL, "%s[%zu] is %s", name, i, isnan(x[i]) ? "NaN" : "infinite");
+        if (!isfinite(x[i])) return mr_fail(err, MR_EINVAL, "values[%zu] is %s", i, isnan(x[i]) ? "NaN" : "infinite");
     return 0;
 }
 
 static int check_inputs(const mr_net *net, const mr_batch *d, mr_error *err)
 {
     const size_t N = (size_t)d->B * (size_t)d->T, wide = (size_t)net->face.inputs;
-    if (net->face.input == MR_INPUT_REALS) return check_values("values", d->values, N * wide, NULL, wide, err);
+    if (net->face.input == MR_INPUT_REALS) return check_values(d->values, N * wide, err);
     if (ids_within(d->ids, N, (uint32_t)net->face.inputs)) return 0;
     for (size_t i = 0; i < N; i++)
         if (d->ids[i] < 0 || d->ids[i] >= net->face.inputs)
@@ -76,7 +68,7 @@ static size_t rows_of(const mr_net *net, const mr_batch *d)
 /* Is this row a token beyond its sequence's length? */
 static int beyond(const mr_net *net, const mr_batch *d, size_t row)
 {
-    return net->face.head == MR_HEAD_TOKEN && beyond_length(d, row, 1);
+    return net->face.head == MR_HEAD_TOKEN && d->length && (int)(row % (size_t)d->T) >= d->length[row / (size_t)d->T];
 }
 
 static int check_classes(const mr_net *net, const mr_batch *d, int64_t *counted, mr_error *err)
