@@ -1,5 +1,6 @@
 /* A loss of your own. The series has outliers, which pull squared errors away from it; the Huber loss, whose gradient
- * is cut off at ±delta, stays with the rest. Both train the same net, and are compared with the series without outliers.
+ * is cut off at ±delta, stays with the rest. Both train the same net, and are compared with the series without
+ * outliers.
  *     cc custom_loss.c -lminrnn -lm -o custom_loss && ./custom_loss */
 #include <math.h>
 #include <minrnn_experimental.h>

@@ -1,5 +1,5 @@
-/* Any lines as the arguments of the command. The linker puts the two functions below in place of the real ones: no device is
- * opened and nothing is downloaded, so every command ends once its arguments have been read. */
+/* Any lines as the arguments of the command. The linker puts the two functions below in place of the real ones: no
+ * device is opened and nothing is downloaded, so every command ends once its arguments have been read. */
 #include "input.h"
 #include "ops/device.h"
 #include "tasks/data.h"

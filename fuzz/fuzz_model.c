@@ -1,5 +1,5 @@
-/* Any bytes as a model file, as the state of a training and as that of a stream: refused with a sentence, or every tensor
- * lies inside it; what passes all checks is run. */
+/* Any bytes as a model file, as the state of a training and as that of a stream: refused with a sentence, or every
+ * tensor lies inside it; what passes all checks is run. */
 #include "core/safetensors.h"
 #include "input.h"
 #include "train/score.h"

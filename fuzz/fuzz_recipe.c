@@ -10,7 +10,8 @@ static void check_again(const mr_recipe *recipe)
     mr_recipe again;
     mr_error err = {0};
     if (!mr_recipe_print(recipe, &first, &err)) {
-        must(!mr_recipe_load(&again, as_file((const uint8_t *)first.data, first.size), &err), "what was printed is read");
+        must(!mr_recipe_load(&again, as_file((const uint8_t *)first.data, first.size), &err),
+             "what was printed is read");
         must(!mr_recipe_print(&again, &second, &err), "and printed again");
         must(first.size == second.size && !memcmp(first.data, second.data, first.size), "as the same");
         mr_recipe_free(&again);

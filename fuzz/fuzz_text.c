@@ -1,5 +1,5 @@
-/* Any bytes as a text, and as a vocabulary: what is accepted is encoded the same whole or in two pieces, decodes to the same bytes,
- * and its vocabulary survives being printed. */
+/* Any bytes as a text, and as a vocabulary: what is accepted is encoded the same whole or in two pieces, decodes to
+ * the same bytes, and its vocabulary survives being printed. */
 #include "core/mem.h"
 #include "input.h"
 #include "model/vocab.h"
@@ -12,10 +12,12 @@ static size_t encode(const mr_vocab *vocab, const char *text, size_t size, size_
 {
     size_t count, more, used, rest;
     mr_error err;
-    must(!mr_vocab_encode(vocab, text, cut, cut == size, 0, out, LARGEST, &count, &used, &err), "the first piece is encoded");
+    must(!mr_vocab_encode(vocab, text, cut, cut == size, 0, out, LARGEST, &count, &used, &err),
+         "the first piece is encoded");
     must(used <= cut && cut - used < 4, "at most a part of one character is left");
     if (cut == size) return count;
-    must(!mr_vocab_encode(vocab, text + used, size - used, 1, used, out + count, LARGEST - count, &more, &rest, &err) && used + rest == size,
+    must(!mr_vocab_encode(vocab, text + used, size - used, 1, used, out + count, LARGEST - count, &more, &rest, &err) &&
+             used + rest == size,
          "the rest is encoded");
     return count + more;
 }
@@ -25,7 +27,8 @@ static void check_tokens(const mr_vocab *vocab, const char *text, size_t size)
     static int32_t whole[LARGEST], parts[LARGEST];
     size_t count = encode(vocab, text, size, size, whole), at = 0;
     size_t cut = size ? (unsigned char)text[0] * size / 256 : 0;
-    must(encode(vocab, text, size, cut, parts) == count && !memcmp(whole, parts, count * sizeof *whole), "pieces give the same");
+    must(encode(vocab, text, size, cut, parts) == count && !memcmp(whole, parts, count * sizeof *whole),
+         "pieces give the same");
     for (size_t i = 0; i < count; i++) {
         char bytes[4];
         size_t length = (size_t)mr_vocab_decode(vocab, whole[i], bytes);

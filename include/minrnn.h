@@ -151,7 +151,8 @@ MR_API int mr_net_open_memory(mr_context *ctx, const void *data, size_t size, mr
  * and
  *   vocab    bytes, or a JSON array of one-character strings: a model of text, whose inputs and outputs follow from it
  *   input    tokens, reals        inputs   size of the vocabulary, or values a step
- *   head     token (an output a token), last, mean (one a sequence), pair-last, pair-mean (one for sequences 2i and 2i+1)
+ *   head     token (an output a token), last, mean (one a sequence), pair-last, pair-mean (one for sequences 2i and
+ *            2i+1)
  *   outputs  classes, or values predicted
  *   loss     xent (cross-entropy of classes), mse (squared error of values)
  *   horizon  the longest sequence in tokens (256): attention's window, and the range of gate-init = timescales
@@ -208,8 +209,8 @@ MR_API void mr_stream_reset(mr_stream *stream); /* a new sequence starts */
 MR_API int mr_stream_step(mr_stream *stream, int32_t token, float *scores, size_t capacity, mr_error *err);
 /* The same for nets that take values: mr_net_inputs() of them. */
 MR_API int mr_stream_step_values(mr_stream *stream, const float *values, float *scores, size_t capacity, mr_error *err);
-/* n >= 1 tokens in one call, as for a prompt, or n times mr_net_inputs() values; the scores after the last one. The same
- * numbers as step by step, to rounding. */
+/* n >= 1 tokens in one call, as for a prompt, or n times mr_net_inputs() values; the scores after the last one. The
+ * same numbers as step by step, to rounding. */
 MR_API int mr_stream_feed(mr_stream *stream, const int32_t *tokens, size_t n, float *scores, size_t capacity,
                           mr_error *err);
 MR_API int mr_stream_feed_values(mr_stream *stream, const float *values, size_t n, float *scores, size_t capacity,

@@ -114,10 +114,10 @@ MR_API int mr_net_save_int8(mr_net *net, const char *path, mr_error *err);
 MR_API int mr_net_fit_scaler(mr_net *net, const mr_batch *batch, mr_error *err);
 MR_API int mr_net_set_scaler(mr_net *net, const double *input_mean, const double *input_scale,
                              const double *target_mean, const double *target_scale, mr_error *err);
-/* What it is. Returns 0, or the sum of 1 (there are means and scales of inputs) and 2 (of targets). Arrays have room for
- * `inputs` and `outputs` numbers; those that are NULL are not wanted. */
-MR_API int mr_net_scaler(const mr_net *net, double *input_mean, double *input_scale, size_t inputs,
-                         double *target_mean, double *target_scale, size_t outputs, mr_error *err);
+/* What it is. Returns 0, or the sum of 1 (there are means and scales of inputs) and 2 (of targets). Arrays have room
+ * for `inputs` and `outputs` numbers; those that are NULL are not wanted. */
+MR_API int mr_net_scaler(const mr_net *net, double *input_mean, double *input_scale, size_t inputs, double *target_mean,
+                         double *target_scale, size_t outputs, mr_error *err);
 
 /* ---- Training, in parts ---------------------------------------------------------------------------------------- */
 
@@ -158,16 +158,17 @@ MR_API int mr_net_evaluate_all(mr_net *net, mr_next_batch *next, void *user, mr_
 MR_API int mr_net_losses(mr_net *net, const mr_batch *batch, float *losses, size_t capacity, mr_error *err);
 
 /* A loss of your own. forward gives scores (dropout on, targets not read); you give the gradient of your loss by the
- * scores, in their units; backward adds to the gradients; after one or several of them, update clips and steps. A kept
- * forward holds the net until its backward or drop, which any thread may call: until then calls that run, train, read or
- * write the weights wait, and those of the thread that keeps it are refused. Between backward and update nothing is
- * held; mr_net_train is refused there, because it would throw the gradients away. Where there is a scaler of targets,
- * scores have the caller's units: a squared error, and with it every gradient, is scale² times that of mr_net_train, an
- * absolute error scale times. Divide your loss by that (mr_net_scaler gives the scale), and clip means the same. */
+ * scores, in their units; backward adds to the gradients; after one or several of them, update clips and steps. A
+ * kept forward holds the net until its backward or drop, which any thread may call: until then calls that run,
+ * train, read or write the weights wait, and those of the thread that keeps it are refused. Between backward and
+ * update nothing is held; mr_net_train is refused there, because it would throw the gradients away. Where there is a
+ * scaler of targets, scores have the caller's units: a squared error, and with it every gradient, is scale² times
+ * that of mr_net_train, an absolute error scale times. Divide your loss by that (mr_net_scaler gives the scale), and
+ * clip means the same. */
 MR_API int mr_net_keep_forward(mr_net *net, const mr_batch *batch, const mr_learn_options *options, float *scores,
                                size_t capacity, mr_error *err);
 MR_API int mr_net_backward(mr_net *net, const float *dscores, size_t count, mr_error *err);
-MR_API void mr_net_drop(mr_net *net); /* the kept forward; nothing was added. Without one it does nothing */
+MR_API void mr_net_drop(mr_net *net);           /* the kept forward; nothing was added. Without one it does nothing */
 MR_API void mr_net_drop_gradients(mr_net *net); /* of backwards that no update followed */
 MR_API int mr_net_update(mr_net *net, mr_result *result, mr_error *err);
 

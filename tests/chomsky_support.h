@@ -1,5 +1,5 @@
-/* What the tests of formal languages share: batches cut into questions and answers, and the tasks that both protocols have,
- * each said in another way than it is made. */
+/* What the tests of formal languages share: batches cut into questions and answers, and the tasks that both
+ * protocols have, each said in another way than it is made. */
 #ifndef MR_TESTS_CHOMSKY_SUPPORT_H
 #define MR_TESTS_CHOMSKY_SUPPORT_H
 
@@ -21,8 +21,8 @@ static inline mr_task *open_language(const char *protocol, const char *name, int
     return open_task("chomsky", batch, 0, all);
 }
 
-/* Cuts a row at its empty token, and checks what holds for every task: symbols before it, nothing but empty tokens from there
- * on, answers from there on without a gap, then no targets. */
+/* Cuts a row at its empty token, and checks what holds for every task: symbols before it, nothing but empty tokens
+ * from there on, answers from there on without a gap, then no targets. */
 static inline question question_of(const mr_task *task, const mr_batch *batch, int row)
 {
     question q = {.ids = batch->ids + row * batch->T};
@@ -43,7 +43,8 @@ static inline question question_of(const mr_task *task, const mr_batch *batch, i
 
 typedef void checker(const question *q);
 
-/* The batch as a whole, and each of its rows by `check`; scored: a batch of the test set; `cut`: answers may be shorter than their room. */
+/* The batch as a whole, and each of its rows by `check`; scored: a batch of the test set; `cut`: answers may be
+ * shorter than their room. */
 static inline void check_batch(const mr_task *task, const mr_batch *batch, int scored, int cut, checker *check)
 {
     int64_t counted = 0;
@@ -92,7 +93,8 @@ static inline void assert_uniform(const int *counts, int cells, const char *what
     for (int i = 0; i < cells; i++) total += counts[i];
     assert_true(total >= 20 * cells);
     double x = chi_square(counts, cells, total / cells);
-    if (!(x <= cells - 1 + 6 * sqrt(2.0 * (cells - 1)))) fail_msg("%s: not uniform, chi-square %g for %d cells", what, x, cells);
+    if (!(x <= cells - 1 + 6 * sqrt(2.0 * (cells - 1))))
+        fail_msg("%s: not uniform, chi-square %g for %d cells", what, x, cells);
 }
 
 /* ---- tasks of both protocols */

@@ -1,4 +1,5 @@
-/* Put before libc by LD_PRELOAD: makes the N-th call of a kind fail, or ends the process there. tests/faults.py drives it.
+/* Put before libc by LD_PRELOAD: makes the N-th call of a kind fail, or ends the process there. tests/faults.py
+ * drives it.
  *
  * MINRNN_FAULT=KIND:N   N counts calls after main() began, from 1.
  *   memory   the N-th allocation gives NULL
@@ -8,7 +9,8 @@
  *   kill     the process ends before the N-th call that changes files
  *   cut      the same, as a power cut that loses what was not synced: such files get back the size that was
  *   undo     the same, and renames are lost too unless their folder was synced
- * MINRNN_FAULT_REPORT=FILE   gets "fired NAME" when it happened, and "left BLOCKS FILES": memory and descriptors still held when
+ * MINRNN_FAULT_REPORT=FILE   gets "fired NAME" when it happened, and "left BLOCKS FILES": memory and descriptors
+ *                            still held when
  *   main() returned.
  */
 #define _GNU_SOURCE
@@ -111,7 +113,10 @@ static int refused(const char *name)
 
 void *malloc(size_t size) { return refused("malloc") ? NULL : keep(__libc_malloc(size)); }
 void *calloc(size_t count, size_t size) { return refused("calloc") ? NULL : keep(__libc_calloc(count, size)); }
-void *aligned_alloc(size_t align, size_t size) { return refused("aligned_alloc") ? NULL : keep(__libc_memalign(align, size)); }
+void *aligned_alloc(size_t align, size_t size)
+{
+    return refused("aligned_alloc") ? NULL : keep(__libc_memalign(align, size));
+}
 
 void *realloc(void *old, size_t size)
 {
@@ -160,8 +165,14 @@ static file files[FILES];
 static renaming renamings[FILES];
 static int file_count, renaming_count, file_of[DESCRIPTORS];
 
-static int open_raw(const char *path, int flags, mode_t mode) { return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode); }
-static int rename_raw(const char *from, const char *to) { return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0); }
+static int open_raw(const char *path, int flags, mode_t mode)
+{
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+static int rename_raw(const char *from, const char *to)
+{
+    return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
 
 static file *find_file(const char *path)
 {
@@ -173,7 +184,9 @@ static file *find_file(const char *path)
 static void note_open(int fd, const char *path, int flags)
 {
     struct stat st;
-    if (kind < KILL || fd < 0 || fd >= DESCRIPTORS || !(flags & (O_WRONLY | O_RDWR)) || fstat(fd, &st) || !S_ISREG(st.st_mode)) return;
+    if (kind < KILL || fd < 0 || fd >= DESCRIPTORS || !(flags & (O_WRONLY | O_RDWR)) || fstat(fd, &st) ||
+        !S_ISREG(st.st_mode))
+        return;
     file *f = find_file(path);
     if (!f && file_count < FILES) {
         f = &files[file_count++];
@@ -250,13 +263,16 @@ int open(const char *path, int flags, ...)
 
 FILE *fopen(const char *path, const char *how)
 {
-    FILE *(*real)(const char *, const char *) = (FILE *(*)(const char *, const char *))dlsym(RTLD_NEXT, "fopen");
+    FILE *(*real)(const char *, const char *) = (FILE * (*)(const char *, const char *)) dlsym(RTLD_NEXT, "fopen");
     return fails("fopen", EMFILE) ? NULL : real(path, how);
 }
 
 ssize_t read(int fd, void *to, size_t size) { return fails("read", EIO) ? -1 : syscall(SYS_read, fd, to, size); }
 
-ssize_t pread(int fd, void *to, size_t size, off_t at) { return fails("pread", EIO) ? -1 : syscall(SYS_pread64, fd, to, size, at); }
+ssize_t pread(int fd, void *to, size_t size, off_t at)
+{
+    return fails("pread", EIO) ? -1 : syscall(SYS_pread64, fd, to, size, at);
+}
 
 ssize_t write(int fd, const void *from, size_t size)
 {

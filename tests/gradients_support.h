@@ -12,9 +12,8 @@ enum { NO_STATE, FRESH_STATE, CARRIED_STATE }; /* levels of STATE */
 enum { MOST_LEVELS = 16, MOST_CASES = 100, TRIES = 60 };
 
 static const int levels[FACTORS] = {
-    [FORM] = MODEL_FORMS,  [START] = 2,   [CONV] = 3,  [MLP] = 2,    [NORM] = 3, [HEAD] = 5, [LOSS] = 2,
-    [INPUT] = 2,           [DROPOUT] = 2, [RESET] = 2, [RAGGED] = 2, [STATE] = 3,
-    [BIAS] = 2};
+    [FORM] = MODEL_FORMS, [START] = 2,   [CONV] = 3,  [MLP] = 2,    [NORM] = 3,  [HEAD] = 5, [LOSS] = 2,
+    [INPUT] = 2,          [DROPOUT] = 2, [RESET] = 2, [RAGGED] = 2, [STATE] = 3, [BIAS] = 2};
 
 typedef struct choice {
     int level[FACTORS];
@@ -200,8 +199,7 @@ static inline void describe(const subject *s, const char *what, char *out, size_
              "%s %s, model %d (%s, h0 %d, conv %d, mlp %d, norm %d, head %d, loss %d, input %d, dropout %d, resets %d, "
              "ragged %d, state %d, head bias %d), %s",
              s->bag.dev->kind, s->bag.dev->isa, (int)(s->choice - cases), model_name(l[FORM]), l[START], l[CONV],
-             l[MLP], l[NORM], l[HEAD], l[LOSS], l[INPUT], l[DROPOUT], l[RESET], l[RAGGED], l[STATE],
-             l[BIAS], what);
+             l[MLP], l[NORM], l[HEAD], l[LOSS], l[INPUT], l[DROPOUT], l[RESET], l[RAGGED], l[STATE], l[BIAS], what);
 }
 
 #endif

@@ -16,8 +16,30 @@ typedef struct shape {
     int normalize, masked, carried; /* carried: from h_in, else from h_init */
 } shape;
 
-enum { X, W, BIAS, PRE, A, B_, H_IN, H_INIT, DH, DH_OUT, INPUTS, H = INPUTS, H_OUT, DX, DW, DBIAS, DPRE, DA, DB,
-       DH_IN, DH_INIT, ARRAYS };
+enum {
+    X,
+    W,
+    BIAS,
+    PRE,
+    A,
+    B_,
+    H_IN,
+    H_INIT,
+    DH,
+    DH_OUT,
+    INPUTS,
+    H = INPUTS,
+    H_OUT,
+    DX,
+    DW,
+    DBIAS,
+    DPRE,
+    DA,
+    DB,
+    DH_IN,
+    DH_INIT,
+    ARRAYS
+};
 
 static const struct {
     const char *name;
@@ -84,12 +106,9 @@ static inline void encode(mr_dtype dtype, int which, void *to, const double *fro
 {
     const size_t size = element_size(dtype, which);
     for (size_t i = 0; i < n; i++)
-        if (size == 8)
-            ((double *)to)[i] = from[i];
-        else if (size == 4)
-            ((float *)to)[i] = (float)from[i];
-        else
-            ((uint16_t *)to)[i] = to_bf16(from[i]);
+        if (size == 8) ((double *)to)[i] = from[i];
+        else if (size == 4) ((float *)to)[i] = (float)from[i];
+        else ((uint16_t *)to)[i] = to_bf16(from[i]);
 }
 
 static inline void decode(mr_dtype dtype, int which, double *to, const void *from, size_t n)
@@ -239,18 +258,14 @@ static inline void get_outputs(const raw_run *r, values *v)
 
 static inline void run_forward(raw_run *r)
 {
-    if (r->s.given)
-        OK(mr_scan_forward(r->ctx, &r->scan, &err));
-    else
-        OK(mr_cell_forward(r->ctx, &r->cell, &err));
+    if (r->s.given) OK(mr_scan_forward(r->ctx, &r->scan, &err));
+    else OK(mr_cell_forward(r->ctx, &r->cell, &err));
 }
 
 static inline void run_backward(raw_run *r)
 {
-    if (r->s.given)
-        OK(mr_scan_backward(r->ctx, &r->scan, &err));
-    else
-        OK(mr_cell_backward(r->ctx, &r->cell, &err));
+    if (r->s.given) OK(mr_scan_backward(r->ctx, &r->scan, &err));
+    else OK(mr_cell_backward(r->ctx, &r->cell, &err));
 }
 
 static void *host_take(size_t bytes)

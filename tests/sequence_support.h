@@ -21,7 +21,8 @@ static inline int equal(const mr_task *task, const mr_batch *a, const mr_batch *
 {
     const size_t N = (size_t)a->B * (size_t)a->T, B = (size_t)a->B;
     return a->B == b->B && a->T == b->T && a->counted == b->counted && !a->length == !b->length &&
-           (!a->ids || !memcmp(a->ids, b->ids, N * sizeof *a->ids)) && (!a->values || !memcmp(a->values, b->values, N * sizeof *a->values)) &&
+           (!a->ids || !memcmp(a->ids, b->ids, N * sizeof *a->ids)) &&
+           (!a->values || !memcmp(a->values, b->values, N * sizeof *a->values)) &&
            (!a->length || !memcmp(a->length, b->length, B * sizeof *a->length)) &&
            !memcmp(a->target, b->target, mr_head_rows(task->face.head, B, 1) * sizeof *a->target);
 }

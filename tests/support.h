@@ -37,7 +37,8 @@ static inline mr_dev *open_device(const char *kind, int threads, const char *isa
 {
     mr_error err = {0};
     mr_dev *dev;
-    if (mr_dev_open(kind, &(mr_dev_options){.threads = threads, .isa = isa}, &dev, &err)) fail_msg("device %s %s: %s", kind, isa ? isa : "", err.text);
+    if (mr_dev_open(kind, &(mr_dev_options){.threads = threads, .isa = isa}, &dev, &err))
+        fail_msg("device %s %s: %s", kind, isa ? isa : "", err.text);
     assert_int_equal(dev->act_size, dev->real_size);
     return dev;
 }
@@ -346,10 +347,8 @@ static inline mr_batch make_batch(const mr_interface *face, int B, int T, int re
     for (size_t r = 0; r < rows; r++) {
         size_t t = face->head == MR_HEAD_TOKEN ? r % (size_t)T : 0, b = face->head == MR_HEAD_TOKEN ? r / (size_t)T : r;
         int counts = r == 0 || (mr_rng_below(&rng, 6) > 0 && !(ragged && (int)t >= batch.length[b]));
-        if (batch.target)
-            batch.target[r] = counts ? (int32_t)mr_rng_below(&rng, (uint32_t)face->outputs) : -1;
-        else
-            batch.mask[r] = (uint8_t)counts;
+        if (batch.target) batch.target[r] = counts ? (int32_t)mr_rng_below(&rng, (uint32_t)face->outputs) : -1;
+        else batch.mask[r] = (uint8_t)counts;
         for (size_t c = 0; batch.target_values && c < outputs; c++)
             batch.target_values[r * outputs + c] = (float)mr_rng_normal(&rng);
         batch.counted += counts;

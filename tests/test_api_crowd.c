@@ -40,10 +40,8 @@ static void step_both(crowd *c, const int *order, int n, uint32_t *seed, const c
     assert_true(got[needed] == 77);
     for (int i = 0; i < n; i++) {
         mr_stream *alone = c->alone[order[i]];
-        if (reals)
-            OK(mr_stream_step_values(alone, values + i * INPUTS, want, outputs, &err));
-        else
-            OK(mr_stream_step(alone, tokens[i], want, outputs, &err));
+        if (reals) OK(mr_stream_step_values(alone, values + i * INPUTS, want, outputs, &err));
+        else OK(mr_stream_step(alone, tokens[i], want, outputs, &err));
         near_floats(what, got + (size_t)i * outputs, want, outputs, 1e-4);
     }
 }

@@ -32,14 +32,10 @@ static void make_examples(examples *e, const mr_net *net, uint32_t seed)
     e->data = (mr_batch)MR_BATCH;
     e->data.B = B, e->data.T = T;
     e->data.length = e->length, e->data.reset = e->reset;
-    if (mr_net_input(net) == MR_INPUT_TOKENS)
-        e->data.ids = e->ids;
-    else
-        e->data.values = e->values;
-    if (mr_net_loss(net) == MR_LOSS_XENT)
-        e->data.target = e->target;
-    else
-        e->data.target_values = e->target_values, e->data.mask = e->mask;
+    if (mr_net_input(net) == MR_INPUT_TOKENS) e->data.ids = e->ids;
+    else e->data.values = e->values;
+    if (mr_net_loss(net) == MR_LOSS_XENT) e->data.target = e->target;
+    else e->data.target_values = e->target_values, e->data.mask = e->mask;
 }
 
 /* (softmax − the right class) over the rows that count. */
@@ -67,10 +63,8 @@ static void gradient_by_hand(const mr_net *net, const examples *e, const float *
               xent = mr_net_loss(net) == MR_LOSS_XENT;
     double count = 0;
     for (int r = 0; r < rows; r++) count += xent ? e->target[r] >= 0 : e->mask[r];
-    if (xent)
-        gradient_of_xent(scores, e->target, rows, outputs, count, d);
-    else
-        gradient_of_mse(scores, e, rows, outputs, count, d);
+    if (xent) gradient_of_xent(scores, e->target, rows, outputs, count, d);
+    else gradient_of_mse(scores, e, rows, outputs, count, d);
 }
 
 static void own_backward(mr_net *net, examples *e, const mr_learn_options *options)
@@ -254,10 +248,8 @@ static void test_other_threads_wait(void **state)
         usleep(50000);
         assert_int_equal(atomic_load(&v.done), 0);
         assert_int_equal(mr_net_steps(net), drop);
-        if (drop)
-            mr_net_drop(net);
-        else
-            OK(mr_net_backward(net, d, MOST, &err));
+        if (drop) mr_net_drop(net);
+        else OK(mr_net_backward(net, d, MOST, &err));
         pthread_join(thread, NULL);
         assert_int_equal(v.status, drop ? 0 : MR_EINVAL); /* a step would throw the gradients away */
         if (!drop) OK(mr_net_update(net, NULL, &err));
@@ -331,10 +323,9 @@ static void test_an_update_that_is_not_finite(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_own_losses_are_the_library_s), cmocka_unit_test(test_backwards_add_up),
-        cmocka_unit_test(test_a_kept_forward_holds_its_net), cmocka_unit_test(test_other_threads_wait),
-        cmocka_unit_test(test_a_kept_forward_can_be_handed_on),
-        cmocka_unit_test(test_an_update_that_is_not_finite),
+        cmocka_unit_test(test_own_losses_are_the_library_s),    cmocka_unit_test(test_backwards_add_up),
+        cmocka_unit_test(test_a_kept_forward_holds_its_net),    cmocka_unit_test(test_other_threads_wait),
+        cmocka_unit_test(test_a_kept_forward_can_be_handed_on), cmocka_unit_test(test_an_update_that_is_not_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

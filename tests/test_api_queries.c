@@ -71,8 +71,7 @@ static void test_every_key_has_its_default(void **state)
         OK(mr_net_setting(net, k->name, text, sizeof text, &err));
         if (k->type == MR_KEY_REAL)
             assert_true(strtod(text, NULL) == strtod(k->fallback, NULL)); /* 1e-8 is 1e-08 too */
-        else if (strcmp(k->name, "outputs"))
-            assert_string_equal(text, k->fallback);
+        else if (strcmp(k->name, "outputs")) assert_string_equal(text, k->fallback);
         FAILS(MR_EINVAL, "room", mr_net_setting(net, k->name, text, strlen(text), &err));
         assert_int_equal(k->type == MR_KEY_CHOICE, k->choices != NULL);
         learn += (k->flags & MR_KEY_LEARN) != 0;

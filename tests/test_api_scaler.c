@@ -118,8 +118,7 @@ static void test_fitting(void **state)
             tokens += !pass, rows += !pass && mask[i];
             for (int c = 0; c < 2; c++) {
                 const double x = s.raw[i * 2 + c], y = s.raw_target[i * 2 + c];
-                if (!pass)
-                    mean[0][c] += x, mean[1][c] += mask[i] ? y : 0;
+                if (!pass) mean[0][c] += x, mean[1][c] += mask[i] ? y : 0;
                 else
                     scale[0][c] += pow(x - mean[0][c] / tokens, 2),
                         scale[1][c] += mask[i] ? pow(y - mean[1][c] / rows, 2) : 0;

@@ -13,7 +13,8 @@ typedef struct buffers {
 
 static void make(buffers *x, int masked)
 {
-    fill_random(x->a, N, 0.9f, 1), fill_random(x->b, N, 1, 2), fill_random(x->dh, N, 1, 3), fill_random(x->h_in, B * H, 1, 4), fill_random(x->dh_out, B * H, 1, 5);
+    fill_random(x->a, N, 0.9f, 1), fill_random(x->b, N, 1, 2), fill_random(x->dh, N, 1, 3),
+        fill_random(x->h_in, B * H, 1, 4), fill_random(x->dh_out, B * H, 1, 5);
     x->args = (mr_scan_args)MR_SCAN_ARGS;
     x->args.B = B, x->args.T = T, x->args.H = H, x->args.a = x->a, x->args.b = x->b, x->args.h_in = x->h_in;
     x->args.h = x->h, x->args.h_out = x->h_out, x->args.dh = x->dh, x->args.dh_out = x->dh_out;
@@ -107,7 +108,8 @@ static void test_scan_steps(void **state)
     step.workspace_size = mr_scan_workspace(ctx, &step);
     step.workspace = aligned_alloc(64, step.workspace_size);
     for (int t = 0; t < T; t++) {
-        for (int i = 0; i < B * H; i++) a[i] = x->a[(i / H * T + t) * H + i % H], b[i] = x->b[(i / H * T + t) * H + i % H];
+        for (int i = 0; i < B * H; i++)
+            a[i] = x->a[(i / H * T + t) * H + i % H], b[i] = x->b[(i / H * T + t) * H + i % H];
         OK(mr_scan_step(ctx, &step, &err));
         for (int i = 0; i < B; i++) near_floats("a step", now + i * H, h + (i * T + t) * H, H, 1e-6);
     }
@@ -139,7 +141,8 @@ static void test_long_scan(void **state)
         double now = 0;
         for (int t = 0; t < LONG; t++) {
             now = a[t * WIDE + c] * now + b[t * WIDE + c];
-            if (!(fabs(h[t * WIDE + c] - now) <= 1e-5)) fail_msg("h[%d] is %g, wanted %g", t, (double)h[t * WIDE + c], now);
+            if (!(fabs(h[t * WIDE + c] - now) <= 1e-5))
+                fail_msg("h[%d] is %g, wanted %g", t, (double)h[t * WIDE + c], now);
         }
     }
     args.dh = b, args.da = a, args.db = b; /* in place */
@@ -187,9 +190,11 @@ static void test_cell_with_projection(void **state)
     enum { G = 3, WIDE = G * H };
     mr_context *ctx = context_on("cpu");
     float x[B * T * D], W[WIDE * D], bias[WIDE], h_init[H], pre[B * T * WIDE], dpre[B * T * WIDE], h[2][N], dh[N];
-    float dx[B * T * D], dW[WIDE * D], dbias[WIDE], dh_init[2][H], want_dx[B * T * D], want_dW[WIDE * D], want_dbias[WIDE];
+    float dx[B * T * D], dW[WIDE * D], dbias[WIDE], dh_init[2][H], want_dx[B * T * D], want_dW[WIDE * D],
+        want_dbias[WIDE];
     fenced f[2], kept[2];
-    fill_random(x, B * T * D, 1, 1), fill_random(W, WIDE * D, 1, 2), fill_random(bias, WIDE, 1, 3), fill_random(h_init, H, 1, 4), fill_random(dh, N, 1, 5);
+    fill_random(x, B * T * D, 1, 1), fill_random(W, WIDE * D, 1, 2), fill_random(bias, WIDE, 1, 3),
+        fill_random(h_init, H, 1, 4), fill_random(dh, N, 1, 5);
     memset(dW, 0, sizeof dW), memset(dbias, 0, sizeof dbias), memset(dh_init, 0, sizeof dh_init);
     for (int n = 0; n < B * T; n++)
         for (int j = 0; j < WIDE; j++) {
@@ -201,7 +206,8 @@ static void test_cell_with_projection(void **state)
     for (int i = 0; i < 2; i++) {
         mr_cell_args *a = &args[i];
         a->kind = MR_MINLSTM, a->normalize = 1;
-        a->B = B, a->T = T, a->H = H, a->h = h[i], a->dh = dh, a->h_init = h_init, a->dh_init = dh_init[i], a->reset = resets, a->length = lengths;
+        a->B = B, a->T = T, a->H = H, a->h = h[i], a->dh = dh, a->h_init = h_init, a->dh_init = dh_init[i],
+        a->reset = resets, a->length = lengths;
         if (i == 0) a->D = D, a->x = x, a->W = W, a->bias = bias, a->dx = dx, a->dW = dW, a->dbias = dbias;
         else a->pre = pre, a->dpre = dpre;
         a->workspace_size = mr_cell_workspace(ctx, a);
@@ -221,7 +227,9 @@ static void test_cell_with_projection(void **state)
     for (int n = 0; n < B * T; n++)
         for (int j = 0; j < WIDE; j++) {
             want_dbias[j] += dpre[n * WIDE + j];
-            for (int d = 0; d < D; d++) want_dx[n * D + d] += dpre[n * WIDE + j] * W[j * D + d], want_dW[j * D + d] += dpre[n * WIDE + j] * x[n * D + d];
+            for (int d = 0; d < D; d++)
+                want_dx[n * D + d] += dpre[n * WIDE + j] * W[j * D + d],
+                    want_dW[j * D + d] += dpre[n * WIDE + j] * x[n * D + d];
         }
     near_floats("dx", dx, want_dx, B * T * D, 1e-5);
     near_floats("dW", dW, want_dW, WIDE * D, 1e-5);

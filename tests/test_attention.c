@@ -3,14 +3,16 @@
 
 #include "core/safetensors.h"
 
-static const mr_interface text = {.input = MR_INPUT_TOKENS, .inputs = 11, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = 11};
+static const mr_interface text = {
+    .input = MR_INPUT_TOKENS, .inputs = 11, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = 11};
 
 /* Every kind of positions, windows shorter than a step of the chunks and longer than all, in changing company. */
 static const struct {
     int positions, heads, window, conv, mlp, layer_norm;
 } forms_of_attention[] = {
-    {MR_POSITIONS_ROTARY, 2, 5, 0, 2, 0},  {MR_POSITIONS_LEARNED, 3, 7, 4, 0, 0}, {MR_POSITIONS_NONE, 1, 40, 0, 0, 1},
-    {MR_POSITIONS_ROTARY, 0, 300, 4, 2, 1}, {MR_POSITIONS_LEARNED, 12, 1, 0, 2, 0}, {MR_POSITIONS_ROTARY, 6, 1, 0, 0, 0},
+    {MR_POSITIONS_ROTARY, 2, 5, 0, 2, 0},   {MR_POSITIONS_LEARNED, 3, 7, 4, 0, 0},
+    {MR_POSITIONS_NONE, 1, 40, 0, 0, 1},    {MR_POSITIONS_ROTARY, 0, 300, 4, 2, 1},
+    {MR_POSITIONS_LEARNED, 12, 1, 0, 2, 0}, {MR_POSITIONS_ROTARY, 6, 1, 0, 0, 0},
 };
 
 static mr_config config_at(int i)
@@ -30,7 +32,10 @@ static mr_config config_at(int i)
     return c;
 }
 
-static double tolerance_of(const mr_dev *dev, double single) { return dev->real_size == sizeof(double) ? 1e-11 : single; }
+static double tolerance_of(const mr_dev *dev, double single)
+{
+    return dev->real_size == sizeof(double) ? 1e-11 : single;
+}
 
 /* Tokens at … at + n − 1 of every row of a batch, as a batch of its own. */
 static mr_batch cut_batch(const mr_batch *from, int at, int n)
@@ -48,7 +53,8 @@ static mr_batch cut_batch(const mr_batch *from, int at, int n)
 static void rare_resets(mr_batch *batch)
 {
     mr_rng rng = mr_rng_at(22, MR_STREAM_SAMPLE, 0, 0);
-    for (int t = 0; batch->reset && t < batch->B * batch->T; t++) batch->reset[t] = mr_rng_below(&rng, 1 + (uint32_t)batch->T / 3) == 0;
+    for (int t = 0; batch->reset && t < batch->B * batch->T; t++)
+        batch->reset[t] = mr_rng_below(&rng, 1 + (uint32_t)batch->T / 3) == 0;
 }
 
 /* ---- at once ≡ token by token ≡ in chunks */
@@ -59,7 +65,8 @@ enum { WHOLE, STEPS, CHUNKS };
 static double *run_in(bag *own, mr_model *model, const mr_batch *batch, int cut, size_t *count)
 {
     mr_rng rng = mr_rng_at(21, MR_STREAM_SAMPLE, (uint32_t)cut, 0);
-    size_t C = (size_t)text.outputs, logits = (size_t)(batch->B * batch->T) * C, reals = (size_t)batch->B * mr_model_state_reals(model);
+    size_t C = (size_t)text.outputs, logits = (size_t)(batch->B * batch->T) * C,
+           reals = (size_t)batch->B * mr_model_state_reals(model);
     double *out = bag_host(own, *count = logits + reals);
     mr_state *state = make_state(model, batch->B);
     for (int at = 0, n; at < batch->T; at += n) {
@@ -68,7 +75,8 @@ static double *run_in(bag *own, mr_model *model, const mr_batch *batch, int cut,
         mr_batch piece = cut_batch(batch, at, n);
         mr_model_forward(model, &piece, state, 0);
         for (int b = 0; b < batch->B; b++)
-            get_doubles(own->dev, out + (size_t)(b * batch->T + at) * C, mr_act_at(own->dev, model->logits, (size_t)(b * n) * C), (size_t)n * C);
+            get_doubles(own->dev, out + (size_t)(b * batch->T + at) * C,
+                        mr_act_at(own->dev, model->logits, (size_t)(b * n) * C), (size_t)n * C);
         mr_batch_free(&piece);
     }
     get_doubles(own->dev, out + logits, state->reals, reals);
@@ -120,7 +128,8 @@ static void check_chunked_gradients(mr_dev *dev)
         bag own = {.dev = dev};
         mr_config config = config_at(i);
         mr_model *model = make_model(&config, dev, B, T, 1);
-        mr_batch batch = make_batch(&text, B, T, i % 2, 0, (uint32_t)i), first = cut_batch(&batch, 0, CUT), second = cut_batch(&batch, CUT, T - CUT);
+        mr_batch batch = make_batch(&text, B, T, i % 2, 0, (uint32_t)i), first = cut_batch(&batch, 0, CUT),
+                 second = cut_batch(&batch, CUT, T - CUT);
         const mr_params *params = mr_model_params(model);
         mr_state *state = make_state(model, B), *between = make_state(model, B);
         learn(model, &batch, NULL, NULL, NULL);
@@ -133,7 +142,8 @@ static void check_chunked_gradients(mr_dev *dev)
         double *parts = bag_get(&own, model->grads, params->total);
         for (int p = 0; p < params->count; p++) {
             const mr_param *row = &params->list[p];
-            check_norm(row->name, parts + row->offset, whole + row->offset, row->count, tolerance_of(dev, 1e-4), 1e-7 * norm_of(whole, params->total));
+            check_norm(row->name, parts + row->offset, whole + row->offset, row->count, tolerance_of(dev, 1e-4),
+                       1e-7 * norm_of(whole, params->total));
         }
         mr_state_free(between);
         mr_state_free(state);
@@ -172,10 +182,12 @@ static double loss_of(subject *s, bag *own)
     return loss;
 }
 
-static void check_direction(subject *s, bag *own, const char *what, void *place, double *x, const double *gradient, size_t n, mr_rng *rng)
+static void check_direction(subject *s, bag *own, const char *what, void *place, double *x, const double *gradient,
+                            size_t n, mr_rng *rng)
 {
     const double step = 1e-5;
-    double *direction = mr_alloc(n, sizeof *direction), *moved = mr_alloc(n, sizeof *moved), want = 0, loss[2], *start = s->start;
+    double *direction = mr_alloc(n, sizeof *direction), *moved = mr_alloc(n, sizeof *moved), want = 0, loss[2],
+           *start = s->start;
     for (size_t i = 0; i < n; i++) want += gradient[i] * (direction[i] = mr_rng_normal(rng));
     for (int side = 0; side < 2; side++) {
         for (size_t i = 0; i < n; i++) moved[i] = x[i] + (side ? step : -step) * direction[i];
@@ -186,7 +198,8 @@ static void check_direction(subject *s, bag *own, const char *what, void *place,
     }
     if (place) put_doubles(own->dev, place, x, n);
     double got = (loss[1] - loss[0]) / (2 * step), size = norm_of(gradient, n);
-    if (!(fabs(got - want) <= 1e-6 * (fabs(want) + size) + 1e-9)) fail_msg("%s: gradient %.12g, finite difference %.12g", what, want, got);
+    if (!(fabs(got - want) <= 1e-6 * (fabs(want) + size) + 1e-9))
+        fail_msg("%s: gradient %.12g, finite difference %.12g", what, want, got);
     mr_free(direction);
     mr_free(moved);
 }
@@ -208,12 +221,15 @@ static void check_differences(mr_dev *dev, int i, int carried)
     loss_of(&s, &own);
     put_doubles(dev, s.state->reals, s.start, s.reals);
     learn(s.model, &s.batch, s.state, s.behind, s.before);
-    double *weights = bag_get(&own, s.model->weights, params->total), *grads = bag_get(&own, s.model->grads, params->total);
+    double *weights = bag_get(&own, s.model->weights, params->total),
+           *grads = bag_get(&own, s.model->grads, params->total);
     for (int row = 0; row < params->count; row++) {
         const mr_param *p = &params->list[row];
-        check_direction(&s, &own, p->name, mr_real_at(dev, s.model->weights, p->offset), weights + p->offset, grads + p->offset, p->count, &rng);
+        check_direction(&s, &own, p->name, mr_real_at(dev, s.model->weights, p->offset), weights + p->offset,
+                        grads + p->offset, p->count, &rng);
     }
-    check_direction(&s, &own, "the state before", NULL, s.start, bag_get(&own, s.before->reals, s.reals), s.reals, &rng);
+    check_direction(&s, &own, "the state before", NULL, s.start, bag_get(&own, s.before->reals, s.reals), s.reals,
+                    &rng);
     mr_state_free(s.state);
     mr_state_free(s.behind);
     mr_state_free(s.before);
@@ -252,7 +268,8 @@ static void check_apart(mr_dev *dev)
             memcpy(alone.ids, batch.ids + b * T + last, (size_t)(n - last) * sizeof *alone.ids);
             mr_model_forward(model, &alone, NULL, 0);
             size_t values = (size_t)(n - last) * C;
-            check_near("the last sequence of a row", together + (size_t)(b * T + last) * C, bag_get(&own, model->logits, values), values, 1e-4);
+            check_near("the last sequence of a row", together + (size_t)(b * T + last) * C,
+                       bag_get(&own, model->logits, values), values, 1e-4);
             mr_batch_free(&alone);
         }
         mr_batch_free(&batch);
@@ -313,13 +330,16 @@ static void check_golden_of(mr_dev *dev, const mr_st *st, const char *name, int 
     char prefix[16];
     double tolerance = dev->real_size == sizeof(double) ? 1e-12 : 2e-5;
     mr_attn shape = {.B = B, .T = T, .heads = HEADS, .size = D / HEADS, .window = window, .rotary = rotary};
-    void *x = bag_put(&own, golden(&own, st, "", "x", N * D), N * D), *dy = bag_put(&own, golden(&own, st, "", "dy", N * D), N * D);
+    void *x = bag_put(&own, golden(&own, st, "", "x", N * D), N * D),
+         *dy = bag_put(&own, golden(&own, st, "", "dy", N * D), N * D);
     void *W = bag_put(&own, golden(&own, st, "weight.", "in_proj_weight", 3 * D * D), 3 * D * D);
     void *b = bag_put(&own, golden(&own, st, "weight.", "in_proj_bias", 3 * D), 3 * D);
     void *V = bag_put(&own, golden(&own, st, "weight.", "out_proj.weight", D * D), D * D);
     void *c = bag_put(&own, golden(&own, st, "weight.", "out_proj.bias", D), D);
-    void *qkv = bag_poisoned(&own, 3 * N * D), *mixed = bag_poisoned(&own, N * D), *lse = bag_poisoned(&own, B * HEADS * T), *y = bag_poisoned(&own, N * D);
-    void *dmixed = bag_poisoned(&own, N * D), *dx = bag_poisoned(&own, N * D), *dW = bag_device(&own, 3 * D * D * dev->real_size), *db = bag_device(&own, 3 * D * dev->real_size);
+    void *qkv = bag_poisoned(&own, 3 * N * D), *mixed = bag_poisoned(&own, N * D),
+         *lse = bag_poisoned(&own, B * HEADS * T), *y = bag_poisoned(&own, N * D);
+    void *dmixed = bag_poisoned(&own, N * D), *dx = bag_poisoned(&own, N * D),
+         *dW = bag_device(&own, 3 * D * D * dev->real_size), *db = bag_device(&own, 3 * D * dev->real_size);
     uint8_t *reset = rotary ? bag_device(&own, N) : NULL;
     uint8_t flags[N];
     assert_int_equal(mr_st_read(st, "reset", mr_st_find(st, "reset"), flags, NULL), 0);
@@ -328,13 +348,16 @@ static void check_golden_of(mr_dev *dev, const mr_st *st, const char *name, int 
     dev->ops.attn_fwd(dev, &(mr_attn_fwd_args){.shape = shape, .qkv = qkv, .reset = reset, .y = mixed, .lse = lse});
     dev->ops.linear_fwd(dev, &(mr_linear_fwd_args){.M = N, .N = D, .K = D, .x = mixed, .W = V, .b = c, .y = y});
     dev->ops.linear_bwd_x(dev, &(mr_linear_bwd_x_args){.M = N, .N = D, .K = D, .dy = dy, .W = V, .dx = dmixed});
-    dev->ops.attn_bwd(dev, &(mr_attn_bwd_args){.shape = shape, .qkv = qkv, .reset = reset, .y = mixed, .lse = lse, .dy = dmixed});
-    dev->ops.linear_bwd_w(dev, &(mr_linear_bwd_w_args){.M = N, .N = 3 * D, .K = D, .dy = qkv, .x = x, .dW = dW, .db = db});
+    dev->ops.attn_bwd(
+        dev, &(mr_attn_bwd_args){.shape = shape, .qkv = qkv, .reset = reset, .y = mixed, .lse = lse, .dy = dmixed});
+    dev->ops.linear_bwd_w(dev,
+                          &(mr_linear_bwd_w_args){.M = N, .N = 3 * D, .K = D, .dy = qkv, .x = x, .dW = dW, .db = db});
     dev->ops.linear_bwd_x(dev, &(mr_linear_bwd_x_args){.M = N, .N = 3 * D, .K = D, .dy = qkv, .W = W, .dx = dx});
     snprintf(prefix, sizeof prefix, "%s.", name);
     check_near("y", bag_get(&own, y, N * D), golden(&own, st, prefix, "y", N * D), N * D, tolerance);
     check_near("dx", bag_get(&own, dx, N * D), golden(&own, st, prefix, "d.x", N * D), N * D, tolerance);
-    check_near("dW", bag_get(&own, dW, 3 * D * D), golden(&own, st, prefix, "d.in_proj_weight", 3 * D * D), 3 * D * D, tolerance);
+    check_near("dW", bag_get(&own, dW, 3 * D * D), golden(&own, st, prefix, "d.in_proj_weight", 3 * D * D), 3 * D * D,
+               tolerance);
     check_near("db", bag_get(&own, db, 3 * D), golden(&own, st, prefix, "d.in_proj_bias", 3 * D), 3 * D, tolerance);
     bag_empty(&own);
 }
@@ -387,16 +410,37 @@ static void on_ref64_too(void (*test)(mr_dev *))
     on_every_device(test);
 }
 
-static void test_golden(void **unused) { (void)unused; on_ref64_too(check_golden); }
-static void test_cuts(void **unused) { (void)unused; on_ref64_too(check_cuts); }
-static void test_chunked_gradients(void **unused) { (void)unused; on_ref64_too(check_chunked_gradients); }
-static void test_apart(void **unused) { (void)unused; on_every_device(check_apart); }
+static void test_golden(void **unused)
+{
+    (void)unused;
+    on_ref64_too(check_golden);
+}
+static void test_cuts(void **unused)
+{
+    (void)unused;
+    on_ref64_too(check_cuts);
+}
+static void test_chunked_gradients(void **unused)
+{
+    (void)unused;
+    on_ref64_too(check_chunked_gradients);
+}
+static void test_apart(void **unused)
+{
+    (void)unused;
+    on_every_device(check_apart);
+}
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_golden), cmocka_unit_test(test_cuts), cmocka_unit_test(test_chunked_gradients),
-        cmocka_unit_test(test_finite_differences), cmocka_unit_test(test_apart), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_chunked_gradients),
+        cmocka_unit_test(test_finite_differences),
+        cmocka_unit_test(test_apart),
+        cmocka_unit_test(test_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

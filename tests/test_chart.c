@@ -33,10 +33,13 @@ static void expect_valid_pictures(int count)
              "for file in files:\n"
              "    svg = xml.dom.minidom.parse(file).documentElement\n"
              "    for e in svg.getElementsByTagName(\"*\"):\n"
-             "        for name in (\"x\", \"y\", \"x1\", \"x2\", \"y1\", \"y2\", \"width\", \"height\", \"points\", \"transform\"):\n"
+             "        for name in (\"x\", \"y\", \"x1\", \"x2\", \"y1\", \"y2\", \"width\", \"height\", \"points\", "
+             "\"transform\"):\n"
              "            for word in re.split(r\"[^\\w.+-]+\", e.getAttribute(name)):\n"
-             "                if word and word not in (\"100\", \"translate\", \"rotate\"): assert -1000 <= float(word) <= 1000, (file, e.toxml())\n"
-             "assert len(files) == %d, files\n' %s", count, folder);
+             "                if word and word not in (\"100\", \"translate\", \"rotate\"): assert -1000 <= "
+             "float(word) <= 1000, (file, e.toxml())\n"
+             "assert len(files) == %d, files\n' %s",
+             count, folder);
     assert_int_equal(system(command), 0);
     snprintf(command, sizeof command, "rm %s/*", folder);
     assert_int_equal(system(command), 0);
@@ -73,11 +76,17 @@ static void any_numbers_are_valid(void **unused)
             double backwards[ODD];
             char name[32];
             for (int i = 0; i < ODD; i++) backwards[i] = odd[(i * 5 + way + 3) % ODD];
-            const mr_chart_series series[] = {{.name = "one", .n = ODD, .x = odd, .y = backwards, .spread = odd, .band = way == 1},
-                                              {.name = "two", .n = ODD - 8, .x = backwards, .y = odd, .right = way == 1, .style = MR_CHART_POINTS},
-                                              {.name = NULL, .n = 0}};
-            const mr_chart chart = {.title = "odd", .x = {"x", (mr_scale)(scales % 4), 0, 0}, .y = {"y", (mr_scale)(scales / 4), 0, way == 2 ? NAN : 0},
-                                    .series = series, .count = 3, .groups = way == 2 ? groups : NULL, .group_count = 3};
+            const mr_chart_series series[] = {
+                {.name = "one", .n = ODD, .x = odd, .y = backwards, .spread = odd, .band = way == 1},
+                {.name = "two", .n = ODD - 8, .x = backwards, .y = odd, .right = way == 1, .style = MR_CHART_POINTS},
+                {.name = NULL, .n = 0}};
+            const mr_chart chart = {.title = "odd",
+                                    .x = {"x", (mr_scale)(scales % 4), 0, 0},
+                                    .y = {"y", (mr_scale)(scales / 4), 0, way == 2 ? NAN : 0},
+                                    .series = series,
+                                    .count = 3,
+                                    .groups = way == 2 ? groups : NULL,
+                                    .group_count = 3};
             snprintf(name, sizeof name, "%d.svg", count++);
             mr_free(picture(name, &chart));
         }
@@ -91,8 +100,13 @@ static void texts_are_escaped(void **unused)
     static const char *const groups[] = {"a<b", "c&d"};
     const mr_chart_series series[] = {{.name = "x < y & \"z\" \x01 \xff", .n = 2, .x = v, .y = v}};
     for (int bars = 0; bars < 2; bars++) {
-        const mr_chart chart = {.title = "<script>", .x = {.label = "a & b"}, .y = {.label = "]]> <!--"}, .series = series, .count = 1,
-                                .groups = bars ? groups : NULL, .group_count = 2};
+        const mr_chart chart = {.title = "<script>",
+                                .x = {.label = "a & b"},
+                                .y = {.label = "]]> <!--"},
+                                .series = series,
+                                .count = 1,
+                                .groups = bars ? groups : NULL,
+                                .group_count = 2};
         char *svg = picture(bars ? "1.svg" : "0.svg", &chart);
         assert_non_null(strstr(svg, "x &lt; y &amp; \"z\"   \xef\xbf\xbd<"));
         assert_non_null(strstr(svg, ">a &amp; b<"));
@@ -109,7 +123,11 @@ static void lines_follow_the_numbers(void **unused)
     (void)unused;
     static const double T[] = {64, 128, NAN, 256, 512}, ms[] = {1, 10, 5, 100, 1000};
     const mr_chart_series series[] = {{.name = "minGRU", .n = 5, .x = T, .y = ms}};
-    const mr_chart chart = {.title = "t", .x = {"tokens", MR_SCALE_LOG2, 0, 0}, .y = {"step (ms)", MR_SCALE_LOG10, 0, 0}, .series = series, .count = 1};
+    const mr_chart chart = {.title = "t",
+                            .x = {"tokens", MR_SCALE_LOG2, 0, 0},
+                            .y = {"step (ms)", MR_SCALE_LOG10, 0, 0},
+                            .series = series,
+                            .count = 1};
     double x[8], y[8];
     char *svg = picture("0.svg", &chart);
     assert_int_equal(line_points(svg, 2, x, y, 8), 4); /* not the one that is not a number */
@@ -178,9 +196,13 @@ static void long_texts_fit(void **unused)
     static const double y[] = {1, 2, 3, 4, 5, 6, 7};
     const mr_chart_series series = {.name = "one", .n = 7, .y = y};
     mr_chart chart = {.title = "a title of eighty letters, which at sixteen pixels would be wider than the picture",
-                      .series = &series, .count = 1, .groups = groups, .group_count = 7};
+                      .series = &series,
+                      .count = 1,
+                      .groups = groups,
+                      .group_count = 7};
     char *svg = picture("0.svg", &chart);
-    const double title = size_before(svg, ">a title of eighty letters, which at sixteen pixels would be wider than the picture</text>"),
+    const double title = size_before(
+                     svg, ">a title of eighty letters, which at sixteen pixels would be wider than the picture</text>"),
                  name = size_before(svg, ">a_name_of_20_letters<");
     assert_true(title > 10 && title < 14.5);
     assert_true(name > 6 && name * 0.6 * 20 < 664.0 / 7);

@@ -30,16 +30,29 @@ static void every_op_passes(const char *device, int bf16)
     int rows = 0;
     mr_error err = {0};
     mr_check_result result;
-    mr_check_options options = {.device = device, .bf16 = bf16, .cases = 20, .on_row = count_row, .on_miss = show_miss, .arg = &rows};
+    mr_check_options options = {
+        .device = device, .bf16 = bf16, .cases = 20, .on_row = count_row, .on_miss = show_miss, .arg = &rows};
     assert_int_equal(mr_check_run(&options, &result, &err), 0);
     assert_true(rows >= MR_OP_COUNT);
     assert_true(result.cases >= 20 * MR_OP_COUNT);
     assert_int_equal(result.misses, 0);
 }
 
-static void ref64_passes(void **state) { (void)state; every_op_passes("ref64", 0); }
-static void cpu_passes(void **state) { (void)state; every_op_passes("cpu", 0); }
-static void cpu_passes_in_bf16(void **state) { (void)state; every_op_passes("cpu", 1); }
+static void ref64_passes(void **state)
+{
+    (void)state;
+    every_op_passes("ref64", 0);
+}
+static void cpu_passes(void **state)
+{
+    (void)state;
+    every_op_passes("cpu", 0);
+}
+static void cpu_passes_in_bf16(void **state)
+{
+    (void)state;
+    every_op_passes("cpu", 1);
+}
 
 static void every_mutation_is_caught(void **state)
 {
@@ -68,9 +81,13 @@ static void bf16_does_not_hide_mutations(void **state)
 static void stored_bf16_is_exact(void **state)
 {
     (void)state;
-    static const struct { int op; const char *name; int narrow; } wanted[] = {
-        {MR_OP_linear_fwd, "x", 1}, {MR_OP_linear_fwd, "W", 1}, {MR_OP_minrnn_bwd, "dh", 1}, {MR_OP_minrnn_bwd, "b", 1},
-        {MR_OP_conv_fwd, "x", 1},   {MR_OP_conv_fwd, "b", 0},   {MR_OP_norm_fwd, "w", 0},     {MR_OP_minrnn_bwd, "dW", 0}};
+    static const struct {
+        int op;
+        const char *name;
+        int narrow;
+    } wanted[] = {{MR_OP_linear_fwd, "x", 1}, {MR_OP_linear_fwd, "W", 1}, {MR_OP_minrnn_bwd, "dh", 1},
+                  {MR_OP_minrnn_bwd, "b", 1}, {MR_OP_conv_fwd, "x", 1},   {MR_OP_conv_fwd, "b", 0},
+                  {MR_OP_norm_fwd, "w", 0},   {MR_OP_minrnn_bwd, "dW", 0}};
     for (int k = 0; k < 8; k++) {
         mr_case c;
         int wide = 0, seen = 0;
@@ -140,7 +157,8 @@ static void wrong_requests_are_refused(void **state)
     mr_check_result result;
     const mr_check_options wrong[] = {{.device = "ref64", .op = "nothing", .cases = 1},
                                       {.device = "ref64", .isa = "avx2", .cases = 1},
-                                      {.device = "nowhere", .cases = 1}, {.isa = "abacus", .cases = 1}};
+                                      {.device = "nowhere", .cases = 1},
+                                      {.isa = "abacus", .cases = 1}};
     static const char *const named[] = {"nothing", "--isa", "nowhere", "abacus"};
     for (int i = 0; i < 4; i++) {
         assert_int_equal(mr_check_run(&wrong[i], &result, &err), MR_EINVAL);
@@ -205,9 +223,12 @@ int main(void)
         cmocka_unit_test(a_miss_is_reported),
         cmocka_unit_test(wrong_requests_are_refused),
         cmocka_unit_test(ref64_passes),
-        cmocka_unit_test(cpu_passes), cmocka_unit_test(cpu_passes_in_bf16),
-        cmocka_unit_test(every_mutation_is_caught), cmocka_unit_test(bf16_does_not_hide_mutations),
-        cmocka_unit_test(stored_bf16_is_exact), cmocka_unit_test(stored_bf16_allows_what_it_says),
+        cmocka_unit_test(cpu_passes),
+        cmocka_unit_test(cpu_passes_in_bf16),
+        cmocka_unit_test(every_mutation_is_caught),
+        cmocka_unit_test(bf16_does_not_hide_mutations),
+        cmocka_unit_test(stored_bf16_is_exact),
+        cmocka_unit_test(stored_bf16_allows_what_it_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

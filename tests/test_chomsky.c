@@ -1,4 +1,5 @@
-/* The paper's tasks of the Chomsky hierarchy: each against another statement of it, and what their batches are drawn from. */
+/* The paper's tasks of the Chomsky hierarchy: each against another statement of it, and what their batches are drawn
+ * from. */
 #include "chomsky_support.h"
 
 #include "train/evaluate.h"
@@ -46,8 +47,8 @@ static void tasks_are_what_they_are_called(void **state)
         checker *check;
         int inputs, outputs, max_T; /* symbols and the empty token; classes; of lengths up to 256 */
     } tasks[] = {{"bucket_sort", check_sorted, 11, 10, 512}, {"cycle_nav", check_walk, 4, 5, 288},
-                 {"even_pairs", check_pairs, 3, 2, 288}, {"parity", check_parity, 3, 2, 288},
-                 {"majority", check_majority, 64, 63, 288}, {"majority_count", check_count, 64, 63, 288},
+                 {"even_pairs", check_pairs, 3, 2, 288},     {"parity", check_parity, 3, 2, 288},
+                 {"majority", check_majority, 64, 63, 288},  {"majority_count", check_count, 64, 63, 288},
                  {"missing_duplicate", NULL, 10, 9, 512}};
     ties = 0;
     for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++) {
@@ -122,11 +123,12 @@ static void lengths_and_symbols_are_uniform(void **state)
     static const struct {
         const char *name;
         int symbols;
-    } tasks[] = {{"bucket_sort", 10}, {"missing_duplicate", 9}, {"cycle_nav", 3}, {"even_pairs", 2}, {"parity", 2},
-                 {"majority", 63}, {"majority_count", 63}};
+    } tasks[] = {{"bucket_sort", 10}, {"missing_duplicate", 9}, {"cycle_nav", 3},      {"even_pairs", 2},
+                 {"parity", 2},       {"majority", 63},         {"majority_count", 63}};
     for (size_t k = 0; k < sizeof tasks / sizeof *tasks; k++) {
         int lengths[40] = {0}, symbols[63] = {0}, first[63] = {0};
-        int copies = !strcmp(tasks[k].name, "missing_duplicate"); /* lengths vary with the copy, and symbols come twice */
+        /* lengths vary with the copy, and symbols come twice */
+        int copies = !strcmp(tasks[k].name, "missing_duplicate");
         mr_task *task = open_language("paper", tasks[k].name, 2, NULL);
         mr_batch batch = new_batch(task);
         for (uint32_t step = 1; step <= 4000; step++) {
@@ -149,7 +151,8 @@ static void scored_lengths_are_uniform(void **state)
 {
     (void)state;
     int lengths[217] = {0};
-    mr_task *task = open_language("paper", "parity", 1, (setting[]){{"eval-lengths", "10000"}, {"eval-samples", "1"}, {0}});
+    mr_task *task =
+        open_language("paper", "parity", 1, (setting[]){{"eval-lengths", "10000"}, {"eval-samples", "1"}, {0}});
     mr_batch batch = new_batch(task);
     assert_int_equal(task->eval_batches, 10000);
     for (int i = 0; i < task->eval_batches; i++) {
@@ -187,7 +190,8 @@ static void scored_lengths_cover_the_range(void **state)
 static void batches_are_functions_of_their_place(void **state)
 {
     (void)state;
-    static const char *const names[][2] = {{"paper", "majority"}, {"paper", "bucket_sort"}, {"deepmind", "stack_manipulation"}};
+    static const char *const names[][2] = {
+        {"paper", "majority"}, {"paper", "bucket_sort"}, {"deepmind", "stack_manipulation"}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         mr_task *task = open_language(names[i][0], names[i][1], 16, NULL);
         check_places(task);
@@ -224,8 +228,8 @@ static void the_test_set_depends_on_neither_seed_nor_batch(void **state)
 {
     (void)state;
     static const int sizes[] = {12, 1, 5, 7, 64};
-    static const char *const names[][2] = {{"paper", "bucket_sort"}, {"paper", "missing_duplicate"},
-                                           {"deepmind", "binary_addition"}};
+    static const char *const names[][2] = {
+        {"paper", "bucket_sort"}, {"paper", "missing_duplicate"}, {"deepmind", "binary_addition"}};
     static int32_t expected[20000], got[20000];
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
         int n = collect(names[k][0], names[k][1], 3, expected);
@@ -244,20 +248,22 @@ static void settings_that_do_not_fit_are_explained(void **state)
 {
     (void)state;
     refused(unopened((setting[]){{"task", "cycle_navigation"}, {0}}), MR_ECONFIG,
-            "the paper protocol has no task \"cycle_navigation\": choose --task among bucket_sort missing_duplicate cycle_nav");
+            "the paper protocol has no task \"cycle_navigation\": choose --task among bucket_sort missing_duplicate "
+            "cycle_nav");
     refused(unopened((setting[]){{"task", "parity"}, {"protocol", "deepmind"}, {0}}), MR_ECONFIG,
             "binary_multiplication compute_sqrt bucket_sort");
     refused(unopened((setting[]){{"eval-to", "30"}, {0}}), MR_ECONFIG,
             "lengths 40 to 30 cannot be scored: lower --eval-from or raise --eval-to");
-    refused(unopened((setting[]){{"train-length", "100"}, {"task", "bucket_sort"}, {"protocol", "deepmind"}, {0}}), MR_ECONFIG,
-            "lengths 101 to 100");
+    refused(unopened((setting[]){{"train-length", "100"}, {"task", "bucket_sort"}, {"protocol", "deepmind"}, {0}}),
+            MR_ECONFIG, "lengths 101 to 100");
 }
 
 /* Plans are made for the longest batch, be it of training. */
 static void the_longest_batch_may_be_one_of_training(void **state)
 {
     (void)state;
-    mr_task *task = open_language("paper", "bucket_sort", 4, (setting[]){{"train-length", "100"}, {"eval-to", "41"}, {0}});
+    mr_task *task =
+        open_language("paper", "bucket_sort", 4, (setting[]){{"train-length", "100"}, {"eval-to", "41"}, {0}});
     assert_int_equal(task->max_T, 208);
     mr_task_free(task);
     task = open_language("paper", "majority_count", 4,
@@ -269,8 +275,8 @@ static void the_longest_batch_may_be_one_of_training(void **state)
 static void recipes_are_the_papers(void **state)
 {
     (void)state;
-    static const char *const names[] = {"bucket_sort", "missing_duplicate", "cycle_nav", "even_pairs", "parity", "majority",
-                                        "majority_count"};
+    static const char *const names[] = {"bucket_sort", "missing_duplicate", "cycle_nav",     "even_pairs",
+                                        "parity",      "majority",          "majority_count"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char name[64], value[MR_TEXT_MAX];
         mr_recipe r;
@@ -278,7 +284,8 @@ static void recipes_are_the_papers(void **state)
         snprintf(name, sizeof name, "chomsky-%s", names[i]);
         if (mr_recipe_load(&r, name, &err)) fail_msg("%s", err.text);
         assert_string_equal(r.task->type->name, "chomsky");
-        assert_string_equal(mr_option_print(mr_option_find(r.task->type->options, "task"), r.task->settings, value), names[i]);
+        assert_string_equal(mr_option_print(mr_option_find(r.task->type->options, "task"), r.task->settings, value),
+                            names[i]);
         assert_string_equal(mr_recipe_model_key(&r, "mixer", value), "minlstm");
         assert_string_equal(mr_recipe_model_key(&r, "layers", value), "2");
         assert_string_equal(mr_recipe_model_key(&r, "dim", value), "256");
@@ -374,9 +381,14 @@ static void the_score_is_the_mean_over_lengths(void **state)
     mr_context *ctx;
     mr_net *net;
     mr_batch batch;
-    static const setting keys[] = {{"protocol", "deepmind"}, {"task", "stack_manipulation"}, {"eval-from", "2"},
+    static const setting keys[] = {{"protocol", "deepmind"},
+                                   {"task", "stack_manipulation"},
+                                   {"eval-from", "2"},
                                    {"eval-to", "12"},
-                                   {"eval-samples", "20"}, {"batch", "16"}, {"dim", "8"}, {"layers", "1"}};
+                                   {"eval-samples", "20"},
+                                   {"batch", "16"},
+                                   {"dim", "8"},
+                                   {"layers", "1"}};
     assert_int_equal(mr_recipe_load(&r, "chomsky", NULL), 0);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         assert_int_equal(mr_recipe_set(&r, keys[i].key, keys[i].value, NULL), 0);

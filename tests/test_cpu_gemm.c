@@ -57,14 +57,15 @@ static void check_products(mr_dev *dev, int M, int N, int K, int bf16)
     float *db = mr_alloc((size_t)N, 4);
     for (size_t i = 0; i < (size_t)M * K; i++) dx[i] = NAN;
     mr_linear_bwd_x_args to_x = {.M = M, .N = N, .K = K, .dy = (mr_act *)y, .W = (mr_real *)W, .dx = (mr_act *)dx};
-    mr_linear_bwd_w_args to_w = {.M = M, .N = N, .K = K, .dy = (mr_act *)y, .x = (mr_act *)x, .dW = (mr_real *)dW,
-                                 .db = (mr_real *)db};
+    mr_linear_bwd_w_args to_w = {
+        .M = M, .N = N, .K = K, .dy = (mr_act *)y, .x = (mr_act *)x, .dW = (mr_real *)dW, .db = (mr_real *)db};
     dev->ops.linear_bwd_x(dev, &to_x);
     dev->ops.linear_bwd_w(dev, &to_w);
     for (int sample = 0; sample < 300; sample++) {
         const int m = sample * 7919 % M, n = sample * 104729 % N, k = sample * 1299709 % K;
         double sx = 0, sw = 0, sb = 0;
-        for (int i = 0; i < N; i++) sx += as_multiplied(y[(size_t)m * N + i], bf16) * as_multiplied(W[(size_t)i * K + k], bf16);
+        for (int i = 0; i < N; i++)
+            sx += as_multiplied(y[(size_t)m * N + i], bf16) * as_multiplied(W[(size_t)i * K + k], bf16);
         for (int i = 0; i < M; i++) {
             sw += as_multiplied(y[(size_t)i * N + n], bf16) * as_multiplied(x[(size_t)i * K + k], bf16);
             sb += y[(size_t)i * N + n];
@@ -73,13 +74,14 @@ static void check_products(mr_dev *dev, int M, int N, int K, int bf16)
         assert_near(dW[(size_t)n * K + k], sw, 2e-6 * sqrt(M) * 4);
         assert_near(db[n], sb, 2e-6 * sqrt(M) * 4);
     }
-    mr_linear_fwd_args forward = {.M = M, .N = N, .K = K, .x = (mr_act *)x, .W = (mr_real *)W, .b = (mr_real *)b,
-                                  .y = (mr_act *)y};
+    mr_linear_fwd_args forward = {
+        .M = M, .N = N, .K = K, .x = (mr_act *)x, .W = (mr_real *)W, .b = (mr_real *)b, .y = (mr_act *)y};
     dev->ops.linear_fwd(dev, &forward);
     for (int sample = 0; sample < 300; sample++) {
         const int m = sample * 7919 % M, n = sample * 104729 % N;
         double sum = b[n];
-        for (int i = 0; i < K; i++) sum += as_multiplied(x[(size_t)m * K + i], bf16) * as_multiplied(W[(size_t)n * K + i], bf16);
+        for (int i = 0; i < K; i++)
+            sum += as_multiplied(x[(size_t)m * K + i], bf16) * as_multiplied(W[(size_t)n * K + i], bf16);
         assert_near(y[(size_t)m * N + n], sum, 2e-6 * sqrt(K) * 4);
     }
     mr_free(x), mr_free(W), mr_free(b), mr_free(y), mr_free(dx), mr_free(dW), mr_free(db);
@@ -92,7 +94,7 @@ static void check_ragged_blocks(int bf16)
         check_products(dev, 203, 517, 401, bf16); /* two blocks of rows, of columns, of depth, none whole */
         check_products(dev, 5000, 16, 65, bf16);  /* a split sum over tokens into a tiny gradient */
         check_products(dev, 9, 700, 1, bf16);
-        check_products(dev, 64, 96, 1100, bf16);  /* whole tiles, several pieces of depth */
+        check_products(dev, 64, 96, 1100, bf16); /* whole tiles, several pieces of depth */
         mr_dev_close(dev);
     }
 }
@@ -169,13 +171,36 @@ static void free_layer(layer *l)
 static void run_layer(mr_dev *dev, layer *l)
 {
     void *saved = dev->alloc(dev, dev->minrnn_saved(dev, &l->cell, l->B, l->T, l->D, l->H));
-    mr_minrnn_fwd_args f = {.cell = l->cell, .B = l->B, .T = l->T, .D = l->D, .H = l->H, .x = (mr_act *)l->x,
-                            .W = (mr_real *)l->W, .b = (mr_real *)l->b, .h_init = (mr_real *)l->init, .reset = l->reset,
-                            .saved = saved, .h = (mr_act *)l->h, .h_out = (mr_real *)l->out};
+    mr_minrnn_fwd_args f = {.cell = l->cell,
+                            .B = l->B,
+                            .T = l->T,
+                            .D = l->D,
+                            .H = l->H,
+                            .x = (mr_act *)l->x,
+                            .W = (mr_real *)l->W,
+                            .b = (mr_real *)l->b,
+                            .h_init = (mr_real *)l->init,
+                            .reset = l->reset,
+                            .saved = saved,
+                            .h = (mr_act *)l->h,
+                            .h_out = (mr_real *)l->out};
     dev->ops.minrnn_fwd(dev, &f);
-    mr_minrnn_bwd_args b = {.cell = l->cell, .B = l->B, .T = l->T, .D = l->D, .H = l->H, .x = f.x, .W = f.W, .b = f.b,
-                            .h_init = f.h_init, .reset = l->reset, .saved = saved, .h = f.h, .dh = (mr_act *)l->dh,
-                            .dx = (mr_act *)l->dx, .dW = (mr_real *)l->dW, .db = (mr_real *)l->db,
+    mr_minrnn_bwd_args b = {.cell = l->cell,
+                            .B = l->B,
+                            .T = l->T,
+                            .D = l->D,
+                            .H = l->H,
+                            .x = f.x,
+                            .W = f.W,
+                            .b = f.b,
+                            .h_init = f.h_init,
+                            .reset = l->reset,
+                            .saved = saved,
+                            .h = f.h,
+                            .dh = (mr_act *)l->dh,
+                            .dx = (mr_act *)l->dx,
+                            .dW = (mr_real *)l->dW,
+                            .db = (mr_real *)l->db,
                             .dh_init = (mr_real *)l->dinit};
     dev->ops.minrnn_bwd(dev, &b);
     dev->release(dev, saved);
@@ -233,9 +258,17 @@ static void test_gates_far_out(void **state)
         for (int i = 0; i < 5; i++) {
             mr_dev *dev = open_cpu(1, *isa);
             float x = 0, W[3] = {0}, b[3] = {pre[i], pre[i], 0.5f}, h = 7, in = 2, saved[3];
-            mr_minrnn_fwd_args f = {.cell = {.kind = MR_MINLSTM, .candidate = MR_LINEAR, .normalize = 1}, .B = 1,
-                                    .T = 1, .D = 1, .H = 1, .x = (mr_act *)&x, .W = (mr_real *)W, .b = (mr_real *)b,
-                                    .h_in = (mr_real *)&in, .saved = saved, .h = (mr_act *)&h};
+            mr_minrnn_fwd_args f = {.cell = {.kind = MR_MINLSTM, .candidate = MR_LINEAR, .normalize = 1},
+                                    .B = 1,
+                                    .T = 1,
+                                    .D = 1,
+                                    .H = 1,
+                                    .x = (mr_act *)&x,
+                                    .W = (mr_real *)W,
+                                    .b = (mr_real *)b,
+                                    .h_in = (mr_real *)&in,
+                                    .saved = saved,
+                                    .h = (mr_act *)&h};
             dev->ops.minrnn_fwd(dev, &f);
             if (isnan(pre[i])) assert_true(isnan(h));
             else assert_near(h, 0.5 * 2 + 0.5 * 0.5, 1e-6);
@@ -266,9 +299,8 @@ static void test_unknown_isa_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products_of_ragged_blocks),
-        cmocka_unit_test(test_products_in_bf16),
-        cmocka_unit_test(test_threads_change_no_bit), cmocka_unit_test(test_scan_cut_into_chunks),
+        cmocka_unit_test(test_products_of_ragged_blocks), cmocka_unit_test(test_products_in_bf16),
+        cmocka_unit_test(test_threads_change_no_bit),     cmocka_unit_test(test_scan_cut_into_chunks),
         cmocka_unit_test(test_scan_of_many_sequences),    cmocka_unit_test(test_gates_far_out),
         cmocka_unit_test(test_unknown_isa_is_refused),
     };

@@ -44,7 +44,8 @@ static void expect_valid_pictures(int count)
              "    told = file + \".title\"\n"
              "    want = open(told, encoding=\"utf-8\").read() if os.path.exists(told) else \"odd\"\n"
              "    assert svg.tagName == \"svg\" and (title.data if title else \"\") == want, file\n"
-             "assert len(files) == %d, files\n' %s", count, folder);
+             "assert len(files) == %d, files\n' %s",
+             count, folder);
     assert_int_equal(system(command), 0);
     snprintf(command, sizeof command, "rm %s/*", folder);
     assert_int_equal(system(command), 0);
@@ -77,10 +78,16 @@ static size_t line_points(const char *svg, const char *opening, double *first_y,
 static void any_title_is_valid(void **unused)
 {
     (void)unused;
-    static const struct { const char *given, *read; } titles[] = {
-        {"plain", "plain"}, {"", ""}, {"a < b && c > \"d\" 'e' ]]> <!-- <script>", "a < b && c > \"d\" 'e' ]]> <!-- <script>"},
-        {"naïve — 日本語 🙂", "naïve — 日本語 🙂"}, {"bell\a and \x1b[1mescape\n", "bell  and  [1mescape "},
-        {"broken \xff\xc3( \xed\xa0\x80", "broken ��( ���"}, {"not a character: \xef\xbf\xbf", "not a character:  "},
+    static const struct {
+        const char *given, *read;
+    } titles[] = {
+        {"plain", "plain"},
+        {"", ""},
+        {"a < b && c > \"d\" 'e' ]]> <!-- <script>", "a < b && c > \"d\" 'e' ]]> <!-- <script>"},
+        {"naïve — 日本語 🙂", "naïve — 日本語 🙂"},
+        {"bell\a and \x1b[1mescape\n", "bell  and  [1mescape "},
+        {"broken \xff\xc3( \xed\xa0\x80", "broken ��( ���"},
+        {"not a character: \xef\xbf\xbf", "not a character:  "},
     };
     enum { TITLES = sizeof titles / sizeof *titles };
     for (int i = 0; i < TITLES; i++) {
@@ -97,9 +104,16 @@ static void any_points_are_valid(void **unused)
 {
     (void)unused;
     static const mr_curve_point odd[] = {
-        {0, 1, 1, 1},       {1, NAN, NAN, NAN},    {2, INFINITY, -INFINITY, INFINITY}, {-5, 3, 3, 3},
-        {3, 0, 0, 0},       {4, 1e308, -1e308, 2}, {5, 1e-320, 1e-300, -1},            {INT64_MAX, 2, 2, 0.5},
-        {7, 1e149, 2, 0.5}, {8, -1e149, 2, 0.5},
+        {0, 1, 1, 1},
+        {1, NAN, NAN, NAN},
+        {2, INFINITY, -INFINITY, INFINITY},
+        {-5, 3, 3, 3},
+        {3, 0, 0, 0},
+        {4, 1e308, -1e308, 2},
+        {5, 1e-320, 1e-300, -1},
+        {INT64_MAX, 2, 2, 0.5},
+        {7, 1e149, 2, 0.5},
+        {8, -1e149, 2, 0.5},
     };
     enum { ODD = sizeof odd / sizeof *odd };
     int count = 0;
@@ -142,7 +156,11 @@ static void log_scale_beyond_two_decades(void **unused)
     (void)unused;
     double least[] = {0.02, 0.005, 0};
     for (int i = 0; i < 3; i++) {
-        mr_curve_point points[] = {{1, NAN, 1, NAN}, {2, NAN, 0.1, NAN}, {3, NAN, 0.002 + least[0], NAN}, {4, NAN, least[i], NAN}, {5, NAN, 0.005, NAN}};
+        mr_curve_point points[] = {{1, NAN, 1, NAN},
+                                   {2, NAN, 0.1, NAN},
+                                   {3, NAN, 0.002 + least[0], NAN},
+                                   {4, NAN, least[i], NAN},
+                                   {5, NAN, 0.005, NAN}};
         char *svg = picture(points, i ? 5 : 4, "t");
         assert_int_equal(strstr(svg, "log scale") != NULL, i > 0);
         mr_free(svg);

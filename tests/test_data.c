@@ -8,11 +8,12 @@
 static void sha256_knows_its_vectors(void **state)
 {
     (void)state;
-    static const struct { const char *text, *sha; } vectors[] = {
-        {"", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
-        {"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
-        {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
-         "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"}};
+    static const struct {
+        const char *text, *sha;
+    } vectors[] = {{"", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+                   {"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
+                   {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+                    "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"}};
     char text[MR_SHA256_TEXT];
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
         mr_sha256_of(vectors[i].text, strlen(vectors[i].text), text);
@@ -159,8 +160,11 @@ static void fetch_archive(void)
     static const mr_data_member members[] = {{"kept/wanted.txt", NULL}, {"kept/also.txt", NULL}, {NULL, NULL}};
     char url[MR_TEXT_MAX + 8], archive[MR_TEXT_MAX], path[MR_TEXT_MAX], command[2 * MR_TEXT_MAX], *found;
     mr_error err;
-    snprintf(command, sizeof command, "cd '%s' && mkdir -p made && echo one >made/wanted.txt && echo two >made/also.txt && echo no >made/other.txt && "
-             "tar -czf made.tar.gz made", folder);
+    snprintf(command, sizeof command,
+             "cd '%s' && mkdir -p made && echo one >made/wanted.txt && echo two >made/also.txt && echo no "
+             ">made/other.txt && "
+             "tar -czf made.tar.gz made",
+             folder);
     if (system(command)) skip();
     in_folder("made.tar.gz", path);
     snprintf(url, sizeof url, "file://%s", path);

@@ -1,4 +1,5 @@
-/* Drawing tokens on a device: what it draws by itself, in any groups, is what a loop draws that looks at every row of logits. */
+/* Drawing tokens on a device: what it draws by itself, in any groups, is what a loop draws that looks at every row
+ * of logits. */
 #include "support.h"
 
 enum { PROMPT = 5, TOKENS = 40, VOCAB = 23 };
@@ -27,15 +28,21 @@ static void draw_in_groups(mr_model *model, mr_state *state, const mr_sampling *
 {
     feed_prompt(model, state);
     mr_model_draw_from(model, how, 0);
-    for (int i = 0; i < TOKENS; i += group) mr_model_draw(model, state, i == 0, group < TOKENS - i ? group : TOKENS - i, tokens + i);
+    for (int i = 0; i < TOKENS; i += group)
+        mr_model_draw(model, state, i == 0, group < TOKENS - i ? group : TOKENS - i, tokens + i);
 }
 
 /* The op of `ref` on one row of logits. */
 static int32_t draw_by_ref(mr_dev *ref, const float *logits, const mr_sampling *how, double position)
 {
     int32_t id, drawn[MR_DRAWN];
-    ref->ops.sample(ref, &(mr_sample_args){.R = 1, .C = VOCAB, .logits = (const mr_act *)logits, .how = how, .position = &position,
-                                           .ids = &id, .drawn = drawn});
+    ref->ops.sample(ref, &(mr_sample_args){.R = 1,
+                                           .C = VOCAB,
+                                           .logits = (const mr_act *)logits,
+                                           .how = how,
+                                           .position = &position,
+                                           .ids = &id,
+                                           .drawn = drawn});
     return id;
 }
 
@@ -84,7 +91,8 @@ static void check_not_finite(mr_dev *dev)
     const mr_param *first = &mr_model_params(model)->list[0];
     const mr_sampling how = {.temperature = 1, .top_p = 1};
     int32_t tokens[TOKENS];
-    for (size_t i = 0; i < first->count; i++) put_doubles(dev, mr_real_at(dev, model->weights, first->offset + i), &(double){NAN}, 1);
+    for (size_t i = 0; i < first->count; i++)
+        put_doubles(dev, mr_real_at(dev, model->weights, first->offset + i), &(double){NAN}, 1);
     draw_in_groups(model, state, &how, 8, tokens);
     for (int i = 0; i < TOKENS; i++) assert_int_equal(tokens[i], -1);
     mr_state_free(state);

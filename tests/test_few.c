@@ -1,6 +1,6 @@
-/* Few rows on a GPU: there, one-token ops are fused and put off (src/ops/cuda/defer.cu), which `minrnn check`, op by op, sees little
- * of. The same sequence of ops runs on ref and on the GPU in exact fp32, TF32 and bf16, in the orders a model has and in some that it
- * has not, and everything that any op promises is compared. */
+/* Few rows on a GPU: there, one-token ops are fused and put off (src/ops/cuda/defer.cu), which `minrnn check`, op by
+ * op, sees little of. The same sequence of ops runs on ref and on the GPU in exact fp32, TF32 and bf16, in the
+ * orders a model has and in some that it has not, and everything that any op promises is compared. */
 #include "support.h"
 
 typedef struct shape {
@@ -9,10 +9,11 @@ typedef struct shape {
 } shape;
 
 static const shape shapes[] = {
-    {1, 384, 768, 1536, MR_NORM_RMS}, {2, 384, 768, 1536, MR_NORM_LAYER}, {3, 64, 100, 36, MR_NORM_NONE}, {8, 20, 12, 28, MR_NORM_LAYER},
-    {5, 30, 22, 34, MR_NORM_RMS}, {9, 64, 96, 256, MR_NORM_LAYER}, {64, 64, 384, 256, MR_NORM_RMS}, {16, 384, 768, 1536, MR_NORM_NONE},
-    {128, 384, 768, 1536, MR_NORM_RMS}, {64, 384, 768, 1536, MR_NORM_LAYER}, {70, 136, 264, 520, MR_NORM_NONE}, {200, 64, 384, 256, MR_NORM_LAYER},
-    {1000, 72, 136, 200, MR_NORM_RMS}, {1024, 384, 768, 1536, MR_NORM_RMS}, {1030, 64, 64, 128, MR_NORM_RMS},
+    {1, 384, 768, 1536, MR_NORM_RMS},    {2, 384, 768, 1536, MR_NORM_LAYER},  {3, 64, 100, 36, MR_NORM_NONE},
+    {8, 20, 12, 28, MR_NORM_LAYER},      {5, 30, 22, 34, MR_NORM_RMS},        {9, 64, 96, 256, MR_NORM_LAYER},
+    {64, 64, 384, 256, MR_NORM_RMS},     {16, 384, 768, 1536, MR_NORM_NONE},  {128, 384, 768, 1536, MR_NORM_RMS},
+    {64, 384, 768, 1536, MR_NORM_LAYER}, {70, 136, 264, 520, MR_NORM_NONE},   {200, 64, 384, 256, MR_NORM_LAYER},
+    {1000, 72, 136, 200, MR_NORM_RMS},   {1024, 384, 768, 1536, MR_NORM_RMS}, {1030, 64, 64, 128, MR_NORM_RMS},
 };
 enum { OUTPUTS = 24, VOCAB = 65 };
 
@@ -64,20 +65,40 @@ static float *result(work *w, const char *name, size_t n)
     return out->at[out->count++] = to;
 }
 
-static void keep_act(work *w, const char *name, const mr_act *from, size_t n) { w->dev->get_act(w->dev, result(w, name, n), from, n); }
-static void keep(work *w, const char *name, const mr_real *from, size_t n) { w->dev->get(w->dev, result(w, name, n), from, n); }
+static void keep_act(work *w, const char *name, const mr_act *from, size_t n)
+{
+    w->dev->get_act(w->dev, result(w, name, n), from, n);
+}
+static void keep(work *w, const char *name, const mr_real *from, size_t n)
+{
+    w->dev->get(w->dev, result(w, name, n), from, n);
+}
 
 static mr_norm_fwd_args norm_args(work *w, const mr_act *x, mr_act *y, mr_real *stat)
 {
     size_t D = (size_t)w->s.D;
-    return (mr_norm_fwd_args){.M = w->s.M, .D = w->s.D, .kind = w->s.norm, .x = x, .w = reals(w, D, 1),
-                              .b = w->s.norm == MR_NORM_LAYER ? reals(w, D, 1) : NULL, .y = y, .stat = stat};
+    return (mr_norm_fwd_args){.M = w->s.M,
+                              .D = w->s.D,
+                              .kind = w->s.norm,
+                              .x = x,
+                              .w = reals(w, D, 1),
+                              .b = w->s.norm == MR_NORM_LAYER ? reals(w, D, 1) : NULL,
+                              .y = y,
+                              .stat = stat};
 }
 
-static mr_linear_fwd_args linear_args(work *w, int N, int K, const mr_act *x, int bias, int gelu, const mr_act *residual, mr_act *y)
+static mr_linear_fwd_args linear_args(work *w, int N, int K, const mr_act *x, int bias, int gelu,
+                                      const mr_act *residual, mr_act *y)
 {
-    return (mr_linear_fwd_args){.M = w->s.M, .N = N, .K = K, .x = x, .W = reals(w, (size_t)N * (size_t)K, 1 / sqrt(K)),
-                                .b = bias ? reals(w, (size_t)N, 1) : NULL, .gelu = gelu, .residual = residual, .y = y};
+    return (mr_linear_fwd_args){.M = w->s.M,
+                                .N = N,
+                                .K = K,
+                                .x = x,
+                                .W = reals(w, (size_t)N * (size_t)K, 1 / sqrt(K)),
+                                .b = bias ? reals(w, (size_t)N, 1) : NULL,
+                                .gelu = gelu,
+                                .residual = residual,
+                                .y = y};
 }
 
 static uint8_t *some_resets(work *w, size_t B)
@@ -97,11 +118,30 @@ static mr_act *mix(work *w, const mr_act *x, const mr_cell *cell)
     mr_real *tail = reals(w, B * MR_TAIL * D, 1), *state = reals(w, B * H, 1), *stat = reals(w, 2 * B, 1);
     uint8_t *reset = some_resets(w, B);
     mr_norm_fwd_args first = norm_args(w, x, u, stat);
-    mr_conv_fwd_args conv = {.B = (int)B, .T = 1, .D = (int)D, .x = u, .w = reals(w, D * MR_CONV, 1), .b = reals(w, D, 1), .tail_in = tail,
-                             .reset = reset, .y = y, .tail_out = tail};
-    mr_minrnn_fwd_args cells = {.cell = *cell, .B = (int)B, .T = 1, .D = (int)D, .H = (int)H, .x = y, .W = reals(w, G * H * D, 1 / sqrt((double)D)),
-                                .b = reals(w, G * H, 1), .h_in = state, .h_init = reals(w, H, 1), .reset = reset,
-                                .saved = bag_device(&w->own, dev->minrnn_saved(dev, cell, (int)B, 1, (int)D, (int)H)), .h = h, .h_out = state};
+    mr_conv_fwd_args conv = {.B = (int)B,
+                             .T = 1,
+                             .D = (int)D,
+                             .x = u,
+                             .w = reals(w, D * MR_CONV, 1),
+                             .b = reals(w, D, 1),
+                             .tail_in = tail,
+                             .reset = reset,
+                             .y = y,
+                             .tail_out = tail};
+    mr_minrnn_fwd_args cells = {.cell = *cell,
+                                .B = (int)B,
+                                .T = 1,
+                                .D = (int)D,
+                                .H = (int)H,
+                                .x = y,
+                                .W = reals(w, G * H * D, 1 / sqrt((double)D)),
+                                .b = reals(w, G * H, 1),
+                                .h_in = state,
+                                .h_init = reals(w, H, 1),
+                                .reset = reset,
+                                .saved = bag_device(&w->own, dev->minrnn_saved(dev, cell, (int)B, 1, (int)D, (int)H)),
+                                .h = h,
+                                .h_out = state};
     dev->ops.norm_fwd(dev, &first);
     dev->ops.conv_fwd(dev, &conv);
     dev->ops.minrnn_fwd(dev, &cells);
@@ -119,9 +159,12 @@ static void layer_behind(work *w, mr_act *x, const mr_act *h)
 {
     mr_dev *dev = w->dev;
     size_t M = (size_t)w->s.M, D = (size_t)w->s.D, F = (size_t)w->s.F;
-    mr_act *v = acts(w, M * D), *wide = acts(w, M * F), *pre = acts(w, M * F), *top = acts(w, M * D), *logits = acts(w, M * VOCAB);
-    mr_linear_fwd_args down = linear_args(w, (int)D, w->s.H, h, 1, 0, x, x), up = linear_args(w, (int)F, (int)D, v, 1, 1, NULL, wide);
-    mr_linear_fwd_args back = linear_args(w, (int)D, (int)F, wide, 1, 0, x, x), head = linear_args(w, VOCAB, (int)D, top, 0, 0, NULL, logits);
+    mr_act *v = acts(w, M * D), *wide = acts(w, M * F), *pre = acts(w, M * F), *top = acts(w, M * D),
+           *logits = acts(w, M * VOCAB);
+    mr_linear_fwd_args down = linear_args(w, (int)D, w->s.H, h, 1, 0, x, x),
+                       up = linear_args(w, (int)F, (int)D, v, 1, 1, NULL, wide);
+    mr_linear_fwd_args back = linear_args(w, (int)D, (int)F, wide, 1, 0, x, x),
+                       head = linear_args(w, VOCAB, (int)D, top, 0, 0, NULL, logits);
     mr_norm_fwd_args second = norm_args(w, x, v, NULL), last = norm_args(w, x, top, NULL);
     up.pre = pre;
     dev->ops.linear_fwd(dev, &down);
@@ -138,16 +181,18 @@ static void layer_behind(work *w, mr_act *x, const mr_act *h)
     keep_act(w, "logits", logits, M * VOCAB);
 }
 
-/* What a model never does: the product overwrites the norm's own input; nobody reads the norm; its input changes right behind it;
- * two norms follow each other; another op reads its result. */
+/* What a model never does: the product overwrites the norm's own input; nobody reads the norm; its input changes
+ * right behind it; two norms follow each other; another op reads its result. */
 static void odd_orders(work *w, mr_act *x)
 {
     mr_dev *dev = w->dev;
     size_t M = (size_t)w->s.M, D = (size_t)w->s.D;
     mr_act *u[4], *other = acts(w, M * D), *y = acts(w, M * D);
     for (int i = 0; i < 4; i++) u[i] = acts(w, M * D);
-    mr_norm_fwd_args n[4] = {norm_args(w, x, u[0], NULL), norm_args(w, x, u[1], NULL), norm_args(w, x, u[2], NULL), norm_args(w, u[2], u[3], NULL)};
-    mr_linear_fwd_args over = linear_args(w, (int)D, (int)D, u[0], 1, 0, x, x), aside = linear_args(w, (int)D, (int)D, other, 1, 0, NULL, y);
+    mr_norm_fwd_args n[4] = {norm_args(w, x, u[0], NULL), norm_args(w, x, u[1], NULL), norm_args(w, x, u[2], NULL),
+                             norm_args(w, u[2], u[3], NULL)};
+    mr_linear_fwd_args over = linear_args(w, (int)D, (int)D, u[0], 1, 0, x, x),
+                       aside = linear_args(w, (int)D, (int)D, other, 1, 0, NULL, y);
     dev->ops.norm_fwd(dev, &n[0]);
     dev->ops.linear_fwd(dev, &over);
     keep_act(w, "a product over the norm's input", x, M * D);
@@ -171,7 +216,8 @@ static void run(mr_dev *dev, const shape *s, const mr_cell *cell, results *out)
     bag_empty(&w.own);
 }
 
-static void compare(const char *device, const shape *s, const char *cell, const results *got, const results *want, double tolerance)
+static void compare(const char *device, const shape *s, const char *cell, const results *got, const results *want,
+                    double tolerance)
 {
     assert_int_equal(got->count, want->count);
     for (int o = 0; o < want->count; o++) {
@@ -180,10 +226,13 @@ static void compare(const char *device, const shape *s, const char *cell, const 
         for (size_t i = 0; i < want->n[o]; i++) {
             double off = fabs((double)got->at[o][i] - want->at[o][i]) / scale;
             if (!(off <= tolerance))
-                fail_msg("%s, %d rows of %d, %s: %s: element %zu is %g, wanted %g", device, s->M, s->D, cell, want->name[o], i, got->at[o][i], want->at[o][i]);
+                fail_msg("%s, %d rows of %d, %s: %s: element %zu is %g, wanted %g", device, s->M, s->D, cell,
+                         want->name[o], i, got->at[o][i], want->at[o][i]);
             worst = fmax(worst, off);
         }
-        if (worst > tolerance / 4) print_message("%s, %d rows of %d: %s: off by %.1e of %.0e\n", device, s->M, s->D, want->name[o], worst, tolerance);
+        if (worst > tolerance / 4)
+            print_message("%s, %d rows of %d: %s: off by %.1e of %.0e\n", device, s->M, s->D, want->name[o], worst,
+                          tolerance);
     }
 }
 

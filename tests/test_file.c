@@ -372,8 +372,8 @@ static void test_lock(void **state)
     mr_error err;
     int lock, second;
     char expected[400];
-    snprintf(expected, sizeof expected,
-             "%s: another minrnn is using this folder; wait for it or choose another --out", folder);
+    snprintf(expected, sizeof expected, "%s: another minrnn is using this folder; wait for it or choose another --out",
+             folder);
     assert_int_equal(mr_lock_directory(folder, &lock, &err), 0);
     assert_true(fcntl(lock, F_GETFD) & FD_CLOEXEC);
     assert_int_equal(mr_lock_directory(folder, &second, &err), MR_EBUSY);

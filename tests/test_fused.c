@@ -1,5 +1,6 @@
-/* Layers of 64 inputs on a GPU's tensor cores, whose pre-activations are computed twice and never stored, against ref:
- * every cell, in tf32 and bf16, whole and ragged tiles, blocks that sum over several sequences, shapes that are not fused. */
+/* Layers of 64 inputs on a GPU's tensor cores, whose pre-activations are computed twice and never stored, against
+ * ref: every cell, in tf32 and bf16, whole and ragged tiles, blocks that sum over several sequences, shapes that are
+ * not fused. */
 #include "tests/support.h"
 
 enum { D = 64 };
@@ -45,9 +46,17 @@ static float *drawn(bag *own, mr_rng *rng, size_t n, double scale, int bf16)
 static inputs draw(bag *own, const task *t, int bf16)
 {
     mr_rng rng = mr_rng_at((uint64_t)(t->T * 100 + t->H), MR_STREAM_SAMPLE, 7, 0);
-    size_t N = (size_t)t->B * (size_t)t->T, H = (size_t)t->H, G = (size_t)mr_cell_gates(&t->cell) * H, states = (size_t)t->B * H;
-    inputs in = {drawn(own, &rng, N * D, 1, bf16), drawn(own, &rng, G * D, 0.15, bf16), drawn(own, &rng, G, 1, 0),
-                 drawn(own, &rng, N * H, 1, bf16), drawn(own, &rng, H, 1, 0), NULL, drawn(own, &rng, states, 1, 0), NULL, NULL};
+    size_t N = (size_t)t->B * (size_t)t->T, H = (size_t)t->H, G = (size_t)mr_cell_gates(&t->cell) * H,
+           states = (size_t)t->B * H;
+    inputs in = {drawn(own, &rng, N * D, 1, bf16),
+                 drawn(own, &rng, G * D, 0.15, bf16),
+                 drawn(own, &rng, G, 1, 0),
+                 drawn(own, &rng, N * H, 1, bf16),
+                 drawn(own, &rng, H, 1, 0),
+                 NULL,
+                 drawn(own, &rng, states, 1, 0),
+                 NULL,
+                 NULL};
     if (!t->masked) return in;
     in.in = drawn(own, &rng, states, 1, 0);
     in.reset = (uint8_t *)bag_host(own, N);
@@ -91,21 +100,49 @@ static float *got(bag *own, const void *from, size_t n, int is_act)
 static outputs run(bag *own, const task *t, const inputs *in)
 {
     mr_dev *dev = own->dev;
-    const size_t N = (size_t)t->B * (size_t)t->T, H = (size_t)t->H, G = (size_t)mr_cell_gates(&t->cell) * H, states = (size_t)t->B * H;
-    mr_minrnn_fwd_args f = {.cell = t->cell, .B = t->B, .T = t->T, .D = D, .H = t->H, .x = act(own, in->x, N * D), .W = reals(own, in->W, G * D),
-                            .b = reals(own, in->b, G), .h_in = reals(own, in->in, states), .h_init = reals(own, in->init, H),
-                            .reset = bytes(own, in->reset, N), .length = bytes(own, in->length, (size_t)t->B * sizeof(int32_t)),
+    const size_t N = (size_t)t->B * (size_t)t->T, H = (size_t)t->H, G = (size_t)mr_cell_gates(&t->cell) * H,
+                 states = (size_t)t->B * H;
+    mr_minrnn_fwd_args f = {.cell = t->cell,
+                            .B = t->B,
+                            .T = t->T,
+                            .D = D,
+                            .H = t->H,
+                            .x = act(own, in->x, N * D),
+                            .W = reals(own, in->W, G * D),
+                            .b = reals(own, in->b, G),
+                            .h_in = reals(own, in->in, states),
+                            .h_init = reals(own, in->init, H),
+                            .reset = bytes(own, in->reset, N),
+                            .length = bytes(own, in->length, (size_t)t->B * sizeof(int32_t)),
                             .saved = bag_device(own, dev->minrnn_saved(dev, &t->cell, t->B, t->T, D, t->H)),
-                            .h = bag_device(own, N * H * dev->act_size), .h_out = bag_device(own, states * dev->real_size)};
+                            .h = bag_device(own, N * H * dev->act_size),
+                            .h_out = bag_device(own, states * dev->real_size)};
     dev->ops.minrnn_fwd(dev, &f);
-    mr_minrnn_bwd_args b = {.cell = t->cell, .B = t->B, .T = t->T, .D = D, .H = t->H, .x = f.x, .W = f.W, .b = f.b, .h_in = f.h_in, .h_init = f.h_init,
-                            .reset = f.reset, .length = f.length, .saved = f.saved, .h = f.h, .dh = act(own, in->dh, N * H),
-                            .dh_out = reals(own, in->dout, states), .dx = bag_device(own, N * D * dev->act_size),
-                            .dW = bag_device(own, G * D * dev->real_size), .db = bag_device(own, G * dev->real_size),
-                            .dh_in = bag_device(own, states * dev->real_size), .dh_init = bag_device(own, H * dev->real_size)};
+    mr_minrnn_bwd_args b = {.cell = t->cell,
+                            .B = t->B,
+                            .T = t->T,
+                            .D = D,
+                            .H = t->H,
+                            .x = f.x,
+                            .W = f.W,
+                            .b = f.b,
+                            .h_in = f.h_in,
+                            .h_init = f.h_init,
+                            .reset = f.reset,
+                            .length = f.length,
+                            .saved = f.saved,
+                            .h = f.h,
+                            .dh = act(own, in->dh, N * H),
+                            .dh_out = reals(own, in->dout, states),
+                            .dx = bag_device(own, N * D * dev->act_size),
+                            .dW = bag_device(own, G * D * dev->real_size),
+                            .db = bag_device(own, G * dev->real_size),
+                            .dh_in = bag_device(own, states * dev->real_size),
+                            .dh_init = bag_device(own, H * dev->real_size)};
     dev->ops.minrnn_bwd(dev, &b);
-    return (outputs){{got(own, f.h, N * H, 1), got(own, f.h_out, states, 0), got(own, b.dx, N * D, 1), got(own, b.dW, G * D, 0),
-                      got(own, b.db, G, 0), got(own, b.dh_in, states, 0), got(own, b.dh_init, H, 0)},
+    return (outputs){{got(own, f.h, N * H, 1), got(own, f.h_out, states, 0), got(own, b.dx, N * D, 1),
+                      got(own, b.dW, G * D, 0), got(own, b.db, G, 0), got(own, b.dh_in, states, 0),
+                      got(own, b.dh_init, H, 0)},
                      {N * H, states, N * D, G * D, G, states, H}};
 }
 
@@ -125,8 +162,9 @@ static void compare(const task *t, int bf16, const outputs *mine, const outputs 
             off += d * d, all += (double)ref->v[i][k] * (double)ref->v[i][k];
         }
         if (!(sqrt(off) <= tolerance_of(t, bf16, i) * sqrt(all)))
-            fail_msg("%s, %s, gates %d, candidate %d, normalize %d, B=%d T=%d H=%d masked=%d: off by %.3g of its norm", bf16 ? "bf16" : "tf32", names[i],
-                     mr_cell_gates(&t->cell), (int)t->cell.candidate, t->cell.normalize, t->B, t->T, t->H, t->masked, sqrt(off / all));
+            fail_msg("%s, %s, gates %d, candidate %d, normalize %d, B=%d T=%d H=%d masked=%d: off by %.3g of its norm",
+                     bf16 ? "bf16" : "tf32", names[i], mr_cell_gates(&t->cell), (int)t->cell.candidate,
+                     t->cell.normalize, t->B, t->T, t->H, t->masked, sqrt(off / all));
     }
 }
 
@@ -144,11 +182,15 @@ static void check_task(mr_dev *gpu, mr_dev *ref, const task *t)
 
 static void check_dtype(int bf16)
 {
-    static const struct { int B, T, H, masked; } shapes[] = {{3, 96, 128, 0}, {3, 77, 128, 1}, {70, 32, 384, 0}, {9, 150, 1024, 1}, {2, 300, 64, 1}, {5, 1, 64, 1}};
-    static const mr_cell cells[] = {{MR_MINGRU, MR_POSITIVE, MR_SCAN_LINEAR, 0},  {MR_MINGRU, MR_LINEAR, MR_SCAN_LINEAR, 0},
-                                    {MR_MINGRU, MR_TANH, MR_SCAN_LINEAR, 0},      {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LINEAR, 0},
-                                    {MR_MINLSTM, MR_LINEAR, MR_SCAN_LINEAR, 1},   {MR_MINLSTM, MR_TANH, MR_SCAN_LINEAR, 1},
-                                    {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LINEAR, 1}, {MR_MINLSTM, MR_LINEAR, MR_SCAN_LINEAR, 0}};
+    static const struct {
+        int B, T, H, masked;
+    } shapes[] = {{3, 96, 128, 0},   {3, 77, 128, 1}, {70, 32, 384, 0},
+                  {9, 150, 1024, 1}, {2, 300, 64, 1}, {5, 1, 64, 1}};
+    static const mr_cell cells[] = {
+        {MR_MINGRU, MR_POSITIVE, MR_SCAN_LINEAR, 0},  {MR_MINGRU, MR_LINEAR, MR_SCAN_LINEAR, 0},
+        {MR_MINGRU, MR_TANH, MR_SCAN_LINEAR, 0},      {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LINEAR, 0},
+        {MR_MINLSTM, MR_LINEAR, MR_SCAN_LINEAR, 1},   {MR_MINLSTM, MR_TANH, MR_SCAN_LINEAR, 1},
+        {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LINEAR, 1}, {MR_MINLSTM, MR_LINEAR, MR_SCAN_LINEAR, 0}};
     mr_error err = {0};
     mr_dev *gpu, *ref;
     if (mr_dev_open("cuda", &(mr_dev_options){.bf16 = bf16}, &gpu, &err)) {

@@ -20,10 +20,8 @@ static double loss_at(const probe *p, double step)
     double *moved = mr_alloc(p->n, sizeof *moved), *kept = s->before, loss;
     assert_non_null(moved);
     for (size_t i = 0; i < p->n; i++) moved[i] = p->x[i] + step * p->direction[i];
-    if (p->place)
-        put_doubles(s->bag.dev, p->place, moved, p->n);
-    else
-        s->before = moved;
+    if (p->place) put_doubles(s->bag.dev, p->place, moved, p->n);
+    else s->before = moved;
     loss = loss_of(s);
     s->before = kept;
     if (p->place) put_doubles(s->bag.dev, p->place, p->x, p->n);

@@ -6,8 +6,8 @@
 
 #include <math.h>
 
-/* ---- the conversion, said another way: in whole numbers, which are exact. What was published was made in float: it may be off by one
- * where the exact value lies that near to a whole number. */
+/* ---- the conversion, said another way: in whole numbers, which are exact. What was published was made in float: it
+ * may be off by one where the exact value lies that near to a whole number. */
 
 enum { UNIT = 2 * 10000 * 255, NEAR = UNIT / 10000 };
 
@@ -135,7 +135,8 @@ static void scored_parts_are_whole_and_in_order(void **state)
             assert_null(batch.reset);
             assert_int_equal(batch.counted, batch.B);
             for (int b = 0; b < batch.B; b++, rows++)
-                if (record_of(batch.ids + b * 1024, batch.target[b], first + rows, first + rows + 1, 0) < 0) fail_msg("row %d is another picture", rows);
+                if (record_of(batch.ids + b * 1024, batch.target[b], first + rows, first + rows + 1, 0) < 0)
+                    fail_msg("row %d is another picture", rows);
         }
         assert_int_equal(rows, count);
         mr_batch_free(&batch);
@@ -163,8 +164,9 @@ static void training_shows_the_first_45000_and_mirrors_half(void **state)
                 repeated += met[r]++ > 0;
             }
         }
-        assert_true(flip ? mirrored > 140 && mirrored < 260 : mirrored == 0); /* of 400; six standard deviations are 60 */
-        assert_true(repeated <= 1);                                          /* two pictures of CIFAR-10 may be alike */
+        /* of 400; six standard deviations are 60 */
+        assert_true(flip ? mirrored > 140 && mirrored < 260 : mirrored == 0);
+        assert_true(repeated <= 1); /* two pictures of CIFAR-10 may be alike */
         check_sequence_places(task);
         free(met);
         mr_batch_free(&batch);
@@ -187,7 +189,8 @@ static void training_moves_pictures(void **state)
 {
     (void)state;
     need_data();
-    mr_task *still = open_task("image", 50, 0, (setting[]){{0}}), *task = open_task("image", 50, 0, (setting[]){{"shift", "2"}, {0}});
+    mr_task *still = open_task("image", 50, 0, (setting[]){{0}}),
+            *task = open_task("image", 50, 0, (setting[]){{"shift", "2"}, {0}});
     mr_batch from = fresh_batch(still), batch = fresh_batch(task);
     int met[5][5] = {{0}};
     for (uint32_t step = 1; step <= 8; step++) {
@@ -196,7 +199,8 @@ static void training_moves_pictures(void **state)
         for (int b = 0; b < 50; b++) {
             int places = 0;
             for (int k = 0; k < 25; k++)
-                if (is_moved(batch.ids + b * 1024, from.ids + b * 1024, k % 5 - 2, k / 5 - 2)) places++, met[k / 5][k % 5]++;
+                if (is_moved(batch.ids + b * 1024, from.ids + b * 1024, k % 5 - 2, k / 5 - 2))
+                    places++, met[k / 5][k % 5]++;
             assert_true(places >= 1);
             assert_int_equal(batch.target[b], from.target[b]);
         }
@@ -226,7 +230,8 @@ static void reals_and_small_pictures_are_the_same_pictures(void **state)
     for (int b = 0; b < 7; b++) {
         const uint8_t *gray = all + (45000 + b) * MR_CIFAR_GRAY + 1;
         for (int i = 0; i < 1024; i++)
-            if (!(fabs(batch.values[b * 1024 + i] - (gray[i] * 2.0 / 255 - 1)) <= 1e-6)) fail_msg("value %d of picture %d", i, b);
+            if (!(fabs(batch.values[b * 1024 + i] - (gray[i] * 2.0 / 255 - 1)) <= 1e-6))
+                fail_msg("value %d of picture %d", i, b);
         for (int i = 0; i < 64; i++) {
             double sum = 0;
             for (int k = 0; k < 16; k++) sum += gray[(i / 8 * 4 + k / 4) * 32 + i % 8 * 4 + k % 4];

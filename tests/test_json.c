@@ -35,7 +35,8 @@ static void check_string(const char *json, const char *expected, size_t size)
     size_t length = 99;
     text t = start(json, strlen(json));
     const char *read = mr_json_string(&t.json, &length);
-    if (!read || length != size || memcmp(read, expected, size + 1)) fail_msg("%s is read as %s", json, read ? read : "nothing");
+    if (!read || length != size || memcmp(read, expected, size + 1))
+        fail_msg("%s is read as %s", json, read ? read : "nothing");
     assert_true(mr_json_done(&t.json));
     end(&t);
 }
@@ -59,8 +60,28 @@ static void test_strings(void **state)
     check_string("\"\\ud83d\\ude00\\uDBFF\\uDFFF\"", "😀\xf4\x8f\xbf\xbf", 8);
     check_string("\"a\\u0000b\"", "a\0b", 3);
     check_string("\"é€😀\x7f\"", "é€😀\x7f", 10);
-    static const char *const wrong[] = {"x", "1", "\"", "\"a", "\"\\", "\"\\\"", "\"\\u", "\"\\u12", "\"\\u123g\"", "\"\\ud800\"", "\"\\ud800x\"",
-                                        "\"\\ud800\\n\"", "\"\\udc00\\udc00\"", "\"\\ud800xxdc00\"", "\"\\ud800\\u0041\"", "\"\\udc00\"", "\"\\a\"", "\"\n\"", "\"\x01\"", "\"\xff\"", "\"\xc3\"", "\"\xed\xa0\x80\""};
+    static const char *const wrong[] = {"x",
+                                        "1",
+                                        "\"",
+                                        "\"a",
+                                        "\"\\",
+                                        "\"\\\"",
+                                        "\"\\u",
+                                        "\"\\u12",
+                                        "\"\\u123g\"",
+                                        "\"\\ud800\"",
+                                        "\"\\ud800x\"",
+                                        "\"\\ud800\\n\"",
+                                        "\"\\udc00\\udc00\"",
+                                        "\"\\ud800xxdc00\"",
+                                        "\"\\ud800\\u0041\"",
+                                        "\"\\udc00\"",
+                                        "\"\\a\"",
+                                        "\"\n\"",
+                                        "\"\x01\"",
+                                        "\"\xff\"",
+                                        "\"\xc3\"",
+                                        "\"\xed\xa0\x80\""};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) check_no_string(wrong[i]);
 }
 
@@ -119,8 +140,26 @@ static void test_brackets(void **state)
     assert_true(sum("{}") == 0);
     assert_true(sum(" { \"a\" : [ ] } ") == 0);
     assert_true(sum("{\"a\":[1,2],\"b\":[3]}") == 6);
-    static const char *const wrong[] = {"", "{", "}", "[]", "{\"a\"}", "{\"a\":}", "{\"a\":[}", "{\"a\":[1}", "{\"a\":[1 2]}", "{\"a\":[1,]}", "{\"a\":[,1]}",
-                                        "{\"a\":[1]", "{\"a\":[1],}", "{,\"a\":[1]}", "{\"a\":[1]\"b\":[2]}", "{\"a\" [1]}", "{a:[1]}", "{}}", "{} x", "{\"a\":[1]]}"};
+    static const char *const wrong[] = {"",
+                                        "{",
+                                        "}",
+                                        "[]",
+                                        "{\"a\"}",
+                                        "{\"a\":}",
+                                        "{\"a\":[}",
+                                        "{\"a\":[1}",
+                                        "{\"a\":[1 2]}",
+                                        "{\"a\":[1,]}",
+                                        "{\"a\":[,1]}",
+                                        "{\"a\":[1]",
+                                        "{\"a\":[1],}",
+                                        "{,\"a\":[1]}",
+                                        "{\"a\":[1]\"b\":[2]}",
+                                        "{\"a\" [1]}",
+                                        "{a:[1]}",
+                                        "{}}",
+                                        "{} x",
+                                        "{\"a\":[1]]}"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         if (sum(wrong[i]) != -1) fail_msg("%s is read", wrong[i]);
 }

@@ -28,8 +28,9 @@ typedef struct layer {
 
 static const char *name_of(const layer *l) { return l->form ? l->form->name : "conv"; }
 
-/* The scan in logarithms sums T of them: its error grows with T (measured: 5e-4 at T = 4096). In bf16 pieces of other lengths may
- * go by other products, whose sums round to neighbouring numbers; a convolution has only its result to round. */
+/* The scan in logarithms sums T of them: its error grows with T (measured: 5e-4 at T = 4096). In bf16 pieces of
+ * other lengths may go by other products, whose sums round to neighbouring numbers; a convolution has only its
+ * result to round. */
 static double tolerance_of(const layer *l)
 {
     double tolerance = l->form && l->form->cell.scan == MR_SCAN_LOG ? fmax(1e-5, 5e-7 * l->T) : 1e-5;
@@ -326,7 +327,8 @@ static void check_ragged_row(layer *l, const result *batch, int b)
     check_same(&alone, "ragged row", batch->y + row * T * H, r.y, (size_t)n * H, tolerance_of(l));
     check_same(&alone, "ragged state", batch->state + row * l->state, r.state, l->state, tolerance_of(l));
     check_same(&alone, "ragged dx", batch->dx + row * T * D, r.dx, (size_t)n * D, gradient_tolerance(l));
-    check_same(&alone, "ragged gradient of the state", batch->dstate + row * l->state, r.dstate, l->state, gradient_tolerance(l));
+    check_same(&alone, "ragged gradient of the state", batch->dstate + row * l->state, r.dstate, l->state,
+               gradient_tolerance(l));
     check_zero(l, "outputs beyond the length", batch->y + (row * T + (size_t)n) * H, (T - (size_t)n) * H);
     check_zero(l, "gradients beyond the length", batch->dx + (row * T + (size_t)n) * D, (T - (size_t)n) * D);
     bag_empty(&alone.bag);

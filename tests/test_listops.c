@@ -1,4 +1,5 @@
-/* ListOps: expressions judged by a second evaluator, which reads the tokens with a stack, and by what their distribution must be. */
+/* ListOps: expressions judged by a second evaluator, which reads the tokens with a stack, and by what their
+ * distribution must be. */
 #include "sequence_support.h"
 
 #include "tasks/listops_data.h"
@@ -15,7 +16,7 @@ enum { DEEP = 64, WIDE = 64 };
 
 static int by_value(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-static int value_of(char operator, int *v, int n)
+static int value_of(char operator, int * v, int n)
 {
     int sum = 0;
     for (int i = 0; i < n; i++) sum += v[i];
@@ -30,8 +31,9 @@ static int value_of(char operator, int *v, int n)
 
 typedef struct seen {
     int operators[4], arguments[WIDE + 1], digits[10], depth; /* depth: of the deepest operator, from 1 */
-    int nodes[DEEP], inner[DEEP];                             /* nodes at each depth, and how many of them are operators */
-    int second[WIDE + 1];                                     /* arguments of operators at depth 2 */
+    /* nodes at each depth, and how many of them are operators */
+    int nodes[DEEP], inner[DEEP];
+    int second[WIDE + 1]; /* arguments of operators at depth 2 */
 } seen;
 
 /* The value of the expression, or −1 when it is none; what it is made of is added to `s`. */
@@ -106,8 +108,9 @@ static void published_shape(void **state)
     mr_byte_rows_free(&rows);
 }
 
-/* With next to no limit on the length every tree is kept, the equal ones aside, and the draws themselves can be seen. Equal ones are small:
- * hardly any has an operator below its first, so those at depth 2 show the draws as they are. */
+/* With next to no limit on the length every tree is kept, the equal ones aside, and the draws themselves can be
+ * seen. Equal ones are small: hardly any has an operator below its first, so those at depth 2 show the draws as they
+ * are. */
 static void draws_are_as_stated(void **state)
 {
     (void)state;
@@ -116,15 +119,20 @@ static void draws_are_as_stated(void **state)
     mr_byte_rows rows = {0};
     seen s = {0};
     assert_int_equal(mr_listops_generate(&shape, N, &rows, NULL), 0);
-    for (uint32_t i = 0; i < N; i++) assert_int_equal(evaluate(rows.bytes + rows.at[i], rows.length[i], &s), rows.label[i]);
+    for (uint32_t i = 0; i < N; i++)
+        assert_int_equal(evaluate(rows.bytes + rows.at[i], rows.length[i], &s), rows.label[i]);
     assert_int_equal(s.nodes[1], N);
     assert_int_equal(s.inner[1], N);
     assert_int_equal(s.inner[3], 0);
-    double share = (double)s.inner[2] / s.nodes[2], error = 0.4330 / sqrt(s.nodes[2]); /* a quarter, by trees of whom few are lost */
-    if (!(fabs(share - 0.25) <= 6 * error)) fail_msg("a share of %g of the second level are operators, not a quarter", share);
+    /* a quarter, by trees of whom few are lost */
+    double share = (double)s.inner[2] / s.nodes[2], error = 0.4330 / sqrt(s.nodes[2]);
+    if (!(fabs(share - 0.25) <= 6 * error))
+        fail_msg("a share of %g of the second level are operators, not a quarter", share);
     double mean = (double)s.nodes[3] / s.inner[2];
-    if (!(fabs(mean - 6) <= 6 * 2.582 / sqrt(s.inner[2]))) fail_msg("an operator has %g arguments in the mean, not 6", mean);
-    if (!(unevenness(s.second + 2, 9) <= 8 + 6 * 4)) fail_msg("numbers of arguments: chi-square %g", unevenness(s.second + 2, 9));
+    if (!(fabs(mean - 6) <= 6 * 2.582 / sqrt(s.inner[2])))
+        fail_msg("an operator has %g arguments in the mean, not 6", mean);
+    if (!(unevenness(s.second + 2, 9) <= 8 + 6 * 4))
+        fail_msg("numbers of arguments: chi-square %g", unevenness(s.second + 2, 9));
     mr_byte_rows_free(&rows);
 }
 
@@ -172,7 +180,11 @@ static void the_set_is_a_constant(void **state)
 
 /* ---- batches */
 
-#define SMALL {"min-length", "20"}, {"max-length", "100"}, {"depth", "5"}, {"train-size", "500"}, {"validation-size", "60"}, {"test-size", "70"}
+#define SMALL                                                                                                          \
+    {"min-length", "20"}, {"max-length", "100"}, {"depth", "5"}, {"train-size", "500"}, {"validation-size", "60"},     \
+    {                                                                                                                  \
+        "test-size", "70"                                                                                              \
+    }
 
 static void batches_hold_what_they_say(void **state)
 {
@@ -245,7 +257,8 @@ static void what_is_scored_depends_on_the_split_alone(void **state)
     uint64_t test = scored((setting[]){SMALL, {"split", "test"}, {0}}, 8, &rows);
     assert_int_equal(rows, 70);
     assert_true(validation != test);
-    assert_true(test == scored((setting[]){SMALL, {"split", "test"}, {"train-size", "9"}, {"pool", "last"}, {0}}, 70, &rows));
+    assert_true(test ==
+                scored((setting[]){SMALL, {"split", "test"}, {"train-size", "9"}, {"pool", "last"}, {0}}, 70, &rows));
 }
 
 /* Stages of 16 and 32 tokens, then the training set of 41 to 99; what is scored does not change. */
@@ -254,7 +267,8 @@ static void expressions_grow(void **state)
     (void)state;
     static const int from[] = {8, 16, 41}, to[] = {16, 32, 99};
     int rows, other;
-    mr_task *task = open_task("listops", 8, 0, (setting[]){SMALL, {"min-length", "40"}, {"start-length", "16"}, {"grow-steps", "20"}, {0}});
+    mr_task *task = open_task(
+        "listops", 8, 0, (setting[]){SMALL, {"min-length", "40"}, {"start-length", "16"}, {"grow-steps", "20"}, {0}});
     mr_batch batch = fresh_batch(task);
     for (uint32_t step = 1; step <= 30; step++) {
         task->type->train_batch(task, step, 0, &batch);
@@ -281,7 +295,8 @@ static void parts_share_nothing(void **state)
     uint64_t marks[630];
     int count = 0;
     for (int part = 0; part < 3; part++) {
-        mr_task *task = open_task("listops", 10, 0, (setting[]){SMALL, {"split", part == 1 ? "test" : "validation"}, {0}});
+        mr_task *task =
+            open_task("listops", 10, 0, (setting[]){SMALL, {"split", part == 1 ? "test" : "validation"}, {0}});
         mr_batch batch = fresh_batch(task);
         for (int i = 0; i < (part < 2 ? task->eval_batches : 50); i++) {
             if (part < 2) task->type->eval_batch(task, i, &batch);
@@ -308,7 +323,8 @@ static void passes_hold_every_item_once(void **state)
             uint8_t *met = calloc(n, 1);
             for (uint32_t i = 0; i < n; i++) {
                 uint32_t item = mr_shuffle_at(7, MR_STREAM_TRAIN, n, pass * n + i);
-                if (item >= n || met[item]++) fail_msg("pass %d of %d items: %d comes twice or is none", (int)pass, (int)n, (int)item);
+                if (item >= n || met[item]++)
+                    fail_msg("pass %d of %d items: %d comes twice or is none", (int)pass, (int)n, (int)item);
                 moved += item != mr_shuffle_at(7, MR_STREAM_TRAIN, n, (pass + 1) * n + i);
             }
             free(met);
@@ -353,12 +369,16 @@ static void put_files(const char *train, const char *other)
 }
 
 #define HEADER "Source\tTarget\n"
-#define LRA {"source", "lra"}
+#define LRA                                                                                                            \
+    {                                                                                                                  \
+        "source", "lra"                                                                                                \
+    }
 
 static void published_files_are_read(void **state)
 {
     (void)state;
-    put_files(HEADER "( ( ( [MAX 3 ) 4 ) ] )\t4\n( ( ( ( [MED 1 ) ( ( ( [SM 9 ) 8 ) ] ) ) 2 ) ] )\t2\r\n", HEADER "( ( ( [MIN 3 ) 0 ) ] )\t0");
+    put_files(HEADER "( ( ( [MAX 3 ) 4 ) ] )\t4\n( ( ( ( [MED 1 ) ( ( ( [SM 9 ) 8 ) ] ) ) 2 ) ] )\t2\r\n",
+              HEADER "( ( ( [MIN 3 ) 0 ) ] )\t0");
     mr_task *task = open_task("listops", 2, 0, (setting[]){LRA, {0}});
     mr_batch batch = fresh_batch(task);
     task->type->eval_batch(task, 0, &batch);
@@ -386,15 +406,16 @@ static void published_files_are_read(void **state)
 static void broken_files_are_explained(void **state)
 {
     (void)state;
-    static const struct { const char *text, *says; } broken[] = {
-        {"", "basic_train.tsv: has no rows"},
-        {HEADER, "basic_train.tsv: has no rows"},
-        {"( [MAX 3 4 ] )\t4\n", "line 1: must name the columns"},
-        {HEADER "( [MAX 3 4 ] )\t4\n( [MAX 3 4 ] )\n", "line 3: has no tab"},
-        {HEADER "( [MAX 3 4 ] )\t12\n", "line 2: the column Target is \"12\""},
-        {HEADER "( [MAX 3 4 ] )\t\n", "line 2: the column Target is \"\""},
-        {HEADER "( [MAX 3 44 ] )\t4\n", "line 2: \"44\" is no token"},
-        {HEADER "( )\t4\n", "line 2: the column Source is empty"}};
+    static const struct {
+        const char *text, *says;
+    } broken[] = {{"", "basic_train.tsv: has no rows"},
+                  {HEADER, "basic_train.tsv: has no rows"},
+                  {"( [MAX 3 4 ] )\t4\n", "line 1: must name the columns"},
+                  {HEADER "( [MAX 3 4 ] )\t4\n( [MAX 3 4 ] )\n", "line 3: has no tab"},
+                  {HEADER "( [MAX 3 4 ] )\t12\n", "line 2: the column Target is \"12\""},
+                  {HEADER "( [MAX 3 4 ] )\t\n", "line 2: the column Target is \"\""},
+                  {HEADER "( [MAX 3 44 ] )\t4\n", "line 2: \"44\" is no token"},
+                  {HEADER "( )\t4\n", "line 2: the column Source is empty"}};
     for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
         put_files(broken[i].text, HEADER "( [MIN 3 0 ] )\t0\n");
         refused(new_task("listops", 1, 0, (setting[]){LRA, {0}}), MR_EDATA, broken[i].says);
@@ -404,7 +425,8 @@ static void broken_files_are_explained(void **state)
     setenv("MINRNN_DATA", path, 1);
     setenv("XDG_CACHE_HOME", path, 1);
     refused(new_task("listops", 1, 0, (setting[]){LRA, {0}}), MR_ENODATA, "minrnn data get lra");
-    refused(new_task("listops", 1, 0, (setting[]){{"min-length", "99"}, {"max-length", "100"}, {0}}), MR_ECONFIG, "--min-length");
+    refused(new_task("listops", 1, 0, (setting[]){{"min-length", "99"}, {"max-length", "100"}, {0}}), MR_ECONFIG,
+            "--min-length");
 }
 
 int main(void)

@@ -1,5 +1,5 @@
-/* How a Mamba layer starts, and that its rates are no matrices: neither decayed nor rounded to 8 bits. The rest of its laws is in
- * test_gradients.c, test_model_laws.c and test_golden.c. */
+/* How a Mamba layer starts, and that its rates are no matrices: neither decayed nor rounded to 8 bits. The rest of
+ * its laws is in test_gradients.c, test_model_laws.c and test_golden.c. */
 #include "support.h"
 
 static const mr_interface text = {MR_INPUT_TOKENS, 11, MR_HEAD_TOKEN, MR_LOSS_XENT, 11};

@@ -3,9 +3,9 @@
  * count. */
 #include "support.h"
 
-/* The op's law is 1e-5·max(1, |h|) (test_laws.c). On the way to the logits an error passes norms, projections and the
- * layers above, each of which may enlarge it a little: ten times that for the logits. In bf16 every layer rounds to neighbouring
- * numbers where the products of a piece of another length do. */
+/* The op's law is 1e-5·max(1, |h|) (test_laws.c). On the way to the logits an error passes norms, projections and
+ * the layers above, each of which may enlarge it a little: ten times that for the logits. In bf16 every layer rounds
+ * to neighbouring numbers where the products of a piece of another length do. */
 static const double LOGITS = 1e-4, LOGITS_LOG = 2e-3, LOGITS_BF16 = 16 * BF16;
 
 static const mr_interface text = {
@@ -33,8 +33,14 @@ static double tolerance_at(const mr_dev *dev, int i)
 }
 
 /* Of gradients, in norm. */
-static double gradient_tolerance(const mr_dev *dev) { return is_bf16(dev) ? 8 * BF16 : dev->real_size == sizeof(double) ? 1e-11 : 1e-4; }
-static double gradient_floor(const mr_dev *dev) { return is_bf16(dev) ? BF16 / 4 : 1e-7; } /* for those that nearly cancel */
+static double gradient_tolerance(const mr_dev *dev)
+{
+    return is_bf16(dev) ? 8 * BF16 : dev->real_size == sizeof(double) ? 1e-11 : 1e-4;
+}
+static double gradient_floor(const mr_dev *dev)
+{
+    return is_bf16(dev) ? BF16 / 4 : 1e-7;
+} /* for those that nearly cancel */
 
 static void check_logits(mr_dev *dev, int i, const char *law, const double *got, const double *want, size_t n)
 {
@@ -165,8 +171,8 @@ static void check_gradients(mr_dev *dev)
         double *in_two = bag_get(&own, model->grads, params->total);
         for (int p = 0; p < params->count; p++) {
             const mr_param *row = &params->list[p];
-            check_norm(row->name, in_two + row->offset, whole + row->offset, row->count,
-                       gradient_tolerance(dev), gradient_floor(dev) * norm_of(whole, params->total));
+            check_norm(row->name, in_two + row->offset, whole + row->offset, row->count, gradient_tolerance(dev),
+                       gradient_floor(dev) * norm_of(whole, params->total));
         }
         mr_batch_free(&batch);
         mr_model_free(model);
@@ -174,7 +180,8 @@ static void check_gradients(mr_dev *dev)
     }
 }
 
-/* ---- shapes: a plan for few long rows and many short ones is, for each, as good as one of its own, and smaller than one for many long rows */
+/* ---- shapes: a plan for few long rows and many short ones is, for each, as good as one of its own, and smaller
+ * than one for many long rows */
 
 static double *gradients_of(bag *own, mr_model *model, const mr_batch *batch)
 {
@@ -195,7 +202,8 @@ static void check_shapes_of(mr_dev *dev, int i)
         const mr_shape shape = shapes[k % MR_SHAPES];
         mr_model *one = make_model(&config, dev, shape.B, shape.T, 1);
         mr_batch batch = make_batch(&text, shape.B, shape.T, i % 2, 0, (uint32_t)k);
-        assert_true(mr_model_fits(both, shape.B, shape.T, 1) && !mr_model_fits(both, shape.B, shape.T + 1, 1) && !mr_model_fits(both, shape.B + 1, shape.T, 1));
+        assert_true(mr_model_fits(both, shape.B, shape.T, 1) && !mr_model_fits(both, shape.B, shape.T + 1, 1) &&
+                    !mr_model_fits(both, shape.B + 1, shape.T, 1));
         assert_memory_equal(gradients_of(&own, both, &batch), gradients_of(&own, one, &batch), bytes);
         mr_batch_free(&batch);
         mr_model_free(one);
@@ -275,8 +283,8 @@ static void check_ragged_of(mr_dev *dev, int i, mr_head head)
         mr_state *mine = make_state(model, 1);
         mr_model_forward(model, &row, mine, 0);
         size_t values = (head == MR_HEAD_TOKEN ? (size_t)n : 1) * C;
-        check_logits(dev, i, "ragged row", together + (size_t)b * rows * C, bag_get_as(&own, ACTS, model->logits, values),
-                     values);
+        check_logits(dev, i, "ragged row", together + (size_t)b * rows * C,
+                     bag_get_as(&own, ACTS, model->logits, values), values);
         for (int t = 0; t < MORE; t++) memcpy(next.ids + t, more.ids + b * MORE + t, sizeof *next.ids);
         mr_model_forward(model, &next, mine, 0);
         values = (head == MR_HEAD_TOKEN ? MORE : 1) * C;

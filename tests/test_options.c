@@ -96,8 +96,8 @@ static void test_int(void **state)
     refuses("layers", "1000001", NULL);
     refuses("seed", "9223372036854775808", NULL);
     refuses("seed", "-9223372036854775809", NULL);
-    static const char *const wrong[] = {"", " 3", "3 ", "3x", "3.0", "1e6", "1_000", "0x10", "+", "-", "--3",
-                                        "three", "3,4"};
+    static const char *const wrong[] = {"",     " 3", "3 ", "3x",  "3.0",   "1e6", "1_000",
+                                        "0x10", "+",  "-",  "--3", "three", "3,4"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) refuses("layers", wrong[i], NULL);
 }
 
@@ -116,8 +116,8 @@ static void test_real(void **state)
     accepts("rate", "0.30000000000000004", "0.30000000000000004");
     refuses("dropout", "1.5", "dropout = 1.5: must be a number from 0 to 0.95");
     refuses("dropout", "-0.01", NULL);
-    static const char *const wrong[] = {"", " 0", "0 ", "0,5", "nan", "inf", "-inf", "0x1p-3", "1e999", "-1e999",
-                                        "e", ".", "0.5.", "1e", "0.5x"};
+    static const char *const wrong[] = {"",      " 0",     "0 ", "0,5", "nan",  "inf", "-inf", "0x1p-3",
+                                        "1e999", "-1e999", "e",  ".",   "0.5.", "1e",  "0.5x"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) refuses("any", wrong[i], NULL);
     accepts("any", "1e308", "1e+308");
 }
@@ -192,8 +192,8 @@ static void test_pair(void **state)
     accepts("betas", "0.8, 0.95", "0.8,0.95");
     accepts("betas", "0.8 ,1", "0.8,1");
     refuses("betas", "0.9", "betas = 0.9: must be two numbers (as in 0.9,0.99), each from 0 to 1");
-    static const char *const wrong[] = {"", ",", "0.9,", ",0.9", "0.9,0.9,0.9", "0.9,1.1", "-0.1,0.5", "0.9,nan",
-                                        "0 1,0.5", "0.9,0.5 "};
+    static const char *const wrong[] = {"",        ",",        "0.9,",    ",0.9",    "0.9,0.9,0.9",
+                                        "0.9,1.1", "-0.1,0.5", "0.9,nan", "0 1,0.5", "0.9,0.5 "};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) refuses("betas", wrong[i], NULL);
 }
 
@@ -259,18 +259,10 @@ static void test_nearest(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_int),
-        cmocka_unit_test(test_real),
-        cmocka_unit_test(test_real_round_trip),
-        cmocka_unit_test(test_locale),
-        cmocka_unit_test(test_bool),
-        cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_pair),
-        cmocka_unit_test(test_text),
-        cmocka_unit_test(test_long_value),
-        cmocka_unit_test(test_find),
-        cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_defaults),        cmocka_unit_test(test_int),    cmocka_unit_test(test_real),
+        cmocka_unit_test(test_real_round_trip), cmocka_unit_test(test_locale), cmocka_unit_test(test_bool),
+        cmocka_unit_test(test_choice),          cmocka_unit_test(test_pair),   cmocka_unit_test(test_text),
+        cmocka_unit_test(test_long_value),      cmocka_unit_test(test_find),   cmocka_unit_test(test_nearest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,15 @@
-/* The head of pairs, computed once more from the two codes by the formula of docs/format.md; and what the API refuses of such models. */
+/* The head of pairs, computed once more from the two codes by the formula of docs/format.md; and what the API
+ * refuses of such models. */
 #include "support.h"
 
 #include "minrnn.h"
 
 enum { D = 6, B = 8, P = B / 2, T = 9, C = 3 };
 
-static double gelu(double x) { return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x))); }
+static double gelu(double x)
+{
+    return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+}
 
 static const float *tensor(const mr_model *m, const float *weights, const char *name)
 {
@@ -16,7 +20,8 @@ static const float *tensor(const mr_model *m, const float *weights, const char *
 /* Scores of one pair from its codes. */
 static void score(const mr_model *m, const float *weights, const float *a, const float *b, double out[C])
 {
-    const float *W = tensor(m, weights, "pair.weight"), *bias = tensor(m, weights, "pair.bias"), *head = tensor(m, weights, "head.weight");
+    const float *W = tensor(m, weights, "pair.weight"), *bias = tensor(m, weights, "pair.bias"),
+                *head = tensor(m, weights, "head.weight");
     const float *shift = m->config.head_bias ? tensor(m, weights, "head.bias") : NULL;
     double hidden[D];
     for (int i = 0; i < D; i++) {
@@ -72,7 +77,8 @@ static void check_pairs_on(mr_dev *dev)
             score(m, weights, codes[2 * p], codes[2 * p + 1], want);
             for (int c = 0; c < C; c++)
                 if (!(fabs(scores[p * C + c] - want[c]) <= (is_bf16(dev) ? 0.1 : 1e-5) * fmax(1, fabs(want[c]))))
-                    fail_msg("head %d, pair %d, score %d: %g, wanted %g", head, p, c, (double)scores[p * C + c], want[c]);
+                    fail_msg("head %d, pair %d, score %d: %g, wanted %g", head, p, c, (double)scores[p * C + c],
+                             want[c]);
         }
         mr_batch_free(&batch);
         mr_free(weights);
@@ -89,7 +95,8 @@ static void test_pairs_are_the_formula(void **state)
 static void test_the_api_takes_pairs(void **state)
 {
     (void)state;
-    static const char *const settings[] = {"head", "pair-mean", "inputs", "5", "outputs", "2", "dim", "8", "layers", "1", NULL};
+    static const char *const settings[] = {"head", "pair-mean", "inputs", "5", "outputs", "2",
+                                           "dim",  "8",         "layers", "1", NULL};
     static int32_t ids[] = {0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1}, target[] = {1, 0};
     mr_context_options options = MR_CONTEXT_OPTIONS;
     mr_context *ctx;

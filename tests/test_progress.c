@@ -144,12 +144,21 @@ static void drawn_ten_times_a_second(void **unused)
 static void locale_from_the_environment(void **unused)
 {
     (void)unused;
-    static const struct { const char *all, *ctype, *lang; int utf8; } cases[] = {
-        {NULL, NULL, NULL, 0},         {NULL, NULL, "de_DE.UTF-8", 1},   {NULL, NULL, "C.utf8", 1}, {"C", "C.UTF-8", "C.UTF-8", 0},
-        {"", "en_GB.UTF-8", "C", 1},   {NULL, "POSIX", "C.UTF-8", 0},    {NULL, NULL, "de_DE.ISO-8859-1", 0},
+    static const struct {
+        const char *all, *ctype, *lang;
+        int utf8;
+    } cases[] = {
+        {NULL, NULL, NULL, 0},
+        {NULL, NULL, "de_DE.UTF-8", 1},
+        {NULL, NULL, "C.utf8", 1},
+        {"C", "C.UTF-8", "C.UTF-8", 0},
+        {"", "en_GB.UTF-8", "C", 1},
+        {NULL, "POSIX", "C.UTF-8", 0},
+        {NULL, NULL, "de_DE.ISO-8859-1", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const char *const value[] = {cases[i].all, cases[i].ctype, cases[i].lang}, *const name[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+        const char *const value[] = {cases[i].all, cases[i].ctype, cases[i].lang}, *const name[] = {"LC_ALL",
+                                                                                                    "LC_CTYPE", "LANG"};
         for (int k = 0; k < 3; k++) {
             if (value[k]) setenv(name[k], value[k], 1);
             else unsetenv(name[k]);
@@ -161,9 +170,13 @@ static void locale_from_the_environment(void **unused)
 static void counts_for_people(void **unused)
 {
     (void)unused;
-    static const struct { double value; int digits; const char *text; } cases[] = {
-        {0, 3, "0"}, {12.34, 3, "12.3"}, {950, 3, "950"}, {999.4, 3, "999"}, {999.6, 3, "1k"}, {12345, 3, "12.3k"},
-        {999600, 3, "1M"}, {1.05e6, 3, "1.05M"}, {102500, 4, "102.5k"}, {2e10, 3, "20G"},
+    static const struct {
+        double value;
+        int digits;
+        const char *text;
+    } cases[] = {
+        {0, 3, "0"},         {12.34, 3, "12.3"}, {950, 3, "950"},      {999.4, 3, "999"},     {999.6, 3, "1k"},
+        {12345, 3, "12.3k"}, {999600, 3, "1M"},  {1.05e6, 3, "1.05M"}, {102500, 4, "102.5k"}, {2e10, 3, "20G"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char out[MR_REAL_MAX];
@@ -174,11 +187,16 @@ static void counts_for_people(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_line),          cmocka_unit_test(nothing_known_yet),
-        cmocka_unit_test(fits_every_width),    cmocka_unit_test(bar_shows_the_share),
-        cmocka_unit_test(short_buffer_is_not_overrun), cmocka_unit_test(time_left_is_smooth),
-        cmocka_unit_test(deadline_counts),     cmocka_unit_test(drawn_ten_times_a_second),
-        cmocka_unit_test(locale_from_the_environment), cmocka_unit_test(counts_for_people),
+        cmocka_unit_test(plain_line),
+        cmocka_unit_test(nothing_known_yet),
+        cmocka_unit_test(fits_every_width),
+        cmocka_unit_test(bar_shows_the_share),
+        cmocka_unit_test(short_buffer_is_not_overrun),
+        cmocka_unit_test(time_left_is_smooth),
+        cmocka_unit_test(deadline_counts),
+        cmocka_unit_test(drawn_ten_times_a_second),
+        cmocka_unit_test(locale_from_the_environment),
+        cmocka_unit_test(counts_for_people),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,7 +62,8 @@ static mr_model *make_int8(mr_model *plain, mr_dev *dev, int B, int T)
     mr_error err = {0};
     mr_model *model;
     c.weights = MR_WEIGHTS_INT8;
-    if (mr_model_new(&c, dev, MR_DECAY_MATRICES, &model, &err) || mr_model_plan(model, B, T, 0, &err)) fail_msg("%s", err.text);
+    if (mr_model_new(&c, dev, MR_DECAY_MATRICES, &model, &err) || mr_model_plan(model, B, T, 0, &err))
+        fail_msg("%s", err.text);
     const mr_params *from = mr_model_params(plain), *to = mr_model_params(model);
     const mr_quants *quants = mr_model_quants(model);
     float *weights = mr_alloc(from->total, 4), *reals = mr_alloc(to->total, 4);
@@ -98,7 +99,8 @@ static float *logits_of(mr_model *model, const mr_batch *batch, mr_state *memory
 static void compare(const char *what, const float *got, const float *want, size_t n, double tolerance)
 {
     for (size_t i = 0; i < n; i++)
-        if (!near(got[i], want[i], tolerance)) fail_msg("%s: %g, wanted %g within %g", what, (double)got[i], (double)want[i], tolerance);
+        if (!near(got[i], want[i], tolerance))
+            fail_msg("%s: %g, wanted %g within %g", what, (double)got[i], (double)want[i], tolerance);
 }
 
 static void same_as_fp32(mr_dev *dev)
@@ -210,7 +212,8 @@ static void test_not_trained(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_matrix), cmocka_unit_test(test_same_as_fp32), cmocka_unit_test(test_same_in_steps),
-                                       cmocka_unit_test(test_layout), cmocka_unit_test(test_not_trained)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_matrix), cmocka_unit_test(test_same_as_fp32),
+                                       cmocka_unit_test(test_same_in_steps), cmocka_unit_test(test_layout),
+                                       cmocka_unit_test(test_not_trained)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

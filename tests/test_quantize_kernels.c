@@ -33,7 +33,8 @@ static int8_t any(mr_rng *rng) { return (int8_t)((int)mr_rng_below(rng, 255) - 1
 static void check_dots(const char *name, const mr_quant_kernels *set, int K, int m, int n, mr_rng *rng)
 {
     const size_t padded = mr_round_up((size_t)K, MR_QUANT_PAD);
-    int8_t *x = mr_alloc(padded * MOST_M, 1), *w = mr_alloc((size_t)K * (size_t)n, 1); /* no byte behind w, for sanitizers */
+    /* no byte behind w, for sanitizers */
+    int8_t *x = mr_alloc(padded * MOST_M, 1), *w = mr_alloc((size_t)K * (size_t)n, 1);
     int32_t sums[MOST_M * MOST_N + 1];
     assert_true(x && w);
     for (int i = 0; i < m; i++)
@@ -44,8 +45,10 @@ static void check_dots(const char *name, const mr_quant_kernels *set, int K, int
     for (int i = 0; i < m; i++)
         for (int j = 0; j < n; j++) {
             int32_t want = 0;
-            for (int k = 0; k < K; k++) want += x[(size_t)i * padded + (size_t)k] * w[(size_t)j * (size_t)K + (size_t)k];
-            if (sums[i * n + j] != want) fail_msg("%s: K=%d, row %d of %d, %d of %d: %d, not %d", name, K, i, m, j, n, sums[i * n + j], want);
+            for (int k = 0; k < K; k++)
+                want += x[(size_t)i * padded + (size_t)k] * w[(size_t)j * (size_t)K + (size_t)k];
+            if (sums[i * n + j] != want)
+                fail_msg("%s: K=%d, row %d of %d, %d of %d: %d, not %d", name, K, i, m, j, n, sums[i * n + j], want);
         }
     assert_int_equal(sums[m * n], GUARD);
     mr_free(x);
@@ -57,7 +60,8 @@ static void dots_of(const char *name, const mr_quant_kernels *set)
     mr_rng rng = mr_rng_at(3, MR_STREAM_SAMPLE, 0, 0);
     for (int K = 1; K <= 200; K++) check_dots(name, set, K, 1 + K % MOST_M, 1 + K % MOST_N, &rng);
     for (int round = 0; round < 50; round++)
-        check_dots(name, set, 1 + (int)mr_rng_below(&rng, MOST_K), 1 + (int)mr_rng_below(&rng, MOST_M), 1 + (int)mr_rng_below(&rng, MOST_N), &rng);
+        check_dots(name, set, 1 + (int)mr_rng_below(&rng, MOST_K), 1 + (int)mr_rng_below(&rng, MOST_M),
+                   1 + (int)mr_rng_below(&rng, MOST_N), &rng);
 }
 
 static void test_dots(void **state)
@@ -98,7 +102,8 @@ static void check_row(const char *name, const mr_quant_kernels *set, int K, mr_r
     const float step = set->round_row(K, x, q);
     assert_true(fabsf(step * 127 - top) <= 1e-6f * top);
     for (int k = 0; k < K; k++)
-        if (!(fabsf(q[k] * step - x[k]) <= 0.501f * step)) fail_msg("%s: K=%d: %g became %d steps of %g", name, K, (double)x[k], q[k], (double)step);
+        if (!(fabsf(q[k] * step - x[k]) <= 0.501f * step))
+            fail_msg("%s: K=%d: %g became %d steps of %g", name, K, (double)x[k], q[k], (double)step);
     for (int k = K; k < padded; k++) assert_int_equal(q[k], 0);
     for (size_t k = (size_t)padded; k < sizeof q; k++) assert_int_equal(q[k], GUARD);
 }
@@ -131,6 +136,7 @@ static void test_round(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_dots), cmocka_unit_test(test_extremes), cmocka_unit_test(test_round)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_dots), cmocka_unit_test(test_extremes),
+                                       cmocka_unit_test(test_round)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,13 +19,15 @@ static uint64_t packed(const mr_replay_key *k)
 
 static mr_replay_key step_key(uintptr_t model, uintptr_t state, int B, int reset, int length, int draw)
 {
-    const mr_batch batch = {.B = B, .T = 1, .reset = reset ? (uint8_t *)1 : NULL, .length = length ? (int32_t *)1 : NULL};
+    const mr_batch batch = {
+        .B = B, .T = 1, .reset = reset ? (uint8_t *)1 : NULL, .length = length ? (int32_t *)1 : NULL};
     return mr_step_key((const void *)model, (const void *)state, &batch, draw);
 }
 
 static mr_replay_key learn_key(uintptr_t model, int B, int T, int reset, int length, int first, int last)
 {
-    const mr_batch batch = {.B = B, .T = T, .reset = reset ? (uint8_t *)1 : NULL, .length = length ? (int32_t *)1 : NULL};
+    const mr_batch batch = {
+        .B = B, .T = T, .reset = reset ? (uint8_t *)1 : NULL, .length = length ? (int32_t *)1 : NULL};
     return mr_learn_key((const void *)model, &batch, NULL, first, last);
 }
 
@@ -43,8 +45,7 @@ static void test_forged_steps(void **unused)
     (void)unused;
     const mr_replay_key one = step_key(M, R, 1, 0, 0, 0);
     check_forged("B = 3, 16 MiB away", one, step_key(M, R ^ 16 * MIB, 3, 0, 0, 0));
-    for (int n = 2; n < 200; n++)
-        check_forged("B = n", one, step_key(M, R ^ (uintptr_t)(n ^ 1) * 8 * MIB, n, 0, 0, 0));
+    for (int n = 2; n < 200; n++) check_forged("B = n", one, step_key(M, R ^ (uintptr_t)(n ^ 1) * 8 * MIB, n, 0, 0, 0));
     check_forged("draw", one, step_key(M, R ^ 4 * MIB, 1, 0, 0, 1));
     check_forged("reset", one, step_key(M, R ^ 2 * MIB, 1, 1, 0, 0));
     check_forged("length", one, step_key(M, R ^ MIB, 1, 0, 1, 0));
@@ -72,12 +73,12 @@ static void test_fields(void **unused)
 {
     (void)unused;
     const mr_replay_key keys[] = {
-        step_key(M, R, 1, 0, 0, 0),           step_key(M + 16, R, 1, 0, 0, 0),      step_key(M, R + 256, 1, 0, 0, 0),
-        step_key(M, R, 2, 0, 0, 0),           step_key(M, R, 1, 1, 0, 0),           step_key(M, R, 1, 0, 1, 0),
-        step_key(M, R, 1, 0, 0, 1),           learn_key(M, 1, 1, 0, 0, 0, 0),       learn_key(M + 16, 1, 1, 0, 0, 0, 0),
-        learn_key(M, 2, 1, 0, 0, 0, 0),       learn_key(M, 1, 2, 0, 0, 0, 0),       learn_key(M, 1, 1, 1, 0, 0, 0),
-        learn_key(M, 1, 1, 0, 1, 0, 0),       learn_key(M, 1, 1, 0, 0, 1, 0),       learn_key(M, 1, 1, 0, 0, 0, 1),
-        step_key(M, 0, 1, 0, 0, 0),           step_key(R, M, 1, 0, 0, 0)};
+        step_key(M, R, 1, 0, 0, 0),     step_key(M + 16, R, 1, 0, 0, 0), step_key(M, R + 256, 1, 0, 0, 0),
+        step_key(M, R, 2, 0, 0, 0),     step_key(M, R, 1, 1, 0, 0),      step_key(M, R, 1, 0, 1, 0),
+        step_key(M, R, 1, 0, 0, 1),     learn_key(M, 1, 1, 0, 0, 0, 0),  learn_key(M + 16, 1, 1, 0, 0, 0, 0),
+        learn_key(M, 2, 1, 0, 0, 0, 0), learn_key(M, 1, 2, 0, 0, 0, 0),  learn_key(M, 1, 1, 1, 0, 0, 0),
+        learn_key(M, 1, 1, 0, 1, 0, 0), learn_key(M, 1, 1, 0, 0, 1, 0),  learn_key(M, 1, 1, 0, 0, 0, 1),
+        step_key(M, 0, 1, 0, 0, 0),     step_key(R, M, 1, 0, 0, 0)};
     for (int i = 0; i < COUNT(keys); i++)
         for (int j = 0; j < COUNT(keys); j++)
             if (mr_replay_same(&keys[i], &keys[j]) != (i == j)) fail_msg("keys %d and %d", i, j);
@@ -126,8 +127,8 @@ static void draw_some(mr_model *model, mr_state *state)
 
 static void learn_once(mr_model *model, int B, int T, int resets, int ragged, int first, int last)
 {
-    static const mr_step step = {.seed = 1, .step = 1, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8,
-                                 .bias1 = 0.1, .bias2 = 0.01};
+    static const mr_step step = {
+        .seed = 1, .step = 1, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .bias1 = 0.1, .bias2 = 0.01};
     mr_batch batch = make_batch(&face, B, T, resets, ragged, 3);
     mr_model_learn(model, &batch, NULL, &step, 1, first, last);
     mr_batch_free(&batch);
@@ -209,7 +210,8 @@ static void test_table(void **unused)
     assert_true(fresh);
 }
 
-/* ---- more work than a device keeps, memory that comes and goes: the results are those of the numbers that are there */
+/* ---- more work than a device keeps, memory that comes and goes: the results are those of the numbers that are
+ * there */
 
 enum { WORKS = MR_REPLAYS + 9, NUMBERS = 50 };
 
@@ -268,7 +270,7 @@ static void test_many_works(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_forged_steps), cmocka_unit_test(test_forged_learning),
-                                       cmocka_unit_test(test_fields), cmocka_unit_test(test_models),
-                                       cmocka_unit_test(test_table), cmocka_unit_test(test_many_works)};
+                                       cmocka_unit_test(test_fields),       cmocka_unit_test(test_models),
+                                       cmocka_unit_test(test_table),        cmocka_unit_test(test_many_works)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Experiments: what the files of recipes/experiments say holds together, the paper's numbers are found, rows read back as they
- * were. */
+/* Experiments: what the files of recipes/experiments say holds together, the paper's numbers are found, rows read
+ * back as they were. */
 #include "core/file.h"
 #include "core/mem.h"
 #include "train/recipes.h"
@@ -63,7 +63,8 @@ static void plans_hold(void **unused)
             mr_planned *runs;
             size_t count;
             mr_plan_options options = {.profile = (mr_profile)profile, .seeds = 2, .first_seed = 1};
-            if (mr_experiment_load(&e, mr_experiment_names[i], &err) || mr_experiment_plan(&e, &options, &runs, &count, &err))
+            if (mr_experiment_load(&e, mr_experiment_names[i], &err) ||
+                mr_experiment_plan(&e, &options, &runs, &count, &err))
                 fail_msg("%s", err.text);
             assert_true(count >= 4 && count % 2 == 0);
             for (size_t k = 0; k < count; k++, seen++) {
@@ -87,7 +88,8 @@ static mr_planned *plan(const char *name, const mr_plan_options *options, size_t
     mr_error err = {0};
     mr_experiment e;
     mr_planned *runs;
-    if (mr_experiment_load(&e, name, &err) || mr_experiment_plan(&e, options, &runs, count, &err)) fail_msg("%s", err.text);
+    if (mr_experiment_load(&e, name, &err) || mr_experiment_plan(&e, options, &runs, count, &err))
+        fail_msg("%s", err.text);
     mr_experiment_free(&e);
     return runs;
 }
@@ -128,11 +130,15 @@ static void plans_choose(void **unused)
         mr_profile profile;
         const char *row;
         int counts;
-    } cells[] = {{MR_PROFILE_OURS, "minLSTM/majority", 1}, {MR_PROFILE_PAPER, "minLSTM/majority", 0}, {MR_PROFILE_OURS, "LSTM/majority", 0}};
+    } cells[] = {{MR_PROFILE_OURS, "minLSTM/majority", 1},
+                 {MR_PROFILE_PAPER, "minLSTM/majority", 0},
+                 {MR_PROFILE_OURS, "LSTM/majority", 0}};
     for (int i = 0; i < 3; i++) {
-        runs = plan("chomsky", &(mr_plan_options){.profile = cells[i].profile, .seeds = 1, .only = cells[i].row}, &count);
+        runs =
+            plan("chomsky", &(mr_plan_options){.profile = cells[i].profile, .seeds = 1, .only = cells[i].row}, &count);
         for (size_t k = 0; k < count; k++)
-            if (!strncmp(runs[k].row, cells[i].row, strlen(runs[k].row))) assert_int_equal(strstr(runs[k].settings, "normalize-gates=no") != NULL, cells[i].counts);
+            if (!strncmp(runs[k].row, cells[i].row, strlen(runs[k].row)))
+                assert_int_equal(strstr(runs[k].settings, "normalize-gates=no") != NULL, cells[i].counts);
         assert_true(count >= 1);
         mr_free(runs);
     }
@@ -169,7 +175,8 @@ static void rows_read_back(void **unused)
     put(&rows, make_row("minGRU", 2, 5));
     put(&rows, make_row("minGRU", 2, 6)); /* the same run: in its place */
     assert_int_equal(rows.count, 2);
-    if (mr_table_write(&rows, path, "selective-copy", &err) || mr_table_read(&back, path, &err)) fail_msg("%s", err.text);
+    if (mr_table_write(&rows, path, "selective-copy", &err) || mr_table_read(&back, path, &err))
+        fail_msg("%s", err.text);
     assert_int_equal(back.count, 2);
     assert_true(mr_row_number(&back.list[0], "score") == 0.1 + 0.2);
     assert_string_equal(mr_row_text(&back.list[0], "settings"), "a=\"b\"\\ \x01 é");
@@ -212,7 +219,8 @@ static void no_rows(void **unused)
         if (mr_table_read(&rows, path, NULL) != MR_EFORMAT) fail_msg("taken: %s", wrong[i]);
         mr_table_free(&rows);
     }
-    static const char *const right[] = {"{\"rows\": [{" WHOLE "}]}", "{\"rows\": [{" WHOLE ", \"seed\": 1, \"score\": 2}]}",
+    static const char *const right[] = {"{\"rows\": [{" WHOLE "}]}",
+                                        "{\"rows\": [{" WHOLE ", \"seed\": 1, \"score\": 2}]}",
                                         "{\"rows\": [{" WHOLE ", \"seed\": 1, \"failed\": \"diverged\"}]}"};
     for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
         mr_table rows = {0};
@@ -269,16 +277,20 @@ static void every_key_of_the_library_has_its_slot(void **state)
     for (int i = 0; mr_key_at(i); i++) {
         const mr_key *key = mr_key_at(i);
         const mr_option *table = key->flags & MR_KEY_LEARN ? mr_train_table() : mr_model_table();
-        if (!mr_option_find(table, key->name)) fail_msg("%s has no slot: raise the number of them in keys.h", key->name);
+        if (!mr_option_find(table, key->name))
+            fail_msg("%s has no slot: raise the number of them in keys.h", key->name);
     }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_key_of_the_library_has_its_slot),cmocka_unit_test(paper_numbers),     cmocka_unit_test(plans_hold),
-                                       cmocka_unit_test(plans_choose),      cmocka_unit_test(rows_read_back),
-                                       cmocka_unit_test(no_rows),           cmocka_unit_test(seeds_together),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_key_of_the_library_has_its_slot),
+                                       cmocka_unit_test(paper_numbers),
+                                       cmocka_unit_test(plans_hold),
+                                       cmocka_unit_test(plans_choose),
+                                       cmocka_unit_test(rows_read_back),
+                                       cmocka_unit_test(no_rows),
+                                       cmocka_unit_test(seeds_together),
                                        cmocka_unit_test(numbers_for_people)};
     return cmocka_run_group_tests(tests, choose_path, remove_folder);
 }

@@ -28,8 +28,8 @@ static int row_is(const mr_batch *batch, int row, const char *text)
 static void pairs_are_rows_side_by_side(void **state)
 {
     (void)state;
-    put_files("1.0\tP1\tP2\tabc\txy\n0.0\tP3\tP4\tlonger than ten\tabc\n1\tP5\tP6\t\xff\x01\tz\n", "0\ta\tb\tone\ttwo\r\n1.0\ta\tb\tthree\tx",
-              "1\ta\tb\tlast\tlast\n");
+    put_files("1.0\tP1\tP2\tabc\txy\n0.0\tP3\tP4\tlonger than ten\tabc\n1\tP5\tP6\t\xff\x01\tz\n",
+              "0\ta\tb\tone\ttwo\r\n1.0\ta\tb\tthree\tx", "1\ta\tb\tlast\tlast\n");
     mr_task *task = open_task("retrieval", 4, 0, (setting[]){{"length", "10"}, {0}});
     mr_batch batch = fresh_batch(task);
     assert_int_equal(task->face.inputs, 257);
@@ -42,15 +42,17 @@ static void pairs_are_rows_side_by_side(void **state)
     assert_int_equal(batch.counted, 2);
     assert_non_null(batch.length);
     assert_null(batch.reset);
-    assert_true(row_is(&batch, 0, "one") && row_is(&batch, 1, "two") && row_is(&batch, 2, "three") && row_is(&batch, 3, "x"));
+    assert_true(row_is(&batch, 0, "one") && row_is(&batch, 1, "two") && row_is(&batch, 2, "three") &&
+                row_is(&batch, 3, "x"));
     assert_int_equal(batch.target[0], 0);
     assert_int_equal(batch.target[1], 1);
     int met[3] = {0};
     for (uint32_t step = 0; step < 3; step++) { /* two passes: six pairs */
         task->type->train_batch(task, step, 0, &batch);
         for (int p = 0; p < 2; p++) {
-            int which = row_is(&batch, 2 * p, "abc") && row_is(&batch, 2 * p + 1, "xy") ? 0
-                      : row_is(&batch, 2 * p, "longer tha") && row_is(&batch, 2 * p + 1, "abc") ? 1 : 2;
+            int which = row_is(&batch, 2 * p, "abc") && row_is(&batch, 2 * p + 1, "xy")           ? 0
+                        : row_is(&batch, 2 * p, "longer tha") && row_is(&batch, 2 * p + 1, "abc") ? 1
+                                                                                                  : 2;
             if (which == 2) assert_true(row_is(&batch, 2 * p, "\xff\x01") && row_is(&batch, 2 * p + 1, "z"));
             assert_int_equal(batch.target[p], which != 1);
             met[which]++;
@@ -97,7 +99,8 @@ static void long_files_are_read_in_pieces(void **state)
                 int n = sprintf(expected, "%d ", k ? i * i : i);
                 memset(expected + n, (k ? 'A' : 'a') + i % 26, LONG);
                 expected[100] = 0;
-                if (!row_is(&batch, 2 * p + k, expected) || batch.target[p] != i % 2) fail_msg("pair %d, document %d", i, k);
+                if (!row_is(&batch, 2 * p + k, expected) || batch.target[p] != i % 2)
+                    fail_msg("pair %d, document %d", i, k);
             }
     }
     free(text);
@@ -108,16 +111,17 @@ static void long_files_are_read_in_pieces(void **state)
 static void broken_rows_are_explained(void **state)
 {
     (void)state;
-    static const struct { const char *text, *says; } broken[] = {
-        {"", "train.tsv: has no rows"},
-        {GOOD "1.0\tP1\tP2\tabc\n", "train.tsv, line 2: has 4 columns; five are wanted"},
-        {GOOD GOOD "\n", "line 3: has 1 columns"},
-        {"1.0\tP1\tP2\tabc\txy\tz\n", "line 1: has 6 columns"},
-        {GOOD "1.0\tP1\tP2\t\txy\n", "line 2: text1 is empty"},
-        {GOOD "1.0\tP1\tP2\tabc\t\r\n", "line 2: text2 is empty"},
-        {GOOD "2.0\tP1\tP2\tabc\txy\n", "line 2: the label is \"2.0\"; 0 or 1 is wanted"},
-        {GOOD "\tP1\tP2\tabc\txy\n", "line 2: the label is \"\""},
-        {GOOD "1.00000000000000000000\tP1\tP2\tabc\txy\n", "line 2: the label is \"1.0000000000000\""}};
+    static const struct {
+        const char *text, *says;
+    } broken[] = {{"", "train.tsv: has no rows"},
+                  {GOOD "1.0\tP1\tP2\tabc\n", "train.tsv, line 2: has 4 columns; five are wanted"},
+                  {GOOD GOOD "\n", "line 3: has 1 columns"},
+                  {"1.0\tP1\tP2\tabc\txy\tz\n", "line 1: has 6 columns"},
+                  {GOOD "1.0\tP1\tP2\t\txy\n", "line 2: text1 is empty"},
+                  {GOOD "1.0\tP1\tP2\tabc\t\r\n", "line 2: text2 is empty"},
+                  {GOOD "2.0\tP1\tP2\tabc\txy\n", "line 2: the label is \"2.0\"; 0 or 1 is wanted"},
+                  {GOOD "\tP1\tP2\tabc\txy\n", "line 2: the label is \"\""},
+                  {GOOD "1.00000000000000000000\tP1\tP2\tabc\txy\n", "line 2: the label is \"1.0000000000000\""}};
     for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
         put_files(broken[i].text, GOOD, GOOD);
         refused(new_task("retrieval", 2, 0, (setting[]){{0}}), MR_EDATA, broken[i].says);
@@ -167,9 +171,13 @@ static void members_come_out_of_an_archive(void **state)
     mr_data_member missing[] = {{"third.bin", NULL}, {NULL, NULL}}; /* a link is no file */
     assert_int_equal(mr_unpack(archive, missing, out, &err), MR_EDATA);
     assert_says(&err, "has no third.bin in it");
-    /* cut within a file; cut behind one, before the blocks that end an archive; and what ends well but has no headers */
-    assert_int_equal(shell("head -c 3000 made.tar.gz >cut.tar.gz && tar -cf - -C in first.bin | head -c 1024 | gzip >short.tar.gz && "
-                           "(head -c 1024 /dev/zero | tr '\\0' x; head -c 1024 /dev/zero) | gzip >noise.tar.gz"), 0);
+    /* cut within a file; cut behind one, before the blocks that end an archive; and what ends well but has no
+     * headers */
+    assert_int_equal(
+        shell(
+            "head -c 3000 made.tar.gz >cut.tar.gz && tar -cf - -C in first.bin | head -c 1024 | gzip >short.tar.gz && "
+            "(head -c 1024 /dev/zero | tr '\\0' x; head -c 1024 /dev/zero) | gzip >noise.tar.gz"),
+        0);
     static const char *const damaged[] = {"cut.tar.gz", "short.tar.gz", "noise.tar.gz"};
     for (int i = 0; i < 3; i++) {
         in_folder(damaged[i], archive);

@@ -1,5 +1,5 @@
-/* GRU and LSTM, on every device: against PyTorch in float64 (golden/make_rnn.py), and the laws of state: at once ≡ token by
- * token ≡ in chunks, a reset is a new sequence, a row of a ragged batch is that row alone. */
+/* GRU and LSTM, on every device: against PyTorch in float64 (golden/make_rnn.py), and the laws of state: at once ≡
+ * token by token ≡ in chunks, a reset is a new sequence, a row of a ragged batch is that row alone. */
 #include "support.h"
 
 #include "core/safetensors.h"
@@ -41,7 +41,8 @@ typedef struct result {
     double *h, *state; /* [B, T, H], [B, S] */
 } result;
 
-/* Tokens first … first+n−1 of rows row … row+rows−1, from `state` (host [rows, S], or NULL: a start), which is replaced. */
+/* Tokens first … first+n−1 of rows row … row+rows−1, from `state` (host [rows, S], or NULL: a start), which is
+ * replaced. */
 static void forward_piece(layer *l, int row, int rows, int first, int n, int carried, double *state, double *h)
 {
     bag own = {.dev = l->bag.dev};
@@ -59,19 +60,34 @@ static void forward_piece(layer *l, int row, int rows, int first, int n, int car
     mr_real *carry = bag_device(&own, (size_t)rows * S * dev->real_size);
     if (carried) put_doubles(dev, carry, state, (size_t)rows * S);
     mr_act *out = bag_poisoned(&own, N * H);
-    dev->ops.rnn_fwd(dev, &(mr_rnn_fwd_args){
-        .kind = l->kind, .B = rows, .T = n, .D = l->D, .H = l->H, .x = bag_put(&own, x, N * D), .W_ih = l->W_ih, .b_ih = l->b_ih,
-        .W_hh = l->W_hh, .b_hh = l->b_hh, .h_in = carried ? carry : NULL, .h_init = bag_put(&own, l->init, S), .reset = reset,
-        .length = length, .saved = bag_device(&own, dev->rnn_saved(dev, l->kind, rows, n, l->H)), .h = out, .h_out = carry});
+    dev->ops.rnn_fwd(dev, &(mr_rnn_fwd_args){.kind = l->kind,
+                                             .B = rows,
+                                             .T = n,
+                                             .D = l->D,
+                                             .H = l->H,
+                                             .x = bag_put(&own, x, N * D),
+                                             .W_ih = l->W_ih,
+                                             .b_ih = l->b_ih,
+                                             .W_hh = l->W_hh,
+                                             .b_hh = l->b_hh,
+                                             .h_in = carried ? carry : NULL,
+                                             .h_init = bag_put(&own, l->init, S),
+                                             .reset = reset,
+                                             .length = length,
+                                             .saved = bag_device(&own, dev->rnn_saved(dev, l->kind, rows, n, l->H)),
+                                             .h = out,
+                                             .h_out = carry});
     get_doubles(dev, state, carry, (size_t)rows * S);
     for (int b = 0; b < rows; b++)
-        get_doubles(dev, h + ((size_t)(row + b) * (size_t)l->T + (size_t)first) * H, mr_act_at(dev, out, (size_t)(b * n) * H), (size_t)n * H);
+        get_doubles(dev, h + ((size_t)(row + b) * (size_t)l->T + (size_t)first) * H,
+                    mr_act_at(dev, out, (size_t)(b * n) * H), (size_t)n * H);
     bag_empty(&own);
 }
 
 static result at_once(layer *l)
 {
-    result r = {.h = bag_host(&l->bag, (size_t)(l->B * l->T * l->H)), .state = bag_host(&l->bag, (size_t)l->B * state_of(l))};
+    result r = {.h = bag_host(&l->bag, (size_t)(l->B * l->T * l->H)),
+                .state = bag_host(&l->bag, (size_t)l->B * state_of(l))};
     memcpy(r.state, l->h_in, (size_t)l->B * state_of(l) * sizeof *r.state);
     forward_piece(l, 0, l->B, 0, l->T, 1, r.state, r.h);
     return r;
@@ -80,8 +96,8 @@ static result at_once(layer *l)
 static void check_law(const layer *l, const char *law, const double *got, const double *want, size_t n)
 {
     char name[192];
-    snprintf(name, sizeof name, "%s %s, %d threads: %s, B %d: %s", l->bag.dev->kind, l->bag.dev->isa, l->bag.dev->threads,
-             kinds[l->kind], l->B, law);
+    snprintf(name, sizeof name, "%s %s, %d threads: %s, B %d: %s", l->bag.dev->kind, l->bag.dev->isa,
+             l->bag.dev->threads, kinds[l->kind], l->B, law);
     check_near(name, got, want, n, 1e-5);
 }
 
@@ -131,7 +147,8 @@ static void check_resets(mr_dev *dev)
             l.reset = reset;
             result joined = at_once(&l);
             for (int b = 0; b < B; b++)
-                check_law(&l, "behind a reset", joined.h + (size_t)(b * T + CUT) * H, apart + (size_t)(b * T + CUT) * H, (T - CUT) * H);
+                check_law(&l, "behind a reset", joined.h + (size_t)(b * T + CUT) * H, apart + (size_t)(b * T + CUT) * H,
+                          (T - CUT) * H);
             check_law(&l, "state behind a reset", joined.state, state, reals);
             bag_empty(&l.bag);
         }
@@ -200,19 +217,42 @@ static void check_kind(mr_dev *dev, const mr_st *st, int which)
     enum { B = 3, T = 11, D = 5, H = 6 };
     bag own = {.dev = dev};
     size_t G = (size_t)mr_rnn_gates((mr_rnn)which) * H, S = (size_t)mr_rnn_state((mr_rnn)which, H);
-    mr_rnn_fwd_args f = {.kind = (mr_rnn)which, .B = B, .T = T, .D = D, .H = H, .x = put_golden(&own, st, which, "x"),
-                         .W_ih = put_golden(&own, st, which, "weight_ih"), .b_ih = put_golden(&own, st, which, "bias_ih"),
-                         .W_hh = put_golden(&own, st, which, "weight_hh"), .b_hh = put_golden(&own, st, which, "bias_hh"),
-                         .h_in = put_golden(&own, st, which, "h_in"), .h = bag_poisoned(&own, B * T * H),
-                         .saved = bag_device(&own, dev->rnn_saved(dev, (mr_rnn)which, B, T, H)), .h_out = bag_poisoned(&own, B * S)};
+    mr_rnn_fwd_args f = {.kind = (mr_rnn)which,
+                         .B = B,
+                         .T = T,
+                         .D = D,
+                         .H = H,
+                         .x = put_golden(&own, st, which, "x"),
+                         .W_ih = put_golden(&own, st, which, "weight_ih"),
+                         .b_ih = put_golden(&own, st, which, "bias_ih"),
+                         .W_hh = put_golden(&own, st, which, "weight_hh"),
+                         .b_hh = put_golden(&own, st, which, "bias_hh"),
+                         .h_in = put_golden(&own, st, which, "h_in"),
+                         .h = bag_poisoned(&own, B * T * H),
+                         .saved = bag_device(&own, dev->rnn_saved(dev, (mr_rnn)which, B, T, H)),
+                         .h_out = bag_poisoned(&own, B * S)};
     dev->ops.rnn_fwd(dev, &f);
     check_golden(&own, st, which, "h", f.h);
     check_golden(&own, st, which, "h_out", f.h_out);
-    mr_rnn_bwd_args g = {.kind = f.kind, .B = B, .T = T, .D = D, .H = H, .x = f.x, .W_ih = f.W_ih, .W_hh = f.W_hh, .h_in = f.h_in,
-                         .saved = f.saved, .h = f.h, .dh = put_golden(&own, st, which, "dh"),
-                         .dh_out = put_golden(&own, st, which, "dh_out"), .dx = bag_poisoned(&own, B * T * D),
-                         .dW_ih = zeros(&own, G * D), .db_ih = zeros(&own, G), .dW_hh = zeros(&own, G * H),
-                         .db_hh = zeros(&own, G), .dh_in = bag_poisoned(&own, B * S)};
+    mr_rnn_bwd_args g = {.kind = f.kind,
+                         .B = B,
+                         .T = T,
+                         .D = D,
+                         .H = H,
+                         .x = f.x,
+                         .W_ih = f.W_ih,
+                         .W_hh = f.W_hh,
+                         .h_in = f.h_in,
+                         .saved = f.saved,
+                         .h = f.h,
+                         .dh = put_golden(&own, st, which, "dh"),
+                         .dh_out = put_golden(&own, st, which, "dh_out"),
+                         .dx = bag_poisoned(&own, B * T * D),
+                         .dW_ih = zeros(&own, G * D),
+                         .db_ih = zeros(&own, G),
+                         .dW_hh = zeros(&own, G * H),
+                         .db_hh = zeros(&own, G),
+                         .dh_in = bag_poisoned(&own, B * S)};
     dev->ops.rnn_bwd(dev, &g);
     check_golden(&own, st, which, "dx", g.dx);
     check_golden(&own, st, which, "dweight_ih", g.dW_ih);

@@ -1,5 +1,5 @@
-/* Models with GRU or LSTM: their gradients against finite differences on ref64 and those of ref64 on other devices; how their
- * biases start; what is refused; and that they run in 8 bits. */
+/* Models with GRU or LSTM: their gradients against finite differences on ref64 and those of ref64 on other devices;
+ * how their biases start; what is refused; and that they run in 8 bits. */
 #include "support.h"
 
 #include "model/quantize.h"
@@ -99,7 +99,8 @@ static void backward(subject *s)
 }
 
 /* The slope of the loss along a direction through x must be gradient·direction. */
-static void check_slope(subject *s, const char *what, mr_real *place, double *x, const double *gradient, size_t n, uint32_t seed)
+static void check_slope(subject *s, const char *what, mr_real *place, double *x, const double *gradient, size_t n,
+                        uint32_t seed)
 {
     const double step = 1e-6;
     mr_rng rng = mr_rng_at(6, MR_STREAM_SAMPLE, seed, 0);
@@ -131,11 +132,13 @@ static void test_finite_differences(void **state)
             const mr_params *params = mr_model_params(s.model);
             for (int row = 0; row < params->count; row++) {
                 const mr_param *p = &params->list[row];
-                snprintf(name, sizeof name, "%s %d, company %d: %s", kinds[which].mixer, kinds[which].reset, company, p->name);
-                check_slope(&s, name, mr_real_at(dev, s.model->weights, p->offset), s.weights + p->offset, s.grads + p->offset, p->count,
-                            (uint32_t)row);
+                snprintf(name, sizeof name, "%s %d, company %d: %s", kinds[which].mixer, kinds[which].reset, company,
+                         p->name);
+                check_slope(&s, name, mr_real_at(dev, s.model->weights, p->offset), s.weights + p->offset,
+                            s.grads + p->offset, p->count, (uint32_t)row);
             }
-            snprintf(name, sizeof name, "%s %d, company %d: the state before", kinds[which].mixer, kinds[which].reset, company);
+            snprintf(name, sizeof name, "%s %d, company %d: the state before", kinds[which].mixer, kinds[which].reset,
+                     company);
             if (s.carried) check_slope(&s, name, NULL, s.before, s.dstate, s.reals, 99);
             free_subject(&s);
         }
@@ -200,7 +203,8 @@ static void test_biases(void **state)
         mr_config c = config_at(which);
         int H, lstm = !strcmp(kinds[which].mixer, "lstm");
         strcpy(c.gate_init, "forget-bias=2.5");
-        float *ih = initial(&c, "blocks.0.mixer.bias_ih", 100, &H), *hh = initial(&c, "blocks.0.mixer.bias_hh", 100, &H);
+        float *ih = initial(&c, "blocks.0.mixer.bias_ih", 100, &H),
+              *hh = initial(&c, "blocks.0.mixer.bias_hh", 100, &H);
         for (int i = 0; i < H; i++) {
             assert_true(ih[H + i] == 2.5f && hh[H + i] == 0);
             assert_true(ih[i] != 0 && fabsf(ih[i]) <= 1 / sqrtf((float)H) && hh[i] != 0);
@@ -224,7 +228,8 @@ static void test_biases(void **state)
     }
 }
 
-/* minGRU with sums=X: z starts at −X and candidates are larger by e^X; a minLSTM, whose gates are apart, needs no more than the bias. */
+/* minGRU with sums=X: z starts at −X and candidates are larger by e^X; a minLSTM, whose gates are apart, needs no
+ * more than the bias. */
 static void test_sums(void **state)
 {
     (void)state;
@@ -236,7 +241,9 @@ static void test_sums(void **state)
         for (plain.mixer = 0; strcmp(mr_mixer_names[plain.mixer], lstm ? "minlstm" : "mingru"); plain.mixer++) continue;
         sums = plain;
         strcpy(sums.gate_init, "sums=12,3,-2");
-        for (int block = 0; block < 4; block++) { /* the third number is that of the fourth block, too; where it is below 0, states forget anyway */
+        for (int block = 0; block < 4;
+             /* the third number is that of the fourth block, too; where it is below 0, states forget anyway */
+             block++) {
             const double X = block == 0 ? 12 : block == 1 ? 3 : -2;
             char bias_name[64], weight_name[64];
             snprintf(bias_name, sizeof bias_name, "blocks.%d.mixer.linear_%c.bias", block, lstm ? 'f' : 'z');
@@ -300,7 +307,8 @@ static void test_quantized(void **state)
         mr_error err = {0};
         dev->get(dev, weights, plain->weights, from->total);
         c.weights = MR_WEIGHTS_INT8;
-        if (mr_model_new(&c, dev, MR_DECAY_MATRICES, &small, &err) || mr_model_plan(small, 2, 9, 0, &err)) fail_msg("%s", err.text);
+        if (mr_model_new(&c, dev, MR_DECAY_MATRICES, &small, &err) || mr_model_plan(small, 2, 9, 0, &err))
+            fail_msg("%s", err.text);
         const mr_params *to = mr_model_params(small);
         float *reals = mr_alloc(to->total, sizeof *reals);
         int8_t *bytes = mr_alloc(small->quants.bytes, 1);
@@ -330,9 +338,12 @@ static void test_quantized(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_finite_differences), cmocka_unit_test(test_devices),   cmocka_unit_test(test_biases),
+        cmocka_unit_test(test_finite_differences),
+        cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_biases),
         cmocka_unit_test(test_sums),
-        cmocka_unit_test(test_refusals),           cmocka_unit_test(test_quantized),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_quantized),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,10 +62,11 @@ static void lines_as_promised(void **unused)
     assert_int_equal(mr_runlog_eval(log, 2, 1.0 / 3, 0.25, 1, NULL), 0);
     assert_int_equal(mr_runlog_eval(log, 3, 2, NAN, 0, NULL), 0);
     assert_int_equal(mr_runlog_close(log, NULL), 0);
-    expect_content("{\"kind\":\"step\",\"step\":1,\"loss\":2.5,\"lr\":0.0003,\"grad_norm\":0.1,\"tokens_per_s\":51200}\n"
-                   "{\"kind\":\"step\",\"step\":2,\"loss\":null,\"lr\":1e-05,\"grad_norm\":null,\"tokens_per_s\":0}\n"
-                   "{\"kind\":\"eval\",\"step\":2,\"loss\":0.3333333333333333,\"accuracy\":0.25,\"best\":true}\n"
-                   "{\"kind\":\"eval\",\"step\":3,\"loss\":2,\"best\":false}\n");
+    expect_content(
+        "{\"kind\":\"step\",\"step\":1,\"loss\":2.5,\"lr\":0.0003,\"grad_norm\":0.1,\"tokens_per_s\":51200}\n"
+        "{\"kind\":\"step\",\"step\":2,\"loss\":null,\"lr\":1e-05,\"grad_norm\":null,\"tokens_per_s\":0}\n"
+        "{\"kind\":\"eval\",\"step\":2,\"loss\":0.3333333333333333,\"accuracy\":0.25,\"best\":true}\n"
+        "{\"kind\":\"eval\",\"step\":3,\"loss\":2,\"best\":false}\n");
 }
 
 static void steps_are_gathered(void **unused)
@@ -99,7 +100,8 @@ static void resume_cuts_back(void **unused)
     assert_int_equal(mr_runlog_offset(log), checkpoint);
     mr_runlog_eval(log, 2, 0.25, NAN, 1, NULL);
     assert_int_equal(mr_runlog_close(log, NULL), 0);
-    expect_content("{\"kind\":\"eval\",\"step\":1,\"loss\":1,\"best\":true}\n{\"kind\":\"eval\",\"step\":2,\"loss\":0.25,\"best\":true}\n");
+    expect_content("{\"kind\":\"eval\",\"step\":1,\"loss\":1,\"best\":true}\n{\"kind\":\"eval\",\"step\":2,\"loss\":0."
+                   "25,\"best\":true}\n");
     assert_int_equal(mr_runlog_close(open_log(0), NULL), 0); /* a new run starts empty */
     assert_int_equal(file_size(), 0);
 }
@@ -174,7 +176,8 @@ static void reads_back_bit_for_bit(void **unused)
     if (mr_runlog_read(path, &points, &n, &err)) fail_msg("%s", err.text);
     assert_int_equal(n, N);
     for (int i = 0; i < N; i++) {
-        double back = i % 3 ? points[i].train_loss : points[i].test_loss, other = i % 3 ? points[i].test_loss : points[i].train_loss;
+        double back = i % 3 ? points[i].train_loss : points[i].test_loss,
+               other = i % 3 ? points[i].test_loss : points[i].train_loss;
         assert_int_equal(points[i].step, i);
         assert_true(same_double(back, isfinite(loss[i]) ? loss[i] : NAN));
         assert_true(isnan(other));
@@ -225,14 +228,10 @@ static void a_point_in_every_locale(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_as_promised),
-        cmocka_unit_test(steps_are_gathered),
-        cmocka_unit_test(resume_cuts_back),
-        cmocka_unit_test(another_log_is_refused),
-        cmocka_unit_test(full_disk_is_an_error),
-        cmocka_unit_test(reads_back_bit_for_bit),
-        cmocka_unit_test(torn_and_foreign_lines),
-        cmocka_unit_test(a_point_in_every_locale),
+        cmocka_unit_test(lines_as_promised),      cmocka_unit_test(steps_are_gathered),
+        cmocka_unit_test(resume_cuts_back),       cmocka_unit_test(another_log_is_refused),
+        cmocka_unit_test(full_disk_is_an_error),  cmocka_unit_test(reads_back_bit_for_bit),
+        cmocka_unit_test(torn_and_foreign_lines), cmocka_unit_test(a_point_in_every_locale),
     };
     return cmocka_run_group_tests(tests, choose_path, remove_folder);
 }

@@ -317,15 +317,9 @@ static void test_open_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_same_bytes),
-        cmocka_unit_test(test_padding),
-        cmocka_unit_test(test_empty_file),
-        cmocka_unit_test(test_many_tensors),
-        cmocka_unit_test(test_dtypes),
-        cmocka_unit_test(test_bytes_refused),
-        cmocka_unit_test(test_write_refused),
-        cmocka_unit_test(test_write_fails),
+        cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_same_bytes),    cmocka_unit_test(test_padding),
+        cmocka_unit_test(test_empty_file),    cmocka_unit_test(test_many_tensors),  cmocka_unit_test(test_dtypes),
+        cmocka_unit_test(test_bytes_refused), cmocka_unit_test(test_write_refused), cmocka_unit_test(test_write_fails),
         cmocka_unit_test(test_open_refused),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

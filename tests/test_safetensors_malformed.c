@@ -80,7 +80,7 @@ static void check_accepted(const char *header, size_t bytes)
 
 #define ENTRY(dtype, shape, offsets) "{\"dtype\":" dtype ",\"shape\":" shape ",\"data_offsets\":" offsets "}"
 #define ONE(dtype, shape, offsets) "{\"ten\":" ENTRY(dtype, shape, offsets) "}"
-#define TWO(shape1, offsets1, shape2, offsets2) \
+#define TWO(shape1, offsets1, shape2, offsets2)                                                                        \
     "{\"ten\":" ENTRY("\"U8\"", shape1, offsets1) ",\"two\":" ENTRY("\"U8\"", shape2, offsets2) "}"
 #define GOOD ENTRY("\"F32\"", "[2]", "[0,8]")
 
@@ -264,12 +264,9 @@ static void test_bad_length(void **state)
         uint64_t length;
         const char *expected;
     } cases[] = {
-        {0, "does not begin with {"},
-        {11, "longer than the file"},
-        {32 << 20, "longer than the file"},
-        {(32 << 20) + 1, "longer than 32 MiB"},
-        {UINT64_MAX, "longer than 32 MiB"},
-        {UINT64_MAX - 7, "longer than 32 MiB"},
+        {0, "does not begin with {"},       {11, "longer than the file"},
+        {32 << 20, "longer than the file"}, {(32 << 20) + 1, "longer than 32 MiB"},
+        {UINT64_MAX, "longer than 32 MiB"}, {UINT64_MAX - 7, "longer than 32 MiB"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char file[18] = "........{}        ";
@@ -443,15 +440,9 @@ static void test_flipped_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_valid),
-        cmocka_unit_test(test_bad_json),
-        cmocka_unit_test(test_bad_entries),
-        cmocka_unit_test(test_bad_places),
-        cmocka_unit_test(test_bad_length),
-        cmocka_unit_test(test_extravagant),
-        cmocka_unit_test(test_costly_headers),
-        cmocka_unit_test(test_printable),
-        cmocka_unit_test(test_cut_anywhere),
+        cmocka_unit_test(test_valid),          cmocka_unit_test(test_bad_json),   cmocka_unit_test(test_bad_entries),
+        cmocka_unit_test(test_bad_places),     cmocka_unit_test(test_bad_length), cmocka_unit_test(test_extravagant),
+        cmocka_unit_test(test_costly_headers), cmocka_unit_test(test_printable),  cmocka_unit_test(test_cut_anywhere),
         cmocka_unit_test(test_flipped_bytes),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -211,8 +211,7 @@ static void backward_by(mr_model *m, const mr_batch *batch, int own_loss)
     const size_t rows = mr_batch_rows(batch, m->face.head), n = rows * OUTPUTS;
     mr_model_zero_grads(m);
     mr_model_forward(m, batch, NULL, 1);
-    if (!own_loss)
-        mr_model_loss(m, batch, 1 / (double)batch->counted);
+    if (!own_loss) mr_model_loss(m, batch, 1 / (double)batch->counted);
     else {
         /* mse in the caller's units, each channel measured by its scale */
         const double *scale = mr_model_scaler(m)->target_scale;

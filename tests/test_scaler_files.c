@@ -85,10 +85,8 @@ static void same_file(const char *a, const char *b)
 
 static void same_pair(const double *got, const double *want, size_t n)
 {
-    if (!want)
-        assert_null(got);
-    else
-        assert_memory_equal(got, want, n * sizeof *want);
+    if (!want) assert_null(got);
+    else assert_memory_equal(got, want, n * sizeof *want);
 }
 
 static void same_scaler(const mr_model *got, const mr_model *want)

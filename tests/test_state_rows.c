@@ -1,5 +1,5 @@
-/* The op state_rows on the states of models: what it moves is what copies row by row move, for every kind of mixer, and a
- * recording of it goes by the slots that are there when it runs. */
+/* The op state_rows on the states of models: what it moves is what copies row by row move, for every kind of mixer,
+ * and a recording of it goes by the slots that are there when it runs. */
 #include "support.h"
 
 enum { ROWS = 3, SLOTS = 7 };
@@ -31,7 +31,10 @@ static mr_state_rows_args args_of(const mr_model *model)
 {
     size_t parts[MR_STATE_PARTS];
     mr_block_state_parts(&model->config, parts);
-    return (mr_state_rows_args){.B = ROWS, .layers = (int)model->config.layers, .tail = (int)parts[0], .mixer = (int)parts[1],
+    return (mr_state_rows_args){.B = ROWS,
+                                .layers = (int)model->config.layers,
+                                .tail = (int)parts[0],
+                                .mixer = (int)parts[1],
                                 .rest = (int)parts[2]};
 }
 

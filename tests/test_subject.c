@@ -33,7 +33,8 @@ static void repetitions_follow_the_limit(void **unused)
     mr_timing timing;
     counter quick = {0, 0}, middle = {0, 20}, slow = {0, 60};
     assert_int_equal(mr_time(dev, work, &quick, 10, &timing, &err), 0);
-    assert_true(timing.runs == 201 && quick.calls == 204 && timing.best >= 0 && timing.median >= timing.best && timing.median < 0.1);
+    assert_true(timing.runs == 201 && quick.calls == 204 && timing.best >= 0 && timing.median >= timing.best &&
+                timing.median < 0.1);
     assert_int_equal(mr_time(dev, work, &slow, 0.05, &timing, &err), 0);
     assert_true(timing.runs == 1 && slow.calls == 2 && timing.median >= 0.06);
     assert_int_equal(mr_time(dev, work, &middle, 0.2, &timing, &err), 0);
@@ -98,8 +99,10 @@ static void tokens_follow_the_context(void **unused)
         float a[3 * 16], b[3 * 16];
         shape.dim = 8;
         shape.window = 8;
-        if (mr_subject_open(&once, dev, &shape, 3, 4, 0, &err) || mr_subject_stream(&once, &err)) fail_msg("%s", err.text);
-        if (mr_subject_open(&then, dev, &shape, 3, 4, 0, &err) || mr_subject_stream(&then, &err)) fail_msg("%s", err.text);
+        if (mr_subject_open(&once, dev, &shape, 3, 4, 0, &err) || mr_subject_stream(&once, &err))
+            fail_msg("%s", err.text);
+        if (mr_subject_open(&then, dev, &shape, 3, 4, 0, &err) || mr_subject_stream(&then, &err))
+            fail_msg("%s", err.text);
         for (int i = 0; i < 3 * 4; i++) once.batch.ids[i] = then.batch.ids[i] = 5;
         mr_subject_context(&once);
         mr_subject_context(&once); /* from the beginning again */

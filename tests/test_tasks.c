@@ -97,12 +97,16 @@ static void copy_holds_at_the_edges(void **state)
     refused(new_task("selective-copy", 1, 0, (setting[]){{"length", "15"}, {0}}), MR_ECONFIG, "--length");
 }
 
-/* No sequence is shorter than its data tokens, and three doublings lead from 5 beyond 32: three shares of nine steps, then the full length. Test sequences always have it. */
+/* No sequence is shorter than its data tokens, and three doublings lead from 5 beyond 32: three shares of nine
+ * steps, then the full length. Test sequences always have it. */
 static void copy_sequences_grow(void **state)
 {
     (void)state;
     static const int lengths[] = {5, 5, 5, 10, 10, 10, 20, 20, 20, 32, 32};
-    mr_task *task = open_task("selective-copy", 2, 0, (setting[]){{"length", "32"}, {"tokens", "5"}, {"symbols", "6"}, {"start-length", "2"}, {"grow-steps", "9"}, {0}});
+    mr_task *task = open_task(
+        "selective-copy", 2, 0,
+        (setting[]){
+            {"length", "32"}, {"tokens", "5"}, {"symbols", "6"}, {"start-length", "2"}, {"grow-steps", "9"}, {0}});
     mr_batch batch = new_batch(task);
     assert_int_equal(task->max_T, 37);
     task->type->train_batch(task, 0, 0, &batch); /* there is no step 0; it must not hurt */
@@ -230,8 +234,8 @@ static void text_scores_every_test_token_once(void **state)
     static const int sizes[][2] = {{1, 1}, {3, 7}, {4, 13}, {2, 39}, {5, 40}, {3, 200}, {100, 1}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         int32_t got[400];
-        mr_task *task = open_task("text", sizes[i][0], sizes[i][1],
-                                  (setting[]){{"data", path}, {"vocab", "bytes"}, {0}});
+        mr_task *task =
+            open_task("text", sizes[i][0], sizes[i][1], (setting[]){{"data", path}, {"vocab", "bytes"}, {0}});
         assert_int_equal(collect_test_text(task, got), 39);
         for (size_t k = 0; k < 39; k++) assert_int_equal(got[k], text[361 + k]);
         mr_batch batch = new_batch(task);
@@ -318,7 +322,8 @@ static void text_uses_the_vocabulary_that_it_is_given(void **state)
     (void)state;
     char path[MR_TEXT_MAX];
     mr_vocab *given;
-    const char *good = "cabcabcabcabcabcabcab", *bad = "abcabcabcabc\ncab\xC3\xA9" "abc";
+    const char *good = "cabcabcabcabcabcabcab", *bad = "abcabcabcabc\ncab\xC3\xA9"
+                                                       "abc";
     assert_int_equal(mr_vocab_build(MR_VOCAB_CHARS, "\nxyzabc", 7, &given, NULL), 0);
     write_file("given", good, strlen(good), path);
     mr_task *task = new_task("text", 2, 4, (setting[]){{"data", path}, {"vocab", "bytes"}, {0}});

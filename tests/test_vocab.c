@@ -5,7 +5,8 @@
 #include "core/utf8.h"
 #include "model/vocab.h"
 
-static const char *const sample = "na\xC3\xAFve \xE2\x82\xAC" "5\n\xF0\x9F\x98\x80 abc"; /* naïve €5 ⏎ 😀 abc */
+static const char *const sample = "na\xC3\xAFve \xE2\x82\xAC"
+                                  "5\n\xF0\x9F\x98\x80 abc"; /* naïve €5 ⏎ 😀 abc */
 
 /* The definition of UTF-8 by counting up: every code point but the surrogates has one form, nothing else is one. */
 static int naive_form(uint32_t c, unsigned char out[4])
@@ -47,11 +48,30 @@ static void every_character_has_its_form(void **state)
 static void what_is_not_utf8_is_refused(void **state)
 {
     (void)state;
-    static const char *const wrong[] = {
-        "\x80",             "\xBF",             "\xC0\x80",         "\xC0\xAF",         "\xC1\xBF",         "\xC3(",
-        "\xE0\x80\x80",     "\xE0\x9F\xBF",     "\xED\xA0\x80",     "\xED\xBF\xBF",     "\xE2(\xA1",        "\xE2\x82(",
-        "\xF0\x80\x80\x80", "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xF8\x88\x80\x80", "\xFE",
-        "\xFF",             "\xF0\x9F\x98(",    "\xE0\x80",         "\xED\xA0",         "\xF0\x8F",         "\xF4\x90"};
+    static const char *const wrong[] = {"\x80",
+                                        "\xBF",
+                                        "\xC0\x80",
+                                        "\xC0\xAF",
+                                        "\xC1\xBF",
+                                        "\xC3(",
+                                        "\xE0\x80\x80",
+                                        "\xE0\x9F\xBF",
+                                        "\xED\xA0\x80",
+                                        "\xED\xBF\xBF",
+                                        "\xE2(\xA1",
+                                        "\xE2\x82(",
+                                        "\xF0\x80\x80\x80",
+                                        "\xF0\x8F\xBF\xBF",
+                                        "\xF4\x90\x80\x80",
+                                        "\xF5\x80\x80\x80",
+                                        "\xF8\x88\x80\x80",
+                                        "\xFE",
+                                        "\xFF",
+                                        "\xF0\x9F\x98(",
+                                        "\xE0\x80",
+                                        "\xED\xA0",
+                                        "\xF0\x8F",
+                                        "\xF4\x90"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         uint32_t c;
         if (mr_utf8_read(wrong[i], strlen(wrong[i]), &c) != MR_UTF8_INVALID)
@@ -114,7 +134,8 @@ static size_t encode_in_pieces(const mr_vocab *v, const char *text, size_t piece
         size_t count, used;
         window = window + piece > size - at ? size - at : window + piece;
         int last = at + window == size;
-        assert_int_equal(mr_vocab_encode(v, text + at, window, last, at, out + total, 32 - total, &count, &used, NULL), 0);
+        assert_int_equal(mr_vocab_encode(v, text + at, window, last, at, out + total, 32 - total, &count, &used, NULL),
+                         0);
         total += count;
         at += used;
         window -= used;
@@ -151,15 +172,18 @@ static void encoding_stops_where_the_error_is(void **state)
     int32_t out[8];
     size_t count, used;
     assert_int_equal(mr_vocab_build(MR_VOCAB_CHARS, "abc", 3, &v, NULL), 0);
-    assert_int_equal(mr_vocab_encode(v, "ab\xC3\xA9", 4, 1, 100, out, sizeof out / sizeof *out, &count, &used, &err), MR_EDATA);
+    assert_int_equal(mr_vocab_encode(v, "ab\xC3\xA9", 4, 1, 100, out, sizeof out / sizeof *out, &count, &used, &err),
+                     MR_EDATA);
     assert_says(&err, "byte 103: the character U+00E9 is not in the vocabulary");
     assert_int_equal(count, 2);
     assert_int_equal(used, 2);
-    assert_int_equal(mr_vocab_encode(v, "a\xED\xA0\x80", 4, 0, 0, out, sizeof out / sizeof *out, &count, &used, &err), MR_EDATA);
+    assert_int_equal(mr_vocab_encode(v, "a\xED\xA0\x80", 4, 0, 0, out, sizeof out / sizeof *out, &count, &used, &err),
+                     MR_EDATA);
     assert_says(&err, "byte 2: 0xED");
     assert_int_equal(mr_vocab_encode(v, "a\xC3", 2, 0, 0, out, sizeof out / sizeof *out, &count, &used, &err), 0);
     assert_int_equal(used, 1);
-    assert_int_equal(mr_vocab_encode(v, "a\xC3", 2, 1, 0, out, sizeof out / sizeof *out, &count, &used, &err), MR_EDATA);
+    assert_int_equal(mr_vocab_encode(v, "a\xC3", 2, 1, 0, out, sizeof out / sizeof *out, &count, &used, &err),
+                     MR_EDATA);
     assert_says(&err, "byte 2: the text ends");
     mr_vocab_free(v);
 }
@@ -237,9 +261,9 @@ static void wrong_metadata_is_refused(void **state)
 {
     (void)state;
     static const char *const wrong[] = {
-        "",      "byte",        "[]",    "{}",       "[\"ab\"]",    "[\"\"]",        "[1]",  "[\"b\",\"a\"]",
-        "\"a\"", "[\"a\",\"a\"]", "[\"a\"", "[\"a\"] x", "[\"\xFF\"]",   "[\"\\ud800\"]", "null", "[\"a\",null]",
-        "[[\"a\"]]",  "[     ]"};
+        "",          "byte",          "[]",     "{}",        "[\"ab\"]",   "[\"\"]",        "[1]",  "[\"b\",\"a\"]",
+        "\"a\"",     "[\"a\",\"a\"]", "[\"a\"", "[\"a\"] x", "[\"\xFF\"]", "[\"\\ud800\"]", "null", "[\"a\",null]",
+        "[[\"a\"]]", "[     ]"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         mr_vocab *v;
         mr_error err;

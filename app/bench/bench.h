@@ -21,20 +21,21 @@ typedef struct mr_probe mr_probe; /* the loops that measure the limits, ready to
 typedef struct mr_bench_row {
     const char *bench;
     char name[96];
-    double seconds, best;   /* median and best; 0: not a time */
-    double bytes, flops;    /* the least that must be moved and computed */
-    double tokens;          /* 0, or what the time was for */
-    const char *limit;      /* "compute", "memory", or where the bytes are read from ("L3"), whichever binds; "" when there is none */
-    double share;           /* of that limit, as it was measured just before and after: the median of the repetitions */
+    double seconds, best; /* median and best; 0: not a time */
+    double bytes, flops;  /* the least that must be moved and computed */
+    double tokens;        /* 0, or what the time was for */
+    /* "compute", "memory", or where the bytes are read from ("L3"), whichever binds; "" when there is none */
+    const char *limit;
+    double share; /* of that limit, as it was measured just before and after: the median of the repetitions */
 } mr_bench_row;
 
 typedef struct mr_bench {
     mr_dev *dev;
     int quick;
-    const char *mixer;      /* models with this one only; NULL: all */
+    const char *mixer;                                   /* models with this one only; NULL: all */
     int (*open)(void *arg, mr_dev **dev, mr_error *err); /* another device like dev */
     mr_limits limits;
-    mr_probe *probe;        /* a CPU's; NULL elsewhere */
+    mr_probe *probe; /* a CPU's; NULL elsewhere */
     void (*on_row)(void *arg, const mr_bench_row *row);
     void (*on_start)(void *arg, const char *bench, const char *name);
     void *arg;
@@ -45,8 +46,8 @@ typedef struct mr_bench_job {
     const char *bench;
     char name[96];
     double bytes, flops, tokens;
-    double read_bytes;      /* 0, or the rate at which `bytes` can be read where they lie … */
-    const char *place;      /* … and where that is */
+    double read_bytes; /* 0, or the rate at which `bytes` can be read where they lie … */
+    const char *place; /* … and where that is */
     void (*before)(void *arg);
     void (*run)(void *arg);
     void *arg;
@@ -61,12 +62,13 @@ mr_real *mr_bench_reals(mr_dev *dev, size_t count, double scale);
 int mr_bench_limits(mr_bench *b, mr_error *err); /* first: fills b->limits and b->probe, reports the limits as rows */
 void mr_bench_end(mr_bench *b);                  /* last */
 
-/* A limit as it is at this moment (operations or bytes a second; it takes some milliseconds): a machine that others use too
- * is not always equally fast. Devices without a probe give the limit measured at the start. */
+/* A limit as it is at this moment (operations or bytes a second; it takes some milliseconds): a machine that others
+ * use too is not always equally fast. Devices without a probe give the limit measured at the start. */
 double mr_bench_now(mr_bench *b, mr_bound bound);
 
-/* How fast the device's threads read so many bytes again and again, each its own part of them, from now on the limit of
- * MR_BOUND_READ; *place gets the name of the smallest cache that holds them. A row reports it. Only on a CPU; 0 elsewhere. */
+/* How fast the device's threads read so many bytes again and again, each its own part of them, from now on the limit
+ * of MR_BOUND_READ; *place gets the name of the smallest cache that holds them. A row reports it. Only on a CPU; 0
+ * elsewhere. */
 int mr_bench_read(mr_bench *b, size_t bytes, double *rate, const char **place, mr_error *err);
 
 int mr_bench_gemm(mr_bench *b, mr_error *err);

@@ -9,7 +9,8 @@
 #include <unistd.h>
 
 static const char usage[] =
-    "usage: minrnn bench [gemm|scan|layer|step|decode|memory] [--threads N] [--device NAME] [--mixer NAME] [--quick] [--peers] [--json]\n"
+    "usage: minrnn bench [gemm|scan|layer|step|decode|memory] [--threads N] [--device NAME] [--mixer NAME] [--quick] "
+    "[--peers] [--json]\n"
     "\n"
     "Measures this machine's limits, then how near to them the parts of a training step come. Without a name: all.\n"
     "\n"
@@ -21,11 +22,15 @@ static const char usage[] =
     "  decode   one token after another for 1, 2, 4 and 8 streams, every mixer; minGRU with weights in 8 bits too\n"
     "  memory   bytes that the device has taken behind a training step: model, activations, scratch\n"
     "\n"
-    "share is (the time that the limit allows) / (the time it took); the limit is measured again around each repetition.\n"
-    "compute: multiply-adds in registers; memory: a copy beyond the cache, counted read and written. Bytes are the least\n"
-    "that must be moved; what stays in a cache goes past 100 %. decode has the rate at which its weights can be read where they lie (L2, L3, memory).\n"
+    "share is (the time that the limit allows) / (the time it took); the limit is measured again around each "
+    "repetition.\n"
+    "compute: multiply-adds in registers; memory: a copy beyond the cache, counted read and written. Bytes are the "
+    "least\n"
+    "that must be moved; what stays in a cache goes past 100 %. decode has the rate at which its weights can be read "
+    "where they lie (L2, L3, memory).\n"
     "\n"
-    "--peers runs the script that MINRNN_PEERS names with python3 (PyTorch on the same work: layer, step, decode) and prints\n"
+    "--peers runs the script that MINRNN_PEERS names with python3 (PyTorch on the same work: layer, step, decode) and "
+    "prints\n"
     "how many times as long each peer takes.\n";
 
 static const struct bench {
@@ -52,7 +57,8 @@ static const char *const mixers[] = {"all",
 static const mr_option flags[] = {
     MR_COMMON_FLAGS,
     {"isa", MR_OPT_TEXT, offsetof(settings, isa), "", 0, 0, NULL, "instruction set: avx512, avx2, neon, scalar", 0},
-    {"mixer", MR_OPT_CHOICE, offsetof(settings, mixer), "all", 0, 0, mixers, "step, decode, memory: models with this one only", 0},
+    {"mixer", MR_OPT_CHOICE, offsetof(settings, mixer), "all", 0, 0, mixers,
+     "step, decode, memory: models with this one only", 0},
     {"quick", MR_OPT_BOOL, offsetof(settings, quick), "no", 0, 0, NULL, "smaller shapes, fewer repetitions", 0},
     {"peers", MR_OPT_BOOL, offsetof(settings, peers), "no", 0, 0, NULL, "PyTorch beside it", 0},
     {0}};
@@ -83,8 +89,8 @@ static void print_json(const mr_bench_row *row, int first)
            "\"flops\": %.0f, \"gbps\": %.5g, \"gflops\": %.5g, \"tokens_per_s\": %.6g, "
            "\"limit\": \"%s\", \"share\": %.4g}",
            first ? "" : ",", row->bench, row->name, row->seconds * 1e3, row->best * 1e3, row->bytes, row->flops,
-           rate(row->bytes, row->seconds) / 1e9, rate(row->flops, row->seconds) / 1e9,
-           rate(row->tokens, row->seconds), row->limit, row->share);
+           rate(row->bytes, row->seconds) / 1e9, rate(row->flops, row->seconds) / 1e9, rate(row->tokens, row->seconds),
+           row->limit, row->share);
 }
 
 /* A dash where a row has no such number. */
@@ -122,9 +128,11 @@ static void print_row(void *arg, const mr_bench_row *row)
 
 static void print_peer_json(const mr_peer_row *row)
 {
-    printf(",\n  {\"bench\": \"%s\", \"peer\": \"%s\", \"shape\": \"%s\", \"ms\": %.6g", row->bench, row->peer, row->shape, row->ms);
-    if (row->ours && row->ms > 0) printf(", \"ours\": \"%s\", \"our_ms\": %.6g, \"ratio\": %.4g", row->ours->name,
-                                         row->ours->seconds * 1e3, row->ms / 1e3 / row->ours->seconds);
+    printf(",\n  {\"bench\": \"%s\", \"peer\": \"%s\", \"shape\": \"%s\", \"ms\": %.6g", row->bench, row->peer,
+           row->shape, row->ms);
+    if (row->ours && row->ms > 0)
+        printf(", \"ours\": \"%s\", \"our_ms\": %.6g, \"ratio\": %.4g", row->ours->name, row->ours->seconds * 1e3,
+               row->ms / 1e3 / row->ours->seconds);
     printf("}");
 }
 
@@ -133,7 +141,8 @@ static void print_peer(void *arg, const mr_peer_row *row)
     const settings *s = arg;
     clear_progress();
     if (s->common.json) print_peer_json(row);
-    else if (!*row->peer) printf("\n%-7s %-24s %-12s %10s %10s %6s   %s\n", "bench", "peer", "shape", "ms", "ours", "ratio", row->shape);
+    else if (!*row->peer)
+        printf("\n%-7s %-24s %-12s %10s %10s %6s   %s\n", "bench", "peer", "shape", "ms", "ours", "ratio", row->shape);
     else {
         printf("%-7s %-24s %-12s", row->bench, row->peer, row->shape);
         print_number(row->ms, 10, 3);
@@ -165,14 +174,21 @@ static int run_peers(mr_bench *b, const char *script, settings *s, const mr_args
 static int open_another(void *arg, mr_dev **dev, mr_error *err)
 {
     const settings *s = arg;
-    const mr_dev_options options = {.threads = (int)s->common.threads, .isa = s->isa[0] ? s->isa : NULL,
-                                    .bf16 = s->common.dtype == 1, .exact = !s->common.tf32};
+    const mr_dev_options options = {.threads = (int)s->common.threads,
+                                    .isa = s->isa[0] ? s->isa : NULL,
+                                    .bf16 = s->common.dtype == 1,
+                                    .exact = !s->common.tf32};
     return mr_dev_open(s->common.device, &options, dev, err);
 }
 
 static int run(settings *s, const mr_args *args, mr_error *err)
 {
-    mr_bench b = {.quick = s->quick, .mixer = s->mixer ? mixers[s->mixer] : NULL, .open = open_another, .on_row = print_row, .on_start = show_progress, .arg = s};
+    mr_bench b = {.quick = s->quick,
+                  .mixer = s->mixer ? mixers[s->mixer] : NULL,
+                  .open = open_another,
+                  .on_row = print_row,
+                  .on_start = show_progress,
+                  .arg = s};
     const char *script = NULL;
     int status = s->peers ? mr_bench_peers_find(&script, err) : 0;
     if (status < 0) return status;
@@ -193,7 +209,11 @@ static int run(settings *s, const mr_args *args, mr_error *err)
 int mr_cmd_bench(int argc, char **argv)
 {
     static settings s; /* large: it keeps every row */
-    mr_args args = {.command = "bench", .flags = flags, .settings = &s, .max = BENCHES, .usage = usage,
+    mr_args args = {.command = "bench",
+                    .flags = flags,
+                    .settings = &s,
+                    .max = BENCHES,
+                    .usage = usage,
                     .examples = "  minrnn bench gemm --threads 1\n  minrnn bench --quick --json\n"
                                 "  MINRNN_PEERS=torch_peers.py minrnn bench layer decode --peers\n"};
     mr_error err = {0};

@@ -22,11 +22,11 @@ static const mr_option flags[] = {
     {"device", MR_OPT_TEXT, FIELD(device), "cpu", 0, 0, NULL,
      "what is compared with ref: cpu (each instruction set), ref64, cuda[:i]", 0},
     {"op", MR_OPT_TEXT, FIELD(op), "", 0, 0, NULL, "one op of src/ops/ops.def instead of all", 0},
-    {"isa", MR_OPT_TEXT, FIELD(isa), "", 0, 0, NULL,
-     "one instruction set instead of all: avx512, avx2, neon, scalar", 0},
+    {"isa", MR_OPT_TEXT, FIELD(isa), "", 0, 0, NULL, "one instruction set instead of all: avx512, avx2, neon, scalar",
+     0},
     {"dtype", MR_OPT_CHOICE, FIELD(bf16), "f32", 0, 0, mr_dtypes, "what matrix products are computed in", 0},
-    {"seed", MR_OPT_INT, FIELD(seed), "0", 0, 1e15, NULL,
-     "of the first case; a miss names the seed that repeats it", 0},
+    {"seed", MR_OPT_INT, FIELD(seed), "0", 0, 1e15, NULL, "of the first case; a miss names the seed that repeats it",
+     0},
     {"cases", MR_OPT_INT, FIELD(cases), "0", 0, 1e6, NULL, "cases of each op; 0: 960, or 80 with --quick", 0},
     {"quiet", MR_OPT_BOOL, FIELD(quiet), "no", 0, 0, NULL, "print misses and the last line only", 0},
     {"json", MR_OPT_BOOL, FIELD(json), "no", 0, 0, NULL, "one object with every row", 0},
@@ -80,8 +80,8 @@ static void print_total(const settings *s, const mr_check_result *result)
 
 static mr_check_options options_from(settings *s)
 {
-    mr_check_options o = {.seed = (uint64_t)s->seed, .on_row = print_row, .on_miss = print_miss,
-                          .on_mutant = print_mutant, .arg = s};
+    mr_check_options o = {
+        .seed = (uint64_t)s->seed, .on_row = print_row, .on_miss = print_miss, .on_mutant = print_mutant, .arg = s};
     o.cases = s->cases ? (int)s->cases : s->quick ? MR_CHECK_QUICK : MR_CHECK_FULL;
     o.device = strcmp(s->device, "auto") ? s->device : "cpu";
     o.op = s->op[0] ? s->op : NULL;
@@ -93,17 +93,22 @@ static mr_check_options options_from(settings *s)
 int mr_cmd_check(int argc, char **argv)
 {
     settings s = {0};
-    mr_args args = {.command = "check", .flags = flags, .settings = &s,
-        .usage = "usage: minrnn check [--quick] [--mutate] [--device NAME] [--op NAME] [--isa NAME] [--dtype f32|bf16]\n"
-                 "\n"
-                 "Runs every op on random shapes and options and compares it with `ref`, the specification: values\n"
-                 "within the op's tolerance, the same bits in every run and with 1, 2 and 5 threads, nothing written\n"
-                 "outside the outputs.\n"
-                 "\n"
-                 "--dtype bf16 on a GPU: activations lie in bf16, which rounds by at most u = 1/256. ref gets the rounded\n"
-                 "inputs; allowed are the tolerance of fp32, u of a result that is stored in bf16, and in linear and minrnn\n"
-                 "ops, which round on the way, 4u of the largest result. On the CPU only operands of products are rounded:\n"
-                 "1e-2 for linear ops, 2e-2 and 3e-2 for minrnn_fwd and minrnn_bwd, 0.5 where a slope jumps (positive).\n",
+    mr_args args = {
+        .command = "check",
+        .flags = flags,
+        .settings = &s,
+        .usage =
+            "usage: minrnn check [--quick] [--mutate] [--device NAME] [--op NAME] [--isa NAME] [--dtype f32|bf16]\n"
+            "\n"
+            "Runs every op on random shapes and options and compares it with `ref`, the specification: values\n"
+            "within the op's tolerance, the same bits in every run and with 1, 2 and 5 threads, nothing written\n"
+            "outside the outputs.\n"
+            "\n"
+            "--dtype bf16 on a GPU: activations lie in bf16, which rounds by at most u = 1/256. ref gets the rounded\n"
+            "inputs; allowed are the tolerance of fp32, u of a result that is stored in bf16, and in linear and "
+            "minrnn\n"
+            "ops, which round on the way, 4u of the largest result. On the CPU only operands of products are rounded:\n"
+            "1e-2 for linear ops, 2e-2 and 3e-2 for minrnn_fwd and minrnn_bwd, 0.5 where a slope jumps (positive).\n",
         .examples = "  minrnn check --quick\n"
                     "  minrnn check --op minrnn_bwd --isa avx2\n"
                     "  minrnn check --op linear_fwd --seed 17 --cases 1     the case of a miss again\n"

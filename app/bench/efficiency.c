@@ -19,7 +19,8 @@ typedef struct progress {
 /* Forward, loss and backward, as the paper has it: no optimiser. */
 static void run_step(void *arg) { mr_subject_step(arg, 0); }
 
-static int time_step(mr_measuring *m, const mr_measured_model *model, int B, int T, double limit, mr_timing *timing, progress *p, mr_error *err)
+static int time_step(mr_measuring *m, const mr_measured_model *model, int B, int T, double limit, mr_timing *timing,
+                     progress *p, mr_error *err)
 {
     mr_subject s = {0};
     mr_dev *dev;
@@ -47,7 +48,8 @@ static void foresee(mr_measuring *m, const mr_measured_model *model, const progr
 }
 
 /* *over is set where this length is too much, and with it all that are longer. */
-static int measure_length(mr_measuring *m, const mr_measured_model *model, int B, int T, progress *p, int *over, mr_error *err)
+static int measure_length(mr_measuring *m, const mr_measured_model *model, int B, int T, progress *p, int *over,
+                          mr_error *err)
 {
     mr_row row = {0};
     mr_timing timing;
@@ -109,7 +111,8 @@ static double more_memory(const mr_grid *t, const char *label, const char *than,
 {
     double more = NAN;
     for (size_t i = 0; i < t->lengths; i++) {
-        double here = 100 * (mr_grid_number(t, label, t->T[i], "bytes") / mr_grid_number(t, than, t->T[i], "bytes") - 1);
+        double here =
+            100 * (mr_grid_number(t, label, t->T[i], "bytes") / mr_grid_number(t, than, t->T[i], "bytes") - 1);
         if (!isfinite(here)) continue;
         more = here;
         *at = t->T[i];
@@ -120,8 +123,9 @@ static double more_memory(const mr_grid *t, const char *label, const char *than,
 static void add_memory(mr_text *md, const mr_grid *t)
 {
     static const char both[] = "minGRU, minLSTM over GRU, LSTM";
-    static const struct { const char *label, *than, *paper; } pairs[] = {
-        {"minGRU", "GRU", both}, {"minLSTM", "LSTM", both}, {"Mamba", "minGRU", "Mamba over minGRU"}};
+    static const struct {
+        const char *label, *than, *paper;
+    } pairs[] = {{"minGRU", "GRU", both}, {"minLSTM", "LSTM", both}, {"Mamba", "minGRU", "Mamba over minGRU"}};
     mr_grid_start(md, t, "MB");
     for (size_t i = 0; i < t->count; i++) mr_grid_numbers(md, t, t->labels[i], "bytes", 1e6);
     mr_text_add(md, "\n| memory | the paper's | ours | at T |\n|---|---:|---:|---:|\n");
@@ -141,8 +145,10 @@ static void add_memory(mr_text *md, const mr_grid *t)
 
 static int add_part(mr_text *md, const mr_view *v, const char *dir, int first, mr_error *err)
 {
-    static const mr_grid_figure time = {"efficiency", "Training step, batch of 64", "forward, loss, backward (ms)", "ms", 1};
-    static const mr_grid_figure memory = {"efficiency-memory", "Memory of a training step, batch of 64", "device memory (MB)", "bytes", 1e6};
+    static const mr_grid_figure time = {"efficiency", "Training step, batch of 64", "forward, loss, backward (ms)",
+                                        "ms", 1};
+    static const mr_grid_figure memory = {"efficiency-memory", "Memory of a training step, batch of 64",
+                                          "device memory (MB)", "bytes", 1e6};
     mr_grid t = mr_grid_of(v, "B=64 T=");
     if (!t.lengths) t = mr_grid_of(v, "B=4 T="); /* of quick runs */
     mr_grid_heading(md, v);
@@ -161,11 +167,14 @@ static int report(const mr_table *rows, const char *dir, mr_error *err)
     mr_text md = {0};
     mr_view v = {0};
     int status = 0;
-    mr_text_add(&md, "# Training steps\n\nForward, loss and backward of three layers 64 → 384 (norm, mixer, down-projection, residual), median. Memory is all that "
-                     "the device took: parameters, gradients, moments, activations, scratch; PyTorch's is its peak without parameters. The paper's are of a T4.\n\n");
+    mr_text_add(&md, "# Training steps\n\nForward, loss and backward of three layers 64 → 384 (norm, mixer, "
+                     "down-projection, residual), median. Memory is all that "
+                     "the device took: parameters, gradients, moments, activations, scratch; PyTorch's is its peak "
+                     "without parameters. The paper's are of a T4.\n\n");
     for (int first = 1; status == 0 && mr_view_next(rows, &v); first = 0) status = add_part(&md, &v, dir, first, err);
     const int saved = mr_report_save(dir, "efficiency", &md, err);
     return status ? status : saved;
 }
 
-const mr_measured mr_efficiency = {"efficiency", "training step: time, speed-up over GRU and LSTM, memory, for growing lengths", measure, report};
+const mr_measured mr_efficiency = {
+    "efficiency", "training step: time, speed-up over GRU and LSTM, memory, for growing lengths", measure, report};

@@ -13,8 +13,8 @@ typedef struct mr_measured {
     int (*report)(const mr_table *rows, const char *dir, mr_error *err); /* writes DIR/NAME.md and DIR/NAME.svg */
 } mr_measured;
 
-int mr_reproduce_measured(const mr_measured *experiment, const mr_reproduce_options *options, mr_reproduce_result *result,
-                          mr_error *err);
+int mr_reproduce_measured(const mr_measured *experiment, const mr_reproduce_options *options,
+                          mr_reproduce_result *result, mr_error *err);
 
 extern const mr_measured mr_efficiency, mr_inference, mr_parameters;
 

@@ -10,14 +10,29 @@ typedef struct product {
     mr_linear_bwd_w_args backward_w;
 } product;
 
-static void run_forward(void *arg) { product *p = arg; p->dev->ops.linear_fwd(p->dev, &p->forward); }
-static void run_backward_x(void *arg) { product *p = arg; p->dev->ops.linear_bwd_x(p->dev, &p->backward_x); }
-static void run_backward_w(void *arg) { product *p = arg; p->dev->ops.linear_bwd_w(p->dev, &p->backward_w); }
+static void run_forward(void *arg)
+{
+    product *p = arg;
+    p->dev->ops.linear_fwd(p->dev, &p->forward);
+}
+static void run_backward_x(void *arg)
+{
+    product *p = arg;
+    p->dev->ops.linear_bwd_x(p->dev, &p->backward_x);
+}
+static void run_backward_w(void *arg)
+{
+    product *p = arg;
+    p->dev->ops.linear_bwd_w(p->dev, &p->backward_w);
+}
 
 static void measure(mr_bench *b, product *p, const char *form, void (*run)(void *))
 {
     double M = p->forward.M, N = p->forward.N, K = p->forward.K;
-    mr_bench_job job = {.bench = "gemm", .run = run, .arg = p, .flops = 2 * M * N * K,
+    mr_bench_job job = {.bench = "gemm",
+                        .run = run,
+                        .arg = p,
+                        .flops = 2 * M * N * K,
                         .bytes = (M * K + M * N) * (double)b->dev->act_size + N * K * (double)b->dev->real_size};
     snprintf(job.name, sizeof job.name, "%s %gx%gx%g", form, M, N, K);
     mr_bench_measure(b, &job);
@@ -30,7 +45,8 @@ static int bench_shape(mr_bench *b, int M, int N, int K, mr_error *err)
     mr_real *W = mr_bench_reals(dev, (size_t)N * K, 0.05), *dW = mr_bench_reals(dev, (size_t)N * K, 0);
     int status = x && y && W && dW ? 0 : mr_no_memory(err, "a matrix product");
     if (status == 0) {
-        product p = {.dev = dev, .forward = {.M = M, .N = N, .K = K, .x = x, .W = W, .y = y},
+        product p = {.dev = dev,
+                     .forward = {.M = M, .N = N, .K = K, .x = x, .W = W, .y = y},
                      .backward_x = {.M = M, .N = N, .K = K, .dy = y, .W = W, .dx = x},
                      .backward_w = {.M = M, .N = N, .K = K, .dy = y, .x = x, .dW = dW}};
         measure(b, &p, "fwd", run_forward);

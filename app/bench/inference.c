@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SHORTEST = 64, LONGEST = 2048, BEHIND = 16, RUNS = 5, STAMPS = 16 }; /* BEHIND: tokens written behind a context */
+/* BEHIND: tokens written behind a context */
+enum { SHORTEST = 64, LONGEST = 2048, BEHIND = 16, RUNS = 5, STAMPS = 16 };
 
 typedef struct shape {
     int shortest, longest;
@@ -55,7 +56,8 @@ static int walk_all(mr_measuring *m, mr_subject *s, const shape *sh, walk *w, mr
 {
     mr_dev *dev = mr_measuring_device(m);
     double times[STAMPS][RUNS], one[STAMPS] = {0}, spent = 0;
-    int runs = 0, status = walk_once(s, dev, sh, sh->shortest, one, err); /* warms up, and tells how long the rest will take */
+    /* warms up, and tells how long the rest will take */
+    int runs = 0, status = walk_once(s, dev, sh, sh->shortest, one, err);
     const int longest = affordable(sh, one[0], mr_measuring_options(m)->cell_seconds);
     while (status >= 0 && runs < RUNS && (runs == 0 || spent + spent / runs < mr_measured_limit(m))) {
         status = walk_once(s, dev, sh, longest, one, err);
@@ -81,7 +83,8 @@ static int add_walk(mr_measuring *m, const char *label, int B, const shape *sh, 
         char column[MR_COLUMN];
         snprintf(column, sizeof column, "tokens B=%d T=%d", B, T);
         if (i == w->count) status = mr_measured_skip(m, label, column, "it would take too long", err);
-        else if (mr_measuring_wants(m, label, column, "", &row)) status = mr_measured_add(m, &row, B, T, &w->at[i], 0, err);
+        else if (mr_measuring_wants(m, label, column, "", &row))
+            status = mr_measured_add(m, &row, B, T, &w->at[i], 0, err);
     }
     return status;
 }
@@ -125,7 +128,8 @@ static void run_context(void *arg)
     for (int i = 0; i < BEHIND; i++) mr_subject_token(s, s->batch.B);
 }
 
-static int measure_context(mr_measuring *m, const mr_measured_model *model, int B, int T, double *last, int *over, mr_error *err)
+static int measure_context(mr_measuring *m, const mr_measured_model *model, int B, int T, double *last, int *over,
+                           mr_error *err)
 {
     mr_row row = {0};
     mr_subject s = {0};
@@ -177,7 +181,8 @@ static double percent_faster(const mr_grid *t, const char *first, const char *se
 {
     double faster = NAN;
     for (size_t i = 0; i < t->lengths; i++) {
-        const double here = 100 * (mr_grid_number(t, second, t->T[i], "ms") / mr_grid_number(t, first, t->T[i], "ms") - 1);
+        const double here =
+            100 * (mr_grid_number(t, second, t->T[i], "ms") / mr_grid_number(t, first, t->T[i], "ms") - 1);
         if (isfinite(here)) faster = here;
     }
     return faster;
@@ -198,7 +203,8 @@ static void add_comparison(mr_text *md, const mr_view *v, const comparison *c, i
     const double ours = percent_faster(&t, c->first, c->second);
     mr_paper_find("inference", row, "percent", &paper);
     if (!isfinite(ours) && !isfinite(paper.value)) return;
-    mr_text_format(md, "| %s against %s, %s | %d ", c->first, c->second, c->context ? "with context" : "without context", B);
+    mr_text_format(md, "| %s against %s, %s | %d ", c->first, c->second,
+                   c->context ? "with context" : "without context", B);
     mr_grid_cell(md, paper.value, 3, c->sign > 0 ? " % faster" : " % slower");
     mr_grid_cell(md, fabs(ours), 3, ours < 0 ? " % slower" : " % faster");
     mr_text_add(md, "|\n");
@@ -245,11 +251,13 @@ static int report(const mr_table *rows, const char *dir, mr_error *err)
     mr_text md = {0};
     mr_view v = {0};
     int status = 0;
-    mr_text_add(&md, "# Inference\n\nThree layers 64 → 384, median. Without context: T tokens one after another, from nothing, each until its logits are there. "
+    mr_text_add(&md, "# Inference\n\nThree layers 64 → 384, median. Without context: T tokens one after another, from "
+                     "nothing, each until its logits are there. "
                      "With context: T tokens at once, then 16 tokens one after another.\n\n");
     for (int first = 1; status == 0 && mr_view_next(rows, &v); first = 0) status = add_part(&md, &v, dir, first, err);
     const int saved = mr_report_save(dir, "inference", &md, err);
     return status ? status : saved;
 }
 
-const mr_measured mr_inference = {"inference", "tokens one after another, without and with a context, 8 to 64 streams", measure, report};
+const mr_measured mr_inference = {"inference", "tokens one after another, without and with a context, 8 to 64 streams",
+                                  measure, report};

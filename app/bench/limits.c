@@ -19,21 +19,21 @@ enum { CHAINS = 12, ROUNDS = 125000, PIECES = 8, SLOTS = 256 };
 
 /* Twelve independent chains, each in a register of its own, hide the latency of the multiply-add. They start
  * differently and their sum is returned, or the compiler would make one chain of them, or none. */
-#define FMA_LOOP(function, attribute, vector, set, fma)                                     \
-    attribute static double function(long rounds)                                           \
-    {                                                                                       \
-        vector x = set(0.999f), y = set(0.001f);                                            \
-        vector a = set(1), b = set(2), c = set(3), d = set(4), e = set(5), f = set(6);      \
-        vector g = set(7), h = set(8), i = set(9), j = set(10), k = set(11), l = set(12);   \
-        for (long round = 0; round < rounds; round++) {                                     \
-            a = fma(a, x, y), b = fma(b, x, y), c = fma(c, x, y), d = fma(d, x, y);         \
-            e = fma(e, x, y), f = fma(f, x, y), g = fma(g, x, y), h = fma(h, x, y);         \
-            i = fma(i, x, y), j = fma(j, x, y), k = fma(k, x, y), l = fma(l, x, y);         \
-        }                                                                                   \
-        vector sum = a + b + c + d + e + f + g + h + i + j + k + l;                         \
-        float first;                                                                        \
-        memcpy(&first, &sum, sizeof first);                                                 \
-        return (double)first;                                                               \
+#define FMA_LOOP(function, attribute, vector, set, fma)                                                                \
+    attribute static double function(long rounds)                                                                      \
+    {                                                                                                                  \
+        vector x = set(0.999f), y = set(0.001f);                                                                       \
+        vector a = set(1), b = set(2), c = set(3), d = set(4), e = set(5), f = set(6);                                 \
+        vector g = set(7), h = set(8), i = set(9), j = set(10), k = set(11), l = set(12);                              \
+        for (long round = 0; round < rounds; round++) {                                                                \
+            a = fma(a, x, y), b = fma(b, x, y), c = fma(c, x, y), d = fma(d, x, y);                                    \
+            e = fma(e, x, y), f = fma(f, x, y), g = fma(g, x, y), h = fma(h, x, y);                                    \
+            i = fma(i, x, y), j = fma(j, x, y), k = fma(k, x, y), l = fma(l, x, y);                                    \
+        }                                                                                                              \
+        vector sum = a + b + c + d + e + f + g + h + i + j + k + l;                                                    \
+        float first;                                                                                                   \
+        memcpy(&first, &sum, sizeof first);                                                                            \
+        return (double)first;                                                                                          \
     }
 
 #if defined(__x86_64__)
@@ -51,16 +51,16 @@ FMA_LOOP(fma_plain, , four, set_four, multiply_add_four)
 
 /* Reads everything once, eight vectors at a time: what a matrix that meets one vector must at least do. The sum is
  * returned so that nothing is left out. */
-#define READ_LOOP(function, attribute, vector)                                              \
-    attribute static double function(const char *from, size_t bytes)                        \
-    {                                                                                       \
-        vector sum[8] = {{0}};                                                              \
-        for (size_t at = 0; at + sizeof sum <= bytes; at += sizeof sum)                     \
-            for (int i = 0; i < 8; i++) sum[i] += ((const vector *)(from + at))[i];         \
-        vector all = sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7]; \
-        float first;                                                                        \
-        memcpy(&first, &all, sizeof first);                                                 \
-        return (double)first;                                                               \
+#define READ_LOOP(function, attribute, vector)                                                                         \
+    attribute static double function(const char *from, size_t bytes)                                                   \
+    {                                                                                                                  \
+        vector sum[8] = {{0}};                                                                                         \
+        for (size_t at = 0; at + sizeof sum <= bytes; at += sizeof sum)                                                \
+            for (int i = 0; i < 8; i++) sum[i] += ((const vector *)(from + at))[i];                                    \
+        vector all = sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];                            \
+        float first;                                                                                                   \
+        memcpy(&first, &all, sizeof first);                                                                            \
+        return (double)first;                                                                                          \
     }
 
 #if defined(__x86_64__)
@@ -99,8 +99,8 @@ struct mr_probe {
     int threads;
     char *memory, *weights; /* for copies and for reads */
     size_t memory_bytes, weight_bytes;
-    size_t at, piece;       /* where the next copy starts in each half, and how much it takes */
-    size_t cache_bytes;     /* that one thread copies within its cache */
+    size_t at, piece;   /* where the next copy starts in each half, and how much it takes */
+    size_t cache_bytes; /* that one thread copies within its cache */
     double sink[SLOTS];
 };
 
@@ -205,8 +205,8 @@ static size_t copy_size(void)
 
 static void report(mr_bench *b, const char *what, double seconds, double bytes, double flops)
 {
-    mr_bench_row row = {.bench = "limits", .seconds = seconds, .best = seconds, .bytes = bytes, .flops = flops,
-                        .limit = ""};
+    mr_bench_row row = {
+        .bench = "limits", .seconds = seconds, .best = seconds, .bytes = bytes, .flops = flops, .limit = ""};
     snprintf(row.name, sizeof row.name, "%s, %d thread%s", what, b->dev->threads, b->dev->threads == 1 ? "" : "s");
     b->on_row(b->arg, &row);
 }
@@ -269,7 +269,8 @@ static int open_probe(mr_bench *b, mr_error *err)
     p->cache_bytes = cache_size(2) / 4 / 64 * 64;
     p->memory_bytes = 2 * copy_size();
     p->piece = p->memory_bytes / 16 / grain * grain;
-    if (p->memory_bytes < 2 * p->cache_bytes * (size_t)p->threads) p->memory_bytes = 2 * p->cache_bytes * (size_t)p->threads;
+    if (p->memory_bytes < 2 * p->cache_bytes * (size_t)p->threads)
+        p->memory_bytes = 2 * p->cache_bytes * (size_t)p->threads;
     p->pool = mr_pool_new(p->threads, NULL);
     p->memory = mr_alloc(p->memory_bytes, 1);
     if (!p->pool || !p->memory) return mr_no_memory(err, "the copies that measure the memory");

@@ -33,8 +33,14 @@ void mr_bench_measure(mr_bench *b, const mr_bench_job *job)
     double times[MOST], shares[MOST], budget = b->quick ? 0.2 : 1.0;
     const mr_bound bound = binding(&b->limits, job);
     const double work = bound == MR_BOUND_COMPUTE ? job->flops : job->bytes;
-    mr_bench_row row = {.bench = job->bench, .bytes = job->bytes, .flops = job->flops, .tokens = job->tokens,
-                        .limit = bound == MR_BOUND_NONE ? "" : bound == MR_BOUND_COMPUTE ? "compute" : bound == MR_BOUND_READ ? job->place : "memory"};
+    mr_bench_row row = {.bench = job->bench,
+                        .bytes = job->bytes,
+                        .flops = job->flops,
+                        .tokens = job->tokens,
+                        .limit = bound == MR_BOUND_NONE      ? ""
+                                 : bound == MR_BOUND_COMPUTE ? "compute"
+                                 : bound == MR_BOUND_READ    ? job->place
+                                                             : "memory"};
     snprintf(row.name, sizeof row.name, "%s", job->name);
     if (b->on_start) b->on_start(b->arg, job->bench, job->name);
     once(b, job);

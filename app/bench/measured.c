@@ -5,8 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-const mr_measured_model mr_measured_models[MR_MODELS] = {{"minGRU", "mingru", 1}, {"minLSTM", "minlstm", 1}, {"GRU", "gru", 1},
-                                                         {"LSTM", "lstm", 1},     {"Mamba", "mamba", 1},     {"attention", "attention", 2}};
+const mr_measured_model mr_measured_models[MR_MODELS] = {{"minGRU", "mingru", 1}, {"minLSTM", "minlstm", 1},
+                                                         {"GRU", "gru", 1},       {"LSTM", "lstm", 1},
+                                                         {"Mamba", "mamba", 1},   {"attention", "attention", 2}};
 
 int mr_measured_mixer(const mr_measured_model *model)
 {
@@ -18,7 +19,8 @@ int mr_measured_mixer(const mr_measured_model *model)
 int mr_measured_open(const mr_measuring *m, mr_dev **dev, mr_error *err)
 {
     const mr_reproduce_options *o = mr_measuring_options(m);
-    return mr_dev_open(o->device, &(mr_dev_options){.threads = o->threads, .bf16 = o->dtype == 1, .exact = o->tf32 == 0}, dev, err);
+    return mr_dev_open(
+        o->device, &(mr_dev_options){.threads = o->threads, .bf16 = o->dtype == 1, .exact = o->tf32 == 0}, dev, err);
 }
 
 double mr_measured_limit(const mr_measuring *m)

@@ -10,9 +10,10 @@
 /* ---- the cells of an experiment ---- */
 
 const mr_reproduce_options *mr_measuring_options(const mr_measuring *m);
-mr_dev *mr_measuring_device(const mr_measuring *m); /* open, as the options have it; f32 where they leave the dtype open */
-/* 1: the cell is wanted and not there yet; *row then has what every row has (experiment, row, column, settings, device, date
- * …) and is to be filled and given to mr_measuring_add, or freed. */
+/* open, as the options have it; f32 where they leave the dtype open */
+mr_dev *mr_measuring_device(const mr_measuring *m);
+/* 1: the cell is wanted and not there yet; *row then has what every row has (experiment, row, column, settings,
+ * device, date …) and is to be filled and given to mr_measuring_add, or freed. */
 int mr_measuring_wants(mr_measuring *m, const char *row_label, const char *column, const char *settings, mr_row *row);
 int mr_measuring_add(mr_measuring *m, mr_row *row, mr_error *err); /* takes the row, and writes everything */
 int mr_measuring_over(const mr_measuring *m);                      /* the time is up, or a signal came: return 0 */
@@ -48,10 +49,11 @@ typedef struct mr_view {
 } mr_view;
 
 int mr_view_next(const mr_table *rows, mr_view *view); /* the next one behind `view`, which starts zeroed; 0: no more */
-double mr_view_number(const mr_view *view, const char *label, const char *column, const char *key); /* NaN: not measured */
+/* NaN: not measured */
+double mr_view_number(const mr_view *view, const char *label, const char *column, const char *key);
 
-/* Numbers of every model, and of PyTorch's forms where they were merged in, against the length T. Their columns are named by a prefix
- * ("B=64 T=") and T. */
+/* Numbers of every model, and of PyTorch's forms where they were merged in, against the length T. Their columns are
+ * named by a prefix ("B=64 T=") and T. */
 enum { MR_GRID_ROWS = 24, MR_GRID_COLUMNS = 24 };
 typedef struct mr_grid {
     const mr_view *view;
@@ -77,7 +79,8 @@ void mr_grid_numbers(mr_text *md, const mr_grid *t, const char *label, const cha
 /* The number of `other` for each of `label`: how many times as long it takes. */
 void mr_grid_ratios(mr_text *md, const mr_grid *t, const char *label, const char *other);
 /* What the paper prints in its table for "LABEL T". */
-void mr_grid_paper(mr_text *md, const mr_grid *t, const char *paper_table, const char *label, const char *column, const char *unit);
+void mr_grid_paper(mr_text *md, const mr_grid *t, const char *paper_table, const char *label, const char *column,
+                   const char *unit);
 /* Which cells were not measured, and why. */
 void mr_grid_notes(mr_text *md, const mr_grid *t);
 
@@ -86,7 +89,8 @@ typedef struct mr_grid_figure {
     const char *name, *title, *y_label, *key;
     double per; /* what the numbers are divided by */
 } mr_grid_figure;
-int mr_grid_draw(mr_text *md, const mr_grid *t, const mr_grid_figure *figure, const char *dir, int first, mr_error *err);
+int mr_grid_draw(mr_text *md, const mr_grid *t, const mr_grid_figure *figure, const char *dir, int first,
+                 mr_error *err);
 int mr_report_save(const char *dir, const char *name, mr_text *md, mr_error *err); /* DIR/NAME.md; frees the text */
 
 #endif

@@ -80,7 +80,10 @@ mr_grid mr_grid_of(const mr_view *v, const char *prefix)
     return t;
 }
 
-static void column_of(const mr_grid *t, double T, char column[MR_COLUMN]) { snprintf(column, MR_COLUMN, "%s%.0f", t->prefix, T); }
+static void column_of(const mr_grid *t, double T, char column[MR_COLUMN])
+{
+    snprintf(column, MR_COLUMN, "%s%.0f", t->prefix, T);
+}
 
 double mr_grid_number(const mr_grid *t, const char *label, double T, const char *key)
 {
@@ -127,7 +130,8 @@ void mr_grid_start(mr_text *md, const mr_grid *t, const char *corner)
 }
 
 /* A row of the table, where it has a number. */
-static void add_row(mr_text *md, const mr_grid *t, const char *label, const double *values, int digits, const char *unit)
+static void add_row(mr_text *md, const mr_grid *t, const char *label, const double *values, int digits,
+                    const char *unit)
 {
     size_t known = 0;
     for (size_t i = 0; i < t->lengths; i++) known += isfinite(values[i]) != 0;
@@ -148,12 +152,14 @@ void mr_grid_ratios(mr_text *md, const mr_grid *t, const char *label, const char
 {
     double values[MR_GRID_COLUMNS];
     char name[128];
-    for (size_t i = 0; i < t->lengths; i++) values[i] = mr_grid_number(t, other, t->T[i], "ms") / mr_grid_number(t, label, t->T[i], "ms");
+    for (size_t i = 0; i < t->lengths; i++)
+        values[i] = mr_grid_number(t, other, t->T[i], "ms") / mr_grid_number(t, label, t->T[i], "ms");
     snprintf(name, sizeof name, "%.50s over %.50s", label, other);
     add_row(md, t, name, values, 3, "×");
 }
 
-void mr_grid_paper(mr_text *md, const mr_grid *t, const char *paper_table, const char *label, const char *column, const char *unit)
+void mr_grid_paper(mr_text *md, const mr_grid *t, const char *paper_table, const char *label, const char *column,
+                   const char *unit)
 {
     double values[MR_GRID_COLUMNS];
     char name[128];
@@ -175,7 +181,8 @@ void mr_grid_notes(mr_text *md, const mr_grid *t)
         const mr_row *row = &t->view->rows->list[i];
         const char *label = mr_row_text(row, "row"), *column = mr_row_text(row, "column");
         if (!in_view(t->view, row) || strncmp(column, t->prefix, n) || !*mr_row_text(row, "note")) continue;
-        if (!find(t->view, label, column, "ms")) mr_text_format(md, "- %s, %s and longer: not run, %s\n", label, column, mr_row_text(row, "note"));
+        if (!find(t->view, label, column, "ms"))
+            mr_text_format(md, "- %s, %s and longer: not run, %s\n", label, column, mr_row_text(row, "note"));
     }
     mr_text_add(md, "\n");
 }
@@ -183,7 +190,8 @@ void mr_grid_notes(mr_text *md, const mr_grid *t)
 /* ---- pictures */
 
 /* Ours in lines, PyTorch's dashed. */
-static size_t make_series(const mr_grid *t, const mr_grid_figure *f, double (*y)[MR_GRID_COLUMNS], mr_chart_series *series)
+static size_t make_series(const mr_grid *t, const mr_grid_figure *f, double (*y)[MR_GRID_COLUMNS],
+                          mr_chart_series *series)
 {
     size_t count = 0;
     for (size_t k = 0; k < t->count; k++) {
@@ -193,7 +201,10 @@ static size_t make_series(const mr_grid *t, const mr_grid_figure *f, double (*y)
             known += isfinite(y[k][i]) != 0;
         }
         if (known)
-            series[count++] = (mr_chart_series){.name = t->labels[k], .n = t->lengths, .x = t->T, .y = y[k],
+            series[count++] = (mr_chart_series){.name = t->labels[k],
+                                                .n = t->lengths,
+                                                .x = t->T,
+                                                .y = y[k],
                                                 .style = k < MR_MODELS ? MR_CHART_LINE : MR_CHART_DASHED};
     }
     return count;
@@ -204,8 +215,11 @@ int mr_grid_draw(mr_text *md, const mr_grid *t, const mr_grid_figure *f, const c
     double y[MR_GRID_ROWS][MR_GRID_COLUMNS];
     mr_chart_series series[MR_GRID_ROWS];
     char file[160];
-    const mr_chart chart = {.title = f->title, .x = {.label = "tokens a sequence, T", .scale = MR_SCALE_LOG2},
-                            .y = {.label = f->y_label, .scale = MR_SCALE_LOG10}, .series = series, .count = make_series(t, f, y, series)};
+    const mr_chart chart = {.title = f->title,
+                            .x = {.label = "tokens a sequence, T", .scale = MR_SCALE_LOG2},
+                            .y = {.label = f->y_label, .scale = MR_SCALE_LOG10},
+                            .series = series,
+                            .count = make_series(t, f, y, series)};
     if (first) snprintf(file, sizeof file, "%s.svg", f->name);
     else snprintf(file, sizeof file, "%s-%s-%s.svg", f->name, t->view->kind, t->view->dtype);
     char *path = mr_path_join(dir, file);

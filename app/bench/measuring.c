@@ -1,4 +1,5 @@
-/* Experiments that measure, carried out: a device is opened, every cell is asked for, results are kept like those of runs. */
+/* Experiments that measure, carried out: a device is opened, every cell is asked for, results are kept like those of
+ * runs. */
 #include "bench/measured.h"
 #include "paper/results.h"
 
@@ -45,7 +46,8 @@ static int report_measured(const void *experiment, const mr_table *rows, const c
     return ((const mr_measured *)experiment)->report(rows, dir, err);
 }
 
-int mr_reproduce_measured(const mr_measured *e, const mr_reproduce_options *o, mr_reproduce_result *result, mr_error *err)
+int mr_reproduce_measured(const mr_measured *e, const mr_reproduce_options *o, mr_reproduce_result *result,
+                          mr_error *err)
 {
     mr_measuring m = {.result = result};
     mr_dev_options options = {.threads = o->threads, .bf16 = o->dtype == 1, .exact = o->tf32 == 0};

@@ -7,14 +7,15 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The two models of the project's targets, a character language model and the one of selective copying; the second with every
- * mixer. */
+/* The two models of the project's targets, a character language model and the one of selective copying; the second
+ * with every mixer. */
 typedef struct shape {
     const char *name, *mixer;
     int dim, expansion, conv, mlp, vocab, B, T, large; /* large: only where there is room and speed for it */
 } shape;
 
-#define COPY(name, mixer, expansion) {name, mixer, 64, expansion, 0, 0, 16, 64, 512, 0}, {name, mixer, 64, expansion, 0, 0, 16, 64, 4096, 1}
+#define COPY(name, mixer, expansion)                                                                                   \
+    {name, mixer, 64, expansion, 0, 0, 16, 64, 512, 0}, { name, mixer, 64, expansion, 0, 0, 16, 64, 4096, 1 }
 
 static const shape shapes[] = {{"text", "mingru", 384, 2, 4, 4, 65, 64, 256, 0},
                                {"text", "mingru", 384, 2, 4, 4, 65, 64, 1024, 1},
@@ -36,17 +37,24 @@ static mr_subject_shape shape_with(const shape *what, const char *mixer, int wei
 {
     int index = 0;
     while (mr_mixer_names[index] && strcmp(mr_mixer_names[index], mixer)) index++;
-    return (mr_subject_shape){.mixer = index, .dim = what->dim, .expansion = what->expansion, .conv = what->conv, .mlp = what->mlp,
-                              .vocab = what->vocab, .weights = weights, .window = what->T};
+    return (mr_subject_shape){.mixer = index,
+                              .dim = what->dim,
+                              .expansion = what->expansion,
+                              .conv = what->conv,
+                              .mlp = what->mlp,
+                              .vocab = what->vocab,
+                              .weights = weights,
+                              .window = what->T};
 }
 
-/* Multiply-adds of one token's forward: every matrix once, the table of embeddings aside; attention looks at half of `seen` tokens
- * on average, twice. */
+/* Multiply-adds of one token's forward: every matrix once, the table of embeddings aside; attention looks at half of
+ * `seen` tokens on average, twice. */
 static double products(const mr_model *model, int seen)
 {
     const mr_config *config = mr_model_config(model);
     const mr_params *params = mr_model_params(model);
-    double count = strcmp(mr_mixer_names[config->mixer], "attention") ? 0 : (double)config->layers * (double)config->dim * seen;
+    double count =
+        strcmp(mr_mixer_names[config->mixer], "attention") ? 0 : (double)config->layers * (double)config->dim * seen;
     for (const mr_param *p = params->list; p < params->list + params->count; p++)
         if (p->ndim == 2 && !strstr(p->name, "embed") && !strstr(p->name, "conv")) count += (double)p->count;
     return count;
@@ -69,7 +77,10 @@ static int bench_step(mr_bench *b, const shape *what, mr_error *err)
     int status = mr_subject_open(&s, b->dev, &model, B, T, 1, err);
     if (status == 0) {
         double tokens = (double)B * T;
-        mr_bench_job job = {.bench = "step", .run = run_step, .arg = &s, .tokens = tokens,
+        mr_bench_job job = {.bench = "step",
+                            .run = run_step,
+                            .arg = &s,
+                            .tokens = tokens,
                             .flops = 6 * tokens * products(s.model, T),
                             .bytes = 2.0 * (double)mr_model_planned_bytes(s.model)};
         name_row(job.name, sizeof job.name, what, B, T);
@@ -96,7 +107,8 @@ static double weight_bytes(const mr_model *model)
         const mr_param *p = &params->list[i];
         int small = !strcmp(mr_model_dtype(model, i), "I8");
         if (!strcmp(p->name, "embed.weight")) continue;
-        bytes += small ? (double)p->count + 4.0 * (double)p->shape[0] : (double)p->count * (double)mr_model_dev(model)->real_size;
+        bytes += small ? (double)p->count + 4.0 * (double)p->shape[0]
+                       : (double)p->count * (double)mr_model_dev(model)->real_size;
     }
     return bytes;
 }
@@ -106,7 +118,8 @@ typedef struct reading {
     const char *place;
 } reading;
 
-static int bench_tokens(mr_bench *b, const shape *what, const char *mixer, int B, int weights, reading *from, mr_error *err)
+static int bench_tokens(mr_bench *b, const shape *what, const char *mixer, int B, int weights, reading *from,
+                        mr_error *err)
 {
     mr_subject s;
     const mr_subject_shape model = shape_with(what, mixer, weights);
@@ -114,11 +127,17 @@ static int bench_tokens(mr_bench *b, const shape *what, const char *mixer, int B
     if (status == 0) status = mr_subject_stream(&s, err);
     if (status == 0 && B == 1) status = mr_bench_read(b, (size_t)weight_bytes(s.model), &from->rate, &from->place, err);
     if (status == 0) {
-        mr_bench_job job = {.bench = "decode", .run = run_token, .arg = &s, .tokens = B, .read_bytes = from->rate, .place = from->place,
-                            .flops = 2.0 * B * products(s.model, 0), .bytes = weight_bytes(s.model)};
+        mr_bench_job job = {.bench = "decode",
+                            .run = run_token,
+                            .arg = &s,
+                            .tokens = B,
+                            .read_bytes = from->rate,
+                            .place = from->place,
+                            .flops = 2.0 * B * products(s.model, 0),
+                            .bytes = weight_bytes(s.model)};
         const int ours = !strcmp(mixer, what->mixer);
-        snprintf(job.name, sizeof job.name, "%s%s%s d=%d %s B=%d", what->name, ours ? "" : " ", ours ? "" : mixer, what->dim,
-                 weights == MR_WEIGHTS_INT8 ? "int8" : "f32", B);
+        snprintf(job.name, sizeof job.name, "%s%s%s d=%d %s B=%d", what->name, ours ? "" : " ", ours ? "" : mixer,
+                 what->dim, weights == MR_WEIGHTS_INT8 ? "int8" : "f32", B);
         /* the limit of multiply-adds is one of fp32 */
         if (weights == MR_WEIGHTS_INT8) job.flops = 0;
         mr_bench_measure(b, &job);
@@ -127,8 +146,8 @@ static int bench_tokens(mr_bench *b, const shape *what, const char *mixer, int B
     return status;
 }
 
-/* minGRU in both kinds of weights, the others in fp32, and minGRU without convolution, as the peers have it; batches are what each
- * device is asked for. */
+/* minGRU in both kinds of weights, the others in fp32, and minGRU without convolution, as the peers have it; batches
+ * are what each device is asked for. */
 int mr_bench_decode(mr_bench *b, mr_error *err)
 {
     static const int small[] = {1, 2, 4, 8}, large[] = {1, 8, 64, 1024};
@@ -140,7 +159,8 @@ int mr_bench_decode(mr_bench *b, mr_error *err)
         if (b->mixer && strcmp(b->mixer, name)) continue;
         for (int weights = MR_WEIGHTS_F32; weights <= (mixer ? MR_WEIGHTS_F32 : MR_WEIGHTS_INT8); weights++) {
             reading from = {0, ""};
-            for (int i = 0; i < 4 && status == 0; i++) status = bench_tokens(b, shapes, name, batches[i], weights, &from, err);
+            for (int i = 0; i < 4 && status == 0; i++)
+                status = bench_tokens(b, shapes, name, batches[i], weights, &from, err);
         }
     }
     reading from = {0, ""};
@@ -149,8 +169,8 @@ int mr_bench_decode(mr_bench *b, mr_error *err)
     return status;
 }
 
-/* All that a device has taken behind a step: parameters, gradients, moments, activations, and its own scratch. It is one that has
- * done nothing else. */
+/* All that a device has taken behind a step: parameters, gradients, moments, activations, and its own scratch. It is
+ * one that has done nothing else. */
 static int bench_memory(mr_bench *b, const shape *what, mr_error *err)
 {
     mr_subject s = {0};

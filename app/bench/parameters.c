@@ -14,7 +14,7 @@
 enum { EXPANSIONS = 4, PAIRS = 2 };
 
 static const struct pair {
-    const char *label; /* as in the paper's table */
+    const char *label;    /* as in the paper's table */
     int min, traditional; /* places in mr_measured_models */
 } pairs[PAIRS] = {{"minGRU / GRU", 0, 2}, {"minLSTM / LSTM", 1, 3}};
 
@@ -73,7 +73,8 @@ static int measure(mr_measuring *m, mr_error *err)
             counts min, traditional;
             char column[MR_COLUMN];
             status = count(mr_measuring_device(m), &mr_measured_models[pairs[i].min], e, &min, err);
-            if (status == 0) status = count(mr_measuring_device(m), &mr_measured_models[pairs[i].traditional], e, &traditional, err);
+            if (status == 0)
+                status = count(mr_measuring_device(m), &mr_measured_models[pairs[i].traditional], e, &traditional, err);
             column_of(column, 0, e);
             if (status == 0) status = add(m, pairs[i].label, column, min.cell, traditional.cell, err);
             column_of(column, 1, e);
@@ -110,12 +111,18 @@ static shares shares_of(const mr_view *v)
 static int draw(const shares *s, const char *dir, mr_error *err)
 {
     static const char *const groups[EXPANSIONS] = {"expansion 1", "2", "3", "4"};
-    static const char *const names[PAIRS][3] = {{"minGRU / GRU, paper", "minGRU / GRU", ""}, {"minLSTM / LSTM, paper", "minLSTM / LSTM", ""}};
+    static const char *const names[PAIRS][3] = {{"minGRU / GRU, paper", "minGRU / GRU", ""},
+                                                {"minLSTM / LSTM, paper", "minLSTM / LSTM", ""}};
     mr_chart_series series[2 * PAIRS];
     for (int i = 0; i < 2 * PAIRS; i++)
-        series[i] = (mr_chart_series){.name = names[i / 2][i % 2], .n = EXPANSIONS, .y = s->of[i / 2][i % 2], .colour = i % 2 ? 2 + i / 2 : 1};
-    const mr_chart chart = {.title = "Parameters of the cell, in % of the traditional one", .y = {.label = "%"}, .series = series,
-                            .count = 2 * PAIRS, .groups = groups, .group_count = EXPANSIONS};
+        series[i] = (mr_chart_series){
+            .name = names[i / 2][i % 2], .n = EXPANSIONS, .y = s->of[i / 2][i % 2], .colour = i % 2 ? 2 + i / 2 : 1};
+    const mr_chart chart = {.title = "Parameters of the cell, in % of the traditional one",
+                            .y = {.label = "%"},
+                            .series = series,
+                            .count = 2 * PAIRS,
+                            .groups = groups,
+                            .group_count = EXPANSIONS};
     char *path = mr_path_join(dir, "parameters.svg");
     int status = path ? mr_chart_write(path, &chart, err) : mr_no_memory(err, "a path");
     mr_free(path);
@@ -127,8 +134,10 @@ static int report(const mr_table *rows, const char *dir, mr_error *err)
     static const char *const whose[] = {"the paper's", "the cell's projections", "the whole model"};
     mr_text md = {0};
     mr_view v = {0};
-    mr_text_add(&md, "# Parameters\n\nIn percent of the traditional cell's. The cell: its own projections, without biases and without the down-projection, as "
-                     "the paper counts. The whole model: three layers of 64 channels with norms, down-projections, embedding and head.\n\n"
+    mr_text_add(&md, "# Parameters\n\nIn percent of the traditional cell's. The cell: its own projections, without "
+                     "biases and without the down-projection, as "
+                     "the paper counts. The whole model: three layers of 64 channels with norms, down-projections, "
+                     "embedding and head.\n\n"
                      "| | expansion 1 | 2 | 3 | 4 |\n|---|---:|---:|---:|---:|\n");
     if (!mr_view_next(rows, &v)) return mr_report_save(dir, "parameters", &md, err);
     const shares s = shares_of(&v);
@@ -143,4 +152,5 @@ static int report(const mr_table *rows, const char *dir, mr_error *err)
     return status ? status : saved;
 }
 
-const mr_measured mr_parameters = {"parameters", "share of GRU's and LSTM's parameters that minGRU and minLSTM need", measure, report};
+const mr_measured mr_parameters = {"parameters", "share of GRU's and LSTM's parameters that minGRU and minLSTM need",
+                                   measure, report};

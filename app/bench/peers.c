@@ -21,8 +21,9 @@ void mr_bench_keep(mr_bench_rows *rows, const mr_bench_row *row)
 /* "torch LSTM loop" does what our row "copy lstm d=64->384" does. */
 static const char *our_model(const char *peer)
 {
-    static const char *const names[][2] = {{"minGRU", " d=64->384"}, {"minLSTM", " minlstm d=64->384"}, {"GRU", " gru d=64->384"},
-                                           {"LSTM", " lstm d=64->384"}, {"Mamba", " mamba d=64->384"}, {"attention", " attention d=64->64"}};
+    static const char *const names[][2] = {{"minGRU", " d=64->384"},      {"minLSTM", " minlstm d=64->384"},
+                                           {"GRU", " gru d=64->384"},     {"LSTM", " lstm d=64->384"},
+                                           {"Mamba", " mamba d=64->384"}, {"attention", " attention d=64->64"}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strstr(peer, names[i][0])) return names[i][1];
     return "";
@@ -55,16 +56,24 @@ typedef struct peer_line {
 
 static void take_text(peer_line *l, const char *key, const char *value)
 {
-    const struct { const char *key; char *to; size_t size; } texts[] = {
-        {"bench", l->bench, sizeof l->bench}, {"peer", l->peer, sizeof l->peer},
-        {"torch", l->torch, sizeof l->torch}, {"error", l->error, sizeof l->error}};
+    const struct {
+        const char *key;
+        char *to;
+        size_t size;
+    } texts[] = {{"bench", l->bench, sizeof l->bench},
+                 {"peer", l->peer, sizeof l->peer},
+                 {"torch", l->torch, sizeof l->torch},
+                 {"error", l->error, sizeof l->error}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (!strcmp(key, texts[i].key)) snprintf(texts[i].to, texts[i].size, "%s", value);
 }
 
 static void take_number(peer_line *l, const char *key, double value)
 {
-    const struct { const char *key; double *to; } numbers[] = {{"B", &l->B}, {"T", &l->T}, {"ms", &l->ms}, {"us", &l->us}};
+    const struct {
+        const char *key;
+        double *to;
+    } numbers[] = {{"B", &l->B}, {"T", &l->T}, {"ms", &l->ms}, {"us", &l->us}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (!strcmp(key, numbers[i].key)) *numbers[i].to = value;
 }
@@ -75,7 +84,8 @@ static int pass_over(mr_json *json)
     size_t size;
     const char *at;
     while (mr_json_item(json, ']'))
-        if (!(mr_json_peek(json) == '"' ? mr_json_string(json, &size) != NULL : mr_json_number(json, &at) > 0)) return 0;
+        if (!(mr_json_peek(json) == '"' ? mr_json_string(json, &size) != NULL : mr_json_number(json, &at) > 0))
+            return 0;
     return !json->wrong;
 }
 
@@ -152,7 +162,8 @@ static void become_script(const char *script, const mr_bench *b, const char *con
     _exit(127);
 }
 
-static int read_rows(int from, const mr_bench_rows *rows, mr_bench *b, void (*on_peer)(void *arg, const mr_peer_row *row))
+static int read_rows(int from, const mr_bench_rows *rows, mr_bench *b,
+                     void (*on_peer)(void *arg, const mr_peer_row *row))
 {
     char line[LINE];
     int count = 0;

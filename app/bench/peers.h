@@ -25,8 +25,8 @@ typedef struct mr_peer_row {
 /* The path that MINRNN_PEERS holds, or an error that says what is missing. */
 int mr_bench_peers_find(const char **script, mr_error *err);
 
-/* Runs the script: it prints one JSON object a line with "bench" (layer, step, lm, decode), "peer", "B",
- * "T" and "ms" or "us". `benches` are the words it is given, NULL-terminated. The first row names the peer's version. */
+/* Runs the script: it prints one JSON object a line with "bench" (layer, step, lm, decode), "peer", "B", "T" and
+ * "ms" or "us". `benches` are the words it is given, NULL-terminated. The first row names the peer's version. */
 int mr_bench_peers(mr_bench *b, const char *script, const mr_bench_rows *rows, const char *const *benches,
                    void (*on_peer)(void *arg, const mr_peer_row *row), mr_error *err);
 

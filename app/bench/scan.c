@@ -12,8 +12,16 @@ typedef struct recurrence {
     int count, failed;
 } recurrence;
 
-static void run_forward(void *arg) { recurrence *r = arg; r->dev->ops.minrnn_fwd(r->dev, &r->forward); }
-static void run_backward(void *arg) { recurrence *r = arg; r->dev->ops.minrnn_bwd(r->dev, &r->backward); }
+static void run_forward(void *arg)
+{
+    recurrence *r = arg;
+    r->dev->ops.minrnn_fwd(r->dev, &r->forward);
+}
+static void run_backward(void *arg)
+{
+    recurrence *r = arg;
+    r->dev->ops.minrnn_bwd(r->dev, &r->backward);
+}
 
 static void run_both(void *arg)
 {
@@ -37,7 +45,8 @@ static int open_recurrence(recurrence *r, mr_dev *dev, mr_cell cell, int B, int 
         mr_act *pre = keep(r, mr_bench_acts(dev, dev->minrnn_saved(dev, &cell, B, T, 0, H) / dev->act_size, 1));
         mr_act *state = keep(r, mr_bench_acts(dev, N * H, 0)), *dstate = keep(r, mr_bench_acts(dev, N * H, 1));
         r->forward = (mr_minrnn_fwd_args){.cell = cell, .B = B, .T = T, .H = H, .saved = pre, .h = state};
-        r->backward = (mr_minrnn_bwd_args){.cell = cell, .B = B, .T = T, .H = H, .saved = pre, .h = state, .dh = dstate};
+        r->backward =
+            (mr_minrnn_bwd_args){.cell = cell, .B = B, .T = T, .H = H, .saved = pre, .h = state, .dh = dstate};
         return r->failed ? mr_no_memory(err, "a recurrent layer") : 0;
     }
     mr_act *x = keep(r, mr_bench_acts(dev, N * D, 1)), *h = keep(r, mr_bench_acts(dev, N * H, 0));
@@ -45,10 +54,22 @@ static int open_recurrence(recurrence *r, mr_dev *dev, mr_cell cell, int B, int 
     mr_real *W = keep(r, mr_bench_reals(dev, G * D, 0.1)), *bias = keep(r, mr_bench_reals(dev, G, 1));
     mr_real *dW = keep(r, mr_bench_reals(dev, G * D, 0)), *db = keep(r, mr_bench_reals(dev, G, 0));
     void *saved = keep(r, dev->alloc(dev, dev->minrnn_saved(dev, &cell, B, T, D, H)));
-    r->forward = (mr_minrnn_fwd_args){.cell = cell, .B = B, .T = T, .D = D, .H = H, .x = x, .W = W, .b = bias,
-                                      .saved = saved, .h = h};
-    r->backward = (mr_minrnn_bwd_args){.cell = cell, .B = B, .T = T, .D = D, .H = H, .x = x, .W = W, .b = bias, .saved = saved,
-                                       .h = h, .dh = dh, .dx = dx, .dW = dW, .db = db};
+    r->forward = (mr_minrnn_fwd_args){
+        .cell = cell, .B = B, .T = T, .D = D, .H = H, .x = x, .W = W, .b = bias, .saved = saved, .h = h};
+    r->backward = (mr_minrnn_bwd_args){.cell = cell,
+                                       .B = B,
+                                       .T = T,
+                                       .D = D,
+                                       .H = H,
+                                       .x = x,
+                                       .W = W,
+                                       .b = bias,
+                                       .saved = saved,
+                                       .h = h,
+                                       .dh = dh,
+                                       .dx = dx,
+                                       .dW = dW,
+                                       .db = db};
     return r->failed ? mr_no_memory(err, "a recurrent layer") : 0;
 }
 
@@ -70,8 +91,12 @@ static void measure(mr_bench *b, recurrence *r, part which, const char *bench)
     double again = a->D ? 0 : saved; /* the backward alone writes its gradient over what it read */
     double moved = N * (a->D + a->H) * act + saved, product = 2 * N * gates * a->H * a->D, scan = 2 * N * a->H;
     double forwards = which != BACKWARD, backwards = which != FORWARD;
-    mr_bench_job job = {.bench = bench, .run = runs[which], .before = which == BACKWARD ? run_forward : NULL, .arg = r,
-                        .tokens = N, .bytes = forwards * moved + backwards * (moved + again + N * (a->D + a->H) * act),
+    mr_bench_job job = {.bench = bench,
+                        .run = runs[which],
+                        .before = which == BACKWARD ? run_forward : NULL,
+                        .arg = r,
+                        .tokens = N,
+                        .bytes = forwards * moved + backwards * (moved + again + N * (a->D + a->H) * act),
                         .flops = forwards * (product + scan) + backwards * (2 * product + 2 * scan)};
     snprintf(job.name, sizeof job.name, "%s %s B=%d T=%d %d->%d", a->cell.kind == MR_MINGRU ? "mingru" : "minlstm",
              names[which], a->B, a->T, a->D, a->H);

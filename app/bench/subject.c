@@ -78,8 +78,17 @@ int mr_subject_open(mr_subject *s, mr_dev *dev, const mr_subject_shape *what, in
 {
     const mr_interface face = {MR_INPUT_TOKENS, what->vocab, MR_HEAD_TOKEN, MR_LOSS_XENT, what->vocab};
     const mr_config config = config_of(what, &face, T);
-    *s = (mr_subject){.step = {.seed = 1, .step = 1, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8,
-                               .weight_decay = 0.1, .clip = 0.25, .bias1 = 0.1, .bias2 = 0.01, .decoupled = 1}};
+    *s = (mr_subject){.step = {.seed = 1,
+                               .step = 1,
+                               .lr = 1e-3,
+                               .beta1 = 0.9,
+                               .beta2 = 0.99,
+                               .eps = 1e-8,
+                               .weight_decay = 0.1,
+                               .clip = 0.25,
+                               .bias1 = 0.1,
+                               .bias2 = 0.01,
+                               .decoupled = 1}};
     int status = mr_model_new(&config, dev, MR_DECAY_MATRICES, &s->model, err);
     if (status == 0) status = mr_model_plan(s->model, B, T, train, err);
     if (status == 0) status = put_weights(s->model, err);

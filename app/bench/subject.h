@@ -8,8 +8,8 @@ enum { MR_SUBJECT_LAYERS = 3, MR_SUBJECT_VOCAB = 65, MR_SUBJECT_STREAMS = 64 };
 
 typedef struct mr_subject_shape {
     int mixer, dim, expansion, conv, mlp, vocab; /* vocab: at most MR_SUBJECT_VOCAB */
-    int weights; /* mr_weight_type */
-    int window;  /* of attention; 0: the T of its batch */
+    int weights;                                 /* mr_weight_type */
+    int window;                                  /* of attention; 0: the T of its batch */
 } mr_subject_shape;
 
 typedef struct mr_subject {
@@ -29,12 +29,13 @@ void mr_subject_close(mr_subject *s);
 
 /* Forward, loss, backward; with `update` the optimiser too. */
 void mr_subject_step(mr_subject *s, int update);
-/* Forward of one token of every stream, until the logits of the first `streams` are there, at most MR_SUBJECT_STREAMS. */
+/* Forward of one token of every stream, until the logits of the first `streams` are there, at most
+ * MR_SUBJECT_STREAMS. */
 void mr_subject_token(mr_subject *s, int streams);
 /* The whole batch as the streams' context, from their beginning. */
 void mr_subject_context(mr_subject *s);
 
-double mr_seconds(void); /* of a clock that only goes forward */
+double mr_seconds(void);                     /* of a clock that only goes forward */
 double mr_median(double *values, int count); /* sorts them */
 
 /* What a repetition took, in seconds. */
@@ -43,8 +44,9 @@ typedef struct mr_timing {
     int runs;
 } mr_timing;
 
-/* Runs work(arg) to warm up, and then often enough for a median: five times at least and for a second at most, but never
- * longer than `limit` seconds in all by what one run took, down to a single one. Each run ends with the device's sync. */
+/* Runs work(arg) to warm up, and then often enough for a median: five times at least and for a second at most, but
+ * never longer than `limit` seconds in all by what one run took, down to a single one. Each run ends with the
+ * device's sync. */
 int mr_time(mr_dev *dev, void (*work)(void *arg), void *arg, double limit, mr_timing *out, mr_error *err);
 
 #endif

@@ -60,8 +60,8 @@ static int unknown_flag(const mr_args *a, const char *flag, const mr_option *con
     return mr_misused(a->command, "unknown flag --%s; did you mean --%s?", flag, near);
 }
 
-/* A switch may stand alone: --json. A value may follow it all the same: --json no. A value that looks like a flag has to be
- * given as --flag=value: more often it was forgotten. */
+/* A switch may stand alone: --json. A value may follow it all the same: --json no. A value that looks like a flag
+ * has to be given as --flag=value: more often it was forgotten. */
 static int takes_next(const mr_option *o, const char *next)
 {
     static const char *const words[] = {"yes", "no", "true", "false", "on", "off", NULL};
@@ -91,7 +91,8 @@ static int take_flag(mr_args *a, char *flag, const char *next, int *used)
     if (!o && !a->open) return unknown_flag(a, flag, tables);
     *used = !equals && takes_next(o, next);
     const char *value = equals ? equals + 1 : *used ? next : NULL;
-    if (a->pair_count == MR_PAIRS_MAX || a->set_count == MR_PAIRS_MAX) return usage_error(a, "too many flags at --%s", flag);
+    if (a->pair_count == MR_PAIRS_MAX || a->set_count == MR_PAIRS_MAX)
+        return usage_error(a, "too many flags at --%s", flag);
     if (!o) {
         a->pairs[a->pair_count++] = (mr_flag_pair){flag, value};
         return -1;

@@ -15,14 +15,14 @@ typedef struct mr_flag_pair {
 } mr_flag_pair;
 
 typedef struct mr_args {
-    const char *command;       /* "train" */
-    const char *usage;         /* what --help prints first: the form, a paragraph */
-    const char *examples;      /* and last */
-    const mr_option *flags;    /* the command's own, in `settings` */
+    const char *command;    /* "train" */
+    const char *usage;      /* what --help prints first: the form, a paragraph */
+    const char *examples;   /* and last */
+    const mr_option *flags; /* the command's own, in `settings` */
     void *settings;
-    int open;                  /* 1: flags of no table are collected in pairs (recipe keys) */
+    int open;                    /* 1: flags of no table are collected in pairs (recipe keys) */
     void (*more_help)(FILE *to); /* printed between, or NULL */
-    int min, max;              /* positional arguments */
+    int min, max;                /* positional arguments */
     /* results */
     const char *given[MR_ARGS_MAX];
     int count;
@@ -41,21 +41,47 @@ typedef struct mr_common {
 
 extern const char *const mr_dtypes[];
 
-#define MR_COMMON_FLAGS                                                                                                     \
-    {"device", MR_OPT_TEXT, offsetof(mr_common, device), "auto", 0, 0, NULL, "auto, cpu, cuda[:i], ref (slow: the specification)", 0}, \
-    {"threads", MR_OPT_INT, offsetof(mr_common, threads), "0", 0, 1024, NULL, "CPU threads; 0: all that this process may use", 0}, \
-    {"dtype", MR_OPT_CHOICE, offsetof(mr_common, dtype), "f32", 0, 0, mr_dtypes, "what matrix products are computed in", 0},    \
-    {"tf32", MR_OPT_BOOL, offsetof(mr_common, tf32), "yes", 0, 0, NULL, "GPU: f32 products may round to TF32", 0},              \
-    {"seed", MR_OPT_INT, offsetof(mr_common, seed), "1", 0, 9e15, NULL, "of whatever is drawn at random", 0},                \
-    {"quiet", MR_OPT_BOOL, offsetof(mr_common, quiet), "no", 0, 0, NULL, "print results and errors only", 0},                \
-    {"json", MR_OPT_BOOL, offsetof(mr_common, json), "no", 0, 0, NULL, "print the result as JSON", 0}
+#define MR_COMMON_FLAGS                                                                                                \
+    {"device",                                                                                                         \
+     MR_OPT_TEXT,                                                                                                      \
+     offsetof(mr_common, device),                                                                                      \
+     "auto",                                                                                                           \
+     0,                                                                                                                \
+     0,                                                                                                                \
+     NULL,                                                                                                             \
+     "auto, cpu, cuda[:i], ref (slow: the specification)",                                                             \
+     0},                                                                                                               \
+        {"threads",                                                                                                    \
+         MR_OPT_INT,                                                                                                   \
+         offsetof(mr_common, threads),                                                                                 \
+         "0",                                                                                                          \
+         0,                                                                                                            \
+         1024,                                                                                                         \
+         NULL,                                                                                                         \
+         "CPU threads; 0: all that this process may use",                                                              \
+         0},                                                                                                           \
+        {"dtype",                                                                                                      \
+         MR_OPT_CHOICE,                                                                                                \
+         offsetof(mr_common, dtype),                                                                                   \
+         "f32",                                                                                                        \
+         0,                                                                                                            \
+         0,                                                                                                            \
+         mr_dtypes,                                                                                                    \
+         "what matrix products are computed in",                                                                       \
+         0},                                                                                                           \
+        {"tf32", MR_OPT_BOOL, offsetof(mr_common, tf32), "yes", 0, 0, NULL, "GPU: f32 products may round to TF32", 0}, \
+        {"seed", MR_OPT_INT, offsetof(mr_common, seed), "1", 0, 9e15, NULL, "of whatever is drawn at random", 0},      \
+        {"quiet", MR_OPT_BOOL, offsetof(mr_common, quiet), "no", 0, 0, NULL, "print results and errors only", 0},      \
+    {                                                                                                                  \
+        "json", MR_OPT_BOOL, offsetof(mr_common, json), "no", 0, 0, NULL, "print the result as JSON", 0                \
+    }
 
 /* Parses argv into args. Returns −1 to go on, otherwise the exit status (help was printed, or the usage was wrong). */
 int mr_args_parse(mr_args *args, int argc, char **argv);
 int mr_args_was_set(const mr_args *args, const char *key);
 
-/* Puts the collected pairs into the settings of whichever table knows their key; tables is NULL-terminated, settings goes
- * along with it. Returns −1 to go on, otherwise the exit status. */
+/* Puts the collected pairs into the settings of whichever table knows their key; tables is NULL-terminated, settings
+ * goes along with it. Returns −1 to go on, otherwise the exit status. */
 int mr_args_take_pairs(const mr_args *args, const mr_option *const *tables, void *const *settings);
 
 /* One row a flag: name, values, default, help. */
@@ -64,7 +90,8 @@ void mr_args_print_options(FILE *to, const mr_option *table, unsigned hidden);
 /* Prints "minrnn COMMAND: sentence" on stderr and returns MR_EXIT_FAILED. */
 int mr_report(const char *command, const mr_error *err);
 
-/* The same for wrong usage: one printable line whatever arguments it repeats; returns MR_EXIT_USAGE. command "": none yet. */
+/* The same for wrong usage: one printable line whatever arguments it repeats; returns MR_EXIT_USAGE. command "":
+ * none yet. */
 int mr_misused(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* "minrnn: line" on stderr, as mr_context_options.warn. */

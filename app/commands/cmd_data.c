@@ -26,8 +26,7 @@ static int list(const mr_common *set)
             if (here) mr_print_json_string(stdout, path, strlen(path));
             else printf("null");
             printf("}");
-        } else
-            printf("%-14s %s\n%-14s %s\n", d->name, d->about, "", here ? path : "not here yet");
+        } else printf("%-14s %s\n%-14s %s\n", d->name, d->about, "", here ? path : "not here yet");
         mr_free(path);
     }
     if (set->json) printf("]\n");
@@ -66,12 +65,17 @@ static int on_progress(void *user, uint64_t done, uint64_t total)
 int mr_cmd_data(int argc, char **argv)
 {
     mr_common set = {0};
-    mr_args args = {.command = "data", .flags = flags, .settings = &set, .max = 2,
+    mr_args args = {
+        .command = "data",
+        .flags = flags,
+        .settings = &set,
+        .max = 2,
         .usage = "usage: minrnn data [list | get NAME | path NAME]\n\n"
                  "Data sets: what there is and where; get downloads one from its source and checks its SHA-256\n"
                  "(where one is published). Archives are unpacked with the help of the program gzip.\n"
                  "A folder with the files can be named in MINRNN_DATA instead.\n",
-        .examples = "  minrnn data list\n  minrnn data get shakespeare\n  head -c 200 \"$(minrnn data path shakespeare)\"\n"};
+        .examples =
+            "  minrnn data list\n  minrnn data get shakespeare\n  head -c 200 \"$(minrnn data path shakespeare)\"\n"};
     mr_error err;
     char *path = NULL;
     int code = mr_args_parse(&args, argc, argv), status;
@@ -81,7 +85,8 @@ int mr_cmd_data(int argc, char **argv)
     if (args.count < 2 || (!get && strcmp(args.given[0], "path")))
         return mr_misused("data", "list, get NAME or path NAME; see `minrnn data --help`");
     mr_catch_signals();
-    status = get ? mr_data_get(args.given[1], on_progress, &set, &path, &err) : mr_data_find(args.given[1], &path, &err);
+    status =
+        get ? mr_data_get(args.given[1], on_progress, &set, &path, &err) : mr_data_find(args.given[1], &path, &err);
     if (!status && get && !set.quiet) status = print_sums(args.given[1], &err);
     if (!status) puts(path);
     mr_free(path);

@@ -16,7 +16,8 @@ static const mr_option flags[] = {
     MR_COMMON_FLAGS,
     {"task", MR_OPT_TEXT, offsetof(settings, task), "", 0, 0, NULL, "another task than the model's own", 0},
     {"batch", MR_OPT_INT, offsetof(settings, batch), "0", 0, 1 << 20, NULL, "sequences at once; 0: as in training", 0},
-    {"examples", MR_OPT_INT, offsetof(settings, examples), "0", 0, 1000, NULL, "show so many test sequences: target and prediction", 0},
+    {"examples", MR_OPT_INT, offsetof(settings, examples), "0", 0, 1000, NULL,
+     "show so many test sequences: target and prediction", 0},
     {0}};
 
 static size_t likeliest(const float *scores, size_t count)
@@ -46,7 +47,8 @@ static int show_examples(mr_session *s, mr_batch *batch, int64_t want, mr_error 
     const size_t rows = mr_net_rows(s->net, batch->B, batch->T);
     const size_t sequences = rows < (size_t)batch->B ? rows : (size_t)batch->B, per_row = rows / sequences;
     float *scores = mr_alloc(rows * outputs, sizeof *scores);
-    int status = scores ? mr_net_forward(s->net, batch, scores, rows * outputs, err) : mr_no_memory(err, "the examples");
+    int status =
+        scores ? mr_net_forward(s->net, batch, scores, rows * outputs, err) : mr_no_memory(err, "the examples");
     for (size_t b = 0; !status && b < sequences && b < (size_t)want; b++) {
         print_row(batch, b * per_row, per_row, NULL, outputs);
         print_row(batch, b * per_row, per_row, scores, outputs);
@@ -75,7 +77,8 @@ static int evaluate(mr_session *s, const settings *set, mr_error *err)
     mr_score score;
     int status = mr_eval_score(s, set->common.quiet, &batch, &score, err);
     if (!status) print_score(set, s, &score);
-    if (!status && set->examples && s->recipe.task->face.loss == MR_LOSS_XENT) status = show_examples(s, &batch, set->examples, err);
+    if (!status && set->examples && s->recipe.task->face.loss == MR_LOSS_XENT)
+        status = show_examples(s, &batch, set->examples, err);
     mr_batch_free(&batch);
     return status;
 }
@@ -83,9 +86,17 @@ static int evaluate(mr_session *s, const settings *set, mr_error *err)
 int mr_cmd_eval(int argc, char **argv)
 {
     settings set = {0};
-    mr_args args = {.command = "eval", .flags = flags, .settings = &set, .open = 1, .min = 1, .max = 1, .more_help = mr_eval_help,
-        .usage = "usage: minrnn eval MODEL [--task NAME] [--key value …] [--json]\n\n"
-                 "Scores a model on its task's test data: mean loss (nats) and accuracy over the predictions that count.\n",
+    mr_args args = {
+        .command = "eval",
+        .flags = flags,
+        .settings = &set,
+        .open = 1,
+        .min = 1,
+        .max = 1,
+        .more_help = mr_eval_help,
+        .usage =
+            "usage: minrnn eval MODEL [--task NAME] [--key value …] [--json]\n\n"
+            "Scores a model on its task's test data: mean loss (nats) and accuracy over the predictions that count.\n",
         .examples = "  minrnn eval runs/copy/model.safetensors --examples 2\n"
                     "  minrnn eval runs/copy/model.safetensors --length 1000        longer than it was trained on\n"
                     "  minrnn eval runs/book/model.safetensors --data book.txt --json\n"};

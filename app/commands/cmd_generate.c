@@ -19,9 +19,11 @@ static const mr_option flags[] = {
     MR_COMMON_FLAGS,
     {"prompt", MR_OPT_TEXT, offsetof(settings, prompt), "", 0, 0, NULL, "the text to write on from", 0},
     {"tokens", MR_OPT_INT, offsetof(settings, tokens), "500", 0, 1e15, NULL, "how many tokens", 0},
-    {"temperature", MR_OPT_REAL, offsetof(settings, temperature), "0.8", 0, 100, NULL, "0: always the likeliest; 1: as the model says", 0},
+    {"temperature", MR_OPT_REAL, offsetof(settings, temperature), "0.8", 0, 100, NULL,
+     "0: always the likeliest; 1: as the model says", 0},
     {"top-k", MR_OPT_INT, offsetof(settings, top_k), "0", 0, 1e9, NULL, "only the K likeliest; 0: all", 0},
-    {"top-p", MR_OPT_REAL, offsetof(settings, top_p), "1", 0, 1, NULL, "only the likeliest that together have this probability", 0},
+    {"top-p", MR_OPT_REAL, offsetof(settings, top_p), "1", 0, 1, NULL,
+     "only the likeliest that together have this probability", 0},
     {"stop", MR_OPT_TEXT, offsetof(settings, stop), "", 0, 0, NULL, "end before this text", 0},
     {0}};
 
@@ -54,9 +56,12 @@ static int on_piece(void *user, const char *bytes, size_t size)
 static int generate(mr_session *session, const char *path, int on_gpu, const settings *set, mr_error *err)
 {
     output out = {.json = set->common.json};
-    mr_generation want = {.prompt = set->prompt, .stop_text = set->stop[0] ? set->stop : NULL, .tokens = set->tokens,
+    mr_generation want = {.prompt = set->prompt,
+                          .stop_text = set->stop[0] ? set->stop : NULL,
+                          .tokens = set->tokens,
                           .stop = mr_stop_flag(),
-                          .group = on_gpu ? MR_GROUP_MAX : 1, .how = MR_SAMPLE_OPTIONS};
+                          .group = on_gpu ? MR_GROUP_MAX : 1,
+                          .how = MR_SAMPLE_OPTIONS};
     want.how.seed = (uint64_t)set->common.seed;
     want.how.temperature = set->temperature;
     want.how.top_p = set->top_p;
@@ -82,11 +87,16 @@ static int generate(mr_session *session, const char *path, int on_gpu, const set
 int mr_cmd_generate(int argc, char **argv)
 {
     settings set = {0};
-    mr_args args = {.command = "generate", .flags = flags, .settings = &set, .min = 1, .max = 1,
-        .usage = "usage: minrnn generate MODEL [--prompt TEXT] [--tokens N] [--temperature X] [--top-k K] [--top-p P] [--stop TEXT]\n\n"
-                 "Writes on from a prompt. The same seed gives the same text.\n",
-        .examples = "  minrnn generate runs/book/model.safetensors --prompt \"Once upon\" --tokens 300\n"
-                    "  minrnn generate runs/book/model.safetensors --temperature 0 --stop \".\"\n"};
+    mr_args args = {.command = "generate",
+                    .flags = flags,
+                    .settings = &set,
+                    .min = 1,
+                    .max = 1,
+                    .usage = "usage: minrnn generate MODEL [--prompt TEXT] [--tokens N] [--temperature X] [--top-k K] "
+                             "[--top-p P] [--stop TEXT]\n\n"
+                             "Writes on from a prompt. The same seed gives the same text.\n",
+                    .examples = "  minrnn generate runs/book/model.safetensors --prompt \"Once upon\" --tokens 300\n"
+                                "  minrnn generate runs/book/model.safetensors --temperature 0 --stop \".\"\n"};
     mr_context *ctx = NULL;
     mr_session session;
     mr_error err;

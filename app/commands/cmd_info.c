@@ -36,15 +36,17 @@ static void print_text(const view *v)
     printf("task %s, training step %lld\n\n", v->task ? v->task : "none", (long long)mr_net_steps(net));
     for (const mr_option *o = mr_model_table(); o->key; o++)
         if (!mr_net_setting(net, o->key, value, sizeof value, NULL)) printf("  %-16s %s\n", o->key, value);
-    if (v->vocab) printf("  %-16s %d %s\n", "vocabulary", v->vocab, mr_vocab_is_bytes(mr_net_vocab(net)) ? "bytes" : "characters");
+    if (v->vocab)
+        printf("  %-16s %d %s\n", "vocabulary", v->vocab,
+               mr_vocab_is_bytes(mr_net_vocab(net)) ? "bytes" : "characters");
     printf("\n");
     for (int i = 0; next_tensor(net, i, &t); i++) {
         printf("  %-36s %-3s ", t.name, t.dtype);
         print_shape(&t, " × ");
         printf("\n");
     }
-    printf("\n%lld parameters, %lld bytes; the state of a stream is %lld bytes\n", (long long)mr_net_parameters(net), v->bytes,
-           v->state_bytes);
+    printf("\n%lld parameters, %lld bytes; the state of a stream is %lld bytes\n", (long long)mr_net_parameters(net),
+           v->bytes, v->state_bytes);
 }
 
 static void print_json(const view *v)
@@ -75,9 +77,14 @@ static void print_json(const view *v)
 int mr_cmd_info(int argc, char **argv)
 {
     mr_common set = {0};
-    mr_args args = {.command = "info", .flags = flags, .settings = &set, .min = 1, .max = 1,
-        .usage = "usage: minrnn info MODEL [--json]\n\nConfiguration, parameters and sizes of a model file, after checking all of it.\n",
-        .examples = "  minrnn info runs/book/model.safetensors\n"};
+    mr_args args = {.command = "info",
+                    .flags = flags,
+                    .settings = &set,
+                    .min = 1,
+                    .max = 1,
+                    .usage = "usage: minrnn info MODEL [--json]\n\nConfiguration, parameters and sizes of a model "
+                             "file, after checking all of it.\n",
+                    .examples = "  minrnn info runs/book/model.safetensors\n"};
     mr_context *ctx = NULL;
     mr_session session;
     mr_error err;

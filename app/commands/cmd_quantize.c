@@ -19,7 +19,8 @@ static const mr_option flags[] = {
     MR_COMMON_FLAGS,
     {"out", MR_OPT_TEXT, offsetof(settings, out), "", 0, 0, NULL, "the file to write", MR_OPT_PATH},
     {"bits", MR_OPT_CHOICE, offsetof(settings, bits), "8", 0, 0, bits, "bits a weight", 0},
-    {"batch", MR_OPT_INT, offsetof(settings, batch), "0", 0, 1 << 20, NULL, "sequences at once while it is scored; 0: as in training", 0},
+    {"batch", MR_OPT_INT, offsetof(settings, batch), "0", 0, 1 << 20, NULL,
+     "sequences at once while it is scored; 0: as in training", 0},
     {0}};
 
 static int same_file(const char *a, const char *b)
@@ -28,7 +29,8 @@ static int same_file(const char *a, const char *b)
     return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Opens a model and scores it; the session stays open when it could be. Returns −1 to go on, otherwise the exit status. */
+/* Opens a model and scores it; the session stays open when it could be. Returns −1 to go on, otherwise the exit
+ * status. */
 static int open_and_score(const char *path, const settings *set, const mr_args *args, mr_context *ctx, mr_session *s,
                           mr_score *score)
 {
@@ -51,12 +53,13 @@ static void print_result(const settings *set, const char *from, const mr_score *
     stat(from, &large);
     stat(set->out, &small);
     if (set->common.json)
-        printf("{\"bits\": 8, \"loss_before\": %.9g, \"loss_after\": %.9g, \"rows\": %lld, \"bytes_before\": %lld, \"bytes_after\": %lld}\n",
+        printf("{\"bits\": 8, \"loss_before\": %.9g, \"loss_after\": %.9g, \"rows\": %lld, \"bytes_before\": %lld, "
+               "\"bytes_after\": %lld}\n",
                before->loss, after->loss, (long long)after->rows, (long long)large.st_size, (long long)small.st_size);
     else
         printf("%s: %lld bytes, was %lld\nloss in nats: f32 %.4f, int8 %.4f (%+.4f), over %lld predictions\n", set->out,
-               (long long)small.st_size, (long long)large.st_size, before->loss, after->loss, after->loss - before->loss,
-               (long long)after->rows);
+               (long long)small.st_size, (long long)large.st_size, before->loss, after->loss,
+               after->loss - before->loss, (long long)after->rows);
 }
 
 static int quantize(const char *path, const settings *set, const mr_args *args, mr_context *ctx)
@@ -79,12 +82,20 @@ static int quantize(const char *path, const settings *set, const mr_args *args, 
 int mr_cmd_quantize(int argc, char **argv)
 {
     settings set = {0};
-    mr_args args = {.command = "quantize", .flags = flags, .settings = &set, .open = 1, .min = 1, .max = 1, .more_help = mr_eval_help,
-        .usage = "usage: minrnn quantize MODEL --out FILE [--bits 8] [--data TEXT] [--json]\n\n"
-                 "Writes a model whose matrices are in 8 bits, a quarter of the size: eval, score, generate and info take it like\n"
-                 "any other. Prints the loss on the task's test data before and after.\n",
-        .examples = "  minrnn quantize runs/book/model.safetensors --out book8.safetensors --data book.txt\n"
-                    "  minrnn generate book8.safetensors --prompt \"Once\"\n"};
+    mr_args args = {.command = "quantize",
+                    .flags = flags,
+                    .settings = &set,
+                    .open = 1,
+                    .min = 1,
+                    .max = 1,
+                    .more_help = mr_eval_help,
+                    .usage = "usage: minrnn quantize MODEL --out FILE [--bits 8] [--data TEXT] [--json]\n\n"
+                             "Writes a model whose matrices are in 8 bits, a quarter of the size: eval, score, "
+                             "generate and info take it like\n"
+                             "any other. Prints the loss on the task's test data before and after.\n",
+                    .examples =
+                        "  minrnn quantize runs/book/model.safetensors --out book8.safetensors --data book.txt\n"
+                        "  minrnn generate book8.safetensors --prompt \"Once\"\n"};
     mr_context *ctx = NULL;
     mr_error err;
     int code = mr_args_parse(&args, argc, argv);

@@ -30,15 +30,18 @@ static const mr_option flags[] = {
     {"budget", MR_OPT_TEXT, FIELD(budget), "", 0, 0, NULL,
      "stop after so long (90s, 25m, 3h); what is unfinished is gone on with next time", 0},
     {"side-by-side", MR_OPT_INT, FIELD(side_by_side), "1", 1, 64, NULL, "runs at once on the device", 0},
-    {"only", MR_OPT_TEXT, FIELD(only), "", 0, 0, NULL, "cells whose ROW/COLUMN contains this, fits it as a pattern (* and ?), or is it (=ROW/COLUMN)", 0},
+    {"only", MR_OPT_TEXT, FIELD(only), "", 0, 0, NULL,
+     "cells whose ROW/COLUMN contains this, fits it as a pattern (* and ?), or is it (=ROW/COLUMN)", 0},
     {"steps", MR_OPT_INT, FIELD(steps), "0", 0, 1e12, NULL, "training steps; 0: as the experiment says", 0},
     {"as-paper", MR_OPT_BOOL, FIELD(as_paper), "no", 0, 0, NULL, "the paper's own settings where ours differ", 0},
-    {"quick", MR_OPT_BOOL, FIELD(quick), "no", 0, 0, NULL, "small versions, in seconds: to see that everything works", 0},
+    {"quick", MR_OPT_BOOL, FIELD(quick), "no", 0, 0, NULL, "small versions, in seconds: to see that everything works",
+     0},
     {"again", MR_OPT_BOOL, FIELD(again), "no", 0, 0, NULL, "forget the results that are there, and run anew", 0},
     {"keep", MR_OPT_BOOL, FIELD(keep), "no", 0, 0, NULL, "keep the models, in DIR/runs", 0},
-    {"cell-seconds", MR_OPT_REAL, FIELD(cell_seconds), "20", 0, 1e6, NULL, "measurements: the longest that one may take", 0},
-    {"merge", MR_OPT_BOOL, FIELD(merge), "no", 0, 0, NULL, "the arguments are files of results, to be added to those in --out",
-     0},
+    {"cell-seconds", MR_OPT_REAL, FIELD(cell_seconds), "20", 0, 1e6, NULL,
+     "measurements: the longest that one may take", 0},
+    {"merge", MR_OPT_BOOL, FIELD(merge), "no", 0, 0, NULL,
+     "the arguments are files of results, to be added to those in --out", 0},
     {"list", MR_OPT_BOOL, FIELD(list), "no", 0, 0, NULL, "list the experiments", 0},
     {0}};
 
@@ -67,7 +70,9 @@ static int is_experiment(const settings *set, const char *name, mr_error *err)
     if (mr_experiment_load(&e, name, err)) return 0;
     const int own = mr_ini_is_name(name), taken = own && find_measured(e.name);
     const char *missing = own ? profile_missing(set, &e) : NULL;
-    if (taken) mr_error_set(err, MR_EINVAL, "%.200s: there is an experiment %s already; give the file another name", name, e.name);
+    if (taken)
+        mr_error_set(err, MR_EINVAL, "%.200s: there is an experiment %s already; give the file another name", name,
+                     e.name);
     else if (missing) mr_error_set(err, MR_EINVAL, "%.200s: has no section [%s]", name, missing);
     mr_experiment_free(&e);
     return !taken && !missing;
@@ -114,7 +119,9 @@ static void failed(void *user, int worker, const mr_planned *run, const mr_error
     show *s = user;
     mr_error named = *err;
     mr_run_view_clear(&s->views[worker]);
-    if (err->status != MR_EDATA && err->status != MR_ENODATA) mr_error_set(&named, err->status, "%s/%s, seed %lld: %s", run->row, run->column, (long long)run->seed, err->text);
+    if (err->status != MR_EDATA && err->status != MR_ENODATA)
+        mr_error_set(&named, err->status, "%s/%s, seed %lld: %s", run->row, run->column, (long long)run->seed,
+                     err->text);
     if (strcmp(s->last_failure, named.text)) mr_report("reproduce", &named);
     snprintf(s->last_failure, sizeof s->last_failure, "%s", named.text);
 }
@@ -147,7 +154,8 @@ static void print_group_json(const mr_group *g, const char *name, int first)
 {
     printf("%s  {\"experiment\": \"%s\"", first ? "" : ",\n", name);
     static const char *const texts[] = {"row", "column", "profile", "settings", "kind", "dtype", "device"};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) print_json_text(texts[i], mr_row_text(g->first, texts[i]));
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        print_json_text(texts[i], mr_row_text(g->first, texts[i]));
     print_json_number("paper", mr_row_number(g->first, "paper"));
     print_json_number("paper_std", mr_row_number(g->first, "paper_std"));
     print_json_number("mean", g->mean);
@@ -169,8 +177,8 @@ static void print_group(const mr_group *g)
     if (g->failed == g->seeds) snprintf(ours, sizeof ours, "diverged");
     else mr_report_number(ours, g->mean, g->std, 4);
     mr_report_number(steps, g->steps, NAN, 9);
-    printf("  %-36s paper %-12s ours %-16s %d seed%s, %s steps, %s, %s %s, %s%s\n", label, paper[0] ? paper : "-", ours, g->seeds,
-           g->seeds > 1 ? "s" : "", steps, mr_report_time(time, g->seconds), mr_row_text(row, "device"),
+    printf("  %-36s paper %-12s ours %-16s %d seed%s, %s steps, %s, %s %s, %s%s\n", label, paper[0] ? paper : "-", ours,
+           g->seeds, g->seeds > 1 ? "s" : "", steps, mr_report_time(time, g->seconds), mr_row_text(row, "device"),
            mr_row_text(row, "dtype"), mr_row_text(row, "profile"), mr_row_outdated(row) ? ", outdated" : "");
 }
 
@@ -307,8 +315,10 @@ static int read_merged(const mr_args *args, mr_table *rows, mr_error *err)
         if (!mr_ini_is_name(args->given[i])) status = mr_table_read(rows, args->given[i], err);
     for (size_t i = 0; !status && i < rows->count; i++)
         if (!is_known(&rows->list[i], args))
-            status = mr_fail(err, MR_EDATA, "row %zu is of an experiment that this minrnn does not know (%.60s); where it is your own, give its FILE.ini too", i + 1,
-                             mr_row_text(&rows->list[i], "experiment"));
+            status = mr_fail(err, MR_EDATA,
+                             "row %zu is of an experiment that this minrnn does not know (%.60s); where it is your "
+                             "own, give its FILE.ini too",
+                             i + 1, mr_row_text(&rows->list[i], "experiment"));
     return status;
 }
 
@@ -318,7 +328,8 @@ static int merge(const settings *set, const mr_args *args)
     mr_error err;
     size_t added = 0;
     int status = read_merged(args, &rows, &err);
-    for (int i = 0; !status && mr_experiment_names[i]; i++) status = merge_runs(set, &rows, mr_experiment_names[i], &added, &err);
+    for (int i = 0; !status && mr_experiment_names[i]; i++)
+        status = merge_runs(set, &rows, mr_experiment_names[i], &added, &err);
     for (int i = 0; !status && i < args->count; i++)
         if (mr_ini_is_name(args->given[i])) status = merge_runs(set, &rows, args->given[i], &added, &err);
     for (int i = 0; !status && measured[i]; i++) status = merge_measured(set, &rows, measured[i], &added, &err);
@@ -364,7 +375,10 @@ static int print_all(const settings *set, const char *const *names, size_t n, mr
 }
 
 /* What to type to go on: --again would begin anew. */
-static const char *the_same(const settings *set) { return set->again ? "the same command without --again" : "the same command"; }
+static const char *the_same(const settings *set)
+{
+    return set->again ? "the same command without --again" : "the same command";
+}
 
 static void say_how_it_went(const settings *set, const mr_reproduce_result *r)
 {
@@ -378,8 +392,10 @@ static void say_how_it_went(const settings *set, const mr_reproduce_result *r)
     fprintf(stderr, "\n");
 }
 
-/* One after the other. What is wrong with one of several is told, and keeps nobody else from being run; its name becomes NULL. */
-static int run_names(mr_reproduce_options *o, const char **names, size_t n, int quiet, mr_reproduce_result *total, mr_error *err)
+/* One after the other. What is wrong with one of several is told, and keeps nobody else from being run; its name
+ * becomes NULL. */
+static int run_names(mr_reproduce_options *o, const char **names, size_t n, int quiet, mr_reproduce_result *total,
+                     mr_error *err)
 {
     for (size_t i = 0; i < n; i++) {
         mr_reproduce_result r;
@@ -428,7 +444,10 @@ static int reproduce(const settings *set, const mr_args *args, double budget)
         return 128 + (int)*mr_stop_flag();
     }
     if (!status && set->only[0] && !(total.done + total.found + total.left + total.failed + total.no_data + total.cut))
-        status = mr_fail(&err, MR_EINVAL, "--only %.80s: fits no cell; they are called ROW/COLUMN, as in the tables of --out (pattern: * and ?)", set->only);
+        status = mr_fail(
+            &err, MR_EINVAL,
+            "--only %.80s: fits no cell; they are called ROW/COLUMN, as in the tables of --out (pattern: * and ?)",
+            set->only);
     if (!status) status = print_all(set, names, n, &err);
     if (status) return mr_report("reproduce", &err);
     say_how_it_went(set, &total);
@@ -444,9 +463,12 @@ static int check_names(const settings *set, const mr_args *args)
         const char *name = args->given[i];
         if (!strcmp(name, "all")) return mr_misused("reproduce", "all stands alone");
         for (int k = 0; k < i; k++)
-            if (!strcmp(mr_path_name(args->given[k]), mr_path_name(name))) return mr_misused("reproduce", "%.100s is there twice", mr_path_name(name));
+            if (!strcmp(mr_path_name(args->given[k]), mr_path_name(name)))
+                return mr_misused("reproduce", "%.100s is there twice", mr_path_name(name));
         if (is_experiment(set, name, &err)) continue;
-        return mr_ini_is_name(name) ? mr_report("reproduce", &err) : mr_misused("reproduce", "unknown experiment %.60s; `minrnn reproduce --list` lists them", name);
+        return mr_ini_is_name(name)
+                   ? mr_report("reproduce", &err)
+                   : mr_misused("reproduce", "unknown experiment %.60s; `minrnn reproduce --list` lists them", name);
     }
     return -1;
 }
@@ -454,14 +476,21 @@ static int check_names(const settings *set, const mr_args *args)
 int mr_cmd_reproduce(int argc, char **argv)
 {
     settings set = {0};
-    mr_args args = {.command = "reproduce", .flags = flags, .settings = &set, .max = MR_ARGS_MAX,
-        .usage = "usage: minrnn reproduce NAME…|FILE.ini…|all [--seeds N] [--budget 25m] [--side-by-side K] [--out DIR]\n"
-                 "       minrnn reproduce --list\n"
-                 "       minrnn reproduce --merge FILE.json… [FILE.ini…] [--out DIR]\n\n"
-                 "Carries out experiments of the paper and prints its numbers beside ours. DIR gets NAME.json (a row for each\n"
-                 "finished run), NAME.md and NAME.svg. Runs that are in NAME.json already are not run again, and a run that was\n"
-                 "stopped is gone on with: a long table can be filled piece by piece, on several machines.\n"
-                 "FILE.ini is an experiment of your own: rows and columns with keys of a recipe (docs/reproduce.md).\n",
+    mr_args args = {
+        .command = "reproduce",
+        .flags = flags,
+        .settings = &set,
+        .max = MR_ARGS_MAX,
+        .usage =
+            "usage: minrnn reproduce NAME…|FILE.ini…|all [--seeds N] [--budget 25m] [--side-by-side K] [--out DIR]\n"
+            "       minrnn reproduce --list\n"
+            "       minrnn reproduce --merge FILE.json… [FILE.ini…] [--out DIR]\n\n"
+            "Carries out experiments of the paper and prints its numbers beside ours. DIR gets NAME.json (a row for "
+            "each\n"
+            "finished run), NAME.md and NAME.svg. Runs that are in NAME.json already are not run again, and a run that "
+            "was\n"
+            "stopped is gone on with: a long table can be filled piece by piece, on several machines.\n"
+            "FILE.ini is an experiment of your own: rows and columns with keys of a recipe (docs/reproduce.md).\n",
         .examples = "  minrnn reproduce selective-copy --quick                      does it work here?\n"
                     "  minrnn reproduce shakespeare --seeds 3 --side-by-side 4\n"
                     "  minrnn reproduce chomsky --only minLSTM/\n"
@@ -471,13 +500,14 @@ int mr_cmd_reproduce(int argc, char **argv)
     if (code >= 0) return code;
     if (set.list) return print_list();
     if (!args.count)
-        return mr_misused("reproduce",
-                          set.merge ? "say which files to merge" : "say which experiment; `minrnn reproduce --list` lists them");
+        return mr_misused("reproduce", set.merge ? "say which files to merge"
+                                                 : "say which experiment; `minrnn reproduce --list` lists them");
     if (!set.out[0]) return mr_misused("reproduce", "--out: say which folder the results go into");
     if (set.merge) return merge(&set, &args);
     if (set.quick && set.as_paper) return mr_misused("reproduce", "--quick and --as-paper exclude each other");
     double budget = set.budget[0] ? read_budget(set.budget) : -1;
-    if (budget == 0) return mr_misused("reproduce", "--budget %.40s: must be a time such as 90s, 25m or 3h", set.budget);
+    if (budget == 0)
+        return mr_misused("reproduce", "--budget %.40s: must be a time such as 90s, 25m or 3h", set.budget);
     code = check_names(&set, &args);
     if (code >= 0) return code;
     mr_catch_signals();

@@ -20,11 +20,12 @@ typedef struct settings {
     int per_token;
 } settings;
 
-static const mr_option flags[] = {
-    MR_COMMON_FLAGS,
-    {"mode", MR_OPT_TEXT, offsetof(settings, mode), "parallel", 0, 0, NULL, "parallel, step (one token at a time) or chunk=N; the same result", 0},
-    {"per-token", MR_OPT_BOOL, offsetof(settings, per_token), "no", 0, 0, NULL, "the log-probability of every token", 0},
-    {0}};
+static const mr_option flags[] = {MR_COMMON_FLAGS,
+                                  {"mode", MR_OPT_TEXT, offsetof(settings, mode), "parallel", 0, 0, NULL,
+                                   "parallel, step (one token at a time) or chunk=N; the same result", 0},
+                                  {"per-token", MR_OPT_BOOL, offsetof(settings, per_token), "no", 0, 0, NULL,
+                                   "the log-probability of every token", 0},
+                                  {0}};
 
 static int parse_mode(const char *mode, int *chunk, mr_error *err)
 {
@@ -36,7 +37,8 @@ static int parse_mode(const char *mode, int *chunk, mr_error *err)
         long n = strtol(mode + 6, &end, 10);
         if (!*end && !errno && n >= 1 && n <= 1 << 24) return *chunk = (int)n, 0;
     }
-    return mr_fail(err, MR_EINVAL, "--mode %.100s: must be parallel, step or chunk=N with N from 1 to %d", mode, 1 << 24);
+    return mr_fail(err, MR_EINVAL, "--mode %.100s: must be parallel, step or chunk=N with N from 1 to %d", mode,
+                   1 << 24);
 }
 
 /* ---- reading and printing as it goes ---- */
@@ -75,8 +77,8 @@ static void on_logprob(void *user, double logprob)
     s->printed++;
 }
 
-/* A file or a pipe. A pipe without a writer gets a second to find one; without O_NONBLOCK opening it could wait for ever. A
- * device is either endless or a terminal, which is better read as standard input. */
+/* A file or a pipe. A pipe without a writer gets a second to find one; without O_NONBLOCK opening it could wait for
+ * ever. A device is either endless or a terminal, which is better read as standard input. */
 static int open_text(const char *path, int *fd, mr_error *err)
 {
     struct stat st;
@@ -91,10 +93,14 @@ static int open_text(const char *path, int *fd, mr_error *err)
                    kind == S_IFDIR ? "a directory" : "a device");
 }
 
-static int score(mr_session *session, const char *model, const char *text, int chunk, const settings *set, mr_error *err)
+static int score(mr_session *session, const char *model, const char *text, int chunk, const settings *set,
+                 mr_error *err)
 {
-    stream s = {.fd = STDIN_FILENO, .per_token = set->per_token, .json = set->common.json,
-                .shown = !set->common.quiet && isatty(STDERR_FILENO), .last = time(NULL)};
+    stream s = {.fd = STDIN_FILENO,
+                .per_token = set->per_token,
+                .json = set->common.json,
+                .shown = !set->common.quiet && isatty(STDERR_FILENO),
+                .last = time(NULL)};
     struct stat st;
     mr_text_score result;
     const char *name = strcmp(text, "-") ? text : "standard input";
@@ -112,16 +118,24 @@ static int score(mr_session *session, const char *model, const char *text, int c
         return status;
     }
     if (!s.json) printf("%lld tokens, %.6f nats a token\n", (long long)result.tokens, result.nats_per_token);
-    else printf("%s\"tokens\": %lld, \"nats_per_token\": %.9g}\n", s.per_token ? "], " : "{", (long long)result.tokens, result.nats_per_token);
+    else
+        printf("%s\"tokens\": %lld, \"nats_per_token\": %.9g}\n", s.per_token ? "], " : "{", (long long)result.tokens,
+               result.nats_per_token);
     return 0;
 }
 
 int mr_cmd_score(int argc, char **argv)
 {
     settings set = {0};
-    mr_args args = {.command = "score", .flags = flags, .settings = &set, .min = 2, .max = 2,
-        .usage = "usage: minrnn score MODEL FILE|- [--mode parallel|step|chunk=N] [--per-token] [--json]\n\n"
-                 "Log-probability of a text, in nats a token. The state is carried over the whole text, in every mode.\n",
+    mr_args args = {
+        .command = "score",
+        .flags = flags,
+        .settings = &set,
+        .min = 2,
+        .max = 2,
+        .usage =
+            "usage: minrnn score MODEL FILE|- [--mode parallel|step|chunk=N] [--per-token] [--json]\n\n"
+            "Log-probability of a text, in nats a token. The state is carried over the whole text, in every mode.\n",
         .examples = "  minrnn score runs/book/model.safetensors other.txt\n"
                     "  minrnn score runs/book/model.safetensors - --mode step < other.txt\n"
                     "  minrnn score runs/book/model.safetensors other.txt --per-token --json\n"};

@@ -20,7 +20,8 @@ typedef struct settings {
 static const mr_option flags[] = {
     MR_COMMON_FLAGS,
     {"out", MR_OPT_TEXT, offsetof(settings, out), "", 0, 0, NULL, "the run's folder", MR_OPT_PATH},
-    {"resume", MR_OPT_BOOL, offsetof(settings, resume), "no", 0, 0, NULL, "go on with the run in --out, or start where there is none", 0},
+    {"resume", MR_OPT_BOOL, offsetof(settings, resume), "no", 0, 0, NULL,
+     "go on with the run in --out, or start where there is none", 0},
     {0}};
 
 static void help_recipes(FILE *to)
@@ -48,15 +49,15 @@ static int load_run_recipe(mr_recipe *recipe, const char *named, const char *out
     mr_free(path);
     if (!status && named) status = mr_recipe_load(&other, named, err);
     if (!status && named && other.task->type != recipe->task->type)
-        status = mr_fail(err, MR_ECONFIG, "%s: is a run of task %s, not %s; choose another --out", out, recipe->task->type->name,
-                         other.task->type->name);
+        status = mr_fail(err, MR_ECONFIG, "%s: is a run of task %s, not %s; choose another --out", out,
+                         recipe->task->type->name, other.task->type->name);
     mr_recipe_free(&other);
     if (status) mr_recipe_free(recipe);
     return status;
 }
 
-/* Which recipe: the one named, or that of the run to go on with. A flag on top of a run's own recipe must not change what
- * may not change; mr_train checks that against the state. Returns −1 to go on, otherwise the exit status. */
+/* Which recipe: the one named, or that of the run to go on with. A flag on top of a run's own recipe must not change
+ * what may not change; mr_train checks that against the state. Returns −1 to go on, otherwise the exit status. */
 static int load_recipe(mr_recipe *recipe, const mr_args *args, const settings *set)
 {
     const char *named = args->count ? args->given[0] : NULL;
@@ -85,15 +86,18 @@ static int finish(const mr_run_view *v, const settings *set, const mr_train_resu
     static const char *const ends[] = {"", "no better evaluation for a while; ", "time is up; ", ""};
     mr_run_view_clear(v);
     if (r->end == MR_END_STOPPED) {
-        fprintf(stderr, "stopped at step %lld, saved; go on with: minrnn train --out %s --resume\n", (long long)r->step, set->out);
+        fprintf(stderr, "stopped at step %lld, saved; go on with: minrnn train --out %s --resume\n", (long long)r->step,
+                set->out);
         return 128 + (int)*mr_stop_flag();
     }
     if (set->common.json) {
-        printf("{\"step\": %lld, \"best_step\": %lld, \"best_loss\": %.9g", (long long)r->step, (long long)r->best_step, r->best_loss);
+        printf("{\"step\": %lld, \"best_step\": %lld, \"best_loss\": %.9g", (long long)r->step, (long long)r->best_step,
+               r->best_loss);
         if (isfinite(r->best_accuracy)) printf(", \"best_accuracy\": %.9g", r->best_accuracy);
         printf("}\n");
     } else {
-        printf("%sstep %lld; best at step %lld: test loss %.4f", ends[r->end], (long long)r->step, (long long)r->best_step, r->best_loss);
+        printf("%sstep %lld; best at step %lld: test loss %.4f", ends[r->end], (long long)r->step,
+               (long long)r->best_step, r->best_loss);
         if (isfinite(r->best_accuracy)) printf(", accuracy %.2f %%", 100 * r->best_accuracy);
         printf("\n%s/model.safetensors\n", set->out);
     }
@@ -121,21 +125,26 @@ static int train(mr_recipe *recipe, const settings *set, mr_error *err, int *cod
 int mr_cmd_train(int argc, char **argv)
 {
     settings set = {0};
-    mr_args args = {.command = "train", .flags = flags, .settings = &set, .open = 1, .more_help = help_recipes, .max = 1,
-        .usage = "usage: minrnn train RECIPE|FILE.ini --out DIR [--resume] [--key value …]\n\n"
-                 "Trains a model. DIR gets model.safetensors (the best), last.safetensors, state.safetensors (to go on from),\n"
-                 "log.jsonl, recipe.ini (complete) and curve.svg. Ctrl-C saves and says how to go on.\n",
-        .examples = "  minrnn train text --data book.txt --out runs/book\n"
-                    "  minrnn train selective-copy --length 256 --tokens 8 --steps 2000 --out runs/copy\n"
-                    "  minrnn train shakespeare --mixer minlstm --out runs/lstm --max-seconds 600\n"
-                    "  minrnn train --out runs/lstm --resume\n"};
+    mr_args args = {.command = "train",
+                    .flags = flags,
+                    .settings = &set,
+                    .open = 1,
+                    .more_help = help_recipes,
+                    .max = 1,
+                    .usage = "usage: minrnn train RECIPE|FILE.ini --out DIR [--resume] [--key value …]\n\n"
+                             "Trains a model. DIR gets model.safetensors (the best), last.safetensors, "
+                             "state.safetensors (to go on from),\n"
+                             "log.jsonl, recipe.ini (complete) and curve.svg. Ctrl-C saves and says how to go on.\n",
+                    .examples = "  minrnn train text --data book.txt --out runs/book\n"
+                                "  minrnn train selective-copy --length 256 --tokens 8 --steps 2000 --out runs/copy\n"
+                                "  minrnn train shakespeare --mixer minlstm --out runs/lstm --max-seconds 600\n"
+                                "  minrnn train --out runs/lstm --resume\n"};
     mr_recipe recipe;
     mr_error err;
     int code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;
     if (!set.out[0]) return mr_misused("train", "say where the run goes: --out DIR");
-    if (!set.resume && !args.count)
-        return mr_misused("train", "say which recipe; `minrnn train --help` lists them");
+    if (!set.resume && !args.count) return mr_misused("train", "say which recipe; `minrnn train --help` lists them");
     code = load_recipe(&recipe, &args, &set);
     if (code >= 0) return code;
     mr_catch_signals();

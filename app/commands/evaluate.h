@@ -13,8 +13,8 @@ void mr_eval_help(FILE *to);
  * training. Returns −1 to go on, otherwise the exit status. */
 int mr_eval_choose(mr_session *session, const char *task, int64_t batch, const mr_args *args);
 
-/* Opens the task, plans the model for it and scores it; quiet 0: with progress on a terminal. `batch` is empty, and due to
- * mr_batch_free either way. */
+/* Opens the task, plans the model for it and scores it; quiet 0: with progress on a terminal. `batch` is empty, and
+ * due to mr_batch_free either way. */
 int mr_eval_score(mr_session *session, int quiet, mr_batch *batch, mr_score *score, mr_error *err);
 
 #endif

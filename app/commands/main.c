@@ -11,18 +11,17 @@ static const struct command {
     const char *name;
     int (*run)(int argc, char **argv);
     const char *about;
-} commands[] = {
-    {"train", mr_cmd_train, "train a model from a recipe"},
-    {"eval", mr_cmd_eval, "score a model on its task's test data"},
-    {"generate", mr_cmd_generate, "write on from a prompt"},
-    {"score", mr_cmd_score, "log-probability of a text"},
-    {"info", mr_cmd_info, "what a model file holds"},
-    {"quantize", mr_cmd_quantize, "weights in 8 bits, to run a model faster"},
-    {"bench", mr_cmd_bench, "times, and their share of this machine's limits"},
-    {"check", mr_cmd_check, "every op on this machine against the reference"},
-    {"reproduce", mr_cmd_reproduce, "the paper's experiments: its numbers and ours"},
-    {"data", mr_cmd_data, "data sets: list, get, path"},
-    {0}};
+} commands[] = {{"train", mr_cmd_train, "train a model from a recipe"},
+                {"eval", mr_cmd_eval, "score a model on its task's test data"},
+                {"generate", mr_cmd_generate, "write on from a prompt"},
+                {"score", mr_cmd_score, "log-probability of a text"},
+                {"info", mr_cmd_info, "what a model file holds"},
+                {"quantize", mr_cmd_quantize, "weights in 8 bits, to run a model faster"},
+                {"bench", mr_cmd_bench, "times, and their share of this machine's limits"},
+                {"check", mr_cmd_check, "every op on this machine against the reference"},
+                {"reproduce", mr_cmd_reproduce, "the paper's experiments: its numbers and ours"},
+                {"data", mr_cmd_data, "data sets: list, get, path"},
+                {0}};
 
 static void print_help(FILE *to)
 {
@@ -70,7 +69,8 @@ static int check_stdout(int code, const char *command)
 int main(int argc, char **argv)
 {
     if (argc < 2) return print_help(stderr), MR_EXIT_USAGE;
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) return print_help(stdout), check_stdout(MR_EXIT_DONE, "--help");
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
+        return print_help(stdout), check_stdout(MR_EXIT_DONE, "--help");
     if (!strcmp(argv[1], "--version")) return check_stdout(print_version(), "--version");
     for (const struct command *c = commands; c->name; c++)
         if (!strcmp(argv[1], c->name)) return check_stdout(c->run(argc - 1, argv + 1), c->name);

@@ -80,7 +80,8 @@ static void on_evaluated(void *user, int64_t step, const mr_score *score, int be
 
 mr_train_watch mr_run_view_start(mr_run_view *v, const mr_recipe *recipe, const char *label, int alone, int quiet)
 {
-    *v = (mr_run_view){.recipe = recipe, .quiet = quiet, .terminal = alone && isatty(STDERR_FILENO), .last_line = now()};
+    *v =
+        (mr_run_view){.recipe = recipe, .quiet = quiet, .terminal = alone && isatty(STDERR_FILENO), .last_line = now()};
     if (label[0]) snprintf(v->label, sizeof v->label, "%.120s: ", label);
     return (mr_train_watch){v, on_start, on_step, on_evaluating, on_evaluated};
 }

@@ -1,4 +1,5 @@
-/* What the user sees of a run while it trains: a line that is drawn again on a terminal, now and then a line elsewhere. */
+/* What the user sees of a run while it trains: a line that is drawn again on a terminal, now and then a line
+ * elsewhere. */
 #ifndef MR_APP_COMMANDS_RUN_VIEW_H
 #define MR_APP_COMMANDS_RUN_VIEW_H
 
@@ -8,7 +9,8 @@
 typedef struct mr_run_view {
     mr_progress progress;
     const mr_recipe *recipe;
-    char label[128]; /* "minGRU/3 layers, seed 1: " before each line; "": the only run, of which every evaluation is told */
+    /* "minGRU/3 layers, seed 1: " before each line; "": the only run, of which every evaluation is told */
+    char label[128];
     int quiet, terminal;
     double last_line;
 } mr_run_view;

@@ -17,10 +17,12 @@ static const char row_prefix[] = MR_ROW_PREFIX, column_prefix[] = MR_COLUMN_PREF
 
 static int head(mr_experiment *e, mr_error *err)
 {
-    const char *score = mr_ini_find(&e->lines, "experiment", "score"), *scale = mr_ini_find(&e->lines, "experiment", "scale");
+    const char *score = mr_ini_find(&e->lines, "experiment", "score"),
+               *scale = mr_ini_find(&e->lines, "experiment", "scale");
     e->summary = mr_ini_find(&e->lines, "experiment", "summary");
     e->scale = 1;
-    if (!e->summary || !score) return mr_fail(err, MR_EINVAL, "experiment %s: [experiment] needs a summary and a score", e->name);
+    if (!e->summary || !score)
+        return mr_fail(err, MR_EINVAL, "experiment %s: [experiment] needs a summary and a score", e->name);
     e->by_loss = !strcmp(score, "loss");
     if (!e->by_loss && strcmp(score, "accuracy"))
         return mr_fail(err, MR_EINVAL, "experiment %s: score = %s: must be loss or accuracy", e->name, score);
@@ -52,11 +54,16 @@ static int load_file(mr_experiment *e, const char *path, mr_error *err)
     const size_t n = strlen(name) - 4;
     char *text;
     size_t size;
-    if (n < 1 || n >= sizeof e->own || strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != n)
-        return mr_fail(err, MR_EINVAL, "%.200s: the name of an experiment is of letters, digits, - and _, at most %d of them", path, (int)sizeof e->own - 1);
+    if (n < 1 || n >= sizeof e->own ||
+        strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != n)
+        return mr_fail(err, MR_EINVAL,
+                       "%.200s: the name of an experiment is of letters, digits, - and _, at most %d of them", path,
+                       (int)sizeof e->own - 1);
     memcpy(e->own, name, n);
     e->name = e->own;
-    if (mr_experiment_built_in(e->own) >= 0) return mr_fail(err, MR_EINVAL, "%.200s: there is an experiment %s already; give the file another name", path, e->own);
+    if (mr_experiment_built_in(e->own) >= 0)
+        return mr_fail(err, MR_EINVAL, "%.200s: there is an experiment %s already; give the file another name", path,
+                       e->own);
     int status = mr_file_read(path, 1 << 20, &text, &size, err);
     if (status) return status;
     status = load_text(e, path, text, err);
@@ -114,7 +121,10 @@ static void add_section(cell *c, const char *section)
 }
 
 /* The section of what holds for all runs. */
-static const char *profile_section(const cell *c) { return c->options->profile == MR_PROFILE_PAPER ? "as-paper" : "ours"; }
+static const char *profile_section(const cell *c)
+{
+    return c->options->profile == MR_PROFILE_PAPER ? "as-paper" : "ours";
+}
 
 /* Of the profile for one row, and for one cell. */
 static void add_profile_of_row(cell *c)
@@ -126,7 +136,8 @@ static void add_profile_of_row(cell *c)
     add_section(c, section);
 }
 
-/* The first of those that have it: quick (where that is asked for), the row, the column, the profile, the experiment. */
+/* The first of those that have it: quick (where that is asked for), the row, the column, the profile, the
+ * experiment. */
 static const char *own_value(const cell *c, const char *key)
 {
     const char *const sections[] = {"quick", c->row, c->column, profile_section(c), "experiment"};
@@ -159,7 +170,9 @@ static int find_paper(cell *c, mr_error *err)
     c->run.paper = (mr_paper_cell){NAN, NAN};
     if (!at || !strcmp(at, "-") || (of_column && !strcmp(of_column, "-"))) return 0;
     for (int i = 0; i < 3; i++) at = paper_part(c, at, part[i]);
-    if (*at) return mr_fail(err, MR_EINVAL, "experiment %s: paper: \"%.80s\" is too much; table | row | column is wanted", c->e->name, at);
+    if (*at)
+        return mr_fail(err, MR_EINVAL, "experiment %s: paper: \"%.80s\" is too much; table | row | column is wanted",
+                       c->e->name, at);
     snprintf(c->run.paper_cell, sizeof c->run.paper_cell, "%s | %s | %s", part[0], part[1], part[2]);
     if (mr_paper_find(part[0], part[1], part[2], &c->run.paper)) return 0;
     return mr_fail(err, MR_EINVAL, "experiment %s: the paper's tables have no %s", c->e->name, c->run.paper_cell);
@@ -178,7 +191,8 @@ static int fill(cell *c, mr_error *err)
     if (target && !mr_real_read(target, &c->run.target_loss))
         return mr_fail(err, MR_EINVAL, "experiment %s: target-loss = %s: must be a number", c->e->name, target);
     if (test && (!value || value == test || !value[1] || strlen(test) >= sizeof c->run.test))
-        return mr_fail(err, MR_EINVAL, "experiment %s: test = %.80s: must be a key and its value, as in split=test", c->e->name, test);
+        return mr_fail(err, MR_EINVAL, "experiment %s: test = %.80s: must be a key and its value, as in split=test",
+                       c->e->name, test);
     if (test) snprintf(c->run.test, sizeof c->run.test, "%s", test);
     add_setting(c, "recipe", recipe);
     add_section(c, profile_section(c));
@@ -188,8 +202,12 @@ static int fill(cell *c, mr_error *err)
     if (o->profile == MR_PROFILE_QUICK) add_section(c, "quick");
     snprintf(steps, sizeof steps, "%lld", (long long)o->steps);
     if (o->steps) add_setting(c, "steps", steps);
-    if (c->blank) return mr_fail(err, MR_EINVAL, "experiment %s: %s/%s: %s: a value may hold no blank", c->e->name, c->run.row, c->run.column, c->blank);
-    if (c->too_long) return mr_fail(err, MR_EINVAL, "experiment %s: %s/%s has too many settings", c->e->name, c->run.row, c->run.column);
+    if (c->blank)
+        return mr_fail(err, MR_EINVAL, "experiment %s: %s/%s: %s: a value may hold no blank", c->e->name, c->run.row,
+                       c->run.column, c->blank);
+    if (c->too_long)
+        return mr_fail(err, MR_EINVAL, "experiment %s: %s/%s has too many settings", c->e->name, c->run.row,
+                       c->run.column);
     return find_paper(c, err);
 }
 
@@ -214,7 +232,8 @@ static int in_list(const char *list, const char *word)
     return 0;
 }
 
-/* Does the text fit the pattern, * and ? in it? Where it does not go on, the last * takes one more: earlier ones need not. */
+/* Does the text fit the pattern, * and ? in it? Where it does not go on, the last * takes one more: earlier ones
+ * need not. */
 static int fits(const char *pattern, const char *text)
 {
     const char *star = NULL, *taken = NULL;
@@ -259,7 +278,8 @@ int mr_experiment_place(const mr_experiment *e, const char *row, const char *col
 const char *mr_experiment_column(const mr_experiment *e) { return e->by_loss ? "test loss" : "accuracy"; }
 
 /* Walks all cells; runs NULL: only counts them. */
-static int walk(const mr_experiment *e, const mr_plan_options *o, int64_t seed, mr_planned *runs, size_t *count, mr_error *err)
+static int walk(const mr_experiment *e, const mr_plan_options *o, int64_t seed, mr_planned *runs, size_t *count,
+                mr_error *err)
 {
     int at_row = 0, status = 0;
     const char *row, *column;
@@ -282,15 +302,15 @@ static int walk(const mr_experiment *e, const mr_plan_options *o, int64_t seed, 
     return status;
 }
 
-int mr_experiment_plan(const mr_experiment *e, const mr_plan_options *o, mr_planned **runs, size_t *count, mr_error *err)
+int mr_experiment_plan(const mr_experiment *e, const mr_plan_options *o, mr_planned **runs, size_t *count,
+                       mr_error *err)
 {
     size_t cells = 0;
     int status = walk(e, o, 1, NULL, &cells, err);
     *count = 0;
     *runs = mr_alloc(cells * (size_t)o->seeds + 1, sizeof **runs);
     if (!*runs) return mr_no_memory(err, "the runs");
-    for (int64_t i = 0; !status && i < o->seeds; i++)
-        status = walk(e, o, o->first_seed + i, *runs, count, err);
+    for (int64_t i = 0; !status && i < o->seeds; i++) status = walk(e, o, o->first_seed + i, *runs, count, err);
     if (status) mr_free(*runs), *runs = NULL;
     return status;
 }
@@ -317,8 +337,7 @@ int mr_planned_recipe(const mr_planned *run, mr_recipe *recipe, mr_error *err)
         else if (!strcmp(key, "warmup-share")) {
             if (!mr_real_read(value, &warmup_share) || !(warmup_share >= 0 && warmup_share <= 1))
                 status = mr_fail(err, MR_EINVAL, "warmup-share = %.40s: must be a number from 0 to 1", value);
-        } else
-            status = mr_recipe_set(recipe, key, value, err);
+        } else status = mr_recipe_set(recipe, key, value, err);
         loaded = 1;
     }
     if (status) mr_recipe_free(recipe);

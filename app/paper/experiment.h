@@ -6,16 +6,20 @@
  *     score   = loss                      or accuracy
  *     scale   = 1                         what the score is multiplied with to stand beside the paper's number
  *     paper   = shakespeare | $row | test_loss      table, row and column of the paper's number; -: none
- *     test    = split=test                where given, the best model is scored once more at the end, with this key of its task
+ *     test    = split=test                where given, the best model is scored once more at the end, with this key
+ *                                         of its task
  *     target-loss = 1.6                   where given, the first step with a test loss not above it is noted
- *     [ours] [as-paper] [quick]           keys of the recipe: by default; with --as-paper; on top of all else with --quick
+ *     [ours] [as-paper] [quick]           keys of the recipe: by default; with --as-paper; on top of all else with
+ *                                         --quick
  *     [ours minGRU] [ours minGRU/NAME]    the same for one row, or one cell; so too [as-paper …]
- *     [row minGRU] [column NAME]          the table; keys of the recipe, and besides: recipe, paper, test, target-loss as above,
- *                                         name (what $row or $column stands for), columns (of a row: A, B, … alone)
+ *     [row minGRU] [column NAME]          the table; keys of the recipe, and besides: recipe, paper, test,
+ *                                         target-loss as above, name (what $row or $column stands for), columns (of
+ *                                         a row: A, B, … alone)
  *
- * The profiles may have recipe, paper, test and target-loss too, but not for one row or cell. Beside the recipe's keys there is warmup-share, the warm-up as a share of the steps,
- * whatever their number. Without columns there is one, named by the score. Later sections win: recipe, profile, column, row,
- * the profile's for that row, for that cell, quick. */
+ * The profiles may have recipe, paper, test and target-loss too, but not for one row or cell. Beside the recipe's
+ * keys there is warmup-share, the warm-up as a share of the steps, whatever their number. Without columns there is
+ * one, named by the score. Later sections win: recipe, profile, column, row, the profile's for that row, for that
+ * cell, quick. */
 #ifndef MR_APP_PAPER_EXPERIMENT_H
 #define MR_APP_PAPER_EXPERIMENT_H
 
@@ -31,7 +35,7 @@ typedef struct mr_experiment {
     char own[64]; /* the name, where it comes from a file */
     mr_ini lines;
     const char *summary;
-    int by_loss;  /* the score is the loss, and less is better */
+    int by_loss; /* the score is the loss, and less is better */
     double scale;
 } mr_experiment;
 
@@ -40,7 +44,7 @@ typedef struct mr_planned {
     char row[48], column[48];
     int64_t seed;
     mr_profile profile;
-    char settings[1024];  /* "recipe=NAME key=value …", in the order in which they are applied */
+    char settings[1024]; /* "recipe=NAME key=value …", in the order in which they are applied */
     mr_paper_cell paper;
     char paper_cell[200]; /* "table | row | column", "" */
     double target_loss;   /* NaN: none */
@@ -51,14 +55,16 @@ typedef struct mr_planned {
 typedef struct mr_plan_options {
     mr_profile profile;
     int64_t seeds, first_seed; /* as many, from this one on */
-    int64_t steps; /* 0: as the experiment says */
-    const char *only; /* rows: a part of "ROW/COLUMN", or a pattern with * and ? for all of it, or = and all of it; NULL or "": all */
+    int64_t steps;             /* 0: as the experiment says */
+    /* rows: a part of "ROW/COLUMN", or a pattern with * and ? for all of it, or = and all of it; NULL or "": all */
+    const char *only;
 } mr_plan_options;
 
 /* Is the cell one of those that `only` names? */
 int mr_plan_wants(const mr_plan_options *options, const char *row, const char *column);
 
-/* name: that of an experiment that is built in, or of a file, PATH/NAME.ini. Not to be copied: name may point into it. */
+/* name: that of an experiment that is built in, or of a file, PATH/NAME.ini. Not to be copied: name may point into
+ * it. */
 int mr_experiment_load(mr_experiment *e, const char *name, mr_error *err);
 
 /* Is every section and every key of it one that means something? `source` is the file's name, for errors. */
@@ -69,7 +75,8 @@ int mr_experiment_has_profile(const mr_experiment *e, mr_profile profile);
 
 /* Keys of rows, columns and the experiment that are none of a recipe. */
 int mr_experiment_own_key(const char *key);
-/* The next word of "A, B, …", n bytes without the blanks around it; *list becomes NULL behind the last, and then so is the word. */
+/* The next word of "A, B, …", n bytes without the blanks around it; *list becomes NULL behind the last, and then so
+ * is the word. */
 const char *mr_list_word(const char **list, size_t *n);
 
 #define MR_ROW_PREFIX "row "
@@ -85,7 +92,8 @@ int mr_experiment_built_in(const char *name);
 void mr_experiment_free(mr_experiment *e);
 
 /* The runs, all cells with the first seed before those with the second; freed by mr_free. */
-int mr_experiment_plan(const mr_experiment *e, const mr_plan_options *options, mr_planned **runs, size_t *count, mr_error *err);
+int mr_experiment_plan(const mr_experiment *e, const mr_plan_options *options, mr_planned **runs, size_t *count,
+                       mr_error *err);
 
 /* Where a cell stands in the table, in the order of the file; those that are not in it come last. */
 int mr_experiment_place(const mr_experiment *e, const char *row, const char *column);

@@ -40,7 +40,8 @@ static int is_part(const mr_experiment *e, const char *label)
 {
     if (has_label(e, MR_ROW_PREFIX, label, strlen(label))) return 1;
     for (const char *slash = label; (slash = strchr(slash, '/')); slash++)
-        if (has_label(e, MR_ROW_PREFIX, label, (size_t)(slash - label)) && has_column(e, slash + 1, strlen(slash + 1))) return 1;
+        if (has_label(e, MR_ROW_PREFIX, label, (size_t)(slash - label)) && has_column(e, slash + 1, strlen(slash + 1)))
+            return 1;
     return 0;
 }
 
@@ -58,11 +59,16 @@ int mr_experiment_has_profile(const mr_experiment *e, mr_profile profile)
 {
     const size_t n = strlen(mr_profile_names[profile]);
     for (int i = 0; i < e->lines.headers; i++)
-        if (!strncmp(e->lines.sections[i], mr_profile_names[profile], n) && strchr(" ", e->lines.sections[i][n])) return 1;
+        if (!strncmp(e->lines.sections[i], mr_profile_names[profile], n) && strchr(" ", e->lines.sections[i][n]))
+            return 1;
     return 0;
 }
 
-static int is_table(const char *section) { return !strncmp(section, MR_ROW_PREFIX, strlen(MR_ROW_PREFIX)) || !strncmp(section, MR_COLUMN_PREFIX, strlen(MR_COLUMN_PREFIX)); }
+static int is_table(const char *section)
+{
+    return !strncmp(section, MR_ROW_PREFIX, strlen(MR_ROW_PREFIX)) ||
+           !strncmp(section, MR_COLUMN_PREFIX, strlen(MR_COLUMN_PREFIX));
+}
 
 static int check_name(const char *source, const char *section, mr_error *err)
 {
@@ -77,10 +83,15 @@ static int check_section(const mr_experiment *e, const char *source, int at, mr_
     static const char *const plain[] = {"experiment", "ours", "as-paper", "quick", NULL};
     const char *section = e->lines.sections[at], *part = part_of_profile(section);
     for (int i = 0; i < at; i++)
-        if (!strcmp(e->lines.sections[i], section)) return mr_fail(err, MR_EINVAL, "%s: there are two sections [%s]", source, section);
+        if (!strcmp(e->lines.sections[i], section))
+            return mr_fail(err, MR_EINVAL, "%s: there are two sections [%s]", source, section);
     if (among(section, plain)) return 0;
     if (is_table(section)) return check_name(source, section, err);
-    if (!part) return mr_fail(err, MR_EINVAL, "%s: unknown section [%s]; there are experiment, ours, as-paper, quick, row NAME, column NAME, ours ROW and ours ROW/COLUMN", source, section);
+    if (!part)
+        return mr_fail(err, MR_EINVAL,
+                       "%s: unknown section [%s]; there are experiment, ours, as-paper, quick, row NAME, column NAME, "
+                       "ours ROW and ours ROW/COLUMN",
+                       source, section);
     return is_part(e, part) ? 0 : mr_fail(err, MR_EINVAL, "%s: [%s]: there is no such row or cell", source, section);
 }
 
@@ -93,7 +104,9 @@ static int check_pictures(const mr_experiment *e, const char *source, mr_error *
         for (const char *b; (b = mr_experiment_label(e, MR_COLUMN_PREFIX, &other));) {
             size_t i = 0;
             while (a[i] && mr_figure_letter(a[i]) == mr_figure_letter(b[i])) i++;
-            if (!a[i] && !b[i]) return mr_fail(err, MR_EINVAL, "%s: columns \"%s\" and \"%s\" would have the same picture; rename one", source, a, b);
+            if (!a[i] && !b[i])
+                return mr_fail(err, MR_EINVAL, "%s: columns \"%s\" and \"%s\" would have the same picture; rename one",
+                               source, a, b);
         }
     }
     return 0;
@@ -104,7 +117,9 @@ static int check_columns(const mr_experiment *e, const char *source, const mr_in
     const char *list = l->value;
     size_t n;
     for (const char *word; (word = mr_list_word(&list, &n));)
-        if (!has_column(e, word, n)) return mr_fail(err, MR_EINVAL, "%s: [%s] columns: there is no column \"%.*s\"", source, l->section, (int)n, word);
+        if (!has_column(e, word, n))
+            return mr_fail(err, MR_EINVAL, "%s: [%s] columns: there is no column \"%.*s\"", source, l->section, (int)n,
+                           word);
     return 0;
 }
 
@@ -119,7 +134,8 @@ static int check_key(const mr_experiment *e, const char *source, const mr_ini_li
     else if (!strcmp(l->key, "columns")) wrong = !of_row;
     else wrong = mr_experiment_own_key(l->key) && part_of_profile(l->section);
     if (wrong) return mr_fail(err, MR_EINVAL, "%s: [%s] %s: no key of this section", source, l->section, l->key);
-    if (!strcmp(l->key, "seed")) return mr_fail(err, MR_EINVAL, "%s: [%s] seed: seeds are given by --seed and --seeds", source, l->section);
+    if (!strcmp(l->key, "seed"))
+        return mr_fail(err, MR_EINVAL, "%s: [%s] seed: seeds are given by --seed and --seeds", source, l->section);
     return of_row && !strcmp(l->key, "columns") ? check_columns(e, source, l, err) : 0;
 }
 
@@ -128,6 +144,7 @@ int mr_experiment_check(const mr_experiment *e, const char *source, mr_error *er
     int status = 0, from = 0;
     for (int i = 0; !status && i < e->lines.headers; i++) status = check_section(e, source, i, err);
     for (int i = 0; !status && i < e->lines.count; i++) status = check_key(e, source, &e->lines.list[i], err);
-    if (!status && !mr_experiment_label(e, MR_ROW_PREFIX, &from)) status = mr_fail(err, MR_EINVAL, "%s: has no [row NAME]: rows are what is run", source);
+    if (!status && !mr_experiment_label(e, MR_ROW_PREFIX, &from))
+        status = mr_fail(err, MR_EINVAL, "%s: has no [row NAME]: rows are what is run", source);
     return status ? status : check_pictures(e, source, err);
 }

@@ -44,8 +44,8 @@ static void name_of(const mr_group *g, const mr_group *groups, char out[96])
     const char *dtype = mr_row_text(g->first, "dtype"), *kind = mr_row_text(g->first, "kind");
     const int same_dtype = !strcmp(dtype, mr_row_text(groups->first, "dtype")),
               same_kind = !strcmp(kind, mr_row_text(groups->first, "kind"));
-    snprintf(out, 96, "%.40s%s%.16s%s%.16s", mr_row_text(g->first, "row"), same_dtype ? "" : " ", same_dtype ? "" : dtype,
-             same_kind ? "" : " ", same_kind ? "" : kind);
+    snprintf(out, 96, "%.40s%s%.16s%s%.16s", mr_row_text(g->first, "row"), same_dtype ? "" : " ",
+             same_dtype ? "" : dtype, same_kind ? "" : " ", same_kind ? "" : kind);
 }
 
 static int write_chart(const mr_chart *chart, const char *dir, const char *file, mr_text *names, mr_error *err)
@@ -64,8 +64,9 @@ static mr_chart_axis score_axis(const mr_experiment *e)
     return (mr_chart_axis){.label = e->scale == 100 ? "accuracy (%)" : "accuracy", .high = e->scale};
 }
 
-static int draw_curves(const mr_experiment *e, const mr_table *rows, const mr_group *groups, size_t n, const char *column,
-                       const char *title, const char *dir, const char *file, mr_text *names, mr_error *err)
+static int draw_curves(const mr_experiment *e, const mr_table *rows, const mr_group *groups, size_t n,
+                       const char *column, const char *title, const char *dir, const char *file, mr_text *names,
+                       mr_error *err)
 {
     curves *c = mr_alloc(1, sizeof *c);
     if (!c) return mr_no_memory(err, "a picture");
@@ -75,17 +76,18 @@ static int draw_curves(const mr_experiment *e, const mr_table *rows, const mr_gr
         const size_t points = mr_report_curve(e, rows, &groups[i], c->x[k], c->y[k], c->spread[k], POINTS);
         if (!points) continue;
         name_of(&groups[i], groups, c->names[k]);
-        c->series[c->count++] =
-            (mr_chart_series){.name = c->names[k], .n = points, .x = c->x[k], .y = c->y[k], .spread = c->spread[k], .band = 1};
+        c->series[c->count++] = (mr_chart_series){
+            .name = c->names[k], .n = points, .x = c->x[k], .y = c->y[k], .spread = c->spread[k], .band = 1};
     }
-    const mr_chart chart = {.title = title, .x = {.label = "steps"}, .y = score_axis(e), .series = c->series, .count = c->count};
+    const mr_chart chart = {
+        .title = title, .x = {.label = "steps"}, .y = score_axis(e), .series = c->series, .count = c->count};
     int status = write_chart(&chart, dir, file, names, err);
     mr_free(c);
     return status;
 }
 
-static int draw_bars(const mr_experiment *e, const mr_group *groups, size_t n, const char *const *columns, size_t column_count,
-                     const char *dir, const char *file, mr_text *names, mr_error *err)
+static int draw_bars(const mr_experiment *e, const mr_group *groups, size_t n, const char *const *columns,
+                     size_t column_count, const char *dir, const char *file, mr_text *names, mr_error *err)
 {
     curves *c = mr_alloc(1, sizeof *c);
     if (!c) return mr_no_memory(err, "a picture");
@@ -106,8 +108,12 @@ static int draw_bars(const mr_experiment *e, const mr_group *groups, size_t n, c
         c->y[k][at] = groups[i].mean;
         c->spread[k][at] = groups[i].std;
     }
-    const mr_chart chart = {.title = e->summary, .y = score_axis(e), .series = c->series, .count = c->count,
-                            .groups = columns, .group_count = column_count};
+    const mr_chart chart = {.title = e->summary,
+                            .y = score_axis(e),
+                            .series = c->series,
+                            .count = c->count,
+                            .groups = columns,
+                            .group_count = column_count};
     int status = write_chart(&chart, dir, file, names, err);
     mr_free(c);
     return status;

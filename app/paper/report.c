@@ -65,11 +65,15 @@ static mr_group make_group(const mr_experiment *e, const mr_table *rows, const m
         count_in(&target, mr_row_number(row, "target_step"));
     }
     g.mean = mean_of(&score), g.std = std_of(&score);
-    g.steps = mean_of(&steps), g.best_step = mean_of(&best), g.seconds = mean_of(&seconds), g.target_step = mean_of(&target);
+    g.steps = mean_of(&steps), g.best_step = mean_of(&best), g.seconds = mean_of(&seconds),
+    g.target_step = mean_of(&target);
     return g;
 }
 
-static int by_place(const void *a, const void *b) { return ((const mr_group *)a)->place - ((const mr_group *)b)->place; }
+static int by_place(const void *a, const void *b)
+{
+    return ((const mr_group *)a)->place - ((const mr_group *)b)->place;
+}
 
 int mr_report_groups(const mr_experiment *e, const mr_table *rows, mr_group **groups, size_t *count, mr_error *err)
 {
@@ -114,8 +118,8 @@ static double value_at(const mr_experiment *e, const mr_row *row, int64_t step)
     return NAN;
 }
 
-size_t mr_report_curve(const mr_experiment *e, const mr_table *rows, const mr_group *g, double *x, double *y, double *spread,
-                       size_t room)
+size_t mr_report_curve(const mr_experiment *e, const mr_table *rows, const mr_group *g, double *x, double *y,
+                       double *spread, size_t room)
 {
     size_t n = 0;
     for (size_t i = 0; i < g->first->points && n < room; i++) {
@@ -167,10 +171,11 @@ static void add_table(mr_text *out, const mr_group *groups, size_t n, const char
     for (size_t i = 0; i < n; i++) {
         if (strcmp(mr_row_text(groups[i].first, "profile"), profile)) continue;
         if (!any++)
-            mr_text_format(out,
-                           "## %s\n\n| row | column | paper | ours | seeds | steps | best step | %stime | device | dtype | "
-                           "settings |\n|---|---|---|---|---|---|---|%s---|---|---|---|\n",
-                           profile, with_target ? "steps to target | " : "", with_target ? "---|" : "");
+            mr_text_format(
+                out,
+                "## %s\n\n| row | column | paper | ours | seeds | steps | best step | %stime | device | dtype | "
+                "settings |\n|---|---|---|---|---|---|---|%s---|---|---|---|\n",
+                profile, with_target ? "steps to target | " : "", with_target ? "---|" : "");
         add_group(out, &groups[i], with_target);
     }
     if (any) mr_text_add(out, "\n");
@@ -184,15 +189,16 @@ static void add_figures(mr_text *out, const char *names)
     }
 }
 
-static int write_markdown(const mr_experiment *e, const mr_group *groups, size_t n, const mr_text *figures, const char *dir,
-                          mr_error *err)
+static int write_markdown(const mr_experiment *e, const mr_group *groups, size_t n, const mr_text *figures,
+                          const char *dir, mr_error *err)
 {
     mr_text out = {0};
     char file[128];
     snprintf(file, sizeof file, "%s.md", e->name);
     char *path = mr_path_join(dir, file);
     mr_text_format(&out,
-                   "# %s\n\n%s.\n\nMade by `minrnn reproduce %s%s`. Times are those of one run, its evaluations included; runs beside it share the device.\n\n",
+                   "# %s\n\n%s.\n\nMade by `minrnn reproduce %s%s`. Times are those of one run, its evaluations "
+                   "included; runs beside it share the device.\n\n",
                    e->name, e->summary, e->name, e->own[0] ? ".ini" : "");
     for (int profile = 0; profile < MR_PROFILES; profile++) add_table(&out, groups, n, mr_profile_names[profile]);
     if (figures->data) add_figures(&out, figures->data);

@@ -1,4 +1,5 @@
-/* The rows of an experiment as a table (Markdown) and a picture: seeds of the same run together, the paper's number beside. */
+/* The rows of an experiment as a table (Markdown) and a picture: seeds of the same run together, the paper's number
+ * beside. */
 #ifndef MR_APP_PAPER_REPORT_H
 #define MR_APP_PAPER_REPORT_H
 
@@ -9,8 +10,8 @@
 /* Runs that differ in nothing but the seed. Means over the seeds; what is not finite is not known. */
 typedef struct mr_group {
     const mr_row *first;
-    int seeds, failed;            /* failed: seeds whose run became NaN, left out of the means */
-    double mean, std;             /* of the score; std (n − 1) NaN for one seed */
+    int seeds, failed; /* failed: seeds whose run became NaN, left out of the means */
+    double mean, std;  /* of the score; std (n − 1) NaN for one seed */
     double steps, best_step, seconds, target_step;
     int place;
 } mr_group;
@@ -23,10 +24,10 @@ char *mr_report_number(char out[64], double value, double std, int digits);
 /* "1:02:03" */
 char *mr_report_time(char out[32], double seconds);
 
-/* The learning curve of a group: the seeds' mean at the steps of its first, loss or accuracy as the score has it. Returns the
- * points, at most `room`. */
-size_t mr_report_curve(const mr_experiment *e, const mr_table *rows, const mr_group *group, double *x, double *y, double *spread,
-                       size_t room);
+/* The learning curve of a group: the seeds' mean at the steps of its first, loss or accuracy as the score has it.
+ * Returns the points, at most `room`. */
+size_t mr_report_curve(const mr_experiment *e, const mr_table *rows, const mr_group *group, double *x, double *y,
+                       double *spread, size_t room);
 
 /* Writes DIR/NAME.md and the pictures; `experiment` is an mr_experiment. */
 int mr_report_write(const void *experiment, const mr_table *rows, const char *dir, mr_error *err);

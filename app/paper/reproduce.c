@@ -30,7 +30,8 @@ typedef struct job {
     mr_reproduce_result *result;
     atomic_int failure; /* the first of what stops all */
     atomic_int over;    /* the time is up: no run begins any more */
-    int busy[WORKERS], beside[WORKERS]; /* of each worker: is it in a run, and how many ran at once at most, during it */
+    /* of each worker: is it in a run, and how many ran at once at most, during it */
+    int busy[WORKERS], beside[WORKERS];
     mr_error error;
 } job;
 
@@ -40,11 +41,11 @@ typedef struct turn {
     int worker;
     const mr_planned *run;
     char *dir;
-    mr_train_watch told; /* the caller's */
-    mr_stop stop; /* what mr_train looks at: a signal, the deadline, or a failure elsewhere */
+    mr_train_watch told;              /* the caller's */
+    mr_stop stop;                     /* what mr_train looks at: a signal, the deadline, or a failure elsewhere */
     double began, last, spent, noted; /* spent: seconds before this call */
     double parameters;
-    int opened; /* it had its data */
+    int opened;    /* it had its data */
     mr_score test; /* of the best model, where the run has a test; otherwise its rows are 0 */
 } turn;
 
@@ -56,7 +57,8 @@ static const char *dtype_of(const mr_recipe *recipe) { return recipe->train.dtyp
 static char *run_folder(const job *j, const mr_planned *run, const char *dtype)
 {
     char name[160], key[1280], sha[MR_SHA256_TEXT];
-    int size = snprintf(key, sizeof key, "%s|%s|%s|%s|%s", run->row, run->column, run->settings, j->results.kind, dtype);
+    int size =
+        snprintf(key, sizeof key, "%s|%s|%s|%s|%s", run->row, run->column, run->settings, j->results.kind, dtype);
     mr_sha256_of(key, (size_t)size, sha);
     snprintf(name, sizeof name, "%s-%s-%lld-%.8s", run->row, run->column, (long long)run->seed, sha);
     for (char *c = name; *c; c++)
@@ -84,7 +86,9 @@ static void read_spent(turn *t)
 {
     char *path = mr_path_join(t->dir, "spent"), *text = NULL;
     size_t size;
-    if (path && mr_run_has_state(t->dir) && !mr_file_read(path, 256, &text, &size, NULL) && !mr_real_read(text, &t->spent)) t->spent = 0;
+    if (path && mr_run_has_state(t->dir) && !mr_file_read(path, 256, &text, &size, NULL) &&
+        !mr_real_read(text, &t->spent))
+        t->spent = 0;
     mr_free(text);
     mr_free(path);
 }
@@ -190,8 +194,8 @@ static void stamp(const job *j, const mr_planned *run, const mr_recipe *recipe, 
     if (run->test[0]) mr_row_set_text(row, "test", run->test);
 }
 
-static int make_row(const turn *t, const mr_recipe *recipe, const mr_train_result *r, const mr_error *diverged, mr_row *row,
-                    mr_error *err)
+static int make_row(const turn *t, const mr_recipe *recipe, const mr_train_result *r, const mr_error *diverged,
+                    mr_row *row, mr_error *err)
 {
     const job *j = t->job;
     stamp(j, t->run, recipe, row);
@@ -206,7 +210,8 @@ static int make_row(const turn *t, const mr_recipe *recipe, const mr_train_resul
         mr_row_set_text(row, "failed", diverged->text);
         return 0;
     }
-    const double loss = t->test.rows ? t->test.loss : r->best_loss, accuracy = t->test.rows ? t->test.accuracy : r->best_accuracy;
+    const double loss = t->test.rows ? t->test.loss : r->best_loss,
+                 accuracy = t->test.rows ? t->test.accuracy : r->best_accuracy;
     mr_row_set(row, "score", j->e->scale * (j->e->by_loss ? loss : accuracy));
     mr_row_set(row, "loss", loss);
     mr_row_set(row, "accuracy", accuracy);
@@ -356,7 +361,8 @@ static const mr_planned *take_run(job *j, int number)
     int running = 0;
     pthread_mutex_lock(&j->results.mutex);
     if (mr_results_over(j->results.options, 0)) atomic_store(&j->over, 1);
-    const mr_planned *run = j->next < j->count && !atomic_load(&j->failure) && !atomic_load(&j->over) ? &j->runs[j->next++] : NULL;
+    const mr_planned *run =
+        j->next < j->count && !atomic_load(&j->failure) && !atomic_load(&j->over) ? &j->runs[j->next++] : NULL;
     j->busy[number] = run != NULL;
     j->beside[number] = 0;
     for (int i = 0; i < WORKERS; i++) running += j->busy[i];
@@ -411,16 +417,18 @@ static int check_run(const mr_reproduce_options *o, const mr_planned *run, mr_er
     return status;
 }
 
-static int check_runs(const mr_planned *runs, size_t count, const mr_reproduce_options *o, const char *name, const char *flag, mr_error *err)
+static int check_runs(const mr_planned *runs, size_t count, const mr_reproduce_options *o, const char *name,
+                      const char *flag, mr_error *err)
 {
     mr_error wrong;
     for (size_t i = 0; i < count; i++)
-        if (check_run(o, &runs[i], &wrong)) return mr_fail(err, wrong.status, "%s: %s/%s%s: %s", name, runs[i].row, runs[i].column, flag, wrong.text);
+        if (check_run(o, &runs[i], &wrong))
+            return mr_fail(err, wrong.status, "%s: %s/%s%s: %s", name, runs[i].row, runs[i].column, flag, wrong.text);
     return 0;
 }
 
-/* Every recipe is read before anything else, so that a mistake is known before hours have gone: also those of other rows, of --as-paper
- * and of --quick, where the file has something for them. */
+/* Every recipe is read before anything else, so that a mistake is known before hours have gone: also those of other
+ * rows, of --as-paper and of --quick, where the file has something for them. */
 static int check_all(const mr_experiment *e, const mr_reproduce_options *o, const char *name, mr_error *err)
 {
     static const char *const flags[MR_PROFILES] = {"", " with --as-paper", " with --quick"};
@@ -461,7 +469,8 @@ static int choose_runs(job *j, mr_error *err)
         mr_free(dir);
     }
     j->count = kept;
-    return o->again && j->results.rows.count ? mr_table_write(&j->results.rows, j->results.path, j->results.name, err) : 0;
+    return o->again && j->results.rows.count ? mr_table_write(&j->results.rows, j->results.path, j->results.name, err)
+                                             : 0;
 }
 
 int mr_reproduce(const char *name, const mr_reproduce_options *o, mr_reproduce_result *result, mr_error *err)

@@ -15,38 +15,40 @@ typedef struct mr_reproduce_watch {
     void *user;
     /* Fills `watch`, which is told of the run in its own thread. */
     void (*starts)(void *user, int worker, const mr_planned *run, const mr_recipe *recipe, mr_train_watch *watch);
-    void (*finished)(void *user, int worker, const mr_planned *run, const mr_row *row); /* row NULL: left to be resumed */
+    /* row NULL: left to be resumed */
+    void (*finished)(void *user, int worker, const mr_planned *run, const mr_row *row);
     void (*failed)(void *user, int worker, const mr_planned *run, const mr_error *err); /* the others go on */
     void (*measured)(void *user, const mr_row *row);
 } mr_reproduce_watch;
 
 typedef struct mr_reproduce_options {
     mr_plan_options plan;
-    const char *out;        /* the folder DIR */
-    double deadline;        /* of mr_reproduce_now; 0: none */
-    int side_by_side;       /* runs at once */
-    int again;              /* forgets the rows that it would find, and runs them anew */
-    int keep;               /* keeps DIR/runs/NAME/…/model.safetensors */
-    const char *device;     /* as for mr_context_new */
+    const char *out;                              /* the folder DIR */
+    double deadline;                              /* of mr_reproduce_now; 0: none */
+    int side_by_side;                             /* runs at once */
+    int again;                                    /* forgets the rows that it would find, and runs them anew */
+    int keep;                                     /* keeps DIR/runs/NAME/…/model.safetensors */
+    const char *device;                           /* as for mr_context_new */
     void (*warn)(void *unused, const char *line); /* as in mr_context_options, once for an experiment; or NULL */
-    int threads;            /* of the CPU, for all runs together; 0: all */
-    int dtype, tf32;        /* −1: as the recipe has it */
-    double cell_seconds;    /* measurements: what one may take */
+    int threads;                                  /* of the CPU, for all runs together; 0: all */
+    int dtype, tf32;                              /* −1: as the recipe has it */
+    double cell_seconds;                          /* measurements: what one may take */
     const mr_stop *stop;
     const mr_reproduce_watch *watch;
 } mr_reproduce_options;
 
 typedef struct mr_reproduce_result {
-    int done, found, left, failed, no_data; /* runs: done now, there already, not finished, failed, without their data */
-    int cut; /* measurements: the time was up before the last one */
+    /* runs: done now, there already, not finished, failed, without their data */
+    int done, found, left, failed, no_data;
+    int cut;  /* measurements: the time was up before the last one */
     int over; /* the time was up, or too little of it was left for another step */
 } mr_reproduce_result;
 
 /* The clock that deadlines are on, in seconds. */
 double mr_reproduce_now(void);
 
-/* Runs one experiment of recipes/experiments. Failures of single runs are counted and told, and no error. MR_ESTOPPED: *stop
- * was set; everything is saved. */
+/* Runs one experiment of recipes/experiments. Failures of single runs are counted and told, and no error.
+ * MR_ESTOPPED: *stop was set; everything is saved. */
 int mr_reproduce(const char *name, const mr_reproduce_options *options, mr_reproduce_result *result, mr_error *err);
 
 /* The rows of DIR/NAME.json; none where there is no such file. */

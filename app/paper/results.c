@@ -54,8 +54,8 @@ static int probe(mr_results *r, mr_error *err)
     if (*mr_context_chip(ctx)) snprintf(r->device, sizeof r->device, "%s", mr_context_chip(ctx));
     else {
         cpu_name(chip, sizeof chip);
-        snprintf(r->device, sizeof r->device, "%s, %d thread%s%s%s", chip, threads, threads > 1 ? "s" : "", isa ? "," : "",
-                 isa ? isa : "");
+        snprintf(r->device, sizeof r->device, "%s, %d thread%s%s%s", chip, threads, threads > 1 ? "s" : "",
+                 isa ? "," : "", isa ? isa : "");
     }
     mr_context_free(ctx);
     return 0;

@@ -14,7 +14,7 @@ typedef struct mr_results {
     const mr_reproduce_options *options;
     mr_results_report *report;
     const void *experiment;
-    char *path, *runs;   /* DIR/NAME.json, DIR/runs/NAME */
+    char *path, *runs; /* DIR/NAME.json, DIR/runs/NAME */
     mr_table rows;
     char kind[16], device[192];
     int lock;

@@ -106,8 +106,9 @@ int mr_row_same(const mr_row *a, const mr_row *b)
 int mr_row_same_measure(const mr_row *a, const mr_row *b)
 {
     if (!mr_row_text(a, "measure")[0] || !mr_row_text(b, "measure")[0]) return 1;
-    return !strcmp(mr_row_text(a, "measure"), mr_row_text(b, "measure")) && !strcmp(mr_row_text(a, "test"), mr_row_text(b, "test")) &&
-           same_number(a, b, "scale") && same_number(a, b, "target_loss");
+    return !strcmp(mr_row_text(a, "measure"), mr_row_text(b, "measure")) &&
+           !strcmp(mr_row_text(a, "test"), mr_row_text(b, "test")) && same_number(a, b, "scale") &&
+           same_number(a, b, "target_loss");
 }
 
 mr_row *mr_table_find(const mr_table *rows, const mr_row *row)

@@ -1,6 +1,6 @@
-/* Rows: what an experiment found. One row is one finished run or measurement: named texts and numbers, and a learning curve. A
- * file of rows is JSON, {"experiment": NAME, "rows": [{…}, …]}, a row a line, so that files from several machines are merged
- * by reading them one after the other. */
+/* Rows: what an experiment found. One row is one finished run or measurement: named texts and numbers, and a
+ * learning curve. A file of rows is JSON, {"experiment": NAME, "rows": [{…}, …]}, a row a line, so that files from
+ * several machines are merged by reading them one after the other. */
 #ifndef MR_APP_PAPER_TABLE_H
 #define MR_APP_PAPER_TABLE_H
 
@@ -15,7 +15,8 @@ typedef struct mr_field {
     double number;
 } mr_field;
 
-/* Zero-initialised, it is empty. Out of memory, or of fields, leaves `failed` set; mr_table_put then refuses the row. */
+/* Zero-initialised, it is empty. Out of memory, or of fields, leaves `failed` set; mr_table_put then refuses the
+ * row. */
 typedef struct mr_row {
     mr_field fields[MR_ROW_FIELDS];
     int count, failed;
@@ -39,12 +40,14 @@ void mr_row_free(mr_row *row);
 
 /* The same run: equal in experiment, row, column, seed, settings, kind (of the device) and dtype. */
 int mr_row_same(const mr_row *a, const mr_row *b);
-/* Scored in the same way: equal in measure, scale, test and target_loss. Rows of older versions do not say, and pass. */
+/* Scored in the same way: equal in measure, scale, test and target_loss. Rows of older versions do not say, and
+ * pass. */
 int mr_row_same_measure(const mr_row *a, const mr_row *b);
 
 /* The row that is the same run as `row`, or NULL. */
 mr_row *mr_table_find(const mr_table *rows, const mr_row *row);
-/* Takes the row over, in the place of the one that is the same run; it is empty afterwards, whether that succeeded or not. */
+/* Takes the row over, in the place of the one that is the same run; it is empty afterwards, whether that succeeded
+ * or not. */
 int mr_table_put(mr_table *rows, mr_row *row, mr_error *err);
 void mr_table_free(mr_table *rows);
 

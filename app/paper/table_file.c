@@ -142,7 +142,8 @@ static int is_whole(const mr_row *row)
     }
     if (mr_row_text(row, "seed")[0] || mr_row_text(row, "score")[0]) return 0;
     if (isnan(seed)) return isnan(mr_row_number(row, "score")); /* a measurement */
-    return seed >= 0 && seed <= 9e15 && seed == floor(seed) && (isfinite(mr_row_number(row, "score")) || mr_row_text(row, "failed")[0]);
+    return seed >= 0 && seed <= 9e15 && seed == floor(seed) &&
+           (isfinite(mr_row_number(row, "score")) || mr_row_text(row, "failed")[0]);
 }
 
 /* 0: what is there is no row, or there is no memory for it (row->failed). */
@@ -156,9 +157,10 @@ static int read_row(mr_json *json, mr_row *row)
 
 static int wrong_file(const char *path, size_t row, mr_error *err)
 {
-    return mr_fail(err, MR_EFORMAT,
-                   "%s: row %zu is not a result of `minrnn reproduce`; take the file away or put a whole one in its place", path,
-                   row + 1);
+    return mr_fail(
+        err, MR_EFORMAT,
+        "%s: row %zu is not a result of `minrnn reproduce`; take the file away or put a whole one in its place", path,
+        row + 1);
 }
 
 static int read_list(mr_json *json, mr_table *rows, const char *path, mr_error *err)

@@ -24,20 +24,27 @@ typedef struct drawing {
 
 static const char style[] =
     "<style>\n"
-    "  text { font: 13px system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', sans-serif; fill: #4a5160 }\n"
+    "  text { font: 13px system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', sans-serif; "
+    "fill: #4a5160 }\n"
     "  .title { font-size: 16px; font-weight: 600; fill: #16191f } .value { font-size: 10px }\n"
     "  .ground, .marker.hollow { fill: #ffffff } .grid { stroke: #e4e7ec } .frame { stroke: #9aa2b1; fill: none }\n"
-    "  .line, .key { fill: none; stroke: currentColor; stroke-width: 2.2; stroke-linejoin: round; stroke-linecap: round }\n"
-    "  .dashed { stroke-width: 1.6; stroke-dasharray: 6 5 } .plain { stroke-width: 1.4 } .faint { stroke-width: 1; opacity: .35 }\n"
-    "  .spread { stroke: currentColor; stroke-width: 1.2; fill: none } .band { fill: currentColor; opacity: .16 } .over { color: #4a5160 }\n"
+    "  .line, .key { fill: none; stroke: currentColor; stroke-width: 2.2; stroke-linejoin: round; stroke-linecap: "
+    "round }\n"
+    "  .dashed { stroke-width: 1.6; stroke-dasharray: 6 5 } .plain { stroke-width: 1.4 } .faint { stroke-width: 1; "
+    "opacity: .35 }\n"
+    "  .spread { stroke: currentColor; stroke-width: 1.2; fill: none } .band { fill: currentColor; opacity: .16 } "
+    ".over { color: #4a5160 }\n"
     "  .marker { fill: currentColor; stroke: currentColor; stroke-width: 1.6; stroke-linejoin: round }\n"
-    "  .stripes { stroke: currentColor; stroke-width: 3 } .wash { fill: currentColor; opacity: .35 } .coloured { fill: currentColor }\n"
-    "  .c1 { color: #7c8699 } .c2 { color: #1f6fd6 } .c3 { color: #c8580a } .c4 { color: #1a8454 } .c5 { color: #8446cf }\n"
+    "  .stripes { stroke: currentColor; stroke-width: 3 } .wash { fill: currentColor; opacity: .35 } .coloured { fill: "
+    "currentColor }\n"
+    "  .c1 { color: #7c8699 } .c2 { color: #1f6fd6 } .c3 { color: #c8580a } .c4 { color: #1a8454 } .c5 { color: "
+    "#8446cf }\n"
     "  .c6 { color: #c92a4b } .c7 { color: #0a8490 } .c8 { color: #8a6d00 } .c9 { color: #b8409c }\n"
     "  @media (prefers-color-scheme: dark) {\n"
     "    text { fill: #a9b2c1 } .title { fill: #eef1f6 } .over { color: #eef1f6 } .coloured { fill: currentColor }\n"
     "    .ground, .marker.hollow { fill: #12151b } .grid { stroke: #262c37 } .frame { stroke: #5b6575 }\n"
-    "    .c1 { color: #8f9aad } .c2 { color: #6bb0ff } .c3 { color: #ff9d54 } .c4 { color: #4fcf94 } .c5 { color: #bd93ff }\n"
+    "    .c1 { color: #8f9aad } .c2 { color: #6bb0ff } .c3 { color: #ff9d54 } .c4 { color: #4fcf94 } .c5 { color: "
+    "#bd93ff }\n"
     "    .c6 { color: #ff7d93 } .c7 { color: #45d0dc } .c8 { color: #e0bd3c } .c9 { color: #f08fd6 }\n"
     "  }\n"
     "</style>\n";
@@ -46,10 +53,15 @@ static const char style[] =
 static const struct marker {
     const char *path;
     int hollow;
-} markers[] = {
-    {"M-3.6 0a3.6 3.6 0 1 0 7.2 0a3.6 3.6 0 1 0-7.2 0z", 0}, {"M-3.4-3.4h6.8v6.8h-6.8z", 1}, {"M0-4.4L4.2 3.2H-4.2z", 0},
-    {"M0-4.8L4.8 0L0 4.8L-4.8 0z", 1},                       {"M0 4.4L4.2-3.2H-4.2z", 0},    {"M-3.6 0a3.6 3.6 0 1 0 7.2 0a3.6 3.6 0 1 0-7.2 0z", 1},
-    {"M-3.4-3.4h6.8v6.8h-6.8z", 0},                          {"M0-4.4L4.2 3.2H-4.2z", 1},    {"M-3.6-3.6L3.6 3.6M3.6-3.6L-3.6 3.6", 0}};
+} markers[] = {{"M-3.6 0a3.6 3.6 0 1 0 7.2 0a3.6 3.6 0 1 0-7.2 0z", 0},
+               {"M-3.4-3.4h6.8v6.8h-6.8z", 1},
+               {"M0-4.4L4.2 3.2H-4.2z", 0},
+               {"M0-4.8L4.8 0L0 4.8L-4.8 0z", 1},
+               {"M0 4.4L4.2-3.2H-4.2z", 0},
+               {"M-3.6 0a3.6 3.6 0 1 0 7.2 0a3.6 3.6 0 1 0-7.2 0z", 1},
+               {"M-3.4-3.4h6.8v6.8h-6.8z", 0},
+               {"M0-4.4L4.2 3.2H-4.2z", 1},
+               {"M-3.6-3.6L3.6 3.6M3.6-3.6L-3.6 3.6", 0}};
 enum { MARKERS = sizeof markers / sizeof *markers };
 
 /* ---- numbers and texts */
@@ -154,7 +166,8 @@ static double spread_of(const mr_chart_series *s, size_t i)
 
 static mr_span fit(const mr_chart_axis *axis, const mr_values *values, int tight)
 {
-    if (axis->high > axis->low && mr_chart_usable(axis->low) && mr_chart_usable(axis->high) && !(is_log(axis->scale) && axis->low <= 0))
+    if (axis->high > axis->low && mr_chart_usable(axis->low) && mr_chart_usable(axis->high) &&
+        !(is_log(axis->scale) && axis->low <= 0))
         return (mr_span){axis->low, axis->high, axis->scale == MR_SCALE_AUTO ? MR_SCALE_LINEAR : axis->scale};
     return mr_span_of(values, axis->scale, tight);
 }
@@ -172,7 +185,8 @@ static size_t fit_spans(drawing *d)
             if (!d->chart->groups) mr_values_take(&x, s->x[i]);
             mr_values_take(values, s->y[i]);
             if (spread_of(s, i) > 0) mr_values_take(values, s->y[i] + s->spread[i]);
-            if (spread_of(s, i) > 0 && (s->y[i] > s->spread[i] || s->y[i] < 0)) mr_values_take(values, s->y[i] - s->spread[i]);
+            if (spread_of(s, i) > 0 && (s->y[i] > s->spread[i] || s->y[i] < 0))
+                mr_values_take(values, s->y[i] - s->spread[i]);
         }
     }
     if (d->chart->groups && !is_log(d->chart->y.scale)) mr_values_take(&y, 0); /* bars stand on the ground */
@@ -204,9 +218,11 @@ static void draw_y_axis(drawing *d)
     for (int i = 0; i < count; i++) {
         double at = pixel_y(d, &d->y, ticks[i].value);
         number y = pixel(at), below = pixel(at + 4.5);
-        mr_text_format(d->svg, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%s\" y2=\"%s\"/>\n", LEFT, RIGHT, y.text, y.text);
+        mr_text_format(d->svg, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%s\" y2=\"%s\"/>\n", LEFT, RIGHT, y.text,
+                       y.text);
         if (ticks[i].labelled)
-            mr_text_format(d->svg, "<text x=\"%d\" y=\"%s\" text-anchor=\"end\">%s</text>\n", LEFT - 8, below.text, tick_label(&d->y, ticks[i].value).text);
+            mr_text_format(d->svg, "<text x=\"%d\" y=\"%s\" text-anchor=\"end\">%s</text>\n", LEFT - 8, below.text,
+                           tick_label(&d->y, ticks[i].value).text);
     }
 }
 
@@ -232,7 +248,8 @@ static void draw_x_axis(drawing *d)
     int count = d->chart->groups ? 0 : mr_span_ticks(&d->x, 6, ticks);
     for (int i = 0; i < count; i++) {
         number x = pixel(pixel_x(d, ticks[i].value));
-        mr_text_format(d->svg, "<line class=\"frame\" x1=\"%s\" x2=\"%s\" y1=\"%d\" y2=\"%d\"/>", x.text, x.text, BOTTOM, BOTTOM + 5);
+        mr_text_format(d->svg, "<line class=\"frame\" x1=\"%s\" x2=\"%s\" y1=\"%d\" y2=\"%d\"/>", x.text, x.text,
+                       BOTTOM, BOTTOM + 5);
         if (ticks[i].labelled)
             mr_text_format(d->svg, "<text x=\"%s\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", x.text, BOTTOM + 20,
                            tick_label(&d->x, ticks[i].value).text);
@@ -248,13 +265,16 @@ static void draw_right_axis(drawing *d)
     while (i < d->chart->count && !(d->chart->series[i].right && d->chart->series[i].n)) i++;
     if (i == d->chart->count) return;
     const int colour = colour_of(d, i), count = mr_span_ticks(&d->right, 5, ticks);
-    mr_text_format(d->svg, "<path class=\"frame\" d=\"M%d %dV%d\"/>\n<g class=\"c%d\">\n", RIGHT, d->top, BOTTOM, colour);
+    mr_text_format(d->svg, "<path class=\"frame\" d=\"M%d %dV%d\"/>\n<g class=\"c%d\">\n", RIGHT, d->top, BOTTOM,
+                   colour);
     for (int t = 0; t < count; t++)
         if (ticks[t].labelled)
             mr_text_format(d->svg, "<text class=\"coloured\" x=\"%d\" y=\"%s\">%s</text>\n", RIGHT + 8,
-                           pixel(pixel_y(d, &d->right, ticks[t].value) + 4.5).text, tick_label(&d->right, ticks[t].value).text);
+                           pixel(pixel_y(d, &d->right, ticks[t].value) + 4.5).text,
+                           tick_label(&d->right, ticks[t].value).text);
     char where[128];
-    snprintf(where, sizeof where, "class=\"coloured\" transform=\"translate(%d %d) rotate(90)\" text-anchor=\"middle\"", WIDTH - 17, (d->top + BOTTOM) / 2);
+    snprintf(where, sizeof where, "class=\"coloured\" transform=\"translate(%d %d) rotate(90)\" text-anchor=\"middle\"",
+             WIDTH - 17, (d->top + BOTTOM) / 2);
     add_text(d->svg, where, d->chart->right.label);
     mr_text_add(d->svg, "</g>\n");
 }
@@ -267,7 +287,8 @@ static void draw_axes(drawing *d)
     mr_text_format(d->svg, "<path class=\"frame\" d=\"M%d %dV%dH%d\"/>\n", LEFT, d->top, BOTTOM, RIGHT);
     snprintf(where, sizeof where, "x=\"%d\" y=\"%d\" text-anchor=\"middle\"", (LEFT + RIGHT) / 2, HEIGHT - 14);
     add_text(d->svg, where, d->chart->x.label);
-    snprintf(where, sizeof where, "transform=\"translate(17 %d) rotate(-90)\" text-anchor=\"middle\"", (d->top + BOTTOM) / 2);
+    snprintf(where, sizeof where, "transform=\"translate(17 %d) rotate(-90)\" text-anchor=\"middle\"",
+             (d->top + BOTTOM) / 2);
     snprintf(label, sizeof label, "%.200s%s", d->chart->y.label ? d->chart->y.label : "",
              d->chart->y.scale == MR_SCALE_AUTO && d->y.scale == MR_SCALE_LOG10 ? " (log scale)" : "");
     add_text(d->svg, where, label);
@@ -279,15 +300,16 @@ static void draw_axes(drawing *d)
 static void draw_marker(drawing *d, size_t series, double x, double y)
 {
     const struct marker *m = &markers[series % MARKERS];
-    mr_text_format(d->svg, "<path class=\"marker%s\" transform=\"translate(%s %s)\" d=\"%s\"/>", m->hollow ? " hollow" : "", pixel(x).text,
-                   pixel(y).text, m->path);
+    mr_text_format(d->svg, "<path class=\"marker%s\" transform=\"translate(%s %s)\" d=\"%s\"/>",
+                   m->hollow ? " hollow" : "", pixel(x).text, pixel(y).text, m->path);
 }
 
 static void draw_bar_of_spread(drawing *d, const mr_span *span, double x, double y, double spread)
 {
-    number at = pixel(x), left = pixel(x - 4), low = pixel(pixel_y(d, span, y - spread)), high = pixel(pixel_y(d, span, y + spread));
-    mr_text_format(d->svg, "<path class=\"spread\" d=\"M%s %sV%sM%s %sh8M%s %sh8\"/>", at.text, low.text, high.text, left.text, low.text,
-                   left.text, high.text);
+    number at = pixel(x), left = pixel(x - 4), low = pixel(pixel_y(d, span, y - spread)),
+           high = pixel(pixel_y(d, span, y + spread));
+    mr_text_format(d->svg, "<path class=\"spread\" d=\"M%s %sV%sM%s %sh8M%s %sh8\"/>", at.text, low.text, high.text,
+                   left.text, low.text, left.text, high.text);
 }
 
 /* Along the upper edge, and back along the lower one. */
@@ -333,7 +355,8 @@ static void draw_line(drawing *d, size_t series)
         mr_text_format(d->svg, "<polyline class=\"line%s\" points=\"", line_class[s->style]);
         for (size_t i = 0; i < s->n; i++)
             if (has_point(d->chart, s, i))
-                mr_text_format(d->svg, "%s,%s ", pixel(pixel_x(d, s->x[i])).text, pixel(pixel_y(d, span_of(d, s), s->y[i])).text);
+                mr_text_format(d->svg, "%s,%s ", pixel(pixel_x(d, s->x[i])).text,
+                               pixel(pixel_y(d, span_of(d, s), s->y[i])).text);
         mr_text_add(d->svg, "\"/>\n");
     }
     draw_points(d, series, count);
@@ -345,8 +368,9 @@ static void draw_line(drawing *d, size_t series)
 /* A wash of the colour under stripes of an angle that is the series' own; the first is solid. */
 static void add_pattern(drawing *d, size_t series)
 {
-    mr_text_format(d->svg, "<pattern id=\"bar%zu\" class=\"c%d\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" "
-                           "patternTransform=\"rotate(%d)\"><rect class=\"wash\" width=\"7\" height=\"7\"/>",
+    mr_text_format(d->svg,
+                   "<pattern id=\"bar%zu\" class=\"c%d\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" "
+                   "patternTransform=\"rotate(%d)\"><rect class=\"wash\" width=\"7\" height=\"7\"/>",
                    series, colour_of(d, series), (int)(45 * series));
     if (series) mr_text_add(d->svg, "<path class=\"stripes\" d=\"M0 0V7\"/>");
     else mr_text_add(d->svg, "<rect class=\"coloured\" width=\"7\" height=\"7\"/>");
@@ -357,7 +381,8 @@ static void draw_bars(drawing *d, size_t series)
 {
     const mr_chart_series *s = &d->chart->series[series];
     const mr_span *span = span_of(d, s);
-    const double group = (double)(RIGHT - LEFT) / (double)d->chart->group_count, width = 0.84 * group / (double)d->chart->count;
+    const double group = (double)(RIGHT - LEFT) / (double)d->chart->group_count,
+                 width = 0.84 * group / (double)d->chart->count;
     const double ground = pixel_y(d, span, span->scale == MR_SCALE_LINEAR ? 0 : span->low);
     add_pattern(d, series);
     mr_text_format(d->svg, "<g class=\"c%d\">\n", colour_of(d, series));
@@ -365,15 +390,18 @@ static void draw_bars(drawing *d, size_t series)
         if (!has_point(d->chart, s, i)) continue;
         const double x = LEFT + group * ((double)i + 0.08) + width * (double)series, y = pixel_y(d, span, s->y[i]);
         const double top = fmin(y, ground), above = fmin(top, pixel_y(d, span, s->y[i] + spread_of(s, i))) - 4;
-        mr_text_format(d->svg, "<rect fill=\"url(#bar%zu)\" stroke=\"currentColor\" x=\"%s\" y=\"%s\" width=\"%s\" height=\"%s\"/>", series,
-                       pixel(x + 0.05 * width).text, pixel(top).text, pixel(0.9 * width).text, pixel(fabs(y - ground)).text);
+        mr_text_format(
+            d->svg,
+            "<rect fill=\"url(#bar%zu)\" stroke=\"currentColor\" x=\"%s\" y=\"%s\" width=\"%s\" height=\"%s\"/>",
+            series, pixel(x + 0.05 * width).text, pixel(top).text, pixel(0.9 * width).text,
+            pixel(fabs(y - ground)).text);
         mr_text_add(d->svg, "<g class=\"over\">");
         if (spread_of(s, i) > 0) draw_bar_of_spread(d, span, x + width / 2, s->y[i], s->spread[i]);
         mr_text_add(d->svg, "</g>");
         number value = brief(s->y[i], 3);
         if (width > 5.5 * (double)strlen(value.text))
-            mr_text_format(d->svg, "<text class=\"value\" x=\"%s\" y=\"%s\" text-anchor=\"middle\">%s</text>\n", pixel(x + width / 2).text,
-                           pixel(above).text, value.text);
+            mr_text_format(d->svg, "<text class=\"value\" x=\"%s\" y=\"%s\" text-anchor=\"middle\">%s</text>\n",
+                           pixel(x + width / 2).text, pixel(above).text, value.text);
     }
     mr_text_add(d->svg, "</g>\n");
 }
@@ -412,7 +440,10 @@ static void draw_legend(drawing *d)
         const int start = x - KEY - (int)(LETTER * letters(s->name)) - 22, y = LEGEND_TOP + LEGEND_ROW * row;
         mr_text_format(d->svg, "<g class=\"c%d\">", colour_of(d, i));
         if (d->chart->groups)
-            mr_text_format(d->svg, "<rect fill=\"url(#bar%zu)\" stroke=\"currentColor\" x=\"%d\" y=\"%d\" width=\"22\" height=\"11\"/>", i, start, y - 10);
+            mr_text_format(
+                d->svg,
+                "<rect fill=\"url(#bar%zu)\" stroke=\"currentColor\" x=\"%d\" y=\"%d\" width=\"22\" height=\"11\"/>", i,
+                start, y - 10);
         else if (s->style != MR_CHART_POINTS)
             mr_text_format(d->svg, "<path class=\"key%s\" d=\"M%d %dh22\"/>", line_class[s->style], start, y - 4);
         if (!d->chart->groups && s->style != MR_CHART_PLAIN) draw_marker(d, i, start + 11, y - 4);
@@ -431,21 +462,25 @@ void mr_chart_print(mr_text *svg, const mr_chart *chart)
     drawing d = {.chart = chart, .svg = svg, .top = TOP + LEGEND_ROW * (legend_rows(chart) - 1)};
     const size_t points = fit_spans(&d);
     if (d.top > BOTTOM - 100) d.top = BOTTOM - 100; /* more names than a legend can hold */
-    mr_text_format(svg, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" role=\"img\">\n", WIDTH, HEIGHT,
-                   WIDTH, HEIGHT);
+    mr_text_format(
+        svg,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" role=\"img\">\n",
+        WIDTH, HEIGHT, WIDTH, HEIGHT);
     mr_text_add(svg, "<title>");
     add_escaped(svg, title);
     mr_text_add(svg, "</title>\n");
     mr_text_add(svg, style);
     mr_text_add(svg, "<rect class=\"ground\" width=\"100%\" height=\"100%\"/>\n");
-    mr_text_format(svg, "<text class=\"title\" x=\"%d\" y=\"30\" style=\"font-size: %spx\">", LEFT, pixel(fitting(16, WIDTH - LEFT - 10, letters(title))).text);
+    mr_text_format(svg, "<text class=\"title\" x=\"%d\" y=\"30\" style=\"font-size: %spx\">", LEFT,
+                   pixel(fitting(16, WIDTH - LEFT - 10, letters(title))).text);
     add_escaped(svg, title);
     mr_text_add(svg, "</text>\n");
     draw_axes(&d);
     for (size_t i = 0; i < chart->count; i++) (chart->groups ? draw_bars : draw_line)(&d, i);
     draw_legend(&d);
     if (!points)
-        mr_text_format(svg, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">nothing measured yet</text>\n", (LEFT + RIGHT) / 2, (d.top + BOTTOM) / 2);
+        mr_text_format(svg, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">nothing measured yet</text>\n",
+                       (LEFT + RIGHT) / 2, (d.top + BOTTOM) / 2);
     mr_text_add(svg, "</svg>\n");
 }
 

@@ -1,5 +1,5 @@
-/* A chart as one SVG file, fit for a page in light and dark: lines or grouped bars, ± as bars or a band, series that can be
- * told apart without colour. */
+/* A chart as one SVG file, fit for a page in light and dark: lines or grouped bars, ± as bars or a band, series that
+ * can be told apart without colour. */
 #ifndef MR_APP_PLOT_CHART_H
 #define MR_APP_PLOT_CHART_H
 
@@ -8,9 +8,9 @@
 #include "core/text.h"
 
 typedef struct mr_chart_axis {
-    const char *label;  /* with its unit: "training step (ms)"; NULL: none */
+    const char *label; /* with its unit: "training step (ms)"; NULL: none */
     mr_scale scale;
-    double low, high;   /* its ends; high ≤ low: from the values */
+    double low, high; /* its ends; high ≤ low: from the values */
 } mr_chart_axis;
 
 typedef enum mr_chart_style {
@@ -30,8 +30,8 @@ typedef struct mr_chart_series {
     const double *spread; /* ± around y, NULL: none. Where it is not finite, none is drawn */
     int band;             /* the spread as a band, not as bars */
     mr_chart_style style;
-    int colour;           /* 0: by the place of the series, from blue on */
-    int right;            /* its axis is the right one */
+    int colour; /* 0: by the place of the series, from blue on */
+    int right;  /* its axis is the right one */
 } mr_chart_series;
 
 typedef struct mr_chart {
@@ -43,8 +43,8 @@ typedef struct mr_chart {
     size_t group_count;
 } mr_chart;
 
-/* Any numbers and texts give a valid picture: points that are not finite are left out, so are those that a logarithmic axis
- * cannot have (y = 0 lies on its floor). */
+/* Any numbers and texts give a valid picture: points that are not finite are left out, so are those that a
+ * logarithmic axis cannot have (y = 0 lies on its floor). */
 void mr_chart_print(mr_text *svg, const mr_chart *chart);
 /* Replaces the file in one step. */
 int mr_chart_write(const char *path, const mr_chart *chart, mr_error *err);

@@ -42,7 +42,9 @@ static mr_span log_span(double least, double high, mr_scale scale)
 
 mr_span mr_span_of(const mr_values *v, mr_scale scale, int tight)
 {
-    if (v->low > v->high) return scale == MR_SCALE_LOG2 || scale == MR_SCALE_LOG10 ? (mr_span){1, 2, scale} : (mr_span){0, 1, MR_SCALE_LINEAR};
+    if (v->low > v->high)
+        return scale == MR_SCALE_LOG2 || scale == MR_SCALE_LOG10 ? (mr_span){1, 2, scale}
+                                                                 : (mr_span){0, 1, MR_SCALE_LINEAR};
     if (scale == MR_SCALE_AUTO) scale = v->low >= 0 && v->high > 100 * v->least ? MR_SCALE_LOG10 : MR_SCALE_LINEAR;
     if (scale == MR_SCALE_LINEAR) return linear_span(v->low, v->high, tight);
     return v->least > v->high ? (mr_span){1, 2, scale} : log_span(v->least, v->high, scale);
@@ -51,7 +53,8 @@ mr_span mr_span_of(const mr_values *v, mr_scale scale, int tight)
 double mr_span_share(const mr_span *s, double value)
 {
     value = value < s->low ? s->low : value > s->high ? s->high : value;
-    return s->scale == MR_SCALE_LINEAR ? (value - s->low) / (s->high - s->low) : log(value / s->low) / log(s->high / s->low);
+    return s->scale == MR_SCALE_LINEAR ? (value - s->low) / (s->high - s->low)
+                                       : log(value / s->low) / log(s->high / s->low);
 }
 
 static int add_tick(mr_tick *ticks, int count, double value, int labelled)
@@ -66,7 +69,8 @@ static int linear_ticks(const mr_span *s, int about, mr_tick *ticks)
     int count = 0;
     double step = nice_step(s->high - s->low, about);
     double first = ceil(s->low / step - 1e-9), last = floor(s->high / step + 1e-9);
-    for (double i = first; i <= last && count < MR_TICKS; i++) count = add_tick(ticks, count, i * step + 0.0, 1); /* 0, not −0 */
+    for (double i = first; i <= last && count < MR_TICKS; i++)
+        count = add_tick(ticks, count, i * step + 0.0, 1); /* 0, not −0 */
     return count;
 }
 

@@ -27,7 +27,8 @@ typedef struct mr_values {
 int mr_chart_usable(double value);
 void mr_values_take(mr_values *values, double value); /* one that is usable */
 
-/* From the least to the greatest value. tight: exactly so; otherwise out to the next ticks, and from 0 where that is near. */
+/* From the least to the greatest value. tight: exactly so; otherwise out to the next ticks, and from 0 where that is
+ * near. */
 mr_span mr_span_of(const mr_values *values, mr_scale scale, int tight);
 
 /* Where a value lies, 0 … 1: outside it is at the nearer end; so are zeros on a logarithmic scale. */

@@ -73,8 +73,8 @@ static mr_span loss_span(const curve *c)
     return mr_span_of(&values, MR_SCALE_AUTO, 0);
 }
 
-/* A centred mean of what the eye sees: on a log scale it is the geometric one. It narrows towards the steep beginning and is
- * one-sided at the end. Returns its half width. */
+/* A centred mean of what the eye sees: on a log scale it is the geometric one. It narrows towards the steep
+ * beginning and is one-sided at the end. Returns its half width. */
 static size_t smoothen(double *out, const series *line, const mr_span *span)
 {
     const int is_log = span->scale != MR_SCALE_LINEAR;
@@ -99,7 +99,8 @@ static void write_labels(curve *c)
     if (train->n) snprintf(train->label, sizeof train->label, "train loss %s", mr_brief_print(number, train->last, 4));
     if (test->n) snprintf(test->label, sizeof test->label, "test loss %s", mr_brief_print(number, test->last, 4));
     if (accuracy->n)
-        snprintf(accuracy->label, sizeof accuracy->label, "accuracy %s %%", mr_brief_print(number, floor(accuracy->last * 100 + 1e-9) / 100, 4));
+        snprintf(accuracy->label, sizeof accuracy->label, "accuracy %s %%",
+                 mr_brief_print(number, floor(accuracy->last * 100 + 1e-9) / 100, 4));
 }
 
 int mr_curve_write(const char *path, const mr_curve_point *points, size_t n, const char *title, mr_error *err)
@@ -116,8 +117,12 @@ int mr_curve_write(const char *path, const mr_curve_point *points, size_t n, con
         {.name = train->label, .n = train->n, .x = train->x, .y = c->smooth, .colour = 1, .style = MR_CHART_PLAIN},
         {.name = test->label, .n = test->n, .x = test->x, .y = test->y, .colour = 2},
         {.name = accuracy->label, .n = accuracy->n, .x = accuracy->x, .y = accuracy->y, .colour = 3, .right = 1}};
-    const mr_chart chart = {.title = title, .x = {.label = "training steps", .high = c->last_step}, .y = {.label = "loss", .scale = MR_SCALE_AUTO},
-                            .right = {.label = "accuracy (%)", .high = 100}, .series = lines, .count = sizeof lines / sizeof *lines};
+    const mr_chart chart = {.title = title,
+                            .x = {.label = "training steps", .high = c->last_step},
+                            .y = {.label = "loss", .scale = MR_SCALE_AUTO},
+                            .right = {.label = "accuracy (%)", .high = 100},
+                            .series = lines,
+                            .count = sizeof lines / sizeof *lines};
     int status = mr_chart_write(path, &chart, err);
     mr_free(c);
     return status;

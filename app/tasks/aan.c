@@ -14,8 +14,8 @@ typedef struct reader {
     mr_pairs *pairs;
     uint32_t longest;
     uint64_t line;
-    int column;          /* where in the line */
-    int started;         /* the line has bytes */
+    int column;  /* where in the line */
+    int started; /* the line has bytes */
     char label[LABEL_ROOM];
     uint32_t label_used, used[2]; /* of the texts, which are cut */
     uint8_t *text[2];
@@ -62,7 +62,8 @@ static int make_room(mr_pairs *p)
 {
     if (p->count < p->room) return 0;
     if (p->room > INT32_MAX / 4) return MR_ENOMEM;
-    uint32_t room = 2 * p->room + 64, *document = enlarged(p->document, p->count * 2 * sizeof *document, room * 2 * sizeof *document);
+    uint32_t room = 2 * p->room + 64,
+             *document = enlarged(p->document, p->count * 2 * sizeof *document, room * 2 * sizeof *document);
     if (document) p->document = document;
     uint32_t *length = enlarged(p->length, p->count * sizeof *length, room * sizeof *length);
     if (length) p->length = length;
@@ -77,7 +78,9 @@ static int add_pair(reader *r, int label)
 {
     mr_pairs *p = r->pairs;
     int status = make_room(p), added;
-    for (int k = 0; !status && k < 2; k++) status = mr_byte_rows_add(r->documents, r->text[k], r->used[k], 0, &p->document[2 * p->count + (uint32_t)k], &added);
+    for (int k = 0; !status && k < 2; k++)
+        status =
+            mr_byte_rows_add(r->documents, r->text[k], r->used[k], 0, &p->document[2 * p->count + (uint32_t)k], &added);
     if (status) return mr_no_memory(r->err, r->path);
     p->length[p->count] = r->used[0] > r->used[1] ? r->used[0] : r->used[1];
     p->label[p->count++] = (uint8_t)label;
@@ -90,12 +93,16 @@ static int end_line(reader *r)
     /* a line end of two bytes, unless the text was cut before it */
     if (r->column == COLUMNS - 1 && r->used[1] && r->text[1][r->used[1] - 1] == '\r') r->used[1]--;
     if (r->column != COLUMNS - 1)
-        return mr_fail(r->err, MR_EDATA, "%s, line %llu: has %d columns; five are wanted, with tabs between: label, id1, id2, text1, text2", r->path, line, r->column + 1);
+        return mr_fail(
+            r->err, MR_EDATA,
+            "%s, line %llu: has %d columns; five are wanted, with tabs between: label, id1, id2, text1, text2", r->path,
+            line, r->column + 1);
     for (int k = 0; k < 2; k++)
         if (!r->used[k]) return mr_fail(r->err, MR_EDATA, "%s, line %llu: text%d is empty", r->path, line, k + 1);
     int label = label_of(r);
     if (label < 0)
-        return mr_fail(r->err, MR_EDATA, "%s, line %llu: the label is \"%.*s\"; 0 or 1 is wanted", r->path, line, (int)r->label_used, r->label);
+        return mr_fail(r->err, MR_EDATA, "%s, line %llu: the label is \"%.*s\"; 0 or 1 is wanted", r->path, line,
+                       (int)r->label_used, r->label);
     return add_pair(r, label);
 }
 
@@ -131,7 +138,8 @@ static int read_file(reader *r, char *piece, mr_sha256 *sha)
     return status;
 }
 
-int mr_aan_read(const char *path, uint32_t longest, mr_byte_rows *documents, mr_pairs *pairs, mr_sha256 *sha, mr_error *err)
+int mr_aan_read(const char *path, uint32_t longest, mr_byte_rows *documents, mr_pairs *pairs, mr_sha256 *sha,
+                mr_error *err)
 {
     reader r = {.path = path, .err = err, .documents = documents, .pairs = pairs, .longest = longest};
     const uint32_t before = pairs->count;

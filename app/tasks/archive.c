@@ -43,7 +43,8 @@ static int start_gzip(const char *archive, int *fd, pid_t *pid, mr_error *err)
     *fd = ends[0];
     if (!wrong) return 0;
     close(ends[0]);
-    return mr_fail(err, MR_EIO, "%s: unpacking needs the program gzip, which cannot be started: %s", archive, strerror(wrong));
+    return mr_fail(err, MR_EIO, "%s: unpacking needs the program gzip, which cannot be started: %s", archive,
+                   strerror(wrong));
 }
 
 /* Closing our end stops a gzip that still has something to say. */
@@ -68,7 +69,10 @@ static int read_some(unpacking *u, void *to, size_t bytes, size_t *got)
     return 0;
 }
 
-static int cut_off(const unpacking *u) { return mr_fail(u->err, MR_EDATA, "%s: is cut off or damaged; fetch it again", u->archive); }
+static int cut_off(const unpacking *u)
+{
+    return mr_fail(u->err, MR_EDATA, "%s: is cut off or damaged; fetch it again", u->archive);
+}
 
 /* ---- tar */
 
@@ -140,8 +144,8 @@ static int take_member(unpacking *u, const mr_data_member *member)
         status = pass_data(u, &file, &sha);
         mr_sha256_end(&sha, text);
         if (!status && member->sha256 && strcmp(text, member->sha256))
-            status = mr_fail(u->err, MR_EDATA, "%s: its %s is not the published one: its SHA-256 is %s, not %s", u->archive, u->name, text,
-                             member->sha256);
+            status = mr_fail(u->err, MR_EDATA, "%s: its %s is not the published one: its SHA-256 is %s, not %s",
+                             u->archive, u->name, text, member->sha256);
         if (status) mr_replace_abort(&file);
         else status = mr_replace_commit(&file, u->err);
     }
@@ -166,7 +170,8 @@ static int take_all(unpacking *u)
         if (which >= 0) u->found[which] = 1, missing--;
     }
     for (int i = 0; missing; i++)
-        if (!u->found[i]) return mr_fail(u->err, MR_EDATA, "%s: has no %s in it", u->archive, mr_path_name(u->members[i].file));
+        if (!u->found[i])
+            return mr_fail(u->err, MR_EDATA, "%s: has no %s in it", u->archive, mr_path_name(u->members[i].file));
     return 0;
 }
 

@@ -67,7 +67,8 @@ static uint32_t *cell(const mr_byte_rows *r, const uint8_t *bytes, uint32_t leng
     uint32_t at = (uint32_t)hash(bytes, length) & (r->table_size - 1);
     for (;; at = (at + 1) & (r->table_size - 1)) {
         uint32_t known = r->table[at];
-        if (!known || (r->length[known - 1] == length && !memcmp(r->bytes + r->at[known - 1], bytes, length))) return &r->table[at];
+        if (!known || (r->length[known - 1] == length && !memcmp(r->bytes + r->at[known - 1], bytes, length)))
+            return &r->table[at];
     }
 }
 

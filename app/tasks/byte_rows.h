@@ -18,9 +18,10 @@ typedef struct mr_byte_rows {
     size_t used, bytes_room;
 } mr_byte_rows; /* starts zeroed */
 
-/* Adds a row at the end; *index is its number, or that of an equal row (label aside), which then is not added again: *added says
- * which. 0 or MR_ENOMEM. */
-int mr_byte_rows_add(mr_byte_rows *rows, const uint8_t *bytes, uint32_t length, uint8_t label, uint32_t *index, int *added);
+/* Adds a row at the end; *index is its number, or that of an equal row (label aside), which then is not added again:
+ * *added says which. 0 or MR_ENOMEM. */
+int mr_byte_rows_add(mr_byte_rows *rows, const uint8_t *bytes, uint32_t length, uint8_t label, uint32_t *index,
+                     int *added);
 /* The same without asking whether it is there. */
 int mr_byte_rows_append(mr_byte_rows *rows, const uint8_t *bytes, uint32_t length, uint8_t label);
 void mr_byte_rows_free(mr_byte_rows *rows);

@@ -1,4 +1,5 @@
-/* The Chomsky hierarchy: formal languages, learnt from short strings and scored on longer ones. chomsky.def lists them. */
+/* The Chomsky hierarchy: formal languages, learnt from short strings and scored on longer ones. chomsky.def lists
+ * them. */
 #include "core/mem.h"
 #include "tasks/chomsky.h"
 #include "tasks/task.h"
@@ -74,7 +75,8 @@ static void fill(const mr_chomsky *kind, const part *p, int place, mr_batch *bat
     batch->counted = 0;
     for (int i = 0; i < p->rows; i++) {
         mr_rng rng = mr_rng_at(p->seed, p->stream, p->a, (uint32_t)(p->first + i));
-        int32_t *ids = batch->ids + (size_t)i * (size_t)batch->T, *target = batch->target + (size_t)i * (size_t)batch->T;
+        int32_t *ids = batch->ids + (size_t)i * (size_t)batch->T,
+                *target = batch->target + (size_t)i * (size_t)batch->T;
         mr_chomsky_row row = {kind, p->length, place, &rng, ids, target + kind->inputs(p->length, place)};
         fill_row(p, &row, batch->T, target);
         for (int t = 0; t < batch->T; t++) batch->counted += target[t] >= 0;
@@ -84,25 +86,35 @@ static void fill(const mr_chomsky *kind, const part *p, int place, mr_batch *bat
 static void train_batch(const mr_task *task, uint32_t step, uint32_t micro, mr_batch *batch)
 {
     const chomsky *c = task->data;
-    part p = {.seed = task->seed, .stream = MR_STREAM_TRAIN + micro, .a = step, .rows = task->batch, .multiple = TRAIN_MULTIPLE};
+    part p = {.seed = task->seed,
+              .stream = MR_STREAM_TRAIN + micro,
+              .a = step,
+              .rows = task->batch,
+              .multiple = TRAIN_MULTIPLE};
     mr_rng shared = mr_rng_at(p.seed, p.stream, p.a, SHARED);
     p.length = 1 + (int)mr_rng_below(&shared, (uint32_t)c->train_length);
     fill(c->kind, &p, (int)mr_rng_below(&shared, (uint32_t)p.length), batch);
 }
 
-/* Lengths are drawn one from each of as many equal shares of the range as there are blocks: each length is as likely as any other, and a test set is not
- * harder or easier than another because its draws happened to be longer or shorter. */
+/* Lengths are drawn one from each of as many equal shares of the range as there are blocks: each length is as likely
+ * as any other, and a test set is not harder or easier than another because its draws happened to be longer or
+ * shorter. */
 static int scored_length(const chomsky *c, int block, mr_rng *rng)
 {
     const uint32_t span = (uint32_t)(c->to - c->from + 1);
-    return c->from + (c->drawn ? (int)(((uint64_t)block * span + mr_rng_below(rng, span)) / (uint64_t)c->blocks) : block);
+    return c->from +
+           (c->drawn ? (int)(((uint64_t)block * span + mr_rng_below(rng, span)) / (uint64_t)c->blocks) : block);
 }
 
 static void eval_batch(const mr_task *task, int index, mr_batch *batch)
 {
     const chomsky *c = task->data;
     int block = index / c->parts, first = index % c->parts * task->batch, left = c->samples - first;
-    part p = {.seed = eval_seed, .stream = MR_STREAM_EVAL, .a = (uint32_t)block, .first = first, .multiple = EVAL_MULTIPLE,
+    part p = {.seed = eval_seed,
+              .stream = MR_STREAM_EVAL,
+              .a = (uint32_t)block,
+              .first = first,
+              .multiple = EVAL_MULTIPLE,
               .scored = 1};
     mr_rng shared = mr_rng_at(p.seed, p.stream, p.a, SHARED);
     p.rows = left < task->batch ? left : task->batch;
@@ -124,8 +136,8 @@ static int no_such_task(const settings *s, const mr_chomsky *kinds, mr_error *er
     char names[512] = "";
     for (size_t n = 0; kinds->name && n < sizeof names; kinds++)
         n += (size_t)snprintf(names + n, sizeof names - n, " %s", kinds->name);
-    return mr_fail(err, MR_ECONFIG, "the %s protocol has no task \"%.100s\": choose --task among%s", protocols[s->protocol],
-                   s->task, names);
+    return mr_fail(err, MR_ECONFIG, "the %s protocol has no task \"%.100s\": choose --task among%s",
+                   protocols[s->protocol], s->task, names);
 }
 
 static int find_kind(const settings *s, const mr_chomsky **kind, mr_error *err)
@@ -166,8 +178,11 @@ static int open_task(mr_task *task, mr_error *err)
     if (status) return status;
     int train_T = round_up(tokens_of(c->kind, c->train_length, c->train_length - 1), TRAIN_MULTIPLE);
     int eval_T = round_up(tokens_of(c->kind, c->to, c->to - 1), EVAL_MULTIPLE);
-    task->face = (mr_interface){.input = MR_INPUT_TOKENS, .inputs = c->kind->symbols + 1, .head = MR_HEAD_TOKEN,
-                                .loss = MR_LOSS_XENT, .outputs = c->kind->classes};
+    task->face = (mr_interface){.input = MR_INPUT_TOKENS,
+                                .inputs = c->kind->symbols + 1,
+                                .head = MR_HEAD_TOKEN,
+                                .loss = MR_LOSS_XENT,
+                                .outputs = c->kind->classes};
     task->max_T = train_T > eval_T ? train_T : eval_T;
     task->train_T = train_T;
     task->eval_rows = c->samples < task->batch ? c->samples : task->batch;
@@ -200,7 +215,8 @@ static const char protocol_help[] = "whose tasks and lengths; deepmind's tasks:"
 static const mr_option options[] = {
     {"task", MR_OPT_TEXT, FIELD(task), "even_pairs", 0, 0, NULL, task_help, 0},
     {"protocol", MR_OPT_CHOICE, FIELD(protocol), "paper", 0, 0, protocols, protocol_help, 0},
-    {"train-length", MR_OPT_INT, FIELD(train_length), "40", 1, MR_CHOMSKY_LONGEST, NULL, "longest string that is trained on", 0},
+    {"train-length", MR_OPT_INT, FIELD(train_length), "40", 1, MR_CHOMSKY_LONGEST, NULL,
+     "longest string that is trained on", 0},
     {"eval-from", MR_OPT_INT, FIELD(eval_from), "0", 0, MR_CHOMSKY_LONGEST, NULL,
      "shortest string that is scored; 0: 40 (paper), train-length + 1 (deepmind)", 0},
     {"eval-to", MR_OPT_INT, FIELD(eval_to), "0", 0, MR_CHOMSKY_LONGEST, NULL,

@@ -18,10 +18,12 @@ typedef struct mr_chomsky_row {
 
 struct mr_chomsky {
     const char *name;
-    int symbols, classes;                 /* tokens of the input, with `symbols` itself the empty token; classes of the answer */
+    /* tokens of the input, with `symbols` itself the empty token; classes of the answer */
+    int symbols, classes;
     int (*inputs)(int length, int place); /* tokens of the input */
     int (*answers)(int length);           /* empty tokens behind them, each with an answer */
-    int end;                              /* the class that ends an answer, so that the rest is not scored; 0: none does */
+    /* the class that ends an answer, so that the rest is not scored; 0: none does */
+    int end;
     void (*draw)(const mr_chomsky_row *row);
 };
 

@@ -129,7 +129,8 @@ static void draw_brackets(const mr_chomsky_row *row)
     row->answer[0] = expression(&(grammar){row->rng, 3}, row->ids, row->length);
 }
 
-/* An expression of + and −, "=" and its value, with one digit hidden behind x: from a random token on, the next digit. */
+/* An expression of + and −, "=" and its value, with one digit hidden behind x: from a random token on, the next
+ * digit. */
 static void draw_equation(const mr_chomsky_row *row)
 {
     const grammar g = {row->rng, 2};
@@ -218,8 +219,9 @@ static void draw_multiplication(const mr_chomsky_row *row)
     finish_number(row->answer, n + m);
 }
 
-/* The root by hand, highest bits first: two bits of the number are brought down for each bit of the root. After k bits of
- * it, what remains lies in rest[k−1 … 2k+1], and (root, 0, 1), which ends at the same place, is taken away if it can be. */
+/* The root by hand, highest bits first: two bits of the number are brought down for each bit of the root. After k
+ * bits of it, what remains lies in rest[k−1 … 2k+1], and (root, 0, 1), which ends at the same place, is taken away
+ * if it can be. */
 static int can_take(const uint8_t *rest, const int32_t *root, int k)
 {
     if (k > 0 && rest[k - 1]) return 1;

@@ -16,8 +16,8 @@ void mr_cifar_to_gray(const uint8_t official[MR_CIFAR_OFFICIAL], uint8_t gray[MR
     const uint8_t *red = official + 1, *green = red + MR_CIFAR_PIXELS, *blue = green + MR_CIFAR_PIXELS;
     gray[0] = official[0];
     for (int i = 0; i < MR_CIFAR_PIXELS; i++) {
-        /* In float, in this order and with every product rounded by itself (one a statement: no compiler fuses them): the published grey
-         * was made so, and a few pixels lie within the rounding of a whole number. */
+        /* In float, in this order and with every product rounded by itself (one a statement: no compiler fuses
+         * them): the published grey was made so, and a few pixels lie within the rounding of a whole number. */
         const float r = 0.2989f * red[i], g = 0.5870f * green[i], b = 0.1140f * blue[i];
         const float light = (r + g + b) / 255;
         gray[1 + i] = (uint8_t)(light * 255.5f);
@@ -35,7 +35,10 @@ static int read_checked(const char *path, size_t size, const char *sha256, char 
     if (got == size && !strcmp(text, sha256)) return 0;
     mr_free(*bytes);
     *bytes = NULL;
-    return mr_fail(err, MR_EDATA, "%s is not what was published: its SHA-256 is %s, not %s; remove it and run `minrnn data get cifar10`", path, text, sha256);
+    return mr_fail(
+        err, MR_EDATA,
+        "%s is not what was published: its SHA-256 is %s, not %s; remove it and run `minrnn data get cifar10`", path,
+        text, sha256);
 }
 
 static int read_official(const mr_data_member *member, uint8_t *gray, mr_error *err)

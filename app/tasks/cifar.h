@@ -1,4 +1,5 @@
-/* CIFAR-10 in grey: from the six published files, or from the file that an earlier reading of them left in the cache folder. */
+/* CIFAR-10 in grey: from the six published files, or from the file that an earlier reading of them left in the cache
+ * folder. */
 #ifndef MR_APP_TASKS_CIFAR_H
 #define MR_APP_TASKS_CIFAR_H
 
@@ -10,7 +11,8 @@
 enum {
     MR_CIFAR_SIDE = 32,
     MR_CIFAR_PIXELS = MR_CIFAR_SIDE * MR_CIFAR_SIDE,
-    MR_CIFAR_GRAY = 1 + MR_CIFAR_PIXELS,         /* bytes of a record: the label (0 … 9), then rows of grey from the top */
+    /* bytes of a record: the label (0 … 9), then rows of grey from the top */
+    MR_CIFAR_GRAY = 1 + MR_CIFAR_PIXELS,
     MR_CIFAR_OFFICIAL = 1 + 3 * MR_CIFAR_PIXELS, /* the label, then all of red, of green, of blue */
     MR_CIFAR_TRAIN = 50000,
     MR_CIFAR_TEST = 10000,
@@ -19,8 +21,8 @@ enum {
 
 void mr_cifar_to_gray(const uint8_t official[MR_CIFAR_OFFICIAL], uint8_t gray[MR_CIFAR_GRAY]);
 
-/* All records, the training pictures in their published order and then the test pictures; freed by mr_free. What is read is checked by its
- * SHA-256. */
+/* All records, the training pictures in their published order and then the test pictures; freed by mr_free. What is
+ * read is checked by its SHA-256. */
 int mr_cifar_load(uint8_t **gray, char sha256[MR_SHA256_TEXT], mr_error *err);
 
 #endif

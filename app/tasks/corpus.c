@@ -113,17 +113,19 @@ static int split(mr_task *task, corpus *c, const mr_corpus_source *source, mr_er
     size_t context = (size_t)task->context;
     c->train = (size_t)(source->split * (double)c->count);
     if (c->train < 2 || c->count - c->train < 2)
-        return mr_fail(err, MR_EDATA, "%s has %zu tokens, %zu to train on and %zu to test on: at least 2 of each are "
+        return mr_fail(err, MR_EDATA,
+                       "%s has %zu tokens, %zu to train on and %zu to test on: at least 2 of each are "
                        "needed; give a longer text or another --split",
                        source->name, c->count, c->train, c->count - c->train);
     if (c->train < context + 1)
-        return mr_fail(err, MR_EDATA, "%s has %zu tokens, %zu of them to train on: too few for a context of %zu; "
+        return mr_fail(err, MR_EDATA,
+                       "%s has %zu tokens, %zu of them to train on: too few for a context of %zu; "
                        "lower --context to %zu or give a longer text",
                        source->name, c->count, c->train, context, c->train - 1);
     size_t batches = ceil_div(ceil_div(predicted(c), context), (size_t)task->batch);
     if (batches > INT_MAX)
-        return mr_fail(err, MR_ECONFIG, "%s gives %zu test batches, too many: raise --context or --batch",
-                       source->name, batches);
+        return mr_fail(err, MR_ECONFIG, "%s gives %zu test batches, too many: raise --context or --batch", source->name,
+                       batches);
     task->eval_batches = (int)batches;
     return 0;
 }
@@ -148,8 +150,8 @@ int mr_corpus_open(mr_task *task, mr_corpus_source source, mr_error *err)
     mr_free(source.bytes);
     if (status) return status;
     int size = mr_vocab_size(task->vocab);
-    task->face = (mr_interface){.input = MR_INPUT_TOKENS, .inputs = size, .head = MR_HEAD_TOKEN,
-                                .loss = MR_LOSS_XENT, .outputs = size};
+    task->face = (mr_interface){
+        .input = MR_INPUT_TOKENS, .inputs = size, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = size};
     task->max_T = task->context;
     return 0;
 }

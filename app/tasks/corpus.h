@@ -6,8 +6,8 @@
 #include "tasks/task.h"
 
 typedef struct mr_corpus_source {
-    const char *name;   /* of the text, in errors */
-    char *bytes;        /* taken over, also on failure; from mr_alloc */
+    const char *name; /* of the text, in errors */
+    char *bytes;      /* taken over, also on failure; from mr_alloc */
     size_t size;
     mr_vocab_kind kind; /* unless the task was given a vocabulary */
     double split;       /* the share of the tokens, from the front, that is training text */

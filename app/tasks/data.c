@@ -18,10 +18,13 @@ static const mr_data_member cifar10[] = {
     {"cifar10/test_batch.bin", "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"},
     {NULL, NULL}};
 
-static const mr_data_member lra[] = {
-    {"listops/basic_train.tsv", NULL}, {"listops/basic_val.tsv", NULL}, {"listops/basic_test.tsv", NULL},
-    {"retrieval/new_aan_pairs.train.tsv", NULL}, {"retrieval/new_aan_pairs.eval.tsv", NULL},
-    {"retrieval/new_aan_pairs.test.tsv", NULL}, {NULL, NULL}};
+static const mr_data_member lra[] = {{"listops/basic_train.tsv", NULL},
+                                     {"listops/basic_val.tsv", NULL},
+                                     {"listops/basic_test.tsv", NULL},
+                                     {"retrieval/new_aan_pairs.train.tsv", NULL},
+                                     {"retrieval/new_aan_pairs.eval.tsv", NULL},
+                                     {"retrieval/new_aan_pairs.test.tsv", NULL},
+                                     {NULL, NULL}};
 
 static const mr_data_set sets[] = {
     {.name = "shakespeare",
@@ -126,8 +129,10 @@ static char *locate(const mr_data_set *set)
 
 static int not_here(const mr_data_set *set, const char *file, mr_error *err)
 {
-    return mr_fail(err, MR_ENODATA, "%s is not on this machine: run `minrnn data get %s`, "
-                   "or set MINRNN_DATA to the folder that has %s", set->name, set->name, file);
+    return mr_fail(err, MR_ENODATA,
+                   "%s is not on this machine: run `minrnn data get %s`, "
+                   "or set MINRNN_DATA to the folder that has %s",
+                   set->name, set->name, file);
 }
 
 int mr_data_find(const char *name, char **path, mr_error *err)
@@ -155,11 +160,11 @@ int mr_data_find_member(const char *name, const char *file, char **path, mr_erro
 static int check(const mr_data_set *set, const char *from, uint64_t bytes, const char *sha256, mr_error *err)
 {
     if (set->bytes && bytes != set->bytes)
-        return mr_fail(err, MR_EDATA, "%s is not the published %s: it has %" PRIu64 " bytes, not %" PRIu64,
-                       from, set->name, bytes, set->bytes);
+        return mr_fail(err, MR_EDATA, "%s is not the published %s: it has %" PRIu64 " bytes, not %" PRIu64, from,
+                       set->name, bytes, set->bytes);
     if (set->sha256 && strcmp(sha256, set->sha256))
-        return mr_fail(err, MR_EDATA, "%s is not the published %s: its SHA-256 is %s, not %s",
-                       from, set->name, sha256, set->sha256);
+        return mr_fail(err, MR_EDATA, "%s is not the published %s: its SHA-256 is %s, not %s", from, set->name, sha256,
+                       set->sha256);
     return 0;
 }
 
@@ -277,8 +282,10 @@ static int download_into_cache(const mr_data_set *set, const char *path, mr_data
                                mr_error *err)
 {
     if (!path)
-        return mr_fail(err, MR_EDATA, "no folder to download into: set HOME or XDG_CACHE_HOME, "
-                       "or put %s into MINRNN_DATA", set->file);
+        return mr_fail(err, MR_EDATA,
+                       "no folder to download into: set HOME or XDG_CACHE_HOME, "
+                       "or put %s into MINRNN_DATA",
+                       set->file);
     int status = make_folder_of(path, err);
     return status ? status : mr_data_download(set, path, progress, arg, err);
 }

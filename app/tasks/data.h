@@ -21,8 +21,8 @@ typedef struct mr_data_set {
     const char *sha256; /* of what is there, lower-case hexadecimal, and … */
     uint64_t bytes;     /* … its size; NULL and 0 where none is known */
     const char *about;
-    /* of an archive (a tar file, by gzip): the files in it that are wanted, NULL-terminated; `file` then names the archive itself, which
-     * is not kept */
+    /* of an archive (a tar file, by gzip): the files in it that are wanted, NULL-terminated; `file` then names the
+     * archive itself, which is not kept */
     const mr_data_member *members;
     const char *instead; /* a file that serves for all members, where it is found; or NULL */
 } mr_data_set;
@@ -53,8 +53,8 @@ int mr_data_get(const char *name, mr_data_progress *progress, void *arg, char **
 /* The same for a set that need not be in the list. */
 int mr_data_get_set(const mr_data_set *set, mr_data_progress *progress, void *arg, char **path, mr_error *err);
 
-/* The download alone: from set->url to `path`, which is replaced only by a file of the right size and SHA-256 (where these are
- * known). */
+/* The download alone: from set->url to `path`, which is replaced only by a file of the right size and SHA-256 (where
+ * these are known). */
 int mr_data_download(const mr_data_set *set, const char *path, mr_data_progress *progress, void *arg, mr_error *err);
 
 #endif

@@ -46,7 +46,8 @@ static void put_picture(const mr_task *task, uint32_t which, view v, int row, mr
     batch->target[row] = record[0];
     for (int y = 0; y < side; y++)
         for (int x = 0; x < side; x++, at++) {
-            int gray = pixel(record + 1, s->side, within((v.mirrored ? side - 1 - x : x) + v.dx, side), within(y + v.dy, side));
+            int gray = pixel(record + 1, s->side, within((v.mirrored ? side - 1 - x : x) + v.dx, side),
+                             within(y + v.dy, side));
             if (s->values == TOKENS) batch->ids[at] = gray;
             else batch->values[at] = (float)gray / 127.5f - 1;
         }
@@ -76,7 +77,8 @@ static void train_batch(const mr_task *task, uint32_t step, uint32_t micro, mr_b
     const uint32_t stream = MR_STREAM_TRAIN + micro;
     start_batch(task, task->batch, batch);
     for (int row = 0; row < batch->B; row++) {
-        uint32_t which = mr_shuffle_at(task->seed, stream, TRAINED, (uint64_t)step * (uint64_t)batch->B + (uint64_t)row);
+        uint32_t which =
+            mr_shuffle_at(task->seed, stream, TRAINED, (uint64_t)step * (uint64_t)batch->B + (uint64_t)row);
         mr_rng rng = mr_rng_at(task->seed, stream + VIEWS, step, (uint32_t)row);
         put_picture(task, which, draw_view(s, &rng), row, batch);
     }
@@ -87,7 +89,8 @@ static uint32_t scored_to(const settings *s) { return s->split == MR_SPLIT_TEST 
 
 static void eval_batch(const mr_task *task, int index, mr_batch *batch)
 {
-    uint32_t first = scored_from(task->settings) + (uint32_t)index * (uint32_t)task->batch, left = scored_to(task->settings) - first;
+    uint32_t first = scored_from(task->settings) + (uint32_t)index * (uint32_t)task->batch,
+             left = scored_to(task->settings) - first;
     start_batch(task, left < (uint32_t)task->batch ? (int)left : task->batch, batch);
     for (int row = 0; row < batch->B; row++) put_picture(task, first + (uint32_t)row, (view){0}, row, batch);
 }
@@ -99,8 +102,11 @@ static int open_task(mr_task *task, mr_error *err)
     int status = mr_cifar_load(&gray, task->data_sha256, err);
     if (status) return status;
     task->data = gray;
-    task->face = (mr_interface){.input = s->values == TOKENS ? MR_INPUT_TOKENS : MR_INPUT_REALS, .inputs = s->values == TOKENS ? 256 : 1,
-                                .head = mr_pool_heads[s->pool], .loss = MR_LOSS_XENT, .outputs = 10};
+    task->face = (mr_interface){.input = s->values == TOKENS ? MR_INPUT_TOKENS : MR_INPUT_REALS,
+                                .inputs = s->values == TOKENS ? 256 : 1,
+                                .head = mr_pool_heads[s->pool],
+                                .loss = MR_LOSS_XENT,
+                                .outputs = 10};
     task->max_T = side_of(s) * side_of(s);
     task->eval_batches = ((int)(scored_to(s) - scored_from(s)) + task->batch - 1) / task->batch;
     return 0;
@@ -111,14 +117,31 @@ static void close_task(mr_task *task) { mr_free(task->data); }
 #define FIELD(name) offsetof(settings, name)
 
 static const mr_option options[] = {
-    {.key = "values", .type = MR_OPT_CHOICE, .offset = FIELD(values), .fallback = "tokens", .choices = forms,
+    {.key = "values",
+     .type = MR_OPT_CHOICE,
+     .offset = FIELD(values),
+     .fallback = "tokens",
+     .choices = forms,
      .help = "a grey value is one of 256 tokens, or a number from -1 to 1"},
     MR_OPTION_POOL(FIELD(pool), "mean"),
     MR_OPTION_SPLIT(FIELD(split)),
-    {.key = "flip", .type = MR_OPT_BOOL, .offset = FIELD(flip), .fallback = "no", .help = "mirror half of the pictures in training"},
-    {.key = "shift", .type = MR_OPT_INT, .offset = FIELD(shift), .fallback = "0", .min = 0, .max = MR_CIFAR_SIDE - 1,
+    {.key = "flip",
+     .type = MR_OPT_BOOL,
+     .offset = FIELD(flip),
+     .fallback = "no",
+     .help = "mirror half of the pictures in training"},
+    {.key = "shift",
+     .type = MR_OPT_INT,
+     .offset = FIELD(shift),
+     .fallback = "0",
+     .min = 0,
+     .max = MR_CIFAR_SIDE - 1,
      .help = "in training, move each picture by up to so many pixels, down or up and to either side"},
-    {.key = "side", .type = MR_OPT_CHOICE, .offset = FIELD(side), .fallback = "32", .choices = sides,
+    {.key = "side",
+     .type = MR_OPT_CHOICE,
+     .offset = FIELD(side),
+     .fallback = "32",
+     .choices = sides,
      .help = "of a picture, in pixels: smaller ones are means of its squares"},
     {.key = NULL}};
 

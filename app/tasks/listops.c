@@ -82,20 +82,28 @@ static void eval_batch(const mr_task *task, int index, mr_batch *batch)
 /* The test set comes first, then the validation set, so that neither depends on how much there is to train on. */
 static int generate(const settings *s, listops *l, mr_error *err)
 {
-    const mr_listops_shape shape = {.min_length = (int)s->min_length, .max_length = (int)s->max_length, .depth = (int)s->depth,
+    const mr_listops_shape shape = {.min_length = (int)s->min_length,
+                                    .max_length = (int)s->max_length,
+                                    .depth = (int)s->depth,
                                     .arguments = (int)s->arguments};
-    const uint32_t test = (uint32_t)s->test_size, validation = (uint32_t)s->validation_size, train = (uint32_t)s->train_size;
+    const uint32_t test = (uint32_t)s->test_size, validation = (uint32_t)s->validation_size,
+                   train = (uint32_t)s->train_size;
     l->eval = s->split == MR_SPLIT_TEST ? (range){0, test} : (range){test, validation};
     l->train = (range){test + validation, train};
     return mr_listops_generate(&shape, test + validation + train, &l->rows, err);
 }
 
-/* Expressions of start-length tokens down to half of that, then of twice as many, while they are shorter than those of the training set. */
+/* Expressions of start-length tokens down to half of that, then of twice as many, while they are shorter than those
+ * of the training set. */
 static int generate_stages(const settings *s, listops *l, mr_error *err)
 {
     int status = 0;
-    for (int64_t longest = s->start_length; longest && longest <= s->min_length && l->stages < STAGES && !status; longest *= 2) {
-        const mr_listops_shape shape = {.min_length = (int)(longest / 2 - 1), .max_length = (int)longest + 1, .depth = (int)s->depth, .arguments = (int)s->arguments};
+    for (int64_t longest = s->start_length; longest && longest <= s->min_length && l->stages < STAGES && !status;
+         longest *= 2) {
+        const mr_listops_shape shape = {.min_length = (int)(longest / 2 - 1),
+                                        .max_length = (int)longest + 1,
+                                        .depth = (int)s->depth,
+                                        .arguments = (int)s->arguments};
         l->stage[l->stages++] = (range){l->rows.count, STAGE_ROWS};
         status = mr_listops_generate(&shape, STAGE_ROWS, &l->rows, err);
     }
@@ -120,7 +128,8 @@ static int read_published(mr_task *task, mr_error *err)
     const uint32_t longest = (uint32_t)s->max_length;
     int status = read_part("listops/basic_train.tsv", longest, &l->rows, &l->train, err);
     if (!status)
-        status = read_part(s->split == MR_SPLIT_TEST ? "listops/basic_test.tsv" : "listops/basic_val.tsv", longest, &l->rows, &l->eval, err);
+        status = read_part(s->split == MR_SPLIT_TEST ? "listops/basic_test.tsv" : "listops/basic_val.tsv", longest,
+                           &l->rows, &l->eval, err);
     if (!status) mr_sha256_of(l->rows.bytes, l->rows.used, task->data_sha256);
     return status;
 }
@@ -137,7 +146,8 @@ static int sort_eval(listops *l, mr_error *err)
     l->order = mr_alloc(l->eval.count, sizeof *l->order);
     int status = keys && l->order ? 0 : mr_no_memory(err, "the test set");
     if (!status) {
-        for (uint32_t i = 0; i < l->eval.count; i++) keys[i] = (uint64_t)l->rows.length[l->eval.first + i] << 32 | (l->eval.first + i);
+        for (uint32_t i = 0; i < l->eval.count; i++)
+            keys[i] = (uint64_t)l->rows.length[l->eval.first + i] << 32 | (l->eval.first + i);
         qsort(keys, l->eval.count, sizeof *keys, by_length);
         for (uint32_t i = 0; i < l->eval.count; i++) l->order[i] = (uint32_t)keys[i];
     }
@@ -149,17 +159,23 @@ static int open_task(mr_task *task, mr_error *err)
 {
     const settings *s = task->settings;
     if (s->min_length + 2 > s->max_length)
-        return mr_fail(err, MR_ECONFIG, "no length is more than %lld and less than %lld: lower --min-length or raise --max-length",
+        return mr_fail(err, MR_ECONFIG,
+                       "no length is more than %lld and less than %lld: lower --min-length or raise --max-length",
                        (long long)s->min_length, (long long)s->max_length);
     if (s->start_length && s->start_length < 16)
-        return mr_fail(err, MR_ECONFIG, "start-length = %lld: there are not enough expressions that short; take 16 or more, or 0", (long long)s->start_length);
+        return mr_fail(err, MR_ECONFIG,
+                       "start-length = %lld: there are not enough expressions that short; take 16 or more, or 0",
+                       (long long)s->start_length);
     listops *l = task->data = mr_alloc(1, sizeof *l);
     int status = !l ? mr_no_memory(err, "the task") : s->source ? read_published(task, err) : generate(s, l, err);
     if (!status) status = generate_stages(s, l, err);
     if (!status) status = sort_eval(l, err);
     if (status) return status;
-    task->face = (mr_interface){.input = MR_INPUT_TOKENS, .inputs = MR_LISTOPS_VOCABULARY, .head = mr_pool_heads[s->pool],
-                                .loss = MR_LOSS_XENT, .outputs = 10};
+    task->face = (mr_interface){.input = MR_INPUT_TOKENS,
+                                .inputs = MR_LISTOPS_VOCABULARY,
+                                .head = mr_pool_heads[s->pool],
+                                .loss = MR_LOSS_XENT,
+                                .outputs = 10};
     task->max_T = (int)s->max_length;
     task->eval_batches = (int)((l->eval.count + (uint32_t)task->batch - 1) / (uint32_t)task->batch);
     return 0;
@@ -179,27 +195,77 @@ static const char *const sources[] = {"generated", "lra", NULL};
 #define FIELD(name) offsetof(settings, name)
 
 static const mr_option options[] = {
-    {.key = "source", .type = MR_OPT_CHOICE, .offset = FIELD(source), .fallback = "generated", .choices = sources,
+    {.key = "source",
+     .type = MR_OPT_CHOICE,
+     .offset = FIELD(source),
+     .fallback = "generated",
+     .choices = sources,
      .help = "made here by Long Range Arena's rules, or its own files (`minrnn data get lra`)"},
     MR_OPTION_POOL(FIELD(pool), "mean"),
     MR_OPTION_SPLIT(FIELD(split)),
-    {.key = "min-length", .type = MR_OPT_INT, .offset = FIELD(min_length), .fallback = "500", .min = 0, .max = MR_LISTOPS_LONGEST,
+    {.key = "min-length",
+     .type = MR_OPT_INT,
+     .offset = FIELD(min_length),
+     .fallback = "500",
+     .min = 0,
+     .max = MR_LISTOPS_LONGEST,
      .help = "expressions have more tokens than this"},
-    {.key = "max-length", .type = MR_OPT_INT, .offset = FIELD(max_length), .fallback = "2000", .min = 2, .max = MR_LISTOPS_LONGEST,
+    {.key = "max-length",
+     .type = MR_OPT_INT,
+     .offset = FIELD(max_length),
+     .fallback = "2000",
+     .min = 2,
+     .max = MR_LISTOPS_LONGEST,
      .help = "and fewer than this"},
-    {.key = "depth", .type = MR_OPT_INT, .offset = FIELD(depth), .fallback = "10", .min = 2, .max = MR_LISTOPS_DEPTH,
+    {.key = "depth",
+     .type = MR_OPT_INT,
+     .offset = FIELD(depth),
+     .fallback = "10",
+     .min = 2,
+     .max = MR_LISTOPS_DEPTH,
      .help = "levels of a tree, digits included, at most"},
-    {.key = "arguments", .type = MR_OPT_INT, .offset = FIELD(arguments), .fallback = "10", .min = 2, .max = MR_LISTOPS_ARGUMENTS,
+    {.key = "arguments",
+     .type = MR_OPT_INT,
+     .offset = FIELD(arguments),
+     .fallback = "10",
+     .min = 2,
+     .max = MR_LISTOPS_ARGUMENTS,
      .help = "of an operator, at most; at least 2"},
-    {.key = "train-size", .type = MR_OPT_INT, .offset = FIELD(train_size), .fallback = "96000", .min = 1, .max = 1 << 24,
+    {.key = "train-size",
+     .type = MR_OPT_INT,
+     .offset = FIELD(train_size),
+     .fallback = "96000",
+     .min = 1,
+     .max = 1 << 24,
      .help = "expressions to train on, where they are generated"},
-    {.key = "validation-size", .type = MR_OPT_INT, .offset = FIELD(validation_size), .fallback = "2000", .min = 1, .max = 1 << 20,
+    {.key = "validation-size",
+     .type = MR_OPT_INT,
+     .offset = FIELD(validation_size),
+     .fallback = "2000",
+     .min = 1,
+     .max = 1 << 20,
      .help = "expressions to choose the best checkpoint by"},
-    {.key = "test-size", .type = MR_OPT_INT, .offset = FIELD(test_size), .fallback = "2000", .min = 1, .max = 1 << 20,
+    {.key = "test-size",
+     .type = MR_OPT_INT,
+     .offset = FIELD(test_size),
+     .fallback = "2000",
+     .min = 1,
+     .max = 1 << 20,
      .help = "expressions kept for the end"},
-    {.key = "start-length", .type = MR_OPT_INT, .offset = FIELD(start_length), .fallback = "0", .min = 0, .max = MR_LISTOPS_LONGEST,
-     .help = "trains first on expressions of so many tokens, 16 or more, then on longer and longer ones; 0: on the training set alone"},
-    {.key = "grow-steps", .type = MR_OPT_INT, .offset = FIELD(grow_steps), .fallback = "10000", .min = 1, .max = 1000000000,
+    {.key = "start-length",
+     .type = MR_OPT_INT,
+     .offset = FIELD(start_length),
+     .fallback = "0",
+     .min = 0,
+     .max = MR_LISTOPS_LONGEST,
+     .help = "trains first on expressions of so many tokens, 16 or more, then on longer and longer ones; 0: on the "
+             "training set alone"},
+    {.key = "grow-steps",
+     .type = MR_OPT_INT,
+     .offset = FIELD(grow_steps),
+     .fallback = "10000",
+     .min = 1,
+     .max = 1000000000,
      .help = "steps until training comes to the training set (with start-length)"},
     {.key = NULL}};
 

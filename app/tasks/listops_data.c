@@ -32,7 +32,7 @@ static int median(const int *values, int n)
     return (found[0] + found[1]) / 2;
 }
 
-static int apply(int operator, const int *values, int n)
+static int apply(int operator, const int * values, int n)
 {
     int least = values[0], most = values[0], sum = 0;
     for (int i = 0; i < n; i++) {
@@ -40,9 +40,9 @@ static int apply(int operator, const int *values, int n)
         if (values[i] > most) most = values[i];
         sum += values[i];
     }
-    if (operator == MR_LISTOPS_MIN) return least;
-    if (operator == MR_LISTOPS_MAX) return most;
-    return operator == MR_LISTOPS_MED ? median(values, n) : sum % 10;
+    if (operator== MR_LISTOPS_MIN) return least;
+    if (operator== MR_LISTOPS_MAX) return most;
+    return operator== MR_LISTOPS_MED ? median(values, n) : sum % 10;
 }
 
 /* A tree that got too long is thrown away, so nothing more of it is made. */
@@ -54,8 +54,8 @@ static int put(tree *t, int token)
     return token;
 }
 
-/* One node with all below it; returns its value. A node is an operator with chance 1/4, above the last level. One draw says whether
- * it is one and, where not, which digit; a second one the operator and how many arguments. */
+/* One node with all below it; returns its value. A node is an operator with chance 1/4, above the last level. One
+ * draw says whether it is one and, where not, which digit; a second one the operator and how many arguments. */
 static int grow(tree *t, int depth)
 {
     int values[MR_LISTOPS_ARGUMENTS], n, operator;
@@ -64,7 +64,7 @@ static int grow(tree *t, int depth)
     draw = mr_rng_below(&t->rng, 4 * (uint32_t)(t->shape->arguments - 1));
     n = 2 + (int)(draw / 4);
     values[0] = 0; /* for those who check: there are two or more */
-    operator = put(t, MR_LISTOPS_MIN + (int)(draw % 4));
+    operator= put(t, MR_LISTOPS_MIN + (int)(draw % 4));
     for (int i = 0; i < n; i++) {
         values[i] = grow(t, depth + 1);
         if (is_too_long(t)) return 0;
@@ -73,8 +73,8 @@ static int grow(tree *t, int depth)
     return apply(operator, values, n);
 }
 
-/* Attempts are numbered, and each has random numbers of its own; blocks of them are tried on all cores and then looked through in order,
- * so the set does not depend on the cores. */
+/* Attempts are numbered, and each has random numbers of its own; blocks of them are tried on all cores and then
+ * looked through in order, so the set does not depend on the cores. */
 enum { BLOCK = 4096, BLOCKS = 32, THREADS = 16 };
 
 typedef struct attempts {
@@ -112,7 +112,8 @@ static int take_found(const attempts *a, uint32_t wanted, mr_byte_rows *rows)
         for (uint32_t i = 0; i < found->count && rows->count < wanted; i++) {
             uint32_t index;
             int added;
-            if (mr_byte_rows_add(rows, found->bytes + found->at[i], found->length[i], found->label[i], &index, &added)) return MR_ENOMEM;
+            if (mr_byte_rows_add(rows, found->bytes + found->at[i], found->length[i], found->label[i], &index, &added))
+                return MR_ENOMEM;
         }
     }
     return 0;
@@ -141,9 +142,10 @@ int mr_listops_generate(const mr_listops_shape *shape, uint32_t count, mr_byte_r
     mr_free(a);
     if (status) return mr_no_memory(err, "the trees of listops");
     if (rows->count == wanted) return 0;
-    return mr_fail(err, MR_ECONFIG, "only %" PRIu32 " different trees of more than %d and fewer than %d tokens were found, and %" PRIu32
-                   " are wanted: widen --min-length and --max-length, raise --depth or --arguments, or ask for fewer", rows->count,
-                   shape->min_length, shape->max_length, wanted);
+    return mr_fail(err, MR_ECONFIG,
+                   "only %" PRIu32 " different trees of more than %d and fewer than %d tokens were found, and %" PRIu32
+                   " are wanted: widen --min-length and --max-length, raise --depth or --arguments, or ask for fewer",
+                   rows->count, shape->min_length, shape->max_length, wanted);
 }
 
 /* ---- published files */
@@ -151,7 +153,11 @@ int mr_listops_generate(const mr_listops_shape *shape, uint32_t count, mr_byte_r
 static const struct {
     const char *text;
     uint8_t token;
-} words[] = {{"[MIN", MR_LISTOPS_MIN}, {"[MAX", MR_LISTOPS_MAX}, {"[MED", MR_LISTOPS_MED}, {"[SM", MR_LISTOPS_SM}, {"]", MR_LISTOPS_END}};
+} words[] = {{"[MIN", MR_LISTOPS_MIN},
+             {"[MAX", MR_LISTOPS_MAX},
+             {"[MED", MR_LISTOPS_MED},
+             {"[SM", MR_LISTOPS_SM},
+             {"]", MR_LISTOPS_END}};
 
 /* The token of a word, MR_LISTOPS_PAD for a parenthesis, −1 for what is none. */
 static int token_of(const char *word, size_t n)
@@ -180,7 +186,8 @@ static int read_source(reader *r, const char *at, const char *end)
         while (at + n < end && at[n] != ' ') n++;
         int token = n ? token_of(at, n) : MR_LISTOPS_PAD;
         if (token < 0)
-            return mr_fail(r->err, MR_EDATA, "%s, line %d: \"%.*s\" is no token of ListOps", r->path, r->line, n > 40 ? 40 : (int)n, at);
+            return mr_fail(r->err, MR_EDATA, "%s, line %d: \"%.*s\" is no token of ListOps", r->path, r->line,
+                           n > 40 ? 40 : (int)n, at);
         if (token != MR_LISTOPS_PAD && r->used < r->longest) r->tokens[r->used++] = (uint8_t)token;
         at += n;
     }
@@ -190,12 +197,15 @@ static int read_source(reader *r, const char *at, const char *end)
 static int read_line(reader *r, const char *at, const char *end, mr_byte_rows *rows)
 {
     const char *tab = memchr(at, '\t', (size_t)(end - at));
-    if (!tab) return mr_fail(r->err, MR_EDATA, "%s, line %d: has no tab; two columns are wanted, Source and Target", r->path, r->line);
+    if (!tab)
+        return mr_fail(r->err, MR_EDATA, "%s, line %d: has no tab; two columns are wanted, Source and Target", r->path,
+                       r->line);
     if (end - tab != 2 || tab[1] < '0' || tab[1] > '9')
-        return mr_fail(r->err, MR_EDATA, "%s, line %d: the column Target is \"%.*s\"; a digit is wanted", r->path, r->line,
-                       end - tab > 40 ? 40 : (int)(end - tab - 1), tab + 1);
+        return mr_fail(r->err, MR_EDATA, "%s, line %d: the column Target is \"%.*s\"; a digit is wanted", r->path,
+                       r->line, end - tab > 40 ? 40 : (int)(end - tab - 1), tab + 1);
     int status = read_source(r, at, tab);
-    if (!status && mr_byte_rows_append(rows, r->tokens, r->used, (uint8_t)(tab[1] - '0'))) status = mr_no_memory(r->err, r->path);
+    if (!status && mr_byte_rows_append(rows, r->tokens, r->used, (uint8_t)(tab[1] - '0')))
+        status = mr_no_memory(r->err, r->path);
     return status;
 }
 

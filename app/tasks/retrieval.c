@@ -1,4 +1,5 @@
-/* Retrieval, as in Long Range Arena: does one of two papers (AAN) cite the other? Both are read byte by byte by the same blocks. */
+/* Retrieval, as in Long Range Arena: does one of two papers (AAN) cite the other? Both are read byte by byte by the
+ * same blocks. */
 #include "core/mem.h"
 #include "tasks/aan.h"
 #include "tasks/data.h"
@@ -43,7 +44,8 @@ static void fill(const mr_task *task, const mr_pairs *pairs, int count, mr_batch
     batch->counted = count;
     for (int p = 0; p < count; p++) {
         const uint32_t which = (uint32_t)batch->target[p];
-        for (uint32_t k = 0; k < 2; k++) put_document(&r->documents, pairs->document[2 * which + k], 2 * p + (int)k, batch);
+        for (uint32_t k = 0; k < 2; k++)
+            put_document(&r->documents, pairs->document[2 * which + k], 2 * p + (int)k, batch);
         batch->target[p] = pairs->label[which];
     }
 }
@@ -70,8 +72,9 @@ static int read_data(mr_task *task, mr_error *err)
 {
     const settings *s = task->settings;
     retrieval *r = task->data;
-    const char *files[] = {"retrieval/new_aan_pairs.train.tsv",
-                           s->split == MR_SPLIT_TEST ? "retrieval/new_aan_pairs.test.tsv" : "retrieval/new_aan_pairs.eval.tsv"};
+    const char *files[] = {"retrieval/new_aan_pairs.train.tsv", s->split == MR_SPLIT_TEST
+                                                                    ? "retrieval/new_aan_pairs.test.tsv"
+                                                                    : "retrieval/new_aan_pairs.eval.tsv"};
     mr_pairs *parts[] = {&r->train, &r->eval};
     mr_sha256 sha;
     int status = 0;
@@ -90,11 +93,13 @@ static int open_task(mr_task *task, mr_error *err)
 {
     const settings *s = task->settings;
     if (task->batch % 2)
-        return mr_fail(err, MR_ECONFIG, "batch = %d: a pair is two rows of a batch, so --batch must be even", task->batch);
+        return mr_fail(err, MR_ECONFIG, "batch = %d: a pair is two rows of a batch, so --batch must be even",
+                       task->batch);
     retrieval *r = task->data = mr_alloc(1, sizeof *r);
     int status = r ? read_data(task, err) : mr_no_memory(err, "the task");
     if (status) return status;
-    task->face = (mr_interface){.input = MR_INPUT_TOKENS, .inputs = VOCABULARY, .head = heads[s->pool], .loss = MR_LOSS_XENT, .outputs = 2};
+    task->face = (mr_interface){
+        .input = MR_INPUT_TOKENS, .inputs = VOCABULARY, .head = heads[s->pool], .loss = MR_LOSS_XENT, .outputs = 2};
     task->max_T = (int)s->length;
     task->eval_batches = (int)((2 * (uint64_t)r->eval.count + (uint32_t)task->batch - 1) / (uint32_t)task->batch);
     return 0;
@@ -110,12 +115,16 @@ static void close_task(mr_task *task)
     mr_free(r);
 }
 
-static const mr_option options[] = {
-    {.key = "length", .type = MR_OPT_INT, .offset = offsetof(settings, length), .fallback = "4000", .min = 1, .max = 1 << 20,
-     .help = "bytes of a document that are read, at most"},
-    MR_OPTION_POOL(offsetof(settings, pool), "mean"),
-    MR_OPTION_SPLIT(offsetof(settings, split)),
-    {.key = NULL}};
+static const mr_option options[] = {{.key = "length",
+                                     .type = MR_OPT_INT,
+                                     .offset = offsetof(settings, length),
+                                     .fallback = "4000",
+                                     .min = 1,
+                                     .max = 1 << 20,
+                                     .help = "bytes of a document that are read, at most"},
+                                    MR_OPTION_POOL(offsetof(settings, pool), "mean"),
+                                    MR_OPTION_SPLIT(offsetof(settings, split)),
+                                    {.key = NULL}};
 
 const mr_task_type mr_task_retrieval = {
     .name = "retrieval",

@@ -40,8 +40,8 @@ static void draw_row(const settings *s, int64_t length, mr_rng rng, int32_t *ids
     }
 }
 
-/* Sequences that grow: start-length (or as many as there are data tokens), and twice that after each equal share of grow-steps, to the full length. Few lengths, because a GPU
- * records a step for each. */
+/* Sequences that grow: start-length (or as many as there are data tokens), and twice that after each equal share of
+ * grow-steps, to the full length. Few lengths, because a GPU records a step for each. */
 static int64_t length_at(const settings *s, uint32_t step)
 {
     if (!s->start_length) return s->length;
@@ -88,29 +88,65 @@ static int open_task(mr_task *task, mr_error *err)
 {
     const settings *s = task->settings;
     if (s->tokens > s->length)
-        return mr_fail(err, MR_ECONFIG, "%" PRId64 " tokens do not fit into a length of %" PRId64
-                       ": lower --tokens or raise --length", s->tokens, s->length);
+        return mr_fail(err, MR_ECONFIG,
+                       "%" PRId64 " tokens do not fit into a length of %" PRId64 ": lower --tokens or raise --length",
+                       s->tokens, s->length);
     int vocabulary = noise(s) + 1;
-    task->face = (mr_interface){.input = MR_INPUT_TOKENS, .inputs = vocabulary, .head = MR_HEAD_TOKEN,
-                                .loss = MR_LOSS_XENT, .outputs = vocabulary};
+    task->face = (mr_interface){.input = MR_INPUT_TOKENS,
+                                .inputs = vocabulary,
+                                .head = MR_HEAD_TOKEN,
+                                .loss = MR_LOSS_XENT,
+                                .outputs = vocabulary};
     task->max_T = (int)(s->length + s->tokens);
     task->eval_batches = (int)((s->eval_batches * EVAL_ROWS + task->batch - 1) / task->batch);
     return 0;
 }
 
 static const mr_option options[] = {
-    {.key = "length", .type = MR_OPT_INT, .offset = offsetof(settings, length), .fallback = "4096", .min = 1,
-     .max = 1 << 24, .help = "positions of noise and data, before the markers"},
-    {.key = "tokens", .type = MR_OPT_INT, .offset = offsetof(settings, tokens), .fallback = "16", .min = 1,
-     .max = 1 << 24, .help = "data tokens to remember"},
-    {.key = "symbols", .type = MR_OPT_INT, .offset = offsetof(settings, symbols), .fallback = "14", .min = 1,
-     .max = 65534, .help = "different data tokens; the vocabulary is two larger"},
-    {.key = "eval-batches", .type = MR_OPT_INT, .offset = offsetof(settings, eval_batches), .fallback = "200", .min = 1,
-     .max = 1 << 20, .help = "size of the test set, in batches of 64 sequences"},
-    {.key = "start-length", .type = MR_OPT_INT, .offset = offsetof(settings, start_length), .fallback = "0", .min = 0,
-     .max = 1 << 24, .flags = MR_OPT_SPARSE, .help = "length of the first training sequences, which then grow by doubling; 0: all have the full length"},
-    {.key = "grow-steps", .type = MR_OPT_INT, .offset = offsetof(settings, grow_steps), .fallback = "1000", .min = 1,
-     .max = 1000000000, .flags = MR_OPT_SPARSE, .help = "steps until training sequences have their full length (with start-length)"},
+    {.key = "length",
+     .type = MR_OPT_INT,
+     .offset = offsetof(settings, length),
+     .fallback = "4096",
+     .min = 1,
+     .max = 1 << 24,
+     .help = "positions of noise and data, before the markers"},
+    {.key = "tokens",
+     .type = MR_OPT_INT,
+     .offset = offsetof(settings, tokens),
+     .fallback = "16",
+     .min = 1,
+     .max = 1 << 24,
+     .help = "data tokens to remember"},
+    {.key = "symbols",
+     .type = MR_OPT_INT,
+     .offset = offsetof(settings, symbols),
+     .fallback = "14",
+     .min = 1,
+     .max = 65534,
+     .help = "different data tokens; the vocabulary is two larger"},
+    {.key = "eval-batches",
+     .type = MR_OPT_INT,
+     .offset = offsetof(settings, eval_batches),
+     .fallback = "200",
+     .min = 1,
+     .max = 1 << 20,
+     .help = "size of the test set, in batches of 64 sequences"},
+    {.key = "start-length",
+     .type = MR_OPT_INT,
+     .offset = offsetof(settings, start_length),
+     .fallback = "0",
+     .min = 0,
+     .max = 1 << 24,
+     .flags = MR_OPT_SPARSE,
+     .help = "length of the first training sequences, which then grow by doubling; 0: all have the full length"},
+    {.key = "grow-steps",
+     .type = MR_OPT_INT,
+     .offset = offsetof(settings, grow_steps),
+     .fallback = "1000",
+     .min = 1,
+     .max = 1000000000,
+     .flags = MR_OPT_SPARSE,
+     .help = "steps until training sequences have their full length (with start-length)"},
     {.key = NULL}};
 
 const mr_task_type mr_task_selective_copy = {

@@ -14,10 +14,13 @@ static int open_task(mr_task *task, mr_error *err)
     return status ? status : mr_corpus_open(task, source, err);
 }
 
-static const mr_option options[] = {
-    {.key = "vocab", .type = MR_OPT_CHOICE, .offset = offsetof(settings, vocab), .fallback = "chars",
-     .choices = mr_vocab_choices, .help = "what a token is: a character or a byte (the text is plain ASCII)"},
-    {.key = NULL}};
+static const mr_option options[] = {{.key = "vocab",
+                                     .type = MR_OPT_CHOICE,
+                                     .offset = offsetof(settings, vocab),
+                                     .fallback = "chars",
+                                     .choices = mr_vocab_choices,
+                                     .help = "what a token is: a character or a byte (the text is plain ASCII)"},
+                                    {.key = NULL}};
 
 const mr_task_type mr_task_shakespeare = {
     .name = "shakespeare",

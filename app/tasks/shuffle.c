@@ -6,8 +6,8 @@
 
 enum { ROUNDS = 4, POOL = 1024, VISITS = 1 << 24 /* added to a stream: the order in which pieces are visited */ };
 
-/* A Feistel network over 2·half bits, the smallest such power of two that holds n; who lands at n or beyond goes through it
- * again, which keeps it a permutation of 0 … n−1. */
+/* A Feistel network over 2·half bits, the smallest such power of two that holds n; who lands at n or beyond goes
+ * through it again, which keeps it a permutation of 0 … n−1. */
 static uint32_t permute(uint64_t seed, uint32_t stream, uint32_t pass, uint32_t n, uint32_t i)
 {
     uint32_t half = 1;
@@ -39,7 +39,8 @@ static int by_length(const void *a, const void *b)
 void mr_shuffle_batch(const mr_task *task, uint32_t step, uint32_t micro, const uint32_t *length, uint32_t n, int count,
                       int32_t *items)
 {
-    const uint32_t stream = MR_STREAM_TRAIN + micro, most = n < POOL ? n : POOL; /* of a small set, no item twice in a pool */
+    /* of a small set, no item twice in a pool */
+    const uint32_t stream = MR_STREAM_TRAIN + micro, most = n < POOL ? n : POOL;
     const uint32_t pieces = (uint32_t)count < most ? most / (uint32_t)count : 1;
     const uint64_t pool = step / pieces, first = pool * pieces * (uint64_t)count;
     uint64_t sorted[POOL];

@@ -10,11 +10,16 @@ extern const char *const mr_split_choices[]; /* in the order of mr_split */
 extern const char *const mr_pool_choices[];  /* "last", "mean", … */
 extern const mr_head mr_pool_heads[];        /* … and the heads they stand for */
 
-#define MR_OPTION_SPLIT(field) \
-    {.key = "split", .type = MR_OPT_CHOICE, .offset = (field), .fallback = "validation", .choices = mr_split_choices, \
-     .help = "what is scored: the best checkpoint is chosen by validation; test is for `minrnn eval` at the end"}
-#define MR_OPTION_POOL(field, usual) \
-    {.key = "pool", .type = MR_OPT_CHOICE, .offset = (field), .fallback = (usual), .choices = mr_pool_choices, \
-     .help = "what the answer is read from: the last position, or the mean over all"}
+#define MR_OPTION_SPLIT(field)                                                                                         \
+    {                                                                                                                  \
+        .key = "split", .type = MR_OPT_CHOICE, .offset = (field), .fallback = "validation",                            \
+        .choices = mr_split_choices,                                                                                   \
+        .help = "what is scored: the best checkpoint is chosen by validation; test is for `minrnn eval` at the end"    \
+    }
+#define MR_OPTION_POOL(field, usual)                                                                                   \
+    {                                                                                                                  \
+        .key = "pool", .type = MR_OPT_CHOICE, .offset = (field), .fallback = (usual), .choices = mr_pool_choices,      \
+        .help = "what the answer is read from: the last position, or the mean over all"                                \
+    }
 
 #endif

@@ -11,24 +11,25 @@ typedef struct mr_task_type mr_task_type;
 
 typedef struct mr_task {
     const mr_task_type *type;
-    void *settings;     /* the type's option struct, filled by its options */
-    uint64_t seed;      /* of training batches */
-    int batch, context; /* rows a batch; longest sequence in tokens where the user chooses it (text), else 0 */
+    void *settings;        /* the type's option struct, filled by its options */
+    uint64_t seed;         /* of training batches */
+    int batch, context;    /* rows a batch; longest sequence in tokens where the user chooses it (text), else 0 */
     const mr_vocab *given; /* the vocabulary of a model that exists already, or NULL: the task makes its own */
-    mr_interface face;  /* set by open: what the model must look like */
-    int max_T;          /* set by open: longest sequence of any batch */
-    int train_T, eval_rows; /* set by open: longest sequence that is trained on, most rows of a batch that is scored; 0: max_T, batch */
-    int eval_batches;   /* set by open: batches of the test set */
-    const mr_vocab *vocab; /* set by open: how tokens read as text, or NULL */
+    mr_interface face;     /* set by open: what the model must look like */
+    int max_T;             /* set by open: longest sequence of any batch */
+    /* set by open: longest sequence that is trained on, most rows of a batch that is scored; 0: max_T, batch */
+    int train_T, eval_rows;
+    int eval_batches;                 /* set by open: batches of the test set */
+    const mr_vocab *vocab;            /* set by open: how tokens read as text, or NULL */
     char data_sha256[MR_SHA256_TEXT]; /* set by open: of the data it read; empty where there is none */
-    void *data;         /* the task's own */
+    void *data;                       /* the task's own */
 } mr_task;
 
 struct mr_task_type {
     const char *name, *summary;
     const mr_option *options; /* rows of [task]; their struct has settings_size bytes */
     size_t settings_size;
-    int best_by_accuracy;     /* which checkpoint is the best: highest accuracy, else lowest loss */
+    int best_by_accuracy; /* which checkpoint is the best: highest accuracy, else lowest loss */
     int (*open)(mr_task *task, mr_error *err);
     void (*close)(mr_task *task); /* frees task->data, also what a failed open left (or NULL); may be NULL */
     /* Pure functions of the task and the numbers given, safe to call from another thread: that is what makes a
@@ -39,14 +40,15 @@ struct mr_task_type {
     int (*eval_group)(const mr_task *task, int index);
 };
 
-/* Training that grows in `stages` equal shares of grow_steps: the stage of a step (steps count from 1), `stages` once they are over. */
+/* Training that grows in `stages` equal shares of grow_steps: the stage of a step (steps count from 1), `stages`
+ * once they are over. */
 int64_t mr_task_stage(uint32_t step, int stages, int64_t grow_steps);
 
 /* The largest batches: of training (`shapes[0]`) and of scoring. */
 void mr_task_shapes(const mr_task *task, mr_shape shapes[2]);
 
 /* The list, from tasks.def. */
-const mr_task_type *const *mr_task_types(void);         /* NULL-terminated */
+const mr_task_type *const *mr_task_types(void);          /* NULL-terminated */
 const mr_task_type *mr_task_type_find(const char *name); /* or NULL */
 
 /* Allocates the settings with their defaults; then the caller parses options into task->settings and calls open. */

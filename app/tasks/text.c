@@ -18,12 +18,25 @@ static int open_task(mr_task *task, mr_error *err)
 }
 
 static const mr_option options[] = {
-    {.key = "data", .type = MR_OPT_TEXT, .offset = offsetof(settings, data), .fallback = "",
-     .help = "the file to learn from", .flags = MR_OPT_PATH},
-    {.key = "vocab", .type = MR_OPT_CHOICE, .offset = offsetof(settings, vocab), .fallback = "chars",
-     .choices = mr_vocab_choices, .help = "what a token is: a character of UTF-8 text, or a byte of any file"},
-    {.key = "split", .type = MR_OPT_REAL, .offset = offsetof(settings, split), .fallback = "0.9", .min = 0.05,
-     .max = 0.99, .help = "share of the text, from the front, that is trained on; the rest is the test text"},
+    {.key = "data",
+     .type = MR_OPT_TEXT,
+     .offset = offsetof(settings, data),
+     .fallback = "",
+     .help = "the file to learn from",
+     .flags = MR_OPT_PATH},
+    {.key = "vocab",
+     .type = MR_OPT_CHOICE,
+     .offset = offsetof(settings, vocab),
+     .fallback = "chars",
+     .choices = mr_vocab_choices,
+     .help = "what a token is: a character of UTF-8 text, or a byte of any file"},
+    {.key = "split",
+     .type = MR_OPT_REAL,
+     .offset = offsetof(settings, split),
+     .fallback = "0.9",
+     .min = 0.05,
+     .max = 0.99,
+     .help = "share of the text, from the front, that is trained on; the rest is the test text"},
     {.key = NULL}};
 
 const mr_task_type mr_task_text = {

@@ -6,11 +6,11 @@
 
 /* Where a run stands, beside what its net knows. */
 typedef struct mr_checkpoint {
-    int64_t step;      /* steps done */
-    int64_t evaluated; /* the step of the last evaluation */
-    int64_t best_step; /* 0: no evaluation yet */
-    int64_t stale;     /* evaluations since the best one */
-    int64_t tokens;    /* trained on so far */
+    int64_t step;                    /* steps done */
+    int64_t evaluated;               /* the step of the last evaluation */
+    int64_t best_step;               /* 0: no evaluation yet */
+    int64_t stale;                   /* evaluations since the best one */
+    int64_t tokens;                  /* trained on so far */
     double best_loss, best_accuracy; /* accuracy NaN where the task has none */
     uint64_t log_offset;
 } mr_checkpoint;

@@ -6,7 +6,8 @@
 #include "tasks/task.h"
 
 typedef struct mr_score {
-    double loss;     /* mean over the rows that count (of the test set's groups: over their means), in nats for cross-entropy */
+    /* mean over the rows that count (of the test set's groups: over their means), in nats for cross-entropy */
+    double loss;
     double accuracy; /* NaN for regression */
     int64_t rows;
 } mr_score;

@@ -11,10 +11,11 @@ typedef int mr_piece_fn(void *user, const char *bytes, size_t size);
 enum { MR_GROUP_MAX = 16 };
 
 typedef struct mr_generation {
-    const char *prompt; /* "" or NULL: the model starts from a line break (or its first token) */
+    const char *prompt;    /* "" or NULL: the model starts from a line break (or its first token) */
     const char *stop_text; /* ends the generation, not given out; NULL: none */
     int64_t tokens;
-    int group; /* tokens that one call draws: 1 shows each as it is made; a GPU is faster with more, up to MR_GROUP_MAX */
+    /* tokens that one call draws: 1 shows each as it is made; a GPU is faster with more, up to MR_GROUP_MAX */
+    int group;
     mr_sample_options how;
     const mr_stop *stop;
 } mr_generation;

@@ -35,8 +35,8 @@ static int check_lines(const char *name, const char *text, mr_error *err)
     for (const char *at = text; *at; number++) {
         size_t n = strcspn(at, "\n");
         if (n > INI_MAX_LINE - 2)
-            return mr_fail(err, MR_EINVAL, "%s, line %d: longer than %d bytes; shorten it (a relative path, a link)", name,
-                           number, INI_MAX_LINE - 2);
+            return mr_fail(err, MR_EINVAL, "%s, line %d: longer than %d bytes; shorten it (a relative path, a link)",
+                           name, number, INI_MAX_LINE - 2);
         at += n + (at[n] == '\n');
     }
     return 0;
@@ -64,7 +64,8 @@ static int take_headers(mr_ini *all, const char *name, const char *text, mr_erro
         const size_t n = strcspn(at, "\n");
         const long size = header_of(at, n, &header);
         if (size >= MR_INI_SECTION)
-            return mr_fail(err, MR_EINVAL, "%s: [%.40s…]: the name of a section has at most %d bytes", name, header, MR_INI_SECTION - 1);
+            return mr_fail(err, MR_EINVAL, "%s: [%.40s…]: the name of a section has at most %d bytes", name, header,
+                           MR_INI_SECTION - 1);
         if (size >= 0) snprintf(all->sections[all->headers++], MR_INI_SECTION, "%.*s", (int)size, header);
         at += n + (at[n] == '\n');
     }

@@ -15,7 +15,7 @@ typedef struct mr_ini_line {
 typedef struct mr_ini {
     mr_ini_line *list;
     int count, room, failed;
-    char wrong[INI_MAX_LINE]; /* a key too long to be one of ours */
+    char wrong[INI_MAX_LINE];         /* a key too long to be one of ours */
     char (*sections)[MR_INI_SECTION]; /* every header, in the order of the text, those of empty sections too */
     int headers;
 } mr_ini;

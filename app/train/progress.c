@@ -12,9 +12,15 @@ enum { PART_MAX = 64, BAR_MIN = 10, BAR_MAX = 40 };
 
 void mr_progress_start(mr_progress *p, int64_t step, int64_t steps, double max_seconds, double now)
 {
-    *p = (mr_progress){.step = step, .steps = steps, .loss = NAN, .test_loss = NAN, .accuracy = NAN,
-                       .deadline = max_seconds > 0 ? now + max_seconds : NAN, .utf8 = mr_locale_is_utf8(),
-                       .updated = now, .drawn = -INFINITY};
+    *p = (mr_progress){.step = step,
+                       .steps = steps,
+                       .loss = NAN,
+                       .test_loss = NAN,
+                       .accuracy = NAN,
+                       .deadline = max_seconds > 0 ? now + max_seconds : NAN,
+                       .utf8 = mr_locale_is_utf8(),
+                       .updated = now,
+                       .drawn = -INFINITY};
 }
 
 /* The memory is a quarter of the steps so far: quick to settle at first, calm over evaluations later. It fades by
@@ -50,7 +56,7 @@ int mr_progress_due(mr_progress *p, double every, double now)
 double mr_progress_seconds_left(const mr_progress *p)
 {
     double by_steps = p->past_seconds / p->past_steps * (double)(p->steps - p->step); /* 0/0 before the first step */
-    double left = fmin(by_steps, p->deadline - p->updated); /* fmin passes over one NaN */
+    double left = fmin(by_steps, p->deadline - p->updated);                           /* fmin passes over one NaN */
     return left < 0 ? 0 : left;
 }
 

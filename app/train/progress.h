@@ -13,10 +13,11 @@ typedef struct mr_progress {
     int64_t step, steps;
     double loss;                /* of the last step */
     double test_loss, accuracy; /* of the last evaluation; accuracy in 0 … 1 */
-    double done, past_seconds, past_steps, past_tokens; /* steps in this process; and all three of late: what is long ago counts less and less */
-    double deadline;            /* the clock when --max-seconds ends the run */
-    int utf8;                   /* draw the bar with block elements, else in ASCII */
-    double updated, drawn;      /* the clock at the last step, and at the last line shown */
+    /* steps in this process; and all three of late: what is long ago counts less and less */
+    double done, past_seconds, past_steps, past_tokens;
+    double deadline;       /* the clock when --max-seconds ends the run */
+    int utf8;              /* draw the bar with block elements, else in ASCII */
+    double updated, drawn; /* the clock at the last step, and at the last line shown */
 } mr_progress;
 
 /* Of `steps`, `step` are done already when a run is resumed; max_seconds 0: no limit. */

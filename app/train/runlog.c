@@ -19,8 +19,8 @@
 struct mr_runlog {
     int fd;
     char *path;
-    uint64_t written;  /* bytes of the file */
-    size_t used;       /* bytes in the buffer */
+    uint64_t written; /* bytes of the file */
+    size_t used;      /* bytes in the buffer */
     char buffer[BUFFER_BYTES];
 };
 
@@ -31,12 +31,16 @@ static int check_offset(int fd, const char *path, uint64_t offset, mr_error *err
     char last = '\n';
     if (fstat(fd, &st) < 0) return mr_fail(err, MR_EIO, "%s: cannot be examined: %s", path, strerror(errno));
     if ((uint64_t)st.st_size < offset)
-        return mr_fail(err, MR_EDATA, "%s: has %llu bytes, but the checkpoint was made at byte %llu of it: put the run's own log back, or start anew in another folder",
+        return mr_fail(err, MR_EDATA,
+                       "%s: has %llu bytes, but the checkpoint was made at byte %llu of it: put the run's own log "
+                       "back, or start anew in another folder",
                        path, (unsigned long long)st.st_size, (unsigned long long)offset);
     if (offset && pread(fd, &last, 1, (off_t)offset - 1) != 1)
         return mr_fail(err, MR_EIO, "%s: cannot be read: %s", path, strerror(errno));
     if (last != '\n')
-        return mr_fail(err, MR_EDATA, "%s: no line ends at byte %llu, where the checkpoint was made: put the run's own log back, or start anew in another folder",
+        return mr_fail(err, MR_EDATA,
+                       "%s: no line ends at byte %llu, where the checkpoint was made: put the run's own log back, or "
+                       "start anew in another folder",
                        path, (unsigned long long)offset);
     return 0;
 }
@@ -48,7 +52,8 @@ int mr_runlog_open(const char *path, uint64_t offset, mr_runlog **out, mr_error 
     if (fd < 0) return mr_fail(err, MR_EIO, "%s: cannot be opened for writing: %s", path, strerror(errno));
     int status = check_offset(fd, path, offset, err);
     if (!status && (ftruncate(fd, (off_t)offset) < 0 || lseek(fd, (off_t)offset, SEEK_SET) < 0))
-        status = mr_fail(err, MR_EIO, "%s: cannot be cut to %llu bytes: %s", path, (unsigned long long)offset, strerror(errno));
+        status = mr_fail(err, MR_EIO, "%s: cannot be cut to %llu bytes: %s", path, (unsigned long long)offset,
+                         strerror(errno));
     mr_runlog *log = status ? NULL : mr_alloc(1, sizeof *log);
     if (log) log->path = mr_strdup(path);
     if (!status && (!log || !log->path)) status = mr_no_memory(err, "the log");

@@ -7,7 +7,8 @@
 
 typedef struct mr_session {
     mr_net *net;
-    mr_recipe recipe; /* task (not open) with the settings that the file has, batch and context; task NULL: none is named */
+    /* task (not open) with the settings that the file has, batch and context; task NULL: none is named */
+    mr_recipe recipe;
 } mr_session;
 
 /* Reads and checks everything in the file. */

@@ -201,10 +201,8 @@ static int run(trainer *t, mr_train_result *result, mr_error *err)
     if (status) return status;
     if (result->end != MR_END_STOPPED && t->cp.evaluated < t->cp.step) {
         status = evaluate(t, err);
-        if (status == MR_ESTOPPED)
-            result->end = MR_END_STOPPED;
-        else if (status)
-            return status;
+        if (status == MR_ESTOPPED) result->end = MR_END_STOPPED;
+        else if (status) return status;
     }
     result->step = t->cp.step;
     result->best_step = t->cp.best_step;

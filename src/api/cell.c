@@ -155,10 +155,8 @@ static void backward(const mr_raw_turn *turn, const mr_cell_args *a, const layou
     g.dx = mr_raw_out(turn, a->dx, l->dx), g.dW = a->dW, g.db = a->dbias, g.dh_in = a->dh_in, g.dh_init = a->dh_init;
     g.work = l->work;
     turn->dev->ops.minrnn_bwd(turn->dev, &g);
-    if (a->W)
-        mr_raw_give(turn, a->dx, l->dx, n.x);
-    else
-        mr_raw_give(turn, a->dpre, l->pre, n.pre);
+    if (a->W) mr_raw_give(turn, a->dx, l->dx, n.x);
+    else mr_raw_give(turn, a->dpre, l->pre, n.pre);
 }
 
 static int run(mr_context *ctx, const mr_cell_args *args, int down, int step, mr_error *err)
@@ -175,10 +173,8 @@ static int run(mr_context *ctx, const mr_cell_args *args, int down, int step, mr
         const mr_cell cell = cell_of(&a);
         const mr_raw raw = raw_of(&a, &cell);
         turn.dev->raw_begin(turn.dev, &raw);
-        if (down)
-            backward(&turn, &a, &l);
-        else
-            forward(&turn, &a, &l);
+        if (down) backward(&turn, &a, &l);
+        else forward(&turn, &a, &l);
         status = turn.dev->raw_end(turn.dev, err);
     }
     mr_raw_turn_end(&turn);

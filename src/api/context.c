@@ -9,8 +9,7 @@ int mr_sized_take(void *to, size_t known, const void *from, const char *type, mr
 {
     size_t size = 0;
     if (from) memcpy(&size, from, sizeof size);
-    if (size < sizeof size)
-        return mr_fail(err, MR_EINVAL, "%s: its size is not set; begin with its initialiser", type);
+    if (size < sizeof size) return mr_fail(err, MR_EINVAL, "%s: its size is not set; begin with its initialiser", type);
     for (size_t i = known; i < size; i++)
         if (((const char *)from)[i])
             return mr_fail(err, MR_EINVAL, "%s: has a field that this library (%s) does not know", type, MR_VERSION);
@@ -132,10 +131,8 @@ int mr_context_new(const mr_context_options *options, mr_context **out, mr_error
     pthread_mutex_init(&ctx->raw_lock, NULL);
     pthread_cond_init(&ctx->returned, NULL);
     status = open_first(ctx, o.device ? o.device : "auto", err);
-    if (status)
-        mr_context_free(ctx);
-    else
-        *out = ctx;
+    if (status) mr_context_free(ctx);
+    else *out = ctx;
     return status;
 }
 

@@ -61,12 +61,9 @@ static int take_settings(creation *c, const char *const *settings, mr_error *err
     c->horizon = 256;
     for (const char *const *s = settings; !status && s && *s; s += 2) {
         if (!s[1]) return mr_fail(err, MR_EINVAL, "%.100s: the list of settings ends before its value", *s);
-        if (!strcmp(*s, "vocab"))
-            status = take_vocab(c, s[1], err);
-        else if (!strcmp(*s, "horizon"))
-            status = take_horizon(c, s[1], err);
-        else
-            status = take_key(c, *s, s[1], err);
+        if (!strcmp(*s, "vocab")) status = take_vocab(c, s[1], err);
+        else if (!strcmp(*s, "horizon")) status = take_horizon(c, s[1], err);
+        else status = take_key(c, *s, s[1], err);
     }
     if (!status) mr_config_settle(&c->config, c->horizon);
     return status;
@@ -112,10 +109,8 @@ int mr_net_create(mr_context *ctx, const char *const *settings, mr_net **out, mr
     if (!status && !net) status = mr_no_memory(err, "a net");
     if (!status) status = create(net, &c, err);
     mr_vocab_free(c.vocab);
-    if (status)
-        mr_net_free(net);
-    else
-        *out = net;
+    if (status) mr_net_free(net);
+    else *out = net;
     if (!status) mr_context_log(ctx, "new model: %lld parameters", (long long)mr_net_parameters(net));
     return status;
 }

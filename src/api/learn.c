@@ -140,10 +140,8 @@ static int check_order(const mr_net *net, const mr_learn_options *o, mr_error *e
 /* The sums of the parts before this one are kept here: memory may be planned anew between them. */
 static void begin_part(mr_net *net, const mr_learn_options *o)
 {
-    if (o->micro)
-        mr_model_zero_stats(net->owner);
-    else
-        memset(net->sums, 0, sizeof net->sums);
+    if (o->micro) mr_model_zero_stats(net->owner);
+    else memset(net->sums, 0, sizeof net->sums);
     net->next_micro = o->micro == o->micros - 1 ? 0 : o->micro + 1;
     net->micros = o->micros;
     net->fresh_grads = 1;

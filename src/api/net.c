@@ -118,10 +118,8 @@ static int open_st(mr_context *ctx, const mr_st *st, const char *path, mr_net **
     int status = read_file(net, st, path, dev, err), report = dev->sync(dev, status ? NULL : err);
     mr_context_return(ctx, dev);
     if (!status) status = report;
-    if (status)
-        mr_net_free(net);
-    else
-        *out = net;
+    if (status) mr_net_free(net);
+    else *out = net;
     if (!status) mr_context_log(ctx, "%s: %lld parameters", path, (long long)mr_net_parameters(net));
     return status;
 }

@@ -61,10 +61,8 @@ int mr_raw_turn_begin(mr_raw_turn *turn, mr_context *ctx, mr_dtype dtype, void *
 
 void mr_raw_turn_end(mr_raw_turn *turn)
 {
-    if (turn->kept)
-        pthread_mutex_unlock(&turn->ctx->raw_lock);
-    else
-        mr_context_return(turn->ctx, turn->dev);
+    if (turn->kept) pthread_mutex_unlock(&turn->ctx->raw_lock);
+    else mr_context_return(turn->ctx, turn->dev);
 }
 
 /* ---- arguments */

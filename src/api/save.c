@@ -210,10 +210,8 @@ static int write_training(mr_net *net, float *room, const char *const *extra, co
         finite = check_finite(net, vector, vectors[i].what, err);
         status = mr_model_add_vector(w, vectors[i].prefix, params, vector);
     }
-    if (finite)
-        status = finite;
-    else
-        status = status ? mr_no_memory(err, path) : mr_st_write(w, path, err);
+    if (finite) status = finite;
+    else status = status ? mr_no_memory(err, path) : mr_st_write(w, path, err);
     mr_st_writer_free(w);
     return status;
 }
@@ -268,10 +266,8 @@ static int read_training(mr_net *net, const mr_st *st, float *room, const char *
     pthread_mutex_unlock(&net->lock);
     if (status) return status;
     for (int i = 0; i < BEST; i++) mr_model_put(net->owner, vectors[i].which, room + (size_t)i * total);
-    if (best && best_step)
-        memcpy(net->best, room + BEST * total, total * sizeof *room);
-    else
-        free_vector(net, net->best), net->best = NULL;
+    if (best && best_step) memcpy(net->best, room + BEST * total, total * sizeof *room);
+    else free_vector(net, net->best), net->best = NULL;
     net->best_step = best_step;
     net->fresh_grads = 1;
     net->next_micro = 0;

@@ -99,10 +99,8 @@ static int run(mr_context *ctx, const mr_scan_args *args, int down, int step, mr
         const layout l = lay_out(&turn, &a, a.workspace);
         const mr_raw raw = raw_of(&a);
         turn.dev->raw_begin(turn.dev, &raw);
-        if (down)
-            backward(&turn, &a, &l);
-        else
-            forward(&turn, &a, &l);
+        if (down) backward(&turn, &a, &l);
+        else forward(&turn, &a, &l);
         status = turn.dev->raw_end(turn.dev, err);
     }
     mr_raw_turn_end(&turn);

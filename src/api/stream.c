@@ -36,10 +36,8 @@ static int grow_pool(mr_net *net, int capacity, mr_error *err)
         mr_dev *dev = turn.dev;
         mr_real *reals = dev->alloc(dev, (size_t)capacity * net->state_reals * dev->real_size + 1);
         int32_t *unused = mr_alloc_by(dev->by, (size_t)capacity, sizeof *unused);
-        if (reals && unused)
-            swap_pool(net, dev, &reals, &unused, capacity);
-        else
-            status = mr_no_memory(err, "the states of streams");
+        if (reals && unused) swap_pool(net, dev, &reals, &unused, capacity);
+        else status = mr_no_memory(err, "the states of streams");
         dev->release(dev, reals);
         mr_free_by(dev->by, unused);
     }
@@ -81,10 +79,8 @@ int mr_stream_new(mr_net *net, mr_stream **out, mr_error *err)
     if (!stream) return mr_no_memory(err, "a stream");
     stream->net = net;
     status = find_slot(net, &stream->slot, err);
-    if (status)
-        mr_free_by(&net->ctx->allocator, stream);
-    else
-        *out = stream;
+    if (status) mr_free_by(&net->ctx->allocator, stream);
+    else *out = stream;
     return status;
 }
 

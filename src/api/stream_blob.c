@@ -44,10 +44,8 @@ static int exchange(const mr_stream *stream, float *reals, int load, mr_error *e
     int status = mr_turn_begin(&turn, stream->net, 1, 1, err);
     if (status) return status;
     mr_real *there = mr_stream_reals(stream, turn.dev);
-    if (load)
-        turn.dev->put(turn.dev, there, reals, stream->net->state_reals);
-    else
-        turn.dev->get(turn.dev, reals, there, stream->net->state_reals);
+    if (load) turn.dev->put(turn.dev, there, reals, stream->net->state_reals);
+    else turn.dev->get(turn.dev, reals, there, stream->net->state_reals);
     return mr_turn_end(&turn, 0, err);
 }
 
@@ -62,10 +60,8 @@ int mr_stream_save(const mr_stream *stream, void *blob, size_t capacity, mr_erro
     if (!reals) return mr_no_memory(err, "a state");
     status = exchange(stream, reals, 0, err);
     if (!status) memcpy(blob, &header, sizeof header);
-    if (!status && header.under_way)
-        memcpy((char *)blob + sizeof header, reals, bytes);
-    else if (!status)
-        memset((char *)blob + sizeof header, 0, bytes);
+    if (!status && header.under_way) memcpy((char *)blob + sizeof header, reals, bytes);
+    else if (!status) memset((char *)blob + sizeof header, 0, bytes);
     mr_free_by(by, reals);
     return status;
 }

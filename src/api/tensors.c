@@ -44,10 +44,8 @@ static int move(mr_net *net, mr_vector which, int row, float *to, const float *f
     const mr_param *p = &mr_model_params(net->owner)->list[row];
     if (which == MR_BEST) {
         if (!net->best) return mr_fail(err, MR_EINVAL, "nothing was marked as the best: mr_net_mark_best comes first");
-        if (to)
-            memcpy(to, net->best + p->offset, p->count * sizeof *to);
-        else
-            memcpy(net->best + p->offset, from, p->count * sizeof *from);
+        if (to) memcpy(to, net->best + p->offset, p->count * sizeof *to);
+        else memcpy(net->best + p->offset, from, p->count * sizeof *from);
         return 0;
     }
     if (which != MR_WEIGHTS && !mr_model_fits(net->owner, 1, 1, 1)) {
@@ -55,10 +53,8 @@ static int move(mr_net *net, mr_vector which, int row, float *to, const float *f
         net->last.B = 0;
         if (status) return status;
     }
-    if (to)
-        mr_model_get_part(net->owner, which, p->offset, p->count, to);
-    else
-        mr_model_put_part(net->owner, which, p->offset, p->count, from);
+    if (to) mr_model_get_part(net->owner, which, p->offset, p->count, to);
+    else mr_model_put_part(net->owner, which, p->offset, p->count, from);
     return 0;
 }
 

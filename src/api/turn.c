@@ -31,10 +31,8 @@ static int enter(mr_net *net, int alone, mr_error *err)
 static void leave(mr_net *net, int alone)
 {
     pthread_mutex_lock(&net->lock);
-    if (alone)
-        net->training = 0;
-    else
-        net->running--;
+    if (alone) net->training = 0;
+    else net->running--;
     pthread_cond_broadcast(&net->turn);
     pthread_mutex_unlock(&net->lock);
 }
@@ -66,10 +64,8 @@ static int new_runner(mr_net *net, mr_dev *dev, mr_runner **out, mr_error *err)
     *out = NULL;
     if (!runner) return mr_no_memory(err, "a runner");
     int status = mr_model_share(net->owner, dev, &runner->model, err);
-    if (status)
-        mr_free_by(dev->by, runner);
-    else
-        *out = runner;
+    if (status) mr_free_by(dev->by, runner);
+    else *out = runner;
     return status;
 }
 

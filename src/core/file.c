@@ -117,8 +117,7 @@ int mr_file_read(const char *path, uint64_t limit, char **data, size_t *size, mr
     if (length > limit)
         rc = mr_fail(err, MR_EDATA, "%s: has %llu bytes; at most %llu can be read", path, (unsigned long long)length,
                      (unsigned long long)limit);
-    else
-        rc = read_open(fd, length, path, data, size, err);
+    else rc = read_open(fd, length, path, data, size, err);
     close(fd);
     return rc;
 }

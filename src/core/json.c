@@ -77,7 +77,8 @@ static int read_unicode(mr_json *j, uint32_t *codepoint)
     if (first < 0) return refuse(j, "\\u needs four hexadecimal digits");
     *codepoint = (uint32_t)first;
     if (first < 0xD800 || first > 0xDFFF) return 1;
-    if (first > 0xDBFF || j->end - j->at < 2 || j->at[0] != '\\' || j->at[1] != 'u') return refuse(j, "half a pair of surrogates");
+    if (first > 0xDBFF || j->end - j->at < 2 || j->at[0] != '\\' || j->at[1] != 'u')
+        return refuse(j, "half a pair of surrogates");
     j->at += 2;
     second = read_unit(j);
     if (second < 0xDC00 || second > 0xDFFF) return refuse(j, "half a pair of surrogates");
@@ -168,7 +169,8 @@ int mr_json_whole(mr_json *j, int64_t *value)
     *value = 0;
     for (size_t i = 0; i < size; i++) {
         int digit = text[i] - '0', whole = digit >= 0 && digit <= 9;
-        if (whole && !__builtin_mul_overflow(*value, 10, value) && !__builtin_add_overflow(*value, digit, value)) continue;
+        if (whole && !__builtin_mul_overflow(*value, 10, value) && !__builtin_add_overflow(*value, digit, value))
+            continue;
         j->at = before;
         return 0;
     }

@@ -1,5 +1,5 @@
-/* A strict reader of JSON (RFC 8259) for files from anywhere: it walks along the text as the caller asks, allocates nothing,
- * and goes as deep as the caller does. Text is written as JSON by core/text.h. */
+/* A strict reader of JSON (RFC 8259) for files from anywhere: it walks along the text as the caller asks, allocates
+ * nothing, and goes as deep as the caller does. Text is written as JSON by core/text.h. */
 #ifndef MR_CORE_JSON_H
 #define MR_CORE_JSON_H
 

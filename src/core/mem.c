@@ -12,7 +12,8 @@
 
 static size_t round_up(size_t bytes) { return (bytes + MR_ALIGN - 1) & ~(size_t)(MR_ALIGN - 1); }
 
-/* Large blocks lie in huge pages where the system has them: rows that are far apart would need a page table entry each. */
+/* Large blocks lie in huge pages where the system has them: rows that are far apart would need a page table entry
+ * each. */
 enum { HUGE_PAGE = 2 << 20, LARGE = 2 * HUGE_PAGE };
 enum { DOUBTFUL = 1 << 30 }; /* less than this every machine has, or says that it has not */
 

@@ -9,8 +9,8 @@
 #define MR_ALIGN 64
 #define MR_ARENA_ALIGN 256 /* a GPU reads rows that straddle its cache lines a third slower */
 
-/* count·size bytes, zeroed, 64-byte aligned; NULL when that overflows, is more than the machine has, or is not to be had.
- * Freed by mr_free. */
+/* count·size bytes, zeroed, 64-byte aligned; NULL when that overflows, is more than the machine has, or is not to be
+ * had. Freed by mr_free. */
 void *mr_alloc(size_t count, size_t size);
 void mr_free(void *p);
 
@@ -20,14 +20,14 @@ void mr_free_by(const mr_allocator *by, void *p);
 
 char *mr_strdup(const char *s);
 
-/* The bytes that this process could at most use: what the machine has, or a container's limit. Systems promise more than they
- * have and kill whoever takes them at their word, so what is larger is refused before it is asked for. */
+/* The bytes that this process could at most use: what the machine has, or a container's limit. Systems promise more
+ * than they have and kill whoever takes them at their word, so what is larger is refused before it is asked for. */
 size_t mr_memory_total(void);
 
-/* A plan runs twice over the same code: with base NULL it only counts, with base set it hands out addresses.
- * The base may be device memory: the arena never touches what it hands out.
- * A plan for several shapes takes the same pieces in the same order for each; with `largest` (one number a piece, 0 at first) a piece
- * has the size of the largest that was ever asked for in its place. */
+/* A plan runs twice over the same code: with base NULL it only counts, with base set it hands out addresses. The
+ * base may be device memory: the arena never touches what it hands out. A plan for several shapes takes the same
+ * pieces in the same order for each; with `largest` (one number a piece, 0 at first) a piece has the size of the
+ * largest that was ever asked for in its place. */
 typedef struct mr_arena {
     char *base;
     size_t used, pieces, *largest;

@@ -29,9 +29,9 @@ enum {
 typedef struct mr_option {
     const char *key; /* as in a recipe, "conv-place" */
     mr_option_type type;
-    size_t offset; /* of the field in its struct */
-    const char *fallback; /* the default, as text */
-    double min, max;      /* inclusive; for INT, REAL and PAIR */
+    size_t offset;              /* of the field in its struct */
+    const char *fallback;       /* the default, as text */
+    double min, max;            /* inclusive; for INT, REAL and PAIR */
     const char *const *choices; /* NULL-terminated, for CHOICE */
     const char *help;
     unsigned flags;

@@ -28,11 +28,13 @@ int mr_processors(void)
     return online > 0 ? (int)online : 1;
 }
 
-/* A worker spins this often for the next job before it sleeps: a training step is hundreds of jobs microseconds apart. */
+/* A worker spins this often for the next job before it sleeps: a training step is hundreds of jobs microseconds
+ * apart. */
 enum { SPINS = 4000 };
 
-/* Tasks begin … end−1 that nobody has begun, in one word: a slot takes its own from the front, and when it has none left, those
- * of others from the back. So a thread that is held up (another process has its core) holds up one task, not its share. */
+/* Tasks begin … end−1 that nobody has begun, in one word: a slot takes its own from the front, and when it has none
+ * left, those of others from the back. So a thread that is held up (another process has its core) holds up one task,
+ * not its share. */
 typedef struct range {
     _Alignas(64) atomic_uint_least64_t tasks; /* begin << 32 | end */
 } range;
@@ -49,11 +51,11 @@ struct mr_pool {
     worker *workers; /* slots 1 … threads−1; slot 0 is the caller */
     pthread_mutex_t lock;
     pthread_cond_t wake, done;
-    atomic_uint job;      /* raised for each run */
-    atomic_int left;      /* tasks that are not finished */
+    atomic_uint job; /* raised for each run */
+    atomic_int left; /* tasks that are not finished */
     atomic_int quit;
-    range *ranges;        /* [threads] */
-    mr_pool_fn *fn;       /* fn and arg are read only by who has taken a task: until that is finished, they stay */
+    range *ranges;  /* [threads] */
+    mr_pool_fn *fn; /* fn and arg are read only by who has taken a task: until that is finished, they stay */
     void *arg;
 };
 
@@ -67,7 +69,8 @@ static int take(range *from, int front)
         const uint64_t begin = seen >> 32, end = seen & 0xffffffffu;
         if (begin >= end) return -1;
         const uint64_t rest = front ? as_range(begin + 1, end) : as_range(begin, end - 1);
-        if (atomic_compare_exchange_weak_explicit(&from->tasks, &seen, rest, memory_order_acq_rel, memory_order_acquire))
+        if (atomic_compare_exchange_weak_explicit(&from->tasks, &seen, rest, memory_order_acq_rel,
+                                                  memory_order_acquire))
             return (int)(front ? begin : end - 1);
     }
 }
@@ -80,7 +83,8 @@ static void run_tasks(mr_pool *pool, int slot)
         range *from = &pool->ranges[(slot + i) % pool->threads];
         for (int task; (task = take(from, i == 0)) >= 0; finished++) pool->fn(pool->arg, task, slot);
     }
-    if (!finished || atomic_fetch_sub_explicit(&pool->left, finished, memory_order_acq_rel) != finished || !slot) return;
+    if (!finished || atomic_fetch_sub_explicit(&pool->left, finished, memory_order_acq_rel) != finished || !slot)
+        return;
     pthread_mutex_lock(&pool->lock);
     pthread_cond_signal(&pool->done);
     pthread_mutex_unlock(&pool->lock);

@@ -1,5 +1,5 @@
-/* A small thread pool: each thread has its slice and helps with the others' when it is through; the caller works too. Which thread runs a task never changes a result, because
- * work is cut by shape alone. */
+/* A small thread pool: each thread has its slice and helps with the others' when it is through; the caller works
+ * too. Which thread runs a task never changes a result, because work is cut by shape alone. */
 #ifndef MR_CORE_POOL_H
 #define MR_CORE_POOL_H
 

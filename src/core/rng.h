@@ -34,7 +34,12 @@ MR_INLINE mr_u32x4 mr_philox(uint64_t seed, uint32_t c0, uint32_t c1, uint32_t c
 }
 
 /* Who draws: the second counter word. Dropout sites are 0, 1, 2, …; everything else lies above them. */
-enum { MR_STREAM_INIT = 0x40000000, MR_STREAM_TRAIN = 0x50000000, MR_STREAM_EVAL = 0x60000000, MR_STREAM_SAMPLE = 0x70000000 };
+enum {
+    MR_STREAM_INIT = 0x40000000,
+    MR_STREAM_TRAIN = 0x50000000,
+    MR_STREAM_EVAL = 0x60000000,
+    MR_STREAM_SAMPLE = 0x70000000
+};
 
 /* Dropout: element i of a site is kept when this is below keep = round((1 − p)·2³²). */
 MR_INLINE uint32_t mr_dropout_bits(uint64_t seed, uint32_t step, uint32_t micro, uint32_t site, uint64_t i)
@@ -62,7 +67,7 @@ mr_rng mr_rng_at(uint64_t seed, uint32_t stream, uint32_t a, uint32_t b);
 uint32_t mr_rng_u32(mr_rng *rng);
 uint32_t mr_rng_below(mr_rng *rng, uint32_t n); /* uniform in 0 … n−1, without bias; n ≥ 1 */
 uint64_t mr_rng_below64(mr_rng *rng, uint64_t n);
-double mr_rng_uniform(mr_rng *rng);             /* in [0, 1) */
-double mr_rng_normal(mr_rng *rng);              /* N(0, 1) */
+double mr_rng_uniform(mr_rng *rng); /* in [0, 1) */
+double mr_rng_normal(mr_rng *rng);  /* N(0, 1) */
 
 #endif

@@ -23,12 +23,12 @@ typedef struct meta_entry {
 } meta_entry;
 
 struct mr_st {
-    int fd;            /* of a file; −1 when all of it lies in the caller's memory */
-    const char *name;  /* borrowed, while opening */
-    const char *data;  /* what follows the header in the caller's memory */
-    uint64_t begin, data_size; /* where it begins in the file */
-    char *texts; /* holds all names and texts */
-    mr_st_tensor *tensors; /* in the order of the data */
+    int fd;                     /* of a file; −1 when all of it lies in the caller's memory */
+    const char *name;           /* borrowed, while opening */
+    const char *data;           /* what follows the header in the caller's memory */
+    uint64_t begin, data_size;  /* where it begins in the file */
+    char *texts;                /* holds all names and texts */
+    mr_st_tensor *tensors;      /* in the order of the data */
     const mr_st_tensor **named; /* the same in the order of their names */
     int count, room;
     meta_entry *meta;
@@ -41,8 +41,8 @@ static const struct {
     const char *name;
     size_t size;
 } dtypes[] = {
-    [MR_ST_F32] = {"F32", 4}, [MR_ST_F64] = {"F64", 8}, [MR_ST_F16] = {"F16", 2}, [MR_ST_BF16] = {"BF16", 2},
-    [MR_ST_I64] = {"I64", 8}, [MR_ST_I32] = {"I32", 4}, [MR_ST_I16] = {"I16", 2}, [MR_ST_I8] = {"I8", 1},
+    [MR_ST_F32] = {"F32", 4}, [MR_ST_F64] = {"F64", 8},   [MR_ST_F16] = {"F16", 2}, [MR_ST_BF16] = {"BF16", 2},
+    [MR_ST_I64] = {"I64", 8}, [MR_ST_I32] = {"I32", 4},   [MR_ST_I16] = {"I16", 2}, [MR_ST_I8] = {"I8", 1},
     [MR_ST_U8] = {"U8", 1},   [MR_ST_BOOL] = {"BOOL", 1},
 };
 
@@ -67,8 +67,8 @@ static int fail_header(const mr_st *st, mr_error *err, const char *what)
     return mr_fail(err, MR_EFORMAT, "%s: not a valid safetensors file: %s", st->name, what);
 }
 
-__attribute__((format(printf, 4, 5)))
-static int fail_tensor(const mr_st *st, mr_error *err, const char *tensor, const char *format, ...)
+__attribute__((format(printf, 4, 5))) static int fail_tensor(const mr_st *st, mr_error *err, const char *tensor,
+                                                             const char *format, ...)
 {
     char what[256];
     va_list args;
@@ -167,7 +167,8 @@ static int read_sizes(mr_json *json, int64_t *out, int room)
 static int read_field(const mr_st *st, mr_json *json, const char *name, const char *field, entry *e, mr_error *err)
 {
     size_t size;
-    if ((!strcmp(field, "dtype") && e->has_dtype) || (!strcmp(field, "shape") && e->ndim >= 0) || (!strcmp(field, "data_offsets") && e->ends >= 0))
+    if ((!strcmp(field, "dtype") && e->has_dtype) || (!strcmp(field, "shape") && e->ndim >= 0) ||
+        (!strcmp(field, "data_offsets") && e->ends >= 0))
         return fail_tensor(st, err, name, "duplicate %s", field);
     if (!strcmp(field, "dtype")) {
         const char *dtype = mr_json_string(json, &size);
@@ -177,11 +178,16 @@ static int read_field(const mr_st *st, mr_json *json, const char *name, const ch
     }
     if (!strcmp(field, "shape")) {
         e->ndim = read_sizes(json, e->shape, MR_ST_DIMS);
-        return e->ndim >= 0 || json->wrong ? 0 : fail_tensor(st, err, name, "shape is not a list of at most %d whole numbers, 0 or more", MR_ST_DIMS);
+        return e->ndim >= 0 || json->wrong
+                   ? 0
+                   : fail_tensor(st, err, name, "shape is not a list of at most %d whole numbers, 0 or more",
+                                 MR_ST_DIMS);
     }
     if (!strcmp(field, "data_offsets")) {
         e->ends = read_sizes(json, e->place, 2);
-        return e->ends == 2 || json->wrong ? 0 : fail_tensor(st, err, name, "data_offsets are not two whole numbers, 0 or more");
+        return e->ends == 2 || json->wrong
+                   ? 0
+                   : fail_tensor(st, err, name, "data_offsets are not two whole numbers, 0 or more");
     }
     return fail_tensor(st, err, name, "its entry must have dtype, shape and data_offsets, and nothing else");
 }
@@ -190,7 +196,8 @@ static int read_entry(const mr_st *st, mr_json *json, const char *name, entry *e
 {
     int rc = 0;
     *e = (entry){.dtype = "", .ndim = -1, .ends = -1};
-    if (!mr_json_enter(json, '{')) return json->wrong ? fail_json(st, json, "", err) : fail_tensor(st, err, name, "its entry is not an object");
+    if (!mr_json_enter(json, '{'))
+        return json->wrong ? fail_json(st, json, "", err) : fail_tensor(st, err, name, "its entry is not an object");
     while (!rc && mr_json_item(json, '}')) {
         const char *field = read_key(st, json, err);
         rc = field ? read_field(st, json, name, field, e, err) : MR_EFORMAT;
@@ -309,10 +316,12 @@ static int sort_names(mr_st *st, mr_error *err)
     for (int i = 0; i < st->count; i++) st->named[i] = &st->tensors[i];
     if (st->count) qsort(st->named, (size_t)st->count, sizeof *st->named, by_name);
     for (int i = 1; i < st->count; i++)
-        if (!strcmp(st->named[i - 1]->name, st->named[i]->name)) return fail_tensor(st, err, st->named[i]->name, "duplicate name");
+        if (!strcmp(st->named[i - 1]->name, st->named[i]->name))
+            return fail_tensor(st, err, st->named[i]->name, "duplicate name");
     if (st->meta_count) qsort(st->meta, (size_t)st->meta_count, sizeof *st->meta, by_key);
     for (int i = 1; i < st->meta_count; i++)
-        if (!strcmp(st->meta[i - 1].key, st->meta[i].key)) return fail_header(st, err, "duplicate key in " MR_ST_METADATA);
+        if (!strcmp(st->meta[i - 1].key, st->meta[i].key))
+            return fail_header(st, err, "duplicate key in " MR_ST_METADATA);
     return 0;
 }
 

@@ -42,13 +42,13 @@ int mr_st_open_memory(const void *data, size_t size, const char *name, mr_st **o
 void mr_st_close(mr_st *st);
 
 int mr_st_count(const mr_st *st);
-const mr_st_tensor *mr_st_at(const mr_st *st, int index);           /* in the order of the data */
-const mr_st_tensor *mr_st_find(const mr_st *st, const char *name);  /* or NULL */
+const mr_st_tensor *mr_st_at(const mr_st *st, int index);          /* in the order of the data */
+const mr_st_tensor *mr_st_find(const mr_st *st, const char *name); /* or NULL */
 int mr_st_read(const mr_st *st, const char *path, const mr_st_tensor *tensor, void *to, mr_error *err); /* its bytes */
 int mr_st_meta_count(const mr_st *st);
 void mr_st_meta_at(const mr_st *st, int index, const char **key, const char **value);
-const char *mr_st_meta(const mr_st *st, const char *key);           /* or NULL */
-const char *mr_st_dtype_name(mr_st_dtype dtype);                    /* "F32" */
+const char *mr_st_meta(const mr_st *st, const char *key); /* or NULL */
+const char *mr_st_dtype_name(mr_st_dtype dtype);          /* "F32" */
 /* Bytes of a tensor; MR_EINVAL when its type, rank or a size is impossible, or the product does not fit. */
 int mr_st_bytes(mr_st_dtype dtype, int ndim, const int64_t *shape, size_t *bytes);
 

@@ -48,8 +48,8 @@ static void compress(uint32_t state[8], const unsigned char block[64])
 
 void mr_sha256_begin(mr_sha256 *sha)
 {
-    *sha = (mr_sha256){.state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19}};
+    *sha = (mr_sha256){
+        .state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19}};
 }
 
 void mr_sha256_add(mr_sha256 *sha, const void *data, size_t size)

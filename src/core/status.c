@@ -10,8 +10,9 @@ const char *mr_status_name(int status)
 {
     switch (status) {
     case MR_OK: return "MR_OK";
-#define NAME(name, value, message) case value: return #name;
-    MR_STATUS_MAP(NAME)
+#define NAME(name, value, message)                                                                                     \
+    case value: return #name;
+        MR_STATUS_MAP(NAME)
 #undef NAME
     default: return "unknown status";
     }
@@ -21,8 +22,9 @@ const char *mr_status_message(int status)
 {
     switch (status) {
     case MR_OK: return "done";
-#define MESSAGE(name, value, message) case value: return message;
-    MR_STATUS_MAP(MESSAGE)
+#define MESSAGE(name, value, message)                                                                                  \
+    case value: return message;
+        MR_STATUS_MAP(MESSAGE)
 #undef MESSAGE
     default: return "unknown status";
     }

@@ -7,8 +7,8 @@
 /* Records the sentence, as one printable line whatever names it repeats (err may be NULL). */
 void mr_error_set(mr_error *err, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* The same as an expression that is `status`, so that a caller writes `return mr_fail(err, MR_EIO, …)`. A macro, so that whoever
- * analyses the caller sees that it fails. */
+/* The same as an expression that is `status`, so that a caller writes `return mr_fail(err, MR_EIO, …)`. A macro, so
+ * that whoever analyses the caller sees that it fails. */
 #define mr_fail(err, status, ...) (mr_error_set((err), (status), __VA_ARGS__), mr_failed(status))
 static inline int mr_failed(int status) { return status; }
 

@@ -1,4 +1,5 @@
-/* A wish to stop, set by a signal handler, which may run in any thread, and read by whoever may: atomic and free of locks. */
+/* A wish to stop, set by a signal handler, which may run in any thread, and read by whoever may: atomic and free of
+ * locks. */
 #ifndef MR_CORE_STOP_H
 #define MR_CORE_STOP_H
 

@@ -123,7 +123,8 @@ size_t mr_json_piece(char out[MR_JSON_PIECE], const char *s, size_t size)
     uint32_t c;
     const int n = mr_utf8_read(s, size, &c);
     if (n <= 0) snprintf(out, MR_JSON_PIECE, "\\ufffd");
-    else if (c && c < 0x80 && strchr("\"\\\b\f\n\r\t", (int)c)) snprintf(out, MR_JSON_PIECE, "\\%c", short_escape((char)c));
+    else if (c && c < 0x80 && strchr("\"\\\b\f\n\r\t", (int)c))
+        snprintf(out, MR_JSON_PIECE, "\\%c", short_escape((char)c));
     else if (c < 0x20) snprintf(out, MR_JSON_PIECE, "\\u%04X", (unsigned)c);
     else snprintf(out, MR_JSON_PIECE, "%.*s", n, s);
     return n > 0 ? (size_t)n : 1;
@@ -150,7 +151,8 @@ int mr_text_give(const char *from, char *to, size_t capacity, size_t *needed, mr
 {
     const size_t size = strlen(from) + 1;
     if (needed) *needed = size;
-    if (size > capacity || !to) return mr_fail(err, MR_EINVAL, "room for %zu bytes where %zu are needed", to ? capacity : 0, size);
+    if (size > capacity || !to)
+        return mr_fail(err, MR_EINVAL, "room for %zu bytes where %zu are needed", to ? capacity : 0, size);
     memcpy(to, from, size);
     return 0;
 }

@@ -37,7 +37,8 @@ enum { MR_JSON_PIECE = 16 };
 size_t mr_json_piece(char out[MR_JSON_PIECE], const char *s, size_t size);
 void mr_text_free(mr_text *text);
 
-/* Text into a caller's buffer, with its zero byte: *needed (or NULL) is set to what it takes; MR_EINVAL when that is more. */
+/* Text into a caller's buffer, with its zero byte: *needed (or NULL) is set to what it takes; MR_EINVAL when that is
+ * more. */
 int mr_text_give(const char *from, char *to, size_t capacity, size_t *needed, mr_error *err);
 
 #endif

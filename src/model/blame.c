@@ -1,4 +1,5 @@
-/* After a step that was not finite: where it began. Only then is device memory read back, so a normal step pays nothing. */
+/* After a step that was not finite: where it began. Only then is device memory read back, so a normal step pays
+ * nothing. */
 #include "model/network.h"
 
 #include <math.h>
@@ -44,7 +45,10 @@ static int blame_forward(mr_model *m, size_t N, char *out, size_t size)
     return 0;
 }
 
-void mr_model_place(char *out, size_t size, const char *name, const char *what) { snprintf(out, size, "%s (%s)", name, what); }
+void mr_model_place(char *out, size_t size, const char *name, const char *what)
+{
+    snprintf(out, size, "%s (%s)", name, what);
+}
 
 static int finite_logits(mr_model *m, size_t rows) { return finite_acts(m, m->logits, rows * (size_t)m->face.outputs); }
 

@@ -94,16 +94,29 @@ void mr_block_plan(mr_block *b, const mr_config *c, mr_dev *dev, mr_arena *arena
 static void norm(const mr_pass *p, int row, const mr_act *x, mr_act *y, mr_real *stat)
 {
     int layer = p->config->norm == MR_NORM_LAYER;
-    p->dev->ops.norm_fwd(p->dev, &(mr_norm_fwd_args){
-        .M = p->B * p->T, .D = (int)p->config->dim, .kind = (mr_norm)p->config->norm, .x = x, .w = mr_weight(p, row),
-        .b = layer ? mr_weight(p, row + 1) : NULL, .y = y, .stat = stat});
+    p->dev->ops.norm_fwd(p->dev, &(mr_norm_fwd_args){.M = p->B * p->T,
+                                                     .D = (int)p->config->dim,
+                                                     .kind = (mr_norm)p->config->norm,
+                                                     .x = x,
+                                                     .w = mr_weight(p, row),
+                                                     .b = layer ? mr_weight(p, row + 1) : NULL,
+                                                     .y = y,
+                                                     .stat = stat});
 }
 
 static void conv(const mr_block *b, const mr_pass *p, const mr_act *x, const mr_block_state *s)
 {
-    p->dev->ops.conv_fwd(p->dev, &(mr_conv_fwd_args){
-        .B = p->B, .T = p->T, .D = (int)p->config->dim, .x = x, .w = mr_weight(p, b->conv), .b = mr_weight(p, b->conv + 1),
-        .tail_in = s->tail_in, .reset = p->reset, .length = p->length, .y = b->conv_y, .tail_out = s->tail_out});
+    p->dev->ops.conv_fwd(p->dev, &(mr_conv_fwd_args){.B = p->B,
+                                                     .T = p->T,
+                                                     .D = (int)p->config->dim,
+                                                     .x = x,
+                                                     .w = mr_weight(p, b->conv),
+                                                     .b = mr_weight(p, b->conv + 1),
+                                                     .tail_in = s->tail_in,
+                                                     .reset = p->reset,
+                                                     .length = p->length,
+                                                     .y = b->conv_y,
+                                                     .tail_out = s->tail_out});
 }
 
 static mr_dropout drop_at(const mr_block *b, const mr_pass *p, int place)
@@ -119,49 +132,89 @@ void mr_block_forward(mr_block *b, const mr_pass *p, const mr_block_state *s)
     int N = p->B * p->T, D = (int)c->dim, F = (int)(c->mlp * c->dim);
     if (conv_residual(c)) {
         conv(b, p, b->x, s);
-        mr_linear(p, b->point, (mr_linear_fwd_args){.M = N, .N = D, .K = D, .x = b->conv_y, .b = mr_weight(p, b->point + 1),
-                                                    .residual = b->x, .y = b->x1});
+        mr_linear(
+            p, b->point,
+            (mr_linear_fwd_args){
+                .M = N, .N = D, .K = D, .x = b->conv_y, .b = mr_weight(p, b->point + 1), .residual = b->x, .y = b->x1});
     }
     norm(p, b->norm1, b->x1, b->u, b->stat1);
     if (conv_inside(c)) conv(b, p, b->u, s);
     mixer->forward(b->mixer, p, conv_inside(c) ? b->conv_y : b->u, b->h, s->mixer_in, s->mixer_out);
-    mr_linear(p, b->down, (mr_linear_fwd_args){.M = N, .N = D, .K = mixer->width(c), .x = b->h, .b = mr_weight(p, b->down + 1),
-                                               .drop = drop_at(b, p, 0), .residual = b->x1, .y = b->x2});
+    mr_linear(p, b->down,
+              (mr_linear_fwd_args){.M = N,
+                                   .N = D,
+                                   .K = mixer->width(c),
+                                   .x = b->h,
+                                   .b = mr_weight(p, b->down + 1),
+                                   .drop = drop_at(b, p, 0),
+                                   .residual = b->x1,
+                                   .y = b->x2});
     if (!has_mlp(c)) return;
     norm(p, b->norm2, b->x2, b->v, b->stat2);
-    mr_linear(p, b->up, (mr_linear_fwd_args){.M = N, .N = F, .K = D, .x = b->v, .b = mr_weight(p, b->up + 1), .gelu = 1,
-                                             .pre = b->pre, .y = b->act});
-    mr_linear(p, b->mlp, (mr_linear_fwd_args){.M = N, .N = D, .K = F, .x = b->act, .b = mr_weight(p, b->mlp + 1),
-                                              .drop = drop_at(b, p, 1), .residual = b->x2, .y = b->out});
+    mr_linear(
+        p, b->up,
+        (mr_linear_fwd_args){
+            .M = N, .N = F, .K = D, .x = b->v, .b = mr_weight(p, b->up + 1), .gelu = 1, .pre = b->pre, .y = b->act});
+    mr_linear(p, b->mlp,
+              (mr_linear_fwd_args){.M = N,
+                                   .N = D,
+                                   .K = F,
+                                   .x = b->act,
+                                   .b = mr_weight(p, b->mlp + 1),
+                                   .drop = drop_at(b, p, 1),
+                                   .residual = b->x2,
+                                   .y = b->out});
 }
 
 /* ---- backward: the same lines from the bottom up ---- */
 
 /* x W^T + b, backwards: adds to the gradients of W and b, and gives dx (times gelu' of pre). */
-static void linear_bwd(const mr_pass *p, int row, int out, int in, const mr_act *dy, const mr_act *x, const mr_act *pre, mr_act *dx)
+static void linear_bwd(const mr_pass *p, int row, int out, int in, const mr_act *dy, const mr_act *x, const mr_act *pre,
+                       mr_act *dx)
 {
     int N = p->B * p->T;
-    p->dev->ops.linear_bwd_w(p->dev, &(mr_linear_bwd_w_args){.M = N, .N = out, .K = in, .dy = dy, .x = x,
-                                                             .dW = mr_grad(p, row), .db = mr_grad(p, row + 1)});
-    p->dev->ops.linear_bwd_x(p->dev, &(mr_linear_bwd_x_args){.M = N, .N = out, .K = in, .dy = dy, .W = mr_weight(p, row),
-                                                             .pre = pre, .dx = dx});
+    p->dev->ops.linear_bwd_w(
+        p->dev, &(mr_linear_bwd_w_args){
+                    .M = N, .N = out, .K = in, .dy = dy, .x = x, .dW = mr_grad(p, row), .db = mr_grad(p, row + 1)});
+    p->dev->ops.linear_bwd_x(
+        p->dev,
+        &(mr_linear_bwd_x_args){.M = N, .N = out, .K = in, .dy = dy, .W = mr_weight(p, row), .pre = pre, .dx = dx});
 }
 
 static void norm_bwd(const mr_pass *p, int row, const mr_act *x, const mr_real *stat, const mr_act *dy, mr_act *dx)
 {
     int layer = p->config->norm == MR_NORM_LAYER;
-    p->dev->ops.norm_bwd(p->dev, &(mr_norm_bwd_args){
-        .M = p->B * p->T, .D = (int)p->config->dim, .kind = (mr_norm)p->config->norm, .x = x, .w = mr_weight(p, row),
-        .stat = stat, .dy = dy, .accumulate = 1, .dx = dx, .dw = mr_grad(p, row), .db = layer ? mr_grad(p, row + 1) : NULL});
+    p->dev->ops.norm_bwd(p->dev, &(mr_norm_bwd_args){.M = p->B * p->T,
+                                                     .D = (int)p->config->dim,
+                                                     .kind = (mr_norm)p->config->norm,
+                                                     .x = x,
+                                                     .w = mr_weight(p, row),
+                                                     .stat = stat,
+                                                     .dy = dy,
+                                                     .accumulate = 1,
+                                                     .dx = dx,
+                                                     .dw = mr_grad(p, row),
+                                                     .db = layer ? mr_grad(p, row + 1) : NULL});
 }
 
 static void conv_bwd(const mr_block *b, const mr_pass *p, const mr_act *x, const mr_act *dy, mr_act *dx, int accumulate,
                      const mr_block_state *s, const mr_block_state_grad *g)
 {
-    p->dev->ops.conv_bwd(p->dev, &(mr_conv_bwd_args){
-        .B = p->B, .T = p->T, .D = (int)p->config->dim, .x = x, .w = mr_weight(p, b->conv), .tail_in = s->tail_in,
-        .reset = p->reset, .length = p->length, .dy = dy, .dtail_out = g->tail_out, .accumulate = accumulate, .dx = dx,
-        .dw = mr_grad(p, b->conv), .db = mr_grad(p, b->conv + 1), .dtail_in = g->tail_in});
+    p->dev->ops.conv_bwd(p->dev, &(mr_conv_bwd_args){.B = p->B,
+                                                     .T = p->T,
+                                                     .D = (int)p->config->dim,
+                                                     .x = x,
+                                                     .w = mr_weight(p, b->conv),
+                                                     .tail_in = s->tail_in,
+                                                     .reset = p->reset,
+                                                     .length = p->length,
+                                                     .dy = dy,
+                                                     .dtail_out = g->tail_out,
+                                                     .accumulate = accumulate,
+                                                     .dx = dx,
+                                                     .dw = mr_grad(p, b->conv),
+                                                     .db = mr_grad(p, b->conv + 1),
+                                                     .dtail_in = g->tail_in});
 }
 
 /* The gradient of a branch's output: that of the stream, through the branch's dropout. */
@@ -170,11 +223,14 @@ static const mr_act *branch_grad(const mr_block *b, const mr_pass *p, const mr_s
     mr_dropout drop = drop_at(b, p, place);
     if (drop.p <= 0) return w->d;
     p->dev->ops.dropout_bwd(p->dev, &(mr_dropout_bwd_args){.n = (size_t)p->B * (size_t)p->T * (size_t)p->config->dim,
-                                                           .drop = drop, .dy = w->d, .dx = w->branch});
+                                                           .drop = drop,
+                                                           .dy = w->d,
+                                                           .dx = w->branch});
     return w->branch;
 }
 
-void mr_block_backward(mr_block *b, const mr_pass *p, const mr_scratch *w, const mr_block_state *s, const mr_block_state_grad *g)
+void mr_block_backward(mr_block *b, const mr_pass *p, const mr_scratch *w, const mr_block_state *s,
+                       const mr_block_state_grad *g)
 {
     const mr_config *c = p->config;
     const mr_mixer *mixer = mr_mixer_at(c->mixer);
@@ -185,7 +241,8 @@ void mr_block_backward(mr_block *b, const mr_pass *p, const mr_scratch *w, const
         norm_bwd(p, b->norm2, b->x2, b->stat2, w->inner, w->d);
     }
     linear_bwd(p, b->down, D, mixer->width(c), branch_grad(b, p, w, 0), b->h, NULL, w->dh);
-    mixer->backward(b->mixer, p, conv_inside(c) ? b->conv_y : b->u, b->h, w->dh, w->inner, s->mixer_in, g->mixer_out, g->mixer_in);
+    mixer->backward(b->mixer, p, conv_inside(c) ? b->conv_y : b->u, b->h, w->dh, w->inner, s->mixer_in, g->mixer_out,
+                    g->mixer_in);
     if (conv_inside(c)) conv_bwd(b, p, b->u, w->inner, w->branch, 0, s, g);
     norm_bwd(p, b->norm1, b->x1, b->stat1, conv_inside(c) ? w->branch : w->inner, w->d);
     if (conv_residual(c)) {

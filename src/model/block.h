@@ -10,16 +10,16 @@ typedef struct mr_block {
     int conv, point, norm1, down, norm2, up, mlp;
     void *mixer; /* the mixer's layer */
     /* activations, shapes for N = B·T tokens. Without training, blocks share them and x … out are one buffer. */
-    mr_act *x;     /* [N, D] the block's input */
-    mr_act *conv_y; /* [N, D] behind the depthwise convolution */
-    mr_act *x1;    /* [N, D] behind the residual convolution; x where there is none */
-    mr_act *u;     /* [N, D] normed */
-    mr_act *h;     /* [N, H] the mixer's output */
-    mr_act *x2;    /* [N, D] behind the mixer; out where there is no MLP */
-    mr_act *v;     /* [N, D] normed */
-    mr_act *pre, *act; /* [N, F] before and behind gelu; the same buffer without training */
-    mr_act *out;   /* [N, D] the next block's input */
-    mr_real *stat1, *stat2; /* [N, 2] */
+    mr_act *x;                /* [N, D] the block's input */
+    mr_act *conv_y;           /* [N, D] behind the depthwise convolution */
+    mr_act *x1;               /* [N, D] behind the residual convolution; x where there is none */
+    mr_act *u;                /* [N, D] normed */
+    mr_act *h;                /* [N, H] the mixer's output */
+    mr_act *x2;               /* [N, D] behind the mixer; out where there is no MLP */
+    mr_act *v;                /* [N, D] normed */
+    mr_act *pre, *act;        /* [N, F] before and behind gelu; the same buffer without training */
+    mr_act *out;              /* [N, D] the next block's input */
+    mr_real *stat1, *stat2;   /* [N, 2] */
     size_t tail_at, mixer_at; /* where this block's state lies: reals a stream before it */
 } mr_block;
 
@@ -42,12 +42,13 @@ typedef struct mr_block_state {
 int mr_block_init(mr_block *block, int index, const mr_config *config, mr_params *params);
 void mr_block_free(mr_block *block, const mr_allocator *by);
 size_t mr_block_state_reals(const mr_config *config);
-/* The same in the three parts of mr_state_rows_args: the tail, the mixer's state and the rest of that. Of B streams, each
- * part of all of them lies together. */
+/* The same in the three parts of mr_state_rows_args: the tail, the mixer's state and the rest of that. Of B streams,
+ * each part of all of them lies together. */
 enum { MR_STATE_PARTS = 3 };
 void mr_block_state_parts(const mr_config *config, size_t parts[MR_STATE_PARTS]);
 
-/* block->x is set. keep: for training, everything the backward needs; otherwise the residual stream stays in block->x. */
+/* block->x is set. keep: for training, everything the backward needs; otherwise the residual stream stays in
+ * block->x. */
 void mr_block_plan(mr_block *block, const mr_config *config, mr_dev *dev, mr_arena *arena, int B, int T, int keep);
 void mr_block_forward(mr_block *block, const mr_pass *pass, const mr_block_state *state);
 

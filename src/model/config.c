@@ -31,27 +31,43 @@ const mr_option mr_config_options[] = {
     {"loss", MR_OPT_CHOICE, FIELD(loss), "xent", 0, 0, losses, "what is minimised", MR_OPT_DERIVED},
     {"outputs", MR_OPT_INT, FIELD(outputs), "1", 1, 1 << 24, NULL, "classes, or values predicted", MR_OPT_DERIVED},
     {"mixer", MR_OPT_CHOICE, FIELD(mixer), "mingru", 0, 0, mr_mixer_names, "the recurrent layer", 0},
-    {"candidate", MR_OPT_CHOICE, FIELD(candidate), "positive", 0, 0, candidates, "form of the candidate state (tanh: the paper's step 1)", 0},
-    {"scan", MR_OPT_CHOICE, FIELD(scan), "linear", 0, 0, scans, "how the recurrence is computed (log: the paper's way, less exact)", 0},
+    {"candidate", MR_OPT_CHOICE, FIELD(candidate), "positive", 0, 0, candidates,
+     "form of the candidate state (tanh: the paper's step 1)", 0},
+    {"scan", MR_OPT_CHOICE, FIELD(scan), "linear", 0, 0, scans,
+     "how the recurrence is computed (log: the paper's way, less exact)", 0},
     {"normalize-gates", MR_OPT_BOOL, FIELD(normalize_gates), "yes", 0, 0, NULL, "minLSTM: gates sum to one", 0},
     {"h0", MR_OPT_CHOICE, FIELD(h0_learned), "zero", 0, 0, starts, "the state a sequence starts from", 0},
-    {"gate-init", MR_OPT_TEXT, FIELD(gate_init), "default", 0, 0, NULL, "default, forget-bias=X[,Y…] (of each block), sums=X[,Y…] (the same, and minGRU starts with sums, not means), timescales[=T] (log-uniform in 1…T), timescales-uniform[=T]", 0},
+    {"gate-init", MR_OPT_TEXT, FIELD(gate_init), "default", 0, 0, NULL,
+     "default, forget-bias=X[,Y…] (of each block), sums=X[,Y…] (the same, and minGRU starts with sums, not means), "
+     "timescales[=T] (log-uniform in 1…T), timescales-uniform[=T]",
+     0},
     {"layers", MR_OPT_INT, FIELD(layers), "3", 1, 1000, NULL, "blocks", 0},
     {"dim", MR_OPT_INT, FIELD(dim), "64", 1, 65536, NULL, "channels of the residual stream", 0},
-    {"expansion", MR_OPT_INT, FIELD(expansion), "2", 1, 64, NULL, "state channels for each channel of the stream (not of attention)", 0},
+    {"expansion", MR_OPT_INT, FIELD(expansion), "2", 1, 64, NULL,
+     "state channels for each channel of the stream (not of attention)", 0},
     {"conv", MR_OPT_INT, FIELD(conv), "0", 0, 4, NULL, "causal convolution before the mixer: 0 or 4 taps", 0},
-    {"conv-place", MR_OPT_CHOICE, FIELD(conv_place), "inside", 0, 0, places, "norm → conv → mixer, or x += conv(x) as in the authors' code", 0},
+    {"conv-place", MR_OPT_CHOICE, FIELD(conv_place), "inside", 0, 0, places,
+     "norm → conv → mixer, or x += conv(x) as in the authors' code", 0},
     {"mlp", MR_OPT_INT, FIELD(mlp), "0", 0, 64, NULL, "width factor of the MLP after the mixer; 0: none", 0},
-    {"norm", MR_OPT_CHOICE, FIELD(norm), "rms", 0, 0, norms, "kind of normalisation; none: a scale for each channel alone", 0},
-    {"dropout", MR_OPT_REAL, FIELD(dropout), "0", 0, 0.95, NULL, "share of each branch's output dropped in training", 0},
-    {"weights", MR_OPT_CHOICE, FIELD(weights), "f32", 0, 0, weight_types, "how matrices are stored; int8 is made by `minrnn quantize`", MR_OPT_DERIVED | MR_OPT_SPARSE},
-    {"gru-reset", MR_OPT_CHOICE, FIELD(gru_reset), "before", 0, 0, gru_resets, "gru: r applies before the product with the state (the paper) or after it (PyTorch, cuDNN)", MR_OPT_SPARSE},
-    {"heads", MR_OPT_INT, FIELD(heads), "0", 0, 4096, NULL, "attention: heads; 0: of 64 channels each, or the next smaller even number that divides dim", MR_OPT_SPARSE},
-    {"positions", MR_OPT_CHOICE, FIELD(positions), "rotary", 0, 0, position_kinds, "attention: how a token knows where it stands", MR_OPT_SPARSE},
-    {"window", MR_OPT_INT, FIELD(window), "0", 0, 1 << 24, NULL, "attention: tokens that one sees, itself included; 0: the longest sequence", MR_OPT_SPARSE},
-    {"states", MR_OPT_INT, FIELD(states), "16", 1, MR_SSCAN_STATES, NULL, "mamba: states of each channel", MR_OPT_SPARSE},
+    {"norm", MR_OPT_CHOICE, FIELD(norm), "rms", 0, 0, norms,
+     "kind of normalisation; none: a scale for each channel alone", 0},
+    {"dropout", MR_OPT_REAL, FIELD(dropout), "0", 0, 0.95, NULL, "share of each branch's output dropped in training",
+     0},
+    {"weights", MR_OPT_CHOICE, FIELD(weights), "f32", 0, 0, weight_types,
+     "how matrices are stored; int8 is made by `minrnn quantize`", MR_OPT_DERIVED | MR_OPT_SPARSE},
+    {"gru-reset", MR_OPT_CHOICE, FIELD(gru_reset), "before", 0, 0, gru_resets,
+     "gru: r applies before the product with the state (the paper) or after it (PyTorch, cuDNN)", MR_OPT_SPARSE},
+    {"heads", MR_OPT_INT, FIELD(heads), "0", 0, 4096, NULL,
+     "attention: heads; 0: of 64 channels each, or the next smaller even number that divides dim", MR_OPT_SPARSE},
+    {"positions", MR_OPT_CHOICE, FIELD(positions), "rotary", 0, 0, position_kinds,
+     "attention: how a token knows where it stands", MR_OPT_SPARSE},
+    {"window", MR_OPT_INT, FIELD(window), "0", 0, 1 << 24, NULL,
+     "attention: tokens that one sees, itself included; 0: the longest sequence", MR_OPT_SPARSE},
+    {"states", MR_OPT_INT, FIELD(states), "16", 1, MR_SSCAN_STATES, NULL, "mamba: states of each channel",
+     MR_OPT_SPARSE},
     {"head-bias", MR_OPT_BOOL, FIELD(head_bias), "no", 0, 0, NULL, "a bias for each output", MR_OPT_SPARSE},
-    {"scaler", MR_OPT_CHOICE, FIELD(scaler), "none", 0, 0, scaler_kinds, "values and targets in the caller's units, with means and scales in the file", MR_OPT_DERIVED | MR_OPT_SPARSE},
+    {"scaler", MR_OPT_CHOICE, FIELD(scaler), "none", 0, 0, scaler_kinds,
+     "values and targets in the caller's units, with means and scales in the file", MR_OPT_DERIVED | MR_OPT_SPARSE},
     {0}};
 
 static int has_mixer(const mr_config *c, const char *name) { return !strcmp(mr_mixer_names[c->mixer], name); }
@@ -62,9 +78,12 @@ static int is_recurrent(const mr_config *c) { return has_mixer(c, "gru") || has_
 static int check_recurrent(const mr_config *c, mr_error *err)
 {
     if (c->gru_reset != MR_RESET_BEFORE && !has_mixer(c, "gru"))
-        return mr_fail(err, MR_ECONFIG, "gru-reset = after is for mixer = gru, not for %s; leave it out", mr_mixer_names[c->mixer]);
+        return mr_fail(err, MR_ECONFIG, "gru-reset = after is for mixer = gru, not for %s; leave it out",
+                       mr_mixer_names[c->mixer]);
     if (is_recurrent(c) && (c->candidate != MR_POSITIVE || c->scan != MR_SCAN_LINEAR))
-        return mr_fail(err, MR_ECONFIG, "candidate and scan are for mixer = mingru and minlstm; leave them out with mixer = %s", mr_mixer_names[c->mixer]);
+        return mr_fail(err, MR_ECONFIG,
+                       "candidate and scan are for mixer = mingru and minlstm; leave them out with mixer = %s",
+                       mr_mixer_names[c->mixer]);
     return 0;
 }
 
@@ -88,16 +107,20 @@ void mr_config_settle(mr_config *c, int64_t longest)
 static int check_attention(const mr_config *c, mr_error *err)
 {
     const int heads = mr_config_heads(c);
-    if (!heads) return mr_fail(err, MR_ECONFIG, "heads = %lld: must divide dim = %lld", (long long)c->heads, (long long)c->dim);
+    if (!heads)
+        return mr_fail(err, MR_ECONFIG, "heads = %lld: must divide dim = %lld", (long long)c->heads, (long long)c->dim);
     if (c->positions == MR_POSITIONS_ROTARY && c->dim / heads % 2)
-        return mr_fail(err, MR_ECONFIG, "positions = rotary turns pairs of channels, but dim = %lld over heads = %d leaves %lld a head; choose an even number, or other positions",
+        return mr_fail(err, MR_ECONFIG,
+                       "positions = rotary turns pairs of channels, but dim = %lld over heads = %d leaves %lld a head; "
+                       "choose an even number, or other positions",
                        (long long)c->dim, heads, (long long)c->dim / heads);
     if (c->dim / heads > MR_ATTN_SIZE)
-        return mr_fail(err, MR_ECONFIG, "heads = %d: %lld channels a head of dim = %lld; at most %d, so raise heads", heads,
-                       (long long)c->dim / heads, (long long)c->dim, MR_ATTN_SIZE);
+        return mr_fail(err, MR_ECONFIG, "heads = %d: %lld channels a head of dim = %lld; at most %d, so raise heads",
+                       heads, (long long)c->dim / heads, (long long)c->dim, MR_ATTN_SIZE);
     if (!c->window) return mr_fail(err, MR_ECONFIG, "window = 0: must be the number of tokens that one may see");
     if ((double)c->window * (double)c->dim > 1e9)
-        return mr_fail(err, MR_ECONFIG, "window = %lld, dim = %lld: too much to remember; lower one of them", (long long)c->window, (long long)c->dim);
+        return mr_fail(err, MR_ECONFIG, "window = %lld, dim = %lld: too much to remember; lower one of them",
+                       (long long)c->window, (long long)c->dim);
     return 0;
 }
 
@@ -118,9 +141,11 @@ static int check_mamba(const mr_config *c, mr_error *err)
 static int check_scaler(const mr_config *c, mr_error *err)
 {
     if ((c->scaler & MR_SCALER_INPUT) && c->input != MR_INPUT_REALS)
-        return mr_fail(err, MR_ECONFIG, "scaler = %s: tokens have no mean; only input = reals has", scaler_kinds[c->scaler]);
+        return mr_fail(err, MR_ECONFIG, "scaler = %s: tokens have no mean; only input = reals has",
+                       scaler_kinds[c->scaler]);
     if ((c->scaler & MR_SCALER_TARGET) && c->loss != MR_LOSS_MSE)
-        return mr_fail(err, MR_ECONFIG, "scaler = %s: classes have no mean; only loss = mse has", scaler_kinds[c->scaler]);
+        return mr_fail(err, MR_ECONFIG, "scaler = %s: classes have no mean; only loss = mse has",
+                       scaler_kinds[c->scaler]);
     return 0;
 }
 
@@ -132,7 +157,9 @@ static int check_size(const mr_config *c, mr_error *err)
     double total = dim * ((double)c->inputs + (double)c->outputs) + (double)c->layers * block;
     if (mr_head_pairs((mr_head)c->head)) total += 4 * dim * dim;
     if (width * 4 > INT_MAX / 2 || hidden > INT_MAX / 2 || total > 1e11)
-        return mr_fail(err, MR_ECONFIG, "layers = %lld, dim = %lld, expansion = %lld, mlp = %lld: about %.3g parameters, %.3g GB for the weights alone; lower one of them",
+        return mr_fail(err, MR_ECONFIG,
+                       "layers = %lld, dim = %lld, expansion = %lld, mlp = %lld: about %.3g parameters, %.3g GB for "
+                       "the weights alone; lower one of them",
                        (long long)c->layers, (long long)c->dim, (long long)c->expansion, (long long)c->mlp, total,
                        total * sizeof(float) / 1e9);
     return 0;
@@ -144,9 +171,11 @@ int mr_config_check(const mr_config *c, mr_error *err)
     if (c->conv != 0 && c->conv != MR_CONV)
         return mr_fail(err, MR_ECONFIG, "conv = %lld: must be 0 or 4", (long long)c->conv);
     if (c->scan == MR_SCAN_LOG && c->candidate != MR_POSITIVE)
-        return mr_fail(err, MR_ECONFIG, "scan = log needs candidate = positive (logarithms of negative states do not exist)");
+        return mr_fail(err, MR_ECONFIG,
+                       "scan = log needs candidate = positive (logarithms of negative states do not exist)");
     if (c->head == MR_HEAD_TOKEN && c->loss == MR_LOSS_XENT && c->outputs < 2)
-        return mr_fail(err, MR_ECONFIG, "outputs = %lld: a classifier needs two classes or more", (long long)c->outputs);
+        return mr_fail(err, MR_ECONFIG, "outputs = %lld: a classifier needs two classes or more",
+                       (long long)c->outputs);
     if (mr_gates_read(c->gate_init, &gates, err)) return MR_ECONFIG;
     if (check_recurrent(c, err) || check_mamba(c, err) || check_scaler(c, err)) return MR_ECONFIG;
     if (is_attention(c) && check_attention(c, err)) return MR_ECONFIG;
@@ -164,6 +193,9 @@ void mr_config_take(mr_config *c, const mr_interface *face)
 
 mr_interface mr_config_interface(const mr_config *c)
 {
-    return (mr_interface){.input = (mr_input)c->input, .inputs = (int)c->inputs, .head = (mr_head)c->head,
-                          .loss = (mr_loss)c->loss, .outputs = (int)c->outputs};
+    return (mr_interface){.input = (mr_input)c->input,
+                          .inputs = (int)c->inputs,
+                          .head = (mr_head)c->head,
+                          .loss = (mr_loss)c->loss,
+                          .outputs = (int)c->outputs};
 }

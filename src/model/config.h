@@ -12,7 +12,8 @@ typedef enum mr_gru_reset { MR_RESET_BEFORE, MR_RESET_AFTER } mr_gru_reset;
 
 typedef enum mr_weight_type { MR_WEIGHTS_F32, MR_WEIGHTS_INT8 } mr_weight_type;
 
-typedef enum mr_scaler_kind { MR_SCALER_NONE, MR_SCALER_INPUT, MR_SCALER_TARGET, MR_SCALER_BOTH } mr_scaler_kind; /* bits */
+/* bits */
+typedef enum mr_scaler_kind { MR_SCALER_NONE, MR_SCALER_INPUT, MR_SCALER_TARGET, MR_SCALER_BOTH } mr_scaler_kind;
 
 typedef enum mr_positions { MR_POSITIONS_ROTARY, MR_POSITIONS_LEARNED, MR_POSITIONS_NONE } mr_positions;
 
@@ -41,7 +42,8 @@ extern const mr_option mr_config_options[];
 /* What no single key can tell: combinations that make no sense, sizes that no memory holds. */
 int mr_config_check(const mr_config *config, mr_error *err);
 
-/* Heads of attention: as asked for, or of the largest even size up to 64 that divides dim. 0: those asked for do not divide it. */
+/* Heads of attention: as asked for, or of the largest even size up to 64 that divides dim. 0: those asked for do not
+ * divide it. */
 int mr_config_heads(const mr_config *config);
 /* Settles what a model of attention leaves to the run: its heads, and its window from the longest sequence. */
 void mr_config_settle(mr_config *config, int64_t longest);

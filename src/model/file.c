@@ -50,7 +50,8 @@ static int check_keys(const mr_st *st, const char *path, mr_error *err)
         const char *key, *value;
         mr_st_meta_at(st, i, &key, &value);
         if (strncmp(key, PREFIX, n) || mr_option_find(mr_config_options, key + n)) continue;
-        return mr_fail(err, MR_EFORMAT, "%s: unknown metadata key \"%.200s\"; was it written by a newer minrnn?", path, key);
+        return mr_fail(err, MR_EFORMAT, "%s: unknown metadata key \"%.200s\"; was it written by a newer minrnn?", path,
+                       key);
     }
     return 0;
 }
@@ -63,7 +64,8 @@ int mr_model_read_config(const mr_st *st, const char *path, mr_config *config, m
     if (!format || strcmp(format, FORMAT))
         return mr_fail(err, MR_EFORMAT, "%s: not a minrnn model (its metadata has no format = minrnn)", path);
     if (!version || strcmp(version, FORMAT_VERSION))
-        return mr_fail(err, MR_EFORMAT, "%s: format version %.20s; this minrnn reads version " FORMAT_VERSION, path, version ? version : "missing");
+        return mr_fail(err, MR_EFORMAT, "%s: format version %.20s; this minrnn reads version " FORMAT_VERSION, path,
+                       version ? version : "missing");
     int status = check_keys(st, path, err);
     if (status) return status;
     mr_options_default(mr_config_options, config);
@@ -84,14 +86,18 @@ int mr_model_check_tensor(const mr_st *st, const char *path, const char *name, m
     const mr_st_tensor *t = mr_st_find(st, name);
     if (!t) return mr_fail(err, MR_EFORMAT, "%s: lacks the tensor %s that its configuration needs", path, name);
     if (t->dtype != dtype)
-        return mr_fail(err, MR_EFORMAT, "%s: tensor %s is %s; minrnn reads %s", path, name, mr_st_dtype_name(t->dtype), mr_st_dtype_name(dtype));
+        return mr_fail(err, MR_EFORMAT, "%s: tensor %s is %s; minrnn reads %s", path, name, mr_st_dtype_name(t->dtype),
+                       mr_st_dtype_name(dtype));
     int same = t->ndim == ndim;
     for (int i = 0; same && i < ndim; i++) same = t->shape[i] == shape[i];
-    if (!same) return mr_fail(err, MR_EFORMAT, "%s: tensor %s does not have the shape that its configuration needs", path, name);
+    if (!same)
+        return mr_fail(err, MR_EFORMAT, "%s: tensor %s does not have the shape that its configuration needs", path,
+                       name);
     return 0;
 }
 
-int mr_model_check_tensors(const mr_st *st, const char *path, const char *const *prefixes, const mr_params *params, mr_error *err)
+int mr_model_check_tensors(const mr_st *st, const char *path, const char *const *prefixes, const mr_params *params,
+                           mr_error *err)
 {
     char name[128];
     int sets = 0, scaler = 0, status = mr_scaler_check(st, path, &scaler, err);
@@ -105,7 +111,8 @@ int mr_model_check_tensors(const mr_st *st, const char *path, const char *const 
     /* Every name of the table was found once, so a larger count means tensors that nobody asked for. */
     const int needed = sets * params->count + scaler;
     if (mr_st_count(st) != needed)
-        return mr_fail(err, MR_EFORMAT, "%s: holds %d tensors where its configuration needs %d", path, mr_st_count(st), needed);
+        return mr_fail(err, MR_EFORMAT, "%s: holds %d tensors where its configuration needs %d", path, mr_st_count(st),
+                       needed);
     return 0;
 }
 
@@ -116,11 +123,13 @@ int mr_model_read_tensor(const mr_st *st, const char *path, const char *name, fl
     if (status) return status;
     for (size_t i = 0; i < t->bytes / sizeof *to; i++)
         if (!isfinite(to[i]))
-            return mr_fail(err, MR_EFORMAT, "%s: tensor %s holds a number that is not finite (element %zu)", path, name, i);
+            return mr_fail(err, MR_EFORMAT, "%s: tensor %s holds a number that is not finite (element %zu)", path, name,
+                           i);
     return 0;
 }
 
-int mr_model_read_vector(const mr_st *st, const char *path, const char *prefix, const mr_params *params, float *to, mr_error *err)
+int mr_model_read_vector(const mr_st *st, const char *path, const char *prefix, const mr_params *params, float *to,
+                         mr_error *err)
 {
     char name[128];
     int status = 0;

@@ -15,10 +15,11 @@ int mr_model_read_vocab(mr_vocab **vocab, const mr_config *c, const mr_st *st, c
     if (!text) return 0;
     if (mr_vocab_parse(text, vocab, &inner)) return mr_fail(err, MR_EFORMAT, "%s: vocab: %.800s", path, inner.text);
     if (c->input != MR_INPUT_TOKENS || c->head != MR_HEAD_TOKEN || c->loss != MR_LOSS_XENT)
-        return mr_fail(err, MR_EFORMAT, "%s: has a vocabulary, but the model does not predict tokens from tokens", path);
+        return mr_fail(err, MR_EFORMAT, "%s: has a vocabulary, but the model does not predict tokens from tokens",
+                       path);
     if (c->inputs != (*vocab)->size || c->outputs != (*vocab)->size)
-        return mr_fail(err, MR_EFORMAT, "%s: a vocabulary of %d tokens, but the model has %lld inputs and %lld outputs", path,
-                       (*vocab)->size, (long long)c->inputs, (long long)c->outputs);
+        return mr_fail(err, MR_EFORMAT, "%s: a vocabulary of %d tokens, but the model has %lld inputs and %lld outputs",
+                       path, (*vocab)->size, (long long)c->inputs, (long long)c->outputs);
     return 0;
 }
 
@@ -27,7 +28,8 @@ int mr_model_read_step(int64_t *step, const mr_st *st, const char *path, mr_erro
     const char *text = mr_st_meta(st, "step");
     char *end;
     *step = text ? strtoll(text, &end, 10) : 0;
-    if (text && (end == text || *end || *step < 0)) return mr_fail(err, MR_EFORMAT, "%s: step = %.40s: must be a whole number", path, text);
+    if (text && (end == text || *end || *step < 0))
+        return mr_fail(err, MR_EFORMAT, "%s: step = %.40s: must be a whole number", path, text);
     return 0;
 }
 
@@ -56,7 +58,8 @@ static int read_vectors(const mr_model *model, const mr_st *st, const char *path
     const mr_params *params = mr_model_params(model);
     const mr_quants *quants = mr_model_quants(model);
     /* first, so that memory is taken only for what the file has, whatever it claims to be */
-    int status = quants ? mr_quants_check(st, path, params, err) : mr_model_check_tensors(st, path, prefixes, params, err);
+    int status =
+        quants ? mr_quants_check(st, path, params, err) : mr_model_check_tensors(st, path, prefixes, params, err);
     if (status) return status;
     v->reals = mr_alloc_by(mr_model_dev(model)->by, params->total, sizeof *v->reals);
     v->bytes = quants ? mr_alloc_by(mr_model_dev(model)->by, quants->bytes, 1) : NULL;
@@ -77,4 +80,3 @@ int mr_model_read_weights(mr_model *model, const mr_st *st, const char *path, in
     mr_free_by(mr_model_dev(model)->by, v.bytes);
     return status;
 }
-

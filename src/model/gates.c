@@ -13,7 +13,8 @@ static const struct form {
 } forms[] = {
     {"forget-bias", MR_GATES_FORGET_BIAS, 1, -100, 100, "a bias must be a number from -100 to 100"},
     {"sums", MR_GATES_SUMS, 1, -100, 20, "a bias must be a number from -100 to 20"},
-    {"timescales-uniform", MR_GATES_TIMESCALES_UNIFORM, 0, 1, 1e9, "the longest time scale must be a number from 1 to 1e9"},
+    {"timescales-uniform", MR_GATES_TIMESCALES_UNIFORM, 0, 1, 1e9,
+     "the longest time scale must be a number from 1 to 1e9"},
     {"timescales", MR_GATES_TIMESCALES, 0, 1, 1e9, "the longest time scale must be a number from 1 to 1e9"},
 };
 
@@ -49,9 +50,18 @@ int mr_gates_read(const char *text, mr_gates *gates, mr_error *err)
         if (text[n] && read_numbers(text + n + 1, form, gates)) return 0;
         return mr_fail(err, MR_ECONFIG, "gate-init = %s: %s", text, form->range);
     }
-    return mr_fail(err, MR_ECONFIG, "gate-init = %s: must be default, forget-bias=X[,Y…], sums=X[,Y…], timescales[=T] or timescales-uniform[=T]", text);
+    return mr_fail(
+        err, MR_ECONFIG,
+        "gate-init = %s: must be default, forget-bias=X[,Y…], sums=X[,Y…], timescales[=T] or timescales-uniform[=T]",
+        text);
 }
 
-double mr_gates_bias(const mr_gates *gates, int block) { return gates->count ? gates->values[block < gates->count ? block : gates->count - 1] : 0; }
+double mr_gates_bias(const mr_gates *gates, int block)
+{
+    return gates->count ? gates->values[block < gates->count ? block : gates->count - 1] : 0;
+}
 
-int mr_gates_timed(const mr_gates *gates) { return gates->kind == MR_GATES_TIMESCALES || gates->kind == MR_GATES_TIMESCALES_UNIFORM; }
+int mr_gates_timed(const mr_gates *gates)
+{
+    return gates->kind == MR_GATES_TIMESCALES || gates->kind == MR_GATES_TIMESCALES_UNIFORM;
+}

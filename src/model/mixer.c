@@ -27,14 +27,21 @@ void mr_linear(const mr_pass *p, int row, mr_linear_fwd_args a) { mr_linear_part
 
 void mr_linear_part(const mr_pass *p, int row, int first, mr_linear_fwd_args a)
 {
-    const size_t offset = p->params->list[row].offset, before = (size_t)first * (size_t)a.K; /* elements of the matrix */
+    /* elements of the matrix */
+    const size_t offset = p->params->list[row].offset, before = (size_t)first * (size_t)a.K;
     a.W = mr_real_at(p->dev, p->weights, offset + (p->bytes ? (size_t)first : before));
     if (p->bytes)
-        p->dev->ops.linear_q_fwd(p->dev, &(mr_linear_q_fwd_args){
-            .M = a.M, .N = a.N, .K = a.K, .x = a.x, .Wq = p->bytes + p->bytes_at[row] + before, .scale = a.W, .b = a.b, .gelu = a.gelu,
-            .residual = a.residual, .y = a.y});
-    else
-        p->dev->ops.linear_fwd(p->dev, &a);
+        p->dev->ops.linear_q_fwd(p->dev, &(mr_linear_q_fwd_args){.M = a.M,
+                                                                 .N = a.N,
+                                                                 .K = a.K,
+                                                                 .x = a.x,
+                                                                 .Wq = p->bytes + p->bytes_at[row] + before,
+                                                                 .scale = a.W,
+                                                                 .b = a.b,
+                                                                 .gelu = a.gelu,
+                                                                 .residual = a.residual,
+                                                                 .y = a.y});
+    else p->dev->ops.linear_fwd(p->dev, &a);
 }
 
 void mr_linear_part_bwd(const mr_pass *p, int row, int first, mr_linear_bwd_w_args a, int accumulate, mr_act *dx)
@@ -42,8 +49,13 @@ void mr_linear_part_bwd(const mr_pass *p, int row, int first, mr_linear_bwd_w_ar
     const size_t at = p->params->list[row].offset + (size_t)first * (size_t)a.K;
     a.dW = mr_real_at(p->dev, p->grads, at);
     p->dev->ops.linear_bwd_w(p->dev, &a);
-    p->dev->ops.linear_bwd_x(p->dev, &(mr_linear_bwd_x_args){.M = a.M, .N = a.N, .K = a.K, .dy = a.dy, .W = mr_real_at(p->dev, p->weights, at),
-                                                             .accumulate = accumulate, .dx = dx});
+    p->dev->ops.linear_bwd_x(p->dev, &(mr_linear_bwd_x_args){.M = a.M,
+                                                             .N = a.N,
+                                                             .K = a.K,
+                                                             .dy = a.dy,
+                                                             .W = mr_real_at(p->dev, p->weights, at),
+                                                             .accumulate = accumulate,
+                                                             .dx = dx});
 }
 
 int mr_params_linear(mr_params *params, const char *prefix, const char *name, int64_t out, int64_t in, int bias)

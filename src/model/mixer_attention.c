@@ -1,5 +1,5 @@
-/* Causal attention over a sliding window as a mixer: one projection to queries, keys and values, and the attn ops. The output
- * projection is the block's. */
+/* Causal attention over a sliding window as a mixer: one projection to queries, keys and values, and the attn ops.
+ * The output projection is the block's. */
 #include "model/mixer.h"
 
 #include <math.h>
@@ -36,11 +36,13 @@ static void add_params(void *own, const mr_config *c, int block, const char *pre
     (void)block;
     layer *l = own;
     double bound = 1 / sqrt((double)c->dim);
-    l->weight = mr_params_add(params, prefix, "in_proj_weight", 0, MR_INIT_UNIFORM, bound, 2, (int64_t[]){3 * c->dim, c->dim});
+    l->weight =
+        mr_params_add(params, prefix, "in_proj_weight", 0, MR_INIT_UNIFORM, bound, 2, (int64_t[]){3 * c->dim, c->dim});
     l->bias = mr_params_add(params, prefix, "in_proj_bias", 0, MR_INIT_UNIFORM, bound, 1, (int64_t[]){3 * c->dim});
     l->position = -1;
     if (c->positions == MR_POSITIONS_LEARNED)
-        l->position = mr_params_add(params, prefix, "position", 0, MR_INIT_NORMAL, 0.02, 2, (int64_t[]){c->window, c->dim});
+        l->position =
+            mr_params_add(params, prefix, "position", 0, MR_INIT_NORMAL, 0.02, 2, (int64_t[]){c->window, c->dim});
 }
 
 static void plan(void *own, const mr_config *c, mr_dev *dev, mr_arena *arena, int B, int T)
@@ -58,23 +60,47 @@ static void plan(void *own, const mr_config *c, mr_dev *dev, mr_arena *arena, in
 static mr_attn shape_of(const mr_pass *p)
 {
     int heads = mr_config_heads(p->config);
-    return (mr_attn){.B = p->B, .T = p->T, .heads = heads, .size = (int)p->config->dim / heads, .window = (int)p->config->window,
+    return (mr_attn){.B = p->B,
+                     .T = p->T,
+                     .heads = heads,
+                     .size = (int)p->config->dim / heads,
+                     .window = (int)p->config->window,
                      .rotary = p->config->positions == MR_POSITIONS_ROTARY};
 }
 
-static void forward(void *own, const mr_pass *p, const mr_act *x, mr_act *y, const mr_real *state_in, mr_real *state_out)
+static void forward(void *own, const mr_pass *p, const mr_act *x, mr_act *y, const mr_real *state_in,
+                    mr_real *state_out)
 {
     layer *l = own;
     int D = (int)p->config->dim;
     if (l->placed)
-        p->dev->ops.position_fwd(p->dev, &(mr_position_fwd_args){
-            .B = p->B, .T = p->T, .D = D, .window = (int)p->config->window, .x = x, .table = mr_weight(p, l->position),
-            .count_in = counts_of(p, state_in), .reset = p->reset, .ids = l->ids, .y = l->placed});
-    mr_linear(p, l->weight, (mr_linear_fwd_args){.M = p->B * p->T, .N = 3 * D, .K = D, .x = l->placed ? l->placed : x,
-                                                 .b = mr_weight(p, l->bias), .y = l->qkv});
-    p->dev->ops.attn_fwd(p->dev, &(mr_attn_fwd_args){
-        .shape = shape_of(p), .qkv = l->qkv, .cache_in = state_in, .count_in = counts_of(p, state_in), .reset = p->reset,
-        .length = p->length, .y = y, .lse = l->lse, .cache_out = state_out, .count_out = counts_of(p, state_out)});
+        p->dev->ops.position_fwd(p->dev, &(mr_position_fwd_args){.B = p->B,
+                                                                 .T = p->T,
+                                                                 .D = D,
+                                                                 .window = (int)p->config->window,
+                                                                 .x = x,
+                                                                 .table = mr_weight(p, l->position),
+                                                                 .count_in = counts_of(p, state_in),
+                                                                 .reset = p->reset,
+                                                                 .ids = l->ids,
+                                                                 .y = l->placed});
+    mr_linear(p, l->weight,
+              (mr_linear_fwd_args){.M = p->B * p->T,
+                                   .N = 3 * D,
+                                   .K = D,
+                                   .x = l->placed ? l->placed : x,
+                                   .b = mr_weight(p, l->bias),
+                                   .y = l->qkv});
+    p->dev->ops.attn_fwd(p->dev, &(mr_attn_fwd_args){.shape = shape_of(p),
+                                                     .qkv = l->qkv,
+                                                     .cache_in = state_in,
+                                                     .count_in = counts_of(p, state_in),
+                                                     .reset = p->reset,
+                                                     .length = p->length,
+                                                     .y = y,
+                                                     .lse = l->lse,
+                                                     .cache_out = state_out,
+                                                     .count_out = counts_of(p, state_out)});
 }
 
 static void backward(void *own, const mr_pass *p, const mr_act *x, const mr_act *y, const mr_act *dy, mr_act *dx,
@@ -82,16 +108,36 @@ static void backward(void *own, const mr_pass *p, const mr_act *x, const mr_act 
 {
     layer *l = own;
     int N = p->B * p->T, D = (int)p->config->dim;
-    p->dev->ops.attn_bwd(p->dev, &(mr_attn_bwd_args){
-        .shape = shape_of(p), .qkv = l->qkv, .cache_in = state_in, .count_in = counts_of(p, state_in), .reset = p->reset,
-        .length = p->length, .y = y, .lse = l->lse, .dy = dy, .dcache_out = dstate_out, .dcache_in = dstate_in,
-        .dcount_in = counts_of(p, dstate_in)});
-    p->dev->ops.linear_bwd_w(p->dev, &(mr_linear_bwd_w_args){.M = N, .N = 3 * D, .K = D, .dy = l->qkv, .x = l->placed ? l->placed : x,
-                                                             .dW = mr_grad(p, l->weight), .db = mr_grad(p, l->bias)});
-    p->dev->ops.linear_bwd_x(p->dev, &(mr_linear_bwd_x_args){.M = N, .N = 3 * D, .K = D, .dy = l->qkv, .W = mr_weight(p, l->weight), .dx = dx});
+    p->dev->ops.attn_bwd(p->dev, &(mr_attn_bwd_args){.shape = shape_of(p),
+                                                     .qkv = l->qkv,
+                                                     .cache_in = state_in,
+                                                     .count_in = counts_of(p, state_in),
+                                                     .reset = p->reset,
+                                                     .length = p->length,
+                                                     .y = y,
+                                                     .lse = l->lse,
+                                                     .dy = dy,
+                                                     .dcache_out = dstate_out,
+                                                     .dcache_in = dstate_in,
+                                                     .dcount_in = counts_of(p, dstate_in)});
+    p->dev->ops.linear_bwd_w(p->dev, &(mr_linear_bwd_w_args){.M = N,
+                                                             .N = 3 * D,
+                                                             .K = D,
+                                                             .dy = l->qkv,
+                                                             .x = l->placed ? l->placed : x,
+                                                             .dW = mr_grad(p, l->weight),
+                                                             .db = mr_grad(p, l->bias)});
+    p->dev->ops.linear_bwd_x(
+        p->dev,
+        &(mr_linear_bwd_x_args){.M = N, .N = 3 * D, .K = D, .dy = l->qkv, .W = mr_weight(p, l->weight), .dx = dx});
     if (l->placed)
-        p->dev->ops.embed_bwd(p->dev, &(mr_embed_bwd_args){.N = N, .D = D, .vocab = (int)p->config->window, .ids = l->ids, .dy = dx,
+        p->dev->ops.embed_bwd(p->dev, &(mr_embed_bwd_args){.N = N,
+                                                           .D = D,
+                                                           .vocab = (int)p->config->window,
+                                                           .ids = l->ids,
+                                                           .dy = dx,
                                                            .dtable = mr_grad(p, l->position)});
 }
 
-const mr_mixer mr_mixer_attention = {"attention", sizeof(layer), width, state_reals, add_params, plan, forward, backward, state_rest};
+const mr_mixer mr_mixer_attention = {"attention", sizeof(layer), width,    state_reals, add_params,
+                                     plan,        forward,       backward, state_rest};

@@ -1,6 +1,6 @@
-/* Mamba's S6 layer as a mixer: input projection, short convolution, SiLU, projections of step size, B and C, selective scan with
- * skip and gate. Its output projection is the block's `down`. The projections that are one tensor in the file are computed in two
- * halves, so that every array that a later op reads is whole. */
+/* Mamba's S6 layer as a mixer: input projection, short convolution, SiLU, projections of step size, B and C,
+ * selective scan with skip and gate. Its output projection is the block's `down`. The projections that are one
+ * tensor in the file are computed in two halves, so that every array that a later op reads is whole. */
 #include "model/mixer.h"
 
 extern const mr_mixer mr_mixer_mamba;
@@ -9,12 +9,12 @@ enum { CHANNELS_A_RANK = 16 };
 
 typedef struct layer {
     int in_proj, conv, x_proj, dt_proj, A_log, D; /* rows of the table; a bias is the row behind its weight */
-    mr_act *x, *z;        /* [N, E] the halves of the input projection */
-    mr_act *conv_y, *u;   /* [N, E] before and behind the SiLU */
-    mr_act *dt, *bc;      /* [N, R], [N, 2·states] */
-    mr_act *delta;        /* [N, E] */
-    mr_real *states;      /* of mr_sscan_fwd_args */
-    mr_act *du, *ddt;     /* [N, E], [N, R] gradients */
+    mr_act *x, *z;                                /* [N, E] the halves of the input projection */
+    mr_act *conv_y, *u;                           /* [N, E] before and behind the SiLU */
+    mr_act *dt, *bc;                              /* [N, R], [N, 2·states] */
+    mr_act *delta;                                /* [N, E] */
+    mr_real *states;                              /* of mr_sscan_fwd_args */
+    mr_act *du, *ddt;                             /* [N, E], [N, R] gradients */
 } layer;
 
 /* What the functions below keep asking for. */
@@ -35,10 +35,12 @@ static size_t state_rest(const mr_config *c) { return (size_t)mr_config_width(c)
 /* A state is the convolution's tails [B, 3, E], then the scan's [B, states, E]. */
 static mr_real *scan_part(const mr_pass *p, const mr_real *state)
 {
-    return state ? mr_real_at(p->dev, (mr_real *)state, (size_t)p->B * MR_TAIL * (size_t)mr_config_width(p->config)) : NULL;
+    return state ? mr_real_at(p->dev, (mr_real *)state, (size_t)p->B * MR_TAIL * (size_t)mr_config_width(p->config))
+                 : NULL;
 }
 
-static int add_rate(mr_params *params, const char *prefix, const char *name, mr_init init, int ndim, const int64_t *shape)
+static int add_rate(mr_params *params, const char *prefix, const char *name, mr_init init, int ndim,
+                    const int64_t *shape)
 {
     int row = mr_params_add(params, prefix, name, 0, init, 1, ndim, shape);
     if (row >= 0) params->list[row].is_rate = 1;
@@ -74,24 +76,47 @@ static void plan(void *own, const mr_config *c, mr_dev *dev, mr_arena *arena, in
     l->states = mr_arena_take(arena, (size_t)B * mr_sscan_chunks(T) * (size_t)s.S * (size_t)s.E * dev->real_size);
 }
 
-static void forward(void *own, const mr_pass *p, const mr_act *x, mr_act *y, const mr_real *state_in, mr_real *state_out)
+static void forward(void *own, const mr_pass *p, const mr_act *x, mr_act *y, const mr_real *state_in,
+                    mr_real *state_out)
 {
     layer *l = own;
     const mr_ops *ops = &p->dev->ops;
     const sizes s = sizes_of(p->config, p->B, p->T);
     mr_linear_part(p, l->in_proj, 0, (mr_linear_fwd_args){.M = s.tokens, .N = s.E, .K = s.D, .x = x, .y = l->x});
     mr_linear_part(p, l->in_proj, s.E, (mr_linear_fwd_args){.M = s.tokens, .N = s.E, .K = s.D, .x = x, .y = l->z});
-    ops->conv_fwd(p->dev, &(mr_conv_fwd_args){
-        .B = p->B, .T = p->T, .D = s.E, .x = l->x, .w = mr_weight(p, l->conv), .b = mr_weight(p, l->conv + 1), .tail_in = state_in,
-        .reset = p->reset, .length = p->length, .y = l->conv_y, .tail_out = state_out});
+    ops->conv_fwd(p->dev, &(mr_conv_fwd_args){.B = p->B,
+                                              .T = p->T,
+                                              .D = s.E,
+                                              .x = l->x,
+                                              .w = mr_weight(p, l->conv),
+                                              .b = mr_weight(p, l->conv + 1),
+                                              .tail_in = state_in,
+                                              .reset = p->reset,
+                                              .length = p->length,
+                                              .y = l->conv_y,
+                                              .tail_out = state_out});
     ops->silu_fwd(p->dev, &(mr_silu_fwd_args){.n = (size_t)s.tokens * (size_t)s.E, .x = l->conv_y, .y = l->u});
     mr_linear_part(p, l->x_proj, 0, (mr_linear_fwd_args){.M = s.tokens, .N = s.R, .K = s.E, .x = l->u, .y = l->dt});
-    mr_linear_part(p, l->x_proj, s.R, (mr_linear_fwd_args){.M = s.tokens, .N = 2 * s.S, .K = s.E, .x = l->u, .y = l->bc});
+    mr_linear_part(p, l->x_proj, s.R,
+                   (mr_linear_fwd_args){.M = s.tokens, .N = 2 * s.S, .K = s.E, .x = l->u, .y = l->bc});
     mr_linear(p, l->dt_proj, (mr_linear_fwd_args){.M = s.tokens, .N = s.E, .K = s.R, .x = l->dt, .y = l->delta});
-    ops->sscan_fwd(p->dev, &(mr_sscan_fwd_args){
-        .B = p->B, .T = p->T, .E = s.E, .N = s.S, .u = l->u, .delta = l->delta, .z = l->z, .bc = l->bc, .A_log = mr_weight(p, l->A_log),
-        .D = mr_weight(p, l->D), .dt_bias = mr_weight(p, l->dt_proj + 1), .h_in = scan_part(p, state_in), .reset = p->reset,
-        .length = p->length, .y = y, .h_out = scan_part(p, state_out), .states = p->train ? l->states : NULL});
+    ops->sscan_fwd(p->dev, &(mr_sscan_fwd_args){.B = p->B,
+                                                .T = p->T,
+                                                .E = s.E,
+                                                .N = s.S,
+                                                .u = l->u,
+                                                .delta = l->delta,
+                                                .z = l->z,
+                                                .bc = l->bc,
+                                                .A_log = mr_weight(p, l->A_log),
+                                                .D = mr_weight(p, l->D),
+                                                .dt_bias = mr_weight(p, l->dt_proj + 1),
+                                                .h_in = scan_part(p, state_in),
+                                                .reset = p->reset,
+                                                .length = p->length,
+                                                .y = y,
+                                                .h_out = scan_part(p, state_out),
+                                                .states = p->train ? l->states : NULL});
 }
 
 /* Gradients take the place of what they are of, as soon as nobody needs it any more. */
@@ -102,21 +127,60 @@ static void backward(void *own, const mr_pass *p, const mr_act *x, const mr_act 
     const mr_ops *ops = &p->dev->ops;
     const sizes s = sizes_of(p->config, p->B, p->T);
     (void)y;
-    ops->sscan_bwd(p->dev, &(mr_sscan_bwd_args){
-        .B = p->B, .T = p->T, .E = s.E, .N = s.S, .u = l->u, .delta = l->delta, .z = l->z, .bc = l->bc, .A_log = mr_weight(p, l->A_log),
-        .D = mr_weight(p, l->D), .dt_bias = mr_weight(p, l->dt_proj + 1), .h_in = scan_part(p, state_in), .reset = p->reset,
-        .length = p->length, .states = l->states, .dy = dy, .dh_out = scan_part(p, dstate_out), .du = l->du, .ddelta = l->delta,
-        .dz = l->z, .dbc = l->bc, .dA_log = mr_grad(p, l->A_log), .dD = mr_grad(p, l->D), .dh_in = scan_part(p, dstate_in)});
-    mr_linear_part_bwd(p, l->dt_proj, 0, (mr_linear_bwd_w_args){.M = s.tokens, .N = s.E, .K = s.R, .dy = l->delta, .x = l->dt,
-                                                                .db = mr_grad(p, l->dt_proj + 1)}, 0, l->ddt);
-    mr_linear_part_bwd(p, l->x_proj, 0, (mr_linear_bwd_w_args){.M = s.tokens, .N = s.R, .K = s.E, .dy = l->ddt, .x = l->u}, 1, l->du);
-    mr_linear_part_bwd(p, l->x_proj, s.R, (mr_linear_bwd_w_args){.M = s.tokens, .N = 2 * s.S, .K = s.E, .dy = l->bc, .x = l->u}, 1, l->du);
-    ops->silu_bwd(p->dev, &(mr_silu_bwd_args){.n = (size_t)s.tokens * (size_t)s.E, .x = l->conv_y, .dy = l->du, .dx = l->conv_y});
-    ops->conv_bwd(p->dev, &(mr_conv_bwd_args){
-        .B = p->B, .T = p->T, .D = s.E, .x = l->x, .w = mr_weight(p, l->conv), .tail_in = state_in, .reset = p->reset, .length = p->length,
-        .dy = l->conv_y, .dtail_out = dstate_out, .dx = l->du, .dw = mr_grad(p, l->conv), .db = mr_grad(p, l->conv + 1), .dtail_in = dstate_in});
-    mr_linear_part_bwd(p, l->in_proj, 0, (mr_linear_bwd_w_args){.M = s.tokens, .N = s.E, .K = s.D, .dy = l->du, .x = x}, 0, dx);
-    mr_linear_part_bwd(p, l->in_proj, s.E, (mr_linear_bwd_w_args){.M = s.tokens, .N = s.E, .K = s.D, .dy = l->z, .x = x}, 1, dx);
+    ops->sscan_bwd(p->dev, &(mr_sscan_bwd_args){.B = p->B,
+                                                .T = p->T,
+                                                .E = s.E,
+                                                .N = s.S,
+                                                .u = l->u,
+                                                .delta = l->delta,
+                                                .z = l->z,
+                                                .bc = l->bc,
+                                                .A_log = mr_weight(p, l->A_log),
+                                                .D = mr_weight(p, l->D),
+                                                .dt_bias = mr_weight(p, l->dt_proj + 1),
+                                                .h_in = scan_part(p, state_in),
+                                                .reset = p->reset,
+                                                .length = p->length,
+                                                .states = l->states,
+                                                .dy = dy,
+                                                .dh_out = scan_part(p, dstate_out),
+                                                .du = l->du,
+                                                .ddelta = l->delta,
+                                                .dz = l->z,
+                                                .dbc = l->bc,
+                                                .dA_log = mr_grad(p, l->A_log),
+                                                .dD = mr_grad(p, l->D),
+                                                .dh_in = scan_part(p, dstate_in)});
+    mr_linear_part_bwd(
+        p, l->dt_proj, 0,
+        (mr_linear_bwd_w_args){
+            .M = s.tokens, .N = s.E, .K = s.R, .dy = l->delta, .x = l->dt, .db = mr_grad(p, l->dt_proj + 1)},
+        0, l->ddt);
+    mr_linear_part_bwd(p, l->x_proj, 0,
+                       (mr_linear_bwd_w_args){.M = s.tokens, .N = s.R, .K = s.E, .dy = l->ddt, .x = l->u}, 1, l->du);
+    mr_linear_part_bwd(p, l->x_proj, s.R,
+                       (mr_linear_bwd_w_args){.M = s.tokens, .N = 2 * s.S, .K = s.E, .dy = l->bc, .x = l->u}, 1, l->du);
+    ops->silu_bwd(
+        p->dev, &(mr_silu_bwd_args){.n = (size_t)s.tokens * (size_t)s.E, .x = l->conv_y, .dy = l->du, .dx = l->conv_y});
+    ops->conv_bwd(p->dev, &(mr_conv_bwd_args){.B = p->B,
+                                              .T = p->T,
+                                              .D = s.E,
+                                              .x = l->x,
+                                              .w = mr_weight(p, l->conv),
+                                              .tail_in = state_in,
+                                              .reset = p->reset,
+                                              .length = p->length,
+                                              .dy = l->conv_y,
+                                              .dtail_out = dstate_out,
+                                              .dx = l->du,
+                                              .dw = mr_grad(p, l->conv),
+                                              .db = mr_grad(p, l->conv + 1),
+                                              .dtail_in = dstate_in});
+    mr_linear_part_bwd(p, l->in_proj, 0, (mr_linear_bwd_w_args){.M = s.tokens, .N = s.E, .K = s.D, .dy = l->du, .x = x},
+                       0, dx);
+    mr_linear_part_bwd(p, l->in_proj, s.E,
+                       (mr_linear_bwd_w_args){.M = s.tokens, .N = s.E, .K = s.D, .dy = l->z, .x = x}, 1, dx);
 }
 
-const mr_mixer mr_mixer_mamba = {"mamba", sizeof(layer), mr_config_width, state_reals, add_params, plan, forward, backward, state_rest};
+const mr_mixer mr_mixer_mamba = {"mamba", sizeof(layer), mr_config_width, state_reals, add_params,
+                                 plan,    forward,       backward,        state_rest};

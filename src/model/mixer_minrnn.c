@@ -19,7 +19,9 @@ static const char *const minlstm_gates[] = {"linear_f", "linear_i", "linear_h", 
 static mr_cell cell_of(const mr_config *c)
 {
     mr_cell_kind kind = mr_mixer_at(c->mixer) == &mr_mixer_minlstm ? MR_MINLSTM : MR_MINGRU;
-    return (mr_cell){.kind = kind, .candidate = (mr_candidate)c->candidate, .scan = (mr_scan)c->scan,
+    return (mr_cell){.kind = kind,
+                     .candidate = (mr_candidate)c->candidate,
+                     .scan = (mr_scan)c->scan,
                      .normalize = kind == MR_MINLSTM && c->normalize_gates};
 }
 
@@ -39,8 +41,9 @@ static mr_init bias_init(const mr_gates *gates, int block, const char *gate, dou
     return MR_INIT_CONSTANT;
 }
 
-/* How much larger than usual the candidates' weights start. A minGRU that forgets nothing takes in nothing, either: h += σ(−X)·h̃ with σ(−X) ≈ e^−X.
- * Candidates that are e^X larger make its states sums, with steps of the usual size. */
+/* How much larger than usual the candidates' weights start. A minGRU that forgets nothing takes in nothing, either:
+ * h += σ(−X)·h̃ with σ(−X) ≈ e^−X. Candidates that are e^X larger make its states sums, with steps of the usual
+ * size. */
 static double candidate_gain(const mr_config *c, const mr_gates *gates, int block)
 {
     const double bias = mr_gates_bias(gates, block);
@@ -79,29 +82,65 @@ static void plan(void *own, const mr_config *c, mr_dev *dev, mr_arena *arena, in
     ((layer *)own)->saved = mr_arena_take(arena, dev->minrnn_saved(dev, &cell, B, T, D, mr_config_width(c)));
 }
 
-static void forward(void *own, const mr_pass *p, const mr_act *x, mr_act *y, const mr_real *state_in, mr_real *state_out)
+static void forward(void *own, const mr_pass *p, const mr_act *x, mr_act *y, const mr_real *state_in,
+                    mr_real *state_out)
 {
     layer *l = own;
     mr_cell cell = cell_of(p->config);
     int D = (int)p->config->dim, H = mr_config_width(p->config);
     if (p->bytes) /* weights in 8 bits: the projection by itself, and the op does gates and scan alone */
-        mr_linear(p, l->weight, (mr_linear_fwd_args){.M = p->B * p->T, .N = H * mr_cell_gates(&cell), .K = D, .x = x,
-                                                     .b = mr_weight(p, l->bias), .y = l->saved});
-    p->dev->ops.minrnn_fwd(p->dev, &(mr_minrnn_fwd_args){
-        .cell = cell, .B = p->B, .T = p->T, .D = D, .H = H, .x = x, .W = p->bytes ? NULL : mr_weight(p, l->weight), .b = mr_weight(p, l->bias), .h_in = state_in, .h_init = mr_weight(p, l->h0),
-        .reset = p->reset, .length = p->length, .saved = l->saved, .h = y, .h_out = state_out});
+        mr_linear(p, l->weight,
+                  (mr_linear_fwd_args){.M = p->B * p->T,
+                                       .N = H * mr_cell_gates(&cell),
+                                       .K = D,
+                                       .x = x,
+                                       .b = mr_weight(p, l->bias),
+                                       .y = l->saved});
+    p->dev->ops.minrnn_fwd(p->dev, &(mr_minrnn_fwd_args){.cell = cell,
+                                                         .B = p->B,
+                                                         .T = p->T,
+                                                         .D = D,
+                                                         .H = H,
+                                                         .x = x,
+                                                         .W = p->bytes ? NULL : mr_weight(p, l->weight),
+                                                         .b = mr_weight(p, l->bias),
+                                                         .h_in = state_in,
+                                                         .h_init = mr_weight(p, l->h0),
+                                                         .reset = p->reset,
+                                                         .length = p->length,
+                                                         .saved = l->saved,
+                                                         .h = y,
+                                                         .h_out = state_out});
 }
 
 static void backward(void *own, const mr_pass *p, const mr_act *x, const mr_act *y, const mr_act *dy, mr_act *dx,
                      const mr_real *state_in, const mr_real *dstate_out, mr_real *dstate_in)
 {
     layer *l = own;
-    p->dev->ops.minrnn_bwd(p->dev, &(mr_minrnn_bwd_args){
-        .cell = cell_of(p->config), .B = p->B, .T = p->T, .D = (int)p->config->dim, .H = mr_config_width(p->config), .x = x,
-        .W = mr_weight(p, l->weight), .b = mr_weight(p, l->bias), .h_in = state_in, .h_init = mr_weight(p, l->h0), .reset = p->reset,
-        .length = p->length, .saved = l->saved, .h = y, .dh = dy, .dh_out = dstate_out, .dx = dx,
-        .dW = mr_grad(p, l->weight), .db = mr_grad(p, l->bias), .dh_in = dstate_in, .dh_init = mr_grad(p, l->h0)});
+    p->dev->ops.minrnn_bwd(p->dev, &(mr_minrnn_bwd_args){.cell = cell_of(p->config),
+                                                         .B = p->B,
+                                                         .T = p->T,
+                                                         .D = (int)p->config->dim,
+                                                         .H = mr_config_width(p->config),
+                                                         .x = x,
+                                                         .W = mr_weight(p, l->weight),
+                                                         .b = mr_weight(p, l->bias),
+                                                         .h_in = state_in,
+                                                         .h_init = mr_weight(p, l->h0),
+                                                         .reset = p->reset,
+                                                         .length = p->length,
+                                                         .saved = l->saved,
+                                                         .h = y,
+                                                         .dh = dy,
+                                                         .dh_out = dstate_out,
+                                                         .dx = dx,
+                                                         .dW = mr_grad(p, l->weight),
+                                                         .db = mr_grad(p, l->bias),
+                                                         .dh_in = dstate_in,
+                                                         .dh_init = mr_grad(p, l->h0)});
 }
 
-const mr_mixer mr_mixer_mingru = {"mingru", sizeof(layer), mr_config_width, state_reals, add_params, plan, forward, backward, NULL};
-const mr_mixer mr_mixer_minlstm = {"minlstm", sizeof(layer), mr_config_width, state_reals, add_params, plan, forward, backward, NULL};
+const mr_mixer mr_mixer_mingru = {"mingru", sizeof(layer), mr_config_width, state_reals, add_params,
+                                  plan,     forward,       backward,        NULL};
+const mr_mixer mr_mixer_minlstm = {"minlstm", sizeof(layer), mr_config_width, state_reals, add_params,
+                                   plan,      forward,       backward,        NULL};

@@ -1,5 +1,5 @@
-/* GRU and LSTM as mixers: the same layer around the rnn ops. Tensors have PyTorch's names and shapes, so that those of nn.GRU
- * and nn.LSTM can be put in as they are. */
+/* GRU and LSTM as mixers: the same layer around the rnn ops. Tensors have PyTorch's names and shapes, so that those
+ * of nn.GRU and nn.LSTM can be put in as they are. */
 #include "model/gates.h"
 #include "model/mixer.h"
 
@@ -20,14 +20,16 @@ static mr_rnn kind_of(const mr_config *c)
 
 static size_t state_reals(const mr_config *c) { return (size_t)mr_rnn_state(kind_of(c), mr_config_width(c)); }
 
-static int add(mr_params *params, const char *prefix, const char *name, double bound, int ndim, int64_t rows, int64_t columns)
+static int add(mr_params *params, const char *prefix, const char *name, double bound, int ndim, int64_t rows,
+               int64_t columns)
 {
     int row = mr_params_add(params, prefix, name, 0, MR_INIT_UNIFORM, bound, ndim, (int64_t[]){rows, columns});
     if (row >= 0) params->list[row].is_gate = 1;
     return row;
 }
 
-/* How long the state is kept is up to z of the GRU and f of the LSTM, whose i takes the rest. The other bias starts at 0 there. */
+/* How long the state is kept is up to z of the GRU and f of the LSTM, whose i takes the rest. The other bias starts
+ * at 0 there. */
 static void start_biases(const layer *l, const mr_config *c, int block, mr_params *params)
 {
     const size_t H = (size_t)mr_config_width(c);
@@ -36,7 +38,10 @@ static void start_biases(const layer *l, const mr_config *c, int block, mr_param
     mr_gates_read(c->gate_init, &gates, NULL);
     if (gates.kind == MR_GATES_DEFAULT || l->bias_hh < 0) return;
     const int timed = mr_gates_timed(&gates);
-    mr_part keep = {.first = H, .count = H, .init = timed ? MR_INIT_LOG_TAU : MR_INIT_CONSTANT, .value = timed ? 1 : mr_gates_bias(&gates, block)};
+    mr_part keep = {.first = H,
+                    .count = H,
+                    .init = timed ? MR_INIT_LOG_TAU : MR_INIT_CONSTANT,
+                    .value = timed ? 1 : mr_gates_bias(&gates, block)};
     mr_part take = {.first = 0, .count = lstm && timed ? H : 0, .init = MR_INIT_LOG_TAU, .value = -1};
     mr_param *ih = &params->list[l->bias_ih], *hh = &params->list[l->bias_hh];
     ih->parts[0] = keep;
@@ -64,31 +69,69 @@ static void plan(void *own, const mr_config *c, mr_dev *dev, mr_arena *arena, in
     ((layer *)own)->saved = mr_arena_take(arena, dev->rnn_saved(dev, kind_of(c), B, T, mr_config_width(c)));
 }
 
-static void forward(void *own, const mr_pass *p, const mr_act *x, mr_act *y, const mr_real *state_in, mr_real *state_out)
+static void forward(void *own, const mr_pass *p, const mr_act *x, mr_act *y, const mr_real *state_in,
+                    mr_real *state_out)
 {
     layer *l = own;
     const mr_rnn kind = kind_of(p->config);
     const int D = (int)p->config->dim, H = mr_config_width(p->config);
     if (p->bytes) /* weights in 8 bits: the input projection by itself */
-        mr_linear(p, l->weight_ih, (mr_linear_fwd_args){.M = p->B * p->T, .N = H * mr_rnn_gates(kind), .K = D, .x = x,
-                                                        .b = mr_weight(p, l->bias_ih), .y = l->saved});
-    p->dev->ops.rnn_fwd(p->dev, &(mr_rnn_fwd_args){
-        .kind = kind, .B = p->B, .T = p->T, .D = D, .H = H, .x = x, .W_ih = p->bytes ? NULL : mr_weight(p, l->weight_ih),
-        .b_ih = mr_weight(p, l->bias_ih), .W_hh = mr_weight(p, l->weight_hh), .b_hh = mr_weight(p, l->bias_hh), .h_in = state_in,
-        .h_init = mr_weight(p, l->h0), .reset = p->reset, .length = p->length, .saved = l->saved, .h = y, .h_out = state_out});
+        mr_linear(p, l->weight_ih,
+                  (mr_linear_fwd_args){.M = p->B * p->T,
+                                       .N = H * mr_rnn_gates(kind),
+                                       .K = D,
+                                       .x = x,
+                                       .b = mr_weight(p, l->bias_ih),
+                                       .y = l->saved});
+    p->dev->ops.rnn_fwd(p->dev, &(mr_rnn_fwd_args){.kind = kind,
+                                                   .B = p->B,
+                                                   .T = p->T,
+                                                   .D = D,
+                                                   .H = H,
+                                                   .x = x,
+                                                   .W_ih = p->bytes ? NULL : mr_weight(p, l->weight_ih),
+                                                   .b_ih = mr_weight(p, l->bias_ih),
+                                                   .W_hh = mr_weight(p, l->weight_hh),
+                                                   .b_hh = mr_weight(p, l->bias_hh),
+                                                   .h_in = state_in,
+                                                   .h_init = mr_weight(p, l->h0),
+                                                   .reset = p->reset,
+                                                   .length = p->length,
+                                                   .saved = l->saved,
+                                                   .h = y,
+                                                   .h_out = state_out});
 }
 
 static void backward(void *own, const mr_pass *p, const mr_act *x, const mr_act *y, const mr_act *dy, mr_act *dx,
                      const mr_real *state_in, const mr_real *dstate_out, mr_real *dstate_in)
 {
     layer *l = own;
-    p->dev->ops.rnn_bwd(p->dev, &(mr_rnn_bwd_args){
-        .kind = kind_of(p->config), .B = p->B, .T = p->T, .D = (int)p->config->dim, .H = mr_config_width(p->config), .x = x,
-        .W_ih = mr_weight(p, l->weight_ih), .W_hh = mr_weight(p, l->weight_hh), .h_in = state_in, .h_init = mr_weight(p, l->h0),
-        .reset = p->reset, .length = p->length, .saved = l->saved, .h = y, .dh = dy, .dh_out = dstate_out, .dx = dx,
-        .dW_ih = mr_grad(p, l->weight_ih), .db_ih = mr_grad(p, l->bias_ih), .dW_hh = mr_grad(p, l->weight_hh),
-        .db_hh = mr_grad(p, l->bias_hh), .dh_in = dstate_in, .dh_init = mr_grad(p, l->h0)});
+    p->dev->ops.rnn_bwd(p->dev, &(mr_rnn_bwd_args){.kind = kind_of(p->config),
+                                                   .B = p->B,
+                                                   .T = p->T,
+                                                   .D = (int)p->config->dim,
+                                                   .H = mr_config_width(p->config),
+                                                   .x = x,
+                                                   .W_ih = mr_weight(p, l->weight_ih),
+                                                   .W_hh = mr_weight(p, l->weight_hh),
+                                                   .h_in = state_in,
+                                                   .h_init = mr_weight(p, l->h0),
+                                                   .reset = p->reset,
+                                                   .length = p->length,
+                                                   .saved = l->saved,
+                                                   .h = y,
+                                                   .dh = dy,
+                                                   .dh_out = dstate_out,
+                                                   .dx = dx,
+                                                   .dW_ih = mr_grad(p, l->weight_ih),
+                                                   .db_ih = mr_grad(p, l->bias_ih),
+                                                   .dW_hh = mr_grad(p, l->weight_hh),
+                                                   .db_hh = mr_grad(p, l->bias_hh),
+                                                   .dh_in = dstate_in,
+                                                   .dh_init = mr_grad(p, l->h0)});
 }
 
-const mr_mixer mr_mixer_gru = {"gru", sizeof(layer), mr_config_width, state_reals, add_params, plan, forward, backward, NULL};
-const mr_mixer mr_mixer_lstm = {"lstm", sizeof(layer), mr_config_width, state_reals, add_params, plan, forward, backward, NULL};
+const mr_mixer mr_mixer_gru = {"gru", sizeof(layer), mr_config_width, state_reals, add_params,
+                               plan,  forward,       backward,        NULL};
+const mr_mixer mr_mixer_lstm = {"lstm", sizeof(layer), mr_config_width, state_reals, add_params,
+                                plan,   forward,       backward,        NULL};

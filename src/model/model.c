@@ -1,5 +1,5 @@
-/* The network around the blocks: input, loss, update. Its memory is in plan.c, the head in head.c, what goes in and out in
- * upload.c. */
+/* The network around the blocks: input, loss, update. Its memory is in plan.c, the head in head.c, what goes in and
+ * out in upload.c. */
 #include "model/network.h"
 
 #include "model/gates.h"
@@ -12,8 +12,7 @@ static int build_params(mr_model *m, mr_decay_set set)
     mr_params *params = &m->params;
     if (c->input == MR_INPUT_TOKENS)
         m->embed = mr_params_add(params, "", "embed.weight", 0, MR_INIT_NORMAL, 1, 2, (int64_t[]){c->inputs, c->dim});
-    else
-        m->embed = mr_params_linear(params, "", "embed", c->dim, c->inputs, 1);
+    else m->embed = mr_params_linear(params, "", "embed", c->dim, c->inputs, 1);
     for (int i = 0; i < c->layers; i++)
         if (mr_block_init(&m->blocks[i], i, c, params)) return MR_ENOMEM;
     mr_head_params(m);
@@ -88,7 +87,8 @@ void mr_model_start(const mr_model *m, uint64_t seed, double horizon, float *wei
 {
     mr_gates gates;
     mr_gates_read(m->config.gate_init, &gates, NULL);
-    mr_params_init(&m->params, seed, mr_gates_timed(&gates) && gates.count ? gates.values[0] : horizon, gates.kind != MR_GATES_TIMESCALES_UNIFORM, weights);
+    mr_params_init(&m->params, seed, mr_gates_timed(&gates) && gates.count ? gates.values[0] : horizon,
+                   gates.kind != MR_GATES_TIMESCALES_UNIFORM, weights);
 }
 
 mr_dev *mr_model_dev(const mr_model *m) { return m->dev; }
@@ -110,8 +110,14 @@ static mr_real *vector_of(mr_model *m, mr_vector which)
     }
 }
 
-void mr_model_put(mr_model *m, mr_vector which, const float *from) { m->dev->put(m->dev, vector_of(m, which), from, m->params.total); }
-void mr_model_get(mr_model *m, mr_vector which, float *to) { m->dev->get(m->dev, to, vector_of(m, which), m->params.total); }
+void mr_model_put(mr_model *m, mr_vector which, const float *from)
+{
+    m->dev->put(m->dev, vector_of(m, which), from, m->params.total);
+}
+void mr_model_get(mr_model *m, mr_vector which, float *to)
+{
+    m->dev->get(m->dev, to, vector_of(m, which), m->params.total);
+}
 
 void mr_model_put_part(mr_model *m, mr_vector which, size_t offset, size_t count, const float *from)
 {
@@ -124,7 +130,10 @@ void mr_model_get_part(mr_model *m, mr_vector which, size_t offset, size_t count
 }
 
 const mr_quants *mr_model_quants(const mr_model *m) { return m->quants.at ? &m->quants : NULL; }
-const char *mr_model_dtype(const mr_model *m, int row) { return m->quants.at && mr_param_quantizes(&m->params.list[row]) ? "I8" : "F32"; }
+const char *mr_model_dtype(const mr_model *m, int row)
+{
+    return m->quants.at && mr_param_quantizes(&m->params.list[row]) ? "I8" : "F32";
+}
 void mr_model_get_bytes(mr_model *m, int row, int8_t *to)
 {
     const int64_t *shape = m->params.list[row].shape;
@@ -140,9 +149,19 @@ size_t mr_model_rows(const mr_model *m, const mr_batch *batch) { return mr_batch
 
 static mr_pass pass_over(const mr_model *m, const mr_batch *batch, int train)
 {
-    return (mr_pass){.dev = m->dev, .config = &m->config, .params = &m->params, .weights = m->weights, .grads = m->grads,
-                     .bytes = m->bytes, .bytes_at = m->quants.at, .step = m->step, .B = batch->B, .T = batch->T, .reset = batch->reset ? m->reset : NULL,
-                     .length = batch->length ? m->length : NULL, .train = train};
+    return (mr_pass){.dev = m->dev,
+                     .config = &m->config,
+                     .params = &m->params,
+                     .weights = m->weights,
+                     .grads = m->grads,
+                     .bytes = m->bytes,
+                     .bytes_at = m->quants.at,
+                     .step = m->step,
+                     .B = batch->B,
+                     .T = batch->T,
+                     .reset = batch->reset ? m->reset : NULL,
+                     .length = batch->length ? m->length : NULL,
+                     .train = train};
 }
 
 /* The part of a state's reals (device) that belongs to a block. */
@@ -153,19 +172,28 @@ static mr_real *part(const mr_model *m, mr_real *reals, size_t at, int B)
 
 static mr_block_state state_of(const mr_model *m, const mr_block *b, mr_real *in, mr_real *out, int B)
 {
-    return (mr_block_state){.tail_in = part(m, in, b->tail_at, B), .mixer_in = part(m, in, b->mixer_at, B),
-                            .tail_out = part(m, out, b->tail_at, B), .mixer_out = part(m, out, b->mixer_at, B)};
+    return (mr_block_state){.tail_in = part(m, in, b->tail_at, B),
+                            .mixer_in = part(m, in, b->mixer_at, B),
+                            .tail_out = part(m, out, b->tail_at, B),
+                            .mixer_out = part(m, out, b->mixer_at, B)};
 }
 
 static void forward_input(mr_model *m, const mr_pass *p)
 {
     int N = p->B * p->T, D = (int)m->config.dim, inputs = (int)m->config.inputs;
     if (m->ids)
-        m->dev->ops.embed_fwd(m->dev, &(mr_embed_fwd_args){.N = N, .D = D, .vocab = inputs, .ids = m->ids,
-                                                           .table = mr_weight(p, m->embed), .y = m->blocks[0].x});
+        m->dev->ops.embed_fwd(
+            m->dev,
+            &(mr_embed_fwd_args){
+                .N = N, .D = D, .vocab = inputs, .ids = m->ids, .table = mr_weight(p, m->embed), .y = m->blocks[0].x});
     else
-        m->dev->ops.linear_fwd(m->dev, &(mr_linear_fwd_args){.M = N, .N = D, .K = inputs, .x = m->values,
-            .W = mr_weight(p, m->embed), .b = mr_weight(p, m->embed + 1), .y = m->blocks[0].x});
+        m->dev->ops.linear_fwd(m->dev, &(mr_linear_fwd_args){.M = N,
+                                                             .N = D,
+                                                             .K = inputs,
+                                                             .x = m->values,
+                                                             .W = mr_weight(p, m->embed),
+                                                             .b = mr_weight(p, m->embed + 1),
+                                                             .y = m->blocks[0].x});
 }
 
 /* From the uploaded batch to the logits. in, out: reals of a state, or NULL. */
@@ -188,8 +216,14 @@ typedef struct stepping {
 
 static void draw_once(mr_model *m, int B, size_t first_row)
 {
-    m->dev->ops.sample(m->dev, &(mr_sample_args){.R = B, .C = m->face.outputs, .how = m->sampling, .position = m->position,
-        .logits = mr_act_at(m->dev, m->logits, first_row * (size_t)m->face.outputs), .ids = m->ids, .drawn = m->drawn});
+    m->dev->ops.sample(m->dev,
+                       &(mr_sample_args){.R = B,
+                                         .C = m->face.outputs,
+                                         .how = m->sampling,
+                                         .position = m->position,
+                                         .logits = mr_act_at(m->dev, m->logits, first_row * (size_t)m->face.outputs),
+                                         .ids = m->ids,
+                                         .drawn = m->drawn});
 }
 
 static void step_once(void *arg)
@@ -268,11 +302,24 @@ static void run_loss(mr_model *m, size_t rows, int gradient)
     int R = (int)rows, C = m->face.outputs;
     mr_act *grad = gradient ? m->logits : NULL;
     if (m->face.loss == MR_LOSS_XENT)
-        dev->ops.xent(dev, &(mr_xent_args){.R = R, .C = C, .logits = m->logits, .target = m->target, .scale = m->scale,
-                                           .dlogits = grad, .row_loss = m->row_loss, .stats = m->stats});
+        dev->ops.xent(dev, &(mr_xent_args){.R = R,
+                                           .C = C,
+                                           .logits = m->logits,
+                                           .target = m->target,
+                                           .scale = m->scale,
+                                           .dlogits = grad,
+                                           .row_loss = m->row_loss,
+                                           .stats = m->stats});
     else
-        dev->ops.mse(dev, &(mr_mse_args){.R = R, .C = C, .pred = m->logits, .target = m->target_values, .mask = m->mask,
-                                         .scale = m->scale, .dpred = grad, .row_loss = m->row_loss, .stats = m->stats});
+        dev->ops.mse(dev, &(mr_mse_args){.R = R,
+                                         .C = C,
+                                         .pred = m->logits,
+                                         .target = m->target_values,
+                                         .mask = m->mask,
+                                         .scale = m->scale,
+                                         .dpred = grad,
+                                         .row_loss = m->row_loss,
+                                         .stats = m->stats});
 }
 
 void mr_model_loss(mr_model *m, const mr_batch *batch, double scale)
@@ -285,11 +332,18 @@ static void backward_input(mr_model *m, const mr_pass *p)
 {
     int N = p->B * p->T, D = (int)m->config.dim, inputs = (int)m->config.inputs;
     if (m->ids)
-        m->dev->ops.embed_bwd(m->dev, &(mr_embed_bwd_args){.N = N, .D = D, .vocab = inputs, .ids = m->ids,
-                                                           .dy = m->scratch.d, .dtable = mr_grad(p, m->embed)});
+        m->dev->ops.embed_bwd(
+            m->dev,
+            &(mr_embed_bwd_args){
+                .N = N, .D = D, .vocab = inputs, .ids = m->ids, .dy = m->scratch.d, .dtable = mr_grad(p, m->embed)});
     else
-        m->dev->ops.linear_bwd_w(m->dev, &(mr_linear_bwd_w_args){.M = N, .N = D, .K = inputs, .dy = m->scratch.d,
-            .x = m->values, .dW = mr_grad(p, m->embed), .db = mr_grad(p, m->embed + 1)});
+        m->dev->ops.linear_bwd_w(m->dev, &(mr_linear_bwd_w_args){.M = N,
+                                                                 .N = D,
+                                                                 .K = inputs,
+                                                                 .dy = m->scratch.d,
+                                                                 .x = m->values,
+                                                                 .dW = mr_grad(p, m->embed),
+                                                                 .db = mr_grad(p, m->embed + 1)});
 }
 
 static void run_backward(mr_model *m, const mr_pass *pass, size_t rows, mr_real *in, mr_real *dout, mr_real *din)
@@ -299,8 +353,11 @@ static void run_backward(mr_model *m, const mr_pass *pass, size_t rows, mr_real 
         mr_block *b = &m->blocks[i];
         mr_block_state s = state_of(m, b, in, NULL, pass->B);
         mr_block_state grad = state_of(m, b, dout, din, pass->B);
-        mr_block_backward(b, pass, &m->scratch, &s, &(mr_block_state_grad){
-            .tail_out = grad.tail_in, .mixer_out = grad.mixer_in, .tail_in = grad.tail_out, .mixer_in = grad.mixer_out});
+        mr_block_backward(b, pass, &m->scratch, &s,
+                          &(mr_block_state_grad){.tail_out = grad.tail_in,
+                                                 .mixer_out = grad.mixer_in,
+                                                 .tail_in = grad.tail_out,
+                                                 .mixer_in = grad.mixer_out});
     }
     backward_input(m, pass);
 }
@@ -321,8 +378,14 @@ void mr_model_set_step(mr_model *m, const mr_step *step) { m->dev->upload(m->dev
 void mr_model_update(mr_model *m)
 {
     m->dev->ops.sumsq(m->dev, &(mr_sumsq_args){.n = m->params.total, .g = m->grads, .out = m->sumsq});
-    m->dev->ops.adam(m->dev, &(mr_adam_args){.n = m->params.total, .n_decay = m->params.decayed, .p = m->weights,
-        .m = m->moment1, .v = m->moment2, .g = m->grads, .step = m->step, .sumsq = m->sumsq});
+    m->dev->ops.adam(m->dev, &(mr_adam_args){.n = m->params.total,
+                                             .n_decay = m->params.decayed,
+                                             .p = m->weights,
+                                             .m = m->moment1,
+                                             .v = m->moment2,
+                                             .g = m->grads,
+                                             .step = m->step,
+                                             .sumsq = m->sumsq});
 }
 
 typedef struct learning {
@@ -347,9 +410,11 @@ static void run_learning(void *arg)
     if (l->last) mr_model_update(m);
 }
 
-void mr_model_learn(mr_model *m, const mr_batch *batch, mr_state *state, const mr_step *step, double scale, int first, int last)
+void mr_model_learn(mr_model *m, const mr_batch *batch, mr_state *state, const mr_step *step, double scale, int first,
+                    int last)
 {
-    learning l = {.model = m, .pass = pass_over(m, batch, 1), .rows = mr_model_rows(m, batch), .first = first, .last = last};
+    learning l = {
+        .model = m, .pass = pass_over(m, batch, 1), .rows = mr_model_rows(m, batch), .first = first, .last = last};
     const mr_replay_key key = mr_learn_key(m, batch, state, first, last);
     l.in = keep_state(m, batch, state);
     l.out = state ? state->reals : NULL;

@@ -13,7 +13,7 @@ struct mr_model {
     mr_params params;
     mr_dev *dev;
     mr_decay_set set;
-    int shares; /* weights and bytes are another model's */
+    int shares;                             /* weights and bytes are another model's */
     int embed, norm, pair, head, head_bias; /* rows of the parameter table; head_bias −1: none */
     mr_block *blocks;
     /* the parameter vector and what belongs to it; grads and moments only for training */
@@ -21,7 +21,8 @@ struct mr_model {
     /* weights = int8: where the matrices lie in the vector of bytes, and that vector */
     mr_quants quants;
     int8_t *bytes;
-    /* the caller's units: its own, or those of the model whose weights it shares; and host memory where numbers change them */
+    /* the caller's units: its own, or those of the model whose weights it shares; and host memory where numbers
+     * change them */
     mr_scaler own_scaler;
     const mr_scaler *scaler;
     float *piece;
@@ -53,7 +54,8 @@ struct mr_model {
 mr_act *mr_model_top(const mr_model *model);
 size_t mr_model_rows(const mr_model *model, const mr_batch *batch);
 
-/* The keys of work that repeats (replay.c): a token a stream with its state at `state`, and a micro-batch of training. */
+/* The keys of work that repeats (replay.c): a token a stream with its state at `state`, and a micro-batch of
+ * training. */
 mr_replay_key mr_step_key(const void *model, const void *state, const mr_batch *batch, int draw);
 mr_replay_key mr_learn_key(const void *model, const mr_batch *batch, const mr_state *state, int first, int last);
 /* Between host and device (upload.c). Room for what is scaled on its way, for all of m->shapes; 0 or MR_ENOMEM. */

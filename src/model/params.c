@@ -39,8 +39,8 @@ static int decays(const mr_param *p, mr_decay_set set)
     return p->ndim == 2;
 }
 
-/* Decayed parameters first, so that the optimiser is one pass with one boundary. A group keeps together: its members have
- * the same kind, so the first one decides. Groups start on a cache line. */
+/* Decayed parameters first, so that the optimiser is one pass with one boundary. A group keeps together: its members
+ * have the same kind, so the first one decides. Groups start on a cache line. */
 int mr_params_layout(mr_params *params, mr_decay_set set)
 {
     const size_t line = MR_ALIGN / sizeof(float);
@@ -93,7 +93,8 @@ static double draw_step_size(mr_rng *rng)
 }
 
 /* Elements part.first … of a tensor whose rows are `row` long, drawn from the numbers of row `place`. */
-static void draw_part(const mr_part *part, int64_t row, uint64_t seed, int place, double horizon, int log_uniform, float *out)
+static void draw_part(const mr_part *part, int64_t row, uint64_t seed, int place, double horizon, int log_uniform,
+                      float *out)
 {
     mr_rng rng = mr_rng_at(seed, MR_STREAM_INIT, (uint32_t)place, 0);
     for (size_t j = 0; j < part->count; j++) {
@@ -120,7 +121,8 @@ void mr_params_init(const mr_params *params, uint64_t seed, double horizon, int 
         const mr_part all = {.count = p->count, .init = p->init, .value = p->init_value};
         const int64_t row = p->shape[p->ndim - 1];
         draw_part(&all, row, seed, place, horizon, log_uniform, out + p->offset);
-        for (int k = 0; k < MR_PARAM_PARTS; k++) draw_part(&p->parts[k], row, seed, place, horizon, log_uniform, out + p->offset);
+        for (int k = 0; k < MR_PARAM_PARTS; k++)
+            draw_part(&p->parts[k], row, seed, place, horizon, log_uniform, out + p->offset);
     }
 }
 

@@ -15,7 +15,8 @@ typedef enum mr_init {
     MR_INIT_STEP_SIZE  /* softplus of it is log-uniform in 0.001 … 0.1 */
 } mr_init;
 
-/* Some of a tensor's elements that start in another way than the rest. Time scales are the same in every part of a tensor. */
+/* Some of a tensor's elements that start in another way than the rest. Time scales are the same in every part of a
+ * tensor. */
 typedef struct mr_part {
     size_t first, count; /* count 0: none */
     mr_init init;
@@ -34,7 +35,7 @@ typedef struct mr_param {
     int is_rate;          /* no matrix, whatever its shape: never decayed, never stored in 8 bits */
     int decay;            /* weight decay applies */
     mr_init init;
-    double init_value;    /* bound of the uniform, deviation of the normal, the constant, or the sign before log τ */
+    double init_value; /* bound of the uniform, deviation of the normal, the constant, or the sign before log τ */
     mr_part parts[MR_PARAM_PARTS];
 } mr_param;
 
@@ -42,9 +43,9 @@ typedef struct mr_param {
 typedef struct mr_params {
     mr_param *list; /* in the order of the network */
     int count, room;
-    size_t total;   /* length of the vector, padding between groups included */
-    size_t decayed; /* elements 0 … decayed−1 are those under weight decay */
-    int failed;     /* memory ran out while building */
+    size_t total;           /* length of the vector, padding between groups included */
+    size_t decayed;         /* elements 0 … decayed−1 are those under weight decay */
+    int failed;             /* memory ran out while building */
     const mr_allocator *by; /* whose memory the list is; set before the first row, or NULL */
 } mr_params;
 

@@ -83,9 +83,11 @@ static int plan_vectors(mr_model *m, int train, mr_error *err)
     size_t bytes = m->params.total * m->dev->real_size;
     if (!m->weights) m->weights = m->dev->alloc(m->dev, bytes);
     if (m->quants.at && !m->bytes) m->bytes = m->dev->alloc(m->dev, m->quants.bytes);
-    if (!m->weights || (m->quants.at && !m->bytes)) return mr_no_memory(err, "the parameters; lower layers, dim or expansion");
+    if (!m->weights || (m->quants.at && !m->bytes))
+        return mr_no_memory(err, "the parameters; lower layers, dim or expansion");
     if (train && (m->quants.at || m->shares))
-        return mr_fail(err, MR_ECONFIG, "a model with weights in 8 bits is not trained; train the one that it was made from");
+        return mr_fail(err, MR_ECONFIG,
+                       "a model with weights in 8 bits is not trained; train the one that it was made from");
     if (!train || m->grads) return 0;
     m->grads = m->dev->alloc(m->dev, bytes);
     m->moment1 = m->dev->alloc(m->dev, bytes);
@@ -95,21 +97,26 @@ static int plan_vectors(mr_model *m, int train, mr_error *err)
     return mr_no_memory(err, "gradients and moments; lower layers, dim or expansion");
 }
 
-/* Refuses what cannot be before it is asked for (see mr_memory_total). Beside the device's own vectors a training run keeps
- * four in its checkpoint, and a model that is loaded lies in memory twice for a moment. */
+/* Refuses what cannot be before it is asked for (see mr_memory_total). Beside the device's own vectors a training
+ * run keeps four in its checkpoint, and a model that is loaded lies in memory twice for a moment. */
 static int check_memory(const mr_model *m, double activations, mr_error *err)
 {
-    double vectors = (m->train ? 8.0 : 2.0) * ((double)m->params.total * (double)m->dev->real_size + (double)m->quants.bytes);
+    double vectors =
+        (m->train ? 8.0 : 2.0) * ((double)m->params.total * (double)m->dev->real_size + (double)m->quants.bytes);
     if (!m->dev->memory || vectors + activations <= (double)m->dev->memory) return 0;
-    return mr_fail(err, MR_ENOMEM, "%.4g GB of memory are needed and this machine has %.4g: %.4g GB for %.3g parameters, %.4g GB for a batch of "
-                   "%d × %d tokens; lower %s", (vectors + activations) / 1e9, (double)m->dev->memory / 1e9, vectors / 1e9,
-                   (double)mr_model_count(m), activations / 1e9, m->shape.B, m->shape.T,
-                   vectors > activations ? "dim, layers, expansion or mlp" : "batch or the length (context)");
+    return mr_fail(
+        err, MR_ENOMEM,
+        "%.4g GB of memory are needed and this machine has %.4g: %.4g GB for %.3g parameters, %.4g GB for a batch of "
+        "%d × %d tokens; lower %s",
+        (vectors + activations) / 1e9, (double)m->dev->memory / 1e9, vectors / 1e9, (double)mr_model_count(m),
+        activations / 1e9, m->shape.B, m->shape.T,
+        vectors > activations ? "dim, layers, expansion or mlp" : "batch or the length (context)");
 }
 
 static size_t tokens(mr_shape shape) { return (size_t)shape.B * (size_t)shape.T; }
 
-/* Lays the plan over `base`, or counts its bytes; m->shape is left at the largest. sizes: of the pieces, or NULL for one shape. */
+/* Lays the plan over `base`, or counts its bytes; m->shape is left at the largest. sizes: of the pieces, or NULL for
+ * one shape. */
 static size_t plan_over(mr_model *m, char *base, size_t *sizes)
 {
     size_t used = 0;
@@ -142,7 +149,8 @@ static int plan_memory(mr_model *m, size_t *sizes, mr_error *err)
     m->planned = bytes;
     m->memory = m->dev->alloc(m->dev, bytes);
     if (!m->memory)
-        return mr_fail(err, MR_ENOMEM, "out of memory: %.1f GB of activations for batch %d × %d tokens; lower batch or context",
+        return mr_fail(err, MR_ENOMEM,
+                       "out of memory: %.1f GB of activations for batch %d × %d tokens; lower batch or context",
                        (double)bytes / 1e9, m->shape.B, m->shape.T);
     plan_over(m, m->memory, sizes);
     return 0;
@@ -153,7 +161,8 @@ int mr_model_plan_shapes(mr_model *m, const mr_shape *shapes, int count, int tra
     for (int i = 0; i < count; i++) {
         const double N = (double)shapes[i].B * shapes[i].T;
         if (N * (double)m->config.dim > 1e11 || N > 2e9)
-            return mr_fail(err, MR_ECONFIG, "batch = %d, context = %d: too large; lower one of them", shapes[i].B, shapes[i].T);
+            return mr_fail(err, MR_ECONFIG, "batch = %d, context = %d: too large; lower one of them", shapes[i].B,
+                           shapes[i].T);
     }
     /* the largest last: messages speak of it */
     const int turned = count > 1 && tokens(shapes[0]) > tokens(shapes[1]);

@@ -9,11 +9,12 @@
 
 enum { TOP = 127 }; /* −128 is left out, so that the range is symmetric */
 
-/* Tables, of which rows are taken, stay as they are. So does W_hh of GRU and LSTM: the op takes it in fp32, and its errors would go
- * round in the state. */
+/* Tables, of which rows are taken, stay as they are. So does W_hh of GRU and LSTM: the op takes it in fp32, and its
+ * errors would go round in the state. */
 int mr_param_quantizes(const mr_param *p)
 {
-    return p->ndim == 2 && !p->is_rate && strcmp(p->name, "embed.weight") && !strstr(p->name, ".weight_hh") && !strstr(p->name, ".position");
+    return p->ndim == 2 && !p->is_rate && strcmp(p->name, "embed.weight") && !strstr(p->name, ".weight_hh") &&
+           !strstr(p->name, ".position");
 }
 
 static size_t reals_of(const mr_param *p) { return mr_param_quantizes(p) ? (size_t)p->shape[0] : p->count; }
@@ -72,8 +73,7 @@ void mr_quantize_vector(const mr_params *from, const float *weights, const mr_pa
         const float *w = weights + from->list[i].offset;
         if (mr_param_quantizes(p))
             mr_quantize_matrix((size_t)p->shape[0], (size_t)p->shape[1], w, bytes + quants->at[i], reals + p->offset);
-        else
-            memcpy(reals + p->offset, w, p->count * sizeof *w);
+        else memcpy(reals + p->offset, w, p->count * sizeof *w);
     }
 }
 
@@ -98,7 +98,8 @@ int mr_quants_check(const mr_st *st, const char *path, const mr_params *params, 
         tensors++;
     }
     if (!status && mr_st_count(st) != tensors)
-        status = mr_fail(err, MR_EFORMAT, "%s: holds %d tensors where its configuration needs %d", path, mr_st_count(st), tensors);
+        status = mr_fail(err, MR_EFORMAT, "%s: holds %d tensors where its configuration needs %d", path,
+                         mr_st_count(st), tensors);
     return status;
 }
 
@@ -112,11 +113,12 @@ static int check_rows(const char *path, const mr_param *p, const int8_t *q, cons
             int value = q[n * columns + k];
             zeros &= value == 0;
             if (value < -TOP)
-                return mr_fail(err, MR_EFORMAT, "%s: tensor %s holds %d (row %zu); -127 to 127 are allowed", path, p->name, value, n);
+                return mr_fail(err, MR_EFORMAT, "%s: tensor %s holds %d (row %zu); -127 to 127 are allowed", path,
+                               p->name, value, n);
         }
         if (!isfinite(scale[n]) || scale[n] < 0 || (scale[n] == 0 && !zeros))
-            return mr_fail(err, MR_EFORMAT, "%s: tensor %s_scale holds %g (row %zu); scales are finite and above 0", path, p->name,
-                           (double)scale[n], n);
+            return mr_fail(err, MR_EFORMAT, "%s: tensor %s_scale holds %g (row %zu); scales are finite and above 0",
+                           path, p->name, (double)scale[n], n);
     }
     return 0;
 }
@@ -139,7 +141,8 @@ int mr_quants_read(const mr_st *st, const char *path, const mr_params *params, c
     return status;
 }
 
-int mr_quants_add(mr_st_writer *w, const mr_params *params, const mr_quants *quants, const float *reals, const int8_t *bytes)
+int mr_quants_add(mr_st_writer *w, const mr_params *params, const mr_quants *quants, const float *reals,
+                  const int8_t *bytes)
 {
     char name[80];
     int status = 0;

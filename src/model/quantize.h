@@ -1,8 +1,8 @@
-/* Models whose matrices are in 8 bits, to be run and not trained: every 2-D weight but embed.weight and weight_hh is whole numbers
- * −127 … 127 with one scale a row, W[n, k] = scale[n]·q[n, k].
+/* Models whose matrices are in 8 bits, to be run and not trained: every 2-D weight but embed.weight and weight_hh is
+ * whole numbers −127 … 127 with one scale a row, W[n, k] = scale[n]·q[n, k].
  *
- * Such a model has two vectors instead of one: bytes for the matrices, and reals for everything else and the scales. In the
- * parameter table a matrix's offset is then that of its scales. */
+ * Such a model has two vectors instead of one: bytes for the matrices, and reals for everything else and the scales.
+ * In the parameter table a matrix's offset is then that of its scales. */
 #ifndef MR_MODEL_QUANTIZE_H
 #define MR_MODEL_QUANTIZE_H
 
@@ -28,11 +28,13 @@ void mr_quantize_matrix(size_t rows, size_t columns, const float *w, int8_t *q, 
 void mr_quantize_vector(const mr_params *from, const float *weights, const mr_params *to, const mr_quants *quants,
                         float *reals, int8_t *bytes);
 
-/* Files, as in model/file.h. The set of tensors, their shapes and dtypes are checked first, values and scales while reading. */
+/* Files, as in model/file.h. The set of tensors, their shapes and dtypes are checked first, values and scales while
+ * reading. */
 int mr_quants_check(const mr_st *st, const char *path, const mr_params *params, mr_error *err);
 int mr_quants_read(const mr_st *st, const char *path, const mr_params *params, const mr_quants *quants, float *reals,
                    int8_t *bytes, mr_error *err);
 /* Adds the tensors to a file that is being written; both vectors are borrowed. 0 or MR_ENOMEM. */
-int mr_quants_add(mr_st_writer *w, const mr_params *params, const mr_quants *quants, const float *reals, const int8_t *bytes);
+int mr_quants_add(mr_st_writer *w, const mr_params *params, const mr_quants *quants, const float *reals,
+                  const int8_t *bytes);
 
 #endif

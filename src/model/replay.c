@@ -5,15 +5,23 @@ static unsigned flag(int is, unsigned bit) { return is ? bit : 0; }
 
 mr_replay_key mr_step_key(const void *model, const void *state, const mr_batch *batch, int draw)
 {
-    return (mr_replay_key){.work = MR_REPLAY_STEP, .model = model, .state = state, .B = batch->B, .T = batch->T,
-                           .flags = flag(batch->reset != NULL, MR_REPLAY_RESET) | flag(batch->length != NULL, MR_REPLAY_LENGTH) |
-                                    flag(draw, MR_REPLAY_DRAW)};
+    return (mr_replay_key){.work = MR_REPLAY_STEP,
+                           .model = model,
+                           .state = state,
+                           .B = batch->B,
+                           .T = batch->T,
+                           .flags = flag(batch->reset != NULL, MR_REPLAY_RESET) |
+                                    flag(batch->length != NULL, MR_REPLAY_LENGTH) | flag(draw, MR_REPLAY_DRAW)};
 }
 
 mr_replay_key mr_learn_key(const void *model, const mr_batch *batch, const mr_state *state, int first, int last)
 {
-    return (mr_replay_key){.work = MR_REPLAY_LEARN, .model = model, .state = state ? state->reals : NULL, .B = batch->B, .T = batch->T,
-                           .flags = flag(batch->reset != NULL, MR_REPLAY_RESET) | flag(batch->length != NULL, MR_REPLAY_LENGTH) |
-                                    flag(first, MR_REPLAY_FIRST) | flag(last, MR_REPLAY_LAST) |
-                                    flag(state && state->under_way, MR_REPLAY_CARRIED)};
+    return (mr_replay_key){.work = MR_REPLAY_LEARN,
+                           .model = model,
+                           .state = state ? state->reals : NULL,
+                           .B = batch->B,
+                           .T = batch->T,
+                           .flags = flag(batch->reset != NULL, MR_REPLAY_RESET) |
+                                    flag(batch->length != NULL, MR_REPLAY_LENGTH) | flag(first, MR_REPLAY_FIRST) |
+                                    flag(last, MR_REPLAY_LAST) | flag(state && state->under_way, MR_REPLAY_CARRIED)};
 }

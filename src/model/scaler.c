@@ -169,10 +169,8 @@ int mr_scaler_read(mr_scaler *s, const mr_allocator *by, const mr_st *st, const 
     if (!status) {
         status =
             mr_scaler_set(s, by, input ? im : NULL, input ? is : NULL, target ? tm : NULL, target ? ts : NULL, &inner);
-        if (status == MR_ENOMEM)
-            mr_no_memory(err, path);
-        else if (status)
-            status = mr_fail(err, MR_EFORMAT, "%s: %.800s", path, inner.text);
+        if (status == MR_ENOMEM) mr_no_memory(err, path);
+        else if (status) status = mr_fail(err, MR_EFORMAT, "%s: %.800s", path, inner.text);
     }
     mr_free_by(by, room);
     return status;

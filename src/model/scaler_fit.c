@@ -33,10 +33,8 @@ int mr_scaler_fit_new(const mr_interface *face, const mr_allocator *by, mr_scale
     if (fit) *fit = (mr_scaler_fit){.face = *face, .by = by};
     if (!status && face->input == MR_INPUT_REALS) status = new_sums(&fit->values, by, face->inputs);
     if (!status && face->loss == MR_LOSS_MSE) status = new_sums(&fit->targets, by, face->outputs);
-    if (!status)
-        *out = fit;
-    else
-        mr_scaler_fit_free(fit);
+    if (!status) *out = fit;
+    else mr_scaler_fit_free(fit);
     return status ? mr_no_memory(err, "means and deviations") : 0;
 }
 
@@ -87,17 +85,13 @@ static int walk(mr_scaler_fit *fit, const mr_batch *batch, int add, mr_error *er
     int status = 0;
     for (size_t i = 0; !status && inputs && batch->values && i < tokens; i++) {
         if (!is_real(batch, i)) continue;
-        if (add)
-            add_row(&fit->values, batch->values + i * inputs);
-        else
-            status = check_row("values", i, inputs, batch->values + i * inputs, err);
+        if (add) add_row(&fit->values, batch->values + i * inputs);
+        else status = check_row("values", i, inputs, batch->values + i * inputs, err);
     }
     for (size_t r = 0; !status && outputs && batch->target_values && r < rows; r++) {
         if (!counts(fit, batch, r)) continue;
-        if (add)
-            add_row(&fit->targets, batch->target_values + r * outputs);
-        else
-            status = check_row("target_values", r, outputs, batch->target_values + r * outputs, err);
+        if (add) add_row(&fit->targets, batch->target_values + r * outputs);
+        else status = check_row("target_values", r, outputs, batch->target_values + r * outputs, err);
     }
     return status;
 }

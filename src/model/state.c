@@ -42,10 +42,15 @@ static void move_rows(const mr_state *many, const int32_t *slot, mr_real *pool, 
     const mr_model *m = many->model;
     size_t parts[MR_STATE_PARTS];
     mr_block_state_parts(&m->config, parts);
-    m->dev->ops.state_rows(m->dev, &(mr_state_rows_args){
-        .B = many->B, .layers = (int)m->config.layers, .tail = (int)parts[0], .mixer = (int)parts[1],
-        .rest = (int)parts[2], .slot = slot,
-        .pool = pool, .many = many->reals, .scatter = scatter});
+    m->dev->ops.state_rows(m->dev, &(mr_state_rows_args){.B = many->B,
+                                                         .layers = (int)m->config.layers,
+                                                         .tail = (int)parts[0],
+                                                         .mixer = (int)parts[1],
+                                                         .rest = (int)parts[2],
+                                                         .slot = slot,
+                                                         .pool = pool,
+                                                         .many = many->reals,
+                                                         .scatter = scatter});
 }
 
 void mr_state_gather(mr_state *many, const int32_t *slot, mr_real *pool) { move_rows(many, slot, pool, 0); }

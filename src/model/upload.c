@@ -56,10 +56,8 @@ static void put_scaled(mr_model *m, mr_scaling *how, size_t channels, const doub
         count = !mean || n - at < m->piece_room ? n - at : m->piece_room;
         if (mean) how(count, at % channels, channels, mean, scale, from + at, m->piece);
         const float *piece = mean ? m->piece : from;
-        if (act)
-            dev->put_act(dev, mr_act_at(dev, act, at), piece, count);
-        else
-            dev->put(dev, mr_real_at(dev, real, at), piece, count);
+        if (act) dev->put_act(dev, mr_act_at(dev, act, at), piece, count);
+        else dev->put(dev, mr_real_at(dev, real, at), piece, count);
     }
 }
 
@@ -69,8 +67,7 @@ void mr_upload_inputs(mr_model *m, const mr_batch *batch)
 {
     mr_dev *dev = m->dev;
     size_t N = (size_t)batch->B * (size_t)batch->T, inputs = (size_t)m->config.inputs;
-    if (m->ids)
-        dev->upload(dev, m->ids, batch->ids, N * sizeof *m->ids);
+    if (m->ids) dev->upload(dev, m->ids, batch->ids, N * sizeof *m->ids);
     else
         put_scaled(m, mr_scale_in, inputs, m->scaler->input_mean, m->scaler->input_scale, batch->values, N * inputs,
                    m->values, NULL);

@@ -46,7 +46,8 @@ static int collect(mr_vocab *vocab, const uint8_t *seen, mr_error *err)
     if (!vocab->codepoints) return mr_no_memory(err, "the vocabulary");
     int next = 0;
     for (uint32_t i = 0; i < MR_CODEPOINTS / 8; i++)
-        for (unsigned bits = seen[i]; bits; bits &= bits - 1) vocab->codepoints[next++] = 8 * i + (uint32_t)__builtin_ctz(bits);
+        for (unsigned bits = seen[i]; bits; bits &= bits - 1)
+            vocab->codepoints[next++] = 8 * i + (uint32_t)__builtin_ctz(bits);
     return 0;
 }
 
@@ -85,7 +86,8 @@ mr_vocab *mr_vocab_copy(const mr_vocab *vocab, const mr_allocator *by)
     if (!copy || !vocab->codepoints) return copy;
     copy->size = vocab->size;
     copy->codepoints = mr_alloc_by(by, (size_t)vocab->size, sizeof *copy->codepoints);
-    if (copy->codepoints) return memcpy(copy->codepoints, vocab->codepoints, (size_t)vocab->size * sizeof *copy->codepoints), copy;
+    if (copy->codepoints)
+        return memcpy(copy->codepoints, vocab->codepoints, (size_t)vocab->size * sizeof *copy->codepoints), copy;
     mr_vocab_free(copy);
     return NULL;
 }
@@ -209,8 +211,8 @@ static void put_token(encoding *e, int32_t token, size_t bytes)
     e->used += bytes;
 }
 
-static int encode_characters(const mr_vocab *vocab, const char *text, size_t size, int last, uint64_t offset, encoding *e,
-                             mr_error *err)
+static int encode_characters(const mr_vocab *vocab, const char *text, size_t size, int last, uint64_t offset,
+                             encoding *e, mr_error *err)
 {
     while (e->used < size && e->count < e->capacity) {
         uint32_t codepoint;

@@ -8,7 +8,7 @@
 struct mr_vocab {
     mr_vocab_kind kind;
     int size;
-    uint32_t *codepoints; /* [size] ascending, MR_VOCAB_CHARS only */
+    uint32_t *codepoints;   /* [size] ascending, MR_VOCAB_CHARS only */
     const mr_allocator *by; /* whose memory this is; NULL: the C library's */
 };
 

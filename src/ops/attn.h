@@ -1,12 +1,14 @@
-/* Where the tokens of an attention call lie, the same for every backend. All of it follows from lengths, resets and counts. */
+/* Where the tokens of an attention call lie, the same for every backend. All of it follows from lengths, resets and
+ * counts. */
 #ifndef MR_OPS_ATTN_H
 #define MR_OPS_ATTN_H
 
 #include "core/rng.h"
 #include "ops/ops.h"
 
-/* One stream of a call. Rows are what a token may look at: first those of the cache, oldest first, then the tokens. A row's
- * number is its position too: only differences of positions matter, so nothing grows with the age of a stream. */
+/* One stream of a call. Rows are what a token may look at: first those of the cache, oldest first, then the tokens.
+ * A row's number is its position too: only differences of positions matter, so nothing grows with the age of a
+ * stream. */
 typedef struct mr_attn_stream {
     int window, carried; /* rows of the cache: window, or 0 where there is none */
     int start;           /* the first row of the sequence that token 0 goes on with */
@@ -56,7 +58,8 @@ MR_INLINE int mr_attn_slot_out(const mr_attn_stream *s, int t)
     return (s->before + t - s->from) % s->window;
 }
 
-/* What a slot of the cache that goes out holds: a token of this call, what it held before (MR_ATTN_KEPT), or nothing. */
+/* What a slot of the cache that goes out holds: a token of this call, what it held before (MR_ATTN_KEPT), or
+ * nothing. */
 MR_INLINE int mr_attn_source(const mr_attn_stream *s, int slot)
 {
     const int top = s->before + s->real - s->from - 1, age = (top - slot) % s->window;

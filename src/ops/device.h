@@ -22,13 +22,15 @@ struct mr_dev {
     const char *isa;  /* "avx512", …; "" where there is no choice */
     const char *name; /* the chip's, or NULL: that of the CPU, which nobody has asked for */
     int threads;
-    int queue; /* 1: one queue, whoever asks; its device is lent to one call at a time */
-    const mr_allocator *by;     /* whose the host's memory is: everything made for this device; NULL: the C library's */
-    int ahead; /* tokens drawn before they are looked at: 1 … MR_DRAWN; above 1 where looking means waiting for the device */
+    int queue;              /* 1: one queue, whoever asks; its device is lent to one call at a time */
+    const mr_allocator *by; /* whose the host's memory is: everything made for this device; NULL: the C library's */
+    /* tokens drawn before they are looked at: 1 … MR_DRAWN; above 1 where looking means waiting for the device */
+    int ahead;
     size_t act_size, real_size; /* bytes of one mr_act, mr_real */
     size_t memory;              /* bytes that there are at most; 0: alloc knows, and fails where there are no more */
-    size_t taken;               /* bytes so far: all that alloc gave, whether given back since or not, and the device's own scratch */
-    mr_ops ops;                 /* filled by the backend: dev->ops.linear_fwd(dev, &args) */
+    /* bytes so far: all that alloc gave, whether given back since or not, and the device's own scratch */
+    size_t taken;
+    mr_ops ops; /* filled by the backend: dev->ops.linear_fwd(dev, &args) */
 
     void *(*alloc)(mr_dev *, size_t bytes); /* zeroed; NULL when not to be had */
     void (*release)(mr_dev *, void *);
@@ -36,22 +38,23 @@ struct mr_dev {
     void (*download)(mr_dev *, void *to, const void *from, size_t bytes); /* waits until the bytes are there */
     void (*copy)(mr_dev *, void *to, const void *from, size_t bytes);     /* device to device */
     void (*zero)(mr_dev *, void *to, size_t bytes);
-    void (*put)(mr_dev *, mr_real *to, const float *from, size_t n);      /* converting copies for mr_real … */
+    void (*put)(mr_dev *, mr_real *to, const float *from, size_t n); /* converting copies for mr_real … */
     void (*get)(mr_dev *, float *to, const mr_real *from, size_t n);
-    void (*put_act)(mr_dev *, mr_act *to, const float *from, size_t n);   /* … and for mr_act */
+    void (*put_act)(mr_dev *, mr_act *to, const float *from, size_t n); /* … and for mr_act */
     void (*get_act)(mr_dev *, float *to, const mr_act *from, size_t n);
-    /* Runs work(arg), which calls ops with the same arguments each time it is given the same key: a backend may record it
-     * once and replay it. Anything that changes from one time to the next must lie in device memory.
-     * A recording holds addresses: all of a device's are dropped when it releases memory, whatever lay there, so what it
-     * recorded over must be released by it and not by another device. alloc drops none. MR_REPLAYS of them are kept: when
-     * one more piece of work comes, the recording that was not asked for the longest goes, so that of more than that many,
-     * each asked for in turn, none is ever replayed. */
+    /* Runs work(arg), which calls ops with the same arguments each time it is given the same key: a backend may
+     * record it once and replay it. Anything that changes from one time to the next must lie in device memory. A
+     * recording holds addresses: all of a device's are dropped when it releases memory, whatever lay there, so what
+     * it recorded over must be released by it and not by another device. alloc drops none. MR_REPLAYS of them are
+     * kept: when one more piece of work comes, the recording that was not asked for the longest goes, so that of
+     * more than that many, each asked for in turn, none is ever replayed. */
     void (*replay)(mr_dev *, const mr_replay_key *key, void (*work)(void *arg), void *arg);
-    int (*sync)(mr_dev *, mr_error *);                                    /* the first error since the last sync */
-    void (*enter)(mr_dev *); /* before a thread uses a device that another one opened; or NULL */
+    int (*sync)(mr_dev *, mr_error *); /* the first error since the last sync */
+    void (*enter)(mr_dev *);           /* before a thread uses a device that another one opened; or NULL */
     void (*close)(mr_dev *);
 
-    /* Bytes of `saved` in the minrnn ops for these shapes; D = 0: gates and scan alone. Enough for a smaller B or T too. */
+    /* Bytes of `saved` in the minrnn ops for these shapes; D = 0: gates and scan alone. Enough for a smaller B or T
+     * too. */
     size_t (*minrnn_saved)(mr_dev *, const mr_cell *cell, int B, int T, int D, int H);
     /* Bytes of `work` in the minrnn and scan ops. */
     size_t (*scan_work)(mr_dev *, int B, int T, int H);
@@ -60,8 +63,9 @@ struct mr_dev {
 
     int index;    /* GPU: which one */
     void *stream; /* GPU: the cudaStream_t that it works in */
-    /* Around the ops of a raw call, which then take all their memory from raw->work (on a CPU products have some of the
-     * device's own, which grows at the first call of a shape) and wait for nothing. A GPU's must be opened with `raw`. */
+    /* Around the ops of a raw call, which then take all their memory from raw->work (on a CPU products have some of
+     * the device's own, which grows at the first call of a shape) and wait for nothing. A GPU's must be opened with
+     * `raw`. */
     size_t (*raw_work)(mr_dev *, const mr_raw *); /* stream and work are not read */
     void (*raw_begin)(mr_dev *, const mr_raw *);
     int (*raw_end)(mr_dev *, mr_error *); /* the first error of the launches */
@@ -74,24 +78,32 @@ struct mr_dev {
 
 /* How a device computes. All zero: the best fp32 that it has. */
 typedef struct mr_dev_options {
-    int threads;     /* CPU; 0: as many as the process may use */
-    const char *isa; /* CPU; NULL: MINRNN_ISA or the best here */
-    int bf16;        /* matrix products in bf16; on a GPU stored activations too */
-    int exact;       /* GPU: fp32 products without TF32 */
+    int threads;            /* CPU; 0: as many as the process may use */
+    const char *isa;        /* CPU; NULL: MINRNN_ISA or the best here */
+    int bf16;               /* matrix products in bf16; on a GPU stored activations too */
+    int exact;              /* GPU: fp32 products without TF32 */
     const mr_allocator *by; /* of the host's memory; outlives the device. NULL: the C library's */
-    void *stream;    /* GPU: a cudaStream_t to work in; NULL: one of its own */
-    void (*tell)(void *user, const char *line); /* auto: told in one line why a GPU that is there is not used; or NULL */
+    void *stream;           /* GPU: a cudaStream_t to work in; NULL: one of its own */
+    /* auto: told in one line why a GPU that is there is not used; or NULL */
+    void (*tell)(void *user, const char *line);
     void *tell_user;
-    int raw;         /* GPU: for raw calls alone, with no memory of its own; stream is what NULL means there */
+    int raw; /* GPU: for raw calls alone, with no memory of its own; stream is what NULL means there */
 } mr_dev_options;
 
-/* spec: auto (a GPU where there is one that can be used, else cpu), cpu, cuda[:i], ref, ref64. options NULL: all zero. */
+/* spec: auto (a GPU where there is one that can be used, else cpu), cpu, cuda[:i], ref, ref64. options NULL: all
+ * zero. */
 int mr_dev_open(const char *spec, const mr_dev_options *options, mr_dev **out, mr_error *err);
 void mr_dev_close(mr_dev *dev); /* NULL is fine */
 
 /* Addresses of element i, which layers cannot compute themselves. */
-static inline mr_act *mr_act_at(const mr_dev *dev, mr_act *p, size_t i) { return (mr_act *)((char *)p + i * dev->act_size); }
-static inline mr_real *mr_real_at(const mr_dev *dev, mr_real *p, size_t i) { return (mr_real *)((char *)p + i * dev->real_size); }
+static inline mr_act *mr_act_at(const mr_dev *dev, mr_act *p, size_t i)
+{
+    return (mr_act *)((char *)p + i * dev->act_size);
+}
+static inline mr_real *mr_real_at(const mr_dev *dev, mr_real *p, size_t i)
+{
+    return (mr_real *)((char *)p + i * dev->real_size);
+}
 
 /* The backends' openers. */
 int mr_ref32_open(const mr_dev_options *options, mr_dev **out, mr_error *err); /* ref */

@@ -1,10 +1,11 @@
 /* The arguments of every op in ops.def, with the shape of each pointer.
  *
- * All pointers are device memory of the backend that is called, except the structs themselves. Layers hold them as pointers
- * to incomplete types, so nothing above src/ops/ can read or write device memory by accident:
+ * All pointers are device memory of the backend that is called, except the structs themselves. Layers hold them as
+ * pointers to incomplete types, so nothing above src/ops/ can read or write device memory by accident:
  *   mr_act   stored activations and their gradients (float on ref and cpu; may be bf16 on a GPU)
  *   mr_real  parameters, their gradients, states, statistics (float; double on the ref64 device of the gradient checks)
- * N is the number of tokens, B·T, laid out [B, T, …] with channels contiguous. Pointers marked "or NULL" are optional. */
+ * N is the number of tokens, B·T, laid out [B, T, …] with channels contiguous. Pointers marked "or NULL" are
+ * optional. */
 #ifndef MR_OPS_OPS_H
 #define MR_OPS_OPS_H
 
@@ -30,9 +31,9 @@ typedef struct mr_step {
 enum { MR_STAT_LOSS, MR_STAT_CORRECT, MR_STAT_COUNT, MR_STATS }; /* sums over rows that count */
 
 typedef struct mr_dropout {
-    float p;              /* 0: off */
-    uint32_t site;        /* names the place in the network, see core/rng.h */
-    const mr_step *step;  /* [1]; may be NULL when p is 0 */
+    float p;             /* 0: off */
+    uint32_t site;       /* names the place in the network, see core/rng.h */
+    const mr_step *step; /* [1]; may be NULL when p is 0 */
 } mr_dropout;
 
 typedef struct mr_embed_fwd_args {
@@ -53,24 +54,25 @@ typedef struct mr_embed_bwd_args {
  * Order: v = x Wᵀ + b; pre = v; v = gelu(v) if gelu; v = dropout(v); y = residual + v. */
 typedef struct mr_linear_fwd_args {
     int M, N, K;
-    const mr_act *x;        /* [M, K] */
-    const mr_real *W;       /* [N, K] */
-    const mr_real *b;       /* [N] or NULL */
+    const mr_act *x;  /* [M, K] */
+    const mr_real *W; /* [N, K] */
+    const mr_real *b; /* [N] or NULL */
     int gelu;
-    mr_act *pre;            /* [M, N] or NULL: x Wᵀ + b, for the backward of gelu */
+    mr_act *pre; /* [M, N] or NULL: x Wᵀ + b, for the backward of gelu */
     mr_dropout drop;
     const mr_act *residual; /* [M, N] or NULL; may be y itself */
     mr_act *y;              /* [M, N] */
 } mr_linear_fwd_args;
 
-/* The same for a model that is only run, with weights in 8 bits: W[n, k] = scale[n]·Wq[n, k]. A backend may round each row of
- * x to 8 bits, in steps of its largest |x| / 127, which is what the tolerance allows for; a row that is not finite gives NaN. */
+/* The same for a model that is only run, with weights in 8 bits: W[n, k] = scale[n]·Wq[n, k]. A backend may round
+ * each row of x to 8 bits, in steps of its largest |x| / 127, which is what the tolerance allows for; a row that is
+ * not finite gives NaN. */
 typedef struct mr_linear_q_fwd_args {
     int M, N, K;
-    const mr_act *x;        /* [M, K] */
-    const int8_t *Wq;       /* [N, K] in −127 … 127 */
-    const mr_real *scale;   /* [N] */
-    const mr_real *b;       /* [N] or NULL */
+    const mr_act *x;      /* [M, K] */
+    const int8_t *Wq;     /* [N, K] in −127 … 127 */
+    const mr_real *scale; /* [N] */
+    const mr_real *b;     /* [N] or NULL */
     int gelu;
     const mr_act *residual; /* [M, N] or NULL; may be y itself */
     mr_act *y;              /* [M, N] */
@@ -169,10 +171,11 @@ typedef struct mr_conv_bwd_args {
  *   minGRU   a = σ(−k), b = σ(k)·c          minLSTM  a = σ(p), b = σ(k)·c, or, normalised, with
  *   c = cand(v):                                     a = σ(d), b = σ(−d)·c, d = softplus(−k) − softplus(−p)
  *     positive: v + 0.5 for v ≥ 0, σ(v) otherwise;  linear: v;  tanh: tanh(v)
- * A sequence starts from cand(h_init) (h_init NULL: from 0): before token 0 when h_in is NULL, and before every token with
- * reset = 1. Otherwise it goes on from h_in. W NULL: `saved` holds pre already, [B, T, G·H] acts at its start, and the backward leaves
- * its gradient there (D, x, b, dx, dW, db are not read): gates and scan alone. Tokens at and beyond length[b] do not exist: their h is 0, they pass no gradient,
- * and h_out is the state after the real ones. scan = log computes the same function the paper's way (positive only). */
+ * A sequence starts from cand(h_init) (h_init NULL: from 0): before token 0 when h_in is NULL, and before every
+ * token with reset = 1. Otherwise it goes on from h_in. W NULL: `saved` holds pre already, [B, T, G·H] acts at its
+ * start, and the backward leaves its gradient there (D, x, b, dx, dW, db are not read): gates and scan alone. Tokens
+ * at and beyond length[b] do not exist: their h is 0, they pass no gradient, and h_out is the state after the real
+ * ones. scan = log computes the same function the paper's way (positive only). */
 typedef struct mr_cell {
     mr_cell_kind kind;
     mr_candidate candidate;
@@ -192,33 +195,34 @@ typedef struct mr_minrnn_fwd_args {
     const mr_real *h_init; /* [H] or NULL */
     const uint8_t *reset;  /* [B, T] or NULL */
     const int32_t *length; /* [B] or NULL */
-    void *saved;           /* mr_dev.minrnn_saved(…) bytes: what this backend keeps for the backward (or needs as scratch) */
-    mr_act *h;             /* [B, T, H] */
-    mr_real *h_out;        /* [B, H] or NULL; may be h_in itself */
-    void *work;            /* mr_dev.scan_work(…) bytes, of the op alone; NULL: the device's own scratch */
+    /* mr_dev.minrnn_saved(…) bytes: what this backend keeps for the backward (or needs as scratch) */
+    void *saved;
+    mr_act *h;      /* [B, T, H] */
+    mr_real *h_out; /* [B, H] or NULL; may be h_in itself */
+    void *work;     /* mr_dev.scan_work(…) bytes, of the op alone; NULL: the device's own scratch */
 } mr_minrnn_fwd_args;
 
 typedef struct mr_minrnn_bwd_args {
     mr_cell cell;
     int B, T, D, H;
-    const mr_act *x;        /* as in the forward */
+    const mr_act *x; /* as in the forward */
     const mr_real *W;
     const mr_real *b;
     const mr_real *h_in;
     const mr_real *h_init;
     const uint8_t *reset;
     const int32_t *length;
-    void *saved;            /* of the forward; destroyed */
-    const mr_act *h;        /* [B, T, H] of the forward */
-    const mr_act *dh;       /* [B, T, H] */
-    const mr_real *dh_out;  /* [B, H] or NULL: zero */
-    int accumulate;         /* 1: dx += */
-    mr_act *dx;             /* [B, T, D] */
-    mr_real *dW;            /* [G·H, D] += */
-    mr_real *db;            /* [G·H] += */
-    mr_real *dh_in;         /* [B, H] or NULL; zero where a sequence started before token 0 */
-    mr_real *dh_init;       /* [H] += or NULL */
-    void *work;             /* as in the forward */
+    void *saved;           /* of the forward; destroyed */
+    const mr_act *h;       /* [B, T, H] of the forward */
+    const mr_act *dh;      /* [B, T, H] */
+    const mr_real *dh_out; /* [B, H] or NULL: zero */
+    int accumulate;        /* 1: dx += */
+    mr_act *dx;            /* [B, T, D] */
+    mr_real *dW;           /* [G·H, D] += */
+    mr_real *db;           /* [G·H] += */
+    mr_real *dh_in;        /* [B, H] or NULL; zero where a sequence started before token 0 */
+    mr_real *dh_init;      /* [H] += or NULL */
+    void *work;            /* as in the forward */
 } mr_minrnn_bwd_args;
 
 /* h[t] = a[t]·h[t−1] + b[t] by itself. A sequence starts from 0 where h_in is NULL and at resets; lengths as above. */
@@ -235,16 +239,16 @@ typedef struct mr_scan_fwd_args {
 
 typedef struct mr_scan_bwd_args {
     int B, T, H;
-    const mr_act *a;        /* as in the forward */
+    const mr_act *a; /* as in the forward */
     const mr_real *h_in;
     const uint8_t *reset;
     const int32_t *length;
-    const mr_act *h;        /* [B, T, H] of the forward */
-    const mr_act *dh;       /* [B, T, H] */
-    const mr_real *dh_out;  /* [B, H] or NULL: zero */
-    mr_act *da, *db;        /* [B, T, H]; da may be a itself, db may be dh */
-    mr_real *dh_in;         /* [B, H] or NULL; zero where a sequence started before token 0 */
-    void *work;             /* as in the forward */
+    const mr_act *h;       /* [B, T, H] of the forward */
+    const mr_act *dh;      /* [B, T, H] */
+    const mr_real *dh_out; /* [B, H] or NULL: zero */
+    mr_act *da, *db;       /* [B, T, H]; da may be a itself, db may be dh */
+    mr_real *dh_in;        /* [B, H] or NULL; zero where a sequence started before token 0 */
+    void *work;            /* as in the forward */
 } mr_scan_bwd_args;
 
 typedef enum mr_pooling { MR_POOL_LAST, MR_POOL_MEAN } mr_pooling;
@@ -311,11 +315,12 @@ typedef struct mr_sampling {
 
 enum { MR_DRAWN = 16 }; /* draws that are kept */
 
-/* Tokens in order, likeliest first, of equal ones the smaller: e_j = exp((x_j − x_0)/temperature). The shortest list that holds
- * top_p·Σ e, at least one and at most top_k long, is kept; the first token of it whose running sum is above u·(sum of the kept) is
- * drawn, with u = mr_sample_uniform(seed, position, row) of core/rng.h. All of it in double: backends may add up in another order,
- * so they draw the same token unless u lies within rounding, some 1e-15, of a boundary. A row with a logit that is not finite
- * draws nothing: ids then has 0, which is a token, and drawn has −1. */
+/* Tokens in order, likeliest first, of equal ones the smaller: e_j = exp((x_j − x_0)/temperature). The shortest list
+ * that holds top_p·Σ e, at least one and at most top_k long, is kept; the first token of it whose running sum is
+ * above u·(sum of the kept) is drawn, with u = mr_sample_uniform(seed, position, row) of core/rng.h. All of it in
+ * double: backends may add up in another order, so they draw the same token unless u lies within rounding, some
+ * 1e-15, of a boundary. A row with a logit that is not finite draws nothing: ids then has 0, which is a token, and
+ * drawn has −1. */
 typedef struct mr_sample_args {
     int R, C;
     const mr_act *logits;   /* [R, C] */
@@ -331,14 +336,15 @@ typedef struct mr_sumsq_args {
     double *out;      /* [1] = */
 } mr_sumsq_args;
 
-/* g' = g·min(1, clip/(√sumsq + 1e-6)); Adam: g' += wd·p for the decayed; m, v as usual; AdamW: p −= lr·wd·p for the decayed;
- * p −= lr·(m/bias1)/(√(v/bias2) + eps). Elements 0 … n_decay−1 are decayed. Nothing changes when sumsq is not finite. */
+/* g' = g·min(1, clip/(√sumsq + 1e-6)); Adam: g' += wd·p for the decayed; m, v as usual; AdamW: p −= lr·wd·p for the
+ * decayed; p −= lr·(m/bias1)/(√(v/bias2) + eps). Elements 0 … n_decay−1 are decayed. Nothing changes when sumsq is
+ * not finite. */
 typedef struct mr_adam_args {
     size_t n, n_decay;
-    mr_real *p, *m, *v;   /* [n] */
-    const mr_real *g;     /* [n] */
-    const mr_step *step;  /* [1] */
-    const double *sumsq;  /* [1] */
+    mr_real *p, *m, *v;  /* [n] */
+    const mr_real *g;    /* [n] */
+    const mr_step *step; /* [1] */
+    const double *sumsq; /* [1] */
 } mr_adam_args;
 
 /* GRU and LSTM, whose gates read the state before them, so that time cannot be cut. With i = x W_ihᵀ + b_ih and
@@ -347,10 +353,10 @@ typedef struct mr_adam_args {
  *     after  (PyTorch's)     n = tanh(i_n + r·s_n)
  *     before (the paper's)   n = tanh(i_n + s_n) with r·h' in place of h' in s_n
  *   lstm (rows i, f, g, o)   c = σ(i_f + s_f)·c' + σ(i_i + s_i)·tanh(i_g + s_g), h = σ(i_o + s_o)·tanh(c)
- * A state is h [H], or h and then c [2·H] (S numbers). A sequence starts from h_init (NULL: from 0), before token 0 when h_in is
- * NULL, and before every token with reset = 1. W_ih NULL: `saved` holds i already, [B, T, G·H] acts at its start, and the
- * backward leaves its gradient there (D, x, b_ih, dx, dW_ih, db_ih are not read). Tokens at and beyond length[b] do not
- * exist: their h is 0, they pass no gradient, and h_out is the state after the real ones. */
+ * A state is h [H], or h and then c [2·H] (S numbers). A sequence starts from h_init (NULL: from 0), before token 0
+ * when h_in is NULL, and before every token with reset = 1. W_ih NULL: `saved` holds i already, [B, T, G·H] acts at
+ * its start, and the backward leaves its gradient there (D, x, b_ih, dx, dW_ih, db_ih are not read). Tokens at and
+ * beyond length[b] do not exist: their h is 0, they pass no gradient, and h_out is the state after the real ones. */
 typedef enum mr_rnn { MR_GRU_BEFORE, MR_GRU_AFTER, MR_LSTM } mr_rnn;
 
 static inline int mr_rnn_gates(mr_rnn kind) { return kind == MR_LSTM ? 4 : 3; }
@@ -397,12 +403,13 @@ typedef struct mr_rnn_bwd_args {
     mr_real *dh_init;      /* [S] += or NULL */
 } mr_rnn_bwd_args;
 
-/* Causal attention of one layer, head by head; D = heads·size. A token sees itself and the window − 1 tokens of its own sequence
- * before it: s[t, j] = q_t·k_j/√size, y_t = Σ_j softmax_j(s[t, ·])·v_j. rotary: before that, the numbers 2i and 2i + 1 of every q and
- * k (of a head) are turned, as a point of the plane, by position·10000^(−2i/size). Only differences of positions count.
- * The state of a stream is the keys and values of its last `window` tokens, not turned: the n-th token of a sequence (from 0) lies
- * in row n mod window, rows that no token came to are 0. count is the number of tokens so far, as long as that is below 2·window, then
- * smaller by a multiple of window. It is a whole number without a gradient. Without cache_in, and at every reset, a new sequence
+/* Causal attention of one layer, head by head; D = heads·size. A token sees itself and the window − 1 tokens of its
+ * own sequence before it: s[t, j] = q_t·k_j/√size, y_t = Σ_j softmax_j(s[t, ·])·v_j. rotary: before that, the
+ * numbers 2i and 2i + 1 of every q and k (of a head) are turned, as a point of the plane, by
+ * position·10000^(−2i/size). Only differences of positions count. The state of a stream is the keys and values of
+ * its last `window` tokens, not turned: the n-th token of a sequence (from 0) lies in row n mod window, rows that no
+ * token came to are 0. count is the number of tokens so far, as long as that is below 2·window, then smaller by a
+ * multiple of window. It is a whole number without a gradient. Without cache_in, and at every reset, a new sequence
  * starts. Tokens at and beyond length[b] do not exist: their y and lse are 0, and they pass no gradient. */
 typedef struct mr_attn {
     int B, T, heads, size, window, rotary; /* size ≤ MR_ATTN_SIZE, even with rotary */
@@ -424,20 +431,20 @@ typedef struct mr_attn_fwd_args {
 
 typedef struct mr_attn_bwd_args {
     mr_attn shape;
-    mr_act *qkv;                /* of the forward; its gradient is written over it */
+    mr_act *qkv; /* of the forward; its gradient is written over it */
     const mr_real *cache_in, *count_in;
     const uint8_t *reset;
     const int32_t *length;
-    const mr_act *y;            /* of the forward */
+    const mr_act *y; /* of the forward */
     const mr_real *lse;
-    const mr_act *dy;           /* [B, T, D] */
-    const mr_real *dcache_out;  /* [B, window, 2, D] or NULL: zero */
-    mr_real *dcache_in;         /* [B, window, 2, D] or NULL; zero when cache_in is NULL */
-    mr_real *dcount_in;         /* [B] or NULL: becomes 0 */
+    const mr_act *dy;          /* [B, T, D] */
+    const mr_real *dcache_out; /* [B, window, 2, D] or NULL: zero */
+    mr_real *dcache_in;        /* [B, window, 2, D] or NULL; zero when cache_in is NULL */
+    mr_real *dcount_in;        /* [B] or NULL: becomes 0 */
 } mr_attn_bwd_args;
 
-/* Learned positions: a row of a table is added to every token, by its place in its sequence modulo window. The backward of it
- * is embed_bwd with the ids. */
+/* Learned positions: a row of a table is added to every token, by its place in its sequence modulo window. The
+ * backward of it is embed_bwd with the ids. */
 typedef struct mr_position_fwd_args {
     int B, T, D, window;
     const mr_act *x;         /* [B, T, D] */
@@ -462,11 +469,13 @@ typedef struct mr_silu_bwd_args {
     mr_act *dx;       /* [n]; may be x or dy itself */
 } mr_silu_bwd_args;
 
-/* The selective scan (S6) of E channels with N states each. For a token and a channel, B and C being the token's N values each in bc:
+/* The selective scan (S6) of E channels with N states each. For a token and a channel, B and C being the token's N
+ * values each in bc:
  *   Δ = softplus(delta + dt_bias), h[n] = exp(−Δ·exp(A_log[n]))·h[n] + Δ·B[n]·u, y = silu(z)·(Σ_n C[n]·h[n] + D·u)
- * A sequence starts from h = 0: before token 0 when h_in is NULL, and before every token with reset = 1. Tokens at and beyond length[b]
- * do not exist: their y is 0, they pass no gradient, and h_out is the state after the real ones. The backward computes the states of a
- * chunk anew from the one before it, which the forward leaves in `states`. */
+ * A sequence starts from h = 0: before token 0 when h_in is NULL, and before every token with reset = 1. Tokens at
+ * and beyond length[b] do not exist: their y is 0, they pass no gradient, and h_out is the state after the real
+ * ones. The backward computes the states of a chunk anew from the one before it, which the forward leaves in
+ * `states`. */
 #define MR_SSCAN_CHUNK 16
 #define MR_SSCAN_STATES 32 /* N at most */
 
@@ -483,7 +492,8 @@ typedef struct mr_sscan_fwd_args {
     const int32_t *length;       /* [B] or NULL */
     mr_act *y;                   /* [B, T, E] */
     mr_real *h_out;              /* [B, N, E] or NULL; may be h_in itself */
-    mr_real *states;             /* [B, mr_sscan_chunks(T), N, E] or NULL: h before each chunk's first token, resets aside */
+    /* [B, mr_sscan_chunks(T), N, E] or NULL: h before each chunk's first token, resets aside */
+    mr_real *states;
 } mr_sscan_fwd_args;
 
 typedef struct mr_sscan_bwd_args {
@@ -507,16 +517,17 @@ typedef struct mr_sscan_bwd_args {
     mr_real *dh_in;        /* [B, N, E] or NULL; zero where a sequence started before token 0 */
 } mr_sscan_bwd_args;
 
-/* States of streams. A pool has one in each slot, in one piece: for every block its tail, the mixer's state, and the rest of that
- * (0 for most mixers). A state of B streams (model/state.c) has for every block the tails of all of them, then the mixers' states,
- * then the rests. Row b and slot[b] are the same stream: its state goes from the pool into `many` or, with scatter, back. */
+/* States of streams. A pool has one in each slot, in one piece: for every block its tail, the mixer's state, and the
+ * rest of that (0 for most mixers). A state of B streams (model/state.c) has for every block the tails of all of
+ * them, then the mixers' states, then the rests. Row b and slot[b] are the same stream: its state goes from the pool
+ * into `many` or, with scatter, back. */
 typedef struct mr_state_rows_args {
     int B, layers;
     int tail, mixer, rest; /* reals a block and stream */
     int scatter;
-    const int32_t *slot;   /* [B]; with scatter no two are the same */
-    mr_real *pool;         /* [slots, layers, tail + mixer + rest]; slots that are not listed stay as they are */
-    mr_real *many;         /* [layers]: tails [B, tail], mixers' [B, mixer], rests [B, rest] */
+    const int32_t *slot; /* [B]; with scatter no two are the same */
+    mr_real *pool;       /* [slots, layers, tail + mixer + rest]; slots that are not listed stay as they are */
+    mr_real *many;       /* [layers]: tails [B, tail], mixers' [B, mixer], rests [B, rest] */
 } mr_state_rows_args;
 
 /* The table itself: one function an op. */

@@ -7,11 +7,17 @@
 typedef enum mr_replay_work { MR_REPLAY_STEP, MR_REPLAY_LEARN } mr_replay_work;
 
 /* Each has a bit of its own, whatever the work. */
-enum { MR_REPLAY_RESET = 1, MR_REPLAY_LENGTH = 2, MR_REPLAY_DRAW = 4, MR_REPLAY_FIRST = 8, MR_REPLAY_LAST = 16,
-       MR_REPLAY_CARRIED = 32 };
+enum {
+    MR_REPLAY_RESET = 1,
+    MR_REPLAY_LENGTH = 2,
+    MR_REPLAY_DRAW = 4,
+    MR_REPLAY_FIRST = 8,
+    MR_REPLAY_LAST = 16,
+    MR_REPLAY_CARRIED = 32
+};
 
-/* All that a piece of work depends on, as it is: packed or hashed, different work would meet in one number, and the wrong
- * recording be replayed. */
+/* All that a piece of work depends on, as it is: packed or hashed, different work would meet in one number, and the
+ * wrong recording be replayed. */
 typedef struct mr_replay_key {
     mr_replay_work work;
     const void *model; /* the model, which holds the addresses of its weights and its plan */
@@ -36,8 +42,8 @@ typedef struct mr_replays {
     int count;
 } mr_replays;
 
-/* The row of this work. fresh: it had none. The row is then a new one or, where all are taken, that of the work that was
- * not asked for the longest: what the device keeps for that row belongs to other work and is to be dropped. */
+/* The row of this work. fresh: it had none. The row is then a new one or, where all are taken, that of the work that
+ * was not asked for the longest: what the device keeps for that row belongs to other work and is to be dropped. */
 static inline int mr_replay_row(mr_replays *r, const mr_replay_key *key, int *fresh)
 {
     int row = 0;

@@ -1,18 +1,19 @@
 /* What bf16 allows. Its 8 significant bits round by at most u = 2⁻⁸ of a number; sums are made in fp32 everywhere.
  *
- * Stored activations (a GPU with --dtype bf16). Ref is given what the device sees: activations, and the operands of products, as
- * bf16 numbers. What is left is
+ * Stored activations (a GPU with --dtype bf16). Ref is given what the device sees: activations, and the operands of
+ * products, as bf16 numbers. What is left is
  *   the rounding of a stored result          u·|ref|, element by element
  *   roundings inside of an op                inner·u·scale, with the counts below
  *   the op's tolerance in fp32               as ever
  * Gradients of parameters, states and statistics are fp32 and have only the last, unless inner roundings reach them.
  *   linear_fwd, linear_bwd_x   one, before dropout or gelu', of a number up to 4 times what comes out: 4
- *   minrnn_fwd, minrnn_bwd     the pre-activations are kept in bf16, and so are the states and the pre-activations' gradients before
- *                              they go into products: 4. More would be too lax: with every rounding in its place, 1 … 2 were seen.
- *   rnn_fwd, rnn_bwd           the same, and the gates themselves are kept in bf16; what is rounded at one token goes on through the
- *                              states of all that follow: 8, and 16 through gradients
- *   attn_fwd, attn_bwd         turned queries and keys, and the softmax, before they go into products: 4; backward the kept y and the
- *                              gradients of the scores besides: 8
+ *   minrnn_fwd, minrnn_bwd     the pre-activations are kept in bf16, and so are the states and the pre-activations'
+ *                              gradients before they go into products: 4. More would be too lax: with every rounding
+ *                              in its place, 1 … 2 were seen.
+ *   rnn_fwd, rnn_bwd           the same, and the gates themselves are kept in bf16; what is rounded at one token
+ *                              goes on through the states of all that follow: 8, and 16 through gradients
+ *   attn_fwd, attn_bwd         turned queries and keys, and the softmax, before they go into products: 4; backward
+ *                              the kept y and the gradients of the scores besides: 8
  *
  * Products in bf16 with activations in fp32 (the CPU): operands are rounded on the way in, which ref does not know. */
 #include "ops/check/case.h"
@@ -22,15 +23,17 @@
 
 #define UNIT 0x1p-8
 
-static const struct { int op; double inner, products; } rules[] = {
+static const struct {
+    int op;
+    double inner, products;
+} rules[] = {
     {MR_OP_linear_fwd, 4, 1e-2}, {MR_OP_linear_bwd_x, 4, 1e-2}, {MR_OP_linear_bwd_w, 0, 1e-2},
-    {MR_OP_minrnn_fwd, 4, 2e-2}, {MR_OP_minrnn_bwd, 4, 3e-2},
-    {MR_OP_rnn_fwd, 8, 3e-2},    {MR_OP_rnn_bwd, 16, 6e-2},
-    {MR_OP_attn_fwd, 4, 2e-2},   {MR_OP_attn_bwd, 8, 4e-2},
+    {MR_OP_minrnn_fwd, 4, 2e-2}, {MR_OP_minrnn_bwd, 4, 3e-2},   {MR_OP_rnn_fwd, 8, 3e-2},
+    {MR_OP_rnn_bwd, 16, 6e-2},   {MR_OP_attn_fwd, 4, 2e-2},     {MR_OP_attn_bwd, 8, 4e-2},
 };
 
-/* The slope of the positive candidate jumps where v is 0, and rounded operands carry some v across: there a gradient is only
- * roughly the same. A rounded v keeps its sign, so stored activations do not need this. */
+/* The slope of the positive candidate jumps where v is 0, and rounded operands carry some v across: there a gradient
+ * is only roughly the same. A rounded v keeps its sign, so stored activations do not need this. */
 void mr_case_bf16_products(mr_case *c)
 {
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
@@ -58,8 +61,9 @@ void mr_case_bf16_stored(mr_case *c)
             operands = 1;
         }
     for (mr_case_buffer *b = c->buffers; b < c->buffers + c->buffer_count; b++) {
-        int operand = operands && b->type == MR_CASE_REAL &&
-                      (!strcmp(b->name, "W") || !strcmp(b->name, "b") || !strcmp(b->name, "W_ih") || !strcmp(b->name, "b_ih"));
+        int operand =
+            operands && b->type == MR_CASE_REAL &&
+            (!strcmp(b->name, "W") || !strcmp(b->name, "b") || !strcmp(b->name, "W_ih") || !strcmp(b->name, "b_ih"));
         if (b->type != MR_CASE_ACT && !operand) continue;
         for (size_t i = 0; i < b->count; i++) ((float *)b->data)[i] = nearest(((float *)b->data)[i]);
     }

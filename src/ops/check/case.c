@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define OP(name, tolerance, what) \
+#define OP(name, tolerance, what)                                                                                      \
     static void call_##name(mr_dev *dev, const mr_case_args *args) { dev->ops.name(dev, &args->name); }
 #include "ops/ops.def"
 #undef OP
@@ -55,8 +55,16 @@ mr_case_buffer *mr_case_add(mr_case *c, const char *name, size_t field, mr_case_
                             size_t count, mr_case_fill fill, double value)
 {
     mr_case_buffer *b = &c->buffers[c->buffer_count++];
-    *b = (mr_case_buffer){.name = name, .type = type, .role = role, .fill = fill, .value = value, .count = count,
-                          .plant = MR_NO_PLANT, .reach = count, .field = field, .alias = MR_NO_FIELD,
+    *b = (mr_case_buffer){.name = name,
+                          .type = type,
+                          .role = role,
+                          .fill = fill,
+                          .value = value,
+                          .count = count,
+                          .plant = MR_NO_PLANT,
+                          .reach = count,
+                          .field = field,
+                          .alias = MR_NO_FIELD,
                           .in_first = MR_NO_FIELD};
     b->shift = c->speed ? 0 : 1 + mr_case_below(c, 15);
     return b;
@@ -80,10 +88,15 @@ static mr_step random_step(mr_case *c)
     static const double clips[] = {0, 0.25, 1}, decays[] = {0, 0.01, 0.1};
     mr_rng *rng = &c->rng;
     double t = 1 + mr_case_below(c, 1000);
-    mr_step step = {.seed = (uint64_t)mr_rng_u32(rng) << 32 | mr_rng_u32(rng), .step = (uint32_t)t,
-                    .micro = (uint32_t)mr_case_below(c, 4), .lr = 1e-3 * (1 + mr_case_below(c, 10)),
-                    .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8,
-                    .weight_decay = decays[mr_case_below(c, 3)], .clip = clips[mr_case_below(c, 3)],
+    mr_step step = {.seed = (uint64_t)mr_rng_u32(rng) << 32 | mr_rng_u32(rng),
+                    .step = (uint32_t)t,
+                    .micro = (uint32_t)mr_case_below(c, 4),
+                    .lr = 1e-3 * (1 + mr_case_below(c, 10)),
+                    .beta1 = 0.9,
+                    .beta2 = 0.99,
+                    .eps = 1e-8,
+                    .weight_decay = decays[mr_case_below(c, 3)],
+                    .clip = clips[mr_case_below(c, 3)],
                     .decoupled = mr_case_below(c, 2)};
     step.bias1 = 1 - pow(step.beta1, t);
     step.bias2 = 1 - pow(step.beta2, t);
@@ -95,11 +108,16 @@ static mr_sampling random_sampling(mr_case *c)
     static const double temperatures[] = {0, 0.3, 0.8, 1, 1.7}, top_ps[] = {1, 1, 0.95, 0.5, 0};
     static const int top_ks[] = {0, 0, 1, 7, 1000000};
     mr_rng *rng = &c->rng;
-    return (mr_sampling){.seed = (uint64_t)mr_rng_u32(rng) << 32 | mr_rng_u32(rng), .temperature = temperatures[mr_case_below(c, 5)],
-                         .top_p = top_ps[mr_case_below(c, 5)], .top_k = top_ks[mr_case_below(c, 5)]};
+    return (mr_sampling){.seed = (uint64_t)mr_rng_u32(rng) << 32 | mr_rng_u32(rng),
+                         .temperature = temperatures[mr_case_below(c, 5)],
+                         .top_p = top_ps[mr_case_below(c, 5)],
+                         .top_k = top_ks[mr_case_below(c, 5)]};
 }
 
-static int signed_value(mr_case *c, const mr_case_buffer *b) { return mr_case_below(c, 2 * (int)b->value + 1) - (int)b->value; }
+static int signed_value(mr_case *c, const mr_case_buffer *b)
+{
+    return mr_case_below(c, 2 * (int)b->value + 1) - (int)b->value;
+}
 
 static double real_value(mr_case *c, const mr_case_buffer *b, size_t i)
 {
@@ -142,9 +160,12 @@ static void fill_element(mr_case *c, mr_case_buffer *b, size_t i)
     case MR_CASE_ACT:
     case MR_CASE_REAL: ((float *)b->data)[i] = i == b->plant ? NAN : (float)real_value(c, b, i); break;
     case MR_CASE_DOUBLE: ((double *)b->data)[i] = real_value(c, b, i); break;
-    case MR_CASE_INT: ((int32_t *)b->data)[i] = b->fill == MR_FILL_DISTINCT ? distinct_value(c, b, i) : int_value(c, b); break;
+    case MR_CASE_INT:
+        ((int32_t *)b->data)[i] = b->fill == MR_FILL_DISTINCT ? distinct_value(c, b, i) : int_value(c, b);
+        break;
     case MR_CASE_BYTE:
-        ((uint8_t *)b->data)[i] = (uint8_t)(b->fill == MR_FILL_SIGNED ? signed_value(c, b) : mr_rng_uniform(&c->rng) < b->value);
+        ((uint8_t *)b->data)[i] =
+            (uint8_t)(b->fill == MR_FILL_SIGNED ? signed_value(c, b) : mr_rng_uniform(&c->rng) < b->value);
         break;
     case MR_CASE_STEP: ((mr_step *)b->data)[i] = random_step(c); break;
     case MR_CASE_SAMPLING: ((mr_sampling *)b->data)[i] = random_sampling(c); break;
@@ -154,10 +175,10 @@ static void fill_element(mr_case *c, mr_case_buffer *b, size_t i)
 
 int mr_case_draw(mr_case *c, int op, uint64_t seed, int how)
 {
-    static const size_t host_size[] = {
-        [MR_CASE_ACT] = sizeof(float), [MR_CASE_REAL] = sizeof(float),    [MR_CASE_INT] = sizeof(int32_t),
-        [MR_CASE_BYTE] = 1,            [MR_CASE_DOUBLE] = sizeof(double), [MR_CASE_STEP] = sizeof(mr_step),
-        [MR_CASE_SAMPLING] = sizeof(mr_sampling)};
+    static const size_t host_size[] = {[MR_CASE_ACT] = sizeof(float),           [MR_CASE_REAL] = sizeof(float),
+                                       [MR_CASE_INT] = sizeof(int32_t),         [MR_CASE_BYTE] = 1,
+                                       [MR_CASE_DOUBLE] = sizeof(double),       [MR_CASE_STEP] = sizeof(mr_step),
+                                       [MR_CASE_SAMPLING] = sizeof(mr_sampling)};
     memset(c, 0, sizeof *c);
     c->op = op;
     c->seed = seed;

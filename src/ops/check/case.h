@@ -77,17 +77,17 @@ typedef struct mr_case {
     int op;
     uint64_t seed;
     mr_rng rng;
-    int speed;               /* a fixed shape for timing instead of a random one */
-    mr_case_args args;       /* addresses aside */
-    int first_op;            /* an op that must run before, −1: none */
+    int speed;         /* a fixed shape for timing instead of a random one */
+    mr_case_args args; /* addresses aside */
+    int first_op;      /* an op that must run before, −1: none */
     mr_case_args first;
     mr_case_buffer buffers[MR_CASE_BUFFERS];
     int buffer_count;
-    int bf16;                /* activations lie in bf16 … */
-    double inner;            /* … and this many roundings to it happen inside the op */
+    int bf16;     /* activations lie in bf16 … */
+    double inner; /* … and this many roundings to it happen inside the op */
     double tolerance;
-    int planted;             /* NaN is expected in the results */
-    size_t elements;         /* for the time of one */
+    int planted;     /* NaN is expected in the results */
+    size_t elements; /* for the time of one */
     char shape[MR_CASE_SHAPE];
 } mr_case;
 
@@ -105,7 +105,8 @@ enum { MR_CASE_SPEED = 1, MR_CASE_STORED_BF16 = 2 }; /* for timing; for a device
 /* Draws a case and its host values. 0 or MR_ENOMEM; mr_case_free is due either way. */
 int mr_case_draw(mr_case *c, int op, uint64_t seed, int how);
 
-/* The rule of bf16 (check/bf16.c): for products that round their operands, and for a device that stores activations in bf16. */
+/* The rule of bf16 (check/bf16.c): for products that round their operands, and for a device that stores activations
+ * in bf16. */
 void mr_case_bf16_products(mr_case *c);
 void mr_case_bf16_stored(mr_case *c);
 

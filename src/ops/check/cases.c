@@ -89,15 +89,16 @@ void mr_case_linear_q_fwd(mr_case *c)
         mr_case_say(c, " but M=N=%d K=%d", a->M, a->K);
     }
     size_t M = (size_t)a->M, N = (size_t)a->N, K = (size_t)a->K;
-    /* −1, 0 and 1 round to 8 bits without error, so such cases are sharp; the others see the rounding, with rows of W as long
-     * as 0.1, so that the tolerance is six deviations of it. */
+    /* −1, 0 and 1 round to 8 bits without error, so such cases are sharp; the others see the rounding, with rows of
+     * W as long as 0.1, so that the tolerance is six deviations of it. */
     int sharp = mr_case_chance(c, 70);
     double unit = 1 / (73.3 * sqrt((double)K));
     if (sharp) c->tolerance = 5e-6;
     mr_case_say(c, "%s", sharp ? " sharp" : "");
     mr_case_buffer *x = mr_case_add(c, MR_FIELD(linear_q_fwd, x), ACT, IN, M * K, sharp ? MR_FILL_SIGNED : NORMAL, 1);
     mr_case_add(c, MR_FIELD(linear_q_fwd, Wq), BYTE, IN, N * K, MR_FILL_SIGNED, 127);
-    mr_case_add(c, MR_FIELD(linear_q_fwd, scale), REAL, IN, N, sharp ? NORMAL : MR_FILL_CONSTANT, sharp ? unit : 0.1 * unit);
+    mr_case_add(c, MR_FIELD(linear_q_fwd, scale), REAL, IN, N, sharp ? NORMAL : MR_FILL_CONSTANT,
+                sharp ? unit : 0.1 * unit);
     if (mr_case_chance(c, 70)) mr_case_add(c, MR_FIELD(linear_q_fwd, b), REAL, IN, N, NORMAL, 1);
     a->gelu = mr_case_chance(c, 50);
     if (a->gelu) mr_case_say(c, " gelu");
@@ -128,8 +129,8 @@ void mr_case_linear_bwd_x(mr_case *c)
     }
     a->accumulate = mr_case_chance(c, 50);
     if (a->accumulate) mr_case_say(c, " accumulate");
-    mr_case_add(c, MR_FIELD(linear_bwd_x, dx), ACT, a->accumulate ? ADD : OUT, M * K,
-                a->accumulate ? NORMAL : EMPTY, 1);
+    mr_case_add(c, MR_FIELD(linear_bwd_x, dx), ACT, a->accumulate ? ADD : OUT, M * K, a->accumulate ? NORMAL : EMPTY,
+                1);
 }
 
 void mr_case_linear_bwd_w(mr_case *c)
@@ -150,8 +151,8 @@ void mr_case_dropout_bwd(mr_case *c)
     mr_case_say(c, "n=%zu", a->n);
     mr_case_add_dropout(c, &a->drop, offsetof(mr_dropout_bwd_args, drop), 85);
     int alias = mr_case_chance(c, 40);
-    mr_case_buffer *dx = mr_case_add(c, MR_FIELD(dropout_bwd, dx), ACT, alias ? ADD : OUT, a->n,
-                                     alias ? NORMAL : EMPTY, 1);
+    mr_case_buffer *dx =
+        mr_case_add(c, MR_FIELD(dropout_bwd, dx), ACT, alias ? ADD : OUT, a->n, alias ? NORMAL : EMPTY, 1);
     if (alias) dx->alias = offsetof(mr_dropout_bwd_args, dy);
     else mr_case_add(c, MR_FIELD(dropout_bwd, dy), ACT, IN, a->n, NORMAL, 1);
     mr_case_say(c, "%s", alias ? " dx=dy" : "");
@@ -199,8 +200,8 @@ void mr_case_norm_bwd(mr_case *c)
     mr_case_add(c, MR_FIELD(norm_bwd, dy), ACT, IN, c->elements, NORMAL, 1);
     a->accumulate = mr_case_chance(c, 50);
     if (a->accumulate) mr_case_say(c, " accumulate");
-    mr_case_add(c, MR_FIELD(norm_bwd, dx), ACT, a->accumulate ? ADD : OUT, c->elements,
-                a->accumulate ? NORMAL : EMPTY, 1);
+    mr_case_add(c, MR_FIELD(norm_bwd, dx), ACT, a->accumulate ? ADD : OUT, c->elements, a->accumulate ? NORMAL : EMPTY,
+                1);
     mr_case_add(c, MR_FIELD(norm_bwd, dw), REAL, ADD, D, NORMAL, 1);
     if (a->kind == MR_NORM_LAYER) {
         mr_case_add(c, MR_FIELD(norm_bwd, db), REAL, ADD, D, NORMAL, 1);
@@ -219,7 +220,9 @@ void mr_case_xent(mr_case *c)
     int ties = mr_case_chance(c, 30), separate = mr_case_below(c, 3);
     double scale = ties ? 2 : scales[mr_case_below(c, 3)];
     mr_case_say(c, "R=%d C=%d logits=%g%s%s", a->R, a->C, scale, ties ? " ties" : "",
-                separate == 0 ? " dlogits=logits" : separate == 1 ? " no dlogits" : "");
+                separate == 0   ? " dlogits=logits"
+                : separate == 1 ? " no dlogits"
+                                : "");
     mr_case_buffer *logits = mr_case_add(c, MR_FIELD(xent, logits), ACT, separate ? IN : ADD, c->elements,
                                          ties ? MR_FILL_WHOLE : NORMAL, scale);
     if (separate == 0) logits->alias = offsetof(mr_xent_args, dlogits);
@@ -259,8 +262,8 @@ void mr_case_sample(mr_case *c)
     c->elements = R * a->C;
     int ties = mr_case_chance(c, 30);
     mr_case_say(c, "R=%d C=%d%s", a->R, a->C, ties ? " ties" : "");
-    mr_case_buffer *logits = mr_case_add(c, MR_FIELD(sample, logits), ACT, IN, c->elements, ties ? MR_FILL_WHOLE : NORMAL,
-                                         ties ? 1 : scales[mr_case_below(c, 3)]);
+    mr_case_buffer *logits = mr_case_add(c, MR_FIELD(sample, logits), ACT, IN, c->elements,
+                                         ties ? MR_FILL_WHOLE : NORMAL, ties ? 1 : scales[mr_case_below(c, 3)]);
     if (!c->speed && mr_case_chance(c, 20)) {
         logits->plant = (size_t)mr_case_below(c, (int)c->elements);
         mr_case_say(c, " NaN in logits");

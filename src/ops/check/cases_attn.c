@@ -1,10 +1,12 @@
-/* The cases of attention: windows shorter and longer than the time, heads of every size, caches full, part full and empty. */
+/* The cases of attention: windows shorter and longer than the time, heads of every size, caches full, part full and
+ * empty. */
 #include "ops/check/makers.h"
 
 static mr_attn draw_shape(mr_case *c)
 {
     static const int sizes[] = {1, 2, 3, 4, 8, 12, 16, 20, 32, 40, 48, 64, 66, 96, 126, 128};
-    mr_attn a = {.B = 1 + mr_case_below(c, 4), .T = mr_case_chance(c, 25) ? 1 : 1 + mr_case_below(c, mr_case_chance(c, 80) ? 40 : 300)};
+    mr_attn a = {.B = 1 + mr_case_below(c, 4),
+                 .T = mr_case_chance(c, 25) ? 1 : 1 + mr_case_below(c, mr_case_chance(c, 80) ? 40 : 300)};
     a.size = sizes[c->seed % (sizeof sizes / sizeof *sizes)];
     a.heads = 1 + mr_case_below(c, a.size > 40 ? 2 : 4);
     a.window = mr_case_chance(c, 10) ? 1 : 1 + mr_case_below(c, mr_case_chance(c, 50) ? 20 : 2 * a.T + 100);
@@ -15,7 +17,8 @@ static mr_attn draw_shape(mr_case *c)
     a.rotary = a.size % 2 == 0 && mr_case_chance(c, 60);
     if (c->speed) a = (mr_attn){.B = 4, .T = 128, .heads = 2, .size = 64, .window = 128, .rotary = 1};
     c->elements = (size_t)a.B * a.T * a.heads * a.size;
-    mr_case_say(c, "B=%d T=%d heads=%d size=%d window=%d%s", a.B, a.T, a.heads, a.size, a.window, a.rotary ? " rotary" : "");
+    mr_case_say(c, "B=%d T=%d heads=%d size=%d window=%d%s", a.B, a.T, a.heads, a.size, a.window,
+                a.rotary ? " rotary" : "");
     return a;
 }
 
@@ -39,9 +42,10 @@ void mr_case_attn_fwd(mr_case *c)
     mr_case_add(c, MR_FIELD(attn_fwd, lse), REAL, OUT, (size_t)a.B * a.heads * a.T, EMPTY, 0);
     if (same) {
         mr_case_say(c, " cache_out=cache_in");
-        mr_case_add(c, MR_FIELD(attn_fwd, cache_out), REAL, ADD, cache, NORMAL, 1)->alias = offsetof(mr_attn_fwd_args, cache_in);
-        mr_case_add(c, MR_FIELD(attn_fwd, count_out), REAL, ADD, (size_t)a.B, MR_FILL_CONSTANT, draw_count(c, a.window))->alias =
-            offsetof(mr_attn_fwd_args, count_in);
+        mr_case_add(c, MR_FIELD(attn_fwd, cache_out), REAL, ADD, cache, NORMAL, 1)->alias =
+            offsetof(mr_attn_fwd_args, cache_in);
+        mr_case_add(c, MR_FIELD(attn_fwd, count_out), REAL, ADD, (size_t)a.B, MR_FILL_CONSTANT, draw_count(c, a.window))
+            ->alias = offsetof(mr_attn_fwd_args, count_in);
         return;
     }
     if (in) {
@@ -73,7 +77,8 @@ void mr_case_attn_bwd(mr_case *c)
     mr_case_add(c, MR_FIELD(attn_bwd, dy), ACT, IN, c->elements, NORMAL, 1);
     if (mr_case_chance(c, 60)) {
         mr_case_add(c, SHARED(cache_in), REAL, IN, cache, NORMAL, 1) ALSO(cache_in);
-        mr_case_add(c, SHARED(count_in), REAL, IN, (size_t)a.B, MR_FILL_CONSTANT, draw_count(c, a.window)) ALSO(count_in);
+        mr_case_add(c, SHARED(count_in), REAL, IN, (size_t)a.B, MR_FILL_CONSTANT, draw_count(c, a.window))
+            ALSO(count_in);
     }
     if (mr_case_chance(c, 60)) {
         mr_case_say(c, " dcache_out");
@@ -96,7 +101,8 @@ void mr_case_position_fwd(mr_case *c)
     mr_case_add(c, MR_FIELD(position_fwd, x), ACT, IN, c->elements, NORMAL, 1);
     mr_case_add(c, MR_FIELD(position_fwd, table), REAL, IN, (size_t)a->window * a->D, NORMAL, 1);
     if (mr_case_chance(c, 50))
-        mr_case_add(c, MR_FIELD(position_fwd, count_in), REAL, IN, (size_t)a->B, MR_FILL_CONSTANT, draw_count(c, a->window));
+        mr_case_add(c, MR_FIELD(position_fwd, count_in), REAL, IN, (size_t)a->B, MR_FILL_CONSTANT,
+                    draw_count(c, a->window));
     mr_case_add_reset(c, offsetof(mr_position_fwd_args, reset), a->B, a->T);
     mr_case_add(c, MR_FIELD(position_fwd, ids), INT, SCRATCH, (size_t)a->B * a->T, MR_FILL_BELOW, 1);
     mr_case_add(c, MR_FIELD(position_fwd, y), ACT, OUT, c->elements, EMPTY, 0);

@@ -18,8 +18,8 @@ static void draw_shape(mr_case *c, mr_rnn *kind, int *B, int *T, int *D, int *H)
     mr_case_say(c, "%s B=%d T=%d D=%d H=%d", names[*kind], *B, *T, *D, *H);
 }
 
-static mr_case_buffer *add_maybe(mr_case *c, const char *name, size_t field, mr_case_type type, size_t count, mr_case_fill fill,
-                                 double value)
+static mr_case_buffer *add_maybe(mr_case *c, const char *name, size_t field, mr_case_type type, size_t count,
+                                 mr_case_fill fill, double value)
 {
     if (mr_case_chance(c, 50)) return NULL;
     mr_case_say(c, " %s", name);
@@ -98,7 +98,8 @@ void mr_case_rnn_bwd(mr_case *c)
     add_maybe(c, MR_FIELD(rnn_bwd, dh_out), REAL, states, NORMAL, 1);
     a->accumulate = mr_case_chance(c, 50);
     if (a->accumulate) mr_case_say(c, " accumulate");
-    mr_case_add(c, MR_FIELD(rnn_bwd, dx), ACT, a->accumulate ? ADD : OUT, tokens * D, a->accumulate ? NORMAL : EMPTY, 1);
+    mr_case_add(c, MR_FIELD(rnn_bwd, dx), ACT, a->accumulate ? ADD : OUT, tokens * D, a->accumulate ? NORMAL : EMPTY,
+                1);
     mr_case_add(c, MR_FIELD(rnn_bwd, dW_ih), REAL, ADD, gates * D, NORMAL, 1);
     mr_case_add(c, MR_FIELD(rnn_bwd, db_ih), REAL, ADD, gates, NORMAL, 1);
     mr_case_add(c, MR_FIELD(rnn_bwd, dW_hh), REAL, ADD, gates * a->H, NORMAL, 1);

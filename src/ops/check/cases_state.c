@@ -32,8 +32,8 @@ void mr_case_state_rows(mr_case *c)
     mr_case_say(c, "B=%d layers=%d tail=%d mixer=%d rest=%d slots=%d %s", a->B, a->layers, a->tail, a->mixer, a->rest,
                 slots, a->scatter ? "scatter" : "gather");
     mr_case_add(c, MR_FIELD(state_rows, slot), INT, IN, (size_t)a->B, MR_FILL_DISTINCT, slots);
-    mr_case_buffer *pool = mr_case_add(c, MR_FIELD(state_rows, pool), REAL, a->scatter ? ADD : IN, (size_t)slots * state,
-                                       NORMAL, 1);
+    mr_case_buffer *pool =
+        mr_case_add(c, MR_FIELD(state_rows, pool), REAL, a->scatter ? ADD : IN, (size_t)slots * state, NORMAL, 1);
     mr_case_buffer *many = mr_case_add(c, MR_FIELD(state_rows, many), REAL, a->scatter ? IN : OUT, c->elements,
                                        a->scatter ? NORMAL : EMPTY, 1);
     if (fours) pool->shift = many->shift = 0; /* by fours only where the addresses allow it */

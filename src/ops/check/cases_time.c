@@ -33,7 +33,8 @@ mr_case_buffer *mr_case_add_length(mr_case *c, size_t field, int B, int T)
     return mr_case_add(c, "length", field, INT, IN, (size_t)B, MR_FILL_LENGTH, T);
 }
 
-void mr_case_add_state(mr_case *c, const char *in_name, size_t in, const char *out_name, size_t out, size_t count, mr_case_fill fill, double value)
+void mr_case_add_state(mr_case *c, const char *in_name, size_t in, const char *out_name, size_t out, size_t count,
+                       mr_case_fill fill, double value)
 {
     if (mr_case_chance(c, 30)) {
         mr_case_add(c, out_name, out, REAL, ADD, count, fill, value)->alias = in;
@@ -87,8 +88,8 @@ void mr_case_conv_bwd(mr_case *c)
     }
     a->accumulate = mr_case_chance(c, 50);
     if (a->accumulate) mr_case_say(c, " accumulate");
-    mr_case_add(c, MR_FIELD(conv_bwd, dx), ACT, a->accumulate ? ADD : OUT, c->elements,
-                a->accumulate ? NORMAL : EMPTY, 1);
+    mr_case_add(c, MR_FIELD(conv_bwd, dx), ACT, a->accumulate ? ADD : OUT, c->elements, a->accumulate ? NORMAL : EMPTY,
+                1);
     mr_case_add(c, MR_FIELD(conv_bwd, dw), REAL, ADD, D * MR_CONV, NORMAL, 1);
     mr_case_add(c, MR_FIELD(conv_bwd, db), REAL, ADD, D, NORMAL, 1);
     if (mr_case_chance(c, 60)) mr_case_add(c, MR_FIELD(conv_bwd, dtail_in), REAL, OUT, tail, EMPTY, 0);
@@ -184,7 +185,8 @@ static mr_case_buffer *add_bias(mr_case *c, const mr_cell *cell, size_t field, i
     double extreme = extremes[mr_case_below(c, 3)];
     mr_case_say(c, " gates=±%g", extreme);
     mr_case_buffer *b = mr_case_add(c, "b", field, REAL, IN, count, MR_FILL_SATURATED, extreme);
-    if (cell->normalize && (c->bf16 || extreme > 30)) b->reach = (size_t)H; /* the difference of two huge gates has no digits left */
+    if (cell->normalize && (c->bf16 || extreme > 30))
+        b->reach = (size_t)H; /* the difference of two huge gates has no digits left */
     return b;
 }
 
@@ -306,8 +308,10 @@ void mr_case_scan_bwd(mr_case *c)
         mr_case_say(c, " dh_out");
     }
     int in_place = mr_case_chance(c, 30);
-    mr_case_buffer *da = mr_case_add(c, MR_FIELD(scan_bwd, da), ACT, in_place ? ADD : OUT, c->elements, in_place ? NORMAL : EMPTY, 0.5);
-    mr_case_buffer *db = mr_case_add(c, MR_FIELD(scan_bwd, db), ACT, in_place ? ADD : OUT, c->elements, in_place ? NORMAL : EMPTY, 1);
+    mr_case_buffer *da =
+        mr_case_add(c, MR_FIELD(scan_bwd, da), ACT, in_place ? ADD : OUT, c->elements, in_place ? NORMAL : EMPTY, 0.5);
+    mr_case_buffer *db =
+        mr_case_add(c, MR_FIELD(scan_bwd, db), ACT, in_place ? ADD : OUT, c->elements, in_place ? NORMAL : EMPTY, 1);
     if (in_place) {
         da->alias = offsetof(mr_scan_bwd_args, a);
         db->alias = offsetof(mr_scan_bwd_args, dh);
@@ -327,7 +331,8 @@ void mr_case_silu_fwd(mr_case *c)
     a->n = c->elements = (size_t)mr_case_rows(c) * (size_t)mr_case_width(c);
     const int same = mr_case_chance(c, 50);
     mr_case_say(c, "n=%zu%s", a->n, same ? " y=x" : "");
-    mr_case_buffer *x = mr_case_add(c, MR_FIELD(silu_fwd, x), ACT, same ? ADD : IN, a->n, mr_case_chance(c, 80) ? NORMAL : MR_FILL_SATURATED, 3);
+    mr_case_buffer *x = mr_case_add(c, MR_FIELD(silu_fwd, x), ACT, same ? ADD : IN, a->n,
+                                    mr_case_chance(c, 80) ? NORMAL : MR_FILL_SATURATED, 3);
     if (x->fill == MR_FILL_SATURATED) x->value = 1e4;
     if (same) x->alias = offsetof(mr_silu_fwd_args, y);
     else mr_case_add(c, MR_FIELD(silu_fwd, y), ACT, OUT, a->n, EMPTY, 0);
@@ -339,7 +344,8 @@ void mr_case_silu_bwd(mr_case *c)
     a->n = c->elements = (size_t)mr_case_rows(c) * (size_t)mr_case_width(c);
     const int with = mr_case_below(c, 3); /* what dx shares memory with */
     mr_case_say(c, "n=%zu%s", a->n, with == 0 ? "" : with == 1 ? " dx=x" : " dx=dy");
-    mr_case_buffer *x = mr_case_add(c, MR_FIELD(silu_bwd, x), ACT, with == 1 ? ADD : IN, a->n, mr_case_chance(c, 80) ? NORMAL : MR_FILL_SATURATED, 3);
+    mr_case_buffer *x = mr_case_add(c, MR_FIELD(silu_bwd, x), ACT, with == 1 ? ADD : IN, a->n,
+                                    mr_case_chance(c, 80) ? NORMAL : MR_FILL_SATURATED, 3);
     mr_case_buffer *dy = mr_case_add(c, MR_FIELD(silu_bwd, dy), ACT, with == 2 ? ADD : IN, a->n, NORMAL, 1);
     if (x->fill == MR_FILL_SATURATED) x->value = 1e4;
     if (with == 0) mr_case_add(c, MR_FIELD(silu_bwd, dx), ACT, OUT, a->n, EMPTY, 0);
@@ -355,19 +361,24 @@ static void draw_sscan(mr_case *c, int *B, int *T, int *E, int *N)
     mr_case_say(c, "B=%d T=%d E=%d N=%d", *B, *T, *E, *N);
 }
 
-/* The inputs that forward and backward share, in the places of their structs: what a call of mr_case_add needs of both. */
+/* The inputs that forward and backward share, in the places of their structs: what a call of mr_case_add needs of
+ * both. */
 typedef struct sscan_places {
     size_t u, delta, z, bc, A_log, D, dt_bias, h_in, reset, length;
 } sscan_places;
 
-#define SSCAN_PLACES(op)                                                                                                               \
-    {offsetof(mr_##op##_args, u), offsetof(mr_##op##_args, delta), offsetof(mr_##op##_args, z), offsetof(mr_##op##_args, bc),             \
-     offsetof(mr_##op##_args, A_log), offsetof(mr_##op##_args, D), offsetof(mr_##op##_args, dt_bias), offsetof(mr_##op##_args, h_in),     \
-     offsetof(mr_##op##_args, reset), offsetof(mr_##op##_args, length)}
+#define SSCAN_PLACES(op)                                                                                               \
+    {                                                                                                                  \
+        offsetof(mr_##op##_args, u), offsetof(mr_##op##_args, delta), offsetof(mr_##op##_args, z),                     \
+            offsetof(mr_##op##_args, bc), offsetof(mr_##op##_args, A_log), offsetof(mr_##op##_args, D),                \
+            offsetof(mr_##op##_args, dt_bias), offsetof(mr_##op##_args, h_in), offsetof(mr_##op##_args, reset),        \
+            offsetof(mr_##op##_args, length)                                                                           \
+    }
 
 static const sscan_places forward_places = SSCAN_PLACES(sscan_fwd);
 
-/* `same`: bits for delta, z, bc that the gradient is written over. first: also inputs of the forward that runs before. */
+/* `same`: bits for delta, z, bc that the gradient is written over. first: also inputs of the forward that runs
+ * before. */
 static void add_sscan_inputs(mr_case *c, const sscan_places *at, int B, int T, int E, int N, int same, int first)
 {
     const size_t tokens = (size_t)B * T, wide = tokens * E;
@@ -381,8 +392,8 @@ static void add_sscan_inputs(mr_case *c, const sscan_places *at, int B, int T, i
         mr_case_add(c, "A_log", at->A_log, REAL, IN, (size_t)E * N, NORMAL, 1),
         mr_case_add(c, "D", at->D, REAL, IN, (size_t)E, NORMAL, 1),
         mr_case_add(c, "dt_bias", at->dt_bias, REAL, IN, (size_t)E, NORMAL, 2)};
-    const size_t places[] = {forward_places.u, forward_places.delta, forward_places.z, forward_places.bc, forward_places.A_log,
-                             forward_places.D, forward_places.dt_bias};
+    const size_t places[] = {forward_places.u,     forward_places.delta, forward_places.z,      forward_places.bc,
+                             forward_places.A_log, forward_places.D,     forward_places.dt_bias};
     for (int i = 0; first && i < 7; i++) all[i]->in_first = places[i];
     mr_case_buffer *reset = mr_case_add_reset(c, at->reset, B, T), *length = mr_case_add_length(c, at->length, B, T);
     if (first && reset) reset->in_first = forward_places.reset;
@@ -402,7 +413,8 @@ void mr_case_sscan_fwd(mr_case *c)
         mr_case_say(c, " NaN in u");
     }
     mr_case_add(c, MR_FIELD(sscan_fwd, y), ACT, OUT, c->elements, EMPTY, 0);
-    if (mr_case_chance(c, 50)) mr_case_add(c, MR_FIELD(sscan_fwd, states), REAL, OUT, mr_sscan_chunks(a->T) * states, EMPTY, 0);
+    if (mr_case_chance(c, 50))
+        mr_case_add(c, MR_FIELD(sscan_fwd, states), REAL, OUT, mr_sscan_chunks(a->T) * states, EMPTY, 0);
     mr_case_add_state(c, MR_FIELD(sscan_fwd, h_in), MR_FIELD(sscan_fwd, h_out), states, NORMAL, 1);
 }
 
@@ -421,11 +433,13 @@ void mr_case_sscan_bwd(mr_case *c)
     c->buffers[2].alias = same & 2 ? offsetof(mr_sscan_bwd_args, dz) : MR_NO_FIELD;
     c->buffers[3].alias = same & 4 ? offsetof(mr_sscan_bwd_args, dbc) : MR_NO_FIELD;
     mr_case_say(c, " in place=%d", same);
-    mr_case_add(c, MR_FIELD(sscan_bwd, states), REAL, IN, mr_sscan_chunks(a->T) * states, EMPTY, 0)->in_first = offsetof(mr_sscan_fwd_args, states);
+    mr_case_add(c, MR_FIELD(sscan_bwd, states), REAL, IN, mr_sscan_chunks(a->T) * states, EMPTY, 0)->in_first =
+        offsetof(mr_sscan_fwd_args, states);
     mr_case_add(c, "y", MR_NO_FIELD, ACT, SCRATCH, c->elements, EMPTY, 0)->in_first = offsetof(mr_sscan_fwd_args, y);
     mr_case_add(c, MR_FIELD(sscan_bwd, dy), ACT, IN, c->elements, NORMAL, 1);
     if (mr_case_chance(c, 50)) {
-        mr_case_add(c, MR_FIELD(sscan_bwd, h_in), REAL, IN, states, NORMAL, 1)->in_first = offsetof(mr_sscan_fwd_args, h_in);
+        mr_case_add(c, MR_FIELD(sscan_bwd, h_in), REAL, IN, states, NORMAL, 1)->in_first =
+            offsetof(mr_sscan_fwd_args, h_in);
         mr_case_say(c, " h_in");
     }
     if (mr_case_chance(c, 60)) {

@@ -15,12 +15,12 @@ typedef struct mr_check_row {
 } mr_check_row;
 
 typedef struct mr_check_options {
-    const char *device;  /* compared with ref; NULL: cpu, on every ISA and with 1, 2 and 5 threads */
-    const char *op;      /* NULL: all */
-    const char *isa;     /* NULL: all that this machine has */
-    int bf16;            /* products in bf16, with a tolerance for that */
-    uint64_t seed;       /* of the first case; the case of a seed is the same in every run */
-    int cases;           /* of each op */
+    const char *device; /* compared with ref; NULL: cpu, on every ISA and with 1, 2 and 5 threads */
+    const char *op;     /* NULL: all */
+    const char *isa;    /* NULL: all that this machine has */
+    int bf16;           /* products in bf16, with a tolerance for that */
+    uint64_t seed;      /* of the first case; the case of a seed is the same in every run */
+    int cases;          /* of each op */
     void (*on_row)(void *arg, const mr_check_row *row);
     void (*on_miss)(void *arg, const char *line); /* op, ISA, threads, seed, shape, and what was wrong */
     void (*on_mutant)(void *arg, const char *op, int caught, int tried);

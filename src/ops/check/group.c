@@ -109,7 +109,8 @@ int mr_check_case(mr_check *k, int op, uint64_t seed, mr_check_row *rows, mr_err
     mr_case c;
     mr_outcome ref = {0};
     int stored = k->groups[0].subjects[0].dev->act_size < k->ref.dev->act_size;
-    int status = mr_case_draw(&c, op, seed, stored ? MR_CASE_STORED_BF16 : 0) < 0 ? mr_no_memory(err, "a case of the check") : 0;
+    int status =
+        mr_case_draw(&c, op, seed, stored ? MR_CASE_STORED_BF16 : 0) < 0 ? mr_no_memory(err, "a case of the check") : 0;
     if (k->options->bf16 && !stored) mr_case_bf16_products(&c);
     if (status == 0) status = mr_case_run(&c, &k->ref, 0, &ref, err);
     for (int g = 0; g < k->count && status == 0; g++) status = try_group(k, &c, &k->groups[g], &ref, &rows[g], err);

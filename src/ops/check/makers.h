@@ -9,10 +9,10 @@
 #include "ops/ops.def"
 #undef OP
 
-int mr_case_below(mr_case *c, int n);         /* 0 … n−1 */
+int mr_case_below(mr_case *c, int n); /* 0 … n−1 */
 int mr_case_chance(mr_case *c, int percent);
-int mr_case_width(mr_case *c);                /* sweeps with the seed: every width up to 2·vector+3, then larger ones */
-int mr_case_other_width(mr_case *c);          /* random, mostly small */
+int mr_case_width(mr_case *c);       /* sweeps with the seed: every width up to 2·vector+3, then larger ones */
+int mr_case_other_width(mr_case *c); /* random, mostly small */
 int mr_case_rows(mr_case *c);
 /* Adds to the text that describes the case. */
 void mr_case_say(mr_case *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -24,7 +24,8 @@ void mr_case_add_dropout(mr_case *c, mr_dropout *drop, size_t field, int percent
 mr_case_buffer *mr_case_add_reset(mr_case *c, size_t field, int B, int T);
 mr_case_buffer *mr_case_add_length(mr_case *c, size_t field, int B, int T);
 /* A state before and behind the tokens: one buffer for both, or each of them or not. */
-void mr_case_add_state(mr_case *c, const char *in_name, size_t in, const char *out_name, size_t out, size_t count, mr_case_fill fill, double value);
+void mr_case_add_state(mr_case *c, const char *in_name, size_t in, const char *out_name, size_t out, size_t count,
+                       mr_case_fill fill, double value);
 
 /* name and field of an argument, for mr_case_add. */
 #define MR_FIELD(op, name) #name, offsetof(mr_##op##_args, name)

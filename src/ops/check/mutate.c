@@ -8,20 +8,20 @@
 #include <string.h>
 
 typedef enum mutation {
-    PERTURBED,     /* one element is wrong by a hundredth more than the tolerance */
-    IS_NAN,        /* one element is NaN */
-    UNWRITTEN,     /* one element was left as it was */
-    SKIPPED,       /* the op did nothing at all */
-    BEHIND,        /* a byte behind an output was written */
-    BEFORE,        /* a byte before an output was written */
-    INPUT_CHANGED, /* a byte of an input was written */
-    UNREPEATABLE,  /* the last bit differs from run to run */
+    PERTURBED,      /* one element is wrong by a hundredth more than the tolerance */
+    IS_NAN,         /* one element is NaN */
+    UNWRITTEN,      /* one element was left as it was */
+    SKIPPED,        /* the op did nothing at all */
+    BEHIND,         /* a byte behind an output was written */
+    BEFORE,         /* a byte before an output was written */
+    INPUT_CHANGED,  /* a byte of an input was written */
+    UNREPEATABLE,   /* the last bit differs from run to run */
     THREADS_DIFFER, /* the last bit differs with the number of threads */
     MUTATIONS
 } mutation;
 
-static const char *const mutation_names[] = {"perturbed", "is-nan", "unwritten", "skipped", "behind", "before",
-                                             "input-changed", "unrepeatable", "threads-differ"};
+static const char *const mutation_names[] = {"perturbed", "is-nan",        "unwritten",    "skipped",       "behind",
+                                             "before",    "input-changed", "unrepeatable", "threads-differ"};
 
 enum { ROUNDS = 4, TRIES = 60 }; /* rounds of each mutation; seeds until one has something to spoil */
 
@@ -131,12 +131,12 @@ static void spoil(mutant *m)
     }
 }
 
-#define OP(name, tolerance, what)                                        \
-    static void mutant_##name(mr_dev *dev, const mr_##name##_args *args) \
-    {                                                                    \
-        mutant *m = (mutant *)dev;                                       \
-        m->subject->dev->ops.name(m->subject->dev, args);                \
-        spoil(m);                                                        \
+#define OP(name, tolerance, what)                                                                                      \
+    static void mutant_##name(mr_dev *dev, const mr_##name##_args *args)                                               \
+    {                                                                                                                  \
+        mutant *m = (mutant *)dev;                                                                                     \
+        m->subject->dev->ops.name(m->subject->dev, args);                                                              \
+        spoil(m);                                                                                                      \
     }
 #include "ops/ops.def"
 #undef OP

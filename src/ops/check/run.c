@@ -192,8 +192,8 @@ static void judge_values(const mr_case *c, const mr_case_buffer *b, const double
             continue;
         }
         verdict->worst = isnan(share) ? INFINITY : fmax(verdict->worst, share);
-        miss(verdict, "%s[%zu] is %.9g, expected %.9g: error %.3g, tolerance %.3g", b->name, i,
-                 got[i], ref[i], error, allowed);
+        miss(verdict, "%s[%zu] is %.9g, expected %.9g: error %.3g, tolerance %.3g", b->name, i, got[i], ref[i], error,
+             allowed);
         return;
     }
 }
@@ -209,7 +209,7 @@ static void judge_bytes(const mr_case *c, const mr_outcome *got, mr_verdict *ver
             if (got->before[k] == got->after[k]) continue;
             int behind = i > 0 && (i == c->buffer_count || k - start < end - k);
             miss(verdict, "wrote %zu bytes %s %s", behind ? k - start + 1 : end - k,
-                     behind ? "behind the end of" : "before the start of", c->buffers[behind ? i - 1 : i].name);
+                 behind ? "behind the end of" : "before the start of", c->buffers[behind ? i - 1 : i].name);
             break;
         }
         if (i == c->buffer_count) return;
@@ -237,7 +237,7 @@ void mr_outcome_same(const mr_case *c, const mr_outcome *got, const mr_outcome *
         while (mine[k] == its[k]) k++;
         size_t element = k / (bytes / b->count);
         miss(verdict, "%s[%zu] is %.9g, but %.9g %s", b->name, element, got->values[i][element],
-                 other->values[i][element], than);
+             other->values[i][element], than);
     }
 }
 

@@ -76,7 +76,8 @@ INLINE void load_columns(const float *from, size_t column, int k, int cols, vf p
     EACH(l, LANES)
     {
         const float *at = from + (size_t)l * column;
-        vf low = l < cols ? load_some(at, k) : v_set(0.0f), high = l < cols ? load_some(at + LANES, k - LANES) : v_set(0.0f);
+        vf low = l < cols ? load_some(at, k) : v_set(0.0f),
+           high = l < cols ? load_some(at + LANES, k - LANES) : v_set(0.0f);
         pairs[l] = (vf)two_to_bf16(low, high);
     }
     v_transpose(pairs);
@@ -195,7 +196,14 @@ AMX static void amx_multiply(const mr_packed *p)
 }
 
 const mr_product_kernels mr_cpu_product_amx = {
-    .tile_rows = AMX_ROWS, .tile_cols = AMX_COLS, .depth = AMX_DEPTH, .k_step = AMX_STEP,
-    .a_tile = AMX_ROWS * AMX_A_ROW * sizeof(bf16), .b_row = AMX_COLS * sizeof(bf16), .multiply = amx_multiply,
-    .pack_b = amx_pack_b, .pack_a = amx_pack_a, .pack_at = amx_pack_at,
+    .tile_rows = AMX_ROWS,
+    .tile_cols = AMX_COLS,
+    .depth = AMX_DEPTH,
+    .k_step = AMX_STEP,
+    .a_tile = AMX_ROWS * AMX_A_ROW * sizeof(bf16),
+    .b_row = AMX_COLS * sizeof(bf16),
+    .multiply = amx_multiply,
+    .pack_b = amx_pack_b,
+    .pack_a = amx_pack_a,
+    .pack_at = amx_pack_at,
 };

@@ -61,7 +61,8 @@ int mr_attn_prepare(mr_attn_job *job, mr_dev *dev, const mr_attn *shape, int til
     job->chunks = (int)mr_ceil_div(T, (size_t)job->chunk);
     job->tile = product->tile_rows * mr_max_int(1, tile / product->tile_rows);
     job->block = product->depth / product->tile_cols * product->tile_cols;
-    job->most_rows = mr_min_int(shape->window - 1, job->cache || job->chunks > 1 ? shape->window : 0) + mr_min_int(job->chunk, shape->T);
+    job->most_rows = mr_min_int(shape->window - 1, job->cache || job->chunks > 1 ? shape->window : 0) +
+                     mr_min_int(job->chunk, shape->T);
     job->turns = NULL;
     if (shape->rotary) {
         job->turns = turns_for(cpu, shape->size, shape->T + (job->cache ? shape->window : 0));
@@ -96,20 +97,33 @@ void mr_attn_take(const mr_attn_job *job, const mr_attn_span *span, int row, int
     const float *cached = job->cache ? job->cache + (size_t)span->b * (size_t)job->shape.window * 2 * D + at : NULL;
     for (int r = row; r < row + n; r++, to += size) {
         const int t = r - span->s->carried;
-        const float *from = t >= 0 ? tokens + (size_t)t * 3 * D
-                                   : cached + (2 * (size_t)mr_attn_slot_in(span->s, job->count[span->b], r) + (size_t)which - 1) * D;
+        const float *from =
+            t >= 0 ? tokens + (size_t)t * 3 * D
+                   : cached + (2 * (size_t)mr_attn_slot_in(span->s, job->count[span->b], r) + (size_t)which - 1) * D;
         job->cpu->kernels.turn((int)size, from, which == MR_ATTN_V ? NULL : mr_attn_turn(job, r), 1.0f, to);
     }
 }
 
 /* ---- packing and products */
 
-static int pieces_of(const mr_attn_job *job) { return (int)mr_ceil_div((size_t)job->shape.size, (size_t)job->cpu->product->depth); }
+static int pieces_of(const mr_attn_job *job)
+{
+    return (int)mr_ceil_div((size_t)job->shape.size, (size_t)job->cpu->product->depth);
+}
 static int piece_depth(const mr_attn_job *job) { return mr_min_int(job->shape.size, job->cpu->product->depth); }
-static int panels_of(const mr_attn_job *job, int n) { return (int)mr_ceil_div((size_t)n, (size_t)job->cpu->product->tile_cols); }
+static int panels_of(const mr_attn_job *job, int n)
+{
+    return (int)mr_ceil_div((size_t)n, (size_t)job->cpu->product->tile_cols);
+}
 
-static size_t column_panel(const mr_attn_job *job) { return mr_panel_bytes(job->cpu->product, piece_depth(job)) / sizeof(float); }
-static size_t row_panel(const mr_attn_job *job) { return mr_panel_bytes(job->cpu->product, job->block) / sizeof(float); }
+static size_t column_panel(const mr_attn_job *job)
+{
+    return mr_panel_bytes(job->cpu->product, piece_depth(job)) / sizeof(float);
+}
+static size_t row_panel(const mr_attn_job *job)
+{
+    return mr_panel_bytes(job->cpu->product, job->block) / sizeof(float);
+}
 
 size_t mr_attn_columns_room(const mr_attn_job *job, int rows)
 {
@@ -121,7 +135,10 @@ size_t mr_attn_rows_room(const mr_attn_job *job, int rows)
     return mr_ceil_div((size_t)rows, (size_t)job->block) * (size_t)panels_of(job, job->shape.size) * row_panel(job);
 }
 
-size_t mr_attn_queries_room(const mr_attn_job *job) { return (size_t)pieces_of(job) * mr_packed_rows(job->cpu->product, job->tile); }
+size_t mr_attn_queries_room(const mr_attn_job *job)
+{
+    return (size_t)pieces_of(job) * mr_packed_rows(job->cpu->product, job->tile);
+}
 
 void mr_attn_pack_columns(const mr_attn_job *job, const mr_attn_span *span, int which, float *room, float *to)
 {
@@ -156,26 +173,40 @@ void mr_attn_pack_queries(const mr_attn_job *job, const float *from, int n, floa
         product->pack_a(from + k, (size_t)size, mr_min_int(product->depth, size - k), n, to);
 }
 
-void mr_attn_scores(const mr_attn_job *job, int n, const float *queries, const float *columns, int first, int cols, float *scores)
+void mr_attn_scores(const mr_attn_job *job, int n, const float *queries, const float *columns, int first, int cols,
+                    float *scores)
 {
     const mr_product_kernels *product = job->cpu->product;
     const int panels = panels_of(job, job->most_rows), size = job->shape.size;
     for (int piece = 0, k = 0; k < size; piece++, k += product->depth)
         product->multiply(&(mr_packed){
-            .rows = n, .cols = cols, .k = mr_min_int(product->depth, size - k), .a = queries + (size_t)piece * mr_packed_rows(product, job->tile),
+            .rows = n,
+            .cols = cols,
+            .k = mr_min_int(product->depth, size - k),
+            .a = queries + (size_t)piece * mr_packed_rows(product, job->tile),
             .b = columns + ((size_t)piece * (size_t)panels + (size_t)(first / product->tile_cols)) * column_panel(job),
-            .b_panel = column_panel(job) * sizeof(float), .accumulate = k > 0, .c = scores, .c_row = (size_t)job->block});
+            .b_panel = column_panel(job) * sizeof(float),
+            .accumulate = k > 0,
+            .c = scores,
+            .c_row = (size_t)job->block});
 }
 
-void mr_attn_add_rows(const mr_attn_job *job, int n, const float *weights, const float *rows, int first, int count, float *packed, float *sums)
+void mr_attn_add_rows(const mr_attn_job *job, int n, const float *weights, const float *rows, int first, int count,
+                      float *packed, float *sums)
 {
     const mr_product_kernels *product = job->cpu->product;
     const size_t block = (size_t)(first / job->block), skip = (size_t)(first % job->block) * product->b_row;
     product->pack_a(weights, (size_t)job->block, count, n, packed);
     product->multiply(&(mr_packed){
-        .rows = n, .cols = job->shape.size, .k = count, .a = packed,
+        .rows = n,
+        .cols = job->shape.size,
+        .k = count,
+        .a = packed,
         .b = (const char *)(rows + block * (size_t)panels_of(job, job->shape.size) * row_panel(job)) + skip,
-        .b_panel = row_panel(job) * sizeof(float), .accumulate = 1, .c = sums, .c_row = (size_t)job->shape.size});
+        .b_panel = row_panel(job) * sizeof(float),
+        .accumulate = 1,
+        .c = sums,
+        .c_row = (size_t)job->shape.size});
 }
 
 mr_attn_piece mr_attn_piece_of(const mr_attn_job *job, const mr_attn_span *span, int t, int n, int block)

@@ -1,6 +1,6 @@
-/* What the forward and the backward of attention share. A task has one head of one stream and a chunk of its tokens: it packs
- * the rows that they see once, and walks over tiles of queries and blocks of rows. Chunks are no shorter than the window, so that the
- * rows of a chunk are seen by that chunk and the next one alone. */
+/* What the forward and the backward of attention share. A task has one head of one stream and a chunk of its tokens:
+ * it packs the rows that they see once, and walks over tiles of queries and blocks of rows. Chunks are no shorter
+ * than the window, so that the rows of a chunk are seen by that chunk and the next one alone. */
 #ifndef MR_OPS_CPU_ATTN_H
 #define MR_OPS_CPU_ATTN_H
 
@@ -15,12 +15,12 @@ typedef struct mr_attn_job {
     const float *qkv, *cache, *counts;
     const uint8_t *reset;
     const int32_t *length;
-    const float *turns;       /* [rows, 2·size] by position, or NULL */
-    mr_attn_stream *streams;  /* [B] */
-    int *count, *first;       /* [B]; [B, T] the first row that each token sees */
-    int chunk, chunks;        /* tokens of a chunk, chunks of a stream */
-    int tile, block;          /* queries of a tile, rows of a block */
-    int most_rows;            /* that a task may have to see */
+    const float *turns;      /* [rows, 2·size] by position, or NULL */
+    mr_attn_stream *streams; /* [B] */
+    int *count, *first;      /* [B]; [B, T] the first row that each token sees */
+    int chunk, chunks;       /* tokens of a chunk, chunks of a stream */
+    int tile, block;         /* queries of a tile, rows of a block */
+    int most_rows;           /* that a task may have to see */
     /* forward */
     float *y, *lse;
     /* backward */
@@ -57,22 +57,27 @@ size_t mr_attn_rows_room(const mr_attn_job *job, int rows);
 void mr_attn_pack_columns(const mr_attn_job *job, const mr_attn_span *span, int which, float *room, float *to);
 void mr_attn_pack_rows(const mr_attn_job *job, const mr_attn_span *span, int which, float *room, float *to);
 
-/* scores[tile, cols] = queries·columns, for the columns first … first + cols − 1 of those packed; `first` is a multiple of a panel. */
+/* scores[tile, cols] = queries·columns, for the columns first … first + cols − 1 of those packed; `first` is a
+ * multiple of a panel. */
 size_t mr_attn_queries_room(const mr_attn_job *job);
 void mr_attn_pack_queries(const mr_attn_job *job, const float *from, int n, float *to);
-void mr_attn_scores(const mr_attn_job *job, int n, const float *queries, const float *columns, int first, int cols, float *scores);
+void mr_attn_scores(const mr_attn_job *job, int n, const float *queries, const float *columns, int first, int cols,
+                    float *scores);
 
 /* sums[n, size] += weights[n, count]·rows, for rows first … first + count − 1 of those packed, all in one block. */
-void mr_attn_add_rows(const mr_attn_job *job, int n, const float *weights, const float *rows, int first, int count, float *packed, float *sums);
+void mr_attn_add_rows(const mr_attn_job *job, int n, const float *weights, const float *rows, int first, int count,
+                      float *packed, float *sums);
 
-/* Rows and columns from `from` to `end` that a tile sees in a block: relative to the span, `from` a multiple of a panel. */
+/* Rows and columns from `from` to `end` that a tile sees in a block: relative to the span, `from` a multiple of a
+ * panel. */
 typedef struct mr_attn_piece {
     int from, end;
 } mr_attn_piece;
 mr_attn_piece mr_attn_piece_of(const mr_attn_job *job, const mr_attn_span *span, int t, int n, int block);
 
 /* The columns of a piece that token t sees. */
-static inline void mr_attn_see(const mr_attn_job *job, const mr_attn_span *span, const mr_attn_piece *piece, int t, mr_soften *row)
+static inline void mr_attn_see(const mr_attn_job *job, const mr_attn_span *span, const mr_attn_piece *piece, int t,
+                               mr_soften *row)
 {
     const int shift = span->first + piece->from;
     row->n = piece->end - piece->from;

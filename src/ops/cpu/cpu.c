@@ -10,20 +10,24 @@
 
 static const mr_cpu_kernels *const all_kernels[] = {
 #if defined(__x86_64__)
-    &mr_cpu_kernels_avx512, &mr_cpu_kernels_avx2,
+    &mr_cpu_kernels_avx512,
+    &mr_cpu_kernels_avx2,
 #elif defined(__aarch64__)
     &mr_cpu_kernels_neon,
 #endif
-    &mr_cpu_kernels_scalar, NULL,
+    &mr_cpu_kernels_scalar,
+    NULL,
 };
 
 static const char *const all_names[] = {
 #if defined(__x86_64__)
-    "avx512", "avx2",
+    "avx512",
+    "avx2",
 #elif defined(__aarch64__)
     "neon",
 #endif
-    "scalar", NULL,
+    "scalar",
+    NULL,
 };
 
 /* Each set of the list includes those behind it, so what a machine has is the list from some place on. */
@@ -175,10 +179,7 @@ static void *device_alloc(mr_dev *dev, size_t bytes)
     return p;
 }
 
-static void device_release(mr_dev *dev, void *p)
-{
-    mr_free_by(dev->by, p);
-}
+static void device_release(mr_dev *dev, void *p) { mr_free_by(dev->by, p); }
 
 static void copy_bytes(mr_dev *dev, void *to, const void *from, size_t bytes)
 {
@@ -226,11 +227,30 @@ static void fill_device(mr_cpu *cpu, int threads, const mr_allocator *by)
 {
     mr_dev *dev = &cpu->dev;
     *dev = (mr_dev){
-        .kind = "cpu", .isa = cpu->kernels.name, .threads = threads, .by = by, .memory = mr_memory_total(), .ahead = 1, .act_size = sizeof(float),
-        .real_size = sizeof(float), .alloc = device_alloc, .release = device_release, .upload = copy_bytes,
-        .download = copy_bytes, .copy = copy_bytes, .zero = zero_bytes, .put = put, .get = get, .put_act = put_act,
-        .get_act = get_act, .replay = replay, .sync = device_sync,
-        .close = device_close, .minrnn_saved = mr_cpu_minrnn_saved, .scan_work = mr_cpu_scan_work, .rnn_saved = mr_cpu_rnn_saved,
+        .kind = "cpu",
+        .isa = cpu->kernels.name,
+        .threads = threads,
+        .by = by,
+        .memory = mr_memory_total(),
+        .ahead = 1,
+        .act_size = sizeof(float),
+        .real_size = sizeof(float),
+        .alloc = device_alloc,
+        .release = device_release,
+        .upload = copy_bytes,
+        .download = copy_bytes,
+        .copy = copy_bytes,
+        .zero = zero_bytes,
+        .put = put,
+        .get = get,
+        .put_act = put_act,
+        .get_act = get_act,
+        .replay = replay,
+        .sync = device_sync,
+        .close = device_close,
+        .minrnn_saved = mr_cpu_minrnn_saved,
+        .scan_work = mr_cpu_scan_work,
+        .rnn_saved = mr_cpu_rnn_saved,
         .impl = cpu,
     };
     mr_cpu_linear_ops(&dev->ops);

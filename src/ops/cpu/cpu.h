@@ -26,8 +26,8 @@ enum {
 typedef struct mr_cpu {
     mr_dev dev;
     mr_cpu_kernels kernels;
-    const mr_cpu_kernels *set;         /* where they are from */
-    const mr_product_kernels *product; /* how matrices are multiplied */
+    const mr_cpu_kernels *set;                /* where they are from */
+    const mr_product_kernels *product;        /* how matrices are multiplied */
     const mr_product_kernels *raw_product[2]; /* of raw calls in fp32 and in bf16; NULL until asked for */
     const mr_product_kernels *kept_product;   /* during a raw call: what `product` is otherwise */
     mr_pool *pool;
@@ -44,7 +44,10 @@ float *mr_cpu_scratch(mr_cpu *cpu, int which, size_t count);
 
 /* The same for every thread; mr_cpu_slot gives a thread its own. 0 when not to be had. */
 int mr_cpu_slots(mr_cpu *cpu, size_t count);
-static inline size_t mr_cpu_slot_stride(size_t count) { return (count + 63) / 64 * 64 + 64; } /* threads share no cache line */
+static inline size_t mr_cpu_slot_stride(size_t count)
+{
+    return (count + 63) / 64 * 64 + 64;
+} /* threads share no cache line */
 static inline float *mr_cpu_slot(const mr_cpu *cpu, int slot)
 {
     return cpu->scratch[MR_SCRATCH_SLOTS].data + (size_t)slot * cpu->slot_stride;

@@ -1,6 +1,7 @@
-/* Products of a handful of rows: each row of w is read once and used for up to MOST_X rows of x, as many as the registers hold
- * sums for. A row's sums are made in the same order however many there are. */
-enum { DOT_ROWS = 4, MOST_X = LANES == 16 ? 4 : 2 }; /* DOT_ROWS rows of w at a time: as many independent sums for one row of x */
+/* Products of a handful of rows: each row of w is read once and used for up to MOST_X rows of x, as many as the
+ * registers hold sums for. A row's sums are made in the same order however many there are. */
+/* DOT_ROWS rows of w at a time: as many independent sums for one row of x */
+enum { DOT_ROWS = 4, MOST_X = LANES == 16 ? 4 : 2 };
 
 /* m is a constant. */
 INLINE void few_dots(const float *x, int m, int k, const float *w, int n, const float *bias, float *c, size_t c_row)
@@ -36,7 +37,8 @@ static void dots(const float *x, int m, int k, const float *w, const float *bias
         int left = m;
         for (; left >= MOST_X; left -= MOST_X, from += (size_t)MOST_X * k, to += MOST_X * c_row)
             few_dots(from, MOST_X, k, rows, count, start, to, c_row);
-        for (; left >= 2; left -= 2, from += 2 * (size_t)k, to += 2 * c_row) few_dots(from, 2, k, rows, count, start, to, c_row);
+        for (; left >= 2; left -= 2, from += 2 * (size_t)k, to += 2 * c_row)
+            few_dots(from, 2, k, rows, count, start, to, c_row);
         if (left) few_dots(from, 1, k, rows, count, start, to, c_row);
     }
 }

@@ -91,10 +91,17 @@ static void compute_rows(const mr_product *p, const plan *how, const mr_block *b
         const float *ahead = p->a + (first + (size_t)block->rows) * row + (size_t)k0 * next;
         kernels->pack_a(p->a + first * row + (size_t)k0, row, depth, block->rows, a);
         mr_packed operands = {
-            .rows = block->rows, .cols = block->cols, .k = depth, .a = a,
-            .b = packed_panel(p, how, piece, block->first_col / kernels->tile_cols), .b_panel = how->b_panel,
-            .bias = p->bias && !k0 ? p->bias + block->first_col : NULL, .accumulate = accumulate || k0, .c = c,
-            .c_row = block->row, .asks = asks,
+            .rows = block->rows,
+            .cols = block->cols,
+            .k = depth,
+            .a = a,
+            .b = packed_panel(p, how, piece, block->first_col / kernels->tile_cols),
+            .b_panel = how->b_panel,
+            .bias = p->bias && !k0 ? p->bias + block->first_col : NULL,
+            .accumulate = accumulate || k0,
+            .c = c,
+            .c_row = block->row,
+            .asks = asks,
             .ask_count = ask_for_rows((const char *)ahead, (size_t)depth * next * sizeof *ahead, depth, tiles, asks),
         };
         kernels->multiply(&operands);
@@ -169,7 +176,7 @@ typedef struct gradient {
     const float *dy, *x;
     size_t dy_row;
     float *dW, *db;
-    int down, across;       /* blocks of dW */
+    int down, across; /* blocks of dW */
     int block_rows, block_cols;
     int parts, part_tokens; /* how the sum over tokens is cut */
     size_t stride;          /* N·K + N */
@@ -190,7 +197,8 @@ static void cut_gradient(gradient *g)
 
 static size_t packed_cols(const mr_cpu *cpu, int cols)
 {
-    return mr_ceil_div((size_t)cols, (size_t)cpu->product->tile_cols) * mr_panel_bytes(cpu->product, GRAD_DEPTH) / sizeof(float);
+    return mr_ceil_div((size_t)cols, (size_t)cpu->product->tile_cols) * mr_panel_bytes(cpu->product, GRAD_DEPTH) /
+           sizeof(float);
 }
 
 static void pack_tokens(const gradient *g, const float *x, int depth, int cols, char *to)
@@ -225,7 +233,13 @@ static void gradient_task(void *arg, int task, int slot)
     float *a = mr_cpu_slot(g->cpu, slot);
     char *b = (char *)(a + mr_packed_rows(g->cpu->product, g->block_rows));
     mr_ask asks[MOST_ASKS];
-    mr_packed operands = {.rows = rows, .cols = cols, .a = a, .by_columns = 1, .asks = asks, .b = b, .c_row = (size_t)g->K,
+    mr_packed operands = {.rows = rows,
+                          .cols = cols,
+                          .a = a,
+                          .by_columns = 1,
+                          .asks = asks,
+                          .b = b,
+                          .c_row = (size_t)g->K,
                           .b_panel = mr_panel_bytes(kernels, GRAD_DEPTH),
                           .c = (own ? own : g->dW) + (size_t)row * (size_t)g->K + col};
     for (int k0 = first; k0 < end; k0 += GRAD_DEPTH) {
@@ -249,7 +263,8 @@ void mr_product_gradient(mr_cpu *cpu, int M, int N, int K, const float *dy, cons
     mr_product_gradient_rows(cpu, M, N, K, dy, (size_t)N, x, dW, db);
 }
 
-void mr_product_gradient_rows(mr_cpu *cpu, int M, int N, int K, const float *dy, size_t dy_row, const float *x, float *dW, float *db)
+void mr_product_gradient_rows(mr_cpu *cpu, int M, int N, int K, const float *dy, size_t dy_row, const float *x,
+                              float *dW, float *db)
 {
     gradient g = {.cpu = cpu, .M = M, .N = N, .K = K, .dy = dy, .dy_row = dy_row, .x = x, .dW = dW, .db = db};
     cut_gradient(&g);

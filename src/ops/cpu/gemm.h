@@ -1,4 +1,5 @@
-/* Matrix products, as the device multiplies (cpu->product). The order in which an element's terms are added depends on the shape and the ISA only. */
+/* Matrix products, as the device multiplies (cpu->product). The order in which an element's terms are added depends
+ * on the shape and the ISA only. */
 #ifndef MR_OPS_CPU_GEMM_H
 #define MR_OPS_CPU_GEMM_H
 
@@ -43,6 +44,7 @@ void mr_product_run(mr_product *p);
 /* dW[N, K] += dyᵀ x over M tokens, and db[N] += Σ dy if db is not NULL. */
 void mr_product_gradient(mr_cpu *cpu, int M, int N, int K, const float *dy, const float *x, float *dW, float *db);
 /* The same with rows of dy that lie dy_row apart. */
-void mr_product_gradient_rows(mr_cpu *cpu, int M, int N, int K, const float *dy, size_t dy_row, const float *x, float *dW, float *db);
+void mr_product_gradient_rows(mr_cpu *cpu, int M, int N, int K, const float *dy, size_t dy_row, const float *x,
+                              float *dW, float *db);
 
 #endif

@@ -99,8 +99,7 @@ INLINE vf packed(vf v, int bf16) { return bf16 ? v_round_bf16(v) : v; }
 
 INLINE void pack_rows(const float *b, size_t b_row, int k, int cols, float *to, int bf16)
 {
-    for (int i = 0; i < k; i++, b += b_row, to += TILE_COLS)
-        EACH(v, TILE_VECS)
+    for (int i = 0; i < k; i++, b += b_row, to += TILE_COLS) EACH(v, TILE_VECS)
         {
             const int left = cols - v * LANES;
             v_store(to + v * LANES, left > 0 ? packed(v_load_part(b + v * LANES, left), bf16) : v_set(0.0f));
@@ -151,7 +150,8 @@ INLINE void pack_strip(const float *a, size_t a_row, int k, int cols, float *to,
     {
         const int at = v * LANES, left = cols - at, room = TILE_ROWS - at;
         vf sum = sums && left > 0 ? v_load_part(sums + at, left) : v_set(0.0f);
-        _Pragma("GCC unroll 8") for (int i = 0; i < k; i++) {
+        _Pragma("GCC unroll 8") for (int i = 0; i < k; i++)
+        {
             vf value = left > 0 ? v_load_part(a + (size_t)i * a_row + at, left) : v_set(0.0f);
             v_store_part(to + (size_t)i * TILE_ROWS + at, packed(value, bf16), room);
             sum += value;
@@ -177,27 +177,27 @@ INLINE void pack_at_as(const float *a, size_t a_row, int k, int rows, void *to, 
     }
 }
 
-#define PACKERS(name, bf16)                                                                          \
-    static void pack_b_##name(const float *b, size_t b_row, size_t b_col, int k, int cols, void *to) \
-    {                                                                                                \
-        pack_b_as(b, b_row, b_col, k, cols, to, bf16);                                               \
-    }                                                                                                \
-    static void pack_a_##name(const float *a, size_t a_row, int k, int rows, void *to)               \
-    {                                                                                                \
-        pack_a_as(a, a_row, k, rows, to, bf16);                                                      \
-    }                                                                                                \
-    static void pack_at_##name(const float *a, size_t a_row, int k, int rows, void *to, float *sums) \
-    {                                                                                                \
-        pack_at_as(a, a_row, k, rows, to, sums, bf16);                                               \
+#define PACKERS(name, bf16)                                                                                            \
+    static void pack_b_##name(const float *b, size_t b_row, size_t b_col, int k, int cols, void *to)                   \
+    {                                                                                                                  \
+        pack_b_as(b, b_row, b_col, k, cols, to, bf16);                                                                 \
+    }                                                                                                                  \
+    static void pack_a_##name(const float *a, size_t a_row, int k, int rows, void *to)                                 \
+    {                                                                                                                  \
+        pack_a_as(a, a_row, k, rows, to, bf16);                                                                        \
+    }                                                                                                                  \
+    static void pack_at_##name(const float *a, size_t a_row, int k, int rows, void *to, float *sums)                   \
+    {                                                                                                                  \
+        pack_at_as(a, a_row, k, rows, to, sums, bf16);                                                                 \
     }
 PACKERS(f32, 0)
 PACKERS(rounded, 1)
 
-#define PRODUCT(name)                                                                                                \
-    {                                                                                                                \
+#define PRODUCT(name)                                                                                                  \
+    {                                                                                                                  \
         .tile_rows = TILE_ROWS, .tile_cols = TILE_COLS, .depth = DEPTH, .k_step = 1, .a_tile = A_TILE * sizeof(float), \
-        .b_row = TILE_COLS * sizeof(float), .multiply = multiply, .pack_b = pack_b_##name, .pack_a = pack_a_##name,  \
-        .pack_at = pack_at_##name                                                                                    \
+        .b_row = TILE_COLS * sizeof(float), .multiply = multiply, .pack_b = pack_b_##name, .pack_a = pack_a_##name,    \
+        .pack_at = pack_at_##name                                                                                      \
     }
 
 static void add_row(size_t n, float *to, const float *from)

@@ -1,5 +1,5 @@
-/* The same products by a CBLAS (built instead of gemm.c with -DMINRNN_CBLAS=ON), to compare our own kernel with. Its bits may
- * depend on the library and on its number of threads. */
+/* The same products by a CBLAS (built instead of gemm.c with -DMINRNN_CBLAS=ON), to compare our own kernel with. Its
+ * bits may depend on the library and on its number of threads. */
 #include "ops/cpu/gemm.h"
 
 #include <cblas.h>
@@ -32,8 +32,8 @@ void mr_product_run(mr_product *p)
         if (p->accumulate) p->cpu->kernels.add((size_t)p->N, row, p->bias);
         else memcpy(row, p->bias, (size_t)p->N * sizeof *row);
     }
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, p->b_transposed ? CblasTrans : CblasNoTrans, p->M, p->N, p->K, 1, p->a, p->K, p->b,
-                p->b_transposed ? p->K : p->N, p->bias || p->accumulate ? 1 : 0, c, p->N);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, p->b_transposed ? CblasTrans : CblasNoTrans, p->M, p->N, p->K, 1, p->a,
+                p->K, p->b, p->b_transposed ? p->K : p->N, p->bias || p->accumulate ? 1 : 0, c, p->N);
     finishing f = {p, c};
     if (p->finish) mr_cpu_run(p->cpu, finish_task, &f, (int)mr_ceil_div((size_t)p->M, FINISH_ROWS));
 }
@@ -43,7 +43,8 @@ void mr_product_gradient(mr_cpu *cpu, int M, int N, int K, const float *dy, cons
     mr_product_gradient_rows(cpu, M, N, K, dy, (size_t)N, x, dW, db);
 }
 
-void mr_product_gradient_rows(mr_cpu *cpu, int M, int N, int K, const float *dy, size_t dy_row, const float *x, float *dW, float *db)
+void mr_product_gradient_rows(mr_cpu *cpu, int M, int N, int K, const float *dy, size_t dy_row, const float *x,
+                              float *dW, float *db)
 {
     cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, N, K, M, 1, dy, (int)dy_row, x, K, 1, dW, K);
     for (int m = 0; db && m < M; m++) cpu->kernels.add((size_t)N, db, dy + (size_t)m * dy_row);

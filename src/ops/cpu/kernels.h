@@ -18,9 +18,9 @@ typedef struct mr_ask {
 /* C[rows, cols] (+)= bias + A·B with both packed. */
 typedef struct mr_packed {
     int rows, cols, k;
-    const void *a;     /* tiles as pack_a or, with by_columns, pack_at left them */
+    const void *a; /* tiles as pack_a or, with by_columns, pack_at left them */
     int by_columns;
-    const void *b;     /* panels as pack_b left them, b_panel bytes apart */
+    const void *b; /* panels as pack_b left them, b_panel bytes apart */
     size_t b_panel;
     const float *bias; /* [cols] or NULL: what the sums start from */
     int accumulate;    /* 1: C += */
@@ -56,8 +56,8 @@ typedef struct mr_drop {
 /* One row of linear_fwd behind the product. */
 typedef struct mr_finish {
     int n, gelu;
-    const float *value;    /* [n] x Wᵀ + b */
-    float *pre;            /* [n] or NULL */
+    const float *value; /* [n] x Wᵀ + b */
+    float *pre;         /* [n] or NULL */
     mr_drop drop;
     uint64_t first;        /* dropout index of column 0 */
     const float *residual; /* [n] or NULL */
@@ -115,12 +115,14 @@ typedef struct mr_adam_row {
 /* One row of one token of GRU or LSTM, n channels; gate g lies at gates[g·n], and so in sums and ds. */
 typedef struct mr_rnn_row {
     int n;
-    float *gates;      /* [G·n] input projections, which become the gates and in the backward the gradients of their arguments */
-    float *extra;      /* [n] r·h' (before), s_n (after), c (lstm); in the backward of `after` the gradient of s_n */
-    const float *sums; /* what the state adds to the gates' arguments; those of n alone in the second half of `before` */
-    float *rh;         /* [n] `before`: r·h', in the backward the gradient of s_n, for the product between the halves */
-    float *h, *c;      /* [n] the state, replaced by the next one */
-    float *out;        /* [n] h once more */
+    /* [G·n] input projections, which become the gates and in the backward the gradients of their arguments */
+    float *gates;
+    float *extra; /* [n] r·h' (before), s_n (after), c (lstm); in the backward of `after` the gradient of s_n */
+    /* what the state adds to the gates' arguments; those of n alone in the second half of `before` */
+    const float *sums;
+    float *rh;    /* [n] `before`: r·h', in the backward the gradient of s_n, for the product between the halves */
+    float *h, *c; /* [n] the state, replaced by the next one */
+    float *out;   /* [n] h once more */
     const float *before, *c_before; /* [n] backward: the state before the token */
     const float *dout, *back;       /* [n] gradients of h: from above, and through the product of the token behind */
     float *carry, *carry_c;         /* [n] gradient of the state besides; becomes that of the state before */
@@ -134,31 +136,32 @@ enum { MR_RNN_LSTM, MR_RNN_AFTER, MR_RNN_BEFORE_FIRST, MR_RNN_BEFORE_SECOND, MR_
 typedef struct mr_soften {
     int n, from, end;
     float scale;
-    float *s;        /* [n] q·k; becomes exp(scale·q·k − top) */
-    float top, sum;  /* largest score and Σ exp(score − top) of the pieces so far; the backward's top: log Σ exp(score) */
+    float *s; /* [n] q·k; becomes exp(scale·q·k − top) */
+    /* largest score and Σ exp(score − top) of the pieces so far; the backward's top: log Σ exp(score) */
+    float top, sum;
     float *ds, mean; /* backward: [n] the gradient of the softmax becomes that of q·k; Σ softmax·gradient */
 } mr_soften;
 
-/* At most MR_SSCAN_CHUNK tokens of one sequence and n of its channels in the selective scan. Arrays of tokens have rows `row` apart,
- * arrays [states, n] rows `state_row` apart. */
+/* At most MR_SSCAN_CHUNK tokens of one sequence and n of its channels in the selective scan. Arrays of tokens have
+ * rows `row` apart, arrays [states, n] rows `state_row` apart. */
 typedef struct mr_sscan_run {
     int rows, n, states;
     size_t row, state_row;
     const float *u, *delta, *z;
-    const float *bc;           /* [rows, 2·states] */
-    const uint8_t *reset;      /* [rows] or NULL */
-    const float *rate;         /* [states, n] −exp(A_log)/log 2, as sscan_rates makes it, rows rate_row apart */
+    const float *bc;      /* [rows, 2·states] */
+    const uint8_t *reset; /* [rows] or NULL */
+    const float *rate;    /* [states, n] −exp(A_log)/log 2, as sscan_rates makes it, rows rate_row apart */
     size_t rate_row;
-    const float *D, *dt_bias;  /* [n] */
-    float *h;                  /* [states, n] the state before the run; the forward leaves the one behind it */
-    float *y;                  /* forward */
+    const float *D, *dt_bias; /* [n] */
+    float *h;                 /* [states, n] the state before the run; the forward leaves the one behind it */
+    float *y;                 /* forward */
     /* backward */
     const float *dy;
     float *du, *ddelta, *dz;
-    float *carry;              /* [states, n] gradient of the state behind the run, then of the one before it */
-    float *dA, *dD;            /* [states, n], [n] += ; dA: of −exp(A_log) */
-    float *dbc;                /* [rows, 2·states] sums over these channels */
-    float *work;               /* MR_SSCAN_WORK(states) floats */
+    float *carry;   /* [states, n] gradient of the state behind the run, then of the one before it */
+    float *dA, *dD; /* [states, n], [n] += ; dA: of −exp(A_log) */
+    float *dbc;     /* [rows, 2·states] sums over these channels */
+    float *work;    /* MR_SSCAN_WORK(states) floats */
 } mr_sscan_run;
 
 #define MR_SSCAN_WORK(states) ((size_t)MR_SSCAN_CHUNK * (4 * (size_t)(states) + 4) * 16)
@@ -174,10 +177,10 @@ typedef struct mr_cpu_kernels {
     void (*finish)(const mr_finish *row);
     void (*gelu_bwd)(int n, const float *product, const float *pre, int accumulate, float *dx);
     void (*dropout)(const mr_drop *drop, uint64_t first, size_t n, const float *x, float *y);
-    void (*add)(size_t n, float *to, const float *from);                /* to += from */
-    void (*axpy)(size_t n, float factor, const float *from, float *to); /* to += factor·from */
+    void (*add)(size_t n, float *to, const float *from);                 /* to += from */
+    void (*axpy)(size_t n, float factor, const float *from, float *to);  /* to += factor·from */
     void (*scale)(size_t n, float factor, const float *from, float *to); /* to = factor·from */
-    void (*affine)(int n, float *h, const float *a, const float *b);    /* h = a·h + b */
+    void (*affine)(int n, float *h, const float *a, const float *b);     /* h = a·h + b */
     void (*norm_fwd)(mr_norm_row *row);
     void (*norm_bwd)(const mr_norm_row *row);
     void (*conv)(const mr_conv_row *row);
@@ -188,7 +191,7 @@ typedef struct mr_cpu_kernels {
     mr_scan_fn *scan_bwd[MR_GATES][MR_CANDIDATES];
     mr_scan_fn *effect_fwd[MR_GATES][MR_CANDIDATES]; /* on the state before the run */
     mr_scan_fn *effect_bwd[MR_GATES][MR_CANDIDATES]; /* on the carry behind it */
-    mr_scan_fn *scan_log[MR_GATES]; /* positive candidate; carry [2n]: scratch */
+    mr_scan_fn *scan_log[MR_GATES];                  /* positive candidate; carry [2n]: scratch */
     mr_scan_fn *given_fwd, *given_bwd, *given_effect_fwd, *given_effect_bwd; /* with a and b given */
     void (*candidate)(mr_candidate kind, int n, const float *v, float *c);
     void (*candidate_bwd)(mr_candidate kind, int n, const float *v, const float *dc, float *dv); /* dv += */

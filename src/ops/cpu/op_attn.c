@@ -1,5 +1,5 @@
-/* Attention, forward: tiles of queries over blocks of rows, the softmax made as the blocks come. One token with a cache goes
- * straight over the cache. */
+/* Attention, forward: tiles of queries over blocks of rows, the softmax made as the blocks come. One token with a
+ * cache goes straight over the cache. */
 #include "ops/cpu/attn.h"
 
 #include <math.h>
@@ -27,8 +27,8 @@ static size_t lay_rooms(const mr_attn_job *job, float *base, rooms *r)
     at[6] = at[5] + mr_round_up(mr_packed_rows(job->cpu->product, job->tile), 16);
     at[7] = at[6] + mr_round_up(tile * size, 16);
     if (base)
-        *r = (rooms){base + at[0], base + at[1], base + at[2], base + at[3], base + at[4], base + at[5], base + at[6],
-                     (mr_soften *)(void *)(base + at[7])};
+        *r = (rooms){base + at[0], base + at[1], base + at[2], base + at[3],
+                     base + at[4], base + at[5], base + at[6], (mr_soften *)(void *)(base + at[7])};
     return at[7] + tile * sizeof(mr_soften) / sizeof(float);
 }
 
@@ -79,7 +79,8 @@ static void clear_padding(const mr_attn_job *job, const mr_attn_span *span)
     float *lse = job->lse + ((size_t)span->b * (size_t)job->shape.heads + (size_t)span->head) * T;
     for (int t = span->s->real; t < job->shape.T; t++) {
         lse[t] = 0.0f;
-        memset(job->y + ((size_t)span->b * T + (size_t)t) * job->D + (size_t)span->head * size, 0, size * sizeof(float));
+        memset(job->y + ((size_t)span->b * T + (size_t)t) * job->D + (size_t)span->head * size, 0,
+               size * sizeof(float));
     }
 }
 
@@ -93,7 +94,8 @@ static void forward_task(void *arg, int task, int slot)
     if (span.t0 >= span.t1) return;
     mr_attn_pack_columns(job, &span, MR_ATTN_K, r.plain, r.keys);
     mr_attn_pack_rows(job, &span, MR_ATTN_V, r.plain, r.values);
-    for (int t = span.t0; t < span.t1; t += job->tile) forward_tile(job, &span, &r, t, mr_min_int(job->tile, span.t1 - t));
+    for (int t = span.t0; t < span.t1; t += job->tile)
+        forward_tile(job, &span, &r, t, mr_min_int(job->tile, span.t1 - t));
 }
 
 /* ---- one token */
@@ -106,7 +108,8 @@ static void one_task(void *arg, int task, int slot)
     const mr_attn_span span = mr_attn_span_of(job, task);
     const int size = job->shape.size, own = span.s->carried, first = job->first[span.b], n = own + 1 - first;
     const size_t D = job->D, at = (size_t)span.head * (size_t)size;
-    const float *qkv = job->qkv + (size_t)span.b * 3 * D + at, *cache = job->cache + (size_t)span.b * (size_t)job->shape.window * 2 * D + at;
+    const float *qkv = job->qkv + (size_t)span.b * 3 * D + at,
+                *cache = job->cache + (size_t)span.b * (size_t)job->shape.window * 2 * D + at;
     float *scores = mr_cpu_slot(job->cpu, slot), *y = job->y + (size_t)span.b * D + at;
     for (int i = 0; i < n; i++) {
         const int r = first + i, slot_in = mr_attn_slot_in(span.s, job->count[span.b], r);
@@ -151,8 +154,13 @@ static void keep_task(void *arg, int task, int slot)
 
 static void attn_fwd(mr_dev *dev, const mr_attn_fwd_args *a)
 {
-    mr_attn_job job = {.qkv = (const float *)a->qkv, .cache = (const float *)a->cache_in, .counts = (const float *)a->count_in,
-                       .reset = a->reset, .length = a->length, .y = (float *)a->y, .lse = (float *)a->lse};
+    mr_attn_job job = {.qkv = (const float *)a->qkv,
+                       .cache = (const float *)a->cache_in,
+                       .counts = (const float *)a->count_in,
+                       .reset = a->reset,
+                       .length = a->length,
+                       .y = (float *)a->y,
+                       .lse = (float *)a->lse};
     if (!mr_attn_prepare(&job, dev, &a->shape, TILE)) return;
     const int one = a->shape.T == 1 && a->cache_in && !a->length;
     rooms none;

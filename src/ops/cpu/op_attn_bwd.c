@@ -1,5 +1,5 @@
-/* Attention, backward: the same walk, with the softmax made again from what the forward left of it. Gradients of rows are summed
- * in the task's own memory, tile after tile. */
+/* Attention, backward: the same walk, with the softmax made again from what the forward left of it. Gradients of
+ * rows are summed in the task's own memory, tile after tile. */
 #include "ops/cpu/attn.h"
 
 #include <math.h>
@@ -8,31 +8,50 @@
 enum { TILE = 56 }; /* queries a tile, about: the depth of the sums for keys and values */
 
 typedef struct rooms {
-    float *keys, *values;         /* as columns */
-    float *key_rows;              /* as rows */
-    float *dkeys, *dvalues;       /* [rows, size] */
-    float *plain;                 /* rows before packing */
-    float *q, *dy;                /* [tile, size] */
-    float *q_packed, *dy_packed;  /* as queries */
-    float *q_panels, *dy_panels;  /* as what a sum over queries runs along */
-    float *p, *ds;                /* [tile, block] */
-    float *weights;               /* packed */
-    float *dq;                    /* [tile, size] */
+    float *keys, *values;        /* as columns */
+    float *key_rows;             /* as rows */
+    float *dkeys, *dvalues;      /* [rows, size] */
+    float *plain;                /* rows before packing */
+    float *q, *dy;               /* [tile, size] */
+    float *q_packed, *dy_packed; /* as queries */
+    float *q_panels, *dy_panels; /* as what a sum over queries runs along */
+    float *p, *ds;               /* [tile, block] */
+    float *weights;              /* packed */
+    float *dq;                   /* [tile, size] */
 } rooms;
 
-static int panels_of(const mr_attn_job *job) { return (int)mr_ceil_div((size_t)job->shape.size, (size_t)job->cpu->product->tile_cols); }
-static size_t tile_panel(const mr_attn_job *job) { return mr_panel_bytes(job->cpu->product, job->tile) / sizeof(float); }
+static int panels_of(const mr_attn_job *job)
+{
+    return (int)mr_ceil_div((size_t)job->shape.size, (size_t)job->cpu->product->tile_cols);
+}
+static size_t tile_panel(const mr_attn_job *job)
+{
+    return mr_panel_bytes(job->cpu->product, job->tile) / sizeof(float);
+}
 
 static size_t lay_rooms(const mr_attn_job *job, float *base, rooms *r)
 {
     const size_t size = (size_t)job->shape.size, tile = (size_t)job->tile, rows = (size_t)job->most_rows;
     const size_t columns = mr_attn_columns_room(job, job->most_rows), panels = (size_t)panels_of(job) * tile_panel(job);
-    const struct { float **to; size_t count; } all[] = {
-        {&r->keys, columns}, {&r->values, columns}, {&r->key_rows, mr_attn_rows_room(job, job->most_rows)},
-        {&r->dkeys, rows * size}, {&r->dvalues, rows * size}, {&r->plain, (size_t)job->block * size}, {&r->q, tile * size},
-        {&r->dy, tile * size}, {&r->q_packed, mr_attn_queries_room(job)}, {&r->dy_packed, mr_attn_queries_room(job)},
-        {&r->q_panels, panels}, {&r->dy_panels, panels}, {&r->p, tile * (size_t)job->block}, {&r->ds, tile * (size_t)job->block},
-        {&r->weights, mr_packed_rows(job->cpu->product, mr_max_int(job->block, job->tile))}, {&r->dq, tile * size}};
+    const struct {
+        float **to;
+        size_t count;
+    } all[] = {{&r->keys, columns},
+               {&r->values, columns},
+               {&r->key_rows, mr_attn_rows_room(job, job->most_rows)},
+               {&r->dkeys, rows * size},
+               {&r->dvalues, rows * size},
+               {&r->plain, (size_t)job->block * size},
+               {&r->q, tile * size},
+               {&r->dy, tile * size},
+               {&r->q_packed, mr_attn_queries_room(job)},
+               {&r->dy_packed, mr_attn_queries_room(job)},
+               {&r->q_panels, panels},
+               {&r->dy_panels, panels},
+               {&r->p, tile * (size_t)job->block},
+               {&r->ds, tile * (size_t)job->block},
+               {&r->weights, mr_packed_rows(job->cpu->product, mr_max_int(job->block, job->tile))},
+               {&r->dq, tile * size}};
     size_t at = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         *all[i].to = base ? base + at : NULL;
@@ -50,17 +69,27 @@ static void pack_panels(const mr_attn_job *job, const float *from, int n, float 
 }
 
 /* sums[cols, size] += weights[n, cols]ᵀ·(what was packed of n queries) */
-static void add_columns(const mr_attn_job *job, int n, const float *weights, int cols, const float *panels, float *packed, float *sums)
+static void add_columns(const mr_attn_job *job, int n, const float *weights, int cols, const float *panels,
+                        float *packed, float *sums)
 {
     const mr_product_kernels *product = job->cpu->product;
     product->pack_at(weights, (size_t)job->block, n, cols, packed, NULL);
-    product->multiply(&(mr_packed){.rows = cols, .cols = job->shape.size, .k = n, .a = packed, .by_columns = 1, .b = panels,
-                                   .b_panel = tile_panel(job) * sizeof(float), .accumulate = 1, .c = sums, .c_row = (size_t)job->shape.size});
+    product->multiply(&(mr_packed){.rows = cols,
+                                   .cols = job->shape.size,
+                                   .k = n,
+                                   .a = packed,
+                                   .by_columns = 1,
+                                   .b = panels,
+                                   .b_panel = tile_panel(job) * sizeof(float),
+                                   .accumulate = 1,
+                                   .c = sums,
+                                   .c_row = (size_t)job->shape.size});
 }
 
 static const float *at_token(const mr_attn_job *job, const mr_attn_span *span, const float *x, int t)
 {
-    return x + ((size_t)span->b * (size_t)job->shape.T + (size_t)t) * job->D + (size_t)span->head * (size_t)job->shape.size;
+    return x + ((size_t)span->b * (size_t)job->shape.T + (size_t)t) * job->D +
+           (size_t)span->head * (size_t)job->shape.size;
 }
 
 /* The tile's queries and gradients in every form that is needed. */
@@ -68,7 +97,8 @@ static void take_tile(const mr_attn_job *job, const mr_attn_span *span, const ro
 {
     const size_t size = (size_t)job->shape.size;
     mr_attn_take(job, span, span->s->carried + t, n, MR_ATTN_Q, r->q);
-    for (int i = 0; i < n; i++) memcpy(r->dy + (size_t)i * size, at_token(job, span, job->dy, t + i), size * sizeof *r->dy);
+    for (int i = 0; i < n; i++)
+        memcpy(r->dy + (size_t)i * size, at_token(job, span, job->dy, t + i), size * sizeof *r->dy);
     mr_attn_pack_queries(job, r->q, n, r->q_packed);
     mr_attn_pack_queries(job, r->dy, n, r->dy_packed);
     pack_panels(job, r->q, n, r->q_panels);
@@ -76,15 +106,19 @@ static void take_tile(const mr_attn_job *job, const mr_attn_span *span, const ro
     memset(r->dq, 0, (size_t)n * size * sizeof *r->dq);
 }
 
-static void soften_tile(const mr_attn_job *job, const mr_attn_span *span, const rooms *r, const mr_attn_piece *piece, int t, int n)
+static void soften_tile(const mr_attn_job *job, const mr_attn_span *span, const rooms *r, const mr_attn_piece *piece,
+                        int t, int n)
 {
     const mr_cpu_kernels *kernels = &job->cpu->kernels;
     const size_t T = (size_t)job->shape.T;
     const float *lse = job->lse + ((size_t)span->b * (size_t)job->shape.heads + (size_t)span->head) * T;
     for (int i = 0; i < n; i++) {
-        mr_soften row = {.scale = job->scale, .s = r->p + (size_t)i * (size_t)job->block, .ds = r->ds + (size_t)i * (size_t)job->block,
+        mr_soften row = {.scale = job->scale,
+                         .s = r->p + (size_t)i * (size_t)job->block,
+                         .ds = r->ds + (size_t)i * (size_t)job->block,
                          .top = lse[t + i]};
-        row.mean = kernels->turned_dot(job->shape.size, r->dy + (size_t)i * (size_t)job->shape.size, at_token(job, span, job->y, t + i), NULL);
+        row.mean = kernels->turned_dot(job->shape.size, r->dy + (size_t)i * (size_t)job->shape.size,
+                                       at_token(job, span, job->y, t + i), NULL);
         mr_attn_see(job, span, piece, t + i, &row);
         kernels->soften_bwd(&row);
     }
@@ -106,8 +140,10 @@ static void backward_tile(const mr_attn_job *job, const mr_attn_span *span, cons
         mr_attn_add_rows(job, n, r->ds, r->key_rows, piece.from, cols, r->weights, r->dq);
     }
     for (int i = 0; i < n; i++) {
-        float *to = job->dqkv + ((size_t)span->b * (size_t)job->shape.T + (size_t)(t + i)) * 3 * job->D + (size_t)span->head * size;
-        job->cpu->kernels.turn((int)size, r->dq + (size_t)i * size, mr_attn_turn(job, span->s->carried + t + i), -1.0f, to);
+        float *to = job->dqkv + ((size_t)span->b * (size_t)job->shape.T + (size_t)(t + i)) * 3 * job->D +
+                    (size_t)span->head * size;
+        job->cpu->kernels.turn((int)size, r->dq + (size_t)i * size, mr_attn_turn(job, span->s->carried + t + i), -1.0f,
+                               to);
     }
 }
 
@@ -122,7 +158,8 @@ static float *spilled(const mr_attn_job *job, const mr_attn_span *span, int row)
 }
 
 /* dk and dv of a row, `apart` floats from each other: dk is turned back. */
-static void put_row(const mr_attn_job *job, const mr_attn_span *span, const rooms *r, int row, float *to, size_t apart, int add)
+static void put_row(const mr_attn_job *job, const mr_attn_span *span, const rooms *r, int row, float *to, size_t apart,
+                    int add)
 {
     const size_t size = (size_t)job->shape.size, at = (size_t)(row - span->first) * size;
     float *dk = r->plain;
@@ -134,7 +171,8 @@ static void put_row(const mr_attn_job *job, const mr_attn_span *span, const room
 
 static void put_rows(const mr_attn_job *job, const mr_attn_span *span, const rooms *r)
 {
-    const size_t size = (size_t)job->shape.size, D = job->D, at = (size_t)span->head * size, window = (size_t)job->shape.window;
+    const size_t size = (size_t)job->shape.size, D = job->D, at = (size_t)span->head * size,
+                 window = (size_t)job->shape.window;
     const float *behind = job->dcache_out ? job->dcache_out + (size_t)span->b * window * 2 * D + at : NULL;
     for (int row = span->first; row < span->s->carried + span->t1; row++) {
         const int t = row - span->s->carried;
@@ -154,10 +192,12 @@ static void put_rows(const mr_attn_job *job, const mr_attn_span *span, const roo
     }
 }
 
-/* Before anything is added: what the cache behind the call kept of the one before it; and nothing for tokens that do not exist. */
+/* Before anything is added: what the cache behind the call kept of the one before it; and nothing for tokens that do
+ * not exist. */
 static void start_outputs(const mr_attn_job *job, const mr_attn_span *span)
 {
-    const size_t size = (size_t)job->shape.size, D = job->D, at = (size_t)span->head * size, bytes = size * sizeof(float);
+    const size_t size = (size_t)job->shape.size, D = job->D, at = (size_t)span->head * size,
+                 bytes = size * sizeof(float);
     for (int t = span->s->real; t < job->shape.T; t++)
         for (size_t i = 0; i < 3; i++)
             memset(job->dqkv + (((size_t)span->b * (size_t)job->shape.T + (size_t)t) * 3 + i) * D + at, 0, bytes);
@@ -184,7 +224,8 @@ static void backward_task(void *arg, int task, int slot)
     mr_attn_pack_rows(job, &span, MR_ATTN_K, r.plain, r.key_rows);
     memset(r.dkeys, 0, (size_t)span.rows * (size_t)job->shape.size * sizeof *r.dkeys);
     memset(r.dvalues, 0, (size_t)span.rows * (size_t)job->shape.size * sizeof *r.dvalues);
-    for (int t = span.t0; t < span.t1; t += job->tile) backward_tile(job, &span, &r, t, mr_min_int(job->tile, span.t1 - t));
+    for (int t = span.t0; t < span.t1; t += job->tile)
+        backward_tile(job, &span, &r, t, mr_min_int(job->tile, span.t1 - t));
     put_rows(job, &span, &r);
 }
 
@@ -197,13 +238,16 @@ static void spill_task(void *arg, int task, int slot)
     const size_t size = (size_t)job->shape.size, D = job->D;
     if (span.index == 0 || span.t0 >= span.t1) return;
     for (int row = span.first; row < span.s->carried + span.t0; row++) {
-        float *to = job->dqkv + (((size_t)span.b * (size_t)job->shape.T + (size_t)(row - span.s->carried)) * 3 + 1) * D + (size_t)span.head * size;
+        float *to = job->dqkv +
+                    (((size_t)span.b * (size_t)job->shape.T + (size_t)(row - span.s->carried)) * 3 + 1) * D +
+                    (size_t)span.head * size;
         job->cpu->kernels.add(size, to, spilled(job, &span, row));
         job->cpu->kernels.add(size, to + D, spilled(job, &span, row) + size);
     }
 }
 
-/* With several chunks a task reads rows that another one overwrites: they read a copy, and hand over what is not theirs. */
+/* With several chunks a task reads rows that another one overwrites: they read a copy, and hand over what is not
+ * theirs. */
 static int part_chunks(mr_attn_job *job)
 {
     const size_t B = (size_t)job->shape.B, values = B * (size_t)job->shape.T * 3 * job->D;
@@ -218,9 +262,16 @@ static int part_chunks(mr_attn_job *job)
 
 void mr_cpu_attn_bwd(mr_dev *dev, const mr_attn_bwd_args *a)
 {
-    mr_attn_job job = {.qkv = (const float *)a->qkv, .cache = (const float *)a->cache_in, .counts = (const float *)a->count_in,
-                       .reset = a->reset, .length = a->length, .y = (float *)a->y, .lse = (float *)a->lse,
-                       .dy = (const float *)a->dy, .dcache_out = (const float *)a->dcache_out, .dqkv = (float *)a->qkv,
+    mr_attn_job job = {.qkv = (const float *)a->qkv,
+                       .cache = (const float *)a->cache_in,
+                       .counts = (const float *)a->count_in,
+                       .reset = a->reset,
+                       .length = a->length,
+                       .y = (float *)a->y,
+                       .lse = (float *)a->lse,
+                       .dy = (const float *)a->dy,
+                       .dcache_out = (const float *)a->dcache_out,
+                       .dqkv = (float *)a->qkv,
                        .dcache_in = (float *)a->dcache_in};
     rooms none;
     if (!mr_attn_prepare(&job, dev, &a->shape, TILE)) return;

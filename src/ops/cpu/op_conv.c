@@ -17,10 +17,10 @@ typedef struct conv {
     const float *dy, *dtail_out;
     float *dx, *dtail_in;
     int accumulate;
-    size_t row;           /* D rounded up */
-    float *zeros;         /* [row] */
-    float *weights;       /* [4, row] */
-    float *partial;       /* [B·spans, 5, row] dw, db */
+    size_t row;     /* D rounded up */
+    float *zeros;   /* [row] */
+    float *weights; /* [4, row] */
+    float *partial; /* [B·spans, 5, row] dw, db */
 } conv;
 
 static int length_of(const conv *c, int b) { return c->length ? mr_max_int(0, mr_min_int(c->T, c->length[b])) : c->T; }
@@ -172,8 +172,16 @@ static int take_scratch(conv *c, const float *w, int gradients)
 static void conv_fwd(mr_dev *dev, const mr_conv_fwd_args *a)
 {
     conv c = {
-        .cpu = mr_cpu_of(dev), .B = a->B, .T = a->T, .D = a->D, .x = (const float *)a->x, .bias = (const float *)a->b,
-        .tail_in = (const float *)a->tail_in, .reset = a->reset, .length = a->length, .y = (float *)a->y,
+        .cpu = mr_cpu_of(dev),
+        .B = a->B,
+        .T = a->T,
+        .D = a->D,
+        .x = (const float *)a->x,
+        .bias = (const float *)a->b,
+        .tail_in = (const float *)a->tail_in,
+        .reset = a->reset,
+        .length = a->length,
+        .y = (float *)a->y,
         .tail_out = (float *)a->tail_out,
     };
     if (!take_scratch(&c, (const float *)a->w, 0)) return;
@@ -184,9 +192,18 @@ static void conv_fwd(mr_dev *dev, const mr_conv_fwd_args *a)
 static void conv_bwd(mr_dev *dev, const mr_conv_bwd_args *a)
 {
     conv c = {
-        .cpu = mr_cpu_of(dev), .B = a->B, .T = a->T, .D = a->D, .x = (const float *)a->x,
-        .tail_in = (const float *)a->tail_in, .reset = a->reset, .length = a->length, .dy = (const float *)a->dy,
-        .dtail_out = (const float *)a->dtail_out, .dx = (float *)a->dx, .dtail_in = (float *)a->dtail_in,
+        .cpu = mr_cpu_of(dev),
+        .B = a->B,
+        .T = a->T,
+        .D = a->D,
+        .x = (const float *)a->x,
+        .tail_in = (const float *)a->tail_in,
+        .reset = a->reset,
+        .length = a->length,
+        .dy = (const float *)a->dy,
+        .dtail_out = (const float *)a->dtail_out,
+        .dx = (float *)a->dx,
+        .dtail_in = (float *)a->dtail_in,
         .accumulate = a->accumulate,
     };
     if (!take_scratch(&c, (const float *)a->w, 1)) return;

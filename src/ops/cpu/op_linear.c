@@ -23,9 +23,17 @@ static void linear_fwd(mr_dev *dev, const mr_linear_fwd_args *a)
 {
     const int plain = !a->gelu && !a->pre && !a->residual && !(a->drop.p > 0);
     mr_product p = {
-        .cpu = mr_cpu_of(dev), .M = a->M, .N = a->N, .K = a->K, .a = (const float *)a->x, .b = (const float *)a->W,
-        .b_transposed = 1, .bias = (const float *)a->b, .c = (float *)a->y,
-        .finish = plain ? NULL : finish_forward, .arg = a,
+        .cpu = mr_cpu_of(dev),
+        .M = a->M,
+        .N = a->N,
+        .K = a->K,
+        .a = (const float *)a->x,
+        .b = (const float *)a->W,
+        .b_transposed = 1,
+        .bias = (const float *)a->b,
+        .c = (float *)a->y,
+        .finish = plain ? NULL : finish_forward,
+        .arg = a,
     };
     mr_product_run(&p);
 }
@@ -43,8 +51,16 @@ static void finish_backward(const mr_cpu *cpu, const void *arg, const mr_block *
 static void linear_bwd_x(mr_dev *dev, const mr_linear_bwd_x_args *a)
 {
     mr_product p = {
-        .cpu = mr_cpu_of(dev), .M = a->M, .N = a->K, .K = a->N, .a = (const float *)a->dy, .b = (const float *)a->W,
-        .accumulate = a->accumulate, .c = (float *)a->dx, .finish = a->pre ? finish_backward : NULL, .arg = a,
+        .cpu = mr_cpu_of(dev),
+        .M = a->M,
+        .N = a->K,
+        .K = a->N,
+        .a = (const float *)a->dy,
+        .b = (const float *)a->W,
+        .accumulate = a->accumulate,
+        .c = (float *)a->dx,
+        .finish = a->pre ? finish_backward : NULL,
+        .arg = a,
     };
     mr_product_run(&p);
 }

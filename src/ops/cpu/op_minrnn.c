@@ -24,10 +24,10 @@ typedef struct scan {
     float *dh_in, *start_grad; /* start_grad: [B, chunks, H] gradients that reached a start, or NULL */
     mr_scan_fn *forward, *backward, *effect_forward, *effect_backward;
     int log_scan;
-    int width, blocks;          /* channels of a task */
-    int chunks, chunk;          /* of time */
-    float *decay, *drive, *at;  /* [B, chunks, H], when chunks > 1; at: state before, or carry behind, a chunk */
-    float *slots;               /* every thread's own */
+    int width, blocks;         /* channels of a task */
+    int chunks, chunk;         /* of time */
+    float *decay, *drive, *at; /* [B, chunks, H], when chunks > 1; at: state before, or carry behind, a chunk */
+    float *slots;              /* every thread's own */
     size_t slot_stride;
 } scan;
 
@@ -71,11 +71,11 @@ static void cut_scan(scan *s, int may_cut_time)
 
 /* The tokens and channels of one task. */
 typedef struct part {
-    int b, chunk, c, n;   /* channels c … c+n−1 */
-    int first, end;       /* real tokens first … end−1 of the sequence */
-    int stop;             /* where the chunk ends, real or not */
-    int last;             /* the chunk that holds the last real token, or the only one of an empty sequence */
-    size_t state;         /* of (b, chunk, c) in [B, chunks, H] */
+    int b, chunk, c, n; /* channels c … c+n−1 */
+    int first, end;     /* real tokens first … end−1 of the sequence */
+    int stop;           /* where the chunk ends, real or not */
+    int last;           /* the chunk that holds the last real token, or the only one of an empty sequence */
+    size_t state;       /* of (b, chunk, c) in [B, chunks, H] */
 } part;
 
 static part part_of(const scan *s, int task)
@@ -109,12 +109,25 @@ static mr_run run_of(const scan *s, const part *p, int first, int end)
     const size_t at = token(s, p, first), h_at = at * (size_t)s->H + (size_t)p->c;
     if (s->a)
         return (mr_run){
-            .rows = end - first, .n = p->n, .a = s->a + h_at, .b = s->b ? s->b + h_at : NULL, .h = s->h + h_at, .h_row = (size_t)s->H,
-            .dh = s->dh ? s->dh + h_at : NULL, .da = s->da ? s->da + h_at : NULL, .db = s->db ? s->db + h_at : NULL,
+            .rows = end - first,
+            .n = p->n,
+            .a = s->a + h_at,
+            .b = s->b ? s->b + h_at : NULL,
+            .h = s->h + h_at,
+            .h_row = (size_t)s->H,
+            .dh = s->dh ? s->dh + h_at : NULL,
+            .da = s->da ? s->da + h_at : NULL,
+            .db = s->db ? s->db + h_at : NULL,
         };
     return (mr_run){
-        .rows = end - first, .n = p->n, .pre = s->pre + at * s->pre_row + p->c, .pre_row = s->pre_row,
-        .gate = (size_t)s->H, .h = s->h + h_at, .h_row = (size_t)s->H, .dh = s->dh ? s->dh + h_at : NULL,
+        .rows = end - first,
+        .n = p->n,
+        .pre = s->pre + at * s->pre_row + p->c,
+        .pre_row = s->pre_row,
+        .gate = (size_t)s->H,
+        .h = s->h + h_at,
+        .h_row = (size_t)s->H,
+        .dh = s->dh ? s->dh + h_at : NULL,
     };
 }
 
@@ -343,14 +356,29 @@ static void minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
 {
     mr_cpu *cpu = mr_cpu_of(dev);
     scan s = {
-        .cpu = cpu, .B = a->B, .T = a->T, .H = a->H, .pre = a->saved, .h_in = (const float *)a->h_in, .reset = a->reset,
-        .length = a->length, .h = (float *)a->h, .h_out = (float *)a->h_out,
+        .cpu = cpu,
+        .B = a->B,
+        .T = a->T,
+        .H = a->H,
+        .pre = a->saved,
+        .h_in = (const float *)a->h_in,
+        .reset = a->reset,
+        .length = a->length,
+        .h = (float *)a->h,
+        .h_out = (float *)a->h_out,
     };
     choose_functions(&s, &a->cell);
     cut_scan(&s, a->cell.scan == MR_SCAN_LINEAR);
     mr_product p = {
-        .cpu = cpu, .M = a->B * a->T, .N = (int)s.pre_row, .K = a->D, .a = (const float *)a->x,
-        .b = (const float *)a->W, .b_transposed = 1, .bias = (const float *)a->b, .c = s.pre,
+        .cpu = cpu,
+        .M = a->B * a->T,
+        .N = (int)s.pre_row,
+        .K = a->D,
+        .a = (const float *)a->x,
+        .b = (const float *)a->W,
+        .b_transposed = 1,
+        .bias = (const float *)a->b,
+        .c = s.pre,
     };
     if (a->W) mr_product_run(&p);
     if (!take_scratch(&s, a->work, &a->cell, (const float *)a->h_init, 0)) return;
@@ -370,8 +398,17 @@ static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
 {
     mr_cpu *cpu = mr_cpu_of(dev);
     scan s = {
-        .cpu = cpu, .B = a->B, .T = a->T, .H = a->H, .pre = a->saved, .h_in = (const float *)a->h_in, .reset = a->reset,
-        .length = a->length, .h = (float *)a->h, .dh = (const float *)a->dh, .dh_out = (const float *)a->dh_out,
+        .cpu = cpu,
+        .B = a->B,
+        .T = a->T,
+        .H = a->H,
+        .pre = a->saved,
+        .h_in = (const float *)a->h_in,
+        .reset = a->reset,
+        .length = a->length,
+        .h = (float *)a->h,
+        .dh = (const float *)a->dh,
+        .dh_out = (const float *)a->dh_out,
         .dh_in = (float *)a->dh_in,
     };
     choose_functions(&s, &a->cell);
@@ -383,8 +420,14 @@ static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
 
     const int tokens = a->B * a->T, channels = (int)s.pre_row;
     mr_product p = {
-        .cpu = cpu, .M = tokens, .N = a->D, .K = channels, .a = s.pre, .b = (const float *)a->W,
-        .accumulate = a->accumulate, .c = (float *)a->dx,
+        .cpu = cpu,
+        .M = tokens,
+        .N = a->D,
+        .K = channels,
+        .a = s.pre,
+        .b = (const float *)a->W,
+        .accumulate = a->accumulate,
+        .c = (float *)a->dx,
     };
     if (!a->W) return;
     mr_product_run(&p);
@@ -395,8 +438,14 @@ static scan given_scan(mr_dev *dev, int B, int T, int H)
 {
     const mr_cpu_kernels *k = &mr_cpu_of(dev)->kernels;
     scan s = {
-        .cpu = mr_cpu_of(dev), .B = B, .T = T, .H = H, .forward = k->given_fwd, .backward = k->given_bwd,
-        .effect_forward = k->given_effect_fwd, .effect_backward = k->given_effect_bwd,
+        .cpu = mr_cpu_of(dev),
+        .B = B,
+        .T = T,
+        .H = H,
+        .forward = k->given_fwd,
+        .backward = k->given_bwd,
+        .effect_forward = k->given_effect_fwd,
+        .effect_backward = k->given_effect_bwd,
     };
     cut_scan(&s, 1);
     return s;
@@ -405,7 +454,8 @@ static scan given_scan(mr_dev *dev, int B, int T, int H)
 static void scan_fwd(mr_dev *dev, const mr_scan_fwd_args *a)
 {
     scan s = given_scan(dev, a->B, a->T, a->H);
-    s.a = (const float *)a->a, s.b = (const float *)a->b, s.h_in = (const float *)a->h_in, s.reset = a->reset, s.length = a->length;
+    s.a = (const float *)a->a, s.b = (const float *)a->b, s.h_in = (const float *)a->h_in, s.reset = a->reset,
+    s.length = a->length;
     s.h = (float *)a->h, s.h_out = (float *)a->h_out;
     if (take_scratch(&s, a->work, NULL, NULL, 0)) run_forward(&s);
 }
@@ -413,7 +463,8 @@ static void scan_fwd(mr_dev *dev, const mr_scan_fwd_args *a)
 static void scan_bwd(mr_dev *dev, const mr_scan_bwd_args *a)
 {
     scan s = given_scan(dev, a->B, a->T, a->H);
-    s.a = (const float *)a->a, s.h_in = (const float *)a->h_in, s.reset = a->reset, s.length = a->length, s.h = (float *)a->h;
+    s.a = (const float *)a->a, s.h_in = (const float *)a->h_in, s.reset = a->reset, s.length = a->length,
+    s.h = (float *)a->h;
     s.dh = (const float *)a->dh, s.dh_out = (const float *)a->dh_out;
     s.da = (float *)a->da, s.db = (float *)a->db, s.dh_in = (float *)a->dh_in;
     if (take_scratch(&s, a->work, NULL, NULL, 0)) run_backward(&s);

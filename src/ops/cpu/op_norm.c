@@ -49,7 +49,11 @@ static void backward_task(void *arg, int task, int slot)
     float *sums = job->partial + (size_t)task * job->stride;
     memset(sums, 0, job->stride * sizeof *sums);
     mr_norm_row row = {
-        .n = a->D, .kind = a->kind, .w = (const float *)a->w, .accumulate = a->accumulate, .dw = sums,
+        .n = a->D,
+        .kind = a->kind,
+        .w = (const float *)a->w,
+        .accumulate = a->accumulate,
+        .dw = sums,
         .db = a->db ? sums + job->stride / 2 : NULL,
     };
     for (int i = first; i < end; i++) {

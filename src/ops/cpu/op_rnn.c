@@ -1,24 +1,25 @@
 /* GRU and LSTM: the input projection by one product into `saved`, then token after token.
  *
- * Rows of a batch do not meet, so a task takes some of them through all of time, with W_hh packed once and read from the
- * cache for every token; no thread waits for another. A handful of rows is not worth tiles: then every token's product is
- * done by all threads as dot products. A row's numbers are the same in whatever company it is multiplied, so the cut may
- * follow the number of threads. */
+ * Rows of a batch do not meet, so a task takes some of them through all of time, with W_hh packed once and read from
+ * the cache for every token; no thread waits for another. A handful of rows is not worth tiles: then every token's
+ * product is done by all threads as dot products. A row's numbers are the same in whatever company it is multiplied,
+ * so the cut may follow the number of threads. */
 #include "ops/cpu/gemm.h"
 
 #include <string.h>
 
 enum { FEW = 8, MOST_TILES = 3, MATRICES = 2 };
 
-/* B[K, N] of a product C[rows, N] = bias + A[rows, K]·B: some rows of W_hh, transposed, or in the backward as they are. */
+/* B[K, N] of a product C[rows, N] = bias + A[rows, K]·B: some rows of W_hh, transposed, or in the backward as they
+ * are. */
 typedef struct matrix {
     int N, K;
     const float *from, *bias;
-    size_t row, column;  /* strides of B in W_hh */
-    float *plain;        /* few rows: Bᵀ [N, K] */
-    char *packed;        /* many: pieces of k, each of them panels */
+    size_t row, column; /* strides of B in W_hh */
+    float *plain;       /* few rows: Bᵀ [N, K] */
+    char *packed;       /* many: pieces of k, each of them panels */
     int depth, pieces, panels;
-    size_t panel;        /* bytes */
+    size_t panel; /* bytes */
 } matrix;
 
 typedef struct job {
@@ -26,24 +27,24 @@ typedef struct job {
     mr_rnn kind;
     int B, T, H, G, S;
     int few, group_rows;
-    float *gates, *extra;            /* [B, T, G·H], [B, T, H] */
+    float *gates, *extra; /* [B, T, G·H], [B, T, H] */
     const float *h_in, *h_init, *zeros;
     const uint8_t *reset;
     const int32_t *length;
     float *h, *h_out;
     const float *dh, *dh_out;
-    float *dh_in, *start_grad;       /* start_grad: [B, S] what reached h_init */
-    matrix matrices[MATRICES];       /* gru before: those of r and z, and that of n; otherwise all gates at once */
+    float *dh_in, *start_grad; /* start_grad: [B, S] what reached h_init */
+    matrix matrices[MATRICES]; /* gru before: those of r and z, and that of n; otherwise all gates at once */
 } job;
 
 /* Rows first … first+rows−1 of the batch on their way through time; buffers of as many rows. */
 typedef struct group {
     const job *j;
     int first, rows;
-    float *tile;                    /* packed rows of A */
-    float *h, *c, *rh;              /* [rows, H] */
-    float *sums, *more;             /* [rows, G·H] or, before, [rows, 2·H] and [rows, H] */
-    float *carry, *carry_c, *back;  /* [rows, H] */
+    float *tile;                   /* packed rows of A */
+    float *h, *c, *rh;             /* [rows, H] */
+    float *sums, *more;            /* [rows, G·H] or, before, [rows, 2·H] and [rows, H] */
+    float *carry, *carry_c, *back; /* [rows, H] */
 } group;
 
 size_t mr_cpu_rnn_saved(mr_dev *dev, mr_rnn kind, int B, int T, int H)
@@ -62,8 +63,9 @@ static void pack_task(void *arg, int task, int slot)
     for (; task >= m->pieces * m->panels; m++) task -= m->pieces * m->panels;
     const mr_product_kernels *kernels = j->cpu->product;
     const int k0 = task / m->panels * m->depth, col = task % m->panels * kernels->tile_cols;
-    kernels->pack_b(m->from + (size_t)k0 * m->row + (size_t)col * m->column, m->row, m->column, mr_min_int(m->depth, m->K - k0),
-                    mr_min_int(kernels->tile_cols, m->N - col), m->packed + (size_t)task * m->panel);
+    kernels->pack_b(m->from + (size_t)k0 * m->row + (size_t)col * m->column, m->row, m->column,
+                    mr_min_int(m->depth, m->K - k0), mr_min_int(kernels->tile_cols, m->N - col),
+                    m->packed + (size_t)task * m->panel);
 }
 
 /* Few rows read B by columns; in the forward that is how W_hh lies. */
@@ -73,7 +75,8 @@ static void turn_task(void *arg, int task, int slot)
     const job *j = arg;
     const matrix *m = j->matrices;
     for (; task >= m->N; m++) task -= m->N;
-    for (int k = 0; k < m->K; k++) m->plain[(size_t)task * (size_t)m->K + (size_t)k] = m->from[(size_t)k * m->row + (size_t)task * m->column];
+    for (int k = 0; k < m->K; k++)
+        m->plain[(size_t)task * (size_t)m->K + (size_t)k] = m->from[(size_t)k * m->row + (size_t)task * m->column];
 }
 
 static void cut_matrix(const job *j, matrix *m)
@@ -89,8 +92,12 @@ static void cut_matrix(const job *j, matrix *m)
 static void set_matrix(job *j, matrix *m, const float *W, const float *bias, int first, int rows, int down)
 {
     const size_t H = (size_t)j->H;
-    *m = (matrix){.N = down ? j->H : rows, .K = down ? rows : j->H, .from = W + (size_t)first * H, .row = down ? H : 1,
-                  .column = down ? 1 : H, .bias = bias ? bias + first : NULL};
+    *m = (matrix){.N = down ? j->H : rows,
+                  .K = down ? rows : j->H,
+                  .from = W + (size_t)first * H,
+                  .row = down ? H : 1,
+                  .column = down ? 1 : H,
+                  .bias = bias ? bias + first : NULL};
     cut_matrix(j, m);
 }
 
@@ -126,16 +133,31 @@ static void multiply_tile(const group *g, const matrix *m, const float *a, int r
     for (int piece = 0, k0 = 0; piece < m->pieces; piece++, k0 += m->depth) {
         const int depth = mr_min_int(m->depth, m->K - k0);
         kernels->pack_a(a + k0, (size_t)m->K, depth, rows, g->tile);
-        kernels->multiply(&(mr_packed){
-            .rows = rows, .cols = m->N, .k = depth, .a = g->tile, .b = m->packed + (size_t)(piece * m->panels) * m->panel,
-            .b_panel = m->panel, .bias = piece ? NULL : m->bias, .accumulate = piece > 0, .c = c, .c_row = (size_t)m->N});
+        kernels->multiply(&(mr_packed){.rows = rows,
+                                       .cols = m->N,
+                                       .k = depth,
+                                       .a = g->tile,
+                                       .b = m->packed + (size_t)(piece * m->panels) * m->panel,
+                                       .b_panel = m->panel,
+                                       .bias = piece ? NULL : m->bias,
+                                       .accumulate = piece > 0,
+                                       .c = c,
+                                       .c_row = (size_t)m->N});
     }
 }
 
 static void multiply(const group *g, const matrix *m, const float *a, float *c)
 {
     if (g->j->few) {
-        mr_product p = {.cpu = g->j->cpu, .M = g->rows, .N = m->N, .K = m->K, .a = a, .b = m->plain, .b_transposed = 1, .bias = m->bias, .c = c};
+        mr_product p = {.cpu = g->j->cpu,
+                        .M = g->rows,
+                        .N = m->N,
+                        .K = m->K,
+                        .a = a,
+                        .b = m->plain,
+                        .b_transposed = 1,
+                        .bias = m->bias,
+                        .c = c};
         mr_product_run(&p);
         return;
     }
@@ -194,22 +216,31 @@ static mr_rnn_row row_of(const group *g, int r, int t)
     const job *j = g->j;
     const size_t H = (size_t)j->H, wide = (size_t)(j->G * j->H), at = (size_t)r * H;
     const size_t pitch = j->kind == MR_GRU_BEFORE ? 2 * H : wide;
-    return (mr_rnn_row){.n = j->H, .gates = j->gates + token(g, r, t) * wide, .extra = j->extra + token(g, r, t) * H,
-                        .sums = g->sums + (size_t)r * pitch, .ds = g->sums + (size_t)r * pitch, .rh = g->rh + at, .h = g->h + at,
-                        .c = g->c + at, .carry = g->carry + at, .carry_c = g->carry_c + at, .back = g->back + at};
+    return (mr_rnn_row){.n = j->H,
+                        .gates = j->gates + token(g, r, t) * wide,
+                        .extra = j->extra + token(g, r, t) * H,
+                        .sums = g->sums + (size_t)r * pitch,
+                        .ds = g->sums + (size_t)r * pitch,
+                        .rh = g->rh + at,
+                        .h = g->h + at,
+                        .c = g->c + at,
+                        .carry = g->carry + at,
+                        .carry_c = g->carry_c + at,
+                        .back = g->back + at};
 }
 
 static group group_of(const job *j, int first, int rows, float *at)
 {
     const size_t tile = mr_round_up(j->cpu->product->a_tile, 64) / sizeof(float), n = (size_t)rows * (size_t)j->H;
     group g = {.j = j, .first = first, .rows = rows, .tile = at, .h = at + tile};
-    g.c = g.h + n, g.rh = g.c + n, g.carry = g.rh + n, g.carry_c = g.carry + n, g.back = g.carry_c + n, g.more = g.back + n;
+    g.c = g.h + n, g.rh = g.c + n, g.carry = g.rh + n, g.carry_c = g.carry + n, g.back = g.carry_c + n,
+    g.more = g.back + n;
     g.sums = g.more + n;
     return g;
 }
 
-/* Cuts the batch, and makes room for every thread's group. Products in bf16 may add in another order in a tile that is not full:
- * there groups begin where tiles do, so that only the batch's last tile is such a one. */
+/* Cuts the batch, and makes room for every thread's group. Products in bf16 may add in another order in a tile that
+ * is not full: there groups begin where tiles do, so that only the batch's last tile is such a one. */
 static int cut_batch(job *j)
 {
     const int tile = j->cpu->product->tile_rows, threads = j->cpu->dev.threads;
@@ -217,8 +248,10 @@ static int cut_batch(job *j)
     int groups = mr_min_int(j->B, threads);
     while (!j->few && mr_ceil_div((size_t)j->B, (size_t)groups) > (size_t)(MOST_TILES * tile)) groups += threads;
     j->group_rows = j->few ? j->B : (int)mr_ceil_div((size_t)j->B, (size_t)groups);
-    if (j->cpu->product != &j->cpu->kernels.product) j->group_rows = (int)mr_round_up((size_t)j->group_rows, (size_t)tile);
-    return mr_cpu_slots(j->cpu, mr_round_up(j->cpu->product->a_tile, 64) / sizeof(float) + (size_t)j->group_rows * (size_t)((7 + j->G) * j->H));
+    if (j->cpu->product != &j->cpu->kernels.product)
+        j->group_rows = (int)mr_round_up((size_t)j->group_rows, (size_t)tile);
+    return mr_cpu_slots(j->cpu, mr_round_up(j->cpu->product->a_tile, 64) / sizeof(float) +
+                                    (size_t)j->group_rows * (size_t)((7 + j->G) * j->H));
 }
 
 /* Every group through all of time. */
@@ -398,14 +431,22 @@ static void recurrent_gradients(job *j, const mr_rnn_bwd_args *a, float *states)
     mr_product_gradient_rows(j->cpu, tokens, first, H, j->gates, (size_t)wide, states, dW, db);
     dW += (size_t)first * (size_t)H, db += first;
     if (j->kind == MR_GRU_AFTER) mr_product_gradient(j->cpu, tokens, H, H, j->extra, states, dW, db);
-    if (j->kind == MR_GRU_BEFORE) mr_product_gradient_rows(j->cpu, tokens, H, H, j->gates + first, (size_t)wide, j->extra, dW, db);
+    if (j->kind == MR_GRU_BEFORE)
+        mr_product_gradient_rows(j->cpu, tokens, H, H, j->gates + first, (size_t)wide, j->extra, dW, db);
 }
 
 /* ---- the ops */
 
 static job job_of(mr_cpu *cpu, mr_rnn kind, int B, int T, int H, void *saved)
 {
-    job j = {.cpu = cpu, .kind = kind, .B = B, .T = T, .H = H, .G = mr_rnn_gates(kind), .S = mr_rnn_state(kind, H), .gates = saved};
+    job j = {.cpu = cpu,
+             .kind = kind,
+             .B = B,
+             .T = T,
+             .H = H,
+             .G = mr_rnn_gates(kind),
+             .S = mr_rnn_state(kind, H),
+             .gates = saved};
     j.extra = j.gates + (size_t)B * (size_t)T * (size_t)(j.G * H);
     return j;
 }
@@ -427,10 +468,18 @@ static void rnn_fwd(mr_dev *dev, const mr_rnn_fwd_args *a)
     job j = job_of(cpu, a->kind, a->B, a->T, a->H, a->saved);
     j.h_in = (const float *)a->h_in, j.h_init = (const float *)a->h_init, j.reset = a->reset, j.length = a->length;
     j.h = (float *)a->h, j.h_out = (float *)a->h_out;
-    mr_product p = {.cpu = cpu, .M = a->B * a->T, .N = j.G * j.H, .K = a->D, .a = (const float *)a->x, .b = (const float *)a->W_ih,
-                    .b_transposed = 1, .bias = (const float *)a->b_ih, .c = j.gates};
+    mr_product p = {.cpu = cpu,
+                    .M = a->B * a->T,
+                    .N = j.G * j.H,
+                    .K = a->D,
+                    .a = (const float *)a->x,
+                    .b = (const float *)a->W_ih,
+                    .b_transposed = 1,
+                    .bias = (const float *)a->b_ih,
+                    .c = j.gates};
     if (a->W_ih) mr_product_run(&p);
-    if (!take_scratch(&j, 0) || !cut_batch(&j) || !make_matrices(&j, (const float *)a->W_hh, (const float *)a->b_hh, 0)) return;
+    if (!take_scratch(&j, 0) || !cut_batch(&j) || !make_matrices(&j, (const float *)a->W_hh, (const float *)a->b_hh, 0))
+        return;
     run_groups(&j, forward_task);
 }
 
@@ -449,10 +498,17 @@ static void rnn_bwd(mr_dev *dev, const mr_rnn_bwd_args *a)
         cpu->kernels.add((size_t)j.S, (float *)a->dh_init, j.start_grad + (size_t)b * (size_t)j.S);
     recurrent_gradients(&j, a, states);
     if (!a->W_ih) return;
-    mr_product p = {.cpu = cpu, .M = tokens, .N = a->D, .K = j.G * j.H, .a = j.gates, .b = (const float *)a->W_ih,
-                    .accumulate = a->accumulate, .c = (float *)a->dx};
+    mr_product p = {.cpu = cpu,
+                    .M = tokens,
+                    .N = a->D,
+                    .K = j.G * j.H,
+                    .a = j.gates,
+                    .b = (const float *)a->W_ih,
+                    .accumulate = a->accumulate,
+                    .c = (float *)a->dx};
     mr_product_run(&p);
-    mr_product_gradient(cpu, tokens, j.G * j.H, a->D, j.gates, (const float *)a->x, (float *)a->dW_ih, (float *)a->db_ih);
+    mr_product_gradient(cpu, tokens, j.G * j.H, a->D, j.gates, (const float *)a->x, (float *)a->dW_ih,
+                        (float *)a->db_ih);
 }
 
 void mr_cpu_rnn_ops(mr_ops *ops)

@@ -5,7 +5,10 @@
 #include <math.h>
 
 /* Likeliest on top; of equal ones the smaller token. */
-static int before(const float *logits, int a, int b) { return logits[a] > logits[b] || (logits[a] == logits[b] && a < b); }
+static int before(const float *logits, int a, int b)
+{
+    return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
+}
 
 static void sift_down(const float *logits, int *heap, int n, int at)
 {

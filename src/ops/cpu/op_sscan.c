@@ -1,6 +1,7 @@
-/* Mamba's selective scan, and SiLU. A task is one sequence × a block of channels, walked in chunks of MR_SSCAN_CHUNK tokens; the
- * backward goes through the chunks from behind, each from the state that the forward left before it. Gradients of B and C are sums
- * over all channels: each block of channels has sums of its own, added in order at the end. */
+/* Mamba's selective scan, and SiLU. A task is one sequence × a block of channels, walked in chunks of MR_SSCAN_CHUNK
+ * tokens; the backward goes through the chunks from behind, each from the state that the forward left before it.
+ * Gradients of B and C are sums over all channels: each block of channels has sums of its own, added in order at the
+ * end. */
 #include "ops/cpu/cpu.h"
 
 #include <string.h>
@@ -17,7 +18,7 @@ typedef struct sscan {
     float *y, *h_out, *states;
     const float *dy, *dh_out;
     float *du, *ddelta, *dz, *dh_in;
-    float *rate;        /* [N, rate_row] */
+    float *rate; /* [N, rate_row] */
     size_t rate_row;
     float *dbc_parts;   /* [blocks, B, T, 2·N] */
     float *param_parts; /* [B, blocks, N + 1, width]: dA, dD */
@@ -25,7 +26,8 @@ typedef struct sscan {
 
 static void cut_channels(sscan *s)
 {
-    const int most = (int)mr_ceil_div((size_t)s->E, LEAST_CHANNELS), least = (int)mr_ceil_div((size_t)s->E, MOST_CHANNELS);
+    const int most = (int)mr_ceil_div((size_t)s->E, LEAST_CHANNELS),
+              least = (int)mr_ceil_div((size_t)s->E, MOST_CHANNELS);
     s->blocks = mr_max_int(least, mr_min_int(most, (int)mr_ceil_div(ENOUGH_TASKS, (size_t)s->B)));
     s->width = (int)mr_round_up(mr_ceil_div((size_t)s->E, (size_t)s->blocks), LEAST_CHANNELS);
     s->blocks = (int)mr_ceil_div((size_t)s->E, (size_t)s->width);
@@ -66,9 +68,18 @@ static share share_of(const sscan *s, int task)
 }
 
 /* Where token t of the share lies in [B, T, E], and its state in [rows, N, E]. */
-static size_t token_at(const sscan *s, const share *p, int t) { return ((size_t)p->b * (size_t)s->T + (size_t)t) * (size_t)s->E + (size_t)p->c; }
-static size_t state_at(const sscan *s, const share *p, size_t row) { return row * (size_t)s->N * (size_t)s->E + (size_t)p->c; }
-static size_t chunk_row(const sscan *s, const share *p, int t) { return (size_t)p->b * mr_sscan_chunks(s->T) + (size_t)(t / MR_SSCAN_CHUNK); }
+static size_t token_at(const sscan *s, const share *p, int t)
+{
+    return ((size_t)p->b * (size_t)s->T + (size_t)t) * (size_t)s->E + (size_t)p->c;
+}
+static size_t state_at(const sscan *s, const share *p, size_t row)
+{
+    return row * (size_t)s->N * (size_t)s->E + (size_t)p->c;
+}
+static size_t chunk_row(const sscan *s, const share *p, int t)
+{
+    return (size_t)p->b * mr_sscan_chunks(s->T) + (size_t)(t / MR_SSCAN_CHUNK);
+}
 
 /* [N, n] with rows of their own; from NULL: zero. */
 static void copy_state(const sscan *s, const share *p, float *to, size_t to_row, const float *from, size_t from_row)
@@ -86,10 +97,20 @@ static void clear_tokens(const sscan *s, const share *p, float *to)
 static mr_sscan_run run_of(const sscan *s, const share *p, int first, int end)
 {
     const size_t at = token_at(s, p, first), token = (size_t)p->b * (size_t)s->T + (size_t)first;
-    return (mr_sscan_run){
-        .rows = end - first, .n = p->n, .states = s->N, .row = (size_t)s->E, .state_row = (size_t)s->width, .u = s->u + at,
-        .delta = s->delta + at, .z = s->z + at, .bc = s->bc + token * 2 * (size_t)s->N, .reset = s->reset ? s->reset + token : NULL,
-        .rate = s->rate + p->c, .rate_row = s->rate_row, .D = s->D + p->c, .dt_bias = s->dt_bias + p->c};
+    return (mr_sscan_run){.rows = end - first,
+                          .n = p->n,
+                          .states = s->N,
+                          .row = (size_t)s->E,
+                          .state_row = (size_t)s->width,
+                          .u = s->u + at,
+                          .delta = s->delta + at,
+                          .z = s->z + at,
+                          .bc = s->bc + token * 2 * (size_t)s->N,
+                          .reset = s->reset ? s->reset + token : NULL,
+                          .rate = s->rate + p->c,
+                          .rate_row = s->rate_row,
+                          .D = s->D + p->c,
+                          .dt_bias = s->dt_bias + p->c};
 }
 
 /* ---- forward */
@@ -115,11 +136,24 @@ static void forward_task(void *arg, int task, int slot)
 
 static void sscan_fwd(mr_dev *dev, const mr_sscan_fwd_args *a)
 {
-    sscan s = {
-        .cpu = mr_cpu_of(dev), .B = a->B, .T = a->T, .E = a->E, .N = a->N, .u = (const float *)a->u, .delta = (const float *)a->delta,
-        .z = (const float *)a->z, .bc = (const float *)a->bc, .A_log = (const float *)a->A_log, .D = (const float *)a->D,
-        .dt_bias = (const float *)a->dt_bias, .h_in = (const float *)a->h_in, .reset = a->reset, .length = a->length,
-        .y = (float *)a->y, .h_out = (float *)a->h_out, .states = (float *)a->states};
+    sscan s = {.cpu = mr_cpu_of(dev),
+               .B = a->B,
+               .T = a->T,
+               .E = a->E,
+               .N = a->N,
+               .u = (const float *)a->u,
+               .delta = (const float *)a->delta,
+               .z = (const float *)a->z,
+               .bc = (const float *)a->bc,
+               .A_log = (const float *)a->A_log,
+               .D = (const float *)a->D,
+               .dt_bias = (const float *)a->dt_bias,
+               .h_in = (const float *)a->h_in,
+               .reset = a->reset,
+               .length = a->length,
+               .y = (float *)a->y,
+               .h_out = (float *)a->h_out,
+               .states = (float *)a->states};
     if (take_scratch(&s, (size_t)a->N * MOST_CHANNELS)) mr_cpu_run(s.cpu, forward_task, &s, s.B * s.blocks);
 }
 
@@ -163,21 +197,39 @@ static void add_param_gradients(const sscan *s, const float *sums, float *dA_log
     const size_t N = (size_t)s->N, width = (size_t)s->width;
     for (size_t e = 0; e < (size_t)s->E; e++) {
         const float *own = sums + e / width * (N + 1) * width + e % width;
-        for (size_t i = 0; i < N; i++) dA_log[e * N + i] += 0.693147180559945f * s->rate[i * s->rate_row + e] * own[i * width];
+        for (size_t i = 0; i < N; i++)
+            dA_log[e * N + i] += 0.693147180559945f * s->rate[i * s->rate_row + e] * own[i * width];
         dD[e] += own[N * width];
     }
 }
 
 static void sscan_bwd(mr_dev *dev, const mr_sscan_bwd_args *a)
 {
-    sscan s = {
-        .cpu = mr_cpu_of(dev), .B = a->B, .T = a->T, .E = a->E, .N = a->N, .u = (const float *)a->u, .delta = (const float *)a->delta,
-        .z = (const float *)a->z, .bc = (const float *)a->bc, .A_log = (const float *)a->A_log, .D = (const float *)a->D,
-        .dt_bias = (const float *)a->dt_bias, .h_in = (const float *)a->h_in, .reset = a->reset, .length = a->length,
-        .states = (float *)a->states, .dy = (const float *)a->dy, .dh_out = (const float *)a->dh_out, .du = (float *)a->du,
-        .ddelta = (float *)a->ddelta, .dz = (float *)a->dz, .dh_in = (float *)a->dh_in};
+    sscan s = {.cpu = mr_cpu_of(dev),
+               .B = a->B,
+               .T = a->T,
+               .E = a->E,
+               .N = a->N,
+               .u = (const float *)a->u,
+               .delta = (const float *)a->delta,
+               .z = (const float *)a->z,
+               .bc = (const float *)a->bc,
+               .A_log = (const float *)a->A_log,
+               .D = (const float *)a->D,
+               .dt_bias = (const float *)a->dt_bias,
+               .h_in = (const float *)a->h_in,
+               .reset = a->reset,
+               .length = a->length,
+               .states = (float *)a->states,
+               .dy = (const float *)a->dy,
+               .dh_out = (const float *)a->dh_out,
+               .du = (float *)a->du,
+               .ddelta = (float *)a->ddelta,
+               .dz = (float *)a->dz,
+               .dh_in = (float *)a->dh_in};
     if (!take_scratch(&s, 2 * (size_t)a->N * MOST_CHANNELS + MR_SSCAN_WORK(a->N))) return;
-    const size_t params = (size_t)s.blocks * ((size_t)s.N + 1) * (size_t)s.width, values = (size_t)s.B * (size_t)s.T * 2 * (size_t)s.N;
+    const size_t params = (size_t)s.blocks * ((size_t)s.N + 1) * (size_t)s.width,
+                 values = (size_t)s.B * (size_t)s.T * 2 * (size_t)s.N;
     s.param_parts = mr_cpu_scratch(s.cpu, MR_SCRATCH_PARTIAL, ((size_t)s.B + 1) * params + (size_t)s.blocks * values);
     if (!s.param_parts) return;
     float *sums = s.param_parts + (size_t)s.B * params;
@@ -216,7 +268,8 @@ static void silu_fwd(mr_dev *dev, const mr_silu_fwd_args *a)
 
 static void silu_bwd(mr_dev *dev, const mr_silu_bwd_args *a)
 {
-    silu_job job = {.cpu = mr_cpu_of(dev), .n = a->n, .x = (const float *)a->x, .dy = (const float *)a->dy, .to = (float *)a->dx};
+    silu_job job = {
+        .cpu = mr_cpu_of(dev), .n = a->n, .x = (const float *)a->x, .dy = (const float *)a->dy, .to = (float *)a->dx};
     mr_cpu_run(job.cpu, silu_task, &job, (int)mr_ceil_div(a->n, SILU_SPAN));
 }
 

@@ -39,7 +39,8 @@ static void rows_task(void *arg, int task, int slot)
 static void state_rows(mr_dev *dev, const mr_state_rows_args *a)
 {
     const rows_job job = {.args = a, .span = mr_cpu_grain(a->tail + a->mixer + a->rest)};
-    mr_cpu_run(mr_cpu_of(dev), rows_task, (void *)&job, (int)mr_ceil_div((size_t)a->B * (size_t)a->layers, (size_t)job.span));
+    mr_cpu_run(mr_cpu_of(dev), rows_task, (void *)&job,
+               (int)mr_ceil_div((size_t)a->B * (size_t)a->layers, (size_t)job.span));
 }
 
 void mr_cpu_state_ops(mr_ops *ops) { ops->state_rows = state_rows; }

@@ -9,8 +9,8 @@ typedef struct embed_job {
     mr_cpu *cpu;
     const mr_embed_fwd_args *forward;
     const mr_embed_bwd_args *backward;
-    int span;    /* tokens a task */
-    int width;   /* channels a task, backward */
+    int span;  /* tokens a task */
+    int width; /* channels a task, backward */
     int blocks;
     float *partial; /* [parts, vocab, D], or NULL: straight into dtable */
 } embed_job;
@@ -139,14 +139,18 @@ static void pair_fwd_task(void *arg, int p, int slot)
     }
 }
 
-static void pair_fwd(mr_dev *dev, const mr_pair_fwd_args *a) { mr_cpu_run(mr_cpu_of(dev), pair_fwd_task, (void *)a, a->P); }
+static void pair_fwd(mr_dev *dev, const mr_pair_fwd_args *a)
+{
+    mr_cpu_run(mr_cpu_of(dev), pair_fwd_task, (void *)a, a->P);
+}
 
 static void pair_bwd_task(void *arg, int p, int slot)
 {
     (void)slot;
     const mr_pair_bwd_args *args = arg;
     const size_t D = (size_t)args->D;
-    const float *a = (const float *)args->x + 2 * (size_t)p * D, *b = a + D, *dy = (const float *)args->dy + 4 * (size_t)p * D;
+    const float *a = (const float *)args->x + 2 * (size_t)p * D, *b = a + D,
+                *dy = (const float *)args->dy + 4 * (size_t)p * D;
     float *da = (float *)args->dx + 2 * (size_t)p * D, *db = da + D;
     for (size_t d = 0; d < D; d++) {
         const float product = dy[2 * D + d], difference = dy[3 * D + d];
@@ -155,7 +159,10 @@ static void pair_bwd_task(void *arg, int p, int slot)
     }
 }
 
-static void pair_bwd(mr_dev *dev, const mr_pair_bwd_args *a) { mr_cpu_run(mr_cpu_of(dev), pair_bwd_task, (void *)a, a->P); }
+static void pair_bwd(mr_dev *dev, const mr_pair_bwd_args *a)
+{
+    mr_cpu_run(mr_cpu_of(dev), pair_bwd_task, (void *)a, a->P);
+}
 
 void mr_cpu_token_ops(mr_ops *ops)
 {

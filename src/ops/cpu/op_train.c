@@ -9,9 +9,9 @@ typedef struct train_job {
     mr_cpu *cpu;
     const mr_sumsq_args *sumsq;
     const mr_adam_args *adam;
-    double *sums;          /* [spans] */
-    mr_adam_row row;       /* the scalars */
-    double l2, shrink;     /* for the decayed */
+    double *sums;      /* [spans] */
+    mr_adam_row row;   /* the scalars */
+    double l2, shrink; /* for the decayed */
 } train_job;
 
 static size_t span_at(size_t first, size_t n) { return n - first < SPAN ? n - first : SPAN; }
@@ -67,13 +67,21 @@ static void adam(mr_dev *dev, const mr_adam_args *a)
     double clip = 1.0;
     if (s->clip > 0.0) clip = fmin(1.0, s->clip / (sqrt(*a->sumsq) + 1e-6));
     train_job job = {
-        .cpu = mr_cpu_of(dev), .adam = a,
-        .row = {
-            .clip = (float)clip, .beta1 = (float)s->beta1, .one_beta1 = (float)(1.0 - s->beta1),
-            .beta2 = (float)s->beta2, .one_beta2 = (float)(1.0 - s->beta2), .rate = (float)(s->lr / s->bias1),
-            .root = (float)(1.0 / sqrt(s->bias2)), .eps = (float)s->eps,
-        },
-        .l2 = s->decoupled ? 0.0 : s->weight_decay, .shrink = s->decoupled ? s->lr * s->weight_decay : 0.0,
+        .cpu = mr_cpu_of(dev),
+        .adam = a,
+        .row =
+            {
+                .clip = (float)clip,
+                .beta1 = (float)s->beta1,
+                .one_beta1 = (float)(1.0 - s->beta1),
+                .beta2 = (float)s->beta2,
+                .one_beta2 = (float)(1.0 - s->beta2),
+                .rate = (float)(s->lr / s->bias1),
+                .root = (float)(1.0 / sqrt(s->bias2)),
+                .eps = (float)s->eps,
+            },
+        .l2 = s->decoupled ? 0.0 : s->weight_decay,
+        .shrink = s->decoupled ? s->lr * s->weight_decay : 0.0,
     };
     mr_cpu_run(job.cpu, adam_task, &job, (int)mr_ceil_div(a->n, SPAN));
 }

@@ -1,15 +1,15 @@
 #include "ops/cpu/quant.h"
 
-/* A task is ROWS rows of x against as many rows of W as TASK_BYTES hold: small enough that a matrix is shared evenly among
- * threads, large enough to be worth handing over. */
+/* A task is ROWS rows of x against as many rows of W as TASK_BYTES hold: small enough that a matrix is shared evenly
+ * among threads, large enough to be worth handing over. */
 enum { ROWS = 128, BAND = 4, TASK_BYTES = 32768, LEAST_COLS = 16, MOST_COLS = 512 };
 
 typedef struct job {
     mr_cpu *cpu;
     const mr_quant_kernels *kernels;
     const mr_linear_q_fwd_args *args;
-    int8_t *x;       /* [M, padded] */
-    float *step;     /* [M] of x */
+    int8_t *x;   /* [M, padded] */
+    float *step; /* [M] of x */
     size_t padded;
     int cols, across; /* rows of W a task, and tasks for all of them */
     int round_rows;
@@ -35,7 +35,10 @@ static void finish(const job *j, int m, int first, int cols, float *value)
     const float step = j->step[m], *scale = (const float *)a->scale + first, *bias = (const float *)a->b;
     for (int i = 0; i < cols; i++) value[i] *= step * scale[i];
     for (int i = 0; bias && i < cols; i++) value[i] += bias[first + i];
-    const mr_finish row = {.n = cols, .gelu = a->gelu, .value = value, .y = (float *)a->y + at,
+    const mr_finish row = {.n = cols,
+                           .gelu = a->gelu,
+                           .value = value,
+                           .y = (float *)a->y + at,
                            .residual = a->residual ? (const float *)a->residual + at : NULL};
     j->cpu->kernels.finish(&row);
 }

@@ -12,11 +12,12 @@ enum { MR_QUANT_PAD = 64 };
 enum { MR_QUANT_DEPTH = 65536 };
 
 typedef struct mr_quant_kernels {
-    /* q[k] = round(x[k]·127/max|x|), zeros from K up to the padding; returns the step max|x|/127, NaN when a value is not
-     * finite. */
+    /* q[k] = round(x[k]·127/max|x|), zeros from K up to the padding; returns the step max|x|/127, NaN when a value
+     * is not finite. */
     float (*round_row)(int K, const float *x, int8_t *q);
     /* sums[i, j] = Σ_k x[i, k]·w[j, k] for m rows of x, which are padded, and n of w; K ≤ MR_QUANT_DEPTH. */
-    void (*dots)(int K, const int8_t *x, size_t x_row, int m, const int8_t *w, size_t w_row, int n, int32_t *sums, size_t sums_row);
+    void (*dots)(int K, const int8_t *x, size_t x_row, int m, const int8_t *w, size_t w_row, int n, int32_t *sums,
+                 size_t sums_row);
 } mr_quant_kernels;
 
 /* The best here among those that belong to an instruction set of cpu.c. */

@@ -2,7 +2,8 @@
  *   NAME(x)            x with the suffix of this form
  *   TARGET             the instructions that it needs
  *   VEC, BYTES         a vector of bytes or of 32-bit sums, and its size
- *   ZERO, LOAD, STEP   no sum; bytes from p on, zeros beyond `left` of them; sum + the products of x and w, grouped in lanes
+ *   ZERO, LOAD, STEP   no sum; bytes from p on, zeros beyond `left` of them; sum + the products of x and w, grouped
+ *                      in lanes
  *   OFFSET             what STEP adds to each w before it multiplies, or 0
  *   ADD_UP             four vectors of sums into four sums */
 
@@ -16,8 +17,9 @@ INSIDE(TARGET) __m128i NAME(excess)(int K, const int8_t *x)
 }
 
 /* m rows of x, a constant where it is inlined, and four of w; rows of w that are not there repeat the first. */
-INSIDE(TARGET) void NAME(tile)(int K, const int8_t *x, size_t x_row, int m, const int8_t *w, size_t w_row, int rows,
-                               const __m128i *excess, int32_t *sums, size_t sums_row)
+INSIDE(TARGET)
+void NAME(tile)(int K, const int8_t *x, size_t x_row, int m, const int8_t *w, size_t w_row, int rows,
+                const __m128i *excess, int32_t *sums, size_t sums_row)
 {
     const int8_t *at[4];
     VEC sum[4][4];
@@ -43,8 +45,9 @@ INSIDE(TARGET) void NAME(tile)(int K, const int8_t *x, size_t x_row, int m, cons
     }
 }
 
-INSIDE(TARGET) void NAME(band)(int K, const int8_t *x, size_t x_row, int m, const int8_t *w, size_t w_row, int n, int32_t *sums,
-                               size_t sums_row)
+INSIDE(TARGET)
+void NAME(band)(int K, const int8_t *x, size_t x_row, int m, const int8_t *w, size_t w_row, int n, int32_t *sums,
+                size_t sums_row)
 {
     __m128i excess[4];
     for (int i = 0; i < m; i++) excess[i] = NAME(excess)(K, x + (size_t)i * x_row);
@@ -55,8 +58,10 @@ INSIDE(TARGET) void NAME(band)(int K, const int8_t *x, size_t x_row, int m, cons
 static WITH(TARGET) void NAME(dots)(int K, const int8_t *x, size_t x_row, int m, const int8_t *w, size_t w_row, int n,
                                     int32_t *sums, size_t sums_row)
 {
-    for (; m >= 4; m -= 4, x += 4 * x_row, sums += 4 * sums_row) NAME(band)(K, x, x_row, 4, w, w_row, n, sums, sums_row);
-    for (; m >= 2; m -= 2, x += 2 * x_row, sums += 2 * sums_row) NAME(band)(K, x, x_row, 2, w, w_row, n, sums, sums_row);
+    for (; m >= 4; m -= 4, x += 4 * x_row, sums += 4 * sums_row)
+        NAME(band)(K, x, x_row, 4, w, w_row, n, sums, sums_row);
+    for (; m >= 2; m -= 2, x += 2 * x_row, sums += 2 * sums_row)
+        NAME(band)(K, x, x_row, 2, w, w_row, n, sums, sums_row);
     if (m) NAME(band)(K, x, x_row, 1, w, w_row, n, sums, sums_row);
 }
 

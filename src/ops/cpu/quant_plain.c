@@ -20,7 +20,8 @@ static int32_t dot(int K, const int8_t *x, const int8_t *w)
         sum = vdotq_s32(sum, a, b);
 #else
         const int16x8_t low = vmull_s8(vget_low_s8(a), vget_low_s8(b));
-        sum = vpadalq_s16(sum, vmlal_s8(low, vget_high_s8(a), vget_high_s8(b))); /* two products of 127² fit into 16 bits */
+        /* two products of 127² fit into 16 bits */
+        sum = vpadalq_s16(sum, vmlal_s8(low, vget_high_s8(a), vget_high_s8(b)));
 #endif
     }
     int32_t total = vaddvq_s32(sum);
@@ -36,10 +37,12 @@ static int32_t dot(int K, const int8_t *x, const int8_t *w)
 }
 #endif
 
-static void dots(int K, const int8_t *x, size_t x_row, int m, const int8_t *w, size_t w_row, int n, int32_t *sums, size_t sums_row)
+static void dots(int K, const int8_t *x, size_t x_row, int m, const int8_t *w, size_t w_row, int n, int32_t *sums,
+                 size_t sums_row)
 {
     for (int i = 0; i < m; i++)
-        for (int j = 0; j < n; j++) sums[(size_t)i * sums_row + (size_t)j] = dot(K, x + (size_t)i * x_row, w + (size_t)j * w_row);
+        for (int j = 0; j < n; j++)
+            sums[(size_t)i * sums_row + (size_t)j] = dot(K, x + (size_t)i * x_row, w + (size_t)j * w_row);
 }
 
 const mr_quant_kernels mr_quant_plain = {round_row, dots};

@@ -1,4 +1,5 @@
-/* Rounding a row to 8 bits, written so that compilers make vectors of it: inlined into one function an instruction set. */
+/* Rounding a row to 8 bits, written so that compilers make vectors of it: inlined into one function an instruction
+ * set. */
 #ifndef MR_OPS_CPU_QUANT_ROUND_H
 #define MR_OPS_CPU_QUANT_ROUND_H
 

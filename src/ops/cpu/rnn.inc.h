@@ -15,8 +15,10 @@ static void lstm_fwd(const mr_rnn_row *row)
     const size_t H = (size_t)row->n;
     for (size_t k = 0; k < H; k += LANES) {
         const int left = row->n - (int)k;
-        vf i = v_sigmoid(argument(row->gates, row->sums, k, left)), f = v_sigmoid(argument(row->gates, row->sums, H + k, left));
-        vf g = v_tanh(argument(row->gates, row->sums, 2 * H + k, left)), o = v_sigmoid(argument(row->gates, row->sums, 3 * H + k, left));
+        vf i = v_sigmoid(argument(row->gates, row->sums, k, left)),
+           f = v_sigmoid(argument(row->gates, row->sums, H + k, left));
+        vf g = v_tanh(argument(row->gates, row->sums, 2 * H + k, left)),
+           o = v_sigmoid(argument(row->gates, row->sums, 3 * H + k, left));
         vf c = f * v_load_part(row->c + k, left) + i * g, h = o * v_tanh(c);
         v_store_part(row->gates + k, i, left);
         v_store_part(row->gates + H + k, f, left);
@@ -34,7 +36,8 @@ static void gru_after_fwd(const mr_rnn_row *row)
     const size_t H = (size_t)row->n;
     for (size_t k = 0; k < H; k += LANES) {
         const int left = row->n - (int)k;
-        vf r = v_sigmoid(argument(row->gates, row->sums, k, left)), z = v_sigmoid(argument(row->gates, row->sums, H + k, left));
+        vf r = v_sigmoid(argument(row->gates, row->sums, k, left)),
+           z = v_sigmoid(argument(row->gates, row->sums, H + k, left));
         vf s = v_load_part(row->sums + 2 * H + k, left), n = v_tanh(v_load_part(row->gates + 2 * H + k, left) + r * s);
         vf h = n + z * (v_load_part(row->h + k, left) - n);
         v_store_part(row->gates + k, r, left);
@@ -51,7 +54,8 @@ static void gru_before_gates(const mr_rnn_row *row)
     const size_t H = (size_t)row->n;
     for (size_t k = 0; k < H; k += LANES) {
         const int left = row->n - (int)k;
-        vf r = v_sigmoid(argument(row->gates, row->sums, k, left)), z = v_sigmoid(argument(row->gates, row->sums, H + k, left));
+        vf r = v_sigmoid(argument(row->gates, row->sums, k, left)),
+           z = v_sigmoid(argument(row->gates, row->sums, H + k, left));
         vf rh = r * v_load_part(row->h + k, left);
         v_store_part(row->gates + k, r, left);
         v_store_part(row->gates + H + k, z, left);
@@ -112,7 +116,8 @@ static void gru_after_bwd(const mr_rnn_row *row)
     for (size_t k = 0; k < H; k += LANES) {
         const int left = row->n - (int)k;
         vf r = v_load_part(row->gates + k, left), z = v_load_part(row->gates + H + k, left);
-        vf n = v_load_part(row->gates + 2 * H + k, left), s = v_load_part(row->extra + k, left), dh = arrived(row, k, left);
+        vf n = v_load_part(row->gates + 2 * H + k, left), s = v_load_part(row->extra + k, left),
+           dh = arrived(row, k, left);
         vf dn = dh * (1.0f - z) * tanh_slope(n);
         v_store_part(row->carry + k, dh * z, left);
         leave(row, k, dn * s * sigmoid_slope(r), left);
@@ -129,7 +134,8 @@ static void gru_before_bwd(const mr_rnn_row *row)
     const size_t H = (size_t)row->n;
     for (size_t k = 0; k < H; k += LANES) {
         const int left = row->n - (int)k;
-        vf z = v_load_part(row->gates + H + k, left), n = v_load_part(row->gates + 2 * H + k, left), dh = arrived(row, k, left);
+        vf z = v_load_part(row->gates + H + k, left), n = v_load_part(row->gates + 2 * H + k, left),
+           dh = arrived(row, k, left);
         vf dn = dh * (1.0f - z) * tanh_slope(n);
         v_store_part(row->carry + k, dh * z, left);
         leave(row, H + k, dh * (v_load_part(row->before + k, left) - n) * sigmoid_slope(z), left);

@@ -1,7 +1,7 @@
 /* Kernels on one row: what follows a product, norms, convolution, losses, optimiser. */
 INLINE vf gelu_argument(vf x, vf *slope)
 {
-    const float scale = 1.59576912160573f; /* 2·√(2/π) */
+    const float scale = 1.59576912160573f;            /* 2·√(2/π) */
     x = v_max(v_set(-30.0f), v_min(v_set(30.0f), x)); /* where σ is 0 or 1 anyway, so that nothing overflows */
     vf square = x * x;
     *slope = scale + (3.0f * 0.044715f * scale) * square;
@@ -79,7 +79,8 @@ static void finish_dropout(const mr_finish *row)
         if (row->gelu) finish_plain(&before, 1);
         else finish_plain(&before, 0);
         dropout_row(&row->drop, row->first + (uint64_t)i, (size_t)n, part, part);
-        mr_finish behind = {.n = n, .value = part, .residual = row->residual ? row->residual + i : NULL, .y = row->y + i};
+        mr_finish behind = {
+            .n = n, .value = part, .residual = row->residual ? row->residual + i : NULL, .y = row->y + i};
         finish_plain(&behind, 0);
     }
 }
@@ -169,7 +170,8 @@ static void norm_bwd_row(const mr_norm_row *row)
         v_store_part(row->dw + i, v_load_part(row->dw + i, m) + dy * unit, m);
         if (row->db) v_store_part(row->db + i, v_load_part(row->db + i, m) + dy, m);
     }
-    float mean_d = row->kind == MR_NORM_LAYER ? v_sum(sum) / (float)n : 0.0f, mean_dot = row->kind == MR_NORM_NONE ? 0.0f : v_sum(dot) / (float)n;
+    float mean_d = row->kind == MR_NORM_LAYER ? v_sum(sum) / (float)n : 0.0f,
+          mean_dot = row->kind == MR_NORM_NONE ? 0.0f : v_sum(dot) / (float)n;
     for (int i = 0; i < n; i += LANES) {
         int m = n - i;
         vf unit = (v_load_part(row->x + i, m) - row->mean) * row->rstd;
@@ -239,8 +241,7 @@ static double sumsq_row(size_t n, const float *x)
     typedef double wide __attribute__((vector_size(8 * LANES)));
     wide sum[2] = {{0}, {0}};
     size_t i = 0;
-    for (; i + 2 * LANES <= n; i += 2 * LANES)
-        EACH(j, 2)
+    for (; i + 2 * LANES <= n; i += 2 * LANES) EACH(j, 2)
         {
             wide v = __builtin_convertvector(v_load(x + i + (size_t)j * LANES), wide);
             sum[j] += v * v;

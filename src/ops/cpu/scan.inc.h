@@ -2,12 +2,12 @@
  * each pair by the table at the end. Channels are walked row by row, so memory is read in one direction; the backward
  * walks strictly downwards in time and in channels. */
 typedef struct gates {
-    vf a, b, c;       /* h = a·h + b, b = keep·c */
-    vf keep;          /* what multiplies the candidate */
-    vf slope_a;       /* ∂a/∂(its argument) = a·(1 − a); for minLSTM without normalisation that of the forget gate */
-    vf slope_b;       /* that of the input gate */
-    vf slope_c;       /* ∂c/∂v */
-    vf not_p, not_k;  /* σ(−p), σ(−k), normalised gates only */
+    vf a, b, c; /* h = a·h + b, b = keep·c */
+    vf keep;    /* what multiplies the candidate */
+    vf slope_a; /* ∂a/∂(its argument) = a·(1 − a); for minLSTM without normalisation that of the forget gate */
+    vf slope_b; /* that of the input gate */
+    vf slope_c; /* ∂c/∂v */
+    vf not_p, not_k; /* σ(−p), σ(−k), normalised gates only */
 } gates;
 
 INLINE vf candidate(int kind, vf v, vf *slope)
@@ -78,10 +78,10 @@ INLINE void fwd_step(int kind, int cand, const float *pre, size_t gate, const fl
     v_store_part(h, g.a * v_load_part(before, n) + g.b, n);
 }
 
-/* What is wanted next is asked for while this row is worked on, because the arithmetic leaves the hardware no room to look
- * so far: rows some way ahead into the second cache, which can wait for more lines of memory at a time, and the next row
- * into the first. Whole rows are asked for line after line, across the gates: memory that is read in one direction comes
- * sooner. */
+/* What is wanted next is asked for while this row is worked on, because the arithmetic leaves the hardware no room
+ * to look so far: rows some way ahead into the second cache, which can wait for more lines of memory at a time, and
+ * the next row into the first. Whole rows are asked for line after line, across the gates: memory that is read in
+ * one direction comes sooner. */
 typedef struct ahead {
     size_t channel, gate; /* at channel c, gate g: c·channel + g·gate */
     size_t far;           /* rows */
@@ -280,7 +280,8 @@ INLINE void given_effect(const mr_run *given, int backward)
         for (int c = 0; c < run.n; c += LANES) {
             const int n = run.n - c;
             vf a = v_load_part(run.a + at + c, n), drive = v_load_part(run.carry + c, n);
-            drive = backward ? (drive + v_load_part(run.dh + at + c, n)) * a : a * drive + v_load_part(run.b + at + c, n);
+            drive =
+                backward ? (drive + v_load_part(run.dh + at + c, n)) * a : a * drive + v_load_part(run.b + at + c, n);
             v_store_part(run.carry + c, drive, n);
             v_store_part(run.decay + c, v_load_part(run.decay + c, n) * a, n);
         }
@@ -306,21 +307,27 @@ static void candidate_bwd_row(mr_candidate kind, int n, const float *v, const fl
     }
 }
 
-#define SCAN_FUNCTIONS(name, kind, cand)                                                            \
-    static void fwd_##name(const mr_run *run) { scan_fwd(kind, cand, run); }                        \
-    static void bwd_##name(const mr_run *run) { scan_bwd(kind, cand, run); }                        \
-    static void effect_fwd_##name(const mr_run *run) { scan_effect(kind, cand, run, 0); }           \
+#define SCAN_FUNCTIONS(name, kind, cand)                                                                               \
+    static void fwd_##name(const mr_run *run) { scan_fwd(kind, cand, run); }                                           \
+    static void bwd_##name(const mr_run *run) { scan_bwd(kind, cand, run); }                                           \
+    static void effect_fwd_##name(const mr_run *run) { scan_effect(kind, cand, run, 0); }                              \
     static void effect_bwd_##name(const mr_run *run) { scan_effect(kind, cand, run, 1); }
 
-#define SCAN_KIND(name, kind)                          \
-    SCAN_FUNCTIONS(name##_positive, kind, MR_POSITIVE) \
-    SCAN_FUNCTIONS(name##_linear, kind, MR_LINEAR)     \
-    SCAN_FUNCTIONS(name##_tanh, kind, MR_TANH)         \
+#define SCAN_KIND(name, kind)                                                                                          \
+    SCAN_FUNCTIONS(name##_positive, kind, MR_POSITIVE)                                                                 \
+    SCAN_FUNCTIONS(name##_linear, kind, MR_LINEAR)                                                                     \
+    SCAN_FUNCTIONS(name##_tanh, kind, MR_TANH)                                                                         \
     static void log_##name(const mr_run *run) { scan_log(kind, run); }
 
 SCAN_KIND(gru, MR_GATES_GRU)
 SCAN_KIND(lstm, MR_GATES_LSTM)
 SCAN_KIND(lstm_norm, MR_GATES_LSTM_NORM)
 
-#define SCAN_ROW(prefix, name) {prefix##name##_positive, prefix##name##_linear, prefix##name##_tanh}
-#define SCAN_TABLE(prefix) {SCAN_ROW(prefix, gru), SCAN_ROW(prefix, lstm), SCAN_ROW(prefix, lstm_norm)}
+#define SCAN_ROW(prefix, name)                                                                                         \
+    {                                                                                                                  \
+        prefix##name##_positive, prefix##name##_linear, prefix##name##_tanh                                            \
+    }
+#define SCAN_TABLE(prefix)                                                                                             \
+    {                                                                                                                  \
+        SCAN_ROW(prefix, gru), SCAN_ROW(prefix, lstm), SCAN_ROW(prefix, lstm_norm)                                     \
+    }

@@ -1,5 +1,6 @@
-/* The selective scan and SiLU. A vector of channels is walked through a chunk of tokens with its states at hand; what every channel
- * shares, B and C, is broadcast. Functions take the number of states as an argument of its own, so that the usual 16 is a constant. */
+/* The selective scan and SiLU. A vector of channels is walked through a chunk of tokens with its states at hand;
+ * what every channel shares, B and C, is broadcast. Functions take the number of states as an argument of its own,
+ * so that the usual 16 is a constant. */
 INLINE vf v_silu(vf x) { return x * v_sigmoid(x); }
 
 INLINE vf v_silu_slope(vf x)
@@ -78,12 +79,14 @@ static void sscan_fwd(const mr_sscan_run *run)
     for (; c < run->n; c += LANES) sscan_fwd_channels(run, c, run->n - c, run->states);
 }
 
-/* What the walk up through a chunk leaves for the walk down: for each token states before it, decays, and the vectors of sscan_token. */
+/* What the walk up through a chunk leaves for the walk down: for each token states before it, decays, and the
+ * vectors of sscan_token. */
 typedef struct sscan_token {
     vf u, step, slope;
 } sscan_token;
 
-INLINE void sscan_walk_up(const mr_sscan_run *run, int c, int n, int states, vf *before, vf *decays, sscan_token *tokens)
+INLINE void sscan_walk_up(const mr_sscan_run *run, int c, int n, int states, vf *before, vf *decays,
+                          sscan_token *tokens)
 {
     vf h[MR_SSCAN_STATES];
     const vf bias = v_load_part(run->dt_bias + c, n);
@@ -91,7 +94,8 @@ INLINE void sscan_walk_up(const mr_sscan_run *run, int c, int n, int states, vf 
     for (int t = 0; t < run->rows; t++, before += states, decays += states) {
         const size_t at = (size_t)t * run->row + (size_t)c;
         const float *B = run->bc + (size_t)t * 2 * (size_t)states;
-        vf raw = v_load_part(run->delta + at, n) + bias, u = v_load_part(run->u + at, n), step = v_softplus(raw), drive = step * u;
+        vf raw = v_load_part(run->delta + at, n) + bias, u = v_load_part(run->u + at, n), step = v_softplus(raw),
+           drive = step * u;
         tokens[t] = (sscan_token){u, step, v_sigmoid(raw)};
         if (run->reset && run->reset[t]) EACH(i, states) h[i] = v_set(0.0f);
         EACH(i, states)
@@ -104,8 +108,8 @@ INLINE void sscan_walk_up(const mr_sscan_run *run, int c, int n, int states, vf 
 }
 
 /* One token on the way down; sums: [2·states] vectors of the gradients of B and C, over the channels so far. */
-INLINE void sscan_token_bwd(const mr_sscan_run *run, int t, int c, int n, int states, const vf *before, const vf *decays,
-                            const sscan_token *token, vf *sums)
+INLINE void sscan_token_bwd(const mr_sscan_run *run, int t, int c, int n, int states, const vf *before,
+                            const vf *decays, const sscan_token *token, vf *sums)
 {
     const size_t at = (size_t)t * run->row + (size_t)c;
     const float *B = run->bc + (size_t)t * 2 * (size_t)states, *C = B + states;
@@ -140,7 +144,8 @@ INLINE void sscan_bwd_channels(const mr_sscan_run *given, int c, int n, int stat
     sscan_token *tokens = (sscan_token *)(decays + MR_SSCAN_CHUNK * states);
     sscan_walk_up(&run, c, n, states, before, decays, tokens);
     for (int t = run.rows - 1; t >= 0; t--)
-        sscan_token_bwd(&run, t, c, n, states, before + t * states, decays + t * states, tokens + t, sums + t * 2 * states);
+        sscan_token_bwd(&run, t, c, n, states, before + t * states, decays + t * states, tokens + t,
+                        sums + t * 2 * states);
 }
 
 static void sscan_bwd(const mr_sscan_run *run)

@@ -1,5 +1,5 @@
-/* Attention, forward: a block has 64 queries of one head and walks over the rows that they see, 64 at a time. One token with a cache
- * goes straight over the cache. */
+/* Attention, forward: a block has 64 queries of one head and walks over the rows that they see, 64 at a time. One
+ * token with a cache goes straight over the cache. */
 #include "ops/cuda/attn.cuh"
 
 /* What a thread needs to know of its two rows: they see rows first … own. */
@@ -19,10 +19,11 @@ static __device__ __forceinline__ float max_of_four(float v)
     return fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 2));
 }
 
-/* Scores of the rows from `row` on become 2^(score − top); what was summed with an older top is brought to the new one. */
+/* Scores of the rows from `row` on become 2^(score − top); what was summed with an older top is brought to the new
+ * one. */
 template <int NT>
-static __device__ __forceinline__ void soften(float (&w)[TILE / 8][4], const two_rows &mine, int row, float scale, float (&top)[2], float (&sum)[2],
-                                              float (&o)[NT][4])
+static __device__ __forceinline__ void soften(float (&w)[TILE / 8][4], const two_rows &mine, int row, float scale,
+                                              float (&top)[2], float (&sum)[2], float (&o)[NT][4])
 {
     const int quarter = threadIdx.x & 3;
 #pragma unroll
@@ -51,8 +52,9 @@ static __device__ __forceinline__ void soften(float (&w)[TILE / 8][4], const two
 }
 
 template <int HP, class A>
-static __device__ __forceinline__ void write_rows(const attn_args &a, const mr_attn_stream &s, int b, int head, int t0, const float (&o)[HP / 8][4],
-                                                  const float (&top)[2], const float (&sum)[2])
+static __device__ __forceinline__ void write_rows(const attn_args &a, const mr_attn_stream &s, int b, int head, int t0,
+                                                  const float (&o)[HP / 8][4], const float (&top)[2],
+                                                  const float (&sum)[2])
 {
     const int g = (threadIdx.x & 31) >> 2, quarter = threadIdx.x & 3;
 #pragma unroll
@@ -68,7 +70,8 @@ static __device__ __forceinline__ void write_rows(const attn_args &a, const mr_a
                 const int c = n * 8 + 2 * quarter + j;
                 if (c < a.g.size) store(y + c, t < s.real ? o[n][2 * i + j] / total : 0.0f);
             }
-        if (quarter == 0) a.lse[((size_t)b * a.g.heads + head) * a.g.T + t] = t < s.real ? (top[i] + log2f(total)) / LOG2_E : 0.0f;
+        if (quarter == 0)
+            a.lse[((size_t)b * a.g.heads + head) * a.g.T + t] = t < s.real ? (top[i] + log2f(total)) / LOG2_E : 0.0f;
     }
 }
 
@@ -108,8 +111,10 @@ template <int KIND, int HP, class A> static __global__ void __launch_bounds__(AT
 template <int KIND, int HP, class A> struct forward_pass {
     static void run(mr_cuda *c, const attn_args *a)
     {
-        const size_t bytes = (3 * TILE * tile_row<KIND, HP>::value + TILE * tile_row<KIND, TILE>::value) * sizeof(typename element<KIND>::type);
-        attn_launch(c, attn_forward<KIND, HP, A>, "attn_forward", dim3((unsigned)div_up((size_t)a->g.T, TILE), (unsigned)a->g.heads, (unsigned)a->g.B), bytes, *a);
+        const size_t bytes = (3 * TILE * tile_row<KIND, HP>::value + TILE * tile_row<KIND, TILE>::value) *
+                             sizeof(typename element<KIND>::type);
+        attn_launch(c, attn_forward<KIND, HP, A>, "attn_forward",
+                    dim3((unsigned)div_up((size_t)a->g.T, TILE), (unsigned)a->g.heads, (unsigned)a->g.B), bytes, *a);
     }
 };
 
@@ -117,8 +122,11 @@ template <int KIND, int HP, class A> struct forward_pass {
 
 enum { ONE_THREADS = 256, ONE_LANES = 8, ONE_MOST = 40000 }; /* lanes a row; rows whose scores fit into shared memory */
 
-/* k of row r times q turned by the distance: eight lanes share a row. Distances are what matters, so the cache stays as it is. */
-template <class A> static __device__ __forceinline__ float score_of(const attn_args &a, const float *q, const A *own, const float *cached, int distance, int lane)
+/* k of row r times q turned by the distance: eight lanes share a row. Distances are what matters, so the cache stays
+ * as it is. */
+template <class A>
+static __device__ __forceinline__ float score_of(const attn_args &a, const float *q, const A *own, const float *cached,
+                                                 int distance, int lane)
 {
     float sum = 0;
     for (int i = lane; i < a.g.size && !a.turns; i += ONE_LANES) sum += q[i] * (distance ? cached[i] : load(own + i));
@@ -160,7 +168,8 @@ template <class A> static __global__ void __launch_bounds__(ONE_THREADS) attn_on
     float top = -INFINITY, sum = 0, y = 0;
     for (int base = 0; base < rows; base += ONE_THREADS / ONE_LANES) {
         const int i = base + (int)threadIdx.x / ONE_LANES, r = first + min(i, rows - 1);
-        const float score = score_of(a, q, qkv + a.D, cache + (size_t)mr_attn_slot_in(&s, count, r) * 2 * a.D, s.carried - r, threadIdx.x % ONE_LANES);
+        const float score = score_of(a, q, qkv + a.D, cache + (size_t)mr_attn_slot_in(&s, count, r) * 2 * a.D,
+                                     s.carried - r, threadIdx.x % ONE_LANES);
         if (i < rows && threadIdx.x % ONE_LANES == 0) scores[i] = score;
     }
     __syncthreads();
@@ -168,10 +177,14 @@ template <class A> static __global__ void __launch_bounds__(ONE_THREADS) attn_on
     top = of_all<true>(top, shared);
     for (int i = threadIdx.x; i < rows; i += ONE_THREADS) sum += scores[i] = expf(scores[i] - top);
     sum = of_all<false>(sum, shared);
-    const int width = size <= 32 ? 32 : size <= 64 ? 64 : 128, channel = threadIdx.x % width, groups = ONE_THREADS / width;
+    const int width = size <= 32   ? 32
+                      : size <= 64 ? 64
+                                   : 128,
+              channel = threadIdx.x % width, groups = ONE_THREADS / width;
     for (int i = threadIdx.x / width; channel < size && i < rows; i += groups) {
         const int r = first + i;
-        y += scores[i] * (r < s.carried ? cache[((size_t)mr_attn_slot_in(&s, count, r) * 2 + 1) * a.D + channel] : load(qkv + 2 * a.D + channel));
+        y += scores[i] * (r < s.carried ? cache[((size_t)mr_attn_slot_in(&s, count, r) * 2 + 1) * a.D + channel]
+                                        : load(qkv + 2 * a.D + channel));
     }
     parts[threadIdx.x] = y;
     __syncthreads();
@@ -216,7 +229,9 @@ static void attn_fwd(mr_dev *dev, const mr_attn_fwd_args *args)
     mr_cuda *c = cuda_of(dev);
     const mr_attn *g = &args->shape;
     attn_args a = {};
-    if (!mr_cuda_attn_prepare(c, g, (const float *)args->cache_in, (const float *)args->count_in, args->reset, args->length, 0, &a)) return;
+    if (!mr_cuda_attn_prepare(c, g, (const float *)args->cache_in, (const float *)args->count_in, args->reset,
+                              args->length, 0, &a))
+        return;
     a.qkv = args->qkv, a.y = args->y, a.lse = (float *)args->lse;
     if (g->T == 1 && args->cache_in && !args->length && g->window < ONE_MOST) BY_ACT(c, launch_one, c, &a);
     else attn_dispatch<forward_pass>(c, g->size, c, (const attn_args *)&a);

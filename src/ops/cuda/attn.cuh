@@ -1,8 +1,9 @@
-/* Attention on tiles of 64 × 64, four warps of sixteen rows each: what the forward and both halves of the backward share.
+/* Attention on tiles of 64 × 64, four warps of sixteen rows each: what the forward and both halves of the backward
+ * share.
  *
- * Products run on operands in shared memory and leave their sums in registers, always in the layout of mma.sync's m16n8: a thread
- * (g = lane / 4, q = lane % 4) has of each eight columns those at 2q and 2q + 1, of the rows g and g + 8. A pair of channels that is
- * turned together thus lies in one thread. */
+ * Products run on operands in shared memory and leave their sums in registers, always in the layout of mma.sync's
+ * m16n8: a thread (g = lane / 4, q = lane % 4) has of each eight columns those at 2q and 2q + 1, of the rows g and g
+ * + 8. A pair of channels that is turned together thus lies in one thread. */
 #ifndef MR_OPS_CUDA_ATTN_CUH
 #define MR_OPS_CUDA_ATTN_CUH
 
@@ -31,17 +32,23 @@ struct attn_args {
     float *lse;
     const float *mean; /* backward: [B, heads, T] Σ dy·y */
     const void *dy;
-    void *dq;          /* [B, T, D] */
+    void *dq; /* [B, T, D] */
     void *dqkv;
     const float *dcache_out;
     float *dcache_in;
 };
 
-template <int KIND> struct element { typedef float type; };
-template <> struct element<BF16> { typedef bf16 type; };
+template <int KIND> struct element {
+    typedef float type;
+};
+template <> struct element<BF16> {
+    typedef bf16 type;
+};
 
 /* A row in shared memory is a little longer than its numbers, so that rows begin in different banks, at 16 bytes. */
-template <int KIND, int WIDTH> struct tile_row { static const int value = WIDTH + 16 / (int)sizeof(typename element<KIND>::type); };
+template <int KIND, int WIDTH> struct tile_row {
+    static const int value = WIDTH + 16 / (int)sizeof(typename element<KIND>::type);
+};
 
 template <int KIND> __device__ __forceinline__ typename element<KIND>::type narrow(float v);
 template <> __device__ __forceinline__ bf16 narrow<BF16>(float v) { return __float2bfloat16(v); }
@@ -53,16 +60,21 @@ template <> __device__ __forceinline__ float narrow<TF32>(float v)
     return __uint_as_float(bits);
 }
 
-/* ---- products of a warp: sums[16, 8·NT] += A[16, K]·B. A lies along k. B lies along k too, as [n, k], or (KN) as [k, n]. ---- */
+/* ---- products of a warp: sums[16, 8·NT] += A[16, K]·B. A lies along k. B lies along k too, as [n, k], or (KN) as
+ * [k, n]. ---- */
 
 __device__ __forceinline__ uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 
 template <bool TURNED> __device__ __forceinline__ void load_matrices(uint32_t (&r)[4], const bf16 *p)
 {
     if (TURNED)
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(p)));
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                     : "r"(shared_address(p)));
     else
-        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(p)));
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                     : "r"(shared_address(p)));
 }
 
 template <int KIND> struct product;
@@ -70,11 +82,14 @@ template <int KIND> struct product;
 template <> struct product<BF16> {
     static __device__ __forceinline__ void step(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
     {
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, "
+                     "%9}, {%0, %1, %2, %3};"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
     }
 
-    template <bool KN, int K, int NT> static __device__ __forceinline__ void add(float (&sums)[NT][4], const bf16 *A, int a_row, const bf16 *B, int b_row)
+    template <bool KN, int K, int NT>
+    static __device__ __forceinline__ void add(float (&sums)[NT][4], const bf16 *A, int a_row, const bf16 *B, int b_row)
     {
         const int lane = threadIdx.x & 31;
 #pragma unroll
@@ -84,7 +99,9 @@ template <> struct product<BF16> {
 #pragma unroll
             for (int n = 0; n < NT; n += 2) {
                 if (KN) load_matrices<true>(b, B + (k + (lane & 15)) * b_row + n * 8 + (lane >> 4) * 8);
-                else load_matrices<false>(b, B + (n * 8 + (lane & 7) + (lane >> 4) * 8) * b_row + k + ((lane >> 3) & 1) * 8);
+                else
+                    load_matrices<false>(b, B + (n * 8 + (lane & 7) + (lane >> 4) * 8) * b_row + k +
+                                                ((lane >> 3) & 1) * 8);
                 step(sums[n], a, b[0], b[1]);
                 step(sums[n + 1], a, b[2], b[3]);
             }
@@ -95,22 +112,27 @@ template <> struct product<BF16> {
 template <> struct product<TF32> {
     static __device__ __forceinline__ void step(float (&c)[4], const float (&a)[4], float b0, float b1)
     {
-        asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                     "{%0, %1, %2, %3};"
                      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                     : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])),
-                       "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)));
+                     : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),
+                       "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b0)), "r"(__float_as_uint(b1)));
     }
 
-    template <bool KN, int K, int NT> static __device__ __forceinline__ void add(float (&sums)[NT][4], const float *A, int a_row, const float *B, int b_row)
+    template <bool KN, int K, int NT>
+    static __device__ __forceinline__ void add(float (&sums)[NT][4], const float *A, int a_row, const float *B,
+                                               int b_row)
     {
         const int g = (threadIdx.x & 31) >> 2, q = threadIdx.x & 3;
 #pragma unroll 4
         for (int k = q; k < K; k += 8) {
-            const float a[4] = {A[g * a_row + k], A[(g + 8) * a_row + k], A[g * a_row + k + 4], A[(g + 8) * a_row + k + 4]};
+            const float a[4] = {A[g * a_row + k], A[(g + 8) * a_row + k], A[g * a_row + k + 4],
+                                A[(g + 8) * a_row + k + 4]};
 #pragma unroll
             for (int n = 0; n < NT; n++) {
                 const int column = n * 8 + g;
-                const float b0 = KN ? B[k * b_row + column] : B[column * b_row + k], b1 = KN ? B[(k + 4) * b_row + column] : B[column * b_row + k + 4];
+                const float b0 = KN ? B[k * b_row + column] : B[column * b_row + k],
+                            b1 = KN ? B[(k + 4) * b_row + column] : B[column * b_row + k + 4];
                 step(sums[n], a, b0, b1);
             }
         }
@@ -118,7 +140,9 @@ template <> struct product<TF32> {
 };
 
 template <> struct product<FP32> {
-    template <bool KN, int K, int NT> static __device__ __forceinline__ void add(float (&sums)[NT][4], const float *A, int a_row, const float *B, int b_row)
+    template <bool KN, int K, int NT>
+    static __device__ __forceinline__ void add(float (&sums)[NT][4], const float *A, int a_row, const float *B,
+                                               int b_row)
     {
         const int g = (threadIdx.x & 31) >> 2, q = threadIdx.x & 3;
 #pragma unroll 4
@@ -127,7 +151,8 @@ template <> struct product<FP32> {
 #pragma unroll
             for (int n = 0; n < NT; n++) {
                 const int column = n * 8 + 2 * q;
-                const float b0 = KN ? B[k * b_row + column] : B[column * b_row + k], b1 = KN ? B[k * b_row + column + 1] : B[(column + 1) * b_row + k];
+                const float b0 = KN ? B[k * b_row + column] : B[column * b_row + k],
+                            b1 = KN ? B[k * b_row + column + 1] : B[(column + 1) * b_row + k];
                 sums[n][0] = fmaf(a0, b0, sums[n][0]), sums[n][1] = fmaf(a0, b1, sums[n][1]);
                 sums[n][2] = fmaf(a1, b0, sums[n][2]), sums[n][3] = fmaf(a1, b1, sums[n][3]);
             }
@@ -168,7 +193,8 @@ __device__ __forceinline__ void turn_pair(float &x, float &y, float2 turn, float
 
 /* Rows row … row + 63 of q, k or v of one head; those from `end` on are 0. Channels beyond the head's are 0. */
 template <int KIND, int HP, class A>
-__device__ __forceinline__ void load_rows(const attn_args &a, const mr_attn_stream &s, int b, int head, int which, int row, int end, typename element<KIND>::type *to)
+__device__ __forceinline__ void load_rows(const attn_args &a, const mr_attn_stream &s, int b, int head, int which,
+                                          int row, int end, typename element<KIND>::type *to)
 {
     const int size = a.g.size, groups = HP / 8, at = head * size;
     const A *tokens = (const A *)a.qkv + ((size_t)b * a.g.T * 3 + which) * a.D + at;
@@ -190,7 +216,8 @@ __device__ __forceinline__ void load_rows(const attn_args &a, const mr_attn_stre
 
 /* Tokens t … t + 63 of y or dy of one head. */
 template <int KIND, int HP, class A>
-__device__ __forceinline__ void load_tokens(const attn_args &a, const void *from, int b, int head, int t, int end, typename element<KIND>::type *to)
+__device__ __forceinline__ void load_tokens(const attn_args &a, const void *from, int b, int head, int t, int end,
+                                            typename element<KIND>::type *to)
 {
     const int groups = HP / 8;
     const A *rows = (const A *)from + (size_t)b * a.g.T * a.D + head * a.g.size;
@@ -203,7 +230,8 @@ __device__ __forceinline__ void load_tokens(const attn_args &a, const void *from
 }
 
 /* A warp's sums [16, 64] as an operand of the next product. */
-template <int KIND> __device__ __forceinline__ void store_sums(const float (&sums)[TILE / 8][4], typename element<KIND>::type *to)
+template <int KIND>
+__device__ __forceinline__ void store_sums(const float (&sums)[TILE / 8][4], typename element<KIND>::type *to)
 {
     const int g = (threadIdx.x & 31) >> 2, q = threadIdx.x & 3, row = tile_row<KIND, TILE>::value;
 #pragma unroll
@@ -216,20 +244,22 @@ template <int KIND> __device__ __forceinline__ void store_sums(const float (&sum
 
 /* ---- on the host ---- */
 
-/* Fills what follows from shapes, resets and counts, on the device, in scratch; `more` bytes of it are the caller's and come back. NULL:
- * no memory. */
-void *mr_cuda_attn_prepare(mr_cuda *c, const mr_attn *shape, const float *cache, const float *counts, const uint8_t *reset, const int32_t *length,
-                           size_t more, attn_args *args);
+/* Fills what follows from shapes, resets and counts, on the device, in scratch; `more` bytes of it are the caller's
+ * and come back. NULL: no memory. */
+void *mr_cuda_attn_prepare(mr_cuda *c, const mr_attn *shape, const float *cache, const float *counts,
+                           const uint8_t *reset, const int32_t *length, size_t more, attn_args *args);
 
 /* Calls FN<KIND, HP, A>::run(…) as the device computes, for heads padded to 32, 64 or 128 channels. */
-template <template <int, int, class> class FN, int KIND, class A, class... ARGS> static void attn_by_size(int size, ARGS... args)
+template <template <int, int, class> class FN, int KIND, class A, class... ARGS>
+static void attn_by_size(int size, ARGS... args)
 {
     if (size <= 32) FN<KIND, 32, A>::run(args...);
     else if (size <= 64) FN<KIND, 64, A>::run(args...);
     else FN<KIND, 128, A>::run(args...);
 }
 
-template <template <int, int, class> class FN, class... ARGS> static void attn_dispatch(mr_cuda *c, int size, ARGS... args)
+template <template <int, int, class> class FN, class... ARGS>
+static void attn_dispatch(mr_cuda *c, int size, ARGS... args)
 {
     if (c->bf16) attn_by_size<FN, BF16, bf16>(size, args...);
     else if (c->exact) attn_by_size<FN, FP32, float>(size, args...);
@@ -237,7 +267,8 @@ template <template <int, int, class> class FN, class... ARGS> static void attn_d
 }
 
 /* A kernel with more shared memory than the usual. */
-template <class KERNEL> static void attn_launch(mr_cuda *c, KERNEL kernel, const char *name, dim3 grid, size_t bytes, const attn_args &args)
+template <class KERNEL>
+static void attn_launch(mr_cuda *c, KERNEL kernel, const char *name, dim3 grid, size_t bytes, const attn_args &args)
 {
     CHECK(c, mr_cuda_allow_shared((const void *)kernel, bytes));
     kernel<<<grid, ATTN_THREADS, bytes, c->stream>>>(args);

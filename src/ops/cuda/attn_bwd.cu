@@ -1,10 +1,11 @@
-/* Attention, backward, without atomics: first the gradients of the queries, a block for 64 of them that walks over rows; then those of
- * keys and values, a block for 64 rows that walks over queries. Both make the softmax again. Where a sum over rows or queries runs, its
- * order is fixed. */
+/* Attention, backward, without atomics: first the gradients of the queries, a block for 64 of them that walks over
+ * rows; then those of keys and values, a block for 64 rows that walks over queries. Both make the softmax again.
+ * Where a sum over rows or queries runs, its order is fixed. */
 #include "ops/cuda/attn.cuh"
 
 /* mean[b, head, t] = Σ dy·y: one warp each. */
-template <class A> static __global__ void attn_means(int n, int T, int heads, int size, const A *y, const A *dy, float *mean)
+template <class A>
+static __global__ void attn_means(int n, int T, int heads, int size, const A *y, const A *dy, float *mean)
 {
     const int i = blockIdx.x * blockDim.y + threadIdx.y;
     if (i >= n) return;
@@ -36,8 +37,10 @@ template <int KIND, int HP, class A> static __global__ void __launch_bounds__(AT
 {
     typedef typename element<KIND>::type E;
     extern __shared__ __align__(16) unsigned char memory[];
-    const int LD = tile_row<KIND, HP>::value, LP = tile_row<KIND, TILE>::value, warp = threadIdx.x >> 5, g = (threadIdx.x & 31) >> 2, quarter = threadIdx.x & 3;
-    E *q = (E *)memory, *dy = q + TILE * LD, *k = dy + TILE * LD, *v = k + TILE * LD, *p = v + TILE * LD + warp * 16 * LP;
+    const int LD = tile_row<KIND, HP>::value, LP = tile_row<KIND, TILE>::value, warp = threadIdx.x >> 5,
+              g = (threadIdx.x & 31) >> 2, quarter = threadIdx.x & 3;
+    E *q = (E *)memory, *dy = q + TILE * LD, *k = dy + TILE * LD, *v = k + TILE * LD,
+      *p = v + TILE * LD + warp * 16 * LP;
     const int b = blockIdx.z, head = blockIdx.y, t0 = (gridDim.x - 1 - blockIdx.x) * TILE;
     const mr_attn_stream s = a.streams[b];
     const int *first = a.first + (size_t)b * a.g.T, end = s.carried + min(t0 + TILE, s.real);
@@ -98,7 +101,9 @@ template <class A> struct row_outputs {
     const float *more; /* the same in dcache_out, or NULL */
 };
 
-template <class A> static __device__ __forceinline__ row_outputs<A> outputs_of(const attn_args &a, const mr_attn_stream &s, int b, int head, int row)
+template <class A>
+static __device__ __forceinline__ row_outputs<A> outputs_of(const attn_args &a, const mr_attn_stream &s, int b,
+                                                            int head, int row)
 {
     row_outputs<A> out = {NULL, NULL, NULL};
     const int t = row - s.carried, at = head * a.g.size;
@@ -116,7 +121,8 @@ template <class A> static __device__ __forceinline__ row_outputs<A> outputs_of(c
     return out;
 }
 
-template <class A> static __device__ __forceinline__ void put(const attn_args &a, const row_outputs<A> &out, int which, int c, float value)
+template <class A>
+static __device__ __forceinline__ void put(const attn_args &a, const row_outputs<A> &out, int which, int c, float value)
 {
     if (c >= a.g.size) return;
     const int at = which * a.D + c;
@@ -126,8 +132,8 @@ template <class A> static __device__ __forceinline__ void put(const attn_args &a
 }
 
 template <int HP, class A>
-static __device__ __forceinline__ void write_rows(const attn_args &a, const mr_attn_stream &s, int b, int head, int row, const float (&dk)[HP / 8][4],
-                                                  const float (&dv)[HP / 8][4])
+static __device__ __forceinline__ void write_rows(const attn_args &a, const mr_attn_stream &s, int b, int head, int row,
+                                                  const float (&dk)[HP / 8][4], const float (&dv)[HP / 8][4])
 {
     const int g = (threadIdx.x & 31) >> 2, quarter = threadIdx.x & 3;
 #pragma unroll
@@ -151,7 +157,8 @@ struct queries {
     float lse[TILE], mean[TILE];
 };
 
-static __device__ __forceinline__ void load_queries(const attn_args &a, const mr_attn_stream &s, int b, int head, int t0, queries *to)
+static __device__ __forceinline__ void load_queries(const attn_args &a, const mr_attn_stream &s, int b, int head,
+                                                    int t0, queries *to)
 {
     const size_t rows = ((size_t)b * a.g.heads + head) * a.g.T;
     for (int i = threadIdx.x; i < TILE; i += ATTN_THREADS) {
@@ -162,13 +169,16 @@ static __device__ __forceinline__ void load_queries(const attn_args &a, const mr
     }
 }
 
-template <int KIND, int HP, class A> static __global__ void __launch_bounds__(ATTN_THREADS) attn_backward_kv(attn_args a)
+template <int KIND, int HP, class A>
+static __global__ void __launch_bounds__(ATTN_THREADS) attn_backward_kv(attn_args a)
 {
     typedef typename element<KIND>::type E;
     extern __shared__ __align__(16) unsigned char memory[];
     __shared__ queries many;
-    const int LD = tile_row<KIND, HP>::value, LP = tile_row<KIND, TILE>::value, warp = threadIdx.x >> 5, g = (threadIdx.x & 31) >> 2, quarter = threadIdx.x & 3;
-    E *k = (E *)memory, *v = k + TILE * LD, *q = v + TILE * LD, *dy = q + TILE * LD, *p = dy + TILE * LD + warp * 16 * LP, *ds = p + TILE * LP;
+    const int LD = tile_row<KIND, HP>::value, LP = tile_row<KIND, TILE>::value, warp = threadIdx.x >> 5,
+              g = (threadIdx.x & 31) >> 2, quarter = threadIdx.x & 3;
+    E *k = (E *)memory, *v = k + TILE * LD, *q = v + TILE * LD, *dy = q + TILE * LD,
+      *p = dy + TILE * LD + warp * 16 * LP, *ds = p + TILE * LP;
     const int b = blockIdx.z, head = blockIdx.y, row = blockIdx.x * TILE;
     const mr_attn_stream s = a.streams[b];
     const int *first = a.first + (size_t)b * a.g.T, end = s.carried + s.real;
@@ -192,7 +202,8 @@ template <int KIND, int HP, class A> static __global__ void __launch_bounds__(AT
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 const int i = n * 8 + 2 * quarter + (j & 1), r = row + warp * 16 + g + (j >> 1) * 8;
-                soften_bwd(w[n][j], d[n][j], r >= many.first[i] && r <= s.carried + t0 + i, a.scale, many.lse[i], many.mean[i]);
+                soften_bwd(w[n][j], d[n][j], r >= many.first[i] && r <= s.carried + t0 + i, a.scale, many.lse[i],
+                           many.mean[i]);
             }
         store_sums<KIND>(w, p);
         store_sums<KIND>(d, ds);
@@ -208,12 +219,18 @@ template <int KIND, int HP, class A> static __global__ void __launch_bounds__(AT
 template <int KIND, int HP, class A> struct backward_pass {
     static void run(mr_cuda *c, const attn_args *a)
     {
-        const size_t size = sizeof(typename element<KIND>::type), tile = TILE * tile_row<KIND, HP>::value * size, square = TILE * tile_row<KIND, TILE>::value * size;
-        const size_t T = (size_t)a->g.T, rows = T + (a->cache ? (size_t)a->g.window : 0), n = (size_t)a->g.B * (size_t)a->g.heads * T;
-        attn_means<A><<<(unsigned)div_up(n, 8), dim3(32, 8), 0, c->stream>>>((int)n, a->g.T, a->g.heads, a->g.size, (const A *)a->y, (const A *)a->dy, (float *)a->mean);
+        const size_t size = sizeof(typename element<KIND>::type), tile = TILE * tile_row<KIND, HP>::value * size,
+                     square = TILE * tile_row<KIND, TILE>::value * size;
+        const size_t T = (size_t)a->g.T, rows = T + (a->cache ? (size_t)a->g.window : 0),
+                     n = (size_t)a->g.B * (size_t)a->g.heads * T;
+        attn_means<A><<<(unsigned)div_up(n, 8), dim3(32, 8), 0, c->stream>>>(
+            (int)n, a->g.T, a->g.heads, a->g.size, (const A *)a->y, (const A *)a->dy, (float *)a->mean);
         LAUNCHED(c, "attn_means");
-        attn_launch(c, attn_backward_q<KIND, HP, A>, "attn_backward_q", dim3((unsigned)div_up(T, TILE), (unsigned)a->g.heads, (unsigned)a->g.B), 4 * tile + square, *a);
-        attn_launch(c, attn_backward_kv<KIND, HP, A>, "attn_backward_kv", dim3((unsigned)div_up(rows, TILE), (unsigned)a->g.heads, (unsigned)a->g.B), 4 * tile + 2 * square, *a);
+        attn_launch(c, attn_backward_q<KIND, HP, A>, "attn_backward_q",
+                    dim3((unsigned)div_up(T, TILE), (unsigned)a->g.heads, (unsigned)a->g.B), 4 * tile + square, *a);
+        attn_launch(c, attn_backward_kv<KIND, HP, A>, "attn_backward_kv",
+                    dim3((unsigned)div_up(rows, TILE), (unsigned)a->g.heads, (unsigned)a->g.B), 4 * tile + 2 * square,
+                    *a);
     }
 };
 
@@ -222,16 +239,19 @@ void mr_cuda_attn_bwd(mr_dev *dev, const mr_attn_bwd_args *args)
 {
     mr_cuda *c = cuda_of(dev);
     const mr_attn *g = &args->shape;
-    const size_t N = (size_t)g->B * (size_t)g->T, D = (size_t)g->heads * (size_t)g->size, dq = div_up(N * D * dev->act_size, 256) * 256;
+    const size_t N = (size_t)g->B * (size_t)g->T, D = (size_t)g->heads * (size_t)g->size,
+                 dq = div_up(N * D * dev->act_size, 256) * 256;
     attn_args a = {};
-    char *room = (char *)mr_cuda_attn_prepare(c, g, (const float *)args->cache_in, (const float *)args->count_in, args->reset, args->length,
-                                              dq + N * (size_t)g->heads * sizeof(float), &a);
+    char *room = (char *)mr_cuda_attn_prepare(c, g, (const float *)args->cache_in, (const float *)args->count_in,
+                                              args->reset, args->length, dq + N * (size_t)g->heads * sizeof(float), &a);
     if (!room) return;
     a.qkv = a.dqkv = args->qkv, a.y = (void *)args->y, a.lse = (float *)args->lse, a.dy = args->dy;
     a.dq = room, a.mean = (const float *)(room + dq);
     a.dcache_out = (const float *)args->dcache_out, a.dcache_in = (float *)args->dcache_in;
     attn_dispatch<backward_pass>(c, g->size, c, (const attn_args *)&a);
-    CHECK(c, cudaMemcpy2DAsync(args->qkv, 3 * D * dev->act_size, a.dq, D * dev->act_size, D * dev->act_size, N, cudaMemcpyDeviceToDevice, c->stream));
-    if (a.dcache_in && !a.cache) CHECK(c, cudaMemsetAsync(a.dcache_in, 0, (size_t)g->B * (size_t)g->window * 2 * D * sizeof(float), c->stream));
+    CHECK(c, cudaMemcpy2DAsync(args->qkv, 3 * D * dev->act_size, a.dq, D * dev->act_size, D * dev->act_size, N,
+                               cudaMemcpyDeviceToDevice, c->stream));
+    if (a.dcache_in && !a.cache)
+        CHECK(c, cudaMemsetAsync(a.dcache_in, 0, (size_t)g->B * (size_t)g->window * 2 * D * sizeof(float), c->stream));
     if (args->dcount_in) CHECK(c, cudaMemsetAsync(args->dcount_in, 0, (size_t)g->B * sizeof(float), c->stream));
 }

@@ -57,11 +57,13 @@ static __global__ void attn_setup(setup_args a)
     a.turns[i] = make_float2((float)c, (float)s);
 }
 
-void *mr_cuda_attn_prepare(mr_cuda *c, const mr_attn *g, const float *cache, const float *counts, const uint8_t *reset, const int32_t *length,
-                           size_t more, attn_args *args)
+void *mr_cuda_attn_prepare(mr_cuda *c, const mr_attn *g, const float *cache, const float *counts, const uint8_t *reset,
+                           const int32_t *length, size_t more, attn_args *args)
 {
-    const size_t B = (size_t)g->B, T = (size_t)g->T, rows = T + (cache ? (size_t)g->window : 0), angles = g->rotary ? rows * (size_t)(g->size / 2) : 0;
-    const size_t streams = div_up(B * sizeof(mr_attn_stream), 256) * 256, ints = div_up(B * (1 + T) * sizeof(int), 256) * 256;
+    const size_t B = (size_t)g->B, T = (size_t)g->T, rows = T + (cache ? (size_t)g->window : 0),
+                 angles = g->rotary ? rows * (size_t)(g->size / 2) : 0;
+    const size_t streams = div_up(B * sizeof(mr_attn_stream), 256) * 256,
+                 ints = div_up(B * (1 + T) * sizeof(int), 256) * 256;
     const size_t turns = div_up(angles * sizeof(float2), 256) * 256;
     char *room = (char *)mr_cuda_scratch(c, streams + ints + turns + more);
     if (!room) return NULL;
@@ -92,7 +94,8 @@ static __global__ void find_places(int T, int window, const float *counts, const
     }
 }
 
-template <class A> static __global__ void add_places(size_t n, int D, const A *x, const float *table, const int32_t *ids, A *y)
+template <class A>
+static __global__ void add_places(size_t n, int D, const A *x, const float *table, const int32_t *ids, A *y)
 {
     const size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
     if (i < n) store(y + i, load(x + i) + table[(size_t)ids[i / D] * D + i % D]);
@@ -102,8 +105,12 @@ template <class A> static void launch_places(mr_cuda *c, const mr_position_fwd_a
 {
     const size_t n = (size_t)a->B * (size_t)a->T * (size_t)a->D;
     find_places<<<(unsigned)a->B, 32, 0, c->stream>>>(a->T, a->window, (const float *)a->count_in, a->reset, a->ids);
-    add_places<A><<<(unsigned)div_up(n, 256), 256, 0, c->stream>>>(n, a->D, (const A *)a->x, (const float *)a->table, a->ids, (A *)a->y);
+    add_places<A><<<(unsigned)div_up(n, 256), 256, 0, c->stream>>>(n, a->D, (const A *)a->x, (const float *)a->table,
+                                                                   a->ids, (A *)a->y);
     LAUNCHED(c, "add_places");
 }
 
-void mr_cuda_position_fwd(mr_dev *dev, const mr_position_fwd_args *args) { BY_ACT(cuda_of(dev), launch_places, cuda_of(dev), args); }
+void mr_cuda_position_fwd(mr_dev *dev, const mr_position_fwd_args *args)
+{
+    BY_ACT(cuda_of(dev), launch_places, cuda_of(dev), args);
+}

@@ -1,11 +1,12 @@
-/* Launches in a chain: the next kernel starts while this one runs, fetches its weights, and waits before it reads results. */
+/* Launches in a chain: the next kernel starts while this one runs, fetches its weights, and waits before it reads
+ * results. */
 #ifndef MR_OPS_CUDA_CHAIN_CUH
 #define MR_OPS_CUDA_CHAIN_CUH
 
 #include "ops/cuda/cuda.cuh"
 
-/* A kernel that says early_start lets the next one of its chain start at once; that one must call wait_for_results before it reads
- * or writes anything but weights. Launches that are not chained wait for the whole kernel as ever. */
+/* A kernel that says early_start lets the next one of its chain start at once; that one must call wait_for_results
+ * before it reads or writes anything but weights. Launches that are not chained wait for the whole kernel as ever. */
 __device__ __forceinline__ void early_start(void)
 {
 #if __CUDA_ARCH__ >= 900
@@ -20,7 +21,9 @@ __device__ __forceinline__ void wait_for_results(void)
 #endif
 }
 
-template <class... P, class... Q> static void chain(mr_cuda *c, const char *name, void (*kernel)(P...), dim3 grid, unsigned threads, size_t shared, Q... args)
+template <class... P, class... Q>
+static void chain(mr_cuda *c, const char *name, void (*kernel)(P...), dim3 grid, unsigned threads, size_t shared,
+                  Q... args)
 {
     cudaLaunchConfig_t config = {};
     cudaLaunchAttribute early = {};

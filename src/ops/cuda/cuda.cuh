@@ -54,27 +54,27 @@ struct mr_cuda {
     cudaStream_t stream;
     int stream_given; /* by the caller, who destroys it */
     cublasLtHandle_t lt;
-    void *workspace; /* of the products, MR_CUDA_WORKSPACE bytes */
-    mr_cuda_room scratch, product_scratch; /* of one op at a time, and of a product inside of one */
-    mr_cuda_shadow shadows[MR_CUDA_SHADOWS]; /* bf16: copies of parameters for the products */
+    void *workspace;                                  /* of the products, MR_CUDA_WORKSPACE bytes */
+    mr_cuda_room scratch, product_scratch;            /* of one op at a time, and of a product inside of one */
+    mr_cuda_shadow shadows[MR_CUDA_SHADOWS];          /* bf16: copies of parameters for the products */
     int shadow_count, shadows_stale, weights_written; /* weights_written: since it was last cleared */
-    mr_cuda_shadow *shadow_table; /* the list on the device */
+    mr_cuda_shadow *shadow_table;                     /* the list on the device */
     char *staging; /* pinned; uploads go through it, and small downloads through its end */
     size_t staged;
     mr_cuda_plan plans[MR_CUDA_PLANS];
     int plan_count, plan_oldest; /* oldest: the next to make room, once all are taken */
-    mr_replays replays; /* whose each of the graphs is */
+    mr_replays replays;          /* whose each of the graphs is */
     mr_cuda_graph graphs[MR_REPLAYS];
     mr_ops direct;            /* the ops as they are launched; dev->ops goes through defer.cu first */
     mr_norm_fwd_args waiting; /* a norm that the next op may take into its own kernel */
     int has_waiting;
-    int chained;              /* the last launch lets the next one start early, see chain.cuh */
-    mr_cuda_graph *last;      /* the recording that was replayed, when nothing has come behind it */
-    int raw;                  /* for raw calls alone, see raw.cu: between two of them it has no memory at all */
-    cudaStream_t own_stream;  /* raw: what no stream means */
-    mr_cuda_room copies;      /* raw: for bf16 copies of this call's weights */
-    int device_before;        /* raw: the caller's */
-    cudaError_t error; /* the first since the last sync */
+    int chained;             /* the last launch lets the next one start early, see chain.cuh */
+    mr_cuda_graph *last;     /* the recording that was replayed, when nothing has come behind it */
+    int raw;                 /* for raw calls alone, see raw.cu: between two of them it has no memory at all */
+    cudaStream_t own_stream; /* raw: what no stream means */
+    mr_cuda_room copies;     /* raw: for bf16 copies of this call's weights */
+    int device_before;       /* raw: the caller's */
+    cudaError_t error;       /* the first since the last sync */
     const char *where;
     char name[256];
 };
@@ -92,11 +92,12 @@ void mr_cuda_note(mr_cuda *c, cudaError_t error, const char *where);
 void *mr_cuda_scratch(mr_cuda *c, size_t bytes);
 void *mr_cuda_product_scratch(mr_cuda *c, size_t bytes);
 
-/* Lets a kernel use so much dynamic shared memory. What a kernel may use is one setting for all threads of the process, so it is only
- * ever raised: another thread may be about to launch it with more. */
+/* Lets a kernel use so much dynamic shared memory. What a kernel may use is one setting for all threads of the
+ * process, so it is only ever raised: another thread may be about to launch it with more. */
 cudaError_t mr_cuda_allow_shared(const void *kernel, size_t bytes);
 
-/* bf16 copies of parameters: made at the first use after something was written over what they are copies of, all in one launch. */
+/* bf16 copies of parameters: made at the first use after something was written over what they are copies of, all in
+ * one launch. */
 const bf16 *mr_cuda_shadow_of(mr_cuda *c, const float *from, size_t n);
 void mr_cuda_written(mr_cuda *c, const void *to, size_t bytes);
 void mr_cuda_freshen(mr_cuda *c);
@@ -119,10 +120,10 @@ __device__ __forceinline__ void store(float *p, float v) { *p = v; }
 __device__ __forceinline__ void store(bf16 *p, float v) { *p = __float2bfloat16(v); }
 
 /* Calls FN<act type>(…) for the device's storage of activations. */
-#define BY_ACT(c, FN, ...)                       \
-    do {                                         \
-        if ((c)->bf16) FN<bf16>(__VA_ARGS__);    \
-        else FN<float>(__VA_ARGS__);             \
+#define BY_ACT(c, FN, ...)                                                                                             \
+    do {                                                                                                               \
+        if ((c)->bf16) FN<bf16>(__VA_ARGS__);                                                                          \
+        else FN<float>(__VA_ARGS__);                                                                                   \
     } while (0)
 
 /* ---- small mathematics ---- */
@@ -130,7 +131,10 @@ __device__ __forceinline__ void store(bf16 *p, float v) { *p = __float2bfloat16(
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
 /* gelu in the tanh form is x·σ(2·√(2/π)·(x + 0.044715·x³)). */
-__device__ __forceinline__ float gelu_gate(float x) { return sigmoid(1.5957691216057308f * fmaf(0.044715f * x * x, x, x)); }
+__device__ __forceinline__ float gelu_gate(float x)
+{
+    return sigmoid(1.5957691216057308f * fmaf(0.044715f * x * x, x, x));
+}
 __device__ __forceinline__ float gelu(float x) { return x * gelu_gate(x); }
 __device__ __forceinline__ float gelu_slope(float x)
 {
@@ -146,7 +150,10 @@ template <> struct quad<float> {
         float4 x = *(const float4 *)p;
         v[0] = x.x, v[1] = x.y, v[2] = x.z, v[3] = x.w;
     }
-    static __device__ __forceinline__ void store(float *p, const float *v) { *(float4 *)p = make_float4(v[0], v[1], v[2], v[3]); }
+    static __device__ __forceinline__ void store(float *p, const float *v)
+    {
+        *(float4 *)p = make_float4(v[0], v[1], v[2], v[3]);
+    }
 };
 template <> struct quad<bf16> {
     static __device__ __forceinline__ void load(const bf16 *p, float *v)
@@ -172,7 +179,8 @@ struct dropout {
 static inline dropout dropout_of(const mr_dropout *d)
 {
     double keep = (1 - (double)d->p) * 4294967296.0;
-    dropout out = {d->p, (float)(1 / (1 - (double)d->p)), keep >= 4294967295.5 ? 0xffffffffu : (uint32_t)(keep + 0.5), d->site, d->step};
+    dropout out = {d->p, (float)(1 / (1 - (double)d->p)), keep >= 4294967295.5 ? 0xffffffffu : (uint32_t)(keep + 0.5),
+                   d->site, d->step};
     return out;
 }
 
@@ -201,7 +209,8 @@ template <class T> __device__ __forceinline__ T warp_sum(T v)
     return v;
 }
 
-template <class T> __device__ __forceinline__ T block_sum(T v, T *shared) /* shared: 32 entries; the result is in thread 0 */
+/* shared: 32 entries; the result is in thread 0 */
+template <class T> __device__ __forceinline__ T block_sum(T v, T *shared)
 {
     v = warp_sum(v);
     __syncthreads();
@@ -221,23 +230,24 @@ void mr_cuda_linear_ops(mr_ops *ops); /* linear, dropout */
 void mr_cuda_minrnn_ops(mr_ops *ops);
 void mr_cuda_scan_ops(mr_ops *ops);
 void mr_cuda_norm_ops(mr_ops *ops);
-void mr_cuda_loss_ops(mr_ops *ops); /* xent, mse */
+void mr_cuda_loss_ops(mr_ops *ops);  /* xent, mse */
 void mr_cuda_time_ops(mr_ops *ops);  /* conv, pool, pair */
 void mr_cuda_token_ops(mr_ops *ops); /* embed */
 void mr_cuda_train_ops(mr_ops *ops); /* sumsq, adam */
 void mr_cuda_sscan_ops(mr_ops *ops); /* silu, sscan */
 void mr_cuda_sample_ops(mr_ops *ops);
 void mr_cuda_state_ops(mr_ops *ops);
-void mr_cuda_attn_ops(mr_ops *ops);  /* attention, positions */
+void mr_cuda_attn_ops(mr_ops *ops); /* attention, positions */
 size_t mr_cuda_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int D, int H);
 size_t mr_cuda_scan_work(mr_dev *dev, int B, int T, int H); /* enough for minrnn … */
 size_t mr_cuda_given_work(int B, int T, int H);             /* … and for the scan by itself */
 
 /* dh_init += cand'(h_init)·Σ of rows of to_start [rows, H], in order. */
-void mr_cuda_start_grad(mr_cuda *c, mr_candidate candidate, int rows, int H, const float *to_start, const float *h_init, float *dh_init);
+void mr_cuda_start_grad(mr_cuda *c, mr_candidate candidate, int rows, int H, const float *to_start, const float *h_init,
+                        float *dh_init);
 
-/* Recurrent layers whose pre-activations are not kept but computed anew; the kernels that do so return 0 for shapes that
- * they are not made for. */
+/* Recurrent layers whose pre-activations are not kept but computed anew; the kernels that do so return 0 for shapes
+ * that they are not made for. */
 int mr_cuda_fusable(const mr_cuda *c, const mr_cell *cell, int D, int H);
 int mr_cuda_fused_fwd(mr_cuda *c, const mr_minrnn_fwd_args *a);
 int mr_cuda_fused_bwd(mr_cuda *c, const mr_minrnn_bwd_args *a);
@@ -248,10 +258,12 @@ size_t mr_cuda_anew_scratch(mr_dev *dev, const mr_cell *cell, int B, int T, int 
 void mr_cuda_rnn_ops(mr_ops *ops);
 size_t mr_cuda_rnn_saved(mr_dev *dev, mr_rnn kind, int B, int T, int H);
 
-/* Products, row-major, of act matrices and a parameter matrix W [N, K]; see linear_fwd, linear_bwd_x and linear_bwd_w in ops.h. */
-void mr_cuda_product_fwd(mr_cuda *c, int M, int N, int K, const void *x, const float *W, const float *b, int gelu, void *pre, const void *residual,
-                         void *y);
-void mr_cuda_product_dx(mr_cuda *c, int M, int N, int K, const void *dy, const float *W, const void *pre, int accumulate, void *dx);
+/* Products, row-major, of act matrices and a parameter matrix W [N, K]; see linear_fwd, linear_bwd_x and
+ * linear_bwd_w in ops.h. */
+void mr_cuda_product_fwd(mr_cuda *c, int M, int N, int K, const void *x, const float *W, const float *b, int gelu,
+                         void *pre, const void *residual, void *y);
+void mr_cuda_product_dx(mr_cuda *c, int M, int N, int K, const void *dy, const float *W, const void *pre,
+                        int accumulate, void *dx);
 void mr_cuda_product_dw(mr_cuda *c, int M, int N, int K, const void *dy, const void *x, float *dW, float *db);
 
 #endif

@@ -1,6 +1,6 @@
-/* What stands between the op table and the kernels. Ops of few rows go to kernels of their own, which take the norm before them into
- * themselves: norm_fwd of few rows is only noted, and launched by the op that reads its result, or by itself before anything else
- * happens. Either way everything that an op promises is written. */
+/* What stands between the op table and the kernels. Ops of few rows go to kernels of their own, which take the norm
+ * before them into themselves: norm_fwd of few rows is only noted, and launched by the op that reads its result, or
+ * by itself before anything else happens. Either way everything that an op promises is written. */
 #include "ops/cuda/few.cuh"
 
 enum { FEW = 1024, WIDEST = 4096, MOST_PRODUCT_ROWS = 128 };
@@ -15,11 +15,11 @@ void mr_cuda_settle(mr_cuda *c)
 }
 
 /* By default an op waits for what was put off, and is launched as it is. */
-#define OP(name, tolerance, what)                                     \
-    static void name##_now(mr_dev *dev, const mr_##name##_args *a) \
-    {                                                                 \
-        mr_cuda_settle(cuda_of(dev));                                 \
-        cuda_of(dev)->direct.name(dev, a);                            \
+#define OP(name, tolerance, what)                                                                                      \
+    static void name##_now(mr_dev *dev, const mr_##name##_args *a)                                                     \
+    {                                                                                                                  \
+        mr_cuda_settle(cuda_of(dev));                                                                                  \
+        cuda_of(dev)->direct.name(dev, a);                                                                             \
     }
 #include "ops/ops.def"
 #undef OP
@@ -50,15 +50,19 @@ static bool takes_norm(const mr_cuda *c, const void *x, int M, int D, const void
 {
     const mr_norm_fwd_args *n = &c->waiting;
     const size_t bytes = (size_t)M * (size_t)D * c->dev.act_size;
-    return c->has_waiting && n->y == x && n->M == M && n->D == D && !overlap(n->x, bytes, out, out_bytes) && !overlap(n->y, bytes, out, out_bytes);
+    return c->has_waiting && n->y == x && n->M == M && n->D == D && !overlap(n->x, bytes, out, out_bytes) &&
+           !overlap(n->y, bytes, out, out_bytes);
 }
 
 static void conv_fwd(mr_dev *dev, const mr_conv_fwd_args *a)
 {
     mr_cuda *c = cuda_of(dev);
-    const size_t bytes = (size_t)a->B * (size_t)a->D * dev->act_size, tail = MR_TAIL * (size_t)a->B * (size_t)a->D * sizeof(float);
-    const uintptr_t all = (uintptr_t)a->w | (uintptr_t)a->b | (uintptr_t)a->tail_in | (uintptr_t)a->tail_out | (uintptr_t)a->y;
-    if (a->T != 1 || all % 16 || !takes_norm(c, a->x, a->B, a->D, a->y, bytes) || overlap(a->tail_out, tail, c->waiting.x, bytes)) {
+    const size_t bytes = (size_t)a->B * (size_t)a->D * dev->act_size,
+                 tail = MR_TAIL * (size_t)a->B * (size_t)a->D * sizeof(float);
+    const uintptr_t all =
+        (uintptr_t)a->w | (uintptr_t)a->b | (uintptr_t)a->tail_in | (uintptr_t)a->tail_out | (uintptr_t)a->y;
+    if (a->T != 1 || all % 16 || !takes_norm(c, a->x, a->B, a->D, a->y, bytes) ||
+        overlap(a->tail_out, tail, c->waiting.x, bytes)) {
         conv_fwd_now(dev, a);
         return;
     }
@@ -70,7 +74,11 @@ static void conv_fwd(mr_dev *dev, const mr_conv_fwd_args *a)
 static few_args with_norm(const mr_cuda *c, few_args g)
 {
     const mr_norm_fwd_args *n = &c->waiting;
-    g.x = n->x, g.norm = n->kind == MR_NORM_LAYER ? FEW_LAYER : n->kind == MR_NORM_RMS ? FEW_RMS : FEW_SCALE, g.norm_w = (const float *)n->w, g.norm_b = (const float *)n->b;
+    g.x = n->x,
+    g.norm = n->kind == MR_NORM_LAYER ? FEW_LAYER
+             : n->kind == MR_NORM_RMS ? FEW_RMS
+                                      : FEW_SCALE,
+    g.norm_w = (const float *)n->w, g.norm_b = (const float *)n->b;
     g.norm_y = n->y, g.stat = (float *)n->stat;
     return g;
 }
@@ -100,20 +108,26 @@ static int run_few(mr_cuda *c, few_args g, const float *W, size_t out_bytes)
 static void linear_fwd(mr_dev *dev, const mr_linear_fwd_args *a)
 {
     few_args g = {};
-    g.M = a->M, g.N = a->N, g.K = a->K, g.x = a->x, g.b = (const float *)a->b, g.gelu = a->gelu, g.pre = a->pre, g.residual = a->residual, g.y = a->y;
-    if (a->drop.p > 0 || !run_few(cuda_of(dev), g, (const float *)a->W, (size_t)a->M * (size_t)a->N * dev->act_size)) linear_fwd_now(dev, a);
+    g.M = a->M, g.N = a->N, g.K = a->K, g.x = a->x, g.b = (const float *)a->b, g.gelu = a->gelu, g.pre = a->pre,
+    g.residual = a->residual, g.y = a->y;
+    if (a->drop.p > 0 || !run_few(cuda_of(dev), g, (const float *)a->W, (size_t)a->M * (size_t)a->N * dev->act_size))
+        linear_fwd_now(dev, a);
 }
 
 static void minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
 {
     few_args g = {};
-    g.G = mr_cell_gates(&a->cell), g.H = a->H, g.M = a->B, g.N = g.G * a->H, g.K = a->D, g.x = a->x, g.b = (const float *)a->b;
+    g.G = mr_cell_gates(&a->cell), g.H = a->H, g.M = a->B, g.N = g.G * a->H, g.K = a->D, g.x = a->x,
+    g.b = (const float *)a->b;
     g.kind = a->cell.kind == MR_MINGRU ? GRU : a->cell.normalize ? LSTM_NORM : LSTM, g.candidate = a->cell.candidate;
-    g.h_in = (const float *)a->h_in, g.h_init = (const float *)a->h_init, g.h_out = (float *)a->h_out, g.reset = a->reset;
-    g.pre = mr_cuda_fusable(cuda_of(dev), &a->cell, a->D, a->H) ? NULL : a->saved; /* there the backward computes it anew */
+    g.h_in = (const float *)a->h_in, g.h_init = (const float *)a->h_init, g.h_out = (float *)a->h_out,
+    g.reset = a->reset;
+    /* there the backward computes it anew */
+    g.pre = mr_cuda_fusable(cuda_of(dev), &a->cell, a->D, a->H) ? NULL : a->saved;
     g.y = a->h;
     const bool one = a->T == 1 && a->W && !a->length && a->cell.scan == MR_SCAN_LINEAR; /* length: 0 is one too */
-    if (!one || !run_few(cuda_of(dev), g, (const float *)a->W, (size_t)a->B * (size_t)a->H * dev->act_size)) minrnn_fwd_now(dev, a);
+    if (!one || !run_few(cuda_of(dev), g, (const float *)a->W, (size_t)a->B * (size_t)a->H * dev->act_size))
+        minrnn_fwd_now(dev, a);
 }
 
 static void embed_fwd(mr_dev *dev, const mr_embed_fwd_args *a)

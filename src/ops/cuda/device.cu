@@ -6,7 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STAGING = 64 << 20, LANDING = 1 << 20, BROUGHT = 64 << 10 }; /* LANDING: for downloads, behind the
+enum {
+    STAGING = 64 << 20,
+    LANDING = 1 << 20,
+    BROUGHT = 64 << 10
+}; /* LANDING: for downloads, behind the
     staging; BROUGHT: what a recording writes there itself, at most */
 
 void mr_cuda_note(mr_cuda *c, cudaError_t error, const char *where)
@@ -120,8 +124,9 @@ static void cuda_upload(mr_dev *dev, void *to, const void *from, size_t bytes)
     }
 }
 
-/* A small piece of device memory as it is now, in pinned memory. When it follows a recording, the next time that recording ends with
- * a kernel that writes it there: a copy of its own, from one engine to another, takes as long as a dozen kernels. */
+/* A small piece of device memory as it is now, in pinned memory. When it follows a recording, the next time that
+ * recording ends with a kernel that writes it there: a copy of its own, from one engine to another, takes as long as
+ * a dozen kernels. */
 static const void *land(mr_cuda *c, const void *from, size_t bytes)
 {
     mr_cuda_graph *g = c->last;
@@ -174,18 +179,26 @@ static void cuda_zero(mr_dev *dev, void *to, size_t bytes)
     CHECK(cuda_of(dev), cudaMemsetAsync(to, 0, bytes, cuda_of(dev)->stream));
 }
 
-static void put(mr_dev *dev, mr_real *to, const float *from, size_t n) { cuda_upload(dev, to, from, n * sizeof(float)); }
+static void put(mr_dev *dev, mr_real *to, const float *from, size_t n)
+{
+    cuda_upload(dev, to, from, n * sizeof(float));
+}
 
-static void get(mr_dev *dev, float *to, const mr_real *from, size_t n) { cuda_download(dev, to, from, n * sizeof(float)); }
+static void get(mr_dev *dev, float *to, const mr_real *from, size_t n)
+{
+    cuda_download(dev, to, from, n * sizeof(float));
+}
 
 static __global__ void to_bf16(size_t n, const float *from, bf16 *to)
 {
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x) store(to + i, from[i]);
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x)
+        store(to + i, from[i]);
 }
 
 static __global__ void from_bf16(size_t n, const bf16 *from, float *to)
 {
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x) to[i] = load(from + i);
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x)
+        to[i] = load(from + i);
 }
 
 static void put_act(mr_dev *dev, mr_act *to, const float *from, size_t n)
@@ -227,7 +240,8 @@ static void get_act(mr_dev *dev, float *to, const mr_act *from, size_t n)
 
 /* ---- recorded work ---- */
 
-/* What has run until now is settled: nobody looks at the graph whose row is taken. One that is still at work ends first. */
+/* What has run until now is settled: nobody looks at the graph whose row is taken. One that is still at work ends
+ * first. */
 static mr_cuda_graph *graph_of(mr_cuda *c, const mr_replay_key *key)
 {
     int fresh;
@@ -255,7 +269,8 @@ static void record(mr_cuda *c, mr_cuda_graph *g, void (*work)(void *arg), void *
     if (graph) cudaGraphDestroy(graph);
 }
 
-/* The first time work runs as it is (products are planned, scratch grows), the second time it is recorded, then replayed. */
+/* The first time work runs as it is (products are planned, scratch grows), the second time it is recorded, then
+ * replayed. */
 static void cuda_replay(mr_dev *dev, const mr_replay_key *key, void (*work)(void *arg), void *arg)
 {
     mr_cuda *c = cuda_of(dev);
@@ -283,7 +298,8 @@ static int cuda_sync(mr_dev *dev, mr_error *err)
     cudaError_t error = c->error;
     c->error = cudaSuccess;
     if (error == cudaErrorMemoryAllocation)
-        return mr_fail(err, MR_ENOMEM, "out of memory on %s (%s); lower --batch, --context or --dim", c->name, c->where);
+        return mr_fail(err, MR_ENOMEM, "out of memory on %s (%s); lower --batch, --context or --dim", c->name,
+                       c->where);
     return mr_fail(err, MR_EDEVICE, "%s: %s (%s)", c->name, cudaGetErrorString(error), c->where);
 }
 
@@ -333,7 +349,8 @@ static const char *trouble_of(cudaError_t error)
     int driver = 0;
     cudaDriverGetVersion(&driver);
     cudaGetLastError();
-    const bool none = error == cudaErrorNoDevice || error == cudaErrorStubLibrary || (error == cudaErrorInsufficientDriver && !driver);
+    const bool none = error == cudaErrorNoDevice || error == cudaErrorStubLibrary ||
+                      (error == cudaErrorInsufficientDriver && !driver);
     return error == cudaSuccess || none ? NULL : cudaGetErrorString(error);
 }
 
@@ -384,7 +401,8 @@ static int make_resources(mr_cuda *c, mr_error *err)
     if (error == cudaSuccess && !c->raw) c->dev.taken += MR_CUDA_WORKSPACE;
     if (error == cudaSuccess && !c->raw) error = cudaMallocHost((void **)&c->staging, STAGING + LANDING);
     if (error != cudaSuccess) return mr_fail(err, MR_EDEVICE, "%s: %s", c->name, cudaGetErrorString(error));
-    if (mr_lt.Create(&c->lt) != CUBLAS_STATUS_SUCCESS) return mr_fail(err, MR_EDEVICE, "%s: cuBLASLt does not start", c->name);
+    if (mr_lt.Create(&c->lt) != CUBLAS_STATUS_SUCCESS)
+        return mr_fail(err, MR_EDEVICE, "%s: cuBLASLt does not start", c->name);
     return 0;
 }
 

@@ -1,5 +1,5 @@
-/* Products of few rows (one token of each of B streams), with what lies around them in the same kernel: the norm before, and behind it
- * bias, gelu and residual, or the gates and one step of the recurrence. */
+/* Products of few rows (one token of each of B streams), with what lies around them in the same kernel: the norm
+ * before, and behind it bias, gelu and residual, or the gates and one step of the recurrence. */
 #ifndef MR_OPS_CUDA_FEW_CUH
 #define MR_OPS_CUDA_FEW_CUH
 
@@ -39,18 +39,22 @@ void mr_cuda_norm_conv(mr_cuda *c, const mr_norm_fwd_args *norm, const mr_conv_f
 
 /* ---- inside the kernels ---- */
 
-/* A kernel of this kind runs for a microsecond or two, and its instructions come from far away: what counts is that they are few, so
- * loops stay loops, and there are no divisions. */
+/* A kernel of this kind runs for a microsecond or two, and its instructions come from far away: what counts is that
+ * they are few, so loops stay loops, and there are no divisions. */
 
 static __device__ __forceinline__ float norm_rstd(const few_args &g, float squares)
 {
-    return g.norm == FEW_SCALE ? 1 : rsqrtf(squares * g.one_by_K + (float)(g.norm == FEW_LAYER ? MR_LAYER_EPS : MR_RMS_EPS));
+    return g.norm == FEW_SCALE
+               ? 1
+               : rsqrtf(squares * g.one_by_K + (float)(g.norm == FEW_LAYER ? MR_LAYER_EPS : MR_RMS_EPS));
 }
 
-/* ROWS rows of x, `apart` apart and the first of them row m, normed by one warp: from `from` to `to` (if there is one), and to the norm's own
- * output if this is the one to `keep` it. A lane has up to NQ quads of each row, so rows are at most 128·NQ wide. */
+/* ROWS rows of x, `apart` apart and the first of them row m, normed by one warp: from `from` to `to` (if there is
+ * one), and to the norm's own output if this is the one to `keep` it. A lane has up to NQ quads of each row, so rows
+ * are at most 128·NQ wide. */
 template <class A, int ROWS, int NQ>
-static __device__ __forceinline__ void norm_rows(const few_args &g, int m, int apart, const A *from, A *to, int pitch, const float *w, const float *b, bool keep)
+static __device__ __forceinline__ void norm_rows(const few_args &g, int m, int apart, const A *from, A *to, int pitch,
+                                                 const float *w, const float *b, bool keep)
 {
     const int lane = threadIdx.x % 32;
     float v[ROWS][NQ][4], mean[ROWS] = {}, rstd[ROWS] = {};
@@ -93,7 +97,8 @@ static __device__ __forceinline__ void norm_rows(const few_args &g, int m, int a
     }
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
-        if (keep && g.stat && lane == 0 && m + r * apart < g.M) g.stat[2 * (m + r * apart)] = mean[r], g.stat[2 * (m + r * apart) + 1] = rstd[r];
+        if (keep && g.stat && lane == 0 && m + r * apart < g.M)
+            g.stat[2 * (m + r * apart)] = mean[r], g.stat[2 * (m + r * apart) + 1] = rstd[r];
 }
 
 /* The state that channel ch of stream m comes from. */
@@ -109,7 +114,8 @@ static __device__ __forceinline__ float state_before(const few_args &g, int m, i
 }
 
 /* From the sums q[0 … G−1] with their biases to the new state. */
-template <class A> static __device__ __forceinline__ void finish_gates(const few_args &g, int m, int ch, const float *q, float state)
+template <class A>
+static __device__ __forceinline__ void finish_gates(const few_args &g, int m, int ch, const float *q, float state)
 {
     float a, in;
 #pragma unroll

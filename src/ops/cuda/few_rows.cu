@@ -1,8 +1,10 @@
-/* Up to eight rows: a warp makes one output (or the gates of one channel) for all of them, with its rows of W in registers before
- * x is there. Sums are fp32 in a fixed order. And the one-token norm and convolution, which is a row's own affair too. */
+/* Up to eight rows: a warp makes one output (or the gates of one channel) for all of them, with its rows of W in
+ * registers before x is there. Sums are fp32 in a fixed order. And the one-token norm and convolution, which is a
+ * row's own affair too. */
 #include "ops/cuda/few.cuh"
 
-enum { MOST_ROWS = 8, CHIP = 132 }; /* CHIP: multiprocessors to fill, a constant so that results depend on the shape alone */
+/* CHIP: multiprocessors to fill, a constant so that results depend on the shape alone */
+enum { MOST_ROWS = 8, CHIP = 132 };
 
 /* Which row of W is the warp's j-th. CELLS: the gates of one channel, else R outputs next to each other. */
 template <int R, int CELLS> static __device__ __forceinline__ int weight_row(const few_args &g, int unit, int j)
@@ -11,7 +13,8 @@ template <int R, int CELLS> static __device__ __forceinline__ int weight_row(con
 }
 
 template <class A, int R, int CELLS>
-static __device__ __forceinline__ void finish_unit(const few_args &g, int unit, int m, const float *q, const float *before)
+static __device__ __forceinline__ void finish_unit(const few_args &g, int unit, int m, const float *q,
+                                                   const float *before)
 {
     if (m >= g.M) return;
     if (CELLS && unit < g.H) finish_gates<A>(g, m, unit, q, before[0]);
@@ -25,7 +28,8 @@ static __device__ __forceinline__ void finish_unit(const few_args &g, int unit, 
 }
 
 /* What the end needs beside the sums: residuals or the state, for row `m`. */
-template <class A, int R, int CELLS> static __device__ __forceinline__ void fetch_before(const few_args &g, int unit, int m, float *before)
+template <class A, int R, int CELLS>
+static __device__ __forceinline__ void fetch_before(const few_args &g, int unit, int m, float *before)
 {
 #pragma unroll
     for (int j = 0; j < R; j++) before[j] = 0;
@@ -33,11 +37,13 @@ template <class A, int R, int CELLS> static __device__ __forceinline__ void fetc
     if (CELLS) before[0] = state_before(g, m, min(unit, g.H - 1));
     else if (g.residual)
 #pragma unroll
-        for (int j = 0; j < R; j++) before[j] = load((const A *)g.residual + (size_t)m * g.N + weight_row<R, CELLS>(g, unit, j));
+        for (int j = 0; j < R; j++)
+            before[j] = load((const A *)g.residual + (size_t)m * g.N + weight_row<R, CELLS>(g, unit, j));
 }
 
 /* A lane's quads of one row: lane, lane + 32, … */
-template <class A, int NQ> static __device__ __forceinline__ void fetch_row(const few_args &g, const A *row, float (*v)[4])
+template <class A, int NQ>
+static __device__ __forceinline__ void fetch_row(const few_args &g, const A *row, float (*v)[4])
 {
 #pragma unroll
     for (int i = 0; i < NQ; i++) {
@@ -48,7 +54,8 @@ template <class A, int NQ> static __device__ __forceinline__ void fetch_row(cons
 }
 
 /* The norm's weights are multiplied into those of the product; its shift then belongs to the bias. */
-template <int R, int NQ> static __device__ __forceinline__ void take_norm(const few_args &g, float (*w)[NQ][4], float *bias)
+template <int R, int NQ>
+static __device__ __forceinline__ void take_norm(const few_args &g, float (*w)[NQ][4], float *bias)
 {
     float scale[NQ][4], shift[NQ][4];
     fetch_row<float, NQ>(g, g.norm_w, scale);
@@ -68,11 +75,12 @@ template <int R, int NQ> static __device__ __forceinline__ void take_norm(const 
         for (int j = 0; j < R; j++) w[j][i / 4][i % 4] *= scale[i / 4][i % 4];
 }
 
-/* R: rows of W a warp has; NQ: quads of each that a lane has. Rows of x come one after the other, the next one fetched while one is summed;
- * lane m keeps the sums of row m. One block more writes what the norm promises. */
+/* R: rows of W a warp has; NQ: quads of each that a lane has. Rows of x come one after the other, the next one
+ * fetched while one is summed; lane m keeps the sums of row m. One block more writes what the norm promises. */
 template <class A, int R, int NQ, int CELLS> static __global__ void few_rows(few_args g)
 {
-    const int lane = threadIdx.x % 32, warps = blockDim.x / 32, warp = threadIdx.x / 32, unit = blockIdx.x * warps + warp;
+    const int lane = threadIdx.x % 32, warps = blockDim.x / 32, warp = threadIdx.x / 32,
+              unit = blockIdx.x * warps + warp;
     float w[R][NQ][4], x[NQ][4], next[NQ][4], bias[R], before[R], q[3] = {};
     early_start();
     if (g.norm && blockIdx.x == gridDim.x - 1) {
@@ -196,17 +204,20 @@ template <class A> static __global__ void norm_conv(norm_conv_args g)
     if (on) {
         quad<A>::load((const A *)g.norm.x + at, x);
         if (g.conv.tail_in && !(g.conv.reset && g.conv.reset[m]))
-            for (int j = 0; j < MR_TAIL; j++) quad<float>::load((const float *)g.conv.tail_in + (m * MR_TAIL + j) * D + d, past[j]);
+            for (int j = 0; j < MR_TAIL; j++)
+                quad<float>::load((const float *)g.conv.tail_in + (m * MR_TAIL + j) * D + d, past[j]);
     }
     if (layer) mean = sum_of_block((x[0] + x[1]) + (x[2] + x[3]), shared) / D;
     for (int k = 0; on && k < 4; k++) x[k] -= mean, square += x[k] * x[k];
     square = sum_of_block(square, shared);
-    const float rstd = g.norm.kind == MR_NORM_NONE ? 1 : rsqrtf(square / D + (float)(layer ? MR_LAYER_EPS : MR_RMS_EPS));
+    const float rstd =
+        g.norm.kind == MR_NORM_NONE ? 1 : rsqrtf(square / D + (float)(layer ? MR_LAYER_EPS : MR_RMS_EPS));
     if (!on) return;
     if (g.norm.stat && d == 0) ((float *)g.norm.stat)[2 * m] = mean, ((float *)g.norm.stat)[2 * m + 1] = rstd;
     for (int k = 0; k < 4; k++) x[k] = rounded<A>(x[k] * rstd * w[k] + b[k]); /* as later tokens will see it */
     quad<A>::store((A *)g.norm.y + at, x);
-    for (int k = 0; k < 4; k++) y[k] += taps[k][0] * past[0][k] + taps[k][1] * past[1][k] + taps[k][2] * past[2][k] + taps[k][3] * x[k];
+    for (int k = 0; k < 4; k++)
+        y[k] += taps[k][0] * past[0][k] + taps[k][1] * past[1][k] + taps[k][2] * past[2][k] + taps[k][3] * x[k];
     quad<A>::store((A *)g.conv.y + at, y);
     if (!g.conv.tail_out) return;
     float *tail = (float *)g.conv.tail_out + m * MR_TAIL * D + d;
@@ -217,7 +228,8 @@ template <class A> static __global__ void norm_conv(norm_conv_args g)
 
 template <class A> static void launch_norm_conv(mr_cuda *c, const norm_conv_args *g)
 {
-    chain(c, "norm_conv", norm_conv<A>, dim3((unsigned)g->norm.M), (unsigned)div_up((size_t)g->norm.D, 128) * 32, 0, *g);
+    chain(c, "norm_conv", norm_conv<A>, dim3((unsigned)g->norm.M), (unsigned)div_up((size_t)g->norm.D, 128) * 32, 0,
+          *g);
 }
 
 void mr_cuda_norm_conv(mr_cuda *c, const mr_norm_fwd_args *norm, const mr_conv_fwd_args *conv)

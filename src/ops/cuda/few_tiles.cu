@@ -1,9 +1,11 @@
-/* Some ten to a hundred rows: tensor cores (mma.sync), bf16 on a bf16 device and TF32 on an fp32 one. A block makes a tile of 16 tokens × TN
- * outputs. K goes through shared memory in chunks of 256 bytes a row, all of it soon in flight: until the rows of x are there, only weights
- * move. Where a norm comes first, whole rows of x lie there. The warps share the K of each chunk, and add up in a fixed order. */
+/* Some ten to a hundred rows: tensor cores (mma.sync), bf16 on a bf16 device and TF32 on an fp32 one. A block makes
+ * a tile of 16 tokens × TN outputs. K goes through shared memory in chunks of 256 bytes a row, all of it soon in
+ * flight: until the rows of x are there, only weights move. Where a norm comes first, whole rows of x lie there. The
+ * warps share the K of each chunk, and add up in a fixed order. */
 #include "ops/cuda/few.cuh"
 
-enum { WARPS = 8, THREADS = 32 * WARPS, TM = 16, CHUNK = 256, STEP = CHUNK / WARPS, PITCH = CHUNK + 16 }; /* bytes; PITCH: without bank conflicts */
+/* bytes; PITCH: without bank conflicts */
+enum { WARPS = 8, THREADS = 32 * WARPS, TM = 16, CHUNK = 256, STEP = CHUNK / WARPS, PITCH = CHUNK + 16 };
 enum { MOST_SHARED = 227 << 10, NORM_WIDEST = 512 };
 
 template <int TN_, int STAGES_> struct tile_of {
@@ -23,7 +25,10 @@ static __device__ __forceinline__ void copy_16(void *to, const void *from, bool 
 }
 
 static __device__ __forceinline__ void copies_end(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int N> static __device__ __forceinline__ void copies_wait(void) { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+template <int N> static __device__ __forceinline__ void copies_wait(void)
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
 
 static __device__ __forceinline__ void load_fragment(unsigned *r, const void *from)
 {
@@ -37,14 +42,16 @@ static __device__ __forceinline__ void load_fragment(unsigned *r, const void *fr
 /* 32 bytes of K of 16 rows of x and 8 rows of W. */
 static __device__ __forceinline__ void multiply(float *c, const unsigned *a, const unsigned *b, bf16)
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 static __device__ __forceinline__ void multiply(float *c, const unsigned *a, const unsigned *b, float)
 {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
@@ -59,7 +66,8 @@ static __device__ __forceinline__ void round_fragment(unsigned *r, float)
 
 /* ---- parts of the kernel ---- */
 
-/* The row of W that is column j of this block's tile, or −1. Gates lie side by side in a tile: p | k | v of the same channels. */
+/* The row of W that is column j of this block's tile, or −1. Gates lie side by side in a tile: p | k | v of the same
+ * channels. */
 template <class T, int SHARE> static __device__ __forceinline__ int weight_row(const few_args &g, int j)
 {
     if (!SHARE) {
@@ -111,7 +119,8 @@ template <int ROWS> struct feeder {
 };
 
 /* The warp's 32 bytes of K of a chunk. */
-template <class A, class T> static __device__ __forceinline__ void multiply_chunk(const char *x, int x_pitch, const char *w, float (*sum)[4])
+template <class A, class T>
+static __device__ __forceinline__ void multiply_chunk(const char *x, int x_pitch, const char *w, float (*sum)[4])
 {
     const int lane = threadIdx.x % 32, byte = threadIdx.x / 32 * STEP;
     unsigned a[4], b[4];
@@ -146,16 +155,21 @@ template <class T> static __device__ __forceinline__ float sum_at(const float *t
     return v;
 }
 
-static __device__ __forceinline__ float quick_gelu(float x) { return x * fast_sigmoid(1.5957691216057308f * fmaf(0.044715f * x * x, x, x)); }
+static __device__ __forceinline__ float quick_gelu(float x)
+{
+    return x * fast_sigmoid(1.5957691216057308f * fmaf(0.044715f * x * x, x, x));
+}
 
 /* Where thread element i of a tile of `columns` outputs lies; false when there is none. */
-static __device__ __forceinline__ bool place(const few_args &g, int i, int columns, int width, int *r, int *j, int *m, int *n)
+static __device__ __forceinline__ bool place(const few_args &g, int i, int columns, int width, int *r, int *j, int *m,
+                                             int *n)
 {
     *r = i / columns, *j = i % columns, *m = blockIdx.y * TM + *r, *n = blockIdx.x * columns + *j;
     return *r < TM && *m < g.M && *n < width;
 }
 
-template <class A, class T> static __device__ __forceinline__ void finish_linear(const few_args &g, const float *tile, float before, float bias)
+template <class A, class T>
+static __device__ __forceinline__ void finish_linear(const few_args &g, const float *tile, float before, float bias)
 {
     int r, j, m, n;
 #pragma unroll 1
@@ -171,7 +185,8 @@ template <class A, class T> static __device__ __forceinline__ void finish_linear
 }
 
 /* SHARE: channels of the tile. */
-template <class A, class T, int SHARE> static __device__ __forceinline__ void finish_cells(const few_args &g, const float *tile, float state)
+template <class A, class T, int SHARE>
+static __device__ __forceinline__ void finish_cells(const few_args &g, const float *tile, float state)
 {
     int r, j, m, ch;
 #pragma unroll 1
@@ -191,7 +206,9 @@ template <class A, class T, int SHARE> static __device__ __forceinline__ float f
 {
     int r, j, m, n;
     if (SHARE) return place(g, threadIdx.x, SHARE, g.H, &r, &j, &m, &n) ? state_before(g, m, n) : 0.0f;
-    return place(g, threadIdx.x, T::TN, g.N, &r, &j, &m, &n) && g.residual ? load((const A *)g.residual + (size_t)m * g.N + n) : 0.0f;
+    return place(g, threadIdx.x, T::TN, g.N, &r, &j, &m, &n) && g.residual
+               ? load((const A *)g.residual + (size_t)m * g.N + n)
+               : 0.0f;
 }
 
 template <class T> static __device__ __forceinline__ float fetch_bias(const few_args &g)
@@ -202,27 +219,31 @@ template <class T> static __device__ __forceinline__ float fetch_bias(const few_
 
 /* All of K of the block's rows, normed where they lie. */
 template <class A>
-static __device__ __forceinline__ void norm_inputs(const few_args &g, feeder<TM> &in, char *x, int pitch, int chunks, const float *weights)
+static __device__ __forceinline__ void norm_inputs(const few_args &g, feeder<TM> &in, char *x, int pitch, int chunks,
+                                                   const float *weights)
 {
 #pragma unroll 1
     for (int chunk = 0; chunk < chunks; chunk++) in.fetch(x + chunk * CHUNK, pitch);
     copies_end();
     copies_wait<0>();
     __syncthreads();
-    const int warp = threadIdx.x / 32, pair = WARPS * pitch / (int)sizeof(A); /* a warp has rows `warp` and WARPS + `warp` */
+    /* a warp has rows `warp` and WARPS + `warp` */
+    const int warp = threadIdx.x / 32, pair = WARPS * pitch / (int)sizeof(A);
     A *rows = (A *)(x + warp * pitch);
-    norm_rows<A, TM / WARPS, NORM_WIDEST / 128>(g, blockIdx.y * TM + warp, WARPS, rows, rows, pair, weights, weights + g.K, blockIdx.x == 0);
+    norm_rows<A, TM / WARPS, NORM_WIDEST / 128>(g, blockIdx.y * TM + warp, WARPS, rows, rows, pair, weights,
+                                                weights + g.K, blockIdx.x == 0);
     __syncthreads();
 }
 #endif
 
-/* SHARE: channels of a tile where it is gates, else 0. Shared memory: x (whole rows or stages), stages of W, the norm's weights; the sums
- * at the end lie over all of it. */
+/* SHARE: channels of a tile where it is gates, else 0. Shared memory: x (whole rows or stages), stages of W, the
+ * norm's weights; the sums at the end lie over all of it. */
 template <class A, class T, int NORM, int SHARE> static __global__ __launch_bounds__(THREADS) void few_tiles(few_args g)
 {
 #if __CUDA_ARCH__ >= 800 || !defined(__CUDA_ARCH__)
     extern __shared__ char shared[];
-    const int chunks = (g.K * (int)sizeof(A) + CHUNK - 1) / CHUNK, x_pitch = NORM ? chunks * CHUNK + 16 : PITCH, ahead = T::STAGES - 1;
+    const int chunks = (g.K * (int)sizeof(A) + CHUNK - 1) / CHUNK, x_pitch = NORM ? chunks * CHUNK + 16 : PITCH,
+              ahead = T::STAGES - 1;
     char *x = shared, *w = shared + (NORM ? TM * x_pitch : T::STAGES * TM * PITCH);
     float *norm_weights = (float *)(w + T::STAGES * T::TN * PITCH);
     float sum[T::TN / 8][4] = {};
@@ -238,7 +259,8 @@ template <class A, class T, int NORM, int SHARE> static __global__ __launch_boun
 #pragma unroll 1
     for (int i = 0; i < ahead; i++) weights.fetch(w + i * T::TN * PITCH, PITCH);
 #pragma unroll 2
-    for (int k = threadIdx.x; NORM && k < g.K; k += THREADS) norm_weights[k] = g.norm_w[k], norm_weights[g.K + k] = g.norm_b ? g.norm_b[k] : 0.0f;
+    for (int k = threadIdx.x; NORM && k < g.K; k += THREADS)
+        norm_weights[k] = g.norm_w[k], norm_weights[g.K + k] = g.norm_b ? g.norm_b[k] : 0.0f;
     const float bias = SHARE ? 0.0f : fetch_bias<T>(g);
     wait_for_results();
     if (NORM) norm_inputs<A>(g, in, x, x_pitch, chunks, norm_weights);
@@ -257,7 +279,8 @@ template <class A, class T, int NORM, int SHARE> static __global__ __launch_boun
             if (!NORM) in.fetch(x + next * TM * PITCH, PITCH);
         }
         copies_end();
-        multiply_chunk<A, T>(NORM ? x + chunk * CHUNK : x + stage * TM * PITCH, x_pitch, w + stage * T::TN * PITCH, sum);
+        multiply_chunk<A, T>(NORM ? x + chunk * CHUNK : x + stage * TM * PITCH, x_pitch, w + stage * T::TN * PITCH,
+                             sum);
         stage = stage + 1 == T::STAGES ? 0 : stage + 1;
         next = next + 1 == T::STAGES ? 0 : next + 1;
     }
@@ -277,7 +300,8 @@ template <class A, class T, int NORM, int SHARE> static int launch_tiles(mr_cuda
     const size_t chunks = div_up((size_t)g->K * sizeof(A), CHUNK);
     const size_t x = NORM ? TM * (chunks * CHUNK + 16) : (size_t)T::STAGES * TM * PITCH;
     const size_t shared = x + (size_t)T::STAGES * T::TN * PITCH + (NORM ? 2 * (size_t)g->K * sizeof(float) : 0);
-    const dim3 grid((unsigned)div_up((size_t)(SHARE ? g->H : g->N), SHARE ? SHARE : T::TN), (unsigned)div_up((size_t)g->M, TM));
+    const dim3 grid((unsigned)div_up((size_t)(SHARE ? g->H : g->N), SHARE ? SHARE : T::TN),
+                    (unsigned)div_up((size_t)g->M, TM));
     if (shared > MOST_SHARED) return 0;
     chain(c, "few_tiles", few_tiles<A, T, NORM, SHARE>, grid, THREADS, shared, *g);
     return 1;
@@ -285,7 +309,7 @@ template <class A, class T, int NORM, int SHARE> static int launch_tiles(mr_cuda
 
 template <class A, class T, int NORM> static int by_gates(mr_cuda *c, const few_args *g)
 {
-    if (g->G == 3) return T::TN % 3 ? 0 : launch_tiles<A, T, NORM, T::TN % 3 ? 0 : T::TN / 3>(c, g);
+    if (g->G == 3) return T::TN % 3 ? 0 : launch_tiles < A, T, NORM, T::TN % 3 ? 0 : T::TN / 3 > (c, g);
     return g->G ? launch_tiles<A, T, NORM, T::TN / 2>(c, g) : launch_tiles<A, T, NORM, 0>(c, g);
 }
 
@@ -304,6 +328,7 @@ int mr_cuda_few_tiles(mr_cuda *c, const few_args *g)
 {
     const uintptr_t all = (uintptr_t)g->x | (uintptr_t)g->W | (uintptr_t)g->norm_y;
     const int odd = c->bf16 ? g->K % 8 : g->K % 4, large = (size_t)g->N * (size_t)g->K > 1 << 20 || g->M > MOST_ROWS;
-    if (c->capability < 80 || (c->exact && !c->bf16) || odd || large || all % 16 || (g->norm && g->K > NORM_WIDEST)) return 0;
+    if (c->capability < 80 || (c->exact && !c->bf16) || odd || large || all % 16 || (g->norm && g->K > NORM_WIDEST))
+        return 0;
     return c->bf16 ? by_tile<bf16>(c, g) : by_tile<float>(c, g);
 }

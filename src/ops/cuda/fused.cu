@@ -1,11 +1,13 @@
-/* Layers of 64 inputs on tensor cores: projection, gates and scan in one kernel. Pre-activations are never stored: the backward
- * computes them anew from x, together with dW; only their gradients go through memory, once, for the product that gives dx. */
+/* Layers of 64 inputs on tensor cores: projection, gates and scan in one kernel. Pre-activations are never stored:
+ * the backward computes them anew from x, together with dW; only their gradients go through memory, once, for the
+ * product that gives dx. */
 #include "ops/cuda/fused_kernels.cuh"
 
 /* n-tiles of 8 tokens, and blocks a multiprocessor, as measured on an H200: dW of three gates leaves few registers. */
 template <class ACT, int KIND> struct fused_tuning {
     static const int narrow = sizeof(ACT) == 2, gru = KIND == GRU;
-    static const int forward_tiles = 4, forward_least = 3, backward_tiles = narrow && gru ? 4 : 2, backward_least = gru || narrow ? 3 : 2;
+    static const int forward_tiles = 4, forward_least = 3, backward_tiles = narrow && gru ? 4 : 2,
+                     backward_least = gru || narrow ? 3 : 2;
 };
 
 template <class ACT, int KIND, int CAND, int MASKED> struct fused {
@@ -17,7 +19,8 @@ template <class ACT, int KIND, int CAND, int MASKED> struct fused {
         const size_t room = fused_room<ACT, gate_count<KIND>::value, NT, 1>::bytes;
         auto kernel = fused_forward<ACT, KIND, CAND, MASKED, NT, tune::forward_least>;
         CHECK(c, mr_cuda_allow_shared((const void *)kernel, room));
-        kernel<<<dim3((unsigned)f.scan.H / FUSED_CHANNELS, (unsigned)f.scan.B), dim3(32, FUSED_WARPS), room, c->stream>>>(f);
+        kernel<<<dim3((unsigned)f.scan.H / FUSED_CHANNELS, (unsigned)f.scan.B), dim3(32, FUSED_WARPS), room,
+                 c->stream>>>(f);
         LAUNCHED(c, "fused_forward");
     }
 
@@ -27,7 +30,8 @@ template <class ACT, int KIND, int CAND, int MASKED> struct fused {
         const size_t room = fused_room<ACT, gate_count<KIND>::value, NT, 3>::bytes;
         auto kernel = fused_backward<ACT, KIND, CAND, MASKED, NT, tune::backward_least>;
         CHECK(c, mr_cuda_allow_shared((const void *)kernel, room));
-        kernel<<<dim3((unsigned)f.scan.H / FUSED_CHANNELS, (unsigned)f.groups), dim3(32, FUSED_WARPS), room, c->stream>>>(f);
+        kernel<<<dim3((unsigned)f.scan.H / FUSED_CHANNELS, (unsigned)f.groups), dim3(32, FUSED_WARPS), room,
+                 c->stream>>>(f);
         LAUNCHED(c, "fused_backward");
     }
 };
@@ -69,10 +73,12 @@ static __global__ void add_groups(int groups, size_t weights, size_t rows, const
 
 int mr_cuda_fusable(const mr_cuda *c, const mr_cell *cell, int D, int H)
 {
-    return c->capability >= 80 && (c->bf16 || !c->exact) && D == FUSED_D && H % FUSED_CHANNELS == 0 && cell->scan == MR_SCAN_LINEAR;
+    return c->capability >= 80 && (c->bf16 || !c->exact) && D == FUSED_D && H % FUSED_CHANNELS == 0 &&
+           cell->scan == MR_SCAN_LINEAR;
 }
 
-/* Enough blocks for the chip, or sequences too short to be cut; offsets within a sequence in 32 bits; copies of 16 bytes. */
+/* Enough blocks for the chip, or sequences too short to be cut; offsets within a sequence in 32 bits; copies of 16
+ * bytes. */
 static bool fits(int B, int T, int N, int H, const void *x, const void *h, const void *dh)
 {
     const size_t blocks = (size_t)B * (size_t)H / FUSED_CHANNELS;
@@ -85,7 +91,8 @@ int mr_cuda_fused_fwd(mr_cuda *c, const mr_minrnn_fwd_args *a)
     fused_args f = {};
     scan_args &g = f.scan;
     if (!fits(a->B, a->T, a->H * mr_cell_gates(&a->cell), a->H, a->x, a->h, NULL)) return 0;
-    g.B = a->B, g.T = a->T, g.H = a->H, g.h = a->h, g.h_in = (const float *)a->h_in, g.h_init = (const float *)a->h_init;
+    g.B = a->B, g.T = a->T, g.H = a->H, g.h = a->h, g.h_in = (const float *)a->h_in,
+    g.h_init = (const float *)a->h_init;
     g.h_out = (float *)a->h_out, g.reset = a->reset, g.length = a->length;
     f.x = a->x, f.W = (const float *)a->W, f.bias = (const float *)a->b;
     BY_ACT(c, by_kind, c, &a->cell, f, 0);
@@ -113,15 +120,19 @@ int mr_cuda_fused_bwd(mr_cuda *c, const mr_minrnn_bwd_args *a)
     scan_args &g = f.scan;
     if (!fits(a->B, a->T, N, a->H, a->x, a->h, a->dh)) return 0;
     f.groups = groups_of(a->B, a->H);
-    const size_t weights = (size_t)N * FUSED_D, sums = (size_t)f.groups * (weights + (size_t)N), starts = (size_t)a->B * (size_t)a->H;
+    const size_t weights = (size_t)N * FUSED_D, sums = (size_t)f.groups * (weights + (size_t)N),
+                 starts = (size_t)a->B * (size_t)a->H;
     float *room = (float *)mr_cuda_scratch(c, mr_cuda_fused_scratch(c, &a->cell, a->B, a->T, a->H));
     if (!room) return 1;
     f.sums = room, g.to_start = a->dh_init ? room + sums : NULL, g.pre = room + sums + starts;
-    g.B = a->B, g.T = a->T, g.H = a->H, g.h = (void *)a->h, g.h_in = (const float *)a->h_in, g.h_init = (const float *)a->h_init;
-    g.reset = a->reset, g.length = a->length, g.dh = a->dh, g.dh_out = (const float *)a->dh_out, g.dh_in = (float *)a->dh_in;
+    g.B = a->B, g.T = a->T, g.H = a->H, g.h = (void *)a->h, g.h_in = (const float *)a->h_in,
+    g.h_init = (const float *)a->h_init;
+    g.reset = a->reset, g.length = a->length, g.dh = a->dh, g.dh_out = (const float *)a->dh_out,
+    g.dh_in = (float *)a->dh_in;
     f.x = a->x, f.W = (const float *)a->W, f.bias = (const float *)a->b;
     BY_ACT(c, by_kind, c, &a->cell, f, 1);
-    add_groups<<<(unsigned)div_up(weights + (size_t)N, 128), 128, 0, c->stream>>>(f.groups, weights, (size_t)N, f.sums, (float *)a->dW, (float *)a->db);
+    add_groups<<<(unsigned)div_up(weights + (size_t)N, 128), 128, 0, c->stream>>>(f.groups, weights, (size_t)N, f.sums,
+                                                                                  (float *)a->dW, (float *)a->db);
     LAUNCHED(c, "add_groups");
     if (a->dh_init) mr_cuda_start_grad(c, a->cell.candidate, a->B, a->H, g.to_start, g.h_init, (float *)a->dh_init);
     mr_cuda_product_dx(c, M, N, a->D, g.pre, (const float *)a->W, NULL, a->accumulate, a->dx);

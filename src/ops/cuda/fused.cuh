@@ -1,10 +1,11 @@
 /* Tiles for kernels that hold projection, gates and scan together: layers of 64 inputs, tensor cores in tf32 or bf16.
  *
- * A warp owns 16 channels of one sequence and walks over time in tiles of 8·NT tokens. It multiplies its rows of W with the tile of
- * x so that rows of the product are channels and columns are tokens. Which channel is which row, which token which column, and
- * in which order the inputs are summed is free as long as both operands agree, and chosen so that
- *   - a thread gets two neighbouring channels and 2·NT consecutive tokens of them, for every gate: it scans in registers;
- *   - both operands are read from shared memory 16 bytes at a time without conflicts;
+ * A warp owns 16 channels of one sequence and walks over time in tiles of 8·NT tokens. It multiplies its rows of W
+ * with the tile of x so that rows of the product are channels and columns are tokens. Which channel is which row,
+ * which token which column, and in which order the inputs are summed is free as long as both operands agree, and
+ * chosen so that
+ *   - a thread gets two neighbouring channels and 2·NT consecutive tokens of them, for every gate: it scans in
+ *   registers; - both operands are read from shared memory 16 bytes at a time without conflicts;
  *   - the gradients of the pre-activations are, as they lie, the left operand of the product that gives dW. */
 #ifndef MR_OPS_CUDA_FUSED_CUH
 #define MR_OPS_CUDA_FUSED_CUH
@@ -34,7 +35,8 @@ template <class ACT> struct operand {
     static const int words = FUSED_D * sizeof(ACT) / 4, chunks = words / 4, steps = words / 8;
 };
 
-/* W is rounded once; of everything else in tf32 the tensor cores drop the low bits themselves: rounding is three instructions each time. */
+/* W is rounded once; of everything else in tf32 the tensor cores drop the low bits themselves: rounding is three
+ * instructions each time. */
 static __device__ __forceinline__ unsigned to_tf32(float x)
 {
     unsigned y = 0;
@@ -58,11 +60,15 @@ template <class ACT> static __device__ __forceinline__ unsigned weight_word(cons
 template <class ACT> static __device__ __forceinline__ void multiply(float *c, const uint4 &a, unsigned b0, unsigned b1)
 {
     if (sizeof(ACT) == 4)
-        AMPERE(asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                   : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1)));
+        AMPERE(asm(
+            "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1)));
     else
-        AMPERE(asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                   : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1)));
+        AMPERE(asm(
+            "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1)));
 }
 
 /* Where I am: lane = 4·row + quarter; my channels are ch and ch + 1, my tokens of a tile those from quarter·2·NT on. */
@@ -76,15 +82,16 @@ static __device__ __forceinline__ place my_place()
     return {(int)threadIdx.y, row, (int)threadIdx.x & 3, (int)(blockIdx.x * FUSED_WARPS + threadIdx.y) * 16 + 2 * row};
 }
 
-/* ---- the tile of x: rows of 16-byte chunks, their order turned by token so that readers of several rows do not meet ---- */
+/* ---- the tile of x: rows of 16-byte chunks, their order turned by token so that readers of several rows do not
+ * meet ---- */
 
 template <class ACT, int NT> static __device__ __forceinline__ int chunk_at(int token, int chunk)
 {
     return token * operand<ACT>::chunks + (chunk ^ (token / (2 * NT) % 4 * 2) ^ (token % 2 * 4));
 }
 
-/* What a thread copies of every tile of 64 neighbouring elements a token, tokens `stride` apart: chunk threadIdx % chunks of every so many tokens.
- * Addresses are found once. */
+/* What a thread copies of every tile of 64 neighbouring elements a token, tokens `stride` apart: chunk threadIdx %
+ * chunks of every so many tokens. Addresses are found once. */
 template <class ACT, int NT> struct tile_feed {
     static const int chunks = operand<ACT>::chunks, apart = 32 * FUSED_WARPS / chunks, count = 8 * NT / apart;
     static const unsigned bytes = 8 * NT * chunks * sizeof(uint4); /* of a tile */
@@ -98,18 +105,22 @@ template <class ACT, int NT> struct tile_feed {
         token = i / chunks;
         offset = token * stride + i % chunks * (16 / (int)sizeof(ACT));
 #pragma unroll
-        for (int r = 0; r < count; r++) to[r] = (unsigned)__cvta_generic_to_shared(tiles + chunk_at<ACT, NT>(token + r * apart, i % chunks));
+        for (int r = 0; r < count; r++)
+            to[r] = (unsigned)__cvta_generic_to_shared(tiles + chunk_at<ACT, NT>(token + r * apart, i % chunks));
     }
 
-    /* Asks for tile number `which`; `from` is its first token, which has number `first`. Tokens before LEAST, and masked ones from `real` on, are zero. */
-    template <int MASKED, int LEAST> __device__ __forceinline__ void fetch(int which, const ACT *from, int first, int real) const
+    /* Asks for tile number `which`; `from` is its first token, which has number `first`. Tokens before LEAST, and
+     * masked ones from `real` on, are zero. */
+    template <int MASKED, int LEAST>
+    __device__ __forceinline__ void fetch(int which, const ACT *from, int first, int real) const
     {
 #pragma unroll
         for (int r = 0; r < count; r++) {
             const int t = first + token + r * apart;
             const bool there = (!LEAST || t >= LEAST) && (!MASKED || t < real);
             const ACT *source = from + (there ? offset + r * apart * stride : (LEAST - first) * stride);
-            AMPERE(asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to[r] + which * bytes), "l"(source), "r"(there ? 16 : 0)));
+            AMPERE(asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to[r] + which * bytes),
+                                "l"(source), "r"(there ? 16 : 0)));
         }
     }
 };
@@ -125,7 +136,8 @@ static __device__ __forceinline__ void await_tile()
 /* ---- products ---- */
 
 /* My rows of W as left operands, [G, steps] a thread: every thread reads only what it wrote here. */
-template <class ACT, int G> static __device__ __forceinline__ void keep_weights(uint4 *kept, const place &at, const float *W, int H)
+template <class ACT, int G>
+static __device__ __forceinline__ void keep_weights(uint4 *kept, const place &at, const float *W, int H)
 {
     const int steps = operand<ACT>::steps;
     for (int j = 0; j < G; j++)
@@ -133,16 +145,20 @@ template <class ACT, int G> static __device__ __forceinline__ void keep_weights(
             const int word = 4 * (at.quarter + 4 * (s / 2)) + 2 * (s % 2);
             const float *even = W + ((size_t)j * H + at.ch) * FUSED_D, *odd = even + FUSED_D;
             kept[((j * FUSED_WARPS + at.warp) * steps + s) * 32 + threadIdx.x] =
-                make_uint4(weight_word<ACT>(even, word), weight_word<ACT>(odd, word), weight_word<ACT>(even, word + 1), weight_word<ACT>(odd, word + 1));
+                make_uint4(weight_word<ACT>(even, word), weight_word<ACT>(odd, word), weight_word<ACT>(even, word + 1),
+                           weight_word<ACT>(odd, word + 1));
         }
 }
 
 /* Pre-activations of my channels and tokens: q[j][n][2·v + e] is gate j, channel ch + v, my token 2·n + e. */
 template <class ACT, int G, int NT>
-static __device__ __forceinline__ void project(const uint4 *kept, const uint4 *tile, const place &at, const float (*bias)[2], float (*q)[NT][4])
+static __device__ __forceinline__ void project(const uint4 *kept, const uint4 *tile, const place &at,
+                                               const float (*bias)[2], float (*q)[NT][4])
 {
-    const int steps = operand<ACT>::steps, token = at.row / 2 * (2 * NT) + at.row % 2; /* the others lie 2·n behind it, turned alike */
-    const uint4 *half[2] = {tile + chunk_at<ACT, NT>(token, at.quarter), tile + chunk_at<ACT, NT>(token, at.quarter + 4)};
+    /* the others lie 2·n behind it, turned alike */
+    const int steps = operand<ACT>::steps, token = at.row / 2 * (2 * NT) + at.row % 2;
+    const uint4 *half[2] = {tile + chunk_at<ACT, NT>(token, at.quarter),
+                            tile + chunk_at<ACT, NT>(token, at.quarter + 4)};
     kept += at.warp * steps * 32 + threadIdx.x;
 #pragma unroll
     for (int j = 0; j < G; j++)
@@ -171,7 +187,9 @@ static __device__ __forceinline__ void project(const uint4 *kept, const uint4 *t
 
 /* dW of my channels, dw[j][k][2·v + e]: += q · x over the tile's tokens. Column 2·quarter + e of product k is input
  * column·4 + k % 4 + k / 4·32 in fp32 and column·8 + k in bf16. */
-template <int G, int NT> static __device__ __forceinline__ void add_dw(const uint4 *tile, const place &at, const float (*q)[NT][4], float (*dw)[8][4], float)
+template <int G, int NT>
+static __device__ __forceinline__ void add_dw(const uint4 *tile, const place &at, const float (*q)[NT][4],
+                                              float (*dw)[8][4], float)
 {
     const int chunks = operand<float>::chunks, token = at.quarter * 2 * NT;
     const uint4 *even = tile + chunk_at<float, NT>(token, at.row), *odd = tile + chunk_at<float, NT>(token + 1, at.row);
@@ -180,7 +198,8 @@ template <int G, int NT> static __device__ __forceinline__ void add_dw(const uin
         uint4 left[G];
 #pragma unroll
         for (int j = 0; j < G; j++)
-            left[j] = make_uint4(__float_as_uint(q[j][n][0]), __float_as_uint(q[j][n][2]), __float_as_uint(q[j][n][1]), __float_as_uint(q[j][n][3]));
+            left[j] = make_uint4(__float_as_uint(q[j][n][0]), __float_as_uint(q[j][n][2]), __float_as_uint(q[j][n][1]),
+                                 __float_as_uint(q[j][n][3]));
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const uint4 a = even[2 * n * chunks + 8 * half], b = odd[2 * n * chunks + 8 * half];
@@ -195,7 +214,9 @@ template <int G, int NT> static __device__ __forceinline__ void add_dw(const uin
     }
 }
 
-template <int G, int NT> static __device__ __forceinline__ void add_dw(const uint4 *tile, const place &at, const float (*q)[NT][4], float (*dw)[8][4], bf16)
+template <int G, int NT>
+static __device__ __forceinline__ void add_dw(const uint4 *tile, const place &at, const float (*q)[NT][4],
+                                              float (*dw)[8][4], bf16)
 {
     const int chunks = operand<bf16>::chunks, token = at.quarter * 2 * NT;
     const uint4 *even = tile + chunk_at<bf16, NT>(token, at.row), *odd = tile + chunk_at<bf16, NT>(token + 1, at.row);
@@ -204,8 +225,8 @@ template <int G, int NT> static __device__ __forceinline__ void add_dw(const uin
         uint4 left[G], x[4]; /* x: the rows of my tokens 2·n … 2·n + 3 */
 #pragma unroll
         for (int j = 0; j < G; j++)
-            left[j] = make_uint4(pair_of(q[j][n][0], q[j][n][1]), pair_of(q[j][n][2], q[j][n][3]), pair_of(q[j][n + 1][0], q[j][n + 1][1]),
-                                 pair_of(q[j][n + 1][2], q[j][n + 1][3]));
+            left[j] = make_uint4(pair_of(q[j][n][0], q[j][n][1]), pair_of(q[j][n][2], q[j][n][3]),
+                                 pair_of(q[j][n + 1][0], q[j][n + 1][1]), pair_of(q[j][n + 1][2], q[j][n + 1][3]));
 #pragma unroll
         for (int i = 0; i < 4; i++) x[i] = (i % 2 ? odd : even)[2 * (n + i / 2) * chunks];
 #pragma unroll
@@ -213,15 +234,20 @@ template <int G, int NT> static __device__ __forceinline__ void add_dw(const uin
             const int pick = k % 2 ? 0x7632 : 0x5410;
             unsigned word[4];
 #pragma unroll
-            for (int i = 0; i < 4; i++) word[i] = k / 2 == 0 ? x[i].x : k / 2 == 1 ? x[i].y : k / 2 == 2 ? x[i].z : x[i].w;
+            for (int i = 0; i < 4; i++)
+                word[i] = k / 2 == 0 ? x[i].x : k / 2 == 1 ? x[i].y : k / 2 == 2 ? x[i].z : x[i].w;
 #pragma unroll
-            for (int j = 0; j < G; j++) multiply<bf16>(dw[j][k], left[j], __byte_perm(word[0], word[1], pick), __byte_perm(word[2], word[3], pick));
+            for (int j = 0; j < G; j++)
+                multiply<bf16>(dw[j][k], left[j], __byte_perm(word[0], word[1], pick),
+                               __byte_perm(word[2], word[3], pick));
         }
     }
 }
 
 /* My shares of dW and db, for the sum over groups. */
-template <class ACT, int G> static __device__ __forceinline__ void write_shares(const fused_args &f, const place &at, int group, const float (*dw)[8][4], float (*db)[2])
+template <class ACT, int G>
+static __device__ __forceinline__ void write_shares(const fused_args &f, const place &at, int group,
+                                                    const float (*dw)[8][4], float (*db)[2])
 {
     const size_t rows = (size_t)G * f.scan.H;
     float *to = f.sums + group * rows * (FUSED_D + 1);
@@ -232,7 +258,8 @@ template <class ACT, int G> static __device__ __forceinline__ void write_shares(
             const size_t row = (size_t)j * f.scan.H + at.ch + v;
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                const int half = i % 2, e = i / 2, column = 2 * at.quarter + e, k = sizeof(ACT) == 4 ? 4 * column + 32 * half : 8 * column + 4 * half;
+                const int half = i % 2, e = i / 2, column = 2 * at.quarter + e,
+                          k = sizeof(ACT) == 4 ? 4 * column + 32 * half : 8 * column + 4 * half;
                 float four[4];
 #pragma unroll
                 for (int p = 0; p < 4; p++) four[p] = dw[j][4 * half + p][2 * v + e];
@@ -247,9 +274,11 @@ template <class ACT, int G> static __device__ __forceinline__ void write_shares(
 
 /* ---- the scan over a tile ---- */
 
-/* The state through the four quarters' effects, in order (backward: from the last): gives the state that reaches mine, and leaves the
- * one behind the tile. */
-template <int MASKED> static __device__ __forceinline__ void pass_quarters(const place &at, int down, const float *A, const float *B, float *state, float *mine)
+/* The state through the four quarters' effects, in order (backward: from the last): gives the state that reaches
+ * mine, and leaves the one behind the tile. */
+template <int MASKED>
+static __device__ __forceinline__ void pass_quarters(const place &at, int down, const float *A, const float *B,
+                                                     float *state, float *mine)
 {
 #pragma unroll
     for (int i = 0; i < 4; i++) {

@@ -1,4 +1,5 @@
-/* Forward and backward of a whole layer's recurrence from its input, on the tiles of fused.cuh. MASKED as in scan_kernels.cuh. */
+/* Forward and backward of a whole layer's recurrence from its input, on the tiles of fused.cuh. MASKED as in
+ * scan_kernels.cuh. */
 #ifndef MR_OPS_CUDA_FUSED_KERNELS_CUH
 #define MR_OPS_CUDA_FUSED_KERNELS_CUH
 
@@ -6,7 +7,8 @@
 
 /* Shared memory: operands of W, then two tiles of x, and in the backward of dh and of the states before. */
 template <class ACT, int G, int NT, int INPUTS> struct fused_room {
-    static const int weights = G * FUSED_WARPS * operand<ACT>::steps * 32, tile = 8 * NT * operand<ACT>::chunks; /* of 16 bytes */
+    static const int weights = G * FUSED_WARPS * operand<ACT>::steps * 32,
+                     tile = 8 * NT * operand<ACT>::chunks; /* of 16 bytes */
     static const size_t bytes = (weights + 2 * INPUTS * tile) * sizeof(uint4);
 };
 
@@ -87,7 +89,8 @@ static __global__ void __launch_bounds__(32 * FUSED_WARPS, LEAST) fused_forward(
         await_tile();
         if (later < g.T) feed.template fetch<MASKED, 0>(turn ^ 1, x + (size_t)later * FUSED_D, later, real);
         asked();
-        project<ACT, G, NT>(shared, tiles + turn * room::tile, at, bias, next); /* beside the gates of this tile; behind the last one for nothing */
+        /* beside the gates of this tile; behind the last one for nothing */
+        project<ACT, G, NT>(shared, tiles + turn * room::tile, at, bias, next);
         tile_gates<KIND, CAND, MASKED, NT>(g, b, from, real, start, q, A, B);
         pass_quarters<MASKED>(at, 0, A, B, state, y);
 #pragma unroll
@@ -98,7 +101,8 @@ static __global__ void __launch_bounds__(32 * FUSED_WARPS, LEAST) fused_forward(
                 y[v] = apply<MASKED>(q[0][k / 2][2 * v + k % 2], q[1][k / 2][2 * v + k % 2], y[v]);
                 out[v] = !MASKED || from + k < real ? y[v] : 0;
             }
-            if (!MASKED || from + k < g.T) *(typename lanes<ACT, 2>::raw *)(h + (mine + (unsigned)(k * g.H))) = lanes<ACT, 2>::pack(out);
+            if (!MASKED || from + k < g.T)
+                *(typename lanes<ACT, 2>::raw *)(h + (mine + (unsigned)(k * g.H))) = lanes<ACT, 2>::pack(out);
         }
         memcpy(q, next, sizeof q);
     }
@@ -116,7 +120,9 @@ template <class ACT, int NT> struct backward_feed {
     __device__ __forceinline__ backward_feed(const uint4 *tiles, int H) : input(tiles, FUSED_D), channels(tiles, H) {}
 
     /* x, h and dh: of one sequence, of this block's channels. */
-    template <int MASKED> __device__ __forceinline__ void fetch(int turn, const ACT *x, const ACT *h, const ACT *dh, int first, int real) const
+    template <int MASKED>
+    __device__ __forceinline__ void fetch(int turn, const ACT *x, const ACT *h, const ACT *dh, int first,
+                                          int real) const
     {
         const size_t at = (size_t)first * channels.stride;
         input.template fetch<MASKED, 0>(turn, x + (size_t)first * FUSED_D, first, real);
@@ -132,21 +138,29 @@ template <class ACT, int NT> struct tile_past {
 
     __device__ __forceinline__ tile_past(const uint4 *tiles, int turn, const place &at)
     {
-        const int chunk = (16 * at.warp + 2 * at.row) * (int)sizeof(ACT) / 16, within = 2 * at.row * (int)sizeof(ACT) % 16, token = at.quarter * 2 * NT;
+        const int chunk = (16 * at.warp + 2 * at.row) * (int)sizeof(ACT) / 16,
+                  within = 2 * at.row * (int)sizeof(ACT) % 16, token = at.quarter * 2 * NT;
         const char *tile = (const char *)(tiles + (2 + turn) * 8 * NT * operand<ACT>::chunks) + within;
         even = tile + chunk_at<ACT, NT>(token, chunk) * 16;
         odd = tile + chunk_at<ACT, NT>(token + 1, chunk) * 16;
     }
 
-    __device__ __forceinline__ const char *of(int k) const { return (k % 2 ? odd : even) + k / 2 * 2 * operand<ACT>::chunks * 16; }
+    __device__ __forceinline__ const char *of(int k) const
+    {
+        return (k % 2 ? odd : even) + k / 2 * 2 * operand<ACT>::chunks * 16;
+    }
     __device__ __forceinline__ void dh(int k, float *v) const { lanes<ACT, 2>::expand(*(const word *)of(k), v); }
-    __device__ __forceinline__ void before(int k, float *v) const { lanes<ACT, 2>::expand(*(const word *)(of(k) + 2 * tile_feed<ACT, NT>::bytes), v); }
+    __device__ __forceinline__ void before(int k, float *v) const
+    {
+        lanes<ACT, 2>::expand(*(const word *)(of(k) + 2 * tile_feed<ACT, NT>::bytes), v);
+    }
 };
 
 /* The effect of my tokens on the gradient that comes from behind, and where sequences start among them. */
 template <class ACT, int KIND, int CAND, int MASKED, int NT>
-static __device__ __forceinline__ unsigned tile_effect(const scan_args &g, int b, int from, int real, const tile_past<ACT, NT> &in, const float (*q)[NT][4],
-                                                       float *A, float *B)
+static __device__ __forceinline__ unsigned tile_effect(const scan_args &g, int b, int from, int real,
+                                                       const tile_past<ACT, NT> &in, const float (*q)[NT][4], float *A,
+                                                       float *B)
 {
     const int G = gate_count<KIND>::value;
     unsigned cut = 0;
@@ -173,8 +187,10 @@ static __device__ __forceinline__ unsigned tile_effect(const scan_args &g, int b
 
 /* Pre-activations become their gradients, which are written too. y comes in from behind and leaves for the front. */
 template <class ACT, int KIND, int CAND, int MASKED, int NT>
-static __device__ __forceinline__ void tile_gradients(const scan_args &g, int ch, int from, int real, unsigned cut, const tile_past<ACT, NT> &in, const float *start,
-                                                      const float *first, float (*q)[NT][4], float *y, float *to_start, float (*db)[2], ACT *dpre)
+static __device__ __forceinline__ void tile_gradients(const scan_args &g, int ch, int from, int real, unsigned cut,
+                                                      const tile_past<ACT, NT> &in, const float *start,
+                                                      const float *first, float (*q)[NT][4], float *y, float *to_start,
+                                                      float (*db)[2], ACT *dpre)
 {
     const int G = gate_count<KIND>::value;
     const unsigned mine = (unsigned)(from * G * g.H + ch);
@@ -203,12 +219,16 @@ static __device__ __forceinline__ void tile_gradients(const scan_args &g, int ch
         }
         if (MASKED && t >= g.T) continue;
 #pragma unroll
-        for (int j = 0; j < G; j++) *(typename lanes<ACT, 2>::raw *)(dpre + (mine + (unsigned)((k * G + j) * g.H))) = lanes<ACT, 2>::pack(out[j]);
+        for (int j = 0; j < G; j++)
+            *(typename lanes<ACT, 2>::raw *)(dpre + (mine + (unsigned)((k * G + j) * g.H))) =
+                lanes<ACT, 2>::pack(out[j]);
     }
 }
 
 /* What is left at the front of a sequence. */
-template <int MASKED> static __device__ __forceinline__ void write_left(const scan_args &g, int b, const place &at, const float *left, float *to_start)
+template <int MASKED>
+static __device__ __forceinline__ void write_left(const scan_args &g, int b, const place &at, const float *left,
+                                                  float *to_start)
 {
 #pragma unroll
     for (int v = 0; v < 2; v++) {
@@ -240,7 +260,8 @@ static __global__ void __launch_bounds__(32 * FUSED_WARPS, LEAST) fused_backward
     for (int b = blockIdx.y; b < g.B; b += f.groups) {
         const int real = g.length ? g.length[b] : g.T;
         const size_t row = (size_t)b * g.T * g.H + (size_t)blockIdx.x * FUSED_CHANNELS;
-        const ACT *x = (const ACT *)f.x + (size_t)b * g.T * FUSED_D, *h = (const ACT *)g.h + row, *dh = (const ACT *)g.dh + row;
+        const ACT *x = (const ACT *)f.x + (size_t)b * g.T * FUSED_D, *h = (const ACT *)g.h + row,
+                  *dh = (const ACT *)g.dh + row;
         ACT *dpre = (ACT *)g.pre + (size_t)b * g.T * G * g.H;
         float start[2], first[2], state[2], to_start[2] = {0, 0};
         const int last = (g.T - 1) / (8 * NT) * (8 * NT);
@@ -263,7 +284,8 @@ static __global__ void __launch_bounds__(32 * FUSED_WARPS, LEAST) fused_backward
             project<ACT, G, NT>(shared, tiles + turn * room::tile, at, bias, q);
             const unsigned cut = tile_effect<ACT, KIND, CAND, MASKED, NT>(g, b, from, real, in, q, A, B);
             pass_quarters<MASKED>(at, 1, A, B, state, y);
-            tile_gradients<ACT, KIND, CAND, MASKED, NT>(g, at.ch, from, real, cut, in, start, first, q, y, to_start, db, dpre);
+            tile_gradients<ACT, KIND, CAND, MASKED, NT>(g, at.ch, from, real, cut, in, start, first, q, y, to_start, db,
+                                                        dpre);
             add_dw<G, NT>(tiles + turn * room::tile, at, q, dw, ACT());
         }
         write_left<MASKED>(g, b, at, state, to_start);

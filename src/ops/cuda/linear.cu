@@ -1,8 +1,10 @@
 /* Linear layers: the product, then what is fused behind it; dropout alone. */
 #include "ops/cuda/cuda.cuh"
 
-/* y = residual + dropout(v); v and residual may be y itself, residual may be NULL. Four elements a thread share one draw. */
-template <class A> static __global__ void drop_and_add_quads(size_t quads, dropout drop, const A *residual, const A *v, A *y)
+/* y = residual + dropout(v); v and residual may be y itself, residual may be NULL. Four elements a thread share one
+ * draw. */
+template <class A>
+static __global__ void drop_and_add_quads(size_t quads, dropout drop, const A *residual, const A *v, A *y)
 {
     const size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
     if (i >= quads) return;
@@ -20,14 +22,17 @@ template <class A> static __global__ void drop_and_add(size_t n, dropout drop, c
     if (i < n) store(y + i, load(v + i) * dropout_factor(drop, i) + (residual ? load(residual + i) : 0.0f));
 }
 
-template <class A> static void launch_drop(mr_cuda *c, size_t n, const mr_dropout *how, const void *residual, const void *v, void *y)
+template <class A>
+static void launch_drop(mr_cuda *c, size_t n, const mr_dropout *how, const void *residual, const void *v, void *y)
 {
     const dropout drop = dropout_of(how);
     const uintptr_t all = (uintptr_t)residual | (uintptr_t)v | (uintptr_t)y;
     if (n % 4 == 0 && all % (4 * sizeof(A)) == 0)
-        drop_and_add_quads<A><<<(unsigned)div_up(n / 4, 256), 256, 0, c->stream>>>(n / 4, drop, (const A *)residual, (const A *)v, (A *)y);
+        drop_and_add_quads<A><<<(unsigned)div_up(n / 4, 256), 256, 0, c->stream>>>(n / 4, drop, (const A *)residual,
+                                                                                   (const A *)v, (A *)y);
     else
-        drop_and_add<A><<<(unsigned)div_up(n, 256), 256, 0, c->stream>>>(n, drop, (const A *)residual, (const A *)v, (A *)y);
+        drop_and_add<A>
+            <<<(unsigned)div_up(n, 256), 256, 0, c->stream>>>(n, drop, (const A *)residual, (const A *)v, (A *)y);
     LAUNCHED(c, "drop_and_add");
 }
 
@@ -36,7 +41,8 @@ static void linear_fwd(mr_dev *dev, const mr_linear_fwd_args *a)
     mr_cuda *c = cuda_of(dev);
     const size_t n = (size_t)a->M * (size_t)a->N;
     if (a->drop.p <= 0) {
-        mr_cuda_product_fwd(c, a->M, a->N, a->K, a->x, (const float *)a->W, (const float *)a->b, a->gelu, a->pre, a->residual, a->y);
+        mr_cuda_product_fwd(c, a->M, a->N, a->K, a->x, (const float *)a->W, (const float *)a->b, a->gelu, a->pre,
+                            a->residual, a->y);
         return;
     }
     /* dropout comes between product and residual; the product must not overwrite what is added to it */

@@ -34,7 +34,8 @@ static __device__ void block_stats(double loss, double correct, double count, do
 }
 
 template <class A>
-static __global__ void xent_rows(int R, int C, const A *logits, const int32_t *target, const double *scale, A *dlogits, float *row_loss, double *partial)
+static __global__ void xent_rows(int R, int C, const A *logits, const int32_t *target, const double *scale, A *dlogits,
+                                 float *row_loss, double *partial)
 {
     const int r = blockIdx.x * ROW_WARPS + threadIdx.y, lane = threadIdx.x;
     double loss = 0, correct = 0, count = 0;
@@ -62,7 +63,8 @@ static __global__ void xent_rows(int R, int C, const A *logits, const int32_t *t
         if (dlogits) {
             const float factor = want >= 0 ? (float)*scale : 0, each = factor / sum;
             for (int i = lane; i < C; i += 32)
-                store(dlogits + (size_t)r * C + i, want < 0 ? 0 : expf(load(x + i) - top) * each - (i == want ? factor : 0));
+                store(dlogits + (size_t)r * C + i,
+                      want < 0 ? 0 : expf(load(x + i) - top) * each - (i == want ? factor : 0));
         }
     }
     block_stats(loss, correct, count, partial);
@@ -72,7 +74,8 @@ static __global__ void xent_rows(int R, int C, const A *logits, const int32_t *t
 enum { FEW_CLASSES = 64, THREAD_ROWS = 256 };
 
 template <class A>
-static __global__ void xent_threads(int R, int C, const A *logits, const int32_t *target, const double *scale, A *dlogits, float *row_loss, double *partial)
+static __global__ void xent_threads(int R, int C, const A *logits, const int32_t *target, const double *scale,
+                                    A *dlogits, float *row_loss, double *partial)
 {
     __shared__ double shared[32];
     const int r = blockIdx.x * THREAD_ROWS + threadIdx.x, want = r < R ? target[r] : -1;
@@ -92,9 +95,11 @@ static __global__ void xent_threads(int R, int C, const A *logits, const int32_t
         row_loss[r] = (float)loss;
         const float factor = dlogits && want >= 0 ? (float)*scale : 0, each = factor / sum;
         for (int i = 0; dlogits && i < C; i++)
-            store(dlogits + (size_t)r * C + i, want < 0 ? 0 : expf(load(x + i) - top) * each - (i == want ? factor : 0));
+            store(dlogits + (size_t)r * C + i,
+                  want < 0 ? 0 : expf(load(x + i) - top) * each - (i == want ? factor : 0));
     }
-    const double sums[MR_STATS] = {block_sum(loss, shared), block_sum(want >= 0 && best == want ? 1.0 : 0.0, shared), block_sum(want >= 0 ? 1.0 : 0.0, shared)};
+    const double sums[MR_STATS] = {block_sum(loss, shared), block_sum(want >= 0 && best == want ? 1.0 : 0.0, shared),
+                                   block_sum(want >= 0 ? 1.0 : 0.0, shared)};
     for (int i = 0; threadIdx.x == 0 && i < MR_STATS; i++) partial[(size_t)blockIdx.x * MR_STATS + i] = sums[i];
 }
 
@@ -105,11 +110,11 @@ template <class A> static void xent_launch(mr_cuda *c, const mr_xent_args *a)
     double *partial = (double *)mr_cuda_scratch(c, (size_t)blocks * MR_STATS * sizeof(double));
     if (!partial) return;
     if (few)
-        xent_threads<A><<<blocks, THREAD_ROWS, 0, c->stream>>>(a->R, a->C, (const A *)a->logits, a->target, a->scale, (A *)a->dlogits,
-                                                               (float *)a->row_loss, partial);
+        xent_threads<A><<<blocks, THREAD_ROWS, 0, c->stream>>>(a->R, a->C, (const A *)a->logits, a->target, a->scale,
+                                                               (A *)a->dlogits, (float *)a->row_loss, partial);
     else
-        xent_rows<A><<<blocks, dim3(32, ROW_WARPS), 0, c->stream>>>(a->R, a->C, (const A *)a->logits, a->target, a->scale, (A *)a->dlogits,
-                                                                   (float *)a->row_loss, partial);
+        xent_rows<A><<<blocks, dim3(32, ROW_WARPS), 0, c->stream>>>(
+            a->R, a->C, (const A *)a->logits, a->target, a->scale, (A *)a->dlogits, (float *)a->row_loss, partial);
     add_stats<<<MR_STATS, 1024, 0, c->stream>>>((int)blocks, partial, a->stats);
     LAUNCHED(c, "xent");
 }
@@ -117,7 +122,8 @@ template <class A> static void xent_launch(mr_cuda *c, const mr_xent_args *a)
 static void xent(mr_dev *dev, const mr_xent_args *a) { BY_ACT(cuda_of(dev), xent_launch, cuda_of(dev), a); }
 
 template <class A>
-static __global__ void mse_rows(int R, int C, const A *pred, const float *target, const uint8_t *mask, const double *scale, A *dpred, float *row_loss, double *partial)
+static __global__ void mse_rows(int R, int C, const A *pred, const float *target, const uint8_t *mask,
+                                const double *scale, A *dpred, float *row_loss, double *partial)
 {
     const int r = blockIdx.x * ROW_WARPS + threadIdx.y, lane = threadIdx.x;
     const int counts = r < R && (!mask || mask[r]);
@@ -141,8 +147,9 @@ template <class A> static void mse_launch(mr_cuda *c, const mr_mse_args *a)
     const unsigned blocks = row_blocks(a->R);
     double *partial = (double *)mr_cuda_scratch(c, (size_t)blocks * MR_STATS * sizeof(double));
     if (!partial) return;
-    mse_rows<A><<<blocks, dim3(32, ROW_WARPS), 0, c->stream>>>(a->R, a->C, (const A *)a->pred, (const float *)a->target, a->mask, a->scale, (A *)a->dpred,
-                                                              (float *)a->row_loss, partial);
+    mse_rows<A><<<blocks, dim3(32, ROW_WARPS), 0, c->stream>>>(a->R, a->C, (const A *)a->pred, (const float *)a->target,
+                                                               a->mask, a->scale, (A *)a->dpred, (float *)a->row_loss,
+                                                               partial);
     add_stats<<<MR_STATS, 1024, 0, c->stream>>>((int)blocks, partial, a->stats);
     LAUNCHED(c, "mse_rows");
 }

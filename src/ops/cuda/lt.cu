@@ -16,8 +16,8 @@ static void load(void)
     if (!library) library = dlopen("/usr/local/cuda/lib64/" LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (!library) return;
     missing = NULL;
-#define X(name)                                                            \
-    mr_lt.name = (decltype(mr_lt.name))dlsym(library, "cublasLt" #name);   \
+#define X(name)                                                                                                        \
+    mr_lt.name = (decltype(mr_lt.name))dlsym(library, "cublasLt" #name);                                               \
     if (!mr_lt.name) missing = "cublasLt" #name " in " LIBRARY;
     MR_LT_FUNCTIONS(X)
 #undef X
@@ -28,6 +28,8 @@ int mr_lt_load(mr_error *err)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, load);
     if (!missing) return 0;
-    return mr_fail(err, MR_EDEVICE, "a GPU needs %s, which was not found; install cuBLAS of CUDA %d, or name its folder in LD_LIBRARY_PATH, or use --device cpu",
+    return mr_fail(err, MR_EDEVICE,
+                   "a GPU needs %s, which was not found; install cuBLAS of CUDA %d, or name its folder in "
+                   "LD_LIBRARY_PATH, or use --device cpu",
                    missing, CUBLAS_VER_MAJOR);
 }

@@ -1,4 +1,5 @@
-/* The ops minrnn_fwd and minrnn_bwd: projection by a product, gates and recurrence by the kernels of scan_kernels.cuh. */
+/* The ops minrnn_fwd and minrnn_bwd: projection by a product, gates and recurrence by the kernels of
+ * scan_kernels.cuh. */
 #include "ops/cuda/scan_kernels.cuh"
 
 /* The paper's way, one thread a channel: s = Σ log a, L = logcumsumexp(log b − s), h = exp(s + L). */
@@ -22,7 +23,8 @@ template <class ACT, int KIND> static __global__ void scan_log_forward(scan_args
                 float d = softplus(-q[1]) - softplus(-q[0]);
                 log_a = -softplus(-d), log_i = -softplus(d);
             }
-            if ((t == 0 && !g.h_in) || resets(g, b, t)) s = 0, L = logf((g.h_init ? candidate<MR_POSITIVE>(g.h_init[ch]) : 0));
+            if ((t == 0 && !g.h_in) || resets(g, b, t))
+                s = 0, L = logf((g.h_init ? candidate<MR_POSITIVE>(g.h_init[ch]) : 0));
             s += log_a;
             float x = log_i + logf(candidate<MR_POSITIVE>(q[G - 1])) - s, top = fmaxf(x, L), low = fminf(x, L);
             L = top == -INFINITY ? top : top + log1pf(expf(low - top));
@@ -47,7 +49,8 @@ template <class ACT, int KIND, int CAND> static __global__ void scan_one(scan_ar
     if (g.h_out) g.h_out[i] = h;
 }
 
-template <int CAND> static __global__ void add_start_grad(int rows, int H, const float *to_start, const float *h_init, float *dh_init)
+template <int CAND>
+static __global__ void add_start_grad(int rows, int H, const float *to_start, const float *h_init, float *dh_init)
 {
     int ch = blockIdx.x * blockDim.x + threadIdx.x;
     if (ch >= H) return;
@@ -56,11 +59,14 @@ template <int CAND> static __global__ void add_start_grad(int rows, int H, const
     dh_init[ch] += sum * candidate_slope<CAND>(h_init[ch], candidate<CAND>(h_init[ch]));
 }
 
-void mr_cuda_start_grad(mr_cuda *c, mr_candidate candidate, int rows, int H, const float *to_start, const float *h_init, float *dh_init)
+void mr_cuda_start_grad(mr_cuda *c, mr_candidate candidate, int rows, int H, const float *to_start, const float *h_init,
+                        float *dh_init)
 {
     const unsigned blocks = (unsigned)div_up((size_t)H, 128);
-    if (candidate == MR_POSITIVE) add_start_grad<MR_POSITIVE><<<blocks, 128, 0, c->stream>>>(rows, H, to_start, h_init, dh_init);
-    else if (candidate == MR_LINEAR) add_start_grad<MR_LINEAR><<<blocks, 128, 0, c->stream>>>(rows, H, to_start, h_init, dh_init);
+    if (candidate == MR_POSITIVE)
+        add_start_grad<MR_POSITIVE><<<blocks, 128, 0, c->stream>>>(rows, H, to_start, h_init, dh_init);
+    else if (candidate == MR_LINEAR)
+        add_start_grad<MR_LINEAR><<<blocks, 128, 0, c->stream>>>(rows, H, to_start, h_init, dh_init);
     else add_start_grad<MR_TANH><<<blocks, 128, 0, c->stream>>>(rows, H, to_start, h_init, dh_init);
     LAUNCHED(c, "add_start_grad");
 }
@@ -98,12 +104,16 @@ static bool is_plain(const scan_args &g, size_t act)
 template <class ACT, int KIND, int CAND, int MASKED, int V> struct scans {
     typedef tuning<ACT, KIND> tune;
 
-    static dim3 grid(const scan_args &g) { return dim3((unsigned)div_up((size_t)g.H, 32 * V), (unsigned)g.B, (unsigned)g.chunks); }
+    static dim3 grid(const scan_args &g)
+    {
+        return dim3((unsigned)div_up((size_t)g.H, 32 * V), (unsigned)g.B, (unsigned)g.chunks);
+    }
 
     static void forward(mr_cuda *c, const scan_args &g)
     {
         const int S = tune::forward_slice, L = tune::forward_least;
-        if (g.chunks > 1) scan_forward<ACT, KIND, CAND, 1, MASKED, V, S, WARPS, L><<<grid(g), dim3(32, WARPS), 0, c->stream>>>(g);
+        if (g.chunks > 1)
+            scan_forward<ACT, KIND, CAND, 1, MASKED, V, S, WARPS, L><<<grid(g), dim3(32, WARPS), 0, c->stream>>>(g);
         scan_forward<ACT, KIND, CAND, 0, MASKED, V, S, WARPS, L><<<grid(g), dim3(32, WARPS), 0, c->stream>>>(g);
         LAUNCHED(c, "scan_forward");
     }
@@ -111,15 +121,22 @@ template <class ACT, int KIND, int CAND, int MASKED, int V> struct scans {
     static void backward(mr_cuda *c, const scan_args &g)
     {
         const int S = tune::backward_slice, L = tune::backward_least, A = tune::backward_ahead;
-        if (g.chunks > 1) scan_backward<ACT, KIND, CAND, 1, MASKED, V, S, WARPS, L, A, 0><<<grid(g), dim3(32, WARPS), 0, c->stream>>>(g);
-        if (g.bias_sums) scan_backward<ACT, KIND, CAND, 0, MASKED, V, S, WARPS, L, A, 1><<<grid(g), dim3(32, WARPS), 0, c->stream>>>(g);
-        else scan_backward<ACT, KIND, CAND, 0, MASKED, V, S, WARPS, L, A, 0><<<grid(g), dim3(32, WARPS), 0, c->stream>>>(g);
+        if (g.chunks > 1)
+            scan_backward<ACT, KIND, CAND, 1, MASKED, V, S, WARPS, L, A, 0>
+                <<<grid(g), dim3(32, WARPS), 0, c->stream>>>(g);
+        if (g.bias_sums)
+            scan_backward<ACT, KIND, CAND, 0, MASKED, V, S, WARPS, L, A, 1>
+                <<<grid(g), dim3(32, WARPS), 0, c->stream>>>(g);
+        else
+            scan_backward<ACT, KIND, CAND, 0, MASKED, V, S, WARPS, L, A, 0>
+                <<<grid(g), dim3(32, WARPS), 0, c->stream>>>(g);
         LAUNCHED(c, "scan_backward");
     }
 };
 
 /* Finds the kernels for a cell: one way for both directions, so the lists cannot differ. */
-template <class ACT, int KIND, int CAND> static void launch(mr_cuda *c, const mr_cell *cell, const scan_args &g, int down)
+template <class ACT, int KIND, int CAND>
+static void launch(mr_cuda *c, const mr_cell *cell, const scan_args &g, int down)
 {
     const bool plain = is_plain(g, sizeof(ACT));
     if (!down && cell->scan == MR_SCAN_LOG) {
@@ -178,7 +195,8 @@ size_t mr_cuda_anew_scratch(mr_dev *dev, const mr_cell *cell, int B, int T, int 
     return pre_bytes(dev, cell, B, T, H) + (3 + (size_t)mr_cell_gates(cell)) * n * sizeof(float);
 }
 
-/* What goes between chunks, and sums of the backward, in the caller's memory or in scratch; pre: bytes of pre-activations that are not kept. */
+/* What goes between chunks, and sums of the backward, in the caller's memory or in scratch; pre: bytes of
+ * pre-activations that are not kept. */
 static int take_scratch(mr_cuda *c, scan_args *g, void *work, int starts_wanted, int gates, size_t pre)
 {
     const size_t n = (size_t)g->B * (size_t)g->chunks * (size_t)g->H;
@@ -199,31 +217,41 @@ static void minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
     const int anew = a->W && mr_cuda_fusable(c, &a->cell, a->D, a->H);
     if (anew && mr_cuda_fused_fwd(c, a)) return;
     scan_args g = {};
-    g.B = a->B, g.T = a->T, g.H = a->H, g.pre = a->saved, g.h = a->h, g.h_in = (const float *)a->h_in, g.h_init = (const float *)a->h_init;
+    g.B = a->B, g.T = a->T, g.H = a->H, g.pre = a->saved, g.h = a->h, g.h_in = (const float *)a->h_in,
+    g.h_init = (const float *)a->h_init;
     g.h_out = (float *)a->h_out, g.reset = a->reset, g.length = a->length;
     cut_time(&g);
     if (!take_scratch(c, &g, a->work, 0, 0, anew ? pre_bytes(dev, &a->cell, a->B, a->T, a->H) : 0)) return;
-    if (a->W) mr_cuda_product_fwd(c, a->B * a->T, a->H * mr_cell_gates(&a->cell), a->D, a->x, (const float *)a->W, (const float *)a->b, 0, NULL, NULL, g.pre);
+    if (a->W)
+        mr_cuda_product_fwd(c, a->B * a->T, a->H * mr_cell_gates(&a->cell), a->D, a->x, (const float *)a->W,
+                            (const float *)a->b, 0, NULL, NULL, g.pre);
     const size_t states = (size_t)a->B * (size_t)a->H;
     /* h_out may be h_in, which every chunk reads */
     if (g.chunks > 1 && g.h_out) g.h_out = g.effect_B + states * (size_t)g.chunks;
     BY_ACT(c, by_kind, c, &a->cell, g, 0);
-    if (g.chunks > 1 && a->h_out) CHECK(c, cudaMemcpyAsync(a->h_out, g.h_out, states * sizeof(float), cudaMemcpyDeviceToDevice, c->stream));
+    if (g.chunks > 1 && a->h_out)
+        CHECK(c, cudaMemcpyAsync(a->h_out, g.h_out, states * sizeof(float), cudaMemcpyDeviceToDevice, c->stream));
 }
 
 static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
 {
     mr_cuda *c = cuda_of(dev);
-    const int M = a->B * a->T, gates = mr_cell_gates(&a->cell), N = a->H * gates, anew = a->W && mr_cuda_fusable(c, &a->cell, a->D, a->H);
+    const int M = a->B * a->T, gates = mr_cell_gates(&a->cell), N = a->H * gates,
+              anew = a->W && mr_cuda_fusable(c, &a->cell, a->D, a->H);
     if (anew && mr_cuda_fused_bwd(c, a)) return;
     scan_args g = {};
-    g.B = a->B, g.T = a->T, g.H = a->H, g.pre = a->saved, g.h = (void *)a->h, g.h_in = (const float *)a->h_in, g.h_init = (const float *)a->h_init;
-    g.reset = a->reset, g.length = a->length, g.dh = a->dh, g.dh_out = (const float *)a->dh_out, g.dh_in = (float *)a->dh_in;
+    g.B = a->B, g.T = a->T, g.H = a->H, g.pre = a->saved, g.h = (void *)a->h, g.h_in = (const float *)a->h_in,
+    g.h_init = (const float *)a->h_init;
+    g.reset = a->reset, g.length = a->length, g.dh = a->dh, g.dh_out = (const float *)a->dh_out,
+    g.dh_in = (float *)a->dh_in;
     cut_time(&g);
-    if (!take_scratch(c, &g, a->work, a->dh_init != NULL, a->W ? gates : 0, anew ? pre_bytes(dev, &a->cell, a->B, a->T, a->H) : 0)) return;
+    if (!take_scratch(c, &g, a->work, a->dh_init != NULL, a->W ? gates : 0,
+                      anew ? pre_bytes(dev, &a->cell, a->B, a->T, a->H) : 0))
+        return;
     if (anew) mr_cuda_product_fwd(c, M, N, a->D, a->x, (const float *)a->W, (const float *)a->b, 0, NULL, NULL, g.pre);
     BY_ACT(c, by_kind, c, &a->cell, g, 1);
-    if (a->dh_init) mr_cuda_start_grad(c, a->cell.candidate, g.B * g.chunks, g.H, g.to_start, g.h_init, (float *)a->dh_init);
+    if (a->dh_init)
+        mr_cuda_start_grad(c, a->cell.candidate, g.B * g.chunks, g.H, g.to_start, g.h_init, (float *)a->dh_init);
     if (!a->W) return;
     mr_cuda_reduce(c, g.bias_sums, (size_t)a->B * (size_t)g.chunks, (size_t)N, (size_t)N, (float *)a->db);
     mr_cuda_product_dx(c, M, N, a->D, g.pre, (const float *)a->W, NULL, a->accumulate, a->dx);

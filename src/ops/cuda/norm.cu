@@ -1,5 +1,5 @@
-/* Normalisation over channels. Rows of the usual widths are read four channels at a time, several rows a warp where they are
- * short; any other width a lane at a time. */
+/* Normalisation over channels. Rows of the usual widths are read four channels at a time, several rows a warp where
+ * they are short; any other width a lane at a time. */
 #include "ops/cuda/cuda.cuh"
 
 enum { ROW_WARPS = 8, NORM_MOST = 4096 };
@@ -15,16 +15,20 @@ struct norm_args {
 
 static __device__ __forceinline__ float rstd_of(const norm_args &g, float square)
 {
-    return g.kind == MR_NORM_NONE ? 1 : rsqrtf(square / g.D + (float)(g.kind == MR_NORM_LAYER ? MR_LAYER_EPS : MR_RMS_EPS));
+    return g.kind == MR_NORM_NONE ? 1
+                                  : rsqrtf(square / g.D + (float)(g.kind == MR_NORM_LAYER ? MR_LAYER_EPS : MR_RMS_EPS));
 }
 
-/* How a row lies in a warp: LPR lanes a row, each with N channels of it: quads that lie LPR·4 apart (WHOLE: the row is full of them), or
- * single channels LPR apart, as many as there are. */
+/* How a row lies in a warp: LPR lanes a row, each with N channels of it: quads that lie LPR·4 apart (WHOLE: the row
+ * is full of them), or single channels LPR apart, as many as there are. */
 template <class A, int LPR, int N, int WHOLE> struct row_of {
     static const int rows = 32 / LPR; /* of a warp */
 
     static __device__ __forceinline__ int lane() { return threadIdx.x % LPR; }
-    static __device__ __forceinline__ int channel(int i) { return WHOLE ? (i / 4 * LPR + lane()) * 4 + i % 4 : lane() + LPR * i; }
+    static __device__ __forceinline__ int channel(int i)
+    {
+        return WHOLE ? (i / 4 * LPR + lane()) * 4 + i % 4 : lane() + LPR * i;
+    }
     static __device__ __forceinline__ bool there(int i, int D) { return WHOLE || channel(i) < D; }
 
     static __device__ __forceinline__ void read(const A *x, int D, float *v)
@@ -98,9 +102,10 @@ static __device__ __forceinline__ void add_up(const norm_args &g, int which, con
     }
 }
 
-/* With x̂ = (x − mean)·rstd and u = dy·w:  dx = rstd·(u − [layer: mean(u)] − [rms, layer: x̂·mean(u·x̂)]). Warps walk over rows; their shares of dw
- * and db stay in registers until the block adds them up. */
-template <class A, int LPR, int N, int WHOLE> static __global__ void norm_rows_bwd(norm_args g, const A *x, const A *dy, A *dx)
+/* With x̂ = (x − mean)·rstd and u = dy·w:  dx = rstd·(u − [layer: mean(u)] − [rms, layer: x̂·mean(u·x̂)]). Warps
+ * walk over rows; their shares of dw and db stay in registers until the block adds them up. */
+template <class A, int LPR, int N, int WHOLE>
+static __global__ void norm_rows_bwd(norm_args g, const A *x, const A *dy, A *dx)
 {
     typedef row_of<A, LPR, N, WHOLE> row;
     extern __shared__ float sums[]; /* [groups, D] */
@@ -148,13 +153,16 @@ template <class A, int LPR, int N, int WHOLE> static void launch(mr_cuda *c, con
 template <class A, int LPR, int N, int WHOLE> static void launch(mr_cuda *c, const mr_norm_bwd_args *a)
 {
     const int rows = row_of<A, LPR, N, WHOLE>::rows;
-    const size_t D = (size_t)a->D, shared = (size_t)ROW_WARPS * rows * D * sizeof(float), all = div_up((size_t)a->M, (size_t)ROW_WARPS * rows);
-    const unsigned blocks = (unsigned)(all < 528 ? all : 528); /* four a multiprocessor of the largest chips; by shape alone */
+    const size_t D = (size_t)a->D, shared = (size_t)ROW_WARPS * rows * D * sizeof(float),
+                 all = div_up((size_t)a->M, (size_t)ROW_WARPS * rows);
+    /* four a multiprocessor of the largest chips; by shape alone */
+    const unsigned blocks = (unsigned)(all < 528 ? all : 528);
     norm_args g = {a->M, a->D, a->kind, a->accumulate, (const float *)a->w, NULL, (float *)a->stat, NULL};
     g.partial = (float *)mr_cuda_scratch(c, blocks * 2 * D * sizeof(float));
     if (!g.partial) return;
     CHECK(c, mr_cuda_allow_shared((const void *)norm_rows_bwd<A, LPR, N, WHOLE>, shared));
-    norm_rows_bwd<A, LPR, N, WHOLE><<<blocks, dim3(32, ROW_WARPS), shared, c->stream>>>(g, (const A *)a->x, (const A *)a->dy, (A *)a->dx);
+    norm_rows_bwd<A, LPR, N, WHOLE>
+        <<<blocks, dim3(32, ROW_WARPS), shared, c->stream>>>(g, (const A *)a->x, (const A *)a->dy, (A *)a->dx);
     LAUNCHED(c, "norm_rows_bwd");
     mr_cuda_reduce(c, g.partial, blocks, 2 * D, D, (float *)a->dw);
     if (a->db) mr_cuda_reduce(c, g.partial + D, blocks, 2 * D, D, (float *)a->db);

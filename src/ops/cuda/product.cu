@@ -1,5 +1,5 @@
-/* Matrix products by cuBLASLt. A plan (layouts and algorithm) is made once for a shape by the library's heuristic, never by a
- * stopwatch, and kept; split reductions are allowed only through the workspace, whose order is fixed. */
+/* Matrix products by cuBLASLt. A plan (layouts and algorithm) is made once for a shape by the library's heuristic,
+ * never by a stopwatch, and kept; split reductions are allowed only through the workspace, whose order is fixed. */
 #include "ops/cuda/cuda.cuh"
 
 #include <string.h>
@@ -19,7 +19,8 @@ struct product {
 /* What all addresses are multiples of: 2, 4, 8, or 16 and anything above. */
 static uint32_t common_alignment(const product *p)
 {
-    const uintptr_t all = (uintptr_t)p->a | (uintptr_t)p->b | (uintptr_t)p->c | (uintptr_t)p->d | (uintptr_t)p->aux | 16;
+    const uintptr_t all =
+        (uintptr_t)p->a | (uintptr_t)p->b | (uintptr_t)p->c | (uintptr_t)p->d | (uintptr_t)p->aux | 16;
     return (uint32_t)(all & (0 - all));
 }
 
@@ -28,8 +29,8 @@ static void key_of(const mr_cuda *c, const product *p, uint64_t key[4])
     key[0] = (uint64_t)(uint32_t)p->m << 32 | (uint32_t)p->n;
     key[1] = (uint64_t)(uint32_t)p->k << 32 | (uint32_t)p->lda;
     key[2] = (uint64_t)(uint32_t)p->ldb << 32 | (uint32_t)p->ldd;
-    key[3] = (uint64_t)p->epilogue << 32 | (uint64_t)p->in << 16 | (uint64_t)p->out << 8 | p->trans_a | p->trans_b << 1 | (p->c != NULL) << 2 |
-             c->exact << 3 | (uint64_t)common_alignment(p) << 56;
+    key[3] = (uint64_t)p->epilogue << 32 | (uint64_t)p->in << 16 | (uint64_t)p->out << 8 | p->trans_a |
+             p->trans_b << 1 | (p->c != NULL) << 2 | c->exact << 3 | (uint64_t)common_alignment(p) << 56;
 }
 
 /* Plans are shared by products with the same common alignment, so below 16 bytes nothing more is promised; nor is it
@@ -45,7 +46,8 @@ static void alignment(const mr_cuda *c, cublasLtMatmulPreference_t pref, cublasL
 static void set_pointers(const mr_cuda_plan *plan, const product *p)
 {
     if (p->bias) mr_lt.MatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->bias, sizeof p->bias);
-    if (p->aux) mr_lt.MatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &p->aux, sizeof p->aux);
+    if (p->aux)
+        mr_lt.MatmulDescSetAttribute(plan->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &p->aux, sizeof p->aux);
 }
 
 static void describe(mr_cuda *c, const product *p, mr_cuda_plan *plan)
@@ -105,13 +107,15 @@ static mr_cuda_plan *plan_of(mr_cuda *c, const product *p)
     int found = 0;
     mr_lt.MatmulPreferenceCreate(&pref);
     mr_lt.MatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes);
-    mr_lt.MatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions);
+    mr_lt.MatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
+                                       sizeof reductions);
     alignment(c, pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, common, p->a);
     alignment(c, pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, common, p->b);
     alignment(c, pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, common, p->c ? p->c : p->d);
     alignment(c, pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, common, p->d);
-    plan->found = mr_lt.MatmulAlgoGetHeuristic(c->lt, plan->desc, plan->a, plan->b, plan->c, plan->c, pref, 1, &result, &found) ==
-                      CUBLAS_STATUS_SUCCESS && found;
+    plan->found = mr_lt.MatmulAlgoGetHeuristic(c->lt, plan->desc, plan->a, plan->b, plan->c, plan->c, pref, 1, &result,
+                                               &found) == CUBLAS_STATUS_SUCCESS &&
+                  found;
     if (plan->found) plan->algo = result.algo;
     mr_lt.MatmulPreferenceDestroy(pref);
     return plan;
@@ -124,13 +128,15 @@ static int run(mr_cuda *c, const product *p)
     float one = 1, beta = p->c ? 1.0f : 0.0f;
     if (!plan->found) return 0;
     set_pointers(plan, p);
-    cublasStatus_t status = mr_lt.Matmul(c->lt, plan->desc, &one, p->a, plan->a, p->b, plan->b, &beta, p->c ? p->c : p->d, plan->c, p->d, plan->c,
-                                           &plan->algo, c->workspace, MR_CUDA_WORKSPACE, c->stream);
+    cublasStatus_t status =
+        mr_lt.Matmul(c->lt, plan->desc, &one, p->a, plan->a, p->b, plan->b, &beta, p->c ? p->c : p->d, plan->c, p->d,
+                     plan->c, &plan->algo, c->workspace, MR_CUDA_WORKSPACE, c->stream);
     if (status != CUBLAS_STATUS_SUCCESS) mr_cuda_note(c, cudaErrorUnknown, mr_lt.GetStatusName(status));
     return 1;
 }
 
-/* For operands that the library does not take (addresses or widths that are not multiples of 16 bytes). A thread an output. */
+/* For operands that the library does not take (addresses or widths that are not multiples of 16 bytes). A thread an
+ * output. */
 template <class IN, class OUT> static __global__ void plain_product(product p)
 {
     const int i = blockIdx.x * 16 + threadIdx.x, j = blockIdx.y * 16 + threadIdx.y;
@@ -139,7 +145,8 @@ template <class IN, class OUT> static __global__ void plain_product(product p)
     OUT *d = (OUT *)p.d + (size_t)j * p.ldd + i;
     float sum = 0;
     for (int k = 0; k < p.k; k++)
-        sum += load(a + (p.trans_a ? (size_t)i * p.lda + k : (size_t)k * p.lda + i)) * load(b + (p.trans_b ? (size_t)k * p.ldb + j : (size_t)j * p.ldb + k));
+        sum += load(a + (p.trans_a ? (size_t)i * p.lda + k : (size_t)k * p.lda + i)) *
+               load(b + (p.trans_b ? (size_t)k * p.ldb + j : (size_t)j * p.ldb + k));
     store(d, p.c ? sum + load((const OUT *)p.c + (size_t)j * p.ldd + i) : sum);
 }
 
@@ -155,9 +162,11 @@ static void run_somehow(mr_cuda *c, const product *p)
 
 /* ---- around the products ---- */
 
-/* v = sum + b; pre = v; y = gelu(v) or v, + residual. The sum comes in fp32, so that it is rounded once, with all that is added. It may
- * lie where y does, and so may the residual. */
-template <class A> static __global__ void finish_rows(size_t n, int N, const float *sum, const float *b, int use_gelu, const A *residual, A *pre, A *y)
+/* v = sum + b; pre = v; y = gelu(v) or v, + residual. The sum comes in fp32, so that it is rounded once, with all
+ * that is added. It may lie where y does, and so may the residual. */
+template <class A>
+static __global__ void finish_rows(size_t n, int N, const float *sum, const float *b, int use_gelu, const A *residual,
+                                   A *pre, A *y)
 {
     const size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
     if (i >= n) return;
@@ -166,7 +175,9 @@ template <class A> static __global__ void finish_rows(size_t n, int N, const flo
     store(y + i, (use_gelu ? gelu(v) : v) + (residual ? load(residual + i) : 0.0f));
 }
 
-template <class A> static __global__ void finish_quads(size_t quads, int N, const float *sum, const float *b, int use_gelu, const A *residual, A *pre, A *y)
+template <class A>
+static __global__ void finish_quads(size_t quads, int N, const float *sum, const float *b, int use_gelu,
+                                    const A *residual, A *pre, A *y)
 {
     const size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
     if (i >= quads) return;
@@ -185,29 +196,40 @@ static bool quads_fit(size_t n, size_t size, const void *a, const void *b, const
     return n % 4 == 0 && ((uintptr_t)a | (uintptr_t)b | (uintptr_t)c) % (4 * size) == 0;
 }
 
-template <class A> static void finish(mr_cuda *c, int M, int N, const float *sum, const float *b, int use_gelu, const void *residual, void *pre, void *y)
+template <class A>
+static void finish(mr_cuda *c, int M, int N, const float *sum, const float *b, int use_gelu, const void *residual,
+                   void *pre, void *y)
 {
     const size_t n = (size_t)M * (size_t)N;
     if (N % 4 == 0 && (uintptr_t)sum % 16 == 0 && quads_fit(n, sizeof(A), residual, pre, y))
-        finish_quads<A><<<(unsigned)div_up(n / 4, 256), 256, 0, c->stream>>>(n / 4, N, sum, b, use_gelu, (const A *)residual, (A *)pre, (A *)y);
+        finish_quads<A><<<(unsigned)div_up(n / 4, 256), 256, 0, c->stream>>>(n / 4, N, sum, b, use_gelu,
+                                                                             (const A *)residual, (A *)pre, (A *)y);
     else
-        finish_rows<A><<<(unsigned)div_up(n, 256), 256, 0, c->stream>>>(n, N, sum, b, use_gelu, (const A *)residual, (A *)pre, (A *)y);
+        finish_rows<A><<<(unsigned)div_up(n, 256), 256, 0, c->stream>>>(n, N, sum, b, use_gelu, (const A *)residual,
+                                                                        (A *)pre, (A *)y);
     LAUNCHED(c, "finish_rows");
 }
 
 static cudaDataType_t act_type(const mr_cuda *c) { return c->bf16 ? CUDA_R_16BF : CUDA_R_32F; }
 
 /* Parameters as the products want them. */
-static const void *operand(mr_cuda *c, const float *W, size_t n) { return c->bf16 && W ? (const void *)mr_cuda_shadow_of(c, W, n) : W; }
+static const void *operand(mr_cuda *c, const float *W, size_t n)
+{
+    return c->bf16 && W ? (const void *)mr_cuda_shadow_of(c, W, n) : W;
+}
 
 static cublasLtEpilogue_t forward_epilogue(int bias, int use_gelu, int keep)
 {
-    if (use_gelu) return keep ? (bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX) : bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    if (use_gelu)
+        return keep   ? (bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX)
+               : bias ? CUBLASLT_EPILOGUE_GELU_BIAS
+                      : CUBLASLT_EPILOGUE_GELU;
     return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
 /* The library fuses gelu well in bf16 only; in fp32 it runs a slower pass of its own, so we run ours. */
-void mr_cuda_product_fwd(mr_cuda *c, int M, int N, int K, const void *x, const float *W, const float *b, int use_gelu, void *pre, const void *residual, void *y)
+void mr_cuda_product_fwd(mr_cuda *c, int M, int N, int K, const void *x, const float *W, const float *b, int use_gelu,
+                         void *pre, const void *residual, void *y)
 {
     product p = {};
     p.m = N, p.n = M, p.k = K, p.lda = K, p.ldb = K, p.ldd = N, p.trans_a = 1;
@@ -220,9 +242,11 @@ void mr_cuda_product_fwd(mr_cuda *c, int M, int N, int K, const void *x, const f
     const int apart = use_gelu || pre; /* the residual comes behind what is kept, or behind gelu */
     const int pre_fits = (uintptr_t)pre % 16 == 0 && N % 8 == 0; /* what the library asks of it */
     /* on operands of odd widths or addresses the library adds the bias to what it has rounded to bf16 already */
-    const int even = K % 8 == 0 && N % 8 == 0 && ((uintptr_t)p.a | (uintptr_t)x | (uintptr_t)y | (uintptr_t)p.bias) % 16 == 0;
+    const int even =
+        K % 8 == 0 && N % 8 == 0 && ((uintptr_t)p.a | (uintptr_t)x | (uintptr_t)y | (uintptr_t)p.bias) % 16 == 0;
     const int bias_fits = !c->raw || (uintptr_t)p.bias % 16 == 0; /* ours always does */
-    const int fused = bias_fits && (!c->bf16 || !b || even) && (use_gelu ? c->bf16 && !residual && (!pre || pre_fits) : !pre);
+    const int fused =
+        bias_fits && (!c->bf16 || !b || even) && (use_gelu ? c->bf16 && !residual && (!pre || pre_fits) : !pre);
     p.c = apart ? NULL : residual;
     if (fused && run(c, &p)) return;
     p.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
@@ -239,7 +263,8 @@ void mr_cuda_product_fwd(mr_cuda *c, int M, int N, int K, const void *x, const f
     BY_ACT(c, finish, c, M, N, (const float *)p.d, b, use_gelu, residual, pre, y);
 }
 
-template <class A> static __global__ void gelu_slope_quads(size_t quads, const A *pre, int accumulate, const A *v, A *dx)
+template <class A>
+static __global__ void gelu_slope_quads(size_t quads, const A *pre, int accumulate, const A *v, A *dx)
 {
     const size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
     if (i >= quads) return;
@@ -257,16 +282,20 @@ template <class A> static __global__ void gelu_slope_rows(size_t n, const A *pre
     if (i < n) store(dx + i, load(v + i) * gelu_slope(load(pre + i)) + (accumulate ? load(dx + i) : 0.0f));
 }
 
-template <class A> static void through_gelu(mr_cuda *c, size_t n, const void *pre, int accumulate, const void *v, void *dx)
+template <class A>
+static void through_gelu(mr_cuda *c, size_t n, const void *pre, int accumulate, const void *v, void *dx)
 {
     if (quads_fit(n, sizeof(A), pre, v, dx))
-        gelu_slope_quads<A><<<(unsigned)div_up(n / 4, 256), 256, 0, c->stream>>>(n / 4, (const A *)pre, accumulate, (const A *)v, (A *)dx);
+        gelu_slope_quads<A><<<(unsigned)div_up(n / 4, 256), 256, 0, c->stream>>>(n / 4, (const A *)pre, accumulate,
+                                                                                 (const A *)v, (A *)dx);
     else
-        gelu_slope_rows<A><<<(unsigned)div_up(n, 256), 256, 0, c->stream>>>(n, (const A *)pre, accumulate, (const A *)v, (A *)dx);
+        gelu_slope_rows<A>
+            <<<(unsigned)div_up(n, 256), 256, 0, c->stream>>>(n, (const A *)pre, accumulate, (const A *)v, (A *)dx);
     LAUNCHED(c, "through_gelu");
 }
 
-void mr_cuda_product_dx(mr_cuda *c, int M, int N, int K, const void *dy, const float *W, const void *pre, int accumulate, void *dx)
+void mr_cuda_product_dx(mr_cuda *c, int M, int N, int K, const void *dy, const float *W, const void *pre,
+                        int accumulate, void *dx)
 {
     const size_t n = (size_t)M * (size_t)K;
     product p = {};
@@ -302,7 +331,8 @@ template <class A> static void bias_grad(mr_cuda *c, int M, int N, const void *d
     const unsigned blocks = (unsigned)div_up((size_t)M, rows);
     float *partial = (float *)mr_cuda_scratch(c, (size_t)blocks * (size_t)N * sizeof(float));
     if (!partial) return;
-    column_sums<A><<<dim3((unsigned)across, blocks), dim3(32, 8), 0, c->stream>>>(M, N, (int)rows, (const A *)dy, partial);
+    column_sums<A>
+        <<<dim3((unsigned)across, blocks), dim3(32, 8), 0, c->stream>>>(M, N, (int)rows, (const A *)dy, partial);
     LAUNCHED(c, "column_sums");
     mr_cuda_reduce(c, partial, blocks, (size_t)N, (size_t)N, db);
 }

@@ -1,7 +1,9 @@
-/* What the forward and the backward of GRU and LSTM share on the host's side: W_hh packed, and the blocks counted out. */
+/* What the forward and the backward of GRU and LSTM share on the host's side: W_hh packed, and the blocks counted
+ * out. */
 #include "ops/cuda/rnn.cuh"
 
-static __global__ void pack(const float *W, int H, int first, int K, int columns, int down, int k4, int groups, float *packed)
+static __global__ void pack(const float *W, int H, int first, int K, int columns, int down, int k4, int groups,
+                            float *packed)
 {
     const size_t per_group = (size_t)k4 * columns * LANES * 4, i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
     if (i >= per_group * groups) return;
@@ -12,10 +14,12 @@ static __global__ void pack(const float *W, int H, int first, int K, int columns
     packed[i] = k < K && unit < H ? W[row * H + (down ? unit : k)] : 0;
 }
 
-void mr_cuda_rnn_pack(mr_cuda *c, const float *W, int H, int first, int K, int columns, int down, const rnn_matrix *m, float4 *packed)
+void mr_cuda_rnn_pack(mr_cuda *c, const float *W, int H, int first, int K, int columns, int down, const rnn_matrix *m,
+                      float4 *packed)
 {
     const size_t n = (size_t)m->groups * WARPS * m->k4 * columns * LANES * 4;
-    pack<<<(unsigned)div_up(n, 256), 256, 0, c->stream>>>(W, H, first, K, columns, down, WARPS * m->k4, m->groups, (float *)packed);
+    pack<<<(unsigned)div_up(n, 256), 256, 0, c->stream>>>(W, H, first, K, columns, down, WARPS * m->k4, m->groups,
+                                                          (float *)packed);
     LAUNCHED(c, "rnn pack");
 }
 
@@ -32,7 +36,8 @@ size_t mr_cuda_rnn_matrix_bytes(const rnn_matrix *m, int columns)
     return (size_t)m->groups * WARPS * m->k4 * columns * LANES * sizeof(float4);
 }
 
-/* All blocks must be there at once, for they wait for each other: few groups a block first, then as many rows as there are blocks for. */
+/* All blocks must be there at once, for they wait for each other: few groups a block first, then as many rows as
+ * there are blocks for. */
 void mr_cuda_rnn_launch(mr_cuda *c, const void *kernel, rnn_work *w, int columns, int slice, const char *name)
 {
     const int all_tiles = (int)div_up((size_t)w->B, TILE), all_groups = w->first.groups;
@@ -45,7 +50,8 @@ void mr_cuda_rnn_launch(mr_cuda *c, const void *kernel, rnn_work *w, int columns
         w->resident = shared <= (size_t)most;
         if (!w->resident) shared = rnn_shared_bytes(columns, 0);
         cudaError_t error = mr_cuda_allow_shared(kernel, shared);
-        if (error == cudaSuccess) error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, THREADS, shared);
+        if (error == cudaSuccess)
+            error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, THREADS, shared);
         if (error != cudaSuccess || blocks == 0) {
             mr_cuda_note(c, error == cudaSuccess ? cudaErrorLaunchOutOfResources : error, name);
             return;
@@ -59,7 +65,10 @@ void mr_cuda_rnn_launch(mr_cuda *c, const void *kernel, rnn_work *w, int columns
     down = (int)div_up((size_t)all_tiles, (size_t)w->tiles);
     CHECK(c, cudaMemsetAsync(w->arrived, 0, (size_t)down * sizeof *w->arrived, c->stream));
     void *args[] = {w};
-    mr_cuda_note(c, cudaLaunchCooperativeKernel(kernel, dim3((unsigned)across, (unsigned)down), dim3(THREADS), args, shared, c->stream), name);
+    mr_cuda_note(c,
+                 cudaLaunchCooperativeKernel(kernel, dim3((unsigned)across, (unsigned)down), dim3(THREADS), args,
+                                             shared, c->stream),
+                 name);
 }
 
 size_t mr_cuda_rnn_saved(mr_dev *dev, mr_rnn kind, int B, int T, int H)

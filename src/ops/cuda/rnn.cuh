@@ -1,21 +1,22 @@
 /* GRU and LSTM on a GPU: what the kernels share.
  *
- * All of time is one launch. A block owns some units (columns of the recurrent product) of some rows of the batch and keeps its
- * slice of W_hh in shared memory; what a token's product reads (the state, or backwards the gradients of the gates) goes round
- * through the second cache, and the blocks of the same rows wait for each other once a product. Sums have a fixed order: warps
- * take equal slices of k, and their parts are added in turn. */
+ * All of time is one launch. A block owns some units (columns of the recurrent product) of some rows of the batch
+ * and keeps its slice of W_hh in shared memory; what a token's product reads (the state, or backwards the gradients
+ * of the gates) goes round through the second cache, and the blocks of the same rows wait for each other once a
+ * product. Sums have a fixed order: warps take equal slices of k, and their parts are added in turn. */
 #ifndef MR_OPS_CUDA_RNN_CUH
 #define MR_OPS_CUDA_RNN_CUH
 
 #include "ops/cuda/cuda.cuh"
 
-enum { TILE = 16, LANES = 8, WARPS = 8, THREADS = 32 * WARPS, CHUNK = 16, STAGE_ROW = CHUNK + 1 }; /* chunks and rows in float4 */
+/* chunks and rows in float4 */
+enum { TILE = 16, LANES = 8, WARPS = 8, THREADS = 32 * WARPS, CHUNK = 16, STAGE_ROW = CHUNK + 1 };
 enum { BACK = 2 }; /* columns of a lane in the backward: a group is 16 units there, 8 in the forward */
 
 /* W_hh cut for a product of `columns` sums a lane: groups of units, each [k4][columns][8] of float4 along k. */
 struct rnn_matrix {
     const float4 *packed;
-    int k4;     /* float4 of k for each warp; beyond K there are zeros */
+    int k4; /* float4 of k for each warp; beyond K there are zeros */
     int groups;
 };
 
@@ -24,30 +25,32 @@ struct rnn_work {
     int gates;
     const uint8_t *reset;
     const int32_t *length;
-    void *pre, *extra;       /* acts [B, T, G·H], [B, T, H]: gates, and r·h' (before), s_n (after) or c (lstm) */
-    const float *bias;       /* [G·H] b_hh */
-    const float *fresh;      /* [2·width] h and c that a sequence starts from, zeros behind H */
-    int starts_fresh;        /* a sequence starts before token 0 */
-    rnn_matrix first, second; /* second: of gru before, the product within a token */
-    int width, second_width; /* floats of a row of what goes round for each */
+    void *pre, *extra;           /* acts [B, T, G·H], [B, T, H]: gates, and r·h' (before), s_n (after) or c (lstm) */
+    const float *bias;           /* [G·H] b_hh */
+    const float *fresh;          /* [2·width] h and c that a sequence starts from, zeros behind H */
+    int starts_fresh;            /* a sequence starts before token 0 */
+    rnn_matrix first, second;    /* second: of gru before, the product within a token */
+    int width, second_width;     /* floats of a row of what goes round for each */
     float *round, *second_round; /* [2, B, width], [B, second_width] */
-    float *c;                /* [B, H] the cell state, or its gradient */
-    unsigned *arrived;       /* one counter for the blocks of the same rows */
-    int tiles, groups;       /* of a block */
-    int resident;            /* W_hh lies in shared memory */
-    void *h;                 /* acts [B, T, H] */
+    float *c;                    /* [B, H] the cell state, or its gradient */
+    unsigned *arrived;           /* one counter for the blocks of the same rows */
+    int tiles, groups;           /* of a block */
+    int resident;                /* W_hh lies in shared memory */
+    void *h;                     /* acts [B, T, H] */
     /* backward */
     const void *dh;
     const float *h_in;       /* [B, S] or NULL */
     float *carry, *to_start; /* [B, H]; [B, S] or NULL */
-    void *ds;                /* acts: gradients of the sums, [B, T, 3·H] (after) or [B, T, 2·H] and then [B, T, H] (before) */
-    int state;               /* S */
+    /* acts: gradients of the sums, [B, T, 3·H] (after) or [B, T, 2·H] and then [B, T, H] (before) */
+    void *ds;
+    int state; /* S */
 };
 
 /* Shared memory of a block: every warp's rows of A, the warps' parts of the sums, W_hh. */
 static inline size_t rnn_shared_bytes(int columns, int float4s_of_w)
 {
-    return ((size_t)WARPS * TILE * STAGE_ROW + (size_t)WARPS * TILE * columns * LANES / 4 + (size_t)float4s_of_w) * sizeof(float4);
+    return ((size_t)WARPS * TILE * STAGE_ROW + (size_t)WARPS * TILE * columns * LANES / 4 + (size_t)float4s_of_w) *
+           sizeof(float4);
 }
 
 /* Waits until every block of these rows has come here as often as this one. */
@@ -74,8 +77,9 @@ static __device__ __forceinline__ unsigned fresh_rows(const rnn_work &w, int row
 
 /* The warp's part of k of a tile's rows, in pieces through its own shared memory. */
 template <int COLUMNS>
-static __device__ __forceinline__ void warp_sums(const rnn_matrix &m, const float4 *packed, const float *from, int width, int rows, unsigned fresh,
-                                                 const float *start, float4 *stage, float sum[4][COLUMNS])
+static __device__ __forceinline__ void warp_sums(const rnn_matrix &m, const float4 *packed, const float *from,
+                                                 int width, int rows, unsigned fresh, const float *start, float4 *stage,
+                                                 float sum[4][COLUMNS])
 {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, unit = lane & 7, quarter = lane >> 3;
     for (int c0 = 0; c0 < m.k4; c0 += CHUNK) {
@@ -83,7 +87,9 @@ static __device__ __forceinline__ void warp_sums(const rnn_matrix &m, const floa
         for (int i = lane; i < TILE * n; i += 32) {
             const int row = i / n, k = i - row * n;
             float4 v = make_float4(0, 0, 0, 0);
-            if (row < rows) v = fresh >> row & 1 ? ((const float4 *)start)[k0 + k] : __ldcg((const float4 *)(from + (size_t)row * width) + k0 + k);
+            if (row < rows)
+                v = fresh >> row & 1 ? ((const float4 *)start)[k0 + k]
+                                     : __ldcg((const float4 *)(from + (size_t)row * width) + k0 + k);
             stage[row * STAGE_ROW + k] = v;
         }
         __syncwarp();
@@ -105,8 +111,8 @@ static __device__ __forceinline__ void warp_sums(const rnn_matrix &m, const floa
 
 /* out[c] of thread p < 128: the sum of row p / 8 for column c of unit p % 8. The whole block must call it. */
 template <int COLUMNS>
-static __device__ void tile_sums(const rnn_matrix &m, const float4 *packed, const float *from, int width, int rows, unsigned fresh, const float *start,
-                                 float4 *shared, float out[COLUMNS])
+static __device__ void tile_sums(const rnn_matrix &m, const float4 *packed, const float *from, int width, int rows,
+                                 unsigned fresh, const float *start, float4 *shared, float out[COLUMNS])
 {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, unit = lane & 7, quarter = lane >> 3;
     float sum[4][COLUMNS] = {}, *part = (float *)(shared + WARPS * TILE * STAGE_ROW);
@@ -114,14 +120,16 @@ static __device__ void tile_sums(const rnn_matrix &m, const float4 *packed, cons
 #pragma unroll
     for (int i = 0; i < 4; i++)
 #pragma unroll
-        for (int c = 0; c < COLUMNS; c++) part[((warp * TILE + quarter + 4 * i) * COLUMNS + c) * LANES + unit] = sum[i][c];
+        for (int c = 0; c < COLUMNS; c++)
+            part[((warp * TILE + quarter + 4 * i) * COLUMNS + c) * LANES + unit] = sum[i][c];
     __syncthreads();
     if (threadIdx.x < TILE * LANES) {
 #pragma unroll
         for (int c = 0; c < COLUMNS; c++) {
             float total = 0;
 #pragma unroll
-            for (int k = 0; k < WARPS; k++) total += part[((k * TILE + (int)threadIdx.x / LANES) * COLUMNS + c) * LANES + (threadIdx.x & 7)];
+            for (int k = 0; k < WARPS; k++)
+                total += part[((k * TILE + (int)threadIdx.x / LANES) * COLUMNS + c) * LANES + (threadIdx.x & 7)];
             out[c] = total;
         }
     }
@@ -129,15 +137,16 @@ static __device__ void tile_sums(const rnn_matrix &m, const float4 *packed, cons
 }
 
 /* W_hh of the block's groups: copied into shared memory, or where it lies. */
-static __device__ __forceinline__ const float4 *own_matrix(const rnn_work &w, const rnn_matrix &m, int columns, float4 *shared)
+static __device__ __forceinline__ const float4 *own_matrix(const rnn_work &w, const rnn_matrix &m, int columns,
+                                                           float4 *shared)
 {
-    const int slice = WARPS * m.k4 * columns * LANES, first = blockIdx.x * w.groups, count = min(w.groups, m.groups - first) * slice;
+    const int slice = WARPS * m.k4 * columns * LANES, first = blockIdx.x * w.groups,
+              count = min(w.groups, m.groups - first) * slice;
     const float4 *from = m.packed + (size_t)first * slice;
     if (!w.resident) return from;
     for (int i = threadIdx.x; i < count; i += THREADS) shared[i] = from[i];
     return shared;
 }
-
 
 void mr_cuda_rnn_fwd(mr_dev *dev, const mr_rnn_fwd_args *a);
 void mr_cuda_rnn_bwd(mr_dev *dev, const mr_rnn_bwd_args *a);
@@ -145,9 +154,12 @@ void mr_cuda_rnn_bwd(mr_dev *dev, const mr_rnn_bwd_args *a);
 /* The shape of a product over K with groups of `units`, and the bytes of its matrix. */
 rnn_matrix mr_cuda_rnn_matrix(int H, int K, int units);
 size_t mr_cuda_rnn_matrix_bytes(const rnn_matrix *m, int columns);
-/* Fills packed: see rnn_matrix. down: sums over rows first·H … of W_hh, K of them; otherwise over the state, for gates `first` …. */
-void mr_cuda_rnn_pack(mr_cuda *c, const float *W, int H, int first, int K, int columns, int down, const rnn_matrix *m, float4 *packed);
-/* Launches `kernel` on as many blocks as can be there at once. columns: the most of any product; slice: float4 of a group's W_hh. */
+/* Fills packed: see rnn_matrix. down: sums over rows first·H … of W_hh, K of them; otherwise over the state, for
+ * gates `first` …. */
+void mr_cuda_rnn_pack(mr_cuda *c, const float *W, int H, int first, int K, int columns, int down, const rnn_matrix *m,
+                      float4 *packed);
+/* Launches `kernel` on as many blocks as can be there at once. columns: the most of any product; slice: float4 of a
+ * group's W_hh. */
 void mr_cuda_rnn_launch(mr_cuda *c, const void *kernel, rnn_work *w, int columns, int slice, const char *name);
 /* The next `bytes` of an arena that begins at base; NULL when base is, so that a first walk counts. */
 void *mr_cuda_rnn_take(char *base, size_t *used, size_t bytes);

@@ -1,8 +1,9 @@
-/* The backward of GRU and LSTM: see rnn.cuh. Token after token from the last: gates' gradients of a block's own units go round,
- * then every block multiplies all of them with its columns of W_hh. */
+/* The backward of GRU and LSTM: see rnn.cuh. Token after token from the last: gates' gradients of a block's own
+ * units go round, then every block multiplies all of them with its columns of W_hh. */
 #include "ops/cuda/rnn.cuh"
 
-enum { UNITS = BACK * LANES, BIAS_SUMS = 1056 * 32 }; /* BIAS_SUMS: floats at the start of scratch that sums over rows take */
+/* BIAS_SUMS: floats at the start of scratch that sums over rows take */
+enum { UNITS = BACK * LANES, BIAS_SUMS = 1056 * 32 };
 
 /* A row and a unit of the tile. */
 struct place {
@@ -27,7 +28,8 @@ template <class ACT> static __device__ __forceinline__ ACT *gate_at(const rnn_wo
 }
 
 /* h (or c) before the token. */
-template <class ACT> static __device__ __forceinline__ float before_of(const rnn_work &w, const place &e, int t, int of_c)
+template <class ACT>
+static __device__ __forceinline__ float before_of(const rnn_work &w, const place &e, int t, int of_c)
 {
     if (e.fresh) return w.fresh[of_c * w.width + e.unit];
     if (t == 0) return w.h_in[(size_t)e.b * w.state + of_c * w.H + e.unit];
@@ -35,7 +37,8 @@ template <class ACT> static __device__ __forceinline__ float before_of(const rnn
 }
 
 /* Gradients of r (0), z (1) and of s_n (2): for the product with W_hh, and kept for the gradient of W_hh. */
-template <class ACT, int KIND> static __device__ __forceinline__ void keep(const rnn_work &w, const place &e, int gate, float v, float *round)
+template <class ACT, int KIND>
+static __device__ __forceinline__ void keep(const rnn_work &w, const place &e, int gate, float v, float *round)
 {
     ACT *ds = (ACT *)w.ds;
     if (KIND == MR_GRU_BEFORE && gate == 2) {
@@ -49,10 +52,13 @@ template <class ACT, int KIND> static __device__ __forceinline__ void keep(const
 
 template <class ACT> static __device__ void lstm_gates(const rnn_work &w, const place &e, int t, float *round)
 {
-    const float i = load(gate_at<ACT>(w, e, 0)), f = load(gate_at<ACT>(w, e, 1)), g = load(gate_at<ACT>(w, e, 2)), o = load(gate_at<ACT>(w, e, 3));
+    const float i = load(gate_at<ACT>(w, e, 0)), f = load(gate_at<ACT>(w, e, 1)), g = load(gate_at<ACT>(w, e, 2)),
+                o = load(gate_at<ACT>(w, e, 3));
     const float c = tanhf(load((const ACT *)w.extra + e.token * w.H + e.unit));
-    const float dh = load((const ACT *)w.dh + e.token * w.H + e.unit) + w.carry[e.at], dc = w.c[e.at] + dh * o * (1 - c * c);
-    const float d[4] = {dc * g * i * (1 - i), dc * before_of<ACT>(w, e, t, 1) * f * (1 - f), dc * i * (1 - g * g), dh * c * o * (1 - o)};
+    const float dh = load((const ACT *)w.dh + e.token * w.H + e.unit) + w.carry[e.at],
+                dc = w.c[e.at] + dh * o * (1 - c * c);
+    const float d[4] = {dc * g * i * (1 - i), dc * before_of<ACT>(w, e, t, 1) * f * (1 - f), dc * i * (1 - g * g),
+                        dh * c * o * (1 - o)};
     w.carry[e.at] = 0;
     w.c[e.at] = dc * f;
     for (int k = 0; k < 4; k++) {
@@ -86,7 +92,8 @@ template <class ACT, int KIND> static __device__ void no_gates(const rnn_work &w
     }
 }
 
-template <class ACT, int KIND> static __device__ __forceinline__ void gates_of(const rnn_work &w, int row0, int group, int t, float *round)
+template <class ACT, int KIND>
+static __device__ __forceinline__ void gates_of(const rnn_work &w, int row0, int group, int t, float *round)
 {
     const place e = place_of(w, row0 + threadIdx.x / UNITS, group * UNITS + threadIdx.x % UNITS, t);
     if (!e.valid) return;
@@ -97,10 +104,12 @@ template <class ACT, int KIND> static __device__ __forceinline__ void gates_of(c
 
 /* gru before: from the gradient of r·h' to that of r. */
 template <class ACT>
-static __device__ void reset_gate(const rnn_work &w, const float4 *packed, int row0, int group, int t, float *round, float4 *shared)
+static __device__ void reset_gate(const rnn_work &w, const float4 *packed, int row0, int group, int t, float *round,
+                                  float4 *shared)
 {
     float s[BACK];
-    tile_sums<BACK>(w.second, packed, w.second_round + (size_t)row0 * w.second_width, w.second_width, min((int)TILE, w.B - row0), 0, w.fresh, shared, s);
+    tile_sums<BACK>(w.second, packed, w.second_round + (size_t)row0 * w.second_width, w.second_width,
+                    min((int)TILE, w.B - row0), 0, w.fresh, shared, s);
     if (threadIdx.x >= TILE * LANES) return;
     for (int k = 0; k < BACK; k++) {
         const place e = place_of(w, row0 + threadIdx.x / LANES, group * UNITS + k * LANES + threadIdx.x % LANES, t);
@@ -114,10 +123,12 @@ static __device__ void reset_gate(const rnn_work &w, const float4 *packed, int r
 
 /* What comes back to the state before the token; a start takes it, and nothing crosses. */
 template <int KIND>
-static __device__ void state_gradient(const rnn_work &w, const float4 *packed, int row0, int group, int t, const float *round, float4 *shared)
+static __device__ void state_gradient(const rnn_work &w, const float4 *packed, int row0, int group, int t,
+                                      const float *round, float4 *shared)
 {
     float s[BACK];
-    tile_sums<BACK>(w.first, packed, round + (size_t)row0 * w.width, w.width, min((int)TILE, w.B - row0), 0, w.fresh, shared, s);
+    tile_sums<BACK>(w.first, packed, round + (size_t)row0 * w.width, w.width, min((int)TILE, w.B - row0), 0, w.fresh,
+                    shared, s);
     if (threadIdx.x >= TILE * LANES) return;
     for (int k = 0; k < BACK; k++) {
         const place e = place_of(w, row0 + threadIdx.x / LANES, group * UNITS + k * LANES + threadIdx.x % LANES, t);
@@ -175,7 +186,8 @@ static __global__ void enter(rnn_work w, const float *dh_out, const float *h_ini
 static __global__ void leave_state(rnn_work w, float *dh_in)
 {
     const int k = blockIdx.x * blockDim.x + threadIdx.x, b = blockIdx.y;
-    if (k < w.state) dh_in[(size_t)b * w.state + k] = k < w.H ? w.carry[(size_t)b * w.H + k] : w.c[(size_t)b * w.H + k - w.H];
+    if (k < w.state)
+        dh_in[(size_t)b * w.state + k] = k < w.H ? w.carry[(size_t)b * w.H + k] : w.c[(size_t)b * w.H + k - w.H];
 }
 
 /* The states that W_hh was multiplied with. */
@@ -197,11 +209,12 @@ template <class ACT> static void shift_states(mr_cuda *c, const rnn_work &w, voi
 template <class ACT> static const void *kernel_of(mr_rnn kind)
 {
     if (kind == MR_LSTM) return (const void *)backward<ACT, MR_LSTM>;
-    return kind == MR_GRU_AFTER ? (const void *)backward<ACT, MR_GRU_AFTER> : (const void *)backward<ACT, MR_GRU_BEFORE>;
+    return kind == MR_GRU_AFTER ? (const void *)backward<ACT, MR_GRU_AFTER>
+                                : (const void *)backward<ACT, MR_GRU_BEFORE>;
 }
 
-/* Addresses in scratch; with base NULL the bytes alone are counted. Sums over rows overwrite the beginning, which only the
- * recurrence needs. */
+/* Addresses in scratch; with base NULL the bytes alone are counted. Sums over rows overwrite the beginning, which
+ * only the recurrence needs. */
 static size_t lay_out(rnn_work *w, mr_rnn kind, size_t act_size, char *base, void **states)
 {
     const int before = kind == MR_GRU_BEFORE, K = (before ? 2 : w->gates) * w->H;
@@ -244,25 +257,32 @@ void mr_cuda_rnn_bwd(mr_dev *dev, const mr_rnn_bwd_args *a)
     const int M = a->B * a->T, N = a->H * mr_rnn_gates(a->kind);
     void *states;
     rnn_work w = {};
-    w.B = a->B, w.T = a->T, w.H = a->H, w.gates = mr_rnn_gates(a->kind), w.state = mr_rnn_state(a->kind, a->H), w.reset = a->reset, w.length = a->length;
-    w.pre = a->saved, w.extra = (char *)a->saved + (size_t)M * (size_t)N * dev->act_size, w.h = (void *)a->h, w.dh = a->dh;
+    w.B = a->B, w.T = a->T, w.H = a->H, w.gates = mr_rnn_gates(a->kind), w.state = mr_rnn_state(a->kind, a->H),
+    w.reset = a->reset, w.length = a->length;
+    w.pre = a->saved, w.extra = (char *)a->saved + (size_t)M * (size_t)N * dev->act_size, w.h = (void *)a->h,
+    w.dh = a->dh;
     w.h_in = (const float *)a->h_in, w.starts_fresh = !a->h_in;
     const size_t bytes = lay_out(&w, a->kind, dev->act_size, NULL, &states);
     char *base = (char *)mr_cuda_scratch(c, bytes);
     if (!base) return;
     lay_out(&w, a->kind, dev->act_size, base, &states);
-    CHECK(c, cudaMemsetAsync(base, 0, (size_t)((char *)w.first.packed - base), c->stream)); /* what lies behind the widths must be zero */
+    /* what lies behind the widths must be zero */
+    CHECK(c, cudaMemsetAsync(base, 0, (size_t)((char *)w.first.packed - base), c->stream));
     const dim3 rows((unsigned)div_up((size_t)w.state, 128), (unsigned)a->B), more(rows.x, rows.y + 1);
     enter<<<more, 128, 0, c->stream>>>(w, (const float *)a->dh_out, (const float *)a->h_init, (float *)w.fresh);
     LAUNCHED(c, "rnn enter");
     const int before = a->kind == MR_GRU_BEFORE;
-    mr_cuda_rnn_pack(c, (const float *)a->W_hh, a->H, 0, (before ? 2 : w.gates) * a->H, BACK, 1, &w.first, (float4 *)w.first.packed);
-    if (before) mr_cuda_rnn_pack(c, (const float *)a->W_hh, a->H, 2, a->H, BACK, 1, &w.second, (float4 *)w.second.packed);
+    mr_cuda_rnn_pack(c, (const float *)a->W_hh, a->H, 0, (before ? 2 : w.gates) * a->H, BACK, 1, &w.first,
+                     (float4 *)w.first.packed);
+    if (before)
+        mr_cuda_rnn_pack(c, (const float *)a->W_hh, a->H, 2, a->H, BACK, 1, &w.second, (float4 *)w.second.packed);
     const int slice = WARPS * LANES * BACK * (w.first.k4 + w.second.k4);
-    mr_cuda_rnn_launch(c, c->bf16 ? kernel_of<bf16>(a->kind) : kernel_of<float>(a->kind), &w, BACK, slice, "rnn backward");
+    mr_cuda_rnn_launch(c, c->bf16 ? kernel_of<bf16>(a->kind) : kernel_of<float>(a->kind), &w, BACK, slice,
+                       "rnn backward");
     if (a->dh_in) leave_state<<<rows, 128, 0, c->stream>>>(w, (float *)a->dh_in);
     LAUNCHED(c, "rnn leave_state");
-    if (a->h_init && a->dh_init) mr_cuda_reduce(c, w.to_start, (size_t)a->B, (size_t)w.state, (size_t)w.state, (float *)a->dh_init);
+    if (a->h_init && a->dh_init)
+        mr_cuda_reduce(c, w.to_start, (size_t)a->B, (size_t)w.state, (size_t)w.state, (float *)a->dh_init);
     BY_ACT(c, shift_states, c, w, states);
     recurrent_gradients(c, a, &w, states);
     if (!a->W_ih) return;

@@ -26,7 +26,8 @@ template <class ACT> static __device__ __forceinline__ ACT *gate_at(const rnn_wo
 }
 
 /* What of the gates' arguments does not wait for the sums: input projections and biases. */
-template <class ACT, int N> static __device__ __forceinline__ void known(const rnn_work &w, const element &e, int first, float a[N], float bias[N])
+template <class ACT, int N>
+static __device__ __forceinline__ void known(const rnn_work &w, const element &e, int first, float a[N], float bias[N])
 {
     for (int g = 0; g < N; g++) {
         a[g] = e.real ? load(gate_at<ACT>(w, e, first + g)) : 0.0f;
@@ -34,7 +35,8 @@ template <class ACT, int N> static __device__ __forceinline__ void known(const r
     }
 }
 
-template <class ACT> static __device__ __forceinline__ void leave(const rnn_work &w, const element &e, float h, float *next)
+template <class ACT>
+static __device__ __forceinline__ void leave(const rnn_work &w, const element &e, float h, float *next)
 {
     next[(size_t)e.b * w.width + e.unit] = h;
     store((ACT *)w.h + e.token * w.H + e.unit, e.real ? h : 0.0f);
@@ -42,7 +44,8 @@ template <class ACT> static __device__ __forceinline__ void leave(const rnn_work
 
 /* lstm and gru after: gates and state of a tile in one go. */
 template <class ACT, int KIND>
-static __device__ void whole_token(const rnn_work &w, const float4 *packed, int row0, int group, int t, const float *now, float *next, float4 *shared)
+static __device__ void whole_token(const rnn_work &w, const float4 *packed, int row0, int group, int t,
+                                   const float *now, float *next, float4 *shared)
 {
     constexpr int G = KIND == MR_LSTM ? 4 : 3;
     const unsigned fresh = fresh_rows(w, row0, t);
@@ -52,7 +55,8 @@ static __device__ void whole_token(const rnn_work &w, const float4 *packed, int 
     if (e.valid) h = __ldcg(now + (size_t)e.b * w.width + e.unit);
     if (e.real && e.fresh) h = w.fresh[e.unit];
     if (KIND == MR_LSTM && e.valid) cell = e.fresh ? w.fresh[w.width + e.unit] : w.c[(size_t)e.b * w.H + e.unit];
-    tile_sums<G>(w.first, packed, now + (size_t)row0 * w.width, w.width, min((int)TILE, w.B - row0), fresh, w.fresh, shared, s);
+    tile_sums<G>(w.first, packed, now + (size_t)row0 * w.width, w.width, min((int)TILE, w.B - row0), fresh, w.fresh,
+                 shared, s);
     if (!e.valid) return;
     ACT *extra = (ACT *)w.extra + e.token * w.H + e.unit;
     if (!e.real) {
@@ -62,11 +66,13 @@ static __device__ void whole_token(const rnn_work &w, const float4 *packed, int 
     }
     for (int g = 0; g < G; g++) s[g] += bias[g];
     if (KIND == MR_LSTM) {
-        const float i = sigmoid(a[0] + s[0]), f = sigmoid(a[1] + s[1]), g = tanhf(a[2] + s[2]), o = sigmoid(a[G - 1] + s[G - 1]);
+        const float i = sigmoid(a[0] + s[0]), f = sigmoid(a[1] + s[1]), g = tanhf(a[2] + s[2]),
+                    o = sigmoid(a[G - 1] + s[G - 1]);
         cell = f * cell + i * g;
         w.c[(size_t)e.b * w.H + e.unit] = cell;
         store(extra, cell);
-        store(gate_at<ACT>(w, e, 0), i), store(gate_at<ACT>(w, e, 1), f), store(gate_at<ACT>(w, e, 2), g), store(gate_at<ACT>(w, e, G - 1), o);
+        store(gate_at<ACT>(w, e, 0), i), store(gate_at<ACT>(w, e, 1), f), store(gate_at<ACT>(w, e, 2), g),
+            store(gate_at<ACT>(w, e, G - 1), o);
         leave<ACT>(w, e, o * tanhf(cell), next);
     } else {
         const float r = sigmoid(a[0] + s[0]), z = sigmoid(a[1] + s[1]), n = tanhf(a[2] + r * s[2]);
@@ -78,14 +84,16 @@ static __device__ void whole_token(const rnn_work &w, const float4 *packed, int 
 
 /* gru before: r and z, then, from r·h' of all units, the rest. */
 template <class ACT>
-static __device__ void first_half(const rnn_work &w, const float4 *packed, int row0, int group, int t, const float *now, float4 *shared)
+static __device__ void first_half(const rnn_work &w, const float4 *packed, int row0, int group, int t, const float *now,
+                                  float4 *shared)
 {
     const unsigned fresh = fresh_rows(w, row0, t);
     const element e = element_of(w, row0, group, t, fresh);
     float a[2], bias[2], s[2], h = 0;
     known<ACT, 2>(w, e, 0, a, bias);
     if (e.real) h = e.fresh ? w.fresh[e.unit] : __ldcg(now + (size_t)e.b * w.width + e.unit);
-    tile_sums<2>(w.first, packed, now + (size_t)row0 * w.width, w.width, min((int)TILE, w.B - row0), fresh, w.fresh, shared, s);
+    tile_sums<2>(w.first, packed, now + (size_t)row0 * w.width, w.width, min((int)TILE, w.B - row0), fresh, w.fresh,
+                 shared, s);
     if (!e.valid) return;
     const float r = sigmoid(a[0] + (s[0] + bias[0])), rh = e.real ? r * h : 0.0f;
     w.second_round[(size_t)e.b * w.second_width + e.unit] = rh;
@@ -94,7 +102,8 @@ static __device__ void first_half(const rnn_work &w, const float4 *packed, int r
 }
 
 template <class ACT>
-static __device__ void second_half(const rnn_work &w, const float4 *packed, int row0, int group, int t, const float *now, float *next, float4 *shared)
+static __device__ void second_half(const rnn_work &w, const float4 *packed, int row0, int group, int t,
+                                   const float *now, float *next, float4 *shared)
 {
     const element e = element_of(w, row0, group, t, fresh_rows(w, row0, t));
     float a[1], bias[1], s[1], h = 0, z = 0;
@@ -102,7 +111,8 @@ static __device__ void second_half(const rnn_work &w, const float4 *packed, int 
     if (e.valid) h = __ldcg(now + (size_t)e.b * w.width + e.unit);
     if (e.real && e.fresh) h = w.fresh[e.unit];
     if (e.real) z = load(gate_at<ACT>(w, e, 1));
-    tile_sums<1>(w.second, packed, w.second_round + (size_t)row0 * w.second_width, w.second_width, min((int)TILE, w.B - row0), 0, w.fresh, shared, s);
+    tile_sums<1>(w.second, packed, w.second_round + (size_t)row0 * w.second_width, w.second_width,
+                 min((int)TILE, w.B - row0), 0, w.fresh, shared, s);
     if (!e.valid) return;
     const float n = tanhf(a[0] + (s[0] + bias[0]));
     if (e.real) store(gate_at<ACT>(w, e, 2), n);
@@ -126,7 +136,8 @@ template <class ACT, int KIND> static __global__ void __launch_bounds__(THREADS)
         float *next = w.round + (size_t)(~t & 1) * w.B * w.width;
         for (int row = row0; row < row_end; row += TILE)
             for (int g = 0; g < groups; g++)
-                if constexpr (KIND == MR_GRU_BEFORE) first_half<ACT>(w, first + (size_t)g * slice, row, group0 + g, t, now, shared);
+                if constexpr (KIND == MR_GRU_BEFORE)
+                    first_half<ACT>(w, first + (size_t)g * slice, row, group0 + g, t, now, shared);
                 else whole_token<ACT, KIND>(w, first + (size_t)g * slice, row, group0 + g, t, now, next, shared);
         wait_for_rows(arrived, &turn);
         if constexpr (KIND == MR_GRU_BEFORE) {
@@ -189,20 +200,27 @@ void mr_cuda_rnn_fwd(mr_dev *dev, const mr_rnn_fwd_args *a)
     const size_t tokens = (size_t)a->B * (size_t)a->T;
     rnn_work w = {};
     w.B = a->B, w.T = a->T, w.H = a->H, w.gates = mr_rnn_gates(a->kind), w.reset = a->reset, w.length = a->length;
-    w.pre = a->saved, w.extra = (char *)a->saved + tokens * w.gates * a->H * dev->act_size, w.bias = (const float *)a->b_hh, w.h = a->h;
-    if (a->W_ih) mr_cuda_product_fwd(c, (int)tokens, w.gates * a->H, a->D, a->x, (const float *)a->W_ih, (const float *)a->b_ih, 0, NULL, NULL, a->saved);
+    w.pre = a->saved, w.extra = (char *)a->saved + tokens * w.gates * a->H * dev->act_size,
+    w.bias = (const float *)a->b_hh, w.h = a->h;
+    if (a->W_ih)
+        mr_cuda_product_fwd(c, (int)tokens, w.gates * a->H, a->D, a->x, (const float *)a->W_ih, (const float *)a->b_ih,
+                            0, NULL, NULL, a->saved);
     const size_t bytes = lay_out(&w, a->kind, NULL);
     char *base = (char *)mr_cuda_scratch(c, bytes);
     if (!base) return;
     lay_out(&w, a->kind, base);
-    CHECK(c, cudaMemsetAsync(base, 0, (size_t)((char *)w.first.packed - base), c->stream)); /* what lies behind H must be zero */
-    const dim3 states((unsigned)div_up((size_t)S, 128), (unsigned)a->B + 1), rows((unsigned)div_up((size_t)S, 128), (unsigned)a->B);
+    /* what lies behind H must be zero */
+    CHECK(c, cudaMemsetAsync(base, 0, (size_t)((char *)w.first.packed - base), c->stream));
+    const dim3 states((unsigned)div_up((size_t)S, 128), (unsigned)a->B + 1),
+        rows((unsigned)div_up((size_t)S, 128), (unsigned)a->B);
     enter<<<states, 128, 0, c->stream>>>(w, S, (const float *)a->h_in, (const float *)a->h_init, (float *)w.fresh);
     LAUNCHED(c, "rnn enter");
     mr_cuda_rnn_pack(c, (const float *)a->W_hh, a->H, 0, a->H, columns, 0, &w.first, (float4 *)w.first.packed);
-    if (w.second.groups) mr_cuda_rnn_pack(c, (const float *)a->W_hh, a->H, 2, a->H, 1, 0, &w.second, (float4 *)w.second.packed);
+    if (w.second.groups)
+        mr_cuda_rnn_pack(c, (const float *)a->W_hh, a->H, 2, a->H, 1, 0, &w.second, (float4 *)w.second.packed);
     const int slice = WARPS * LANES * (w.first.k4 * columns + w.second.k4);
-    mr_cuda_rnn_launch(c, c->bf16 ? kernel_of<bf16>(a->kind) : kernel_of<float>(a->kind), &w, columns, slice, "rnn forward");
+    mr_cuda_rnn_launch(c, c->bf16 ? kernel_of<bf16>(a->kind) : kernel_of<float>(a->kind), &w, columns, slice,
+                       "rnn forward");
     if (!a->h_out) return;
     leave_state<<<rows, 128, 0, c->stream>>>(w, S, (float *)a->h_out);
     LAUNCHED(c, "rnn leave_state");

@@ -1,10 +1,11 @@
-/* Drawing tokens: first every token's place in the order, by counting those before it, then a block a row adds up along the order. */
+/* Drawing tokens: first every token's place in the order, by counting those before it, then a block a row adds up
+ * along the order. */
 #include "ops/cuda/cuda.cuh"
 
 enum { TILE = 256, DRAW_THREADS = 1024 };
 
-/* order[r, place] = token. Tokens of a row compare themselves with all others; where one is NaN the places mean nothing, and the
- * draw does not read them. The counter moves here, so that all rows of the draw see the same. */
+/* order[r, place] = token. Tokens of a row compare themselves with all others; where one is NaN the places mean
+ * nothing, and the draw does not read them. The counter moves here, so that all rows of the draw see the same. */
 template <class A> static __global__ void order_tokens(int C, const A *logits, int *order, double *position)
 {
     __shared__ float tile[TILE];
@@ -45,14 +46,18 @@ static __device__ double sum_before(double v, double *shared, double &all)
     return before + (lane ? until : 0);
 }
 
-/* Thread t owns places first … last−1 of the order. Sums there run from `before`, so that places have one sum whoever asks. */
+/* Thread t owns places first … last−1 of the order. Sums there run from `before`, so that places have one sum
+ * whoever asks. */
 template <class A> struct places {
     const A *x;
     const int *order;
     int first, last;
     double top, temperature, before;
 
-    __device__ __forceinline__ double weight(int i) const { return exp(((double)load(x + order[i]) - top) / temperature); }
+    __device__ __forceinline__ double weight(int i) const
+    {
+        return exp(((double)load(x + order[i]) - top) / temperature);
+    }
 };
 
 /* How many tokens are kept, and their sum: those before which less than top_p lies. */
@@ -84,7 +89,8 @@ template <class A> static __device__ int find(const places<A> &p, int count, dou
     return *shared;
 }
 
-template <class A> static __global__ void __launch_bounds__(DRAW_THREADS) draw_tokens(mr_sample_args a, const int *orders)
+template <class A>
+static __global__ void __launch_bounds__(DRAW_THREADS) draw_tokens(mr_sample_args a, const int *orders)
 {
     __shared__ double shared[32];
     __shared__ int found;
@@ -115,7 +121,8 @@ template <class A> static void launch(mr_cuda *c, const mr_sample_args *a)
 {
     int *order = (int *)mr_cuda_scratch(c, (size_t)a->R * (size_t)a->C * sizeof *order);
     if (!order) return;
-    order_tokens<A><<<dim3((unsigned)div_up((size_t)a->C, TILE), (unsigned)a->R), TILE, 0, c->stream>>>(a->C, (const A *)a->logits, order, a->position);
+    order_tokens<A><<<dim3((unsigned)div_up((size_t)a->C, TILE), (unsigned)a->R), TILE, 0, c->stream>>>(
+        a->C, (const A *)a->logits, order, a->position);
     draw_tokens<A><<<(unsigned)a->R, DRAW_THREADS, 0, c->stream>>>(*a, order);
     LAUNCHED(c, "draw_tokens");
 }

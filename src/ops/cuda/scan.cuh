@@ -53,11 +53,12 @@ __device__ __forceinline__ void sigmoids(float x, float &up, float &down)
     down = e * up;
 }
 
-/* f/(f + i) and i/(f + i) of f = σ(p), i = σ(k): (1 + e^(−k)) and (1 + e^(−p)) over their sum, with the largest power taken out of
- * all three so that nothing overflows and 0/0 cannot be. */
+/* f/(f + i) and i/(f + i) of f = σ(p), i = σ(k): (1 + e^(−k)) and (1 + e^(−p)) over their sum, with the largest
+ * power taken out of all three so that nothing overflows and 0/0 cannot be. */
 __device__ __forceinline__ void shares(float p, float k, float &a, float &i)
 {
-    const float top = fmaxf(0.0f, fmaxf(-k, -p)), one = fast_exp(-top), up = one + fast_exp(-k - top), down = one + fast_exp(-p - top);
+    const float top = fmaxf(0.0f, fmaxf(-k, -p)), one = fast_exp(-top), up = one + fast_exp(-k - top),
+                down = one + fast_exp(-p - top);
     const float r = fast_inverse(up + down);
     a = up * r;
     i = down * r;
@@ -73,7 +74,8 @@ template <int KIND, int CAND> __device__ __forceinline__ void gates_of(const flo
 }
 
 /* Gradients of a, i, c turned into those of the pre-activations, in place. */
-template <int KIND, int CAND> __device__ __forceinline__ void gates_bwd(float *q, float a, float i, float c, float da, float di, float dc)
+template <int KIND, int CAND>
+__device__ __forceinline__ void gates_bwd(float *q, float a, float i, float c, float da, float di, float dc)
 {
     const int v = gate_count<KIND>::value - 1;
     q[v] = dc * candidate_slope<CAND>(q[v], c);
@@ -86,8 +88,8 @@ template <int KIND, int CAND> __device__ __forceinline__ void gates_bwd(float *q
     }
 }
 
-/* What a scan kernel is given. Time is cut into `chunks` of `span` tokens when there are too few sequences and channels to
- * fill the chip; effect_A and effect_B then hold each chunk's effect on the state, h → A·h + B. */
+/* What a scan kernel is given. Time is cut into `chunks` of `span` tokens when there are too few sequences and
+ * channels to fill the chip; effect_A and effect_B then hold each chunk's effect on the state, h → A·h + B. */
 struct scan_args {
     int B, T, H;
     int chunks, span;
@@ -124,7 +126,10 @@ template <> struct lanes<bf16, 1> {
 };
 template <> struct lanes<bf16, 2> {
     typedef unsigned raw;
-    static __device__ __forceinline__ void expand(raw x, float *v) { v[0] = __uint_as_float(x << 16), v[1] = __uint_as_float(x & 0xffff0000u); }
+    static __device__ __forceinline__ void expand(raw x, float *v)
+    {
+        v[0] = __uint_as_float(x << 16), v[1] = __uint_as_float(x & 0xffff0000u);
+    }
     static __device__ __forceinline__ raw pack(const float *v)
     {
         __nv_bfloat162 x = __floats2bfloat162_rn(v[0], v[1]);

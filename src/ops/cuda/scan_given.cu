@@ -1,7 +1,8 @@
 /* The ops scan_fwd and scan_bwd: the recurrence with a and b given.
  *
- * A thread owns a channel of one sequence, or of one chunk of it, and keeps AHEAD tokens in flight. Where time is cut, a first
- * pass finds each chunk's effect on the state (h → A·h + B), and each chunk then starts from what those before it make of it. */
+ * A thread owns a channel of one sequence, or of one chunk of it, and keeps AHEAD tokens in flight. Where time is
+ * cut, a first pass finds each chunk's effect on the state (h → A·h + B), and each chunk then starts from what those
+ * before it make of it. */
 #include "ops/cuda/scan_kernels.cuh"
 
 enum { THREADS = 64, AHEAD = 8, LEAST_SPAN = 128, ENOUGH_BLOCKS = 2112 };
@@ -15,7 +16,8 @@ struct given_args {
     const uint8_t *reset;
     const int32_t *length;
     float *effect_A, *effect_B; /* [B, chunks, H] */
-    float *last;                /* [B, H] where h_out goes first: a chunk may still read an h_in that is the same array */
+    /* [B, H] where h_out goes first: a chunk may still read an h_in that is the same array */
+    float *last;
 };
 
 /* The token that a thread works on, and what it is. */
@@ -35,15 +37,25 @@ static __device__ __forceinline__ place my_place(const given_args &g)
     return p;
 }
 
-static __device__ __forceinline__ bool restarts(const given_args &g, const place &p, int t) { return g.reset && g.reset[(size_t)p.b * g.T + t]; }
-static __device__ __forceinline__ size_t at(const given_args &g, const place &p, int t) { return ((size_t)p.b * g.T + t) * g.H + p.ch; }
-static __device__ __forceinline__ size_t effect_at(const given_args &g, const place &p, int chunk) { return ((size_t)p.b * g.chunks + chunk) * g.H + p.ch; }
+static __device__ __forceinline__ bool restarts(const given_args &g, const place &p, int t)
+{
+    return g.reset && g.reset[(size_t)p.b * g.T + t];
+}
+static __device__ __forceinline__ size_t at(const given_args &g, const place &p, int t)
+{
+    return ((size_t)p.b * g.T + t) * g.H + p.ch;
+}
+static __device__ __forceinline__ size_t effect_at(const given_args &g, const place &p, int chunk)
+{
+    return ((size_t)p.b * g.chunks + chunk) * g.H + p.ch;
+}
 
 /* The state through the chunks before mine, or, going down, behind mine. */
 static __device__ __forceinline__ float pass(const given_args &g, const place &p, int from, int to, float state)
 {
     const int step = from < to ? 1 : -1;
-    for (int k = from; k != to; k += step) state = apply<1>(g.effect_A[effect_at(g, p, k)], g.effect_B[effect_at(g, p, k)], state);
+    for (int k = from; k != to; k += step)
+        state = apply<1>(g.effect_A[effect_at(g, p, k)], g.effect_B[effect_at(g, p, k)], state);
     return state;
 }
 
@@ -157,12 +169,14 @@ static void scan_fwd(mr_dev *dev, const mr_scan_fwd_args *a)
 {
     mr_cuda *c = cuda_of(dev);
     given_args g = {};
-    g.B = a->B, g.T = a->T, g.H = a->H, g.a = a->a, g.b = a->b, g.h = a->h, g.h_in = (const float *)a->h_in, g.h_out = (float *)a->h_out;
+    g.B = a->B, g.T = a->T, g.H = a->H, g.a = a->a, g.b = a->b, g.h = a->h, g.h_in = (const float *)a->h_in,
+    g.h_out = (float *)a->h_out;
     g.reset = a->reset, g.length = a->length;
     if (!take_work(c, &g, a->work)) return;
     BY_ACT(c, run, c, g, 0);
     if (g.last && g.h_out)
-        CHECK(c, cudaMemcpyAsync(g.h_out, g.last, (size_t)g.B * (size_t)g.H * sizeof(float), cudaMemcpyDeviceToDevice, c->stream));
+        CHECK(c, cudaMemcpyAsync(g.h_out, g.last, (size_t)g.B * (size_t)g.H * sizeof(float), cudaMemcpyDeviceToDevice,
+                                 c->stream));
 }
 
 static void scan_bwd(mr_dev *dev, const mr_scan_bwd_args *a)
@@ -170,7 +184,8 @@ static void scan_bwd(mr_dev *dev, const mr_scan_bwd_args *a)
     mr_cuda *c = cuda_of(dev);
     given_args g = {};
     g.B = a->B, g.T = a->T, g.H = a->H, g.a = a->a, g.h = (void *)a->h, g.dh = a->dh, g.da = a->da, g.db = a->db;
-    g.h_in = (const float *)a->h_in, g.dh_out = (const float *)a->dh_out, g.dh_in = (float *)a->dh_in, g.reset = a->reset, g.length = a->length;
+    g.h_in = (const float *)a->h_in, g.dh_out = (const float *)a->dh_out, g.dh_in = (float *)a->dh_in,
+    g.reset = a->reset, g.length = a->length;
     if (take_work(c, &g, a->work)) BY_ACT(c, run, c, g, 1);
 }
 

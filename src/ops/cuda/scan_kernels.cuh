@@ -1,9 +1,9 @@
 /* The kernels of gates and recurrence.
  *
- * A block owns 32·V channels of one sequence, or of one chunk of it. Its W warps take consecutive slices of S tokens: each loads
- * its slice into registers, finds the slice's effect on the state (h → A·h + B), the effects go through shared memory, and each
- * warp finishes its slice from the right state while the next tile is on its way. So every value is read once, many loads are in
- * flight, and the order of operations depends on the shape alone.
+ * A block owns 32·V channels of one sequence, or of one chunk of it. Its W warps take consecutive slices of S
+ * tokens: each loads its slice into registers, finds the slice's effect on the state (h → A·h + B), the effects go
+ * through shared memory, and each warp finishes its slice from the right state while the next tile is on its way. So
+ * every value is read once, many loads are in flight, and the order of operations depends on the shape alone.
  *   EFFECT  1: only the chunk's effect is wanted
  *   MASKED  1: there are resets or lengths, or tokens or channels that do not fill the last tile */
 #ifndef MR_OPS_CUDA_SCAN_KERNELS_CUH
@@ -30,7 +30,10 @@ template <int MASKED, int V> static __device__ __forceinline__ span_of my_span(c
     return s;
 }
 
-static __device__ __forceinline__ bool resets(const scan_args &g, int b, int t) { return g.reset && g.reset[(size_t)b * g.T + t]; }
+static __device__ __forceinline__ bool resets(const scan_args &g, int b, int t)
+{
+    return g.reset && g.reset[(size_t)b * g.T + t];
+}
 
 template <int V> static __device__ __forceinline__ void read_row(const float *from, const span_of &s, int H, float *to)
 {
@@ -38,7 +41,8 @@ template <int V> static __device__ __forceinline__ void read_row(const float *fr
     for (int v = 0; v < V; v++) to[v] = s.on && from ? from[(size_t)s.b * H + s.ch + v] : 0;
 }
 
-template <int CAND, int V> static __device__ __forceinline__ void start_state(const scan_args &g, const span_of &s, float *start)
+template <int CAND, int V>
+static __device__ __forceinline__ void start_state(const scan_args &g, const span_of &s, float *start)
 {
 #pragma unroll
     for (int v = 0; v < V; v++) start[v] = s.on && g.h_init ? candidate<CAND>(g.h_init[s.ch + v]) : 0;
@@ -53,10 +57,14 @@ template <int MASKED> static __device__ __forceinline__ float apply(float A, flo
     return MASKED && forgets(A) ? B : A * state + B;
 }
 
-template <int MASKED> static __device__ __forceinline__ float join(float A, float before) { return MASKED && forgets(A) ? A : A * before; }
+template <int MASKED> static __device__ __forceinline__ float join(float A, float before)
+{
+    return MASKED && forgets(A) ? A : A * before;
+}
 
 /* The given state through the effects of the chunks before this one (backward: behind it). */
-template <int MASKED, int V> static __device__ __forceinline__ void pass_chunks(const scan_args &g, const span_of &s, int down, float *state)
+template <int MASKED, int V>
+static __device__ __forceinline__ void pass_chunks(const scan_args &g, const span_of &s, int down, float *state)
 {
     const int before = down ? g.chunks - 1 - s.chunk : s.chunk;
     for (int k = 0; s.on && k < before; k++) {
@@ -72,7 +80,8 @@ template <int V, int W> struct exchange {
     float state[2][V][32];
 };
 
-/* Publishes my slice's effect; gives the state before my slice. The last warp hands the state behind the tile on to the next. */
+/* Publishes my slice's effect; gives the state before my slice. The last warp hands the state behind the tile on to
+ * the next. */
 template <int MASKED, int V, int W>
 static __device__ __forceinline__ void meet(exchange<V, W> &x, int turn, const float *A, const float *B, float *mine)
 {
@@ -94,9 +103,11 @@ static __device__ __forceinline__ void meet(exchange<V, W> &x, int turn, const f
     }
 }
 
-/* The effect of a whole chunk: as for the state, with A's product beside it. `start` 0 and `whole` 1 before the first tile. */
+/* The effect of a whole chunk: as for the state, with A's product beside it. `start` 0 and `whole` 1 before the
+ * first tile. */
 template <int MASKED, int V, int W>
-static __device__ __forceinline__ void gather(exchange<V, W> &x, int turn, const float *A, const float *B, float *state, float *whole)
+static __device__ __forceinline__ void gather(exchange<V, W> &x, int turn, const float *A, const float *B, float *state,
+                                              float *whole)
 {
     const int warp = threadIdx.y, lane = threadIdx.x;
 #pragma unroll
@@ -112,7 +123,9 @@ static __device__ __forceinline__ void gather(exchange<V, W> &x, int turn, const
         }
 }
 
-template <int V> static __device__ __forceinline__ void write_effect(const scan_args &g, const span_of &s, const float *state, const float *whole)
+template <int V>
+static __device__ __forceinline__ void write_effect(const scan_args &g, const span_of &s, const float *state,
+                                                    const float *whole)
 {
     if (!s.on || threadIdx.y) return;
 #pragma unroll
@@ -126,7 +139,8 @@ template <int V> static __device__ __forceinline__ void write_effect(const scan_
 /* ---- forward ---- */
 
 template <class ACT, int G, int MASKED, int V, int S>
-static __device__ __forceinline__ void fetch(const ACT *pre, const span_of &s, int H, int from, typename lanes<ACT, V>::raw (*raw)[G])
+static __device__ __forceinline__ void fetch(const ACT *pre, const span_of &s, int H, int from,
+                                             typename lanes<ACT, V>::raw (*raw)[G])
 {
     typedef typename lanes<ACT, V>::raw word;
     const ACT *at = pre + (size_t)from * G * H;
@@ -141,8 +155,8 @@ static __device__ __forceinline__ void fetch(const ACT *pre, const span_of &s, i
 /* a and b of the recurrence for my slice, and its effect. */
 template <class ACT, int KIND, int CAND, int MASKED, int V, int S>
 static __device__ __forceinline__ void slice_gates(const scan_args &g, const span_of &s, int from, const float *start,
-                                                   const typename lanes<ACT, V>::raw (*raw)[gate_count<KIND>::value], float (*a)[V], float (*b)[V],
-                                                   float *A, float *B)
+                                                   const typename lanes<ACT, V>::raw (*raw)[gate_count<KIND>::value],
+                                                   float (*a)[V], float (*b)[V], float *A, float *B)
 {
     const int G = gate_count<KIND>::value;
 #pragma unroll
@@ -208,7 +222,8 @@ static __global__ void __launch_bounds__(32 * W, LEAST) scan_forward(scan_args g
                 y[v] = apply<MASKED>(a[k][v], b[k][v], y[v]);
                 out[v] = !MASKED || from + k < s.real ? y[v] : 0;
             }
-            if (!MASKED || (s.on && from + k < s.last)) *(word *)(h + (size_t)(from + k) * g.H) = lanes<ACT, V>::pack(out);
+            if (!MASKED || (s.on && from + k < s.last))
+                *(word *)(h + (size_t)(from + k) * g.H) = lanes<ACT, V>::pack(out);
         }
     }
     if (EFFECT) write_effect<V>(g, s, state, whole);
@@ -224,7 +239,8 @@ template <class ACT, int G, int MASKED, int V, int S> struct slice {
     typedef typename lanes<ACT, V>::raw word;
     word pre[S][G], dh[S], before[S];
 
-    __device__ __forceinline__ void fetch(const ACT *pre_at, const ACT *dh_at, const ACT *h_at, const span_of &s, int H, int from)
+    __device__ __forceinline__ void fetch(const ACT *pre_at, const ACT *dh_at, const ACT *h_at, const span_of &s, int H,
+                                          int from)
     {
         if (!MASKED && from < s.first) return;
 #pragma unroll
@@ -241,7 +257,8 @@ template <class ACT, int G, int MASKED, int V, int S> struct slice {
 
 /* Gates of a slice, its effect on the gradient, and where sequences start in it. */
 template <class ACT, int KIND, int CAND, int MASKED, int V, int S>
-static __device__ __forceinline__ unsigned slice_effect(const scan_args &g, const span_of &s, int from, const slice<ACT, gate_count<KIND>::value, MASKED, V, S> &in,
+static __device__ __forceinline__ unsigned slice_effect(const scan_args &g, const span_of &s, int from,
+                                                        const slice<ACT, gate_count<KIND>::value, MASKED, V, S> &in,
                                                         float (*a)[V], float (*i)[V], float (*c)[V], float *A, float *B)
 {
     const int G = gate_count<KIND>::value;
@@ -273,9 +290,11 @@ static __device__ __forceinline__ unsigned slice_effect(const scan_args &g, cons
 
 /* Gradients of the pre-activations of a slice, written over them. y comes in from behind and leaves for the front. */
 template <class ACT, int KIND, int CAND, int MASKED, int SUMS, int V, int S>
-static __device__ __forceinline__ void finish_slice(const span_of &s, int H, int from, unsigned cut, const slice<ACT, gate_count<KIND>::value, MASKED, V, S> &in,
-                                                    const float (*a)[V], const float (*i)[V], const float (*c)[V], const float *start,
-                                                    const float *first, float *y, float *to_start, float (*sums)[V], ACT *pre)
+static __device__ __forceinline__ void finish_slice(const span_of &s, int H, int from, unsigned cut,
+                                                    const slice<ACT, gate_count<KIND>::value, MASKED, V, S> &in,
+                                                    const float (*a)[V], const float (*i)[V], const float (*c)[V],
+                                                    const float *start, const float *first, float *y, float *to_start,
+                                                    float (*sums)[V], ACT *pre)
 {
     const int G = gate_count<KIND>::value;
     typedef typename lanes<ACT, V>::raw word;
@@ -311,7 +330,8 @@ static __device__ __forceinline__ void finish_slice(const span_of &s, int H, int
 
 /* Sums over my tokens of the pre-activations' gradients, warps in order: what the bias gets from this chunk. */
 template <int G, int V, int W>
-static __device__ __forceinline__ void write_sums(const scan_args &g, const span_of &s, exchange<V, W> &x, float (*sums)[V])
+static __device__ __forceinline__ void write_sums(const scan_args &g, const span_of &s, exchange<V, W> &x,
+                                                  float (*sums)[V])
 {
     const int warp = threadIdx.y, lane = threadIdx.x;
 #pragma unroll
@@ -332,7 +352,8 @@ static __device__ __forceinline__ void write_sums(const scan_args &g, const span
 
 /* What reached the start state, and the state before token 0. */
 template <int MASKED, int V, int W>
-static __device__ __forceinline__ void write_front(const scan_args &g, const span_of &s, exchange<V, W> &x, int turn, float *to_start)
+static __device__ __forceinline__ void write_front(const scan_args &g, const span_of &s, exchange<V, W> &x, int turn,
+                                                   float *to_start)
 {
     const int warp = threadIdx.y, lane = threadIdx.x;
     __syncthreads();
@@ -390,7 +411,8 @@ static __global__ void __launch_bounds__(32 * W, LEAST) scan_backward(scan_args 
             continue;
         }
         meet<MASKED, V, W>(x, turn, A, B, y);
-        finish_slice<ACT, KIND, CAND, MASKED, SUMS, V, S>(s, g.H, from, cut, in, a, i, c, start, first, y, to_start, sums, pre);
+        finish_slice<ACT, KIND, CAND, MASKED, SUMS, V, S>(s, g.H, from, cut, in, a, i, c, start, first, y, to_start,
+                                                          sums, pre);
     }
     if (EFFECT) {
         write_effect<V>(g, s, state, whole);

@@ -1,10 +1,12 @@
-/* bf16 copies of the parameters, for the products. Parameters stay fp32; a copy is made anew when they may have changed. */
+/* bf16 copies of the parameters, for the products. Parameters stay fp32; a copy is made anew when they may have
+ * changed. */
 #include "ops/cuda/cuda.cuh"
 
 static __global__ void refresh(const mr_cuda_shadow *list)
 {
     const mr_cuda_shadow s = list[blockIdx.y];
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < s.n; i += (size_t)gridDim.x * blockDim.x) store(s.to + i, s.from[i]);
+    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < s.n; i += (size_t)gridDim.x * blockDim.x)
+        store(s.to + i, s.from[i]);
 }
 
 void mr_cuda_written(mr_cuda *c, const void *to, size_t bytes)
@@ -12,7 +14,8 @@ void mr_cuda_written(mr_cuda *c, const void *to, size_t bytes)
     const uintptr_t first = (uintptr_t)to;
     for (int i = 0; i < c->shadow_count; i++) {
         const uintptr_t from = (uintptr_t)c->shadows[i].from;
-        if (first < from + c->shadows[i].n * sizeof(float) && from < first + bytes) c->shadows_stale = c->weights_written = 1;
+        if (first < from + c->shadows[i].n * sizeof(float) && from < first + bytes)
+            c->shadows_stale = c->weights_written = 1;
     }
 }
 
@@ -42,7 +45,8 @@ static mr_cuda_shadow *add(mr_cuda *c, const float *from, size_t n)
     c->dev.taken += n * sizeof(bf16);
     c->shadow_count++;
     c->shadows_stale = 1;
-    CHECK(c, cudaMemcpyAsync(c->shadow_table, c->shadows, sizeof *s * (size_t)c->shadow_count, cudaMemcpyHostToDevice, c->stream));
+    CHECK(c, cudaMemcpyAsync(c->shadow_table, c->shadows, sizeof *s * (size_t)c->shadow_count, cudaMemcpyHostToDevice,
+                             c->stream));
     return s;
 }
 

@@ -5,7 +5,8 @@
 /* Blocks that a multiprocessor should have room for; tokens whose states the backward has in registers at once. */
 enum { FORWARD_BLOCKS = 5, BACKWARD_BLOCKS = 4, BACKWARD_KEPT = 4 };
 
-/* By shape alone. Cutting costs a pass more, so only what would leave half of the chip idle is cut, and then to fill it. */
+/* By shape alone. Cutting costs a pass more, so only what would leave half of the chip idle is cut, and then to fill
+ * it. */
 static void cut_time(sscan_args *g)
 {
     const size_t few = 132, enough = 528, least = 128, blocks = (size_t)g->B * div_up((size_t)g->E, SSCAN_CHANNELS);
@@ -44,14 +45,16 @@ template <class ACT, int NP> struct sscans {
     static void forward(mr_cuda *c, sscan_args g)
     {
         if (!take_scratch(c, &g, NP, 0)) return;
-        if (g.spans > 1) sscan_forward<ACT, NP, 1, FORWARD_BLOCKS><<<grid_of(g, g.spans - 1), THREADS, 0, c->stream>>>(g);
+        if (g.spans > 1)
+            sscan_forward<ACT, NP, 1, FORWARD_BLOCKS><<<grid_of(g, g.spans - 1), THREADS, 0, c->stream>>>(g);
         sscan_forward<ACT, NP, 0, FORWARD_BLOCKS><<<grid_of(g, g.spans), THREADS, 0, c->stream>>>(g);
         LAUNCHED(c, "sscan_forward");
     }
 
     static void backward(mr_cuda *c, sscan_args g, const mr_sscan_bwd_args *a)
     {
-        const size_t bytes = sizeof(backward_shared<NP, BACKWARD_KEPT>), E = (size_t)g.E, parts = div_up(E, SSCAN_CHANNELS);
+        const size_t bytes = sizeof(backward_shared<NP, BACKWARD_KEPT>), E = (size_t)g.E,
+                     parts = div_up(E, SSCAN_CHANNELS);
         const size_t tokens = (size_t)g.B * (size_t)g.T, rows = (size_t)g.B * (size_t)g.spans, values = tokens * 2 * NP;
         auto kernel = sscan_backward<ACT, NP, BACKWARD_KEPT, BACKWARD_BLOCKS>;
         if (!take_scratch(c, &g, NP, 1)) return;
@@ -59,7 +62,8 @@ template <class ACT, int NP> struct sscans {
         if (g.spans > 1) sscan_backward_effect<ACT, NP><<<grid_of(g, g.spans), THREADS, 0, c->stream>>>(g);
         kernel<<<grid_of(g, g.spans), THREADS, bytes, c->stream>>>(g);
         LAUNCHED(c, "sscan_backward");
-        add_bc_parts<ACT, NP><<<(unsigned)div_up(values, 256), 256, 0, c->stream>>>(tokens, g.N, (int)parts, g.dbc_parts, (ACT *)a->dbc);
+        add_bc_parts<ACT, NP>
+            <<<(unsigned)div_up(values, 256), 256, 0, c->stream>>>(tokens, g.N, (int)parts, g.dbc_parts, (ACT *)a->dbc);
         LAUNCHED(c, "add_bc_parts");
         mr_cuda_reduce(c, g.dA_parts, rows, E * (size_t)g.N, E * (size_t)g.N, (float *)a->dA_log);
         mr_cuda_reduce(c, g.dD_parts, rows, E, E, (float *)a->dD);
@@ -83,7 +87,8 @@ template <class ARGS> static sscan_args shared_args(const ARGS *a)
 {
     sscan_args g = {};
     g.B = a->B, g.T = a->T, g.E = a->E, g.N = a->N, g.u = a->u, g.delta = a->delta, g.z = a->z, g.bc = a->bc;
-    g.A_log = (const float *)a->A_log, g.D = (const float *)a->D, g.dt_bias = (const float *)a->dt_bias, g.h_in = (const float *)a->h_in;
+    g.A_log = (const float *)a->A_log, g.D = (const float *)a->D, g.dt_bias = (const float *)a->dt_bias,
+    g.h_in = (const float *)a->h_in;
     g.reset = a->reset, g.length = a->length, g.states = (float *)a->states;
     cut_time(&g);
     return g;
@@ -99,7 +104,8 @@ static void sscan_fwd(mr_dev *dev, const mr_sscan_fwd_args *a)
 static void sscan_bwd(mr_dev *dev, const mr_sscan_bwd_args *a)
 {
     sscan_args g = shared_args(a);
-    g.dy = a->dy, g.dh_out = (const float *)a->dh_out, g.du = a->du, g.ddelta = a->ddelta, g.dz = a->dz, g.dh_in = (float *)a->dh_in;
+    g.dy = a->dy, g.dh_out = (const float *)a->dh_out, g.du = a->du, g.ddelta = a->ddelta, g.dz = a->dz,
+    g.dh_in = (float *)a->dh_in;
     BY_ACT(cuda_of(dev), launch_backward, cuda_of(dev), g, a);
 }
 
@@ -138,8 +144,14 @@ template <class A> static void silu_launch(mr_cuda *c, size_t n, const void *x, 
     LAUNCHED(c, "silu");
 }
 
-static void silu_fwd(mr_dev *dev, const mr_silu_fwd_args *a) { BY_ACT(cuda_of(dev), silu_launch, cuda_of(dev), a->n, a->x, NULL, a->y); }
-static void silu_bwd(mr_dev *dev, const mr_silu_bwd_args *a) { BY_ACT(cuda_of(dev), silu_launch, cuda_of(dev), a->n, a->x, a->dy, a->dx); }
+static void silu_fwd(mr_dev *dev, const mr_silu_fwd_args *a)
+{
+    BY_ACT(cuda_of(dev), silu_launch, cuda_of(dev), a->n, a->x, NULL, a->y);
+}
+static void silu_bwd(mr_dev *dev, const mr_silu_bwd_args *a)
+{
+    BY_ACT(cuda_of(dev), silu_launch, cuda_of(dev), a->n, a->x, a->dy, a->dx);
+}
 
 void mr_cuda_sscan_ops(mr_ops *ops)
 {

@@ -1,15 +1,17 @@
 /* What the kernels of Mamba's selective scan share.
  *
- * A block owns 32 channels of one sequence, or of one span of its time, and goes through it in chunks of MR_SSCAN_CHUNK tokens. A
- * chunk is done in three steps with a barrier between them, and a thread has another place in each:
- *   staging: a thread is a channel (its lane) and a few tokens (its warp); it reads them, coalesced, and leaves what depends on
- *            channel and token alone, such as the step size, in shared memory: computed once, whatever the number of states.
- *   walking: a thread is SSCAN_STATES states of a channel, and its neighbours have the others; their sums over states are folded,
- *            four tokens at a time.
+ * A block owns 32 channels of one sequence, or of one span of its time, and goes through it in chunks of
+ * MR_SSCAN_CHUNK tokens. A chunk is done in three steps with a barrier between them, and a thread has another place
+ * in each:
+ *   staging: a thread is a channel (its lane) and a few tokens (its warp); it reads them, coalesced, and leaves what
+ *            depends on channel and token alone, such as the step size, in shared memory: computed once, whatever the
+ *            number of states.
+ *   walking: a thread is SSCAN_STATES states of a channel, and its neighbours have the others; their sums over states
+ *            are folded, four tokens at a time.
  *   storing: places as in staging, results from shared memory.
- * Where there are too few sequences and channels to fill the chip, time is cut into spans: what a span makes of a state is
- * h → exp(A·ΣΔ)·h + its own end state, so a first pass finds ΣΔ and that end state of each span, and the second starts each span
- * from what those before it (backward: behind it) make of the given state.
+ * Where there are too few sequences and channels to fill the chip, time is cut into spans: what a span makes of a
+ * state is h → exp(A·ΣΔ)·h + its own end state, so a first pass finds ΣΔ and that end state of each span, and the
+ * second starts each span from what those before it (backward: behind it) make of the given state.
  * NP is the number of states rounded up; those that do not exist have B = C = 0 and stay 0. */
 #ifndef MR_OPS_CUDA_SSCAN_CUH
 #define MR_OPS_CUDA_SSCAN_CUH
@@ -25,8 +27,8 @@ struct sscan_args {
     const int32_t *length;
     void *y;
     float *h_out, *states;
-    /* of each span: ΣΔ, or infinity where a sequence starts in it, [B, spans, E], and the end state, [B, spans + 1, N, E]; forward:
-     * span k's at k + 1, and at 0 the state before token 0 */
+    /* of each span: ΣΔ, or infinity where a sequence starts in it, [B, spans, E], and the end state, [B, spans + 1,
+     * N, E]; forward: span k's at k + 1, and at 0 the state before token 0 */
     float *effect_step, *effect_h;
     /* backward */
     const void *dy;
@@ -39,10 +41,11 @@ struct sscan_args {
 };
 
 enum {
-    SSCAN_CHANNELS = 32,            /* of a block */
-    SSCAN_STATES = 4,               /* of a walking thread */
-    SSCAN_GROUP = 4,                /* tokens whose sums over states are folded together */
-    SSCAN_ROW = MR_SSCAN_CHUNK + 4, /* of a channel's tokens in shared memory: rows begin in different banks, at 16 bytes */
+    SSCAN_CHANNELS = 32, /* of a block */
+    SSCAN_STATES = 4,    /* of a walking thread */
+    SSCAN_GROUP = 4,     /* tokens whose sums over states are folded together */
+    /* of a channel's tokens in shared memory: rows begin in different banks, at 16 bytes */
+    SSCAN_ROW = MR_SSCAN_CHUNK + 4,
     SSCAN_ARRAY = SSCAN_CHANNELS * SSCAN_ROW
 };
 
@@ -73,7 +76,8 @@ static __device__ __forceinline__ float one_over(float x)
 static __device__ __forceinline__ float exp_fast(float x) { return exp2_fast(1.44269504088896341f * x); }
 static __device__ __forceinline__ float sigmoid_fast(float x) { return one_over(1.0f + exp_fast(-x)); }
 
-/* log(1 + x) for x from 0 to 1, within 3 ulp: x times the polynomial that is nearest to log(1 + x)/x in relative error. */
+/* log(1 + x) for x from 0 to 1, within 3 ulp: x times the polynomial that is nearest to log(1 + x)/x in relative
+ * error. */
 static __device__ __forceinline__ float log1p_fast(float x)
 {
     float y = 0.00523266895f;
@@ -120,15 +124,16 @@ static __device__ __forceinline__ sscan_place sscan_place_of(const sscan_args &g
     return p;
 }
 
-/* Staging and storing: channel e, tokens `token` … of the chunk; slot: of the first in an array [SSCAN_CHANNELS, SSCAN_ROW];
- * at: in [B, T, E], of the chunk that begins with token 0. */
+/* Staging and storing: channel e, tokens `token` … of the chunk; slot: of the first in an array [SSCAN_CHANNELS,
+ * SSCAN_ROW]; at: in [B, T, E], of the chunk that begins with token 0. */
 struct sscan_stager {
     size_t at;
     int e, token, slot;
     bool on; /* the channel exists */
 };
 
-template <int NP> static __device__ __forceinline__ sscan_stager sscan_stager_of(const sscan_args &g, const sscan_place &p)
+template <int NP>
+static __device__ __forceinline__ sscan_stager sscan_stager_of(const sscan_args &g, const sscan_place &p)
 {
     sscan_stager s;
     const int lane = threadIdx.x % 32;
@@ -140,14 +145,15 @@ template <int NP> static __device__ __forceinline__ sscan_stager sscan_stager_of
     return s;
 }
 
-/* A stager's share of a chunk: where its first token lies in [B, T, E], how many of them exist, how many are the span's. */
+/* A stager's share of a chunk: where its first token lies in [B, T, E], how many of them exist, how many are the
+ * span's. */
 struct sscan_share {
     size_t at;
     int there, room;
 };
 
-static __device__ __forceinline__ sscan_share sscan_share_of(const sscan_args &g, const sscan_place &p, const sscan_stager &s,
-                                                             int first)
+static __device__ __forceinline__ sscan_share sscan_share_of(const sscan_args &g, const sscan_place &p,
+                                                             const sscan_stager &s, int first)
 {
     const bool any = s.on && first >= p.first;
     sscan_share c;
@@ -157,8 +163,8 @@ static __device__ __forceinline__ sscan_share sscan_share_of(const sscan_args &g
     return c;
 }
 
-/* Walking: states 4·part + (j ^ turn) of channel e, whose tokens begin at `row`. The turn differs between the channels of a warp,
- * so that sums over channels can be folded without choosing what to hand over. */
+/* Walking: states 4·part + (j ^ turn) of channel e, whose tokens begin at `row`. The turn differs between the
+ * channels of a warp, so that sums over channels can be folded without choosing what to hand over. */
 struct sscan_walker {
     int e, part, turn, row;
     bool on;
@@ -177,7 +183,10 @@ template <int NP> static __device__ __forceinline__ sscan_walker sscan_walker_of
     return w;
 }
 
-static __device__ __forceinline__ int sscan_state(const sscan_walker &w, int j) { return w.part * SSCAN_STATES + (j ^ w.turn); }
+static __device__ __forceinline__ int sscan_state(const sscan_walker &w, int j)
+{
+    return w.part * SSCAN_STATES + (j ^ w.turn);
+}
 
 /* Of token t's chunk in [B, chunks, N, E]. */
 static __device__ __forceinline__ int chunk_row(const sscan_args &g, const sscan_place &p, int t)
@@ -188,8 +197,8 @@ static __device__ __forceinline__ int chunk_row(const sscan_args &g, const sscan
 /* ---- states of a walker ---- */
 
 /* A row of [rows, N, E]; from NULL: zeros. */
-static __device__ __forceinline__ void read_states(const float *from, int row, const sscan_args &g, const sscan_walker &w,
-                                                   float *h)
+static __device__ __forceinline__ void read_states(const float *from, int row, const sscan_args &g,
+                                                   const sscan_walker &w, float *h)
 {
 #pragma unroll
     for (int j = 0; j < SSCAN_STATES; j++) {
@@ -219,8 +228,8 @@ static __device__ __forceinline__ void read_rates(const sscan_args &g, const ssc
 }
 
 /* h through the effect of one span. */
-static __device__ __forceinline__ void pass_span(const sscan_args &g, const sscan_place &p, const sscan_walker &w, int span,
-                                                 int row, const float *rate, float *h)
+static __device__ __forceinline__ void pass_span(const sscan_args &g, const sscan_place &p, const sscan_walker &w,
+                                                 int span, int row, const float *rate, float *h)
 {
     float own[SSCAN_STATES];
     read_states(g.effect_h, p.b * (g.spans + 1) + row, g, w, own);
@@ -229,7 +238,8 @@ static __device__ __forceinline__ void pass_span(const sscan_args &g, const ssca
     for (int j = 0; j < SSCAN_STATES; j++) h[j] = isinf(step) ? own[j] : exp2_fast(step * rate[j]) * h[j] + own[j];
 }
 
-/* Σ over a channel's stagers of `mine`, in order; the result is right in the first warp. free: an array that nobody uses. */
+/* Σ over a channel's stagers of `mine`, in order; the result is right in the first warp. free: an array that nobody
+ * uses. */
 template <int NP> static __device__ __forceinline__ float sum_of_stagers(float mine, float *free)
 {
     __syncthreads();
@@ -243,15 +253,16 @@ template <int NP> static __device__ __forceinline__ float sum_of_stagers(float m
 /* What a span makes of the state, at its end; step: ΣΔ of this stager's tokens, cut: a sequence starts in the span. */
 template <int NP>
 static __device__ __forceinline__ void write_effect(const sscan_args &g, const sscan_place &p, const sscan_stager &s,
-                                                    const sscan_walker &w, int row, float step, bool cut, const float *h,
-                                                    float *free)
+                                                    const sscan_walker &w, int row, float step, bool cut,
+                                                    const float *h, float *free)
 {
     const float total = sum_of_stagers<NP>(step, free);
     if (threadIdx.x < 32 && s.on) g.effect_step[((size_t)p.b * g.spans + p.span) * g.E + s.e] = cut ? INFINITY : total;
     write_states(g.effect_h, p.b * (g.spans + 1) + row, g, w, h);
 }
 
-/* ---- staging: what a chunk is given, in registers as it lies in memory, so that nobody waits for it until it is used ---- */
+/* ---- staging: what a chunk is given, in registers as it lies in memory, so that nobody waits for it until it is
+ * used ---- */
 
 template <class ACT, int NP> struct staged {
     ACT value[sscan_shape<NP>::TOKENS];
@@ -274,7 +285,8 @@ template <class ACT, int NP> struct staged_bc {
     __device__ __forceinline__ void fetch(const sscan_args &g, const sscan_place &p, int first)
     {
         typedef sscan_shape<NP> S;
-        const int t = first + threadIdx.x / S::QUADS, half = threadIdx.x % S::QUADS / (NP / 4), n = threadIdx.x % (NP / 4) * 4;
+        const int t = first + threadIdx.x / S::QUADS, half = threadIdx.x % S::QUADS / (NP / 4),
+                  n = threadIdx.x % (NP / 4) * 4;
         const int there = first >= p.first && t < p.end ? g.N - n : 0, flagged = first + threadIdx.x % MR_SSCAN_CHUNK;
         const ACT *at = (const ACT *)g.bc + ((size_t)p.b * g.T + t) * (2 * g.N) + half * g.N + n;
 #pragma unroll

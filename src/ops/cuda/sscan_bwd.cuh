@@ -1,8 +1,8 @@
-/* The backward kernels of Mamba's selective scan. Going down, the gradient dh of the state behind token t is carry + dsum·C, where
- * dsum is the gradient of Σ C·h, and the carry becomes decay·dh.
+/* The backward kernels of Mamba's selective scan. Going down, the gradient dh of the state behind token t is carry +
+ * dsum·C, where dsum is the gradient of Σ C·h, and the carry becomes decay·dh.
  *
- * A chunk's states are made anew from the one that the forward left before it: first up to the start of each run of KEPT tokens,
- * then, from the last run to the first, within it. States and decays of one run are in registers. */
+ * A chunk's states are made anew from the one that the forward left before it: first up to the start of each run of
+ * KEPT tokens, then, from the last run to the first, within it. States and decays of one run are in registers. */
 #ifndef MR_OPS_CUDA_SSCAN_BWD_CUH
 #define MR_OPS_CUDA_SSCAN_BWD_CUH
 
@@ -61,7 +61,8 @@ template <class ACT, int NP> struct effect_inputs {
 /* Returns ΣΔ of this stager's tokens. */
 template <class ACT, int NP>
 static __device__ __forceinline__ float stage_effect(const sscan_stager &s, const sscan_share &c,
-                                                     const effect_inputs<ACT, NP> &in, float bias, effect_shared<NP> &to)
+                                                     const effect_inputs<ACT, NP> &in, float bias,
+                                                     effect_shared<NP> &to)
 {
     const int TOKENS = sscan_shape<NP>::TOKENS;
     float step[TOKENS], dsum[TOKENS], total = 0;
@@ -106,7 +107,8 @@ static __global__ void __launch_bounds__(sscan_shape<NP>::THREADS) sscan_backwar
 /* ---- the gradients ---- */
 
 template <int NP, int KEPT> struct backward_shared {
-    float4 start[MR_SSCAN_CHUNK / KEPT - 1][sscan_shape<NP>::THREADS]; /* a walker's states before each run but the last */
+    /* a walker's states before each run but the last */
+    float4 start[MR_SSCAN_CHUNK / KEPT - 1][sscan_shape<NP>::THREADS];
     float step[SSCAN_ARRAY], u[SSCAN_ARRAY];
     float dsum[SSCAN_ARRAY];   /* then du */
     float dz[SSCAN_ARRAY];     /* by Σ C·h + D·u; then dz itself */
@@ -120,8 +122,8 @@ template <class ACT, int NP> struct backward_inputs {
     staged_bc<ACT, NP> bc;
     float h[SSCAN_STATES]; /* of the walker, before the chunk */
 
-    __device__ __forceinline__ void fetch(const sscan_args &g, const sscan_place &p, const sscan_stager &s, const sscan_walker &w,
-                                          int first)
+    __device__ __forceinline__ void fetch(const sscan_args &g, const sscan_place &p, const sscan_stager &s,
+                                          const sscan_walker &w, int first)
     {
         const sscan_share c = sscan_share_of(g, p, s, first);
         u.fetch(g.u, g, c);
@@ -133,8 +135,10 @@ template <class ACT, int NP> struct backward_inputs {
     }
 };
 
-/* A chunk's rows are called into the cache long before they are fetched, when there are no registers for them: a thread a row. */
-template <class ACT> static __device__ __forceinline__ void call_chunk(const sscan_args &g, const sscan_place &p, int first)
+/* A chunk's rows are called into the cache long before they are fetched, when there are no registers for them: a
+ * thread a row. */
+template <class ACT>
+static __device__ __forceinline__ void call_chunk(const sscan_args &g, const sscan_place &p, int first)
 {
     const int row = threadIdx.x % MR_SSCAN_CHUNK, e = blockIdx.x * SSCAN_CHANNELS;
     const size_t token = (size_t)p.b * g.T + first + row;
@@ -161,7 +165,8 @@ static __device__ __forceinline__ float stage_backward(const sscan_stager &s, co
     float step[TOKENS], u[TOKENS], dsum[TOKENS], dz[TOKENS], ddelta[TOKENS], dD = 0;
 #pragma unroll
     for (int i = 0; i < TOKENS; i++) {
-        const float z = in.z[i], gate = sigmoid_fast(z), dy = in.dy[i], any_step = step_size(in.delta[i] + bias, ddelta + i);
+        const float z = in.z[i], gate = sigmoid_fast(z), dy = in.dy[i],
+                    any_step = step_size(in.delta[i] + bias, ddelta + i);
         u[i] = in.u[i];
         step[i] = i < c.there ? any_step : 0.0f;
         dsum[i] = dy * z * gate;
@@ -190,7 +195,8 @@ template <int KEPT> struct backward_run {
 /* h through the tokens from … of the chunk; with `run`, states and decays are kept. */
 template <int NP, int KEPT, int CUTS>
 static __device__ __forceinline__ void walk_run(const sscan_walker &w, const backward_state &s, unsigned cuts, int from,
-                                                const backward_shared<NP, KEPT> &shared, float *h, backward_run<KEPT> *run)
+                                                const backward_shared<NP, KEPT> &shared, float *h,
+                                                backward_run<KEPT> *run)
 {
 #pragma unroll
     for (int k = 0; k < KEPT; k++) {
@@ -208,9 +214,10 @@ static __device__ __forceinline__ void walk_run(const sscan_walker &w, const bac
     for (int j = 0; run && j < SSCAN_STATES; j++) run->before[KEPT][j] = h[j];
 }
 
-/* Σ over the channels of a warp of the gradients of B and C: at each step a lane hands over half of its values, those that the other
- * lane, by its turn, has in the other half. */
-template <int NP> static __device__ __forceinline__ void fold_channels(const sscan_walker &w, float *dB, float *dC, float *to)
+/* Σ over the channels of a warp of the gradients of B and C: at each step a lane hands over half of its values,
+ * those that the other lane, by its turn, has in the other half. */
+template <int NP>
+static __device__ __forceinline__ void fold_channels(const sscan_walker &w, float *dB, float *dC, float *to)
 {
     typedef sscan_shape<NP> S;
     const int lane = threadIdx.x % 32, n = w.part * SSCAN_STATES + w.turn;
@@ -238,9 +245,9 @@ struct backward_group {
 
 /* Token i of the group, k of the run, `token` of the chunk. */
 template <int NP, int KEPT, int CUTS>
-static __device__ __forceinline__ void token_backward(const sscan_walker &w, backward_state &s, unsigned cuts, int token, int k,
-                                                      int i, const backward_run<KEPT> &run, backward_group &v,
-                                                      backward_shared<NP, KEPT> &shared)
+static __device__ __forceinline__ void token_backward(const sscan_walker &w, backward_state &s, unsigned cuts,
+                                                      int token, int k, int i, const backward_run<KEPT> &run,
+                                                      backward_group &v, backward_shared<NP, KEPT> &shared)
 {
     const float step = v.step[i], drive = step * v.u[i], dsum = v.dsum[i];
     float B[SSCAN_STATES], C[SSCAN_STATES], dB[SSCAN_STATES], dC[SSCAN_STATES];
@@ -265,8 +272,9 @@ static __device__ __forceinline__ void token_backward(const sscan_walker &w, bac
 
 /* The group that begins with token k of the run; from: of the run in the chunk. */
 template <int NP, int KEPT, int CUTS>
-static __device__ __forceinline__ void group_backward(const sscan_walker &w, backward_state &s, unsigned cuts, int from, int k,
-                                                      const backward_run<KEPT> &run, backward_shared<NP, KEPT> &shared)
+static __device__ __forceinline__ void group_backward(const sscan_walker &w, backward_state &s, unsigned cuts, int from,
+                                                      int k, const backward_run<KEPT> &run,
+                                                      backward_shared<NP, KEPT> &shared)
 {
     const int LANES = sscan_shape<NP>::LANES, at = w.row + from + k + w.part;
     backward_group v;
@@ -274,7 +282,8 @@ static __device__ __forceinline__ void group_backward(const sscan_walker &w, bac
     read_group(shared.u, w, from + k, v.u);
     read_group(shared.dsum, w, from + k, v.dsum);
 #pragma unroll
-    for (int i = SSCAN_GROUP - 1; i >= 0; i--) token_backward<NP, KEPT, CUTS>(w, s, cuts, from + k + i, k + i, i, run, v, shared);
+    for (int i = SSCAN_GROUP - 1; i >= 0; i--)
+        token_backward<NP, KEPT, CUTS>(w, s, cuts, from + k + i, k + i, i, run, v, shared);
     const float sum = fold_group<LANES>(v.sum), through_B = fold_group<LANES>(v.through_B),
                 through_rate = fold_group<LANES>(v.through_rate);
     __syncwarp(); /* everyone has read dsum */
@@ -308,7 +317,8 @@ static __device__ __forceinline__ void walk_backward(const sscan_walker &w, back
 
 template <class ACT, int NP, int KEPT>
 static __device__ __forceinline__ void store_backward(const sscan_args &g, const sscan_place &p, const sscan_stager &s,
-                                                      const sscan_share &c, int first, const backward_shared<NP, KEPT> &shared)
+                                                      const sscan_share &c, int first,
+                                                      const backward_shared<NP, KEPT> &shared)
 {
     typedef sscan_shape<NP> S;
     ACT *to_u = (ACT *)g.du + c.at, *to_delta = (ACT *)g.ddelta + c.at, *to_z = (ACT *)g.dz + c.at;
@@ -403,7 +413,8 @@ static __global__ void __launch_bounds__(sscan_shape<NP>::THREADS, BLOCKS * 16 /
 }
 
 /* dbc from the sums of each block of channels, in order. */
-template <class ACT, int NP> static __global__ void add_bc_parts(size_t tokens, int N, int parts, const float *from, ACT *dbc)
+template <class ACT, int NP>
+static __global__ void add_bc_parts(size_t tokens, int N, int parts, const float *from, ACT *dbc)
 {
     const size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x, token = i / (2 * NP);
     const int j = (int)(i % (2 * NP)), n = j % NP;

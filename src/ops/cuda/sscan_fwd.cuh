@@ -9,7 +9,8 @@ template <int NP> struct forward_shared {
     float tile[MR_SSCAN_CHUNK * 2 * NP];
 };
 
-/* The state before the span. h_out may be h_in, so with several spans only the first pass reads h_in, and keeps a copy. */
+/* The state before the span. h_out may be h_in, so with several spans only the first pass reads h_in, and keeps a
+ * copy. */
 template <int EFFECT>
 static __device__ __forceinline__ void start_forward(const sscan_args &g, const sscan_place &p, const sscan_walker &w,
                                                      const float *rate, float *h)

@@ -8,8 +8,8 @@ struct row_shape {
     int B, layers, tail, mixer, rest, scatter;
 };
 
-/* blockIdx.y: one block of one row, so that whichever way, neighbours read and write neighbours. Slots are read as the kernel
- * runs: a recording of it moves whatever rows are asked for then. */
+/* blockIdx.y: one block of one row, so that whichever way, neighbours read and write neighbours. Slots are read as
+ * the kernel runs: a recording of it moves whatever rows are asked for then. */
 template <class V> static __global__ void move_rows(row_shape s, const int32_t *slot, V *pool, V *many)
 {
     const int width = s.tail + s.mixer + s.rest, first = blockIdx.x * blockDim.x + threadIdx.x;
@@ -20,7 +20,9 @@ template <class V> static __global__ void move_rows(row_shape s, const int32_t *
         V *mixers = tails + (size_t)s.tail * s.B, *rests = mixers + (size_t)s.mixer * s.B;
         tails += (size_t)row * s.tail, mixers += (size_t)row * s.mixer, rests += (size_t)row * s.rest;
         for (int i = first; i < width; i += gridDim.x * blockDim.x) {
-            V *there = i < s.tail ? tails + i : i - s.tail < s.mixer ? mixers + (i - s.tail) : rests + (i - s.tail - s.mixer);
+            V *there = i < s.tail             ? tails + i
+                       : i - s.tail < s.mixer ? mixers + (i - s.tail)
+                                              : rests + (i - s.tail - s.mixer);
             if (s.scatter) one[i] = *there;
             else *there = one[i];
         }
@@ -33,7 +35,8 @@ template <class V> static void launch(mr_cuda *c, const mr_state_rows_args *a)
     const row_shape s = {a->B, a->layers, a->tail / size, a->mixer / size, a->rest / size, a->scatter};
     const size_t width = (size_t)(s.tail + s.mixer + s.rest), rows = (size_t)a->B * (size_t)a->layers;
     const size_t threads = width < THREADS ? div_up(width, 32) * 32 : THREADS, chunks = div_up(width, threads);
-    const dim3 grid((unsigned)(chunks < MOST_CHUNKS ? chunks : MOST_CHUNKS), (unsigned)(rows < MOST_ROWS ? rows : MOST_ROWS));
+    const dim3 grid((unsigned)(chunks < MOST_CHUNKS ? chunks : MOST_CHUNKS),
+                    (unsigned)(rows < MOST_ROWS ? rows : MOST_ROWS));
     move_rows<V><<<grid, (unsigned)threads, 0, c->stream>>>(s, a->slot, (V *)a->pool, (V *)a->many);
     LAUNCHED(c, "state_rows");
 }

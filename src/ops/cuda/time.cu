@@ -1,8 +1,9 @@
 /* Ops along time besides the scan: the short convolution, pooling, and what is made of pooled rows. */
 #include "ops/cuda/cuda.cuh"
 
-/* ---- the convolution: a thread walks one channel over a span of one sequence, with what it needs of the past (or, backward, of
- * the future) in registers. A reset empties that window, and so it is seen by both directions in the same way. ---- */
+/* ---- the convolution: a thread walks one channel over a span of one sequence, with what it needs of the past (or,
+ * backward, of the future) in registers. A reset empties that window, and so it is seen by both directions in the
+ * same way. ---- */
 
 struct conv_args {
     int B, T, D, spans;
@@ -31,10 +32,14 @@ static __device__ __forceinline__ walk my_walk(const conv_args &g)
     return s;
 }
 
-static __device__ __forceinline__ bool resets(const conv_args &g, const walk &s, int t) { return g.reset && g.reset[(size_t)s.b * g.T + t]; }
+static __device__ __forceinline__ bool resets(const conv_args &g, const walk &s, int t)
+{
+    return g.reset && g.reset[(size_t)s.b * g.T + t];
+}
 
 /* The three inputs before token t, oldest first, as token t − 1 left them. */
-template <class A> static __device__ __forceinline__ void past(const conv_args &g, const walk &s, const A *x, int t, float *window)
+template <class A>
+static __device__ __forceinline__ void past(const conv_args &g, const walk &s, const A *x, int t, float *window)
 {
     for (int k = 0; k < MR_TAIL; k++) {
         const int source = t - MR_TAIL + k;
@@ -42,8 +47,7 @@ template <class A> static __device__ __forceinline__ void past(const conv_args &
         if (source >= 0) {
             if (resets(g, s, source)) window[0] = window[1] = window[2] = 0;
             window[k] = load(x + (size_t)source * g.D);
-        } else if (g.tail_in)
-            window[k] = g.tail_in[((size_t)s.b * MR_TAIL + source + MR_TAIL) * g.D + s.d];
+        } else if (g.tail_in) window[k] = g.tail_in[((size_t)s.b * MR_TAIL + source + MR_TAIL) * g.D + s.d];
     }
 }
 
@@ -95,7 +99,8 @@ template <class A> static __global__ void conv_one(conv_args g, const A *x, A *y
     past(g, s, x + i, 0, p);
     if (resets(g, s, 0)) p[0] = p[1] = p[2] = 0;
     const float own = load(x + i);
-    store(y + i, g.b[s.d] + g.w[s.d * 4] * p[0] + g.w[s.d * 4 + 1] * p[1] + g.w[s.d * 4 + 2] * p[2] + g.w[s.d * 4 + 3] * own);
+    store(y + i,
+          g.b[s.d] + g.w[s.d * 4] * p[0] + g.w[s.d * 4 + 1] * p[1] + g.w[s.d * 4 + 2] * p[2] + g.w[s.d * 4 + 3] * own);
     if (!g.tail_out) return;
     const float tail[MR_TAIL] = {p[1], p[2], own};
     for (int j = 0; j < MR_TAIL; j++) g.tail_out[((size_t)s.b * MR_TAIL + j) * g.D + s.d] = tail[j];
@@ -125,7 +130,8 @@ static __device__ __forceinline__ void step_down(future &f, bool reset, float ow
     f.next[0] = reset ? 0 : own;
 }
 
-/* The gradient that the tail behind the chunk gives to input `source`: it is in that tail unless a reset came between. */
+/* The gradient that the tail behind the chunk gives to input `source`: it is in that tail unless a reset came
+ * between. */
 static __device__ __forceinline__ float from_tail(const conv_args &g, const walk &s, int source)
 {
     const int row = source - (s.real - MR_TAIL);
@@ -147,7 +153,8 @@ static __device__ __forceinline__ void walk_tail(const conv_args &g, const walk 
 }
 
 template <class A>
-static __global__ void conv_walk_bwd(conv_args g, const A *__restrict__ all_x, const A *__restrict__ all_dy, A *__restrict__ all_dx)
+static __global__ void conv_walk_bwd(conv_args g, const A *__restrict__ all_x, const A *__restrict__ all_dy,
+                                     A *__restrict__ all_dx)
 {
     const walk s = my_walk(g);
     if (s.d >= g.D || s.first >= g.T) return;
@@ -156,7 +163,8 @@ static __global__ void conv_walk_bwd(conv_args g, const A *__restrict__ all_x, c
     A *dx = all_dx + row;
     const float4 w = make_float4(g.w[s.d * 4], g.w[s.d * 4 + 1], g.w[s.d * 4 + 2], g.w[s.d * 4 + 3]);
     future f = {};
-    for (int t = min(s.last + MR_TAIL, s.real) - 1; t >= s.last; t--) step_down(f, resets(g, s, t), load(dy + (size_t)t * g.D));
+    for (int t = min(s.last + MR_TAIL, s.real) - 1; t >= s.last; t--)
+        step_down(f, resets(g, s, t), load(dy + (size_t)t * g.D));
     for (int base = s.last - 1; base >= s.first; base -= AHEAD) {
         float in[AHEAD], own[AHEAD];
 #pragma unroll
@@ -196,15 +204,20 @@ static __global__ void add_conv_grads(int rows, int D, const float *partial, flo
     else db[d] += v;
 }
 
-static conv_args conv_args_of(int B, int T, int D, const mr_real *w, const mr_real *tail_in, const uint8_t *reset, const int32_t *length)
+static conv_args conv_args_of(int B, int T, int D, const mr_real *w, const mr_real *tail_in, const uint8_t *reset,
+                              const int32_t *length)
 {
     conv_args g = {};
-    g.B = B, g.T = T, g.D = D, g.w = (const float *)w, g.tail_in = (const float *)tail_in, g.reset = reset, g.length = length;
+    g.B = B, g.T = T, g.D = D, g.w = (const float *)w, g.tail_in = (const float *)tail_in, g.reset = reset,
+    g.length = length;
     g.spans = (int)div_up((size_t)T, SPAN);
     return g;
 }
 
-static dim3 conv_grid(const conv_args &g) { return dim3((unsigned)div_up((size_t)g.D, 32), (unsigned)div_up((size_t)g.spans, SPAN_WARPS), (unsigned)g.B); }
+static dim3 conv_grid(const conv_args &g)
+{
+    return dim3((unsigned)div_up((size_t)g.D, 32), (unsigned)div_up((size_t)g.spans, SPAN_WARPS), (unsigned)g.B);
+}
 
 template <class A> static void conv_launch(mr_cuda *c, const mr_conv_fwd_args *a)
 {
@@ -212,12 +225,15 @@ template <class A> static void conv_launch(mr_cuda *c, const mr_conv_fwd_args *a
     g.b = (const float *)a->b;
     g.tail_out = (float *)a->tail_out;
     if (g.T == 1) {
-        conv_one<A><<<(unsigned)div_up((size_t)g.B * (size_t)g.D, 128), 128, 0, c->stream>>>(g, (const A *)a->x, (A *)a->y);
+        conv_one<A>
+            <<<(unsigned)div_up((size_t)g.B * (size_t)g.D, 128), 128, 0, c->stream>>>(g, (const A *)a->x, (A *)a->y);
         LAUNCHED(c, "conv_one");
         return;
     }
     conv_walk<A><<<conv_grid(g), dim3(32, SPAN_WARPS), 0, c->stream>>>(g, (const A *)a->x, (A *)a->y);
-    if (a->tail_out) conv_tail<A><<<dim3((unsigned)div_up((size_t)a->D, 32), (unsigned)a->B), 32, 0, c->stream>>>(g, (const A *)a->x);
+    if (a->tail_out)
+        conv_tail<A>
+            <<<dim3((unsigned)div_up((size_t)a->D, 32), (unsigned)a->B), 32, 0, c->stream>>>(g, (const A *)a->x);
     LAUNCHED(c, "conv_walk");
 }
 
@@ -229,8 +245,10 @@ template <class A> static void conv_bwd_launch(mr_cuda *c, const mr_conv_bwd_arg
     g.dtail_out = (const float *)a->dtail_out;
     g.dtail_in = (float *)a->dtail_in;
     g.accumulate = a->accumulate;
-    conv_walk_bwd<A><<<conv_grid(g), dim3(32, SPAN_WARPS), 0, c->stream>>>(g, (const A *)a->x, (const A *)a->dy, (A *)a->dx);
-    add_conv_grads<<<dim3((unsigned)div_up((size_t)a->D, 32), 5), dim3(32, 16), 0, c->stream>>>(a->B * g.spans, a->D, g.partial, (float *)a->dw, (float *)a->db);
+    conv_walk_bwd<A>
+        <<<conv_grid(g), dim3(32, SPAN_WARPS), 0, c->stream>>>(g, (const A *)a->x, (const A *)a->dy, (A *)a->dx);
+    add_conv_grads<<<dim3((unsigned)div_up((size_t)a->D, 32), 5), dim3(32, 16), 0, c->stream>>>(
+        a->B * g.spans, a->D, g.partial, (float *)a->dw, (float *)a->db);
     LAUNCHED(c, "conv_walk_bwd");
 }
 
@@ -242,7 +260,8 @@ static void conv_bwd(mr_dev *dev, const mr_conv_bwd_args *a) { BY_ACT(cuda_of(de
 template <class A> static __global__ void pool_tokens(int T, int D, int mean, const int32_t *length, const A *x, A *y)
 {
     __shared__ float tile[8][32];
-    const int d = blockIdx.x * 32 + threadIdx.x, b = blockIdx.y, last = length ? length[b] : T, first = mean ? 0 : last - 1;
+    const int d = blockIdx.x * 32 + threadIdx.x, b = blockIdx.y, last = length ? length[b] : T,
+              first = mean ? 0 : last - 1;
     float sum = 0;
     for (int t = first + threadIdx.y; d < D && t < last; t += 8) sum += load(x + ((size_t)b * T + t) * D + d);
     tile[threadIdx.y][threadIdx.x] = sum;
@@ -252,25 +271,28 @@ template <class A> static __global__ void pool_tokens(int T, int D, int mean, co
     store(y + (size_t)b * D + d, sum / (last - first));
 }
 
-template <class A> static __global__ void pool_tokens_bwd(int T, int D, int mean, const int32_t *length, const A *dy, A *dx)
+template <class A>
+static __global__ void pool_tokens_bwd(int T, int D, int mean, const int32_t *length, const A *dy, A *dx)
 {
     const int d = blockIdx.x * 32 + threadIdx.x, b = blockIdx.z, t = blockIdx.y * 8 + threadIdx.y;
     const int last = length ? length[b] : T, first = mean ? 0 : last - 1;
     if (d >= D || t >= T) return;
-    store(dx + ((size_t)b * T + t) * D + d, t >= first && t < last ? load(dy + (size_t)b * D + d) / (last - first) : 0.0f);
+    store(dx + ((size_t)b * T + t) * D + d,
+          t >= first && t < last ? load(dy + (size_t)b * D + d) / (last - first) : 0.0f);
 }
 
 template <class A> static void pool_launch(mr_cuda *c, const mr_pool_fwd_args *a)
 {
-    pool_tokens<A><<<dim3((unsigned)div_up((size_t)a->D, 32), (unsigned)a->B), dim3(32, 8), 0, c->stream>>>(a->T, a->D, a->kind == MR_POOL_MEAN, a->length,
-                                                                                                         (const A *)a->x, (A *)a->y);
+    pool_tokens<A><<<dim3((unsigned)div_up((size_t)a->D, 32), (unsigned)a->B), dim3(32, 8), 0, c->stream>>>(
+        a->T, a->D, a->kind == MR_POOL_MEAN, a->length, (const A *)a->x, (A *)a->y);
     LAUNCHED(c, "pool_tokens");
 }
 
 template <class A> static void pool_bwd_launch(mr_cuda *c, const mr_pool_bwd_args *a)
 {
     dim3 grid((unsigned)div_up((size_t)a->D, 32), (unsigned)div_up((size_t)a->T, 8), (unsigned)a->B);
-    pool_tokens_bwd<A><<<grid, dim3(32, 8), 0, c->stream>>>(a->T, a->D, a->kind == MR_POOL_MEAN, a->length, (const A *)a->dy, (A *)a->dx);
+    pool_tokens_bwd<A><<<grid, dim3(32, 8), 0, c->stream>>>(a->T, a->D, a->kind == MR_POOL_MEAN, a->length,
+                                                            (const A *)a->dy, (A *)a->dx);
     LAUNCHED(c, "pool_tokens_bwd");
 }
 
@@ -307,13 +329,15 @@ template <class A> static __global__ void pair_rows_bwd(int D, const A *x, const
 
 template <class A> static void pair_launch(mr_cuda *c, const mr_pair_fwd_args *a)
 {
-    pair_rows<A><<<dim3((unsigned)div_up((size_t)a->D, 128), (unsigned)a->P), 128, 0, c->stream>>>(a->D, (const A *)a->x, (A *)a->y);
+    pair_rows<A><<<dim3((unsigned)div_up((size_t)a->D, 128), (unsigned)a->P), 128, 0, c->stream>>>(
+        a->D, (const A *)a->x, (A *)a->y);
     LAUNCHED(c, "pair_rows");
 }
 
 template <class A> static void pair_bwd_launch(mr_cuda *c, const mr_pair_bwd_args *a)
 {
-    pair_rows_bwd<A><<<dim3((unsigned)div_up((size_t)a->D, 128), (unsigned)a->P), 128, 0, c->stream>>>(a->D, (const A *)a->x, (const A *)a->dy, (A *)a->dx);
+    pair_rows_bwd<A><<<dim3((unsigned)div_up((size_t)a->D, 128), (unsigned)a->P), 128, 0, c->stream>>>(
+        a->D, (const A *)a->x, (const A *)a->dy, (A *)a->dx);
     LAUNCHED(c, "pair_rows_bwd");
 }
 

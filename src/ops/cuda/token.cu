@@ -25,20 +25,24 @@ template <class A> static void embed_launch(mr_cuda *c, const mr_embed_fwd_args 
 {
     size_t n = (size_t)a->N * (size_t)a->D;
     if (a->D % 4 == 0 && (uintptr_t)a->table % 16 == 0 && (uintptr_t)a->y % (4 * sizeof(A)) == 0)
-        embed_quads<A><<<(unsigned)div_up((size_t)a->N, 16), dim3(16, 16), 0, c->stream>>>(a->N, a->D / 4, a->ids, (const float *)a->table, (A *)a->y);
+        embed_quads<A><<<(unsigned)div_up((size_t)a->N, 16), dim3(16, 16), 0, c->stream>>>(
+            a->N, a->D / 4, a->ids, (const float *)a->table, (A *)a->y);
     else
-        embed_rows<A><<<(unsigned)div_up(n, 256), 256, 0, c->stream>>>(n, a->D, a->ids, (const float *)a->table, (A *)a->y);
+        embed_rows<A>
+            <<<(unsigned)div_up(n, 256), 256, 0, c->stream>>>(n, a->D, a->ids, (const float *)a->table, (A *)a->y);
     LAUNCHED(c, "embed_rows");
 }
 
 static void embed_fwd(mr_dev *dev, const mr_embed_fwd_args *a) { BY_ACT(cuda_of(dev), embed_launch, cuda_of(dev), a); }
 
-/* A block sums the rows of one token id within one chunk of the batch: partial [chunks, vocab, D]. No atomics: which rows meet
- * in which order depends on the data alone. */
-template <class A> static __global__ void embed_sums(int N, int D, int chunk, const int32_t *ids, const A *dy, float *partial)
+/* A block sums the rows of one token id within one chunk of the batch: partial [chunks, vocab, D]. No atomics: which
+ * rows meet in which order depends on the data alone. */
+template <class A>
+static __global__ void embed_sums(int N, int D, int chunk, const int32_t *ids, const A *dy, float *partial)
 {
     __shared__ float tile[8][32];
-    const int d = blockIdx.x * 32 + threadIdx.x, id = blockIdx.y, first = blockIdx.z * chunk, last = min(N, first + chunk);
+    const int d = blockIdx.x * 32 + threadIdx.x, id = blockIdx.y, first = blockIdx.z * chunk,
+              last = min(N, first + chunk);
     float sum = 0;
     /* each warp looks at 32 tokens at once and then reads only the rows that are its id's */
     for (int base = first + threadIdx.y * 32; base < last; base += 8 * 32) {
@@ -77,7 +81,10 @@ template <class A> static void embed_bwd_launch(mr_cuda *c, const mr_embed_bwd_a
     mr_cuda_reduce(c, partial, chunks, table, table, (float *)a->dtable);
 }
 
-static void embed_bwd(mr_dev *dev, const mr_embed_bwd_args *a) { BY_ACT(cuda_of(dev), embed_bwd_launch, cuda_of(dev), a); }
+static void embed_bwd(mr_dev *dev, const mr_embed_bwd_args *a)
+{
+    BY_ACT(cuda_of(dev), embed_bwd_launch, cuda_of(dev), a);
+}
 
 void mr_cuda_token_ops(mr_ops *ops)
 {

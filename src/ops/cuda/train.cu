@@ -29,7 +29,8 @@ static __global__ void square_sums(size_t n, const float *g, double *partial)
 {
     __shared__ double shared[32];
     double sum = 0;
-    for (size_t i = blockIdx.x * (size_t)SUM_THREADS + threadIdx.x; i < n; i += (size_t)SUM_BLOCKS * SUM_THREADS) sum += (double)g[i] * g[i];
+    for (size_t i = blockIdx.x * (size_t)SUM_THREADS + threadIdx.x; i < n; i += (size_t)SUM_BLOCKS * SUM_THREADS)
+        sum += (double)g[i] * g[i];
     sum = block_sum(sum, shared);
     if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
@@ -51,12 +52,14 @@ static void sumsq(mr_dev *dev, const mr_sumsq_args *a)
     LAUNCHED(c, "square_sums");
 }
 
-static __global__ void adam_elements(size_t n, size_t n_decay, float *p, float *m, float *v, const float *g, const mr_step *step, const double *sumsq)
+static __global__ void adam_elements(size_t n, size_t n_decay, float *p, float *m, float *v, const float *g,
+                                     const mr_step *step, const double *sumsq)
 {
     size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
     if (i >= n || !isfinite(*sumsq)) return;
     const mr_step s = *step;
-    const float shrink = s.clip > 0 ? (float)fmin(1.0, s.clip / (sqrt(*sumsq) + 1e-6)) : 1, decay = i < n_decay ? (float)s.weight_decay : 0;
+    const float shrink = s.clip > 0 ? (float)fmin(1.0, s.clip / (sqrt(*sumsq) + 1e-6)) : 1,
+                decay = i < n_decay ? (float)s.weight_decay : 0;
     const float lr = (float)s.lr, b1 = (float)s.beta1, b2 = (float)s.beta2;
     float grad = g[i] * shrink;
     if (!s.decoupled) grad += decay * p[i];
@@ -70,8 +73,8 @@ static __global__ void adam_elements(size_t n, size_t n_decay, float *p, float *
 static void adam(mr_dev *dev, const mr_adam_args *a)
 {
     mr_cuda *c = cuda_of(dev);
-    adam_elements<<<(unsigned)div_up(a->n, 256), 256, 0, c->stream>>>(a->n, a->n_decay, (float *)a->p, (float *)a->m, (float *)a->v, (const float *)a->g,
-                                                                     a->step, a->sumsq);
+    adam_elements<<<(unsigned)div_up(a->n, 256), 256, 0, c->stream>>>(
+        a->n, a->n_decay, (float *)a->p, (float *)a->m, (float *)a->v, (const float *)a->g, a->step, a->sumsq);
     LAUNCHED(c, "adam_elements");
     mr_cuda_written(c, a->p, a->n * sizeof(float));
 }

@@ -124,7 +124,9 @@ static void keep_cache(const attention *a, mr_real *cache_out, mr_real *count_ou
     real *out = OUT(cache_out) + a->b * window * 2 * D;
     for (size_t slot = 0; slot < window; slot++) {
         int source = mr_attn_source(&a->s, (int)slot);
-        const real *from = source >= 0 ? a->qkv + (3 * (size_t)source + 1) * D : source == MR_ATTN_KEPT ? a->cache + slot * 2 * D : NULL;
+        const real *from = source >= 0              ? a->qkv + (3 * (size_t)source + 1) * D
+                           : source == MR_ATTN_KEPT ? a->cache + slot * 2 * D
+                                                    : NULL;
         for (size_t i = 0; i < 2 * D; i++) out[slot * 2 * D + i] = from ? from[i] : 0;
     }
     OUT(count_out)[a->b] = mr_attn_count_out(&a->s);
@@ -172,16 +174,19 @@ static void attend_bwd(const attention *a, int first, int t, const real *dy)
 /* The gradients of one head to where they belong, with what comes from the cache behind the call. */
 static void spread(const attention *a, const mr_attn_bwd_args *args)
 {
-    size_t size = (size_t)a->shape->size, D = a->D, T = (size_t)a->shape->T, window = (size_t)a->shape->window, at = a->head * size;
+    size_t size = (size_t)a->shape->size, D = a->D, T = (size_t)a->shape->T, window = (size_t)a->shape->window,
+           at = a->head * size;
     const real *behind = args->dcache_out ? IN(args->dcache_out) + a->b * window * 2 * D + at : NULL;
-    real *to = OUT(args->qkv) + a->b * T * 3 * D + at, *before = args->dcache_in ? OUT(args->dcache_in) + a->b * window * 2 * D + at : NULL;
+    real *to = OUT(args->qkv) + a->b * T * 3 * D + at,
+         *before = args->dcache_in ? OUT(args->dcache_in) + a->b * window * 2 * D + at : NULL;
     for (size_t slot = 0; before && slot < window; slot++)
         for (size_t i = 0; i < 2 * size; i++) {
             size_t place = (2 * slot + i / size) * D + i % size;
             before[place] = behind && a->cache && mr_attn_source(&a->s, (int)slot) == MR_ATTN_KEPT ? behind[place] : 0;
         }
     for (size_t r = 0; r < (size_t)a->s.carried + T; r++) {
-        const int t = (int)r - a->s.carried, slot = t < 0 ? mr_attn_slot_in(&a->s, a->count, (int)r) : mr_attn_slot_out(&a->s, t);
+        const int t = (int)r - a->s.carried,
+                  slot = t < 0 ? mr_attn_slot_in(&a->s, a->count, (int)r) : mr_attn_slot_out(&a->s, t);
         const real *more = t >= 0 && slot >= 0 && behind ? behind + 2 * (size_t)slot * D : NULL;
         for (size_t i = 0; i < size; i++) {
             double dk = a->dk[r * size + i], dv = a->dv[r * size + i];
@@ -211,7 +216,8 @@ static void attn_bwd(mr_dev *dev, const mr_attn_bwd_args *args)
             memset(a.dq, 0, rows * size * sizeof *a.dq);
             for (int t = 0, start = a.s.start; t < a.s.real; t++) {
                 start = start_of(&a, args->reset, t, start);
-                attend_bwd(&a, mr_attn_first(&a.s, start, t), t, IN(args->dy) + (b * T + (size_t)t) * a.D + a.head * size);
+                attend_bwd(&a, mr_attn_first(&a.s, start, t), t,
+                           IN(args->dy) + (b * T + (size_t)t) * a.D + a.head * size);
             }
             spread(&a, args);
         }
@@ -231,7 +237,8 @@ static void position_fwd(mr_dev *dev, const mr_position_fwd_args *a)
         for (size_t n = b * T; n < (b + 1) * T; n++, place = (place + 1) % a->window) {
             if (a->reset && a->reset[n]) place = 0;
             a->ids[n] = place;
-            for (size_t d = 0; d < D; d++) OUT(a->y)[n * D + d] = IN(a->x)[n * D + d] + IN(a->table)[(size_t)place * D + d];
+            for (size_t d = 0; d < D; d++)
+                OUT(a->y)[n * D + d] = IN(a->x)[n * D + d] + IN(a->table)[(size_t)place * D + d];
         }
     }
 }

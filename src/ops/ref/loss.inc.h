@@ -21,9 +21,8 @@ static void pool_bwd(mr_dev *dev, const mr_pool_bwd_args *a)
     for (size_t b = 0; b < (size_t)a->B; b++) {
         size_t last = (size_t)real_tokens(a->length, (int)b, a->T), first = a->kind == MR_POOL_LAST ? last - 1 : 0;
         for (size_t t = 0; t < T; t++)
-            for (size_t d = 0; d < D; d++)
-                OUT(a->dx)[(b * T + t) * D + d] =
-                    t >= first && t < last ? (real)(IN(a->dy)[b * D + d] / (double)(last - first)) : 0;
+            for (size_t d = 0; d < D; d++) OUT(a->dx)
+        [(b * T + t) * D + d] = t >= first && t < last ? (real)(IN(a->dy)[b * D + d] / (double)(last - first)) : 0;
     }
 }
 
@@ -72,8 +71,8 @@ static void xent(mr_dev *dev, const mr_xent_args *a)
         a->stats[MR_STAT_CORRECT] += target >= 0 && best == (size_t)target;
         a->stats[MR_STAT_COUNT] += target >= 0;
         OUT(a->row_loss)[r] = (real)loss;
-        for (size_t c = 0; a->dlogits && c < C; c++)
-            OUT(a->dlogits)[r * C + c] = target < 0 ? 0 : (real)(*a->scale * (exp(x[c] - top) / sum - ((long)c == target)));
+        for (size_t c = 0; a->dlogits && c < C; c++) OUT(a->dlogits)
+        [r * C + c] = target < 0 ? 0 : (real)(*a->scale * (exp(x[c] - top) / sum - ((long)c == target)));
     }
 }
 

@@ -105,8 +105,13 @@ static void scan_channel(const mr_minrnn_fwd_args *a, size_t b, size_t c)
 static void minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
 {
     if (a->W)
-        linear_fwd(dev, &(mr_linear_fwd_args){.M = a->B * a->T, .N = a->H * mr_cell_gates(&a->cell), .K = a->D,
-                                              .x = a->x, .W = a->W, .b = a->b, .y = (mr_act *)a->saved});
+        linear_fwd(dev, &(mr_linear_fwd_args){.M = a->B * a->T,
+                                              .N = a->H * mr_cell_gates(&a->cell),
+                                              .K = a->D,
+                                              .x = a->x,
+                                              .W = a->W,
+                                              .b = a->b,
+                                              .y = (mr_act *)a->saved});
     for (size_t b = 0; b < (size_t)a->B; b++)
         for (size_t c = 0; c < (size_t)a->H; c++) scan_channel(a, b, c);
 }
@@ -124,7 +129,7 @@ static double scan_channel_bwd(const mr_minrnn_bwd_args *a, size_t b, size_t c)
             continue;
         }
         int start = starts(a->h_in, a->reset, b, t, T);
-        double before = start  ? start_state(&a->cell, a->h_init, c)
+        double before = start   ? start_state(&a->cell, a->h_init, c)
                         : t > 0 ? IN(a->h)[(b * T + t - 1) * H + c]
                                 : IN(a->h_in)[b * H + c];
         gates g = gates_of(&a->cell, pre, H);
@@ -148,9 +153,11 @@ static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
         if (a->dh_init) OUT(a->dh_init)[c] += to_start * candidate_slope(a->cell.candidate, IN(a->h_init)[c]);
     }
     if (!a->W) return;
-    linear_bwd_x(dev, &(mr_linear_bwd_x_args){.M = M, .N = N, .K = a->D, .dy = a->saved, .W = a->W,
-                                              .accumulate = a->accumulate, .dx = a->dx});
-    linear_bwd_w(dev, &(mr_linear_bwd_w_args){.M = M, .N = N, .K = a->D, .dy = a->saved, .x = a->x, .dW = a->dW, .db = a->db});
+    linear_bwd_x(dev,
+                 &(mr_linear_bwd_x_args){
+                     .M = M, .N = N, .K = a->D, .dy = a->saved, .W = a->W, .accumulate = a->accumulate, .dx = a->dx});
+    linear_bwd_w(
+        dev, &(mr_linear_bwd_w_args){.M = M, .N = N, .K = a->D, .dy = a->saved, .x = a->x, .dW = a->dW, .db = a->db});
 }
 
 /* ---- the recurrence by itself ---- */

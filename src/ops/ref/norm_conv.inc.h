@@ -10,7 +10,8 @@ static void norm_fwd(mr_dev *dev, const mr_norm_fwd_args *a)
         if (a->kind == MR_NORM_LAYER)
             for (size_t d = 0; d < D; d++) mean += x[d] / (double)D;
         for (size_t d = 0; d < D; d++) square += (x[d] - mean) * (x[d] - mean) / (double)D;
-        double rstd = a->kind == MR_NORM_NONE ? 1 : 1 / sqrt(square + (a->kind == MR_NORM_LAYER ? MR_LAYER_EPS : MR_RMS_EPS));
+        double rstd =
+            a->kind == MR_NORM_NONE ? 1 : 1 / sqrt(square + (a->kind == MR_NORM_LAYER ? MR_LAYER_EPS : MR_RMS_EPS));
         for (size_t d = 0; d < D; d++)
             OUT(a->y)[m * D + d] = (real)((x[d] - mean) * rstd * IN(a->w)[d] + (a->b ? IN(a->b)[d] : 0));
         if (!a->stat) continue;
@@ -51,7 +52,8 @@ static void norm_bwd(mr_dev *dev, const mr_norm_bwd_args *a)
 
 static long real_tokens(const int32_t *length, int b, int T) { return length ? length[b] : T; }
 
-/* Can token `last` see input `source`? Negative sources lie in the tail; a reset in between cuts off what was before it. */
+/* Can token `last` see input `source`? Negative sources lie in the tail; a reset in between cuts off what was before
+ * it. */
 static int visible(const uint8_t *reset, int has_tail, long source, long last)
 {
     if (source < 0 && !has_tail) return 0;
@@ -80,16 +82,16 @@ static void conv_fwd(mr_dev *dev, const mr_conv_fwd_args *a)
                 double v = IN(a->b)[d];
                 for (int j = 0; j < MR_CONV; j++)
                     if (visible(reset, has_tail, t - MR_TAIL + j, t))
-                        v += (double)IN(a->w)[d * MR_CONV + j] * conv_source(a->x, a->tail_in, b, T, D, t - MR_TAIL + j)[d];
+                        v += (double)IN(a->w)[d * MR_CONV + j] *
+                             conv_source(a->x, a->tail_in, b, T, D, t - MR_TAIL + j)[d];
                 OUT(a->y)[((size_t)b * T + (size_t)t) * D + d] = t < real_T ? (real)v : 0;
             }
         /* The new tail may be the old one: entry j reads an entry above it, so going upwards is safe. */
         for (int j = 0; a->tail_out && j < MR_TAIL; j++) {
             long source = real_T - MR_TAIL + j;
             int seen = visible(reset, has_tail, source, real_T - 1);
-            for (size_t d = 0; d < D; d++)
-                OUT(a->tail_out)[((size_t)b * MR_TAIL + (size_t)j) * D + d] =
-                    seen ? conv_source(a->x, a->tail_in, b, T, D, source)[d] : 0;
+            for (size_t d = 0; d < D; d++) OUT(a->tail_out)
+            [((size_t)b * MR_TAIL + (size_t)j) * D + d] = seen ? conv_source(a->x, a->tail_in, b, T, D, source)[d] : 0;
         }
     }
 }

@@ -1,5 +1,6 @@
-/* GRU and LSTM, token by token. `saved` holds [N, G·H] input projections, which become the gates and, in the backward, the
- * gradients of what they were computed from; then [N, H]: r·h' (before), s_n (after) or c (lstm); then some rows of doubles. */
+/* GRU and LSTM, token by token. `saved` holds [N, G·H] input projections, which become the gates and, in the
+ * backward, the gradients of what they were computed from; then [N, H]: r·h' (before), s_n (after) or c (lstm); then
+ * some rows of doubles. */
 
 enum { RNN_ROWS = 10 }; /* rows of H doubles: a state, sums, carries */
 
@@ -41,7 +42,8 @@ static rnn_stream rnn_stream_of(mr_rnn kind, int B, int T, int H, void *saved, c
 }
 
 /* sums[j] = b[j] + Σ_k W[j, k]·h[k] for rows first … first+rows−1 of W_hh. */
-static void rnn_product(const rnn_stream *s, const mr_real *W, const mr_real *b, const double *h, size_t first, size_t rows)
+static void rnn_product(const rnn_stream *s, const mr_real *W, const mr_real *b, const double *h, size_t first,
+                        size_t rows)
 {
     for (size_t j = first; j < first + rows; j++) {
         double v = IN(b)[j];
@@ -104,8 +106,13 @@ static void rnn_stream_fwd(const mr_rnn_fwd_args *a, size_t b)
 static void rnn_fwd(mr_dev *dev, const mr_rnn_fwd_args *a)
 {
     if (a->W_ih)
-        linear_fwd(dev, &(mr_linear_fwd_args){.M = a->B * a->T, .N = a->H * mr_rnn_gates(a->kind), .K = a->D, .x = a->x,
-                                              .W = a->W_ih, .b = a->b_ih, .y = (mr_act *)a->saved});
+        linear_fwd(dev, &(mr_linear_fwd_args){.M = a->B * a->T,
+                                              .N = a->H * mr_rnn_gates(a->kind),
+                                              .K = a->D,
+                                              .x = a->x,
+                                              .W = a->W_ih,
+                                              .b = a->b_ih,
+                                              .y = (mr_act *)a->saved});
     for (size_t b = 0; b < (size_t)a->B; b++) rnn_stream_fwd(a, b);
 }
 
@@ -204,7 +211,9 @@ static void rnn_row_bwd(const mr_rnn_bwd_args *a, size_t j)
             for (size_t t = 0; t < s.real_T; t++) {
                 double ds = of_n && a->kind == MR_GRU_AFTER ? s.extra[t * H + j - 2 * H] : s.gates[t * s.wide + j];
                 if (k == H) v += ds;
-                else v += ds * (of_n && a->kind == MR_GRU_BEFORE ? (double)s.extra[t * H + k] : rnn_before(a, &s, b, t, k));
+                else
+                    v += ds *
+                         (of_n && a->kind == MR_GRU_BEFORE ? (double)s.extra[t * H + k] : rnn_before(a, &s, b, t, k));
             }
         }
         *to = (real)v;
@@ -217,7 +226,9 @@ static void rnn_bwd(mr_dev *dev, const mr_rnn_bwd_args *a)
     for (size_t b = 0; b < (size_t)a->B; b++) rnn_stream_bwd(a, b);
     for (size_t j = 0; j < (size_t)N; j++) rnn_row_bwd(a, j);
     if (!a->W_ih) return;
-    linear_bwd_x(dev, &(mr_linear_bwd_x_args){.M = M, .N = N, .K = a->D, .dy = a->saved, .W = a->W_ih,
-                                              .accumulate = a->accumulate, .dx = a->dx});
-    linear_bwd_w(dev, &(mr_linear_bwd_w_args){.M = M, .N = N, .K = a->D, .dy = a->saved, .x = a->x, .dW = a->dW_ih, .db = a->db_ih});
+    linear_bwd_x(
+        dev, &(mr_linear_bwd_x_args){
+                 .M = M, .N = N, .K = a->D, .dy = a->saved, .W = a->W_ih, .accumulate = a->accumulate, .dx = a->dx});
+    linear_bwd_w(dev, &(mr_linear_bwd_w_args){
+                          .M = M, .N = N, .K = a->D, .dy = a->saved, .x = a->x, .dW = a->dW_ih, .db = a->db_ih});
 }

@@ -25,7 +25,8 @@ static void sscan_channel(const mr_sscan_fwd_args *a, size_t b, size_t e)
         size_t at = (b * T + t) * E + e, chunk = b * mr_sscan_chunks(a->T) + t / MR_SSCAN_CHUNK;
         const real *B = IN(a->bc) + (b * T + t) * 2 * N, *C = B + N;
         double u = IN(a->u)[at], step = softplus((double)IN(a->delta)[at] + IN(a->dt_bias)[e]), y = IN(a->D)[e] * u;
-        for (size_t n = 0; a->states && t % MR_SSCAN_CHUNK == 0 && n < N; n++) OUT(a->states)[(chunk * N + n) * E + e] = (real)h[n];
+        for (size_t n = 0; a->states && t % MR_SSCAN_CHUNK == 0 && n < N; n++)
+            OUT(a->states)[(chunk * N + n) * E + e] = (real)h[n];
         for (size_t n = 0; t < real_T && n < N; n++) {
             if (starts(a->h_in, a->reset, b, t, T)) h[n] = 0;
             h[n] = exp(-step * exp(IN(a->A_log)[e * N + n])) * h[n] + step * B[n] * u;
@@ -45,20 +46,22 @@ static void sscan_fwd(mr_dev *dev, const mr_sscan_fwd_args *a)
 
 /* What the backward of one channel carries along. */
 typedef struct sscan_grads {
-    double *dbc;                     /* [T, 2·N] of the sequence, += */
+    double *dbc; /* [T, 2·N] of the sequence, += */
     double dA_log[MR_SSCAN_STATES], dD;
-    double carry[MR_SSCAN_STATES];   /* gradient of the state behind the token */
+    double carry[MR_SSCAN_STATES]; /* gradient of the state behind the token */
 } sscan_grads;
 
 /* The states before each token of a chunk, resets applied. */
 static void sscan_chunk_states(const mr_sscan_bwd_args *a, size_t b, size_t e, size_t first, size_t end,
                                double before[MR_SSCAN_CHUNK][MR_SSCAN_STATES])
 {
-    size_t T = (size_t)a->T, E = (size_t)a->E, N = (size_t)a->N, chunk = b * mr_sscan_chunks(a->T) + first / MR_SSCAN_CHUNK;
+    size_t T = (size_t)a->T, E = (size_t)a->E, N = (size_t)a->N,
+           chunk = b * mr_sscan_chunks(a->T) + first / MR_SSCAN_CHUNK;
     for (size_t n = 0; n < N; n++) {
         double h = IN(a->states)[(chunk * N + n) * E + e];
         for (size_t t = first; t < end; t++) {
-            double u = IN(a->u)[(b * T + t) * E + e], step = softplus((double)IN(a->delta)[(b * T + t) * E + e] + IN(a->dt_bias)[e]);
+            double u = IN(a->u)[(b * T + t) * E + e],
+                   step = softplus((double)IN(a->delta)[(b * T + t) * E + e] + IN(a->dt_bias)[e]);
             if (starts(a->h_in, a->reset, b, t, T)) h = 0;
             before[t - first][n] = h;
             h = exp(-step * exp(IN(a->A_log)[e * N + n])) * h + step * IN(a->bc)[(b * T + t) * 2 * N + n] * u;
@@ -67,11 +70,13 @@ static void sscan_chunk_states(const mr_sscan_bwd_args *a, size_t b, size_t e, s
 }
 
 /* One token, from the gradient of its y and of the state behind it to those of what it was given. */
-static void sscan_token_bwd(const mr_sscan_bwd_args *a, size_t b, size_t t, size_t e, const double *before, sscan_grads *g)
+static void sscan_token_bwd(const mr_sscan_bwd_args *a, size_t b, size_t t, size_t e, const double *before,
+                            sscan_grads *g)
 {
     size_t T = (size_t)a->T, N = (size_t)a->N, at = (b * T + t) * (size_t)a->E + e;
     const real *B = IN(a->bc) + (b * T + t) * 2 * N, *C = B + N;
-    double raw = (double)IN(a->delta)[at] + IN(a->dt_bias)[e], step = softplus(raw), u = IN(a->u)[at], z = IN(a->z)[at], D = IN(a->D)[e];
+    double raw = (double)IN(a->delta)[at] + IN(a->dt_bias)[e], step = softplus(raw), u = IN(a->u)[at], z = IN(a->z)[at],
+           D = IN(a->D)[e];
     double dy = IN(a->dy)[at], dsum = dy * silu(z), sum = D * u, du = dsum * D, dstep = 0;
     for (size_t n = 0; n < N; n++) {
         double A = -exp(IN(a->A_log)[e * N + n]), decay = exp(step * A), h = decay * before[n] + step * B[n] * u;
@@ -95,7 +100,8 @@ static void sscan_channel_bwd(const mr_sscan_bwd_args *a, size_t b, size_t e, ss
     size_t T = (size_t)a->T, E = (size_t)a->E, N = (size_t)a->N, real_T = (size_t)real_tokens(a->length, (int)b, a->T);
     double before[MR_SSCAN_CHUNK][MR_SSCAN_STATES];
     for (size_t n = 0; n < N; n++) g->carry[n] = a->dh_out ? IN(a->dh_out)[(b * N + n) * E + e] : 0;
-    for (size_t t = real_T; t < T; t++) OUT(a->du)[(b * T + t) * E + e] = OUT(a->ddelta)[(b * T + t) * E + e] = OUT(a->dz)[(b * T + t) * E + e] = 0;
+    for (size_t t = real_T; t < T; t++)
+        OUT(a->du)[(b * T + t) * E + e] = OUT(a->ddelta)[(b * T + t) * E + e] = OUT(a->dz)[(b * T + t) * E + e] = 0;
     for (size_t end = real_T; end > 0;) {
         size_t first = (end - 1) / MR_SSCAN_CHUNK * MR_SSCAN_CHUNK;
         sscan_chunk_states(a, b, e, first, end, before);
