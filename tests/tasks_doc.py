@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compiles the whole task of docs/tasks.md against the headers that a task sees.
+"""Compiles the whole task of docs/first-task.md against the headers that a task sees.
 
 usage: tasks_doc.py SOURCE COMPILER
 """
@@ -12,10 +12,10 @@ import tempfile
 
 def main():
     source, compiler = sys.argv[1], sys.argv[2]
-    with open(os.path.join(source, "docs/tasks.md"), encoding="utf-8") as page:
+    with open(os.path.join(source, "docs/first-task.md"), encoding="utf-8") as page:
         tasks = re.findall(r"^```c\n(/\*.*?)^```", page.read(), re.M | re.S)
     if len(tasks) != 1:
-        print(f"docs/tasks.md has {len(tasks)} whole tasks, not one")
+        print(f"docs/first-task.md has {len(tasks)} whole tasks, not one")
         return 1
     with tempfile.TemporaryDirectory() as work:
         path = os.path.join(work, "task.c")
