@@ -12,7 +12,7 @@ endif
 CONFIGURE = cmake -S . --log-level=NOTICE -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CHOSEN_CC) $(CMAKE_FLAGS)
 
 .NOTPARALLEL:
-.PHONY: all demo test test-full asan tsan fuzz lint coverage test-aarch64 static install clean bootstrap
+.PHONY: all demo test test-full asan asan-fast tsan fuzz lint coverage test-aarch64 static install clean bootstrap
 
 all: bootstrap
 	@$(CONFIGURE) -B $(BUILD)
@@ -38,6 +38,12 @@ asan: bootstrap
 	@cmake --build build-asan --parallel $(JOBS)
 	@scripts/test.sh build-asan --label-exclude slow
 
+# The tests that take no more than a second or two each, for CI.
+asan-fast: bootstrap
+	@$(CONFIGURE) -B build-asan -DMINRNN_SANITIZE=address,undefined -DMINRNN_CUDA=OFF
+	@cmake --build build-asan --parallel $(JOBS)
+	@scripts/test.sh build-asan --label-exclude 'slow|long'
+
 tsan: bootstrap
 	@$(CONFIGURE) -B build-tsan -DMINRNN_SANITIZE=thread -DMINRNN_CUDA=OFF
 	@cmake --build build-tsan --parallel $(JOBS)
@@ -56,7 +62,8 @@ fuzz: bootstrap
 	    -DMINRNN_SANITIZE=address,undefined -DMINRNN_CUDA=OFF -DMINRNN_CURL=OFF -DMINRNN_TESTS=OFF && \
 	cmake --build build-fuzz --parallel $(JOBS) && scripts/fuzz.sh build-fuzz $(SECONDS); fi
 
-lint: bootstrap
+lint:
+	@scripts/bootstrap.sh lint
 	@$(CONFIGURE) -B build-lint -DMINRNN_CUDA=OFF
 	@scripts/lint.sh build-lint
 

@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
 # Makes sure that everything the build needs is there. Silent and off the network when it is; otherwise it installs the
 # packages on Debian and Ubuntu, and names them for other systems.
+# usage: scripts/bootstrap.sh [lint]      lint: what `make lint` needs besides
 set -eu
+lint_tools=()
+[ "${1:-}" != lint ] || lint_tools=(clang-format clang-tidy cppcheck)
 
 compiler=${CC:-cc}
 
 missing() { # one line for each thing that the build or its tests need and this machine has not
     local tool library
-    for tool in "${compiler%% *}" cmake pkg-config python3; do
+    for tool in "${compiler%% *}" cmake pkg-config python3 ${lint_tools[@]+"${lint_tools[@]}"}; do
         command -v "$tool" >/dev/null || echo "$tool"
     done
     for library in inih cmocka; do
@@ -38,10 +41,12 @@ name_command() {
 
 if command -v apt-get >/dev/null; then
     packages=(build-essential cmake pkg-config libinih-dev libcmocka-dev python3)
+    packages+=(${lint_tools[@]+"${lint_tools[@]}"})
     case $compiler in *clang*) packages+=(clang) ;; esac
     install_with_apt "${packages[@]}"
-    # Only `minrnn data get` wants libcurl: without it the build goes on.
-    pkg-config --exists libcurl || install_with_apt libcurl4-openssl-dev || echo "minrnn: going on without downloads (libcurl)"
+    # Only `minrnn data get` needs libcurl: the build works without it.
+    pkg-config --exists libcurl || install_with_apt libcurl4-openssl-dev ||
+        echo "minrnn: continuing without downloads (libcurl)"
 elif command -v dnf >/dev/null; then
     name_command sudo dnf install gcc make cmake pkgconf-pkg-config inih-devel libcmocka-devel libcurl-devel python3
 elif command -v pacman >/dev/null; then
@@ -49,7 +54,8 @@ elif command -v pacman >/dev/null; then
 elif command -v brew >/dev/null || [ "$(uname -s)" = Darwin ]; then
     name_command "xcode-select --install; brew install cmake pkgconf inih cmocka curl python"
 else
-    name_command "your package manager: a C compiler, cmake, pkg-config, python3, and the development files of inih and cmocka (libcurl is optional)"
+    name_command "your package manager: a C compiler, cmake, pkg-config, python3," \
+        "and the development files of inih and cmocka (libcurl is optional)"
 fi
 
 lacking=$(missing | paste -sd ' ' -)
