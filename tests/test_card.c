@@ -25,7 +25,7 @@ static void test_findings(void **unused)
     (void)unused;
     check(h200, 0, NULL);
     check(h200, 1, NULL);
-    check((mr_card){0}, 0, "none found");
+    check((mr_card){0}, 0, "no CUDA device found");
     check((mr_card){.trouble = "CUDA driver version is insufficient"}, 0, "driver version is insufficient");
     check((mr_card){.count = 2, .index = 2}, 0, "cuda:2: this machine has 2 GPUs");
     check((mr_card){.count = 1, .index = 4}, 0, "cuda:4: this machine has 1 GPU,");

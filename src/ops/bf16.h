@@ -1,4 +1,4 @@
-/* bf16: the upper half of a float. */
+/* Conversion between float and bf16, which is the upper half of a float. */
 #ifndef MR_OPS_BF16_H
 #define MR_OPS_BF16_H
 
@@ -13,7 +13,8 @@ static inline float mr_bf16_wide(uint16_t x)
     return out;
 }
 
-/* To the nearest, ties to even. NaN stays NaN: its upper half alone could be infinity's, so a bit of it is set. */
+/* Rounds to nearest, ties to even. NaN stays NaN: one of its bits is set, because its upper half alone could read as
+ * infinity. */
 static inline uint16_t mr_bf16_near(float x)
 {
     uint32_t bits;

@@ -1,10 +1,11 @@
+/* Opens the device that a name asks for, and chooses one for `auto`. */
 #include "ops/device.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* "cuda" or "cuda:3": the number, or −1 when it is neither. */
+/* "he index in "cuda" (0) or "cuda:3"; −1 when spec is neither. */
 static int cuda_index(const char *spec)
 {
     char *end;
@@ -29,7 +30,7 @@ int mr_auto_open(const mr_card *card, int (*open_gpu)(int, const mr_dev_options 
 static int open_auto(const mr_dev_options *options, mr_dev **out, mr_error *err)
 {
     mr_card card = {0};
-    if (!options->isa) mr_cuda_look(0, &card); /* who names an instruction set means the CPU */
+    if (!options->isa) mr_cuda_look(0, &card); /* an instruction set implies the CPU */
     return mr_auto_open(&card, mr_cuda_open, options, out, err);
 }
 

@@ -1,4 +1,4 @@
-/* In place of src/ops/cuda in a build without it. */
+/* Stands in for src/ops/cuda in a build without CUDA. */
 #include "ops/device.h"
 
 int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **out, mr_error *err)

@@ -18,7 +18,7 @@ typedef struct mr_act mr_act;
 typedef struct mr_real mr_real;
 typedef struct mr_dev mr_dev;
 
-/* What changes from step to step, kept in device memory so that a captured step can be replayed. */
+/* What changes from step to step. It lies in device memory, so that a recorded step can be replayed. */
 typedef struct mr_step {
     uint64_t seed;
     uint32_t step, micro;
@@ -32,7 +32,7 @@ enum { MR_STAT_LOSS, MR_STAT_CORRECT, MR_STAT_COUNT, MR_STATS }; /* sums over ro
 
 typedef struct mr_dropout {
     float p;             /* 0: off */
-    uint32_t site;       /* names the place in the network, see core/rng.h */
+    uint32_t site;       /* identifies the place in the network, see core/rng.h */
     const mr_step *step; /* [1]; may be NULL when p is 0 */
 } mr_dropout;
 
@@ -64,9 +64,8 @@ typedef struct mr_linear_fwd_args {
     mr_act *y;              /* [M, N] */
 } mr_linear_fwd_args;
 
-/* The same for a model that is only run, with weights in 8 bits: W[n, k] = scale[n]·Wq[n, k]. A backend may round
- * each row of x to 8 bits, in steps of its largest |x| / 127, which is what the tolerance allows for; a row that is
- * not finite gives NaN. */
+/* The same with 8-bit weights, for inference only: W[n, k] = scale[n]·Wq[n, k]. A backend may round each row of x to 8
+ * bits in steps of max|x|/127; the tolerance allows for that. A row that is not finite gives NaN. */
 typedef struct mr_linear_q_fwd_args {
     int M, N, K;
     const mr_act *x;      /* [M, K] */
@@ -82,7 +81,7 @@ typedef struct mr_linear_bwd_x_args {
     int M, N, K;
     const mr_act *dy;  /* [M, N] */
     const mr_real *W;  /* [N, K] */
-    const mr_act *pre; /* [M, K] or NULL: what the gelu before this layer was given */
+    const mr_act *pre; /* [M, K] or NULL: input of the gelu before this layer */
     int accumulate;    /* 1: dx += */
     mr_act *dx;        /* [M, K] */
 } mr_linear_bwd_x_args;
@@ -116,7 +115,7 @@ typedef struct mr_norm_fwd_args {
     const mr_real *w; /* [D] */
     const mr_real *b; /* [D], layer only, else NULL */
     mr_act *y;        /* [M, D] */
-    mr_real *stat;    /* [M, 2] mean (0 but for layer), rstd; or NULL */
+    mr_real *stat;    /* [M, 2] mean (0 except for layer), rstd; or NULL */
 } mr_norm_fwd_args;
 
 typedef struct mr_norm_bwd_args {
@@ -132,9 +131,9 @@ typedef struct mr_norm_bwd_args {
     mr_real *db;         /* [D] +=, layer only, else NULL */
 } mr_norm_bwd_args;
 
-/* y[t] = b + Σ_j w[j]·x[t − 3 + j], j = 0 … 3. What lies before the sequence is zero; what lies before this chunk is in
- * tail_in: the last three inputs, oldest first. A reset before t makes everything before t zero. Tokens at and beyond
- * length[b] do not exist: their y is 0, they pass no gradient, and tail_out is that of the real ones. */
+/* y[t] = b + Σ_j w[j]·x[t − 3 + j], j = 0 … 3. Inputs before the sequence are zero; tail_in holds the last three inputs
+ * before this chunk, oldest first. A reset before t makes everything before t zero. Tokens at and beyond length[b] do
+ * not exist: their y is 0, they pass no gradient, and tail_out comes from the real tokens. */
 #define MR_CONV 4
 #define MR_TAIL (MR_CONV - 1)
 
@@ -147,7 +146,7 @@ typedef struct mr_conv_fwd_args {
     const uint8_t *reset;   /* [B, T] or NULL */
     const int32_t *length;  /* [B] or NULL: all T */
     mr_act *y;              /* [B, T, D] */
-    mr_real *tail_out;      /* [B, 3, D] or NULL; may be tail_in itself. A reset inside zeroes what lay before it */
+    mr_real *tail_out;      /* [B, 3, D] or NULL; may be tail_in itself. A reset zeroes the inputs before it */
 } mr_conv_fwd_args;
 
 typedef struct mr_conv_bwd_args {
@@ -166,16 +165,16 @@ typedef struct mr_conv_bwd_args {
     mr_real *dtail_in;        /* [B, 3, D] or NULL; zero when tail_in is NULL */
 } mr_conv_bwd_args;
 
-/* The recurrence h_t = a_t·h_{t−1} + b_t of one layer, from its input.
+/* The recurrence h_t = a_t·h_{t−1} + b_t of one layer, computed from the layer's input.
  *   pre = x Wᵀ + bias, of G·H channels: minGRU (G = 2) k | v, minLSTM (G = 3) p | k | v
  *   minGRU   a = σ(−k), b = σ(k)·c          minLSTM  a = σ(p), b = σ(k)·c, or, normalised, with
  *   c = cand(v):                                     a = σ(d), b = σ(−d)·c, d = softplus(−k) − softplus(−p)
  *     positive: v + 0.5 for v ≥ 0, σ(v) otherwise;  linear: v;  tanh: tanh(v)
- * A sequence starts from cand(h_init) (h_init NULL: from 0): before token 0 when h_in is NULL, and before every
- * token with reset = 1. Otherwise it goes on from h_in. W NULL: `saved` holds pre already, [B, T, G·H] acts at its
- * start, and the backward leaves its gradient there (D, x, b, dx, dW, db are not read): gates and scan alone. Tokens
- * at and beyond length[b] do not exist: their h is 0, they pass no gradient, and h_out is the state after the real
- * ones. scan = log computes the same function the paper's way (positive only). */
+ * A sequence starts from cand(h_init) (h_init NULL: from 0): before token 0 when h_in is NULL, and before every token
+ * with reset = 1. Otherwise it continues from h_in. W NULL computes gates and scan alone: `saved` then begins with pre,
+ * [B, T, G·H] acts, the backward replaces it by its gradient, and D, x, b, dx, dW, db are ignored. Tokens at and beyond
+ * length[b] do not exist: their h is 0, they pass no gradient, and h_out is the state after the real ones. scan = log
+ * computes the same function the paper's way (positive only). */
 typedef struct mr_cell {
     mr_cell_kind kind;
     mr_candidate candidate;
@@ -195,11 +194,11 @@ typedef struct mr_minrnn_fwd_args {
     const mr_real *h_init; /* [H] or NULL */
     const uint8_t *reset;  /* [B, T] or NULL */
     const int32_t *length; /* [B] or NULL */
-    /* mr_dev.minrnn_saved(…) bytes: what this backend keeps for the backward (or needs as scratch) */
+    /* mr_dev.minrnn_saved(…) bytes: what this backend keeps for its backward, or uses as scratch */
     void *saved;
     mr_act *h;      /* [B, T, H] */
     mr_real *h_out; /* [B, H] or NULL; may be h_in itself */
-    void *work;     /* mr_dev.scan_work(…) bytes, of the op alone; NULL: the device's own scratch */
+    void *work;     /* mr_dev.scan_work(…) bytes for this call; NULL: the device's own scratch */
 } mr_minrnn_fwd_args;
 
 typedef struct mr_minrnn_bwd_args {
@@ -225,7 +224,8 @@ typedef struct mr_minrnn_bwd_args {
     void *work;            /* as in the forward */
 } mr_minrnn_bwd_args;
 
-/* h[t] = a[t]·h[t−1] + b[t] by itself. A sequence starts from 0 where h_in is NULL and at resets; lengths as above. */
+/* The recurrence alone: h[t] = a[t]·h[t−1] + b[t], with a and b given. A sequence starts from 0 where h_in is NULL and
+ * at resets; lengths as above. */
 typedef struct mr_scan_fwd_args {
     int B, T, H;
     const mr_act *a, *b;   /* [B, T, H] */
@@ -234,7 +234,7 @@ typedef struct mr_scan_fwd_args {
     const int32_t *length; /* [B] or NULL */
     mr_act *h;             /* [B, T, H] */
     mr_real *h_out;        /* [B, H] or NULL; may be h_in itself */
-    void *work;            /* mr_dev.scan_work(…) bytes, of the op alone; NULL: the device's own scratch */
+    void *work;            /* mr_dev.scan_work(…) bytes for this call; NULL: the device's own scratch */
 } mr_scan_fwd_args;
 
 typedef struct mr_scan_bwd_args {
@@ -269,7 +269,7 @@ typedef struct mr_pool_bwd_args {
     mr_act *dx;            /* [B, T, D] */
 } mr_pool_bwd_args;
 
-/* Two rows side by side, with their product and their difference: what a classifier of pairs reads. */
+/* Two rows concatenated with their product and difference: the input of a classifier of pairs. */
 typedef struct mr_pair_fwd_args {
     int P, D;
     const mr_act *x; /* [2·P, D] */
@@ -301,7 +301,7 @@ typedef struct mr_mse_args {
     const double *scale;   /* [1]; read when dpred is wanted */
     mr_act *dpred;         /* [R, C] or NULL; may be pred itself */
     mr_real *row_loss;     /* [R]: mean over C of (pred − target)² */
-    double *stats;         /* [MR_STATS] +=; correct stays */
+    double *stats;         /* [MR_STATS] +=; MR_STAT_CORRECT is left alone */
 } mr_mse_args;
 
 /* How tokens are drawn. */
@@ -313,14 +313,14 @@ typedef struct mr_sampling {
     int32_t pad;
 } mr_sampling;
 
-enum { MR_DRAWN = 16 }; /* draws that are kept */
+enum { MR_DRAWN = 16 }; /* rows of `drawn`: draws that the host has not read yet */
 
-/* Tokens in order, likeliest first, of equal ones the smaller: e_j = exp((x_j − x_0)/temperature). The shortest list
- * that holds top_p·Σ e, at least one and at most top_k long, is kept; the first token of it whose running sum is
- * above u·(sum of the kept) is drawn, with u = mr_sample_uniform(seed, position, row) of core/rng.h. All of it in
- * double: backends may add up in another order, so they draw the same token unless u lies within rounding, some
- * 1e-15, of a boundary. A row with a logit that is not finite draws nothing: ids then has 0, which is a token, and
- * drawn has −1. */
+/* Tokens are sorted by probability, likeliest first, ties by the smaller token, with e_j = exp((x_j −
+ * x_0)/temperature). The shortest prefix whose sum reaches top_p·Σ e is kept, at least 1 and at most top_k tokens. The
+ * first kept token whose running sum exceeds u·(sum of the kept) is drawn, with u = mr_sample_uniform(seed, position,
+ * row) of core/rng.h. All of it is in double: backends may add in another order, so they draw the same token unless u
+ * lies within rounding, about 1e-15, of a boundary. A row with a logit that is not finite draws nothing: its entry of
+ * ids is then 0 (a valid token), that of drawn −1. */
 typedef struct mr_sample_args {
     int R, C;
     const mr_act *logits;   /* [R, C] */
@@ -336,9 +336,9 @@ typedef struct mr_sumsq_args {
     double *out;      /* [1] = */
 } mr_sumsq_args;
 
-/* g' = g·min(1, clip/(√sumsq + 1e-6)); Adam: g' += wd·p for the decayed; m, v as usual; AdamW: p −= lr·wd·p for the
- * decayed; p −= lr·(m/bias1)/(√(v/bias2) + eps). Elements 0 … n_decay−1 are decayed. Nothing changes when sumsq is
- * not finite. */
+/* g' = g·min(1, clip/(√sumsq + 1e-6)); Adam: g' += wd·p for decayed elements; m, v as usual; AdamW: p −= lr·wd·p for
+ * decayed elements; p −= lr·(m/bias1)/(√(v/bias2) + eps). Elements 0 … n_decay−1 are decayed. Nothing changes when
+ * sumsq is not finite. */
 typedef struct mr_adam_args {
     size_t n, n_decay;
     mr_real *p, *m, *v;  /* [n] */
@@ -347,16 +347,16 @@ typedef struct mr_adam_args {
     const double *sumsq; /* [1] */
 } mr_adam_args;
 
-/* GRU and LSTM, whose gates read the state before them, so that time cannot be cut. With i = x W_ihᵀ + b_ih and
- * s = h' W_hhᵀ + b_hh, h' the h of the token before:
+/* GRU and LSTM. Their gates read the previous state, so tokens must be computed one after the other. With i = x W_ihᵀ +
+ * b_ih and s = h' W_hhᵀ + b_hh, h' being h of the previous token:
  *   gru (rows r, z, n)       r = σ(i_r + s_r), z = σ(i_z + s_z), h = (1 − z)·n + z·h'
  *     after  (PyTorch's)     n = tanh(i_n + r·s_n)
  *     before (the paper's)   n = tanh(i_n + s_n) with r·h' in place of h' in s_n
  *   lstm (rows i, f, g, o)   c = σ(i_f + s_f)·c' + σ(i_i + s_i)·tanh(i_g + s_g), h = σ(i_o + s_o)·tanh(c)
  * A state is h [H], or h and then c [2·H] (S numbers). A sequence starts from h_init (NULL: from 0), before token 0
- * when h_in is NULL, and before every token with reset = 1. W_ih NULL: `saved` holds i already, [B, T, G·H] acts at
- * its start, and the backward leaves its gradient there (D, x, b_ih, dx, dW_ih, db_ih are not read). Tokens at and
- * beyond length[b] do not exist: their h is 0, they pass no gradient, and h_out is the state after the real ones. */
+ * when h_in is NULL, and before every token with reset = 1. W_ih NULL: `saved` already begins with i, [B, T, G·H] acts,
+ * the backward replaces it by its gradient, and D, x, b_ih, dx, dW_ih, db_ih are ignored. Tokens at and beyond
+ * length[b] do not exist: their h is 0, they pass no gradient, and h_out is the state after the real ones. */
 typedef enum mr_rnn { MR_GRU_BEFORE, MR_GRU_AFTER, MR_LSTM } mr_rnn;
 
 static inline int mr_rnn_gates(mr_rnn kind) { return kind == MR_LSTM ? 4 : 3; }
@@ -403,14 +403,14 @@ typedef struct mr_rnn_bwd_args {
     mr_real *dh_init;      /* [S] += or NULL */
 } mr_rnn_bwd_args;
 
-/* Causal attention of one layer, head by head; D = heads·size. A token sees itself and the window − 1 tokens of its
- * own sequence before it: s[t, j] = q_t·k_j/√size, y_t = Σ_j softmax_j(s[t, ·])·v_j. rotary: before that, the
- * numbers 2i and 2i + 1 of every q and k (of a head) are turned, as a point of the plane, by
- * position·10000^(−2i/size). Only differences of positions count. The state of a stream is the keys and values of
- * its last `window` tokens, not turned: the n-th token of a sequence (from 0) lies in row n mod window, rows that no
- * token came to are 0. count is the number of tokens so far, as long as that is below 2·window, then smaller by a
- * multiple of window. It is a whole number without a gradient. Without cache_in, and at every reset, a new sequence
- * starts. Tokens at and beyond length[b] do not exist: their y and lse are 0, and they pass no gradient. */
+/* Causal attention of one layer, head by head; D = heads·size. A token sees itself and the window − 1 tokens of its own
+ * sequence before it: s[t, j] = q_t·k_j/√size, y_t = Σ_j softmax_j(s[t, ·])·v_j. rotary: first, channels 2i and 2i + 1
+ * of every q and k of a head are rotated, as a point in the plane, by the angle position·10000^(−2i/size). Only
+ * differences of positions matter. The state of a stream is the keys and values of its last `window` tokens, not
+ * rotated: token n of a sequence (from 0) lies in row n mod window; unused rows are 0. count is the number of tokens so
+ * far, reduced by a multiple of window so that it stays below 2·window. It is a whole number and has no gradient.
+ * Without cache_in, and at every reset, a new sequence starts. Tokens at and beyond length[b] do not exist: their y and
+ * lse are 0, and they pass no gradient. */
 typedef struct mr_attn {
     int B, T, heads, size, window, rotary; /* size ≤ MR_ATTN_SIZE, even with rotary */
 } mr_attn;
@@ -431,7 +431,7 @@ typedef struct mr_attn_fwd_args {
 
 typedef struct mr_attn_bwd_args {
     mr_attn shape;
-    mr_act *qkv; /* of the forward; its gradient is written over it */
+    mr_act *qkv; /* of the forward; replaced by its gradient */
     const mr_real *cache_in, *count_in;
     const uint8_t *reset;
     const int32_t *length;
@@ -443,15 +443,15 @@ typedef struct mr_attn_bwd_args {
     mr_real *dcount_in;        /* [B] or NULL: becomes 0 */
 } mr_attn_bwd_args;
 
-/* Learned positions: a row of a table is added to every token, by its place in its sequence modulo window. The
- * backward of it is embed_bwd with the ids. */
+/* Learned positions: adds a row of a table to every token, chosen by its position in its sequence modulo window. The
+ * backward is embed_bwd with these ids. */
 typedef struct mr_position_fwd_args {
     int B, T, D, window;
     const mr_act *x;         /* [B, T, D] */
     const mr_real *table;    /* [window, D] */
     const mr_real *count_in; /* [B] as in attention, or NULL: sequences start at token 0 */
     const uint8_t *reset;    /* [B, T] or NULL */
-    int32_t *ids;            /* [B, T]: the rows taken */
+    int32_t *ids;            /* [B, T]: which rows were added */
     mr_act *y;               /* [B, T, D] */
 } mr_position_fwd_args;
 
@@ -464,18 +464,17 @@ typedef struct mr_silu_fwd_args {
 
 typedef struct mr_silu_bwd_args {
     size_t n;
-    const mr_act *x;  /* [n] what the forward was given */
+    const mr_act *x;  /* [n] input of the forward */
     const mr_act *dy; /* [n] */
     mr_act *dx;       /* [n]; may be x or dy itself */
 } mr_silu_bwd_args;
 
-/* The selective scan (S6) of E channels with N states each. For a token and a channel, B and C being the token's N
+/* The selective scan (S6) of E channels with N states each. For one token and channel, with B and C the token's N
  * values each in bc:
  *   Δ = softplus(delta + dt_bias), h[n] = exp(−Δ·exp(A_log[n]))·h[n] + Δ·B[n]·u, y = silu(z)·(Σ_n C[n]·h[n] + D·u)
- * A sequence starts from h = 0: before token 0 when h_in is NULL, and before every token with reset = 1. Tokens at
- * and beyond length[b] do not exist: their y is 0, they pass no gradient, and h_out is the state after the real
- * ones. The backward computes the states of a chunk anew from the one before it, which the forward leaves in
- * `states`. */
+ * A sequence starts from h = 0: before token 0 when h_in is NULL, and before every token with reset = 1. Tokens at and
+ * beyond length[b] do not exist: their y is 0, they pass no gradient, and h_out is the state after the real ones. The
+ * backward recomputes the states of a chunk from the state before it, which the forward leaves in `states`. */
 #define MR_SSCAN_CHUNK 16
 #define MR_SSCAN_STATES 32 /* N at most */
 
@@ -492,7 +491,7 @@ typedef struct mr_sscan_fwd_args {
     const int32_t *length;       /* [B] or NULL */
     mr_act *y;                   /* [B, T, E] */
     mr_real *h_out;              /* [B, N, E] or NULL; may be h_in itself */
-    /* [B, mr_sscan_chunks(T), N, E] or NULL: h before each chunk's first token, resets aside */
+    /* [B, mr_sscan_chunks(T), N, E] or NULL: h before each chunk's first token, before any reset there */
     mr_real *states;
 } mr_sscan_fwd_args;
 
@@ -509,7 +508,7 @@ typedef struct mr_sscan_bwd_args {
     const mr_act *dy;      /* [B, T, E] */
     const mr_real *dh_out; /* [B, N, E] or NULL: zero */
     mr_act *du;            /* [B, T, E] */
-    mr_act *ddelta;        /* [B, T, E]; may be delta itself. The gradient of dt_bias is its sum over the tokens */
+    mr_act *ddelta;        /* [B, T, E]; may be delta itself. Summed over tokens it is the gradient of dt_bias */
     mr_act *dz;            /* [B, T, E]; may be z itself */
     mr_act *dbc;           /* [B, T, 2·N]; may be bc itself */
     mr_real *dA_log;       /* [E, N] += */
@@ -517,20 +516,20 @@ typedef struct mr_sscan_bwd_args {
     mr_real *dh_in;        /* [B, N, E] or NULL; zero where a sequence started before token 0 */
 } mr_sscan_bwd_args;
 
-/* States of streams. A pool has one in each slot, in one piece: for every block its tail, the mixer's state, and the
- * rest of that (0 for most mixers). A state of B streams (model/state.c) has for every block the tails of all of
- * them, then the mixers' states, then the rests. Row b and slot[b] are the same stream: its state goes from the pool
- * into `many` or, with scatter, back. */
+/* Moves states of streams between a pool and a batch. A pool holds one contiguous state in each slot: for every block
+ * the tail of its convolution, the mixer's state, and the rest of that state (empty for most mixers). A state of B
+ * streams (model/state.c) holds for every block first all tails, then all mixers' states, then all rests. Row b of
+ * `many` and slot[b] of the pool are the same stream; data moves from the pool into `many`, or back with scatter. */
 typedef struct mr_state_rows_args {
     int B, layers;
-    int tail, mixer, rest; /* reals a block and stream */
+    int tail, mixer, rest; /* reals for each block and stream */
     int scatter;
-    const int32_t *slot; /* [B]; with scatter no two are the same */
-    mr_real *pool;       /* [slots, layers, tail + mixer + rest]; slots that are not listed stay as they are */
+    const int32_t *slot; /* [B]; all different with scatter */
+    mr_real *pool;       /* [slots, layers, tail + mixer + rest]; slots not listed stay as they are */
     mr_real *many;       /* [layers]: tails [B, tail], mixers' [B, mixer], rests [B, rest] */
 } mr_state_rows_args;
 
-/* The table itself: one function an op. */
+/* The table: one function for each op. */
 typedef struct mr_ops {
 #define OP(name, tolerance, what) void (*name)(mr_dev *, const mr_##name##_args *);
 #include "ops/ops.def"

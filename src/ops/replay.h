@@ -1,4 +1,4 @@
-/* Work that repeats: how a device tells one piece of it from another, and which recordings it keeps. */
+/* Keys of repeated work, by which a device finds its recording, and the table of recordings that it keeps. */
 #ifndef MR_OPS_REPLAY_H
 #define MR_OPS_REPLAY_H
 
@@ -6,7 +6,7 @@
 
 typedef enum mr_replay_work { MR_REPLAY_STEP, MR_REPLAY_LEARN } mr_replay_work;
 
-/* Each has a bit of its own, whatever the work. */
+/* One bit each, so that they can be combined. */
 enum {
     MR_REPLAY_RESET = 1,
     MR_REPLAY_LENGTH = 2,
@@ -16,17 +16,17 @@ enum {
     MR_REPLAY_CARRIED = 32
 };
 
-/* All that a piece of work depends on, as it is: packed or hashed, different work would meet in one number, and the
- * wrong recording be replayed. */
+/* Everything that a piece of work depends on, unhashed: with a packed or hashed key, two pieces of work could collide
+ * and the wrong recording would be replayed. */
 typedef struct mr_replay_key {
     mr_replay_work work;
-    const void *model; /* the model, which holds the addresses of its weights and its plan */
+    const void *model; /* the model, which owns the addresses of its weights and buffers */
     const void *state; /* the streams' state on the device, or NULL */
     int B, T;
     unsigned flags;
 } mr_replay_key;
 
-/* Field by field: the bytes between the fields have no meaning. */
+/* Compares field by field, because padding bytes have no defined value. */
 static inline int mr_replay_same(const mr_replay_key *a, const mr_replay_key *b)
 {
     return a->work == b->work && a->model == b->model && a->state == b->state && a->B == b->B && a->T == b->T &&
@@ -35,15 +35,15 @@ static inline int mr_replay_same(const mr_replay_key *a, const mr_replay_key *b)
 
 enum { MR_REPLAYS = 32 }; /* recordings that a device keeps */
 
-/* Which work has which row of a device's table. All zero: none. */
+/* Which work owns which row of a device's table of recordings. All zero: empty. */
 typedef struct mr_replays {
     mr_replay_key keys[MR_REPLAYS];
-    uint64_t used[MR_REPLAYS], clock; /* when each was last asked for */
+    uint64_t used[MR_REPLAYS], clock; /* when each was last used */
     int count;
 } mr_replays;
 
-/* The row of this work. fresh: it had none. The row is then a new one or, where all are taken, that of the work that
- * was not asked for the longest: what the device keeps for that row belongs to other work and is to be dropped. */
+/* Returns the row of this work. fresh: set to 1 when it had none; the row is then a free one or, when all are taken,
+ * the least recently used one, and the caller must drop the recording that it kept there. */
 static inline int mr_replay_row(mr_replays *r, const mr_replay_key *key, int *fresh)
 {
     int row = 0;

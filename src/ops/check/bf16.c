@@ -1,21 +1,22 @@
-/* What bf16 allows. Its 8 significant bits round by at most u = 2⁻⁸ of a number; sums are made in fp32 everywhere.
+/* The tolerance for bf16. Its 8 significant bits round by at most u = 2⁻⁸ of a number; sums
+ * are made in fp32 everywhere.
  *
- * Stored activations (a GPU with --dtype bf16). Ref is given what the device sees: activations, and the operands of
- * products, as bf16 numbers. What is left is
+ * Stored activations (a GPU with --dtype bf16). ref gets the same numbers as the device: activations and the operands
+ * of products, rounded to bf16. The remaining error is
  *   the rounding of a stored result          u·|ref|, element by element
- *   roundings inside of an op                inner·u·scale, with the counts below
- *   the op's tolerance in fp32               as ever
- * Gradients of parameters, states and statistics are fp32 and have only the last, unless inner roundings reach them.
+ *   roundings inside the op                   inner·u·scale, with `inner` as below
+ *   the op's tolerance in fp32               as always
+ * Gradients of parameters, states and statistics are fp32 and get only the last, unless inner roundings reach them.
  *   linear_fwd, linear_bwd_x   one, before dropout or gelu', of a number up to 4 times what comes out: 4
  *   minrnn_fwd, minrnn_bwd     the pre-activations are kept in bf16, and so are the states and the pre-activations'
  *                              gradients before they go into products: 4. More would be too lax: with every rounding
  *                              in its place, 1 … 2 were seen.
  *   rnn_fwd, rnn_bwd           the same, and the gates themselves are kept in bf16; what is rounded at one token
- *                              goes on through the states of all that follow: 8, and 16 through gradients
- *   attn_fwd, attn_bwd         turned queries and keys, and the softmax, before they go into products: 4; backward
- *                              the kept y and the gradients of the scores besides: 8
+ *                              carries over to the states of all later tokens: 8, and 16 for gradients
+ *   attn_fwd, attn_bwd         rotated queries and keys, and the softmax, before they go into products: 4; backward,
+ *                              also the kept y and the gradients of the scores: 8
  *
- * Products in bf16 with activations in fp32 (the CPU): operands are rounded on the way in, which ref does not know. */
+ * Products in bf16 with activations in fp32 (the CPU): operands are rounded inside the op, which ref does not do. */
 #include "ops/check/case.h"
 
 #include <math.h>
@@ -32,8 +33,8 @@ static const struct {
     {MR_OP_rnn_bwd, 16, 6e-2},   {MR_OP_attn_fwd, 4, 2e-2},     {MR_OP_attn_bwd, 8, 4e-2},
 };
 
-/* The slope of the positive candidate jumps where v is 0, and rounded operands carry some v across: there a gradient
- * is only roughly the same. A rounded v keeps its sign, so stored activations do not need this. */
+/* The slope of the positive candidate jumps at v = 0, and rounded operands change the sign of some v: there the
+ * gradient agrees only roughly. A rounded v keeps its sign, so stored activations do not need this. */
 void mr_case_bf16_products(mr_case *c)
 {
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
@@ -41,7 +42,7 @@ void mr_case_bf16_products(mr_case *c)
     if (c->op == MR_OP_minrnn_bwd && c->args.minrnn_bwd.cell.candidate == MR_POSITIVE) c->tolerance = 0.5;
 }
 
-/* To the nearest, ties to even; NaN stays one. */
+/* Rounds to nearest, ties to even; NaN stays NaN. */
 static float nearest(float x)
 {
     uint32_t bits;
@@ -54,7 +55,7 @@ static float nearest(float x)
 
 void mr_case_bf16_stored(mr_case *c)
 {
-    int operands = 0; /* the op rounds W and b */
+    int operands = 0; /* 1: the op rounds W and b */
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (c->op == rules[i].op) {
             c->inner = rules[i].inner;

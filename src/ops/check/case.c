@@ -1,3 +1,4 @@
+/* Draws a case: its random shape, its buffers and their values, all from one seed. */
 #include "ops/check/makers.h"
 
 #include "core/mem.h"
@@ -134,7 +135,7 @@ static double real_value(mr_case *c, const mr_case_buffer *b, size_t i)
     }
 }
 
-/* One that is not among the i before it. */
+/* A value that differs from the i values before it. */
 static int distinct_value(mr_case *c, const mr_case_buffer *b, size_t i)
 {
     const int32_t *taken = b->data;

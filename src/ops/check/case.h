@@ -1,5 +1,5 @@
-/* A case of `minrnn check`: one op with random shape and options, described as data, so that one loop can lay it out
- * on any device, run it and compare. Private to src/ops/check*.c. */
+/* A case of `minrnn check`: one op with random shape and options, described as data, so that one loop can lay it out on
+ * any device, run it and compare. Private to src/ops/check. */
 #ifndef MR_OPS_CHECK_CASE_H
 #define MR_OPS_CHECK_CASE_H
 
@@ -16,22 +16,22 @@ typedef enum mr_case_type {
     MR_CASE_DOUBLE,
     MR_CASE_STEP,
     MR_CASE_SAMPLING,
-    MR_CASE_SAVED /* of the minrnn and rnn ops: as many bytes as the device asks for */
+    MR_CASE_SAVED /* `saved` of the minrnn and rnn ops: as many bytes as the device asks for */
 } mr_case_type;
 
-/* OUT is prefilled with NaN, ADD with values that the op reads; SCRATCH is never looked at. */
+/* OUT is filled with NaN first, ADD with values that the op adds to; SCRATCH is not compared. */
 typedef enum mr_case_role { MR_CASE_IN, MR_CASE_OUT, MR_CASE_ADD, MR_CASE_SCRATCH } mr_case_role;
 
 typedef enum mr_case_fill {
     MR_FILL_NAN,
     MR_FILL_NORMAL,    /* N(0, value²) */
     MR_FILL_WHOLE,     /* the same, rounded: many equal numbers */
-    MR_FILL_SIGNED,    /* whole numbers −value … value, each as likely */
+    MR_FILL_SIGNED,    /* whole numbers −value … value, uniform */
     MR_FILL_POSITIVE,  /* |N(0, value²)| + 0.01 */
-    MR_FILL_SATURATED, /* N(0, 1), and ±value in every other place */
+    MR_FILL_SATURATED, /* N(0, 1), and ±value in every second element */
     MR_FILL_CONSTANT,  /* value */
     MR_FILL_BELOW,     /* 0 … value−1 */
-    MR_FILL_DISTINCT,  /* the same, each at most once */
+    MR_FILL_DISTINCT,  /* the same, all different */
     MR_FILL_TARGET,    /* 0 … value−1, or −1 */
     MR_FILL_LENGTH,    /* 1 … value */
     MR_FILL_FLAG,      /* 1 with probability `value` */
@@ -49,13 +49,13 @@ typedef struct mr_case_buffer {
     mr_case_fill fill;
     double value;
     size_t count;
-    size_t plant;    /* element that becomes NaN */
-    size_t reach;    /* MR_FILL_SATURATED: elements from here on stay ordinary */
-    size_t field;    /* where its address goes in args … */
+    size_t plant;    /* element that is set to NaN */
+    size_t reach;    /* MR_FILL_SATURATED: elements from here on stay N(0, 1) */
+    size_t field;    /* offset in args where its address goes … */
     size_t alias;    /* … and again, when two arguments share memory … */
-    size_t in_first; /* … and in the args of the op that runs first */
-    int shift;       /* elements by which it is misaligned */
-    void *data;      /* host values; float for ACT and REAL */
+    size_t in_first; /* … and in the args of the op that runs before */
+    int shift;       /* misaligned by so many elements */
+    void *data;      /* values on the host; float for ACT and REAL */
 } mr_case_buffer;
 
 typedef union mr_case_args {
@@ -78,16 +78,16 @@ typedef struct mr_case {
     uint64_t seed;
     mr_rng rng;
     int speed;         /* a fixed shape for timing instead of a random one */
-    mr_case_args args; /* addresses aside */
-    int first_op;      /* an op that must run before, −1: none */
+    mr_case_args args; /* all but the addresses */
+    int first_op;      /* an op that must run before, or −1 */
     mr_case_args first;
     mr_case_buffer buffers[MR_CASE_BUFFERS];
     int buffer_count;
-    int bf16;     /* activations lie in bf16 … */
+    int bf16;     /* activations are stored in bf16 … */
     double inner; /* … and this many roundings to it happen inside the op */
     double tolerance;
-    int planted;     /* NaN is expected in the results */
-    size_t elements; /* for the time of one */
+    int planted;     /* 1: results must contain NaN */
+    size_t elements; /* to compute the time of one */
     char shape[MR_CASE_SHAPE];
 } mr_case;
 
@@ -100,17 +100,17 @@ typedef struct mr_case_op {
 
 extern const mr_case_op mr_case_ops[MR_OP_COUNT];
 
-enum { MR_CASE_SPEED = 1, MR_CASE_STORED_BF16 = 2 }; /* for timing; for a device that stores activations in bf16 */
+enum { MR_CASE_SPEED = 1, MR_CASE_STORED_BF16 = 2 }; /* a shape for timing; a device that stores activations in bf16 */
 
-/* Draws a case and its host values. 0 or MR_ENOMEM; mr_case_free is due either way. */
+/* Draws a case and its host values. Returns 0 or MR_ENOMEM; call mr_case_free either way. */
 int mr_case_draw(mr_case *c, int op, uint64_t seed, int how);
 
-/* The rule of bf16 (check/bf16.c): for products that round their operands, and for a device that stores activations
- * in bf16. */
+/* Set the tolerance for bf16 (check/bf16.c): for products that round their operands, and for a device that
+ * stores activations in bf16. */
 void mr_case_bf16_products(mr_case *c);
 void mr_case_bf16_stored(mr_case *c);
 
-/* How far an element may lie from ref's. scale: the largest |ref| of this output, at least 1. */
+/* How far an element may differ from ref's. scale: the largest |ref| of this output, at least 1. */
 double mr_case_allows(const mr_case *c, const mr_case_buffer *b, double ref, double scale);
 void mr_case_free(mr_case *c);
 

@@ -1,4 +1,4 @@
-/* The cases of ops that know no time: what shapes, options and shared memory each of them allows. */
+/* Cases of ops without a time axis: the shapes, options and aliased buffers that each of them allows. */
 #include "ops/check/makers.h"
 
 #include <math.h>
@@ -29,7 +29,8 @@ void mr_case_embed_bwd(mr_case *c)
     mr_case_add(c, MR_FIELD(embed_bwd, dtable), REAL, ADD, (size_t)a->vocab * a->D, NORMAL, 1);
 }
 
-/* M, N, K of a matrix product: a sweep over one width, and now and then past the blocks of a blocked product. */
+/* M, N, K of a matrix product: one of them sweeps over all widths; sometimes they exceed the block
+ * size of a blocked product. */
 static void draw_product(mr_case *c, int *M, int *N, int *K)
 {
     *M = mr_case_rows(c);
@@ -66,7 +67,7 @@ void mr_case_linear_fwd(mr_case *c)
     if (a->gelu) mr_case_say(c, " gelu");
     if (mr_case_chance(c, a->gelu ? 70 : 20)) mr_case_add(c, MR_FIELD(linear_fwd, pre), ACT, OUT, M * N, EMPTY, 0);
     mr_case_add_dropout(c, &a->drop, offsetof(mr_linear_fwd_args, drop), 30);
-    if (a->drop.p == 0 && mr_case_chance(c, 10)) { /* a NaN stays visible, and in its own row */
+    if (a->drop.p == 0 && mr_case_chance(c, 10)) { /* a NaN must show up, and only in its own row */
         x->plant = (size_t)mr_case_below(c, (int)(M * K));
         c->planted = 1;
         mr_case_say(c, " NaN in x");
@@ -83,14 +84,14 @@ void mr_case_linear_q_fwd(mr_case *c)
 {
     mr_linear_q_fwd_args *a = &c->args.linear_q_fwd;
     draw_product(c, &a->M, &a->N, &a->K);
-    if (!c->speed && mr_case_chance(c, 2)) { /* sums past 32 bits */
+    if (!c->speed && mr_case_chance(c, 2)) { /* sums that exceed 32 bits */
         a->M = a->N = 1 + mr_case_below(c, 3);
         a->K = 66000 + mr_case_below(c, 5000);
         mr_case_say(c, " but M=N=%d K=%d", a->M, a->K);
     }
     size_t M = (size_t)a->M, N = (size_t)a->N, K = (size_t)a->K;
-    /* −1, 0 and 1 round to 8 bits without error, so such cases are sharp; the others see the rounding, with rows of
-     * W as long as 0.1, so that the tolerance is six deviations of it. */
+    /* −1, 0 and 1 round to 8 bits without error, so such cases are exact. The others see the rounding; rows of W then
+     * have norm 0.1, so that the tolerance is six standard deviations of it. */
     int sharp = mr_case_chance(c, 70);
     double unit = 1 / (73.3 * sqrt((double)K));
     if (sharp) c->tolerance = 5e-6;
@@ -102,7 +103,7 @@ void mr_case_linear_q_fwd(mr_case *c)
     if (mr_case_chance(c, 70)) mr_case_add(c, MR_FIELD(linear_q_fwd, b), REAL, IN, N, NORMAL, 1);
     a->gelu = mr_case_chance(c, 50);
     if (a->gelu) mr_case_say(c, " gelu");
-    if (mr_case_chance(c, 10)) { /* a NaN stays visible, and in its own row */
+    if (mr_case_chance(c, 10)) { /* a NaN must show up, and only in its own row */
         x->plant = (size_t)mr_case_below(c, (int)(M * K));
         c->planted = 1;
         mr_case_say(c, " NaN in x");
@@ -165,7 +166,7 @@ static mr_norm draw_norm(mr_case *c, int *M, int *D)
     *M = mr_case_rows(c);
     *D = mr_case_width(c);
     c->elements = (size_t)*M * *D;
-    if (kind == MR_NORM_LAYER && *D < 4) c->tolerance *= 20; /* so few may lie near each other: x − mean cancels */
+    if (kind == MR_NORM_LAYER && *D < 4) c->tolerance *= 20; /* so few values may be nearly equal: x − mean cancels */
     mr_case_say(c, "M=%d D=%d %s", *M, *D, names[kind]);
     return kind;
 }
@@ -276,7 +277,7 @@ void mr_case_sample(mr_case *c)
 
 static size_t draw_vector(mr_case *c)
 {
-    int large = !c->speed && mr_case_chance(c, 5); /* past the slice of one thread */
+    int large = !c->speed && mr_case_chance(c, 5); /* more than the slice of one thread */
     if (large) return 100000 + (size_t)mr_case_below(c, 100000);
     return (size_t)mr_case_width(c) * (size_t)(mr_case_chance(c, 50) ? 1 : mr_case_rows(c));
 }
@@ -306,7 +307,7 @@ void mr_case_adam(mr_case *c)
     mr_case_add(c, MR_FIELD(adam, m), REAL, ADD, a->n, NORMAL, 0.1);
     mr_case_add(c, MR_FIELD(adam, v), REAL, ADD, a->n, MR_FILL_POSITIVE, 0.1);
     mr_case_buffer *g = mr_case_add(c, MR_FIELD(adam, g), REAL, IN, a->n, NORMAL, 1);
-    if (!isfinite(sumsq)) g->plant = (size_t)mr_case_below(c, (int)a->n); /* must not reach p, m or v */
+    if (!isfinite(sumsq)) g->plant = (size_t)mr_case_below(c, (int)a->n); /* must not change p, m or v */
     mr_case_add(c, MR_FIELD(adam, step), STEP, IN, 1, MR_FILL_STEP, 0);
     mr_case_add(c, MR_FIELD(adam, sumsq), DOUBLE, IN, 1, MR_FILL_CONSTANT, sumsq);
 }

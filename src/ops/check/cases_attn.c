@@ -1,5 +1,5 @@
-/* The cases of attention: windows shorter and longer than the time, heads of every size, caches full, part full and
- * empty. */
+/* Cases of attention: windows shorter and longer than the sequence, heads of every size, caches
+ * full, partly full and empty. */
 #include "ops/check/makers.h"
 
 static mr_attn draw_shape(mr_case *c)
@@ -10,7 +10,7 @@ static mr_attn draw_shape(mr_case *c)
     a.size = sizes[c->seed % (sizeof sizes / sizeof *sizes)];
     a.heads = 1 + mr_case_below(c, a.size > 40 ? 2 : 4);
     a.window = mr_case_chance(c, 10) ? 1 : 1 + mr_case_below(c, mr_case_chance(c, 50) ? 20 : 2 * a.T + 100);
-    if (a.size < 10 && mr_case_chance(c, 15)) { /* much time, short memory: where a backend splits the time */
+    if (a.size < 10 && mr_case_chance(c, 15)) { /* long sequences, short windows: where a backend splits time */
         a.T = 600 + mr_case_below(c, 500);
         a.window = 1 + mr_case_below(c, 400);
     }
@@ -22,7 +22,7 @@ static mr_attn draw_shape(mr_case *c)
     return a;
 }
 
-/* A count for all streams: none, some, or more than the window holds. */
+/* A count for all streams: zero, some, or more than the window holds. */
 static double draw_count(mr_case *c, int window)
 {
     double count = mr_case_below(c, 2 * window);
@@ -57,7 +57,7 @@ void mr_case_attn_fwd(mr_case *c)
     mr_case_add(c, MR_FIELD(attn_fwd, count_out), REAL, OUT, (size_t)a.B, EMPTY, 0);
 }
 
-/* Inputs of the backward that the forward before it takes too. */
+/* Inputs that the backward shares with the forward that runs before it. */
 #define SHARED(name) MR_FIELD(attn_bwd, name)
 #define ALSO(name) ->in_first = offsetof(mr_attn_fwd_args, name)
 

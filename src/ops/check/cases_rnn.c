@@ -1,11 +1,11 @@
-/* The cases of GRU and LSTM. */
+/* Cases of GRU and LSTM. */
 #include "ops/check/makers.h"
 
 #include <math.h>
 
 static const char *const names[] = {"gru before", "gru after", "lstm"};
 
-/* Few and many rows (a backend may take other paths), one token, ragged lengths. */
+/* Few and many rows (backends have a path for each), single tokens, ragged lengths. */
 static void draw_shape(mr_case *c, mr_rnn *kind, int *B, int *T, int *D, int *H)
 {
     *kind = c->speed ? MR_GRU_AFTER : (mr_rnn)((c->seed / 40 + c->seed) % 3);
@@ -26,7 +26,7 @@ static mr_case_buffer *add_maybe(mr_case *c, const char *name, size_t field, mr_
     return mr_case_add(c, name, field, type, IN, count, fill, value);
 }
 
-/* Gates as they are at the start of training, or driven as far open or shut as can be. */
+/* Gates as at the start of training, or saturated open or shut. */
 static mr_case_buffer *add_bias(mr_case *c, const char *name, size_t field, size_t count)
 {
     static const double extremes[] = {30, 1e4};
@@ -65,7 +65,7 @@ static void also(mr_case_buffer *b, size_t field)
 
 #define ALSO(name) offsetof(mr_rnn_fwd_args, name)
 
-/* Inputs of the backward that the forward before it takes too. */
+/* Inputs that the backward shares with the forward that runs before it. */
 static void add_forward(mr_case *c, const mr_rnn_bwd_args *a)
 {
     size_t gates = (size_t)mr_rnn_gates(a->kind) * a->H, D = (size_t)a->D, H = (size_t)a->H;

@@ -1,7 +1,7 @@
-/* The cases of ops on the states of streams. */
+/* Cases of ops on the states of streams. */
 #include "ops/check/makers.h"
 
-/* Reals of one part of a block's state: none, any number, or a multiple of four, which is moved by fours. */
+/* Size of one part of a block's state: zero, any number, or a multiple of four (backends move those four at a time). */
 static int draw_part(mr_case *c, int fours)
 {
     if (c->speed) return 256;
@@ -19,7 +19,7 @@ void mr_case_state_rows(mr_case *c)
     a->mixer = draw_part(c, fours);
     a->rest = draw_part(c, fours);
     if (a->tail + a->mixer + a->rest == 0) a->mixer = mr_case_width(c);
-    const int wide = !c->speed && mr_case_chance(c, 2); /* as attention's */
+    const int wide = !c->speed && mr_case_chance(c, 2); /* as large as attention's states */
     if (wide) {
         a->B = 1 + mr_case_below(c, 2);
         a->layers = 1;
@@ -36,5 +36,5 @@ void mr_case_state_rows(mr_case *c)
         mr_case_add(c, MR_FIELD(state_rows, pool), REAL, a->scatter ? ADD : IN, (size_t)slots * state, NORMAL, 1);
     mr_case_buffer *many = mr_case_add(c, MR_FIELD(state_rows, many), REAL, a->scatter ? IN : OUT, c->elements,
                                        a->scatter ? NORMAL : EMPTY, 1);
-    if (fours) pool->shift = many->shift = 0; /* by fours only where the addresses allow it */
+    if (fours) pool->shift = many->shift = 0; /* four at a time needs aligned addresses */
 }

@@ -1,4 +1,4 @@
-/* The cases of ops over time: ragged lengths, resets, carried states, very long sequences, saturated gates. */
+/* Cases of ops over time: ragged lengths, resets, carried states, very long sequences, saturated gates. */
 #include "ops/check/makers.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@ static void draw_time(mr_case *c, int width, int *B, int *T)
 {
     *B = mr_case_chance(c, 25) ? 1 : 1 + mr_case_below(c, 7);
     *T = mr_case_chance(c, 15) ? 1 : 1 + mr_case_below(c, mr_case_chance(c, 85) ? 40 : 300);
-    if (width < 40 && mr_case_chance(c, 6)) { /* few channels, much time: where a backend splits the time */
+    if (width < 40 && mr_case_chance(c, 6)) { /* few channels, long sequences: where a backend splits time */
         *B = 1 + mr_case_below(c, 2);
         *T = 1000 + mr_case_below(c, width < 10 ? 9000 : 2000);
     }
@@ -144,7 +144,7 @@ void mr_case_pair_bwd(mr_case *c)
     mr_case_add(c, MR_FIELD(pair_bwd, dx), ACT, OUT, 2 * c->elements, EMPTY, 0);
 }
 
-/* Every cell that there is, in turn; 480 seeds meet each of them at each width. */
+/* Cycles through all cells; 480 seeds combine each of them with each width. */
 static mr_cell draw_cell(mr_case *c)
 {
     static const mr_cell cells[] = {
@@ -162,7 +162,7 @@ static mr_cell draw_cell(mr_case *c)
     return cell;
 }
 
-/* What forward and backward share: shape, cell, and a tolerance for the log scan, whose error grows with T. */
+/* Shared by forward and backward: shape, cell, and a tolerance for the log scan, whose error grows with T. */
 static void draw_recurrence(mr_case *c, mr_cell *cell, int *B, int *T, int *D, int *H)
 {
     *cell = draw_cell(c);
@@ -174,8 +174,8 @@ static void draw_recurrence(mr_case *c, mr_cell *cell, int *B, int *T, int *D, i
     mr_case_say(c, " B=%d T=%d D=%d H=%d", *B, *T, *D, *H);
 }
 
-/* The bias decides how far open the gates are: ordinary, or shut and opened as far as training can ever drive them.
- * The log scan sums logarithms of gates, so only `linear` can be exact for closed ones. */
+/* The bias decides how far the gates are open: ordinary, or saturated as far as training could ever drive them. The log
+ * scan sums logarithms of gates, so only `linear` is exact for closed gates. */
 static mr_case_buffer *add_bias(mr_case *c, const mr_cell *cell, size_t field, int H)
 {
     static const double extremes[] = {30, 100, 1e4};
@@ -186,7 +186,7 @@ static mr_case_buffer *add_bias(mr_case *c, const mr_cell *cell, size_t field, i
     mr_case_say(c, " gates=±%g", extreme);
     mr_case_buffer *b = mr_case_add(c, "b", field, REAL, IN, count, MR_FILL_SATURATED, extreme);
     if (cell->normalize && (c->bf16 || extreme > 30))
-        b->reach = (size_t)H; /* the difference of two huge gates has no digits left */
+        b->reach = (size_t)H; /* the difference of two huge gates would have no correct digits */
     return b;
 }
 
@@ -216,7 +216,7 @@ void mr_case_minrnn_fwd(mr_case *c)
     mr_case_add_state(c, MR_FIELD(minrnn_fwd, h_in), MR_FIELD(minrnn_fwd, h_out), states, state_fill(&a->cell), 1);
 }
 
-/* Inputs of the backward that the forward before it takes too. */
+/* Inputs that the backward shares with the forward that runs before it. */
 #define SHARED(name) MR_FIELD(minrnn_bwd, name)
 #define ALSO(name) ->in_first = offsetof(mr_minrnn_fwd_args, name)
 
@@ -265,7 +265,7 @@ void mr_case_minrnn_bwd(mr_case *c)
     if (mr_case_chance(c, 60)) mr_case_add(c, MR_FIELD(minrnn_bwd, dh_in), REAL, OUT, states, EMPTY, 0);
 }
 
-/* ---- the recurrence by itself: decays as gates have them, shut and open ones among them */
+/* ---- the recurrence alone: decays as gates give them, including fully shut and open ones */
 
 void mr_case_scan_fwd(mr_case *c)
 {
@@ -342,7 +342,7 @@ void mr_case_silu_bwd(mr_case *c)
 {
     mr_silu_bwd_args *a = &c->args.silu_bwd;
     a->n = c->elements = (size_t)mr_case_rows(c) * (size_t)mr_case_width(c);
-    const int with = mr_case_below(c, 3); /* what dx shares memory with */
+    const int with = mr_case_below(c, 3); /* which input dx shares memory with */
     mr_case_say(c, "n=%zu%s", a->n, with == 0 ? "" : with == 1 ? " dx=x" : " dx=dy");
     mr_case_buffer *x = mr_case_add(c, MR_FIELD(silu_bwd, x), ACT, with == 1 ? ADD : IN, a->n,
                                     mr_case_chance(c, 80) ? NORMAL : MR_FILL_SATURATED, 3);
@@ -361,8 +361,7 @@ static void draw_sscan(mr_case *c, int *B, int *T, int *E, int *N)
     mr_case_say(c, "B=%d T=%d E=%d N=%d", *B, *T, *E, *N);
 }
 
-/* The inputs that forward and backward share, in the places of their structs: what a call of mr_case_add needs of
- * both. */
+/* Offsets of the shared inputs in the argument structs of forward and backward, for mr_case_add. */
 typedef struct sscan_places {
     size_t u, delta, z, bc, A_log, D, dt_bias, h_in, reset, length;
 } sscan_places;
@@ -377,12 +376,12 @@ typedef struct sscan_places {
 
 static const sscan_places forward_places = SSCAN_PLACES(sscan_fwd);
 
-/* `same`: bits for delta, z, bc that the gradient is written over. first: also inputs of the forward that runs
- * before. */
+/* same: bits for delta, z and bc: the gradient is written over that input. first: they are also inputs of the
+ * forward that runs before. */
 static void add_sscan_inputs(mr_case *c, const sscan_places *at, int B, int T, int E, int N, int same, int first)
 {
     const size_t tokens = (size_t)B * T, wide = tokens * E;
-    /* step sizes and rates from hardly any decay to a state that is gone at once */
+    /* step sizes and rates from hardly any decay to forgetting the state at once */
     const double spread = mr_case_chance(c, 70) ? 1 : 20;
     mr_case_buffer *all[] = {
         mr_case_add(c, "u", at->u, ACT, IN, wide, NORMAL, 1),
@@ -418,7 +417,7 @@ void mr_case_sscan_fwd(mr_case *c)
     mr_case_add_state(c, MR_FIELD(sscan_fwd, h_in), MR_FIELD(sscan_fwd, h_out), states, NORMAL, 1);
 }
 
-/* The forward runs first and leaves `states`; its y goes where nobody looks. */
+/* The forward runs first and leaves `states`; its y is not compared. */
 void mr_case_sscan_bwd(mr_case *c)
 {
     static const sscan_places places = SSCAN_PLACES(sscan_bwd);

@@ -1,3 +1,4 @@
+/* Runs every case on every device of a check, and fills the table of results. */
 #include "ops/check/group.h"
 
 #include <string.h>
@@ -11,7 +12,7 @@ int mr_check_wants_any(const mr_check_options *options, mr_error *err)
 {
     for (int op = 0; op < MR_OP_COUNT; op++)
         if (mr_check_wants(options, op)) return 0;
-    return mr_fail(err, MR_EINVAL, "there is no op %s: see src/ops/ops.def", options->op);
+    return mr_fail(err, MR_EINVAL, "there is no op %s; src/ops/ops.def lists them", options->op);
 }
 
 static int time_op(mr_check *k, int op, mr_check_row *rows, mr_error *err)

@@ -15,11 +15,11 @@ typedef struct mr_check_row {
 } mr_check_row;
 
 typedef struct mr_check_options {
-    const char *device; /* compared with ref; NULL: cpu, on every ISA and with 1, 2 and 5 threads */
+    const char *device; /* what is checked; NULL: cpu, on every ISA, with 1, 2 and 5 threads */
     const char *op;     /* NULL: all */
-    const char *isa;    /* NULL: all that this machine has */
-    int bf16;           /* products in bf16, with a tolerance for that */
-    uint64_t seed;      /* of the first case; the case of a seed is the same in every run */
+    const char *isa;    /* NULL: all that this machine can run */
+    int bf16;           /* 1: products in bf16, with the tolerance for it */
+    uint64_t seed;      /* of the first case; a seed always gives the same case */
     int cases;          /* of each op */
     void (*on_row)(void *arg, const mr_check_row *row);
     void (*on_miss)(void *arg, const char *line); /* op, ISA, threads, seed, shape, and what was wrong */
@@ -27,17 +27,17 @@ typedef struct mr_check_options {
     void *arg;
 } mr_check_options;
 
-enum { MR_CHECK_QUICK = 80, MR_CHECK_FULL = 960 }; /* cases of each op */
+enum { MR_CHECK_QUICK = 80, MR_CHECK_FULL = 960 }; /* number of cases of each op */
 
 typedef struct mr_check_result {
     long cases, misses;  /* of mr_check_run */
     int caught, mutants; /* of mr_check_mutate */
 } mr_check_result;
 
-/* Compares the ops. 0 when the comparison could be made: the misses are in the result. */
+/* Compares the ops. Returns 0 when the comparison ran; the result counts the misses. */
 int mr_check_run(const mr_check_options *options, mr_check_result *result, mr_error *err);
 
-/* Checks the check: corrupts the results of one op at a time, in every way that mr_check_run is there to notice. */
+/* Checks the check: corrupts the results of one op at a time, in every way that mr_check_run must notice. */
 int mr_check_mutate(const mr_check_options *options, mr_check_result *result, mr_error *err);
 
 #endif

@@ -1,3 +1,4 @@
+/* Opens the devices of a check, and runs a case on each of them. */
 #include "ops/check/group.h"
 
 #include <math.h>
@@ -43,7 +44,7 @@ int mr_check_open(mr_check *k, mr_error *err)
     k->ref.called = k->ref.dev;
     if (status < 0) return status;
     if (strcmp(device, "cpu")) {
-        if (o->isa) return mr_fail(err, MR_EINVAL, "device %s has one instruction set: leave --isa away", device);
+        if (o->isa) return mr_fail(err, MR_EINVAL, "device %s has one instruction set: omit --isa", device);
         mr_group *g = &k->groups[k->count++];
         g->isa = "";
         status = add_device(g, device, (mr_dev_options){.bf16 = o->bf16}, err);
@@ -66,7 +67,8 @@ static void report_miss(const mr_check *k, const mr_case *c, const mr_subject *s
     k->options->on_miss(k->options->arg, line);
 }
 
-/* One subject: against ref, against itself, against the first of its group (whose outcome goes into `leader`). */
+/* Checks one subject: against ref, against a second run, and against the first of its group,
+ * whose outcome is `leader`. */
 static int try_subject(const mr_case *c, mr_subject *s, const mr_outcome *ref, mr_outcome *leader, mr_verdict *verdict,
                        mr_error *err)
 {

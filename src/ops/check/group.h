@@ -1,4 +1,4 @@
-/* The devices of a check: groups that must give the same bits, each compared with ref. Private to src/ops/check*.c. */
+/* The devices of a check, in groups that must give the same bits. Private to src/ops/check. */
 #ifndef MR_OPS_CHECK_GROUP_H
 #define MR_OPS_CHECK_GROUP_H
 
@@ -7,7 +7,7 @@
 
 enum { MR_CHECK_ISAS = 8, MR_CHECK_THREADS = 3 };
 
-/* One instruction set with several thread counts, the first of them 1. */
+/* One instruction set with several thread counts; the first count is 1. */
 typedef struct mr_group {
     const char *isa;
     mr_subject subjects[MR_CHECK_THREADS];
@@ -23,13 +23,13 @@ typedef struct mr_check {
 } mr_check;
 
 int mr_check_wants(const mr_check_options *options, int op);
-int mr_check_wants_any(const mr_check_options *options, mr_error *err); /* MR_EINVAL when there is no such op */
+int mr_check_wants_any(const mr_check_options *options, mr_error *err); /* MR_EINVAL: no such op */
 
-/* Opens what the options ask for; mr_check_close is due either way. */
+/* Opens the devices that the options ask for; call mr_check_close either way. */
 int mr_check_open(mr_check *k, mr_error *err);
 void mr_check_close(mr_check *k);
 
-/* The case of one seed on every device; adds to rows[group]. */
+/* Runs the case of one seed on every device; adds to rows[group]. */
 int mr_check_case(mr_check *k, int op, uint64_t seed, mr_check_row *rows, mr_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* Checks the check: devices that spoil the results of one op must not pass. */
+/* Checks the check: a device that corrupts the results of one op must not pass. */
 #include "ops/check/group.h"
 
 #include "core/mem.h"
@@ -8,14 +8,14 @@
 #include <string.h>
 
 typedef enum mutation {
-    PERTURBED,      /* one element is wrong by a hundredth more than the tolerance */
+    PERTURBED,      /* one element is wrong by 1 % more than the tolerance */
     IS_NAN,         /* one element is NaN */
-    UNWRITTEN,      /* one element was left as it was */
+    UNWRITTEN,      /* one element was not written */
     SKIPPED,        /* the op did nothing at all */
-    BEHIND,         /* a byte behind an output was written */
-    BEFORE,         /* a byte before an output was written */
+    BEHIND,         /* a byte just past an output was written */
+    BEFORE,         /* a byte just before an output was written */
     INPUT_CHANGED,  /* a byte of an input was written */
-    UNREPEATABLE,   /* the last bit differs from run to run */
+    UNREPEATABLE,   /* the last bit differs between two runs */
     THREADS_DIFFER, /* the last bit differs with the number of threads */
     MUTATIONS
 } mutation;
@@ -23,18 +23,18 @@ typedef enum mutation {
 static const char *const mutation_names[] = {"perturbed", "is-nan",        "unwritten",    "skipped",       "behind",
                                              "before",    "input-changed", "unrepeatable", "threads-differ"};
 
-enum { ROUNDS = 4, TRIES = 60 }; /* rounds of each mutation; seeds until one has something to spoil */
+enum { ROUNDS = 4, TRIES = 60 }; /* rounds of each mutation; seeds tried until a case can be corrupted */
 
-/* A device in front of another: calls its ops, then spoils what they wrote. */
+/* A device that wraps another: it calls its ops, then corrupts what they wrote. */
 typedef struct mutant {
-    mr_dev dev; /* first: the op is called with its address */
+    mr_dev dev; /* must come first: ops are called with its address */
     mr_subject *subject;
     mutation kind;
     int round;
     int applied;
 } mutant;
 
-/* The n-th buffer (counted around) that does or does not hold results; −1: there is none. */
+/* The n-th buffer (modulo their number) that is an output, or, with output = 0, an input; −1: there is none. */
 static int pick_buffer(const mr_case *c, int output, int n)
 {
     int found[MR_CASE_BUFFERS], count = 0;
@@ -61,7 +61,7 @@ static double initial_value(const mr_case_buffer *b, size_t i)
     return b->type == MR_CASE_DOUBLE ? ((const double *)b->data)[i] : (double)((const float *)b->data)[i];
 }
 
-/* Whether an element tells the difference between "written" and "left alone". */
+/* Whether leaving this element unwritten would be noticed. */
 static int tells(const mr_case *c, const mr_case_buffer *b, size_t i, double value, double scale)
 {
     return isfinite(value) && !(fabs(value - initial_value(b, i)) <= 2 * mr_case_allows(c, b, value, scale));
@@ -156,7 +156,8 @@ static void set_mutants(mr_group *g, mutant *mutants, mutation kind, int round)
     }
 }
 
-/* Runs the case of a seed as it is and, when it passes, mutated. 1: done, 0: nothing to spoil, or a status. */
+/* Runs the case of a seed unchanged and, when it passes, mutated. Returns 1: done, 0: nothing to
+ * corrupt, or a negative status. */
 static int try_seed(mr_check *k, int op, uint64_t seed, mutation kind, int round, int *caught, mr_error *err)
 {
     mr_group *g = &k->groups[0];
@@ -174,7 +175,7 @@ static int try_seed(mr_check *k, int op, uint64_t seed, mutation kind, int round
     return status < 0 ? status : applied;
 }
 
-/* One mutation of one op: seeds are tried until one gives it something to spoil. */
+/* One mutation of one op: tries seeds until a case can be corrupted. */
 static int try_mutation(mr_check *k, int op, mutation kind, int round, int *caught, mr_error *err)
 {
     int applied = 0;
@@ -209,7 +210,7 @@ static int mutate_op(mr_check *k, int op, const mr_check_options *o, mr_error *e
 
 int mr_check_mutate(const mr_check_options *options, mr_check_result *result, mr_error *err)
 {
-    mr_check_options silent = *options; /* the misses that the mutants cause are what is wanted */
+    mr_check_options silent = *options; /* misses caused by mutants are expected: do not print them */
     silent.on_miss = NULL;
     if (!silent.isa && (!silent.device || !strcmp(silent.device, "cpu"))) silent.isa = mr_cpu_isas()[0];
     mr_check k = {.options = &silent, .result = result};

@@ -1,3 +1,4 @@
+/* Lays out one case in device memory between guard words, runs it, and compares the results. */
 #include "ops/check/run.h"
 
 #include "core/mem.h"
@@ -8,8 +9,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Guard words are NaN in the first run, so that what is read past a buffer shows in the result; in the second they are
- * an ordinary number, so that a NaN added to a guard word cannot hide in it. */
+/* Bytes of guard words. In the first run they are NaN, so that reading past a buffer shows in the result. In the second
+ * they are an ordinary number, so that adding to a guard word changes it. */
 static const unsigned char guard_bytes[2] = {0xFF, 0x3C};
 enum { GUARD_ELEMENTS = 64, BLOCK = 64 };
 
@@ -59,7 +60,7 @@ void mr_case_write(mr_dev *dev, mr_case_type type, char *to, double value)
     else dev->put(dev, (mr_real *)to, &single, 1);
 }
 
-/* Bytes of `saved`; a backward's arguments begin with the same members as its forward's. */
+/* Bytes of `saved`; the arguments of a backward begin with the same members as those of its forward. */
 static size_t saved_bytes(const mr_case *c, mr_dev *dev)
 {
     const mr_minrnn_fwd_args *m = &c->args.minrnn_fwd;
@@ -198,7 +199,7 @@ static void judge_values(const mr_case *c, const mr_case_buffer *b, const double
     }
 }
 
-/* Every byte that is not part of something the op may write. */
+/* Checks every byte that the op must not write. */
 static void judge_bytes(const mr_case *c, const mr_outcome *got, mr_verdict *verdict)
 {
     const mr_placed *p = &got->placed;

@@ -1,4 +1,4 @@
-/* Whether this machine has AMX with bf16, and leave from the system to use its tiles. */
+/* Detects AMX with bf16, and asks the operating system for permission to use its tiles. */
 #define _GNU_SOURCE /* syscall */
 
 #include "ops/cpu/cpu.h"

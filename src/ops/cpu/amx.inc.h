@@ -1,5 +1,5 @@
-/* Products in bf16 by AMX: tiles of 16 rows × 64 bytes, sums in fp32. Included by isa_avx512.c behind the kernels; used
- * where the machine has AMX and AVX512-BF16 and the system allows the tiles.
+/* bf16 matrix products with AMX: tiles of 16 rows × 64 bytes, sums in fp32. isa_avx512.c includes this after its
+ * kernels; it is used where the machine has AMX and AVX512-BF16 and the system permits tiles.
  *
  * A is packed row by row, B in pairs of k: [k/2, 32 columns, 2], both padded with zeros to steps of 32. */
 enum { AMX_ROWS = 32, AMX_COLS = 32, AMX_STEP = 32, AMX_DEPTH = 512, AMX_A_ROW = AMX_DEPTH + AMX_STEP };
@@ -10,7 +10,7 @@ typedef uint16_t bf16;
 
 /* ---- packing */
 
-/* Thirty-two numbers in bf16, those of `low` first. */
+/* Thirty-two numbers as bf16, those of `low` first. */
 INLINE __m512i two_to_bf16(vf low, vf high)
 {
     __m512i out;
@@ -18,7 +18,7 @@ INLINE __m512i two_to_bf16(vf low, vf high)
     return out;
 }
 
-/* The same with low[i] next to high[i]. */
+/* The same, with low[i] next to high[i]. */
 INLINE vf pairs_to_bf16(vf low, vf high)
 {
     const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
@@ -26,7 +26,7 @@ INLINE vf pairs_to_bf16(vf low, vf high)
     return (vf)_mm512_permutexvar_epi16(order, two_to_bf16(low, high));
 }
 
-/* As many of the LANES at p as there are, the rest 0. */
+/* The first n of LANES numbers at p, the rest 0; n may be ≤ 0. */
 INLINE vf load_some(const float *p, int n) { return n > 0 ? v_load_part(p, n) : v_set(0.0f); }
 
 INLINE int amx_padded(int k) { return (k + AMX_STEP - 1) / AMX_STEP * AMX_STEP; }
@@ -43,7 +43,7 @@ static void amx_pack_a(const float *a, size_t a_row, int k, int rows, void *to)
     for (int r = rows; r % AMX_ROWS; r++, row += AMX_A_ROW) memset(row, 0, padded * sizeof *row);
 }
 
-/* Sixteen columns of a step of Aᵀ, or of B given by rows: pairs[i] holds k = 2i and 2i + 1 of every column. */
+/* Loads sixteen columns of one step of Aᵀ, or of B stored by rows: pairs[i] holds k = 2i and 2i + 1 of every column. */
 INLINE void load_pairs(const float *from, size_t row, int k, int cols, vf pairs[LANES], vf *sum)
 {
     EACH(i, LANES)
@@ -70,7 +70,7 @@ static void amx_pack_at(const float *a, size_t a_row, int k, int rows, void *to,
         }
 }
 
-/* Sixteen columns of a step of B given by columns. */
+/* Loads sixteen columns of one step of B stored by columns. */
 INLINE void load_columns(const float *from, size_t column, int k, int cols, vf pairs[LANES])
 {
     EACH(l, LANES)
@@ -96,7 +96,7 @@ static void amx_pack_b(const float *b, size_t b_row, size_t b_col, int k, int co
         }
 }
 
-/* ---- the tiles: 0 to 3 are C, 4 and 5 A, 6 and 7 B */
+/* ---- tile registers: 0 to 3 hold C, 4 and 5 A, 6 and 7 B */
 
 typedef struct tile_config {
     uint8_t palette, start, reserved[14];
@@ -136,7 +136,7 @@ AMX static inline void amx_sums(const bf16 *a, const bf16 *b, int k, mr_ask ask)
     }
 }
 
-/* A tile at the edge, or one that has both a bias and something to be added to, goes through memory of its own. */
+/* A tile at the edge, or one with both a bias and an accumulation, goes through a local buffer. */
 AMX static void amx_edge(const mr_packed *p, const bf16 *a, const bf16 *b, int col, float *c, int real)
 {
     float sums[AMX_ROWS * AMX_COLS];
@@ -163,7 +163,7 @@ AMX static void amx_inside(const mr_packed *p, const bf16 *a, const bf16 *b, int
     const float *bias = p->bias ? p->bias + col : zeros;
     if (p->accumulate) {
         amx_start(c + col, row_bytes);
-    } else { /* rows 0 bytes apart: the same one sixteen times */
+    } else { /* a stride of 0 bytes: the same row sixteen times */
         _tile_loadd(0, bias, 0);
         _tile_loadd(1, bias + LANES, 0);
         _tile_loadd(2, bias, 0);
@@ -177,7 +177,7 @@ AMX static void amx_multiply(const mr_packed *p)
 {
     tile_config config = {.palette = 1};
     for (int i = 0; i < 8; i++) config.bytes[i] = 64, config.rows[i] = 16;
-    KEEP_ORDER(); /* compilers do not know what the tile instructions read */
+    KEEP_ORDER(); /* compilers do not know which memory the tile instructions read */
     _tile_loadconfig(&config);
     const bf16 *a = p->a;
     float *c = p->c;

@@ -1,9 +1,10 @@
+/* What the forward and the backward of attention share: rotary tables, streams, packing, products. */
 #include "ops/cpu/attn.h"
 
 #include <math.h>
 #include <string.h>
 
-/* ---- the table of turns */
+/* ---- the rotary table */
 
 static void fill_turns(mr_cpu *cpu, float *turns, int size, int rows)
 {

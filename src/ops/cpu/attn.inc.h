@@ -1,6 +1,6 @@
-/* Kernels of attention on one row: turning by a position, softmax as the blocks of a row come, and its gradient. */
+/* Attention kernels on one row: rotation by a position, a softmax that is updated block by block, and its gradient. */
 
-/* Neighbours change places. */
+/* A shuffle that swaps neighbours. */
 #if LANES == 16
 #define NEIGHBOURS 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14
 #elif LANES == 8
@@ -9,7 +9,7 @@
 #define NEIGHBOURS 1, 0, 3, 2
 #endif
 
-/* A row of the table of turns: cos, cos for each pair, then −sin, sin. */
+/* turn is a row of the rotary table: cos, cos for each pair, then −sin, sin. */
 INLINE vf v_turn(vf x, const float *turn, int at, int n, float sign)
 {
     vf other = __builtin_shufflevector(x, x, NEIGHBOURS);
@@ -41,7 +41,7 @@ INLINE vf lanes_from(int first)
     return lane + (float)first;
 }
 
-/* v where the column is one of from … end − 1, else `other`; `all` is a constant: the whole row is seen. */
+/* v in columns from … end − 1, `other` elsewhere; `all` is a compile-time constant: the whole row is seen. */
 INLINE vf seen(vf v, int at, const mr_soften *row, float other, int all)
 {
     if (all) return v;

@@ -1,3 +1,4 @@
+/* The CPU device: choice of the kernels, scratch memory, tasks on threads, opening and closing. */
 #include "ops/cpu/cpu.h"
 
 #include "core/mem.h"
@@ -6,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- which kernels this machine can run, best first */
+/* ---- kernels of this machine, best first */
 
 static const mr_cpu_kernels *const all_kernels[] = {
 #if defined(__x86_64__)
@@ -30,7 +31,7 @@ static const char *const all_names[] = {
     NULL,
 };
 
-/* Each set of the list includes those behind it, so what a machine has is the list from some place on. */
+/* Each instruction set includes those after it in the list, so a machine can run all sets from some index on. */
 static int best_here(void)
 {
 #if defined(__x86_64__)

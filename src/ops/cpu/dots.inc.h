@@ -1,9 +1,9 @@
-/* Products of a handful of rows: each row of w is read once and used for up to MOST_X rows of x, as many as the
- * registers hold sums for. A row's sums are made in the same order however many there are. */
+/* Products of a few rows: each row of w is read once and used for up to MOST_X rows of x, as many as there are
+ * registers for their sums. The order of a row's sums does not depend on the number of rows. */
 /* DOT_ROWS rows of w at a time: as many independent sums for one row of x */
 enum { DOT_ROWS = 4, MOST_X = LANES == 16 ? 4 : 2 };
 
-/* m is a constant. */
+/* m is a compile-time constant. */
 INLINE void few_dots(const float *x, int m, int k, const float *w, int n, const float *bias, float *c, size_t c_row)
 {
     vf sum[MOST_X][DOT_ROWS];

@@ -1,4 +1,4 @@
-/* The layer's dropout as the kernels take it. */
+/* Converts a layer's dropout to the form that the kernels take. */
 #ifndef MR_OPS_CPU_DROPOUT_H
 #define MR_OPS_CPU_DROPOUT_H
 

@@ -1,19 +1,20 @@
+/* Matrix products on all threads: how they are split into blocks, and their gradients (gemm.h). */
 #include "ops/cpu/gemm.h"
 
-/* A block of B, some columns over the whole of k, stays in the second cache while blocks of A's rows pass by, each cut
- * into pieces of k. FEW rows are better done as dot products that read W once, without packing. */
+/* A block of B (some columns, all of k) stays in the L2 cache while blocks of A's rows pass by, each split into pieces
+ * of k. For up to FEW rows, dot products that read W once without packing are faster. */
 enum { BLOCK_ROWS = 112, FEW = 8 };
 static const size_t block_bytes = 1200 << 10;
 
-/* How a product is cut; follows from its shape and the kernels' tile. */
+/* How a product is split; depends on its shape and the kernels' tile. */
 typedef struct plan {
     int depth, pieces;      /* of k */
     size_t b_panel;         /* bytes of a packed panel of that depth */
     int block_rows, down;   /* of A */
-    int block_cols, across; /* of B; whole panels */
+    int block_cols, across; /* of B, in whole panels */
 } plan;
 
-/* Even parts that are whole tiles. */
+/* Splits n into even parts of whole tiles, none larger than `most`. */
 static int even_part(int n, int most, int tile, int *parts)
 {
     const size_t wanted = mr_ceil_div((size_t)n, (size_t)mr_max_int(tile, most));
@@ -35,7 +36,7 @@ static plan cut_product(const mr_product *p)
     return c;
 }
 
-/* ---- B packed for all threads: piece after piece of k, panel after panel */
+/* ---- packing B, for all threads: by pieces of k, then by panels */
 
 static int panels_of(const mr_product *p) { return (int)mr_ceil_div((size_t)p->N, (size_t)p->cpu->product->tile_cols); }
 
@@ -66,11 +67,11 @@ static int pack(mr_product *p, const plan *c)
     return 1;
 }
 
-/* ---- one block of C, a tile's rows at a time: packed, multiplied, finished */
+/* ---- one block of C, by rows of tiles: pack A, multiply, finish */
 
 enum { MOST_ASKS = 128, LINE = 64 };
 
-/* The next tile's rows of A, in even shares for every tile of C. */
+/* Prefetch requests for the next tile's rows of A, spread evenly over the tiles of C. */
 static int ask_for_rows(const char *from, size_t bytes, int k, int tiles, mr_ask *asks)
 {
     const int count = mr_min_int(tiles, MOST_ASKS);
@@ -108,10 +109,10 @@ static void compute_rows(const mr_product *p, const plan *how, const mr_block *b
     }
 }
 
-/* Rows of a block apart from each other by no power of two. */
+/* The distance of a block's rows; not a power of two, which would map them to the same cache sets. */
 static size_t value_row(const plan *how) { return mr_round_up((size_t)how->block_cols, 32) + 16; }
 
-/* Tasks go down before they go across, so that a thread keeps its block of B. */
+/* Tasks go down before they go across, so that a thread reuses its block of B. */
 static void block_task(void *arg, int task, int slot)
 {
     const mr_product *p = arg;
@@ -167,7 +168,7 @@ void mr_product_run(mr_product *p)
 
 /* ---- gradients of weights: few outputs, a long sum over tokens */
 
-/* A block of dW stays in the second cache with the tokens of a piece, both packed. */
+/* A block of dW and the packed tokens of one piece stay in the L2 cache. */
 enum { GRAD_ROWS = 392, GRAD_COLS = 384, GRAD_DEPTH = 192, GRAD_TASKS = 16, GRAD_LEAST = 1024 };
 
 typedef struct gradient {
@@ -178,7 +179,7 @@ typedef struct gradient {
     float *dW, *db;
     int down, across; /* blocks of dW */
     int block_rows, block_cols;
-    int parts, part_tokens; /* how the sum over tokens is cut */
+    int parts, part_tokens; /* how the sum over tokens is split */
     size_t stride;          /* N·K + N */
     float *partial;         /* [parts − 1, stride]: the first part adds into dW itself */
 } gradient;
@@ -208,7 +209,8 @@ static void pack_tokens(const gradient *g, const float *x, int depth, int cols, 
         kernels->pack_b(x + col, (size_t)g->K, 1, depth, mr_min_int(kernels->tile_cols, cols - col), to);
 }
 
-/* A piece of tokens [depth, width] of rows `row` floats long, line below line; two asks go down one column of lines. */
+/* Prefetch requests for a piece of tokens [depth, width] with rows `row` floats apart; two requests cover
+ * one column of cache lines. */
 static int ask_for_tokens(const float *from, size_t row, int depth, int width, mr_ask *asks, int count)
 {
     const size_t step = row * sizeof *from;

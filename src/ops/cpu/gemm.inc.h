@@ -1,17 +1,16 @@
 /* Matrix product kernels: a register tile of TILE_ROWS × (TILE_VECS·LANES). Both operands are packed: A into tiles of
- * TILE_ROWS rows, each row of DEPTH numbers in one piece, or, where A is given as its transpose, [k, TILE_ROWS]; B into
- * panels [k, TILE_COLS] that come from the second cache while a tile of A stays in the first. C is then written along
- * its rows.
+ * TILE_ROWS rows, each row of DEPTH numbers contiguous, or, where A is given transposed, [k, TILE_ROWS]; B into panels
+ * [k, TILE_COLS], which are read from the L2 cache while a tile of A stays in L1. C is then written along its rows.
  *
- * The rows of a packed tile lie A_ROW apart: a constant, so that one pointer reaches them all, and no power of two, so
- * that they do not meet in the same sets of the cache. */
+ * The rows of a packed tile lie A_ROW apart: a constant, so that one pointer reaches them all, and not a power of two,
+ * so that they map to different cache sets. */
 enum { TILE_COLS = TILE_VECS * LANES, DEPTH = 384, A_ROW = DEPTH + 16, A_TILE = TILE_ROWS * A_ROW };
 
-/* Compilers that look ahead over several steps run out of registers: the tile leaves one or two free. */
+/* Keeps compilers from reordering across steps: the tile leaves only one or two registers free. */
 #define KEEP_ORDER() __asm__ volatile("" : : : "memory")
 
-/* Of every three rows two are broadcast by the multiply-add itself, as far as the loads' ports allow: fewer
- * instructions, which matters where a core is shared. */
+/* Two of every three rows are broadcast by the multiply-add itself, which is as many as the load ports allow. Fewer
+ * instructions matter where hardware threads share a core. */
 INLINE void tile_step(const float *a, size_t a_row, const float *b, int rows, vf sum[TILE_ROWS][TILE_VECS])
 {
     vf column[TILE_VECS];
@@ -48,7 +47,7 @@ INLINE void tile_sums(const float *a, size_t a_row, size_t a_col, const float *b
     for (; k > 0; k--, a += a_col, b += TILE_COLS) tile_step(a, a_row, b, rows, sum);
 }
 
-/* A tile of which `real` rows are wanted; `rows` and `whole` are constants. */
+/* One tile, of which `real` rows are stored; `rows` and `whole` are compile-time constants. */
 INLINE void tile(const mr_packed *p, const float *a, const float *b, int col, float *c, mr_ask ask, int rows, int real,
                  int whole)
 {
@@ -92,8 +91,8 @@ static void multiply(const mr_packed *p)
     }
 }
 
-/* ---- packing; `bf16` is a constant: 1 rounds to what bf16 holds, for products that are to be as those of machines
- * that have it */
+/* ---- packing; `bf16` is a compile-time constant: 1 rounds to bf16, to give the results of
+ * machines with bf16 products */
 
 INLINE vf packed(vf v, int bf16) { return bf16 ? v_round_bf16(v) : v; }
 
@@ -106,7 +105,7 @@ INLINE void pack_rows(const float *b, size_t b_row, int k, int cols, float *to, 
         }
 }
 
-/* Columns of B are rows in memory: squares of LANES × LANES are turned in registers. */
+/* Columns of B are rows in memory: transposes squares of LANES × LANES in registers. */
 INLINE void pack_columns(const float *b, size_t b_col, int k, int cols, float *to, int bf16)
 {
     for (int i = 0; i < k; i += LANES, to += LANES * TILE_COLS) {
@@ -142,7 +141,7 @@ INLINE void pack_a_as(const float *a, size_t a_row, int k, int rows, void *to, i
     for (int r = rows; r % TILE_ROWS; r++, row += A_ROW) memset(row, 0, (size_t)k * sizeof *row);
 }
 
-/* One tile's columns of a few rows of Aᵀ, added up in `sums` if that is not NULL. */
+/* Packs one tile's columns of a few rows of Aᵀ, and adds them to `sums` if that is not NULL. */
 INLINE void pack_strip(const float *a, size_t a_row, int k, int cols, float *to, float *sums, int bf16)
 {
     enum { VECS = (TILE_ROWS + LANES - 1) / LANES };
@@ -160,7 +159,7 @@ INLINE void pack_strip(const float *a, size_t a_row, int k, int cols, float *to,
     }
 }
 
-/* A few rows at a time, so that memory is read in whole rows. What is usual is made with constants. */
+/* Packs a few rows at a time, so that memory is read in whole rows. Common cases are compiled with constants. */
 INLINE void pack_at_as(const float *a, size_t a_row, int k, int rows, void *to, float *sums, int bf16)
 {
     enum { FEW = 8 };

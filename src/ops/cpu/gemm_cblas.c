@@ -1,5 +1,5 @@
-/* The same products by a CBLAS (built instead of gemm.c with -DMINRNN_CBLAS=ON), to compare our own kernel with. Its
- * bits may depend on the library and on its number of threads. */
+/* The products of gemm.h through a CBLAS library (replaces gemm.c with -DMINRNN_CBLAS=ON), for comparison with our
+ * kernel. Results may depend on the library and its number of threads. */
 #include "ops/cpu/gemm.h"
 
 #include <cblas.h>

@@ -1,6 +1,6 @@
-/* One instruction set's kernels and their table. The including file defines LANES (floats in a vector), TILE_ROWS
- * and TILE_VECS (rows, and vectors across, of the register tile of the product), ISA (the suffix of the table's
- * name) and ISA_NAME. */
+/* The kernels of one instruction set, and their table. The including file defines LANES (floats in a vector),
+ * TILE_ROWS and TILE_VECS (rows, and vectors across, of the register tile of the product), ISA (the suffix of the
+ * table's name) and ISA_NAME. */
 #include "ops/cpu/kernels.h"
 
 #include "ops/cpu/vec.inc.h"

@@ -1,4 +1,4 @@
-/* Any machine: four floats at a time, as the compiler sees fit. */
+/* Any machine: vectors of four floats, compiled to whatever the machine has. */
 #define LANES 4
 #define TILE_ROWS 6
 #define TILE_VECS 2

@@ -1,6 +1,6 @@
-/* The innermost loops, one table of functions an instruction set. isa_*.c compile the same *.inc.h files with other
- * flags; cpu.c chooses a table when a device is opened. A kernel works on one thread, allocates nothing, and takes any
- * width. */
+/* The innermost loops: one table of functions for each instruction set. isa_*.c compile the same *.inc.h files
+ * with different flags; cpu.c chooses a table when a device is opened. A kernel runs on one thread, allocates
+ * nothing, and takes any width. */
 #ifndef MR_OPS_CPU_KERNELS_H
 #define MR_OPS_CPU_KERNELS_H
 
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Memory that will be wanted soon: at `at`, at + step, … one address for every second k of a tile. */
+/* A prefetch request: addresses at, at + step, …, one for every second k of a tile. */
 typedef struct mr_ask {
     const char *at;
     size_t step;
@@ -26,16 +26,17 @@ typedef struct mr_packed {
     int accumulate;    /* 1: C += */
     float *c;
     size_t c_row;
-    const mr_ask *asks; /* [ask_count]; the i-th is done along with the i-th tile of C */
+    const mr_ask *asks; /* [ask_count]; request i is issued during tile i of C */
     int ask_count;
 } mr_packed;
 
-/* One way to multiply: a register tile and operands packed for it. Depth is how much of k a packed piece may hold. */
+/* One way to multiply: a register tile, and how operands are packed for it. depth: the most
+ * of k in one packed piece. */
 typedef struct mr_product_kernels {
     int tile_rows, tile_cols, depth;
     int k_step;    /* a packed panel of B is padded to a multiple of it */
     size_t a_tile; /* bytes of a packed tile of A */
-    size_t b_row;  /* bytes that one k takes in a packed panel of B */
+    size_t b_row;  /* bytes of one k in a packed panel of B */
     void (*multiply)(const mr_packed *operands);
     /* B[k, cols] with general strides, one of them 1, into a panel. */
     void (*pack_b)(const float *b, size_t b_row, size_t b_col, int k, int cols, void *to);
@@ -53,7 +54,7 @@ typedef struct mr_drop {
     int on;
 } mr_drop;
 
-/* One row of linear_fwd behind the product. */
+/* One row of linear_fwd after the product. */
 typedef struct mr_finish {
     int n, gelu;
     const float *value; /* [n] x Wᵀ + b */
@@ -64,19 +65,19 @@ typedef struct mr_finish {
     float *y;              /* [n] */
 } mr_finish;
 
-/* Tokens of one sequence, none of which but the first may start anew; n channels out of H. */
+/* Consecutive tokens of one sequence, of which only the first may start a sequence; n channels out of H. */
 typedef struct mr_run {
     int rows, n;
-    float *pre; /* gate g of row t at pre[t·pre_row + g·gate]; the backward leaves its gradient there */
+    float *pre; /* gate g of row t at pre[t·pre_row + g·gate]; the backward replaces it by its gradient */
     size_t pre_row, gate;
     const float *start; /* [n] the state before row 0 */
     float *h;           /* [rows, n], written by the forward, read by the backward */
     const float *dh;    /* [rows, n] */
     size_t h_row;       /* of h and dh */
-    float *carry;       /* [n] backward: a·g of the row behind the run on entry, of row 0 on exit */
-    const float *a, *b; /* [rows, n] with h_row, where the gates are given; then there is no pre … */
+    float *carry;       /* [n] backward: a·g of the row after the run on entry, of row 0 on exit */
+    const float *a, *b; /* [rows, n] with h_row, when a and b are given; pre is then unused … */
     float *da, *db;     /* … and the backward leaves their gradients here */
-    float *decay;       /* [n] effects: the run turns a state h into decay·h + carry; both go on from what is there */
+    float *decay; /* [n] effects: the run maps a state h to decay·h + carry; both continue from their values on entry */
 } mr_run;
 
 typedef void mr_scan_fn(const mr_run *run);
@@ -84,7 +85,7 @@ typedef void mr_scan_fn(const mr_run *run);
 enum { MR_GATES_GRU, MR_GATES_LSTM, MR_GATES_LSTM_NORM, MR_GATES };
 enum { MR_CANDIDATES = 3 };
 
-/* One row of the convolution: y = bias + Σ w[j]·x[j]; x[j] points to zeros where nothing is. */
+/* One row of the convolution: y = bias + Σ w[j]·x[j]; x[j] points to zeros where there is no input. */
 typedef struct mr_conv_row {
     int n;
     const float *x[MR_CONV], *w[MR_CONV]; /* [n] each */
@@ -112,34 +113,35 @@ typedef struct mr_adam_row {
     float clip, l2, shrink, beta1, one_beta1, beta2, one_beta2, rate, root, eps;
 } mr_adam_row;
 
-/* One row of one token of GRU or LSTM, n channels; gate g lies at gates[g·n], and so in sums and ds. */
+/* One row of one token of GRU or LSTM, n channels; gate g lies at gates[g·n], likewise in sums and ds. */
 typedef struct mr_rnn_row {
     int n;
-    /* [G·n] input projections, which become the gates and in the backward the gradients of their arguments */
+    /* [G·n] input projections; replaced by the gates, and in the backward by the gradients of their arguments */
     float *gates;
-    float *extra; /* [n] r·h' (before), s_n (after), c (lstm); in the backward of `after` the gradient of s_n */
-    /* what the state adds to the gates' arguments; those of n alone in the second half of `before` */
+    /* [n] r·h' (gru before), s_n (gru after), c (lstm); the backward of `after` leaves the gradient of s_n */
+    float *extra;
+    /* what the state adds to the gates' arguments; in the second half of `before` only that of n */
     const float *sums;
-    float *rh;    /* [n] `before`: r·h', in the backward the gradient of s_n, for the product between the halves */
-    float *h, *c; /* [n] the state, replaced by the next one */
-    float *out;   /* [n] h once more */
+    float *rh;    /* [n] `before`: r·h' (backward: the gradient of s_n), for the product between the halves */
+    float *h, *c; /* [n] the state; replaced by the next state */
+    float *out;   /* [n] h again, as output */
     const float *before, *c_before; /* [n] backward: the state before the token */
-    const float *dout, *back;       /* [n] gradients of h: from above, and through the product of the token behind */
-    float *carry, *carry_c;         /* [n] gradient of the state besides; becomes that of the state before */
+    const float *dout, *back;       /* [n] gradients of h: from the layer above, and through the next token's product */
+    float *carry, *carry_c;         /* [n] the rest of the state's gradient; replaced by that of the previous state */
     float *ds;                      /* [G·n] gradients of the sums */
 } mr_rnn_row;
 
-/* Halves: `before` multiplies once more with W_hh within a token. */
+/* `before` has two halves: within a token it multiplies with W_hh twice. */
 enum { MR_RNN_LSTM, MR_RNN_AFTER, MR_RNN_BEFORE_FIRST, MR_RNN_BEFORE_SECOND, MR_RNN_PARTS };
 
 /* A piece of a row of attention's scores: n columns, of which from … end − 1 are seen. */
 typedef struct mr_soften {
     int n, from, end;
     float scale;
-    float *s; /* [n] q·k; becomes exp(scale·q·k − top) */
-    /* largest score and Σ exp(score − top) of the pieces so far; the backward's top: log Σ exp(score) */
+    float *s; /* [n] q·k; replaced by exp(scale·q·k − top) */
+    /* largest score and Σ exp(score − top) of the pieces so far; in the backward, top is log Σ exp(score) */
     float top, sum;
-    float *ds, mean; /* backward: [n] the gradient of the softmax becomes that of q·k; Σ softmax·gradient */
+    float *ds, mean; /* backward: [n] gradient of the softmax, replaced by that of q·k; mean: Σ softmax·gradient */
 } mr_soften;
 
 /* At most MR_SSCAN_CHUNK tokens of one sequence and n of its channels in the selective scan. Arrays of tokens have
@@ -153,12 +155,12 @@ typedef struct mr_sscan_run {
     const float *rate;    /* [states, n] −exp(A_log)/log 2, as sscan_rates makes it, rows rate_row apart */
     size_t rate_row;
     const float *D, *dt_bias; /* [n] */
-    float *h;                 /* [states, n] the state before the run; the forward leaves the one behind it */
+    float *h;                 /* [states, n] the state before the run; the forward replaces it by the one after it */
     float *y;                 /* forward */
     /* backward */
     const float *dy;
     float *du, *ddelta, *dz;
-    float *carry;   /* [states, n] gradient of the state behind the run, then of the one before it */
+    float *carry;   /* [states, n] gradient of the state after the run; replaced by that of the state before it */
     float *dA, *dD; /* [states, n], [n] += ; dA: of −exp(A_log) */
     float *dbc;     /* [rows, 2·states] sums over these channels */
     float *work;    /* MR_SSCAN_WORK(states) floats */
@@ -170,7 +172,7 @@ typedef struct mr_cpu_kernels {
     const char *name;
 
     mr_product_kernels product, product_bf16; /* bf16: operands rounded to it, sums in fp32 */
-    /* c[m, n] = bias[n] + Σ_k x[m, k]·w[n, k] for a handful of rows, w read once. */
+    /* c[m, n] = bias[n] + Σ_k x[m, k]·w[n, k] for a few rows, w read once. */
     void (*dots)(const float *x, int m, int k, const float *w, const float *bias, int n, float *c, size_t c_row);
 
     /* rows */
@@ -186,20 +188,20 @@ typedef struct mr_cpu_kernels {
     void (*conv)(const mr_conv_row *row);
     void (*conv_grad)(const mr_conv_row *row);
 
-    /* gates and scan, by MR_GATES_… and mr_candidate */
+    /* gates and scan, indexed by MR_GATES_… and mr_candidate */
     mr_scan_fn *scan_fwd[MR_GATES][MR_CANDIDATES];
     mr_scan_fn *scan_bwd[MR_GATES][MR_CANDIDATES];
     mr_scan_fn *effect_fwd[MR_GATES][MR_CANDIDATES]; /* on the state before the run */
-    mr_scan_fn *effect_bwd[MR_GATES][MR_CANDIDATES]; /* on the carry behind it */
+    mr_scan_fn *effect_bwd[MR_GATES][MR_CANDIDATES]; /* on the carry after it */
     mr_scan_fn *scan_log[MR_GATES];                  /* positive candidate; carry [2n]: scratch */
     mr_scan_fn *given_fwd, *given_bwd, *given_effect_fwd, *given_effect_bwd; /* with a and b given */
     void (*candidate)(mr_candidate kind, int n, const float *v, float *c);
     void (*candidate_bwd)(mr_candidate kind, int n, const float *v, const float *dc, float *dv); /* dv += */
 
-    /* attention; turn: a row of the table of turns or NULL, sign −1: backwards */
+    /* attention; turn: a row of the rotary table or NULL, sign −1: rotate back */
     void (*turn)(int n, const float *x, const float *turn, float sign, float *to);
     float (*turned_dot)(int n, const float *q, const float *k, const float *turn);
-    float (*soften)(mr_soften *row); /* returns what was computed with the old `top` must be multiplied with */
+    float (*soften)(mr_soften *row); /* returns the factor for results that used the old `top` */
     void (*soften_bwd)(const mr_soften *row);
 
     /* losses and optimiser */
@@ -222,7 +224,7 @@ typedef struct mr_cpu_kernels {
 extern const mr_cpu_kernels mr_cpu_kernels_scalar;
 #if defined(__x86_64__)
 extern const mr_cpu_kernels mr_cpu_kernels_avx2, mr_cpu_kernels_avx512;
-extern const mr_product_kernels mr_cpu_product_amx; /* of isa_avx512.c, where mr_cpu_has_amx */
+extern const mr_product_kernels mr_cpu_product_amx; /* in isa_avx512.c; needs mr_cpu_has_amx */
 #elif defined(__aarch64__)
 extern const mr_cpu_kernels mr_cpu_kernels_neon;
 #endif

@@ -1,16 +1,16 @@
-/* Attention, forward: tiles of queries over blocks of rows, the softmax made as the blocks come. One token with a
- * cache goes straight over the cache. */
+/* Attention, forward: tiles of queries over blocks of rows, with a softmax that is updated block by block. A single
+ * token with a cache reads the cache directly. */
 #include "ops/cpu/attn.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { TILE = 28 }; /* queries a tile, about */
+enum { TILE = 28 }; /* queries per tile, approximately */
 
-/* A task's own memory. */
+/* Work memory of a task. */
 typedef struct rooms {
     float *keys, *values; /* packed */
-    float *plain;         /* rows as they are, before packing */
+    float *plain;         /* rows before packing */
     float *queries, *scores, *weights, *sums;
     mr_soften *rows; /* [tile] */
 } rooms;
@@ -59,7 +59,7 @@ static void forward_tile(const mr_attn_job *job, const mr_attn_span *span, const
             mr_soften *row = &r->rows[i];
             row->s = r->scores + (size_t)i * (size_t)job->block;
             mr_attn_see(job, span, &piece, t + i, row);
-            if (row->from >= row->n || row->end <= 0) { /* nothing of it */
+            if (row->from >= row->n || row->end <= 0) { /* sees no column of this block */
                 memset(row->s, 0, (size_t)row->n * sizeof *row->s);
                 continue;
             }
@@ -72,7 +72,7 @@ static void forward_tile(const mr_attn_job *job, const mr_attn_span *span, const
     finish_tile(job, span, r, t, n);
 }
 
-/* What lies beyond the length of a stream is 0. */
+/* Sets outputs beyond the length of a stream to 0. */
 static void clear_padding(const mr_attn_job *job, const mr_attn_span *span)
 {
     const size_t size = (size_t)job->shape.size, T = (size_t)job->shape.T;
@@ -100,7 +100,7 @@ static void forward_task(void *arg, int task, int slot)
 
 /* ---- one token */
 
-/* Distances are what matters, so q is turned for each row, and the cache stays as it is. */
+/* Only distances matter, so q is rotated for each row and the cache stays unrotated. */
 static void one_task(void *arg, int task, int slot)
 {
     const mr_attn_job *job = arg;
@@ -125,7 +125,7 @@ static void one_task(void *arg, int task, int slot)
     job->lse[(size_t)span.b * (size_t)job->shape.heads + (size_t)span.head] = top + logf(sum);
 }
 
-/* ---- the cache behind the call */
+/* ---- the cache after the call */
 
 static void keep_rows(const mr_attn_job *job, int b, float *out)
 {

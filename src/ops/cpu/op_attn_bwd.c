@@ -1,11 +1,11 @@
-/* Attention, backward: the same walk, with the softmax made again from what the forward left of it. Gradients of
- * rows are summed in the task's own memory, tile after tile. */
+/* Attention, backward: the same loops; the softmax is recomputed from the log-sum that the forward left. Gradients of
+ * rows are summed in the task's work memory, tile by tile. */
 #include "ops/cpu/attn.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { TILE = 56 }; /* queries a tile, about: the depth of the sums for keys and values */
+enum { TILE = 56 }; /* queries per tile, approximately: the depth of the sums for keys and values */
 
 typedef struct rooms {
     float *keys, *values;        /* as columns */
@@ -14,7 +14,7 @@ typedef struct rooms {
     float *plain;                /* rows before packing */
     float *q, *dy;               /* [tile, size] */
     float *q_packed, *dy_packed; /* as queries */
-    float *q_panels, *dy_panels; /* as what a sum over queries runs along */
+    float *q_panels, *dy_panels; /* for a sum over queries */
     float *p, *ds;               /* [tile, block] */
     float *weights;              /* packed */
     float *dq;                   /* [tile, size] */
@@ -68,7 +68,7 @@ static void pack_panels(const mr_attn_job *job, const float *from, int n, float 
         product->pack_b(from + col, (size_t)size, 1, n, mr_min_int(product->tile_cols, size - col), to);
 }
 
-/* sums[cols, size] += weights[n, cols]ᵀ·(what was packed of n queries) */
+/* sums[cols, size] += weights[n, cols]ᵀ·(the n packed queries) */
 static void add_columns(const mr_attn_job *job, int n, const float *weights, int cols, const float *panels,
                         float *packed, float *sums)
 {
@@ -92,7 +92,7 @@ static const float *at_token(const mr_attn_job *job, const mr_attn_span *span, c
            (size_t)span->head * (size_t)job->shape.size;
 }
 
-/* The tile's queries and gradients in every form that is needed. */
+/* Fetches the tile's queries and gradients in every form needed. */
 static void take_tile(const mr_attn_job *job, const mr_attn_span *span, const rooms *r, int t, int n)
 {
     const size_t size = (size_t)job->shape.size;
@@ -157,7 +157,7 @@ static float *spilled(const mr_attn_job *job, const mr_attn_span *span, int row)
     return job->spill + (((head * (size_t)(job->chunks - 1) + (size_t)(span->index - 1)) * window + back) * 2) * size;
 }
 
-/* dk and dv of a row, `apart` floats from each other: dk is turned back. */
+/* Writes or adds dk and dv of a row, `apart` floats from each other; dk is rotated back. */
 static void put_row(const mr_attn_job *job, const mr_attn_span *span, const rooms *r, int row, float *to, size_t apart,
                     int add)
 {
@@ -192,8 +192,7 @@ static void put_rows(const mr_attn_job *job, const mr_attn_span *span, const roo
     }
 }
 
-/* Before anything is added: what the cache behind the call kept of the one before it; and nothing for tokens that do
- * not exist. */
+/* Initial values of the outputs: the gradient of cache rows that the call kept, and 0 for tokens that do not exist. */
 static void start_outputs(const mr_attn_job *job, const mr_attn_span *span)
 {
     const size_t size = (size_t)job->shape.size, D = job->D, at = (size_t)span->head * size,
@@ -229,7 +228,7 @@ static void backward_task(void *arg, int task, int slot)
     put_rows(job, &span, &r);
 }
 
-/* What a chunk had for the rows of the one before it. */
+/* Adds the gradients that a chunk left for rows of the previous chunk. */
 static void spill_task(void *arg, int task, int slot)
 {
     (void)slot;
@@ -246,8 +245,8 @@ static void spill_task(void *arg, int task, int slot)
     }
 }
 
-/* With several chunks a task reads rows that another one overwrites: they read a copy, and hand over what is not
- * theirs. */
+/* With several chunks, a task would read rows that another one overwrites. So tasks read a copy, and leave gradients of
+ * other chunks' rows in `spill`. */
 static int part_chunks(mr_attn_job *job)
 {
     const size_t B = (size_t)job->shape.B, values = B * (size_t)job->shape.T * 3 * job->D;

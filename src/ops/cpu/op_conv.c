@@ -1,6 +1,6 @@
-/* The depthwise convolution over time. Position q of a sequence is a row of x for q ≥ 0 and of the carried tail for
- * q = −3 … −1. A token reaches back over `reach` positions: three, or fewer behind a reset. A task is a span of tokens
- * of one sequence. */
+/* The depthwise convolution over time. Position q of a sequence is a row of x for q ≥ 0 and of the carried tail
+ * for q = −3 … −1. A token sees the `reach` positions before it: three, or fewer after a reset. A task is a span
+ * of tokens of one sequence. */
 #include "ops/cpu/cpu.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ typedef struct conv {
 
 static int length_of(const conv *c, int b) { return c->length ? mr_max_int(0, mr_min_int(c->T, c->length[b])) : c->T; }
 
-/* How many positions before t its sequence has, at most three. */
+/* How many positions of its sequence token t sees before itself: at most three. */
 static int reach_of(const conv *c, int b, int t)
 {
     int reach = 0;
@@ -46,7 +46,7 @@ static void point_to_inputs(const conv *c, int b, int t, mr_conv_row *row)
     for (int lag = 0; lag < MR_CONV; lag++) row->x[MR_TAIL - lag] = lag <= reach ? input_at(c, b, t - lag) : c->zeros;
 }
 
-/* What reaches position q: dy of the tokens behind it that look back to it. */
+/* Points the row at the gradients that reach position q: dy of the later tokens that see it. */
 static void point_to_gradients(const conv *c, int b, int q, mr_conv_row *row)
 {
     const int length = length_of(c, b);
@@ -56,7 +56,7 @@ static void point_to_gradients(const conv *c, int b, int q, mr_conv_row *row)
     }
 }
 
-/* The row of the tail behind the chunk where position q lies, or −1. */
+/* The row of tail_out that holds position q, or −1. */
 static int tail_row(const conv *c, int b, int q)
 {
     const int length = length_of(c, b), lag = length - 1 - q;
@@ -96,7 +96,7 @@ static void forward_task(void *arg, int task, int slot)
     }
 }
 
-/* Oldest first, so that a tail written over the one that was read is still whole where it is read. */
+/* Oldest first, so that tail_out may be tail_in: each row is read before it is overwritten. */
 static void write_tail(const conv *c, int b)
 {
     const int length = length_of(c, b);
@@ -117,7 +117,7 @@ static void input_gradient(const conv *c, int b, int q, float *to, mr_conv_row *
     c->cpu->kernels.add((size_t)c->D, to, c->dtail_out + ((size_t)b * MR_TAIL + (size_t)tail) * (size_t)c->D);
 }
 
-/* Where no tail was carried in, a sequence starts, and nothing flows out of it. */
+/* Without tail_in a sequence starts at token 0, and dtail_in is 0. */
 static void tail_gradient(const conv *c, int b, mr_conv_row *row)
 {
     float *to = c->dtail_in + (size_t)b * MR_TAIL * (size_t)c->D;
@@ -143,7 +143,7 @@ static void backward_task(void *arg, int task, int slot)
             if (!c->accumulate) set_row(c, c->dx + at, NULL);
             continue;
         }
-        row.bias = c->accumulate ? c->dx + at : NULL; /* what the sum starts from */
+        row.bias = c->accumulate ? c->dx + at : NULL; /* initial value of the sum */
         input_gradient(c, b, t, c->dx + at, &row);
         row.dy = c->dy + at;
         point_to_inputs(c, b, t, &row);
@@ -153,7 +153,7 @@ static void backward_task(void *arg, int task, int slot)
     if (!first && c->dtail_in) tail_gradient(c, b, &row);
 }
 
-/* Weights lie [D, 4] in memory; the kernels want them channel by channel. */
+/* Weights are [D, 4] in memory; the kernels want [4, D]. */
 static int take_scratch(conv *c, const float *w, int gradients)
 {
     c->spans = (int)mr_ceil_div((size_t)c->T, SPAN);

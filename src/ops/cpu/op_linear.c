@@ -1,4 +1,4 @@
-/* Linear layers: the products and what follows them while a block lies in the cache. */
+/* Linear layers: the product, then bias, gelu, dropout and residual on each block while it is in the cache. */
 #include "ops/cpu/gemm.h"
 
 #include "ops/cpu/dropout.h"

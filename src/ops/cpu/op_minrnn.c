@@ -1,8 +1,9 @@
-/* minGRU and minLSTM: the projection by the product into `saved`, then gates and scan over it; and the scan by itself.
+/* minGRU and minLSTM: a matrix product projects the input into `saved`, then gates and scan run
+ * over it; and the scan alone.
  *
- * A task of the scan is one sequence × a block of channels. Where that leaves too few tasks, time is cut into chunks:
- * each chunk's effect on the state is h → decay·h + drive; the chunks' starts follow from these in order; then every
- * chunk runs from its start. The backward does the same with its carry. */
+ * A task of the scan is one sequence × a block of channels. Where that gives too few tasks, time is split into chunks:
+ * a first pass computes each chunk's effect on the state, h → decay·h + drive; the states before the chunks follow from
+ * these in order; then every chunk runs from its own. The backward does the same with its carry. */
 #include "ops/cpu/gemm.h"
 
 #include <string.h>
@@ -21,13 +22,13 @@ typedef struct scan {
     const int32_t *length;
     float *h, *h_out;
     const float *dh, *dh_out;
-    float *dh_in, *start_grad; /* start_grad: [B, chunks, H] gradients that reached a start, or NULL */
+    float *dh_in, *start_grad; /* start_grad: [B, chunks, H] gradients that reached a start of a sequence, or NULL */
     mr_scan_fn *forward, *backward, *effect_forward, *effect_backward;
     int log_scan;
     int width, blocks;         /* channels of a task */
     int chunks, chunk;         /* of time */
-    float *decay, *drive, *at; /* [B, chunks, H], when chunks > 1; at: state before, or carry behind, a chunk */
-    float *slots;              /* every thread's own */
+    float *decay, *drive, *at; /* [B, chunks, H], when chunks > 1; at: state before, or carry after, a chunk */
+    float *slots;              /* scratch, one part for each thread */
     size_t slot_stride;
 } scan;
 
@@ -55,8 +56,8 @@ static void choose_functions(scan *s, const mr_cell *cell)
     s->pre_row = (size_t)mr_cell_gates(cell) * (size_t)s->H;
 }
 
-/* Whole rows as long as there are enough of them, of sequences or of chunks of time, because memory is then read in one
- * direction; channels where time must not be cut or is short. */
+/* Tasks are whole rows as long as there are enough sequences or chunks of time, because memory is then read in one
+ * direction. Channels are split where time must not be split or is short. */
 static void cut_scan(scan *s, int may_cut_time)
 {
     const int cut_time = may_cut_time && s->B < ENOUGH_TASKS && s->T >= 4 * LEAST_CHUNK;
@@ -73,7 +74,7 @@ static void cut_scan(scan *s, int may_cut_time)
 typedef struct part {
     int b, chunk, c, n; /* channels c … c+n−1 */
     int first, end;     /* real tokens first … end−1 of the sequence */
-    int stop;           /* where the chunk ends, real or not */
+    int stop;           /* end of the chunk, including padding */
     int last;           /* the chunk that holds the last real token, or the only one of an empty sequence */
     size_t state;       /* of (b, chunk, c) in [B, chunks, H] */
 } part;
@@ -98,7 +99,7 @@ static size_t token(const scan *s, const part *p, int t) { return (size_t)p->b *
 static int starts_at(const scan *s, const part *p, int t) { return s->reset && s->reset[token(s, p, t)]; }
 static const float *fresh_of(const scan *s, const part *p) { return s->fresh + p->c; }
 
-/* The state before the sequence's token 0, resets aside. */
+/* The state before the sequence's token 0, before any reset there. */
 static const float *entry_of(const scan *s, const part *p)
 {
     return s->h_in ? s->h_in + (size_t)p->b * (size_t)s->H + p->c : fresh_of(s, p);
@@ -135,7 +136,7 @@ static mr_run run_of(const scan *s, const part *p, int first, int end)
 
 static void copy_row(float *to, const float *from, int n) { memmove(to, from, (size_t)n * sizeof *to); }
 
-/* The real tokens t … end−1 of a part that hang together: only t may start anew. */
+/* The end of the run of real tokens from t on in which only t may start a sequence. */
 static int run_end(const scan *s, const part *p, int t)
 {
     do t++;
@@ -174,7 +175,7 @@ static void no_effect(const scan *s, const part *p)
     memset(s->drive + p->state, 0, (size_t)p->n * sizeof *s->drive);
 }
 
-/* What a chunk does to the state before it. */
+/* The effect of a chunk on the state before it. */
 static void forward_effect(void *arg, int task, int slot)
 {
     (void)slot;
@@ -211,7 +212,7 @@ static void chain_forward(const scan *s)
 
 /* ---- backward */
 
-/* A start takes the carry of its token; nothing crosses it. */
+/* At a start, the carry goes to the start state; nothing crosses it. */
 static void leave_at_start(const scan *s, const part *p, float *carry)
 {
     if (s->start_grad) s->cpu->kernels.add((size_t)p->n, s->start_grad + p->state, carry);
@@ -242,7 +243,7 @@ static void first_token_gradient(const scan *s, const part *p, float *carry)
 static void backward_task(void *arg, int task, int slot)
 {
     const scan *s = arg;
-    const part p = part_of(s, tasks_of(s) - 1 - task); /* downwards */
+    const part p = part_of(s, tasks_of(s) - 1 - task); /* from the end of memory down */
     float *carry = slot_of(s, slot);
     if (s->start_grad) memset(s->start_grad + p.state, 0, (size_t)p.n * sizeof *carry);
     if (s->chunks > 1) copy_row(carry, s->at + p.state, p.n);
@@ -261,7 +262,7 @@ static void backward_task(void *arg, int task, int slot)
     if (!p.chunk) first_token_gradient(s, &p, carry);
 }
 
-/* What a chunk does to the carry behind it. */
+/* The effect of a chunk on the carry after it. */
 static void backward_effect(void *arg, int task, int slot)
 {
     (void)slot;
@@ -316,13 +317,13 @@ static void run_backward(scan *s)
 
 static size_t states_of(const scan *s) { return (size_t)s->B * (size_t)s->chunks * (size_t)s->H; }
 
-/* The fresh state, the chunks' arrays, and `extra` of them for gradients of starts. */
+/* Floats for the start state, the chunks' arrays, and `extra` more for gradients of starts. */
 static size_t scratch_floats(const scan *s, int extra)
 {
     return mr_round_up(mr_round_up((size_t)s->H, 16) + states_of(s) * (size_t)((s->chunks > 1 ? 3 : 0) + extra), 16);
 }
 
-/* Time is cut or, for the paper's scan, not: the larger of the two. */
+/* Enough for both cases: time split, or not (the paper's log scan). */
 size_t mr_cpu_scan_work(mr_dev *dev, int B, int T, int H)
 {
     size_t most = 0;
@@ -335,7 +336,7 @@ size_t mr_cpu_scan_work(mr_dev *dev, int B, int T, int H)
     return most * sizeof(float);
 }
 
-/* In the caller's memory, or in the device's. */
+/* Takes scratch from the caller's `work`, or from the device when it is NULL. */
 static int take_scratch(scan *s, void *work, const mr_cell *cell, const float *h_init, int extra)
 {
     const size_t states = states_of(s), row = mr_round_up((size_t)s->H, 16), count = scratch_floats(s, extra);

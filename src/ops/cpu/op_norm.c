@@ -1,4 +1,4 @@
-/* RMS and layer norm (or none), row by row; the gradients of the weights are partial sums over fixed spans of rows. */
+/* RMS norm, layer norm or none, row by row. Gradients of the weights are partial sums over fixed spans of rows. */
 #include "ops/cpu/cpu.h"
 
 #include <string.h>

@@ -1,10 +1,10 @@
-/* Drawing tokens: a heap a row, so that only as many are put in order as can be drawn. */
+/* Sampling: a heap for each row, so that only tokens that can be drawn are sorted. */
 #include "core/rng.h"
 #include "ops/cpu/cpu.h"
 
 #include <math.h>
 
-/* Likeliest on top; of equal ones the smaller token. */
+/* Likeliest first; among equals the smaller token. */
 static int before(const float *logits, int a, int b)
 {
     return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
@@ -39,7 +39,7 @@ static int draw(const float *logits, int n, const mr_sampling *how, double u, in
     double top = (double)logits[order[0]], all = 0, kept = 0;
     int limit = how->top_k > 0 && how->top_k < n ? how->top_k : n, count = 0;
     for (int i = 0; i < n; i++) all += exp(((double)logits[i] - top) / how->temperature);
-    /* popped tokens gather at the end of order[], likeliest last */
+    /* popped tokens collect at the end of order[], likeliest last */
     while (count < limit && (count == 0 || kept < how->top_p * all)) {
         kept += exp(((double)logits[pop(logits, order, n - count)] - top) / how->temperature);
         count++;
@@ -66,7 +66,7 @@ static void sample_row(void *arg, int r, int slot)
     const float *x = (const float *)a->logits + (size_t)r * (size_t)a->C;
     int32_t *drawn = a->drawn + job->position % MR_DRAWN * (size_t)a->R + r;
     float poison = 0;
-    for (int c = 0; c < a->C; c++) poison += x[c] - x[c]; /* NaN as soon as one logit is not finite */
+    for (int c = 0; c < a->C; c++) poison += x[c] - x[c]; /* NaN when a logit is not finite */
     const int finite = poison == 0;
     const double u = mr_sample_uniform(a->how->seed, job->position, (uint32_t)r);
     *drawn = finite ? draw(x, a->C, a->how, u, (int *)mr_cpu_slot(job->cpu, slot)) : -1;
@@ -77,7 +77,7 @@ static void sample(mr_dev *dev, const mr_sample_args *a)
 {
     sample_job job = {.cpu = mr_cpu_of(dev), .args = a, .position = (uint64_t)*a->position};
     if (!mr_cpu_slots(job.cpu, (size_t)a->C)) return;
-    mr_pool_run(job.cpu->pool, sample_row, &job, a->R); /* not mr_cpu_run: even tiny logits have an order */
+    mr_pool_run(job.cpu->pool, sample_row, &job, a->R); /* not mr_cpu_run: denormal logits must keep their order */
     *a->position += 1;
 }
 

@@ -1,7 +1,7 @@
-/* Mamba's selective scan, and SiLU. A task is one sequence × a block of channels, walked in chunks of MR_SSCAN_CHUNK
- * tokens; the backward goes through the chunks from behind, each from the state that the forward left before it.
- * Gradients of B and C are sums over all channels: each block of channels has sums of its own, added in order at the
- * end. */
+/* Mamba's selective scan, and SiLU. A task is one sequence × a block of channels, walked in chunks of
+ * MR_SSCAN_CHUNK tokens; the backward takes the chunks from last to first, each from the state that the forward
+ * saved before it. Gradients of B and C are sums over all channels: each block of channels has its own sums, which
+ * are added in order at the end. */
 #include "ops/cpu/cpu.h"
 
 #include <string.h>
@@ -42,7 +42,7 @@ static void rates_task(void *arg, int task, int slot)
     s->cpu->kernels.sscan_rates(n, s->N, s->A_log + (size_t)first * (size_t)s->N, s->rate + first, s->rate_row);
 }
 
-/* Rates, and `work` floats for every thread. */
+/* Takes memory for the rates, and `work` floats for each thread. */
 static int take_scratch(sscan *s, size_t work)
 {
     cut_channels(s);
@@ -52,7 +52,7 @@ static int take_scratch(sscan *s, size_t work)
     return 1;
 }
 
-/* ---- a task's share */
+/* ---- the share of a task */
 
 typedef struct share {
     int b, block, c, n, real; /* channels c … c+n−1, real tokens */
@@ -81,7 +81,7 @@ static size_t chunk_row(const sscan *s, const share *p, int t)
     return (size_t)p->b * mr_sscan_chunks(s->T) + (size_t)(t / MR_SSCAN_CHUNK);
 }
 
-/* [N, n] with rows of their own; from NULL: zero. */
+/* Copies [N, n] between arrays with different row distances; from NULL: zeros. */
 static void copy_state(const sscan *s, const share *p, float *to, size_t to_row, const float *from, size_t from_row)
 {
     for (size_t i = 0; i < (size_t)s->N; i++)

@@ -1,11 +1,11 @@
-/* States of streams: rows moved between a pool and a state of many. */
+/* Moves states of streams between a pool and a batch. */
 #include "ops/cpu/cpu.h"
 
 #include <string.h>
 
 typedef struct rows_job {
     const mr_state_rows_args *args;
-    int span; /* blocks of rows a task */
+    int span; /* blocks of rows per task */
 } rows_job;
 
 static void move_part(const mr_state_rows_args *a, float *one, float *many, int n)
@@ -13,7 +13,7 @@ static void move_part(const mr_state_rows_args *a, float *one, float *many, int 
     if (n) memcpy(a->scatter ? one : many, a->scatter ? many : one, (size_t)n * sizeof *one);
 }
 
-/* The state of one row's block. */
+/* Moves the state of one block of one row. */
 static void move_block(const mr_state_rows_args *a, int row, int layer)
 {
     const int parts[] = {a->tail, a->mixer, a->rest};

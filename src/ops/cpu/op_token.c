@@ -1,4 +1,4 @@
-/* What happens to whole tokens and sequences: embedding, pooling, pairs. */
+/* Ops on whole tokens and sequences: embedding, pooling, pairs. */
 #include "ops/cpu/cpu.h"
 
 #include <string.h>
@@ -9,10 +9,10 @@ typedef struct embed_job {
     mr_cpu *cpu;
     const mr_embed_fwd_args *forward;
     const mr_embed_bwd_args *backward;
-    int span;  /* tokens a task */
-    int width; /* channels a task, backward */
+    int span;  /* tokens per task */
+    int width; /* channels per task, backward */
     int blocks;
-    float *partial; /* [parts, vocab, D], or NULL: straight into dtable */
+    float *partial; /* [parts, vocab, D], or NULL: add to dtable directly */
 } embed_job;
 
 static void embed_fwd_task(void *arg, int task, int slot)
@@ -47,8 +47,8 @@ static void embed_bwd_task(void *arg, int task, int slot)
     for (int i = first; i < end; i++) job->cpu->kernels.add(n, table + (size_t)a->ids[i] * row, dy + (size_t)i * row);
 }
 
-/* Spans of tokens have tables of their own, added in order, as long as those are small beside the gradient itself; this
- * also keeps long sums of a frequent token accurate. Channels give the rest of the tasks. */
+/* Each span of tokens sums into its own table, and the tables are added in order, as long as they are small compared
+ * with dy; this also keeps long sums for a frequent token accurate. Splitting channels gives the rest of the tasks. */
 static void embed_bwd(mr_dev *dev, const mr_embed_bwd_args *a)
 {
     enum { MOST_PARTS = 32, LEAST_SPAN = 1024, CHANNELS = 64 };

@@ -11,7 +11,7 @@ typedef struct train_job {
     const mr_adam_args *adam;
     double *sums;      /* [spans] */
     mr_adam_row row;   /* the scalars */
-    double l2, shrink; /* for the decayed */
+    double l2, shrink; /* for decayed elements */
 } train_job;
 
 static size_t span_at(size_t first, size_t n) { return n - first < SPAN ? n - first : SPAN; }

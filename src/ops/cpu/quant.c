@@ -1,7 +1,8 @@
+/* The op linear_q_fwd: rounds rows of x to 8 bits, then products by the kernels of quant.h. */
 #include "ops/cpu/quant.h"
 
-/* A task is ROWS rows of x against as many rows of W as TASK_BYTES hold: small enough that a matrix is shared evenly
- * among threads, large enough to be worth handing over. */
+/* A task is ROWS rows of x times as many rows of W as fit TASK_BYTES: small enough to share a matrix evenly among
+ * threads, large enough to be worth a task. */
 enum { ROWS = 128, BAND = 4, TASK_BYTES = 32768, LEAST_COLS = 16, MOST_COLS = 512 };
 
 typedef struct job {
@@ -11,7 +12,7 @@ typedef struct job {
     int8_t *x;   /* [M, padded] */
     float *step; /* [M] of x */
     size_t padded;
-    int cols, across; /* rows of W a task, and tasks for all of them */
+    int cols, across; /* rows of W per task, and tasks across all of W */
     int round_rows;
 } job;
 
@@ -27,7 +28,7 @@ static void round_task(void *arg, int task, int slot)
     }
 }
 
-/* Scales, bias and what linear_fwd has behind its product, for one row of a block. */
+/* Scales, bias, gelu and residual for one row of a block. */
 static void finish(const job *j, int m, int first, int cols, float *value)
 {
     const mr_linear_q_fwd_args *a = j->args;
@@ -43,7 +44,7 @@ static void finish(const job *j, int m, int first, int cols, float *value)
     j->cpu->kernels.finish(&row);
 }
 
-/* BAND rows of x at a time, each sum in parts that 32 bits hold. */
+/* BAND rows of x at a time; each sum is split into parts that fit 32 bits. */
 static void product_task(void *arg, int task, int slot)
 {
     const job *j = arg;

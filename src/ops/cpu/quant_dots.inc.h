@@ -1,5 +1,5 @@
-/* Sums of products of 8-bit rows, for one form of the step. The including file defines
- *   NAME(x)            x with the suffix of this form
+/* Sums of products of 8-bit rows, for one variant of the multiply step. The including file defines
+ *   NAME(x)            x with the suffix of this variant
  *   TARGET             the instructions that it needs
  *   VEC, BYTES         a vector of bytes or of 32-bit sums, and its size
  *   ZERO, LOAD, STEP   no sum; bytes from p on, zeros beyond `left` of them; sum + the products of x and w, grouped
@@ -7,16 +7,16 @@
  *   OFFSET             what STEP adds to each w before it multiplies, or 0
  *   ADD_UP             four vectors of sums into four sums */
 
-/* Σ over a row of x of OFFSET·x, to be taken off its sums: the same for every row of w. */
+/* Σ OFFSET·x over a row of x, to be subtracted from its sums: the same for every row of w. */
 INSIDE(TARGET) __m128i NAME(excess)(int K, const int8_t *x)
 {
     VEC none = ZERO();
-    if (OFFSET) /* a w of zeros is OFFSET to the step */
+    if (OFFSET) /* STEP reads a w of 0 as OFFSET */
         for (int k = 0; k < K; k += BYTES) none = STEP(none, LOAD(x + k, BYTES), ZERO());
     return OFFSET ? ADD_UP(none, none, none, none) : _mm_setzero_si128();
 }
 
-/* m rows of x, a constant where it is inlined, and four of w; rows of w that are not there repeat the first. */
+/* m rows of x (a compile-time constant) times four rows of w; missing rows of w repeat the first. */
 INSIDE(TARGET)
 void NAME(tile)(int K, const int8_t *x, size_t x_row, int m, const int8_t *w, size_t w_row, int rows,
                 const __m128i *excess, int32_t *sums, size_t sums_row)
@@ -30,7 +30,7 @@ void NAME(tile)(int K, const int8_t *x, size_t x_row, int m, const int8_t *w, si
         VEC here[4];
         for (int j = 0; j < 4; j++) {
             here[j] = LOAD(at[j] + k, K - k);
-            _mm_prefetch((const char *)at[j] + 4 * w_row + k, _MM_HINT_T0); /* the four rows behind these */
+            _mm_prefetch((const char *)at[j] + 4 * w_row + k, _MM_HINT_T0); /* the next four rows */
         }
         for (int i = 0; i < m; i++) {
             const VEC v = LOAD(x + (size_t)i * x_row + k, BYTES);

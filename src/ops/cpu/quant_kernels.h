@@ -1,4 +1,4 @@
-/* The sets of 8-bit kernels, by the instructions they need. */
+/* The tables of 8-bit kernels, by the instructions they need. */
 #ifndef MR_OPS_CPU_QUANT_KERNELS_H
 #define MR_OPS_CPU_QUANT_KERNELS_H
 

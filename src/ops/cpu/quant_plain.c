@@ -1,4 +1,4 @@
-/* 8-bit kernels for any machine, and which of them a machine takes. */
+/* 8-bit kernels for any machine, and the choice of kernels for this one. */
 #include "ops/cpu/quant_kernels.h"
 
 #include "ops/cpu/quant_round.h"

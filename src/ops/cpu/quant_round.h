@@ -1,5 +1,5 @@
-/* Rounding a row to 8 bits, written so that compilers make vectors of it: inlined into one function an instruction
- * set. */
+/* Rounding a row to 8 bits, written so that compilers vectorize it; inlined into one function
+ * for each instruction set. */
 #ifndef MR_OPS_CPU_QUANT_ROUND_H
 #define MR_OPS_CPU_QUANT_ROUND_H
 
@@ -15,7 +15,8 @@ static inline __attribute__((always_inline)) int32_t mr_quant_bits(float x)
     return bits;
 }
 
-/* As whole numbers |x| are in the same order as x, with infinity and then NaN behind all others. */
+/* The largest |x|, as the bits of a float. As integers these compare like |x|, with infinity and
+ * then NaN above all others. */
 static inline __attribute__((always_inline)) int32_t mr_quant_largest(int K, const float *x)
 {
     int32_t largest = 0;
@@ -28,7 +29,7 @@ static inline __attribute__((always_inline)) int32_t mr_quant_largest(int K, con
 
 static inline __attribute__((always_inline)) float mr_quant_round(int K, const float *x, int8_t *restrict q)
 {
-    const float magic = 12582912.0f; /* adding it rounds to a whole number, which its lowest bits then hold */
+    const float magic = 12582912.0f; /* adding it rounds to a whole number, held in the lowest bits */
     const int32_t infinity = 0x7f800000, tiny = 0x02000000, largest = mr_quant_largest(K, x);
     const int padded = (int)mr_round_up((size_t)K, MR_QUANT_PAD);
     float top;

@@ -1,5 +1,5 @@
-/* 8-bit kernels for x86-64. Each loop is written once, over what a vector of each instruction set can do; functions
- * carry the instructions they need as attributes and are called only where the machine has them. */
+/* 8-bit kernels for x86-64. Each loop is written once on top of a few vector functions per instruction set. Functions
+ * declare the instructions they need as attributes and are called only where the machine has them. */
 #include "ops/cpu/quant_kernels.h"
 
 #include "ops/cpu/quant_round.h"
@@ -28,7 +28,7 @@ INSIDE("avx512f,avx512bw") __m128i add_up_512(__m512i a, __m512i b, __m512i c, _
     return _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
 }
 
-/* Bytes from p on, zeros beyond `left` of them. x is padded, so only w needs it. */
+/* Loads bytes from p, zeros beyond `left` of them. x is padded, so only w needs this. */
 INSIDE("avx512f,avx512bw") __m512i load_512(const int8_t *p, int left)
 {
     return left >= 64 ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi8((1ull << left) - 1, p);
@@ -42,8 +42,8 @@ INSIDE("avx2") __m256i load_256(const int8_t *p, int left)
     return _mm256_loadu_si256((const __m256i *)bytes);
 }
 
-/* ---- one step: sum += the products of a vector of x and one of w. VNNI multiplies unsigned with signed bytes: w +
- * 128 by x. Without it the bytes become 16 bits first. */
+/* ---- one step: sum += the products of a vector of x and one of w. VNNI multiplies unsigned by signed bytes, so it
+ * gets w + 128 and x. Without VNNI, bytes are widened to 16 bits first. */
 
 INSIDE("avx512f,avx512bw,avx512vnni") __m512i step_512_vnni(__m512i sum, __m512i x, __m512i w)
 {
@@ -130,8 +130,8 @@ const mr_quant_kernels mr_quant_avx512 = {round_512, dots_512};
 const mr_quant_kernels mr_quant_avx2_vnni = {round_256, dots_256_vnni};
 const mr_quant_kernels mr_quant_avx2 = {round_256, dots_256};
 
-/* Compilers of different ages disagree on the name that __builtin_cpu_supports has for it. Asked once: under a
- * hypervisor the question takes as long as a layer. */
+/* Compiler versions disagree on the name for __builtin_cpu_supports, so this uses cpuid. Asked once: under a hypervisor
+ * cpuid takes as long as a layer. */
 int mr_quant_has_avx_vnni(void)
 {
     static atomic_int answer; /* 0: not asked yet, 1: no, 2: yes */

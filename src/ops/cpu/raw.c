@@ -1,4 +1,4 @@
-/* Raw calls: the precision of their products is their own, and bf16 arrays of a caller become fp32 and back. */
+/* Raw calls: each chooses the precision of its products, and a caller's bf16 arrays are converted to fp32 and back. */
 #include "ops/bf16.h"
 #include "ops/cpu/cpu.h"
 
@@ -8,7 +8,7 @@ static void raw_begin(mr_dev *dev, const mr_raw *raw)
 {
     mr_cpu *cpu = mr_cpu_of(dev);
     const mr_product_kernels **product = &cpu->raw_product[raw->bf16];
-    if (!*product) *product = mr_cpu_choose_product(cpu->set, raw->bf16); /* asks the system: once is enough */
+    if (!*product) *product = mr_cpu_choose_product(cpu->set, raw->bf16); /* asks the operating system, so only once */
     cpu->kept_product = cpu->product;
     cpu->product = *product;
 }
@@ -20,7 +20,7 @@ static int raw_end(mr_dev *dev, mr_error *err)
     return dev->sync(dev, err);
 }
 
-/* ---- conversions, cut by shape */
+/* ---- conversions, split by shape */
 
 enum { SPAN = 1 << 16 };
 

@@ -1,10 +1,10 @@
-/* Gates of GRU and LSTM for one row of one token. What a gate's argument and its slope need is at hand when the row is
- * visited, so gates are kept as they came out: σ' = σ·(1 − σ), tanh' = 1 − tanh². */
+/* Gates of GRU and LSTM for one row of one token. Only the gates' values are kept; the backward gets the slopes from
+ * them: σ' = σ·(1 − σ), tanh' = 1 − tanh². */
 
 INLINE vf sigmoid_slope(vf y) { return y * (1.0f - y); }
 INLINE vf tanh_slope(vf y) { return 1.0f - y * y; }
 
-/* The sum of an input projection and of what the state adds. */
+/* A gate's argument: input projection plus what the state adds. */
 INLINE vf argument(const float *pre, const float *sums, size_t at, int left)
 {
     return v_load_part(pre + at, left) + v_load_part(sums + at, left);
@@ -79,13 +79,13 @@ static void gru_before_fwd(const mr_rnn_row *row)
 
 /* ---- backward */
 
-/* All of the gradient of h. */
+/* The whole gradient of h. */
 INLINE vf arrived(const mr_rnn_row *row, size_t k, int left)
 {
     return v_load_part(row->dout + k, left) + v_load_part(row->carry + k, left) + v_load_part(row->back + k, left);
 }
 
-/* The gradient of a gate's argument, where it is part of the input projection and of the sums alike. */
+/* Stores the gradient of a gate's argument for both its terms, the input projection and the sums. */
 INLINE void leave(const mr_rnn_row *row, size_t at, vf gradient, int left)
 {
     v_store_part(row->gates + at, gradient, left);
@@ -128,7 +128,7 @@ static void gru_after_bwd(const mr_rnn_row *row)
     }
 }
 
-/* ds_n first; with drh, the gradient of r·h', then known, ds_r and ds_z. */
+/* First ds_n; then, with drh, the gradient of r·h', ds_r and ds_z. */
 static void gru_before_bwd(const mr_rnn_row *row)
 {
     const size_t H = (size_t)row->n;

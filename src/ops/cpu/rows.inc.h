@@ -1,8 +1,8 @@
-/* Kernels on one row: what follows a product, norms, convolution, losses, optimiser. */
+/* Kernels on one row: the end of a linear layer, norms, convolution, losses, optimiser. */
 INLINE vf gelu_argument(vf x, vf *slope)
 {
     const float scale = 1.59576912160573f;            /* 2·√(2/π) */
-    x = v_max(v_set(-30.0f), v_min(v_set(30.0f), x)); /* where σ is 0 or 1 anyway, so that nothing overflows */
+    x = v_max(v_set(-30.0f), v_min(v_set(30.0f), x)); /* σ is 0 or 1 beyond this; prevents overflow */
     vf square = x * x;
     *slope = scale + (3.0f * 0.044715f * scale) * square;
     return x * (scale + (0.044715f * scale) * square);
@@ -20,7 +20,7 @@ INLINE vf v_gelu_slope(vf x)
     return s + x * (s * other) * slope;
 }
 
-/* The bits of 4·LANES consecutive elements from the index 4·block on. */
+/* The random bits of 4·LANES consecutive elements from index 4·block on. */
 INLINE void dropout_bits(const mr_drop *d, uint32_t block, uint32_t bits[4 * LANES])
 {
     vu lane;
@@ -56,7 +56,7 @@ static void dropout_row(const mr_drop *d, uint64_t first, size_t n, const float 
     }
 }
 
-/* Without dropout, one pass. */
+/* Without dropout: one pass. */
 INLINE void finish_plain(const mr_finish *row, int gelu)
 {
     for (int i = 0; i < row->n; i += LANES) {
@@ -125,7 +125,7 @@ static void affine_row(int n, float *h, const float *a, const float *b)
         v_store_part(h + i, v_load_part(a + i, n - i) * v_load_part(h + i, n - i) + v_load_part(b + i, n - i), n - i);
 }
 
-/* x − mean with the lanes beyond n kept at zero. */
+/* x − mean, with lanes beyond n kept at zero. */
 INLINE vf centred(const float *x, float mean, int n)
 {
     if (n >= LANES) return v_load(x) - mean;

@@ -1,12 +1,12 @@
-/* Gates and scan. Every function is written once with the kind of gates and of candidate as constants, and made for
- * each pair by the table at the end. Channels are walked row by row, so memory is read in one direction; the backward
- * walks strictly downwards in time and in channels. */
+/* Gates and scan. Every function is written once, with the kind of gates and of candidate as compile-time constants;
+ * the table at the end instantiates it for each pair. Channels are processed row by row, so that memory is read in one
+ * direction; the backward goes strictly downwards in time and in channels. */
 typedef struct gates {
-    vf a, b, c; /* h = a·h + b, b = keep·c */
-    vf keep;    /* what multiplies the candidate */
-    vf slope_a; /* ∂a/∂(its argument) = a·(1 − a); for minLSTM without normalisation that of the forget gate */
-    vf slope_b; /* that of the input gate */
-    vf slope_c; /* ∂c/∂v */
+    vf a, b, c;      /* h = a·h + b, b = keep·c */
+    vf keep;         /* factor of the candidate */
+    vf slope_a;      /* ∂a/∂(its argument) = a·(1 − a); for minLSTM without normalisation, of the forget gate */
+    vf slope_b;      /* that of the input gate */
+    vf slope_c;      /* ∂c/∂v */
     vf not_p, not_k; /* σ(−p), σ(−k), normalised gates only */
 } gates;
 
@@ -27,9 +27,9 @@ INLINE vf candidate(int kind, vf v, vf *slope)
     return v_if_less(v, zero, small, v + 0.5f);
 }
 
-/* σ(d) and σ(−d) with d = softplus(−k) − softplus(−p), that is f/(f + i) and i/(f + i) for f = σ(p), i = σ(k). Each of
- * f and i is exp(min(x, 0))/(1 + exp(−|x|)); the larger of the two numerators is taken out of both, so that 0/0 cannot
- * arise. */
+/* σ(d) and σ(−d) with d = softplus(−k) − softplus(−p), that is f/(f + i) and i/(f + i) for f = σ(p), i =
+ * σ(k). Each of f and i is exp(min(x, 0))/(1 + exp(−|x|)); both numerators are divided by the larger one,
+ * so that 0/0 cannot occur. */
 INLINE void normalised_gates(vf p, vf k, gates *g)
 {
     const vf zero = v_set(0.0f), one = v_set(1.0f);
@@ -44,7 +44,7 @@ INLINE void normalised_gates(vf p, vf k, gates *g)
     g->not_k = v_reciprocal(1.0f + ek) * v_if_less(k, zero, one, ek);
 }
 
-/* p is read for minLSTM only. */
+/* p is only used for minLSTM. */
 INLINE gates make_gates(int kind, int cand, vf p, vf k, vf v)
 {
     gates g = {0};
@@ -78,10 +78,9 @@ INLINE void fwd_step(int kind, int cand, const float *pre, size_t gate, const fl
     v_store_part(h, g.a * v_load_part(before, n) + g.b, n);
 }
 
-/* What is wanted next is asked for while this row is worked on, because the arithmetic leaves the hardware no room
- * to look so far: rows some way ahead into the second cache, which can wait for more lines of memory at a time, and
- * the next row into the first. Whole rows are asked for line after line, across the gates: memory that is read in
- * one direction comes sooner. */
+/* Prefetching: the arithmetic is too long for the hardware to look ahead far enough. Rows some way ahead are prefetched
+ * into the L2 cache, which can have more lines outstanding, and the next row into L1. Whole rows are prefetched line by
+ * line, across the gates: memory that is read in one direction arrives sooner. */
 typedef struct ahead {
     size_t channel, gate; /* at channel c, gate g: c·channel + g·gate */
     size_t far;           /* rows */
@@ -107,7 +106,7 @@ INLINE void ask_for_gates(int kind, const float *near, const float *far, ahead o
 
 INLINE void scan_fwd(int kind, int cand, const mr_run *given)
 {
-    const mr_run run = *given; /* a copy, which no store can change */
+    const mr_run run = *given; /* a copy, so that the compiler knows that no store changes it */
     const ahead order = ahead_of(kind, &run);
     const int whole = run.n / LANES * LANES;
     const float *before = run.start, *pre = run.pre;
@@ -170,7 +169,8 @@ INLINE void scan_bwd(int kind, int cand, const mr_run *given)
     }
 }
 
-/* What the rows do to a state before them, or to a carry behind them; the backward's direction is a constant. */
+/* The effect of the rows on the state before them, or on the carry after them; `backward`
+ * is a compile-time constant. */
 INLINE void scan_effect(int kind, int cand, const mr_run *given, int backward)
 {
     const mr_run run = *given;
@@ -242,7 +242,7 @@ INLINE void scan_log(int kind, const mr_run *run)
         }
 }
 
-/* ---- a and b given: nothing but the recurrence */
+/* ---- a and b given: the recurrence alone */
 
 static void given_fwd(const mr_run *given)
 {

@@ -1,6 +1,6 @@
-/* The selective scan and SiLU. A vector of channels is walked through a chunk of tokens with its states at hand;
- * what every channel shares, B and C, is broadcast. Functions take the number of states as an argument of its own,
- * so that the usual 16 is a constant. */
+/* The selective scan and SiLU. A vector of channels goes through a chunk of tokens with its states in registers; B and
+ * C, which all channels share, are broadcast. Functions take the number of states as an argument, so that the usual 16
+ * becomes a compile-time constant. */
 INLINE vf v_silu(vf x) { return x * v_sigmoid(x); }
 
 INLINE vf v_silu_slope(vf x)
@@ -25,7 +25,7 @@ static void silu_bwd_row(size_t n, const float *x, const float *dy, float *dx)
     }
 }
 
-/* From [n, states] as the parameter lies to [states, n]. */
+/* Transposes from [n, states], the layout of the parameter, to [states, n]. */
 static void sscan_rates(int n, int states, const float *A_log, float *rate, size_t rate_row)
 {
     for (int c = 0; c < n; c += LANES)
@@ -79,8 +79,8 @@ static void sscan_fwd(const mr_sscan_run *run)
     for (; c < run->n; c += LANES) sscan_fwd_channels(run, c, run->n - c, run->states);
 }
 
-/* What the walk up through a chunk leaves for the walk down: for each token states before it, decays, and the
- * vectors of sscan_token. */
+/* What the forward pass over a chunk keeps for the backward pass: for each token the states before it, the decays, and
+ * the vectors of sscan_token. */
 typedef struct sscan_token {
     vf u, step, slope;
 } sscan_token;
@@ -107,7 +107,7 @@ INLINE void sscan_walk_up(const mr_sscan_run *run, int c, int n, int states, vf 
     }
 }
 
-/* One token on the way down; sums: [2·states] vectors of the gradients of B and C, over the channels so far. */
+/* The backward of one token; sums: [2·states] vectors of the gradients of B and C, over the channels so far. */
 INLINE void sscan_token_bwd(const mr_sscan_run *run, int t, int c, int n, int states, const vf *before,
                             const vf *decays, const sscan_token *token, vf *sums)
 {

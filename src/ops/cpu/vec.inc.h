@@ -1,6 +1,6 @@
-/* Vectors of LANES floats in GCC's and Clang's vector extensions, and the elementary functions on them. Included by
- * isa_*.c, which define LANES. Intrinsics stand only where the extensions have no word for an operation, with a
- * portable form beside. */
+/* Vectors of LANES floats in GCC's and Clang's vector extensions, and the elementary functions on them.
+ * Included by isa_*.c, which define LANES. Intrinsics are used only where the extensions cannot express an
+ * operation, next to a portable form. */
 #include <math.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ INLINE vf v_if_less(vf a, vf b, vf yes, vf no)
 {
     return (vf)_mm512_mask_blend_ps(_mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_LT_OQ), (__m512)no, (__m512)yes);
 }
-/* 1/x for x in [1, 4]: fourteen bits and one step of Newton's, within 1 ulp and a third of a division's time. */
+/* 1/x for x in [1, 4]: a 14-bit estimate and one Newton step; within 1 ulp, in a third of the time of a division. */
 INLINE vf v_reciprocal(vf x)
 {
     vf y = (vf)_mm512_rcp14_ps((__m512)x);
@@ -42,13 +42,13 @@ INLINE vf v_reciprocal(vf x)
 }
 INLINE vf v_scale2(vf x, vf n) { return (vf)_mm512_scalef_ps((__m512)x, (__m512)n); }
 INLINE float v_sum(vf v) { return _mm512_reduce_add_ps((__m512)v); }
-/* a·b + sum in sum's own register. */
+/* a·b + sum, accumulated in sum's register. */
 INLINE vf v_fma(vf a, vf b, vf sum)
 {
     __asm__("vfmadd231ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
     return sum;
 }
-/* sum + b·*a with *a broadcast by the instruction itself, which compilers avoid where *a is used twice. */
+/* sum + b·*a, with *a broadcast by the instruction itself; compilers avoid that where *a is used twice. */
 INLINE vf v_add_product(vf sum, vf b, const float *a)
 {
     __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(b), "m"(*a));
@@ -94,7 +94,7 @@ INLINE void v_store_n(float *p, vf v, int n)
 {
     for (int i = 0; i < n; i++) p[i] = v[i];
 }
-/* As x86 has them: where either is NaN the result is b. */
+/* As on x86: if either is NaN, the result is b. */
 INLINE vf v_max(vf a, vf b) { return v_if_less(b, a, a, b); }
 INLINE vf v_min(vf a, vf b) { return v_if_less(a, b, a, b); }
 INLINE vf v_sqrt(vf x)
@@ -145,7 +145,7 @@ INLINE vf v_round_bf16(vf x)
     return v_if_less(v_abs(x), v_set(INFINITY), (vf)rounded, x);
 }
 
-/* m[i][j] ↔ m[j][i]: interleaving the lower half of the rows with the upper one as often as LANES halves does it. */
+/* Transposes m: interleaves the lower half of the rows with the upper half, log2(LANES) times. */
 #if LANES == 16
 #define LOW_HALVES 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
 #define HIGH_HALVES 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
@@ -235,7 +235,7 @@ INLINE vf v_log(vf x)
 {
     const vf tiny = v_set(1.17549435e-38f), zero = v_set(0.0f);
     vf scaled = v_if_less(x, tiny, x * 8388608.0f, x);
-    vi bits = (vi)scaled - 0x3f3504f3; /* so that the mantissa lies in 0.707 … 1.414 */
+    vi bits = (vi)scaled - 0x3f3504f3; /* so that the mantissa is in 0.707 … 1.414 */
     vi exponent = bits >> 23;
     vf m = (vf)((bits & 0x007fffff) + 0x3f3504f3);
     vf e = __builtin_convertvector(exponent, vf) - v_if_less(x, tiny, v_set(23.0f), zero);
@@ -243,7 +243,7 @@ INLINE vf v_log(vf x)
     y = v_if_less(v_set(3.4028235e38f), x, x, y);
     y = v_if_less(x, zero, v_set(NAN), y);
     y = v_if_less(v_abs(x), v_set(1e-45f), v_set(-INFINITY), y);
-    return v_if_less(x, v_set(INFINITY), y, x); /* NaN and +inf pass as they are */
+    return v_if_less(x, v_set(INFINITY), y, x); /* NaN and +inf are returned unchanged */
 }
 
 /* σ(x) and σ(−x), both with full relative accuracy. */

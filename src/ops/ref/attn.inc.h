@@ -1,6 +1,6 @@
-/* Attention: every token by itself over the rows that it sees; and learned positions. */
+/* Attention, one token at a time over the rows that it sees; and learned positions. */
 
-/* One head of one stream, and host memory to work in. */
+/* One head of one stream, and its work arrays. */
 typedef struct attention {
     const mr_attn *shape;
     size_t b, head, D;
@@ -19,7 +19,7 @@ static const real *row_at(const attention *a, int r, size_t which)
     return a->cache + (2 * (size_t)mr_attn_slot_in(&a->s, a->count, r) + which - 1) * D + at;
 }
 
-/* Without memory nothing is computed, which no check lets pass. */
+/* Allocates the work arrays. Without memory nothing is computed, and every check notices that. */
 static int attention_room(attention *a, const mr_attn *shape, int backward)
 {
     size_t size = (size_t)shape->size, window = (size_t)shape->window, T = (size_t)shape->T;
@@ -55,7 +55,7 @@ static void attention_stream(attention *a, size_t b, const mr_act *qkv, const mr
     a->cache = cache ? IN(cache) + b * (size_t)g->window * 2 * a->D : NULL;
 }
 
-/* q turned by the distance to k, times k. */
+/* The dot product of k and q rotated by their distance. */
 static double turned_dot(const attention *a, const real *q, const real *k, int distance)
 {
     size_t size = (size_t)a->shape->size;
@@ -68,7 +68,7 @@ static double turned_dot(const attention *a, const real *q, const real *k, int d
     return sum;
 }
 
-/* to += factor·(x turned by distance, forwards or, sign −1, backwards) */
+/* to += factor·(x rotated by distance; sign −1: rotated back) */
 static void add_turned(const attention *a, double *to, const real *x, int distance, double sign, double factor)
 {
     size_t size = (size_t)a->shape->size;
@@ -80,7 +80,7 @@ static void add_turned(const attention *a, double *to, const real *x, int distan
     }
 }
 
-/* Fills `share` for token t, which sees rows first … carried + t, and returns the log of the sum. */
+/* Fills `share` with the softmax of token t over rows first … carried + t; returns the log of its sum. */
 static double soften(const attention *a, int first, int t)
 {
     int row = a->s.carried + t;
@@ -147,7 +147,7 @@ static void attn_fwd(mr_dev *dev, const mr_attn_fwd_args *args)
 
 /* ---- backward */
 
-/* What token t gives to q, and to k and v of the rows that it saw. */
+/* Adds the gradients that token t gives to its q, and to k and v of the rows that it saw. */
 static void attend_bwd(const attention *a, int first, int t, const real *dy)
 {
     size_t size = (size_t)a->shape->size;
@@ -171,7 +171,7 @@ static void attend_bwd(const attention *a, int first, int t, const real *dy)
         }
 }
 
-/* The gradients of one head to where they belong, with what comes from the cache behind the call. */
+/* Writes the gradients of one head to qkv and dcache_in, adding what comes from dcache_out. */
 static void spread(const attention *a, const mr_attn_bwd_args *args)
 {
     size_t size = (size_t)a->shape->size, D = a->D, T = (size_t)a->shape->T, window = (size_t)a->shape->window,

@@ -1,4 +1,4 @@
-/* The device: host memory, one thread. */
+/* The reference device: host memory, one thread. */
 
 static void *host_alloc(mr_dev *dev, size_t bytes)
 {

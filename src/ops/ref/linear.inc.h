@@ -8,7 +8,7 @@ static double gelu_slope(double x)
     return s + x * s * (1 - s) * 1.5957691216057308 * (1 + 3 * 0.044715 * x * x);
 }
 
-/* The factor of element i: 0 or 1/(1 − p). */
+/* The dropout factor of element i: 0 or 1/(1 − p). */
 static double dropout_factor(const mr_dropout *drop, size_t i)
 {
     if (drop->p <= 0) return 1;

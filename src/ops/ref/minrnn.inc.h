@@ -19,7 +19,7 @@ typedef struct gates {
     double a, i, c;
 } gates;
 
-/* `pre` points at the channel's first pre-activation; the next ones lie H apart. */
+/* `pre` points to the channel's first pre-activation; those of the other gates follow H apart. */
 static gates gates_of(const mr_cell *cell, const real *pre, size_t H)
 {
     if (cell->kind == MR_MINGRU) return (gates){sigmoid(-pre[0]), sigmoid(pre[0]), candidate(cell->candidate, pre[H])};
@@ -29,7 +29,7 @@ static gates gates_of(const mr_cell *cell, const real *pre, size_t H)
     return (gates){sigmoid(d), sigmoid(-d), c};
 }
 
-/* Gradients of a, i and c turned into those of the pre-activations, in place. */
+/* Replaces the pre-activations by their gradients, given those of a, i and c. */
 static void gates_bwd(const mr_cell *cell, real *pre, size_t H, double da, double di, double dc)
 {
     gates g = gates_of(cell, pre, H);
@@ -116,7 +116,7 @@ static void minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
         for (size_t c = 0; c < (size_t)a->H; c++) scan_channel(a, b, c);
 }
 
-/* Walks one channel backwards; returns the gradient that reached cand(h_init). */
+/* The backward of one channel; returns the gradient that reached cand(h_init). */
 static double scan_channel_bwd(const mr_minrnn_bwd_args *a, size_t b, size_t c)
 {
     size_t T = (size_t)a->T, H = (size_t)a->H, wide = H * (size_t)mr_cell_gates(&a->cell);
@@ -160,7 +160,7 @@ static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
         dev, &(mr_linear_bwd_w_args){.M = M, .N = N, .K = a->D, .dy = a->saved, .x = a->x, .dW = a->dW, .db = a->db});
 }
 
-/* ---- the recurrence by itself ---- */
+/* ---- the recurrence alone ---- */
 
 static void scan_given(const mr_scan_fwd_args *a, size_t b, size_t c)
 {

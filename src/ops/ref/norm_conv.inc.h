@@ -52,8 +52,7 @@ static void norm_bwd(mr_dev *dev, const mr_norm_bwd_args *a)
 
 static long real_tokens(const int32_t *length, int b, int T) { return length ? length[b] : T; }
 
-/* Can token `last` see input `source`? Negative sources lie in the tail; a reset in between cuts off what was before
- * it. */
+/* Can token `last` see input `source`? Negative sources lie in the tail. A reset hides everything before it. */
 static int visible(const uint8_t *reset, int has_tail, long source, long last)
 {
     if (source < 0 && !has_tail) return 0;
@@ -62,7 +61,7 @@ static int visible(const uint8_t *reset, int has_tail, long source, long last)
     return 1;
 }
 
-/* Input `source` of row b: a token, or for negative ones an entry of the tail (oldest first). */
+/* Input `source` of row b: a token, or for negative numbers an entry of the tail (oldest first). */
 static const real *conv_source(const mr_act *x, const mr_real *tail, int b, size_t T, size_t D, long source)
 {
     if (source >= 0) return IN(x) + ((size_t)b * T + (size_t)source) * D;
@@ -86,7 +85,7 @@ static void conv_fwd(mr_dev *dev, const mr_conv_fwd_args *a)
                              conv_source(a->x, a->tail_in, b, T, D, t - MR_TAIL + j)[d];
                 OUT(a->y)[((size_t)b * T + (size_t)t) * D + d] = t < real_T ? (real)v : 0;
             }
-        /* The new tail may be the old one: entry j reads an entry above it, so going upwards is safe. */
+        /* tail_out may be tail_in: entry j only reads later entries, so going upwards is safe. */
         for (int j = 0; a->tail_out && j < MR_TAIL; j++) {
             long source = real_T - MR_TAIL + j;
             int seen = visible(reset, has_tail, source, real_T - 1);

@@ -1,6 +1,6 @@
-/* GRU and LSTM, token by token. `saved` holds [N, G·H] input projections, which become the gates and, in the
- * backward, the gradients of what they were computed from; then [N, H]: r·h' (before), s_n (after) or c (lstm); then
- * some rows of doubles. */
+/* GRU and LSTM, token by token. `saved` holds [N, G·H] input projections, which become the gates and, in the backward,
+ * the gradients of the gates' arguments; then [N, H]: r·h' (gru before), s_n (gru after) or c (lstm); then a few rows
+ * of doubles. */
 
 enum { RNN_ROWS = 10 }; /* rows of H doubles: a state, sums, carries */
 
@@ -22,7 +22,7 @@ typedef struct rnn_stream {
     real *gates, *extra; /* [T, G·H], [T, H] */
     double *state;       /* [2, H] h and c before the token */
     double *sums;        /* [4, H] forward: s; backward: gradients of the gates' arguments in s */
-    double *carry;       /* [2, H] backward: gradient of the state behind the token */
+    double *carry;       /* [2, H] backward: gradient of the state after the token */
     double *start;       /* [2, H] backward: what reached h_init */
 } rnn_stream;
 
@@ -118,7 +118,7 @@ static void rnn_fwd(mr_dev *dev, const mr_rnn_fwd_args *a)
 
 /* ---- backward */
 
-/* The j-th number of the state before token t. */
+/* Element j of the state before token t. */
 static double rnn_before(const mr_rnn_bwd_args *a, const rnn_stream *s, size_t b, size_t t, size_t j)
 {
     if (starts(a->h_in, a->reset, b, t, s->T)) return a->h_init ? IN(a->h_init)[j] : 0;
@@ -134,7 +134,7 @@ static double rnn_back(const mr_rnn_bwd_args *a, const rnn_stream *s, size_t fir
     return v;
 }
 
-/* From the gradient of h (in carry) to those of the gates' arguments, and carry becomes that of the state before. */
+/* Takes the gradient of h in carry; leaves those of the gates' arguments, and in carry that of the previous state. */
 static void lstm_step_bwd(const mr_rnn_bwd_args *a, const rnn_stream *s, size_t b, size_t t)
 {
     const size_t H = s->H;

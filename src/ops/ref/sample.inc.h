@@ -1,8 +1,8 @@
-/* Drawing tokens. */
+/* Sampling: draws a token from each row of logits. */
 
 static int comes_before(const real *x, int a, int b) { return x[a] > x[b] || (x[a] == x[b] && a < b); }
 
-/* The token that comes next behind `last` (−1: the first); −1: there is none. */
+/* The next likeliest token after `last` (−1: the first one); −1: there is none. */
 static int next_likeliest(const real *x, int C, int last)
 {
     int best = -1;

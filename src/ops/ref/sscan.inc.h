@@ -48,10 +48,10 @@ static void sscan_fwd(mr_dev *dev, const mr_sscan_fwd_args *a)
 typedef struct sscan_grads {
     double *dbc; /* [T, 2·N] of the sequence, += */
     double dA_log[MR_SSCAN_STATES], dD;
-    double carry[MR_SSCAN_STATES]; /* gradient of the state behind the token */
+    double carry[MR_SSCAN_STATES]; /* gradient of the state after the token */
 } sscan_grads;
 
-/* The states before each token of a chunk, resets applied. */
+/* The states before each token of a chunk, after resets. */
 static void sscan_chunk_states(const mr_sscan_bwd_args *a, size_t b, size_t e, size_t first, size_t end,
                                double before[MR_SSCAN_CHUNK][MR_SSCAN_STATES])
 {
@@ -69,7 +69,7 @@ static void sscan_chunk_states(const mr_sscan_bwd_args *a, size_t b, size_t e, s
     }
 }
 
-/* One token, from the gradient of its y and of the state behind it to those of what it was given. */
+/* The backward of one token: from the gradients of its y and of the state after it to those of its inputs. */
 static void sscan_token_bwd(const mr_sscan_bwd_args *a, size_t b, size_t t, size_t e, const double *before,
                             sscan_grads *g)
 {
@@ -110,13 +110,13 @@ static void sscan_channel_bwd(const mr_sscan_bwd_args *a, size_t b, size_t e, ss
     for (size_t n = 0; a->dh_in && n < N; n++) OUT(a->dh_in)[(b * N + n) * E + e] = (real)g->carry[n];
 }
 
-/* B and C are read by every channel, so their gradient waits in doubles until all are done. */
+/* Every channel reads B and C, so their gradients are summed in doubles and stored when all channels are done. */
 static void sscan_bwd(mr_dev *dev, const mr_sscan_bwd_args *a)
 {
     (void)dev;
     size_t T = (size_t)a->T, E = (size_t)a->E, N = (size_t)a->N;
     double *dbc = mr_alloc((size_t)a->B * T * 2 * N, sizeof *dbc);
-    if (!dbc) { /* the step is then seen to be not finite, and refused */
+    if (!dbc) { /* no memory: NaN, so that the step is refused as not finite */
         OUT(a->dD)[0] = (real)NAN;
         return;
     }

@@ -1,4 +1,4 @@
-/* States of streams: rows moved between a pool and a state of many. */
+/* Moves states of streams between a pool and a batch. */
 
 static void state_rows(mr_dev *dev, const mr_state_rows_args *a)
 {
