@@ -1,51 +1,14 @@
-/* GRU and LSTM: the input projection by one product into `saved`, then token after token.
+/* GRU and LSTM: one product projects the input into `saved`, then tokens are computed one after the other.
  *
- * Rows of a batch do not meet, so a task takes some of them through all of time, with W_hh packed once and read from
- * the cache for every token; no thread waits for another. A handful of rows is not worth tiles: then every token's
- * product is done by all threads as dot products. A row's numbers are the same in whatever company it is multiplied,
- * so the cut may follow the number of threads. */
-#include "ops/cpu/gemm.h"
+ * Rows of a batch are independent, so a task takes a group of rows through all of time, with W_hh packed once and read
+ * from the cache for every token; no thread waits for another. A few rows are not worth tiles: then all threads share
+ * every token's product as dot products. A row's result does not depend on which rows it is multiplied with, so the
+ * groups may depend on the number of threads. */
+#include "ops/cpu/rnn.h"
 
 #include <string.h>
 
-enum { FEW = 8, MOST_TILES = 3, MATRICES = 2 };
-
-/* B[K, N] of a product C[rows, N] = bias + A[rows, K]·B: some rows of W_hh, transposed, or in the backward as they
- * are. */
-typedef struct matrix {
-    int N, K;
-    const float *from, *bias;
-    size_t row, column; /* strides of B in W_hh */
-    float *plain;       /* few rows: Bᵀ [N, K] */
-    char *packed;       /* many: pieces of k, each of them panels */
-    int depth, pieces, panels;
-    size_t panel; /* bytes */
-} matrix;
-
-typedef struct job {
-    mr_cpu *cpu;
-    mr_rnn kind;
-    int B, T, H, G, S;
-    int few, group_rows;
-    float *gates, *extra; /* [B, T, G·H], [B, T, H] */
-    const float *h_in, *h_init, *zeros;
-    const uint8_t *reset;
-    const int32_t *length;
-    float *h, *h_out;
-    const float *dh, *dh_out;
-    float *dh_in, *start_grad; /* start_grad: [B, S] what reached h_init */
-    matrix matrices[MATRICES]; /* gru before: those of r and z, and that of n; otherwise all gates at once */
-} job;
-
-/* Rows first … first+rows−1 of the batch on their way through time; buffers of as many rows. */
-typedef struct group {
-    const job *j;
-    int first, rows;
-    float *tile;                   /* packed rows of A */
-    float *h, *c, *rh;             /* [rows, H] */
-    float *sums, *more;            /* [rows, G·H] or, before, [rows, 2·H] and [rows, H] */
-    float *carry, *carry_c, *back; /* [rows, H] */
-} group;
+enum { FEW = 8, MOST_TILES = 3 };
 
 size_t mr_cpu_rnn_saved(mr_dev *dev, mr_rnn kind, int B, int T, int H)
 {
@@ -53,126 +16,13 @@ size_t mr_cpu_rnn_saved(mr_dev *dev, mr_rnn kind, int B, int T, int H)
     return (size_t)B * (size_t)T * (size_t)(mr_rnn_gates(kind) + 1) * (size_t)H * sizeof(float);
 }
 
-/* ---- products with W_hh */
-
-static void pack_task(void *arg, int task, int slot)
-{
-    (void)slot;
-    const job *j = arg;
-    const matrix *m = j->matrices;
-    for (; task >= m->pieces * m->panels; m++) task -= m->pieces * m->panels;
-    const mr_product_kernels *kernels = j->cpu->product;
-    const int k0 = task / m->panels * m->depth, col = task % m->panels * kernels->tile_cols;
-    kernels->pack_b(m->from + (size_t)k0 * m->row + (size_t)col * m->column, m->row, m->column,
-                    mr_min_int(m->depth, m->K - k0), mr_min_int(kernels->tile_cols, m->N - col),
-                    m->packed + (size_t)task * m->panel);
-}
-
-/* Few rows read B by columns; in the forward that is how W_hh lies. */
-static void turn_task(void *arg, int task, int slot)
-{
-    (void)slot;
-    const job *j = arg;
-    const matrix *m = j->matrices;
-    for (; task >= m->N; m++) task -= m->N;
-    for (int k = 0; k < m->K; k++)
-        m->plain[(size_t)task * (size_t)m->K + (size_t)k] = m->from[(size_t)k * m->row + (size_t)task * m->column];
-}
-
-static void cut_matrix(const job *j, matrix *m)
-{
-    const mr_product_kernels *kernels = j->cpu->product;
-    m->depth = mr_min_int(kernels->depth, m->K);
-    m->pieces = (int)mr_ceil_div((size_t)m->K, (size_t)m->depth);
-    m->panels = (int)mr_ceil_div((size_t)m->N, (size_t)kernels->tile_cols);
-    m->panel = mr_round_up((size_t)m->depth, (size_t)kernels->k_step) * kernels->b_row;
-}
-
-/* Rows first … first+rows−1 of W_hh: Bᵀ in the forward, B in the backward. */
-static void set_matrix(job *j, matrix *m, const float *W, const float *bias, int first, int rows, int down)
-{
-    const size_t H = (size_t)j->H;
-    *m = (matrix){.N = down ? j->H : rows,
-                  .K = down ? rows : j->H,
-                  .from = W + (size_t)first * H,
-                  .row = down ? H : 1,
-                  .column = down ? 1 : H,
-                  .bias = bias ? bias + first : NULL};
-    cut_matrix(j, m);
-}
-
-static int make_matrices(job *j, const float *W, const float *bias, int down)
-{
-    const int gates = j->G * j->H, first = j->kind == MR_GRU_BEFORE ? 2 * j->H : gates;
-    set_matrix(j, &j->matrices[0], W, bias, 0, first, down);
-    if (first < gates) set_matrix(j, &j->matrices[1], W, bias, first, gates - first, down);
-    size_t floats = 0;
-    int tasks = 0;
-    for (matrix *m = j->matrices; m < j->matrices + MATRICES; m++) {
-        floats += j->few ? (size_t)m->N * (size_t)m->K : (size_t)(m->pieces * m->panels) * m->panel / sizeof(float);
-        tasks += j->few ? m->N : m->pieces * m->panels;
-    }
-    if (j->few && !down) {
-        for (matrix *m = j->matrices; m < j->matrices + MATRICES; m++) m->plain = (float *)m->from;
-        return 1;
-    }
-    float *data = mr_cpu_scratch(j->cpu, MR_SCRATCH_RNN, floats);
-    if (!data) return 0;
-    for (matrix *m = j->matrices; m < j->matrices + MATRICES; m++) {
-        m->plain = data;
-        m->packed = (char *)data;
-        data += j->few ? (size_t)m->N * (size_t)m->K : (size_t)(m->pieces * m->panels) * m->panel / sizeof(float);
-    }
-    mr_cpu_run(j->cpu, j->few ? turn_task : pack_task, j, tasks);
-    return 1;
-}
-
-static void multiply_tile(const group *g, const matrix *m, const float *a, int rows, float *c)
-{
-    const mr_product_kernels *kernels = g->j->cpu->product;
-    for (int piece = 0, k0 = 0; piece < m->pieces; piece++, k0 += m->depth) {
-        const int depth = mr_min_int(m->depth, m->K - k0);
-        kernels->pack_a(a + k0, (size_t)m->K, depth, rows, g->tile);
-        kernels->multiply(&(mr_packed){.rows = rows,
-                                       .cols = m->N,
-                                       .k = depth,
-                                       .a = g->tile,
-                                       .b = m->packed + (size_t)(piece * m->panels) * m->panel,
-                                       .b_panel = m->panel,
-                                       .bias = piece ? NULL : m->bias,
-                                       .accumulate = piece > 0,
-                                       .c = c,
-                                       .c_row = (size_t)m->N});
-    }
-}
-
-static void multiply(const group *g, const matrix *m, const float *a, float *c)
-{
-    if (g->j->few) {
-        mr_product p = {.cpu = g->j->cpu,
-                        .M = g->rows,
-                        .N = m->N,
-                        .K = m->K,
-                        .a = a,
-                        .b = m->plain,
-                        .b_transposed = 1,
-                        .bias = m->bias,
-                        .c = c};
-        mr_product_run(&p);
-        return;
-    }
-    const int tile = g->j->cpu->product->tile_rows;
-    for (int r = 0; r < g->rows; r += tile)
-        multiply_tile(g, m, a + (size_t)r * (size_t)m->K, mr_min_int(tile, g->rows - r), c + (size_t)r * (size_t)m->N);
-}
-
 /* ---- rows and tokens */
 
-typedef void visit_fn(const group *g, int r, int t, int part);
+typedef void visit_fn(const mr_rnn_group *g, int r, int t, int part);
 
 typedef struct visit {
     visit_fn *fn;
-    const group *g;
+    const mr_rnn_group *g;
     int t, part;
 } visit;
 
@@ -183,25 +33,28 @@ static void visit_task(void *arg, int task, int slot)
     v->fn(v->g, task, v->t, v->part);
 }
 
-static void visit_rows(const group *g, int t, int part, visit_fn *fn)
+static void visit_rows(const mr_rnn_group *g, int t, int part, visit_fn *fn)
 {
     if (g->j->few) mr_cpu_run(g->j->cpu, visit_task, &(visit){fn, g, t, part}, g->rows);
     for (int r = 0; !g->j->few && r < g->rows; r++) fn(g, r, t, part);
 }
 
-static size_t token(const group *g, int r, int t) { return (size_t)(g->first + r) * (size_t)g->j->T + (size_t)t; }
+static size_t token(const mr_rnn_group *g, int r, int t)
+{
+    return (size_t)(g->first + r) * (size_t)g->j->T + (size_t)t;
+}
 
-static int is_real(const group *g, int r, int t) { return !g->j->length || t < g->j->length[g->first + r]; }
+static int is_real(const mr_rnn_group *g, int r, int t) { return !g->j->length || t < g->j->length[g->first + r]; }
 
-static int starts_at(const group *g, int r, int t)
+static int starts_at(const mr_rnn_group *g, int r, int t)
 {
     return (t == 0 && !g->j->h_in) || (g->j->reset && g->j->reset[token(g, r, t)]);
 }
 
-/* h (or c, H further) that a row's token t goes on from. */
-static const float *state_before(const group *g, int r, int t, int of_c)
+/* h (or c, H further on) that token t of a row starts from. */
+static const float *state_before(const mr_rnn_group *g, int r, int t, int of_c)
 {
-    const job *j = g->j;
+    const mr_rnn_job *j = g->j;
     const size_t H = (size_t)j->H, at = of_c ? H : 0;
     if (starts_at(g, r, t)) return j->h_init ? j->h_init + at : j->zeros;
     if (t == 0) return j->h_in + (size_t)(g->first + r) * (size_t)j->S + at;
@@ -211,9 +64,9 @@ static const float *state_before(const group *g, int r, int t, int of_c)
 static void copy_row(float *to, const float *from, int n) { memmove(to, from, (size_t)n * sizeof *to); }
 static void clear_row(float *to, int n) { memset(to, 0, (size_t)n * sizeof *to); }
 
-static mr_rnn_row row_of(const group *g, int r, int t)
+static mr_rnn_row row_of(const mr_rnn_group *g, int r, int t)
 {
-    const job *j = g->j;
+    const mr_rnn_job *j = g->j;
     const size_t H = (size_t)j->H, wide = (size_t)(j->G * j->H), at = (size_t)r * H;
     const size_t pitch = j->kind == MR_GRU_BEFORE ? 2 * H : wide;
     return (mr_rnn_row){.n = j->H,
@@ -229,19 +82,19 @@ static mr_rnn_row row_of(const group *g, int r, int t)
                         .back = g->back + at};
 }
 
-static group group_of(const job *j, int first, int rows, float *at)
+static mr_rnn_group group_of(const mr_rnn_job *j, int first, int rows, float *at)
 {
     const size_t tile = mr_round_up(j->cpu->product->a_tile, 64) / sizeof(float), n = (size_t)rows * (size_t)j->H;
-    group g = {.j = j, .first = first, .rows = rows, .tile = at, .h = at + tile};
+    mr_rnn_group g = {.j = j, .first = first, .rows = rows, .tile = at, .h = at + tile};
     g.c = g.h + n, g.rh = g.c + n, g.carry = g.rh + n, g.carry_c = g.carry + n, g.back = g.carry_c + n,
     g.more = g.back + n;
     g.sums = g.more + n;
     return g;
 }
 
-/* Cuts the batch, and makes room for every thread's group. Products in bf16 may add in another order in a tile that
- * is not full: there groups begin where tiles do, so that only the batch's last tile is such a one. */
-static int cut_batch(job *j)
+/* Splits the batch into groups and takes scratch for every thread's group. bf16 products may add in another order in a
+ * tile that is not full; there groups are whole tiles, so that only the last tile of the batch is partial. */
+static int cut_batch(mr_rnn_job *j)
 {
     const int tile = j->cpu->product->tile_rows, threads = j->cpu->dev.threads;
     j->few = j->B <= FEW;
@@ -254,14 +107,14 @@ static int cut_batch(job *j)
                                     (size_t)j->group_rows * (size_t)((7 + j->G) * j->H));
 }
 
-/* Every group through all of time. */
-static void run_groups(job *j, mr_pool_fn *task)
+/* Runs every group through all of time. */
+static void run_groups(mr_rnn_job *j, mr_pool_fn *task)
 {
     if (j->few) task(j, 0, 0);
     else mr_cpu_run(j->cpu, task, j, (int)mr_ceil_div((size_t)j->B, (size_t)j->group_rows));
 }
 
-static group group_at(const job *j, int task, int slot)
+static mr_rnn_group group_at(const mr_rnn_job *j, int task, int slot)
 {
     const int first = task * j->group_rows;
     return group_of(j, first, mr_min_int(j->group_rows, j->B - first), mr_cpu_slot(j->cpu, slot));
@@ -269,9 +122,9 @@ static group group_at(const job *j, int task, int slot)
 
 /* ---- forward */
 
-static void forward_row(const group *g, int r, int t, int part)
+static void forward_row(const mr_rnn_group *g, int r, int t, int part)
 {
-    const job *j = g->j;
+    const mr_rnn_job *j = g->j;
     mr_rnn_row row = row_of(g, r, t);
     row.out = j->h + token(g, r, t) * (size_t)j->H;
     if (part == MR_RNN_BEFORE_SECOND) row.sums = g->more + (size_t)r * (size_t)j->H;
@@ -284,7 +137,7 @@ static void forward_row(const group *g, int r, int t, int part)
     clear_row(row.rh, j->H);
 }
 
-static void enter_row(const group *g, int r, int t, int part)
+static void enter_row(const mr_rnn_group *g, int r, int t, int part)
 {
     (void)part;
     const size_t at = (size_t)r * (size_t)g->j->H;
@@ -293,11 +146,11 @@ static void enter_row(const group *g, int r, int t, int part)
     if (g->j->kind == MR_LSTM) copy_row(g->c + at, state_before(g, r, t, 1), g->j->H);
 }
 
-static void leave_row(const group *g, int r, int t, int part)
+static void leave_row(const mr_rnn_group *g, int r, int t, int part)
 {
     (void)t;
     (void)part;
-    const job *j = g->j;
+    const mr_rnn_job *j = g->j;
     const size_t at = (size_t)r * (size_t)j->H;
     float *to = j->h_out + (size_t)(g->first + r) * (size_t)j->S;
     copy_row(to, g->h + at, j->H);
@@ -306,16 +159,16 @@ static void leave_row(const group *g, int r, int t, int part)
 
 static void forward_task(void *arg, int task, int slot)
 {
-    const job *j = arg;
-    const group g = group_at(j, task, slot);
+    const mr_rnn_job *j = arg;
+    const mr_rnn_group g = group_at(j, task, slot);
     for (int t = 0; t < j->T; t++) {
         if (t == 0 || j->reset) visit_rows(&g, t, 0, enter_row);
-        multiply(&g, &j->matrices[0], g.h, g.sums);
+        mr_rnn_multiply(&g, &j->matrices[0], g.h, g.sums);
         if (j->kind == MR_LSTM) visit_rows(&g, t, MR_RNN_LSTM, forward_row);
         if (j->kind == MR_GRU_AFTER) visit_rows(&g, t, MR_RNN_AFTER, forward_row);
         if (j->kind != MR_GRU_BEFORE) continue;
         visit_rows(&g, t, MR_RNN_BEFORE_FIRST, forward_row);
-        multiply(&g, &j->matrices[1], g.rh, g.more);
+        mr_rnn_multiply(&g, &j->matrices[1], g.rh, g.more);
         visit_rows(&g, t, MR_RNN_BEFORE_SECOND, forward_row);
     }
     if (j->h_out) visit_rows(&g, 0, 0, leave_row);
@@ -323,9 +176,9 @@ static void forward_task(void *arg, int task, int slot)
 
 /* ---- backward */
 
-static void backward_row(const group *g, int r, int t, int part)
+static void backward_row(const mr_rnn_group *g, int r, int t, int part)
 {
-    const job *j = g->j;
+    const mr_rnn_job *j = g->j;
     mr_rnn_row row = row_of(g, r, t);
     row.dout = j->dh + token(g, r, t) * (size_t)j->H;
     row.before = state_before(g, r, t, 0);
@@ -341,11 +194,11 @@ static void backward_row(const group *g, int r, int t, int part)
     if (j->kind == MR_GRU_AFTER) clear_row(row.extra, j->H);
 }
 
-/* A start takes all that reached the state before its token; nothing crosses it. */
-static void start_row(const group *g, int r, int t, int part)
+/* At a start, the whole gradient of the state before the token goes to h_init; nothing crosses it. */
+static void start_row(const mr_rnn_group *g, int r, int t, int part)
 {
     (void)part;
-    const job *j = g->j;
+    const mr_rnn_job *j = g->j;
     const size_t at = (size_t)r * (size_t)j->H, n = (size_t)j->H;
     if (!is_real(g, r, t) || !starts_at(g, r, t)) return;
     if (j->start_grad) {
@@ -359,11 +212,11 @@ static void start_row(const group *g, int r, int t, int part)
     clear_row(g->carry_c + at, j->H);
 }
 
-static void begin_row(const group *g, int r, int t, int part)
+static void begin_row(const mr_rnn_group *g, int r, int t, int part)
 {
     (void)t;
     (void)part;
-    const job *j = g->j;
+    const mr_rnn_job *j = g->j;
     const size_t at = (size_t)r * (size_t)j->H, stream = (size_t)(g->first + r) * (size_t)j->S;
     const float *from = j->dh_out ? j->dh_out + stream : NULL;
     copy_row(g->carry + at, from ? from : j->zeros, j->H);
@@ -372,11 +225,11 @@ static void begin_row(const group *g, int r, int t, int part)
     if (j->start_grad) clear_row(j->start_grad + stream, j->S);
 }
 
-static void end_row(const group *g, int r, int t, int part)
+static void end_row(const mr_rnn_group *g, int r, int t, int part)
 {
     (void)t;
     (void)part;
-    const job *j = g->j;
+    const mr_rnn_job *j = g->j;
     const size_t at = (size_t)r * (size_t)j->H;
     float *to = j->dh_in + (size_t)(g->first + r) * (size_t)j->S;
     copy_row(to, g->carry + at, j->H);
@@ -384,29 +237,30 @@ static void end_row(const group *g, int r, int t, int part)
     if (j->kind == MR_LSTM) copy_row(to + j->H, g->carry_c + at, j->H);
 }
 
-/* A row that has ended multiplies zeros, so that nothing comes back; what it carries waits for its last real token. */
+/* Beyond its length a row multiplies zeros, so that its product adds nothing; its carry is kept
+ * until its last real token. */
 static void backward_task(void *arg, int task, int slot)
 {
-    const job *j = arg;
-    const group g = group_at(j, task, slot);
+    const mr_rnn_job *j = arg;
+    const mr_rnn_group g = group_at(j, task, slot);
     visit_rows(&g, 0, 0, begin_row);
     for (int t = j->T - 1; t >= 0; t--) {
         if (j->kind == MR_LSTM) visit_rows(&g, t, MR_RNN_LSTM, backward_row);
         if (j->kind == MR_GRU_AFTER) visit_rows(&g, t, MR_RNN_AFTER, backward_row);
         if (j->kind == MR_GRU_BEFORE) {
             visit_rows(&g, t, MR_RNN_BEFORE_FIRST, backward_row);
-            multiply(&g, &j->matrices[1], g.rh, g.more);
+            mr_rnn_multiply(&g, &j->matrices[1], g.rh, g.more);
             visit_rows(&g, t, MR_RNN_BEFORE_SECOND, backward_row);
         }
-        multiply(&g, &j->matrices[0], g.sums, g.back);
+        mr_rnn_multiply(&g, &j->matrices[0], g.sums, g.back);
         if (t == 0 || j->reset) visit_rows(&g, t, 0, start_row);
     }
     if (j->dh_in) visit_rows(&g, 0, 0, end_row);
 }
 
-/* The states that W_hh was multiplied with, [B, T, H]. */
+/* Collects the states that W_hh was multiplied with, [B, T, H]. */
 typedef struct shifting {
-    const job *j;
+    const mr_rnn_job *j;
     float *to;
 } shifting;
 
@@ -414,8 +268,8 @@ static void shift_task(void *arg, int task, int slot)
 {
     (void)slot;
     const shifting *s = arg;
-    const job *j = s->j;
-    const group g = {.j = j, .first = task, .rows = 1};
+    const mr_rnn_job *j = s->j;
+    const mr_rnn_group g = {.j = j, .first = task, .rows = 1};
     const size_t H = (size_t)j->H, at = token(&g, 0, 0) * H;
     copy_row(s->to + at, state_before(&g, 0, 0, 0), j->H);
     memcpy(s->to + at + H, j->h + at, (size_t)(j->T - 1) * H * sizeof *s->to);
@@ -423,7 +277,7 @@ static void shift_task(void *arg, int task, int slot)
         if (starts_at(&g, 0, t)) copy_row(s->to + at + (size_t)t * H, state_before(&g, 0, t, 0), j->H);
 }
 
-static void recurrent_gradients(job *j, const mr_rnn_bwd_args *a, float *states)
+static void recurrent_gradients(mr_rnn_job *j, const mr_rnn_bwd_args *a, float *states)
 {
     const int tokens = j->B * j->T, H = j->H, wide = j->G * H, first = j->kind == MR_LSTM ? wide : 2 * H;
     float *dW = (float *)a->dW_hh, *db = (float *)a->db_hh;
@@ -437,22 +291,22 @@ static void recurrent_gradients(job *j, const mr_rnn_bwd_args *a, float *states)
 
 /* ---- the ops */
 
-static job job_of(mr_cpu *cpu, mr_rnn kind, int B, int T, int H, void *saved)
+static mr_rnn_job job_of(mr_cpu *cpu, mr_rnn kind, int B, int T, int H, void *saved)
 {
-    job j = {.cpu = cpu,
-             .kind = kind,
-             .B = B,
-             .T = T,
-             .H = H,
-             .G = mr_rnn_gates(kind),
-             .S = mr_rnn_state(kind, H),
-             .gates = saved};
+    mr_rnn_job j = {.cpu = cpu,
+                    .kind = kind,
+                    .B = B,
+                    .T = T,
+                    .H = H,
+                    .G = mr_rnn_gates(kind),
+                    .S = mr_rnn_state(kind, H),
+                    .gates = saved};
     j.extra = j.gates + (size_t)B * (size_t)T * (size_t)(j.G * H);
     return j;
 }
 
-/* A row of zeros, and `more` floats behind it. */
-static float *take_scratch(job *j, size_t more)
+/* Takes a row of zeros and `more` floats after it; returns the latter. */
+static float *take_scratch(mr_rnn_job *j, size_t more)
 {
     const size_t row = mr_round_up((size_t)j->H, 16);
     float *data = mr_cpu_scratch(j->cpu, MR_SCRATCH_STATE, row + more);
@@ -465,7 +319,7 @@ static float *take_scratch(job *j, size_t more)
 static void rnn_fwd(mr_dev *dev, const mr_rnn_fwd_args *a)
 {
     mr_cpu *cpu = mr_cpu_of(dev);
-    job j = job_of(cpu, a->kind, a->B, a->T, a->H, a->saved);
+    mr_rnn_job j = job_of(cpu, a->kind, a->B, a->T, a->H, a->saved);
     j.h_in = (const float *)a->h_in, j.h_init = (const float *)a->h_init, j.reset = a->reset, j.length = a->length;
     j.h = (float *)a->h, j.h_out = (float *)a->h_out;
     mr_product p = {.cpu = cpu,
@@ -478,7 +332,8 @@ static void rnn_fwd(mr_dev *dev, const mr_rnn_fwd_args *a)
                     .bias = (const float *)a->b_ih,
                     .c = j.gates};
     if (a->W_ih) mr_product_run(&p);
-    if (!take_scratch(&j, 0) || !cut_batch(&j) || !make_matrices(&j, (const float *)a->W_hh, (const float *)a->b_hh, 0))
+    if (!take_scratch(&j, 0) || !cut_batch(&j) ||
+        !mr_rnn_make_matrices(&j, (const float *)a->W_hh, (const float *)a->b_hh, 0))
         return;
     run_groups(&j, forward_task);
 }
@@ -486,12 +341,12 @@ static void rnn_fwd(mr_dev *dev, const mr_rnn_fwd_args *a)
 static void rnn_bwd(mr_dev *dev, const mr_rnn_bwd_args *a)
 {
     mr_cpu *cpu = mr_cpu_of(dev);
-    job j = job_of(cpu, a->kind, a->B, a->T, a->H, a->saved);
+    mr_rnn_job j = job_of(cpu, a->kind, a->B, a->T, a->H, a->saved);
     const int tokens = a->B * a->T, learned = a->h_init && a->dh_init;
     j.h_in = (const float *)a->h_in, j.h_init = (const float *)a->h_init, j.reset = a->reset, j.length = a->length;
     j.h = (float *)a->h, j.dh = (const float *)a->dh, j.dh_out = (const float *)a->dh_out, j.dh_in = (float *)a->dh_in;
     float *states = take_scratch(&j, (size_t)tokens * (size_t)j.H + (size_t)(j.B * j.S));
-    if (!states || !cut_batch(&j) || !make_matrices(&j, (const float *)a->W_hh, NULL, 1)) return;
+    if (!states || !cut_batch(&j) || !mr_rnn_make_matrices(&j, (const float *)a->W_hh, NULL, 1)) return;
     if (learned) j.start_grad = states + (size_t)tokens * (size_t)j.H;
     run_groups(&j, backward_task);
     for (int b = 0; learned && b < j.B; b++)
