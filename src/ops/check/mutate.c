@@ -12,7 +12,7 @@ typedef enum mutation {
     IS_NAN,         /* one element is NaN */
     UNWRITTEN,      /* one element was not written */
     SKIPPED,        /* the op did nothing at all */
-    BEHIND,         /* a byte just past an output was written */
+    PAST,           /* a byte just past an output was written */
     BEFORE,         /* a byte just before an output was written */
     INPUT_CHANGED,  /* a byte of an input was written */
     UNREPEATABLE,   /* the last bit differs between two runs */
@@ -20,7 +20,7 @@ typedef enum mutation {
     MUTATIONS
 } mutation;
 
-static const char *const mutation_names[] = {"perturbed", "is-nan",        "unwritten",    "skipped",       "behind",
+static const char *const mutation_names[] = {"perturbed", "is-nan",        "unwritten",    "skipped",       "past",
                                              "before",    "input-changed", "unrepeatable", "threads-differ"};
 
 enum { ROUNDS = 4, TRIES = 60 }; /* rounds of each mutation; seeds tried until a case can be corrupted */
@@ -116,7 +116,7 @@ static void spoil(mutant *m)
         for (int i = 0; i < c->buffer_count; i++)
             if (mr_case_is_output(&c->buffers[i])) spoil_output(m, c, i);
         break;
-    case BEHIND: flip(m, end + m->round * 8, 0x55); break;
+    case PAST: flip(m, end + m->round * 8, 0x55); break;
     case BEFORE: flip(m, first - 1 - m->round * 8, 0x55); break;
     case INPUT_CHANGED:
         if (input >= 0) flip(m, p->base + p->at[input] + p->bytes[input] / 2, 0x55);

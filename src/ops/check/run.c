@@ -208,9 +208,9 @@ static void judge_bytes(const mr_case *c, const mr_outcome *got, mr_verdict *ver
         size_t end = i < c->buffer_count ? p->at[i] : p->total;
         for (size_t k = start; k < end; k++) {
             if (got->before[k] == got->after[k]) continue;
-            int behind = i > 0 && (i == c->buffer_count || k - start < end - k);
-            miss(verdict, "wrote %zu bytes %s %s", behind ? k - start + 1 : end - k,
-                 behind ? "behind the end of" : "before the start of", c->buffers[behind ? i - 1 : i].name);
+            int past = i > 0 && (i == c->buffer_count || k - start < end - k);
+            miss(verdict, "wrote %zu bytes %s %s", past ? k - start + 1 : end - k,
+                 past ? "past the end of" : "before the start of", c->buffers[past ? i - 1 : i].name);
             break;
         }
         if (i == c->buffer_count) return;

@@ -173,16 +173,16 @@ static void put_rows(const mr_attn_job *job, const mr_attn_span *span, const roo
 {
     const size_t size = (size_t)job->shape.size, D = job->D, at = (size_t)span->head * size,
                  window = (size_t)job->shape.window;
-    const float *behind = job->dcache_out ? job->dcache_out + (size_t)span->b * window * 2 * D + at : NULL;
+    const float *dcache = job->dcache_out ? job->dcache_out + (size_t)span->b * window * 2 * D + at : NULL;
     for (int row = span->first; row < span->s->carried + span->t1; row++) {
         const int t = row - span->s->carried;
         if (t >= span->t0) {
             float *to = job->dqkv + (((size_t)span->b * (size_t)job->shape.T + (size_t)t) * 3 + 1) * D + at;
-            const int slot = behind ? mr_attn_slot_out(span->s, t) : -1;
+            const int slot = dcache ? mr_attn_slot_out(span->s, t) : -1;
             put_row(job, span, r, row, to, D, 0);
             if (slot < 0) continue;
-            job->cpu->kernels.add(size, to, behind + 2 * (size_t)slot * D);
-            job->cpu->kernels.add(size, to + D, behind + (2 * (size_t)slot + 1) * D);
+            job->cpu->kernels.add(size, to, dcache + 2 * (size_t)slot * D);
+            job->cpu->kernels.add(size, to + D, dcache + (2 * (size_t)slot + 1) * D);
         } else if (t >= 0) {
             put_row(job, span, r, row, spilled(job, span, row), size, 0);
         } else if (job->dcache_in) {

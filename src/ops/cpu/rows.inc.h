@@ -79,9 +79,8 @@ static void finish_dropout(const mr_finish *row)
         if (row->gelu) finish_plain(&before, 1);
         else finish_plain(&before, 0);
         dropout_row(&row->drop, row->first + (uint64_t)i, (size_t)n, part, part);
-        mr_finish behind = {
-            .n = n, .value = part, .residual = row->residual ? row->residual + i : NULL, .y = row->y + i};
-        finish_plain(&behind, 0);
+        mr_finish rest = {.n = n, .value = part, .residual = row->residual ? row->residual + i : NULL, .y = row->y + i};
+        finish_plain(&rest, 0);
     }
 }
 

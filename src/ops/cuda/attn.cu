@@ -1,8 +1,8 @@
-/* Attention, forward: a block has 64 queries of one head and walks over the rows that they see, 64 at a time. One
- * token with a cache goes straight over the cache. */
+/* Attention, forward: a thread block has 64 queries of one head and loops over the rows that they see, 64 at a time. A
+ * single token with a cache reads the cache directly. */
 #include "ops/cuda/attn.cuh"
 
-/* What a thread needs to know of its two rows: they see rows first … own. */
+/* The two queries of a thread: each sees rows first … own. */
 struct two_rows {
     int first[2], own[2];
 };
@@ -19,8 +19,7 @@ static __device__ __forceinline__ float max_of_four(float v)
     return fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 2));
 }
 
-/* Scores of the rows from `row` on become 2^(score − top); what was summed with an older top is brought to the new
- * one. */
+/* Replaces the scores of rows from `row` on by 2^(score − top), and rescales sums that used the old top. */
 template <int NT>
 static __device__ __forceinline__ void soften(float (&w)[TILE / 8][4], const two_rows &mine, int row, float scale,
                                               float (&top)[2], float (&sum)[2], float (&o)[NT][4])
@@ -75,7 +74,7 @@ static __device__ __forceinline__ void write_rows(const attn_args &a, const mr_a
     }
 }
 
-/* The last queries see most: their blocks come first. */
+/* The last queries see the most rows, so their blocks start first. */
 template <int KIND, int HP, class A> static __global__ void __launch_bounds__(ATTN_THREADS) attn_forward(attn_args a)
 {
     typedef typename element<KIND>::type E;
@@ -120,10 +119,11 @@ template <int KIND, int HP, class A> struct forward_pass {
 
 /* ---- one token ---- */
 
-enum { ONE_THREADS = 256, ONE_LANES = 8, ONE_MOST = 40000 }; /* lanes a row; rows whose scores fit into shared memory */
+/* ONE_LANES: lanes per row; ONE_MOST: rows whose scores fit into shared memory */
+enum { ONE_THREADS = 256, ONE_LANES = 8, ONE_MOST = 40000 };
 
-/* k of row r times q turned by the distance: eight lanes share a row. Distances are what matters, so the cache stays
- * as it is. */
+/* k of row r times q rotated by their distance; eight lanes share a row. Only distances matter, so
+ * the cache stays unrotated. */
 template <class A>
 static __device__ __forceinline__ float score_of(const attn_args &a, const float *q, const A *own, const float *cached,
                                                  int distance, int lane)
@@ -139,7 +139,7 @@ static __device__ __forceinline__ float score_of(const attn_args &a, const float
     return sum;
 }
 
-/* The largest of all threads' values, or their sum, for every thread. */
+/* The maximum or the sum of all threads' values, returned to every thread. */
 template <bool MAX> static __device__ __forceinline__ float of_all(float v, float *shared)
 {
     for (int k = 16; k; k >>= 1) {
@@ -202,9 +202,9 @@ template <class A> static void launch_one(mr_cuda *c, const attn_args *a)
     LAUNCHED(c, "attn_one");
 }
 
-/* ---- the cache behind the call ---- */
+/* ---- the cache after the call ---- */
 
-/* A block a row of the cache. It may be the one that came in: rows that stay are then left alone. */
+/* One block per row of the cache. cache_out may be cache_in: rows that stay are then left alone. */
 template <class A> static __global__ void attn_keep(attn_args a, float *cache_out, float *count_out)
 {
     const int b = blockIdx.y, slot = blockIdx.x;

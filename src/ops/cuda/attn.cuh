@@ -1,9 +1,9 @@
-/* Attention on tiles of 64 × 64, four warps of sixteen rows each: what the forward and both halves of the backward
- * share.
+/* What the forward and both parts of the backward of attention share: tiles of 64 × 64, four
+ * warps with sixteen rows each.
  *
- * Products run on operands in shared memory and leave their sums in registers, always in the layout of mma.sync's
- * m16n8: a thread (g = lane / 4, q = lane % 4) has of each eight columns those at 2q and 2q + 1, of the rows g and g
- * + 8. A pair of channels that is turned together thus lies in one thread. */
+ * Products read operands from shared memory and leave their sums in registers, in the layout of mma.sync m16n8: of
+ * every eight columns, a thread (g = lane / 4, q = lane % 4) has columns 2q and 2q + 1 of rows g and g + 8. So one
+ * thread holds both channels of a rotary pair. */
 #ifndef MR_OPS_CUDA_ATTN_CUH
 #define MR_OPS_CUDA_ATTN_CUH
 
@@ -27,7 +27,7 @@ struct attn_args {
     const float *cache;
     const mr_attn_stream *streams; /* [B] */
     const int *count, *first;      /* [B]; [B, T] the first row that each token sees */
-    const float2 *turns;           /* [rows, size/2] cos, sin by position; or NULL */
+    const float2 *turns;           /* [rows, size/2] rotary cos, sin by position; or NULL */
     void *y;
     float *lse;
     const float *mean; /* backward: [B, heads, T] Σ dy·y */
@@ -45,7 +45,7 @@ template <> struct element<BF16> {
     typedef bf16 type;
 };
 
-/* A row in shared memory is a little longer than its numbers, so that rows begin in different banks, at 16 bytes. */
+/* Rows in shared memory are padded so that they begin in different banks, on multiples of 16 bytes. */
 template <int KIND, int WIDTH> struct tile_row {
     static const int value = WIDTH + 16 / (int)sizeof(typename element<KIND>::type);
 };
@@ -60,8 +60,8 @@ template <> __device__ __forceinline__ float narrow<TF32>(float v)
     return __uint_as_float(bits);
 }
 
-/* ---- products of a warp: sums[16, 8·NT] += A[16, K]·B. A lies along k. B lies along k too, as [n, k], or (KN) as
- * [k, n]. ---- */
+/* ---- products of a warp: sums[16, 8·NT] += A[16, K]·B. A is contiguous along k; B is stored as [n,
+ * k], or (KN) as [k, n]. ---- */
 
 __device__ __forceinline__ uint32_t shared_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 
@@ -162,7 +162,7 @@ template <> struct product<FP32> {
 
 /* ---- rows into shared memory ---- */
 
-/* Channels c … c + 7 of a vector of `size`, whatever its address. */
+/* Loads channels c … c + 7 of a vector of `size`, at any alignment. */
 template <class S> __device__ __forceinline__ void load_eight(const S *from, int c, int size, float *v)
 {
     if (c + 8 <= size && (uintptr_t)(from + c) % (4 * sizeof(S)) == 0) {
@@ -191,7 +191,7 @@ __device__ __forceinline__ void turn_pair(float &x, float &y, float2 turn, float
     x = u;
 }
 
-/* Rows row … row + 63 of q, k or v of one head; those from `end` on are 0. Channels beyond the head's are 0. */
+/* Loads rows row … row + 63 of q, k or v of one head; rows from `end` on and channels beyond the head's are 0. */
 template <int KIND, int HP, class A>
 __device__ __forceinline__ void load_rows(const attn_args &a, const mr_attn_stream &s, int b, int head, int which,
                                           int row, int end, typename element<KIND>::type *to)
@@ -214,7 +214,7 @@ __device__ __forceinline__ void load_rows(const attn_args &a, const mr_attn_stre
     }
 }
 
-/* Tokens t … t + 63 of y or dy of one head. */
+/* Loads tokens t … t + 63 of y or dy of one head. */
 template <int KIND, int HP, class A>
 __device__ __forceinline__ void load_tokens(const attn_args &a, const void *from, int b, int head, int t, int end,
                                             typename element<KIND>::type *to)
@@ -229,7 +229,7 @@ __device__ __forceinline__ void load_tokens(const attn_args &a, const void *from
     }
 }
 
-/* A warp's sums [16, 64] as an operand of the next product. */
+/* Stores a warp's sums [16, 64] as an operand of the next product. */
 template <int KIND>
 __device__ __forceinline__ void store_sums(const float (&sums)[TILE / 8][4], typename element<KIND>::type *to)
 {
@@ -244,12 +244,12 @@ __device__ __forceinline__ void store_sums(const float (&sums)[TILE / 8][4], typ
 
 /* ---- on the host ---- */
 
-/* Fills what follows from shapes, resets and counts, on the device, in scratch; `more` bytes of it are the caller's
- * and come back. NULL: no memory. */
+/* Computes what follows from shapes, resets and counts, on the device, into scratch. Returns `more` bytes of scratch
+ * for the caller, or NULL when out of memory. */
 void *mr_cuda_attn_prepare(mr_cuda *c, const mr_attn *shape, const float *cache, const float *counts,
                            const uint8_t *reset, const int32_t *length, size_t more, attn_args *args);
 
-/* Calls FN<KIND, HP, A>::run(…) as the device computes, for heads padded to 32, 64 or 128 channels. */
+/* Calls FN<KIND, HP, A>::run(…) for the device's precision and for heads padded to HP = 32, 64 or 128 channels. */
 template <template <int, int, class> class FN, int KIND, class A, class... ARGS>
 static void attn_by_size(int size, ARGS... args)
 {
@@ -266,7 +266,7 @@ static void attn_dispatch(mr_cuda *c, int size, ARGS... args)
     else attn_by_size<FN, TF32, float>(size, args...);
 }
 
-/* A kernel with more shared memory than the usual. */
+/* Launches a kernel that may need more than the default shared memory. */
 template <class KERNEL>
 static void attn_launch(mr_cuda *c, KERNEL kernel, const char *name, dim3 grid, size_t bytes, const attn_args &args)
 {

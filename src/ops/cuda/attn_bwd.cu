@@ -1,9 +1,9 @@
-/* Attention, backward, without atomics: first the gradients of the queries, a block for 64 of them that walks over
- * rows; then those of keys and values, a block for 64 rows that walks over queries. Both make the softmax again.
- * Where a sum over rows or queries runs, its order is fixed. */
+/* Attention, backward, without atomics. First the gradients of queries: a block has 64 of them and loops over rows.
+ * Then those of keys and values: a block has 64 rows and loops over queries. Both recompute the softmax. Sums over rows
+ * or queries have a fixed order. */
 #include "ops/cuda/attn.cuh"
 
-/* mean[b, head, t] = Σ dy·y: one warp each. */
+/* mean[b, head, t] = Σ dy·y; one warp per element. */
 template <class A>
 static __global__ void attn_means(int n, int T, int heads, int size, const A *y, const A *dy, float *mean)
 {
@@ -17,14 +17,14 @@ static __global__ void attn_means(int n, int T, int heads, int size, const A *y,
     if (threadIdx.x == 0) mean[i] = sum;
 }
 
-/* Two neighbouring channels of a row, turned back by the row's position. */
+/* Two neighbouring channels of a row, rotated back by the row's position. */
 static __device__ __forceinline__ float2 turned_back(const attn_args &a, int row, int c, float x, float y)
 {
     if (a.turns && c < a.g.size) turn_pair(x, y, a.turns[(size_t)row * (a.g.size / 2) + c / 2], -1.0f);
     return make_float2(x, y);
 }
 
-/* w: scores become the softmax; d: the gradient of the softmax becomes that of the scores, for one number. */
+/* One element: replaces the score w by its softmax, and d, the gradient of the softmax, by that of the score. */
 static __device__ __forceinline__ void soften_bwd(float &w, float &d, bool sees, float scale, float lse, float mean)
 {
     w = sees ? exp2f((w * scale - lse) * LOG2_E) : 0;
@@ -94,9 +94,9 @@ template <int KIND, int HP, class A> static __global__ void __launch_bounds__(AT
 
 /* ---- keys and values ---- */
 
-/* Where the gradients of one row go, and what comes to them from the cache behind the call. */
+/* Where the gradients of one row are written, and what dcache_out adds to them. */
 template <class A> struct row_outputs {
-    A *token;          /* of k; v lies D further on; or NULL */
+    A *token;          /* gradient of k (v: D further on), or NULL */
     float *cached;     /* the same in dcache_in, or NULL */
     const float *more; /* the same in dcache_out, or NULL */
 };
@@ -151,7 +151,7 @@ static __device__ __forceinline__ void write_rows(const attn_args &a, const mr_a
     }
 }
 
-/* What is known of the 64 queries at hand. */
+/* Facts about the 64 queries of this step. */
 struct queries {
     int first[TILE];
     float lse[TILE], mean[TILE];
@@ -234,7 +234,7 @@ template <int KIND, int HP, class A> struct backward_pass {
     }
 };
 
-/* The gradient of q waits in scratch until nobody reads q any more. */
+/* The gradient of q stays in scratch until q is no longer read. */
 void mr_cuda_attn_bwd(mr_dev *dev, const mr_attn_bwd_args *args)
 {
     mr_cuda *c = cuda_of(dev);

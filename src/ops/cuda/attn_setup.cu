@@ -1,9 +1,9 @@
-/* Before attention: which rows each token sees, and the table of turns. Learned positions. */
+/* Preparation for attention: which rows each token sees, and the rotary table. Also the op for learned positions. */
 #include "ops/cuda/attn.cuh"
 
 struct setup_args {
     mr_attn g;
-    int rows; /* of the table of turns */
+    int rows; /* of the rotary table */
     const float *counts;
     const uint8_t *reset;
     const int32_t *length;
@@ -12,7 +12,7 @@ struct setup_args {
     float2 *turns;
 };
 
-/* The largest value at or before each lane, and before this warp's turn. */
+/* The running maximum over lanes, starting from `before`. */
 static __device__ __forceinline__ int running_max(int v, int before)
 {
     const int lane = threadIdx.x & 31;
@@ -23,7 +23,7 @@ static __device__ __forceinline__ int running_max(int v, int before)
     return max(v, before);
 }
 
-/* One warp a stream. */
+/* One warp per stream. */
 static __device__ void find_stream(const setup_args &a, int b)
 {
     const int lane = threadIdx.x, real = a.length ? a.length[b] : a.g.T;
@@ -43,7 +43,8 @@ static __device__ void find_stream(const setup_args &a, int b)
     }
 }
 
-/* The first B blocks find the streams, the others fill the table. In double, so that positions far away stay exact. */
+/* The first B blocks describe the streams, the others fill the rotary table; in double, so that
+ * large positions stay exact. */
 static __global__ void attn_setup(setup_args a)
 {
     if (blockIdx.x < a.g.B) {
@@ -82,7 +83,7 @@ void *mr_cuda_attn_prepare(mr_cuda *c, const mr_attn *g, const float *cache, con
 
 /* ---- learned positions ---- */
 
-/* One warp a stream: the place of a token is its distance from the last reset, or goes on from the count. */
+/* One warp per stream: a token's position is its distance from the last reset, or else continues from the count. */
 static __global__ void find_places(int T, int window, const float *counts, const uint8_t *reset, int32_t *ids)
 {
     const int b = blockIdx.x, lane = threadIdx.x, count = counts ? mr_attn_count(counts[b], window) % window : 0;

@@ -1,12 +1,12 @@
-/* Launches in a chain: the next kernel starts while this one runs, fetches its weights, and waits before it reads
- * results. */
+/* Chained launches (programmatic dependent launch): the next kernel starts while this one runs, loads its weights, and
+ * waits before it reads this one's results. */
 #ifndef MR_OPS_CUDA_CHAIN_CUH
 #define MR_OPS_CUDA_CHAIN_CUH
 
 #include "ops/cuda/cuda.cuh"
 
-/* A kernel that says early_start lets the next one of its chain start at once; that one must call wait_for_results
- * before it reads or writes anything but weights. Launches that are not chained wait for the whole kernel as ever. */
+/* A kernel that calls early_start lets the next chained kernel start at once; that one must call wait_for_results
+ * before it reads anything but weights, or writes anything. Other launches wait for the whole kernel as usual. */
 __device__ __forceinline__ void early_start(void)
 {
 #if __CUDA_ARCH__ >= 900

@@ -18,7 +18,7 @@ typedef __nv_bfloat16 bf16;
 
 enum { MR_CUDA_PLANS = 512, MR_CUDA_SHADOWS = 256, MR_CUDA_WORKSPACE = 32 << 20 };
 
-/* One product that was planned: its shape and options, and the algorithm chosen for it once. */
+/* A planned product: its shape and options, and the algorithm chosen for them. */
 struct mr_cuda_plan {
     uint64_t key[4];
     cublasLtMatmulDesc_t desc;
@@ -34,11 +34,11 @@ struct mr_cuda_shadow {
     size_t n;
 };
 
-/* A row of the table of recordings. */
+/* One recording (CUDA graph) of repeated work. */
 struct mr_cuda_graph {
     int seen, writes_weights;
     cudaGraphExec_t exec;
-    const void *wanted; /* what was downloaded right behind it: the recording brings it along */
+    const void *wanted; /* what is downloaded right after it: the recording copies it to the host too */
     size_t wanted_bytes;
 };
 
@@ -49,29 +49,29 @@ struct mr_cuda_room {
 
 struct mr_cuda {
     mr_dev dev;
-    int index, sms, capability, bf16, exact; /* capability: 90 for 9.0, of the chip or of the code that
-        runs on it, whichever is less: what one lacks the other cannot use; exact: fp32 products without TF32 */
+    /* capability: 90 for 9.0, the lower of the chip's and of the code that runs on it; exact: fp32 products without TF32 */
+    int index, sms, capability, bf16, exact;
     cudaStream_t stream;
     int stream_given; /* by the caller, who destroys it */
     cublasLtHandle_t lt;
     void *workspace;                                  /* of the products, MR_CUDA_WORKSPACE bytes */
-    mr_cuda_room scratch, product_scratch;            /* of one op at a time, and of a product inside of one */
+    mr_cuda_room scratch, product_scratch;            /* for the op that runs now, and for a product inside it */
     mr_cuda_shadow shadows[MR_CUDA_SHADOWS];          /* bf16: copies of parameters for the products */
     int shadow_count, shadows_stale, weights_written; /* weights_written: since it was last cleared */
     mr_cuda_shadow *shadow_table;                     /* the list on the device */
-    char *staging; /* pinned; uploads go through it, and small downloads through its end */
+    char *staging; /* pinned host memory for uploads; its end is for small downloads */
     size_t staged;
     mr_cuda_plan plans[MR_CUDA_PLANS];
-    int plan_count, plan_oldest; /* oldest: the next to make room, once all are taken */
-    mr_replays replays;          /* whose each of the graphs is */
+    int plan_count, plan_oldest; /* oldest: the next to be replaced when all are taken */
+    mr_replays replays;          /* the key of each graph */
     mr_cuda_graph graphs[MR_REPLAYS];
-    mr_ops direct;            /* the ops as they are launched; dev->ops goes through defer.cu first */
+    mr_ops direct;            /* the ops that launch kernels; dev->ops goes through defer.cu first */
     mr_norm_fwd_args waiting; /* a norm that the next op may take into its own kernel */
     int has_waiting;
     int chained;             /* the last launch lets the next one start early, see chain.cuh */
     mr_cuda_graph *last;     /* the recording that was replayed, when nothing has come behind it */
-    int raw;                 /* for raw calls alone, see raw.cu: between two of them it has no memory at all */
-    cudaStream_t own_stream; /* raw: what no stream means */
+    int raw;                 /* for raw calls only, see raw.cu: between calls it owns no memory */
+    cudaStream_t own_stream; /* raw: the default stream */
     mr_cuda_room copies;     /* raw: for bf16 copies of this call's weights */
     int device_before;       /* raw: the caller's */
     cudaError_t error;       /* the first since the last sync */
@@ -88,25 +88,25 @@ void mr_cuda_note(mr_cuda *c, cudaError_t error, const char *where);
 #define CHECK(c, call) mr_cuda_note(c, call, #call)
 #define LAUNCHED(c, name) mr_cuda_note(c, cudaGetLastError(), name)
 
-/* Device memory for the op that runs now; grows at the first use of a shape. NULL when not to be had. */
+/* Device memory for the op that runs now; grows at the first use of a larger shape. NULL when out of memory. */
 void *mr_cuda_scratch(mr_cuda *c, size_t bytes);
 void *mr_cuda_product_scratch(mr_cuda *c, size_t bytes);
 
-/* Lets a kernel use so much dynamic shared memory. What a kernel may use is one setting for all threads of the
- * process, so it is only ever raised: another thread may be about to launch it with more. */
+/* Lets a kernel use this much dynamic shared memory. The limit is one setting for all threads of the process, so it is
+ * only ever raised: another thread may be about to launch the kernel with more. */
 cudaError_t mr_cuda_allow_shared(const void *kernel, size_t bytes);
 
-/* bf16 copies of parameters: made at the first use after something was written over what they are copies of, all in
- * one launch. */
+/* The bf16 copy of a parameter array. All copies are refreshed in one launch at the first use after
+ * parameters may have changed. */
 const bf16 *mr_cuda_shadow_of(mr_cuda *c, const float *from, size_t n);
 void mr_cuda_written(mr_cuda *c, const void *to, size_t bytes);
 void mr_cuda_freshen(mr_cuda *c);
 
-/* Raw calls: hooks of the device, and the bf16 copy of an array for the call that runs now. */
+/* Raw calls: sets the device's hooks; returns the bf16 copy of an array for the current call. */
 void mr_cuda_raw_hooks(mr_dev *dev);
 const bf16 *mr_cuda_raw_copy(mr_cuda *c, const float *from, size_t n);
 
-/* What was put off is launched; after this, the stream holds everything that was asked for. */
+/* Launches the norm that was deferred, if any: after this, the stream holds everything that was asked for. */
 void mr_cuda_settle(mr_cuda *c);
 void mr_cuda_defer_ops(mr_cuda *c);
 
@@ -119,7 +119,7 @@ __device__ __forceinline__ float load(const bf16 *p) { return __bfloat162float(*
 __device__ __forceinline__ void store(float *p, float v) { *p = v; }
 __device__ __forceinline__ void store(bf16 *p, float v) { *p = __float2bfloat16(v); }
 
-/* Calls FN<act type>(…) for the device's storage of activations. */
+/* Calls FN<type>(…) with the type in which the device stores activations. */
 #define BY_ACT(c, FN, ...)                                                                                             \
     do {                                                                                                               \
         if ((c)->bf16) FN<bf16>(__VA_ARGS__);                                                                          \
@@ -142,7 +142,7 @@ __device__ __forceinline__ float gelu_slope(float x)
     return s + x * s * (1 - s) * 1.5957691216057308f * (1 + 3 * 0.044715f * x * x);
 }
 
-/* Four neighbours at once, where address and count allow it. */
+/* Loads and stores four neighbours at once, where address and count allow it. */
 template <class A> struct quad;
 template <> struct quad<float> {
     static __device__ __forceinline__ void load(const float *p, float *v)
@@ -169,7 +169,7 @@ template <> struct quad<bf16> {
     }
 };
 
-/* What element i of a dropout site is multiplied with. */
+/* The dropout factor of element i of a site. */
 struct dropout {
     float p, factor;
     uint32_t bound, site;
@@ -246,14 +246,14 @@ size_t mr_cuda_given_work(int B, int T, int H);             /* … and for the s
 void mr_cuda_start_grad(mr_cuda *c, mr_candidate candidate, int rows, int H, const float *to_start, const float *h_init,
                         float *dh_init);
 
-/* Recurrent layers whose pre-activations are not kept but computed anew; the kernels that do so return 0 for shapes
- * that they are not made for. */
+/* Recurrent layers whose pre-activations are recomputed instead of kept (fused.cu); the functions return 0 for
+ * shapes that they do not handle. */
 int mr_cuda_fusable(const mr_cuda *c, const mr_cell *cell, int D, int H);
 int mr_cuda_fused_fwd(mr_cuda *c, const mr_minrnn_fwd_args *a);
 int mr_cuda_fused_bwd(mr_cuda *c, const mr_minrnn_bwd_args *a);
-/* Bytes of scratch that these layers take, in either direction and whether those kernels serve them or not. */
+/* Bytes of scratch that such a layer needs, forward or backward, whichever kernels run it. */
 size_t mr_cuda_fused_scratch(const mr_cuda *c, const mr_cell *cell, int B, int T, int H);
-size_t mr_cuda_anew_scratch(mr_dev *dev, const mr_cell *cell, int B, int T, int H);
+size_t mr_cuda_recompute_scratch(mr_dev *dev, const mr_cell *cell, int B, int T, int H);
 
 void mr_cuda_rnn_ops(mr_ops *ops);
 size_t mr_cuda_rnn_saved(mr_dev *dev, mr_rnn kind, int B, int T, int H);

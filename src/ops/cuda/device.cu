@@ -6,12 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    STAGING = 64 << 20,
-    LANDING = 1 << 20,
-    BROUGHT = 64 << 10
-}; /* LANDING: for downloads, behind the
-    staging; BROUGHT: what a recording writes there itself, at most */
+/* Pinned memory: STAGING bytes for uploads, then LANDING for small downloads, of which a recording itself writes at most
+ * BROUGHT. */
+enum { STAGING = 64 << 20, LANDING = 1 << 20, BROUGHT = 64 << 10 };
 
 void mr_cuda_note(mr_cuda *c, cudaError_t error, const char *where)
 {
@@ -31,7 +28,7 @@ static void forget_graphs(mr_cuda *c)
     c->last = NULL;
 }
 
-/* Recordings stay: nothing that they hold an address of moves, and what was released before took them with it. */
+/* Recordings stay valid: nothing that they refer to moves (releasing memory dropped those that referred to it). */
 static void *cuda_alloc(mr_dev *dev, size_t bytes)
 {
     mr_cuda *c = cuda_of(dev);
@@ -46,7 +43,7 @@ static void *cuda_alloc(mr_dev *dev, size_t bytes)
     return p;
 }
 
-/* Copies of what lay there are forgotten with it: the address may come back for something else. */
+/* Drops bf16 copies when memory is released: the address may be reused for something else. */
 static void forget_shadows(mr_cuda *c)
 {
     for (int i = 0; i < c->shadow_count; i++) cudaFree(c->shadows[i].to);
@@ -66,7 +63,7 @@ static void cuda_release(mr_dev *dev, void *p)
 static void *grow(mr_cuda *c, mr_cuda_room *room, size_t bytes)
 {
     if (bytes <= room->size) return room->data;
-    if (c->raw) { /* raw_work has counted all of it, so this is not to be */
+    if (c->raw) { /* raw_work counted all of it, so this cannot happen */
         mr_cuda_note(c, cudaErrorMemoryAllocation, "the caller's workspace");
         return NULL;
     }
@@ -80,7 +77,7 @@ static void *grow(mr_cuda *c, mr_cuda_room *room, size_t bytes)
     if (error == cudaSuccess) room->size = bytes;
     else mr_cuda_note(c, error, "scratch memory");
     c->dev.taken += room->size;
-    /* for initcheck alone, which does not see what products of the library store (finish_quads reads it behind them) */
+    /* only for initcheck, which does not see what cuBLASLt writes here (finish_quads reads it afterwards) */
     if (room->data) CHECK(c, cudaMemsetAsync(room->data, 0, bytes, c->stream));
     return room->data;
 }
@@ -92,7 +89,7 @@ cudaError_t mr_cuda_allow_shared(const void *kernel, size_t bytes)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     cudaFuncAttributes has;
-    if (bytes <= 48 << 10) return cudaSuccess; /* what every kernel may use */
+    if (bytes <= 48 << 10) return cudaSuccess; /* the default that every kernel may use */
     pthread_mutex_lock(&lock);
     cudaError_t error = cudaFuncGetAttributes(&has, kernel);
     if (error == cudaSuccess && (size_t)has.maxDynamicSharedSizeBytes < bytes)
@@ -107,7 +104,7 @@ static void cuda_wait(mr_cuda *c)
     c->staged = 0;
 }
 
-/* Through pinned memory, so that the caller's bytes are free at once and the copy waits for nobody. */
+/* Uploads through pinned memory, so that the caller may reuse its bytes at once and the copy waits for nothing. */
 static void cuda_upload(mr_dev *dev, void *to, const void *from, size_t bytes)
 {
     mr_cuda *c = cuda_of(dev);
@@ -124,9 +121,9 @@ static void cuda_upload(mr_dev *dev, void *to, const void *from, size_t bytes)
     }
 }
 
-/* A small piece of device memory as it is now, in pinned memory. When it follows a recording, the next time that
- * recording ends with a kernel that writes it there: a copy of its own, from one engine to another, takes as long as
- * a dozen kernels. */
+/* Copies a small piece of device memory to pinned memory. When this directly follows a replayed recording, the work is
+ * recorded again with a last kernel that writes the piece there: a separate copy takes as long as a dozen kernels,
+ * because it switches engines. */
 static const void *land(mr_cuda *c, const void *from, size_t bytes)
 {
     mr_cuda_graph *g = c->last;
@@ -222,7 +219,7 @@ static void get_act(mr_dev *dev, float *to, const mr_act *from, size_t n)
         cuda_download(dev, to, from, n * sizeof(float));
         return;
     }
-    if (n * sizeof(bf16) <= LANDING) { /* the host widens a few faster than a kernel starts */
+    if (n * sizeof(bf16) <= LANDING) { /* for few numbers the host converts faster than a kernel starts */
         const uint16_t *narrow = (const uint16_t *)land(c, from, n * sizeof(bf16));
         for (size_t i = 0; i < n; i++) {
             const uint32_t bits = (uint32_t)narrow[i] << 16;
@@ -240,8 +237,8 @@ static void get_act(mr_dev *dev, float *to, const mr_act *from, size_t n)
 
 /* ---- recorded work ---- */
 
-/* What has run until now is settled: nobody looks at the graph whose row is taken. One that is still at work ends
- * first. */
+/* The graph for a key. The caller has settled the stream, so nothing refers to a graph whose row is reused here;
+ * destroying one that is still running waits for it. */
 static mr_cuda_graph *graph_of(mr_cuda *c, const mr_replay_key *key)
 {
     int fresh;
@@ -269,8 +266,8 @@ static void record(mr_cuda *c, mr_cuda_graph *g, void (*work)(void *arg), void *
     if (graph) cudaGraphDestroy(graph);
 }
 
-/* The first time work runs as it is (products are planned, scratch grows), the second time it is recorded, then
- * replayed. */
+/* The first time, work runs directly (products are planned, scratch grows); the second time it is recorded;
+ * from then on it is replayed. */
 static void cuda_replay(mr_dev *dev, const mr_replay_key *key, void (*work)(void *arg), void *arg)
 {
     mr_cuda *c = cuda_of(dev);
@@ -282,7 +279,7 @@ static void cuda_replay(mr_dev *dev, const mr_replay_key *key, void (*work)(void
         mr_cuda_settle(c);
         return;
     }
-    mr_cuda_freshen(c); /* recordings start from fresh copies of the weights */
+    mr_cuda_freshen(c); /* recordings assume fresh bf16 copies of the weights */
     if (!g->exec) record(c, g, work, arg);
     if (g->exec) CHECK(c, cudaGraphLaunch(g->exec, c->stream));
     if (g->writes_weights) c->shadows_stale = 1;
@@ -303,7 +300,7 @@ static int cuda_sync(mr_dev *dev, mr_error *err)
     return mr_fail(err, MR_EDEVICE, "%s: %s (%s)", c->name, cudaGetErrorString(error), c->where);
 }
 
-/* Which GPU is meant is every thread's own setting. */
+/* The current GPU is a setting of each thread. */
 static void cuda_enter(mr_dev *dev) { CHECK(cuda_of(dev), cudaSetDevice(cuda_of(dev)->index)); }
 
 static void cuda_close(mr_dev *dev)
@@ -324,7 +321,7 @@ static void cuda_close(mr_dev *dev)
 
 /* ---- opening ---- */
 
-/* Asked for its attributes, which needs code that fits the card and launches nothing. */
+/* Never launched: asking for its attributes tells whether there is code for the card. */
 static __global__ void probe(void) {}
 
 static mr_card_code code_for_card(void)
@@ -339,11 +336,11 @@ static mr_card_code code_for_card(void)
     case cudaErrorInvalidPtx:
     case cudaErrorJitCompilerNotFound:
     case cudaErrorJitCompilationDisabled: return MR_CODE_UNREADABLE;
-    default: return MR_CODE_FITS; /* any other error is one of the card's, which opening it will meet and name */
+    default: return MR_CODE_FITS; /* any other error is the card's: opening it will report it */
     }
 }
 
-/* No driver, or one without a card, is no trouble: that is what a machine without a GPU looks like. */
+/* No driver, or a driver without a card, is not an error: that is a machine without a GPU. */
 static const char *trouble_of(cudaError_t error)
 {
     int driver = 0;
@@ -366,7 +363,7 @@ extern "C" void mr_cuda_look(int index, mr_card *card)
     if (index >= card->count) return;
     error = cudaSetDevice(index);
     if (error == cudaSuccess) error = cudaGetDeviceProperties(&prop, index);
-    if (error != cudaSuccess) { /* it is there, and cannot be had */
+    if (error != cudaSuccess) { /* the card exists, but cannot be used */
         card->trouble = cudaGetErrorString(error);
         cudaGetLastError();
         return;
@@ -421,7 +418,7 @@ static void fill_ops(mr_dev *dev)
     mr_cuda_rnn_ops(&dev->ops);
     mr_cuda_attn_ops(&dev->ops);
     mr_cuda_state_ops(&dev->ops);
-    mr_cuda_defer_ops(cuda_of(dev)); /* behind all of them */
+    mr_cuda_defer_ops(cuda_of(dev)); /* after all others: it wraps them */
 }
 
 extern "C" const char *mr_cuda_version(void)
@@ -433,7 +430,7 @@ extern "C" const char *mr_cuda_version(void)
 
 extern "C" int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **out, mr_error *err)
 {
-    int before = -1; /* a raw call leaves the caller's device as it was, its first one too */
+    int before = -1; /* a raw call, even the first, leaves the caller's current device unchanged */
     *out = NULL;
     if (options->raw && cudaGetDevice(&before) != cudaSuccess) before = -1;
     mr_cuda *c = (mr_cuda *)mr_alloc_by(options->by, 1, sizeof *c);

@@ -1,5 +1,5 @@
-/* Products of few rows (one token of each of B streams), with what lies around them in the same kernel: the norm
- * before, and behind it bias, gelu and residual, or the gates and one step of the recurrence. */
+/* Products of few rows (one token of each of B streams), fused with what comes before and after: the norm before; then
+ * bias, gelu and residual, or the gates and one step of the recurrence. */
 #ifndef MR_OPS_CUDA_FEW_CUH
 #define MR_OPS_CUDA_FEW_CUH
 
@@ -12,7 +12,7 @@ struct few_args {
     int M, N, K;
     const void *x, *W; /* W: fp32, or the bf16 copy on a bf16 device */
     const float *b;
-    /* the norm before: x is what it is given; its results are written too */
+    /* the norm before: x is then its input; its outputs are written too */
     int norm;
     float one_by_K;
     const float *norm_w, *norm_b;
@@ -30,17 +30,17 @@ struct few_args {
     const uint8_t *reset;
 };
 
-/* Both return 0 when the shape is not theirs. */
+/* Both return 0 for shapes that they do not handle. */
 int mr_cuda_few_rows(mr_cuda *c, const few_args *g);  /* M ≤ 8, exact fp32 sums */
 int mr_cuda_few_tiles(mr_cuda *c, const few_args *g); /* tensor cores: bf16, or TF32 */
 
-/* One token of norm and convolution in one pass over the rows. */
+/* Norm and convolution of one token per stream, in one pass over the rows. */
 void mr_cuda_norm_conv(mr_cuda *c, const mr_norm_fwd_args *norm, const mr_conv_fwd_args *conv);
 
 /* ---- inside the kernels ---- */
 
-/* A kernel of this kind runs for a microsecond or two, and its instructions come from far away: what counts is that
- * they are few, so loops stay loops, and there are no divisions. */
+/* Such a kernel runs for a microsecond or two, and fetching its instructions takes much of that. So the code must be
+ * short: loops are not unrolled, and there are no divisions. */
 
 static __device__ __forceinline__ float norm_rstd(const few_args &g, float squares)
 {
@@ -49,9 +49,8 @@ static __device__ __forceinline__ float norm_rstd(const few_args &g, float squar
                : rsqrtf(squares * g.one_by_K + (float)(g.norm == FEW_LAYER ? MR_LAYER_EPS : MR_RMS_EPS));
 }
 
-/* ROWS rows of x, `apart` apart and the first of them row m, normed by one warp: from `from` to `to` (if there is
- * one), and to the norm's own output if this is the one to `keep` it. A lane has up to NQ quads of each row, so rows
- * are at most 128·NQ wide. */
+/* One warp normalises ROWS rows of x, `apart` rows apart, the first being row m: from `from` to `to` (if not NULL), and
+ * to the norm's own output if `keep`. A lane has up to NQ quads of each row, so rows are at most 128·NQ wide. */
 template <class A, int ROWS, int NQ>
 static __device__ __forceinline__ void norm_rows(const few_args &g, int m, int apart, const A *from, A *to, int pitch,
                                                  const float *w, const float *b, bool keep)
@@ -101,19 +100,20 @@ static __device__ __forceinline__ void norm_rows(const few_args &g, int m, int a
             g.stat[2 * (m + r * apart)] = mean[r], g.stat[2 * (m + r * apart) + 1] = rstd[r];
 }
 
-/* The state that channel ch of stream m comes from. */
+/* The candidate function, chosen at run time. */
 static __device__ __forceinline__ float candidate_any(int kind, float v)
 {
     return kind == MR_POSITIVE ? candidate<MR_POSITIVE>(v) : kind == MR_LINEAR ? v : tanhf(v);
 }
 
+/* The state that channel ch of stream m starts from. */
 static __device__ __forceinline__ float state_before(const few_args &g, int m, int ch)
 {
     if (g.h_in && !(g.reset && g.reset[m])) return g.h_in[(size_t)m * g.H + ch];
     return g.h_init ? candidate_any(g.candidate, g.h_init[ch]) : 0.0f;
 }
 
-/* From the sums q[0 … G−1] with their biases to the new state. */
+/* Computes and stores the new state from the sums q[0 … G−1], which include the biases. */
 template <class A>
 static __device__ __forceinline__ void finish_gates(const few_args &g, int m, int ch, const float *q, float state)
 {

@@ -1,12 +1,12 @@
-/* Up to eight rows: a warp makes one output (or the gates of one channel) for all of them, with its rows of W in
- * registers before x is there. Sums are fp32 in a fixed order. And the one-token norm and convolution, which is a
- * row's own affair too. */
+/* Products of up to eight rows: a warp computes one output (or the gates of one channel) for all of them, and
+ * has its rows of W in registers before x is available. Sums are fp32 in a fixed order. Also the norm and
+ * convolution of one token. */
 #include "ops/cuda/few.cuh"
 
-/* CHIP: multiprocessors to fill, a constant so that results depend on the shape alone */
+/* CHIP: multiprocessors to fill; a constant, so that results depend only on the shape */
 enum { MOST_ROWS = 8, CHIP = 132 };
 
-/* Which row of W is the warp's j-th. CELLS: the gates of one channel, else R outputs next to each other. */
+/* The warp's j-th row of W. CELLS 1: the gates of one channel, else R neighbouring outputs. */
 template <int R, int CELLS> static __device__ __forceinline__ int weight_row(const few_args &g, int unit, int j)
 {
     return CELLS ? min(unit, g.H - 1) + j * g.H : min(unit * R + j, g.N - 1);
@@ -27,7 +27,7 @@ static __device__ __forceinline__ void finish_unit(const few_args &g, int unit, 
         }
 }
 
-/* What the end needs beside the sums: residuals or the state, for row `m`. */
+/* Loads what the result needs besides the sums: residuals or the state of row m. */
 template <class A, int R, int CELLS>
 static __device__ __forceinline__ void fetch_before(const few_args &g, int unit, int m, float *before)
 {
@@ -41,7 +41,7 @@ static __device__ __forceinline__ void fetch_before(const few_args &g, int unit,
             before[j] = load((const A *)g.residual + (size_t)m * g.N + weight_row<R, CELLS>(g, unit, j));
 }
 
-/* A lane's quads of one row: lane, lane + 32, … */
+/* Loads a lane's quads of one row: lane, lane + 32, … */
 template <class A, int NQ>
 static __device__ __forceinline__ void fetch_row(const few_args &g, const A *row, float (*v)[4])
 {
@@ -53,7 +53,7 @@ static __device__ __forceinline__ void fetch_row(const few_args &g, const A *row
     }
 }
 
-/* The norm's weights are multiplied into those of the product; its shift then belongs to the bias. */
+/* Multiplies the norm's weights into those of the product, and adds its shift to the bias. */
 template <int R, int NQ>
 static __device__ __forceinline__ void take_norm(const few_args &g, float (*w)[NQ][4], float *bias)
 {
@@ -75,8 +75,8 @@ static __device__ __forceinline__ void take_norm(const few_args &g, float (*w)[N
         for (int j = 0; j < R; j++) w[j][i / 4][i % 4] *= scale[i / 4][i % 4];
 }
 
-/* R: rows of W a warp has; NQ: quads of each that a lane has. Rows of x come one after the other, the next one
- * fetched while one is summed; lane m keeps the sums of row m. One block more writes what the norm promises. */
+/* R: rows of W per warp; NQ: quads of each per lane. Rows of x are processed one after the other, the next one loaded
+ * while one is summed; lane m keeps the sums of row m. One extra block writes the outputs of the norm. */
 template <class A, int R, int NQ, int CELLS> static __global__ void few_rows(few_args g)
 {
     const int lane = threadIdx.x % 32, warps = blockDim.x / 32, warp = threadIdx.x / 32,
@@ -159,7 +159,7 @@ int mr_cuda_few_rows(mr_cuda *c, const few_args *g)
     return 1;
 }
 
-/* ---- norm and convolution: a block a row, a thread four channels, everything fetched at once ---- */
+/* ---- norm and convolution: a block per row, four channels per thread, all loads issued at once ---- */
 
 struct norm_conv_args {
     mr_norm_fwd_args norm;
@@ -173,7 +173,7 @@ template <class A> static __device__ __forceinline__ float rounded(float v)
     return load(&a);
 }
 
-/* Every thread gets the sum; the order is fixed. */
+/* The sum over the block, for every thread; the order is fixed. */
 static __device__ __forceinline__ float sum_of_block(float v, float *shared)
 {
     v = warp_sum(v);
@@ -185,7 +185,7 @@ static __device__ __forceinline__ float sum_of_block(float v, float *shared)
     return v;
 }
 
-/* The tail may be written over itself: a thread has read all of its channels before. */
+/* tail_out may be tail_in: a thread reads all of its channels before it writes. */
 template <class A> static __global__ void norm_conv(norm_conv_args g)
 {
     __shared__ float shared[32];
@@ -214,7 +214,7 @@ template <class A> static __global__ void norm_conv(norm_conv_args g)
         g.norm.kind == MR_NORM_NONE ? 1 : rsqrtf(square / D + (float)(layer ? MR_LAYER_EPS : MR_RMS_EPS));
     if (!on) return;
     if (g.norm.stat && d == 0) ((float *)g.norm.stat)[2 * m] = mean, ((float *)g.norm.stat)[2 * m + 1] = rstd;
-    for (int k = 0; k < 4; k++) x[k] = rounded<A>(x[k] * rstd * w[k] + b[k]); /* as later tokens will see it */
+    for (int k = 0; k < 4; k++) x[k] = rounded<A>(x[k] * rstd * w[k] + b[k]); /* rounded as later tokens will see it */
     quad<A>::store((A *)g.norm.y + at, x);
     for (int k = 0; k < 4; k++)
         y[k] += taps[k][0] * past[0][k] + taps[k][1] * past[1][k] + taps[k][2] * past[2][k] + taps[k][3] * x[k];

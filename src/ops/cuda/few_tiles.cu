@@ -1,10 +1,10 @@
-/* Some ten to a hundred rows: tensor cores (mma.sync), bf16 on a bf16 device and TF32 on an fp32 one. A block makes
- * a tile of 16 tokens × TN outputs. K goes through shared memory in chunks of 256 bytes a row, all of it soon in
- * flight: until the rows of x are there, only weights move. Where a norm comes first, whole rows of x lie there. The
- * warps share the K of each chunk, and add up in a fixed order. */
+/* Products of about ten to a hundred rows on tensor cores (mma.sync): bf16 on a bf16 device, TF32 on an fp32 one. A
+ * block computes a tile of 16 tokens × TN outputs. K goes through shared memory in chunks of 256 bytes per row, with
+ * several chunks in flight; weights are loaded before the rows of x are available. Where a norm comes first, shared
+ * memory holds whole rows of x. The warps split the K of each chunk and add their sums in a fixed order. */
 #include "ops/cuda/few.cuh"
 
-/* bytes; PITCH: without bank conflicts */
+/* CHUNK, STEP, PITCH in bytes; PITCH avoids bank conflicts */
 enum { WARPS = 8, THREADS = 32 * WARPS, TM = 16, CHUNK = 256, STEP = CHUNK / WARPS, PITCH = CHUNK + 16 };
 enum { MOST_SHARED = 227 << 10, NORM_WIDEST = 512 };
 
@@ -39,7 +39,7 @@ static __device__ __forceinline__ void load_fragment(unsigned *r, const void *fr
                  : "memory");
 }
 
-/* 32 bytes of K of 16 rows of x and 8 rows of W. */
+/* Multiplies 32 bytes of K of 16 rows of x and 8 rows of W. */
 static __device__ __forceinline__ void multiply(float *c, const unsigned *a, const unsigned *b, bf16)
 {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
@@ -56,7 +56,7 @@ static __device__ __forceinline__ void multiply(float *c, const unsigned *a, con
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/* fp32 is rounded to TF32; the unit itself would cut it off. */
+/* Rounds fp32 to TF32; the hardware alone would truncate. */
 static __device__ __forceinline__ void round_fragment(unsigned *, bf16) {}
 static __device__ __forceinline__ void round_fragment(unsigned *r, float)
 {
@@ -66,8 +66,8 @@ static __device__ __forceinline__ void round_fragment(unsigned *r, float)
 
 /* ---- parts of the kernel ---- */
 
-/* The row of W that is column j of this block's tile, or −1. Gates lie side by side in a tile: p | k | v of the same
- * channels. */
+/* The row of W for column j of this block's tile, or −1. A tile has the gates side by side: p | k
+ * | v of the same channels. */
 template <class T, int SHARE> static __device__ __forceinline__ int weight_row(const few_args &g, int j)
 {
     if (!SHARE) {
@@ -84,13 +84,13 @@ static __device__ __forceinline__ int input_row(const few_args &g, int r)
     return m < g.M ? m : -1;
 }
 
-/* What a thread fetches of each chunk: 16 bytes at the same place of every sixteenth row. */
+/* What a thread loads of each chunk: 16 bytes at the same offset in every sixteenth row. */
 template <int ROWS> struct feeder {
     const char *from[ROWS / 16];
-    unsigned there; /* a bit a row */
-    int left;       /* bytes of the row from this thread's place on */
+    unsigned there; /* one bit per row */
+    int left;       /* bytes of the row from this thread's offset on */
 
-    __device__ __forceinline__ void start(const void *base, size_t row_bytes) /* rows are added next */
+    __device__ __forceinline__ void start(const void *base, size_t row_bytes) /* rows are added afterwards */
     {
         left = (int)row_bytes - (int)threadIdx.x % 16 * 16;
         there = 0;
@@ -118,7 +118,7 @@ template <int ROWS> struct feeder {
     }
 };
 
-/* The warp's 32 bytes of K of a chunk. */
+/* Multiplies the warp's 32 bytes of K of a chunk. */
 template <class A, class T>
 static __device__ __forceinline__ void multiply_chunk(const char *x, int x_pitch, const char *w, float (*sum)[4])
 {
@@ -135,7 +135,7 @@ static __device__ __forceinline__ void multiply_chunk(const char *x, int x_pitch
     }
 }
 
-/* Sums of the warps side by side in shared memory: [WARPS, TM, TN + 4]. */
+/* Writes the warps' sums to shared memory: [WARPS, TM, TN + 4]. */
 template <class T> static __device__ __forceinline__ void lay_out(const float (*sum)[4], float *tile)
 {
     const int lane = threadIdx.x % 32;
@@ -160,7 +160,7 @@ static __device__ __forceinline__ float quick_gelu(float x)
     return x * fast_sigmoid(1.5957691216057308f * fmaf(0.044715f * x * x, x, x));
 }
 
-/* Where thread element i of a tile of `columns` outputs lies; false when there is none. */
+/* Position of element i of a tile with `columns` outputs; false when it does not exist. */
 static __device__ __forceinline__ bool place(const few_args &g, int i, int columns, int width, int *r, int *j, int *m,
                                              int *n)
 {
@@ -184,7 +184,7 @@ static __device__ __forceinline__ void finish_linear(const few_args &g, const fl
     }
 }
 
-/* SHARE: channels of the tile. */
+/* SHARE: channels in the tile. */
 template <class A, class T, int SHARE>
 static __device__ __forceinline__ void finish_cells(const few_args &g, const float *tile, float state)
 {
@@ -201,7 +201,7 @@ static __device__ __forceinline__ void finish_cells(const few_args &g, const flo
     }
 }
 
-/* What the thread's first output needs beside its sum: the residual or the state. */
+/* Loads what the thread's first output needs besides its sum: the residual or the state. */
 template <class A, class T, int SHARE> static __device__ __forceinline__ float fetch_before(const few_args &g)
 {
     int r, j, m, n;
@@ -217,7 +217,7 @@ template <class T> static __device__ __forceinline__ float fetch_bias(const few_
     return place(g, threadIdx.x, T::TN, g.N, &r, &j, &m, &n) && g.b ? g.b[n] : 0.0f;
 }
 
-/* All of K of the block's rows, normed where they lie. */
+/* Loads the block's whole rows and normalises them in place. */
 template <class A>
 static __device__ __forceinline__ void norm_inputs(const few_args &g, feeder<TM> &in, char *x, int pitch, int chunks,
                                                    const float *weights)
@@ -227,7 +227,7 @@ static __device__ __forceinline__ void norm_inputs(const few_args &g, feeder<TM>
     copies_end();
     copies_wait<0>();
     __syncthreads();
-    /* a warp has rows `warp` and WARPS + `warp` */
+    /* a warp has rows warp and WARPS + warp */
     const int warp = threadIdx.x / 32, pair = WARPS * pitch / (int)sizeof(A);
     A *rows = (A *)(x + warp * pitch);
     norm_rows<A, TM / WARPS, NORM_WIDEST / 128>(g, blockIdx.y * TM + warp, WARPS, rows, rows, pair, weights,
@@ -236,8 +236,8 @@ static __device__ __forceinline__ void norm_inputs(const few_args &g, feeder<TM>
 }
 #endif
 
-/* SHARE: channels of a tile where it is gates, else 0. Shared memory: x (whole rows or stages), stages of W, the
- * norm's weights; the sums at the end lie over all of it. */
+/* SHARE: channels in a tile of gates, else 0. Shared memory: x (whole rows or stages), stages of W, the norm's weights;
+ * the final sums reuse all of it. */
 template <class A, class T, int NORM, int SHARE> static __global__ __launch_bounds__(THREADS) void few_tiles(few_args g)
 {
 #if __CUDA_ARCH__ >= 800 || !defined(__CUDA_ARCH__)
@@ -265,7 +265,7 @@ template <class A, class T, int NORM, int SHARE> static __global__ __launch_boun
     wait_for_results();
     if (NORM) norm_inputs<A>(g, in, x, x_pitch, chunks, norm_weights);
 #pragma unroll 1
-    for (int i = 0; i < ahead; i++) { /* the first group has all weights so far in it */
+    for (int i = 0; i < ahead; i++) { /* the first group contains all weights loaded so far */
         if (!NORM) in.fetch(x + i * TM * PITCH, PITCH);
         copies_end();
     }
@@ -313,7 +313,7 @@ template <class A, class T, int NORM> static int by_gates(mr_cuda *c, const few_
     return g->G ? launch_tiles<A, T, NORM, T::TN / 2>(c, g) : launch_tiles<A, T, NORM, 0>(c, g);
 }
 
-/* The larger tiles when there are enough of them for a chip of about a hundred multiprocessors: by shape alone. */
+/* Takes larger tiles when there are enough of them for about a hundred multiprocessors; depends only on the shape. */
 template <class A> static int by_tile(mr_cuda *c, const few_args *g)
 {
     const bool flat = div_up((size_t)g->M, 16) * div_up((size_t)g->N, 48) >= 96 || g->G == 3;
@@ -321,7 +321,7 @@ template <class A> static int by_tile(mr_cuda *c, const few_args *g)
     return g->norm ? by_gates<A, small_tile, 1>(c, g) : by_gates<A, small_tile, 0>(c, g);
 }
 
-/* Beyond that many rows every tile fetches too much again for itself, and the library's products are faster. */
+/* With more rows, tiles load the same data too often, and cuBLASLt is faster. */
 enum { MOST_ROWS = 128 };
 
 int mr_cuda_few_tiles(mr_cuda *c, const few_args *g)

@@ -1,9 +1,10 @@
-/* Layers of 64 inputs on tensor cores: projection, gates and scan in one kernel. Pre-activations are never stored:
- * the backward computes them anew from x, together with dW; only their gradients go through memory, once, for the
- * product that gives dx. */
+/* Layers with 64 inputs on tensor cores: projection, gates and scan in one kernel. Pre-activations are never stored:
+ * the backward recomputes them from x and computes dW along with it; only their gradients go through memory, once, for
+ * the product that gives dx. */
 #include "ops/cuda/fused_kernels.cuh"
 
-/* n-tiles of 8 tokens, and blocks a multiprocessor, as measured on an H200: dW of three gates leaves few registers. */
+/* Tiles of 8 tokens per step, and blocks per multiprocessor, as measured on an H200: dW of three
+ * gates leaves few registers. */
 template <class ACT, int KIND> struct fused_tuning {
     static const int narrow = sizeof(ACT) == 2, gru = KIND == GRU;
     static const int forward_tiles = 4, forward_least = 3, backward_tiles = narrow && gru ? 4 : 2,
@@ -38,7 +39,7 @@ template <class ACT, int KIND, int CAND, int MASKED> struct fused {
 
 template <class ACT, int KIND, int CAND> static void by_mask(mr_cuda *c, const fused_args &f, int down)
 {
-    const int whole = 32; /* tokens of the longest tile */
+    const int whole = 32; /* tokens in the longest tile */
     const bool plain = !f.scan.reset && !f.scan.length && f.scan.T % whole == 0;
     if (plain && down) fused<ACT, KIND, CAND, 0>::backward(c, f);
     else if (plain) fused<ACT, KIND, CAND, 0>::forward(c, f);
@@ -60,7 +61,7 @@ template <class ACT> static void by_kind(mr_cuda *c, const mr_cell *cell, const 
     else by_candidate<ACT, LSTM>(c, cell, f, down);
 }
 
-/* dW += and db += the groups' shares, in order. */
+/* Adds the groups' shares to dW and db, in order. */
 static __global__ void add_groups(int groups, size_t weights, size_t rows, const float *sums, float *dW, float *db)
 {
     const size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x, n = weights + rows;
@@ -77,8 +78,8 @@ int mr_cuda_fusable(const mr_cuda *c, const mr_cell *cell, int D, int H)
            cell->scan == MR_SCAN_LINEAR;
 }
 
-/* Enough blocks for the chip, or sequences too short to be cut; offsets within a sequence in 32 bits; copies of 16
- * bytes. */
+/* Whether the fused kernels apply: enough blocks to fill the chip, or sequences too short to split; offsets within a
+ * sequence fit 32 bits; addresses allow copies of 16 bytes. */
 static bool fits(int B, int T, int N, int H, const void *x, const void *h, const void *dh)
 {
     const size_t blocks = (size_t)B * (size_t)H / FUSED_CHANNELS;
@@ -99,7 +100,7 @@ int mr_cuda_fused_fwd(mr_cuda *c, const mr_minrnn_fwd_args *a)
     return 1;
 }
 
-/* Sequences that share a block: as many groups as one wave of blocks has room for, of equal size. */
+/* Sequences share blocks: as many groups as one wave of blocks has room for, of equal size. */
 static int groups_of(int B, int H)
 {
     const size_t across = (size_t)H / FUSED_CHANNELS, most = across < 396 ? 396 / across : 1;
@@ -109,7 +110,8 @@ static int groups_of(int B, int H)
 size_t mr_cuda_fused_scratch(const mr_cuda *c, const mr_cell *cell, int B, int T, int H)
 {
     const size_t N = (size_t)H * (size_t)mr_cell_gates(cell), groups = (size_t)groups_of(B, H);
-    const size_t floats = groups * (N * FUSED_D + N) + (size_t)B * (size_t)H; /* sums, starts; then gradients of pre */
+    /* sums and starts; gradients of pre follow */
+    const size_t floats = groups * (N * FUSED_D + N) + (size_t)B * (size_t)H;
     return floats * sizeof(float) + (size_t)B * (size_t)T * N * c->dev.act_size;
 }
 

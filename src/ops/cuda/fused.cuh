@@ -1,12 +1,11 @@
-/* Tiles for kernels that hold projection, gates and scan together: layers of 64 inputs, tensor cores in tf32 or bf16.
+/* Tiles for kernels that fuse projection, gates and scan: layers with 64 inputs, tensor cores in tf32 or bf16.
  *
- * A warp owns 16 channels of one sequence and walks over time in tiles of 8·NT tokens. It multiplies its rows of W
- * with the tile of x so that rows of the product are channels and columns are tokens. Which channel is which row,
- * which token which column, and in which order the inputs are summed is free as long as both operands agree, and
- * chosen so that
- *   - a thread gets two neighbouring channels and 2·NT consecutive tokens of them, for every gate: it scans in
- *   registers; - both operands are read from shared memory 16 bytes at a time without conflicts;
- *   - the gradients of the pre-activations are, as they lie, the left operand of the product that gives dW. */
+ * A warp owns 16 channels of one sequence and goes through time in tiles of 8·NT tokens. It multiplies its rows of W
+ * with the tile of x: rows of the product are channels, columns are tokens. The assignment of channels to rows, tokens
+ * to columns, and the order of inputs in the sum are free as long as both operands agree. They are chosen so that
+ *   - a thread gets two neighbouring channels and 2·NT consecutive tokens, for every gate: it scans in registers;
+ *   - both operands are read from shared memory 16 bytes at a time without bank conflicts;
+ *   - the gradients of the pre-activations are already in place as the left operand of the product that gives dW. */
 #ifndef MR_OPS_CUDA_FUSED_CUH
 #define MR_OPS_CUDA_FUSED_CUH
 
@@ -19,7 +18,7 @@ struct fused_args {
     const void *x;     /* [B, T, D] */
     const float *W;    /* [G·H, D] */
     const float *bias; /* [G·H] */
-    int groups;        /* backward: sequences b, b + groups, … are summed by one block */
+    int groups;        /* backward: one block sums sequences b, b + groups, … */
     float *sums;       /* backward: [groups, G·H·D + G·H] shares of dW and db */
 };
 
@@ -30,13 +29,13 @@ struct fused_args {
 #define AMPERE(...)
 #endif
 
-/* Rows of 64 elements as 32-bit words of an operand. */
+/* How a row of 64 elements is split into 32-bit words of an operand. */
 template <class ACT> struct operand {
     static const int words = FUSED_D * sizeof(ACT) / 4, chunks = words / 4, steps = words / 8;
 };
 
-/* W is rounded once; of everything else in tf32 the tensor cores drop the low bits themselves: rounding is three
- * instructions each time. */
+/* W is rounded to tf32, once. Everything else is truncated by the tensor cores: rounding would cost
+ * three instructions each time. */
 static __device__ __forceinline__ unsigned to_tf32(float x)
 {
     unsigned y = 0;
@@ -50,7 +49,7 @@ static __device__ __forceinline__ unsigned pair_of(float low, float high)
     return lanes<bf16, 2>::pack(v);
 }
 
-/* A word of W's row as an operand. */
+/* One word of a row of W as an operand. */
 template <class ACT> static __device__ __forceinline__ unsigned weight_word(const float *row, int word)
 {
     return sizeof(ACT) == 4 ? to_tf32(row[word]) : pair_of(row[2 * word], row[2 * word + 1]);
@@ -71,7 +70,8 @@ template <class ACT> static __device__ __forceinline__ void multiply(float *c, c
             : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1)));
 }
 
-/* Where I am: lane = 4·row + quarter; my channels are ch and ch + 1, my tokens of a tile those from quarter·2·NT on. */
+/* A thread's place: lane = 4·row + quarter; its channels are ch and ch + 1, its tokens of a
+ * tile begin at quarter·2·NT. */
 struct place {
     int warp, row, quarter, ch;
 };
@@ -82,16 +82,16 @@ static __device__ __forceinline__ place my_place()
     return {(int)threadIdx.y, row, (int)threadIdx.x & 3, (int)(blockIdx.x * FUSED_WARPS + threadIdx.y) * 16 + 2 * row};
 }
 
-/* ---- the tile of x: rows of 16-byte chunks, their order turned by token so that readers of several rows do not
- * meet ---- */
+/* ---- the tile of x: rows of 16-byte chunks, swizzled by token so that reading several rows
+ * causes no bank conflicts ---- */
 
 template <class ACT, int NT> static __device__ __forceinline__ int chunk_at(int token, int chunk)
 {
     return token * operand<ACT>::chunks + (chunk ^ (token / (2 * NT) % 4 * 2) ^ (token % 2 * 4));
 }
 
-/* What a thread copies of every tile of 64 neighbouring elements a token, tokens `stride` apart: chunk threadIdx %
- * chunks of every so many tokens. Addresses are found once. */
+/* What a thread copies of every tile (64 neighbouring elements per token, tokens `stride` apart): chunk threadIdx %
+ * chunks of every n-th token. Addresses are computed once. */
 template <class ACT, int NT> struct tile_feed {
     static const int chunks = operand<ACT>::chunks, apart = 32 * FUSED_WARPS / chunks, count = 8 * NT / apart;
     static const unsigned bytes = 8 * NT * chunks * sizeof(uint4); /* of a tile */
@@ -109,8 +109,8 @@ template <class ACT, int NT> struct tile_feed {
             to[r] = (unsigned)__cvta_generic_to_shared(tiles + chunk_at<ACT, NT>(token + r * apart, i % chunks));
     }
 
-    /* Asks for tile number `which`; `from` is its first token, which has number `first`. Tokens before LEAST, and
-     * masked ones from `real` on, are zero. */
+    /* Starts to copy into tile `which`; `from` is its first token, token number `first` of the sequence. Tokens before
+     * LEAST, and, if MASKED, those from `real` on, are zero. */
     template <int MASKED, int LEAST>
     __device__ __forceinline__ void fetch(int which, const ACT *from, int first, int real) const
     {
@@ -135,7 +135,7 @@ static __device__ __forceinline__ void await_tile()
 
 /* ---- products ---- */
 
-/* My rows of W as left operands, [G, steps] a thread: every thread reads only what it wrote here. */
+/* Stores the warp's rows of W as left operands, [G, steps] per thread: every thread reads only what it wrote here. */
 template <class ACT, int G>
 static __device__ __forceinline__ void keep_weights(uint4 *kept, const place &at, const float *W, int H)
 {
@@ -150,12 +150,13 @@ static __device__ __forceinline__ void keep_weights(uint4 *kept, const place &at
         }
 }
 
-/* Pre-activations of my channels and tokens: q[j][n][2·v + e] is gate j, channel ch + v, my token 2·n + e. */
+/* Pre-activations of the thread's channels and tokens: q[j][n][2·v + e] is gate j, channel
+ * ch + v, its token 2·n + e. */
 template <class ACT, int G, int NT>
 static __device__ __forceinline__ void project(const uint4 *kept, const uint4 *tile, const place &at,
                                                const float (*bias)[2], float (*q)[NT][4])
 {
-    /* the others lie 2·n behind it, turned alike */
+    /* the others follow 2·n tokens later, with the same swizzle */
     const int steps = operand<ACT>::steps, token = at.row / 2 * (2 * NT) + at.row % 2;
     const uint4 *half[2] = {tile + chunk_at<ACT, NT>(token, at.quarter),
                             tile + chunk_at<ACT, NT>(token, at.quarter + 4)};
@@ -185,8 +186,8 @@ static __device__ __forceinline__ void project(const uint4 *kept, const uint4 *t
     }
 }
 
-/* dW of my channels, dw[j][k][2·v + e]: += q · x over the tile's tokens. Column 2·quarter + e of product k is input
- * column·4 + k % 4 + k / 4·32 in fp32 and column·8 + k in bf16. */
+/* dW of the thread's channels, dw[j][k][2·v + e]: += q · x over the tile's tokens. Column 2·quarter + e of product k is
+ * input column·4 + k % 4 + k / 4·32 in fp32 and column·8 + k in bf16. */
 template <int G, int NT>
 static __device__ __forceinline__ void add_dw(const uint4 *tile, const place &at, const float (*q)[NT][4],
                                               float (*dw)[8][4], float)
@@ -222,7 +223,7 @@ static __device__ __forceinline__ void add_dw(const uint4 *tile, const place &at
     const uint4 *even = tile + chunk_at<bf16, NT>(token, at.row), *odd = tile + chunk_at<bf16, NT>(token + 1, at.row);
 #pragma unroll
     for (int n = 0; n < NT; n += 2) {
-        uint4 left[G], x[4]; /* x: the rows of my tokens 2·n … 2·n + 3 */
+        uint4 left[G], x[4]; /* x: the rows of the thread's tokens 2·n … 2·n + 3 */
 #pragma unroll
         for (int j = 0; j < G; j++)
             left[j] = make_uint4(pair_of(q[j][n][0], q[j][n][1]), pair_of(q[j][n][2], q[j][n][3]),
@@ -244,7 +245,7 @@ static __device__ __forceinline__ void add_dw(const uint4 *tile, const place &at
     }
 }
 
-/* My shares of dW and db, for the sum over groups. */
+/* Writes the thread's shares of dW and db, for the sum over groups. */
 template <class ACT, int G>
 static __device__ __forceinline__ void write_shares(const fused_args &f, const place &at, int group,
                                                     const float (*dw)[8][4], float (*db)[2])
@@ -274,8 +275,8 @@ static __device__ __forceinline__ void write_shares(const fused_args &f, const p
 
 /* ---- the scan over a tile ---- */
 
-/* The state through the four quarters' effects, in order (backward: from the last): gives the state that reaches
- * mine, and leaves the one behind the tile. */
+/* Passes the state through the effects of the four quarters in order (backward: from the last): returns the state that
+ * reaches this thread's quarter, and leaves the one after the tile. */
 template <int MASKED>
 static __device__ __forceinline__ void pass_quarters(const place &at, int down, const float *A, const float *B,
                                                      float *state, float *mine)

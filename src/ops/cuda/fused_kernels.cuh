@@ -1,11 +1,10 @@
-/* Forward and backward of a whole layer's recurrence from its input, on the tiles of fused.cuh. MASKED as in
- * scan_kernels.cuh. */
+/* Forward and backward kernels of a whole recurrent layer, on the tiles of fused.cuh. MASKED as in scan_kernels.cuh. */
 #ifndef MR_OPS_CUDA_FUSED_KERNELS_CUH
 #define MR_OPS_CUDA_FUSED_KERNELS_CUH
 
 #include "ops/cuda/fused.cuh"
 
-/* Shared memory: operands of W, then two tiles of x, and in the backward of dh and of the states before. */
+/* Shared memory: operands of W, then two tiles each of x and, in the backward, of dh and of the previous states. */
 template <class ACT, int G, int NT, int INPUTS> struct fused_room {
     static const int weights = G * FUSED_WARPS * operand<ACT>::steps * 32,
                      tile = 8 * NT * operand<ACT>::chunks; /* of 16 bytes */
@@ -28,7 +27,8 @@ template <int G> static __device__ __forceinline__ void my_bias(const float *fro
 
 /* ---- forward ---- */
 
-/* Pre-activations become a (in q[0]) and b (in q[1]) of the recurrence; A and B are my tokens' effect. */
+/* Replaces pre-activations by a (in q[0]) and b (in q[1]) of the recurrence; A and B: the
+ * effect of the thread's tokens. */
 template <int KIND, int CAND, int MASKED, int NT>
 static __device__ __forceinline__ void tile_gates(const scan_args &g, int b, int from, int real, const float *start,
                                                   float (*q)[NT][4], float *A, float *B)
@@ -89,7 +89,7 @@ static __global__ void __launch_bounds__(32 * FUSED_WARPS, LEAST) fused_forward(
         await_tile();
         if (later < g.T) feed.template fetch<MASKED, 0>(turn ^ 1, x + (size_t)later * FUSED_D, later, real);
         asked();
-        /* beside the gates of this tile; behind the last one for nothing */
+        /* overlaps with the gates of this tile; wasted after the last one */
         project<ACT, G, NT>(shared, tiles + turn * room::tile, at, bias, next);
         tile_gates<KIND, CAND, MASKED, NT>(g, b, from, real, start, q, A, B);
         pass_quarters<MASKED>(at, 0, A, B, state, y);
@@ -111,9 +111,9 @@ static __global__ void __launch_bounds__(32 * FUSED_WARPS, LEAST) fused_forward(
         if (g.h_out && at.quarter == 0) g.h_out[(size_t)b * g.H + at.ch + v] = state[v];
 }
 
-/* ---- backward: pre-activations anew, then as in scan_kernels.cuh ---- */
+/* ---- backward: recomputes pre-activations, then as in scan_kernels.cuh ---- */
 
-/* Tiles 0 and 1 are of x, 2 and 3 of dh, 4 and 5 of the states before the tokens. */
+/* Tiles 0 and 1 hold x, 2 and 3 dh, 4 and 5 the states before the tokens. */
 template <class ACT, int NT> struct backward_feed {
     tile_feed<ACT, NT> input, channels;
 
@@ -131,7 +131,7 @@ template <class ACT, int NT> struct backward_feed {
     }
 };
 
-/* dh of my tokens of a tile, and the states before them, where they lie in shared memory. */
+/* Access to dh and the previous states of the thread's tokens in shared memory. */
 template <class ACT, int NT> struct tile_past {
     typedef typename lanes<ACT, 2>::raw word;
     const char *even, *odd;
@@ -156,7 +156,8 @@ template <class ACT, int NT> struct tile_past {
     }
 };
 
-/* The effect of my tokens on the gradient that comes from behind, and where sequences start among them. */
+/* The effect of the thread's tokens on the gradient that comes from later tokens; returns where
+ * sequences start among them. */
 template <class ACT, int KIND, int CAND, int MASKED, int NT>
 static __device__ __forceinline__ unsigned tile_effect(const scan_args &g, int b, int from, int real,
                                                        const tile_past<ACT, NT> &in, const float (*q)[NT][4], float *A,
@@ -185,7 +186,8 @@ static __device__ __forceinline__ unsigned tile_effect(const scan_args &g, int b
     return cut;
 }
 
-/* Pre-activations become their gradients, which are written too. y comes in from behind and leaves for the front. */
+/* Replaces pre-activations by their gradients, and stores them. y is the gradient that comes from later tokens, and
+ * then goes to earlier ones. */
 template <class ACT, int KIND, int CAND, int MASKED, int NT>
 static __device__ __forceinline__ void tile_gradients(const scan_args &g, int ch, int from, int real, unsigned cut,
                                                       const tile_past<ACT, NT> &in, const float *start,
@@ -225,7 +227,7 @@ static __device__ __forceinline__ void tile_gradients(const scan_args &g, int ch
     }
 }
 
-/* What is left at the front of a sequence. */
+/* Writes the gradient that reaches the front of a sequence. */
 template <int MASKED>
 static __device__ __forceinline__ void write_left(const scan_args &g, int b, const place &at, const float *left,
                                                   float *to_start)

@@ -1,8 +1,8 @@
-/* Linear layers: the product, then what is fused behind it; dropout alone. */
+/* Linear layers: the product and what is fused after it; dropout alone. */
 #include "ops/cuda/cuda.cuh"
 
-/* y = residual + dropout(v); v and residual may be y itself, residual may be NULL. Four elements a thread share one
- * draw. */
+/* y = residual + dropout(v); v and residual may be y itself, residual may be NULL. The four elements of a
+ * thread share one random draw. */
 template <class A>
 static __global__ void drop_and_add_quads(size_t quads, dropout drop, const A *residual, const A *v, A *y)
 {
@@ -45,7 +45,7 @@ static void linear_fwd(mr_dev *dev, const mr_linear_fwd_args *a)
                             a->residual, a->y);
         return;
     }
-    /* dropout comes between product and residual; the product must not overwrite what is added to it */
+    /* dropout comes between product and residual, so the product must not overwrite the residual */
     void *v = a->residual == a->y ? mr_cuda_scratch(c, n * dev->act_size) : (void *)a->y;
     if (!v) return;
     mr_cuda_product_fwd(c, a->M, a->N, a->K, a->x, (const float *)a->W, (const float *)a->b, a->gelu, a->pre, NULL, v);

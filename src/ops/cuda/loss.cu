@@ -1,13 +1,13 @@
-/* Losses: a warp a row. */
+/* Losses: one warp per row, or one thread per row for few classes. */
 #include "ops/cuda/cuda.cuh"
 
 enum { ROW_WARPS = 8 };
 
 static inline unsigned row_blocks(int M) { return (unsigned)div_up((size_t)M, ROW_WARPS); }
 
-/* ---- losses: stats of each block, then their sum in order ---- */
+/* ---- statistics: of each block, then their sum in order ---- */
 
-/* A block a statistic. */
+/* One block per statistic. */
 static __global__ void add_stats(int blocks, const double *partial, double *stats)
 {
     __shared__ double shared[32];
@@ -17,7 +17,7 @@ static __global__ void add_stats(int blocks, const double *partial, double *stat
     if (threadIdx.x == 0) stats[blockIdx.x] += sum;
 }
 
-/* Sums of a block's rows: warps' lanes 0 hold them. */
+/* Sums over a block's rows; lane 0 of each warp holds its row's values. */
 static __device__ void block_stats(double loss, double correct, double count, double *partial)
 {
     __shared__ double rows[ROW_WARPS][MR_STATS];
@@ -47,7 +47,7 @@ static __global__ void xent_rows(int R, int C, const A *logits, const int32_t *t
         for (int i = lane; i < C; i += 32) {
             float v = load(x + i);
             if (v > top) top = v, best = i;
-            poison += v - v; /* NaN as soon as one logit is not finite */
+            poison += v - v; /* NaN when a logit is not finite */
         }
         for (int k = 16; k; k >>= 1) {
             float other = __shfl_xor_sync(0xffffffffu, top, k);
@@ -70,7 +70,7 @@ static __global__ void xent_rows(int R, int C, const A *logits, const int32_t *t
     block_stats(loss, correct, count, partial);
 }
 
-/* Few classes: a thread a row. */
+/* Few classes: one thread per row. */
 enum { FEW_CLASSES = 64, THREAD_ROWS = 256 };
 
 template <class A>
@@ -87,7 +87,7 @@ static __global__ void xent_threads(int R, int C, const A *logits, const int32_t
         for (int i = 0; i < C; i++) {
             const float v = load(x + i);
             if (v > top) top = v, best = i;
-            poison += v - v; /* NaN as soon as one logit is not finite */
+            poison += v - v; /* NaN when a logit is not finite */
         }
         top += poison;
         for (int i = 0; i < C; i++) sum += expf(load(x + i) - top);

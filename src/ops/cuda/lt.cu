@@ -1,3 +1,4 @@
+/* Loads cuBLASLt and looks up the functions of lt.cuh. */
 #include "ops/cuda/lt.cuh"
 
 #include <dlfcn.h>
@@ -8,7 +9,7 @@
 #define LIBRARY NAME(CUBLAS_VER_MAJOR)
 
 mr_lt_table mr_lt;
-static const char *missing = LIBRARY; /* what could not be found; NULL: nothing */
+static const char *missing = LIBRARY; /* what could not be found; NULL: all was found */
 
 static void load(void)
 {
@@ -29,7 +30,7 @@ int mr_lt_load(mr_error *err)
     pthread_once(&once, load);
     if (!missing) return 0;
     return mr_fail(err, MR_EDEVICE,
-                   "a GPU needs %s, which was not found; install cuBLAS of CUDA %d, or name its folder in "
+                   "a GPU needs %s, which was not found; install cuBLAS of CUDA %d, or add its folder to "
                    "LD_LIBRARY_PATH, or use --device cpu",
                    missing, CUBLAS_VER_MAJOR);
 }

@@ -1,5 +1,5 @@
-/* The functions of cuBLASLt that the backend calls. They are looked up when a CUDA device is first opened: the
- * library takes a tenth of a second to load, which commands on the CPU need not wait for. */
+/* The functions of cuBLASLt that the backend calls. They are looked up when a CUDA device is first opened: loading the
+ * library takes a tenth of a second, which commands on the CPU should not pay for. */
 #ifndef MR_OPS_CUDA_LT_CUH
 #define MR_OPS_CUDA_LT_CUH
 
@@ -32,7 +32,7 @@ struct mr_lt_table {
 
 extern mr_lt_table mr_lt; /* filled by mr_lt_load */
 
-/* Once for the process; 0, or MR_EDEVICE with the library's name. */
+/* Loads once per process. Returns 0, or MR_EDEVICE with what is missing. */
 int mr_lt_load(mr_error *err);
 
 #endif

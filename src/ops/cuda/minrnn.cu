@@ -2,7 +2,7 @@
  * scan_kernels.cuh. */
 #include "ops/cuda/scan_kernels.cuh"
 
-/* The paper's way, one thread a channel: s = Σ log a, L = logcumsumexp(log b − s), h = exp(s + L). */
+/* For the log scan of the paper, one thread per channel: s = Σ log a, L = logcumsumexp(log b − s), h = exp(s + L). */
 static __device__ __forceinline__ float softplus(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))); }
 
 template <class ACT, int KIND> static __global__ void scan_log_forward(scan_args g)
@@ -35,7 +35,7 @@ template <class ACT, int KIND> static __global__ void scan_log_forward(scan_args
     if (g.h_out) g.h_out[(size_t)b * g.H + ch] = state;
 }
 
-/* One token a stream, which exists: a thread a channel, the state in place. */
+/* One real token per stream: one thread per channel, the state updated in place. */
 template <class ACT, int KIND, int CAND> static __global__ void scan_one(scan_args g)
 {
     const int G = gate_count<KIND>::value, i = blockIdx.x * blockDim.x + threadIdx.x, b = i / g.H, ch = i % g.H;
@@ -73,7 +73,7 @@ void mr_cuda_start_grad(mr_cuda *c, mr_candidate candidate, int rows, int H, con
 
 /* ---- launches ---- */
 
-/* Slices, warps and blocks a multiprocessor, as measured on an H200: enough bytes in flight, one wave of blocks. */
+/* Slices, warps, and blocks per multiprocessor, as measured on an H200: enough bytes in flight, one wave of blocks. */
 template <class ACT, int KIND> struct tuning {
     static const int narrow = sizeof(ACT) == 2, gru = KIND == GRU;
     static const int forward_slice = narrow ? 8 : 4, forward_least = narrow ? 3 : 4;
@@ -82,7 +82,7 @@ template <class ACT, int KIND> struct tuning {
 
 enum { WARPS = 8, PAIR = 2, TILE = 64 };
 
-/* By shape alone: enough blocks for the chip, or chunks of time until there are. */
+/* Splits time into chunks until there are enough blocks for the chip; depends only on the shape. */
 static void cut_time(scan_args *g)
 {
     const size_t enough = 528, blocks = (size_t)g->B * div_up((size_t)g->H, 32 * PAIR);
@@ -94,7 +94,7 @@ static void cut_time(scan_args *g)
     g->chunks = (int)div_up((size_t)g->T, span);
 }
 
-/* Every tile full, nothing masked, two channels a thread. */
+/* Whether every tile is full, nothing is masked, and a thread can take two channels. */
 static bool is_plain(const scan_args &g, size_t act)
 {
     const uintptr_t all = (uintptr_t)g.pre | (uintptr_t)g.h | (uintptr_t)g.dh;
@@ -134,7 +134,7 @@ template <class ACT, int KIND, int CAND, int MASKED, int V> struct scans {
     }
 };
 
-/* Finds the kernels for a cell: one way for both directions, so the lists cannot differ. */
+/* Finds the kernels for a cell, for both directions, so that the lists cannot differ. */
 template <class ACT, int KIND, int CAND>
 static void launch(mr_cuda *c, const mr_cell *cell, const scan_args &g, int down)
 {
@@ -186,7 +186,7 @@ size_t mr_cuda_scan_work(mr_dev *dev, int B, int T, int H)
     return own > given ? own : given;
 }
 
-size_t mr_cuda_anew_scratch(mr_dev *dev, const mr_cell *cell, int B, int T, int H)
+size_t mr_cuda_recompute_scratch(mr_dev *dev, const mr_cell *cell, int B, int T, int H)
 {
     scan_args g = {};
     g.B = B, g.T = T, g.H = H;
@@ -195,7 +195,7 @@ size_t mr_cuda_anew_scratch(mr_dev *dev, const mr_cell *cell, int B, int T, int 
     return pre_bytes(dev, cell, B, T, H) + (3 + (size_t)mr_cell_gates(cell)) * n * sizeof(float);
 }
 
-/* What goes between chunks, and sums of the backward, in the caller's memory or in scratch; pre: bytes of
+/* Takes memory for effects of chunks and sums of the backward, from the caller's `work` or from scratch; pre: bytes of
  * pre-activations that are not kept. */
 static int take_scratch(mr_cuda *c, scan_args *g, void *work, int starts_wanted, int gates, size_t pre)
 {
@@ -214,19 +214,19 @@ static int take_scratch(mr_cuda *c, scan_args *g, void *work, int starts_wanted,
 static void minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
 {
     mr_cuda *c = cuda_of(dev);
-    const int anew = a->W && mr_cuda_fusable(c, &a->cell, a->D, a->H);
-    if (anew && mr_cuda_fused_fwd(c, a)) return;
+    const int recompute = a->W && mr_cuda_fusable(c, &a->cell, a->D, a->H);
+    if (recompute && mr_cuda_fused_fwd(c, a)) return;
     scan_args g = {};
     g.B = a->B, g.T = a->T, g.H = a->H, g.pre = a->saved, g.h = a->h, g.h_in = (const float *)a->h_in,
     g.h_init = (const float *)a->h_init;
     g.h_out = (float *)a->h_out, g.reset = a->reset, g.length = a->length;
     cut_time(&g);
-    if (!take_scratch(c, &g, a->work, 0, 0, anew ? pre_bytes(dev, &a->cell, a->B, a->T, a->H) : 0)) return;
+    if (!take_scratch(c, &g, a->work, 0, 0, recompute ? pre_bytes(dev, &a->cell, a->B, a->T, a->H) : 0)) return;
     if (a->W)
         mr_cuda_product_fwd(c, a->B * a->T, a->H * mr_cell_gates(&a->cell), a->D, a->x, (const float *)a->W,
                             (const float *)a->b, 0, NULL, NULL, g.pre);
     const size_t states = (size_t)a->B * (size_t)a->H;
-    /* h_out may be h_in, which every chunk reads */
+    /* h_out may be h_in, which every chunk reads: write it elsewhere first */
     if (g.chunks > 1 && g.h_out) g.h_out = g.effect_B + states * (size_t)g.chunks;
     BY_ACT(c, by_kind, c, &a->cell, g, 0);
     if (g.chunks > 1 && a->h_out)
@@ -237,8 +237,8 @@ static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
 {
     mr_cuda *c = cuda_of(dev);
     const int M = a->B * a->T, gates = mr_cell_gates(&a->cell), N = a->H * gates,
-              anew = a->W && mr_cuda_fusable(c, &a->cell, a->D, a->H);
-    if (anew && mr_cuda_fused_bwd(c, a)) return;
+              recompute = a->W && mr_cuda_fusable(c, &a->cell, a->D, a->H);
+    if (recompute && mr_cuda_fused_bwd(c, a)) return;
     scan_args g = {};
     g.B = a->B, g.T = a->T, g.H = a->H, g.pre = a->saved, g.h = (void *)a->h, g.h_in = (const float *)a->h_in,
     g.h_init = (const float *)a->h_init;
@@ -246,9 +246,10 @@ static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
     g.dh_in = (float *)a->dh_in;
     cut_time(&g);
     if (!take_scratch(c, &g, a->work, a->dh_init != NULL, a->W ? gates : 0,
-                      anew ? pre_bytes(dev, &a->cell, a->B, a->T, a->H) : 0))
+                      recompute ? pre_bytes(dev, &a->cell, a->B, a->T, a->H) : 0))
         return;
-    if (anew) mr_cuda_product_fwd(c, M, N, a->D, a->x, (const float *)a->W, (const float *)a->b, 0, NULL, NULL, g.pre);
+    if (recompute)
+        mr_cuda_product_fwd(c, M, N, a->D, a->x, (const float *)a->W, (const float *)a->b, 0, NULL, NULL, g.pre);
     BY_ACT(c, by_kind, c, &a->cell, g, 1);
     if (a->dh_init)
         mr_cuda_start_grad(c, a->cell.candidate, g.B * g.chunks, g.H, g.to_start, g.h_init, (float *)a->dh_init);

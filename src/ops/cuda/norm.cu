@@ -1,5 +1,5 @@
-/* Normalisation over channels. Rows of the usual widths are read four channels at a time, several rows a warp where
- * they are short; any other width a lane at a time. */
+/* Normalisation over channels. Rows of common widths are read four channels at a time, short ones several per warp;
+ * other widths are read one channel per lane. */
 #include "ops/cuda/cuda.cuh"
 
 enum { ROW_WARPS = 8, NORM_MOST = 4096 };
@@ -19,8 +19,8 @@ static __device__ __forceinline__ float rstd_of(const norm_args &g, float square
                                   : rsqrtf(square / g.D + (float)(g.kind == MR_NORM_LAYER ? MR_LAYER_EPS : MR_RMS_EPS));
 }
 
-/* How a row lies in a warp: LPR lanes a row, each with N channels of it: quads that lie LPR·4 apart (WHOLE: the row
- * is full of them), or single channels LPR apart, as many as there are. */
+/* How a row is spread over a warp: LPR lanes per row, each with N channels: quads that are LPR·4 apart (WHOLE: they
+ * fill the row exactly), or single channels LPR apart, up to the width. */
 template <class A, int LPR, int N, int WHOLE> struct row_of {
     static const int rows = 32 / LPR; /* of a warp */
 
@@ -84,7 +84,7 @@ template <class A, int LPR, int N, int WHOLE> static __global__ void norm_rows(n
     if (g.stat && row::lane() == 0) g.stat[2 * (size_t)m] = mean, g.stat[2 * (size_t)m + 1] = rstd;
 }
 
-/* The block's shares of dw or db: every group of lanes has its own sums. */
+/* Adds up the block's share of dw or db, from the sums of each group of lanes. */
 template <class A, int LPR, int N, int WHOLE>
 static __device__ __forceinline__ void add_up(const norm_args &g, int which, const float *own, float *sums)
 {
@@ -102,8 +102,8 @@ static __device__ __forceinline__ void add_up(const norm_args &g, int which, con
     }
 }
 
-/* With x̂ = (x − mean)·rstd and u = dy·w:  dx = rstd·(u − [layer: mean(u)] − [rms, layer: x̂·mean(u·x̂)]). Warps
- * walk over rows; their shares of dw and db stay in registers until the block adds them up. */
+/* With x̂ = (x − mean)·rstd and u = dy·w:  dx = rstd·(u − [layer: mean(u)] − [rms, layer: x̂·mean(u·x̂)]). Warps loop
+ * over rows; their shares of dw and db stay in registers until the block adds them up. */
 template <class A, int LPR, int N, int WHOLE>
 static __global__ void norm_rows_bwd(norm_args g, const A *x, const A *dy, A *dx)
 {
@@ -155,7 +155,7 @@ template <class A, int LPR, int N, int WHOLE> static void launch(mr_cuda *c, con
     const int rows = row_of<A, LPR, N, WHOLE>::rows;
     const size_t D = (size_t)a->D, shared = (size_t)ROW_WARPS * rows * D * sizeof(float),
                  all = div_up((size_t)a->M, (size_t)ROW_WARPS * rows);
-    /* four a multiprocessor of the largest chips; by shape alone */
+    /* four per multiprocessor of the largest chips; depends only on the shape */
     const unsigned blocks = (unsigned)(all < 528 ? all : 528);
     norm_args g = {a->M, a->D, a->kind, a->accumulate, (const float *)a->w, NULL, (float *)a->stat, NULL};
     g.partial = (float *)mr_cuda_scratch(c, blocks * 2 * D * sizeof(float));
@@ -171,7 +171,7 @@ template <class A, int LPR, int N, int WHOLE> static void launch(mr_cuda *c, con
 static uintptr_t addresses(const mr_norm_fwd_args *a) { return (uintptr_t)a->x | (uintptr_t)a->y; }
 static uintptr_t addresses(const mr_norm_bwd_args *a) { return (uintptr_t)a->x | (uintptr_t)a->dy | (uintptr_t)a->dx; }
 
-/* By the width of a row: enough registers for it and no more. */
+/* Chooses the kernel by the width of a row: enough registers for it and no more. */
 template <class A, class ARGS> static void by_width(mr_cuda *c, const ARGS *a)
 {
     const int D = a->D, whole = addresses(a) % (4 * sizeof(A)) == 0;

@@ -1,5 +1,5 @@
-/* Matrix products by cuBLASLt. A plan (layouts and algorithm) is made once for a shape by the library's heuristic,
- * never by a stopwatch, and kept; split reductions are allowed only through the workspace, whose order is fixed. */
+/* Matrix products with cuBLASLt. A plan (layouts and algorithm) is made once per shape by the library's heuristic,
+ * never by timing, and kept; split reductions are allowed only through the workspace, where their order is fixed. */
 #include "ops/cuda/cuda.cuh"
 
 #include <string.h>
@@ -16,7 +16,7 @@ struct product {
     const void *bias;
 };
 
-/* What all addresses are multiples of: 2, 4, 8, or 16 and anything above. */
+/* The largest of 2, 4, 8 and 16 that all addresses are multiples of. */
 static uint32_t common_alignment(const product *p)
 {
     const uintptr_t all =
@@ -33,8 +33,8 @@ static void key_of(const mr_cuda *c, const product *p, uint64_t key[4])
              p->trans_b << 1 | (p->c != NULL) << 2 | c->exact << 3 | (uint64_t)common_alignment(p) << 56;
 }
 
-/* Plans are shared by products with the same common alignment, so below 16 bytes nothing more is promised; nor is it
- * above for a caller's arrays, which lie elsewhere the next time. */
+/* Tells the library the alignment of an address. Products with the same common alignment share a plan, so below 16
+ * bytes only that is promised; a caller's arrays never get more, because they may lie elsewhere the next time. */
 static void alignment(const mr_cuda *c, cublasLtMatmulPreference_t pref, cublasLtMatmulPreferenceAttributes_t which,
                       uint32_t common, const void *p)
 {
@@ -81,7 +81,7 @@ void mr_cuda_forget_plan(mr_cuda_plan *plan)
     memset(plan, 0, sizeof *plan);
 }
 
-/* The oldest makes room where there is none: a caller of raw cells may come with any number of shapes. */
+/* Replaces the oldest plan when all are taken: raw calls may come with any number of shapes. */
 static mr_cuda_plan *new_plan(mr_cuda *c)
 {
     if (c->plan_count < MR_CUDA_PLANS) return &c->plans[c->plan_count++];
@@ -135,8 +135,8 @@ static int run(mr_cuda *c, const product *p)
     return 1;
 }
 
-/* For operands that the library does not take (addresses or widths that are not multiples of 16 bytes). A thread an
- * output. */
+/* For operands that the library does not take (addresses or widths that are not multiples of 16
+ * bytes). One thread per output. */
 template <class IN, class OUT> static __global__ void plain_product(product p)
 {
     const int i = blockIdx.x * 16 + threadIdx.x, j = blockIdx.y * 16 + threadIdx.y;
@@ -162,8 +162,8 @@ static void run_somehow(mr_cuda *c, const product *p)
 
 /* ---- around the products ---- */
 
-/* v = sum + b; pre = v; y = gelu(v) or v, + residual. The sum comes in fp32, so that it is rounded once, with all
- * that is added. It may lie where y does, and so may the residual. */
+/* v = sum + b; pre = v; y = gelu(v) or v, + residual. The sum is fp32, so that rounding happens once, after everything
+ * is added. sum and residual may be y itself. */
 template <class A>
 static __global__ void finish_rows(size_t n, int N, const float *sum, const float *b, int use_gelu, const A *residual,
                                    A *pre, A *y)
@@ -212,7 +212,7 @@ static void finish(mr_cuda *c, int M, int N, const float *sum, const float *b, i
 
 static cudaDataType_t act_type(const mr_cuda *c) { return c->bf16 ? CUDA_R_16BF : CUDA_R_32F; }
 
-/* Parameters as the products want them. */
+/* Parameters in the type that products take. */
 static const void *operand(mr_cuda *c, const float *W, size_t n)
 {
     return c->bf16 && W ? (const void *)mr_cuda_shadow_of(c, W, n) : W;
@@ -227,7 +227,7 @@ static cublasLtEpilogue_t forward_epilogue(int bias, int use_gelu, int keep)
     return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-/* The library fuses gelu well in bf16 only; in fp32 it runs a slower pass of its own, so we run ours. */
+/* The library fuses gelu well only in bf16; in fp32 it runs a separate, slower pass, so we run our own. */
 void mr_cuda_product_fwd(mr_cuda *c, int M, int N, int K, const void *x, const float *W, const float *b, int use_gelu,
                          void *pre, const void *residual, void *y)
 {
@@ -239,12 +239,12 @@ void mr_cuda_product_fwd(mr_cuda *c, int M, int N, int K, const void *x, const f
     if (!p.a || (b && !p.bias)) return;
     p.epilogue = forward_epilogue(b != NULL, use_gelu, pre != NULL);
     p.aux = use_gelu ? pre : NULL;
-    const int apart = use_gelu || pre; /* the residual comes behind what is kept, or behind gelu */
-    const int pre_fits = (uintptr_t)pre % 16 == 0 && N % 8 == 0; /* what the library asks of it */
-    /* on operands of odd widths or addresses the library adds the bias to what it has rounded to bf16 already */
+    const int apart = use_gelu || pre; /* the residual is added after what is kept, or after gelu */
+    const int pre_fits = (uintptr_t)pre % 16 == 0 && N % 8 == 0; /* the library requires this */
+    /* for odd widths or addresses the library rounds to bf16 before it adds the bias */
     const int even =
         K % 8 == 0 && N % 8 == 0 && ((uintptr_t)p.a | (uintptr_t)x | (uintptr_t)y | (uintptr_t)p.bias) % 16 == 0;
-    const int bias_fits = !c->raw || (uintptr_t)p.bias % 16 == 0; /* ours always does */
+    const int bias_fits = !c->raw || (uintptr_t)p.bias % 16 == 0; /* our own biases always fit */
     const int fused =
         bias_fits && (!c->bf16 || !b || even) && (use_gelu ? c->bf16 && !residual && (!pre || pre_fits) : !pre);
     p.c = apart ? NULL : residual;

@@ -1,4 +1,4 @@
-/* Linear layers with weights in 8 bits: right, and fast enough for a few streams; a warp makes one output at a time. */
+/* Linear layers with 8-bit weights: exact, and fast enough for a few streams; a warp computes one output at a time. */
 #include "ops/cuda/cuda.cuh"
 
 enum { WARPS = 8 };

@@ -1,12 +1,12 @@
 /* Raw calls: work on the caller's memory, in the caller's stream.
  *
- * A device for them owns nothing on the GPU. A call lays the caller's workspace out as the scratch, the products'
- * workspace and the bf16 copies of weights that ops ask the device for, and takes them away again when all is launched.
- * So calls in different streams cannot meet in shared scratch, nothing is allocated or waited for, and a graph that has
- * captured a call holds no address but the caller's. */
+ * A device for raw calls owns nothing on the GPU. A call uses the caller's workspace as the scratch, the products'
+ * workspace and the bf16 copies of weights that ops ask the device for, and lets go of it when all is launched. So
+ * calls in different streams share no scratch, nothing is allocated or waited for, and a graph that captured a call
+ * holds only the caller's addresses. */
 #include "ops/cuda/cuda.cuh"
 
-enum { LT_ALIGN = 256 }; /* what cuBLASLt asks of its workspace */
+enum { LT_ALIGN = 256 }; /* alignment that cuBLASLt requires of its workspace */
 
 struct raw_rooms {
     mr_cuda_room scratch, product_scratch, copies;
@@ -24,18 +24,18 @@ static mr_cuda_room take(mr_arena *arena, size_t bytes)
 
 static size_t padded(size_t bytes) { return div_up(bytes, MR_ARENA_ALIGN) * MR_ARENA_ALIGN; }
 
-/* With W: what minrnn.cu, fused.cu, product.cu and few_*.cu take at most for this shape. */
+/* With W: the most that minrnn.cu, fused.cu, product.cu and few_*.cu take for this shape. */
 static void lay_out_products(mr_cuda *c, const mr_raw *r, mr_arena *arena, raw_rooms *rooms)
 {
     const size_t N = (size_t)r->H * (size_t)mr_cell_gates(r->cell), D = (size_t)r->D;
     const size_t tokens = (size_t)r->B * (size_t)r->T;
     if (mr_cuda_fusable(c, r->cell, r->D, r->H)) {
         const size_t fused = mr_cuda_fused_scratch(c, r->cell, r->B, r->T, r->H),
-                     anew = mr_cuda_anew_scratch(&c->dev, r->cell, r->B, r->T, r->H);
-        rooms->scratch = take(arena, fused > anew ? fused : anew);
+                     recompute = mr_cuda_recompute_scratch(&c->dev, r->cell, r->B, r->T, r->H);
+        rooms->scratch = take(arena, fused > recompute ? fused : recompute);
     }
     if (c->bf16 && (N % 8 || D % 8))
-        rooms->product_scratch = take(arena, tokens * N * sizeof(float)); /* sums to which a bias is added */
+        rooms->product_scratch = take(arena, tokens * N * sizeof(float)); /* sums before the bias is added */
     if (c->bf16) rooms->copies = take(arena, padded(N * D * sizeof(bf16)) + padded(N * sizeof(bf16)));
     char *at = (char *)take(arena, MR_CUDA_WORKSPACE + LT_ALIGN).data;
     rooms->workspace = at ? at + (LT_ALIGN - (uintptr_t)at % LT_ALIGN) % LT_ALIGN : NULL;
@@ -61,14 +61,14 @@ static void raw_begin(mr_dev *dev, const mr_raw *r)
     c->device_before = c->index;
     CHECK(c, cudaGetDevice(&c->device_before));
     if (c->device_before != c->index) CHECK(c, cudaSetDevice(c->index));
-    cudaGetLastError(); /* one that somebody has left on this thread is not ours */
+    cudaGetLastError(); /* clears an earlier error of this thread, which is not ours */
     c->stream = r->stream ? (cudaStream_t)r->stream : c->own_stream;
     c->scratch = rooms.scratch;
     c->product_scratch = rooms.product_scratch;
     c->copies = rooms.copies;
     c->workspace = rooms.workspace;
     c->shadow_count = 0;
-    c->chained = 0; /* whatever is in this stream, it is not a kernel of ours that lets us start early */
+    c->chained = 0; /* the last kernel in this stream may not be ours */
 }
 
 static int raw_end(mr_dev *dev, mr_error *err)
@@ -92,7 +92,7 @@ static __global__ void copy_narrow(size_t n, const float *from, bf16 *to)
         store(to + i, from[i]);
 }
 
-/* Made once a call, and never known to the next: its weights may be others at the same address. */
+/* Made once per call and not reused by the next: its weights may differ at the same address. */
 const bf16 *mr_cuda_raw_copy(mr_cuda *c, const float *from, size_t n)
 {
     for (int i = 0; i < c->shadow_count; i++)
@@ -111,7 +111,7 @@ const bf16 *mr_cuda_raw_copy(mr_cuda *c, const float *from, size_t n)
     const size_t blocks = div_up(n, 1024);
     copy_narrow<<<(unsigned)(blocks < 1056 ? blocks : 1056), 256, 0, c->stream>>>(n, from, s->to);
     LAUNCHED(c, "copy_narrow");
-    c->chained = 0; /* whoever reads weights early must not do it beside this */
+    c->chained = 0; /* kernels that read weights early must wait for this one */
     return s->to;
 }
 

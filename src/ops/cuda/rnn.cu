@@ -1,5 +1,4 @@
-/* What the forward and the backward of GRU and LSTM share on the host's side: W_hh packed, and the blocks counted
- * out. */
+/* Host code that the forward and backward of GRU and LSTM share: packing W_hh, and choosing the number of blocks. */
 #include "ops/cuda/rnn.cuh"
 
 static __global__ void pack(const float *W, int H, int first, int K, int columns, int down, int k4, int groups,
@@ -36,8 +35,8 @@ size_t mr_cuda_rnn_matrix_bytes(const rnn_matrix *m, int columns)
     return (size_t)m->groups * WARPS * m->k4 * columns * LANES * sizeof(float4);
 }
 
-/* All blocks must be there at once, for they wait for each other: few groups a block first, then as many rows as
- * there are blocks for. */
+/* All blocks must be resident at once, because they wait for each other: first few groups per block, then as many
+ * rows as there are blocks for. */
 void mr_cuda_rnn_launch(mr_cuda *c, const void *kernel, rnn_work *w, int columns, int slice, const char *name)
 {
     const int all_tiles = (int)div_up((size_t)w->B, TILE), all_groups = w->first.groups;

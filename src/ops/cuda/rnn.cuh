@@ -1,22 +1,23 @@
 /* GRU and LSTM on a GPU: what the kernels share.
  *
- * All of time is one launch. A block owns some units (columns of the recurrent product) of some rows of the batch
- * and keeps its slice of W_hh in shared memory; what a token's product reads (the state, or backwards the gradients
- * of the gates) goes round through the second cache, and the blocks of the same rows wait for each other once a
- * product. Sums have a fixed order: warps take equal slices of k, and their parts are added in turn. */
+ * One launch computes all tokens. A block owns some units (columns of the recurrent product) of some rows of the
+ * batch and keeps its slice of W_hh in shared memory. What a token's product reads (the state, or in the
+ * backward the gradients of the gates) is exchanged between blocks through the L2 cache, and the blocks of the
+ * same rows wait for each other once per product. Sums have a fixed order: warps take equal slices of k, and
+ * their parts are added in turn. */
 #ifndef MR_OPS_CUDA_RNN_CUH
 #define MR_OPS_CUDA_RNN_CUH
 
 #include "ops/cuda/cuda.cuh"
 
-/* chunks and rows in float4 */
+/* CHUNK and STAGE_ROW in float4 */
 enum { TILE = 16, LANES = 8, WARPS = 8, THREADS = 32 * WARPS, CHUNK = 16, STAGE_ROW = CHUNK + 1 };
-enum { BACK = 2 }; /* columns of a lane in the backward: a group is 16 units there, 8 in the forward */
+enum { BACK = 2 }; /* columns per lane in the backward: a group is 16 units there, 8 in the forward */
 
-/* W_hh cut for a product of `columns` sums a lane: groups of units, each [k4][columns][8] of float4 along k. */
+/* W_hh packed for a product with `columns` sums per lane: groups of units, each [k4][columns][8] of float4 along k. */
 struct rnn_matrix {
     const float4 *packed;
-    int k4; /* float4 of k for each warp; beyond K there are zeros */
+    int k4; /* float4 of k for each warp; zeros beyond K */
     int groups;
 };
 
@@ -25,17 +26,17 @@ struct rnn_work {
     int gates;
     const uint8_t *reset;
     const int32_t *length;
-    void *pre, *extra;           /* acts [B, T, G·H], [B, T, H]: gates, and r·h' (before), s_n (after) or c (lstm) */
-    const float *bias;           /* [G·H] b_hh */
-    const float *fresh;          /* [2·width] h and c that a sequence starts from, zeros behind H */
-    int starts_fresh;            /* a sequence starts before token 0 */
-    rnn_matrix first, second;    /* second: of gru before, the product within a token */
-    int width, second_width;     /* floats of a row of what goes round for each */
+    void *pre, *extra;        /* acts [B, T, G·H], [B, T, H]: gates; r·h' (gru before), s_n (gru after) or c (lstm) */
+    const float *bias;        /* [G·H] b_hh */
+    const float *fresh;       /* [2·width] h and c that a sequence starts from, zeros beyond H */
+    int starts_fresh;         /* 1: a sequence starts before token 0 */
+    rnn_matrix first, second; /* second: gru before, the product within a token */
+    int width, second_width;  /* floats per row of what is exchanged for each */
     float *round, *second_round; /* [2, B, width], [B, second_width] */
     float *c;                    /* [B, H] the cell state, or its gradient */
-    unsigned *arrived;           /* one counter for the blocks of the same rows */
+    unsigned *arrived;           /* one counter for all blocks of the same rows */
     int tiles, groups;           /* of a block */
-    int resident;                /* W_hh lies in shared memory */
+    int resident;                /* 1: W_hh is in shared memory */
     void *h;                     /* acts [B, T, H] */
     /* backward */
     const void *dh;
@@ -53,7 +54,7 @@ static inline size_t rnn_shared_bytes(int columns, int float4s_of_w)
            sizeof(float4);
 }
 
-/* Waits until every block of these rows has come here as often as this one. */
+/* A barrier: waits until every block of these rows has arrived as often as this one. */
 static __device__ __forceinline__ void wait_for_rows(unsigned *arrived, unsigned *turn)
 {
     *turn += gridDim.x;
@@ -67,7 +68,7 @@ static __device__ __forceinline__ void wait_for_rows(unsigned *arrived, unsigned
     __syncthreads();
 }
 
-/* Rows of the tile before whose token t a new sequence starts, as bits. */
+/* Bits of the tile's rows in which a new sequence starts before token t. */
 static __device__ __forceinline__ unsigned fresh_rows(const rnn_work &w, int row0, int t)
 {
     const int b = row0 + (threadIdx.x & 31);
@@ -75,7 +76,7 @@ static __device__ __forceinline__ unsigned fresh_rows(const rnn_work &w, int row
     return __ballot_sync(0xffffffffu, fresh);
 }
 
-/* The warp's part of k of a tile's rows, in pieces through its own shared memory. */
+/* The warp's part of the sum over k for a tile's rows, loaded piece by piece through its own shared memory. */
 template <int COLUMNS>
 static __device__ __forceinline__ void warp_sums(const rnn_matrix &m, const float4 *packed, const float *from,
                                                  int width, int rows, unsigned fresh, const float *start, float4 *stage,
@@ -109,7 +110,7 @@ static __device__ __forceinline__ void warp_sums(const rnn_matrix &m, const floa
     }
 }
 
-/* out[c] of thread p < 128: the sum of row p / 8 for column c of unit p % 8. The whole block must call it. */
+/* For thread p < 128, out[c] is the sum of row p / 8 for column c of unit p % 8. The whole block must call it. */
 template <int COLUMNS>
 static __device__ void tile_sums(const rnn_matrix &m, const float4 *packed, const float *from, int width, int rows,
                                  unsigned fresh, const float *start, float4 *shared, float out[COLUMNS])
@@ -136,7 +137,7 @@ static __device__ void tile_sums(const rnn_matrix &m, const float4 *packed, cons
     __syncthreads();
 }
 
-/* W_hh of the block's groups: copied into shared memory, or where it lies. */
+/* W_hh of the block's groups: a copy in shared memory, or the original. */
 static __device__ __forceinline__ const float4 *own_matrix(const rnn_work &w, const rnn_matrix &m, int columns,
                                                            float4 *shared)
 {
@@ -151,17 +152,17 @@ static __device__ __forceinline__ const float4 *own_matrix(const rnn_work &w, co
 void mr_cuda_rnn_fwd(mr_dev *dev, const mr_rnn_fwd_args *a);
 void mr_cuda_rnn_bwd(mr_dev *dev, const mr_rnn_bwd_args *a);
 
-/* The shape of a product over K with groups of `units`, and the bytes of its matrix. */
+/* The shape of a product over K with groups of `units`, and the size of its matrix. */
 rnn_matrix mr_cuda_rnn_matrix(int H, int K, int units);
 size_t mr_cuda_rnn_matrix_bytes(const rnn_matrix *m, int columns);
-/* Fills packed: see rnn_matrix. down: sums over rows first·H … of W_hh, K of them; otherwise over the state, for
- * gates `first` …. */
+/* Fills packed: see rnn_matrix. down: sums over K rows of W_hh from first·H on; otherwise over the state,
+ * for gates from `first` on. */
 void mr_cuda_rnn_pack(mr_cuda *c, const float *W, int H, int first, int K, int columns, int down, const rnn_matrix *m,
                       float4 *packed);
-/* Launches `kernel` on as many blocks as can be there at once. columns: the most of any product; slice: float4 of a
- * group's W_hh. */
+/* Launches `kernel` on as many blocks as can be resident at once. columns: the most of any product; slice:
+ * float4 of W_hh per group. */
 void mr_cuda_rnn_launch(mr_cuda *c, const void *kernel, rnn_work *w, int columns, int slice, const char *name);
-/* The next `bytes` of an arena that begins at base; NULL when base is, so that a first walk counts. */
+/* Takes the next `bytes` of an arena that begins at base. base NULL: only counts. */
 void *mr_cuda_rnn_take(char *base, size_t *used, size_t bytes);
 
 #endif

@@ -1,11 +1,11 @@
-/* The backward of GRU and LSTM: see rnn.cuh. Token after token from the last: gates' gradients of a block's own
- * units go round, then every block multiplies all of them with its columns of W_hh. */
+/* The backward of GRU and LSTM, see rnn.cuh. From the last token to the first: each block publishes the gates'
+ * gradients of its own units, then multiplies all units' gradients with its columns of W_hh. */
 #include "ops/cuda/rnn.cuh"
 
-/* BIAS_SUMS: floats at the start of scratch that sums over rows take */
+/* BIAS_SUMS: floats at the start of scratch for sums over rows */
 enum { UNITS = BACK * LANES, BIAS_SUMS = 1056 * 32 };
 
-/* A row and a unit of the tile. */
+/* A row and a unit in the tile. */
 struct place {
     int b, unit;
     bool valid, real, fresh;
@@ -36,7 +36,7 @@ static __device__ __forceinline__ float before_of(const rnn_work &w, const place
     return load((const ACT *)(of_c ? w.extra : w.h) + (e.token - 1) * w.H + e.unit);
 }
 
-/* Gradients of r (0), z (1) and of s_n (2): for the product with W_hh, and kept for the gradient of W_hh. */
+/* Stores the gradients of r (0), z (1) or s_n (2) for the product with W_hh, and for the gradient of W_hh. */
 template <class ACT, int KIND>
 static __device__ __forceinline__ void keep(const rnn_work &w, const place &e, int gate, float v, float *round)
 {
@@ -83,7 +83,7 @@ template <class ACT, int KIND> static __device__ void gru_gates(const rnn_work &
     keep<ACT, KIND>(w, e, 0, dr, round);
 }
 
-/* A token that does not exist: zeros go round, and the carry waits. */
+/* Padding: publishes zeros and keeps the carry. */
 template <class ACT, int KIND> static __device__ void no_gates(const rnn_work &w, const place &e, float *round)
 {
     for (int g = 0; g < w.gates; g++) {
@@ -102,7 +102,7 @@ static __device__ __forceinline__ void gates_of(const rnn_work &w, int row0, int
     else gru_gates<ACT, KIND>(w, e, t, round);
 }
 
-/* gru before: from the gradient of r·h' to that of r. */
+/* gru before: computes the gradient of r from that of r·h'. */
 template <class ACT>
 static __device__ void reset_gate(const rnn_work &w, const float4 *packed, int row0, int group, int t, float *round,
                                   float4 *shared)
@@ -121,7 +121,7 @@ static __device__ void reset_gate(const rnn_work &w, const float4 *packed, int r
     }
 }
 
-/* What comes back to the state before the token; a start takes it, and nothing crosses. */
+/* The gradient of the state before the token. At the start of a sequence it goes to h_init, and nothing crosses. */
 template <int KIND>
 static __device__ void state_gradient(const rnn_work &w, const float4 *packed, int row0, int group, int t,
                                       const float *round, float4 *shared)
@@ -173,7 +173,7 @@ template <class ACT, int KIND> static __global__ void __launch_bounds__(THREADS)
 
 /* ---- around the kernel */
 
-/* The gradient of the state behind, and, in row B, the state that a sequence starts from. */
+/* Loads the gradient of the final state, and, in row B, the state that a sequence starts from. */
 static __global__ void enter(rnn_work w, const float *dh_out, const float *h_init, float *fresh)
 {
     const int k = blockIdx.x * blockDim.x + threadIdx.x, b = blockIdx.y, S = w.state;
@@ -190,7 +190,7 @@ static __global__ void leave_state(rnn_work w, float *dh_in)
         dh_in[(size_t)b * w.state + k] = k < w.H ? w.carry[(size_t)b * w.H + k] : w.c[(size_t)b * w.H + k - w.H];
 }
 
-/* The states that W_hh was multiplied with. */
+/* Collects the states that W_hh was multiplied with. */
 template <class ACT> static __global__ void shift(rnn_work w, ACT *states)
 {
     const size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x, token = i / w.H;
@@ -213,7 +213,7 @@ template <class ACT> static const void *kernel_of(mr_rnn kind)
                                 : (const void *)backward<ACT, MR_GRU_BEFORE>;
 }
 
-/* Addresses in scratch; with base NULL the bytes alone are counted. Sums over rows overwrite the beginning, which
+/* Lays out scratch; base NULL: only counts bytes. Sums over rows overwrite the beginning, which
  * only the recurrence needs. */
 static size_t lay_out(rnn_work *w, mr_rnn kind, size_t act_size, char *base, void **states)
 {
@@ -266,7 +266,7 @@ void mr_cuda_rnn_bwd(mr_dev *dev, const mr_rnn_bwd_args *a)
     char *base = (char *)mr_cuda_scratch(c, bytes);
     if (!base) return;
     lay_out(&w, a->kind, dev->act_size, base, &states);
-    /* what lies behind the widths must be zero */
+    /* padding beyond the widths must be zero */
     CHECK(c, cudaMemsetAsync(base, 0, (size_t)((char *)w.first.packed - base), c->stream));
     const dim3 rows((unsigned)div_up((size_t)w.state, 128), (unsigned)a->B), more(rows.x, rows.y + 1);
     enter<<<more, 128, 0, c->stream>>>(w, (const float *)a->dh_out, (const float *)a->h_init, (float *)w.fresh);

@@ -1,7 +1,7 @@
-/* The forward of GRU and LSTM: see rnn.cuh. */
+/* The forward of GRU and LSTM, see rnn.cuh. */
 #include "ops/cuda/rnn.cuh"
 
-/* The element that a thread finishes: a row and a unit of the tile, p < 128. */
+/* The element that thread p < 128 finishes: a row and a unit in the tile. */
 struct element {
     int b, unit;
     bool valid, real, fresh;
@@ -25,7 +25,7 @@ template <class ACT> static __device__ __forceinline__ ACT *gate_at(const rnn_wo
     return (ACT *)w.pre + (e.token * w.gates + gate) * w.H + e.unit;
 }
 
-/* What of the gates' arguments does not wait for the sums: input projections and biases. */
+/* Loads the parts of the gates' arguments that do not depend on the sums: input projections and biases. */
 template <class ACT, int N>
 static __device__ __forceinline__ void known(const rnn_work &w, const element &e, int first, float a[N], float bias[N])
 {
@@ -42,7 +42,7 @@ static __device__ __forceinline__ void leave(const rnn_work &w, const element &e
     store((ACT *)w.h + e.token * w.H + e.unit, e.real ? h : 0.0f);
 }
 
-/* lstm and gru after: gates and state of a tile in one go. */
+/* lstm and gru after: gates and state of a tile in one step. */
 template <class ACT, int KIND>
 static __device__ void whole_token(const rnn_work &w, const float4 *packed, int row0, int group, int t,
                                    const float *now, float *next, float4 *shared)
@@ -82,7 +82,7 @@ static __device__ void whole_token(const rnn_work &w, const float4 *packed, int 
     }
 }
 
-/* gru before: r and z, then, from r·h' of all units, the rest. */
+/* gru before, first half: r and z. The second half needs r·h' of all units. */
 template <class ACT>
 static __device__ void first_half(const rnn_work &w, const float4 *packed, int row0, int group, int t, const float *now,
                                   float4 *shared)
@@ -149,7 +149,7 @@ template <class ACT, int KIND> static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* The state before token 0, and, in row B, that of a sequence that starts. */
+/* Loads the state before token 0, and, in row B, the state that a sequence starts from. */
 static __global__ void enter(rnn_work w, int S, const float *h_in, const float *h_init, float *fresh)
 {
     const int k = blockIdx.x * blockDim.x + threadIdx.x, b = blockIdx.y;
@@ -170,7 +170,7 @@ static __global__ void leave_state(rnn_work w, int S, float *h_out)
 
 static int columns_of(mr_rnn kind) { return kind == MR_LSTM ? 4 : kind == MR_GRU_AFTER ? 3 : 2; }
 
-/* Addresses in scratch; with base NULL the bytes alone are counted. */
+/* Lays out scratch; base NULL: only counts bytes. */
 static size_t lay_out(rnn_work *w, mr_rnn kind, char *base)
 {
     size_t used = 0, before = kind == MR_GRU_BEFORE;
@@ -209,7 +209,7 @@ void mr_cuda_rnn_fwd(mr_dev *dev, const mr_rnn_fwd_args *a)
     char *base = (char *)mr_cuda_scratch(c, bytes);
     if (!base) return;
     lay_out(&w, a->kind, base);
-    /* what lies behind H must be zero */
+    /* padding beyond H must be zero */
     CHECK(c, cudaMemsetAsync(base, 0, (size_t)((char *)w.first.packed - base), c->stream));
     const dim3 states((unsigned)div_up((size_t)S, 128), (unsigned)a->B + 1),
         rows((unsigned)div_up((size_t)S, 128), (unsigned)a->B);

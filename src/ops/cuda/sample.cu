@@ -1,11 +1,10 @@
-/* Drawing tokens: first every token's place in the order, by counting those before it, then a block a row adds up
- * along the order. */
+/* Sampling: first each token's rank, by counting the tokens before it; then one block per row sums along the order. */
 #include "ops/cuda/cuda.cuh"
 
 enum { TILE = 256, DRAW_THREADS = 1024 };
 
-/* order[r, place] = token. Tokens of a row compare themselves with all others; where one is NaN the places mean
- * nothing, and the draw does not read them. The counter moves here, so that all rows of the draw see the same. */
+/* order[r, rank] = token. Each token of a row is compared with all others; with a NaN the ranks are meaningless, and
+ * the draw does not read them. The position advances here, so that all rows of the draw see the same value. */
 template <class A> static __global__ void order_tokens(int C, const A *logits, int *order, double *position)
 {
     __shared__ float tile[TILE];
@@ -24,7 +23,7 @@ template <class A> static __global__ void order_tokens(int C, const A *logits, i
     if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) *position += 1;
 }
 
-/* Σ of v over the threads before this one, and over all; shared: 32 entries. */
+/* Σ of v over the threads before this one; all: over all threads; shared: 32 entries. */
 static __device__ double sum_before(double v, double *shared, double &all)
 {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
@@ -46,8 +45,8 @@ static __device__ double sum_before(double v, double *shared, double &all)
     return before + (lane ? until : 0);
 }
 
-/* Thread t owns places first … last−1 of the order. Sums there run from `before`, so that places have one sum
- * whoever asks. */
+/* Thread t owns ranks first … last−1. Its sums start from `before`, so that a rank's running sum is
+ * always computed the same way. */
 template <class A> struct places {
     const A *x;
     const int *order;
@@ -60,7 +59,7 @@ template <class A> struct places {
     }
 };
 
-/* How many tokens are kept, and their sum: those before which less than top_p lies. */
+/* The number of kept tokens and their sum: a token is kept if the sum before it is below `least`. */
 template <class A> static __device__ int keep(const places<A> &p, int limit, double least, double *shared, double &kept)
 {
     int count = 0;
@@ -72,7 +71,7 @@ template <class A> static __device__ int keep(const places<A> &p, int limit, dou
     return (int)all;
 }
 
-/* The first kept place whose running sum is above target, or the last kept. */
+/* The first kept rank whose running sum exceeds target, or the last kept one. */
 template <class A> static __device__ int find(const places<A> &p, int count, double target, int *shared)
 {
     if (threadIdx.x == 0) *shared = count - 1;

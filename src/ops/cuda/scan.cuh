@@ -4,14 +4,14 @@
 
 #include "ops/cuda/cuda.cuh"
 
-/* Which cell, as types, so that each combination is a kernel of its own. */
+/* The kinds of cells, as template arguments: each combination is a kernel of its own. */
 enum { GRU, LSTM, LSTM_NORM };
 
 template <int KIND> struct gate_count {
     static const int value = KIND == GRU ? 2 : 3;
 };
 
-/* e^x and 1/x in one instruction each; what is below the smallest normal number becomes 0. */
+/* e^x and 1/x in one instruction each; denormal results become 0. */
 __device__ __forceinline__ float fast_exp(float x)
 {
     float y;
@@ -26,7 +26,7 @@ __device__ __forceinline__ float fast_inverse(float x)
     return y;
 }
 
-/* 1/(1 + e^(−x)) for x where e^(−x) may overflow: then it is 0. NaN stays NaN. */
+/* 1/(1 + e^(−x)); 0 where e^(−x) overflows. NaN stays NaN. */
 __device__ __forceinline__ float fast_sigmoid(float x) { return fast_inverse(1.0f + fast_exp(-x)); }
 
 template <int CAND> __device__ __forceinline__ float candidate(float v)
@@ -36,7 +36,7 @@ template <int CAND> __device__ __forceinline__ float candidate(float v)
     return v >= 0 ? v + 0.5f : fast_sigmoid(v);
 }
 
-/* From v and c = candidate(v), so that nothing is computed twice. */
+/* The slope from v and c = candidate(v), so that nothing is computed twice. */
 template <int CAND> __device__ __forceinline__ float candidate_slope(float v, float c)
 {
     if (CAND == MR_LINEAR) return 1;
@@ -44,7 +44,7 @@ template <int CAND> __device__ __forceinline__ float candidate_slope(float v, fl
     return v >= 0 ? 1 : c * (1 - c);
 }
 
-/* σ(x) and σ(−x), both exact to rounding; below −80 they no longer change in fp32. */
+/* σ(x) and σ(−x), both accurate to rounding; below −80 they no longer change in fp32. */
 __device__ __forceinline__ void sigmoids(float x, float &up, float &down)
 {
     x = x < -80.0f ? -80.0f : x;
@@ -53,8 +53,8 @@ __device__ __forceinline__ void sigmoids(float x, float &up, float &down)
     down = e * up;
 }
 
-/* f/(f + i) and i/(f + i) of f = σ(p), i = σ(k): (1 + e^(−k)) and (1 + e^(−p)) over their sum, with the largest
- * power taken out of all three so that nothing overflows and 0/0 cannot be. */
+/* f/(f + i) and i/(f + i) of f = σ(p), i = σ(k): (1 + e^(−k)) and (1 + e^(−p)) over their sum, all three divided by the
+ * largest power, so that nothing overflows and 0/0 cannot occur. */
 __device__ __forceinline__ void shares(float p, float k, float &a, float &i)
 {
     const float top = fmaxf(0.0f, fmaxf(-k, -p)), one = fast_exp(-top), up = one + fast_exp(-k - top),
@@ -73,7 +73,7 @@ template <int KIND, int CAND> __device__ __forceinline__ void gates_of(const flo
     c = candidate<CAND>(q[gate_count<KIND>::value - 1]);
 }
 
-/* Gradients of a, i, c turned into those of the pre-activations, in place. */
+/* Replaces the pre-activations by their gradients, given those of a, i and c. */
 template <int KIND, int CAND>
 __device__ __forceinline__ void gates_bwd(float *q, float a, float i, float c, float da, float di, float dc)
 {
@@ -88,7 +88,7 @@ __device__ __forceinline__ void gates_bwd(float *q, float a, float i, float c, f
     }
 }
 
-/* What a scan kernel is given. Time is cut into `chunks` of `span` tokens when there are too few sequences and
+/* Arguments of a scan kernel. Time is split into `chunks` of `span` tokens when there are too few sequences and
  * channels to fill the chip; effect_A and effect_B then hold each chunk's effect on the state, h → A·h + B. */
 struct scan_args {
     int B, T, H;
@@ -107,7 +107,7 @@ struct scan_args {
     float *bias_sums;        /* [B, chunks, G·H] sums over tokens of the pre-activations' gradients, or NULL */
 };
 
-/* V neighbouring channels at once: as they lie in memory, and as floats. */
+/* V neighbouring channels: as stored in memory, and as floats. */
 template <class ACT, int V> struct lanes;
 template <> struct lanes<float, 1> {
     typedef float raw;

@@ -1,8 +1,8 @@
 /* The ops scan_fwd and scan_bwd: the recurrence with a and b given.
  *
  * A thread owns a channel of one sequence, or of one chunk of it, and keeps AHEAD tokens in flight. Where time is
- * cut, a first pass finds each chunk's effect on the state (h → A·h + B), and each chunk then starts from what those
- * before it make of it. */
+ * split, a first pass computes each chunk's effect on the state (h → A·h + B); each chunk then starts from the state
+ * that the effects of the chunks before it give. */
 #include "ops/cuda/scan_kernels.cuh"
 
 enum { THREADS = 64, AHEAD = 8, LEAST_SPAN = 128, ENOUGH_BLOCKS = 2112 };
@@ -16,11 +16,11 @@ struct given_args {
     const uint8_t *reset;
     const int32_t *length;
     float *effect_A, *effect_B; /* [B, chunks, H] */
-    /* [B, H] where h_out goes first: a chunk may still read an h_in that is the same array */
+    /* [B, H] h_out is written here first: it may be h_in, which a chunk may still read */
     float *last;
 };
 
-/* The token that a thread works on, and what it is. */
+/* The token that a thread works on. */
 struct place {
     int b, ch, chunk, first, last, real;
 };
@@ -50,7 +50,7 @@ static __device__ __forceinline__ size_t effect_at(const given_args &g, const pl
     return ((size_t)p.b * g.chunks + chunk) * g.H + p.ch;
 }
 
-/* The state through the chunks before mine, or, going down, behind mine. */
+/* Passes the state through the effects of the chunks before this one, or, in the backward, after it. */
 static __device__ __forceinline__ float pass(const given_args &g, const place &p, int from, int to, float state)
 {
     const int step = from < to ? 1 : -1;
@@ -88,7 +88,7 @@ template <class ACT, int EFFECT> static __global__ void given_forward(given_args
     else if (g.h_out && p.chunk == g.chunks - 1) (g.last ? g.last : g.h_out)[(size_t)p.b * g.H + p.ch] = state;
 }
 
-/* Going down: g_t = dh_t + c, c = a_t·g_t for the token before. */
+/* The backward, from the last token: g_t = dh_t + c, then c = a_t·g_t for the previous token. */
 template <class ACT, int EFFECT> static __global__ void given_backward(given_args g)
 {
     const place p = my_place(g);
@@ -124,7 +124,7 @@ template <class ACT, int EFFECT> static __global__ void given_backward(given_arg
     else if (g.dh_in && p.chunk == 0) g.dh_in[(size_t)p.b * g.H + p.ch] = g.h_in ? carry : 0;
 }
 
-/* By shape alone: enough blocks for the chip, or chunks of time until there are. */
+/* Splits time into chunks until there are enough blocks for the chip; depends only on the shape. */
 static void cut_time(given_args *g)
 {
     const size_t blocks = (size_t)g->B * div_up((size_t)g->H, THREADS), chunks = div_up(ENOUGH_BLOCKS, blocks);

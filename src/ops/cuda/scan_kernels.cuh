@@ -1,9 +1,9 @@
 /* The kernels of gates and recurrence.
  *
- * A block owns 32·V channels of one sequence, or of one chunk of it. Its W warps take consecutive slices of S
- * tokens: each loads its slice into registers, finds the slice's effect on the state (h → A·h + B), the effects go
- * through shared memory, and each warp finishes its slice from the right state while the next tile is on its way. So
- * every value is read once, many loads are in flight, and the order of operations depends on the shape alone.
+ * A block owns 32·V channels of one sequence, or of one chunk of it. Its W warps take consecutive slices of S tokens:
+ * each loads its slice into registers and computes the slice's effect on the state (h → A·h + B); the effects are
+ * exchanged through shared memory, and each warp finishes its slice from the right state while the next tile is being
+ * loaded. So every value is read once, many loads are in flight, and the order of operations depends only on the shape.
  *   EFFECT  1: only the chunk's effect is wanted
  *   MASKED  1: there are resets or lengths, or tokens or channels that do not fill the last tile */
 #ifndef MR_OPS_CUDA_SCAN_KERNELS_CUH
@@ -11,7 +11,7 @@
 
 #include "ops/cuda/scan.cuh"
 
-/* Tokens of this block: [first, last); the first `real` tokens of the sequence exist. */
+/* Tokens of this block: [first, last); the first `real` tokens of the sequence are not padding. */
 struct span_of {
     int b, ch, chunk, first, last, real;
     bool on; /* the channels exist */
@@ -48,7 +48,8 @@ static __device__ __forceinline__ void start_state(const scan_args &g, const spa
     for (int v = 0; v < V; v++) start[v] = s.on && g.h_init ? candidate<CAND>(g.h_init[s.ch + v]) : 0;
 }
 
-/* A slice with a start in it forgets what was before it, NaN included: its A is −0, which no product of gates gives. */
+/* A slice in which a sequence starts forgets what was before it, NaN included: its A is −0, which
+ * no product of gates can be. */
 #define FORGETS (-0.0f)
 static __device__ __forceinline__ bool forgets(float A) { return __float_as_uint(A) == 0x80000000u; }
 
@@ -62,7 +63,7 @@ template <int MASKED> static __device__ __forceinline__ float join(float A, floa
     return MASKED && forgets(A) ? A : A * before;
 }
 
-/* The given state through the effects of the chunks before this one (backward: behind it). */
+/* Passes the given state through the effects of the chunks before this one (backward: after it). */
 template <int MASKED, int V>
 static __device__ __forceinline__ void pass_chunks(const scan_args &g, const span_of &s, int down, float *state)
 {
@@ -80,8 +81,8 @@ template <int V, int W> struct exchange {
     float state[2][V][32];
 };
 
-/* Publishes my slice's effect; gives the state before my slice. The last warp hands the state behind the tile on to
- * the next. */
+/* Publishes this warp's effect; returns the state before its slice. The last warp passes the state after the
+ * tile on to the next tile. */
 template <int MASKED, int V, int W>
 static __device__ __forceinline__ void meet(exchange<V, W> &x, int turn, const float *A, const float *B, float *mine)
 {
@@ -103,8 +104,8 @@ static __device__ __forceinline__ void meet(exchange<V, W> &x, int turn, const f
     }
 }
 
-/* The effect of a whole chunk: as for the state, with A's product beside it. `start` 0 and `whole` 1 before the
- * first tile. */
+/* Accumulates the effect of a whole chunk: like the state, and also the product of all A. Before the first tile, the
+ * state is 0 and `whole` is 1. */
 template <int MASKED, int V, int W>
 static __device__ __forceinline__ void gather(exchange<V, W> &x, int turn, const float *A, const float *B, float *state,
                                               float *whole)
@@ -152,7 +153,7 @@ static __device__ __forceinline__ void fetch(const ACT *pre, const span_of &s, i
             raw[k][j] = !MASKED || (s.on && from + k < s.last) ? *(const word *)(at + (size_t)(k * G + j) * H) : word();
 }
 
-/* a and b of the recurrence for my slice, and its effect. */
+/* a and b of the recurrence for this warp's slice, and its effect. */
 template <class ACT, int KIND, int CAND, int MASKED, int V, int S>
 static __device__ __forceinline__ void slice_gates(const scan_args &g, const span_of &s, int from, const float *start,
                                                    const typename lanes<ACT, V>::raw (*raw)[gate_count<KIND>::value],
@@ -232,7 +233,7 @@ static __global__ void __launch_bounds__(32 * W, LEAST) scan_forward(scan_args g
         for (int v = 0; v < V; v++) g.h_out[(size_t)s.b * g.H + s.ch + v] = x.state[turn][v][threadIdx.x];
 }
 
-/* ---- backward: going down in time, g_t = dh_t + c_t, c_{t−1} = a_t·g_t, where c comes from behind ---- */
+/* ---- backward, from the last token to the first: g_t = dh_t + c_t, c_{t−1} = a_t·g_t ---- */
 
 /* A slice of pre-activations, dh and the states before the tokens; slices count downwards from token `from`. */
 template <class ACT, int G, int MASKED, int V, int S> struct slice {
@@ -255,7 +256,7 @@ template <class ACT, int G, int MASKED, int V, int S> struct slice {
     }
 };
 
-/* Gates of a slice, its effect on the gradient, and where sequences start in it. */
+/* Gates of a slice, and its effect on the gradient; returns where sequences start in it. */
 template <class ACT, int KIND, int CAND, int MASKED, int V, int S>
 static __device__ __forceinline__ unsigned slice_effect(const scan_args &g, const span_of &s, int from,
                                                         const slice<ACT, gate_count<KIND>::value, MASKED, V, S> &in,
@@ -288,7 +289,8 @@ static __device__ __forceinline__ unsigned slice_effect(const scan_args &g, cons
     return cut;
 }
 
-/* Gradients of the pre-activations of a slice, written over them. y comes in from behind and leaves for the front. */
+/* Replaces the pre-activations of a slice by their gradients. y is the gradient that comes from later tokens, and
+ * then goes to earlier ones. */
 template <class ACT, int KIND, int CAND, int MASKED, int SUMS, int V, int S>
 static __device__ __forceinline__ void finish_slice(const span_of &s, int H, int from, unsigned cut,
                                                     const slice<ACT, gate_count<KIND>::value, MASKED, V, S> &in,
@@ -328,7 +330,7 @@ static __device__ __forceinline__ void finish_slice(const span_of &s, int H, int
     }
 }
 
-/* Sums over my tokens of the pre-activations' gradients, warps in order: what the bias gets from this chunk. */
+/* Sums over tokens of the pre-activations' gradients, warps in order: this chunk's share of the bias gradient. */
 template <int G, int V, int W>
 static __device__ __forceinline__ void write_sums(const scan_args &g, const span_of &s, exchange<V, W> &x,
                                                   float (*sums)[V])
@@ -350,14 +352,14 @@ static __device__ __forceinline__ void write_sums(const scan_args &g, const span
     }
 }
 
-/* What reached the start state, and the state before token 0. */
+/* Writes the gradients of the start state and of the state before token 0. */
 template <int MASKED, int V, int W>
 static __device__ __forceinline__ void write_front(const scan_args &g, const span_of &s, exchange<V, W> &x, int turn,
                                                    float *to_start)
 {
     const int warp = threadIdx.y, lane = threadIdx.x;
     __syncthreads();
-    if (MASKED) { /* resets' shares, warps in order */
+    if (MASKED) { /* shares from resets, warps in order */
 #pragma unroll
         for (int v = 0; v < V; v++) x.effect[turn][warp][v][lane].x = to_start[v];
         __syncthreads();
@@ -367,7 +369,7 @@ static __device__ __forceinline__ void write_front(const scan_args &g, const spa
     for (int v = 0; v < V; v++) {
         for (int w = 1; MASKED && w < W; w++) to_start[v] += x.effect[turn][w][v][lane].x;
         const size_t at = ((size_t)s.b * g.chunks + s.chunk) * g.H + s.ch + v;
-        const bool front = s.chunk == 0; /* what is left flows to the state before token 0 */
+        const bool front = s.chunk == 0; /* the rest goes to the state before token 0 */
         const float left = x.state[turn][v][lane];
         if (g.to_start) g.to_start[at] = to_start[v] + (front && !g.h_in ? left : 0);
         if (g.dh_in && front) g.dh_in[(size_t)s.b * g.H + s.ch + v] = g.h_in ? left : 0;
@@ -397,7 +399,7 @@ static __global__ void __launch_bounds__(32 * W, LEAST) scan_backward(scan_args 
         if (warp == 0) x.state[0][v][threadIdx.x] = state[v];
     }
     int turn = 0;
-    slice<ACT, G, MASKED, V, S> in, next; /* AHEAD: the next tile is asked for before this one is finished */
+    slice<ACT, G, MASKED, V, S> in, next; /* AHEAD: the next tile is requested before this one is finished */
     if (AHEAD) next.fetch(pre, dh, h, s, g.H, s.last - 1 - warp * S);
     for (int tile = s.last; tile > s.first; tile -= W * S, turn ^= 1) {
         const int from = tile - 1 - warp * S;

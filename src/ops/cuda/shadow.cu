@@ -1,5 +1,5 @@
-/* bf16 copies of the parameters, for the products. Parameters stay fp32; a copy is made anew when they may have
- * changed. */
+/* bf16 copies of the parameters, for the products. Parameters stay fp32; copies are refreshed
+ * when they may have changed. */
 #include "ops/cuda/cuda.cuh"
 
 static __global__ void refresh(const mr_cuda_shadow *list)
@@ -26,7 +26,7 @@ static mr_cuda_shadow *find(mr_cuda *c, const float *from, size_t n)
     return NULL;
 }
 
-/* Not during a recording: the step has run once before, and registered all that it needs. */
+/* Never called during a recording: the step ran once before and registered all that it needs. */
 static mr_cuda_shadow *add(mr_cuda *c, const float *from, size_t n)
 {
     mr_cuda_shadow *s = &c->shadows[c->shadow_count];
@@ -55,14 +55,14 @@ void mr_cuda_freshen(mr_cuda *c)
     if (c->shadows_stale && c->shadow_count) {
         refresh<<<dim3(64, (unsigned)c->shadow_count), 256, 0, c->stream>>>(c->shadow_table);
         LAUNCHED(c, "refresh");
-        c->chained = 0; /* whoever reads weights early must not do it beside this */
+        c->chained = 0; /* kernels that read weights early must wait for this one */
     }
     c->shadows_stale = 0;
 }
 
 const bf16 *mr_cuda_shadow_of(mr_cuda *c, const float *from, size_t n)
 {
-    if (c->raw) return mr_cuda_raw_copy(c, from, n); /* a caller changes its weights without a word */
+    if (c->raw) return mr_cuda_raw_copy(c, from, n); /* a caller may change its weights at any time */
     mr_cuda_shadow *s = find(c, from, n);
     if (!s) s = add(c, from, n);
     if (!s) return NULL;

@@ -2,11 +2,11 @@
 #include "ops/cuda/sscan_bwd.cuh"
 #include "ops/cuda/sscan_fwd.cuh"
 
-/* Blocks that a multiprocessor should have room for; tokens whose states the backward has in registers at once. */
+/* Blocks that should fit on a multiprocessor; tokens whose states the backward holds in registers at once. */
 enum { FORWARD_BLOCKS = 5, BACKWARD_BLOCKS = 4, BACKWARD_KEPT = 4 };
 
-/* By shape alone. Cutting costs a pass more, so only what would leave half of the chip idle is cut, and then to fill
- * it. */
+/* Splits time into spans; depends only on the shape. Splitting costs another pass, so time is split only where half of
+ * the chip would be idle, and then to fill it. */
 static void cut_time(sscan_args *g)
 {
     const size_t few = 132, enough = 528, least = 128, blocks = (size_t)g->B * div_up((size_t)g->E, SSCAN_CHANNELS);
@@ -22,7 +22,7 @@ static dim3 grid_of(const sscan_args &g, int first_spans)
     return dim3((unsigned)div_up((size_t)g.E, SSCAN_CHANNELS), (unsigned)g.B, (unsigned)first_spans);
 }
 
-/* Effects of spans, and for the backward the parts of gradients. */
+/* Takes scratch for the effects of spans and, for the backward, parts of gradients. */
 static int take_scratch(mr_cuda *c, sscan_args *g, int NP, int backward)
 {
     const size_t E = (size_t)g->E, N = (size_t)g->N, rows = (size_t)g->B * (size_t)g->spans;
@@ -82,7 +82,7 @@ template <class ACT> static void launch_backward(mr_cuda *c, const sscan_args &g
     else sscans<ACT, 32>::backward(c, g, a);
 }
 
-/* What both directions are given under the same names. */
+/* Arguments that forward and backward share. */
 template <class ARGS> static sscan_args shared_args(const ARGS *a)
 {
     sscan_args g = {};

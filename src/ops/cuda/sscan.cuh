@@ -1,18 +1,17 @@
 /* What the kernels of Mamba's selective scan share.
  *
- * A block owns 32 channels of one sequence, or of one span of its time, and goes through it in chunks of
- * MR_SSCAN_CHUNK tokens. A chunk is done in three steps with a barrier between them, and a thread has another place
- * in each:
- *   staging: a thread is a channel (its lane) and a few tokens (its warp); it reads them, coalesced, and leaves what
- *            depends on channel and token alone, such as the step size, in shared memory: computed once, whatever the
+ * A block owns 32 channels of one sequence, or of one span of its time, and goes through it in chunks of MR_SSCAN_CHUNK
+ * tokens. A chunk takes three steps with barriers between them, and a thread has another role in each:
+ *   staging: a thread has one channel (its lane) and a few tokens (its warp); it reads them, coalesced, and leaves what
+ *            depends only on channel and token, such as the step size, in shared memory: computed once, whatever the
  *            number of states.
- *   walking: a thread is SSCAN_STATES states of a channel, and its neighbours have the others; their sums over states
+ *   walking: a thread has SSCAN_STATES states of a channel, its neighbours have the others; their sums over states
  *            are folded, four tokens at a time.
- *   storing: places as in staging, results from shared memory.
- * Where there are too few sequences and channels to fill the chip, time is cut into spans: what a span makes of a
- * state is h → exp(A·ΣΔ)·h + its own end state, so a first pass finds ΣΔ and that end state of each span, and the
- * second starts each span from what those before it (backward: behind it) make of the given state.
- * NP is the number of states rounded up; those that do not exist have B = C = 0 and stay 0. */
+ *   storing: roles as in staging; writes results from shared memory.
+ * Where there are too few sequences and channels to fill the chip, time is split into spans. The effect of a span on a
+ * state is h → exp(A·ΣΔ)·h + (its end state from h = 0), so a first pass computes ΣΔ and that end state of each span,
+ * and the second starts each span from the given state passed through the effects of the spans before it (backward:
+ * after it). NP is the number of states rounded up; the extra ones have B = C = 0 and stay 0. */
 #ifndef MR_OPS_CUDA_SSCAN_CUH
 #define MR_OPS_CUDA_SSCAN_CUH
 
@@ -108,7 +107,7 @@ static __device__ __forceinline__ float step_size(float x)
 
 /* ---- places ---- */
 
-/* A block's tokens are [first, last), of which those before `end` exist. */
+/* A block's tokens are [first, last); those from `end` on are padding. */
 struct sscan_place {
     int b, span, first, last, end;
 };
@@ -124,8 +123,8 @@ static __device__ __forceinline__ sscan_place sscan_place_of(const sscan_args &g
     return p;
 }
 
-/* Staging and storing: channel e, tokens `token` … of the chunk; slot: of the first in an array [SSCAN_CHANNELS,
- * SSCAN_ROW]; at: in [B, T, E], of the chunk that begins with token 0. */
+/* A thread's role in staging and storing: channel e, tokens from `token` on of the chunk; slot: offset of the first in
+ * an array [SSCAN_CHANNELS, SSCAN_ROW]; at: its offset in [B, T, E] for the chunk that begins with token 0. */
 struct sscan_stager {
     size_t at;
     int e, token, slot;
@@ -145,8 +144,8 @@ static __device__ __forceinline__ sscan_stager sscan_stager_of(const sscan_args 
     return s;
 }
 
-/* A stager's share of a chunk: where its first token lies in [B, T, E], how many of them exist, how many are the
- * span's. */
+/* A stager's share of a chunk: offset of its first token in [B, T, E], how many of its tokens are real,
+ * how many belong to the span. */
 struct sscan_share {
     size_t at;
     int there, room;
@@ -163,8 +162,9 @@ static __device__ __forceinline__ sscan_share sscan_share_of(const sscan_args &g
     return c;
 }
 
-/* Walking: states 4·part + (j ^ turn) of channel e, whose tokens begin at `row`. The turn differs between the
- * channels of a warp, so that sums over channels can be folded without choosing what to hand over. */
+/* A thread's role in walking: states 4·part + (j ^ turn) of channel e, whose tokens begin at `row`.
+ * `turn` differs between the channels of a warp, so that sums over channels can be folded without
+ * selecting which values to exchange. */
 struct sscan_walker {
     int e, part, turn, row;
     bool on;
@@ -188,7 +188,7 @@ static __device__ __forceinline__ int sscan_state(const sscan_walker &w, int j)
     return w.part * SSCAN_STATES + (j ^ w.turn);
 }
 
-/* Of token t's chunk in [B, chunks, N, E]. */
+/* Row of token t's chunk in [B, chunks, N, E]. */
 static __device__ __forceinline__ int chunk_row(const sscan_args &g, const sscan_place &p, int t)
 {
     return p.b * ((g.T + MR_SSCAN_CHUNK - 1) / MR_SSCAN_CHUNK) + t / MR_SSCAN_CHUNK;
@@ -196,7 +196,7 @@ static __device__ __forceinline__ int chunk_row(const sscan_args &g, const sscan
 
 /* ---- states of a walker ---- */
 
-/* A row of [rows, N, E]; from NULL: zeros. */
+/* Reads a row of [rows, N, E]; from NULL: zeros. */
 static __device__ __forceinline__ void read_states(const float *from, int row, const sscan_args &g,
                                                    const sscan_walker &w, float *h)
 {
@@ -227,7 +227,7 @@ static __device__ __forceinline__ void read_rates(const sscan_args &g, const ssc
     }
 }
 
-/* h through the effect of one span. */
+/* Passes h through the effect of one span. */
 static __device__ __forceinline__ void pass_span(const sscan_args &g, const sscan_place &p, const sscan_walker &w,
                                                  int span, int row, const float *rate, float *h)
 {
@@ -238,8 +238,7 @@ static __device__ __forceinline__ void pass_span(const sscan_args &g, const ssca
     for (int j = 0; j < SSCAN_STATES; j++) h[j] = isinf(step) ? own[j] : exp2_fast(step * rate[j]) * h[j] + own[j];
 }
 
-/* Σ over a channel's stagers of `mine`, in order; the result is right in the first warp. free: an array that nobody
- * uses. */
+/* Σ over a channel's stagers of `mine`, in order; the result is valid in the first warp. free: an unused array. */
 template <int NP> static __device__ __forceinline__ float sum_of_stagers(float mine, float *free)
 {
     __syncthreads();
@@ -250,7 +249,7 @@ template <int NP> static __device__ __forceinline__ float sum_of_stagers(float m
     return sum;
 }
 
-/* What a span makes of the state, at its end; step: ΣΔ of this stager's tokens, cut: a sequence starts in the span. */
+/* Writes the effect of a span; step: ΣΔ of this stager's tokens, cut: a sequence starts in the span. */
 template <int NP>
 static __device__ __forceinline__ void write_effect(const sscan_args &g, const sscan_place &p, const sscan_stager &s,
                                                     const sscan_walker &w, int row, float step, bool cut,
@@ -261,8 +260,8 @@ static __device__ __forceinline__ void write_effect(const sscan_args &g, const s
     write_states(g.effect_h, p.b * (g.spans + 1) + row, g, w, h);
 }
 
-/* ---- staging: what a chunk is given, in registers as it lies in memory, so that nobody waits for it until it is
- * used ---- */
+/* ---- staging: a chunk's inputs in registers, unconverted, so that nothing waits for the
+ * loads until they are used ---- */
 
 template <class ACT, int NP> struct staged {
     ACT value[sscan_shape<NP>::TOKENS];
@@ -299,7 +298,7 @@ template <class ACT, int NP> struct staged_bc {
         return __ballot_sync(0xffffffffu, start) & ((1u << MR_SSCAN_CHUNK) - 1);
     }
 
-    /* Into tile [MR_SSCAN_CHUNK, 2, TURNS, NP]: a copy for each turn. */
+    /* Stores into tile [MR_SSCAN_CHUNK, 2, TURNS, NP]: one copy for each turn. */
     template <int TURNS> __device__ __forceinline__ void put(float *tile) const
     {
         typedef sscan_shape<NP> S;
@@ -317,20 +316,20 @@ static __device__ __forceinline__ void spread(const float4 &from, float *to)
     to[0] = from.x, to[1] = from.y, to[2] = from.z, to[3] = from.w;
 }
 
-/* A walker's B (half 0) or C (half 1) of the chunk's k-th token. */
+/* Reads a walker's B (half 0) or C (half 1) of the chunk's token k. */
 template <int NP, int TURNS>
 static __device__ __forceinline__ void read_bc(const float *tile, const sscan_walker &w, int k, int half, float *to)
 {
     spread(*(const float4 *)(tile + ((k * 2 + half) * TURNS + w.turn) * NP + w.part * SSCAN_STATES), to);
 }
 
-/* Four tokens of a walker's channel, from a multiple of four. */
+/* Reads four tokens of a walker's channel; `from` is a multiple of four. */
 static __device__ __forceinline__ void read_group(const float *array, const sscan_walker &w, int from, float *to)
 {
     spread(*(const float4 *)(array + w.row + from), to);
 }
 
-/* A stager's tokens in shared memory. */
+/* Stores a stager's tokens in shared memory. */
 template <int TOKENS> static __device__ __forceinline__ void put_tokens(float *to, const float *v)
 {
     static_assert(TOKENS == 2 || TOKENS == 4, "two or four at once");
@@ -349,14 +348,14 @@ template <int TOKENS> static __device__ __forceinline__ void get_tokens(const fl
 
 /* ---- sums over neighbouring lanes ---- */
 
-/* Lanes without the bit get Σ of a, those with it Σ of b, over the pair of lanes. */
+/* Sums over a pair of lanes: the lane without the bit gets Σ a, the one with it Σ b. */
 static __device__ __forceinline__ float fold_two(float a, float b, int bit)
 {
     const bool upper = threadIdx.x & bit;
     return (upper ? b : a) + __shfl_xor_sync(0xffffffffu, upper ? a : b, bit);
 }
 
-/* Over the LANES lanes of a channel: each gets the sum of token `part % 4`. */
+/* Sums over the LANES lanes of a channel: each gets the sum of token part % 4. */
 template <int LANES> static __device__ __forceinline__ float fold_group(const float *v)
 {
     float sum = fold_two(fold_two(v[0], v[1], 1), fold_two(v[2], v[3], 1), 2);

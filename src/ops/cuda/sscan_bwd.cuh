@@ -1,8 +1,9 @@
-/* The backward kernels of Mamba's selective scan. Going down, the gradient dh of the state behind token t is carry +
- * dsum·C, where dsum is the gradient of Σ C·h, and the carry becomes decay·dh.
+/* The backward kernels of Mamba's selective scan. From the last token to the first: the gradient dh of the state after
+ * token t is carry + dsum·C, where dsum is the gradient of Σ C·h; the carry is then decay·dh.
  *
- * A chunk's states are made anew from the one that the forward left before it: first up to the start of each run of
- * KEPT tokens, then, from the last run to the first, within it. States and decays of one run are in registers. */
+ * The states of a chunk are recomputed from the one that the forward saved before it: first up to the start
+ * of each run of KEPT tokens, then, from the last run to the first, within the run. States and decays of
+ * one run are in registers. */
 #ifndef MR_OPS_CUDA_SSCAN_BWD_CUH
 #define MR_OPS_CUDA_SSCAN_BWD_CUH
 
@@ -15,7 +16,7 @@ static __device__ __forceinline__ int last_chunk(const sscan_place &p)
     return p.first + (p.last - 1 - p.first) / MR_SSCAN_CHUNK * MR_SSCAN_CHUNK;
 }
 
-/* ---- what a span makes of the carry behind it ---- */
+/* ---- the effect of a span on the carry after it ---- */
 
 template <int NP> struct effect_shared {
     float step[SSCAN_ARRAY], dsum[SSCAN_ARRAY];
@@ -107,7 +108,7 @@ static __global__ void __launch_bounds__(sscan_shape<NP>::THREADS) sscan_backwar
 /* ---- the gradients ---- */
 
 template <int NP, int KEPT> struct backward_shared {
-    /* a walker's states before each run but the last */
+    /* a walker's states before each run except the last */
     float4 start[MR_SSCAN_CHUNK / KEPT - 1][sscan_shape<NP>::THREADS];
     float step[SSCAN_ARRAY], u[SSCAN_ARRAY];
     float dsum[SSCAN_ARRAY];   /* then du */
@@ -135,8 +136,8 @@ template <class ACT, int NP> struct backward_inputs {
     }
 };
 
-/* A chunk's rows are called into the cache long before they are fetched, when there are no registers for them: a
- * thread a row. */
+/* Prefetches a chunk's rows into the L2 cache, long before there are registers to load them
+ * into; one thread per row. */
 template <class ACT>
 static __device__ __forceinline__ void call_chunk(const sscan_args &g, const sscan_place &p, int first)
 {
@@ -182,17 +183,17 @@ static __device__ __forceinline__ float stage_backward(const sscan_stager &s, co
     return dD;
 }
 
-/* A walker's own through all of its time. */
+/* What a walker keeps over all its tokens. */
 struct backward_state {
     float rate[SSCAN_STATES], carry[SSCAN_STATES], dA[SSCAN_STATES], skip;
 };
 
-/* The states before each of KEPT tokens and behind the last, and the decays. */
+/* The states before each of KEPT tokens and after the last, and the decays. */
 template <int KEPT> struct backward_run {
     float before[KEPT + 1][SSCAN_STATES], decay[KEPT][SSCAN_STATES];
 };
 
-/* h through the tokens from … of the chunk; with `run`, states and decays are kept. */
+/* Passes h through the chunk's tokens from `from` on; with `run`, keeps states and decays. */
 template <int NP, int KEPT, int CUTS>
 static __device__ __forceinline__ void walk_run(const sscan_walker &w, const backward_state &s, unsigned cuts, int from,
                                                 const backward_shared<NP, KEPT> &shared, float *h,
@@ -214,8 +215,8 @@ static __device__ __forceinline__ void walk_run(const sscan_walker &w, const bac
     for (int j = 0; run && j < SSCAN_STATES; j++) run->before[KEPT][j] = h[j];
 }
 
-/* Σ over the channels of a warp of the gradients of B and C: at each step a lane hands over half of its values,
- * those that the other lane, by its turn, has in the other half. */
+/* Σ over the channels of a warp of the gradients of B and C: at each step a lane exchanges half of its values with
+ * another lane, whose `turn` puts them in the other half. */
 template <int NP>
 static __device__ __forceinline__ void fold_channels(const sscan_walker &w, float *dB, float *dC, float *to)
 {
@@ -257,20 +258,20 @@ static __device__ __forceinline__ void token_backward(const sscan_walker &w, bac
 #pragma unroll
     for (int j = 0; j < SSCAN_STATES; j++) {
         const float kept = run.decay[k][j] * run.before[k][j], dh = s.carry[j] + dsum * C[j], dkept = dh * kept;
-        /* where a sequence starts, the state behind a token is not the one before the next */
-        const float behind = CUTS ? kept + drive * B[j] : run.before[k + 1][j];
-        v.sum[i] += C[j] * behind;
+        /* where a sequence starts, the state after a token is not the one before the next */
+        const float after = CUTS ? kept + drive * B[j] : run.before[k + 1][j];
+        v.sum[i] += C[j] * after;
         v.through_B[i] += dh * B[j];
         v.through_rate[i] += dkept * s.rate[j];
         s.dA[j] += dkept * step;
         dB[j] = dh * drive;
-        dC[j] = dsum * behind;
+        dC[j] = dsum * after;
         s.carry[j] = CUTS && (cuts >> token & 1) ? 0.0f : run.decay[k][j] * dh;
     }
     fold_channels<NP>(w, dB, dC, shared.dbc[threadIdx.x / 32] + token * 2 * NP);
 }
 
-/* The group that begins with token k of the run; from: of the run in the chunk. */
+/* The group that begins with token k of the run; from: start of the run in the chunk. */
 template <int NP, int KEPT, int CUTS>
 static __device__ __forceinline__ void group_backward(const sscan_walker &w, backward_state &s, unsigned cuts, int from,
                                                       int k, const backward_run<KEPT> &run,
@@ -286,7 +287,7 @@ static __device__ __forceinline__ void group_backward(const sscan_walker &w, bac
         token_backward<NP, KEPT, CUTS>(w, s, cuts, from + k + i, k + i, i, run, v, shared);
     const float sum = fold_group<LANES>(v.sum), through_B = fold_group<LANES>(v.through_B),
                 through_rate = fold_group<LANES>(v.through_rate);
-    __syncwarp(); /* everyone has read dsum */
+    __syncwarp(); /* all lanes have read dsum */
     if (w.part >= SSCAN_GROUP) return;
     const float u = shared.u[at];
     shared.dz[at] *= sum + s.skip * u;
@@ -345,7 +346,7 @@ static __device__ __forceinline__ void store_backward(const sscan_args &g, const
     if (t < p.end) parts[threadIdx.x % S::QUADS] = make_float4(dbc[0], dbc[1], dbc[2], dbc[3]);
 }
 
-/* Tokens that do not exist pass nothing on. */
+/* Sets the gradients of padding to zero. */
 template <class ACT, int NP>
 static __device__ __forceinline__ void clear_beyond(const sscan_args &g, const sscan_place &p, const sscan_stager &s)
 {
@@ -371,7 +372,7 @@ static __device__ __forceinline__ void finish_backward(const sscan_args &g, cons
     write_states(g.dh_in, p.b, g, w, s.carry);
 }
 
-/* BLOCKS: of 16 states a channel, on a multiprocessor at once. */
+/* BLOCKS: blocks per multiprocessor at 16 states per channel. */
 template <class ACT, int NP, int KEPT, int BLOCKS>
 static __global__ void __launch_bounds__(sscan_shape<NP>::THREADS, BLOCKS * 16 / NP) sscan_backward(sscan_args g)
 {
@@ -412,7 +413,7 @@ static __global__ void __launch_bounds__(sscan_shape<NP>::THREADS, BLOCKS * 16 /
     finish_backward(g, p, w, state);
 }
 
-/* dbc from the sums of each block of channels, in order. */
+/* Computes dbc from the sums of each block of channels, in order. */
 template <class ACT, int NP>
 static __global__ void add_bc_parts(size_t tokens, int N, int parts, const float *from, ACT *dbc)
 {

@@ -1,4 +1,4 @@
-/* The forward kernel of Mamba's selective scan; EFFECT: what a span makes of a state, and nothing else. */
+/* The forward kernel of Mamba's selective scan; EFFECT 1: computes only the effect of a span on the state. */
 #ifndef MR_OPS_CUDA_SSCAN_FWD_CUH
 #define MR_OPS_CUDA_SSCAN_FWD_CUH
 
@@ -9,8 +9,8 @@ template <int NP> struct forward_shared {
     float tile[MR_SSCAN_CHUNK * 2 * NP];
 };
 
-/* The state before the span. h_out may be h_in, so with several spans only the first pass reads h_in, and keeps a
- * copy. */
+/* Loads the state before the span. h_out may be h_in, so with several spans only the first pass
+ * reads h_in, and keeps a copy. */
 template <int EFFECT>
 static __device__ __forceinline__ void start_forward(const sscan_args &g, const sscan_place &p, const sscan_walker &w,
                                                      const float *rate, float *h)
@@ -27,7 +27,7 @@ static __device__ __forceinline__ void start_forward(const sscan_args &g, const 
     for (int k = 0; k < (EFFECT ? 0 : p.span); k++) pass_span(g, p, w, k, k + 1, rate, h);
 }
 
-/* A chunk's inputs: the next one's are on their way while a chunk is walked. */
+/* A chunk's inputs; the next chunk's are loaded while this one is walked. */
 template <class ACT, int NP, int EFFECT> struct forward_inputs {
     staged<ACT, NP> u, delta, z;
     staged_bc<ACT, NP> bc;
@@ -98,7 +98,7 @@ static __device__ __forceinline__ void walk_group(const sscan_walker &w, const f
     if (w.part < SSCAN_GROUP) shared.sum[w.row + from + w.part] = folded;
 }
 
-/* Two groups at a time, as far as there are tokens: a stream gives one a call. */
+/* Two groups at a time, as far as there are tokens (a stream has one token per call). */
 template <int NP, int EFFECT, int CUTS>
 static __device__ __forceinline__ void walk_forward(const sscan_walker &w, const float *rate, unsigned cuts, int tokens,
                                                     forward_shared<NP> &shared, float *h)
@@ -123,7 +123,7 @@ static __device__ __forceinline__ void store_forward(const sscan_args &g, const 
         if (i < c.room) store(at + (size_t)i * g.E, i < c.there ? (sum[i] + kept.skipped[i]) * kept.gate[i] : 0.0f);
 }
 
-/* BLOCKS: of 16 states a channel, on a multiprocessor at once. */
+/* BLOCKS: blocks per multiprocessor at 16 states per channel. */
 template <class ACT, int NP, int EFFECT, int BLOCKS>
 static __global__ void __launch_bounds__(sscan_shape<NP>::THREADS, BLOCKS * 16 / NP) sscan_forward(sscan_args g)
 {

@@ -1,15 +1,15 @@
-/* States of streams: rows moved between a pool and a state of many, in one launch. */
+/* Moves states of streams between a pool and a batch, in one launch. */
 #include "ops/cuda/cuda.cuh"
 
 enum { THREADS = 256, MOST_ROWS = 65535, MOST_CHUNKS = 64 };
 
-/* Sizes in elements of V: floats, or four of them where addresses and sizes allow it. */
+/* Sizes in elements of V: float, or float4 where addresses and sizes allow it. */
 struct row_shape {
     int B, layers, tail, mixer, rest, scatter;
 };
 
-/* blockIdx.y: one block of one row, so that whichever way, neighbours read and write neighbours. Slots are read as
- * the kernel runs: a recording of it moves whatever rows are asked for then. */
+/* blockIdx.y: one block of one row, so that both reads and writes are coalesced. Slots are read when the kernel runs: a
+ * replayed recording moves the rows that `slot` names then. */
 template <class V> static __global__ void move_rows(row_shape s, const int32_t *slot, V *pool, V *many)
 {
     const int width = s.tail + s.mixer + s.rest, first = blockIdx.x * blockDim.x + threadIdx.x;

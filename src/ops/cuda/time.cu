@@ -1,9 +1,8 @@
-/* Ops along time besides the scan: the short convolution, pooling, and what is made of pooled rows. */
+/* Ops along time other than the scan: the short convolution, pooling, and pairs of pooled rows. */
 #include "ops/cuda/cuda.cuh"
 
-/* ---- the convolution: a thread walks one channel over a span of one sequence, with what it needs of the past (or,
- * backward, of the future) in registers. A reset empties that window, and so it is seen by both directions in the
- * same way. ---- */
+/* ---- the convolution: a thread takes one channel through a span of one sequence, with the past inputs (or, backward,
+ * the future gradients) that it needs in registers. A reset clears them, so both directions treat it alike. ---- */
 
 struct conv_args {
     int B, T, D, spans;
@@ -77,7 +76,7 @@ template <class A> static __global__ void conv_walk(conv_args g, const A *__rest
     }
 }
 
-/* The new tail may be the old one: all of it is read before any is written. */
+/* tail_out may be tail_in: all of it is read before any of it is written. */
 template <class A> static __global__ void conv_tail(conv_args g, const A *x)
 {
     walk s = {};
@@ -88,7 +87,7 @@ template <class A> static __global__ void conv_tail(conv_args g, const A *x)
     for (int j = 0; j < MR_TAIL; j++) g.tail_out[((size_t)s.b * MR_TAIL + j) * g.D + s.d] = tail[j];
 }
 
-/* One token a stream: output and new tail together; the tail may be the old one. */
+/* One token per stream: output and new tail together; tail_out may be tail_in. */
 template <class A> static __global__ void conv_one(conv_args g, const A *x, A *y)
 {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -106,13 +105,15 @@ template <class A> static __global__ void conv_one(conv_args g, const A *x, A *y
     for (int j = 0; j < MR_TAIL; j++) g.tail_out[((size_t)s.b * MR_TAIL + j) * g.D + s.d] = tail[j];
 }
 
-/* Going down: `next` holds dy of the three tokens behind, nearest first, where they see this input. */
+/* The backward, from the last token: `next` holds dy of the three following tokens, nearest first,
+ * where they see this input. */
 struct future {
     float next[MR_TAIL];
     float sum[5];
 };
 
-/* Input `source` with value x: its gradient, and what it adds to those of the taps. own: dy of the token itself. */
+/* Returns the gradient of an input with value x, and adds its share to those of the taps.
+ * own: dy of the token itself. */
 static __device__ __forceinline__ float take_input(future &f, const float4 &w, float x, float own)
 {
     f.sum[0] += f.next[2] * x;
@@ -130,8 +131,7 @@ static __device__ __forceinline__ void step_down(future &f, bool reset, float ow
     f.next[0] = reset ? 0 : own;
 }
 
-/* The gradient that the tail behind the chunk gives to input `source`: it is in that tail unless a reset came
- * between. */
+/* The gradient that dtail_out gives to input `source`: it is in tail_out unless a reset came in between. */
 static __device__ __forceinline__ float from_tail(const conv_args &g, const walk &s, int source)
 {
     const int row = source - (s.real - MR_TAIL);
@@ -141,7 +141,7 @@ static __device__ __forceinline__ float from_tail(const conv_args &g, const walk
     return g.dtail_out[((size_t)s.b * MR_TAIL + row) * g.D + s.d];
 }
 
-/* Inputs before token 0: the carried tail. */
+/* Continues over the inputs before token 0: the carried tail. */
 static __device__ __forceinline__ void walk_tail(const conv_args &g, const walk &s, future &f, const float4 &w)
 {
     for (int source = -1; source >= -MR_TAIL; source--) {
@@ -189,7 +189,7 @@ static __global__ void conv_walk_bwd(conv_args g, const A *__restrict__ all_x, c
     for (int j = 0; j < 5; j++) g.partial[(((size_t)s.b * g.spans + s.span) * 5 + j) * g.D + s.d] = f.sum[j];
 }
 
-/* dw [D, 4] and db [D] from the spans' shares, in order. */
+/* Adds the spans' shares to dw [D, 4] and db [D], in order. */
 static __global__ void add_conv_grads(int rows, int D, const float *partial, float *dw, float *db)
 {
     __shared__ float tile[16][32];

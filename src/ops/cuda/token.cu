@@ -1,4 +1,4 @@
-/* Embedding. */
+/* Embedding: looks up rows of a table; the backward sums gradients by token id. */
 #include "ops/cuda/chain.cuh"
 
 template <class A> static __global__ void embed_rows(size_t n, int D, const int32_t *ids, const float *table, A *y)
@@ -8,7 +8,7 @@ template <class A> static __global__ void embed_rows(size_t n, int D, const int3
     if (i < n) store(y + i, table[(size_t)ids[i / D] * D + i % D]);
 }
 
-/* Thread: four channels of one token. */
+/* A thread copies four channels of one token. */
 template <class A> static __global__ void embed_quads(int N, int quads, const int32_t *ids, const float *table, A *y)
 {
     const int n = blockIdx.x * blockDim.y + threadIdx.y;
@@ -35,8 +35,8 @@ template <class A> static void embed_launch(mr_cuda *c, const mr_embed_fwd_args 
 
 static void embed_fwd(mr_dev *dev, const mr_embed_fwd_args *a) { BY_ACT(cuda_of(dev), embed_launch, cuda_of(dev), a); }
 
-/* A block sums the rows of one token id within one chunk of the batch: partial [chunks, vocab, D]. No atomics: which
- * rows meet in which order depends on the data alone. */
+/* A block sums the rows of one token id within one chunk of the batch: partial [chunks, vocab, D]. No atomics: the
+ * order of the sums depends only on the data. */
 template <class A>
 static __global__ void embed_sums(int N, int D, int chunk, const int32_t *ids, const A *dy, float *partial)
 {
@@ -44,11 +44,11 @@ static __global__ void embed_sums(int N, int D, int chunk, const int32_t *ids, c
     const int d = blockIdx.x * 32 + threadIdx.x, id = blockIdx.y, first = blockIdx.z * chunk,
               last = min(N, first + chunk);
     float sum = 0;
-    /* each warp looks at 32 tokens at once and then reads only the rows that are its id's */
+    /* each warp looks at 32 tokens at once, then reads only the rows of its id */
     for (int base = first + threadIdx.y * 32; base < last; base += 8 * 32) {
         const int n = base + threadIdx.x;
         unsigned hits = __ballot_sync(0xffffffffu, n < last && ids[n] == id);
-        while (hits) { /* several rows on their way at once: one id may be nearly all of a batch */
+        while (hits) { /* several loads in flight: one id may be nearly all of a batch */
             float row[8];
 #pragma unroll
             for (int i = 0; i < 8; i++, hits &= hits - 1)

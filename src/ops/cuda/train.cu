@@ -1,7 +1,7 @@
 /* The optimiser, and the sums that ops share. */
 #include "ops/cuda/cuda.cuh"
 
-/* A block sums 32 columns; its warps take rows in turn, and meet in shared memory in order. */
+/* A block sums 32 columns; its warps take rows in turn, and their sums are added in shared memory in order. */
 enum { REDUCE_WARPS = 32 };
 
 static __global__ void reduce_rows(const float *partial, size_t rows, size_t stride, size_t n, float *out)

@@ -176,18 +176,18 @@ static void spread(const attention *a, const mr_attn_bwd_args *args)
 {
     size_t size = (size_t)a->shape->size, D = a->D, T = (size_t)a->shape->T, window = (size_t)a->shape->window,
            at = a->head * size;
-    const real *behind = args->dcache_out ? IN(args->dcache_out) + a->b * window * 2 * D + at : NULL;
+    const real *dcache = args->dcache_out ? IN(args->dcache_out) + a->b * window * 2 * D + at : NULL;
     real *to = OUT(args->qkv) + a->b * T * 3 * D + at,
          *before = args->dcache_in ? OUT(args->dcache_in) + a->b * window * 2 * D + at : NULL;
     for (size_t slot = 0; before && slot < window; slot++)
         for (size_t i = 0; i < 2 * size; i++) {
             size_t place = (2 * slot + i / size) * D + i % size;
-            before[place] = behind && a->cache && mr_attn_source(&a->s, (int)slot) == MR_ATTN_KEPT ? behind[place] : 0;
+            before[place] = dcache && a->cache && mr_attn_source(&a->s, (int)slot) == MR_ATTN_KEPT ? dcache[place] : 0;
         }
     for (size_t r = 0; r < (size_t)a->s.carried + T; r++) {
         const int t = (int)r - a->s.carried,
                   slot = t < 0 ? mr_attn_slot_in(&a->s, a->count, (int)r) : mr_attn_slot_out(&a->s, t);
-        const real *more = t >= 0 && slot >= 0 && behind ? behind + 2 * (size_t)slot * D : NULL;
+        const real *more = t >= 0 && slot >= 0 && dcache ? dcache + 2 * (size_t)slot * D : NULL;
         for (size_t i = 0; i < size; i++) {
             double dk = a->dk[r * size + i], dv = a->dv[r * size + i];
             if (t >= 0) {

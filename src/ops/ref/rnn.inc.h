@@ -32,9 +32,9 @@ static rnn_stream rnn_stream_of(mr_rnn kind, int B, int T, int H, void *saved, c
     s.real_T = (size_t)real_tokens(length, (int)b, T);
     s.gates = (real *)saved + b * s.T * s.wide;
     s.extra = (real *)saved + (size_t)B * s.T * s.wide + b * s.T * s.H;
-    char *behind = (char *)saved + rnn_stored(kind, B, T, H);
-    behind += (sizeof(double) - (uintptr_t)behind % sizeof(double)) % sizeof(double);
-    s.state = (double *)behind;
+    char *rows = (char *)saved + rnn_stored(kind, B, T, H);
+    rows += (sizeof(double) - (uintptr_t)rows % sizeof(double)) % sizeof(double);
+    s.state = (double *)rows;
     s.sums = s.state + 2 * s.H;
     s.carry = s.sums + 4 * s.H;
     s.start = s.carry + 2 * s.H;
