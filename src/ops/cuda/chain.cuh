@@ -31,10 +31,10 @@ static void chain(mr_cuda *c, const char *name, void (*kernel)(P...), dim3 grid,
     early.val.programmaticStreamSerializationAllowed = 1;
     config.gridDim = grid, config.blockDim = dim3(threads), config.dynamicSmemBytes = shared, config.stream = c->stream;
     config.attrs = &early;
-    config.numAttrs = c->chained && c->capability >= 90;
+    config.numAttrs = c->stream_end == MR_END_CHAINED && c->capability >= 90;
     CHECK(c, mr_cuda_allow_shared((const void *)kernel, shared));
     mr_cuda_note(c, cudaLaunchKernelEx(&config, kernel, args...), name);
-    c->chained = 1;
+    c->stream_end = MR_END_CHAINED;
 }
 
 #endif

@@ -42,6 +42,13 @@ struct mr_cuda_graph {
     size_t wanted_bytes;
 };
 
+/* What the stream ends with; defer.cu draws how it changes. */
+enum mr_cuda_end {
+    MR_END_PLAIN,   /* anything: the next kernel starts when it is done */
+    MR_END_CHAINED, /* a kernel that calls early_start: a chained launch may start before it is done (chain.cuh) */
+    MR_END_REPLAYED /* a recording: small downloads right after it become part of it (device.cu) */
+};
+
 struct mr_cuda_room {
     void *data;
     size_t size;
@@ -66,10 +73,10 @@ struct mr_cuda {
     mr_replays replays;          /* the key of each graph */
     mr_cuda_graph graphs[MR_REPLAYS];
     mr_ops direct;            /* the ops that launch kernels; dev->ops goes through defer.cu first */
-    mr_norm_fwd_args waiting; /* a norm that the next op may take into its own kernel */
+    mr_norm_fwd_args waiting; /* if has_waiting: a norm that is not launched yet; see defer.cu for the states */
     int has_waiting;
-    int chained;             /* the last launch lets the next one start early, see chain.cuh */
-    mr_cuda_graph *last;     /* the recording that was replayed, when nothing has come behind it */
+    mr_cuda_end stream_end;
+    mr_cuda_graph *replayed; /* if stream_end is MR_END_REPLAYED: which recording */
     int raw;                 /* for raw calls only, see raw.cu: between calls it owns no memory */
     cudaStream_t own_stream; /* raw: the default stream */
     mr_cuda_room copies;     /* raw: for bf16 copies of this call's weights */

@@ -1,20 +1,39 @@
-/* What stands between the op table and the kernels. Ops of few rows go to kernels of their own, which take the norm
- * before them into themselves: norm_fwd of few rows is only noted, and launched by the op that reads its result, or
- * by itself before anything else happens. Either way everything that an op promises is written. */
+/* The layer between the op table and the kernels: fuses a norm into the op that reads it, and chains launches.
+ *
+ * Ops of few rows have kernels of their own, which can compute the norm before them too. So norm_fwd of few rows is not
+ * launched but noted:
+ *
+ *                norm_fwd, few rows                  few-row op that reads its result: one kernel computes both
+ *     (ready) ───────────────────────▶ (norm noted) ───────────────────────────────────────────────▶ (ready)
+ *                                            │       anything else: mr_cuda_settle launches the norm by itself first
+ *                                            └─────────────────────────────────────────────────────▶ (ready)
+ *
+ * Either way every output that the ops promise is written. The other half of the state is what the stream ends with,
+ * mr_cuda_end. Together, with "l" where a noted norm is launched first:
+ *
+ *     state             few-row op     norm_fwd, few rows   any other op or call   replay of a recording
+ *     plain             chained        plain, noted         plain                  replayed
+ *     chained           chained (e)    chained, noted       plain                  replayed
+ *     replayed          chained        plain, noted         plain                  replayed
+ *     plain, noted      chained (f)    plain, noted (l)     plain (l)              replayed (l)
+ *     chained, noted    chained (e,f)  plain, noted (l)     plain (l)              replayed (l)
+ *
+ * (e) starts before the previous kernel is done; (f) computes the noted norm in its own kernel if it reads its result,
+ * otherwise the norm is launched first and nothing starts early. embed_fwd counts as a few-row op that never starts
+ * early. */
 #include "ops/cuda/few.cuh"
 
 enum { FEW = 1024, WIDEST = 4096, MOST_PRODUCT_ROWS = 128 };
 
 void mr_cuda_settle(mr_cuda *c)
 {
-    c->chained = 0;
-    c->last = NULL;
+    c->stream_end = MR_END_PLAIN;
     if (!c->has_waiting) return;
     c->has_waiting = 0;
     c->direct.norm_fwd(&c->dev, &c->waiting);
 }
 
-/* By default an op waits for what was put off, and is launched as it is. */
+/* By default an op launches a noted norm first, then itself, unchanged. */
 #define OP(name, tolerance, what)                                                                                      \
     static void name##_now(mr_dev *dev, const mr_##name##_args *a)                                                     \
     {                                                                                                                  \
@@ -38,14 +57,14 @@ static void norm_fwd(mr_dev *dev, const mr_norm_fwd_args *a)
         norm_fwd_now(dev, a);
         return;
     }
-    const int chained = c->chained && !c->has_waiting;
+    const mr_cuda_end end = c->stream_end == MR_END_CHAINED && !c->has_waiting ? MR_END_CHAINED : MR_END_PLAIN;
     mr_cuda_settle(c);
-    c->chained = chained;
+    c->stream_end = end;
     c->waiting = *a;
     c->has_waiting = 1;
 }
 
-/* Whether the norm that waits makes x, an [M, D] input, and may be computed while `out` is written. */
+/* Whether the noted norm computes x, an [M, D] input, and may run in the kernel that writes `out`. */
 static bool takes_norm(const mr_cuda *c, const void *x, int M, int D, const void *out, size_t out_bytes)
 {
     const mr_norm_fwd_args *n = &c->waiting;
@@ -70,7 +89,7 @@ static void conv_fwd(mr_dev *dev, const mr_conv_fwd_args *a)
     mr_cuda_norm_conv(c, &c->waiting, a);
 }
 
-/* x of g becomes the input of the norm that waits. */
+/* g with the noted norm in front: its x is then the input of the norm. */
 static few_args with_norm(const mr_cuda *c, few_args g)
 {
     const mr_norm_fwd_args *n = &c->waiting;
@@ -85,7 +104,8 @@ static few_args with_norm(const mr_cuda *c, few_args g)
 
 static int launch(mr_cuda *c, const few_args *g) { return mr_cuda_few_rows(c, g) || mr_cuda_few_tiles(c, g); }
 
-/* Returns 0 when the op must be launched as it is. out_bytes: of y. */
+/* Runs a product of few rows, with the noted norm if it reads it. Returns 0 when the op must be launched unchanged.
+ * out_bytes: size of y. */
 static int run_few(mr_cuda *c, few_args g, const float *W, size_t out_bytes)
 {
     if (g.M > MOST_PRODUCT_ROWS) return 0;
@@ -122,10 +142,10 @@ static void minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
     g.kind = a->cell.kind == MR_MINGRU ? GRU : a->cell.normalize ? LSTM_NORM : LSTM, g.candidate = a->cell.candidate;
     g.h_in = (const float *)a->h_in, g.h_init = (const float *)a->h_init, g.h_out = (float *)a->h_out,
     g.reset = a->reset;
-    /* there the backward computes it anew */
+    /* a fusable layer recomputes pre in its backward */
     g.pre = mr_cuda_fusable(cuda_of(dev), &a->cell, a->D, a->H) ? NULL : a->saved;
     g.y = a->h;
-    const bool one = a->T == 1 && a->W && !a->length && a->cell.scan == MR_SCAN_LINEAR; /* length: 0 is one too */
+    const bool one = a->T == 1 && a->W && !a->length && a->cell.scan == MR_SCAN_LINEAR; /* a length may be 0 */
     if (!one || !run_few(cuda_of(dev), g, (const float *)a->W, (size_t)a->B * (size_t)a->H * dev->act_size))
         minrnn_fwd_now(dev, a);
 }
@@ -133,7 +153,7 @@ static void minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
 static void embed_fwd(mr_dev *dev, const mr_embed_fwd_args *a)
 {
     embed_fwd_now(dev, a);
-    cuda_of(dev)->chained = 1; /* its kernels say early_start */
+    cuda_of(dev)->stream_end = MR_END_CHAINED; /* its kernels call early_start */
 }
 
 void mr_cuda_defer_ops(mr_cuda *c)

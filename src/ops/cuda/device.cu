@@ -25,7 +25,7 @@ static void forget_graphs(mr_cuda *c)
         if (c->graphs[i].exec) cudaGraphExecDestroy(c->graphs[i].exec);
     memset(c->graphs, 0, sizeof c->graphs);
     c->replays.count = 0;
-    c->last = NULL;
+    if (c->stream_end == MR_END_REPLAYED) c->stream_end = MR_END_PLAIN;
 }
 
 /* Recordings stay valid: nothing that they refer to moves (releasing memory dropped those that referred to it). */
@@ -126,7 +126,7 @@ static void cuda_upload(mr_dev *dev, void *to, const void *from, size_t bytes)
  * because it switches engines. */
 static const void *land(mr_cuda *c, const void *from, size_t bytes)
 {
-    mr_cuda_graph *g = c->last;
+    mr_cuda_graph *g = c->stream_end == MR_END_REPLAYED ? c->replayed : NULL;
     if (g && g->wanted == from && bytes <= g->wanted_bytes) {
         cuda_wait(c);
         return c->staging + STAGING;
@@ -283,7 +283,8 @@ static void cuda_replay(mr_dev *dev, const mr_replay_key *key, void (*work)(void
     if (!g->exec) record(c, g, work, arg);
     if (g->exec) CHECK(c, cudaGraphLaunch(g->exec, c->stream));
     if (g->writes_weights) c->shadows_stale = 1;
-    c->last = g;
+    c->replayed = g;
+    c->stream_end = MR_END_REPLAYED;
 }
 
 static int cuda_sync(mr_dev *dev, mr_error *err)

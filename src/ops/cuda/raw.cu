@@ -68,7 +68,7 @@ static void raw_begin(mr_dev *dev, const mr_raw *r)
     c->copies = rooms.copies;
     c->workspace = rooms.workspace;
     c->shadow_count = 0;
-    c->chained = 0; /* the last kernel in this stream may not be ours */
+    c->stream_end = MR_END_PLAIN; /* the last kernel in this stream may not be ours */
 }
 
 static int raw_end(mr_dev *dev, mr_error *err)
@@ -111,7 +111,7 @@ const bf16 *mr_cuda_raw_copy(mr_cuda *c, const float *from, size_t n)
     const size_t blocks = div_up(n, 1024);
     copy_narrow<<<(unsigned)(blocks < 1056 ? blocks : 1056), 256, 0, c->stream>>>(n, from, s->to);
     LAUNCHED(c, "copy_narrow");
-    c->chained = 0; /* kernels that read weights early must wait for this one */
+    c->stream_end = MR_END_PLAIN; /* kernels that read weights early must wait for this one */
     return s->to;
 }
 

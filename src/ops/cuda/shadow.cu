@@ -55,7 +55,7 @@ void mr_cuda_freshen(mr_cuda *c)
     if (c->shadows_stale && c->shadow_count) {
         refresh<<<dim3(64, (unsigned)c->shadow_count), 256, 0, c->stream>>>(c->shadow_table);
         LAUNCHED(c, "refresh");
-        c->chained = 0; /* kernels that read weights early must wait for this one */
+        c->stream_end = MR_END_PLAIN; /* kernels that read weights early must wait for this one */
     }
     c->shadows_stale = 0;
 }
