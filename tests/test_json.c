@@ -1,6 +1,8 @@
-/* The JSON reader against what RFC 8259 allows, and what it does not. */
+/* The JSON reader against what RFC 8259 allows, and what it does not; the writer against the text it must give. */
 #include "core/json.h"
+#include "core/json_write.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -178,13 +180,52 @@ static void test_words(void **state)
     end(&t);
 }
 
+/* An object with every kind of value, nested and empty brackets. */
+static void write_all_kinds(mr_json_writer *w)
+{
+    mr_json_write_open(w, '{');
+    mr_json_write_key(w, "a\"b");
+    mr_json_write_open(w, '[');
+    mr_json_write_whole(w, INT64_MIN);
+    mr_json_write_real(w, 0.1, 0);
+    mr_json_write_real(w, 2.0 / 3, 3);
+    mr_json_write_real(w, NAN, 0);
+    mr_json_write_real(w, -INFINITY, 3);
+    mr_json_write_close(w, ']');
+    mr_json_write_key(w, "none");
+    mr_json_write_open(w, '{');
+    mr_json_write_close(w, '}');
+    mr_json_write_key(w, "word");
+    mr_json_write_word(w, "true");
+    mr_json_write_key(w, "text");
+    mr_json_write_string(w, "\n\xff", 2);
+    mr_json_write_close(w, '}');
+}
+
+static void check_written(int spaced, const char *expected)
+{
+    mr_text written = {0};
+    mr_json_writer w = {.text = &written, .spaced = spaced};
+    write_all_kinds(&w);
+    assert_false(written.failed);
+    assert_string_equal(written.data, expected);
+    mr_text_free(&written);
+}
+
+static void test_writer(void **state)
+{
+    (void)state;
+    check_written(0, "{\"a\\\"b\":[-9223372036854775808,0.1,0.667,null,null],\"none\":{},\"word\":true,"
+                     "\"text\":\"\\n\\ufffd\"}");
+    check_written(1, "{\"a\\\"b\": [-9223372036854775808, 0.1, 0.667, null, null], \"none\": {}, \"word\": true, "
+                     "\"text\": \"\\n\\ufffd\"}");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strings),
-        cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_brackets),
-        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_strings), cmocka_unit_test(test_numbers), cmocka_unit_test(test_brackets),
+        cmocka_unit_test(test_words),   cmocka_unit_test(test_writer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -260,8 +260,8 @@ static void test_write_refused(void **state)
         {.name = "t", .key = "k", .value = "\xed\xa0\x80", .expected = "UTF-8", .ndim = 1, .size = 3},
         {.name = "t", .expected = "t: given twice", .ndim = 1, .size = 3, .twice = 1},
         {.name = "t", .key = "k", .value = "v", .expected = "k: given twice", .ndim = 1, .size = 3, .twice = 2},
-        {.name = "t", .expected = "t: its type or shape", .ndim = 1, .size = -1},
-        {.name = "t", .expected = "t: its type or shape", .ndim = 9, .size = 1},
+        {.name = "t", .expected = "t: impossible type or shape", .ndim = 1, .size = -1},
+        {.name = "t", .expected = "t: impossible type or shape", .ndim = 9, .size = 1},
         {.name = "__metadata__", .expected = "__metadata__: no tensor", .ndim = 1, .size = 3},
     };
     assert_int_equal(mr_file_replace(path, "old", 3, NULL), 0);

@@ -4,7 +4,6 @@
 #include "model/quantize.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 mr_subject_shape mr_subject_stack(int mixer)
 {
@@ -133,13 +132,6 @@ void mr_subject_context(mr_subject *s)
 }
 
 /* ---- the stopwatch */
-
-double mr_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int ascending(const void *a, const void *b)
 {

@@ -2,6 +2,7 @@
 #ifndef MR_APP_BENCH_SUBJECT_H
 #define MR_APP_BENCH_SUBJECT_H
 
+#include "core/clock.h"
 #include "model/model.h"
 
 enum { MR_SUBJECT_LAYERS = 3, MR_SUBJECT_VOCAB = 65, MR_SUBJECT_STREAMS = 64 };
@@ -35,7 +36,6 @@ void mr_subject_token(mr_subject *s, int streams);
 /* The whole batch as the streams' context, from their beginning. */
 void mr_subject_context(mr_subject *s);
 
-double mr_seconds(void);                     /* of a clock that only goes forward */
 double mr_median(double *values, int count); /* sorts them */
 
 /* What a repetition took, in seconds. */

@@ -1,3 +1,4 @@
+/* Files and folders by POSIX calls: reading, atomic replacement, locks, paths. */
 #include "core/file.h"
 
 #include "core/mem.h"
@@ -10,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { ATTEMPTS = 100 }; /* at a temporary file that other processes keep renaming */
+enum { ATTEMPTS = 100 }; /* to open a temporary file that other processes keep renaming */
 
 static int fail_errno(mr_error *err, const char *path, const char *doing)
 {
@@ -33,7 +34,7 @@ static char *concatenate(const char *a, const char *between, const char *b)
 
 /* ---- reading */
 
-/* O_NONBLOCK: opening a pipe that nobody writes to would otherwise wait for ever before it could be refused. */
+/* O_NONBLOCK: without it, opening a pipe that has no writer would wait for ever. */
 int mr_file_open(const char *path, int *fd, uint64_t *size, mr_error *err)
 {
     struct stat st;
@@ -84,7 +85,7 @@ int mr_file_sha256(const char *path, char text[MR_SHA256_TEXT], mr_error *err)
     return status;
 }
 
-/* Reads until `room` bytes or the end of the file; *size is what came. */
+/* Reads up to `room` bytes or to the end of the file; *size is what was read. */
 static int read_all(int fd, char *data, size_t room, size_t *size)
 {
     *size = 0;
@@ -124,15 +125,15 @@ int mr_file_read(const char *path, uint64_t limit, char **data, size_t *size, mr
 
 /* ---- replacing */
 
-/* Is `fd` still the file of that name? Another process may have renamed it between our open and our lock. */
+/* Does `name` still mean the file that `fd` has open? Another process may have renamed it before we locked it. */
 static int is_current(int fd, const char *name)
 {
     struct stat ours, theirs;
     return !fstat(fd, &ours) && !lstat(name, &theirs) && ours.st_ino == theirs.st_ino && ours.st_dev == theirs.st_dev;
 }
 
-/* The temporary name is always the same, so a killed process leaves at most one such file, and the next one takes it
- * over. The lock keeps two living ones apart; file systems without locks do without. */
+/* The temporary name is always the same, so a killed process leaves at most one such file, and the next writer reuses
+ * it. A lock keeps two writers apart; on file systems without locks nothing does. */
 static int open_temporary(mr_replace *file, mr_error *err)
 {
     for (int attempt = 0; file->fd < 0; attempt++) {
@@ -179,7 +180,7 @@ static int sync_retrying(int fd)
     return rc;
 }
 
-/* Makes a rename last. A directory that cannot be opened or synced by its nature is left to the system. */
+/* Makes a rename durable. Directories that cannot be opened or do not support fsync are ignored. */
 static int sync_directory_of(const char *path, mr_error *err)
 {
     char *dir = mr_strdup(path);
@@ -193,7 +194,7 @@ static int sync_directory_of(const char *path, mr_error *err)
     return rc;
 }
 
-/* Closes and frees; the temporary file goes too unless it has been renamed. */
+/* Closes and frees; deletes the temporary file unless it has been renamed. */
 static void release(mr_replace *file, int renamed)
 {
     if (file->fd >= 0 && !renamed) unlink(file->temporary);
@@ -203,7 +204,8 @@ static void release(mr_replace *file, int renamed)
     *file = (mr_replace){.fd = -1};
 }
 
-/* The descriptor, and with it the lock, is kept until after the rename: nobody else may touch the file before. */
+/* The descriptor, and with it the lock, stays open until after the rename, so no other process writes the file
+ * before. */
 int mr_replace_commit(mr_replace *file, mr_error *err)
 {
     int rc = 0;
@@ -240,7 +242,7 @@ static int make_one(const char *path, mr_error *err)
         return mr_fail(err, MR_EIO, "%s: exists and is not a directory; choose another name", path);
     }
     errno = why;
-    return fail_errno(err, path, "cannot be made");
+    return fail_errno(err, path, "cannot be created");
 }
 
 int mr_make_directory(const char *path, mr_error *err)

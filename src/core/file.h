@@ -1,4 +1,4 @@
-/* Files: read whole, replaced atomically, locked while in use. */
+/* Files: read whole or in parts, replaced atomically, locked while in use. */
 #ifndef MR_CORE_FILE_H
 #define MR_CORE_FILE_H
 
@@ -8,21 +8,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Reads a whole regular file into fresh memory (freed by mr_free; one zero byte follows the data). Refuses what is
- * longer than `limit` bytes (MR_EDATA), directories and devices (MR_EIO). */
+/* Reads a whole regular file into new memory; one zero byte follows the data. Free with mr_free. Refuses files longer
+ * than `limit` bytes (MR_EDATA), directories and devices (MR_EIO). */
 int mr_file_read(const char *path, uint64_t limit, char **data, size_t *size, mr_error *err);
 
-/* A regular file to be read in parts; nothing is mapped, so a file that is cut off meanwhile is an error and no signal.
- * mr_file_read_at reads exactly `bytes` from `at` on, or fails. */
+/* Opens a regular file to be read in parts. Files are not mapped, so one that is truncated meanwhile gives an error and
+ * not a signal. mr_file_read_at reads exactly `bytes` bytes starting at `at`, or fails. */
 int mr_file_open(const char *path, int *fd, uint64_t *size, mr_error *err);
 int mr_file_read_at(int fd, const char *path, uint64_t at, void *to, size_t bytes, mr_error *err);
 void mr_file_close(int fd); /* −1 is fine */
 
-/* Of a file of any size. */
+/* The SHA-256 of a file of any size. */
 int mr_file_sha256(const char *path, char text[MR_SHA256_TEXT], mr_error *err);
 
-/* Replaces a file in one step: written under a temporary name beside it, synced, renamed, directory synced. Until
- * mr_replace_commit succeeds the old file is whole; abort (or a failed commit) removes the temporary one. */
+/* Replaces a file atomically: write a temporary file next to it, sync, rename, sync the directory. The old file stays
+ * intact until mr_replace_commit succeeds. Abort, or a commit that fails, removes the temporary file. */
 typedef struct mr_replace {
     int fd;
     char *path, *temporary;
@@ -36,17 +36,17 @@ void mr_replace_abort(mr_replace *file);
 /* All of the above for one block of bytes. */
 int mr_file_replace(const char *path, const void *data, size_t size, mr_error *err);
 
-/* Makes a directory (and its parents); one that exists is fine. */
+/* Creates a directory and its parents; it may exist already. */
 int mr_make_directory(const char *path, mr_error *err);
 
-/* Takes DIR/.lock by flock: released by mr_unlock or by the process's death. MR_EBUSY when another process holds it. */
+/* Locks DIR/.lock with flock, until mr_unlock or the end of the process. MR_EBUSY: another process holds it. */
 int mr_lock_directory(const char *path, int *lock, mr_error *err);
 void mr_unlock(int lock);
 
-/* What stands behind the last slash. */
+/* The part after the last slash. */
 const char *mr_path_name(const char *path);
 
-/* "dir/name" in fresh memory, or NULL. */
+/* "dir/name" in new memory; NULL: out of memory. */
 char *mr_path_join(const char *dir, const char *name);
 int mr_path_exists(const char *path);
 

@@ -1,3 +1,4 @@
+/* The JSON reader: it moves through the text as the caller asks for what comes next. */
 #include "core/json.h"
 
 #include "core/utf8.h"
@@ -21,7 +22,7 @@ char mr_json_peek(mr_json *j)
     return j->at < j->end && !j->wrong ? *j->at : 0;
 }
 
-/* Passes that byte if it comes next. */
+/* Skips `wanted` if it comes next. */
 static int pass(mr_json *j, char wanted)
 {
     if (!wanted || mr_json_peek(j) != wanted) return 0;
@@ -56,7 +57,7 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The four digits behind \u; −1: there are none. */
+/* The four hexadecimal digits after \u; −1: there are not four. */
 static int32_t read_unit(mr_json *j)
 {
     int32_t unit = 0;
@@ -70,7 +71,7 @@ static int32_t read_unit(mr_json *j)
     return unit;
 }
 
-/* What \uXXXX stands for, a pair of surrogates included. */
+/* The code point of \uXXXX, or of a pair of surrogates. */
 static int read_unicode(mr_json *j, uint32_t *codepoint)
 {
     int32_t first = read_unit(j), second;
@@ -78,10 +79,10 @@ static int read_unicode(mr_json *j, uint32_t *codepoint)
     *codepoint = (uint32_t)first;
     if (first < 0xD800 || first > 0xDFFF) return 1;
     if (first > 0xDBFF || j->end - j->at < 2 || j->at[0] != '\\' || j->at[1] != 'u')
-        return refuse(j, "half a pair of surrogates");
+        return refuse(j, "an unpaired surrogate");
     j->at += 2;
     second = read_unit(j);
-    if (second < 0xDC00 || second > 0xDFFF) return refuse(j, "half a pair of surrogates");
+    if (second < 0xDC00 || second > 0xDFFF) return refuse(j, "an unpaired surrogate");
     *codepoint = 0x10000 + (((uint32_t)first - 0xD800) << 10) + ((uint32_t)second - 0xDC00);
     return 1;
 }
@@ -135,7 +136,7 @@ const char *mr_json_key(mr_json *j, size_t *size)
     return key;
 }
 
-/* ---- the rest */
+/* ---- numbers and words */
 
 static int is_digit(const mr_json *j, const char *at) { return at < j->end && *at >= '0' && *at <= '9'; }
 

@@ -1,3 +1,4 @@
+/* Host memory: aligned and zeroed blocks, from the C library or from the caller's allocator, and the arena. */
 #include "core/mem.h"
 
 #include <stdint.h>
@@ -12,10 +13,10 @@
 
 static size_t round_up(size_t bytes) { return (bytes + MR_ALIGN - 1) & ~(size_t)(MR_ALIGN - 1); }
 
-/* Large blocks lie in huge pages where the system has them: rows that are far apart would need a page table entry
- * each. */
+/* Large blocks go into huge pages where the system has them, because rows that are far apart would each need a page
+ * table entry. */
 enum { HUGE_PAGE = 2 << 20, LARGE = 2 * HUGE_PAGE };
-enum { DOUBTFUL = 1 << 30 }; /* less than this every machine has, or says that it has not */
+enum { DOUBTFUL = 1 << 30 }; /* smaller requests are left to the system, larger ones are compared with its memory */
 
 static void *alloc_large(size_t bytes)
 {
@@ -23,13 +24,13 @@ static void *alloc_large(size_t bytes)
     bytes = (bytes + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1);
     void *p = aligned_alloc(HUGE_PAGE, bytes);
 #if defined(MADV_HUGEPAGE)
-    if (p) (void)madvise(p, bytes, MADV_HUGEPAGE); /* a wish: refused, it costs nothing */
+    if (p) (void)madvise(p, bytes, MADV_HUGEPAGE); /* advisory: failure is harmless */
 #endif
     return p;
 }
 
 #if defined(__linux__)
-/* The limit of a container (cgroup v2, v1), or SIZE_MAX. */
+/* The memory limit of this container (cgroup v2 or v1); SIZE_MAX: none. */
 static size_t container_limit(void)
 {
     static const char *const files[] = {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
@@ -45,7 +46,7 @@ static size_t container_limit(void)
 static size_t container_limit(void) { return SIZE_MAX; }
 #endif
 
-/* What the machine has, or SIZE_MAX where it does not say. */
+/* Physical memory in bytes; SIZE_MAX: unknown. */
 static size_t machine_memory(void)
 {
 #if defined(_SC_PHYS_PAGES)
@@ -74,29 +75,29 @@ void *mr_alloc(size_t count, size_t size)
 
 void mr_free(void *p) { free(p); }
 
-/* The caller's block is aligned here; where it began stands right before what is handed out. */
-void *mr_alloc_by(const mr_allocator *by, size_t count, size_t size)
+/* Aligns a block of the caller's allocator. The block's own address is stored just before the address returned. */
+void *mr_alloc_by(const mr_allocator *allocator, size_t count, size_t size)
 {
-    if (!by || !by->alloc) return mr_alloc(count, size);
+    if (!allocator || !allocator->alloc) return mr_alloc(count, size);
     if (size && count > (SIZE_MAX - 2 * MR_ALIGN) / size) return NULL;
     const size_t bytes = count * size;
-    char *block = by->alloc(by->user, bytes + 2 * MR_ALIGN);
+    char *block = allocator->alloc(allocator->user, bytes + 2 * MR_ALIGN);
     if (!block) return NULL;
     char *p = block + 2 * MR_ALIGN - 1 - ((uintptr_t)block + 2 * MR_ALIGN - 1) % MR_ALIGN;
     memcpy(p - sizeof block, &block, sizeof block);
     return memset(p, 0, bytes);
 }
 
-void mr_free_by(const mr_allocator *by, void *p)
+void mr_free_by(const mr_allocator *allocator, void *p)
 {
     void *block;
-    if (!by || !by->alloc) {
+    if (!allocator || !allocator->alloc) {
         mr_free(p);
         return;
     }
     if (!p) return;
     memcpy(&block, (char *)p - sizeof block, sizeof block);
-    by->release(by->user, block);
+    allocator->release(allocator->user, block);
 }
 
 char *mr_strdup(const char *s)

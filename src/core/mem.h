@@ -1,4 +1,4 @@
-/* Memory: one allocator for the host, and the arena by which a plan is first counted and then laid out. */
+/* Host memory: one allocator, and the arena that first counts a plan's bytes and then hands them out. */
 #ifndef MR_CORE_MEM_H
 #define MR_CORE_MEM_H
 
@@ -9,25 +9,25 @@
 #define MR_ALIGN 64
 #define MR_ARENA_ALIGN 256 /* a GPU reads rows that straddle its cache lines a third slower */
 
-/* count·size bytes, zeroed, 64-byte aligned; NULL when that overflows, is more than the machine has, or is not to be
- * had. Freed by mr_free. */
+/* Allocates count·size bytes, zeroed and 64-byte aligned. NULL when the product overflows, exceeds mr_memory_total(),
+ * or the system has no memory. Free with mr_free. */
 void *mr_alloc(size_t count, size_t size);
 void mr_free(void *p);
 
-/* The same by an allocator of the caller's; NULL, or one without functions, is mr_alloc and mr_free. */
-void *mr_alloc_by(const mr_allocator *by, size_t count, size_t size);
-void mr_free_by(const mr_allocator *by, void *p);
+/* The same through a caller's allocator. NULL, or one without functions, means mr_alloc and mr_free. */
+void *mr_alloc_by(const mr_allocator *allocator, size_t count, size_t size);
+void mr_free_by(const mr_allocator *allocator, void *p);
 
-char *mr_strdup(const char *s);
+char *mr_strdup(const char *s); /* NULL: out of memory; free with mr_free */
 
-/* The bytes that this process could at most use: what the machine has, or a container's limit. Systems promise more
- * than they have and kill whoever takes them at their word, so what is larger is refused before it is asked for. */
+/* The most bytes this process can use: the machine's memory or its container's limit. Many systems promise more than
+ * they have and kill the process that then uses it, so larger requests are refused up front. */
 size_t mr_memory_total(void);
 
-/* A plan runs twice over the same code: with base NULL it only counts, with base set it hands out addresses. The
- * base may be device memory: the arena never touches what it hands out. A plan for several shapes takes the same
- * pieces in the same order for each; with `largest` (one number a piece, 0 at first) a piece has the size of the
- * largest that was ever asked for in its place. */
+/* Hands out pieces of one block. The same code runs twice: with base NULL it only counts bytes, with base set it
+ * returns addresses. base may be device memory, because the arena never touches it. A plan for several shapes takes
+ * the same pieces in the same order for each shape; `largest` (one number per piece, 0 at first, or NULL) then gives
+ * each piece the largest size asked for in its place. */
 typedef struct mr_arena {
     char *base;
     size_t used, pieces, *largest;

@@ -1,3 +1,4 @@
+/* Options parsed from text, printed as text, and found by their key or by a mistyped one. */
 #include "core/options.h"
 
 #include <errno.h>
@@ -11,8 +12,8 @@
 #endif
 
 enum {
-    SHOWN = 100,     /* bytes of a wrong value that an error repeats */
-    LONGEST_KEY = 64 /* longer ones are near to nothing */
+    SHOWN = 100,     /* bytes of a wrong value that an error message repeats */
+    LONGEST_KEY = 64 /* longer keys are never suggested or corrected */
 };
 
 static void *field_of(const mr_option *option, void *settings) { return (char *)settings + option->offset; }
@@ -28,7 +29,7 @@ static size_t field_size(mr_option_type type)
     }
 }
 
-/* ---- numbers, the same in every locale: a program that loads the library may have chosen a decimal comma */
+/* ---- numbers, in the C locale: a program that uses the library may have chosen one with a decimal comma */
 
 static locale_t enter_c_locale(locale_t *previous)
 {
@@ -56,7 +57,7 @@ int mr_real_read(const char *text, double *value)
     return end != text && !*end && isfinite(*value);
 }
 
-/* Of the %g texts that read back as the same number, the shortest; of two equally short ones, that without exponent. */
+/* The shortest %g text that reads back as the same number; of two equally short ones, the one without exponent. */
 static void print_real(double value, char out[32])
 {
     char text[32];
@@ -81,7 +82,7 @@ static int read_int(const char *text, int64_t *value)
 
 static int within(const mr_option *option, double value) { return value >= option->min && value <= option->max; }
 
-/* ---- what is allowed, in words */
+/* ---- errors: what values are allowed */
 
 static void print_limit(const mr_option *option, double limit, char out[32])
 {
@@ -213,7 +214,7 @@ int mr_option_add(const mr_option *option, void *settings, const char *text, mr_
     return 0;
 }
 
-/* A field that its task will derive may have no default: it starts as zero. */
+/* Fields that the task derives may have no default: they start as zero. */
 void mr_options_default(const mr_option *table, void *settings)
 {
     for (const mr_option *option = table; option->key; option++) {
@@ -254,7 +255,7 @@ const mr_option *mr_option_find(const mr_option *table, const char *key)
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
-/* Damerau-Levenshtein distance: letters missing, added, replaced, or swapped. Both texts fit LONGEST_KEY. */
+/* Damerau-Levenshtein distance: letters missing, added, replaced or swapped. Both strings fit in LONGEST_KEY. */
 static size_t typing_distance(const char *a, const char *b)
 {
     size_t rows[3][LONGEST_KEY + 1], length_b = strlen(b);

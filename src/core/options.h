@@ -1,5 +1,5 @@
-/* Options: one table row describes one key of a recipe, which is also a flag and a line of a file's metadata.
- * Everything that reads, prints, explains or compares settings walks such tables. */
+/* Options: one table row describes one key of a recipe, which is also a command-line flag and an entry of a model
+ * file's metadata. All code that reads, prints, explains or compares settings loops over such tables. */
 #ifndef MR_CORE_OPTIONS_H
 #define MR_CORE_OPTIONS_H
 
@@ -20,10 +20,10 @@ typedef enum mr_option_type {
 } mr_option_type;
 
 enum {
-    MR_OPT_DERIVED = 1,    /* set by the task, not by the user: in files' metadata, not in recipes or flags */
-    MR_OPT_MAY_CHANGE = 2, /* a resumed run may give another value */
-    MR_OPT_PATH = 4,       /* names a place on this machine: never written into a model file */
-    MR_OPT_SPARSE = 8,     /* written into a model file only when it is not the default, which its absence means */
+    MR_OPT_DERIVED = 1,    /* set by the task, not by the user: in model files, not in recipes or flags */
+    MR_OPT_MAY_CHANGE = 2, /* a resumed run may use another value */
+    MR_OPT_PATH = 4,       /* a path on this machine: never written into a model file */
+    MR_OPT_SPARSE = 8,     /* written into a model file only when it differs from the default */
     MR_OPT_MANY = 16       /* TEXT that may be given several times; the field holds the values, a line each */
 };
 
@@ -38,15 +38,15 @@ typedef struct mr_option {
     unsigned flags;
 } mr_option; /* a table ends with a row whose key is NULL */
 
-/* A finite decimal number, read the same in every locale; 0 when the text is none. */
+/* Reads a finite decimal number, the same in every locale. Returns 0 when the text is not one. */
 int mr_real_read(const char *text, double *value);
 
-/* Fills every field of `settings` with its default. */
+/* Sets every field of `settings` to its default. */
 void mr_options_default(const mr_option *table, void *settings);
 
 const mr_option *mr_option_find(const mr_option *table, const char *key);
 
-/* Parses text into the row's field. The sentence of an error names the key, the value and what is allowed. */
+/* Parses text into the row's field. The error message names the key, the value and what is allowed. */
 int mr_option_parse(const mr_option *option, void *settings, const char *text, mr_error *err);
 
 /* Adds a value to an MR_OPT_MANY field that has one already. */
@@ -55,7 +55,7 @@ int mr_option_add(const mr_option *option, void *settings, const char *text, mr_
 /* The field's value as text that parses back to the same value (reals: the shortest such text). Returns `out`. */
 char *mr_option_print(const mr_option *option, const void *settings, char out[MR_TEXT_MAX]);
 
-/* The key in the tables (NULL-terminated list of tables) nearest to a mistyped one, or NULL when none is near. */
+/* The key in a NULL-terminated list of tables that is nearest to a mistyped one; NULL: none is near. */
 const char *mr_option_nearest(const mr_option *const *tables, const char *key);
 
 #endif

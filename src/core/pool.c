@@ -1,3 +1,4 @@
+/* The thread pool: workers spin briefly for the next job, then sleep; idle threads take tasks from busy ones. */
 #if defined(__linux__)
 #define _GNU_SOURCE /* sched_getaffinity */
 #include <sched.h>
@@ -28,13 +29,13 @@ int mr_processors(void)
     return online > 0 ? (int)online : 1;
 }
 
-/* A worker spins this often for the next job before it sleeps: a training step is hundreds of jobs microseconds
+/* How often a worker looks for the next job before it sleeps. A training step is hundreds of jobs, microseconds
  * apart. */
 enum { SPINS = 4000 };
 
-/* Tasks begin … end−1 that nobody has begun, in one word: a slot takes its own from the front, and when it has none
- * left, those of others from the back. So a thread that is held up (another process has its core) holds up one task,
- * not its share. */
+/* The tasks begin … end−1 of one slot that have not been started, packed into one word. A slot takes its own tasks from
+ * the front, and when it has none left, those of others from the back. So a thread that loses its core to another
+ * process delays one task, not its whole share. */
 typedef struct range {
     _Alignas(64) atomic_uint_least64_t tasks; /* begin << 32 | end */
 } range;
@@ -47,21 +48,21 @@ typedef struct worker {
 
 struct mr_pool {
     int threads, started;
-    const mr_allocator *by;
+    const mr_allocator *allocator;
     worker *workers; /* slots 1 … threads−1; slot 0 is the caller */
     pthread_mutex_t lock;
     pthread_cond_t wake, done;
-    atomic_uint job; /* raised for each run */
-    atomic_int left; /* tasks that are not finished */
+    atomic_uint job; /* number of the current run */
+    atomic_int left; /* unfinished tasks */
     atomic_int quit;
     range *ranges;  /* [threads] */
-    mr_pool_fn *fn; /* fn and arg are read only by who has taken a task: until that is finished, they stay */
+    mr_pool_fn *fn; /* fn and arg are read only while a task is unfinished, and do not change until all are done */
     void *arg;
 };
 
 static uint64_t as_range(uint64_t begin, uint64_t end) { return begin << 32 | end; }
 
-/* A task of a slot, or −1. */
+/* Takes a task of a slot; −1: none left. */
 static int take(range *from, int front)
 {
     uint64_t seen = atomic_load_explicit(&from->tasks, memory_order_acquire);
@@ -75,7 +76,7 @@ static int take(range *from, int front)
     }
 }
 
-/* Whoever finishes the last task wakes the caller. */
+/* Runs tasks until none is left. The thread that finishes the last one wakes the caller. */
 static void run_tasks(mr_pool *pool, int slot)
 {
     int finished = 0;
@@ -122,17 +123,17 @@ static void announce(mr_pool *pool)
     pthread_mutex_unlock(&pool->lock);
 }
 
-mr_pool *mr_pool_new(int threads, const mr_allocator *by)
+mr_pool *mr_pool_new(int threads, const mr_allocator *allocator)
 {
-    mr_pool *pool = mr_alloc_by(by, 1, sizeof *pool);
+    mr_pool *pool = mr_alloc_by(allocator, 1, sizeof *pool);
     if (!pool) return NULL;
-    pool->by = by;
+    pool->allocator = allocator;
     pool->threads = threads < 1 ? 1 : threads;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->wake, NULL);
     pthread_cond_init(&pool->done, NULL);
-    pool->workers = mr_alloc_by(by, (size_t)pool->threads, sizeof *pool->workers);
-    pool->ranges = mr_alloc_by(by, (size_t)pool->threads, sizeof *pool->ranges);
+    pool->workers = mr_alloc_by(allocator, (size_t)pool->threads, sizeof *pool->workers);
+    pool->ranges = mr_alloc_by(allocator, (size_t)pool->threads, sizeof *pool->ranges);
     pool->started = 1;
     for (int slot = 1; pool->workers && pool->ranges && slot < pool->threads; slot++) {
         pool->workers[slot] = (worker){.pool = pool, .slot = slot};
@@ -153,9 +154,9 @@ void mr_pool_free(mr_pool *pool)
     pthread_cond_destroy(&pool->wake);
     pthread_cond_destroy(&pool->done);
     pthread_mutex_destroy(&pool->lock);
-    mr_free_by(pool->by, pool->ranges);
-    mr_free_by(pool->by, pool->workers);
-    mr_free_by(pool->by, pool);
+    mr_free_by(pool->allocator, pool->ranges);
+    mr_free_by(pool->allocator, pool->workers);
+    mr_free_by(pool->allocator, pool);
 }
 
 int mr_pool_threads(const mr_pool *pool) { return pool->threads; }

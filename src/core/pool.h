@@ -1,5 +1,5 @@
-/* A small thread pool: each thread has its slice and helps with the others' when it is through; the caller works
- * too. Which thread runs a task never changes a result, because work is cut by shape alone. */
+/* A small thread pool. Each thread has its share of the tasks and helps the others when it has finished; the calling
+ * thread works too. Which thread runs a task never changes a result, because work is divided by shape alone. */
 #ifndef MR_CORE_POOL_H
 #define MR_CORE_POOL_H
 
@@ -7,14 +7,16 @@
 
 typedef struct mr_pool mr_pool;
 
-/* task runs in 0 … tasks−1; slot in 0 … threads−1 names the thread, for scratch memory of its own. */
+/* task is 0 … tasks−1; slot is 0 … threads−1, the thread that runs it, which may have scratch memory by slot. */
 typedef void mr_pool_fn(void *arg, int task, int slot);
 
-int mr_processors(void); /* how many threads can run at once: the processors that this process may use */
+int mr_processors(void); /* the processors that this process may use */
 
-mr_pool *mr_pool_new(int threads, const mr_allocator *by); /* NULL when threads or memory are not to be had */
+/* NULL: threads could not be started, or no memory. */
+mr_pool *mr_pool_new(int threads, const mr_allocator *allocator);
 void mr_pool_free(mr_pool *pool);
 int mr_pool_threads(const mr_pool *pool);
+/* Runs fn for every task and returns when all are done. */
 void mr_pool_run(mr_pool *pool, mr_pool_fn *fn, void *arg, int tasks);
 
 #endif

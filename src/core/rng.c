@@ -1,3 +1,4 @@
+/* Sequences of Philox draws for host code: integers, uniform and normal numbers. */
 #include "core/rng.h"
 
 #include <math.h>
@@ -18,7 +19,7 @@ uint32_t mr_rng_u32(mr_rng *rng)
 
 uint32_t mr_rng_below(mr_rng *rng, uint32_t n)
 {
-    uint32_t reject = (uint32_t)(-(int64_t)n) % n; /* 2³² mod n: draws below it would favour small values */
+    uint32_t reject = (uint32_t)(-(int64_t)n) % n; /* 2³² mod n: accepting draws below it would favour small values */
     uint32_t x;
     do x = mr_rng_u32(rng);
     while (x < reject);

@@ -1,11 +1,11 @@
-/* Random numbers: Philox4x32-10, a counter-based generator. A draw is a pure function of (seed, where it is used), so a
- * resumed run, another thread count or another backend sees the same stream. */
+/* Random numbers: Philox4x32-10, a counter-based generator. A draw is a pure function of the seed and of the place
+ * where it is used, so a resumed run, another thread count or another backend draws the same numbers. */
 #ifndef MR_CORE_RNG_H
 #define MR_CORE_RNG_H
 
 #include <stdint.h>
 
-/* Also for device code, so that every backend draws from this one text. */
+/* Also compiled for GPUs, so that every backend shares this code. */
 #ifdef __CUDACC__
 #define MR_INLINE __host__ __device__ static inline
 #else
@@ -33,7 +33,7 @@ MR_INLINE mr_u32x4 mr_philox(uint64_t seed, uint32_t c0, uint32_t c1, uint32_t c
     return out;
 }
 
-/* Who draws: the second counter word. Dropout sites are 0, 1, 2, …; everything else lies above them. */
+/* The second counter word: what the numbers are for. Dropout sites are 0, 1, 2, …; all other uses are above them. */
 enum {
     MR_STREAM_INIT = 0x40000000,
     MR_STREAM_TRAIN = 0x50000000,
@@ -41,21 +41,21 @@ enum {
     MR_STREAM_SAMPLE = 0x70000000
 };
 
-/* Dropout: element i of a site is kept when this is below keep = round((1 − p)·2³²). */
+/* Dropout keeps element i of a site when this is below round((1 − p)·2³²). */
 MR_INLINE uint32_t mr_dropout_bits(uint64_t seed, uint32_t step, uint32_t micro, uint32_t site, uint64_t i)
 {
     return mr_philox(seed, (uint32_t)(i / 4), site, micro, step).v[i % 4];
 }
 
-/* Generation: uniform in [0, 1) for the token at a position of stream `row`. Row 0 is the first draw of mr_rng_at(seed,
- * MR_STREAM_SAMPLE, position). */
+/* Generation: uniform in [0, 1), for the token at `position` of stream `row`. Row 0 equals the first draw of
+ * mr_rng_at(seed, MR_STREAM_SAMPLE, position). */
 MR_INLINE double mr_sample_uniform(uint64_t seed, uint64_t position, uint32_t row)
 {
     const mr_u32x4 x = mr_philox(seed, row, MR_STREAM_SAMPLE, (uint32_t)position, (uint32_t)(position >> 32));
     return (double)(((uint64_t)x.v[0] << 32 | x.v[1]) >> 11) / 9007199254740992.0;
 }
 
-/* A sequence of draws for host code; the place (stream, a, b) names it. */
+/* A sequence of draws for host code, identified by its seed and place (stream, a, b). */
 typedef struct mr_rng {
     uint64_t seed;
     uint32_t stream, a, b, next;

@@ -1,3 +1,4 @@
+/* Reading safetensors: the header is parsed and checked completely before any tensor is handed out. */
 #include "core/safetensors.h"
 
 #include "core/file.h"
@@ -10,12 +11,12 @@
 #include <string.h>
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "tensors are used as they lie in the file, which is little-endian"
+#error "safetensors files are little-endian, and tensors are used without conversion"
 #endif
 
 enum {
-    PREFIX = 8, /* the header's length stands before the header */
-    SHOWN = 100 /* bytes of a name that an error repeats */
+    PREFIX = 8, /* bytes before the header that hold its length */
+    SHOWN = 100 /* bytes of a name that an error message repeats */
 };
 
 typedef struct meta_entry {
@@ -23,13 +24,13 @@ typedef struct meta_entry {
 } meta_entry;
 
 struct mr_st {
-    int fd;                     /* of a file; −1 when all of it lies in the caller's memory */
-    const char *name;           /* borrowed, while opening */
-    const char *data;           /* what follows the header in the caller's memory */
-    uint64_t begin, data_size;  /* where it begins in the file */
-    char *texts;                /* holds all names and texts */
+    int fd;                     /* of the file; −1: the content is in the caller's memory */
+    const char *name;           /* borrowed while opening */
+    const char *data;           /* the caller's memory after the header */
+    uint64_t begin, data_size;  /* the data after the header: its offset in the file, its bytes */
+    char *texts;                /* all names and metadata strings */
     mr_st_tensor *tensors;      /* in the order of the data */
-    const mr_st_tensor **named; /* the same in the order of their names */
+    const mr_st_tensor **named; /* the same in the order of names */
     int count, room;
     meta_entry *meta;
     int has_meta, meta_count, meta_room;
@@ -50,7 +51,7 @@ enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 
 const char *mr_st_dtype_name(mr_st_dtype dtype) { return dtypes[dtype].name; }
 
-/* The product is taken in order, so that a zero after an overflow does not hide it: the crate does the same. */
+/* Multiplies in order, so that a zero size cannot hide an earlier overflow. The Rust crate does the same. */
 int mr_st_bytes(mr_st_dtype dtype, int ndim, const int64_t *shape, size_t *bytes)
 {
     size_t product = 1;
@@ -78,17 +79,17 @@ __attribute__((format(printf, 4, 5))) static int fail_tensor(const mr_st *st, mr
     return mr_fail(err, MR_EFORMAT, "%s: not a valid safetensors file: tensor %.*s: %s", st->name, SHOWN, tensor, what);
 }
 
-/* What is not JSON, or what is JSON but not `expected`. */
-static int fail_json(const mr_st *st, const mr_json *json, const char *expected, mr_error *err)
+/* Reports a JSON error, or, where the JSON is fine, `otherwise`. */
+static int fail_json(const mr_st *st, const mr_json *json, const char *otherwise, mr_error *err)
 {
-    if (!json->wrong) return fail_header(st, err, expected);
+    if (!json->wrong) return fail_header(st, err, otherwise);
     return mr_fail(err, MR_EFORMAT, "%s: not a valid safetensors file: its header, byte %zu: %s", st->name,
                    (size_t)(json->at - json->start), json->wrong);
 }
 
 /* ---- the header */
 
-/* Room for one more at the end of a list. */
+/* Returns the list with room for one more item; NULL: out of memory. */
 static void *grow(void *list, int count, int *room, size_t size)
 {
     if (count < *room) return list;
@@ -100,7 +101,7 @@ static void *grow(void *list, int count, int *room, size_t size)
     return larger;
 }
 
-/* How long the header is, from the first bytes of a file of that size. */
+/* The header's length, from the first bytes of a file of `size` bytes. */
 static int read_length(const mr_st *st, const void *prefix, uint64_t size, uint64_t *length, mr_error *err)
 {
     if (size < PREFIX) return fail_header(st, err, "it is shorter than 8 bytes");
@@ -111,7 +112,7 @@ static int read_length(const mr_st *st, const void *prefix, uint64_t size, uint6
     return 0;
 }
 
-/* A text that is a name for C too; NULL (with an error) otherwise. */
+/* A key without zero bytes; NULL, with the error set, otherwise. */
 static const char *read_key(const mr_st *st, mr_json *json, mr_error *err)
 {
     size_t size;
@@ -146,15 +147,15 @@ static int read_meta(mr_st *st, mr_json *json, mr_error *err)
     return !rc && json->wrong ? fail_json(st, json, "", err) : rc;
 }
 
-/* What an entry says, before it is checked. */
+/* The entry of a tensor as it is written, before it is checked. */
 typedef struct entry {
     const char *dtype; /* "" where has_dtype is not set */
     int has_dtype;
     int64_t shape[MR_ST_DIMS], place[2];
-    int ndim, ends; /* lengths of both lists; −1: not there yet */
+    int ndim, ends; /* lengths of shape and place; −1: not read yet */
 } entry;
 
-/* A list of whole numbers, none negative; returns how many, or −1. */
+/* Reads a list of whole numbers, 0 or more. Returns how many there are; −1: it is something else or too long. */
 static int read_sizes(mr_json *json, int64_t *out, int room)
 {
     int count = 0;
@@ -270,11 +271,11 @@ static int read_header(mr_st *st, const char *text, size_t length, mr_error *err
     mr_json_start(&json, text, length, st->texts);
     mr_json_enter(&json, '{');
     while (!rc && mr_json_item(&json, '}')) rc = read_one(st, &json, err);
-    if (!rc && !mr_json_done(&json)) rc = fail_json(st, &json, "its header goes on after its end", err);
+    if (!rc && !mr_json_done(&json)) rc = fail_json(st, &json, "its header continues after its closing brace", err);
     return rc;
 }
 
-/* An empty tensor comes before the one that begins where it lies. */
+/* By offset. An empty tensor comes before the tensor that begins at the same offset. */
 static int by_place(const void *left, const void *right)
 {
     const mr_st_tensor *a = left, *b = right;
@@ -283,7 +284,7 @@ static int by_place(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
-/* The tensors must tile the data: no overlap, no hole, nothing left. */
+/* The tensors must cover the data exactly: no overlap, no gap, nothing left over. */
 static int check_tiling(mr_st *st, mr_error *err)
 {
     uint64_t end = 0;
@@ -308,7 +309,7 @@ static int by_key(const void *left, const void *right)
     return strcmp(((const meta_entry *)left)->key, ((const meta_entry *)right)->key);
 }
 
-/* Sorts both by name, and with that finds whatever is there twice. */
+/* Sorts tensors and metadata by name, and so finds duplicates. */
 static int sort_names(mr_st *st, mr_error *err)
 {
     st->named = mr_alloc((size_t)st->count, sizeof *st->named);
@@ -361,7 +362,8 @@ static int parse_memory(mr_st *st, const char *memory, size_t size, mr_error *er
     return parse(st, memory + PREFIX, length, size, err);
 }
 
-static int give(mr_st *st, int rc, mr_st **out)
+/* Returns the handle through `out`, or closes it after a failure. */
+static int finish_open(mr_st *st, int rc, mr_st **out)
 {
     st->name = NULL;
     if (rc) mr_st_close(st);
@@ -385,14 +387,14 @@ int mr_st_open(const char *path, mr_st **out, mr_error *err)
     if (!st) return MR_ENOMEM;
     int rc = mr_file_open(path, &st->fd, &size, err);
     if (!rc) rc = parse_file(st, size, err);
-    return give(st, rc, out);
+    return finish_open(st, rc, out);
 }
 
 int mr_st_open_memory(const void *data, size_t size, const char *name, mr_st **out, mr_error *err)
 {
     *out = NULL;
     mr_st *st = new_handle(name, err);
-    return st ? give(st, parse_memory(st, data, size, err), out) : MR_ENOMEM;
+    return st ? finish_open(st, parse_memory(st, data, size, err), out) : MR_ENOMEM;
 }
 
 void mr_st_close(mr_st *st)
@@ -406,7 +408,7 @@ void mr_st_close(mr_st *st)
     mr_free(st);
 }
 
-/* ---- asking */
+/* ---- looking up */
 
 int mr_st_count(const mr_st *st) { return st->count; }
 

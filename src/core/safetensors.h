@@ -1,4 +1,4 @@
-/* The safetensors container: reading with every check that the Rust crate makes, and writing. */
+/* The safetensors file format: reading, with every check that the Rust crate makes, and writing. */
 #ifndef MR_CORE_SAFETENSORS_H
 #define MR_CORE_SAFETENSORS_H
 
@@ -29,31 +29,31 @@ typedef struct mr_st_tensor {
     mr_st_dtype dtype;
     int ndim;
     int64_t shape[MR_ST_DIMS];
-    const void *data; /* aligned only as it lies in memory; NULL when it lies in a file: mr_st_read */
-    uint64_t offset;  /* in what follows the header */
+    const void *data; /* in the caller's memory, not aligned; NULL when it is in a file: use mr_st_read */
+    uint64_t offset;  /* from the end of the header */
     size_t bytes;
 } mr_st_tensor;
 
 typedef struct mr_st mr_st; /* an open file */
 
 int mr_st_open(const char *path, mr_st **out, mr_error *err);
-/* The same from memory, which must outlive the handle; `name` stands for the path in errors. */
+/* The same from memory, which must outlive the handle. Errors use `name` as the path. */
 int mr_st_open_memory(const void *data, size_t size, const char *name, mr_st **out, mr_error *err);
 void mr_st_close(mr_st *st);
 
 int mr_st_count(const mr_st *st);
 const mr_st_tensor *mr_st_at(const mr_st *st, int index);          /* in the order of the data */
 const mr_st_tensor *mr_st_find(const mr_st *st, const char *name); /* or NULL */
-int mr_st_read(const mr_st *st, const char *path, const mr_st_tensor *tensor, void *to, mr_error *err); /* its bytes */
+int mr_st_read(const mr_st *st, const char *path, const mr_st_tensor *tensor, void *to, mr_error *err);
 int mr_st_meta_count(const mr_st *st);
 void mr_st_meta_at(const mr_st *st, int index, const char **key, const char **value);
 const char *mr_st_meta(const mr_st *st, const char *key); /* or NULL */
 const char *mr_st_dtype_name(mr_st_dtype dtype);          /* "F32" */
-/* Bytes of a tensor; MR_EINVAL when its type, rank or a size is impossible, or the product does not fit. */
+/* The bytes of a tensor. MR_EINVAL: its type, rank or a size is impossible, or the product overflows. */
 int mr_st_bytes(mr_st_dtype dtype, int ndim, const int64_t *shape, size_t *bytes);
 
-/* Writing: collect, then write once. Tensors' data is borrowed until mr_st_write. Header keys and tensors are sorted by
- * name, so the same content gives the same bytes. */
+/* Writing: add everything, then call mr_st_write once. The tensors' data is borrowed until then. Metadata and tensors
+ * are sorted by name, so the same content gives the same bytes. mr_st_write also reports an add that failed. */
 typedef struct mr_st_writer mr_st_writer;
 
 mr_st_writer *mr_st_writer_new(void);

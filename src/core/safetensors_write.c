@@ -1,20 +1,20 @@
+/* Writing safetensors: metadata and tensors are collected, sorted, described in JSON, and written atomically. */
 #include "core/file.h"
+#include "core/json_write.h"
 #include "core/mem.h"
 #include "core/safetensors.h"
-#include "core/text.h"
 #include "core/utf8.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { DATA_ALIGN = 64 }; /* where the data begins in the file: a mapped file then has it aligned as mr_alloc does */
+enum { DATA_ALIGN = 64 }; /* of the data's offset in the file, so that it is aligned when the file is mapped */
 
-/* A line of metadata or a tensor: both are collected, sorted and checked the same way. */
+/* A metadata entry or a tensor: both are collected, sorted and checked the same way. */
 typedef struct entry {
     char *name;
-    char *value;         /* of metadata */
-    mr_st_tensor tensor; /* its name stays unset */
+    char *value;         /* metadata only */
+    mr_st_tensor tensor; /* its own name is not used */
 } entry;
 
 typedef struct entries {
@@ -24,7 +24,7 @@ typedef struct entries {
 
 struct mr_st_writer {
     entries meta, tensors;
-    mr_error failed; /* the first thing that could not be added: mr_st_write reports it */
+    mr_error failed; /* the first failed add, which mr_st_write reports */
 };
 
 mr_st_writer *mr_st_writer_new(void) { return mr_alloc(1, sizeof(mr_st_writer)); }
@@ -82,7 +82,7 @@ int mr_st_add(mr_st_writer *w, const char *name, mr_st_dtype dtype, int ndim, co
 {
     size_t bytes;
     if (!strcmp(name, MR_ST_METADATA)) return refuse(w, MR_EINVAL, name, "no tensor may have this name");
-    if (mr_st_bytes(dtype, ndim, shape, &bytes)) return refuse(w, MR_EINVAL, name, "its type or shape is impossible");
+    if (mr_st_bytes(dtype, ndim, shape, &bytes)) return refuse(w, MR_EINVAL, name, "impossible type or shape");
     if (bytes && !data) return refuse(w, MR_EINVAL, name, "it has no data");
     entry *added = append(&w->tensors, name);
     if (!added) return refuse(w, MR_ENOMEM, name, "out of memory");
@@ -104,7 +104,7 @@ static int sort(entries *e, const char *path, mr_error *err)
     return 0;
 }
 
-/* Text that goes into JSON must be UTF-8. */
+/* JSON strings must be UTF-8. */
 static int check_utf8(const char *text, const char *key, const char *path, mr_error *err)
 {
     const size_t size = strlen(text);
@@ -117,51 +117,64 @@ static int check_utf8(const char *text, const char *key, const char *path, mr_er
     return 0;
 }
 
-static void add_string(mr_text *json, const char *s) { mr_text_json(json, s, strlen(s)); }
-
-static void describe_meta(const mr_st_writer *w, mr_text *json)
+static void add_string(mr_json_writer *json, const char *key, const char *value)
 {
-    add_string(json, MR_ST_METADATA);
-    for (int i = 0; i < w->meta.count; i++) {
-        mr_text_add(json, i ? "," : ":{");
-        add_string(json, w->meta.list[i].name);
-        mr_text_add(json, ":");
-        add_string(json, w->meta.list[i].value);
-    }
-    mr_text_add(json, "}");
+    mr_json_write_key(json, key);
+    mr_json_write_string(json, value, strlen(value));
 }
 
-static void describe_tensor(const entry *e, uint64_t begin, mr_text *json)
+static void add_list(mr_json_writer *json, const char *key, const int64_t *values, int count)
+{
+    mr_json_write_key(json, key);
+    mr_json_write_open(json, '[');
+    for (int i = 0; i < count; i++) mr_json_write_whole(json, values[i]);
+    mr_json_write_close(json, ']');
+}
+
+static void describe_meta(const mr_st_writer *w, mr_json_writer *json)
+{
+    mr_json_write_key(json, MR_ST_METADATA);
+    mr_json_write_open(json, '{');
+    for (int i = 0; i < w->meta.count; i++) add_string(json, w->meta.list[i].name, w->meta.list[i].value);
+    mr_json_write_close(json, '}');
+}
+
+static void describe_tensor(const entry *e, size_t begin, mr_json_writer *json)
 {
     const mr_st_tensor *t = &e->tensor;
-    add_string(json, e->name);
-    mr_text_format(json, ":{\"dtype\":\"%s\",\"shape\":[", mr_st_dtype_name(t->dtype));
-    for (int i = 0; i < t->ndim; i++) mr_text_format(json, "%s%" PRId64, i ? "," : "", t->shape[i]);
-    mr_text_format(json, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", begin, begin + t->bytes);
+    mr_json_write_key(json, e->name);
+    mr_json_write_open(json, '{');
+    add_string(json, "dtype", mr_st_dtype_name(t->dtype));
+    add_list(json, "shape", t->shape, t->ndim);
+    add_list(json, "data_offsets", (int64_t[]){(int64_t)begin, (int64_t)(begin + t->bytes)}, 2);
+    mr_json_write_close(json, '}');
 }
 
-static int describe(const mr_st_writer *w, mr_text *json, const char *path, mr_error *err)
+static int check_texts(const mr_st_writer *w, const char *path, mr_error *err)
 {
-    uint64_t begin = 0;
     int rc = 0;
     for (int i = 0; !rc && i < w->meta.count; i++) {
         rc = check_utf8(w->meta.list[i].name, w->meta.list[i].name, path, err);
         if (!rc) rc = check_utf8(w->meta.list[i].value, w->meta.list[i].name, path, err);
     }
     for (int i = 0; !rc && i < w->tensors.count; i++) rc = check_utf8(w->tensors.list[i].name, "a tensor", path, err);
-    if (rc) return rc;
-    mr_text_add(json, "{");
-    if (w->meta.count) describe_meta(w, json);
-    for (int i = 0; i < w->tensors.count; i++) {
-        if (i || w->meta.count) mr_text_add(json, ",");
-        describe_tensor(&w->tensors.list[i], begin, json);
-        begin += w->tensors.list[i].tensor.bytes;
-    }
-    mr_text_add(json, "}");
-    return json->failed ? mr_no_memory(err, path) : 0;
+    return rc;
 }
 
-/* The length, the JSON and its padding, in fresh memory. */
+static void describe(const mr_st_writer *w, mr_text *text)
+{
+    mr_json_writer json = {.text = text};
+    size_t begin = 0;
+    mr_json_write_open(&json, '{');
+    if (w->meta.count) describe_meta(w, &json);
+    for (int i = 0; i < w->tensors.count; i++) {
+        describe_tensor(&w->tensors.list[i], begin, &json);
+        begin += w->tensors.list[i].tensor.bytes;
+    }
+    mr_json_write_close(&json, '}');
+}
+
+/* The header's length, the JSON and its padding, in new memory. */
 static int print_header(const mr_text *json, char **out, size_t *size, const char *path, mr_error *err)
 {
     const size_t whole = (sizeof(uint64_t) + json->size + DATA_ALIGN - 1) / DATA_ALIGN * DATA_ALIGN;
@@ -181,8 +194,10 @@ static int print_header(const mr_text *json, char **out, size_t *size, const cha
 static int make_header(const mr_st_writer *w, char **out, size_t *size, const char *path, mr_error *err)
 {
     mr_text json = {0};
-    int rc = describe(w, &json, path, err);
-    if (!rc) rc = print_header(&json, out, size, path, err);
+    int rc = check_texts(w, path, err);
+    if (rc) return rc;
+    describe(w, &json);
+    rc = json.failed ? mr_no_memory(err, path) : print_header(&json, out, size, path, err);
     mr_text_free(&json);
     return rc;
 }

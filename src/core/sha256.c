@@ -1,3 +1,4 @@
+/* SHA-256 as FIPS 180-4 specifies it. */
 #include "core/sha256.h"
 
 #include <stdio.h>

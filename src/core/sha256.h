@@ -1,4 +1,4 @@
-/* SHA-256 (FIPS 180-4), for checking that a data file is the published one, or the one that a run was started on. */
+/* SHA-256 (FIPS 180-4), to check that a data file is the published one, or the one that a run started with. */
 #ifndef MR_CORE_SHA256_H
 #define MR_CORE_SHA256_H
 

@@ -1,3 +1,4 @@
+/* Status codes as text, and the sentence that goes with a failure. */
 #include "core/status.h"
 
 #include <stdarg.h>

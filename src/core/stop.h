@@ -5,10 +5,10 @@
 #include <stdatomic.h>
 
 #if ATOMIC_INT_LOCK_FREE != 2
-#error "a signal handler needs an atomic int without locks"
+#error "a signal handler needs a lock-free atomic int"
 #endif
 
-typedef atomic_int mr_stop;     /* 0: continue; otherwise stop: the signal's number, or 1 */
+typedef atomic_int mr_stop;     /* 0: keep running; otherwise the signal's number, or 1 */
 typedef atomic_int mr_requests; /* how often something was asked for; each reader remembers the count it has served */
 
 #endif

@@ -1,3 +1,4 @@
+/* Numbers printed the same in every locale, and a string buffer that grows. */
 #include "core/text.h"
 
 #include "core/mem.h"
@@ -10,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Some locales write the point as another character, or as several bytes. */
-static void point_for_every_locale(char *number)
+/* Replaces the locale's decimal point, which may be several bytes, with '.'. */
+static void use_decimal_point(char *number)
 {
     char *to = number;
     for (const char *from = number; *from;) {
@@ -30,13 +31,13 @@ char *mr_real_print(char out[MR_REAL_MAX], double value, int digits)
     if (digits) {
         snprintf(out, MR_REAL_MAX, "%.*g", digits, value);
     } else {
-        /* Whatever 15 digits can say, %.15g says in the fewest; some doubles need 16, all make do with 17. */
+        /* %.15g drops trailing zeros, so it is the shortest whenever 15 digits are enough. Some doubles need 16 or 17. */
         for (digits = 15; digits <= 17; digits++) {
             snprintf(out, MR_REAL_MAX, "%.*g", digits, value);
             if (strtod(out, NULL) == value) break;
         }
     }
-    point_for_every_locale(out);
+    use_decimal_point(out);
     return out;
 }
 
@@ -44,7 +45,7 @@ char *mr_count_print(char out[MR_REAL_MAX], double value, int digits)
 {
     static const char *const suffix[] = {"", "k", "M", "G", "T"};
     size_t power = 0;
-    double rounding = 1 - 0.5 * pow(10, -digits); /* what would print as 1000 takes the next suffix */
+    double rounding = 1 - 0.5 * pow(10, -digits); /* a value that would print as 1000 gets the next suffix */
     while (power + 1 < sizeof suffix / sizeof *suffix && fabs(value) >= 1000 * rounding) {
         value /= 1000;
         power++;
@@ -105,7 +106,8 @@ void mr_text_format(mr_text *text, const char *format, ...)
     text->size += (size_t)size;
 }
 
-/* The letter after the backslash. Files hold vocabularies in this form and compare them as text: it must not change. */
+/* The letter after the backslash. Model files hold vocabularies in this form and compare them as text, so it must not
+ * change. */
 static char short_escape(char c)
 {
     switch (c) {

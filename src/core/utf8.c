@@ -1,7 +1,8 @@
+/* One UTF-8 character at a time, read and written. */
 #include "core/utf8.h"
 
-/* Bytes of the character that starts with `lead`, and the smallest and largest second byte: that range is what
- * shuts out overlong forms (after E0, F0), surrogates (after ED) and what lies above U+10FFFF (after F4). */
+/* The length in bytes of a character that starts with `lead`, and the range of its second byte. That range excludes
+ * overlong forms (after E0 and F0), surrogates (after ED) and everything above U+10FFFF (after F4). */
 static int sequence(unsigned lead, unsigned *low, unsigned *high)
 {
     *low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;

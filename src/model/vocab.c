@@ -2,8 +2,8 @@
 #include "model/vocab.h"
 
 #include "core/json.h"
+#include "core/json_write.h"
 #include "core/mem.h"
-#include "core/text.h"
 #include "core/utf8.h"
 
 #include <inttypes.h>
@@ -108,14 +108,14 @@ char *mr_vocab_text(const mr_vocab *vocab)
 {
     mr_text text = {0};
     if (vocab->kind == MR_VOCAB_BYTES) return mr_strdup("bytes");
-    mr_text_add(&text, "[");
+    mr_json_writer json = {.text = &text};
+    mr_json_write_open(&json, '[');
     for (int i = 0; i < vocab->size; i++) {
         char bytes[4];
         const int length = mr_utf8_write(vocab->codepoints[i], bytes);
-        if (i) mr_text_add(&text, ",");
-        mr_text_json(&text, bytes, (size_t)length);
+        mr_json_write_string(&json, bytes, (size_t)length);
     }
-    mr_text_add(&text, "]");
+    mr_json_write_close(&json, ']');
     if (!text.failed) return text.data;
     mr_text_free(&text);
     return NULL;
