@@ -1,5 +1,6 @@
 #include "bench/subject.h"
 
+#include "core/clock.h"
 #include "core/mem.h"
 #include "model/quantize.h"
 
