@@ -57,8 +57,8 @@ static size_t count_characters(const char *text, size_t size)
 }
 
 /* A piece at a time, so that cells of one byte can lie in the memory of the text itself: a token never lies
- * behind the bytes that it was read from. */
-static int encode(corpus *c, const mr_vocab *vocab, const mr_corpus_source *source, mr_error *err)
+ * beyond the bytes that it was read from. */
+static int encode(corpus *c, mr_encoder *encoder, const mr_corpus_source *source, mr_error *err)
 {
     int32_t piece[4096];
     size_t line = 1;
@@ -66,8 +66,8 @@ static int encode(corpus *c, const mr_vocab *vocab, const mr_corpus_source *sour
         size_t left = source->size - at, count, used;
         int last = left <= sizeof piece / sizeof *piece;
         mr_error inner;
-        int status = mr_vocab_encode(vocab, source->bytes + at, last ? left : sizeof piece / sizeof *piece, last, at,
-                                     piece, sizeof piece / sizeof *piece, &count, &used, &inner);
+        int status = mr_encode_text(encoder, source->bytes + at, last ? left : sizeof piece / sizeof *piece, last,
+                                    piece, sizeof piece / sizeof *piece, &count, &used, &inner);
         line += count_lines(source->bytes + at, used);
         if (status) return mr_fail(err, status, "%s, line %zu, %s", source->name, line, inner.text);
         put_tokens(c, piece, count);
@@ -76,18 +76,19 @@ static int encode(corpus *c, const mr_vocab *vocab, const mr_corpus_source *sour
     return 0;
 }
 
-static int make_tokens(corpus *c, const mr_vocab *vocab, mr_corpus_source *source, mr_error *err)
+static int make_tokens(corpus *c, mr_encoder *encoder, mr_corpus_source *source, mr_error *err)
 {
+    const mr_vocab *vocab = encoder->vocab;
     c->width = mr_vocab_size(vocab) <= 1 << 8 ? 1 : mr_vocab_size(vocab) <= 1 << 16 ? 2 : 4;
     if (c->width == 1) {
         c->tokens = source->bytes;
-        int status = encode(c, vocab, source, err);
+        int status = encode(c, encoder, source, err);
         source->bytes = NULL;
         return status;
     }
     c->tokens = mr_alloc(count_characters(source->bytes, source->size), (size_t)c->width);
     if (!c->tokens) return mr_no_memory(err, source->name);
-    return encode(c, vocab, source, err);
+    return encode(c, encoder, source, err);
 }
 
 static int choose_vocab(mr_task *task, corpus *c, const mr_corpus_source *source, mr_error *err)
@@ -138,7 +139,9 @@ static int load(mr_task *task, corpus *c, mr_corpus_source *source, mr_error *er
     if (source->size == 0) return mr_fail(err, MR_EDATA, "%s is empty: give a text to learn from", source->name);
     mr_sha256_of(source->bytes, source->size, task->data_sha256);
     int status = choose_vocab(task, c, source, err);
-    if (status == 0) status = make_tokens(c, task->vocab, source, err);
+    mr_encoder encoder = {.vocab = task->vocab, .unknown = source->unknown};
+    if (status == 0) status = make_tokens(c, &encoder, source, err);
+    mr_encode_note(source->unknown, encoder.changed, task->note);
     if (status == 0) status = split(task, c, source, err);
     return status;
 }

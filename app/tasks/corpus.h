@@ -3,6 +3,7 @@
 #ifndef MR_APP_TASKS_CORPUS_H
 #define MR_APP_TASKS_CORPUS_H
 
+#include "tasks/encode.h"
 #include "tasks/task.h"
 
 typedef struct mr_corpus_source {
@@ -11,9 +12,10 @@ typedef struct mr_corpus_source {
     size_t size;
     mr_vocab_kind kind; /* unless the task was given a vocabulary */
     double split;       /* the share of the tokens, from the front, that is training text */
+    mr_unknown unknown; /* what happens to characters that a given vocabulary lacks */
 } mr_corpus_source;
 
-/* Sets task->data, face, max_T, eval_batches and vocab. What a failure leaves is freed by mr_corpus_close. */
+/* Sets task->data, face, max_T, eval_batches, vocab and note. What a failure leaves is freed by mr_corpus_close. */
 int mr_corpus_open(mr_task *task, mr_corpus_source source, mr_error *err);
 
 /* The same three functions serve every mr_task_type over a text. */

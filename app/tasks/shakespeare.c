@@ -3,13 +3,14 @@
 #include "tasks/data.h"
 
 typedef struct settings {
-    int vocab;
+    int vocab, unknown;
 } settings;
 
 static int open_task(mr_task *task, mr_error *err)
 {
     const settings *s = task->settings;
-    mr_corpus_source source = {.name = "shakespeare", .kind = (mr_vocab_kind)s->vocab, .split = 0.9};
+    mr_corpus_source source = {
+        .name = "shakespeare", .kind = (mr_vocab_kind)s->vocab, .split = 0.9, .unknown = (mr_unknown)s->unknown};
     int status = mr_data_load("shakespeare", &source.bytes, &source.size, err);
     return status ? status : mr_corpus_open(task, source, err);
 }
@@ -20,6 +21,13 @@ static const mr_option options[] = {{.key = "vocab",
                                      .fallback = "chars",
                                      .choices = mr_vocab_choices,
                                      .help = "what a token is: a character or a byte (the text is plain ASCII)"},
+                                    {.key = "unknown",
+                                     .type = MR_OPT_CHOICE,
+                                     .offset = offsetof(settings, unknown),
+                                     .fallback = "error",
+                                     .choices = mr_unknown_choices,
+                                     .help = MR_UNKNOWN_HELP,
+                                     .flags = MR_OPT_SPARSE},
                                     {.key = NULL}};
 
 const mr_task_type mr_task_shakespeare = {

@@ -6,6 +6,7 @@
 #include "core/options.h"
 #include "core/sha256.h"
 #include "core/status.h"
+#include "tasks/encode.h"
 
 typedef struct mr_task_type mr_task_type;
 
@@ -22,6 +23,7 @@ typedef struct mr_task {
     int eval_batches;                 /* set by open: batches of the test set */
     const mr_vocab *vocab;            /* set by open: how tokens read as text, or NULL */
     char data_sha256[MR_SHA256_TEXT]; /* set by open: of the data it read; empty where there is none */
+    char note[MR_ENCODE_NOTE];        /* set by open: what the user should know about the data, or empty */
     void *data;                       /* the task's own */
 } mr_task;
 

@@ -4,14 +4,15 @@
 
 typedef struct settings {
     char data[MR_TEXT_MAX];
-    int vocab;
+    int vocab, unknown;
     double split;
 } settings;
 
 static int open_task(mr_task *task, mr_error *err)
 {
     const settings *s = task->settings;
-    mr_corpus_source source = {.name = s->data, .kind = (mr_vocab_kind)s->vocab, .split = s->split};
+    mr_corpus_source source = {
+        .name = s->data, .kind = (mr_vocab_kind)s->vocab, .split = s->split, .unknown = (mr_unknown)s->unknown};
     if (!s->data[0]) return mr_fail(err, MR_ECONFIG, "there is no text to learn from or to score: say --data FILE");
     int status = mr_file_read(s->data, UINT32_MAX, &source.bytes, &source.size, err);
     return status ? status : mr_corpus_open(task, source, err);
@@ -37,6 +38,13 @@ static const mr_option options[] = {
      .min = 0.05,
      .max = 0.99,
      .help = "share of the text, from the front, that is trained on; the rest is the test text"},
+    {.key = "unknown",
+     .type = MR_OPT_CHOICE,
+     .offset = offsetof(settings, unknown),
+     .fallback = "error",
+     .choices = mr_unknown_choices,
+     .help = MR_UNKNOWN_HELP,
+     .flags = MR_OPT_SPARSE},
     {.key = NULL}};
 
 const mr_task_type mr_task_text = {

@@ -228,8 +228,10 @@ static int add_meta(const mr_recipe *r, mr_net *net, mr_error *err)
     int status = mr_net_set_meta(net, "task.name", r->task->type->name, err);
     for (const mr_option *o = r->task->type->options; !status && o->key; o++) {
         if (o->flags & (MR_OPT_PATH | MR_OPT_DERIVED)) continue;
+        mr_option_print(o, r->task->settings, value);
+        if ((o->flags & MR_OPT_SPARSE) && !strcmp(value, o->fallback)) continue;
         snprintf(key, sizeof key, "task.%s", o->key);
-        status = mr_net_set_meta(net, key, mr_option_print(o, r->task->settings, value), err);
+        status = mr_net_set_meta(net, key, value, err);
     }
     snprintf(value, sizeof value, "%lld", (long long)r->train.batch);
     if (!status) status = mr_net_set_meta(net, "train.batch", value, err);
