@@ -185,21 +185,34 @@ int mr_open_context(const mr_common *common, mr_context **ctx, mr_error *err)
 }
 
 static mr_stop stop_signal;
+static mr_requests save_requests;
 
-static void on_signal(int number)
+static void on_stop(int number)
 {
     stop_signal = number;
-    signal(number, SIG_DFL);
+    if (number != SIGHUP) signal(number, SIG_DFL);
+}
+
+static void on_save_request(int number)
+{
+    (void)number;
+    save_requests++;
 }
 
 mr_stop *mr_stop_flag(void) { return &stop_signal; }
+mr_requests *mr_save_requests(void) { return &save_requests; }
 
 void mr_catch_signals(void)
 {
-    struct sigaction action = {.sa_handler = on_signal};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    struct sigaction stop = {.sa_handler = on_stop}, save = {.sa_handler = on_save_request, .sa_flags = SA_RESTART};
+    struct sigaction hangup;
+    sigemptyset(&stop.sa_mask);
+    sigemptyset(&save.sa_mask);
+    sigaction(SIGINT, &stop, NULL);
+    sigaction(SIGTERM, &stop, NULL);
+    if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &stop, NULL);
+    sigaction(SIGUSR1, &save, NULL);
+    signal(SIGXFSZ, SIG_IGN);
 }
 
 void mr_print_json_string(FILE *to, const char *text, size_t size)

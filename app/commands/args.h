@@ -100,8 +100,12 @@ void mr_print_notice(void *unused, const char *line);
 /* A context as the flags have it; warnings go to stderr unless --quiet. */
 int mr_open_context(const mr_common *common, mr_context **ctx, mr_error *err);
 
-/* Ctrl-C and SIGTERM set *mr_stop_flag() to the signal's number; a second one ends the process at once. */
+/* Signals. Ctrl-C, SIGTERM and SIGHUP set *mr_stop_flag() to the signal's number. A second Ctrl-C or SIGTERM ends the
+ * process at once; a second SIGHUP does not, because a terminal that closes may send several. SIGHUP stays ignored
+ * where it was (nohup). SIGUSR1 adds one to *mr_save_requests(). A file that outgrows a limit (ulimit -f) is an error
+ * of that file, and no signal. */
 mr_stop *mr_stop_flag(void);
+mr_requests *mr_save_requests(void);
 void mr_catch_signals(void);
 
 /* A JSON string literal. Bytes that are not UTF-8 become U+FFFD. */

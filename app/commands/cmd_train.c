@@ -86,8 +86,8 @@ static int finish(const mr_run_view *v, const settings *set, const mr_train_resu
     static const char *const ends[] = {"", "no better evaluation for a while; ", "time is up; ", ""};
     mr_run_view_clear(v);
     if (r->end == MR_END_STOPPED) {
-        fprintf(stderr, "stopped at step %lld, saved; go on with: minrnn train --out %s --resume\n", (long long)r->step,
-                set->out);
+        fprintf(stderr, "stopped at step %lld, saved; resume with: minrnn train --out %s --resume\n",
+                (long long)r->step, set->out);
         return 128 + (int)*mr_stop_flag();
     }
     if (set->common.json) {

@@ -1,5 +1,7 @@
 #include "commands/run_view.h"
 
+#include "commands/args.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -78,12 +80,25 @@ static void on_evaluated(void *user, int64_t step, const mr_score *score, int be
     v->last_line = now();
 }
 
+static void on_notice(void *user, const char *line)
+{
+    const mr_run_view *v = user;
+    mr_run_view_clear(v);
+    if (!v->quiet) fprintf(stderr, "%s%s\n", v->label, line);
+}
+
 mr_train_watch mr_run_view_start(mr_run_view *v, const mr_recipe *recipe, const char *label, int alone, int quiet)
 {
     *v =
         (mr_run_view){.recipe = recipe, .quiet = quiet, .terminal = alone && isatty(STDERR_FILENO), .last_line = now()};
     if (label[0]) snprintf(v->label, sizeof v->label, "%.120s: ", label);
-    return (mr_train_watch){v, on_start, on_step, on_evaluating, on_evaluated};
+    return (mr_train_watch){.user = v,
+                            .started = on_start,
+                            .stepped = on_step,
+                            .evaluating = on_evaluating,
+                            .evaluated = on_evaluated,
+                            .notice = on_notice,
+                            .save_requests = mr_save_requests()};
 }
 
 void mr_run_view_clear(const mr_run_view *v)

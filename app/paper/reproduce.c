@@ -142,6 +142,12 @@ static void on_evaluated(void *user, int64_t step, const mr_score *score, int be
     if (t->told.evaluated) t->told.evaluated(t->told.user, step, score, best);
 }
 
+static void on_notice(void *user, const char *line)
+{
+    turn *t = user;
+    if (t->told.notice) t->told.notice(t->told.user, line);
+}
+
 /* ---- a finished run as a row ---- */
 
 /* Training losses as means over equal spans, evaluations thinned out, the best one always among them. */
@@ -284,11 +290,17 @@ static int carry_out(turn *t, mr_recipe *recipe, mr_train_result *r, mr_error *e
     options.threads = threads_each(o);
     options.bf16 = recipe->train.dtype == 1;
     options.exact = !recipe->train.tf32;
-    mr_train_watch watch = {t, on_started, on_stepped, on_evaluating, on_evaluated};
+    mr_train_watch watch = {.user = t,
+                            .started = on_started,
+                            .stepped = on_stepped,
+                            .evaluating = on_evaluating,
+                            .evaluated = on_evaluated,
+                            .notice = on_notice};
     int status = mr_recipe_open(recipe, err);
     t->opened = !status;
     if (!status) status = mr_context_new(&options, &ctx, err);
     if (!status && o->watch->starts) o->watch->starts(o->watch->user, t->worker, t->run, recipe, &t->told);
+    watch.save_requests = t->told.save_requests;
     if (!status) read_spent(t);
     t->began = t->last = t->noted = mr_reproduce_now();
     if (!status) status = mr_train(recipe, ctx, t->dir, 1, &t->stop, &watch, r, err);

@@ -1,3 +1,4 @@
+/* Checkpoints: what a run writes into its folder, and the checks before it is continued from there. */
 #include "train/checkpoint.h"
 
 #include "core/file.h"
@@ -14,12 +15,12 @@ mr_checkpoint mr_checkpoint_start(void) { return (mr_checkpoint){.best_loss = NA
 
 /* ---- writing ---- */
 
-/* Of [train] a state has every key; batch and context are in the net's own metadata already. */
+/* Of [train] a state has every key but paths; batch and context are in the net's own metadata already. */
 static void add_train(mr_key_list *l, const mr_recipe *r)
 {
     char key[64], value[MR_TEXT_MAX];
     for (const mr_option *o = mr_train_table(); o->key; o++) {
-        if (!strcmp(o->key, "batch") || !strcmp(o->key, "context")) continue;
+        if (!strcmp(o->key, "batch") || !strcmp(o->key, "context") || (o->flags & MR_OPT_PATH)) continue;
         snprintf(key, sizeof key, "train.%s", o->key);
         mr_key_list_add(l, key, mr_option_print(o, &r->train, value));
     }
@@ -70,35 +71,58 @@ int mr_checkpoint_save(const mr_checkpoint *cp, const char *dir, const mr_recipe
     char *path = mr_path_join(dir, "state.safetensors");
     int status = path ? write_state(cp, r, net, path, err) : mr_no_memory(err, dir);
     mr_free(path);
-    if (!status) status = write_model(mr_net_save, net, dir, "last.safetensors", err);
-    if (!status && cp->best_step) status = write_model(mr_net_save_best, net, dir, "model.safetensors", err);
-    return status;
+    if (!status && cp->best_step) status = mr_checkpoint_save_best(cp, dir, net, err);
+    return status ? status : write_model(mr_net_save, net, dir, "last.safetensors", err);
+}
+
+int mr_checkpoint_save_best(const mr_checkpoint *cp, const char *dir, mr_net *net, mr_error *err)
+{
+    if (!cp->best_step) return mr_fail(err, MR_EINVAL, "%s: there is no best model yet", dir);
+    return write_model(mr_net_save_best, net, dir, "model.safetensors", err);
 }
 
 /* ---- reading ---- */
 
-static int same_recipe(const mr_st *st, const char *path, const mr_recipe *r, mr_error *err)
+/* A key that may change has changed: noted, for as long as there is room. */
+static void note_change(mr_checkpoint *cp, const char *key, const char *was, const char *value)
+{
+    const size_t used = strlen(cp->changed);
+    const int more = snprintf(cp->changed + used, sizeof cp->changed - used, "%s%s = %.60s (was %.60s)",
+                              used ? ", " : "", key, value, was);
+    if (more < 0 || (size_t)more >= sizeof cp->changed - used) cp->changed[used] = 0;
+}
+
+/* One key of the state against the recipe's. */
+static int compare_key(mr_checkpoint *cp, const mr_st *st, const char *path, const mr_recipe *r, int section,
+                       const mr_option *o, mr_error *err)
 {
     char key[64], value[MR_TEXT_MAX];
+    snprintf(key, sizeof key, "%s.%s", mr_section_names[section], o->key);
+    const char *was = mr_st_meta(st, key);
+    if (!was && (o->flags & MR_OPT_SPARSE)) was = o->fallback;
+    mr_option_print(o, mr_recipe_settings(r, section), value);
+    if (!was && (o->flags & MR_OPT_MAY_CHANGE)) return 0; /* a key that is younger than the state */
+    if (!was) return mr_fail(err, MR_EFORMAT, "%s: its metadata lacks %s", path, key);
+    if (!strcmp(was, value)) return 0;
+    if (o->flags & MR_OPT_MAY_CHANGE) return note_change(cp, o->key, was, value), 0;
+    return mr_fail(
+        err, MR_ECONFIG,
+        "%s: the run has %s = %.100s, which cannot become %.100s now; leave --%s out, or choose another --out", path,
+        o->key, was, value, o->key);
+}
+
+static int same_recipe(mr_checkpoint *cp, const mr_st *st, const char *path, const mr_recipe *r, mr_error *err)
+{
+    int status = 0;
     const char *task = mr_st_meta(st, "task.name");
     if (!task || strcmp(task, r->task->type->name))
         return mr_fail(err, MR_ECONFIG, "%s: is a run of task %.60s, not %s; choose another --out", path,
                        task ? task : "?", r->task->type->name);
+    /* what the task derives follows from its keys and the vocabulary, which say better what differs */
     for (int section = 0; section < MR_SECTIONS; section++)
-        for (const mr_option *o = mr_recipe_table(r, section); o->key; o++) {
-            /* what the task derives follows from its keys and the vocabulary, which say better what differs */
-            if (o->flags & (MR_OPT_PATH | MR_OPT_MAY_CHANGE | MR_OPT_DERIVED)) continue;
-            snprintf(key, sizeof key, "%s.%s", mr_section_names[section], o->key);
-            const char *was = mr_st_meta(st, key);
-            if (!was && (o->flags & MR_OPT_SPARSE)) was = o->fallback;
-            mr_option_print(o, mr_recipe_settings(r, section), value);
-            if (!was) return mr_fail(err, MR_EFORMAT, "%s: its metadata lacks %s", path, key);
-            if (strcmp(was, value))
-                return mr_fail(err, MR_ECONFIG,
-                               "%s: the run has %s = %.100s, not %.100s; choose another --out, or leave the flag out",
-                               path, o->key, was, value);
-        }
-    return 0;
+        for (const mr_option *o = mr_recipe_table(r, section); !status && o->key; o++)
+            if (!(o->flags & (MR_OPT_PATH | MR_OPT_DERIVED))) status = compare_key(cp, st, path, r, section, o, err);
+    return status;
 }
 
 /* The vocabulary of the task as a state has it; NULL: none, or out of memory. */
@@ -172,7 +196,7 @@ static int check_state(mr_checkpoint *cp, const char *path, const mr_recipe *r, 
         status = mr_fail(err, MR_EFORMAT, "%s: not a minrnn model (its metadata has no format = minrnn)", path);
     if (!status && weights && strcmp(weights, "f32"))
         status = mr_fail(err, MR_EFORMAT, "%s: its weights are in 8 bits, which are not trained", path);
-    if (!status) status = same_recipe(st, path, r, err);
+    if (!status) status = same_recipe(cp, st, path, r, err);
     if (!status) status = same_data(st, path, r, err);
     if (!status) status = read_state(cp, st, path, err);
     mr_st_close(st);

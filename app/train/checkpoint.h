@@ -13,14 +13,19 @@ typedef struct mr_checkpoint {
     int64_t tokens;                  /* trained on so far */
     double best_loss, best_accuracy; /* accuracy NaN where the task has none */
     uint64_t log_offset;
+    char changed[512]; /* after mr_checkpoint_load: keys that the run now has otherwise, "lr = 0.001 (was 0.01)" */
 } mr_checkpoint;
 
 mr_checkpoint mr_checkpoint_start(void); /* before the first step */
 
-/* Writes state.safetensors, then last.safetensors and, once there is a best model, model.safetensors. Each is
+/* Writes state.safetensors, then, once there is a best model, model.safetensors, then last.safetensors. Each is
  * replaced in one step and the state comes first: a kill in between leaves a state from which the other two are
  * written again. */
 int mr_checkpoint_save(const mr_checkpoint *cp, const char *dir, const mr_recipe *recipe, mr_net *net, mr_error *err);
+
+/* Writes model.safetensors alone, for a disk that has no room for a state, which is four times as large. MR_EINVAL:
+ * there is no best model yet. */
+int mr_checkpoint_save_best(const mr_checkpoint *cp, const char *dir, mr_net *net, mr_error *err);
 
 /* Reads DIR/state.safetensors into `cp` and the net. The recipe must be the one that the run was started with, but
  * for keys that may change; the error names the first that differs. */

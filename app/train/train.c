@@ -28,6 +28,7 @@ typedef struct trainer {
     mr_checkpoint cp;
     double started, saved, next_curve; /* the clock */
     int64_t saved_step;
+    int served; /* requests to save that were met */
     int lock;
 } trainer;
 
@@ -150,18 +151,39 @@ static int save(trainer *t, int at_end, mr_error *err)
     if (status) return status;
     t->cp.log_offset = mr_runlog_offset(t->log);
     status = mr_checkpoint_save(&t->cp, t->dir, t->recipe, t->net, err);
+    if (!status) t->saved_step = t->cp.step;
     /* a step may be finite and the weights after it not (0 / 0 with eps = 0, say): such never reach a file */
     if (status == MR_ENONFINITE) return not_finite(t, t->cp.step, err);
     if (!status) status = draw_curve(t, at_end, err);
     t->saved = now();
-    t->saved_step = t->cp.step;
     return status;
 }
 
 static int save_is_due(const trainer *t)
 {
+    if (t->cp.step == t->saved_step) return 0;
     if (t->set->save_every) return t->cp.step % t->set->save_every == 0;
     return now() - t->saved >= SAVE_SECONDS;
+}
+
+static void tell(const trainer *t, const char *line)
+{
+    if (t->watch->notice && line[0]) t->watch->notice(t->watch->user, line);
+}
+
+/* Saves where a checkpoint is due, or where somebody asked for one since the last step. */
+static int save_in_between(trainer *t, mr_error *err)
+{
+    char line[64];
+    const int requests = t->watch->save_requests ? *t->watch->save_requests : 0;
+    const int asked = requests != t->served && t->cp.step != t->saved_step;
+    if (!asked && !save_is_due(t)) return 0;
+    int status = save(t, 0, err);
+    if (status || !asked) return status;
+    t->served = requests;
+    snprintf(line, sizeof line, "step %lld: saved as requested", (long long)t->cp.step);
+    tell(t, line);
+    return 0;
 }
 
 /* ---- the loop ---- */
@@ -189,10 +211,25 @@ static int loop(trainer *t, mr_train_end *end, mr_error *err)
         if (eval_is_due(t)) status = evaluate(t, err);
         if (status == MR_ESTOPPED) status = 0;
         if (status || is_over(t, end)) return status;
-        if (t->cp.step > t->saved_step && save_is_due(t)) status = save(t, 0, err);
+        status = save_in_between(t, err);
         if (!status) status = train_step(t, t->cp.step + 1, err);
         if (status) return status;
     }
+}
+
+/* A file could not be written, most often because the disk is full: keeps the best model at least, which needs a
+ * quarter of a state's room, and says what to do. */
+static int short_of_disk(const trainer *t, mr_error *err)
+{
+    const mr_error first = *err;
+    mr_error second;
+    char model[64] = "there is no best model yet";
+    if (t->cp.best_step && mr_checkpoint_save_best(&t->cp, t->dir, t->net, &second))
+        snprintf(model, sizeof model, "the best model could not be saved either");
+    else if (t->cp.best_step)
+        snprintf(model, sizeof model, "the best model (step %lld) is saved", (long long)t->cp.best_step);
+    return mr_fail(err, MR_EIO, "%.600s; %s; make room, then %s: minrnn train --out %.200s --resume", first.text, model,
+                   mr_run_has_state(t->dir) ? "resume" : "start again (no state was saved yet)", t->dir);
 }
 
 static int run(trainer *t, mr_train_result *result, mr_error *err)
@@ -253,7 +290,7 @@ static int set_up(trainer *t, int resume, mr_error *err)
     if (!status) status = mr_lock_directory(t->dir, &t->lock, err);
     if (status) return status;
     if (!resume && mr_run_exists(t->dir))
-        return mr_fail(err, MR_EDATA, "%s: holds a run already; add --resume to go on with it, or choose another --out",
+        return mr_fail(err, MR_EDATA, "%s: holds a run already; add --resume to continue it, or choose another --out",
                        t->dir);
     status = start_net(t, resume, err);
     if (!status) status = open_log(t, err);
@@ -287,8 +324,14 @@ int mr_train(mr_recipe *recipe, mr_context *ctx, const char *dir, int resume, co
     memset(result, 0, sizeof *result);
     t.started = t.saved = now();
     int status = set_up(&t, resume, err);
-    if (!status && watch->started) watch->started(watch->user, t.net, t.cp.step);
-    if (!status) status = run(&t, result, err);
+    if (!status) {
+        char line[sizeof t.cp.changed + 32] = "";
+        if (watch->started) watch->started(watch->user, t.net, t.cp.step);
+        if (t.cp.changed[0]) snprintf(line, sizeof line, "from here on: %s", t.cp.changed);
+        tell(&t, line);
+        status = run(&t, result, err);
+        if (status == MR_EIO) status = short_of_disk(&t, err);
+    }
     result->tokens = t.cp.tokens;
     tear_down(&t);
     return status;

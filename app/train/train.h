@@ -2,6 +2,7 @@
 #ifndef MR_APP_TRAIN_TRAIN_H
 #define MR_APP_TRAIN_TRAIN_H
 
+#include "core/stop.h"
 #include "train/evaluate.h"
 #include "train/recipe.h"
 
@@ -12,6 +13,8 @@ typedef struct mr_train_watch {
     void (*stepped)(void *user, int64_t step, int64_t tokens, double loss);
     void (*evaluating)(void *user, int done, int batches);
     void (*evaluated)(void *user, int64_t step, const mr_score *score, int best);
+    void (*notice)(void *user, const char *line); /* what the user should know, in one line without its end */
+    const mr_requests *save_requests; /* each one: save after the step that is under way, tell, train on; or NULL */
 } mr_train_watch;
 
 typedef enum mr_train_end { MR_END_STEPS, MR_END_PATIENCE, MR_END_SECONDS, MR_END_STOPPED } mr_train_end;

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Signals to a training: TERM, INT and HUP save and end it, USR1 saves and trains on, nohup is respected. Every step waits for
+# a line of the command, never for a time.
+source "$(dirname "$0")/cli_support.bash"
+
+make_text text.txt 3000 1
+cat >signals.py <<'PYTHON'
+"""signals.py ACTION… -- COMMAND…: starts the command, waits for its first line, then carries out the actions in turn:
+a signal's name sends it; "saved" waits for the line about a requested checkpoint. `nohup` first: with HUP ignored.
+Prints the exit status and the last line."""
+import signal, subprocess, sys
+split = sys.argv.index("--")
+actions, command = sys.argv[1:split], sys.argv[split + 1:]
+ignore = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
+p = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, bufsize=1,
+                     preexec_fn=ignore if "nohup" in actions else None)
+lines = [p.stderr.readline()]
+for action in actions:
+    if action == "saved":
+        while lines[-1] and "saved as requested" not in lines[-1]:
+            lines.append(p.stderr.readline())
+    elif action != "nohup":
+        p.send_signal(getattr(signal, "SIG" + action))
+lines += p.stderr.readlines()
+print(p.wait())
+print(lines[-1].strip())
+PYTHON
+
+endless=(text --data text.txt "${tiny[@]}" --steps 100000000 --eval-every 100000000 --save-every 100000000 --schedule constant)
+signals() { { read -r ending; read -r last_line; } < <(python3 signals.py "$@"); }
+
+for case in "TERM 143" "INT 130" "HUP 129" "HUP_HUP 129" "USR1_saved_HUP 129"; do
+    read -r actions code <<<"$case"
+    # shellcheck disable=SC2086 # the actions are words
+    signals ${actions//_/ } -- "$minrnn" train "${endless[@]}" --out "end-$actions"
+    check "$actions: exit $ending, not $code" [ "$ending" = "$code" ]
+    check "$actions: no way to resume in \"$last_line\"" grep -q "minrnn train --out end-$actions --resume" <<<"$last_line"
+    check "$actions: a state was saved" [ -s "end-$actions/state.safetensors" ]
+done
+
+# ---- USR1: a checkpoint, and the run trains on; twice, so that the second is not taken for the first
+signals USR1 saved USR1 saved KILL -- "$minrnn" train "${endless[@]}" --out usr1
+check "USR1: ended by the kill alone, not by $ending" [ "$ending" = -9 ]
+check "USR1: the state is there though the run was killed" [ -s usr1/state.safetensors ]
+step=$(grep -ao '"state.step":"[0-9]*"' usr1/state.safetensors | tr -dc 0-9)
+check "USR1: saved at step $step" [ "$step" -gt 0 ]
+steps=$((step + 3))
+done_by "$minrnn" train --out usr1 --resume --steps "$steps"
+done_by "$minrnn" train "${endless[@]}" --out undisturbed --steps "$steps"
+check "USR1: the same bits as a run that was not disturbed" same_files usr1/last.safetensors undisturbed/last.safetensors
+
+# ---- nohup: HUP does nothing
+signals nohup HUP USR1 saved TERM -- "$minrnn" train "${endless[@]}" --out nohup
+check "nohup: trained on until TERM, not $ending" [ "$ending" = 143 ]
+
+finish
