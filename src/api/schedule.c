@@ -12,17 +12,18 @@ static const char *const decay_sets[] = {"matrices", "no-gates", "all", NULL};
 
 const mr_option mr_learn_table[] = {
     {"steps", MR_OPT_INT, FIELD(steps), "1000", 1, 1e12, NULL, "training steps", MR_OPT_MAY_CHANGE},
-    {"lr", MR_OPT_REAL, FIELD(lr), "0.001", 0, 10, NULL, "learning rate", 0},
+    {"lr", MR_OPT_REAL, FIELD(lr), "0.001", 0, 10, NULL, "learning rate", MR_OPT_MAY_CHANGE},
     {"schedule", MR_OPT_CHOICE, FIELD(schedule), "constant", 0, 0, schedules,
-     "of the learning rate, to 0 at the last step", 0},
-    {"warmup", MR_OPT_INT, FIELD(warmup), "0", 0, 1e12, NULL, "steps over which the learning rate rises from 0", 0},
+     "of the learning rate, to 0 at the last step", MR_OPT_MAY_CHANGE},
+    {"warmup", MR_OPT_INT, FIELD(warmup), "0", 0, 1e12, NULL, "steps over which the learning rate rises from 0",
+     MR_OPT_MAY_CHANGE},
     {"optimizer", MR_OPT_CHOICE, FIELD(optimizer), "adamw", 0, 0, optimizers, "adamw, or adam (weight decay as L2)", 0},
     {"betas", MR_OPT_PAIR, FIELD(betas), "0.9,0.999", 0, 0.999999, NULL, "decay of the two moments", 0},
     {"eps", MR_OPT_REAL, FIELD(eps), "1e-8", 0, 1, NULL, "added to the root of the second moment", 0},
-    {"weight-decay", MR_OPT_REAL, FIELD(weight_decay), "0", 0, 10, NULL, "weight decay", 0},
+    {"weight-decay", MR_OPT_REAL, FIELD(weight_decay), "0", 0, 10, NULL, "weight decay", MR_OPT_MAY_CHANGE},
     {"decay-set", MR_OPT_CHOICE, FIELD(decay_set), "matrices", 0, 0, decay_sets,
      "what decays: weight matrices, all but the mixer's gates, all", 0},
-    {"clip", MR_OPT_REAL, FIELD(clip), "1", 0, 1e9, NULL, "largest norm of the gradient; 0: any", 0},
+    {"clip", MR_OPT_REAL, FIELD(clip), "1", 0, 1e9, NULL, "largest norm of the gradient; 0: any", MR_OPT_MAY_CHANGE},
     {"seed", MR_OPT_INT, FIELD(seed), "1", 0, 9e15, NULL, "of the initial weights, the data and dropout", 0},
     {0}};
 
