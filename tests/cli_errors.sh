@@ -4,7 +4,7 @@ source "$(dirname "$0")/cli_support.bash"
 
 make_text text.txt 1500 1
 base=(text --data text.txt "${tiny[@]}" --steps 20 --eval-every 10)
-done_by "$minrnn" train "${base[@]}" --out good
+done_by "$varied" train "${base[@]}" --out good
 model=good/model.safetensors
 done_by "$minrnn" train selective-copy --length 20 --tokens 2 --dim 8 --layers 1 --expansion 1 --batch 4 --accumulate 1 --steps 3 --eval-batches 1 --out copy
 kept=$(snapshot good; snapshot copy)
@@ -13,15 +13,18 @@ kept=$(snapshot good; snapshot copy)
 refused 2 'unknown command trian; did you mean train' "$minrnn" trian
 refused 2 'unknown command xyzzy' "$minrnn" xyzzy
 refused 2 'unknown flag --jsn; did you mean --json' "$minrnn" info $model --jsn
-refused 2 'unknown flag --dmi; did you mean --dim' "$minrnn" train "${base[@]}" --out new --dmi 3
-refused 2 'unknown flag --resum; did you mean --resume' "$minrnn" train "${base[@]}" --resum --out new
+refused 2 'unknown flag --dmi; did you mean --dim' "$varied" train "${base[@]}" --out new --dmi 3
+refused 2 'unknown flag --resum; did you mean --resume' "$varied" train "${base[@]}" --resum --out new
 refused 2 'unknown flag --lenght; did you mean --length' "$minrnn" eval copy/model.safetensors --lenght 30
-refused 2 'unknown flag --qqqqqqqqqq' "$minrnn" train "${base[@]}" --out new --qqqqqqqqqq 3
+refused 2 'unknown flag --qqqqqqqqqq' "$varied" train "${base[@]}" --out new --qqqqqqqqqq 3
 refused 2 'unknown flag -x' "$minrnn" info -x
-refused 2 '--dim needs a value' "$minrnn" train "${base[@]}" --out new --dim
-refused 2 '--dim needs a value' "$minrnn" train "${base[@]}" --dim --out new
-refused 2 '--out needs a value' "$minrnn" train "${base[@]}" --out
-refused 2 '--out' "$minrnn" train "${base[@]}"
+refused 2 '--dim needs a value' "$varied" train "${base[@]}" --out new --dim
+refused 2 '--dim needs a value' "$varied" train "${base[@]}" --dim --out new
+refused 2 '--out needs a value' "$varied" train "${base[@]}" --out
+refused 2 '--out' "$varied" train "${base[@]}"
+refused 2 '--dim is given twice' "$minrnn" train "${base[@]}" --out new --dim 16
+refused 2 '--quiet is given twice' "$minrnn" info --quiet $model --quiet=yes
+refused 2 '--length is given twice' "$minrnn" eval copy/model.safetensors --length 30 --length=40
 refused 2 'recipe' "$minrnn" train --out new
 refused 2 'missing' "$minrnn" info
 refused 2 'missing' "$minrnn" score $model
@@ -34,33 +37,33 @@ check "without a command: help on stderr, exit 2" [ $status -eq 2 -a ! -s out -a
 
 # ---- values
 for value in 0 -1 1.5 1e3 nan abc '' 99999999999999999999999 65537 0x10 ' 16' 16x; do
-    refused 1 '--dim = ' "$minrnn" train "${base[@]}" --out new "--dim=$value"
+    refused 1 '--dim = ' "$varied" train "${base[@]}" --out new "--dim=$value"
 done
-for value in nan NaN inf -inf -1e-9 1e999 ten '' 0,1 1e 11; do refused 1 '--lr = ' "$minrnn" train "${base[@]}" --out new "--lr=$value"; done
-for value in 1 0.95001 -0.1 nan; do refused 1 '--dropout = ' "$minrnn" train "${base[@]}" --out new "--dropout=$value"; done
-for value in 0.9 0.9,1 0.9,nan 0.9,0.99,0.999 ,; do refused 1 '--betas = ' "$minrnn" train "${base[@]}" --out new "--betas=$value"; done
-refused 1 '--mixer = mingrue.*one of mingru' "$minrnn" train "${base[@]}" --out new --mixer mingrue
-refused 1 '--candidate = ' "$minrnn" train "${base[@]}" --out new --candidate sin
-refused 1 '--normalize-gates = .*yes or no' "$minrnn" train "${base[@]}" --out new --normalize-gates maybe
-refused 1 'conv = 3' "$minrnn" train "${base[@]}" --out new --conv 3
-for value in forget-bias= forget-bias=x forget-bias=nan forget-bias=1e9 uniform sums sums= sums=-101 sums=21 sums=nan sums=1, sums=1,x forget-bias=1,,2 timescales=2,3 timescales= timescales=0 timescales=nan timescales-uniform=x; do refused 1 "gate-init = $value" "$minrnn" train "${base[@]}" --out new --gate-init $value; done
-refused 1 'scan = log needs candidate = positive' "$minrnn" train "${base[@]}" --out new --scan log --candidate linear
-refused 1 'scan = log needs candidate = positive' "$minrnn" train "${base[@]}" --out new --scan log --candidate tanh
-for value in 0 33 x; do refused 1 '--states = ' "$minrnn" train "${base[@]}" --out new --mixer mamba --states $value; done
-refused 1 'states = 8.*mixer = mamba' "$minrnn" train "${base[@]}" --out new --states 8
-refused 1 'h0 = learned does not go with mixer = mamba' "$minrnn" train "${base[@]}" --out new --mixer mamba --h0 learned
-refused 1 'scan = log does not go with mixer = mamba' "$minrnn" train "${base[@]}" --out new --mixer mamba --scan log
-refused 1 'candidate does not go with mixer = mamba' "$minrnn" train "${base[@]}" --out new --mixer mamba --candidate tanh
-refused 1 'parameters, .* GB for the weights alone; lower' "$minrnn" train "${base[@]}" --out new --dim 65536 --layers 1000 --expansion 64
+for value in nan NaN inf -inf -1e-9 1e999 ten '' 0,1 1e 11; do refused 1 '--lr = ' "$varied" train "${base[@]}" --out new "--lr=$value"; done
+for value in 1 0.95001 -0.1 nan; do refused 1 '--dropout = ' "$varied" train "${base[@]}" --out new "--dropout=$value"; done
+for value in 0.9 0.9,1 0.9,nan 0.9,0.99,0.999 ,; do refused 1 '--betas = ' "$varied" train "${base[@]}" --out new "--betas=$value"; done
+refused 1 '--mixer = mingrue.*one of mingru' "$varied" train "${base[@]}" --out new --mixer mingrue
+refused 1 '--candidate = ' "$varied" train "${base[@]}" --out new --candidate sin
+refused 1 '--normalize-gates = .*yes or no' "$varied" train "${base[@]}" --out new --normalize-gates maybe
+refused 1 'conv = 3' "$varied" train "${base[@]}" --out new --conv 3
+for value in forget-bias= forget-bias=x forget-bias=nan forget-bias=1e9 uniform sums sums= sums=-101 sums=21 sums=nan sums=1, sums=1,x forget-bias=1,,2 timescales=2,3 timescales= timescales=0 timescales=nan timescales-uniform=x; do refused 1 "gate-init = $value" "$varied" train "${base[@]}" --out new --gate-init $value; done
+refused 1 'scan = log needs candidate = positive' "$varied" train "${base[@]}" --out new --scan log --candidate linear
+refused 1 'scan = log needs candidate = positive' "$varied" train "${base[@]}" --out new --scan log --candidate tanh
+for value in 0 33 x; do refused 1 '--states = ' "$varied" train "${base[@]}" --out new --mixer mamba --states $value; done
+refused 1 'states = 8.*mixer = mamba' "$varied" train "${base[@]}" --out new --states 8
+refused 1 'h0 = learned does not go with mixer = mamba' "$varied" train "${base[@]}" --out new --mixer mamba --h0 learned
+refused 1 'scan = log does not go with mixer = mamba' "$varied" train "${base[@]}" --out new --mixer mamba --scan log
+refused 1 'candidate does not go with mixer = mamba' "$varied" train "${base[@]}" --out new --mixer mamba --candidate tanh
+refused 1 'parameters, .* GB for the weights alone; lower' "$varied" train "${base[@]}" --out new --dim 65536 --layers 1000 --expansion 64
 refused 1 '--threads = ' "$minrnn" info $model --threads -1
 refused 1 'device quantum: must be' "$minrnn" info $model --device quantum
 refused 1 '--tokens|tokens do not fit' "$minrnn" train selective-copy --length 4 --tokens 5 --out new
 if "$minrnn" --version | grep -qx 'cuda: no'; then
     refused 1 'cuda.*(no CUDA|without)' "$minrnn" info $model --device cuda
-    refused 1 'cuda' "$minrnn" train "${base[@]}" --out new --device cuda:1
+    refused 1 'cuda' "$varied" train "${base[@]}" --out new --device cuda:1
 fi
 refused 1 'MINRNN_ISA' env MINRNN_ISA=nonsense "$minrnn" info $model
-refused 1 'MINRNN_ISA' env MINRNN_ISA=nonsense "$minrnn" train "${base[@]}" --out new
+refused 1 'MINRNN_ISA' env MINRNN_ISA=nonsense "$varied" train "${base[@]}" --out new
 
 # ---- data
 : >empty.txt
@@ -69,27 +72,27 @@ printf 'a%.0s' {1..400} >one.txt
 head -c 4000 text.txt >mixed.txt && printf '\303(' >>mixed.txt && head -c 4000 text.txt >>mixed.txt
 head -c 3999 text.txt >ends.txt && printf '\342\202' >>ends.txt
 mkfifo pipe
-refused 1 'none\.txt.*No such file' "$minrnn" train "${base[@]}" --out new --data none.txt
+refused 1 'none\.txt.*No such file' "$varied" train "${base[@]}" --out new --data none.txt
 refused 1 '--data' "$minrnn" train text --out new
-refused 1 'empty\.txt is empty' "$minrnn" train "${base[@]}" --out new --data empty.txt
-refused 1 'directory' "$minrnn" train "${base[@]}" --out new --data good
-refused 1 'pipe' "$minrnn" train "${base[@]}" --out new --data pipe
-refused 1 'short\.txt' "$minrnn" train "${base[@]}" --out new --data short.txt
-refused 1 'lower --context' "$minrnn" train "${base[@]}" --out new --context 100000
-refused 1 'mixed\.txt, line .*--vocab bytes' "$minrnn" train "${base[@]}" --out new --data mixed.txt
-refused 1 'ends\.txt.*--vocab bytes' "$minrnn" train "${base[@]}" --out new --data ends.txt
-refused 1 'two classes' "$minrnn" train "${base[@]}" --out new --data one.txt
-refused 1 '--split = ' "$minrnn" train "${base[@]}" --out new --split 2
+refused 1 'empty\.txt is empty' "$varied" train "${base[@]}" --out new --data empty.txt
+refused 1 'directory' "$varied" train "${base[@]}" --out new --data good
+refused 1 'pipe' "$varied" train "${base[@]}" --out new --data pipe
+refused 1 'short\.txt' "$varied" train "${base[@]}" --out new --data short.txt
+refused 1 'lower --context' "$varied" train "${base[@]}" --out new --context 100000
+refused 1 'mixed\.txt, line .*--vocab bytes' "$varied" train "${base[@]}" --out new --data mixed.txt
+refused 1 'ends\.txt.*--vocab bytes' "$varied" train "${base[@]}" --out new --data ends.txt
+refused 1 'two classes' "$varied" train "${base[@]}" --out new --data one.txt
+refused 1 '--split = ' "$varied" train "${base[@]}" --out new --split 2
 refused 1 '--data' "$minrnn" eval $model
 refused 1 'stranger\.txt' "$minrnn" eval $model --data stranger.txt
 printf 'Ж%.0s' {1..400} >stranger.txt
 refused 1 'stranger\.txt' "$minrnn" eval $model --data stranger.txt
 cp text.txt 'a ;b.txt'
-refused 1 'recipe\.ini cannot hold' "$minrnn" train "${base[@]}" --out new --data 'a ;b.txt'
+refused 1 'recipe\.ini cannot hold' "$varied" train "${base[@]}" --out new --data 'a ;b.txt'
 deep=$(printf 'd%.0s' {1..120})
 mkdir -p "$deep/$deep" && cp text.txt "$deep/$deep/"
-refused 1 'longer than' "$minrnn" train "${base[@]}" --out new --data "$deep/$deep/text.txt"
-refused 1 'data = .*shorter than' "$minrnn" train "${base[@]}" --out new --data "$(printf 'd%.0s' {1..2000})"
+refused 1 'longer than' "$varied" train "${base[@]}" --out new --data "$deep/$deep/text.txt"
+refused 1 'data = .*shorter than' "$varied" train "${base[@]}" --out new --data "$(printf 'd%.0s' {1..2000})"
 
 # ---- recipes
 ini() { printf "$@" >bad.ini; }
@@ -166,11 +169,11 @@ for hurt in noise empty cut key; do
 done
 
 # ---- where nothing can be written
-refused 1 'text\.txt.*not a directory' "$minrnn" train "${base[@]}" --out text.txt
-refused 1 'text\.txt' "$minrnn" train "${base[@]}" --out text.txt/below
+refused 1 'text\.txt.*not a directory' "$varied" train "${base[@]}" --out text.txt
+refused 1 'text\.txt' "$varied" train "${base[@]}" --out text.txt/below
 mkdir locked && chmod a-w locked
-if ! touch locked/try 2>/dev/null; then refused 1 'locked' "$minrnn" train "${base[@]}" --out locked/run; fi
-refused 1 '/proc' "$minrnn" train "${base[@]}" --out /proc/minrnn-run
+if ! touch locked/try 2>/dev/null; then refused 1 'locked' "$varied" train "${base[@]}" --out locked/run; fi
+refused 1 '/proc' "$varied" train "${base[@]}" --out /proc/minrnn-run
 [ -w /dev/full ] && for command in "info $model" "info $model --json" "score $model text.txt" "eval $model --data text.txt" "data list"; do
     "$minrnn" $command >/dev/full 2>err
     status=$?
@@ -185,26 +188,26 @@ refused 1 'full/state\.safetensors.*(too large|No space)' limited "$minrnn" trai
 check "a full disk: the old checkpoint is whole" [ "$before" = "$(snapshot full | grep -E 'model|last|state|curve')" ]
 check "a full disk: no leftovers" [ -z "$(find full -name '*.tmp')" ]
 done_by "$minrnn" train --out full --resume --steps 40
-done_by "$minrnn" train "${base[@]}" --out straight --steps 20
+done_by "$varied" train "${base[@]}" --out straight --steps 20
 done_by "$minrnn" train --out straight --resume --steps 40
 check "a full disk: the run goes on as if nothing had been" same_files full/last.safetensors straight/last.safetensors
 
 # ---- numbers that run away: weights grow a hundredfold a step
 wild=(text --data text.txt "${tiny[@]}" --lr 10 --weight-decay 10 --clip 0 --schedule constant --warmup 0 --steps 1000 --eval-every 1000 --quiet)
-refused 1 'step [0-9]+: .*NaN or infinite in (embed|blocks|norm|head).*last good checkpoint \(step [0-9]+\)' "$minrnn" train "${wild[@]}" --save-every 1 --out wild
+refused 1 'step [0-9]+: .*NaN or infinite in (embed|blocks|norm|head).*last good checkpoint \(step [0-9]+\)' "$varied" train "${wild[@]}" --save-every 1 --out wild
 saved=$(sed -n 's/.*checkpoint (step \([0-9]*\)).*/\1/p' err)
 done_by "$minrnn" info wild/last.safetensors --json
 check "the last good checkpoint is that of step $saved" json "d['step'] == $saved" out
 refused 1 'step [0-9]+: .*NaN or infinite' "$minrnn" train --out wild --resume --quiet
-refused 1 'NaN or infinite.*nothing had been saved' "$minrnn" train "${wild[@]}" --out wild2
+refused 1 'NaN or infinite.*nothing had been saved' "$varied" train "${wild[@]}" --out wild2
 # 0 / 0 in the optimiser, for a character that no training text has: no step shows it, but no file may hold it
 python3 -c 'open("rare.txt", "w").write("abcd efg\n" * 300 + "xyz" * 30)'
 rare=(text --data rare.txt "${tiny[@]}" --context 16 --eps 0 --weight-decay 0 --warmup 0 --steps 20 --quiet)
-refused 1 'step 1: .*embed\.weight' "$minrnn" train "${rare[@]}" --save-every 1 --out rare1
-refused 1 'step 5: .*embed\.weight' "$minrnn" train "${rare[@]}" --eval-every 5 --out rare2
+refused 1 'step 1: .*embed\.weight' "$varied" train "${rare[@]}" --save-every 1 --out rare1
+refused 1 'step 5: .*embed\.weight' "$varied" train "${rare[@]}" --eval-every 5 --out rare2
 check "nothing that is not finite was saved" [ -z "$(find rare1 rare2 -name '*.safetensors')" ]
 
 check "the good runs are as they were" [ "$kept" = "$(snapshot good; snapshot copy)" ]
 check "a run that was refused leaves nothing to trip over" [ -z "$(find new -type f ! -name .lock ! -name log.jsonl 2>/dev/null)" ]
-done_by "$minrnn" train "${base[@]}" --out new
+done_by "$varied" train "${base[@]}" --out new
 finish

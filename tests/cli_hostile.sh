@@ -5,7 +5,7 @@ source "$(dirname "$0")/cli_support.bash"
 
 make_text text.txt 1500 1
 base=(text --data text.txt "${tiny[@]}" --steps 20 --eval-every 10)
-done_by "$minrnn" train "${base[@]}" --out good
+done_by "$varied" train "${base[@]}" --out good
 model=good/model.safetensors
 kept=$(snapshot good)
 
@@ -43,12 +43,12 @@ check "no escapes: recipe" bash -c '! grep -q "$(printf "\033")" err'
 # ---- numbers
 for value in 99999999999999999999 -99999999999999999999 1e999 nan 9223372036854775808; do
     for flag in steps batch context seed layers expansion mlp eval-every save-every patience warmup accumulate; do
-        refused 1 "--$flag = " "$minrnn" train "${base[@]}" --out new "--$flag=$value"
+        refused 1 "--$flag = " "$varied" train "${base[@]}" --out new "--$flag=$value"
     done
 done
 for value in 1e999 -1e999 nan inf 0x1p3 1,5; do
     for flag in lr max-seconds eps weight-decay clip dropout split; do
-        refused 1 "--$flag = " "$minrnn" train "${base[@]}" --out new "--$flag=$value"
+        refused 1 "--$flag = " "$varied" train "${base[@]}" --out new "--$flag=$value"
     done
 done
 for value in 99999999999999999999 nan -1; do
@@ -58,13 +58,13 @@ for value in 99999999999999999999 nan -1; do
 done
 
 # ---- what would need more memory than there is: said before it is asked for
-stopped 1 'GB of memory are needed and this machine has .*--dim, --layers' "$minrnn" train "${base[@]}" --dim 16384 --layers 20 --out new
-stopped 1 'GB of memory are needed and this machine has .*lower (--)?batch' "$minrnn" train "${base[@]}" --batch 1000000 --context 2000 --out new
+stopped 1 'GB of memory are needed and this machine has .*--dim, --layers' "$varied" train "${base[@]}" --dim 16384 --layers 20 --out new
+stopped 1 'GB of memory are needed and this machine has .*lower (--)?batch' "$varied" train "${base[@]}" --batch 1000000 --context 2000 --out new
 stopped 1 'too large; lower|GB of memory' "$minrnn" eval $model --data text.txt --batch 1048576
 stopped 1 'GB of memory|too large' "$minrnn" train selective-copy --length 16777216 --tokens 16777216 --batch 1048576 --out new
 # a chunk is as long as the text at most
 done_by "$minrnn" score $model text.txt --mode chunk=16777216
-stopped 1 'GB for the weights alone' "$minrnn" train "${base[@]}" --out new --dim 65536 --layers 1000 --expansion 64
+stopped 1 'GB for the weights alone' "$varied" train "${base[@]}" --out new --dim 65536 --layers 1000 --expansion 64
 
 # ---- files that never end, or never begin
 mkfifo pipe
@@ -78,22 +78,22 @@ for bad in /dev/zero /dev/urandom pipe huge.safetensors /dev/null /dev/tty; do
     done
 done
 for bad in /dev/zero /dev/urandom pipe huge.txt /dev/null; do
-    stopped 1 "$bad" "$minrnn" train "${base[@]}" --data $bad --out new
-    stopped 1 "$bad" "$minrnn" train "${base[@]}" --data $bad --vocab bytes --out new
+    stopped 1 "$bad" "$varied" train "${base[@]}" --data $bad --out new
+    stopped 1 "$bad" "$varied" train "${base[@]}" --data $bad --vocab bytes --out new
     stopped 1 "$bad" "$minrnn" eval $model --data $bad
     stopped 1 "$bad" "$minrnn" score $model $bad
 done
 for bad in /dev/zero ./pipe huge.ini /dev/null; do stopped 1 "$bad" "$minrnn" train $bad --out new; done
 stopped 1 'directory' "$minrnn" score $model good
 # bytes of any kind are tokens here, so only the kind of the file can end it
-done_by "$minrnn" train "${base[@]}" --vocab bytes --steps 2 --out bytes
+done_by "$varied" train "${base[@]}" --vocab bytes --steps 2 --out bytes
 stopped 1 '/dev/zero: is a device' "$minrnn" score bytes/model.safetensors /dev/zero
 done_by "$minrnn" score $model <(cat text.txt)
 (sleep 0.3; cat text.txt >pipe) &
 done_by "$minrnn" score $model pipe
 wait
 head -c 20000 /dev/urandom >noise.txt
-stopped 1 'noise\.txt.*--vocab bytes' "$minrnn" train "${base[@]}" --data noise.txt --out new
+stopped 1 'noise\.txt.*--vocab bytes' "$varied" train "${base[@]}" --data noise.txt --out new
 stopped 1 'noise\.txt' "$minrnn" score $model noise.txt
 
 # ---- models that claim, or cost, too much
@@ -136,7 +136,7 @@ mkdir sealed && chmod a-w sealed
 if ! touch sealed/try 2>/dev/null; then
     refused 1 'sealed' "$minrnn" quantize $model --data text.txt --out sealed/x
     cp text.txt hidden.txt && chmod a-r hidden.txt
-    refused 1 'hidden\.txt.*denied' "$minrnn" train "${base[@]}" --data hidden.txt --out new
+    refused 1 'hidden\.txt.*denied' "$varied" train "${base[@]}" --data hidden.txt --out new
     refused 1 'hidden\.txt.*denied' "$minrnn" info hidden.txt
     refused 1 'hidden\.txt.*denied' "$minrnn" score $model hidden.txt
 fi

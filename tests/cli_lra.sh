@@ -34,13 +34,13 @@ for name, n in (("train", 2000), ("eval", 300), ("test", 400)):
             file.write(f"{i % 2}.0\tid{a}\tid{b}\t{document(a)}\t{document(b)}\n")
 PYTHON
 retrieval=(retrieval "${small[@]}" --layers 1 --length 24 --lr 1e-2 --warmup 10)
-done_by env MINRNN_DATA=data "$minrnn" train "${retrieval[@]}" --steps 100 --eval-every 50 --out retrieval
+done_by env MINRNN_DATA=data "$varied" train "${retrieval[@]}" --steps 100 --eval-every 50 --out retrieval
 done_by env MINRNN_DATA=data "$minrnn" eval retrieval/model.safetensors --split test --device cpu --threads 1 --json
 check "retrieval: learnt" json "d['rows'] == 400 and d['accuracy'] > 0.8" out
 done_by env MINRNN_DATA=data "$minrnn" eval retrieval/model.safetensors --device cpu --examples 2
 check "retrieval: examples" [ "$(grep -c '^target' out)" -eq 2 ]
-done_by env MINRNN_DATA=data "$minrnn" train "${retrieval[@]}" --steps 30 --eval-every 10 --schedule constant --out half
-done_by env MINRNN_DATA=data "$minrnn" train "${retrieval[@]}" --steps 17 --eval-every 10 --schedule constant --out resumed
+done_by env MINRNN_DATA=data "$varied" train "${retrieval[@]}" --steps 30 --eval-every 10 --schedule constant --out half
+done_by env MINRNN_DATA=data "$varied" train "${retrieval[@]}" --steps 17 --eval-every 10 --schedule constant --out resumed
 done_by env MINRNN_DATA=data "$minrnn" train --out resumed --resume --steps 30
 check "retrieval: a resumed run is the whole one" cmp half/last.safetensors resumed/last.safetensors
 done_by env MINRNN_DATA=data "$minrnn" quantize retrieval/model.safetensors --out retrieval.8 --device cpu
@@ -57,7 +57,7 @@ check "data: what is not here" json "[s['path'] for s in d] == [None] * len(d) a
 # ---- G-Image: ten classes of equal size
 if [ -n "${MINRNN_DATA:-}" ] && [ -e "$MINRNN_DATA/cifar10/gray.bin" ] && [ "$slow" != 1 ]; then
     image=(image "${small[@]}" --side 8 --values reals --layers 1 --mlp 0 --lr 1e-2 --warmup 30)
-    done_by "$minrnn" train "${image[@]}" --steps 400 --eval-every 400 --out image
+    done_by "$varied" train "${image[@]}" --steps 400 --eval-every 400 --out image
     done_by "$minrnn" eval image/model.safetensors --split test --device cpu --threads 1 --json
     check "image: learnt" json "d['rows'] == 10000 and d['accuracy'] > 0.2" out
     done_by "$minrnn" train image "${small[@]}" --side 8 --flip yes --batch 4 --layers 1 --dim 8 --steps 2 --eval-every 2000 --max-seconds 1 --out tokens

@@ -39,7 +39,7 @@ lr = 1e-4
 [row fast]
 lr = 1e-2
 INI
-done_by reproduce ./sweep.ini --device cpu --out own
+done_by reproduce ./sweep.ini --out own
 check "its rows" python3 -c 'import json; d = json.load(open("own/sweep.json")); assert d["experiment"] == "sweep" and {r["row"] for r in d["rows"]} == {"slow", "fast"}'
 check "its page" grep -q 'lr=1e-4' own/sweep.md
 cp sweep.ini 'a b.ini'

@@ -16,10 +16,10 @@ same_run() { # WHAT DIR: the same as the run that nobody disturbed
 }
 
 # ---- threads
-done_by "$minrnn" train "${recipe[@]}" --out whole --threads 1
-done_by "$minrnn" train "${recipe[@]}" --out two --threads 2
+done_by "$varied" train "${recipe[@]}" --out whole --threads 1
+done_by "$varied" train "${recipe[@]}" --out two --threads 2
 same_run "two threads" two
-done_by "$minrnn" train "${recipe[@]}" --out seed2 --threads 2 --seed 2
+done_by "$varied" train "${recipe[@]}" --out seed2 --threads 2 --seed 2
 check "another seed gives another model" [ "$(sum_of whole/last.safetensors)" != "$(sum_of seed2/last.safetensors)" ]
 check "lines in the log" [ "$(grep -c '"kind":"step"' whole/log.jsonl)" -eq "$steps" ]
 
@@ -70,7 +70,7 @@ for signal in KILL:137 TERM:143 INT:130; do
         how=("${recipe[@]}")
         [ $((i % 2)) -eq 1 ] && [ -f "$dir/recipe.ini" ] && how=()
         { read -r ending; read -r last_line; } < <(python3 stop_at.py "$name" "$(moment $share)" \
-            "$minrnn" train "${how[@]}" --out "$dir" --resume --threads $((1 + i % 2)))
+            "$varied" train "${how[@]}" --out "$dir" --resume --threads $((1 + i % 2)))
         check "$name ended with $ending, \"$last_line\"" ended_well "$name" "$code"
         if [ "$ending" = 0 ]; then # too late: from the start again, and earlier
             rm -rf "$dir"
@@ -79,7 +79,7 @@ for signal in KILL:137 TERM:143 INT:130; do
         fi
     done
     check "$name: stopped $stopped times, not $kills" [ "$stopped" -eq "$kills" ]
-    done_by "$minrnn" train "${recipe[@]}" --out "$dir" --resume
+    done_by "$varied" train "${recipe[@]}" --out "$dir" --resume
     same_run "$name" "$dir"
 done
 
@@ -87,7 +87,7 @@ done
 for signal in TERM:143 INT:130; do
     name=${signal%:*} code=${signal#*:}
     { read -r ending; read -r last_line; } < <(python3 stop_at.py "$name" started \
-        "$minrnn" train "${recipe[@]}" --steps 100000000 --out "long-$name")
+        "$varied" train "${recipe[@]}" --steps 100000000 --out "long-$name")
     check "$name: exit $ending, not $code" [ "$ending" = "$code" ]
     check "$name: no way to go on in \"$last_line\"" grep -q "minrnn train --out long-$name --resume" <<<"$last_line"
     check "$name: it was saved" [ -s "long-$name/state.safetensors" ]
@@ -99,9 +99,9 @@ done_by "$minrnn" train --out two --resume
 check "a finished run resumed stays as it is" [ "$before" = "$(snapshot two | grep -v state.safetensors)" ]
 # cosine would change with the steps; a constant rate does not
 constant=("${recipe[@]}" --schedule constant)
-done_by "$minrnn" train "${constant[@]}" --out grown --steps 37 # an evaluation is due there in both
+done_by "$varied" train "${constant[@]}" --out grown --steps 37 # an evaluation is due there in both
 done_by "$minrnn" train --out grown --resume --steps "$steps"
-done_by "$minrnn" train "${constant[@]}" --out ungrown
+done_by "$varied" train "${constant[@]}" --out ungrown
 check "more steps: last.safetensors" same_files grown/last.safetensors ungrown/last.safetensors
 check "more steps: model.safetensors" same_files grown/model.safetensors ungrown/model.safetensors
 check "more steps: the recipe" grep -qx "steps = $steps" grown/recipe.ini
@@ -109,21 +109,21 @@ check "more steps: the recipe" grep -qx "steps = $steps" grown/recipe.ini
 # ---- refused, and nothing changes
 before=$(snapshot whole)
 refused 1 'the run has dim = 16' "$minrnn" train --out whole --resume --dim 32
-refused 1 'the run has dropout = 0.2' "$minrnn" train "${recipe[@]}" --out whole --resume --dropout 0.1
+refused 1 'the run has dropout = 0.2' "$varied" train "${recipe[@]}" --out whole --resume --dropout 0.1
 refused 1 'the run has seed' "$minrnn" train --out whole --resume --seed 7
 refused 1 'run of task text' "$minrnn" train selective-copy --out whole --resume
-refused 1 'holds a run' "$minrnn" train "${recipe[@]}" --out whole
+refused 1 'holds a run' "$varied" train "${recipe[@]}" --out whole
 refused 2 'which recipe' "$minrnn" train --out whole
 make_text other.txt 3000 2 && printf 'Ω%.0s' {1..99} >>other.txt
 refused 1 'other data' "$minrnn" train --out whole --resume --data other.txt
 check "refused: files stay as they are" [ "$before" = "$(snapshot whole)" ]
 
 # ---- two runs into one folder
-"$minrnn" train "${recipe[@]}" --steps 100000000 --out shared 2>first.err >first.out &
+"$varied" train "${recipe[@]}" --steps 100000000 --out shared 2>first.err >first.out &
 first=$!
 for ((i = 0; i < 600; i++)); do [ -s shared/state.safetensors ] && break; sleep 0.1; done
 refused 1 'another minrnn' "$minrnn" train --out shared --resume
-refused 1 'another minrnn' "$minrnn" train "${recipe[@]}" --out shared
+refused 1 'another minrnn' "$varied" train "${recipe[@]}" --out shared
 size=$(stat -c %s shared/log.jsonl)
 for ((i = 0; i < 600; i++)); do [ "$(stat -c %s shared/log.jsonl)" -gt "$size" ] && break; sleep 0.1; done
 check "the first run goes on" [ "$(stat -c %s shared/log.jsonl)" -gt "$size" ]
@@ -133,23 +133,23 @@ check "the first run ends as told" [ $? -eq 143 ]
 
 # ---- killed before anything was saved
 for how in full short; do
-    "$minrnn" train "${recipe[@]}" --save-every 0 --steps 100000000 --out "early-$how" 2>first.err &
+    "$varied" train "${recipe[@]}" --save-every 0 --steps 100000000 --out "early-$how" 2>first.err &
     first=$!
     for ((i = 0; i < 600; i++)); do [ -f "early-$how/recipe.ini" ] && break; sleep 0.05; done
     kill -KILL $first
     wait $first 2>/dev/null
     if [ -e "early-$how/state.safetensors" ]; then
         echo "note: 15 seconds passed before the kill; nothing to see for $how"
-    elif [ $how = full ]; then done_by "$minrnn" train "${recipe[@]}" --out early-full --resume && same_run "killed early" early-full
+    elif [ $how = full ]; then done_by "$varied" train "${recipe[@]}" --out early-full --resume && same_run "killed early" early-full
     else done_by "$minrnn" train --out early-short --resume --steps "$steps" --save-every 29 && same_run "killed early, short" early-short
     fi
 done
-done_by "$minrnn" train "${recipe[@]}" --out fresh --resume
+done_by "$varied" train "${recipe[@]}" --out fresh --resume
 same_run "--resume where there is nothing" fresh
 
 # ---- what a kill may leave: temporary files, a torn log, files older than the state or missing
 half() { # DIR: a run stopped in its middle, so that the log goes beyond the checkpoint
-    done_by "$minrnn" train "${recipe[@]}" --schedule constant --steps $((steps / 2)) --eval-every 1000000 --out "$1"
+    done_by "$varied" train "${recipe[@]}" --schedule constant --steps $((steps / 2)) --eval-every 1000000 --out "$1"
 }
 undisturbed() {
     check "$1: last.safetensors" same_files plain/last.safetensors "$1/last.safetensors"

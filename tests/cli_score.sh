@@ -38,7 +38,7 @@ for form in "${forms[@]}"; do
     read -r mixer conv mlp <<<"$form"
     name=$mixer-$conv-$mlp h0=learned
     [ "$mixer" = mamba ] && h0=zero
-    done_by "$minrnn" train text --data text.txt "${tiny[@]}" --mixer "$mixer" --conv "$conv" --mlp "$mlp" --h0 $h0 \
+    done_by "$varied" train text --data text.txt "${tiny[@]}" --mixer "$mixer" --conv "$conv" --mlp "$mlp" --h0 $h0 \
         --steps 60 --lr 0.01 --warmup 10 --out "$name"
     model=$name/model.safetensors
     for mode in parallel step chunk=1 "chunk=$chunk" chunk=100000; do

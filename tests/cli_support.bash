@@ -7,6 +7,8 @@ set -u
 minrnn=$(realpath "$1")
 tests=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d)
+varied=$tests/later_wins.sh # the command, but later flags replace earlier ones
+export minrnn_command=$minrnn
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
 cd "$work" || exit 1
 command -v python3 >/dev/null || { echo "skipped: no python3"; exit 77; }

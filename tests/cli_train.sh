@@ -50,7 +50,7 @@ forms=(
 i=0
 for form in "${forms[@]}"; do
     i=$((i + 1))
-    done_by "$minrnn" train "${text[@]}" $form --steps 12 --eval-every 5 --out text-$i
+    done_by "$varied" train "${text[@]}" $form --steps 12 --eval-every 5 --out text-$i
     good_run text-$i 12
     done_by "$minrnn" train "${copy[@]}" $form --steps 12 --eval-every 5 --out copy-$i
     good_run copy-$i 12
@@ -64,7 +64,7 @@ for form in "${forms[@]}"; do
 done
 
 # ---- it learns: the loss falls, and the best model is the best
-done_by "$minrnn" train "${text[@]}" --steps 150 --eval-every 50 --lr 0.01 --warmup 5 --json --out learns
+done_by "$varied" train "${text[@]}" --steps 150 --eval-every 50 --lr 0.01 --warmup 5 --json --out learns
 check "--json" json "d['step'] == 150 and d['best_step'] in (50, 100, 150) and d['best_loss'] < 2.5 and 0 < d['best_accuracy'] <= 1" out
 best=$(python3 -c 'import json; print(json.load(open("out"))["best_loss"])')
 done_by "$minrnn" eval learns/model.safetensors --data text.txt --json
@@ -75,7 +75,7 @@ done_by "$minrnn" eval copy-1/model.safetensors --length 50 --examples 2
 check "eval --examples" [ "$(grep -c target out)" -eq 2 -a "$(grep -c predicted out)" -eq 2 ]
 
 # ---- recipe.ini gives the same run again
-done_by "$minrnn" train "${text[@]}" --dropout 0.2 --mixer minlstm --betas 0.8,0.95 --lr 0.0123456789 --seed 77 --weight-decay 1e-3 \
+done_by "$varied" train "${text[@]}" --dropout 0.2 --mixer minlstm --betas 0.8,0.95 --lr 0.0123456789 --seed 77 --weight-decay 1e-3 \
     --gate-init forget-bias=0.1 --steps 25 --eval-every 7 --out first
 done_by "$minrnn" train first/recipe.ini --out second
 check "recipe.ini: the same model" same_files first/model.safetensors second/model.safetensors
@@ -83,19 +83,19 @@ check "recipe.ini: the same weights" same_files first/last.safetensors second/la
 check "recipe.ini: the same recipe" same_files first/recipe.ini second/recipe.ini
 done_by "$minrnn" train first/recipe.ini --seed 78 --out third
 check "a flag goes over the recipe" [ "$(sum_of first/last.safetensors)" != "$(sum_of third/last.safetensors)" ]
-done_by "$minrnn" train "${text[@]}" --dropout 0.2 --mixer=minlstm --betas=0.8,0.95 --lr=0.0123456789 --seed=77 --weight-decay=1e-3 \
+done_by "$varied" train "${text[@]}" --dropout 0.2 --mixer=minlstm --betas=0.8,0.95 --lr=0.0123456789 --seed=77 --weight-decay=1e-3 \
     --gate-init=forget-bias=0.1 --steps=25 --eval-every=7 --out=fourth
 check "--key=value" same_files first/last.safetensors fourth/last.safetensors
 check "no path in the files" [ -z "$(grep -laF text.txt first/*.safetensors)" ]
 
 # ---- batch, accumulation
-done_by "$minrnn" train "${text[@]}" --batch 8 --accumulate 2 --steps 10 --out halves
+done_by "$varied" train "${text[@]}" --batch 8 --accumulate 2 --steps 10 --out halves
 check "batch 8 twice is said to be 16" grep -q 'batch 16 ' err
 
 # ---- ends other than the last step
-done_by "$minrnn" train "${text[@]}" --steps 100000000 --max-seconds 1 --eval-every 100000000 --save-every 0 --out timed
+done_by "$varied" train "${text[@]}" --steps 100000000 --max-seconds 1 --eval-every 100000000 --save-every 0 --out timed
 good_run timed "$(python3 -c 'import json; print(json.loads(open("timed/log.jsonl").readlines()[-1])["step"])')"
-done_by "$minrnn" train "${text[@]}" --lr 0 --steps 1000 --eval-every 2 --patience 3 --out patient
+done_by "$varied" train "${text[@]}" --lr 0 --steps 1000 --eval-every 2 --patience 3 --out patient
 # without learning the first evaluation is the best: three more, and it ends
 check "--patience" [ "$(grep -c '"kind":"step"' patient/log.jsonl)" -eq 8 ]
 check "--patience is said" grep -q 'no better' out
@@ -113,10 +113,10 @@ check "--version" grep -qE '^minrnn [0-9]+\.[0-9]+\.[0-9]+$' out
 check "--version: parts" grep -qE '^cuda: ' out
 
 # ---- a pipe gets plain lines, --quiet only the result, a terminal a progress line
-done_by "$minrnn" train "${text[@]}" --steps 30 --eval-every 10 --out plain
+done_by "$varied" train "${text[@]}" --steps 30 --eval-every 10 --out plain
 check "no control characters in a pipe" [ -z "$(cat out err | LC_ALL=C tr -d '\n' | LC_ALL=C grep -a '[[:cntrl:]]')" ]
 check "an evaluation is a line" [ "$(grep -cE '^step [0-9]+: test loss [0-9.]+' err)" -eq 3 ]
-done_by "$minrnn" train "${text[@]}" --steps 30 --eval-every 10 --out quiet --quiet
+done_by "$varied" train "${text[@]}" --steps 30 --eval-every 10 --out quiet --quiet
 check "--quiet" [ ! -s err -a -s out ]
 cat >terminal.py <<'PYTHON'
 """terminal.py COMMAND…: runs it on a terminal of 60 columns and prints what the terminal got."""
@@ -132,7 +132,7 @@ while True:
     sys.stdout.buffer.write(data)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 PYTHON
-done_by python3 terminal.py "$minrnn" train "${text[@]}" --steps 100000000 --eval-every 100000000 --max-seconds 1.5 --out terminal
+done_by python3 terminal.py "$varied" train "${text[@]}" --steps 100000000 --eval-every 100000000 --max-seconds 1.5 --out terminal
 mv out screen
 check "a terminal sees the line drawn again and again" [ "$(tr '\r' '\n' <screen | grep -acE '^step +[0-9]+/100000000 .*loss [0-9]')" -ge 2 ]
 check "no line is wider than the terminal" python3 - screen <<'PYTHON'

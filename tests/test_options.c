@@ -256,13 +256,39 @@ static void test_nearest(void **state)
     assert_null(mr_option_nearest(tables, long_key));
 }
 
+/* Values of a row that may be given several times are lines of its field. */
+static void test_many(void **state)
+{
+    (void)state;
+    char text[MR_TEXT_MAX];
+    settings s;
+    mr_error err;
+    const mr_option *data = mr_option_find(table, "data");
+    assert_int_equal(mr_option_parse(data, &s, "a.txt", &err), 0);
+    assert_int_equal(mr_option_add(data, &s, "b c.txt", &err), 0);
+    assert_int_equal(mr_option_add(data, &s, "-", &err), 0);
+    assert_string_equal(s.data, "a.txt\nb c.txt\n-");
+    memset(text, 'x', sizeof text);
+    text[MR_TEXT_MAX - 1 - strlen(s.data) - 1] = 0; /* the last that fits */
+    settings full = s;
+    assert_int_equal(mr_option_add(data, &full, text, &err), 0);
+    assert_int_equal(strlen(full.data), MR_TEXT_MAX - 1);
+    text[strlen(text)] = 'x';
+    assert_int_equal(mr_option_add(data, &s, text, &err), MR_EINVAL);
+    assert_non_null(strstr(err.text, "all values together"));
+    assert_string_equal(s.data, "a.txt\nb c.txt\n-");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),        cmocka_unit_test(test_int),    cmocka_unit_test(test_real),
-        cmocka_unit_test(test_real_round_trip), cmocka_unit_test(test_locale), cmocka_unit_test(test_bool),
-        cmocka_unit_test(test_choice),          cmocka_unit_test(test_pair),   cmocka_unit_test(test_text),
-        cmocka_unit_test(test_long_value),      cmocka_unit_test(test_find),   cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_defaults), cmocka_unit_test(test_int),
+        cmocka_unit_test(test_real),     cmocka_unit_test(test_real_round_trip),
+        cmocka_unit_test(test_locale),   cmocka_unit_test(test_bool),
+        cmocka_unit_test(test_choice),   cmocka_unit_test(test_pair),
+        cmocka_unit_test(test_text),     cmocka_unit_test(test_long_value),
+        cmocka_unit_test(test_find),     cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,8 +31,8 @@ void mr_args_print_options(FILE *to, const mr_option *table, unsigned hidden)
         describe_values(o, values, sizeof values);
         snprintf(left, sizeof left, "--%s %s", o->key, values);
         int plain = o->type == MR_OPT_BOOL && !strcmp(o->fallback, "no");
-        fprintf(to, "  %-34s %s%s%s%s\n", left, o->help, plain || !*o->fallback ? "" : " (", plain ? "" : o->fallback,
-                plain || !*o->fallback ? "" : ")");
+        fprintf(to, "  %-34s %s%s%s%s%s\n", left, o->help, o->flags & MR_OPT_MANY ? "; may be given several times" : "",
+                plain || !*o->fallback ? "" : " (", plain ? "" : o->fallback, plain || !*o->fallback ? "" : ")");
     }
 }
 
@@ -72,12 +72,21 @@ static int takes_next(const mr_option *o, const char *next)
     return 0;
 }
 
-static int take_value(const mr_args *a, const mr_option *o, void *settings, const char *value)
+static int count_key(const mr_flag_pair *pairs, int count, const char *key)
+{
+    int found = 0;
+    for (int i = 0; i < count; i++) found += !strcmp(pairs[i].key, key);
+    return found;
+}
+
+/* `before`: how often this flag was given before. */
+static int take_value(const mr_args *a, const mr_option *o, void *settings, const char *value, int before)
 {
     mr_error err;
+    if (before && !(o->flags & MR_OPT_MANY)) return usage_error(a, "--%s is given twice; give it once", o->key);
     if (!value && o->type == MR_OPT_BOOL) value = "yes";
     if (!value) return usage_error(a, "--%s needs a value", o->key);
-    if (!mr_option_parse(o, settings, value, &err)) return -1;
+    if (!(before ? mr_option_add : mr_option_parse)(o, settings, value, &err)) return -1;
     fprintf(stderr, "minrnn %s: --%s\n", a->command, err.text);
     return MR_EXIT_FAILED;
 }
@@ -97,16 +106,19 @@ static int take_flag(mr_args *a, char *flag, const char *next, int *used)
         a->pairs[a->pair_count++] = (mr_flag_pair){flag, value};
         return -1;
     }
-    a->set[a->set_count++] = o->key;
-    return take_value(a, o, a->settings, value);
+    const int before = count_key(a->set, a->set_count, o->key);
+    a->set[a->set_count++] = (mr_flag_pair){o->key, value};
+    return take_value(a, o, a->settings, value, before);
 }
 
-static int take_pair(const mr_args *a, const mr_flag_pair *pair, const mr_option *const *tables, void *const *settings)
+static int take_pair(const mr_args *a, int index, const mr_option *const *tables, void *const *settings)
 {
+    const mr_flag_pair *pair = &a->pairs[index];
     const mr_option *all[8] = {a->flags};
     for (int i = 0; tables[i]; i++) {
         const mr_option *o = mr_option_find(tables[i], pair->key);
-        if (o && !(o->flags & MR_OPT_DERIVED)) return take_value(a, o, settings[i], pair->value);
+        if (o && !(o->flags & MR_OPT_DERIVED))
+            return take_value(a, o, settings[i], pair->value, count_key(a->pairs, index, pair->key));
         all[i + 1] = tables[i];
     }
     return unknown_flag(a, pair->key, all);
@@ -115,7 +127,7 @@ static int take_pair(const mr_args *a, const mr_flag_pair *pair, const mr_option
 int mr_args_take_pairs(const mr_args *a, const mr_option *const *tables, void *const *settings)
 {
     int code = -1;
-    for (int i = 0; code < 0 && i < a->pair_count; i++) code = take_pair(a, &a->pairs[i], tables, settings);
+    for (int i = 0; code < 0 && i < a->pair_count; i++) code = take_pair(a, i, tables, settings);
     return code;
 }
 
@@ -137,11 +149,13 @@ int mr_args_parse(mr_args *a, int argc, char **argv)
     return usage_error(a, "%s", "something is missing");
 }
 
-int mr_args_was_set(const mr_args *a, const char *key)
+int mr_args_was_set(const mr_args *a, const char *key) { return count_key(a->set, a->set_count, key) > 0; }
+
+const char *mr_args_value(const mr_args *a, const char *key, int index)
 {
     for (int i = 0; i < a->set_count; i++)
-        if (!strcmp(a->set[i], key)) return 1;
-    return 0;
+        if (!strcmp(a->set[i].key, key) && !index--) return a->set[i].value;
+    return NULL;
 }
 
 /* ---- the rest of what commands share ---- */

@@ -28,7 +28,7 @@ typedef struct mr_args {
     int count;
     mr_flag_pair pairs[MR_PAIRS_MAX];
     int pair_count;
-    const char *set[MR_PAIRS_MAX]; /* keys of the command's own flags that were given */
+    mr_flag_pair set[MR_PAIRS_MAX]; /* the command's own flags that were given */
     int set_count;
 } mr_args;
 
@@ -79,9 +79,13 @@ extern const char *const mr_dtypes[];
 /* Parses argv into args. Returns −1 to go on, otherwise the exit status (help was printed, or the usage was wrong). */
 int mr_args_parse(mr_args *args, int argc, char **argv);
 int mr_args_was_set(const mr_args *args, const char *key);
+/* The values of one of the command's own MR_OPT_MANY flags, in order; NULL after the last. Unlike lines of the field,
+ * they may contain line breaks. */
+const char *mr_args_value(const mr_args *args, const char *key, int index);
 
 /* Puts the collected pairs into the settings of whichever table knows their key; tables is NULL-terminated, settings
- * goes along with it. Returns −1 to go on, otherwise the exit status. */
+ * goes along with it. A key may be given once, or, with MR_OPT_MANY, several times. Returns −1 to go on, otherwise the
+ * exit status. */
 int mr_args_take_pairs(const mr_args *args, const mr_option *const *tables, void *const *settings);
 
 /* One row a flag: name, values, default, help. */

@@ -201,6 +201,18 @@ int mr_option_parse(const mr_option *option, void *settings, const char *text, m
     return parse(option, field_of(option, settings), text) ? 0 : refuse(option, text, err);
 }
 
+int mr_option_add(const mr_option *option, void *settings, const char *text, mr_error *err)
+{
+    char *field = field_of(option, settings);
+    const size_t used = strlen(field);
+    if (used + 1 + strlen(text) >= MR_TEXT_MAX)
+        return mr_fail(err, MR_EINVAL, "%s = %.*s%s: all values together must be shorter than %d bytes", option->key,
+                       SHOWN, text, strlen(text) > SHOWN ? "..." : "", MR_TEXT_MAX);
+    field[used] = '\n';
+    strcpy(field + used + 1, text);
+    return 0;
+}
+
 /* A field that its task will derive may have no default: it starts as zero. */
 void mr_options_default(const mr_option *table, void *settings)
 {

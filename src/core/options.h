@@ -23,7 +23,8 @@ enum {
     MR_OPT_DERIVED = 1,    /* set by the task, not by the user: in files' metadata, not in recipes or flags */
     MR_OPT_MAY_CHANGE = 2, /* a resumed run may give another value */
     MR_OPT_PATH = 4,       /* names a place on this machine: never written into a model file */
-    MR_OPT_SPARSE = 8      /* written into a model file only when it is not the default, which its absence means */
+    MR_OPT_SPARSE = 8,     /* written into a model file only when it is not the default, which its absence means */
+    MR_OPT_MANY = 16       /* TEXT that may be given several times; the field holds the values, a line each */
 };
 
 typedef struct mr_option {
@@ -47,6 +48,9 @@ const mr_option *mr_option_find(const mr_option *table, const char *key);
 
 /* Parses text into the row's field. The sentence of an error names the key, the value and what is allowed. */
 int mr_option_parse(const mr_option *option, void *settings, const char *text, mr_error *err);
+
+/* Adds a value to an MR_OPT_MANY field that has one already. */
+int mr_option_add(const mr_option *option, void *settings, const char *text, mr_error *err);
 
 /* The field's value as text that parses back to the same value (reals: the shortest such text). Returns `out`. */
 char *mr_option_print(const mr_option *option, const void *settings, char out[MR_TEXT_MAX]);
