@@ -1,6 +1,7 @@
 /* Inference of every model: tokens one after another from nothing, and behind a context that is read at once. */
 #include "bench/measured.h"
 
+#include "core/clock.h"
 #include "paper/paper.h"
 
 #include <math.h>

@@ -2,6 +2,7 @@
 #include "bench/bench.h"
 #include "bench/subject.h"
 
+#include "core/clock.h"
 #include "core/mem.h"
 #include "core/pool.h"
 

@@ -1,6 +1,7 @@
 /* The stopwatch: median and best of several calls, and the share of the limit that binds. */
 #include "bench/bench.h"
 
+#include "core/clock.h"
 #include "core/rng.h"
 #include "bench/subject.h"
 

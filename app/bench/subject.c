@@ -1,10 +1,10 @@
 #include "bench/subject.h"
 
+#include "core/clock.h"
 #include "core/mem.h"
 #include "model/quantize.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 mr_subject_shape mr_subject_stack(int mixer)
 {
@@ -133,13 +133,6 @@ void mr_subject_context(mr_subject *s)
 }
 
 /* ---- the stopwatch */
-
-double mr_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int ascending(const void *a, const void *b)
 {

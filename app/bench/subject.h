@@ -35,7 +35,6 @@ void mr_subject_token(mr_subject *s, int streams);
 /* The whole batch as the streams' context, from their beginning. */
 void mr_subject_context(mr_subject *s);
 
-double mr_seconds(void);                     /* of a clock that only goes forward */
 double mr_median(double *values, int count); /* sorts them */
 
 /* What a repetition took, in seconds. */

@@ -1,4 +1,5 @@
 /* minrnn reproduce: the paper's experiments, one command each. */
+#include "core/clock.h"
 #include "core/file.h"
 #include "core/mem.h"
 #include "bench/experiments.h"
@@ -402,7 +403,7 @@ static int run_names(mr_reproduce_options *o, const char **names, size_t n, int 
         if (n > 1 && !quiet) fprintf(stderr, "%s\n", names[i]);
         const int status = reproduce_one(names[i], o, &r, err);
         add_up(total, &r);
-        if (r.over) o->deadline = mr_reproduce_now(); /* what is left is too little for a step */
+        if (r.over) o->deadline = mr_seconds(); /* what is left is too little for a step */
         if (status && (status == MR_ESTOPPED || n == 1)) return status;
         if (!status) continue;
         mr_report("reproduce", err);
@@ -426,7 +427,7 @@ static int reproduce(const settings *set, const mr_args *args, double budget)
                                                        : MR_PROFILE_OURS,
                                        set->seeds, set->common.seed, set->steps, set->only},
                               .out = set->out,
-                              .deadline = budget > 0 ? mr_reproduce_now() + budget : 0,
+                              .deadline = budget > 0 ? mr_seconds() + budget : 0,
                               .side_by_side = (int)set->side_by_side,
                               .again = set->again,
                               .keep = set->keep,

@@ -1,20 +1,13 @@
 #include "commands/run_view.h"
 
+#include "core/clock.h"
 #include "commands/args.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int columns(void)
 {
@@ -35,7 +28,7 @@ static void on_start(void *user, const mr_net *net, int64_t step)
 {
     mr_run_view *v = user;
     const mr_train_settings *set = &v->recipe->train;
-    mr_progress_start(&v->progress, step, mr_train_steps(set), set->max_seconds, now());
+    mr_progress_start(&v->progress, step, mr_train_steps(set), set->max_seconds, mr_seconds());
     v->progress.utf8 = mr_locale_is_utf8();
     if (v->quiet) return;
     char resumed[48] = "";
@@ -49,22 +42,22 @@ static void on_start(void *user, const mr_net *net, int64_t step)
 static void on_step(void *user, int64_t step, int64_t tokens, double loss)
 {
     mr_run_view *v = user;
-    mr_progress_step(&v->progress, step, tokens, loss, now());
+    mr_progress_step(&v->progress, step, tokens, loss, mr_seconds());
     if (v->quiet) return;
     if (v->terminal) {
-        if (mr_progress_due(&v->progress, 0.1, now())) redraw(v);
-    } else if (now() - v->last_line >= 10) {
+        if (mr_progress_due(&v->progress, 0.1, mr_seconds())) redraw(v);
+    } else if (mr_seconds() - v->last_line >= 10) {
         char line[MR_PROGRESS_MAX];
         mr_progress_format(line, sizeof line, &v->progress, 0);
         fprintf(stderr, "%s%s\n", v->label, line);
-        v->last_line = now();
+        v->last_line = mr_seconds();
     }
 }
 
 static void on_evaluating(void *user, int done, int batches)
 {
     mr_run_view *v = user;
-    if (v->quiet || !v->terminal || !mr_progress_due(&v->progress, 0.1, now())) return;
+    if (v->quiet || !v->terminal || !mr_progress_due(&v->progress, 0.1, mr_seconds())) return;
     fprintf(stderr, "\r%sevaluating: batch %d of %d\033[K", v->label, done, batches);
     fflush(stderr);
 }
@@ -77,7 +70,7 @@ static void on_evaluated(void *user, int64_t step, const mr_score *score, int be
     fprintf(stderr, "%sstep %lld: test loss %.4f", v->terminal ? "\r\033[K" : "", (long long)step, score->loss);
     if (isfinite(score->accuracy)) fprintf(stderr, ", accuracy %.2f %%", 100 * score->accuracy);
     fprintf(stderr, "%s\n", best ? " (best)" : "");
-    v->last_line = now();
+    v->last_line = mr_seconds();
 }
 
 static void on_notice(void *user, const char *line)
@@ -89,8 +82,8 @@ static void on_notice(void *user, const char *line)
 
 mr_train_watch mr_run_view_start(mr_run_view *v, const mr_recipe *recipe, const char *label, int alone, int quiet)
 {
-    *v =
-        (mr_run_view){.recipe = recipe, .quiet = quiet, .terminal = alone && isatty(STDERR_FILENO), .last_line = now()};
+    *v = (mr_run_view){
+        .recipe = recipe, .quiet = quiet, .terminal = alone && isatty(STDERR_FILENO), .last_line = mr_seconds()};
     if (label[0]) snprintf(v->label, sizeof v->label, "%.120s: ", label);
     return (mr_train_watch){.user = v,
                             .started = on_start,

@@ -1,6 +1,7 @@
 /* The runs of an experiment: which are missing, carried out one by one or side by side, each kept as a row. */
 #include "paper/reproduce.h"
 
+#include "core/clock.h"
 #include "core/file.h"
 #include "core/mem.h"
 #include "core/pool.h"
@@ -96,7 +97,7 @@ static void read_spent(turn *t)
 static void write_spent(const turn *t)
 {
     char seconds[MR_REAL_MAX], *path = mr_path_join(t->dir, "spent");
-    mr_real_print(seconds, t->spent + mr_reproduce_now() - t->began, 0);
+    mr_real_print(seconds, t->spent + mr_seconds() - t->began, 0);
     if (path) mr_file_replace(path, seconds, strlen(seconds), NULL);
     mr_free(path);
 }
@@ -106,7 +107,7 @@ static void write_spent(const turn *t)
 /* Looks at the clock after each step: the next one takes as long as this one did. */
 static void look_at_clock(turn *t)
 {
-    double now = mr_reproduce_now();
+    double now = mr_seconds();
     if (mr_results_over(t->job->results.options, now - t->last)) atomic_store(&t->job->over, 1);
     if (atomic_load(&t->job->failure) || atomic_load(&t->job->over)) t->stop = 1;
     if (now - t->noted > NOTE_SECONDS) t->noted = now, write_spent(t);
@@ -117,7 +118,7 @@ static void on_started(void *user, const mr_net *net, int64_t step)
 {
     turn *t = user;
     t->parameters = (double)mr_net_parameters(net);
-    t->last = mr_reproduce_now();
+    t->last = mr_seconds();
     look_at_clock(t); /* reading the data may have taken all there was */
     if (t->told.started) t->told.started(t->told.user, net, step);
 }
@@ -209,7 +210,7 @@ static int make_row(const turn *t, const mr_recipe *recipe, const mr_train_resul
     mr_row_set(row, "paper", t->run->paper.value);
     mr_row_set(row, "paper_std", t->run->paper.std);
     mr_row_set(row, "parameters", t->parameters);
-    mr_row_set(row, "seconds", t->spent + mr_reproduce_now() - t->began);
+    mr_row_set(row, "seconds", t->spent + mr_seconds() - t->began);
     mr_row_set(row, "tokens", (double)r->tokens);
     if (j->results.options->plan.steps) mr_row_set(row, "asked_steps", (double)j->results.options->plan.steps);
     if (diverged) {
@@ -302,7 +303,7 @@ static int carry_out(turn *t, mr_recipe *recipe, mr_train_result *r, mr_error *e
     if (!status && o->watch->starts) o->watch->starts(o->watch->user, t->worker, t->run, recipe, &t->told);
     watch.save_requests = t->told.save_requests;
     if (!status) read_spent(t);
-    t->began = t->last = t->noted = mr_reproduce_now();
+    t->began = t->last = t->noted = mr_seconds();
     if (!status) status = mr_train(recipe, ctx, t->dir, 1, &t->stop, &watch, r, err);
     if (!status && r->end != MR_END_STOPPED && t->run->test[0]) status = score_test(t, ctx, err);
     if (status == MR_ESTOPPED) status = 0, r->end = MR_END_STOPPED;

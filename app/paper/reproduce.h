@@ -24,7 +24,7 @@ typedef struct mr_reproduce_watch {
 typedef struct mr_reproduce_options {
     mr_plan_options plan;
     const char *out;                              /* the folder DIR */
-    double deadline;                              /* of mr_reproduce_now; 0: none */
+    double deadline;                              /* of mr_seconds; 0: none */
     int side_by_side;                             /* runs at once */
     int again;                                    /* forgets the rows that it would find, and runs them anew */
     int keep;                                     /* keeps DIR/runs/NAME/…/model.safetensors */
@@ -43,9 +43,6 @@ typedef struct mr_reproduce_result {
     int cut;  /* measurements: the time was up before the last one */
     int over; /* the time was up, or too little of it was left for another step */
 } mr_reproduce_result;
-
-/* The clock that deadlines are on, in seconds. */
-double mr_reproduce_now(void);
 
 /* Runs one experiment of recipes/experiments. Failures of single runs are counted and told, and no error.
  * MR_ESTOPPED: *stop was set; everything is saved. */

@@ -1,23 +1,16 @@
 #include "paper/results.h"
 
+#include "core/clock.h"
 #include "core/file.h"
 #include "core/mem.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
-
-double mr_reproduce_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 int mr_results_over(const mr_reproduce_options *o, double seconds)
 {
-    return (o->stop && *o->stop) || (o->deadline > 0 && mr_reproduce_now() + seconds > o->deadline);
+    return (o->stop && *o->stop) || (o->deadline > 0 && mr_seconds() + seconds > o->deadline);
 }
 
 /* ---- the device ---- */

@@ -1,5 +1,6 @@
 #include "train/train.h"
 
+#include "core/clock.h"
 #include "core/file.h"
 #include "core/mem.h"
 #include "train/checkpoint.h"
@@ -9,7 +10,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 /* Saving changes no number, so when it happens may follow the clock. */
 #define SAVE_SECONDS 15
@@ -31,13 +31,6 @@ typedef struct trainer {
     int served; /* requests to save that were met */
     int lock;
 } trainer;
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int in_folder(const char *dir, const char *name)
 {
@@ -69,7 +62,7 @@ static int not_finite(const trainer *t, int64_t step, mr_error *err)
 
 static int train_step(trainer *t, int64_t step, mr_error *err)
 {
-    const double began = now();
+    const double began = mr_seconds();
     mr_learn_options part = MR_LEARN_OPTIONS;
     mr_result result = MR_RESULT;
     int64_t tokens = 0;
@@ -87,8 +80,8 @@ static int train_step(trainer *t, int64_t step, mr_error *err)
     t->cp.step = step;
     t->cp.tokens += tokens;
     if (t->watch->stepped) t->watch->stepped(t->watch->user, step, tokens, result.loss);
-    return mr_runlog_step(t->log, step, result.loss, result.lr, result.grad_norm, (double)tokens / (now() - began),
-                          err);
+    return mr_runlog_step(t->log, step, result.loss, result.lr, result.grad_norm,
+                          (double)tokens / (mr_seconds() - began), err);
 }
 
 /* ---- evaluation and checkpoints ---- */
@@ -130,7 +123,7 @@ static int draw_curve(trainer *t, int at_end, mr_error *err)
     mr_curve_point *points = NULL;
     size_t n = 0;
     char title[128], mixer[MR_TEXT_MAX], layers[MR_TEXT_MAX], dim[MR_TEXT_MAX];
-    double began = now();
+    double began = mr_seconds();
     if (!at_end && began < t->next_curve) return 0;
     snprintf(title, sizeof title, "%s: %.40s, %.20s × %.20s", t->recipe->task->type->name,
              mr_recipe_model_key(t->recipe, "mixer", mixer), mr_recipe_model_key(t->recipe, "layers", layers),
@@ -141,7 +134,7 @@ static int draw_curve(trainer *t, int at_end, mr_error *err)
     mr_free(points);
     mr_free(from);
     mr_free(to);
-    t->next_curve = now() + 20 * (now() - began);
+    t->next_curve = mr_seconds() + 20 * (mr_seconds() - began);
     return status;
 }
 
@@ -155,7 +148,7 @@ static int save(trainer *t, int at_end, mr_error *err)
     /* a step may be finite and the weights after it not (0 / 0 with eps = 0, say): such never reach a file */
     if (status == MR_ENONFINITE) return not_finite(t, t->cp.step, err);
     if (!status) status = draw_curve(t, at_end, err);
-    t->saved = now();
+    t->saved = mr_seconds();
     return status;
 }
 
@@ -163,7 +156,7 @@ static int save_is_due(const trainer *t)
 {
     if (t->cp.step == t->saved_step) return 0;
     if (t->set->save_every) return t->cp.step % t->set->save_every == 0;
-    return now() - t->saved >= SAVE_SECONDS;
+    return mr_seconds() - t->saved >= SAVE_SECONDS;
 }
 
 static void tell(const trainer *t, const char *line)
@@ -199,7 +192,7 @@ static int is_over(const trainer *t, mr_train_end *end)
     if (t->stop && *t->stop) return *end = MR_END_STOPPED, 1;
     if (t->cp.step >= mr_train_steps(t->set)) return *end = MR_END_STEPS, 1;
     if (t->set->patience && t->cp.stale >= t->set->patience) return *end = MR_END_PATIENCE, 1;
-    if (t->set->max_seconds > 0 && now() - t->started >= t->set->max_seconds) return *end = MR_END_SECONDS, 1;
+    if (t->set->max_seconds > 0 && mr_seconds() - t->started >= t->set->max_seconds) return *end = MR_END_SECONDS, 1;
     return 0;
 }
 
@@ -322,7 +315,7 @@ int mr_train(mr_recipe *recipe, mr_context *ctx, const char *dir, int resume, co
                  .cp = mr_checkpoint_start(),
                  .lock = -1};
     memset(result, 0, sizeof *result);
-    t.started = t.saved = now();
+    t.started = t.saved = mr_seconds();
     int status = set_up(&t, resume, err);
     if (!status) {
         char line[sizeof t.cp.changed + 32] = "";

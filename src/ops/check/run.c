@@ -1,12 +1,12 @@
 #include "ops/check/run.h"
 
+#include "core/clock.h"
 #include "core/mem.h"
 
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 /* Guard words are NaN in the first run, so that what is read past a buffer shows in the result; in the second they are
  * an ordinary number, so that a NaN added to a guard word cannot hide in it. */
@@ -241,13 +241,6 @@ void mr_outcome_same(const mr_case *c, const mr_outcome *got, const mr_outcome *
     }
 }
 
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 int mr_case_time(const mr_case *c, mr_dev *dev, double *ns, mr_error *err)
 {
     enum { CALLS = 5 };
@@ -259,10 +252,10 @@ int mr_case_time(const mr_case *c, mr_dev *dev, double *ns, mr_error *err)
     for (int call = 0; call < CALLS && status == 0; call++) {
         if (c->first_op >= 0) mr_case_ops[c->first_op].call(dev, &p.first);
         status = dev->sync(dev, err);
-        double start = seconds();
+        double start = mr_seconds();
         mr_case_ops[c->op].call(dev, &p.args);
         if (status == 0) status = dev->sync(dev, err);
-        *ns = fmin(*ns, (seconds() - start) * 1e9 / (double)c->elements);
+        *ns = fmin(*ns, (mr_seconds() - start) * 1e9 / (double)c->elements);
     }
     dev->release(dev, p.base);
     return status;
