@@ -137,12 +137,14 @@ MR_API int mr_net_check(const mr_net *net, mr_batch *batch, mr_error *err);
 /* A part of a step. micro of micros: gradients are added up from the first and the weights updated after the last,
  * which alone returns a result. scale: what the sum of row losses is multiplied with; 0: one over the rows that
  * count, and over micros. carry: rows continue from where the last batch with carry left them (truncated
- * backpropagation; the same B). */
+ * backpropagation; the same B). progress: a schedule that decays is taken to be at least this far, from 0 to 1, so
+ * that it can end when time does and not only after `steps`; the same for all parts of a step. */
 typedef struct mr_learn_options {
     size_t size;
     int micro, micros;
     double scale;
     int carry;
+    double progress;
 } mr_learn_options;
 #define MR_LEARN_OPTIONS MR_SIZED(mr_learn_options)
 MR_API int mr_net_learn(mr_net *net, const mr_batch *batch, const mr_learn_options *options, mr_result *result,

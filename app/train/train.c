@@ -4,7 +4,7 @@
 #include "core/file.h"
 #include "core/mem.h"
 #include "train/checkpoint.h"
-#include "train/feed.h"
+#include "train/prefetch.h"
 #include "train/runlog.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ typedef struct trainer {
     const mr_stop *stop;
     const mr_train_watch *watch;
     mr_net *net;
-    mr_feed *feed;
+    mr_prefetch *batches;
     mr_batch eval_batch;
     mr_runlog *log;
     mr_checkpoint cp;
@@ -69,7 +69,7 @@ static int train_step(trainer *t, int64_t step, mr_error *err)
     int status = 0;
     part.micros = (int)t->set->accumulate;
     for (part.micro = 0; !status && part.micro < part.micros; part.micro++) {
-        const mr_batch *batch = mr_feed_next(t->feed, err);
+        const mr_batch *batch = mr_prefetch_next(t->batches, err);
         if (!batch) return MR_EDATA;
         status = mr_net_learn(t->net, batch, &part, &result, err);
         tokens += (int64_t)batch->B * batch->T;
@@ -289,14 +289,14 @@ static int set_up(trainer *t, int resume, mr_error *err)
     if (!status) status = open_log(t, err);
     if (!status && mr_batch_new(&t->eval_batch, &task->face, shapes[1].B, shapes[1].T))
         status = mr_no_memory(err, "batches; lower --batch or the length");
-    if (!status) status = mr_feed_new(task, t->net, t->cp.step + 1, (int)t->set->accumulate, &t->feed, err);
+    if (!status) status = mr_prefetch_new(task, t->net, t->cp.step + 1, (int)t->set->accumulate, &t->batches, err);
     /* last, so that a resume that is refused leaves it as it was */
     return status ? status : write_recipe(t, err);
 }
 
 static void tear_down(trainer *t)
 {
-    mr_feed_free(t->feed);
+    mr_prefetch_free(t->batches);
     mr_batch_free(&t->eval_batch);
     mr_runlog_close(t->log, NULL);
     mr_net_free(t->net);

@@ -68,6 +68,8 @@ static int take_options(mr_learn_options *o, const mr_learn_options *from, mr_er
         return mr_fail(err, MR_EINVAL, "micro = %d, micros = %d: micro counts from 0 to micros − 1", o->micro,
                        o->micros);
     if (!isfinite(o->scale)) return mr_fail(err, MR_EINVAL, "scale: is not a finite number");
+    if (!(o->progress >= 0 && o->progress <= 1))
+        return mr_fail(err, MR_EINVAL, "progress = %g: must lie between 0 and 1", o->progress);
     return 0;
 }
 
@@ -157,7 +159,7 @@ static void end_part(mr_net *net)
 static int learn(mr_net *net, const mr_batch *batch, const mr_learn_options *o, mr_result *result, mr_error *err)
 {
     mr_state *carried;
-    mr_step step = mr_step_values(&net->train, net->steps + 1);
+    mr_step step = mr_step_values(&net->train, net->steps + 1, o->progress);
     int status = check_order(net, o, err);
     if (!status) status = have_plan(net, batch->B, batch->T, err);
     if (!status) status = take_carried(net, batch->B, o->carry, &carried, err);
@@ -197,7 +199,7 @@ static int keep(mr_net *net, const mr_batch *batch, const mr_learn_options *o, f
                 mr_error *err)
 {
     mr_state *carried;
-    mr_step step = mr_step_values(&net->train, net->steps + 1);
+    mr_step step = mr_step_values(&net->train, net->steps + 1, 0);
     int status = have_plan(net, batch->B, batch->T, err);
     if (!status) status = take_carried(net, batch->B, o->carry, &carried, err);
     if (status) return status;
@@ -270,7 +272,7 @@ void mr_net_drop_gradients(mr_net *net)
 
 static int update(mr_net *net, mr_result *result, mr_error *err)
 {
-    const mr_step step = mr_step_values(&net->train, net->steps + 1);
+    const mr_step step = mr_step_values(&net->train, net->steps + 1, 0);
     const double stats[MR_STATS] = {0};
     if (net->fresh_grads) return mr_fail(err, MR_EINVAL, "there are no gradients: mr_net_backward comes first");
     mr_model_set_step(net->owner, &step);

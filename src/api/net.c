@@ -17,7 +17,7 @@ mr_net *mr_net_blank(mr_context *ctx)
 
 int mr_net_make_owner(mr_net *net, const mr_config *config, mr_dev *dev, mr_error *err)
 {
-    int status = mr_model_new(config, dev, (mr_decay_set)net->train.decay_set, &net->owner, err);
+    int status = mr_model_new(config, dev, net->train.decay_set, &net->owner, err);
     if (status) return status;
     net->face = mr_config_interface(config);
     net->state_reals = mr_model_state_reals(net->owner);

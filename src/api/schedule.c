@@ -27,21 +27,32 @@ const mr_option mr_learn_table[] = {
     {"seed", MR_OPT_INT, FIELD(seed), "1", 0, 9e15, NULL, "of the initial weights, the data and dropout", 0},
     {0}};
 
-static double learning_rate(const mr_learn_settings *set, int64_t step)
+double mr_schedule_position(const mr_learn_settings *set, int64_t step, double progress)
 {
-    if (step <= set->warmup) return set->lr * (double)step / (double)set->warmup;
-    double gone = set->steps > set->warmup ? (double)(step - 1 - set->warmup) / (double)(set->steps - set->warmup) : 0;
-    if (gone > 1) gone = 1;
-    if (set->schedule == MR_SCHEDULE_LINEAR) return set->lr * (1 - gone);
-    if (set->schedule == MR_SCHEDULE_COSINE) return set->lr * 0.5 * (1 + cos(3.14159265358979323846 * gone));
+    const double by_progress = 1 + progress * (double)set->steps;
+    if (set->schedule == MR_SCHEDULE_CONSTANT || !(by_progress > (double)step)) return (double)step;
+    return by_progress;
+}
+
+double mr_learning_rate(const mr_learn_settings *set, double position)
+{
+    const double pi = 3.14159265358979323846, warmup = (double)set->warmup, steps = (double)set->steps;
+    if (position <= warmup) return set->lr * position / warmup;
+    double gone = steps > warmup ? (position - 1 - warmup) / (steps - warmup) : 0;
+    gone = gone < 0 ? 0 : gone > 1 ? 1 : gone;
+    switch (set->schedule) {
+    case MR_SCHEDULE_CONSTANT: break;
+    case MR_SCHEDULE_LINEAR: return set->lr * (1 - gone);
+    case MR_SCHEDULE_COSINE: return set->lr * 0.5 * (1 + cos(pi * gone));
+    }
     return set->lr;
 }
 
-mr_step mr_step_values(const mr_learn_settings *s, int64_t step)
+mr_step mr_step_values(const mr_learn_settings *s, int64_t step, double progress)
 {
     return (mr_step){.seed = (uint64_t)s->seed,
                      .step = (uint32_t)step,
-                     .lr = learning_rate(s, step),
+                     .lr = mr_learning_rate(s, mr_schedule_position(s, step, progress)),
                      .beta1 = s->betas[0],
                      .beta2 = s->betas[1],
                      .eps = s->eps,
