@@ -1,6 +1,8 @@
-/* What the tests of the public header share: nothing here knows the inside of the library. */
+/* What the tests of the public API share: nothing here uses the library's internals. */
 #ifndef MR_TESTS_API_SUPPORT_H
 #define MR_TESTS_API_SUPPORT_H
+
+#include "assert_that.h"
 
 #include <minrnn_experimental.h>
 
@@ -13,7 +15,8 @@
 
 #include <cmocka.h>
 
-/* Calls that must succeed, with the sentence when they do not; and calls that must fail with a status and a word. */
+/* Calls that must succeed (shows the message when they do not), and calls that must fail
+ * with a status and a message. */
 #define OK(call)                                                                                                       \
     do {                                                                                                               \
         mr_error err = {0};                                                                                            \
@@ -82,7 +85,7 @@ static inline void near_floats(const char *what, const float *got, const float *
             fail_msg("%s: element %zu of %zu is %.9g, wanted %.9g", what, i, n, (double)got[i], (double)want[i]);
 }
 
-/* Memory that ends where it ends: bytes on both sides must stay. */
+/* Memory with guard bytes on both sides, which must not change. */
 typedef struct fenced {
     unsigned char *all;
     size_t size;

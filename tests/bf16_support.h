@@ -1,11 +1,11 @@
-/* A device that stores activations in bf16 as a GPU does, made of ref64: every activation that an op writes is
- * rounded, to nearest and ties to even, and so are the operands of products; everything else is exact. What it
- * differs from ref64 by is what bf16 costs on this model and batch, whatever the kernels are like.
+/* A device that stores activations in bf16 as a GPU does, made of ref64: every activation that an op writes is rounded,
+ * to nearest and ties to even, and so are the operands of products; everything else is exact. Its difference from ref64
+ * is the cost of bf16 on this model and batch, whatever the kernels.
  *
- * Where a kernel rounds is its own affair within the law (src/ops/check/bf16.c): `bf16_places` says where this device
- * does. Kernels also add up in an order of their own, so that some sums are rounded to the other neighbour; a few
- * roundings on, that has reached most numbers. `noise` does the same. So one model has many gradients in bf16, and
- * all of them are as good. */
+ * Kernels may choose where they round, within the rules (src/ops/check/bf16.c): `bf16_places` says where this
+ * device does. Kernels also choose the order of their sums, so that some sums are rounded to the other
+ * neighbour; after a few more roundings that has reached most numbers. `noise` does the same. So one model has
+ * many valid gradients in bf16. */
 #ifndef MR_TESTS_BF16_SUPPORT_H
 #define MR_TESTS_BF16_SUPPORT_H
 
@@ -16,11 +16,11 @@
 /* Errors that a test puts into the device on purpose. */
 typedef enum bf16_fault {
     FAULT_NONE,
-    FAULT_SCALE, /* what the op writes is too large, by `amount` of it */
-    FAULT_TERM,  /* the op forgets a part: see the ops below */
+    FAULT_SCALE, /* what the op writes is too large by the share `amount` */
+    FAULT_TERM,  /* the op leaves out a term: see the ops below */
 } bf16_fault;
 
-/* What src/ops/cuda does: between, bias and cells_of_64, with noise of some 2⁻²⁰. */
+/* src/ops/cuda has between, bias and cells_of_64, with a noise of about 2⁻²⁰. */
 typedef struct bf16_places {
     int between; /* products are rounded before dropout and gelu', as the GPU's are; 0: once, with all that follows */
     int gelu_of_kept; /* gelu reads its stored argument */
@@ -35,12 +35,12 @@ typedef struct bf16_places {
 
 static mr_ops bf16_exact; /* ref64's */
 static uint64_t
-    bf16_turn; /* arrays rounded so far; set to 0 before a pass, its noise does not depend on what ran before */
+    bf16_turn; /* arrays rounded so far; set to 0 before a pass, so that its noise does not depend on earlier ones */
 
 static inline const bf16_places *bf16_of(const mr_dev *dev) { return dev->impl; }
 
-/* To 8 significant bits, ties to even; what is not finite stays, as do numbers too small for bf16's exponents, which
- * gradients never are. */
+/* Rounds to 8 significant bits, ties to even; leaves what is not finite, and numbers below bf16's range,
+ * which gradients never reach. */
 static inline double bf16_nearest(double x)
 {
     const uint64_t below = ((uint64_t)1 << 45) - 1; /* of the 53 bits of a double, all but 8 */
@@ -67,7 +67,7 @@ static inline int bf16_faulty(const mr_dev *dev, bf16_fault fault, const char *o
     return how->fault == fault && !strcmp(how->wrong, op);
 }
 
-/* What an op leaves in memory: n numbers, rounded. */
+/* Rounds the n numbers that an op stored. */
 static inline void bf16_store(mr_dev *dev, const char *op, void *at, size_t n)
 {
     const bf16_places *how = bf16_of(dev);
@@ -102,7 +102,7 @@ static inline double bf16_gelu_slope(double x)
     return s + x * s * (1 - s) * 1.5957691216057308 * (1 + 3 * 0.044715 * x * x);
 }
 
-/* ---- ops that write activations and round nothing on the way */
+/* ---- ops that write activations and round nothing inside */
 
 #define BF16_WRITES(name, array, count)                                                                                \
     static inline void bf16_##name(mr_dev *dev, const mr_##name##_args *a)                                             \
@@ -125,7 +125,7 @@ BF16_WRITES(silu_bwd, dx, a->n)
 BF16_WRITES(sscan_fwd, y, a->B * a->T * a->E)
 #undef BF16_WRITES
 
-/* The forgotten part: the residual stream's gradient. */
+/* The term left out by FAULT_TERM: the residual stream's gradient. */
 static inline void bf16_norm_bwd(mr_dev *dev, const mr_norm_bwd_args *a)
 {
     mr_norm_bwd_args own = *a;
@@ -134,7 +134,7 @@ static inline void bf16_norm_bwd(mr_dev *dev, const mr_norm_bwd_args *a)
     bf16_store(dev, "norm_bwd", a->dx, (size_t)(a->M * a->D));
 }
 
-/* The forgotten part: dropout's mask. */
+/* The term left out by FAULT_TERM: dropout's mask. */
 static inline void bf16_dropout_bwd(mr_dev *dev, const mr_dropout_bwd_args *a)
 {
     mr_dropout_bwd_args own = *a;
@@ -171,7 +171,7 @@ static inline void bf16_drop_and_add(mr_dev *dev, const mr_linear_fwd_args *a, d
     for (size_t i = 0; i < n; i++) ((double *)a->y)[i] = v[i] + (residual ? residual[i] : 0);
 }
 
-/* The forgotten part: the bias. */
+/* The term left out by FAULT_TERM: the bias. */
 static inline void bf16_linear_fwd(mr_dev *dev, const mr_linear_fwd_args *a)
 {
     const bf16_places *how = bf16_of(dev);
@@ -194,7 +194,7 @@ static inline void bf16_linear_fwd(mr_dev *dev, const mr_linear_fwd_args *a)
     mr_free(v);
 }
 
-/* The forgotten part: gelu'. */
+/* The term left out by FAULT_TERM: gelu'. */
 static inline void bf16_linear_bwd_x(mr_dev *dev, const mr_linear_bwd_x_args *a)
 {
     const size_t n = (size_t)(a->M * a->K);
@@ -211,7 +211,7 @@ static inline void bf16_linear_bwd_x(mr_dev *dev, const mr_linear_bwd_x_args *a)
     mr_free(v);
 }
 
-/* Gradients of parameters are sums in fp32, of numbers that are rounded already. */
+/* Gradients of parameters are fp32 sums of numbers that are already rounded. */
 static inline void bf16_linear_bwd_w(mr_dev *dev, const mr_linear_bwd_w_args *a) { bf16_exact.linear_bwd_w(dev, a); }
 static inline void bf16_embed_bwd(mr_dev *dev, const mr_embed_bwd_args *a) { bf16_exact.embed_bwd(dev, a); }
 
@@ -244,8 +244,8 @@ static inline void bf16_minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
     mr_free(b);
 }
 
-/* The forgotten part: what comes from the state behind. The bias gets gradients before they are rounded, as on the
- * GPU. */
+/* The term left out by FAULT_TERM: the gradient of the final state. The bias gets gradients before they
+ * are rounded, as on the GPU. */
 static inline void bf16_minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
 {
     const int M = a->B * a->T, N = a->H * mr_cell_gates(&a->cell);
@@ -278,7 +278,7 @@ static inline void bf16_put_act(mr_dev *dev, mr_act *to, const float *from, size
     for (size_t i = 0; i < n; i++) ((double *)to)[i] = bf16_nearest(from[i]);
 }
 
-/* Ops that are not written here would silently not be rounded: they are left out, and a test that calls one crashes. */
+/* Ops that are not defined here would silently not round: they are NULL, and a test that calls one crashes. */
 static inline mr_dev *open_bf16(const bf16_places *how)
 {
     mr_dev *dev = open_device("ref64", 1, NULL);

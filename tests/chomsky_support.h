@@ -1,5 +1,5 @@
-/* What the tests of formal languages share: batches cut into questions and answers, and the tasks that both
- * protocols have, each said in another way than it is made. */
+/* What the tests of formal languages share: batches split into questions and answers, and second definitions of the
+ * tasks that both protocols have. */
 #ifndef MR_TESTS_CHOMSKY_SUPPORT_H
 #define MR_TESTS_CHOMSKY_SUPPORT_H
 
@@ -21,8 +21,8 @@ static inline mr_task *open_language(const char *protocol, const char *name, int
     return open_task("chomsky", batch, 0, all);
 }
 
-/* Cuts a row at its empty token, and checks what holds for every task: symbols before it, nothing but empty tokens
- * from there on, answers from there on without a gap, then no targets. */
+/* Splits a row at its first empty token, and checks what holds for every task: symbols before it, only empty tokens
+ * after it, answers there without a gap, then no targets. */
 static inline question question_of(const mr_task *task, const mr_batch *batch, int row)
 {
     question q = {.ids = batch->ids + row * batch->T};
@@ -43,22 +43,25 @@ static inline question question_of(const mr_task *task, const mr_batch *batch, i
 
 typedef void checker(const question *q);
 
-/* The batch as a whole, and each of its rows by `check`; scored: a batch of the test set; `cut`: answers may be
- * shorter than their room. */
+/* Checks the batch as a whole, and each of its rows with `check`; scored: a batch of the test set; cut: answers may
+ * be shorter than their room. */
 static inline void check_batch(const mr_task *task, const mr_batch *batch, int scored, int cut, checker *check)
 {
     int64_t counted = 0;
     int n = question_of(task, batch, 0).n, longest = 0, multiple = scored ? 32 : 16;
     mr_shape shapes[2];
     mr_task_shapes(task, shapes);
-    assert_true(batch->B >= 1 && batch->B <= shapes[scored].B && batch->T <= shapes[scored].T);
+    assert_that(batch->B, >=, 1);
+    assert_that(batch->B, <=, shapes[scored].B);
+    assert_that(batch->T, <=, shapes[scored].T);
     assert_int_equal(batch->T % multiple, 0);
     assert_null(batch->reset);
     assert_null(batch->length);
     for (int row = 0; row < batch->B; row++) {
         question q = question_of(task, batch, row);
         assert_int_equal(q.n, n);
-        assert_true(q.n >= 1 && q.m >= 1);
+        assert_that(q.n, >=, 1);
+        assert_that(q.m, >=, 1);
         if (check) check(&q);
         counted += q.m;
         if (q.n + q.m > longest) longest = q.n + q.m;
@@ -67,7 +70,7 @@ static inline void check_batch(const mr_task *task, const mr_batch *batch, int s
     assert_true(cut || longest > batch->T - multiple);
 }
 
-/* 200 training batches and the whole test set, every row by `check`. */
+/* Checks every row of 200 training batches and of the whole test set. */
 static inline void check_language(const char *protocol, const char *name, checker *train, checker *eval)
 {
     mr_task *task = open_language(protocol, name, 16, (setting[]){{"eval-lengths", "12"}, {"eval-samples", "20"}, {0}});
@@ -86,12 +89,12 @@ static inline void check_language(const char *protocol, const char *name, checke
     mr_task_free(task);
 }
 
-/* Six standard deviations above the mean of chi-square: a wrong sampler misses it by far. */
+/* The limit is six standard deviations above the mean of chi-square: a wrong sampler exceeds it by far. */
 static inline void assert_uniform(const int *counts, int cells, const char *what)
 {
     double total = 0;
     for (int i = 0; i < cells; i++) total += counts[i];
-    assert_true(total >= 20 * cells);
+    assert_that(total, >=, 20 * cells);
     double x = chi_square(counts, cells, total / cells);
     if (!(x <= cells - 1 + 6 * sqrt(2.0 * (cells - 1))))
         fail_msg("%s: not uniform, chi-square %g for %d cells", what, x, cells);
@@ -99,7 +102,7 @@ static inline void assert_uniform(const int *counts, int cells, const char *what
 
 /* ---- tasks of both protocols */
 
-/* Answer k is the symbol that has at most k smaller ones, and more than k that are not larger. */
+/* Answer k is the symbol with at most k smaller symbols, and more than k that are not larger. */
 static inline void check_sorted(const question *q)
 {
     assert_int_equal(q->m, q->n);
@@ -109,7 +112,8 @@ static inline void check_sorted(const question *q)
             smaller += q->ids[i] < q->answer[k];
             not_larger += q->ids[i] <= q->answer[k];
         }
-        assert_true(smaller <= k && k < not_larger);
+        assert_that(smaller, <=, k);
+        assert_that(k, <, not_larger);
     }
 }
 
@@ -122,7 +126,7 @@ static inline void check_walk(const question *q)
     assert_int_equal(q->answer[0], at);
 }
 
-/* Changes come in pairs where a string ends as it began. */
+/* The number of changes is even where a string ends as it began. */
 static inline void check_pairs(const question *q)
 {
     assert_int_equal(q->m, 1);

@@ -1,4 +1,4 @@
-/* Raw calls on a GPU, as a host framework makes them: in its streams, captured in its graphs, on its memory alone. */
+/* Raw calls on a GPU as a host framework makes them: in its streams, captured in its graphs, only on its memory. */
 #include "raw_support.h"
 
 #include <cuda_runtime_api.h>
@@ -108,7 +108,7 @@ static void run_both(raw_run *r, cudaStream_t stream)
     run_backward(r);
 }
 
-/* The same once more, from accumulators at 0. */
+/* Runs the same again, with accumulators set to 0. */
 static void run_again(raw_run *r, const values *in, cudaStream_t stream, values *out)
 {
     put_arrays(r, in, INPUTS, ARRAYS);
@@ -119,7 +119,7 @@ static void run_again(raw_run *r, const values *in, cudaStream_t stream, values 
 
 /* ---- against ref in double ---- */
 
-/* What the backward of a bf16 call is given for h is rounded: so is what the backward in double gets. */
+/* The backward of a bf16 call gets a rounded h, so the backward in double gets the same rounded h. */
 static void exact_values(const shape *s, const values *rounded, values *v)
 {
     raw_run r = new_run(ref, &host, s, MR_F64, NULL);
@@ -135,7 +135,7 @@ static void exact_values(const shape *s, const values *rounded, values *v)
     free_run(&r);
 }
 
-/* Stored numbers are rounded to bf16. With W so are pre-activations and their gradients on the way: four roundings of
+/* Stored numbers are rounded to bf16. With W, pre-activations and their gradients are rounded too: four roundings of
  * the largest number, as in src/ops/check/bf16.c. TF32 has 11 significant bits. */
 static void check_near(const char *where, const shape *s, mr_dtype dtype, int exact, const values *got,
                        const values *want)
@@ -178,13 +178,13 @@ static void check_results(mr_context *ctx, const shape *s, mr_dtype dtype, int e
     free_values(&got), free_values(&want);
 }
 
-static void test_results(void **state)
+static void results_agree_with_ref_in_double(void **state)
 {
     (void)state;
     for_all(check_results);
 }
 
-/* The stream is held up by a function on the host: calls must come back all the same. */
+/* A host function blocks the stream: calls must return all the same. */
 typedef struct gate {
     atomic_int open, gave_up;
 } gate;
@@ -222,7 +222,7 @@ static void check_no_wait(mr_context *ctx, const shape *s, mr_dtype dtype, int e
     free_values(&first), free_values(&held);
 }
 
-static void test_nothing_allocated_nothing_waited_for(void **state)
+static void calls_neither_allocate_nor_wait(void **state)
 {
     (void)state;
     for_all(check_no_wait);
@@ -248,7 +248,7 @@ static void replay(raw_run *r, cudaGraphExec_t exec, values *out)
     get_outputs(r, out);
 }
 
-/* A graph gives what a call gives, with other weights too, and after a call of a larger shape. */
+/* A graph gives the same as a call, also with other weights, and after a call with a larger shape. */
 static void check_capture(mr_context *ctx, const shape *s, mr_dtype dtype, int exact)
 {
     values eager = draw_values(s, 7), graph = draw_values(s, 7), eager_next = draw_values(s, 8),
@@ -259,7 +259,7 @@ static void check_capture(mr_context *ctx, const shape *s, mr_dtype dtype, int e
     cudaGraphExec_t exec = capture(&r, streams[1]);
     replay(&r, exec, &graph);
     same_values("a graph", s, &graph, &eager);
-    put_arrays(&r, &eager_next, 0, INPUTS); /* in place: nobody tells the library */
+    put_arrays(&r, &eager_next, 0, INPUTS); /* in place: the library is not told */
     run_again(&r, &eager_next, streams[0], &eager_next);
     exact_values(s, dtype == MR_BF16 ? &eager_next : NULL, &want);
     check_near("other weights", s, dtype, exact, &eager_next, &want);
@@ -278,7 +278,7 @@ static void check_capture(mr_context *ctx, const shape *s, mr_dtype dtype, int e
         free_values(&large);
 }
 
-static void test_capture(void **state)
+static void a_captured_graph_gives_the_results_of_calls(void **state)
 {
     (void)state;
     for_all(check_capture);
@@ -326,7 +326,7 @@ static void check_two_streams(mr_context *ctx, const shape *s, mr_dtype dtype, i
     }
 }
 
-static void test_two_streams(void **state)
+static void two_streams_do_not_disturb_each_other(void **state)
 {
     (void)state;
     for_all(check_two_streams);
@@ -334,7 +334,7 @@ static void test_two_streams(void **state)
 
 /* ---- refusals ---- */
 
-static void test_refusals(void **state)
+static void wrong_arguments_are_refused(void **state)
 {
     (void)state;
     mr_context *ctx = gpu_context(0);
@@ -348,10 +348,11 @@ static void test_refusals(void **state)
     FAILS(MR_EINVAL, "x: must be aligned to 16", mr_cell_forward(ctx, &b, &err));
     shape many = {.name = "more sequences than a launch has room for", .given = 1, .B = 70000, .T = 1, .H = 1};
     raw_run wide = new_run(ctx, &gpu, &many, MR_F32, streams[0]);
-    FAILS(MR_EDEVICE, "invalid", mr_scan_forward(ctx, &wide.scan, &err)); /* the launch is refused: said at once */
+    FAILS(MR_EDEVICE, "invalid",
+          mr_scan_forward(ctx, &wide.scan, &err)); /* the launch is refused, and reported at once */
     values v = draw_values(&shapes[0], 1);
     put_arrays(&r, &v, 0, INPUTS);
-    run_again(&r, &v, streams[0], &v); /* and forgotten */
+    run_again(&r, &v, streams[0], &v); /* the error is cleared */
     OK(mr_context_wait(ctx, &err));
     free_values(&v);
     free_run(&r), free_run(&cell), free_run(&wide);
@@ -361,9 +362,11 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_results),  cmocka_unit_test(test_nothing_allocated_nothing_waited_for),
-        cmocka_unit_test(test_capture),  cmocka_unit_test(test_two_streams),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(results_agree_with_ref_in_double),
+        cmocka_unit_test(calls_neither_allocate_nor_wait),
+        cmocka_unit_test(a_captured_graph_gives_the_results_of_calls),
+        cmocka_unit_test(two_streams_do_not_disturb_each_other),
+        cmocka_unit_test(wrong_arguments_are_refused),
     };
     int count = 0;
     if (cudaGetDeviceCount(&count) != cudaSuccess || !count) {

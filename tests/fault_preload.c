@@ -1,18 +1,17 @@
-/* Put before libc by LD_PRELOAD: makes the N-th call of a kind fail, or ends the process there. tests/faults.py
- * drives it.
+/* Loaded before libc by LD_PRELOAD: makes the N-th call of a kind fail, or ends the process there.
+ * tests/faults.py drives it.
  *
  * MINRNN_FAULT=KIND:N   N counts calls after main() began, from 1.
- *   memory   the N-th allocation gives NULL
+ *   memory   the N-th allocation returns NULL
  *   thread   the N-th thread is refused
  *   file     the N-th call on files fails (a write as on a full disk)
  *   short    the N-th write takes half of its bytes, the next one fails
  *   kill     the process ends before the N-th call that changes files
- *   cut      the same, as a power cut that loses what was not synced: such files get back the size that was
+ *   cut      the same, as a power cut that loses what was not synced: files are truncated to their synced size
  *   undo     the same, and renames are lost too unless their folder was synced
  * MINRNN_FAULT_REPORT=FILE   gets "fired NAME" when it happened, and "left BLOCKS FILES": memory and descriptors
  *                            still held when
- *   main() returned.
- */
+ *   main() returned. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -42,7 +41,7 @@ static long wanted, calls;
 static int armed, halved;
 static const char *report;
 
-/* ---- telling */
+/* ---- reporting */
 
 static void tell(const char *format, ...)
 {
@@ -56,7 +55,7 @@ static void tell(const char *format, ...)
     syscall(SYS_close, fd);
 }
 
-/* Is it this call's turn? */
+/* Is this the call that must fail? */
 static int fires(enum kind of, const char *name)
 {
     if (!armed || kind != of || __atomic_add_fetch(&calls, 1, __ATOMIC_SEQ_CST) != wanted) return 0;
@@ -77,7 +76,7 @@ static uintptr_t blocks[BLOCKS];
 static long held;
 static pthread_mutex_t block_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static __thread int in_libc; /* what libc keeps for its threads is its own affair */
+static __thread int in_libc; /* memory that libc keeps for its threads is not counted */
 
 static void *keep(void *block)
 {
@@ -97,7 +96,7 @@ static void forget(void *block)
     pthread_mutex_lock(&block_lock);
     for (size_t at = (uintptr_t)block >> 4; blocks[at % BLOCKS]; at++) {
         if (blocks[at % BLOCKS] != (uintptr_t)block) continue;
-        blocks[at % BLOCKS] = 1; /* was used: a search goes on beyond it */
+        blocks[at % BLOCKS] = 1; /* a freed entry: searches continue past it */
         held--;
         break;
     }
@@ -149,16 +148,16 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*run)(vo
     return rc;
 }
 
-/* ---- what a power cut leaves: files that were written to, and renames */
+/* ---- what a power cut leaves: sizes of written files, and renames */
 
 typedef struct file {
     char path[NAME];
-    off_t durable; /* bytes that would be there after the cut */
+    off_t durable; /* bytes that would survive the cut */
     int dirty;
 } file;
 
 typedef struct renaming {
-    char from[NAME], to[NAME], old[NAME]; /* old: the file that was replaced, if any */
+    char from[NAME], to[NAME], old[NAME]; /* old: copy of the replaced file, if any */
 } renaming;
 
 static file files[FILES];
@@ -348,7 +347,7 @@ static int open_descriptors(void)
 static int watched_main(int argc, char **argv, char **environment)
 {
     static char buffer[BUFSIZ];
-    setvbuf(stdout, buffer, _IOFBF, sizeof buffer); /* stdio would keep one to the end */
+    setvbuf(stdout, buffer, _IOFBF, sizeof buffer); /* otherwise stdio allocates one and keeps it */
     armed = 1;
     int code = real_main(argc, argv, environment);
     armed = 0;

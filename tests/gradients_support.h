@@ -1,5 +1,5 @@
-/* What the tests of whole models' gradients share: a covering set of models, in which every two choices of the
- * configuration meet at least once, and a model under test with a batch, a loss and its gradients. */
+/* What the tests of whole models' gradients share: a set of models that covers every pair of configuration choices, and
+ * a model under test with a batch, a loss and its gradients. */
 #ifndef MR_TESTS_GRADIENTS_SUPPORT_H
 #define MR_TESTS_GRADIENTS_SUPPORT_H
 
@@ -24,7 +24,7 @@ static int case_count;
 
 static uint8_t covered[FACTORS][MOST_LEVELS][FACTORS][MOST_LEVELS];
 
-/* Pairs that a case would cover for the first time; with `mark`, they are covered from now on. */
+/* Pairs that a case would cover for the first time; with `mark`, records them as covered. */
 static inline int new_pairs(const choice *c, int mark)
 {
     int found = 0;
@@ -52,7 +52,7 @@ static inline int all_pairs(void)
     return pairs;
 }
 
-/* Greedy: of some random cases, the one that covers most, until every pair is covered. */
+/* Greedy: takes the best of some random cases until every pair is covered. */
 static inline int make_cases(void **state)
 {
     (void)state;
@@ -92,20 +92,20 @@ static inline mr_config config_for(const choice *c, int dim)
     return config;
 }
 
-/* ---- a model under test: loss = mean loss of the batch + Σ pull·(state behind it) */
+/* ---- a model under test: loss = mean loss of the batch + Σ pull·(final state) */
 
 typedef struct subject {
     const choice *choice;
     mr_model *model;
     mr_batch batch;
-    mr_state *state, *dbehind, *dbefore; /* NULL without state */
-    size_t reals;                        /* of the state */
+    mr_state *state, *dafter, *dbefore; /* NULL without state */
+    size_t reals;                       /* of the state */
     double *before, *pull;
     double *weights, *grads, *dstate;
     bag bag;
 } subject;
 
-/* A state as a user would have it: behind another batch. */
+/* A state as a user would have it: after another batch. */
 static inline void walk_in(subject *s, const mr_interface *face, uint32_t seed)
 {
     mr_batch first = make_batch(face, s->batch.B, s->batch.T, 0, 0, seed);
@@ -127,12 +127,12 @@ static inline void make_subject(subject *s, mr_dev *dev, int index, int dim, int
     s->grads = bag_host(&s->bag, total);
     if (c->level[STATE] == NO_STATE) return;
     s->state = make_state(s->model, B);
-    s->dbehind = make_state(s->model, B);
+    s->dafter = make_state(s->model, B);
     s->dbefore = make_state(s->model, B);
     s->reals = (size_t)B * mr_model_state_reals(s->model);
     s->pull = bag_random(&s->bag, &rng, s->reals, 0.1);
     s->dstate = bag_host(&s->bag, s->reals);
-    put_doubles(dev, s->dbehind->reals, s->pull, s->reals);
+    put_doubles(dev, s->dafter->reals, s->pull, s->reals);
     if (c->level[STATE] == CARRIED_STATE) walk_in(s, &face, 200 + (uint32_t)index);
     s->before = bag_get(&s->bag, s->state->reals, s->reals);
 }
@@ -140,7 +140,7 @@ static inline void make_subject(subject *s, mr_dev *dev, int index, int dim, int
 static inline void free_subject(subject *s)
 {
     mr_state_free(s->state);
-    mr_state_free(s->dbehind);
+    mr_state_free(s->dafter);
     mr_state_free(s->dbefore);
     mr_batch_free(&s->batch);
     bag_empty(&s->bag);
@@ -163,19 +163,19 @@ static inline double loss_of(subject *s)
     forward(s);
     mr_model_loss(s->model, &s->batch, 0);
     mr_model_stats(s->model, stats);
-    assert_true(stats[MR_STAT_COUNT] == (double)s->batch.counted);
+    assert_that(stats[MR_STAT_COUNT], ==, (double)s->batch.counted);
     loss = stats[MR_STAT_LOSS] / stats[MR_STAT_COUNT];
     if (!s->state) return loss;
-    double *behind = mr_alloc(s->reals, sizeof *behind);
-    assert_non_null(behind);
-    get_doubles(s->bag.dev, behind, s->state->reals, s->reals);
-    for (size_t i = 0; i < s->reals; i++) loss += s->pull[i] * behind[i];
-    mr_free(behind);
+    double *after = mr_alloc(s->reals, sizeof *after);
+    assert_non_null(after);
+    get_doubles(s->bag.dev, after, s->state->reals, s->reals);
+    for (size_t i = 0; i < s->reals; i++) loss += s->pull[i] * after[i];
+    mr_free(after);
     return loss;
 }
 
-/* The mean of some passes: gradients of parameters are added to what is there, that of the state is overwritten.
- * Two passes show both. */
+/* The mean over some passes: gradients of parameters are added up, that of the state is
+ * overwritten. Two passes show both. */
 static inline void backward_passes(subject *s, int passes)
 {
     size_t total = mr_model_params(s->model)->total;
@@ -183,7 +183,7 @@ static inline void backward_passes(subject *s, int passes)
     for (int i = 0; i < passes; i++) {
         forward(s);
         mr_model_loss(s->model, &s->batch, 1.0 / (double)s->batch.counted);
-        mr_model_backward(s->model, &s->batch, s->dbehind, s->dbefore);
+        mr_model_backward(s->model, &s->batch, s->dafter, s->dbefore);
     }
     get_doubles(s->bag.dev, s->grads, s->model->grads, total);
     for (size_t i = 0; i < total; i++) s->grads[i] /= passes;

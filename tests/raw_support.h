@@ -1,10 +1,10 @@
-/* Raw calls of any dtype on memory of any device, as the tests see them: arrays of doubles in and out. */
+/* Raw calls of any dtype on memory of any device; the tests pass and get arrays of doubles. */
 #ifndef MR_TESTS_RAW_SUPPORT_H
 #define MR_TESTS_RAW_SUPPORT_H
 
 #include "api_support.h"
 
-#define UNIT 0x1p-8 /* what bf16 rounds by at most, of a number */
+#define UNIT 0x1p-8 /* bf16 rounds by at most this share of a number */
 
 /* A scan with a and b given, or a cell; D 0: without W. */
 typedef struct shape {
@@ -78,7 +78,7 @@ static inline size_t count_of(const shape *s, int which)
     }
 }
 
-/* bf16, written down once more: to the nearest, ties to even. */
+/* A second implementation of bf16 rounding: to nearest, ties to even. */
 static inline uint16_t to_bf16(double x)
 {
     const float f = (float)x;
@@ -138,7 +138,7 @@ static inline void free_values(values *v)
     for (int i = 0; i < ARRAYS; i++) free(v->of[i]);
 }
 
-/* Numbers that bf16 holds, so that every dtype is given the same. */
+/* Numbers that bf16 can represent, so that every dtype gets the same. */
 static inline values draw_values(const shape *s, uint32_t seed)
 {
     values v = new_values(s);
@@ -217,7 +217,7 @@ static inline raw_run new_run(mr_context *ctx, const memory *in, const shape *s,
     r.scan.stream = r.cell.stream = stream;
     r.scan.workspace_size = s->given ? mr_scan_workspace(ctx, &r.scan) : 0;
     r.cell.workspace_size = s->given ? 0 : mr_cell_workspace(ctx, &r.cell);
-    assert_true(r.scan.workspace_size + r.cell.workspace_size > 0);
+    assert_that(r.scan.workspace_size + r.cell.workspace_size, >, 0);
     r.cell.saved_size = s->given ? 0 : mr_cell_saved(ctx, &r.cell);
     r.scan.workspace = r.cell.workspace = in->take(r.scan.workspace_size + r.cell.workspace_size);
     if (r.cell.saved_size) r.cell.saved = in->take(r.cell.saved_size);
@@ -233,7 +233,7 @@ static inline void free_run(raw_run *r)
     r->in->release(r->scan.workspace);
 }
 
-/* Arrays first … last−1 of the values; the outputs among them become 0, which accumulators start from. */
+/* Uploads arrays first … last−1; outputs among them are set to 0, from which accumulators start. */
 static inline void put_arrays(raw_run *r, const values *v, int first, int last)
 {
     for (int i = first; i < last; i++) {
@@ -280,7 +280,7 @@ static inline void host_copy(void *to, const void *from, size_t bytes) { memcpy(
 
 static const memory host = {host_take, host_copy, free};
 
-/* Forward and backward in one go. */
+/* Runs forward and backward. */
 static inline void run_on_host(mr_context *ctx, const shape *s, mr_dtype dtype, values *v)
 {
     raw_run r = new_run(ctx, &host, s, dtype, NULL);
@@ -291,7 +291,7 @@ static inline void run_on_host(mr_context *ctx, const shape *s, mr_dtype dtype, 
     free_run(&r);
 }
 
-/* each: what of a number itself it may be off by; all: of the array's largest. */
+/* Tolerance: each, as a share of the number itself; all, as a share of the array's largest. */
 static inline void near_values(const char *where, const shape *s, const values *got, const values *want, int which,
                                double each, double all)
 {

@@ -1,7 +1,8 @@
-/* A folder that a test writes into, and errors that must say something. */
+/* A temporary folder for a test, and a check of error messages. */
 #ifndef MR_TESTS_SCRATCH_H
 #define MR_TESTS_SCRATCH_H
 
+#include "assert_that.h"
 #include "core/file.h"
 #include "core/options.h"
 #include "core/status.h"
@@ -33,7 +34,7 @@ static inline void write_file(const char *name, const void *data, size_t size, c
     assert_int_equal(mr_file_replace(path, data, size, NULL), 0);
 }
 
-/* The group's first and last step. */
+/* Setup and teardown of a group of tests. */
 static inline int make_folder(void **state)
 {
     (void)state;

@@ -1,10 +1,10 @@
-/* What the tests of tasks with one answer a sequence (or a pair) share. */
+/* What the tests of tasks with one answer per sequence (or pair) share. */
 #ifndef MR_TESTS_SEQUENCE_SUPPORT_H
 #define MR_TESTS_SEQUENCE_SUPPORT_H
 
 #include "task_support.h"
 
-/* A batch full of nonsense, so that what a task does not set is seen. */
+/* A batch filled with garbage, so that whatever a task does not set is noticed. */
 static inline mr_batch fresh_batch(const mr_task *task)
 {
     mr_batch batch;
@@ -27,7 +27,7 @@ static inline int equal(const mr_task *task, const mr_batch *a, const mr_batch *
            !memcmp(a->target, b->target, mr_head_rows(task->face.head, B, 1) * sizeof *a->target);
 }
 
-/* step, micro-batch and seed each change a training batch, nothing else does; what is scored hangs on none of them. */
+/* Only step, micro-batch and seed change a training batch; test batches depend on none of them. */
 static inline void check_sequence_places(mr_task *task)
 {
     mr_batch a = fresh_batch(task), b = fresh_batch(task), other = fresh_batch(task);

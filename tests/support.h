@@ -1,8 +1,9 @@
-/* What the tests of ops and models share: the devices, arrays on any of them as doubles, the forms of the cells, small
- * models and random batches. Random values are rounded to float, so every device starts from the same numbers. */
+/* What the tests of ops and models share: devices, arrays on any of them as doubles, the kinds of cells, small models
+ * and random batches. Random values are rounded to float, so every device starts from the same numbers. */
 #ifndef MR_TESTS_SUPPORT_H
 #define MR_TESTS_SUPPORT_H
 
+#include "assert_that.h"
 #include "core/mem.h"
 #include "core/rng.h"
 #include "model/network.h"
@@ -17,7 +18,7 @@
 
 #include <cmocka.h>
 
-/* Sanitizers slow a program tenfold: they get fewer cases, chosen by each test. */
+/* Sanitizers slow a program tenfold: with them, each test chooses fewer cases. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define REDUCED 1
 #elif defined(__has_feature)
@@ -47,53 +48,67 @@ static inline mr_dev *open_device(const char *kind, int threads, const char *isa
 #define BF16 0x1p-8
 static inline int is_bf16(const mr_dev *dev) { return dev->act_size == 2; }
 
-static double worst_share; /* of a tolerance, since it was last set to 0 */
+static double worst_share; /* largest error as a share of its tolerance, since it was last set to 0 */
 
-/* A GPU in exact fp32, or with activations in bf16, where there is one; otherwise says so. */
-static inline void on_the_gpu(void (*test)(mr_dev *), int bf16)
+/* Runs a check on a GPU in exact fp32, or with activations in bf16. Skips the test where there is no GPU. */
+static inline void on_the_gpu(void (*check)(mr_dev *), int bf16)
 {
     mr_error err = {0};
     mr_dev *dev;
     const char *dtype = bf16 ? "bf16" : "fp32";
     if (mr_dev_open("cuda", &(mr_dev_options){.exact = 1, .bf16 = bf16}, &dev, &err)) {
         print_message("SKIPPED on a GPU, %s: %s\n", dtype, err.text);
-        return;
+        skip();
     }
     worst_share = 0;
-    test(dev);
+    check(dev);
     assert_int_equal(dev->sync(dev, &err), 0);
     mr_dev_close(dev);
     print_message("on a GPU, %s: the largest error is %.3f of its tolerance\n", dtype, worst_share);
 }
 
-/* Runs a test on the cpu device for every instruction set here, with 1 and 2 threads, and on a GPU. */
-static inline void on_every_backend(void (*test)(mr_dev *))
+/* Runs a check on ref, on ref64 where it is wanted, and on the CPU with every instruction set of this machine and 1 and
+ * 2 threads. MINRNN_TEST_GPU_ONLY skips the test. */
+static inline void on_the_host(void (*check)(mr_dev *), int ref64)
 {
-    on_the_gpu(test, 0);
+    if (getenv("MINRNN_TEST_GPU_ONLY")) skip();
+    for (int wide = 0; wide <= ref64; wide++) {
+        mr_dev *dev = open_device(wide ? "ref64" : "ref", 1, NULL);
+        check(dev);
+        mr_dev_close(dev);
+    }
     const char *const *isas = mr_cpu_isas();
     assert_non_null(isas[0]);
     for (int i = 0; isas[i]; i++)
         for (int threads = 1; threads <= 2; threads++) {
             mr_dev *dev = open_device("cpu", threads, isas[i]);
-            test(dev);
+            check(dev);
             mr_dev_close(dev);
         }
 }
 
-/* With MINRNN_TEST_GPU_ONLY set: on a GPU alone. */
-static inline void on_every_device(void (*test)(mr_dev *))
-{
-    if (getenv("MINRNN_TEST_GPU_ONLY")) {
-        on_the_gpu(test, 0);
-        return;
+/* Tests of one check on several devices, so that what cannot run here counts as skipped by itself: NAME on the host and
+ * NAME_on_a_gpu; with BF16 also NAME_on_a_gpu_in_bf16; with REF64 the host's devices include ref64. DEVICE_TESTS and
+ * DEVICE_TESTS_BF16 list them for main(). */
+#define DEVICE_TEST(name, call)                                                                                        \
+    static void name(void **state)                                                                                     \
+    {                                                                                                                  \
+        (void)state;                                                                                                   \
+        call;                                                                                                          \
     }
-    mr_dev *dev = open_device("ref", 1, NULL);
-    test(dev);
-    mr_dev_close(dev);
-    on_every_backend(test);
-}
+#define ON_DEVICES(name, check)                                                                                        \
+    DEVICE_TEST(name, on_the_host(check, 0))                                                                           \
+    DEVICE_TEST(name##_on_a_gpu, on_the_gpu(check, 0))
+#define ON_DEVICES_REF64(name, check)                                                                                  \
+    DEVICE_TEST(name, on_the_host(check, 1))                                                                           \
+    DEVICE_TEST(name##_on_a_gpu, on_the_gpu(check, 0))
+#define ON_DEVICES_BF16(name, check)                                                                                   \
+    ON_DEVICES(name, check)                                                                                            \
+    DEVICE_TEST(name##_on_a_gpu_in_bf16, on_the_gpu(check, 1))
+#define DEVICE_TESTS(name) cmocka_unit_test(name), cmocka_unit_test(name##_on_a_gpu)
+#define DEVICE_TESTS_BF16(name) DEVICE_TESTS(name), cmocka_unit_test(name##_on_a_gpu_in_bf16)
 
-/* ---- arrays: what a test allocates is released at once, at its end */
+/* ---- arrays: what a test allocates is released together at its end */
 
 typedef struct bag {
     mr_dev *dev;
@@ -103,7 +118,7 @@ typedef struct bag {
 
 static inline double *bag_host(bag *own, size_t n)
 {
-    assert_true(own->hosts < COUNT(own->host));
+    assert_that(own->hosts, <, COUNT(own->host));
     double *p = mr_alloc(n, sizeof *p);
     assert_non_null(p);
     return own->host[own->hosts++] = p;
@@ -111,7 +126,7 @@ static inline double *bag_host(bag *own, size_t n)
 
 static inline void *bag_device(bag *own, size_t bytes)
 {
-    assert_true(own->devices < COUNT(own->device));
+    assert_that(own->devices, <, COUNT(own->device));
     void *p = own->dev->alloc(own->dev, bytes);
     assert_non_null(p);
     return own->device[own->devices++] = p;
@@ -124,7 +139,7 @@ static inline void bag_empty(bag *own)
     own->hosts = own->devices = 0;
 }
 
-typedef enum kind { ACTS, REALS } kind; /* what lies in device memory: mr_act or mr_real */
+typedef enum kind { ACTS, REALS } kind; /* type of device memory: mr_act or mr_real */
 
 /* Doubles to and from device memory: exactly on ref64, rounded elsewhere. */
 static inline void put_as(mr_dev *dev, kind what, void *to, const double *from, size_t n)
@@ -155,7 +170,8 @@ static inline void get_as(mr_dev *dev, kind what, double *to, const void *from, 
     mr_free(narrow);
 }
 
-/* Device memory for n values, filled from the host (NULL in, NULL out), or with NaN that an op must overwrite. */
+/* Device memory for n values, copied from the host (NULL in, NULL out), or filled with NaN
+ * that an op must overwrite. */
 static inline void *bag_put_as(bag *own, kind what, const double *from, size_t n)
 {
     if (!from) return NULL;
@@ -181,7 +197,7 @@ static inline double *bag_get_as(bag *own, kind what, const void *from, size_t n
     return to;
 }
 
-/* Most of what tests look at is mr_real. */
+/* Shorthands for mr_real, which most tests look at. */
 static inline void put_doubles(mr_dev *dev, void *to, const double *from, size_t n) { put_as(dev, REALS, to, from, n); }
 static inline void get_doubles(mr_dev *dev, double *to, const void *from, size_t n) { get_as(dev, REALS, to, from, n); }
 static inline void *bag_put(bag *own, const double *from, size_t n) { return bag_put_as(own, REALS, from, n); }
@@ -233,7 +249,7 @@ static inline void check_norm(const char *what, const double *got, const double 
         fail_msg("%s: off by %.3g in norm, wanted %.1e of %.6g", what, sqrt(off), tolerance, norm_of(want, n));
 }
 
-/* ---- the forms of the cells */
+/* ---- the kinds of cells */
 
 typedef struct cell_form {
     const char *name;
@@ -262,7 +278,8 @@ static inline mr_config config_with(const char *mixer, const mr_interface *face)
     mr_config c;
     mr_options_default(mr_config_options, &c);
     mr_config_take(&c, face);
-    for (c.mixer = 0; strcmp(mr_mixer_names[c.mixer], mixer); c.mixer++) continue;
+    for (c.mixer = 0; mr_mixer_names[c.mixer] && strcmp(mr_mixer_names[c.mixer], mixer); c.mixer++) continue;
+    if (!mr_mixer_names[c.mixer]) fail_msg("there is no mixer %s", mixer);
     return c;
 }
 
@@ -275,7 +292,7 @@ static inline mr_config config_of(const mr_cell *cell, const mr_interface *face)
     return c;
 }
 
-/* The kinds of models: the forms of the cells, then the other mixers. */
+/* The kinds of models: the kinds of cells, then the other mixers. */
 static const char *const other_mixers[] = {"mamba"};
 enum { MODEL_FORMS = COUNT(forms) + COUNT(other_mixers) };
 
@@ -290,7 +307,8 @@ static inline mr_config model_config(int i, const mr_interface *face)
     return c;
 }
 
-/* A planned model with its step set. Weights are the initial ones, shaken so that no norm or bias stays at 1 or 0. */
+/* A planned model with its step set. Weights are the initial ones plus noise, so that no
+ * norm or bias stays at 1 or 0. */
 static inline mr_model *make_model(const mr_config *config, mr_dev *dev, int B, int T, int train)
 {
     mr_error err = {0};
@@ -329,7 +347,7 @@ static inline mr_state *make_state(mr_model *model, int B)
     return state;
 }
 
-/* A batch of random inputs and targets; some targets, and all beyond a row's length, do not count. */
+/* A batch of random inputs and targets; some targets do not count, nor do those beyond a row's length. */
 static inline mr_batch make_batch(const mr_interface *face, int B, int T, int resets, int ragged, uint32_t seed)
 {
     mr_batch batch;

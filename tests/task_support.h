@@ -1,4 +1,4 @@
-/* What the tests of tasks share: tasks and batches to look at, and what holds for every one of them. */
+/* What the tests of tasks share: creating tasks and batches, and checks that hold for all of them. */
 #ifndef MR_TESTS_TASK_SUPPORT_H
 #define MR_TESTS_TASK_SUPPORT_H
 
@@ -108,7 +108,7 @@ static inline void check_two_threads(const mr_task *task)
     }
 }
 
-/* step, micro, row and seed each change the draw; nothing else does. */
+/* Only step, micro, row and seed change the draw. */
 static inline void check_places(mr_task *task)
 {
     mr_batch a = new_batch(task), b = new_batch(task);
@@ -128,7 +128,7 @@ static inline void check_places(mr_task *task)
     task->seed = seed;
     task->type->eval_batch(task, 0, &a);
     assert_true(same(&a, &b));
-    assert_true(task->eval_batches > 1);
+    assert_that(task->eval_batches, >, 1);
     task->type->eval_batch(task, 1, &b);
     assert_false(same(&a, &b));
     mr_batch_free(&a);

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-static void test_version(void **state)
+static void the_version_is_that_of_the_header(void **state)
 {
     (void)state;
     char text[32];
@@ -17,7 +17,7 @@ static void test_version(void **state)
     assert_string_equal(mr_status_message(MR_EIO), "input/output error");
 }
 
-static void test_training_lowers_the_loss(void **state)
+static void training_lowers_the_loss(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -26,20 +26,21 @@ static void test_training_lowers_the_loss(void **state)
     lesson l;
     make_lesson(&l, 99);
     OK(mr_net_evaluate(net, &l.data, &before, &err));
-    assert_true(before.loss > 1.5 && before.loss < 4);
+    assert_that(before.loss, >, 1.5);
+    assert_that(before.loss, <, 4);
     assert_int_equal(before.rows, BATCH * TIME);
     assert_int_equal(mr_net_steps(net), 0);
     train(net, 0, 60);
     OK(mr_net_evaluate(net, &l.data, &after, &err));
-    assert_true(after.loss < 0.2 * before.loss);
-    assert_true(after.accuracy > 0.9);
+    assert_that(after.loss, <, 0.2 * before.loss);
+    assert_that(after.accuracy, >, 0.9);
     assert_int_equal(mr_net_steps(net), 60);
     assert_int_equal(after.step, 60);
     OK(mr_net_set(net, "lr", "0", &err));
     train(net, 60, 61);
     mr_result still = MR_RESULT;
     OK(mr_net_evaluate(net, &l.data, &still, &err));
-    assert_true(still.loss == after.loss); /* lr 0 changes nothing */
+    assert_that(still.loss, ==, after.loss); /* lr 0 changes nothing */
     mr_net_free(net);
     mr_context_free(ctx);
 }
@@ -57,7 +58,7 @@ static char *read_all(const char *path, size_t *size)
     return data;
 }
 
-static void test_files_and_memory(void **state)
+static void nets_survive_files_and_memory(void **state)
 {
     (void)state;
     char path[MR_TEXT_MAX];
@@ -76,7 +77,7 @@ static void test_files_and_memory(void **state)
     assert_int_equal(mr_net_parameters(from_file), mr_net_parameters(net));
     char *data = read_all(path, &size);
     OK(mr_net_open_memory(ctx, data, size, &from_memory, &err));
-    memset(data, 0xff, size); /* its memory is not needed any more */
+    memset(data, 0xff, size); /* the net no longer needs this memory */
     forward_scores(from_memory, got);
     near_floats("from memory", got, want, SCORES, 0);
     FAILS(MR_EFORMAT, "in memory", mr_net_open_memory(ctx, data, size, &none, &err));
@@ -88,8 +89,8 @@ static void test_files_and_memory(void **state)
     mr_context_free(ctx);
 }
 
-/* A training that is saved and continued elsewhere ends in the same bits. */
-static void test_training_continues(void **state)
+/* A training that is saved and resumed in another net ends in the same bits. */
+static void resumed_training_ends_in_the_same_bits(void **state)
 {
     (void)state;
     char path[MR_TEXT_MAX];
@@ -116,7 +117,7 @@ static void test_training_continues(void **state)
     mr_context_free(ctx);
 }
 
-static void test_values(void **state)
+static void nets_of_values_train_and_stream(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -128,14 +129,16 @@ static void test_values(void **state)
     for (int i = 0; i < 30; i++) values[i] = random_float(&seed);
     mr_batch data = MR_BATCH;
     data.B = 2, data.T = 5, data.values = values, data.target_values = target, data.length = (int32_t[]){5, 3};
-    assert_true(mr_net_input(net) == MR_INPUT_REALS && mr_net_rows(net, 2, 5) == 2);
+    assert_that(mr_net_input(net), ==, MR_INPUT_REALS);
+    assert_that(mr_net_rows(net, 2, 5), ==, 2);
     OK(mr_net_forward(net, &data, want, 4, &err));
     for (int t = 0; t < 5; t++) OK(mr_stream_step_values(stream, values + 3 * t, got, 2, &err));
     near_floats("the last value's scores", got, want, 2, 1e-5);
     OK(mr_net_evaluate(net, &data, &first, &err));
     for (int i = 0; i < 50; i++) OK(mr_net_train(net, &data, &last, &err));
-    assert_true(last.loss < 0.5 * first.loss);
-    assert_true(isnan(last.accuracy) && last.rows == 2);
+    assert_that(last.loss, <, 0.5 * first.loss);
+    assert_true(isnan(last.accuracy));
+    assert_that(last.rows, ==, 2);
     data.mask = (uint8_t[]){1, 0};
     OK(mr_net_evaluate(net, &data, &last, &err));
     assert_int_equal(last.rows, 1);
@@ -147,8 +150,8 @@ static void test_values(void **state)
     mr_context_free(ctx);
 }
 
-/* A step that is not finite leaves the weights as they were, and so does a number that is refused. */
-static void test_a_step_that_fails_changes_nothing(void **state)
+/* A step that is not finite leaves the weights unchanged, and so does a refused number. */
+static void a_step_that_fails_changes_nothing(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -166,7 +169,7 @@ static void test_a_step_that_fails_changes_nothing(void **state)
     data.target_values = target;
     OK(mr_net_forward(net, &data, after, 2, &err));
     near_floats("the weights", after, before, 2, 0);
-    OK(mr_net_train(net, &data, NULL, &err)); /* and it trains on */
+    OK(mr_net_train(net, &data, NULL, &err)); /* it can still be trained */
     mr_net_free(net);
     mr_context_free(ctx);
 }
@@ -174,9 +177,9 @@ static void test_a_step_that_fails_changes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_version),          cmocka_unit_test(test_training_lowers_the_loss),
-        cmocka_unit_test(test_files_and_memory), cmocka_unit_test(test_training_continues),
-        cmocka_unit_test(test_values),           cmocka_unit_test(test_a_step_that_fails_changes_nothing),
+        cmocka_unit_test(the_version_is_that_of_the_header), cmocka_unit_test(training_lowers_the_loss),
+        cmocka_unit_test(nets_survive_files_and_memory),     cmocka_unit_test(resumed_training_ends_in_the_same_bits),
+        cmocka_unit_test(nets_of_values_train_and_stream),   cmocka_unit_test(a_step_that_fails_changes_nothing),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,4 +1,5 @@
-/* Streams beside each other: any of them, in any order, of any age, are stepped together as they are alone. */
+/* Many streams of one net: stepping any of them together, in any order and of any age, gives the
+ * same as stepping each alone. */
 #include "api_support.h"
 
 #include <pthread.h>
@@ -6,7 +7,7 @@
 
 enum { CROWD = 7, INPUTS = 3, OUTPUTS = 2 };
 
-/* The first n of 0 … CROWD − 1 in a random order. */
+/* 0 … CROWD − 1 in random order. */
 static void choose(int *order, uint32_t *seed)
 {
     for (int i = 0; i < CROWD; i++) order[i] = i;
@@ -37,7 +38,7 @@ static void step_both(crowd *c, const int *order, int n, uint32_t *seed, const c
     }
     got[needed] = 77;
     OK(mr_stream_step_many(chosen, n, reals ? NULL : tokens, reals ? values : NULL, got, needed, &err));
-    assert_true(got[needed] == 77);
+    assert_that(got[needed], ==, 77);
     for (int i = 0; i < n; i++) {
         mr_stream *alone = c->alone[order[i]];
         if (reals) OK(mr_stream_step_values(alone, values + i * INPUTS, want, outputs, &err));
@@ -64,7 +65,7 @@ static void live_together(mr_net *net, const char *what)
     for (int i = 0; i < CROWD; i++) mr_stream_free(c.together[i]), mr_stream_free(c.alone[i]);
 }
 
-static void test_any_streams_in_any_order(void **state)
+static void any_streams_in_any_order(void **state)
 {
     (void)state;
     const char *const devices[] = {"cpu", "ref"};
@@ -80,8 +81,8 @@ static void test_any_streams_in_any_order(void **state)
     }
 }
 
-/* A crowd that grows beyond what was planned, and a net whose answer belongs to the last token. */
-static void test_crowds_of_any_size(void **state)
+/* More streams than memory was planned for, and a net that answers only at the last token. */
+static void crowds_of_any_size(void **state)
 {
     (void)state;
     enum { MOST = 40 };
@@ -96,14 +97,14 @@ static void test_crowds_of_any_size(void **state)
     OK(mr_stream_step_many(streams, MOST, NULL, values, got, MOST * 2, &err));
     for (int i = 0; i < 5; i++) OK(mr_stream_step_values(alone, values, want, 2, &err));
     near_floats("the first of forty", got, want, 2, 1e-5);
-    OK(mr_stream_step_many(streams, 2, NULL, values, NULL, 0, &err)); /* scores are not wanted */
+    OK(mr_stream_step_many(streams, 2, NULL, values, NULL, 0, &err)); /* no scores requested */
     for (int i = 0; i < MOST; i++) mr_stream_free(streams[i]);
     mr_stream_free(alone);
     mr_net_free(net);
     mr_context_free(ctx);
 }
 
-static void test_crowds_that_are_refused(void **state)
+static void crowds_that_are_refused(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -124,8 +125,8 @@ static void test_crowds_that_are_refused(void **state)
     FAILS(MR_EINVAL, "token 11", mr_stream_step_many(both, 2, (int32_t[]){1, 11}, NULL, scores, 2 * VOCAB, &err));
     FAILS(MR_EINVAL, "values[4] is infinite",
           mr_stream_step_many((mr_stream *[]){v, v2}, 2, NULL, reals, scores, 4, &err));
-    assert_true(scores[2 * VOCAB - 1] == 77);
-    OK(mr_stream_step(a, 1, want, VOCAB, &err)); /* nothing was fed by what was refused */
+    assert_that(scores[2 * VOCAB - 1], ==, 77);
+    OK(mr_stream_step(a, 1, want, VOCAB, &err)); /* the refused calls fed nothing */
     OK(mr_stream_step_many(&b, 1, tokens, NULL, scores, VOCAB, &err));
     near_floats("the first token", scores, want, VOCAB, 1e-5);
     mr_stream_free(a), mr_stream_free(b), mr_stream_free(stranger), mr_stream_free(v), mr_stream_free(v2);
@@ -154,7 +155,7 @@ static void leave(guest *g, mr_stream *again)
     mr_stream_free(g->stream);
 }
 
-static void test_thousands_come_and_go(void **state)
+static void thousands_come_and_go(void **state)
 {
     (void)state;
     enum { GUESTS = 500, VISITS = 4000 };
@@ -180,8 +181,8 @@ static void test_thousands_come_and_go(void **state)
     mr_context_free(ctx);
 }
 
-/* A pool that grows takes the states along that lie in it. */
-static void test_states_move_with_their_pool(void **state)
+/* A pool that grows keeps the states in it. */
+static void states_move_with_their_pool(void **state)
 {
     (void)state;
     enum { EARLY = 5, LATE = 300 };
@@ -209,7 +210,7 @@ static void test_states_move_with_their_pool(void **state)
     mr_context_free(ctx);
 }
 
-/* The memory of all states grows while threads step: they see nothing of it. */
+/* The memory of all states grows while threads step; they must not notice. */
 enum { WALKERS = 3 };
 
 typedef struct walker {
@@ -231,7 +232,7 @@ static void *walk(void *arg)
     return NULL;
 }
 
-static void test_streams_made_while_others_step(void **state)
+static void streams_made_while_others_step(void **state)
 {
     (void)state;
     enum { MADE = 1500 };
@@ -265,9 +266,9 @@ static void test_streams_made_while_others_step(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_streams_in_any_order),    cmocka_unit_test(test_crowds_of_any_size),
-        cmocka_unit_test(test_crowds_that_are_refused),     cmocka_unit_test(test_thousands_come_and_go),
-        cmocka_unit_test(test_states_move_with_their_pool), cmocka_unit_test(test_streams_made_while_others_step),
+        cmocka_unit_test(any_streams_in_any_order),    cmocka_unit_test(crowds_of_any_size),
+        cmocka_unit_test(crowds_that_are_refused),     cmocka_unit_test(thousands_come_and_go),
+        cmocka_unit_test(states_move_with_their_pool), cmocka_unit_test(streams_made_while_others_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

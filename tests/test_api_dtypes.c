@@ -1,5 +1,5 @@
-/* The dtypes of raw calls on the CPU and on ref: against each other, against finite differences, and what is refused.
- */
+/* The dtypes of raw calls on the CPU and on ref: compared with each other and with finite
+ * differences; and what is refused. */
 #include "raw_support.h"
 
 #include <pthread.h>
@@ -43,7 +43,7 @@ static mr_context *context_with(const char *device, int threads, int bf16)
     return ctx;
 }
 
-/* What the backward of a bf16 call is given for h is rounded: so is what the backward in double gets. */
+/* The backward of a bf16 call gets a rounded h, so the backward in double gets the same rounded h. */
 static void exact(mr_context *ref, const shape *s, const values *rounded, values *v)
 {
     raw_run r = new_run(ref, &host, s, MR_F64, NULL);
@@ -59,8 +59,7 @@ static void exact(mr_context *ref, const shape *s, const values *rounded, values
     free_run(&r);
 }
 
-/* Sums are in fp32, so a stored number is off by its own rounding alone, but where products have rounded what went into
- * them. */
+/* Sums are in fp32, so a stored number is off only by its own rounding, except where products round their operands. */
 static void check_dtype(const char *device, int threads, mr_dtype dtype)
 {
     mr_context *ctx = context_with(device, threads, 0), *ref = context_with("ref", 1, 0);
@@ -78,7 +77,7 @@ static void check_dtype(const char *device, int threads, mr_dtype dtype)
     mr_context_free(ctx), mr_context_free(ref);
 }
 
-static void test_f32_and_bf16_against_f64(void **state)
+static void f32_and_bf16_agree_with_f64(void **state)
 {
     (void)state;
     check_dtype("ref", 1, MR_F32);
@@ -122,7 +121,7 @@ static void check_differences(mr_context *ref, const shape *s)
     free_values(&v), free_values(&gradients);
 }
 
-static void test_gradients_in_double(void **state)
+static void gradients_in_double_agree_with_differences(void **state)
 {
     (void)state;
     mr_context *ref = context_with("ref", 1, 0);
@@ -140,8 +139,8 @@ static double bits_of(uint32_t bits)
     return f;
 }
 
-/* h is h_in·1 + 0, rounded once: ties go to even, what is too large becomes infinite, NaN stays NaN. */
-static void test_rounding(void **state)
+/* h is h_in·1 + 0, rounded once: ties go to even, too large numbers become infinite, NaN stays NaN. */
+static void bf16_rounds_to_nearest_even(void **state)
 {
     (void)state;
     static const struct {
@@ -177,8 +176,9 @@ static void test_rounding(void **state)
 
 /* ---- contexts ---- */
 
-/* A call's dtype is its own: the context's bf16 changes nothing, nor does a call of another dtype in between. */
-static void test_the_dtype_is_the_calls_own(void **state)
+/* A call's dtype holds for that call only: neither the context's bf16 nor a call with another
+ * dtype in between changes it. */
+static void the_dtype_is_the_calls_own(void **state)
 {
     (void)state;
     mr_context *plain = context_with("cpu", 1, 0), *half = context_with("cpu", 1, 1);
@@ -231,7 +231,7 @@ static void check_threads(const char *device, mr_dtype first, mr_dtype second)
     mr_context_free(ctx);
 }
 
-static void test_many_threads(void **state)
+static void threads_call_at_the_same_time(void **state)
 {
     (void)state;
     check_threads("cpu", MR_F32, MR_BF16);
@@ -267,7 +267,7 @@ static void check_no_allocation(const char *device, mr_dtype dtype)
         put_arrays(&r, &v, 0, ARRAYS);
         run_forward(&r), run_backward(&r);
         const long warm = calls;
-        assert_true(warm > 0);
+        assert_that(warm, >, 0);
         for (int i = 0; i < 3; i++) run_forward(&r), run_backward(&r);
         if (calls != warm) fail_msg("%s: %s allocates %ld times after its first call", device, s->name, calls - warm);
         free_run(&r);
@@ -276,7 +276,7 @@ static void check_no_allocation(const char *device, mr_dtype dtype)
     mr_context_free(ctx);
 }
 
-static void test_nothing_is_allocated_after_the_first_call(void **state)
+static void nothing_is_allocated_after_the_first_call(void **state)
 {
     (void)state;
     check_no_allocation("cpu", MR_F32);
@@ -285,8 +285,8 @@ static void test_nothing_is_allocated_after_the_first_call(void **state)
     check_no_allocation("ref", MR_F64);
 }
 
-/* Nothing outside of saved and workspace, and nothing in the workspace from one call to the next. */
-static void test_rooms_are_kept_to(void **state)
+/* Calls use nothing outside saved and workspace, and keep nothing in the workspace between calls. */
+static void calls_stay_inside_saved_and_workspace(void **state)
 {
     (void)state;
     mr_context *ctx = context_with("cpu", 3, 0);
@@ -312,7 +312,7 @@ static void test_rooms_are_kept_to(void **state)
     mr_context_free(ctx);
 }
 
-/* da over a, db over dh, dpre over pre; and h_out over h_in. */
+/* da may be a, db dh, dpre pre, and h_out h_in. */
 static void check_in_place(mr_context *ctx, const shape *s, mr_dtype dtype)
 {
     static const int pairs[][2] = {{A, DA}, {DH, DB}, {PRE, DPRE}};
@@ -340,7 +340,7 @@ static void check_in_place(mr_context *ctx, const shape *s, mr_dtype dtype)
     free_values(&apart), free_values(&over), free_values(&last);
 }
 
-static void test_in_place(void **state)
+static void outputs_may_overwrite_inputs(void **state)
 {
     (void)state;
     mr_context *ctx = context_with("cpu", 2, 0);
@@ -349,7 +349,7 @@ static void test_in_place(void **state)
     mr_context_free(ctx);
 }
 
-static void test_refusals(void **state)
+static void wrong_arguments_are_refused(void **state)
 {
     (void)state;
     mr_context *cpu = context_on("cpu"), *ref = context_on("ref"), *wide = context_on("ref64");
@@ -375,7 +375,7 @@ static void test_refusals(void **state)
     a = scan.scan, a.workspace_size--;
     FAILS(MR_EINVAL, "workspace", mr_scan_forward(cpu, &a, &err));
     a.dtype = MR_F32;
-    assert_true(mr_scan_workspace(cpu, &a) < scan.scan.workspace_size);
+    assert_that(mr_scan_workspace(cpu, &a), <, scan.scan.workspace_size);
     mr_cell_args b = cell.cell;
     b.saved_size--;
     FAILS(MR_EINVAL, "saved", mr_cell_forward(cpu, &b, &err));
@@ -398,15 +398,15 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f32_and_bf16_against_f64),
-        cmocka_unit_test(test_gradients_in_double),
-        cmocka_unit_test(test_rounding),
-        cmocka_unit_test(test_the_dtype_is_the_calls_own),
-        cmocka_unit_test(test_many_threads),
-        cmocka_unit_test(test_nothing_is_allocated_after_the_first_call),
-        cmocka_unit_test(test_rooms_are_kept_to),
-        cmocka_unit_test(test_in_place),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(f32_and_bf16_agree_with_f64),
+        cmocka_unit_test(gradients_in_double_agree_with_differences),
+        cmocka_unit_test(bf16_rounds_to_nearest_even),
+        cmocka_unit_test(the_dtype_is_the_calls_own),
+        cmocka_unit_test(threads_call_at_the_same_time),
+        cmocka_unit_test(nothing_is_allocated_after_the_first_call),
+        cmocka_unit_test(calls_stay_inside_saved_and_workspace),
+        cmocka_unit_test(outputs_may_overwrite_inputs),
+        cmocka_unit_test(wrong_arguments_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

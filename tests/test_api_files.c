@@ -1,5 +1,5 @@
-/* Files of a training: the best model, the state with metadata of the caller's own, states of older libraries; and
- * numbers that became NaN. */
+/* Files of a training: the best model, states with the caller's metadata, states of older libraries;
+ * and weights that became NaN. */
 #include "api_support.h"
 #include "model/file.h"
 #include "scratch.h"
@@ -14,7 +14,7 @@ static void meta_is(const char *path, const char *key, const char *want)
 
 /* ---- the best model */
 
-static void test_the_best_model(void **state)
+static void the_best_model_is_kept_and_saved(void **state)
 {
     (void)state;
     char best[MR_TEXT_MAX], training[MR_TEXT_MAX];
@@ -37,7 +37,7 @@ static void test_the_best_model(void **state)
     free(vector), free(want);
     mr_net_free(opened);
 
-    OK(mr_net_save_training(net, training, NULL, &err)); /* the state has it too */
+    OK(mr_net_save_training(net, training, NULL, &err)); /* the state contains it too */
     OK(mr_net_load_training(rest, training, &err));
     same_vectors("loaded best", rest, net, MR_BEST, 0);
     same_vectors("loaded weights", rest, net, MR_WEIGHTS, 0);
@@ -47,18 +47,18 @@ static void test_the_best_model(void **state)
     same_vectors("best of the state", opened, then, MR_WEIGHTS, 0);
     mr_net_free(opened);
 
-    OK(mr_net_save_training(then, training, NULL, &err)); /* a state without: what was marked is forgotten */
+    OK(mr_net_save_training(then, training, NULL, &err)); /* a state without a best model: the mark is dropped */
     OK(mr_net_load_training(rest, training, &err));
     FAILS(MR_EINVAL, "mr_net_mark_best", mr_net_save_best(rest, best, &err));
     OK(mr_net_mark_best(rest, &err));
-    OK(mr_net_mark_best(rest, &err)); /* as often as one likes */
+    OK(mr_net_mark_best(rest, &err)); /* any number of times */
     mr_net_free(net), mr_net_free(then), mr_net_free(rest);
     mr_context_free(ctx);
 }
 
-/* ---- metadata of the caller's own */
+/* ---- the caller's metadata */
 
-static void test_metadata_of_a_state(void **state)
+static void a_state_keeps_the_callers_metadata(void **state)
 {
     (void)state;
     char path[MR_TEXT_MAX], none[MR_TEXT_MAX];
@@ -88,7 +88,8 @@ static void test_metadata_of_a_state(void **state)
 
 /* ---- states of older libraries */
 
-/* As the library before 0.2 wrote them (weights and moments), or its command (and `best.`, zero at first). */
+/* Writes a state like the library before 0.2 (weights and moments), or like its command
+ * (also `best.`, zero at first). */
 static void write_older(mr_net *net, const char *path, int command)
 {
     const char *const prefixes[] = {"weights.", "moment1.", "moment2.", "best."};
@@ -124,7 +125,7 @@ static void write_older(mr_net *net, const char *path, int command)
     mr_st_writer_free(w);
 }
 
-static void test_states_of_older_libraries(void **state)
+static void states_of_older_libraries_are_read(void **state)
 {
     (void)state;
     char path[MR_TEXT_MAX], best[MR_TEXT_MAX];
@@ -149,8 +150,8 @@ static void test_states_of_older_libraries(void **state)
     mr_context_free(ctx);
 }
 
-/* A state that is refused leaves everything as it was. */
-static void test_a_state_that_is_refused(void **state)
+/* A refused state changes nothing. */
+static void a_refused_state_changes_nothing(void **state)
 {
     (void)state;
     char path[MR_TEXT_MAX], best[MR_TEXT_MAX];
@@ -171,7 +172,7 @@ static void test_a_state_that_is_refused(void **state)
     mr_context_free(ctx);
 }
 
-/* ---- numbers that became NaN */
+/* ---- weights that became NaN */
 
 static void fill_tensor(mr_net *net, mr_vector which, const char *name, size_t count, float value)
 {
@@ -181,7 +182,7 @@ static void fill_tensor(mr_net *net, mr_vector which, const char *name, size_t c
     free(all);
 }
 
-static void test_where_a_nan_began(void **state)
+static void the_first_nonfinite_tensor_is_found(void **state)
 {
     (void)state;
     char where[128] = "#", path[MR_TEXT_MAX], tiny_room[5];
@@ -195,14 +196,14 @@ static void test_where_a_nan_began(void **state)
     train(net, 0, 2), train(twin, 0, 2);
     assert_int_equal(mr_net_find_nonfinite(net, where, sizeof where), 0);
     assert_string_equal(where, "");
-    OK(mr_net_reserve(net, &(mr_shape){8, 40}, &(mr_shape){16, 20}, &err)); /* memory that nobody has written */
+    OK(mr_net_reserve(net, &(mr_shape){8, 40}, &(mr_shape){16, 20}, &err)); /* memory that was never written */
     assert_int_equal(mr_net_find_nonfinite(net, where, sizeof where), 0);
     fill_tensor(net, MR_WEIGHTS, "blocks.1.mixer.down.weight", 16 * 32, 3e38f);
     float *before = get_all(net, MR_WEIGHTS), *moments = get_all(net, MR_MOMENT2);
     FAILS(MR_ENONFINITE, "blocks.1.mixer", mr_net_train(net, &l.data, &result, &err));
     assert_true(mr_net_find_nonfinite(net, where, sizeof where));
     assert_memory_equal(where, "blocks.1.mixer", 14);
-    assert_true(mr_net_find_nonfinite(net, tiny_room, sizeof tiny_room)); /* as much as there is room for */
+    assert_true(mr_net_find_nonfinite(net, tiny_room, sizeof tiny_room)); /* truncated to its room */
     assert_string_equal(tiny_room, "bloc");
     float *after = get_all(net, MR_WEIGHTS), *moments_after = get_all(net, MR_MOMENT2);
     assert_memory_equal(before, after, count_all(net) * sizeof *before); /* and nothing has changed */
@@ -215,8 +216,8 @@ static void test_where_a_nan_began(void **state)
     mr_context_free(ctx);
 }
 
-/* A step is done and counted, or neither: also where the loss overflows and the gradient does not. */
-static void test_steps_at_the_edge(void **state)
+/* A step is done and counted, or neither, even where the loss overflows and the gradient does not. */
+static void overflowing_steps_are_done_or_not_at_all(void **state)
 {
     (void)state;
     const char *const devices[] = {"cpu", "ref"};
@@ -243,12 +244,12 @@ static void test_steps_at_the_edge(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_best_model),
-        cmocka_unit_test(test_metadata_of_a_state),
-        cmocka_unit_test(test_states_of_older_libraries),
-        cmocka_unit_test(test_a_state_that_is_refused),
-        cmocka_unit_test(test_where_a_nan_began),
-        cmocka_unit_test(test_steps_at_the_edge),
+        cmocka_unit_test(the_best_model_is_kept_and_saved),
+        cmocka_unit_test(a_state_keeps_the_callers_metadata),
+        cmocka_unit_test(states_of_older_libraries_are_read),
+        cmocka_unit_test(a_refused_state_changes_nothing),
+        cmocka_unit_test(the_first_nonfinite_tensor_is_found),
+        cmocka_unit_test(overflowing_steps_are_done_or_not_at_all),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,9 +1,10 @@
-/* Training in parts: micro-batches, scales, states carried from one batch to the next, memory that is reserved. */
+/* Training in parts: micro-batches, scales, states carried from one batch to the next, reserved memory. */
 #include "api_support.h"
 
 #include <stdatomic.h>
 
-/* Adam's first step is the gradient's sign where eps is small: a large one lets weights show the gradient itself. */
+/* With a small eps, Adam's first step is the gradient's sign; a large eps makes the weights
+ * show the gradient itself. */
 static mr_net *smooth_net(mr_context *ctx, const char *const *settings)
 {
     mr_net *net = net_of(ctx, settings);
@@ -30,13 +31,15 @@ static void learn_part(mr_net *net, const mr_batch *batch, int micro, int micros
 
 static void same_result(const mr_result *got, const mr_result *want)
 {
-    assert_true(fabs(got->loss - want->loss) < 1e-5 * want->loss);
-    assert_true(fabs(got->accuracy - want->accuracy) < 1e-6);
-    assert_true(fabs(got->grad_norm - want->grad_norm) < 1e-4 * want->grad_norm);
-    assert_true(got->rows == want->rows && got->step == want->step && got->lr == want->lr);
+    assert_that(fabs(got->loss - want->loss), <, 1e-5 * want->loss);
+    assert_that(fabs(got->accuracy - want->accuracy), <, 1e-6);
+    assert_that(fabs(got->grad_norm - want->grad_norm), <, 1e-4 * want->grad_norm);
+    assert_that(got->rows, ==, want->rows);
+    assert_that(got->step, ==, want->step);
+    assert_that(got->lr, ==, want->lr);
 }
 
-static void test_micro_batches_are_one_batch(void **state)
+static void micro_batches_are_one_batch(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -49,8 +52,10 @@ static void test_micro_batches_are_one_batch(void **state)
         for (int micro = 0; micro < 3; micro++) {
             const mr_batch part = rows_of(&l, micro, 1);
             learn_part(parts, &part, micro, 3, 0, &got);
-            if (micro < 2)
-                assert_true(got.rows == 0 && mr_net_steps(parts) == step); /* the last one alone has a result */
+            if (micro < 2) { /* only the last part has a result */
+                assert_that(got.rows, ==, 0);
+                assert_that(mr_net_steps(parts), ==, step);
+            }
         }
         same_result(&got, &want);
         assert_int_equal(mr_net_steps(parts), step + 1);
@@ -63,8 +68,9 @@ static void test_micro_batches_are_one_batch(void **state)
     mr_context_free(ctx);
 }
 
-/* Parts of different size: 0 weighs each part alike, a scale of one's own each row. */
-static void test_scales(void **state)
+/* Parts of different sizes: scale 0 gives each part the same weight; an explicit scale gives
+ * each row the same weight. */
+static void scale_weighs_parts_or_rows(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -74,7 +80,7 @@ static void test_scales(void **state)
     mr_result want = MR_RESULT, got = MR_RESULT;
     make_lesson(&l, 2);
     for (int i = 0; i < TIME; i++)
-        if (i % 4) l.target[i] = -1; /* 5 of the first sequence's count, and 34 of the others */
+        if (i % 4) l.target[i] = -1; /* 5 targets of the first sequence count, and 34 of the others */
     const mr_batch first = rows_of(&l, 0, 1), rest = rows_of(&l, 1, 2);
     OK(mr_net_train(whole, &l.data, &want, &err));
     learn_part(rows, &first, 0, 2, 1.0 / 39, NULL);
@@ -89,14 +95,14 @@ static void test_scales(void **state)
     float *a = get_all(means, MR_GRADS), *b = get_all(whole, MR_GRADS);
     double off = 0;
     for (size_t i = 0; i < count_all(means); i++) off = fmax(off, fabs((double)a[i] - b[i]));
-    assert_true(off > 1e-3); /* which is another one */
+    assert_that(off, >, 1e-3); /* the other scale gives another gradient */
     free(a), free(b);
     mr_net_free(whole), mr_net_free(rows), mr_net_free(means), mr_net_free(by_hand);
     mr_context_free(ctx);
 }
 
-/* Memory that grows in the middle of a step loses nothing of it. */
-static void test_parts_that_grow(void **state)
+/* Memory may grow in the middle of a step without losing its gradients. */
+static void memory_may_grow_within_a_step(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -119,7 +125,7 @@ static void test_parts_that_grow(void **state)
     mr_context_free(ctx);
 }
 
-static void test_parts_that_are_refused(void **state)
+static void wrong_micro_batches_are_refused(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -135,13 +141,13 @@ static void test_parts_that_are_refused(void **state)
     REFUSED("micros = -3", o.micros = -3);
     REFUSED("scale", o.scale = NAN);
     REFUSED("size", o.size = 0);
-    REFUSED("micro = 1", (o.micro = 1, o.micros = 2)); /* before the first one */
+    REFUSED("micro = 1", (o.micro = 1, o.micros = 2)); /* before part 0 */
     assert_int_equal(mr_net_steps(net), 0);
     mr_net_free(net);
     mr_context_free(ctx);
 }
 
-/* ---- states that are carried */
+/* ---- carried states */
 
 enum { CHUNK = 6, LONG = 3 * CHUNK };
 
@@ -151,7 +157,7 @@ typedef struct passage {
     mr_batch whole, chunk;
 } passage;
 
-/* Two sequences of LONG tokens, what a net says of them in one piece, and room for one of three chunks. */
+/* Two sequences of LONG tokens, their losses computed in one piece, and a batch for one of three chunks. */
 static void make_passage(passage *p, mr_net *net)
 {
     uint32_t seed = 21;
@@ -202,40 +208,40 @@ static void check_kept_chunk(mr_net *net, passage *p, int number)
 }
 
 /* At lr 0 the losses of chunks are those of the long sequence if, and only if, the state is carried. */
-static void test_chunks_see_the_state(void **state)
+static void chunks_see_the_state(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
     passage *p = room(sizeof *p);
     for (int m = 0; m < MIXERS; m++) {
         mr_net *net = net_with(ctx, mixers[m]);
-        train(net, 0, 20); /* until the state matters */
+        train(net, 0, 20); /* until the state has an effect */
         OK(mr_net_set(net, "lr", "0", &err));
         make_passage(p, net);
         for (int round = 0; round < 2; round++) {
             for (int i = 0; i < 3; i++) {
                 const double want = set_chunk(p, i);
                 if (!(fabs(learn_chunk(net, &p->chunk, 1) - want) < 1e-5)) fail_msg("%s: chunk %d", mixers[m], i);
-                const double fresh = learn_chunk(net, &p->chunk, 0); /* in between, and it disturbs nothing */
+                const double fresh = learn_chunk(net, &p->chunk, 0); /* a batch in between changes nothing */
                 if (i ? fabs(fresh - want) < 1e-3 : fabs(fresh - want) > 1e-5)
                     fail_msg("%s: chunk %d: %g where the whole has %g", mixers[m], i, fresh, want);
             }
             mr_net_forget_carry(net);
         }
         for (int i = 0; i < 3; i++) check_kept_chunk(net, p, i);
-        const double first = set_chunk(p, 0); /* another B starts afresh, and so does the first one after it */
+        const double first = set_chunk(p, 0); /* another B starts from a fresh state, and so does the next batch */
         p->chunk.B = 1;
         learn_chunk(net, &p->chunk, 1);
         p->chunk.B = 2;
-        assert_true(fabs(learn_chunk(net, &p->chunk, 1) - first) < 1e-5);
+        assert_that(fabs(learn_chunk(net, &p->chunk, 1) - first), <, 1e-5);
         mr_net_free(net);
     }
     free(p);
     mr_context_free(ctx);
 }
 
-/* The answer to a chunk stands in the chunk before it. */
-static void test_what_only_a_carried_state_can_learn(void **state)
+/* The answer to each chunk is in the previous chunk. */
+static void a_carried_state_learns_across_chunks(void **state)
 {
     (void)state;
     enum { B = 8, STEPS = 300 };
@@ -250,20 +256,19 @@ static void test_what_only_a_carried_state_can_learn(void **state)
         last[carry] = 0;
         for (int b = 0; b < B; b++) ids[b] = 0;
         for (int i = 0; i < STEPS; i++) {
-            for (int b = 0; b < B; b++)
-                target[b] = ids[b], ids[b] = random_below(&seed, 4); /* the token before this one */
+            for (int b = 0; b < B; b++) target[b] = ids[b], ids[b] = random_below(&seed, 4); /* the previous token */
             const double loss = learn_chunk(net, &data, carry);
             if (i >= STEPS - 20) last[carry] += loss / 20;
         }
         mr_net_free(net);
     }
-    assert_true(last[0] > 1.2); /* log 4 is 1.39: it can only guess */
-    assert_true(last[1] < 0.5);
+    assert_that(last[0], >, 1.2); /* log 4 is 1.39: without the state it can only guess */
+    assert_that(last[1], <, 0.5);
     mr_context_free(ctx);
 }
 
 /* A step that is not finite leaves no state to continue from. */
-static void test_a_failed_step_is_not_carried(void **state)
+static void a_failed_step_is_not_carried(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -331,7 +336,7 @@ static long bytes_for(const mr_shape *training, const mr_shape *scoring)
     return bytes;
 }
 
-static void test_memory_that_is_reserved(void **state)
+static void reserved_memory_is_enough_for_training(void **state)
 {
     (void)state;
     counter c = {0};
@@ -344,14 +349,15 @@ static void test_memory_that_is_reserved(void **state)
     const mr_batch small = rows_of(&l, 0, 2);
     const mr_shape training = {2, TIME}, scoring = {BATCH, TIME};
     OK(mr_net_reserve(net, &training, &scoring, &err));
-    OK(mr_net_train(net, &small, NULL, &err)); /* what a device keeps for itself comes with the first call */
+    OK(mr_net_train(net, &small, NULL, &err)); /* the first call allocates the device's own scratch */
     OK(mr_net_evaluate(net, &l.data, &result, &err));
     const long bytes = c.bytes, blocks = c.blocks;
     for (int i = 0; i < 3; i++) {
         OK(mr_net_train(net, &small, NULL, &err));
         OK(mr_net_evaluate(net, &l.data, &result, &err));
     }
-    assert_true(c.bytes == bytes && c.blocks == blocks);
+    assert_that(c.bytes, ==, bytes);
+    assert_that(c.blocks, ==, blocks);
     OK(mr_net_reserve_streams(net, 40, &err));
     const long before = c.blocks;
     for (int i = 0; i < 40; i++) streams[i] = stream_on(net);
@@ -366,30 +372,27 @@ static void test_memory_that_is_reserved(void **state)
     assert_int_equal(c.blocks, 0);
 }
 
-/* Both shapes lie over each other. */
-static void test_reserved_memory_is_shared(void **state)
+/* The memory of both shapes overlaps. */
+static void reserved_memory_is_shared(void **state)
 {
     (void)state;
     const mr_shape wide = {64, 16}, tall = {4, 256}, tiny_shape = {1, 1};
     const long both = bytes_for(&wide, &tall), training = bytes_for(&wide, &tiny_shape),
                scoring = bytes_for(&tiny_shape, &tall);
     const long larger = training > scoring ? training : scoring;
-    assert_true(both >= larger && (double)both < 1.2 * (double)larger);
-    assert_true((double)both < 0.8 * (double)(training + scoring));
+    assert_that(both, >=, larger);
+    assert_that((double)both, <, 1.2 * (double)larger);
+    assert_that((double)both, <, 0.8 * (double)(training + scoring));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_micro_batches_are_one_batch),
-        cmocka_unit_test(test_scales),
-        cmocka_unit_test(test_parts_that_grow),
-        cmocka_unit_test(test_parts_that_are_refused),
-        cmocka_unit_test(test_chunks_see_the_state),
-        cmocka_unit_test(test_what_only_a_carried_state_can_learn),
-        cmocka_unit_test(test_a_failed_step_is_not_carried),
-        cmocka_unit_test(test_memory_that_is_reserved),
-        cmocka_unit_test(test_reserved_memory_is_shared),
+        cmocka_unit_test(micro_batches_are_one_batch),   cmocka_unit_test(scale_weighs_parts_or_rows),
+        cmocka_unit_test(memory_may_grow_within_a_step), cmocka_unit_test(wrong_micro_batches_are_refused),
+        cmocka_unit_test(chunks_see_the_state),          cmocka_unit_test(a_carried_state_learns_across_chunks),
+        cmocka_unit_test(a_failed_step_is_not_carried),  cmocka_unit_test(reserved_memory_is_enough_for_training),
+        cmocka_unit_test(reserved_memory_is_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* A loss of the caller's own: the library's losses, done by hand, give the library's steps. */
+/* A loss computed by the caller: the library's losses, recomputed by hand, give the library's steps. */
 #include "api_support.h"
 
 #include <pthread.h>
@@ -7,7 +7,7 @@
 
 enum { B = 4, T = 9, MOST = B * T * VOCAB, CLASSES = 5 };
 
-/* A batch for any of the nets below, with everything that may be in one. */
+/* A batch for any of the nets below, with every optional part. */
 typedef struct examples {
     int32_t ids[B * T], target[B * T], length[B];
     float values[B * T * 3], target_values[B * T * 2];
@@ -38,7 +38,7 @@ static void make_examples(examples *e, const mr_net *net, uint32_t seed)
     else e->data.target_values = e->target_values, e->data.mask = e->mask;
 }
 
-/* (softmax − the right class) over the rows that count. */
+/* (softmax − one-hot target) / count, for the rows that count. */
 static void gradient_of_xent(const float *scores, const int32_t *target, int rows, int classes, double count, float *d)
 {
     for (int r = 0; r < rows; r++, scores += classes, d += classes) {
@@ -50,7 +50,7 @@ static void gradient_of_xent(const float *scores, const int32_t *target, int row
     }
 }
 
-/* 2 (prediction − target) over the numbers that count. */
+/* 2·(prediction − target) / count, for the numbers that count. */
 static void gradient_of_mse(const float *scores, const examples *e, int rows, int outputs, double count, float *d)
 {
     for (int i = 0; i < rows * outputs; i++)
@@ -73,12 +73,13 @@ static void own_backward(mr_net *net, examples *e, const mr_learn_options *optio
     const size_t count = mr_net_rows(net, B, T) * (size_t)mr_net_outputs(net);
     scores[count] = 77;
     OK(mr_net_keep_forward(net, &e->data, options, scores, count, &err));
-    assert_true(scores[count] == 77);
+    assert_that(scores[count], ==, 77);
     gradient_by_hand(net, e, scores, d);
     OK(mr_net_backward(net, d, count, &err));
 }
 
-/* Adam's first step is the gradient's sign where eps is small: a large one lets weights show the gradient itself. */
+/* With a small eps, Adam's first step is the gradient's sign; a large eps makes the weights
+ * show the gradient itself. */
 static mr_net *learner(mr_context *ctx, const char *const *faces, const char *mixer)
 {
     const char *settings[32] = {"mixer", mixer, "dim",  "16",  "layers",  "2",   "conv",    "4",
@@ -113,13 +114,16 @@ static void check_own_steps(mr_context *ctx, const char *const *face, const char
         same_vectors("gradients", own, plain, MR_GRADS, 1e-6);
         same_vectors("first moments", own, plain, MR_MOMENT1, 1e-6);
         same_vectors("weights", own, plain, MR_WEIGHTS, 1e-6);
-        assert_true(fabs(got.grad_norm - want.grad_norm) < 1e-5 * want.grad_norm);
-        assert_true(got.lr == want.lr && got.step == step + 1 && isnan(got.loss) && isnan(got.accuracy));
+        assert_that(fabs(got.grad_norm - want.grad_norm), <, 1e-5 * want.grad_norm);
+        assert_that(got.lr, ==, want.lr);
+        assert_that(got.step, ==, step + 1);
+        assert_true(isnan(got.loss));
+        assert_true(isnan(got.accuracy));
     }
     mr_net_free(plain), mr_net_free(own);
 }
 
-static void test_own_losses_are_the_library_s(void **state)
+static void own_losses_equal_the_librarys(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -128,8 +132,8 @@ static void test_own_losses_are_the_library_s(void **state)
     mr_context_free(ctx);
 }
 
-/* Gradients add up until the update, as those of micro-batches do. */
-static void test_backwards_add_up(void **state)
+/* Gradients add up until the update, like those of micro-batches. */
+static void backwards_add_up(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -142,10 +146,10 @@ static void test_backwards_add_up(void **state)
             make_examples(&e[i], own, 31 + (uint32_t)(2 * step + i));
             int64_t count = 0;
             for (int r = 0; r < B * T; r++) count += e[i].target[r] >= 0;
-            o.micro = i, o.micros = 2, o.scale = 1 / (double)count; /* which is what gradient_by_hand does */
+            o.micro = i, o.micros = 2, o.scale = 1 / (double)count; /* as gradient_by_hand does */
             OK(mr_net_learn(parts, &e[i].data, &o, NULL, &err));
             o.scale = 0;
-            OK(mr_net_keep_forward(own, &e[i].data, &o, scores, MOST, &err)); /* one that is dropped adds nothing */
+            OK(mr_net_keep_forward(own, &e[i].data, &o, scores, MOST, &err)); /* a dropped forward adds nothing */
             mr_net_drop(own);
             own_backward(own, &e[i], &o);
         }
@@ -168,7 +172,7 @@ static void every_call_is_refused(mr_net *net, mr_stream *stream, examples *e)
     mr_sample_options how = MR_SAMPLE_OPTIONS;
     char blob[8192];
     const char *const word = "keeps a forward";
-    assert_true(mr_stream_state_size(stream) <= sizeof blob);
+    assert_that(mr_stream_state_size(stream), <=, sizeof blob);
     FAILS(MR_EINVAL, word, mr_net_keep_forward(net, &e->data, NULL, scores, MOST, &err));
     FAILS(MR_EINVAL, word, mr_net_forward(net, &e->data, scores, MOST, &err));
     FAILS(MR_EINVAL, word, mr_net_train(net, &e->data, &result, &err));
@@ -187,7 +191,7 @@ static void every_call_is_refused(mr_net *net, mr_stream *stream, examples *e)
     FAILS(MR_EINVAL, word, mr_stream_save(stream, blob, sizeof blob, &err));
 }
 
-static void test_a_kept_forward_holds_its_net(void **state)
+static void a_kept_forward_holds_its_net(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -209,7 +213,7 @@ static void test_a_kept_forward_holds_its_net(void **state)
     d[2] = 1, d[17] = -INFINITY;
     FAILS(MR_EINVAL, "dscores[17] is infinite", mr_net_backward(net, d, MOST, &err));
     d[17] = 1;
-    OK(mr_net_backward(net, d, MOST, &err)); /* it was kept all the while */
+    OK(mr_net_backward(net, d, MOST, &err)); /* it is still kept */
     OK(mr_net_forward(net, &e.data, scores, MOST, &err));
     OK(mr_net_update(net, NULL, &err));
     mr_stream_free(stream);
@@ -232,7 +236,7 @@ static void *visit(void *arg)
     return NULL;
 }
 
-static void test_other_threads_wait(void **state)
+static void other_threads_wait_for_a_kept_forward(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -251,7 +255,7 @@ static void test_other_threads_wait(void **state)
         if (drop) mr_net_drop(net);
         else OK(mr_net_backward(net, d, MOST, &err));
         pthread_join(thread, NULL);
-        assert_int_equal(v.status, drop ? 0 : MR_EINVAL); /* a step would throw the gradients away */
+        assert_int_equal(v.status, drop ? 0 : MR_EINVAL); /* a step would discard the gradients */
         if (!drop) OK(mr_net_update(net, NULL, &err));
         assert_int_equal(mr_net_steps(net), drop + 1);
     }
@@ -267,8 +271,8 @@ static void *keep_and_leave(void *arg)
     return NULL;
 }
 
-/* A thread may end, and another one go back through what it kept, or drop it. */
-static void test_a_kept_forward_can_be_handed_on(void **state)
+/* A thread may end, and another thread run the backward of the forward that it kept, or drop it. */
+static void a_kept_forward_can_be_handed_on(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -294,8 +298,8 @@ static void test_a_kept_forward_can_be_handed_on(void **state)
     mr_context_free(ctx);
 }
 
-/* A gradient that overflows on its way changes nothing but the sentence. */
-static void test_an_update_that_is_not_finite(void **state)
+/* A gradient that overflows changes nothing; only the error message tells. */
+static void a_nonfinite_update_changes_nothing(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -313,7 +317,7 @@ static void test_an_update_that_is_not_finite(void **state)
     after = get_all(net, MR_WEIGHTS);
     assert_memory_equal(before, after, count_all(net) * sizeof *before);
     assert_int_equal(mr_net_steps(net), 1);
-    own_backward(net, &e, NULL); /* the next sum starts anew */
+    own_backward(net, &e, NULL); /* the next sum starts from 0 */
     OK(mr_net_update(net, NULL, &err));
     free(before), free(after);
     mr_net_free(net);
@@ -323,9 +327,9 @@ static void test_an_update_that_is_not_finite(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_own_losses_are_the_library_s),    cmocka_unit_test(test_backwards_add_up),
-        cmocka_unit_test(test_a_kept_forward_holds_its_net),    cmocka_unit_test(test_other_threads_wait),
-        cmocka_unit_test(test_a_kept_forward_can_be_handed_on), cmocka_unit_test(test_an_update_that_is_not_finite),
+        cmocka_unit_test(own_losses_equal_the_librarys),   cmocka_unit_test(backwards_add_up),
+        cmocka_unit_test(a_kept_forward_holds_its_net),    cmocka_unit_test(other_threads_wait_for_a_kept_forward),
+        cmocka_unit_test(a_kept_forward_can_be_handed_on), cmocka_unit_test(a_nonfinite_update_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

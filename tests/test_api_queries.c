@@ -1,4 +1,4 @@
-/* What can be asked of nets, keys, settings and files. */
+/* Queries of nets, keys, settings and files. */
 #include "api_support.h"
 #include "scratch.h"
 
@@ -6,11 +6,11 @@
 
 /* ---- shapes */
 
-static void test_interfaces(void **state)
+static void nets_describe_their_inputs_and_outputs(void **state)
 {
     (void)state;
     static const char *const heads[] = {"token", "last", "mean", "pair-last", "pair-mean"};
-    static const size_t rows[] = {24, 6, 6, 3, 3}; /* of 6 sequences of 4 tokens */
+    static const size_t rows[] = {24, 6, 6, 3, 3}; /* for 6 sequences of 4 tokens */
     mr_context *ctx = context_on("cpu");
     for (int h = 0; h < 5; h++)
         for (int mse = 0; mse < 2; mse++) {
@@ -33,14 +33,15 @@ static void test_interfaces(void **state)
             assert_int_equal(mr_net_rows(net, 0, 4) + mr_net_rows(net, 2, -1), 0);
             OK(mr_net_setting(net, "head", text, sizeof text, &err));
             assert_string_equal(text, heads[h]);
-            assert_true(mr_net_state_bytes(net) > 0 && mr_net_state_bytes(net) % sizeof(float) == 0);
+            assert_that(mr_net_state_bytes(net), >, 0);
+            assert_that(mr_net_state_bytes(net) % sizeof(float), ==, 0);
             assert_null(mr_net_vocab(net));
             mr_net_free(net);
         }
     mr_context_free(ctx);
 }
 
-static void test_contexts_say_what_they_are(void **state)
+static void contexts_say_what_they_are(void **state)
 {
     (void)state;
     mr_context_options options = MR_CONTEXT_OPTIONS;
@@ -52,13 +53,14 @@ static void test_contexts_say_what_they_are(void **state)
     assert_string_equal(mr_context_chip(cpu), "");
     assert_int_equal(mr_context_threads(cpu), 1);
     assert_non_null(mr_cpu_isas()[0]);
-    assert_true(*mr_cuda_version() && (mr_uses_cblas() == 0 || mr_uses_cblas() == 1));
+    assert_true(*mr_cuda_version());
+    assert_true((mr_uses_cblas() == 0 || mr_uses_cblas() == 1));
     mr_context_free(cpu), mr_context_free(ref);
 }
 
 /* ---- keys */
 
-static void test_every_key_has_its_default(void **state)
+static void every_key_has_its_default(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -66,17 +68,21 @@ static void test_every_key_has_its_default(void **state)
     int count = 0, learn = 0;
     for (const mr_key *k; (k = mr_key_at(count)); count++) {
         char text[512];
-        assert_true(*k->name && *k->fallback && *k->help);
+        assert_true(*k->name);
+        assert_true(*k->fallback);
+        assert_true(*k->help);
         assert_ptr_equal(mr_key_find(k->name), k);
         OK(mr_net_setting(net, k->name, text, sizeof text, &err));
         if (k->type == MR_KEY_REAL)
-            assert_true(strtod(text, NULL) == strtod(k->fallback, NULL)); /* 1e-8 is 1e-08 too */
+            assert_that(strtod(text, NULL), ==, strtod(k->fallback, NULL)); /* 1e-8 is 1e-08 too */
         else if (strcmp(k->name, "outputs")) assert_string_equal(text, k->fallback);
         FAILS(MR_EINVAL, "room", mr_net_setting(net, k->name, text, strlen(text), &err));
         assert_int_equal(k->type == MR_KEY_CHOICE, k->choices != NULL);
         learn += (k->flags & MR_KEY_LEARN) != 0;
     }
-    assert_true(count > 30 && learn >= 10 && count - learn > 20);
+    assert_that(count, >, 30);
+    assert_that(learn, >=, 10);
+    assert_that(count - learn, >, 20);
     assert_null(mr_key_at(count));
     assert_null(mr_key_at(-1));
     assert_null(mr_key_find("nothing"));
@@ -84,8 +90,8 @@ static void test_every_key_has_its_default(void **state)
     mr_context_free(ctx);
 }
 
-/* A net made from all that another one says of itself is the same net. */
-static void test_settings_make_the_same_net(void **state)
+/* A net created from all settings that another one reports is the same net. */
+static void settings_make_the_same_net(void **state)
 {
     (void)state;
     enum { MOST = 96 };
@@ -98,7 +104,7 @@ static void test_settings_make_the_same_net(void **state)
         for (int i = 0; mr_key_at(i); i++) {
             const char *key = mr_key_at(i)->name;
             if (!strcmp(key, "weights") || !strcmp(key, "scaler"))
-                continue; /* which come with a file, or calls of their own */
+                continue; /* these come with a file or have their own calls */
             OK(mr_net_setting(net, key, values[i], sizeof values[0], &err));
             settings[n++] = key;
             settings[n++] = values[i];
@@ -111,7 +117,7 @@ static void test_settings_make_the_same_net(void **state)
     mr_context_free(ctx);
 }
 
-static void test_nearest_keys(void **state)
+static void mistyped_keys_are_suggested(void **state)
 {
     (void)state;
     assert_string_equal(mr_key_nearest("dimm"), "dim");
@@ -125,7 +131,7 @@ static void test_nearest_keys(void **state)
     assert_false(mr_key_find("dim")->flags & MR_KEY_LEARN);
 }
 
-static void test_settings_follow_changes(void **state)
+static void settings_follow_changes(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -143,13 +149,13 @@ static void test_settings_follow_changes(void **state)
     OK(mr_vocab_parse(text, &vocab, &err));
     assert_int_equal(mr_vocab_size(vocab), 2);
     mr_vocab_free(vocab);
-    FAILS(MR_EINVAL, "vocab", mr_net_setting(net, "vocab", text, sizeof text, &err)); /* there is none */
+    FAILS(MR_EINVAL, "vocab", mr_net_setting(net, "vocab", text, sizeof text, &err)); /* this net has none */
     FAILS(MR_EINVAL, "decay-set", mr_net_set(net, "decay-set", "all", &err));
     mr_net_free(net), mr_net_free(text_net);
     mr_context_free(ctx);
 }
 
-static void test_settings_are_checked_without_a_net(void **state)
+static void settings_are_checked_without_a_net(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -167,8 +173,8 @@ static void test_settings_are_checked_without_a_net(void **state)
     const clock_t start = clock();
     OK(mr_settings_check((const char *[]){"vocab", "bytes", "dim", "4096", "layers", "24", "mlp", "4", NULL},
                          &parameters, &err));
-    assert_true(parameters > 1000000000);
-    assert_true((double)(clock() - start) / CLOCKS_PER_SEC < 0.5); /* no weight was touched */
+    assert_that(parameters, >, 1000000000);
+    assert_that((double)(clock() - start) / CLOCKS_PER_SEC, <, 0.5); /* no weight was touched */
     parameters = -1;
     FAILS(MR_EINVAL, "did you mean dim", mr_settings_check((const char *[]){"dimm", "4", NULL}, &parameters, &err));
     FAILS(MR_ECONFIG, "outputs", mr_settings_check(NULL, &parameters, &err));
@@ -187,7 +193,7 @@ static void has_meta(const char *path, const char *key, const char *want)
     assert_int_equal(needed, want ? strlen(want) + 1 : 0);
 }
 
-static void test_metadata_travels(void **state)
+static void metadata_travels(void **state)
 {
     (void)state;
     char path[MR_TEXT_MAX], key[16], small[4];
@@ -196,7 +202,7 @@ static void test_metadata_travels(void **state)
     mr_net *net = net_of(ctx, tiny), *again;
     assert_null(mr_net_meta(net, "mine.author"));
     OK(mr_net_set_meta(net, "mine.author", "somebody", &err));
-    OK(mr_net_set_meta(net, "mine.author", "Zoë \"Z\"\n", &err)); /* again, and not plain */
+    OK(mr_net_set_meta(net, "mine.author", "Zoë \"Z\"\n", &err)); /* again, with special characters */
     for (int i = 0; i < 50; i++) {
         snprintf(key, sizeof key, "many.%d", i);
         OK(mr_net_set_meta(net, key, key, &err));
@@ -231,14 +237,14 @@ static void test_metadata_travels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_interfaces),
-        cmocka_unit_test(test_contexts_say_what_they_are),
-        cmocka_unit_test(test_every_key_has_its_default),
-        cmocka_unit_test(test_settings_make_the_same_net),
-        cmocka_unit_test(test_nearest_keys),
-        cmocka_unit_test(test_settings_follow_changes),
-        cmocka_unit_test(test_settings_are_checked_without_a_net),
-        cmocka_unit_test(test_metadata_travels),
+        cmocka_unit_test(nets_describe_their_inputs_and_outputs),
+        cmocka_unit_test(contexts_say_what_they_are),
+        cmocka_unit_test(every_key_has_its_default),
+        cmocka_unit_test(settings_make_the_same_net),
+        cmocka_unit_test(mistyped_keys_are_suggested),
+        cmocka_unit_test(settings_follow_changes),
+        cmocka_unit_test(settings_are_checked_without_a_net),
+        cmocka_unit_test(metadata_travels),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,9 +1,9 @@
-/* Everything that the public header refuses: by status, by name, and without harm. */
+/* Everything that the public API refuses: the status, what the message names, and that nothing is harmed. */
 #include "api_support.h"
 
 #include <stddef.h>
 
-static void test_refusals(void **state)
+static void wrong_calls_are_refused(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu"), *none = ctx;
@@ -42,14 +42,14 @@ static void test_refusals(void **state)
                      &err));
     FAILS(MR_EINVAL, "mean", mr_stream_new(no_net, &no_stream, &err));
     assert_null(no_stream);
-    assert_int_equal(mr_stream_step(stream, 99, scores, VOCAB, NULL), MR_EINVAL); /* nobody needs to listen */
+    assert_int_equal(mr_stream_step(stream, 99, scores, VOCAB, NULL), MR_EINVAL); /* err may be NULL */
     mr_stream_free(stream);
     mr_net_free(net), mr_net_free(no_net);
     mr_context_free(ctx);
     mr_stream_free(NULL), mr_net_free(NULL), mr_context_free(NULL);
 }
 
-static void test_batches_are_checked(void **state)
+static void batches_are_checked(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -85,7 +85,7 @@ static void test_batches_are_checked(void **state)
 
 /* ---- capacities: one too few is refused, one too many is not written */
 
-static void test_capacities(void **state)
+static void capacities_are_checked_and_kept(void **state)
 {
     (void)state;
     enum { GUARD = 77 };
@@ -100,20 +100,24 @@ static void test_capacities(void **state)
     for (int i = 0; i <= SCORES; i++) scores[i] = GUARD;
     FAILS(MR_EINVAL, "scores: room for 560 where 561", mr_net_forward(net, &l.data, scores, SCORES - 1, &err));
     FAILS(MR_EINVAL, "scores: room for 0", mr_net_forward(net, &l.data, NULL, SCORES, &err));
-    assert_true(scores[0] == GUARD && scores[SCORES - 2] == GUARD);
+    assert_that(scores[0], ==, GUARD);
+    assert_that(scores[SCORES - 2], ==, GUARD);
     OK(mr_net_forward(net, &l.data, scores, SCORES, &err));
-    assert_true(scores[SCORES - 1] != GUARD && scores[SCORES] == GUARD);
+    assert_that(scores[SCORES - 1], !=, GUARD);
+    assert_that(scores[SCORES], ==, GUARD);
     for (int i = 0; i <= VOCAB; i++) one[i] = GUARD;
     FAILS(MR_EINVAL, "scores: room for 10 where 11", mr_stream_step(stream, 1, one, VOCAB - 1, &err));
     FAILS(MR_EINVAL, "scores: room for 10 where 11", mr_stream_feed(stream, l.ids, 3, one, VOCAB - 1, &err));
-    assert_true(one[0] == GUARD && one[VOCAB - 1] == GUARD);
+    assert_that(one[0], ==, GUARD);
+    assert_that(one[VOCAB - 1], ==, GUARD);
     OK(mr_stream_step(stream, l.ids[0], one, VOCAB, &err));
     near_floats("nothing was fed before", one, scores, VOCAB, 1e-4);
-    assert_true(one[VOCAB] == GUARD);
-    OK(mr_stream_step(stream, l.ids[1], NULL, 0, &err));        /* scores that are not wanted */
+    assert_that(one[VOCAB], ==, GUARD);
+    OK(mr_stream_step(stream, l.ids[1], NULL, 0, &err));        /* no scores requested */
     OK(mr_stream_step(stream, l.ids[2], one, VOCAB + 1, &err)); /* more room than is needed */
     near_floats("the third token", one, scores + 2 * VOCAB, VOCAB, 1e-4);
-    assert_true(one[VOCAB] == GUARD && size < sizeof blob);
+    assert_that(one[VOCAB], ==, GUARD);
+    assert_that(size, <, sizeof blob);
     memset(blob, GUARD, sizeof blob);
     FAILS(MR_EINVAL, "blob", mr_stream_save(stream, blob, size - 1, &err));
     assert_int_equal(blob[0], GUARD);
@@ -127,8 +131,9 @@ static void test_capacities(void **state)
 
 /* ---- structs of older and of newer headers */
 
-/* A batch before `mask` and `counted`, and a result that ends after `loss`: what programs of an older header have. */
-static void test_older_headers(void **state)
+/* A batch without `mask` and `counted`, and a result that ends after `loss`, as programs with
+ * an older header have them. */
+static void structs_of_older_headers_work(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -146,18 +151,25 @@ static void test_older_headers(void **state)
     old.accuracy = old.lr = 77;
     old.rows = old.step = 77;
     OK(mr_net_evaluate(net, &older, &old, &err));
-    assert_true(old.loss == whole.loss && old.accuracy == 77 && old.lr == 77 && old.rows == 77 && old.step == 77);
+    assert_that(old.loss, ==, whole.loss);
+    assert_that(old.accuracy, ==, 77);
+    assert_that(old.lr, ==, 77);
+    assert_that(old.rows, ==, 77);
+    assert_that(old.step, ==, 77);
     assert_int_equal(old.size, offsetof(mr_result, accuracy)); /* the caller's size stays */
     FAILS(MR_EINVAL, "older header", mr_net_check(net, &older, &err));
     mr_learn_options less = MR_LEARN_OPTIONS;
     less.size = offsetof(mr_learn_options, carry), less.carry = 1;
     OK(mr_net_learn(net, &l.data, &less, &old, &err));
-    assert_true(old.accuracy == 77 && old.step == 77);
+    assert_that(old.accuracy, ==, 77);
+    assert_that(old.step, ==, 77);
     float scores[SCORES], d[SCORES] = {1};
     OK(mr_net_keep_forward(net, &l.data, NULL, scores, SCORES, &err));
     OK(mr_net_backward(net, d, SCORES, &err));
     OK(mr_net_update(net, &old, &err));
-    assert_true(isnan(old.loss) && old.accuracy == 77 && old.step == 77);
+    assert_true(isnan(old.loss));
+    assert_that(old.accuracy, ==, 77);
+    assert_that(old.step, ==, 77);
     mr_tensor t = MR_TENSOR;
     t.size = offsetof(mr_tensor, count), t.count = 77;
     OK(mr_net_tensor(net, 0, &t, &err));
@@ -166,8 +178,8 @@ static void test_older_headers(void **state)
     mr_context_free(ctx);
 }
 
-/* What a newer header has besides may be there as long as it is zero. */
-static void test_newer_headers(void **state)
+/* Fields that a newer header adds are accepted as long as they are zero. */
+static void structs_of_newer_headers_work_if_zero(void **state)
 {
     (void)state;
     struct {
@@ -207,7 +219,9 @@ static void test_newer_headers(void **state)
     OK(mr_net_learn(net, &l.data, &learn.known, &result.known, &err));
     OK(mr_net_tensor(net, 0, &tensor.known, &err));
     OK(mr_stream_sample(stream, l.ids, 1, &how.known, &drawn, 1, &err));
-    assert_true(result.known.rows == BATCH * TIME && result.more == 77 && tensor.more == 77);
+    assert_that(result.known.rows, ==, BATCH * TIME);
+    assert_that(result.more, ==, 77);
+    assert_that(tensor.more, ==, 77);
     options.more = by.more = learn.more = how.more = 1;
     mr_context *none;
     FAILS(MR_EINVAL, "mr_context_options", mr_context_new(&options.known, &none, &err));
@@ -220,8 +234,8 @@ static void test_newer_headers(void **state)
     mr_context_free(ctx);
 }
 
-/* A result without a size is refused before anything is done. */
-static void test_results_are_checked_first(void **state)
+/* A result without a size is refused before anything happens. */
+static void results_are_checked_first(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -237,9 +251,9 @@ static void test_results_are_checked_first(void **state)
     mr_context_free(ctx);
 }
 
-/* ---- numbers that are none */
+/* ---- NaN and infinity */
 
-static void test_numbers_that_are_none(void **state)
+static void nan_and_infinity_are_refused(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -264,7 +278,7 @@ static void test_numbers_that_are_none(void **state)
     FAILS(MR_EINVAL, "target_values[5] is infinite", mr_net_train(net, &data, &result, &err));
     OK(mr_net_forward(net, &data, scores, 8, &err)); /* targets are not read */
     data.mask = (uint8_t[]){1, 1, 0, 1};
-    OK(mr_net_train(net, &data, &result, &err)); /* of a row that does not count */
+    OK(mr_net_train(net, &data, &result, &err)); /* in a row that does not count */
     assert_int_equal(result.rows, 3);
     assert_true(isfinite(result.loss));
     target[7] = NAN;
@@ -274,15 +288,16 @@ static void test_numbers_that_are_none(void **state)
     FAILS(MR_EINVAL, "mask[3]", mr_net_train(net, &data, &result, &err));
     data.mask = NULL, target[7] = NAN; /* beyond the length nothing counts */
     OK(mr_net_train(net, &data, &result, &err));
-    assert_true(result.rows == 3 && isfinite(result.loss));
+    assert_that(result.rows, ==, 3);
+    assert_true(isfinite(result.loss));
     mr_stream_free(stream);
     mr_net_free(net);
     mr_context_free(ctx);
 }
 
-/* ---- batches that were looked through ahead */
+/* ---- batches that were checked in advance */
 
-static void test_batches_checked_ahead(void **state)
+static void batches_checked_ahead(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -309,7 +324,7 @@ static void test_batches_checked_ahead(void **state)
     data.length = (int32_t[]){2, 1};
     OK(mr_net_check(values, &data, &err));
     assert_int_equal(data.counted, 3);
-    OK(mr_net_train(values, &data, &got, &err)); /* the mask follows from the lengths all the same */
+    OK(mr_net_train(values, &data, &got, &err)); /* the mask still follows from the lengths */
     assert_int_equal(got.rows, 3);
     mr_net_free(net), mr_net_free(twin), mr_net_free(values);
     mr_context_free(ctx);
@@ -318,14 +333,14 @@ static void test_batches_checked_ahead(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_batches_are_checked),
-        cmocka_unit_test(test_capacities),
-        cmocka_unit_test(test_older_headers),
-        cmocka_unit_test(test_newer_headers),
-        cmocka_unit_test(test_results_are_checked_first),
-        cmocka_unit_test(test_numbers_that_are_none),
-        cmocka_unit_test(test_batches_checked_ahead),
+        cmocka_unit_test(wrong_calls_are_refused),
+        cmocka_unit_test(batches_are_checked),
+        cmocka_unit_test(capacities_are_checked_and_kept),
+        cmocka_unit_test(structs_of_older_headers_work),
+        cmocka_unit_test(structs_of_newer_headers_work_if_zero),
+        cmocka_unit_test(results_are_checked_first),
+        cmocka_unit_test(nan_and_infinity_are_refused),
+        cmocka_unit_test(batches_checked_ahead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

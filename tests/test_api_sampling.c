@@ -1,4 +1,4 @@
-/* Drawing tokens: the same ones however the work is cut into calls, as likely as the model says, and nothing else. */
+/* Sampling: the draws do not depend on how they are split into calls, and follow the model's probabilities. */
 #include "api_support.h"
 
 enum { DRAWN = 40 };
@@ -26,7 +26,7 @@ static mr_sample_options as(double temperature, uint64_t seed)
     return how;
 }
 
-static void test_the_likeliest_by_hand(void **state)
+static void temperature_0_draws_the_likeliest(void **state)
 {
     (void)state;
     const int32_t prompt[] = {1, 4, 2};
@@ -44,7 +44,7 @@ static void test_the_likeliest_by_hand(void **state)
                 fail_msg("%s: token %d is %d, not %d", mixers[m], i, (int)drawn[i], highest(scores));
             OK(mr_stream_step(stepping, drawn[i], scores, VOCAB, &err));
         }
-        float after[VOCAB]; /* the last one was drawn and not fed */
+        float after[VOCAB]; /* the last token was drawn but not fed */
         OK(mr_stream_step(drawing, drawn[DRAWN - 1], after, VOCAB, &err));
         near_floats("after the last one", after, scores, VOCAB, 1e-4);
         how = as(0.7, 3);
@@ -52,14 +52,14 @@ static void test_the_likeliest_by_hand(void **state)
         int32_t only[DRAWN];
         mr_stream_reset(drawing);
         OK(mr_stream_sample(drawing, prompt, 3, &how, only, DRAWN, &err));
-        assert_memory_equal(only, drawn, sizeof drawn); /* of one, the likeliest */
+        assert_memory_equal(only, drawn, sizeof drawn); /* top-k of one: the likeliest */
         mr_stream_free(drawing), mr_stream_free(stepping);
         mr_net_free(net);
     }
     mr_context_free(ctx);
 }
 
-/* Draws DRAWN tokens in pieces of this size. */
+/* Draws DRAWN tokens in calls of this size. */
 static void draw_in_pieces(mr_net *net, mr_sample_options how, size_t piece, int32_t *drawn)
 {
     mr_stream *stream = stream_on(net);
@@ -76,7 +76,7 @@ static void draw_in_pieces(mr_net *net, mr_sample_options how, size_t piece, int
     mr_stream_free(stream);
 }
 
-static void test_cut_into_calls(void **state)
+static void draws_do_not_depend_on_the_calls(void **state)
 {
     (void)state;
     static const size_t pieces[] = {1, 7, 16, 39};
@@ -102,8 +102,8 @@ static void test_cut_into_calls(void **state)
     mr_context_free(ctx);
 }
 
-/* Streams that are drawn for together, each in its own way, draw what each draws alone. */
-static void test_many_draw_as_each_alone(void **state)
+/* Streams sampled together, each with its own options, draw the same as each alone. */
+static void many_draw_as_each_alone(void **state)
 {
     (void)state;
     enum { CROWD = 5, STEPS = 12 };
@@ -137,9 +137,9 @@ static void test_many_draw_as_each_alone(void **state)
     mr_context_free(ctx);
 }
 
-/* ---- as likely as the model says */
+/* ---- probabilities */
 
-/* softmax(scores / temperature), and outside the `k` likeliest or the nucleus of p: 0. */
+/* softmax(scores / temperature), with 0 outside the top k or the nucleus of p. */
 static void probabilities(const float *scores, const mr_sample_options *how, double *p)
 {
     double top = -INFINITY, sum = 0;
@@ -183,7 +183,7 @@ static void check_distribution(mr_net *net, mr_sample_options how, int least, in
         if (p[i] == 0) assert_int_equal(seen[i], 0);
         if (p[i] == 0) continue;
         kinds++;
-        assert_true(p[i] * DRAWS > 5);
+        assert_that(p[i] * DRAWS, >, 5);
         chi += (seen[i] - p[i] * DRAWS) * (seen[i] - p[i] * DRAWS) / (p[i] * DRAWS);
     }
     assert_in_range(kinds, least, most);
@@ -191,7 +191,7 @@ static void check_distribution(mr_net *net, mr_sample_options how, int least, in
     mr_stream_free(stream);
 }
 
-static void test_as_likely_as_the_model_says(void **state)
+static void as_likely_as_the_model_says(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -210,7 +210,7 @@ static void test_as_likely_as_the_model_says(void **state)
 
 /* ---- refusals */
 
-static void test_draws_that_are_refused(void **state)
+static void wrong_draws_are_refused(void **state)
 {
     (void)state;
     const char *const classes[] = {"inputs", "11", "outputs", "4", "dim", "8", NULL};
@@ -239,13 +239,14 @@ static void test_draws_that_are_refused(void **state)
     FAILS(MR_EINVAL, "nothing to draw", mr_stream_sample_many(&no, 1, &token, &how, drawn, &err));
     FAILS(MR_EINVAL, "twice",
           mr_stream_sample_many((mr_stream *[]){stream, stream}, 2, (int32_t[]){1, 1}, &how, drawn, &err));
-    assert_true(drawn[0] == -7 && drawn[1] == -7);
+    assert_that(drawn[0], ==, -7);
+    assert_that(drawn[1], ==, -7);
     mr_stream_free(stream), mr_stream_free(no);
     mr_net_free(net), mr_net_free(other);
     mr_context_free(ctx);
 }
 
-static void test_scores_that_are_no_numbers(void **state)
+static void nonfinite_scores_are_an_error(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -269,9 +270,9 @@ static void test_scores_that_are_no_numbers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_likeliest_by_hand),   cmocka_unit_test(test_cut_into_calls),
-        cmocka_unit_test(test_many_draw_as_each_alone), cmocka_unit_test(test_as_likely_as_the_model_says),
-        cmocka_unit_test(test_draws_that_are_refused),  cmocka_unit_test(test_scores_that_are_no_numbers),
+        cmocka_unit_test(temperature_0_draws_the_likeliest), cmocka_unit_test(draws_do_not_depend_on_the_calls),
+        cmocka_unit_test(many_draw_as_each_alone),           cmocka_unit_test(as_likely_as_the_model_says),
+        cmocka_unit_test(wrong_draws_are_refused),           cmocka_unit_test(nonfinite_scores_are_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

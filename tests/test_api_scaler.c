@@ -1,4 +1,5 @@
-/* Raw values: a net with a scaler works in the caller's units exactly as one without does on values scaled by hand. */
+/* Raw values: a net with a scaler computes in the caller's units exactly what a net without one computes
+ * on values scaled by hand. */
 #include "api_support.h"
 #include "scratch.h"
 
@@ -39,7 +40,7 @@ static mr_net *scaled_net(mr_context *ctx)
     return net;
 }
 
-/* The scores of both, in the units of the net that was scaled by hand. */
+/* Compares the scores of both, in the units of the net that was scaled by hand. */
 static void same_scores(mr_net *scaled, mr_net *plain, series *s)
 {
     float got[TARGETS], want[TARGETS];
@@ -49,7 +50,7 @@ static void same_scores(mr_net *scaled, mr_net *plain, series *s)
     near_floats("scores", got, want, TARGETS, 1e-4);
 }
 
-static void test_a_scaler_is_what_one_would_do_by_hand(void **state)
+static void a_scaler_is_what_one_would_do_by_hand(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -61,7 +62,7 @@ static void test_a_scaler_is_what_one_would_do_by_hand(void **state)
         same_scores(scaled, plain, &s);
         OK(mr_net_train(scaled, &s.in_units, &got, &err));
         OK(mr_net_train(plain, &s.by_hand, &want, &err));
-        assert_true(fabs(got.loss - want.loss) < 1e-5 * want.loss); /* of scaled values */
+        assert_that(fabs(got.loss - want.loss), <, 1e-5 * want.loss); /* of scaled values */
         same_vectors("weights", scaled, plain, MR_WEIGHTS, 1e-5);
     }
     float losses[B * T], wanted[B * T];
@@ -75,8 +76,8 @@ static void test_a_scaler_is_what_one_would_do_by_hand(void **state)
     mr_context_free(ctx);
 }
 
-/* The gradient that a caller gives is by the scores in the caller's units. */
-static void test_own_losses_are_in_the_same_units(void **state)
+/* The caller's gradient is with respect to the scores in the caller's units. */
+static void own_losses_are_in_the_same_units(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -87,7 +88,7 @@ static void test_own_losses_are_in_the_same_units(void **state)
         make_series(&s, (uint32_t)step + 1);
         OK(mr_net_train(plain, &s.by_hand, NULL, &err));
         OK(mr_net_keep_forward(own, &s.in_units, NULL, scores, TARGETS, &err));
-        for (int i = 0; i < TARGETS; i++) { /* of the mean of ((score − target) / scale)² */
+        for (int i = 0; i < TARGETS; i++) { /* gradient of the mean of ((score − target) / scale)² */
             const double scale = target_scale[i % OUT];
             d[i] = (float)(2 * ((double)scores[i] - s.raw_target[i]) / (scale * scale) / TARGETS);
         }
@@ -99,8 +100,8 @@ static void test_own_losses_are_in_the_same_units(void **state)
     mr_context_free(ctx);
 }
 
-/* fit takes mean and deviation of what counts: not of tokens beyond a length, nor of rows that are masked. */
-static void test_fitting(void **state)
+/* A fit uses only values that count: no tokens beyond a length, no masked rows. */
+static void a_fit_uses_only_what_counts(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -128,7 +129,7 @@ static void test_fitting(void **state)
         mean[0][c] /= tokens, mean[1][c] /= rows;
         scale[0][c] = sqrt(scale[0][c] / tokens), scale[1][c] = sqrt(scale[1][c] / rows);
     }
-    for (int i = 0; i < B * T; i++) /* what does not count may be anything */
+    for (int i = 0; i < B * T; i++) /* values that do not count may be anything */
         for (int c = 0; c < 2; c++) {
             if (i % T >= length[i / T]) s.raw[i * 2 + c] = 1e30f;
             if (!mask[i]) s.raw_target[i * 2 + c] = -1e30f;
@@ -164,7 +165,7 @@ static void check_streams(mr_net *net, series *s)
     mr_stream_free(alone);
 }
 
-static void test_files_keep_the_units(void **state)
+static void files_keep_the_units(void **state)
 {
     (void)state;
     char path[MR_TEXT_MAX];
@@ -184,14 +185,14 @@ static void test_files_keep_the_units(void **state)
     OK(mr_net_save_int8(net, path, &err));
     OK(mr_net_open(ctx, path, &small, &err));
     OK(mr_net_forward(small, &s.in_units, got, TARGETS, &err));
-    for (int i = 0; i < TARGETS; i++) assert_true(fabs((double)got[i] - want[i]) < 0.1 * target_scale[i % OUT]);
+    for (int i = 0; i < TARGETS; i++) assert_that(fabs((double)got[i] - want[i]), <, 0.1 * target_scale[i % OUT]);
     check_streams(small, &s);
     OK(mr_net_save_training(net, path, NULL, &err));
-    OK(mr_net_load_training(rest, path, &err)); /* a net that had none takes the state's */
+    OK(mr_net_load_training(rest, path, &err)); /* a net without a scaler takes the state's */
     OK(mr_net_forward(rest, &s.in_units, got, TARGETS, &err));
     near_floats("loaded", got, want, TARGETS, 0);
     OK(mr_net_save_training(plain, path, NULL, &err));
-    OK(mr_net_load_training(rest, path, &err)); /* and gives it up again */
+    OK(mr_net_load_training(rest, path, &err)); /* and drops it again */
     char text[16];
     OK(mr_net_setting(rest, "scaler", text, sizeof text, &err));
     assert_string_equal(text, "none");
@@ -199,8 +200,8 @@ static void test_files_keep_the_units(void **state)
     mr_context_free(ctx);
 }
 
-/* What it is for: a level of a million, steps of hundreds, and an answer around 100. */
-static void test_raw_values_train(void **state)
+/* The use case: values around a million that vary by hundreds, and targets around 100. */
+static void raw_values_train(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -214,14 +215,16 @@ static void test_raw_values_train(void **state)
     for (int i = 0; i < 300; i++) OK(mr_net_train(net, &s.in_units, NULL, &err));
     OK(mr_net_forward(net, &s.in_units, scores, TARGETS, &err));
     for (int i = 0; i < TARGETS; i++) worst[i % OUT] = fmax(worst[i % OUT], fabs((double)scores[i] - s.raw_target[i]));
-    assert_true(worst[0] < 1 && worst[1] < 1e-6); /* a tenth of what they vary by */
+    /* a tenth of their deviation */
+    assert_that(worst[0], <, 1);
+    assert_that(worst[1], <, 1e-6);
     mr_net_free(net);
     mr_context_free(ctx);
 }
 
 /* ---- the bias of the head */
 
-static void test_head_bias(void **state)
+static void the_heads_bias_is_optional_and_trained(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -234,21 +237,21 @@ static void test_head_bias(void **state)
     OK(mr_net_forward(net, &s.by_hand, scores, TARGETS, &err));
     OK(mr_net_put(net, MR_WEIGHTS, "head.bias", bias, OUT, &err));
     OK(mr_net_forward(net, &s.by_hand, shifted, TARGETS, &err));
-    for (int i = 0; i < TARGETS; i++) assert_true(fabs((double)shifted[i] - scores[i] - bias[i % OUT]) < 1e-5);
+    for (int i = 0; i < TARGETS; i++) assert_that(fabs((double)shifted[i] - scores[i] - bias[i % OUT]), <, 1e-5);
     OK(mr_net_keep_forward(net, &s.by_hand, NULL, scores, TARGETS, &err));
     for (int i = 0; i < TARGETS; i++) want[i % OUT] += d[i] = (float)(i % 7) - 3;
     OK(mr_net_backward(net, d, TARGETS, &err));
     OK(mr_net_get(net, MR_GRADS, "head.bias", grad, OUT, &err));
-    for (int c = 0; c < OUT; c++) assert_true(fabs(grad[c] - want[c]) < 1e-4);
+    for (int c = 0; c < OUT; c++) assert_that(fabs(grad[c] - want[c]), <, 1e-4);
     mr_net_free(net);
     net = values_net_with(ctx, "mingru");
     FAILS(MR_EINVAL, "head.bias",
-          mr_net_get(net, MR_WEIGHTS, "head.bias", grad, OUT, &err)); /* none unless asked for */
+          mr_net_get(net, MR_WEIGHTS, "head.bias", grad, OUT, &err)); /* there is none by default */
     mr_net_free(net);
     mr_context_free(ctx);
 }
 
-static void test_a_scaler_can_be_read(void **state)
+static void a_scaler_can_be_read(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -265,12 +268,12 @@ static void test_a_scaler_can_be_read(void **state)
     assert_memory_equal(mean, input_mean, inputs * sizeof *mean);
     assert_memory_equal(scale, input_scale, inputs * sizeof *scale);
     FAILS(MR_EINVAL, "are needed", mr_net_scaler(net, NULL, NULL, 0, NULL, out_scale, outputs - 1, &err));
-    assert_true(out_scale[8] == -7);
+    assert_that(out_scale[8], ==, -7);
     mr_net_free(net);
     mr_context_free(ctx);
 }
 
-static void test_scalers_that_are_refused(void **state)
+static void wrong_scalers_are_refused(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -301,14 +304,14 @@ static void test_scalers_that_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_scaler_is_what_one_would_do_by_hand),
-        cmocka_unit_test(test_own_losses_are_in_the_same_units),
-        cmocka_unit_test(test_fitting),
-        cmocka_unit_test(test_files_keep_the_units),
-        cmocka_unit_test(test_raw_values_train),
-        cmocka_unit_test(test_head_bias),
-        cmocka_unit_test(test_a_scaler_can_be_read),
-        cmocka_unit_test(test_scalers_that_are_refused),
+        cmocka_unit_test(a_scaler_is_what_one_would_do_by_hand),
+        cmocka_unit_test(own_losses_are_in_the_same_units),
+        cmocka_unit_test(a_fit_uses_only_what_counts),
+        cmocka_unit_test(files_keep_the_units),
+        cmocka_unit_test(raw_values_train),
+        cmocka_unit_test(the_heads_bias_is_optional_and_trained),
+        cmocka_unit_test(a_scaler_can_be_read),
+        cmocka_unit_test(wrong_scalers_are_refused),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,4 +1,4 @@
-/* The scan and the cells on raw buffers, against plain loops and finite differences; and what they refuse. */
+/* The scan and the cells on raw buffers, compared with plain loops and finite differences; and what they refuse. */
 #include "api_support.h"
 
 enum { B = 2, T = 9, H = 5, D = 4, N = B * T * H };
@@ -22,7 +22,7 @@ static void make(buffers *x, int masked)
     if (masked) x->args.reset = resets, x->args.length = lengths;
 }
 
-/* What the recurrence means. Returns Σ dh·h + Σ dh_out·h_out, whose gradients the backward gives. */
+/* The recurrence as plain loops. Returns Σ dh·h + Σ dh_out·h_out, whose gradients the backward must give. */
 static double plain(const buffers *x, float *h, float *h_out)
 {
     double sum = 0;
@@ -45,7 +45,7 @@ static double plain(const buffers *x, float *h, float *h_out)
 
 static void check_gradient(const char *what, buffers *x, float *value, const float *gradient, int n)
 {
-    for (int i = 0; i < n; i++) { /* linear in each number by itself: a wide difference is exact */
+    for (int i = 0; i < n; i++) { /* linear in each number: a wide difference is exact */
         const float was = value[i];
         value[i] = was + 0.25f;
         double up = plain(x, NULL, NULL);
@@ -76,12 +76,12 @@ static void check_scan(mr_context *ctx, int masked, int carried)
     check_gradient("da", x, x->a, x->da, N);
     check_gradient("db", x, x->b, x->db, N);
     if (carried) check_gradient("dh_in", x, x->h_in, x->dh_in, B * H);
-    for (int i = 0; !carried && i < B * H; i++) assert_true(x->dh_in[i] == 0);
+    for (int i = 0; !carried && i < B * H; i++) assert_that(x->dh_in[i], ==, 0);
     check_fence(&f);
     free(x);
 }
 
-static void test_scan(void **state)
+static void the_scan_and_its_gradients_are_right(void **state)
 {
     (void)state;
     const char *const devices[] = {"cpu", "ref"};
@@ -93,8 +93,8 @@ static void test_scan(void **state)
     }
 }
 
-/* Step by step, the state in place, is the same. */
-static void test_scan_steps(void **state)
+/* Step by step, with the state in place, gives the same. */
+static void scan_steps_equal_the_whole_scan(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -120,8 +120,8 @@ static void test_scan_steps(void **state)
     mr_context_free(ctx);
 }
 
-/* A long scan, which a backend cuts in time, with more threads than one. */
-static void test_long_scan(void **state)
+/* A long scan on several threads, which a backend splits in time. */
+static void a_long_scan_on_threads_is_right(void **state)
 {
     (void)state;
     enum { LONG = 9001, WIDE = 70 };
@@ -156,7 +156,7 @@ static void test_long_scan(void **state)
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
-static void test_cell_from_given_gates(void **state)
+static void cells_of_given_gates_are_right(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -183,8 +183,8 @@ static void test_cell_from_given_gates(void **state)
     mr_context_free(ctx);
 }
 
-/* With W, projection and cell are one; without, the caller projects. Both give the same, and the same gradients. */
-static void test_cell_with_projection(void **state)
+/* With W the call projects too; without W the caller does. Both give the same results and gradients. */
+static void a_cell_with_w_projects_by_itself(void **state)
 {
     (void)state;
     enum { G = 3, WIDE = G * H };
@@ -216,7 +216,7 @@ static void test_cell_with_projection(void **state)
         a->saved = fence(&kept[i], a->saved_size);
         assert_int_equal(a->saved_size != 0, i == 0);
         OK(mr_cell_forward(ctx, a, &err));
-        memset(a->workspace, 0x5A, a->workspace_size); /* nothing in it is needed again */
+        memset(a->workspace, 0x5A, a->workspace_size); /* its contents are not needed between calls */
         OK(mr_cell_backward(ctx, a, &err));
         check_fence(&f[i]);
         check_fence(&kept[i]);
@@ -237,7 +237,7 @@ static void test_cell_with_projection(void **state)
     mr_context_free(ctx);
 }
 
-static void test_refusals(void **state)
+static void wrong_arguments_are_refused(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -274,12 +274,9 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_scan),
-        cmocka_unit_test(test_scan_steps),
-        cmocka_unit_test(test_long_scan),
-        cmocka_unit_test(test_cell_from_given_gates),
-        cmocka_unit_test(test_cell_with_projection),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(the_scan_and_its_gradients_are_right), cmocka_unit_test(scan_steps_equal_the_whole_scan),
+        cmocka_unit_test(a_long_scan_on_threads_is_right),      cmocka_unit_test(cells_of_given_gates_are_right),
+        cmocka_unit_test(a_cell_with_w_projects_by_itself),     cmocka_unit_test(wrong_arguments_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Losses and scores in every way there is: by hand, of rows, of batches, of many batches, of streams in pieces. */
+/* Losses and scores in all ways: by hand, of rows, of batches, of many batches, of streams in pieces. */
 #include "api_support.h"
 
 static double by_hand(const float *scores, int target)
@@ -9,7 +9,7 @@ static double by_hand(const float *scores, int target)
     return top + log(sum) - scores[target];
 }
 
-static void test_losses_of_rows(void **state)
+static void losses_of_rows_are_those_by_hand(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -25,9 +25,9 @@ static void test_losses_of_rows(void **state)
     losses[BATCH * TIME] = 77;
     OK(mr_net_forward(net, &l.data, scores, SCORES, &err));
     OK(mr_net_losses(net, &l.data, losses, BATCH * TIME, &err));
-    assert_true(losses[BATCH * TIME] == 77);
+    assert_that(losses[BATCH * TIME], ==, 77);
     for (int r = 0; r < BATCH * TIME; r++) {
-        if (l.target[r] < 0) assert_true(losses[r] == 0);
+        if (l.target[r] < 0) assert_that(losses[r], ==, 0);
         if (l.target[r] < 0) continue;
         const float want = (float)by_hand(scores + r * VOCAB, l.target[r]);
         int best = 0;
@@ -39,17 +39,19 @@ static void test_losses_of_rows(void **state)
     }
     OK(mr_net_evaluate(net, &l.data, &result, &err));
     assert_int_equal(result.rows, BATCH * TIME - 2);
-    assert_true(fabs(result.loss - sum / (BATCH * TIME - 2)) < 1e-5);
-    assert_true(fabs(result.accuracy - right / (BATCH * TIME - 2.0)) < 1e-6);
-    assert_true(result.grad_norm == 0 && result.lr == 0 && result.step == 5);
+    assert_that(fabs(result.loss - sum / (BATCH * TIME - 2)), <, 1e-5);
+    assert_that(fabs(result.accuracy - right / (BATCH * TIME - 2.0)), <, 1e-6);
+    assert_that(result.grad_norm, ==, 0);
+    assert_that(result.lr, ==, 0);
+    assert_that(result.step, ==, 5);
     FAILS(MR_EINVAL, "room for 50 where 51", mr_net_losses(net, &l.data, losses, BATCH * TIME - 1, &err));
     free(scores);
     mr_net_free(net);
     mr_context_free(ctx);
 }
 
-/* A text's losses are the same in one batch and in a stream, whatever the pieces. */
-static void test_streams_score(void **state)
+/* A text's losses are the same in one batch and in a stream, however it is split. */
+static void streams_score_like_batches(void **state)
 {
     (void)state;
     enum { LONG = 600 };
@@ -72,7 +74,7 @@ static void test_streams_score(void **state)
                 const size_t n = LONG - at < pieces[p] ? LONG - at : pieces[p];
                 got[at + n] = 77;
                 OK(mr_stream_score(stream, ids + at, target + at, n, got + at, n, &err));
-                assert_true(got[at + n] == 77);
+                assert_that(got[at + n], ==, 77);
             }
             near_floats(mixers[m], got, want, LONG, 1e-4);
         }
@@ -102,7 +104,7 @@ typedef struct course {
     int next, stop_at;
 } course;
 
-/* Of B 1, 3, 2, 3 sequences and T 5, 9, 17, 17 tokens: the second, third and fourth are larger than all before. */
+/* Batches of B = 1, 3, 2, 3 sequences and T = 5, 9, 17, 17 tokens: each needs more memory than those before it. */
 static void make_course(course *c)
 {
     static const int B[] = {1, 3, 2, 3}, T[] = {5, 9, TIME, TIME};
@@ -140,11 +142,11 @@ static void check_evaluation(mr_net *net, course *c)
         rows += part.rows;
     }
     assert_int_equal(whole.rows, rows);
-    assert_true(fabs(whole.loss - loss / (double)rows) < 1e-6);
-    assert_true(fabs(whole.accuracy - accuracy / (double)rows) < 1e-6);
+    assert_that(fabs(whole.loss - loss / (double)rows), <, 1e-6);
+    assert_that(fabs(whole.accuracy - accuracy / (double)rows), <, 1e-6);
 }
 
-static void test_many_batches(void **state)
+static void many_batches_are_evaluated_as_one(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -156,7 +158,7 @@ static void test_many_batches(void **state)
         const mr_shape training = {2, 8}, scoring = {3, 9};
         if (reserved) OK(mr_net_reserve(net, &training, reserved > 1 ? &scoring : NULL, &err));
         check_evaluation(net, &c); /* batches that grow */
-        check_evaluation(net, &c); /* and once there is room */
+        check_evaluation(net, &c); /* and again with enough memory */
         train(net, 0, 3);
         check_evaluation(net, &c);
         c.next = 0, c.stop_at = 2;
@@ -166,7 +168,7 @@ static void test_many_batches(void **state)
         c.batches[2].ids[3] = 99, c.next = 0;
         FAILS(MR_EINVAL, "ids[3] = 99", mr_net_evaluate_all(net, next_batch, &c, &result, &err));
         c.batches[2].ids[3] = 1;
-        check_evaluation(net, &c); /* as if nothing had been */
+        check_evaluation(net, &c); /* as if nothing had happened */
         mr_net_free(net);
     }
     mr_context_free(ctx);
@@ -174,7 +176,7 @@ static void test_many_batches(void **state)
 
 /* ---- values */
 
-static void test_values_in_pieces(void **state)
+static void values_in_pieces_score_the_same(void **state)
 {
     (void)state;
     enum { LONG = 300, INPUTS = 3, OUTPUTS = 2 };
@@ -209,10 +211,10 @@ static void test_values_in_pieces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_losses_of_rows),
-        cmocka_unit_test(test_streams_score),
-        cmocka_unit_test(test_many_batches),
-        cmocka_unit_test(test_values_in_pieces),
+        cmocka_unit_test(losses_of_rows_are_those_by_hand),
+        cmocka_unit_test(streams_score_like_batches),
+        cmocka_unit_test(many_batches_are_evaluated_as_one),
+        cmocka_unit_test(values_in_pieces_score_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

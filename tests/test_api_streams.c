@@ -1,7 +1,8 @@
-/* Streams through the public header: the same numbers however the tokens are handed in, and states that travel. */
+/* Streams through the public API: the same numbers however the tokens are passed, and states
+ * that are saved and loaded. */
 #include "api_support.h"
 
-/* Ways to take the same tokens: a batch, step by step, in one piece, many together. */
+/* Feeds the same tokens in several ways: as a batch, step by step, in one piece, many streams together. */
 static void check_streams(mr_net *net)
 {
     float *want = room(sizeof *want * SCORES), got[VOCAB], many[BATCH * VOCAB];
@@ -39,7 +40,7 @@ static void check_streams(mr_net *net)
     free(want);
 }
 
-static void test_streams_agree_with_batches(void **state)
+static void streams_agree_with_batches(void **state)
 {
     (void)state;
     const char *const devices[] = {"cpu", "ref"};
@@ -54,8 +55,8 @@ static void test_streams_agree_with_batches(void **state)
     }
 }
 
-/* Streams that start at different times are stepped together: each has its own beginning. */
-static void test_many_streams_may_be_of_any_age(void **state)
+/* Streams that started at different times are stepped together; each has its own sequence. */
+static void many_streams_may_be_of_any_age(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -72,13 +73,13 @@ static void test_many_streams_may_be_of_any_age(void **state)
     FAILS(MR_EINVAL, "twice",
           mr_stream_step_many((mr_stream *[]){old, old}, 2, (int32_t[]){4, 7}, NULL, scores, BATCH * VOCAB, &err));
     OK(mr_stream_step_many((mr_stream *[]){old, fresh}, 2, (int32_t[]){4, 7}, NULL, scores, BATCH * VOCAB,
-                           &err)); /* and is taken afterwards */
+                           &err)); /* accepted afterwards */
     mr_stream_free(old), mr_stream_free(fresh), mr_stream_free(alone);
     mr_net_free(net);
     mr_context_free(ctx);
 }
 
-static void test_states_travel(void **state)
+static void states_are_saved_and_loaded(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu"), *other = context_on("ref");
@@ -101,7 +102,7 @@ static void test_states_travel(void **state)
     near_floats("turned back", got, want, VOCAB, 0);
 
     FAILS(MR_EINVAL, "another model", mr_stream_load(wrong, blob, size, &err));
-    for (int i = 0; i < 4; i++) { /* as tiny, but for one thing */
+    for (int i = 0; i < 4; i++) { /* like tiny, with one difference */
         const char *const keys[] = {"mixer", "layers", "conv", "expansion"}, *const values[] = {"minlstm", "3", "0",
                                                                                                 "1"};
         const char *settings[] = {"inputs", "11",   "outputs", "11",    "dim",     "16", "layers",
@@ -122,7 +123,7 @@ static void test_states_travel(void **state)
     FAILS(MR_EFORMAT, "version 9", mr_stream_load(a, blob, size, &err));
     free(blob - 1);
 
-    mr_stream *new_one = stream_on(net); /* one that has not begun stays so */
+    mr_stream *new_one = stream_on(net); /* a stream before its first token stays so */
     blob = room(size);
     OK(mr_stream_save(new_one, blob, size, &err));
     OK(mr_stream_load(a, blob, size, &err));
@@ -138,9 +139,9 @@ static void test_states_travel(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_streams_agree_with_batches),
-        cmocka_unit_test(test_many_streams_may_be_of_any_age),
-        cmocka_unit_test(test_states_travel),
+        cmocka_unit_test(streams_agree_with_batches),
+        cmocka_unit_test(many_streams_may_be_of_any_age),
+        cmocka_unit_test(states_are_saved_and_loaded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

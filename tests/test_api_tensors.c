@@ -2,7 +2,7 @@
 #include "api_support.h"
 #include "scratch.h"
 
-static void test_tensors_are_listed(void **state)
+static void tensors_are_listed(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -13,14 +13,17 @@ static void test_tensors_are_listed(void **state)
             mr_tensor t = MR_TENSOR;
             size_t count = 1;
             OK(mr_net_tensor(net, i, &t, &err));
-            assert_true(*t.name && t.ndim >= 1 && t.ndim <= 4);
+            assert_true(*t.name);
+            assert_that(t.ndim, >=, 1);
+            assert_that(t.ndim, <=, 4);
             assert_string_equal(t.dtype, "F32");
             for (int d = 0; d < t.ndim; d++) count *= (size_t)t.shape[d];
             assert_int_equal(t.count, count);
             seen += !strcmp(t.name, "head.weight") && t.ndim == 2 && t.shape[0] == VOCAB && t.shape[1] == 16;
             matrices += t.ndim == 2;
         }
-        assert_true(seen == 1 && matrices > 3);
+        assert_that(seen, ==, 1);
+        assert_that(matrices, >, 3);
         assert_int_equal(count_all(net), mr_net_parameters(net));
         mr_tensor t = MR_TENSOR;
         FAILS(MR_EINVAL, "tensor -1", mr_net_tensor(net, -1, &t, &err));
@@ -32,8 +35,8 @@ static void test_tensors_are_listed(void **state)
     mr_context_free(ctx);
 }
 
-/* All vectors of one net put into another: it then continues in the same bits. */
-static void test_vectors_are_copied(void **state)
+/* After copying all vectors into another net, it continues in the same bits. */
+static void vectors_are_copied(void **state)
 {
     (void)state;
     static const mr_vector moved[] = {MR_WEIGHTS, MR_MOMENT1, MR_MOMENT2};
@@ -44,7 +47,7 @@ static void test_vectors_are_copied(void **state)
     mr_context *ctx = context_on("cpu");
     mr_net *from = net_of(ctx, one_seed), *to = net_of(ctx, other_seed);
     train(from, 0, 3);
-    train(to, 5, 8); /* as many steps: what Adam corrects for */
+    train(to, 5, 8); /* as many steps: Adam's bias correction depends on it */
     for (int i = 0; i < mr_net_tensors(from); i++) {
         mr_tensor t = MR_TENSOR;
         OK(mr_net_tensor(from, i, &t, &err));
@@ -52,7 +55,7 @@ static void test_vectors_are_copied(void **state)
         for (int v = 0; v < 3; v++) {
             copy[t.count] = 77;
             OK(mr_net_get(from, moved[v], t.name, copy, t.count, &err));
-            assert_true(copy[t.count] == 77);
+            assert_that(copy[t.count], ==, 77);
             OK(mr_net_put(to, moved[v], t.name, copy, t.count, &err));
         }
         free(copy);
@@ -65,7 +68,7 @@ static void test_vectors_are_copied(void **state)
     mr_context_free(ctx);
 }
 
-static void test_tensors_that_are_refused(void **state)
+static void wrong_tensors_are_refused(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -79,11 +82,11 @@ static void test_tensors_that_are_refused(void **state)
     FAILS(MR_EINVAL, "mr_net_mark_best", mr_net_get(net, MR_BEST, "head.weight", head, HEAD, &err));
     FAILS(MR_EINVAL, "176 elements, not 175", mr_net_put(net, MR_WEIGHTS, "head.weight", head, HEAD - 1, &err));
     FAILS(MR_EINVAL, "176 elements, not 0", mr_net_put(net, MR_WEIGHTS, "head.weight", NULL, HEAD, &err));
-    assert_true(head[HEAD - 1] == 77);
+    assert_that(head[HEAD - 1], ==, 77);
     head[5] = NAN;
     FAILS(MR_EINVAL, "element 5 is NaN", mr_net_put(net, MR_WEIGHTS, "head.weight", head, HEAD, &err));
     OK(mr_net_get(net, MR_MOMENT1, "head.weight", head, HEAD, &err)); /* before the first step */
-    for (int i = 0; i < HEAD; i++) assert_true(head[i] == 0);
+    for (int i = 0; i < HEAD; i++) assert_that(head[i], ==, 0);
     mr_net_free(net);
     mr_context_free(ctx);
 }
@@ -104,7 +107,8 @@ static double loss_with(mr_net *net, const mr_batch *batch, const char *name, fl
 
 static void check_gradients(mr_context *ctx, const char *mixer)
 {
-    const int has_candidate = !strncmp(mixer, "min", 3); /* whose default has a kink, where differences tell little */
+    const int has_candidate =
+        !strncmp(mixer, "min", 3); /* the default candidate has a kink, where differences are unreliable */
     const char *const settings[] = {"mixer",  mixer, "inputs",  "11",   "outputs",
                                     "11",     "dim", "8",       "conv", "4",
                                     "layers", "2",   "horizon", "8",    has_candidate ? "candidate" : NULL,
@@ -135,7 +139,7 @@ static void check_gradients(mr_context *ctx, const char *mixer)
     mr_net_free(net);
 }
 
-static void test_gradients_are_those_of_the_loss(void **state)
+static void gradients_are_those_of_the_loss(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("ref");
@@ -161,24 +165,25 @@ static void check_int8(mr_net *net, mr_net *small)
         }
         bytes++;
         const size_t columns = (size_t)t.shape[1];
-        for (size_t r = 0; r < (size_t)t.shape[0]; r++) { /* the nearest of 127 steps to the row's largest weight */
+        for (size_t r = 0; r < (size_t)t.shape[0];
+             r++) { /* rounded to the nearest of 127 steps of the row's largest weight */
             double largest = 0;
             for (size_t c = 0; c < columns; c++) largest = fmax(largest, fabs((double)want[r * columns + c]));
             const double step = largest / 127;
             for (size_t c = 0; c < columns; c++) {
                 const double w = want[r * columns + c], g = got[r * columns + c];
-                assert_true(fabs(g - w) <= 0.5001 * step + 1e-9);
-                assert_true(fabs(g / step - round(g / step)) < 1e-3);
+                assert_that(fabs(g - w), <=, 0.5001 * step + 1e-9);
+                assert_that(fabs(g / step - round(g / step)), <, 1e-3);
             }
         }
         FAILS(MR_ECONFIG, "8 bits", mr_net_put(small, MR_WEIGHTS, t.name, got, t.count, &err));
         FAILS(MR_ECONFIG, "8 bits", mr_net_get(small, MR_MOMENT1, t.name, got, t.count, &err));
         free(want), free(got);
     }
-    assert_true(bytes > 3);
+    assert_that(bytes, >, 3);
 }
 
-static void test_weights_in_8_bits(void **state)
+static void weights_in_8_bits(void **state)
 {
     (void)state;
     char path[MR_TEXT_MAX], again[MR_TEXT_MAX], text[16];
@@ -197,14 +202,16 @@ static void test_weights_in_8_bits(void **state)
     OK(mr_net_setting(small, "weights", text, sizeof text, &err));
     assert_string_equal(text, "int8");
     assert_string_equal(mr_net_meta(small, "mine.author"), "me");
-    assert_true(mr_net_steps(small) == 20 && mr_net_parameters(small) == mr_net_parameters(net));
+    assert_that(mr_net_steps(small), ==, 20);
+    assert_that(mr_net_parameters(small), ==, mr_net_parameters(net));
     OK(mr_net_evaluate(net, &l.data, &want, &err));
     OK(mr_net_evaluate(small, &l.data, &got, &err));
-    assert_true(fabs(got.loss - want.loss) < 0.05 && got.loss != want.loss);
+    assert_that(fabs(got.loss - want.loss), <, 0.05);
+    assert_that(got.loss, !=, want.loss);
     FAILS(MR_ECONFIG, "8 bits", mr_net_train(small, &l.data, NULL, &err));
     float scores[SCORES];
     FAILS(MR_ECONFIG, "8 bits", mr_net_keep_forward(small, &l.data, NULL, scores, SCORES, &err));
-    OK(mr_net_forward(small, &l.data, scores, SCORES, &err)); /* which nothing holds */
+    OK(mr_net_forward(small, &l.data, scores, SCORES, &err)); /* no kept forward blocks it */
     FAILS(MR_ECONFIG, "8 bits", mr_net_save(small, again, &err));
     FAILS(MR_EINVAL, "8 bits", mr_net_save_int8(small, again, &err));
     FAILS(MR_ECONFIG, "8 bits", mr_net_mark_best(small, &err));
@@ -216,9 +223,9 @@ static void test_weights_in_8_bits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tensors_are_listed),       cmocka_unit_test(test_vectors_are_copied),
-        cmocka_unit_test(test_tensors_that_are_refused), cmocka_unit_test(test_gradients_are_those_of_the_loss),
-        cmocka_unit_test(test_weights_in_8_bits),
+        cmocka_unit_test(tensors_are_listed),        cmocka_unit_test(vectors_are_copied),
+        cmocka_unit_test(wrong_tensors_are_refused), cmocka_unit_test(gradients_are_those_of_the_loss),
+        cmocka_unit_test(weights_in_8_bits),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,11 +1,11 @@
-/* Text through the public header: encoded and decoded, in one piece and in any pieces. */
+/* Text through the public API: encoded and decoded, in one piece and in any pieces. */
 #include "api_support.h"
 #include "scratch.h"
 
 static const char *const bytes_net[] = {"vocab", "bytes", "dim", "8", "layers", "1", NULL};
 static const char *const chars_net[] = {"vocab", "[\"a\", \"ä\", \"€\", \"😀\"]", "dim", "4", NULL};
 
-static void test_bytes(void **state)
+static void a_net_of_bytes_encodes_bytes(void **state)
 {
     (void)state;
     char path[MR_TEXT_MAX], bytes[4];
@@ -17,7 +17,9 @@ static void test_bytes(void **state)
     OK(mr_net_save(net, path, &err));
     OK(mr_net_open(ctx, path, &again, &err));
     OK(mr_net_encode(again, "A", 1, &token, 1, &count, &used, &err));
-    assert_true(token == 'A' && count == 1 && used == 1);
+    assert_that(token, ==, 'A');
+    assert_that(count, ==, 1);
+    assert_that(used, ==, 1);
     token = 'z';
     OK(mr_net_decode(again, &token, 1, bytes, sizeof bytes, &count, &err));
     assert_int_equal(count, 1);
@@ -26,7 +28,7 @@ static void test_bytes(void **state)
     mr_context_free(ctx);
 }
 
-static void test_characters(void **state)
+static void a_net_of_characters_encodes_characters(void **state)
 {
     (void)state;
     static const char text[] = "äa€😀a";
@@ -45,20 +47,22 @@ static void test_characters(void **state)
     OK(mr_net_decode(net, tokens, count, back, sizeof back, &size, &err));
     assert_string_equal(back, text);
     assert_int_equal(size, strlen(text));
-    OK(mr_net_encode(net, text, strlen(text), NULL, 0, &count, NULL, &err)); /* counting alone */
+    OK(mr_net_encode(net, text, strlen(text), NULL, 0, &count, NULL, &err)); /* only counts */
     assert_int_equal(count, 5);
     OK(mr_net_encode(net, "", 0, tokens, 8, &count, NULL, &err));
     assert_int_equal(count, 0);
     FAILS(MR_EDATA, "", mr_net_encode(net, "äb€", 6, tokens, 8, &count, &used, &err));
-    assert_true(count == 1 && used == 2); /* how far it came */
+    /* how far it got */
+    assert_that(count, ==, 1);
+    assert_that(used, ==, 2);
     FAILS(MR_EINVAL, "tokens[1] = 4", mr_net_decode(net, (int32_t[]){0, 4}, 2, back, sizeof back, &size, &err));
     FAILS(MR_EINVAL, "tokens[0] = -1", mr_net_decode(net, (int32_t[]){-1}, 1, back, sizeof back, &size, &err));
     mr_net_free(net);
     mr_context_free(ctx);
 }
 
-/* A text that arrives in pieces of any size becomes the same tokens. */
-static void test_characters_that_are_cut(void **state)
+/* A text that arrives in pieces of any size gives the same tokens. */
+static void characters_that_are_cut(void **state)
 {
     (void)state;
     static const char text[] = "äa€😀a€ä";
@@ -83,12 +87,13 @@ static void test_characters_that_are_cut(void **state)
         assert_memory_equal(got, want, wanted * sizeof *want);
     }
     FAILS(MR_EDATA, "",
-          mr_net_encode(net, text, strlen(text) - 1, got, 8, &count, NULL, &err)); /* all of it, and it ends early */
+          mr_net_encode(net, text, strlen(text) - 1, got, 8, &count, NULL,
+                        &err)); /* the whole text, which ends in the middle of a character */
     mr_net_free(net);
     mr_context_free(ctx);
 }
 
-static void test_room_for_text(void **state)
+static void encoding_and_decoding_keep_to_their_room(void **state)
 {
     (void)state;
     static const char text[] = "äa€😀a";
@@ -98,16 +103,20 @@ static void test_room_for_text(void **state)
     mr_context *ctx = context_on("cpu");
     mr_net *net = net_of(ctx, chars_net);
     OK(mr_net_encode(net, text, strlen(text), tokens, 2, &count, &used, &err)); /* as many as there is room for */
-    assert_true(count == 2 && used == 3 && tokens[2] == -7);
+    assert_that(count, ==, 2);
+    assert_that(used, ==, 3);
+    assert_that(tokens[2], ==, -7);
     FAILS(MR_EINVAL, "room for 3 where 5", mr_net_encode(net, text, strlen(text), tokens, 3, &count, NULL, &err));
     assert_int_equal(tokens[3], -7);
     OK(mr_net_encode(net, text, strlen(text), tokens, 0, &count, &used, &err));
-    assert_true(count == 0 && used == 0);
+    assert_that(count, ==, 0);
+    assert_that(used, ==, 0);
     memset(bytes, '#', sizeof bytes);
     FAILS(MR_EINVAL, "12 are needed", mr_net_decode(net, (int32_t[]){1, 0, 2, 3, 1}, 5, bytes, 4, &size, &err));
     for (int i = 0; i < 16; i++) assert_int_equal(bytes[i], '#');
     OK(mr_net_decode(net, (int32_t[]){1, 0, 2, 3, 1}, 5, bytes, 12, &size, &err));
-    assert_true(size == 12 && bytes[12] == '#');
+    assert_that(size, ==, 12);
+    assert_that(bytes[12], ==, '#');
     mr_net_free(net);
     net = net_of(ctx, tiny);
     FAILS(MR_EINVAL, "no vocabulary", mr_net_encode(net, text, 2, tokens, 4, &count, &used, &err));
@@ -119,10 +128,10 @@ static void test_room_for_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_characters),
-        cmocka_unit_test(test_characters_that_are_cut),
-        cmocka_unit_test(test_room_for_text),
+        cmocka_unit_test(a_net_of_bytes_encodes_bytes),
+        cmocka_unit_test(a_net_of_characters_encodes_characters),
+        cmocka_unit_test(characters_that_are_cut),
+        cmocka_unit_test(encoding_and_decoding_keep_to_their_room),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,4 +1,4 @@
-/* One net in many threads, contexts beside each other, and a caller's allocator that may say no at any time. */
+/* One net in many threads, several contexts at once, and a caller's allocator that may fail at any time. */
 #include "api_support.h"
 
 #include <pthread.h>
@@ -34,7 +34,7 @@ static void *stream_some(void *arg)
     return NULL;
 }
 
-static void test_a_hundred_streams_in_four_threads(void **state)
+static void a_hundred_streams_in_four_threads(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -46,7 +46,7 @@ static void test_a_hundred_streams_in_four_threads(void **state)
         assert_int_equal(pthread_create(&threads[i], NULL, stream_some, &together[i]), 0);
     }
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
-    for (int i = 0; i < THREADS; i++) { /* the same bits as when nobody else is there */
+    for (int i = 0; i < THREADS; i++) { /* the same bits as alone */
         *alone = (share){.net = net, .first = i * STREAMS};
         stream_some(alone);
         assert_int_equal(together[i].failures + alone->failures, 0);
@@ -71,7 +71,7 @@ static void *train_some(void *arg)
     return NULL;
 }
 
-/* A reserved net is scored in the memory of its training. */
+/* A reserved net is evaluated in the memory of its training. */
 static void *evaluate_some(void *arg)
 {
     share *s = arg;
@@ -90,7 +90,7 @@ static void *evaluate_some(void *arg)
     return NULL;
 }
 
-static void test_training_beside_streams(void **state)
+static void training_beside_streams(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -142,7 +142,7 @@ static void *ask_some(void *arg)
     return NULL;
 }
 
-static void test_asking_while_others_set(void **state)
+static void asking_while_others_set(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
@@ -163,7 +163,7 @@ static void test_asking_while_others_set(void **state)
     mr_context_free(ctx);
 }
 
-/* ---- contexts beside each other ---- */
+/* ---- several contexts at once ---- */
 
 static void *whole_life(void *arg)
 {
@@ -182,7 +182,7 @@ static void *whole_life(void *arg)
     return NULL;
 }
 
-static void test_contexts_share_nothing(void **state)
+static void contexts_share_nothing(void **state)
 {
     (void)state;
     pthread_t threads[2];
@@ -201,9 +201,9 @@ static void test_contexts_share_nothing(void **state)
 /* ---- a caller's allocator ---- */
 
 typedef struct purse {
-    atomic_long left;   /* allocations that succeed; negative: the next one fails, and all after it */
+    atomic_long left;   /* allocations that may succeed; negative: all further ones fail */
     atomic_long living; /* blocks */
-    atomic_long bytes;  /* asked for in all */
+    atomic_long bytes;  /* requested in total */
 } purse;
 
 static void *purse_alloc(void *user, size_t bytes)
@@ -224,7 +224,8 @@ static void purse_release(void *user, void *p)
 
 static void count_lines(void *user, const char *line)
 {
-    assert_true(*line && !strchr(line, '\n'));
+    assert_true(*line);
+    assert_true(!strchr(line, '\n'));
     ++*(int *)user;
 }
 
@@ -236,7 +237,7 @@ static int one_batch(void *user, const mr_batch **batch)
     return *batch != NULL;
 }
 
-/* Training in every way, on a net of tokens. */
+/* Trains a net of tokens in every way. */
 static int train_on(mr_net *net, const mr_batch *data, mr_error *err)
 {
     float scores[6 * VOCAB], d[6 * VOCAB] = {0};
@@ -274,12 +275,12 @@ static int stream_on_net(mr_net *net, const int32_t *ids, mr_stream **stream, mr
     if (!status) status = mr_stream_sample_many((mr_stream *[]){*stream, *clone}, 2, ids, how, drawn, err);
     if (!status) status = mr_stream_score(*stream, ids, ids, 6, scores, 6, err);
     if (!status) status = mr_net_reserve_streams(net, 100, err);
-    if (!status) assert_true(mr_stream_state_size(*stream) <= sizeof blob);
+    if (!status) assert_that(mr_stream_state_size(*stream), <=, sizeof blob);
     if (!status) status = mr_stream_save(*stream, blob, sizeof blob, err);
     return status ? status : mr_stream_load(*clone, blob, mr_stream_state_size(*stream), err);
 }
 
-/* Everything once; the first failure ends it. */
+/* Does everything once; stops at the first failure. */
 static int live_on(purse *p, int *lines, mr_error *err)
 {
     mr_context_options options = MR_CONTEXT_OPTIONS;
@@ -304,7 +305,7 @@ static int live_on(purse *p, int *lines, mr_error *err)
     return status;
 }
 
-static void test_the_allocator_serves_everything(void **state)
+static void the_allocator_serves_everything(void **state)
 {
     (void)state;
     purse p = {.left = 1L << 30};
@@ -312,11 +313,11 @@ static void test_the_allocator_serves_everything(void **state)
     int lines = 0, status = live_on(&p, &lines, &err);
     if (status) fail_msg("%s", err.text);
     assert_int_equal(p.living, 0);
-    assert_true(lines >= 3);
+    assert_that(lines, >=, 3);
     const long needed = (1L << 30) - p.left;
-    assert_true(needed > 40);
-    assert_true(p.bytes > 4L * 4 * 5000);                 /* weights, gradients and both moments are among it */
-    for (long allowed = 0; allowed < needed; allowed++) { /* each of them may be the one that fails */
+    assert_that(needed, >, 40);
+    assert_that(p.bytes, >, 4L * 4 * 5000);               /* includes weights, gradients and both moments */
+    for (long allowed = 0; allowed < needed; allowed++) { /* each allocation fails once */
         p = (purse){.left = allowed};
         status = live_on(&p, &lines, &err);
         assert_int_equal(p.living, 0);
@@ -329,9 +330,9 @@ static void test_the_allocator_serves_everything(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_hundred_streams_in_four_threads), cmocka_unit_test(test_training_beside_streams),
-        cmocka_unit_test(test_asking_while_others_set),           cmocka_unit_test(test_contexts_share_nothing),
-        cmocka_unit_test(test_the_allocator_serves_everything),
+        cmocka_unit_test(a_hundred_streams_in_four_threads), cmocka_unit_test(training_beside_streams),
+        cmocka_unit_test(asking_while_others_set),           cmocka_unit_test(contexts_share_nothing),
+        cmocka_unit_test(the_allocator_serves_everything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

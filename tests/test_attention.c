@@ -1,4 +1,4 @@
-/* Attention as a mixer: against PyTorch, against finite differences, and the laws of state for whole models. */
+/* Attention as a mixer: compared with PyTorch and finite differences, and the laws of state for whole models. */
 #include "support.h"
 
 #include "core/safetensors.h"
@@ -6,7 +6,7 @@
 static const mr_interface text = {
     .input = MR_INPUT_TOKENS, .inputs = 11, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = 11};
 
-/* Every kind of positions, windows shorter than a step of the chunks and longer than all, in changing company. */
+/* Every kind of positions; windows shorter than a chunk and longer than everything; with varying other settings. */
 static const struct {
     int positions, heads, window, conv, mlp, layer_norm;
 } forms_of_attention[] = {
@@ -61,7 +61,7 @@ static void rare_resets(mr_batch *batch)
 
 enum { WHOLE, STEPS, CHUNKS };
 
-/* Logits [B, T, C], and behind them the state. */
+/* Logits [B, T, C], followed by the state. */
 static double *run_in(bag *own, mr_model *model, const mr_batch *batch, int cut, size_t *count)
 {
     mr_rng rng = mr_rng_at(21, MR_STREAM_SAMPLE, (uint32_t)cut, 0);
@@ -112,13 +112,13 @@ static void check_cuts(mr_dev *dev)
         for (int t = 0; t < COUNT(lengths) - REDUCED; t++) check_cuts_of(dev, i, t < 3 ? 2 : 1, lengths[t]);
 }
 
-/* ---- gradients: handed on from chunk to chunk they are those of the whole */
+/* ---- gradients passed from chunk to chunk equal those of the whole */
 
-static void learn(mr_model *model, const mr_batch *batch, mr_state *state, const mr_state *behind, mr_state *before)
+static void learn(mr_model *model, const mr_batch *batch, mr_state *state, const mr_state *after, mr_state *before)
 {
     mr_model_forward(model, batch, state, 1);
     mr_model_loss(model, batch, 1);
-    mr_model_backward(model, batch, behind, before);
+    mr_model_backward(model, batch, after, before);
 }
 
 static void check_chunked_gradients(mr_dev *dev)
@@ -155,12 +155,12 @@ static void check_chunked_gradients(mr_dev *dev)
     }
 }
 
-/* ---- gradients against finite differences: loss + Σ pull·(state behind), along random directions */
+/* ---- gradients against finite differences: loss + Σ pull·(final state), along random directions */
 
 typedef struct subject {
     mr_model *model;
     mr_batch batch;
-    mr_state *state, *behind, *before;
+    mr_state *state, *after, *before;
     size_t reals;
     double *start, *pull;
 } subject;
@@ -212,15 +212,15 @@ static void check_differences(mr_dev *dev, int i, int carried)
     subject s = {.model = make_model(&config, dev, B, T, 1), .batch = make_batch(&text, B, T, i % 2, i % 3 == 0, 5)};
     const mr_params *params = mr_model_params(s.model);
     mr_rng rng = mr_rng_at(31, MR_STREAM_SAMPLE, (uint32_t)i, 0);
-    s.state = make_state(s.model, B), s.behind = make_state(s.model, B), s.before = make_state(s.model, B);
+    s.state = make_state(s.model, B), s.after = make_state(s.model, B), s.before = make_state(s.model, B);
     s.reals = B * mr_model_state_reals(s.model);
     for (int k = 0; k < carried; k++) mr_model_forward(s.model, &s.batch, s.state, 0);
     s.start = bag_get(&own, s.state->reals, s.reals);
     s.pull = bag_random(&own, &rng, s.reals, 0.1);
-    put_doubles(dev, s.behind->reals, s.pull, s.reals);
+    put_doubles(dev, s.after->reals, s.pull, s.reals);
     loss_of(&s, &own);
     put_doubles(dev, s.state->reals, s.start, s.reals);
-    learn(s.model, &s.batch, s.state, s.behind, s.before);
+    learn(s.model, &s.batch, s.state, s.after, s.before);
     double *weights = bag_get(&own, s.model->weights, params->total),
            *grads = bag_get(&own, s.model->grads, params->total);
     for (int row = 0; row < params->count; row++) {
@@ -231,14 +231,14 @@ static void check_differences(mr_dev *dev, int i, int carried)
     check_direction(&s, &own, "the state before", NULL, s.start, bag_get(&own, s.before->reals, s.reals), s.reals,
                     &rng);
     mr_state_free(s.state);
-    mr_state_free(s.behind);
+    mr_state_free(s.after);
     mr_state_free(s.before);
     mr_batch_free(&s.batch);
     mr_model_free(s.model);
     bag_empty(&own);
 }
 
-static void test_finite_differences(void **unused)
+static void gradients_agree_with_differences(void **unused)
 {
     (void)unused;
     mr_dev *dev = open_device("ref64", 1, NULL);
@@ -247,7 +247,7 @@ static void test_finite_differences(void **unused)
     mr_dev_close(dev);
 }
 
-/* ---- rows of a ragged batch, and what follows a reset, are sequences of their own */
+/* ---- rows of a ragged batch, and what follows a reset, are independent sequences */
 
 static void check_apart(mr_dev *dev)
 {
@@ -280,7 +280,7 @@ static void check_apart(mr_dev *dev)
 
 /* ---- the same bits for any number of threads */
 
-static void test_threads(void **unused)
+static void threads_change_no_bit(void **unused)
 {
     (void)unused;
     static const int threads[] = {1, 2, 5};
@@ -381,7 +381,7 @@ static void refuses(mr_config config, const char *word)
     assert_non_null(strstr(err.text, word));
 }
 
-static void test_refusals(void **unused)
+static void wrong_configurations_are_refused(void **unused)
 {
     (void)unused;
     mr_config good = config_at(0), c = good;
@@ -393,54 +393,29 @@ static void test_refusals(void **unused)
     c = good, c.window = 1 << 24, c.dim = 65536, c.heads = 1024, refuses(c, "window");
     c = good, c.dim = 384, c.heads = c.window = 0;
     mr_config_settle(&c, 256);
-    assert_true(c.heads == 6 && c.window == 256);
+    assert_that(c.heads, ==, 6);
+    assert_that(c.window, ==, 256);
     c.dim = 130, c.heads = 0;
     assert_int_equal(mr_config_heads(&c), 5);
     c.dim = 9;
     assert_int_equal(mr_config_heads(&c), 1);
 }
 
-/* ---- */
-
-static void on_ref64_too(void (*test)(mr_dev *))
-{
-    mr_dev *dev = open_device("ref64", 1, NULL);
-    test(dev);
-    mr_dev_close(dev);
-    on_every_device(test);
-}
-
-static void test_golden(void **unused)
-{
-    (void)unused;
-    on_ref64_too(check_golden);
-}
-static void test_cuts(void **unused)
-{
-    (void)unused;
-    on_ref64_too(check_cuts);
-}
-static void test_chunked_gradients(void **unused)
-{
-    (void)unused;
-    on_ref64_too(check_chunked_gradients);
-}
-static void test_apart(void **unused)
-{
-    (void)unused;
-    on_every_device(check_apart);
-}
+ON_DEVICES_REF64(agrees_with_pytorch, check_golden)
+ON_DEVICES_REF64(at_once_equals_steps_equals_chunks, check_cuts)
+ON_DEVICES_REF64(gradients_through_chunks_equal_the_whole, check_chunked_gradients)
+ON_DEVICES(sequences_in_a_row_are_independent, check_apart)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_golden),
-        cmocka_unit_test(test_cuts),
-        cmocka_unit_test(test_chunked_gradients),
-        cmocka_unit_test(test_finite_differences),
-        cmocka_unit_test(test_apart),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(wrong_configurations_are_refused),
+        DEVICE_TESTS(agrees_with_pytorch),
+        DEVICE_TESTS(at_once_equals_steps_equals_chunks),
+        DEVICE_TESTS(gradients_through_chunks_equal_the_whole),
+        cmocka_unit_test(gradients_agree_with_differences),
+        DEVICE_TESTS(sequences_in_a_row_are_independent),
+        cmocka_unit_test(threads_change_no_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

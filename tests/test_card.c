@@ -1,4 +1,4 @@
-/* Which GPU can be used, and who is told why not: every finding of a look at one, without one. */
+/* Which GPU can be used, and when the user is told why not: every case, tested without a GPU. */
 #include "support.h"
 
 static const mr_card h200 = {.count = 1, .name = "NVIDIA H200", .major = 9, .minor = 0};
@@ -20,7 +20,7 @@ static void check(mr_card card, int bf16, const char *word)
     assert_null(strchr(err.text, '\n'));
 }
 
-static void test_findings(void **unused)
+static void unusable_cards_are_explained(void **unused)
 {
     (void)unused;
     check(h200, 0, NULL);
@@ -46,7 +46,7 @@ static int gpu_opens(int index, const mr_dev_options *options, mr_dev **out, mr_
 {
     assert_int_equal(index, 0);
     opened++;
-    return mr_ref32_open(options, out, err); /* any device that is not the CPU's */
+    return mr_ref32_open(options, out, err); /* any device that is not the CPU */
 }
 
 static int gpu_fails(int index, const mr_dev_options *options, mr_dev **out, mr_error *err)
@@ -69,7 +69,7 @@ static void hear(void *user, const char *line)
     snprintf(h->last, sizeof h->last, "%s", line);
 }
 
-/* word NULL: nothing is said. */
+/* word NULL: nothing must be reported. */
 static void check_auto(mr_card card, int (*open_gpu)(int, const mr_dev_options *, mr_dev **, mr_error *), int tries,
                        const char *taken, const char *word)
 {
@@ -89,7 +89,7 @@ static void check_auto(mr_card card, int (*open_gpu)(int, const mr_dev_options *
     mr_dev_close(dev);
 }
 
-static void test_auto(void **unused)
+static void auto_takes_a_usable_gpu(void **unused)
 {
     (void)unused;
     check_auto(h200, gpu_opens, 1, "ref", NULL);
@@ -100,8 +100,8 @@ static void test_auto(void **unused)
     check_auto(with_code(6, 1, MR_CODE_MISSING), gpu_opens, 0, "cpu", "too old");
 }
 
-/* A machine without a card, or a build without CUDA, says nothing. */
-static void test_here(void **unused)
+/* On a machine without a card, or in a build without CUDA, nothing is reported. */
+static void auto_opens_a_device_here(void **unused)
 {
     (void)unused;
     heard h = {0};
@@ -117,7 +117,8 @@ static void test_here(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_findings), cmocka_unit_test(test_auto),
-                                       cmocka_unit_test(test_here)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(unusable_cards_are_explained),
+                                       cmocka_unit_test(auto_takes_a_usable_gpu),
+                                       cmocka_unit_test(auto_opens_a_device_here)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Charts: valid XML with finite coordinates for any input, and a picture that says what the numbers say. */
+/* Charts: valid XML with finite coordinates for any input, and lines and bars that match the numbers. */
 #include "core/mem.h"
 #include "plot/chart.h"
 #include "scratch.h"
@@ -18,7 +18,8 @@ static char *picture(const char *name, const mr_chart *chart)
     return svg;
 }
 
-/* An independent reader takes every picture of the folder: well-formed, and every number within the page. */
+/* An independent parser reads every picture in the folder: it must be well-formed, with
+ * every coordinate on the page. */
 static void expect_valid_pictures(int count)
 {
     char command[2 * MR_TEXT_MAX];
@@ -52,7 +53,7 @@ static int count_of(const char *text, const char *part)
     return count;
 }
 
-/* The points of the first line of so many series. */
+/* The points of the first line of the series with this colour. */
 static int line_points(const char *svg, int colour, double x[], double y[], int room)
 {
     char opening[64];
@@ -130,10 +131,12 @@ static void lines_follow_the_numbers(void **unused)
                             .count = 1};
     double x[8], y[8];
     char *svg = picture("0.svg", &chart);
-    assert_int_equal(line_points(svg, 2, x, y, 8), 4); /* not the one that is not a number */
+    assert_int_equal(line_points(svg, 2, x, y, 8), 4); /* NaN is left out */
     for (int i = 1; i < 4; i++) {
-        assert_true(fabs((x[i] - x[i - 1]) - (x[1] - x[0])) < 0.3 && x[1] > x[0] + 50);
-        assert_true(fabs((y[i] - y[i - 1]) - (y[1] - y[0])) < 0.3 && y[1] < y[0] - 50);
+        assert_that(fabs((x[i] - x[i - 1]) - (x[1] - x[0])), <, 0.3);
+        assert_that(x[1], >, x[0] + 50);
+        assert_that(fabs((y[i] - y[i - 1]) - (y[1] - y[0])), <, 0.3);
+        assert_that(y[1], <, y[0] - 50);
     }
     assert_non_null(strstr(svg, ">512<"));
     assert_non_null(strstr(svg, ">1000<"));
@@ -158,7 +161,7 @@ static void spread_is_drawn(void **unused)
     expect_valid_pictures(1);
 }
 
-/* Bars are as high as their values, from the same ground, and every series has stripes of its own. */
+/* Bars are as high as their values, have the same baseline, and every series has its own stripes. */
 static void bars_are_as_high_as_their_values(void **unused)
 {
     (void)unused;
@@ -172,14 +175,16 @@ static void bars_are_as_high_as_their_values(void **unused)
     for (const char *at = strstr(svg, "<g class"); (at = strstr(at, "height=\"")) && n < 4; at += 8)
         if (strncmp(at, "height=\"7\"", 10) && strncmp(at, "height=\"11\"", 11)) height[n++] = strtod(at + 8, NULL);
     assert_int_equal(n, 3);
-    assert_true(height[0] > 20 && fabs(height[1] - 2 * height[0]) < 0.3 && fabs(height[2] - 4 * height[0]) < 0.5);
+    assert_that(height[0], >, 20);
+    assert_that(fabs(height[1] - 2 * height[0]), <, 0.3);
+    assert_that(fabs(height[2] - 4 * height[0]), <, 0.5);
     assert_int_equal(count_of(svg, "<pattern"), 2);
     assert_int_equal(count_of(svg, "class=\"value\""), 3);
     mr_free(svg);
     expect_valid_pictures(1);
 }
 
-/* The size of the text that ends so, in pixels; 0 where it has none of its own. */
+/* The font size of the text that ends like this, in pixels; 0 where none is set. */
 static double size_before(const char *svg, const char *text)
 {
     const char *end = strstr(svg, text), *at = end;
@@ -188,7 +193,7 @@ static double size_before(const char *svg, const char *text)
     return strncmp(at, "font-size: ", 11) ? 0 : strtod(at + 11, NULL);
 }
 
-/* Long names get smaller instead of running into each other, and a long title instead of running out of the picture. */
+/* Long names shrink instead of overlapping, and a long title shrinks to fit the picture. */
 static void long_texts_fit(void **unused)
 {
     (void)unused;
@@ -204,20 +209,22 @@ static void long_texts_fit(void **unused)
     const double title = size_before(
                      svg, ">a title of eighty letters, which at sixteen pixels would be wider than the picture</text>"),
                  name = size_before(svg, ">a_name_of_20_letters<");
-    assert_true(title > 10 && title < 14.5);
-    assert_true(name > 6 && name * 0.6 * 20 < 664.0 / 7);
-    assert_true(size_before(svg, ">short<") == name);
+    assert_that(title, >, 10);
+    assert_that(title, <, 14.5);
+    assert_that(name, >, 6);
+    assert_that(name * 0.6 * 20, <, 664.0 / 7);
+    assert_that(size_before(svg, ">short<"), ==, name);
     mr_free(svg);
     chart.title = "brief";
     chart.group_count = 1;
     svg = picture("1.svg", &chart);
-    assert_true(size_before(svg, ">brief</text>") == 16);
-    assert_true(size_before(svg, ">short<") == 13);
+    assert_that(size_before(svg, ">brief</text>"), ==, 16);
+    assert_that(size_before(svg, ">short<"), ==, 13);
     mr_free(svg);
     expect_valid_pictures(2);
 }
 
-/* Nine series fill two rows, and the plot makes room for them. */
+/* A legend of nine series takes two rows, and the plot makes room for it. */
 static void a_long_legend_is_broken(void **unused)
 {
     (void)unused;

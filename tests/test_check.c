@@ -1,4 +1,5 @@
-/* The check itself: that its cases cover what they must, that sound devices pass and that unsound ones do not. */
+/* The check itself: its cases cover what they must, correct devices pass and wrong ones do not. */
+#include "assert_that.h"
 #include "ops/check/check.h"
 #include "ops/check/group.h"
 
@@ -15,7 +16,7 @@
 static void count_row(void *arg, const mr_check_row *row)
 {
     if (row->misses) fprintf(stderr, "%s %s: %ld misses, worst %g\n", row->op, row->isa, row->misses, row->worst);
-    assert_true(row->ns_per_element > 0);
+    assert_that(row->ns_per_element, >, 0);
     ++*(int *)arg;
 }
 
@@ -33,8 +34,8 @@ static void every_op_passes(const char *device, int bf16)
     mr_check_options options = {
         .device = device, .bf16 = bf16, .cases = 20, .on_row = count_row, .on_miss = show_miss, .arg = &rows};
     assert_int_equal(mr_check_run(&options, &result, &err), 0);
-    assert_true(rows >= MR_OP_COUNT);
-    assert_true(result.cases >= 20 * MR_OP_COUNT);
+    assert_that(rows, >=, MR_OP_COUNT);
+    assert_that(result.cases, >=, 20 * MR_OP_COUNT);
     assert_int_equal(result.misses, 0);
 }
 
@@ -61,11 +62,11 @@ static void every_mutation_is_caught(void **state)
     mr_check_result result;
     mr_check_options options = {.device = "ref64", .on_miss = show_miss};
     assert_int_equal(mr_check_mutate(&options, &result, &err), 0);
-    assert_true(result.mutants >= 30 * MR_OP_COUNT);
+    assert_that(result.mutants, >=, 30 * MR_OP_COUNT);
     assert_int_equal(result.caught, result.mutants);
 }
 
-/* The widest tolerance that there is. */
+/* bf16 has the widest tolerance. */
 static void bf16_does_not_hide_mutations(void **state)
 {
     (void)state;
@@ -73,11 +74,11 @@ static void bf16_does_not_hide_mutations(void **state)
     mr_check_result result;
     mr_check_options options = {.bf16 = 1, .op = "minrnn_bwd", .isa = mr_cpu_isas()[0], .on_miss = show_miss};
     assert_int_equal(mr_check_mutate(&options, &result, &err), 0);
-    assert_true(result.mutants >= 30);
+    assert_that(result.mutants, >=, 30);
     assert_int_equal(result.caught, result.mutants);
 }
 
-/* Cases for stored bf16: activations and operands of products have 8 significant bits, other parameters keep theirs. */
+/* Cases for stored bf16: activations and operands of products have 8 significant bits, other parameters keep all. */
 static void stored_bf16_is_exact(void **state)
 {
     (void)state;
@@ -104,15 +105,15 @@ static void stored_bf16_is_exact(void **state)
     }
 }
 
-/* u of what is stored, inner roundings of the largest; nothing for what stays in fp32. */
+/* Allowed: u times a stored number, inner roundings times the largest one, and nothing for what stays in fp32. */
 static void stored_bf16_allows_what_it_says(void **state)
 {
     (void)state;
     const mr_case c = {.bf16 = 1, .inner = 4, .tolerance = 1e-6}, plain = {.inner = 4, .tolerance = 1e-6};
     const mr_case_buffer act = {.type = MR_CASE_ACT}, real = {.type = MR_CASE_REAL};
-    assert_true(fabs(mr_case_allows(&c, &act, -3, 10) - (1e-5 + 40.0 / 256 + 3.0 / 256)) <= 1e-15);
-    assert_true(fabs(mr_case_allows(&c, &real, -3, 10) - (1e-5 + 40.0 / 256)) <= 1e-15);
-    assert_true(fabs(mr_case_allows(&plain, &act, -3, 10) - (1e-5)) <= 1e-15);
+    assert_that(fabs(mr_case_allows(&c, &act, -3, 10) - (1e-5 + 40.0 / 256 + 3.0 / 256)), <=, 1e-15);
+    assert_that(fabs(mr_case_allows(&c, &real, -3, 10) - (1e-5 + 40.0 / 256)), <=, 1e-15);
+    assert_that(fabs(mr_case_allows(&plain, &act, -3, 10) - (1e-5)), <=, 1e-15);
 }
 
 static void keep_line(void *arg, const char *line) { snprintf(arg, 512, "%s", line); }
@@ -128,7 +129,7 @@ static void leaves_one_out(mr_dev *dev, const mr_embed_fwd_args *args)
     (void)dev;
 }
 
-/* The line of a miss says where it was and how to repeat it. */
+/* The report of a miss says where it was and how to repeat it. */
 static void a_miss_is_reported(void **state)
 {
     (void)state;
@@ -183,7 +184,7 @@ static void a_seed_is_a_case(void **state)
     }
 }
 
-/* Within the quick check: widths 1 … 2·16+3, every kind of cell, and each option both given and not. */
+/* The quick check covers widths 1 … 2·16+3, every kind of cell, and each option on and off. */
 static void quick_covers_what_it_must(void **state)
 {
     (void)state;
@@ -204,13 +205,13 @@ static void quick_covers_what_it_must(void **state)
     }
     for (int width = 1; width <= 35; width++) assert_int_equal(widths[width], 1);
     for (int candidate = 0; candidate < 3; candidate++) {
-        assert_true(cells[MR_MINGRU][candidate][MR_SCAN_LINEAR][0] > 0);
-        assert_true(cells[MR_MINLSTM][candidate][MR_SCAN_LINEAR][0] > 0);
-        assert_true(cells[MR_MINLSTM][candidate][MR_SCAN_LINEAR][1] > 0);
+        assert_that(cells[MR_MINGRU][candidate][MR_SCAN_LINEAR][0], >, 0);
+        assert_that(cells[MR_MINLSTM][candidate][MR_SCAN_LINEAR][0], >, 0);
+        assert_that(cells[MR_MINLSTM][candidate][MR_SCAN_LINEAR][1], >, 0);
         assert_int_equal(candidate != MR_POSITIVE && cells[MR_MINLSTM][candidate][MR_SCAN_LOG][1], 0);
     }
-    assert_true(cells[MR_MINGRU][MR_POSITIVE][MR_SCAN_LOG][0] > 0);
-    assert_true(cells[MR_MINLSTM][MR_POSITIVE][MR_SCAN_LOG][1] > 0);
+    assert_that(cells[MR_MINGRU][MR_POSITIVE][MR_SCAN_LOG][0], >, 0);
+    assert_that(cells[MR_MINLSTM][MR_POSITIVE][MR_SCAN_LOG][1], >, 0);
     assert_true(long_time);
     for (int k = 0; k < 6; k++) assert_in_range(given[k], 1, cases - 1);
 }

@@ -1,5 +1,5 @@
-/* The paper's tasks of the Chomsky hierarchy: each against another statement of it, and what their batches are drawn
- * from. */
+/* The paper's tasks of the Chomsky hierarchy: each compared with a second definition, and the
+ * distribution of their batches. */
 #include "chomsky_support.h"
 
 #include "train/evaluate.h"
@@ -33,7 +33,7 @@ static void check_count(const question *q)
     int reached = 0;
     assert_int_equal(q->m, 1);
     for (int i = 0; i < q->n; i++) {
-        assert_true(count_of(q, q->ids[i]) <= q->answer[0]);
+        assert_that(count_of(q, q->ids[i]), <=, q->answer[0]);
         reached |= count_of(q, q->ids[i]) == q->answer[0];
     }
     assert_true(reached);
@@ -45,7 +45,7 @@ static void tasks_are_what_they_are_called(void **state)
     static const struct {
         const char *name;
         checker *check;
-        int inputs, outputs, max_T; /* symbols and the empty token; classes; of lengths up to 256 */
+        int inputs, outputs, max_T; /* symbols and the empty token; classes; longest row for lengths up to 256 */
     } tasks[] = {{"bucket_sort", check_sorted, 11, 10, 512}, {"cycle_nav", check_walk, 4, 5, 288},
                  {"even_pairs", check_pairs, 3, 2, 288},     {"parity", check_parity, 3, 2, 288},
                  {"majority", check_majority, 64, 63, 288},  {"majority_count", check_count, 64, 63, 288},
@@ -64,10 +64,10 @@ static void tasks_are_what_they_are_called(void **state)
         mr_task_free(task);
         check_language("paper", tasks[i].name, tasks[i].check, tasks[i].check);
     }
-    assert_true(ties > 100);
+    assert_that(ties, >, 100);
 }
 
-/* The length of the string whose copy is broken off, as the only one that explains all rows; 0 when not one does. */
+/* The length of the string whose copy breaks off, if exactly one length explains all rows; otherwise 0. */
 static int length_of_string(const mr_task *task, const mr_batch *batch)
 {
     int found = 0, fitting = 0, n = question_of(task, batch, 0).n;
@@ -167,7 +167,7 @@ static void scored_lengths_are_uniform(void **state)
     mr_task_free(task);
 }
 
-/* A hundred lengths are one from each hundredth of 40 … 256, so that their mean is that of the range. */
+/* A hundred lengths come one from each hundredth of 40 … 256, so their mean is that of the range. */
 static void scored_lengths_cover_the_range(void **state)
 {
     (void)state;
@@ -200,7 +200,7 @@ static void batches_are_functions_of_their_place(void **state)
     }
 }
 
-/* All test sequences behind one another, each with its answers and −1 between and behind. */
+/* All test sequences one after the other, each followed by −1, its answers, and −1. */
 static int collect(const char *protocol, const char *name, int size, int32_t *out)
 {
     mr_task *task = open_language(protocol, name, size,
@@ -258,7 +258,7 @@ static void settings_that_do_not_fit_are_explained(void **state)
             MR_ECONFIG, "lengths 101 to 100");
 }
 
-/* Plans are made for the longest batch, be it of training. */
+/* Plans are made for the longest batch, which may be a training batch. */
 static void the_longest_batch_may_be_one_of_training(void **state)
 {
     (void)state;
@@ -300,7 +300,7 @@ static void recipes_are_the_papers(void **state)
     }
 }
 
-/* Bases end somewhere, and every recipe can be read. */
+/* Chains of base recipes end, and every recipe can be read. */
 static void every_recipe_can_be_read(void **state)
 {
     (void)state;
@@ -346,7 +346,7 @@ static void a_recipe_may_name_a_base(void **state)
 
 /* ---- scores */
 
-static int first_batch; /* of those that the task below hands on */
+static int first_batch; /* of those that the task below passes on */
 
 static void later_batch(const mr_task *task, int index, mr_batch *batch)
 {
@@ -373,7 +373,7 @@ static mr_score score_of(mr_net *net, mr_task *task, mr_batch *batch, int first,
     return score;
 }
 
-/* DeepMind's score: every length counts the same, though longer strings have more answers. */
+/* DeepMind's score: every length has the same weight, though longer strings have more answers. */
 static void the_score_is_the_mean_over_lengths(void **state)
 {
     (void)state;
@@ -412,7 +412,7 @@ static void the_score_is_the_mean_over_lengths(void **state)
     }
     if (!(fabs(whole.loss - loss) <= 1e-9 * loss)) fail_msg("loss %.12g, not %.12g", whole.loss, loss);
     if (!(fabs(whole.accuracy - accuracy) <= 1e-9)) fail_msg("accuracy %.12g, not %.12g", whole.accuracy, accuracy);
-    assert_true(fabs(pooled / (double)rows - accuracy) > 1e-4); /* the other mean would be seen */
+    assert_that(fabs(pooled / (double)rows - accuracy), >, 1e-4); /* the mean over answers would differ */
     assert_int_equal(whole.rows, rows);
     mr_batch_free(&batch);
     mr_net_free(net);

@@ -1,4 +1,4 @@
-/* DeepMind's fifteen tasks: each against another statement of it, and what is drawn within a string. */
+/* DeepMind's fifteen tasks: each compared with a second definition, and the distribution within strings. */
 #include "chomsky_support.h"
 
 /* ---- strings */
@@ -12,10 +12,13 @@ static void check_reversed(const question *q)
 static void check_duplicated(const question *q)
 {
     assert_int_equal(q->m, 2 * q->n);
-    for (int i = 0; i < q->n; i++) assert_true(q->answer[i] == q->ids[i] && q->answer[q->n + i] == q->ids[i]);
+    for (int i = 0; i < q->n; i++) {
+        assert_that(q->answer[i], ==, q->ids[i]);
+        assert_that(q->answer[q->n + i], ==, q->ids[i]);
+    }
 }
 
-/* Symbol i goes to place i / 2, behind the ones at odd places if its own is even. */
+/* Symbol i goes to place i / 2, after all symbols from odd places if i is even. */
 static void check_odds_first(const question *q)
 {
     assert_int_equal(q->m, q->n);
@@ -27,12 +30,15 @@ static void check_hidden(const question *q)
     int half = q->n / 2, hidden = 0;
     assert_int_equal(q->m, 1);
     if (q->n == 1) {
-        assert_true(q->ids[0] == 1 && q->answer[0] == 1);
+        assert_that(q->ids[0], ==, 1);
+        assert_that(q->answer[0], ==, 1);
         return;
     }
     for (int i = 0; i < half; i++) {
         int a = q->ids[i], b = q->ids[half + i];
-        assert_true(a <= 2 && b <= 2 && a + b < 4);
+        assert_true(a <= 2);
+        assert_true(b <= 2);
+        assert_true(a + b < 4);
         if (a != b) hidden++;
         if (a != b) assert_int_equal(a + b - 2, q->answer[0]); /* one of them is hidden, as 2 */
     }
@@ -40,8 +46,8 @@ static void check_hidden(const question *q)
     if (q->n % 2) assert_int_equal(q->ids[q->n - 1], 3);
 }
 
-/* Backwards: a POP takes what is next pushed or lies there, if anything does. */
-static int stack_behind(const question *q, int32_t *out)
+/* Read backwards: a POP cancels the next PUSH, or the top of the stack, if there is one. */
+static int final_stack(const question *q, int32_t *out)
 {
     int skip = 0, n = 0;
     for (int i = q->n - 1; i >= 0; i--) {
@@ -55,13 +61,13 @@ static int stack_behind(const question *q, int32_t *out)
 static void check_stack_answer(const question *q, int cut)
 {
     int32_t expected[2048];
-    int n = stack_behind(q, expected), actions = 0;
+    int n = final_stack(q, expected), actions = 0;
     for (int i = 0; i < q->n; i++) {
         actions |= q->ids[i] >= 2;
         assert_true(!actions || q->ids[i] >= 2);
     }
     assert_int_equal(actions, q->n > 1);
-    assert_true(q->ids[0] < 2);
+    assert_that(q->ids[0], <, 2);
     assert_int_equal(q->m, cut ? n + 1 : q->n + 1);
     for (int i = 0; i < q->m; i++) assert_int_equal(q->answer[i], i < n ? expected[i] : i == n ? 2 : 0);
 }
@@ -69,7 +75,7 @@ static void check_stack_answer(const question *q, int cut)
 static void check_stack(const question *q) { check_stack_answer(q, 0); }
 static void check_stack_cut(const question *q) { check_stack_answer(q, 1); }
 
-/* ---- arithmetic: a parser of what is written */
+/* ---- arithmetic: a parser */
 
 typedef struct reader {
     const char *at;
@@ -135,7 +141,7 @@ static void check_expression(const question *q)
     assert_int_equal(q->answer[0], value_of(text, 0, 0));
 }
 
-/* Brackets stand in pairs, and at least one pair for every operation. */
+/* Brackets come in pairs, at least one pair for every operation. */
 static void check_grammar(const char *text, int n)
 {
     int open = 0, close = 0, binary = 0;
@@ -145,7 +151,7 @@ static void check_grammar(const char *text, int n)
         binary += text[i] == '+' || text[i] == '*' || (text[i] == '-' && i > 0 && !strchr("(+-*", text[i - 1]));
     }
     assert_int_equal(open, close);
-    assert_true(open >= binary);
+    assert_that(open, >=, binary);
 }
 
 static void check_brackets(const question *q)
@@ -158,7 +164,7 @@ static void check_brackets(const question *q)
     assert_true(q->n < 3 || (text[0] == '(' && text[q->n - 1] == ')'));
 }
 
-/* The answer, and no other number, makes the equation true. */
+/* Only the answer makes the equation true. */
 static void check_equation(const question *q)
 {
     char text[256];
@@ -190,12 +196,12 @@ static number lowest_first(const int32_t *bits, int n)
     return x;
 }
 
-/* The answer's number: up to the 2 that ends it, without a zero in front; behind it zeros, or nothing. */
+/* The number in the answer: ends at a 2, has no leading zero; only zeros, or nothing, may follow. */
 static number answered(const question *q, int room, int cut)
 {
     int n = 0;
     while (n < q->m && q->answer[n] != 2) n++;
-    assert_true(n < q->m);
+    assert_that(n, <, q->m);
     assert_int_equal(q->m, cut ? n + 1 : room);
     for (int i = n + 1; i < q->m; i++) assert_int_equal(q->answer[i], 0);
     if (q->n > 2 && n > 1) assert_int_equal(q->answer[n - 1], 1);
@@ -206,7 +212,8 @@ static int operator_at(const question *q)
 {
     int at = 0;
     while (at < q->n && q->ids[at] != 2) at++;
-    assert_true(at >= 1 && at < q->n - 1);
+    assert_that(at, >=, 1);
+    assert_that(at, <, q->n - 1);
     return at;
 }
 
@@ -214,24 +221,30 @@ static void check_sum(const question *q, int cut)
 {
     number said = answered(q, q->n + 1, cut);
     if (q->n <= 2) {
-        assert_true(said == lowest_first(q->ids, q->n) && said < 3);
+        assert_true(said == lowest_first(q->ids, q->n));
+        assert_true(said < 3);
         return;
     }
     int at = operator_at(q);
     number a = lowest_first(q->ids, at), b = lowest_first(q->ids + at + 1, q->n - at - 1);
-    assert_true(a > 0 && b > 0 && said == a + b);
+    assert_true(a > 0);
+    assert_true(b > 0);
+    assert_true(said == a + b);
 }
 
 static void check_times(const question *q, int cut)
 {
     number said = answered(q, q->n, cut);
     if (q->n <= 2) {
-        assert_true(said == 0 && q->answer[q->n - 1] == 2);
+        assert_true(said == 0);
+        assert_true(q->answer[q->n - 1] == 2);
         return;
     }
     int at = operator_at(q);
     number a = lowest_first(q->ids, at), b = lowest_first(q->ids + at + 1, q->n - at - 1);
-    assert_true(a > 0 && b > 0 && said == a * b);
+    assert_true(a > 0);
+    assert_true(b > 0);
+    assert_true(said == a * b);
 }
 
 static void check_addition(const question *q) { check_sum(q, 0); }
@@ -250,7 +263,9 @@ static void check_root(const question *q)
 {
     number x = highest_first(q->ids, q->n), root = highest_first(q->answer, q->m);
     assert_int_equal(q->m, (q->n + 1) / 2);
-    assert_true(x > 0 && root * root <= x && x < (root + 1) * (root + 1));
+    assert_true(x > 0);
+    assert_true(root * root <= x);
+    assert_true(x < (root + 1) * (root + 1));
 }
 
 /* ---- all of them */
@@ -289,7 +304,7 @@ static void tasks_are_what_they_are_called(void **state)
     }
 }
 
-/* Every length from the first that is not trained on, 512 strings of each, and each length a group. */
+/* Every length from the first that is not trained on, 512 strings each; each length is a group. */
 static void every_longer_length_is_scored(void **state)
 {
     (void)state;
@@ -368,7 +383,7 @@ static void count_digits(const question *q, int *counts)
         if (q->ids[i] < 5) counts[q->ids[i]]++;
 }
 
-/* (left operator right) of eight tokens: the left side has one to four. */
+/* (left operator right) with eight tokens: the left side has one to four. */
 static void count_split(const question *q, int *counts)
 {
     int depth = 0;

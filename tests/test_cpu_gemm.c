@@ -1,5 +1,6 @@
-/* The CPU backend's large shapes, which `minrnn check` has no time for: blocks that are not whole, split sums over many
- * tokens, time cut into chunks; each against plain loops or ref, and bit for bit with another number of threads. */
+/* Large shapes on the CPU backend, which would take `minrnn check` too long: partial blocks, split sums over
+ * many tokens, time split into chunks. Each is compared with plain loops or ref, and bit for bit with
+ * another number of threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -91,7 +92,7 @@ static void check_ragged_blocks(int bf16)
 {
     for (const char *const *isa = mr_cpu_isas(); *isa; isa++) {
         mr_dev *dev = open_with(2, *isa, bf16);
-        check_products(dev, 203, 517, 401, bf16); /* two blocks of rows, of columns, of depth, none whole */
+        check_products(dev, 203, 517, 401, bf16); /* two blocks of rows, columns and depth, none of them whole */
         check_products(dev, 5000, 16, 65, bf16);  /* a split sum over tokens into a tiny gradient */
         check_products(dev, 9, 700, 1, bf16);
         check_products(dev, 64, 96, 1100, bf16); /* whole tiles, several pieces of depth */
@@ -99,14 +100,14 @@ static void check_ragged_blocks(int bf16)
     }
 }
 
-static void test_products_of_ragged_blocks(void **state)
+static void products_of_ragged_blocks_are_right(void **state)
 {
     (void)state;
     check_ragged_blocks(0);
 }
 
-/* As sharp as fp32, once the operands are rounded. */
-static void test_products_in_bf16(void **state)
+/* As precise as fp32 once the operands are rounded. */
+static void products_in_bf16_are_right(void **state)
 {
     (void)state;
     check_ragged_blocks(1);
@@ -122,7 +123,7 @@ static void fill_product(mr_dev *dev, int M, int N, int K, float *y, float *dW)
     mr_free(x), mr_free(W);
 }
 
-static void test_threads_change_no_bit(void **state)
+static void threads_change_no_bit(void **state)
 {
     enum { M = 2500, N = 130, K = 420 };
     (void)state;
@@ -157,7 +158,7 @@ static layer new_layer(int B, int T, int D, int H)
     l.init = random_array((size_t)H, 1, 4), l.dh = random_array(tokens * H, 1, 5), l.h = mr_alloc(tokens * H, 4);
     l.dx = mr_alloc(tokens * D, 4), l.dW = mr_alloc(3 * (size_t)H * D, 4), l.db = mr_alloc(3 * (size_t)H, 4);
     l.dinit = mr_alloc((size_t)H, 4), l.out = mr_alloc((size_t)B * H, 4), l.reset = mr_alloc(tokens, 1);
-    for (size_t i = 0; i < tokens; i++) l.reset[i] = i % 541 == 2; /* just behind where a chunk of 4321/8 starts */
+    for (size_t i = 0; i < tokens; i++) l.reset[i] = i % 541 == 2; /* just after the start of a chunk of 4321/8 */
     return l;
 }
 
@@ -213,7 +214,8 @@ static void assert_close(const float *got, const float *want, size_t n, double t
     for (size_t i = 0; i < n; i++) assert_near(got[i], want[i], tolerance * scale);
 }
 
-/* One long sequence (time in chunks), and many (one a task): as ref, and the same bits for 1 and 3 threads. */
+/* One long sequence (time in chunks), and many (one per task): agrees with ref, and the same
+ * bits for 1 and 3 threads. */
 static void check_layer(const char *isa, int B, int T)
 {
     layer one = new_layer(B, T, 5, 19), three = new_layer(B, T, 5, 19), right = new_layer(B, T, 5, 19);
@@ -237,20 +239,20 @@ static void check_layer(const char *isa, int B, int T)
     free_layer(&one), free_layer(&three), free_layer(&right);
 }
 
-static void test_scan_cut_into_chunks(void **state)
+static void a_scan_cut_into_chunks_is_right(void **state)
 {
     (void)state;
     for (const char *const *isa = mr_cpu_isas(); *isa; isa++) check_layer(*isa, 1, 4321);
 }
 
-static void test_scan_of_many_sequences(void **state)
+static void a_scan_of_many_sequences_is_right(void **state)
 {
     (void)state;
     for (const char *const *isa = mr_cpu_isas(); *isa; isa++) check_layer(*isa, 18, 101);
 }
 
-/* Gates far out are 0 and 1 without a NaN on the way, and a NaN is not swallowed. */
-static void test_gates_far_out(void **state)
+/* Saturated gates are exactly 0 and 1 without NaN on the way, and a NaN input is not hidden. */
+static void saturated_gates_give_no_nan(void **state)
 {
     (void)state;
     const float pre[] = {-1e4f, -100.0f, 100.0f, 1e4f, NAN};
@@ -280,7 +282,7 @@ static void test_gates_far_out(void **state)
         }
 }
 
-static void test_unknown_isa_is_refused(void **state)
+static void unknown_isa_is_refused(void **state)
 {
     (void)state;
     mr_error err = {0};
@@ -299,10 +301,13 @@ static void test_unknown_isa_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products_of_ragged_blocks), cmocka_unit_test(test_products_in_bf16),
-        cmocka_unit_test(test_threads_change_no_bit),     cmocka_unit_test(test_scan_cut_into_chunks),
-        cmocka_unit_test(test_scan_of_many_sequences),    cmocka_unit_test(test_gates_far_out),
-        cmocka_unit_test(test_unknown_isa_is_refused),
+        cmocka_unit_test(products_of_ragged_blocks_are_right),
+        cmocka_unit_test(products_in_bf16_are_right),
+        cmocka_unit_test(threads_change_no_bit),
+        cmocka_unit_test(a_scan_cut_into_chunks_is_right),
+        cmocka_unit_test(a_scan_of_many_sequences_is_right),
+        cmocka_unit_test(saturated_gates_give_no_nan),
+        cmocka_unit_test(unknown_isa_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

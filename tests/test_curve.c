@@ -1,4 +1,4 @@
-/* The learning curve: valid XML for any input, and a picture that says what the points say. */
+/* The learning curve: valid XML for any input, and lines that match the points. */
 #include "core/mem.h"
 #include "plot/curve.h"
 #include "scratch.h"
@@ -25,7 +25,7 @@ static char *picture(const mr_curve_point *points, size_t n, const char *title)
     return picture_as("curve.svg", points, n, title);
 }
 
-/* An independent reader must take every picture of the folder and find its title in it, which stands in NAME.svg.title
+/* An independent parser reads every picture in the folder and must find its title, which is in NAME.svg.title
  * where there is such a file. */
 static void expect_valid_pictures(int count)
 {
@@ -51,7 +51,7 @@ static void expect_valid_pictures(int count)
     assert_int_equal(system(command), 0);
 }
 
-/* What a chart calls the lines of a curve. */
+/* How a chart marks the lines of a curve. */
 #define RAW "<g class=\"c1\">\n<polyline class=\"line faint\" points=\""
 #define TRAIN "<g class=\"c1\">\n<polyline class=\"line plain\" points=\""
 #define TEST "<g class=\"c2\">\n<polyline class=\"line\" points=\""
@@ -68,7 +68,10 @@ static size_t line_points(const char *svg, const char *opening, double *first_y,
         int used = 0;
         assert_int_equal(sscanf(at, "%lf,%lf%n", &x, &y, &used), 2);
         at += used + strspn(at + used, " ");
-        assert_true(x >= 0 && x <= 800 && y >= 0 && y <= 480);
+        assert_that(x, >=, 0);
+        assert_that(x, <=, 800);
+        assert_that(y, >=, 0);
+        assert_that(y, <=, 480);
         if (!n && first_y) *first_y = y;
         if (last_y) *last_y = y;
     }
@@ -134,9 +137,11 @@ static void lines_follow_the_points(void **unused)
     char *svg = picture(points, 20, "t");
     double first, last;
     assert_int_equal(line_points(svg, TEST, &first, &last), 20);
-    assert_true(last > first); /* a falling loss falls: y grows downwards */
+    assert_that(last, >, first); /* a falling loss falls: y grows downwards */
     assert_int_equal(line_points(svg, ACCURACY, &first, &last), 20);
-    assert_true(first == 422 && last == 78); /* 0 % on the floor, 100 % at the top */
+    /* 0 % at the bottom, 100 % at the top */
+    assert_that(first, ==, 422);
+    assert_that(last, ==, 78);
     assert_int_equal(line_points(svg, TRAIN, NULL, NULL), 0);
     assert_non_null(strstr(svg, "test loss 2.1<"));
     assert_non_null(strstr(svg, "accuracy 100 %<"));
@@ -182,8 +187,8 @@ static void many_points_are_binned_and_smoothed(void **unused)
     double first, last;
     assert_in_range(line_points(svg, TRAIN, &first, &last), 500, 1000);
     assert_in_range(line_points(svg, RAW, NULL, NULL), 500, 1000);
-    assert_true(fabs(first - last) < 5); /* the mean, not the zigzag of 1 and 3 */
-    assert_true(strlen(svg) < 100000);
+    assert_that(fabs(first - last), <, 5); /* the mean, not the zigzag of 1 and 3 */
+    assert_that(strlen(svg), <, 100000);
     mr_free(svg);
     mr_free(points);
 }

@@ -1,4 +1,4 @@
-/* Data files: SHA-256, where they are looked for, and downloads that are whole or leave everything as it was. */
+/* Data files: SHA-256, where they are searched, and downloads that are complete or change nothing. */
 #include "scratch.h"
 
 #include "core/mem.h"
@@ -31,7 +31,7 @@ static void sha256_knows_its_vectors(void **state)
     assert_string_equal(text, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-/* Runs a test with MINRNN_DATA and XDG_CACHE_HOME of its own; NULL: not set. */
+/* Runs a test with its own MINRNN_DATA and XDG_CACHE_HOME; NULL: not set. */
 static void with_folders(const char *data, const char *cache, void (*test)(void))
 {
     const char *names[] = {"MINRNN_DATA", "XDG_CACHE_HOME"}, *values[] = {data, cache};
@@ -107,7 +107,7 @@ static void data_is_looked_for_in_two_places(void **state)
 static int count_calls(void *arg, uint64_t done, uint64_t total)
 {
     ++*(int *)arg;
-    assert_true(done <= total);
+    assert_that(done, <=, total);
     return 0;
 }
 
@@ -148,13 +148,14 @@ static void downloads_are_checked(void **state)
     mr_free(bytes);
     set.url = url;
     assert_int_equal(mr_data_download(&set, to, count_calls, &calls, &err), 0);
-    assert_true(calls > 0);
+    assert_that(calls, >, 0);
     assert_int_equal(mr_file_read(to, 100, &bytes, &size, NULL), 0);
     assert_string_equal(bytes, "a text");
     mr_free(bytes);
 }
 
-/* The archive comes, gives what is wanted of it, and goes; what is there already is not fetched again. */
+/* The archive is downloaded, the wanted files are taken out, and it is deleted; files that
+ * exist are not fetched again. */
 static void fetch_archive(void)
 {
     static const mr_data_member members[] = {{"kept/wanted.txt", NULL}, {"kept/also.txt", NULL}, {NULL, NULL}};

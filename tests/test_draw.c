@@ -1,5 +1,5 @@
-/* Drawing tokens on a device: what it draws by itself, in any groups, is what a loop draws that looks at every row
- * of logits. */
+/* Sampling on a device: what it draws by itself, in groups of any size, is what a loop over
+ * each row of logits draws. */
 #include "support.h"
 
 enum { PROMPT = 5, TOKENS = 40, VOCAB = 23 };
@@ -83,7 +83,7 @@ static void check_draws(mr_dev *dev)
     mr_model_free(model);
 }
 
-/* A model that is not finite draws −1, and what it feeds itself is still a token. */
+/* A model that is not finite draws −1, and still feeds itself a valid token. */
 static void check_not_finite(mr_dev *dev)
 {
     mr_model *model = small_model(dev);
@@ -99,22 +99,13 @@ static void check_not_finite(mr_dev *dev)
     mr_model_free(model);
 }
 
-static void test_draws(void **state)
-{
-    (void)state;
-    on_every_device(check_draws);
-    on_the_gpu(check_draws, 1);
-}
+ON_DEVICES_BF16(a_device_draws_what_ref_draws, check_draws)
 
-static void test_not_finite(void **state)
-{
-    (void)state;
-    on_every_device(check_not_finite);
-    on_the_gpu(check_not_finite, 1);
-}
+ON_DEVICES_BF16(nonfinite_logits_draw_nothing, check_not_finite)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_draws), cmocka_unit_test(test_not_finite)};
+    const struct CMUnitTest tests[] = {DEVICE_TESTS_BF16(a_device_draws_what_ref_draws),
+                                       DEVICE_TESTS_BF16(nonfinite_logits_draw_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* Few rows on a GPU: there, one-token ops are fused and put off (src/ops/cuda/defer.cu), which `minrnn check`, op by
- * op, sees little of. The same sequence of ops runs on ref and on the GPU in exact fp32, TF32 and bf16, in the
- * orders a model has and in some that it has not, and everything that any op promises is compared. */
+/* Few rows on a GPU, where one-token ops are fused and deferred (src/ops/cuda/defer.cu); `minrnn check`, which runs
+ * single ops, sees little of that. The same sequence of ops runs on ref and on the GPU in exact fp32, TF32 and bf16, in
+ * the orders of a model and in others, and all outputs of all ops are compared. */
 #include "support.h"
 
 typedef struct shape {
@@ -57,7 +57,7 @@ static mr_real *reals(work *w, size_t n, double scale)
 static float *result(work *w, const char *name, size_t n)
 {
     results *out = w->out;
-    assert_true(out->count < OUTPUTS);
+    assert_that(out->count, <, OUTPUTS);
     float *to = mr_alloc(n, sizeof *to);
     assert_non_null(to);
     out->name[out->count] = name;
@@ -155,7 +155,7 @@ static mr_act *mix(work *w, const mr_act *x, const mr_cell *cell)
 }
 
 /* down + residual in place → norm → up, gelu → down + residual in place → norm → head. */
-static void layer_behind(work *w, mr_act *x, const mr_act *h)
+static void rest_of_layer(work *w, mr_act *x, const mr_act *h)
 {
     mr_dev *dev = w->dev;
     size_t M = (size_t)w->s.M, D = (size_t)w->s.D, F = (size_t)w->s.F;
@@ -181,8 +181,8 @@ static void layer_behind(work *w, mr_act *x, const mr_act *h)
     keep_act(w, "logits", logits, M * VOCAB);
 }
 
-/* What a model never does: the product overwrites the norm's own input; nobody reads the norm; its input changes
- * right behind it; two norms follow each other; another op reads its result. */
+/* What a model never does: the product overwrites the norm's input; nothing reads the norm; its input changes right
+ * after it; two norms follow each other; another op reads its result. */
 static void odd_orders(work *w, mr_act *x)
 {
     mr_dev *dev = w->dev;
@@ -211,7 +211,7 @@ static void run(mr_dev *dev, const shape *s, const mr_cell *cell, results *out)
 {
     work w = {.dev = dev, .s = *s, .own = {.dev = dev}, .rng = mr_rng_at(3, MR_STREAM_SAMPLE, 0, 0), .out = out};
     mr_act *x = acts(&w, (size_t)s->M * (size_t)s->D);
-    layer_behind(&w, x, mix(&w, x, cell));
+    rest_of_layer(&w, x, mix(&w, x, cell));
     odd_orders(&w, x);
     bag_empty(&w.own);
 }
@@ -242,25 +242,25 @@ static void forget(results *r)
     r->count = 0;
 }
 
-static void test_few_rows(void **unused)
+static void fused_ops_of_few_rows_agree_with_ref(void **unused)
 {
     static const struct {
         const char *name;
         mr_dev_options options;
         double tolerance;
     } kinds[] = {{"exact", {.exact = 1}, 1e-5}, {"tf32", {0}, 4e-3}, {"bf16", {.bf16 = 1}, 4e-2}};
-    mr_dev *gpu[3], *ref = open_device("ref", 1, NULL);
+    mr_dev *gpu[3];
     mr_error err = {0};
     (void)unused;
     for (int k = 0; k < COUNT(kinds); k++)
         if (mr_dev_open("cuda", &kinds[k].options, &gpu[k], &err)) {
             print_message("SKIPPED on a GPU: %s\n", err.text);
-            mr_dev_close(ref);
-            return;
+            skip();
         }
+    mr_dev *ref = open_device("ref", 1, NULL);
     for (int i = 0; i < COUNT(shapes); i++) {
         const cell_form *form = &forms[i * 5 % COUNT(forms)];
-        if (form->cell.scan == MR_SCAN_LOG) form++; /* it is not fused, and wants positive states */
+        if (form->cell.scan == MR_SCAN_LOG) form++; /* it is not fused, and needs positive states */
         results want = {.count = 0}, got = {.count = 0};
         run(ref, &shapes[i], &form->cell, &want);
         for (int k = 0; k < COUNT(kinds); k++) {
@@ -277,6 +277,6 @@ static void test_few_rows(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_few_rows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(fused_ops_of_few_rows_agree_with_ref)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

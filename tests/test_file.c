@@ -1,4 +1,5 @@
-/* Files: what is read and refused; that a replacement happens whole or not at all; locks between processes. */
+/* Files: what is read and refused; replacements are complete or do not happen; locks between processes. */
+#include "assert_that.h"
 #include "core/file.h"
 #include "core/mem.h"
 
@@ -65,7 +66,7 @@ static int remove_folder(void **state)
 
 /* ---- reading */
 
-static void test_read(void **state)
+static void a_file_is_read_whole(void **state)
 {
     (void)state;
     mr_error err;
@@ -82,7 +83,7 @@ static void test_read(void **state)
     check_content(at("empty"), "");
 }
 
-static void test_read_refused(void **state)
+static void unreadable_files_are_refused(void **state)
 {
     (void)state;
     mr_error err;
@@ -100,8 +101,8 @@ static void test_read_refused(void **state)
     alarm(0);
 }
 
-/* In parts; one that is cut off meanwhile is an error, and no signal as it would be for a mapped file. */
-static void test_read_at(void **state)
+/* Reads in parts. A file that is truncated meanwhile is an error, not a signal as for a mapped file. */
+static void parts_of_a_file_are_read(void **state)
 {
     (void)state;
     mr_error err;
@@ -128,7 +129,7 @@ static void test_read_at(void **state)
 
 /* ---- replacing */
 
-/* A child that must have ended with that status, or by a signal when it is negative. */
+/* Waits for a child that must end with this status, or by a signal when status is negative. */
 static void wait_for(pid_t child, int status)
 {
     int how;
@@ -136,7 +137,7 @@ static void wait_for(pid_t child, int status)
     assert_true(status < 0 ? WIFSIGNALED(how) : WIFEXITED(how) && WEXITSTATUS(how) == status);
 }
 
-static void test_replace(void **state)
+static void a_replacement_is_atomic(void **state)
 {
     (void)state;
     mr_error err;
@@ -163,8 +164,8 @@ static void test_replace(void **state)
     check_no_temporary(at("f"));
 }
 
-/* A name without a folder lies in the current one, which is the one to sync. */
-static void test_replace_relative(void **state)
+/* A name without a folder is in the current folder, which must be synced. */
+static void a_relative_path_can_be_replaced(void **state)
 {
     (void)state;
     char before[4096];
@@ -176,7 +177,7 @@ static void test_replace_relative(void **state)
     check_content(at("relative"), "here");
 }
 
-static void test_replace_refused(void **state)
+static void impossible_replacements_are_refused(void **state)
 {
     (void)state;
     mr_error err;
@@ -186,7 +187,7 @@ static void test_replace_refused(void **state)
     assert_int_equal(mr_file_replace("/proc/minrnn-test", "x", 1, &err), MR_EIO);
     assert_non_null(strstr(err.text, "/proc/minrnn-test"));
     assert_int_equal(mr_file_replace(folder, "x", 1, &err), MR_EIO);
-    struct stat st; /* a pipe stands for /dev/null and the like, which a broken check would destroy */
+    struct stat st; /* a pipe stands in for /dev/null, which a broken check would destroy */
     assert_int_equal(mkfifo(at("pipe"), 0600), 0);
     assert_int_equal(mr_file_replace(at("pipe"), "x", 1, &err), MR_EIO);
     assert_int_equal(stat(at("pipe"), &st), 0);
@@ -194,7 +195,7 @@ static void test_replace_refused(void **state)
 }
 
 /* The disk fills up in the middle: the first write is short, the next one fails. */
-static void test_replace_full_disk(void **state)
+static void a_full_disk_keeps_the_old_file(void **state)
 {
     (void)state;
     struct rlimit before, small;
@@ -231,7 +232,7 @@ static void drain(int fd, size_t size)
 }
 
 /* A full pipe and a timer make every kind of write: short ones, and ones interrupted before the first byte. */
-static void test_short_writes(void **state)
+static void short_writes_are_continued(void **state)
 {
     (void)state;
     enum { SIZE = 300000 };
@@ -259,8 +260,8 @@ static void test_short_writes(void **state)
     assert_int_equal(rc, 0);
 }
 
-/* The last step fails: the target became a folder meanwhile. */
-static void test_commit_fails(void **state)
+/* The last step fails: the target has become a folder. */
+static void a_failed_commit_keeps_the_old_file(void **state)
 {
     (void)state;
     mr_error err;
@@ -275,7 +276,7 @@ static void test_commit_fails(void **state)
 }
 
 /* A process killed while it writes leaves the old file and one temporary file, which the next writer takes over. */
-static void test_killed_writer(void **state)
+static void a_killed_writer_keeps_the_old_file(void **state)
 {
     (void)state;
     mr_error err;
@@ -294,7 +295,7 @@ static void test_killed_writer(void **state)
     check_no_temporary(at("k"));
 }
 
-static void test_two_writers(void **state)
+static void a_second_writer_is_refused(void **state)
 {
     (void)state;
     mr_error err;
@@ -308,7 +309,7 @@ static void test_two_writers(void **state)
     check_content(at("w"), "first");
 }
 
-/* Writes its letter again and again; being told that another one is writing is fine. */
+/* Writes its letter again and again; being refused because another one is writing is fine. */
 static void race(char letter, int rounds)
 {
     char block[3000];
@@ -320,8 +321,8 @@ static void race(char letter, int rounds)
     _exit(0);
 }
 
-/* Writers that race: whatever the order, each file seen is one of theirs, whole. */
-static void test_racing_writers(void **state)
+/* Racing writers: in any order, each file seen is a complete one of theirs. */
+static void racing_writers_leave_whole_files(void **state)
 {
     (void)state;
     pid_t children[3];
@@ -341,15 +342,16 @@ static void test_racing_writers(void **state)
             seen++;
         }
         if (waitpid(children[c], &how, WNOHANG) == 0) continue;
-        assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+        assert_true(WIFEXITED(how));
+        assert_that(WEXITSTATUS(how), ==, 0);
         c++;
     }
-    assert_true(seen > 0);
+    assert_that(seen, >, 0);
 }
 
 /* ---- directories */
 
-static void test_make_directory(void **state)
+static void directories_are_made(void **state)
 {
     (void)state;
     mr_error err;
@@ -366,7 +368,7 @@ static void test_make_directory(void **state)
     assert_int_equal(mr_make_directory("/proc/minrnn-test", &err), MR_EIO);
 }
 
-static void test_lock(void **state)
+static void a_locked_folder_is_refused(void **state)
 {
     (void)state;
     mr_error err;
@@ -394,7 +396,7 @@ static void test_lock(void **state)
 }
 
 /* The death of the holder frees the lock. */
-static void test_lock_of_the_dead(void **state)
+static void a_dead_process_holds_no_lock(void **state)
 {
     (void)state;
     mr_error err;
@@ -426,7 +428,7 @@ static void check_join(const char *dir, const char *name, const char *expected)
     mr_free(path);
 }
 
-static void test_paths(void **state)
+static void paths_are_joined_and_found(void **state)
 {
     (void)state;
     check_join("a", "b", "a/b");
@@ -440,22 +442,22 @@ static void test_paths(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_read),
-        cmocka_unit_test(test_read_refused),
-        cmocka_unit_test(test_read_at),
-        cmocka_unit_test(test_replace),
-        cmocka_unit_test(test_replace_relative),
-        cmocka_unit_test(test_replace_refused),
-        cmocka_unit_test(test_replace_full_disk),
-        cmocka_unit_test(test_short_writes),
-        cmocka_unit_test(test_commit_fails),
-        cmocka_unit_test(test_killed_writer),
-        cmocka_unit_test(test_two_writers),
-        cmocka_unit_test(test_racing_writers),
-        cmocka_unit_test(test_make_directory),
-        cmocka_unit_test(test_lock),
-        cmocka_unit_test(test_lock_of_the_dead),
-        cmocka_unit_test(test_paths),
+        cmocka_unit_test(a_file_is_read_whole),
+        cmocka_unit_test(unreadable_files_are_refused),
+        cmocka_unit_test(parts_of_a_file_are_read),
+        cmocka_unit_test(a_replacement_is_atomic),
+        cmocka_unit_test(a_relative_path_can_be_replaced),
+        cmocka_unit_test(impossible_replacements_are_refused),
+        cmocka_unit_test(a_full_disk_keeps_the_old_file),
+        cmocka_unit_test(short_writes_are_continued),
+        cmocka_unit_test(a_failed_commit_keeps_the_old_file),
+        cmocka_unit_test(a_killed_writer_keeps_the_old_file),
+        cmocka_unit_test(a_second_writer_is_refused),
+        cmocka_unit_test(racing_writers_leave_whole_files),
+        cmocka_unit_test(directories_are_made),
+        cmocka_unit_test(a_locked_folder_is_refused),
+        cmocka_unit_test(a_dead_process_holds_no_lock),
+        cmocka_unit_test(paths_are_joined_and_found),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,6 +1,6 @@
-/* Layers of 64 inputs on a GPU's tensor cores, whose pre-activations are computed twice and never stored, against
- * ref: every cell, in tf32 and bf16, whole and ragged tiles, blocks that sum over several sequences, shapes that are
- * not fused. */
+/* Layers with 64 inputs on a GPU's tensor cores, whose pre-activations are recomputed instead of stored,
+ * compared with ref: every cell, in tf32 and bf16, full and partial tiles, blocks that sum over several
+ * sequences, shapes that are not fused. */
 #include "tests/support.h"
 
 enum { D = 64 };
@@ -10,14 +10,14 @@ typedef struct task {
     int B, T, H, masked;
 } task;
 
-/* What goes in; in bf16 as that device sees it, so that ref is given the same. */
+/* Inputs; rounded for a bf16 device, so that ref gets the same. */
 typedef struct inputs {
     float *x, *W, *b, *dh, *init, *in, *dout;
     uint8_t *reset;
     int32_t *length;
 } inputs;
 
-/* What comes out: h, h_out, dx, dW, db, dh_in, dh_init. */
+/* Outputs: h, h_out, dx, dW, db, dh_in, dh_init. */
 enum { OUT_H, OUT_STATE, OUT_DX, OUT_DW, OUT_DB, OUT_DIN, OUT_DINIT, OUTS };
 static const char *const names[OUTS] = {"h", "h_out", "dx", "dW", "db", "dh_in", "dh_init"};
 
@@ -146,7 +146,7 @@ static outputs run(bag *own, const task *t, const inputs *in)
                      {N * H, states, N * D, G * D, G, states, H}};
 }
 
-/* The slope of the positive candidate jumps at 0, and rounding carries some pre-activations across it. */
+/* The slope of the positive candidate jumps at 0, and rounding changes the sign of some pre-activations. */
 static double tolerance_of(const task *t, int bf16, int out)
 {
     const int jumps = t->cell.candidate == MR_POSITIVE && out >= OUT_DX && out <= OUT_DB;
@@ -195,25 +195,25 @@ static void check_dtype(int bf16)
     mr_dev *gpu, *ref;
     if (mr_dev_open("cuda", &(mr_dev_options){.bf16 = bf16}, &gpu, &err)) {
         print_message("SKIPPED on a GPU: %s\n", err.text);
-        return;
+        skip();
     }
     ref = open_device("ref", 1, NULL);
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
-            if (i == s || s < 2) /* small ones all, of the others a cell each */
+            if (i == s || s < 2) /* small shapes with every cell, the others with one cell each */
                 check_task(gpu, ref, &(task){cells[i], shapes[s].B, shapes[s].T, shapes[s].H, shapes[s].masked});
     assert_int_equal(gpu->sync(gpu, &err), 0);
     mr_dev_close(ref);
     mr_dev_close(gpu);
 }
 
-static void test_tf32(void **state)
+static void fused_layers_agree_with_ref_in_tf32(void **state)
 {
     (void)state;
     check_dtype(0);
 }
 
-static void test_bf16(void **state)
+static void fused_layers_agree_with_ref_in_bf16(void **state)
 {
     (void)state;
     check_dtype(1);
@@ -221,6 +221,7 @@ static void test_bf16(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tf32), cmocka_unit_test(test_bf16)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(fused_layers_agree_with_ref_in_tf32),
+                                       cmocka_unit_test(fused_layers_agree_with_ref_in_bf16)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

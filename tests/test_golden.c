@@ -1,5 +1,5 @@
-/* Cells, whole models and optimisers against PyTorch in float64 (the files of golden/make_golden.py): on ref64 to the
- * last digits, on the float devices as far as fp32 goes. */
+/* Cells, whole models and optimisers compared with PyTorch in float64 (files of golden/make_golden.py): on ref64 to the
+ * last digits, on the other devices to fp32 precision. */
 #include "support.h"
 
 #include "core/safetensors.h"
@@ -41,7 +41,7 @@ static double *doubles(bag *own, const mr_st *st, const char *name)
     return values;
 }
 
-/* What to say of a value that is off. */
+/* How to name a value that is off. */
 typedef struct label {
     char text[256];
 } label;
@@ -172,7 +172,7 @@ typedef struct golden_model {
     mr_cell cell;
     mr_conv_place place;
     mr_norm norm;
-    const char *mixer; /* another than the cell's, or NULL */
+    const char *mixer; /* a mixer without a cell, or NULL */
 } golden_model;
 
 static const golden_model models[] = {
@@ -183,7 +183,7 @@ static const golden_model models[] = {
     {"model_mamba_inside_rms", {0}, MR_CONV_INSIDE, MR_NORM_RMS, "mamba"},
 };
 
-/* "weight." or "grad." with a parameter's name, as many values as the parameter has. */
+/* "he values of "weight." or "grad." plus a parameter's name. */
 static double *golden_param(bag *own, const mr_st *st, const char *prefix, const mr_param *p)
 {
     char name[128];
@@ -221,7 +221,7 @@ static void check_run(bag *own, const char *file, const mr_st *st, mr_model *mod
     mr_model_loss(model, batch, 1.0 / (double)batch->counted);
     mr_model_backward(model, batch, NULL, NULL);
     mr_model_stats(model, stats);
-    assert_true(stats[MR_STAT_COUNT] == (double)batch->counted);
+    assert_that(stats[MR_STAT_COUNT], ==, (double)batch->counted);
     check_near(label_of(dev, file, "loss").text, &(double){stats[MR_STAT_LOSS] / stats[MR_STAT_COUNT]},
                doubles(own, st, "loss"), 1, tolerance);
     for (int i = 0; i < params->count; i++) {
@@ -308,38 +308,16 @@ static void check_optimizers(mr_dev *dev)
     mr_st_close(st);
 }
 
-/* ---- */
-
-static void on_ref64_too(void (*test)(mr_dev *))
-{
-    mr_dev *dev = open_device("ref64", 1, NULL);
-    test(dev);
-    mr_dev_close(dev);
-    on_every_device(test);
-}
-
-static void test_cells(void **state)
-{
-    (void)state;
-    on_ref64_too(check_cells);
-}
-static void test_models(void **state)
-{
-    (void)state;
-    on_ref64_too(check_models);
-}
-static void test_optimizers(void **state)
-{
-    (void)state;
-    on_ref64_too(check_optimizers);
-}
+ON_DEVICES_REF64(cells_agree_with_pytorch, check_cells)
+ON_DEVICES_REF64(models_agree_with_pytorch, check_models)
+ON_DEVICES_REF64(optimizers_agree_with_pytorch, check_optimizers)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cells),
-        cmocka_unit_test(test_models),
-        cmocka_unit_test(test_optimizers),
+        DEVICE_TESTS(cells_agree_with_pytorch),
+        DEVICE_TESTS(models_agree_with_pytorch),
+        DEVICE_TESTS(optimizers_agree_with_pytorch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* Gradients of whole models. On ref64 they must agree with finite differences of the loss, for every parameter tensor
- * and for the carried state; on the other devices in fp32 they must agree with ref64's. For bf16 there is
- * test_gradients_bf16.c. */
+/* Gradients of whole models. On ref64 they must agree with finite differences of the loss, for every parameter
+ * tensor and for the carried state; on the other devices in fp32 they must agree with ref64's.
+ * test_gradients_bf16.c is for bf16. */
 #include "gradients_support.h"
 
 /* ---- finite differences */
@@ -29,8 +29,8 @@ static double loss_at(const probe *p, double step)
     return loss;
 }
 
-/* A step may straddle a kink of the positive candidate (at 0 its slope jumps); a shorter one then does not. A wrong
- * gradient fails at every step. */
+/* A step may straddle the kink of the positive candidate (its slope jumps at 0); then a shorter one does not. A wrong
+ * gradient fails at every step size. */
 static void check_probe(const probe *p, const char *what)
 {
     static const double steps[] = {1e-5, 1e-6, 1e-7};
@@ -68,7 +68,7 @@ static void check_tensor(probe p, const char *what, mr_rng *rng)
     mr_free(direction);
 }
 
-static void test_finite_differences(void **state)
+static void gradients_agree_with_differences(void **state)
 {
     (void)state;
     mr_dev *dev = open_device("ref64", 1, NULL);
@@ -97,8 +97,8 @@ static void test_finite_differences(void **state)
 
 /* ---- other devices against ref64 */
 
-/* How far from ref64: the loss, and gradients as vectors, so that a cosine is at least √(1 − GRADIENT_OFF²). FLOOR is
- * for those that nearly cancel, a share of all gradients' norm. */
+/* Allowed distance from ref64: of the loss, and of gradients as vectors (so the cosine is at least √(1 −
+ * GRADIENT_OFF²)). FLOOR, a share of the norm of all gradients, is for those that nearly cancel. */
 #define LOSS_OFF 1e-5
 #define GRADIENT_OFF 1e-4
 #define FLOOR 1e-7
@@ -130,7 +130,7 @@ static void check_against_ref64(mr_dev *dev)
             subject got, want;
             make_subject(&got, dev, i, shapes[j].dim, shapes[j].B, shapes[j].T);
             make_subject(&want, exact, i, shapes[j].dim, shapes[j].B, shapes[j].T);
-            /* the same state for both, not what each came to by itself */
+            /* the same state for both, not the one that each computed */
             if (want.state) memcpy(got.before, want.before, want.reals * sizeof *want.before);
             backward(&got);
             backward(&want);
@@ -141,17 +141,13 @@ static void check_against_ref64(mr_dev *dev)
     mr_dev_close(exact);
 }
 
-static void test_devices(void **state)
-{
-    (void)state;
-    on_every_device(check_against_ref64);
-}
+ON_DEVICES(devices_agree_with_ref64, check_against_ref64)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_finite_differences),
-        cmocka_unit_test(test_devices),
+        cmocka_unit_test(gradients_agree_with_differences),
+        DEVICE_TESTS(devices_agree_with_ref64),
     };
     return cmocka_run_group_tests(tests, make_cases, NULL);
 }

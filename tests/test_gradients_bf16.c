@@ -1,23 +1,22 @@
-/* Gradients of whole models on a device that stores activations in bf16. How far they may be from ref64's depends on
- * the model, the batch and the parameter: by some tenths of a percent where rounding averages out, by several percent
- * where all of a gradient goes through one row of few numbers. So the bound is not a number but a measurement: the
- * same model is run on ref64 with activations rounded (bf16_support.h), several times, and the device may be off by
- * half as much again as the worst of those.
+/* Gradients of whole models on a device that stores activations in bf16. How far they are from ref64's depends on
+ * the model, the batch and the parameter: some tenths of a percent where rounding averages out, several percent
+ * where all of a gradient goes through one row of few numbers. So the bound is not a fixed number but measured: the
+ * same model runs on ref64 with rounded activations (bf16_support.h) several times, and the device may be off by 1.5
+ * times the worst of those.
  *
- * MINRNN_GRADIENT_REPORT=1 prints every parameter's error on the GPU beside that of the measurements and fails
- * nothing; MINRNN_GRADIENT_REPORT=loud does it for the models as they are made, with their weights not made smaller. */
+ * MINRNN_GRADIENT_REPORT=1 prints every parameter's error on the GPU next to the measured ones, and nothing fails;
+ * MINRNN_GRADIENT_REPORT=loud does it for the original models, without shrinking their weights. */
 #include "bf16_support.h"
 #include "gradients_support.h"
 
 static const struct {
     int dim, B, T;
-} shapes[] = {{32, 4, 33}, {64, 1, 40}}; /* among fewer numbers errors do not average out */
+} shapes[] = {{32, 4, 33}, {64, 1, 40}}; /* with few numbers, errors do not average out */
 
 enum { MOST_ROWS = 96 }; /* parameters of a model, and the state */
 
-/* Measurements: roundings in the places of src/ops/cuda and in other lawful ones, with sums of the usual error. The
- * last are random by half of bf16's step themselves: what lies a hair's breadth from another result comes out on both
- * sides. */
+/* Measurements: rounding where src/ops/cuda rounds and in other allowed places, with the usual error of sums. In the
+ * last ones the noise is half a bf16 step, so that numbers near a rounding boundary fall on either side. */
 static const bf16_places measurements[] = {
     {.between = 1, .bias = 1, .cells_of_64 = 1, .noise = 0x1p-20},
     {.between = 1, .bias = 1, .cells_of_64 = 1, .noise = 0x1p-20},
@@ -28,18 +27,18 @@ static const bf16_places measurements[] = {
     {.between = 1, .bias = 1, .cells_of_64 = 1, .noise = 0x1p-9},
     {.between = 1, .bias = 1, .cells_of_64 = 1, .noise = 0x1p-9},
 };
-/* In none of them: a device of other lawful places, which must pass as a GPU must. */
+/* Not among the measurements: a device that rounds in other allowed places, which must pass like a GPU. */
 static const bf16_places stranger = {
     .between = 1, .bias = 0, .cells_of_64 = 1, .gelu_of_kept = 1, .noise = 0x1p-16, .seed = 77};
 
 static const char *report; /* of the environment */
 
-/* ---- models whose gradients bf16 can tell */
+/* ---- models without kinks */
 
-/* Where a slope jumps, rounding carries a few numbers across, each of them wrong by much, and no bound is tight. The
- * positive candidate has such a place at 0: biases keep it away, on both sides. So has gelu, seen from afar: without
- * norms activations grow to some tens, are rounded by some tenths, and gelu' goes from 0 to 1 within ±2. Matrices of
- * half the size keep them small. */
+/* Where a slope jumps, rounding moves a few numbers across the jump, each then has a large error, and no bound is
+ * tight. The positive candidate jumps at 0: biases keep it away from there, on both sides. gelu effectively jumps too:
+ * without norms, activations grow to some tens and are rounded by some tenths, and gelu' goes from 0 to 1 within ±2.
+ * Halving the matrices keeps activations small. */
 static void leave_the_kinks(subject *s)
 {
     static const char suffix[] = "linear_h.bias";
@@ -61,13 +60,12 @@ static void leave_the_kinks(subject *s)
 
 /* ---- what bf16 costs */
 
-/* Part of a model's gradients: a parameter's, or that of the state before. */
+/* Part of a model's gradients: that of a parameter, or of the initial state. */
 typedef struct part {
     const char *name;
     size_t offset, count;
     int of_state;
-    double size, most, least,
-        allowed; /* ‖ref64's‖; distances of the measurements from it; what a device may be off by */
+    double size, most, least, allowed; /* norm on ref64; distances of the measurements from it; allowed distance */
 } part;
 
 typedef struct bound {
@@ -88,7 +86,7 @@ static double distance(const subject *got, const subject *want, const part *p)
 static void list_parts(bound *b)
 {
     const mr_params *params = mr_model_params(b->want.model);
-    assert_true(params->count < MOST_ROWS);
+    assert_that(params->count, <, MOST_ROWS);
     b->count = 0;
     for (int row = 0; row < params->count; row++) {
         const mr_param *p = &params->list[row];
@@ -108,12 +106,12 @@ static void make_like(subject *s, const bound *b, mr_dev *dev, int index, int sh
 {
     make_subject(s, dev, index, shapes[shape].dim, shapes[shape].B, shapes[shape].T);
     leave_the_kinks(s);
-    /* the same state for all, not what each came to by itself */
+    /* the same state for all, not the one that each computed */
     if (b->want.state) memcpy(s->before, b->want.before, b->want.reals * sizeof *s->before);
 }
 
-/* Besides what was measured, one rounding of the gradient itself, and a little of all gradients' size for those that
- * nearly vanish. */
+/* The bound: what was measured, plus one rounding of the gradient itself, plus a small share of all gradients' norm for
+ * those that nearly vanish. */
 static void make_bound(bound *b, mr_dev *exact, int index, int shape)
 {
     bf16_places how;
@@ -142,9 +140,9 @@ static void make_bound(bound *b, mr_dev *exact, int index, int shape)
     mr_dev_close(rounded);
 }
 
-/* ---- a device against that */
+/* ---- a device against the bound */
 
-/* The largest error as a share of what is allowed, and where; anything that is not a number is too much. */
+/* The largest error as a share of the bound, and where it is; NaN exceeds every bound. */
 static double largest_share(const subject *got, const bound *b, const part **where)
 {
     double largest = -1;
@@ -188,7 +186,7 @@ static void check_model(mr_dev *dev, mr_dev *exact, int index, int shape)
                  shapes[shape].dim, distance(&got, &b.want, where), where->size, where->least, where->most,
                  where->allowed);
     }
-    /* states are off each in its own direction */
+    /* the states' errors are independent */
     const double pulled = b.want.state ? 8 * BF16 * norm_of(b.want.pull, b.want.reals) : 0;
     describe(&got, "loss", name, sizeof name);
     if (!report) check_near(name, &(double){loss_of(&got)}, &(double){loss_of(&b.want)}, 1, 8 * BF16 + pulled);
@@ -204,17 +202,18 @@ static void check_every_model(mr_dev *dev)
     mr_dev_close(exact);
 }
 
-static void test_gpu(void **state)
+static void a_gpu_keeps_the_bound(void **state)
 {
     (void)state;
     on_the_gpu(check_every_model, 1);
 }
 
-/* Some models are enough: this is about the bound, which every lawful device must keep. With a report: all of them. */
-static void test_stranger(void **state)
+/* A sample of the models is enough to test the bound, which every allowed device must keep.
+ * With a report: all models. */
+static void another_lawful_device_keeps_the_bound(void **state)
 {
     (void)state;
-    if (getenv("MINRNN_TEST_GPU_ONLY")) return;
+    if (getenv("MINRNN_TEST_GPU_ONLY")) skip();
     mr_dev *exact = open_device("ref64", 1, NULL), *dev = open_bf16(&stranger);
     worst_share = 0;
     for (int i = 0; i < case_count; i += report ? 1 : REDUCED ? 16 : 4)
@@ -224,7 +223,7 @@ static void test_stranger(void **state)
     mr_dev_close(exact);
 }
 
-/* ---- wrong devices are told from rounding */
+/* ---- wrong devices are distinguished from rounding */
 
 #define SCALED(op)                                                                                                     \
     {                                                                                                                  \
@@ -244,18 +243,18 @@ static const bf16_places wrong_ones[] = {
     FORGETS("norm_bwd"), FORGETS("dropout_bwd"), FORGETS("linear_fwd"), FORGETS("linear_bwd_x"), FORGETS("minrnn_bwd"),
 };
 
-static void test_wrong_devices(void **state)
+static void wrong_devices_break_the_bound(void **state)
 {
     (void)state;
     int models[COUNT(wrong_ones)] = {0};
     double most[COUNT(wrong_ones)] = {0};
-    if (getenv("MINRNN_TEST_GPU_ONLY")) return;
+    if (getenv("MINRNN_TEST_GPU_ONLY")) skip();
     mr_dev *exact = open_device("ref64", 1, NULL);
     bf16_places how;
     mr_dev *dev = open_bf16(&how);
     for (int i = 1; i < case_count; i++) {
         if (i % (REDUCED ? 16 : 4) != 1 && (REDUCED || is_cell(cases[i].level[FORM])))
-            continue; /* the others are few */
+            continue; /* a sample is enough */
         bound b;
         subject got;
         const part *where;
@@ -286,9 +285,9 @@ static void test_wrong_devices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gpu),
-        cmocka_unit_test(test_stranger),
-        cmocka_unit_test(test_wrong_devices),
+        cmocka_unit_test(a_gpu_keeps_the_bound),
+        cmocka_unit_test(another_lawful_device_keeps_the_bound),
+        cmocka_unit_test(wrong_devices_break_the_bound),
     };
     report = getenv("MINRNN_GRADIENT_REPORT");
     return cmocka_run_group_tests(tests, make_cases, NULL);

@@ -1,4 +1,4 @@
-/* The head's bias: where it lies and starts, and that a model without one is what it was before there were any. */
+/* The head's bias: where it is stored and how it starts; models without one are unchanged. */
 #include "support.h"
 #include "scratch.h"
 
@@ -28,8 +28,8 @@ static float *start_of(const mr_model *model)
     return weights;
 }
 
-/* Every other parameter starts with the same bits, and in the usual decay set lies where it did. */
-static void test_starts(void **state)
+/* Every other parameter starts with the same bits and, in the usual decay set, keeps its offset. */
+static void other_parameters_start_the_same(void **state)
 {
     (void)state;
     mr_dev *dev = open_device("cpu", 1, NULL);
@@ -47,9 +47,10 @@ static void test_starts(void **state)
         }
         const mr_param *bias = &new->list[new->count - 1];
         assert_string_equal(bias->name, "head.bias");
-        assert_true(bias->ndim == 1 && bias->shape[0] == text.outputs);
+        assert_that(bias->ndim, ==, 1);
+        assert_that(bias->shape[0], ==, text.outputs);
         assert_int_equal(bias->decay, set != MR_DECAY_MATRICES);
-        for (size_t i = 0; i < bias->count; i++) assert_true(after[bias->offset + i] == 0);
+        for (size_t i = 0; i < bias->count; i++) assert_that(after[bias->offset + i], ==, 0);
         mr_free(before);
         mr_free(after);
         mr_model_free(without);
@@ -58,8 +59,8 @@ static void test_starts(void **state)
     mr_dev_close(dev);
 }
 
-/* The key is written only where there is a bias, and read back; a file that has one without the other is refused. */
-static void test_files(void **state)
+/* The key is written only with a bias, and read back; a file with the key but no bias, or the reverse, is refused. */
+static void files_keep_the_bias(void **state)
 {
     (void)state;
     mr_dev *dev = open_device("cpu", 1, NULL);
@@ -91,7 +92,7 @@ static void test_files(void **state)
     mr_dev_close(dev);
 }
 
-static void test_int8(void **state)
+static void int8_keeps_the_bias_in_fp32(void **state)
 {
     (void)state;
     mr_dev *dev = open_device("cpu", 1, NULL);
@@ -108,7 +109,8 @@ static void test_int8(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_starts), cmocka_unit_test(test_files),
-                                       cmocka_unit_test(test_int8)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(other_parameters_start_the_same),
+                                       cmocka_unit_test(files_keep_the_bias),
+                                       cmocka_unit_test(int8_keeps_the_bias_in_fp32)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

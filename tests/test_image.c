@@ -1,4 +1,4 @@
-/* G-Image: CIFAR-10 in grey against the published files (or the sample of them), and what batches hold. */
+/* G-Image: CIFAR-10 in grey compared with the published files (or a sample of them), and what batches contain. */
 #include "sequence_support.h"
 
 #include "tasks/cifar.h"
@@ -6,8 +6,8 @@
 
 #include <math.h>
 
-/* ---- the conversion, said another way: in whole numbers, which are exact. What was published was made in float: it
- * may be off by one where the exact value lies that near to a whole number. */
+/* ---- the conversion, a second way: exact, in integers. The published data was computed in float: it may be off by one
+ * where the exact value is very near a boundary. */
 
 enum { UNIT = 2 * 10000 * 255, NEAR = UNIT / 10000 };
 
@@ -105,7 +105,7 @@ static void the_official_layout_gives_the_same_grey(void **state)
     mr_free(bytes);
 }
 
-/* Which record a row of token ids is, of those from `from` on; −1: none. */
+/* Which record a row of token ids is, among from … to − 1; −1: none. */
 static int record_of(const int32_t *ids, int label, int from, int to, int mirrored)
 {
     for (int r = from; r < to; r++) {
@@ -164,9 +164,9 @@ static void training_shows_the_first_45000_and_mirrors_half(void **state)
                 repeated += met[r]++ > 0;
             }
         }
-        /* of 400; six standard deviations are 60 */
+        /* about 200 of 400; six standard deviations are 60 */
         assert_true(flip ? mirrored > 140 && mirrored < 260 : mirrored == 0);
-        assert_true(repeated <= 1); /* two pictures of CIFAR-10 may be alike */
+        assert_that(repeated, <=, 1); /* two pictures of CIFAR-10 may be alike */
         check_sequence_places(task);
         free(met);
         mr_batch_free(&batch);
@@ -184,7 +184,7 @@ static int is_moved(const int32_t *moved, const int32_t *from, int dx, int dy)
     return 1;
 }
 
-/* The same pictures, each at one of 5 × 5 places, all of which occur; scored ones stay where they are. */
+/* Training pictures are shifted to one of 5 × 5 places, all of which occur; test pictures are not shifted. */
 static void training_moves_pictures(void **state)
 {
     (void)state;
@@ -201,7 +201,7 @@ static void training_moves_pictures(void **state)
             for (int k = 0; k < 25; k++)
                 if (is_moved(batch.ids + b * 1024, from.ids + b * 1024, k % 5 - 2, k / 5 - 2))
                     places++, met[k / 5][k % 5]++;
-            assert_true(places >= 1);
+            assert_that(places, >=, 1);
             assert_int_equal(batch.target[b], from.target[b]);
         }
     }
@@ -244,7 +244,7 @@ static void reals_and_small_pictures_are_the_same_pictures(void **state)
     mr_task_free(small);
 }
 
-/* Last: it points MINRNN_DATA elsewhere. */
+/* Must be last: it points MINRNN_DATA elsewhere. */
 static void what_is_missing_or_spoiled_is_explained(void **state)
 {
     (void)state;

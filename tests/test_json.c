@@ -1,4 +1,5 @@
-/* The JSON reader against what RFC 8259 allows, and what it does not; the writer against the text it must give. */
+/* JSON: what RFC 8259 allows is read, everything else is refused; the writer gives exactly the expected text. */
+#include "assert_that.h"
 #include "core/json.h"
 #include "core/json_write.h"
 
@@ -10,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* A text of exactly that size, so that a sanitizer sees every read beyond the end. */
+/* A text in a buffer of exactly its size, so that a sanitizer sees every read beyond the end. */
 typedef struct text {
     char *bytes, *room;
     mr_json json;
@@ -19,7 +20,8 @@ typedef struct text {
 static text start(const char *bytes, size_t size)
 {
     text t = {.bytes = malloc(size + 1), .room = malloc(size + 1)};
-    assert_true(t.bytes && t.room);
+    assert_true(t.bytes);
+    assert_true(t.room);
     t.bytes = realloc(t.bytes, size ? size : 1);
     memcpy(t.bytes, bytes, size);
     mr_json_start(&t.json, t.bytes, size, t.room);
@@ -52,7 +54,7 @@ static void check_no_string(const char *json)
     end(&t);
 }
 
-static void test_strings(void **state)
+static void strings_are_read_or_refused(void **state)
 {
     (void)state;
     check_string("\"\"", "", 0);
@@ -93,14 +95,14 @@ static void check_number(const char *json, size_t taken, int64_t whole)
     int64_t value;
     text t = start(json, strlen(json));
     assert_int_equal(mr_json_whole(&t.json, &value), whole >= 0);
-    if (whole >= 0) assert_true(value == whole);
+    if (whole >= 0) assert_that(value, ==, whole);
     mr_json_start(&t.json, t.bytes, strlen(json), t.room);
     size_t size = mr_json_number(&t.json, &number);
     if (size != taken) fail_msg("%s: %zu bytes are read as a number, not %zu", json, size, taken);
     end(&t);
 }
 
-static void test_numbers(void **state)
+static void numbers_are_read_or_refused(void **state)
 {
     (void)state;
     check_number("0", 1, 0);
@@ -136,7 +138,7 @@ static int64_t sum(const char *json)
     return good ? total : -1;
 }
 
-static void test_brackets(void **state)
+static void objects_and_arrays_are_read(void **state)
 {
     (void)state;
     assert_true(sum("{}") == 0);
@@ -166,7 +168,7 @@ static void test_brackets(void **state)
         if (sum(wrong[i]) != -1) fail_msg("%s is read", wrong[i]);
 }
 
-static void test_words(void **state)
+static void words_are_matched(void **state)
 {
     (void)state;
     text t = start(" null true", 10);
@@ -212,7 +214,7 @@ static void check_written(int spaced, const char *expected)
     mr_text_free(&written);
 }
 
-static void test_writer(void **state)
+static void the_writer_gives_valid_json(void **state)
 {
     (void)state;
     check_written(0, "{\"a\\\"b\":[-9223372036854775808,0.1,0.667,null,null],\"none\":{},\"word\":true,"
@@ -224,8 +226,9 @@ static void test_writer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strings), cmocka_unit_test(test_numbers), cmocka_unit_test(test_brackets),
-        cmocka_unit_test(test_words),   cmocka_unit_test(test_writer),
+        cmocka_unit_test(strings_are_read_or_refused), cmocka_unit_test(numbers_are_read_or_refused),
+        cmocka_unit_test(objects_and_arrays_are_read), cmocka_unit_test(words_are_matched),
+        cmocka_unit_test(the_writer_gives_valid_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

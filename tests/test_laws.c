@@ -28,9 +28,8 @@ typedef struct layer {
 
 static const char *name_of(const layer *l) { return l->form ? l->form->name : "conv"; }
 
-/* The scan in logarithms sums T of them: its error grows with T (measured: 5e-4 at T = 4096). In bf16 pieces of
- * other lengths may go by other products, whose sums round to neighbouring numbers; a convolution has only its
- * result to round. */
+/* The log scan sums T logarithms: its error grows with T (measured: 5e-4 at T = 4096). In bf16, pieces of other lengths
+ * may use other product kernels, whose sums round to neighbouring numbers; a convolution only rounds its result. */
 static double tolerance_of(const layer *l)
 {
     double tolerance = l->form && l->form->cell.scan == MR_SCAN_LOG ? fmax(1e-5, 5e-7 * l->T) : 1e-5;
@@ -39,7 +38,7 @@ static double tolerance_of(const layer *l)
 
 static double gradient_tolerance(const layer *l) { return is_bf16(l->bag.dev) ? 8 * BF16 : 5e-5; }
 
-/* Starts: 0 zero, 1 learned, 2 given (and learned behind resets). */
+/* start: 0 zero, 1 learned, 2 given (and learned after resets). */
 static layer make_layer(mr_dev *dev, const cell_form *form, int B, int T, int D, int H, int start)
 {
     layer l = {.bag = {.dev = dev}, .form = form, .B = B, .T = T, .D = D, .H = form ? H : D};
@@ -50,7 +49,7 @@ static layer make_layer(mr_dev *dev, const cell_form *form, int B, int T, int D,
     l.state = form ? (size_t)H : MR_TAIL * (size_t)D;
     l.x = bag_random(own, &rng, N * (size_t)D, 1);
     l.W = bag_put(own, bag_random(own, &rng, rows * taps, 0.4), rows * taps);
-    l.b = bag_put(own, bag_random(own, &rng, rows, 2), rows); /* wide: some channels remember long */
+    l.b = bag_put(own, bag_random(own, &rng, rows, 2), rows); /* widely spread: some channels remember for long */
     l.init = form && start ? bag_put(own, bag_random(own, &rng, l.state, 1), l.state) : NULL;
     if (start == 2) {
         l.given = bag_random(own, &rng, (size_t)B * l.state, 1);
@@ -225,7 +224,7 @@ static void check_zero(const layer *l, const char *law, const double *x, size_t 
                      x[i]);
 }
 
-/* The forms, and the convolution behind them. */
+/* The forms, then the convolution. */
 static const cell_form *form_at(int i) { return i < COUNT(forms) ? &forms[i] : NULL; }
 enum { LAYERS = COUNT(forms) + 1 };
 
@@ -280,7 +279,7 @@ static void check_resets_of(mr_dev *dev, const cell_form *form, int T, int cut)
     l.dstate = bag_random(own, &rng, reals, 1);
     result joined = run_backward(&l);
     check_same(&l, "reset", joined.y, apart, values, tolerance_of(&l));
-    check_same(&l, "state behind a reset", joined.state, state, reals, tolerance_of(&l));
+    check_same(&l, "state after a reset", joined.state, state, reals, tolerance_of(&l));
     check_zero(&l, "gradient of the state before a reset", joined.dstate, reals);
     for (int b = 0; b < 2; b++)
         check_zero(&l, "gradient of inputs before a reset", joined.dx + (size_t)(b * T) * D, (size_t)cut * D);
@@ -307,7 +306,7 @@ static void check_resets(mr_dev *dev)
         for (int j = 0; j < COUNT(cases) - REDUCED; j++) check_resets_of(dev, form_at(i), cases[j].T, cases[j].cut);
 }
 
-/* ---- a row of a ragged batch is that row alone */
+/* ---- a row of a ragged batch equals that row alone */
 
 static void check_ragged_row(layer *l, const result *batch, int b)
 {
@@ -351,31 +350,16 @@ static void check_ragged(mr_dev *dev)
     }
 }
 
-static void test_cuts(void **state)
-{
-    (void)state;
-    on_every_device(check_cuts);
-    on_the_gpu(check_cuts, 1);
-}
-static void test_resets(void **state)
-{
-    (void)state;
-    on_every_device(check_resets);
-    on_the_gpu(check_resets, 1);
-}
-static void test_ragged(void **state)
-{
-    (void)state;
-    on_every_device(check_ragged);
-    on_the_gpu(check_ragged, 1);
-}
+ON_DEVICES_BF16(at_once_equals_steps_equals_chunks, check_cuts)
+ON_DEVICES_BF16(a_reset_starts_a_new_sequence, check_resets)
+ON_DEVICES_BF16(rows_of_a_ragged_batch_are_independent, check_ragged)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cuts),
-        cmocka_unit_test(test_resets),
-        cmocka_unit_test(test_ragged),
+        DEVICE_TESTS_BF16(at_once_equals_steps_equals_chunks),
+        DEVICE_TESTS_BF16(a_reset_starts_a_new_sequence),
+        DEVICE_TESTS_BF16(rows_of_a_ragged_batch_are_independent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,4 @@
-/* ListOps: expressions judged by a second evaluator, which reads the tokens with a stack, and by what their
- * distribution must be. */
+/* ListOps: expressions checked by a second evaluator, which uses a stack, and by their distribution. */
 #include "sequence_support.h"
 
 #include "tasks/listops_data.h"
@@ -36,7 +35,7 @@ typedef struct seen {
     int second[WIDE + 1]; /* arguments of operators at depth 2 */
 } seen;
 
-/* The value of the expression, or −1 when it is none; what it is made of is added to `s`. */
+/* The value of the expression, or −1 when it is malformed; counts its parts in `s`. */
 static int evaluate(const uint8_t *tokens, uint32_t n, seen *s)
 {
     static const char names[] = "mMds";
@@ -71,7 +70,7 @@ static int evaluate(const uint8_t *tokens, uint32_t n, seen *s)
     return level ? -1 : done;
 }
 
-/* Chi-square of counts that should all be alike. */
+/* Chi-square of counts that should all be equal. */
 static double unevenness(const int *counts, int cells)
 {
     double all = 0;
@@ -79,7 +78,7 @@ static double unevenness(const int *counts, int cells)
     return chi_square(counts, cells, all / cells);
 }
 
-static void published_shape(void **state)
+static void expressions_have_the_published_shape(void **state)
 {
     (void)state;
     static const mr_listops_shape shape = {500, 2000, 10, 10};
@@ -96,21 +95,22 @@ static void published_shape(void **state)
         if ((int)rows.length[i] < shortest) shortest = (int)rows.length[i];
         if ((int)rows.length[i] > longest) longest = (int)rows.length[i];
     }
-    assert_true(shortest > 500 && shortest < 520);
-    assert_true(longest < 2000 && longest > 1950);
-    assert_int_equal(s.depth, 9); /* operators stand above the tenth level */
-    for (int i = 0; i < 10; i++) assert_true(labels[i] > N / 20);
-    /* Keeping trees by their length favours many arguments, but neither an operator nor a digit. */
+    assert_that(shortest, >, 500);
+    assert_that(shortest, <, 520);
+    assert_that(longest, <, 2000);
+    assert_that(longest, >, 1950);
+    assert_int_equal(s.depth, 9); /* operators only occur above the tenth level */
+    for (int i = 0; i < 10; i++) assert_that(labels[i], >, N / 20);
+    /* Selecting trees by length favours many arguments, but no particular operator or digit. */
     if (!(unevenness(s.operators, 4) <= 3 + 6 * 2.5)) fail_msg("operators: chi-square %g", unevenness(s.operators, 4));
     if (!(unevenness(s.digits, 10) <= 9 + 6 * 4.3)) fail_msg("digits: chi-square %g", unevenness(s.digits, 10));
-    for (int n = 2; n <= 10; n++) assert_true(s.arguments[n] > 0);
+    for (int n = 2; n <= 10; n++) assert_that(s.arguments[n], >, 0);
     assert_int_equal(s.arguments[11], 0);
     mr_byte_rows_free(&rows);
 }
 
-/* With next to no limit on the length every tree is kept, the equal ones aside, and the draws themselves can be
- * seen. Equal ones are small: hardly any has an operator below its first, so those at depth 2 show the draws as they
- * are. */
+/* With almost no limit on the length, every tree is kept except duplicates, so the draws themselves can be seen.
+ * Duplicates are small: hardly any has an operator below its first, so depth 2 shows the draws undistorted. */
 static void draws_are_as_stated(void **state)
 {
     (void)state;
@@ -124,7 +124,7 @@ static void draws_are_as_stated(void **state)
     assert_int_equal(s.nodes[1], N);
     assert_int_equal(s.inner[1], N);
     assert_int_equal(s.inner[3], 0);
-    /* a quarter, by trees of whom few are lost */
+    /* expected: a quarter; few of these trees are lost */
     double share = (double)s.inner[2] / s.nodes[2], error = 0.4330 / sqrt(s.nodes[2]);
     if (!(fabs(share - 0.25) <= 6 * error))
         fail_msg("a share of %g of the second level are operators, not a quarter", share);
@@ -162,7 +162,7 @@ static void no_tree_comes_twice(void **state)
     mr_byte_rows_free(&rows);
 }
 
-/* The set is a constant: these are its first expressions on every machine. */
+/* The set is the same on every machine: these are its first expressions. */
 static void the_set_is_a_constant(void **state)
 {
     (void)state;
@@ -201,7 +201,7 @@ static void batches_hold_what_they_say(void **state)
         assert_non_null(batch.length);
         assert_null(batch.reset);
         assert_int_equal(batch.counted, 8);
-        assert_true(batch.T <= 100);
+        assert_that(batch.T, <=, 100);
         shapes[batch.T] = 1;
         for (int b = 0; b < 8; b++) {
             seen s = {0};
@@ -216,14 +216,14 @@ static void batches_hold_what_they_say(void **state)
         }
     }
     for (int T = 0; T <= 100; T++) count += shapes[T];
-    assert_true(count <= 32);
+    assert_that(count, <=, 32);
     if (!(padding <= 0.15 * all)) fail_msg("%d of %d tokens are padding", padding, all);
     check_sequence_places(task);
     mr_batch_free(&batch);
     mr_task_free(task);
 }
 
-/* A number that stands for a row: its label and tokens. */
+/* A hash of a row: its label and tokens. */
 static uint64_t mark_of(const mr_batch *batch, int b)
 {
     uint64_t h = (uint64_t)batch->target[b];
@@ -231,7 +231,7 @@ static uint64_t mark_of(const mr_batch *batch, int b)
     return h;
 }
 
-/* The marks of every scored row, summed; order does not count. */
+/* The sum of the marks of all test rows, so that order does not matter. */
 static uint64_t scored(const setting *settings, int rows_a_batch, int *rows)
 {
     mr_task *task = open_task("listops", rows_a_batch, 0, settings);
@@ -256,12 +256,12 @@ static void what_is_scored_depends_on_the_split_alone(void **state)
     assert_true(validation == scored((setting[]){SMALL, {"train-size", "9"}, {0}}, 13, &rows));
     uint64_t test = scored((setting[]){SMALL, {"split", "test"}, {0}}, 8, &rows);
     assert_int_equal(rows, 70);
-    assert_true(validation != test);
+    assert_that(validation, !=, test);
     assert_true(test ==
                 scored((setting[]){SMALL, {"split", "test"}, {"train-size", "9"}, {"pool", "last"}, {0}}, 70, &rows));
 }
 
-/* Stages of 16 and 32 tokens, then the training set of 41 to 99; what is scored does not change. */
+/* Stages of 16 and 32 tokens, then the training set of 41 to 99; the test sets do not change. */
 static void expressions_grow(void **state)
 {
     (void)state;
@@ -333,7 +333,7 @@ static void passes_hold_every_item_once(void **state)
     }
 }
 
-/* A pool of batches is a piece of the pass, whatever their order: 16 pieces of 64 are 1,024 items. */
+/* A pool of batches is a contiguous piece of the pass, in any order: 16 pieces of 64 are 1,024 items. */
 static void a_pool_of_batches_is_a_piece_of_the_pass(void **state)
 {
     (void)state;
@@ -350,7 +350,7 @@ static void a_pool_of_batches_is_a_piece_of_the_pass(void **state)
             met[items[i]]++;
             assert_true(i == 0 || length[items[i]] >= length[items[i - 1]]);
         }
-        assert_true(length[items[B - 1]] - length[items[0]] < 20); /* of 101, a sixteenth is 7 */
+        assert_that(length[items[B - 1]] - length[items[0]], <, 20); /* of 101, a sixteenth is 7 */
     }
     for (int i = 0; i < N; i++) assert_int_equal(met[i], 1);
 }
@@ -432,7 +432,7 @@ static void broken_files_are_explained(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(published_shape),
+        cmocka_unit_test(expressions_have_the_published_shape),
         cmocka_unit_test(draws_are_as_stated),
         cmocka_unit_test(no_tree_comes_twice),
         cmocka_unit_test(the_set_is_a_constant),

@@ -1,5 +1,5 @@
-/* How a Mamba layer starts, and that its rates are no matrices: neither decayed nor rounded to 8 bits. The rest of
- * its laws is in test_gradients.c, test_model_laws.c and test_golden.c. */
+/* How a Mamba layer starts, and that its rates are not treated as matrices: neither decayed nor rounded to 8 bits. Its
+ * other laws are in test_gradients.c, test_model_laws.c and test_golden.c. */
 #include "support.h"
 
 static const mr_interface text = {MR_INPUT_TOKENS, 11, MR_HEAD_TOKEN, MR_LOSS_XENT, 11};
@@ -26,7 +26,7 @@ static const mr_param *param_of(const mr_model *model, const char *name)
     return &params->list[row];
 }
 
-static void test_start(void **state)
+static void layers_start_as_published(void **state)
 {
     (void)state;
     mr_dev *dev = open_device("ref", 1, NULL);
@@ -42,20 +42,23 @@ static void test_start(void **state)
     for (size_t e = 0; e < 80; e++) {
         for (int n = 0; n < 7; n++) assert_true(near(A_log[e * 7 + (size_t)n], log(n + 1), 1e-6));
         double step = log1p(exp(start[bias->offset + e]));
-        assert_true(D[e] == 1);
-        assert_true(step >= 0.00099 && step <= 0.1001);
+        assert_that(D[e], ==, 1);
+        assert_that(step, >=, 0.00099);
+        assert_that(step, <=, 0.1001);
         in_decade[step > 0.01]++;
     }
-    assert_true(in_decade[0] > 20 && in_decade[1] > 20);
+    assert_that(in_decade[0], >, 20);
+    assert_that(in_decade[1], >, 20);
     double most = 0;
     for (size_t i = 0; i < weight->count; i++) most = fmax(most, fabs(start[weight->offset + i]));
-    assert_true(most > 0.5 && most <= 1 / sqrt(3) + 1e-6);
+    assert_that(most, >, 0.5);
+    assert_that(most, <=, 1 / sqrt(3) + 1e-6);
     mr_free(start);
     mr_model_free(model);
     mr_dev_close(dev);
 }
 
-static void test_rates(void **state)
+static void rates_are_neither_decayed_nor_rounded(void **state)
 {
     (void)state;
     mr_dev *dev = open_device("ref", 1, NULL);
@@ -73,6 +76,7 @@ static void test_rates(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_start), cmocka_unit_test(test_rates)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(layers_start_as_published),
+                                       cmocka_unit_test(rates_are_neither_decayed_nor_rounded)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

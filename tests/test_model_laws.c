@@ -1,17 +1,17 @@
-/* The laws of state for whole models, on every device: at once ≡ token by token ≡ in chunks, also for gradients; resets
- * and ragged rows are sequences of their own; a state can be saved, put back and cloned; the same bits for any thread
- * count. */
+/* The laws of state for whole models, on every device: at once ≡ token by token ≡ in chunks, also for
+ * gradients; resets and ragged rows are independent sequences; a state can be saved, restored and cloned; the
+ * same bits for any thread count. */
 #include "support.h"
 
-/* The op's law is 1e-5·max(1, |h|) (test_laws.c). On the way to the logits an error passes norms, projections and
- * the layers above, each of which may enlarge it a little: ten times that for the logits. In bf16 every layer rounds
- * to neighbouring numbers where the products of a piece of another length do. */
+/* The op's law is 1e-5·max(1, |h|) (test_laws.c). On the way to the logits an error passes norms, projections and the
+ * layers above, each of which may enlarge it a little: ten times that for the logits. In bf16, products of a piece of
+ * another length may round to neighbouring numbers in every layer. */
 static const double LOGITS = 1e-4, LOGITS_LOG = 2e-3, LOGITS_BF16 = 16 * BF16;
 
 static const mr_interface text = {
     .input = MR_INPUT_TOKENS, .inputs = 11, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = 11};
 
-/* The i-th model: every form, in changing company. */
+/* The i-th model: every form, with varying other settings. */
 static mr_config config_at(int i, const mr_interface *face)
 {
     mr_config c = model_config(i, face);
@@ -32,7 +32,7 @@ static double tolerance_at(const mr_dev *dev, int i)
     return is_bf16(dev) ? tolerance + LOGITS_BF16 : tolerance;
 }
 
-/* Of gradients, in norm. */
+/* Tolerance of gradients, in norm. */
 static double gradient_tolerance(const mr_dev *dev)
 {
     return is_bf16(dev) ? 8 * BF16 : dev->real_size == sizeof(double) ? 1e-11 : 1e-4;
@@ -128,7 +128,8 @@ static void check_cuts(mr_dev *dev)
     check_cuts_of(dev, 5, 1, 1000);
 }
 
-/* ---- gradients through chunks: handing the state's gradient on from chunk to chunk is backpropagation through all */
+/* ---- gradients through chunks: passing the state's gradient from chunk to chunk is
+ * backpropagation through the whole */
 
 static void gradients_whole(mr_model *model, const mr_batch *batch)
 {
@@ -180,7 +181,7 @@ static void check_gradients(mr_dev *dev)
     }
 }
 
-/* ---- shapes: a plan for few long rows and many short ones is, for each, as good as one of its own, and smaller
+/* ---- shapes: a plan for few long rows and many short ones serves each as well as its own plan would, and is smaller
  * than one for many long rows */
 
 static double *gradients_of(bag *own, mr_model *model, const mr_batch *batch)
@@ -197,13 +198,14 @@ static void check_shapes_of(mr_dev *dev, int i)
     mr_model *both = make_model(&config, dev, 12, 37, 1);
     const size_t bytes = mr_model_params(both)->total * sizeof(double), most = mr_model_planned_bytes(both);
     assert_int_equal(mr_model_plan_shapes(both, shapes, MR_SHAPES, 1, NULL), 0);
-    assert_true(mr_model_planned_bytes(both) < most / 2);
-    for (int k = 0; k < 2 * MR_SHAPES; k++) { /* each twice: one must not leave anything to the other */
+    assert_that(mr_model_planned_bytes(both), <, most / 2);
+    for (int k = 0; k < 2 * MR_SHAPES; k++) { /* each twice: neither must affect the other */
         const mr_shape shape = shapes[k % MR_SHAPES];
         mr_model *one = make_model(&config, dev, shape.B, shape.T, 1);
         mr_batch batch = make_batch(&text, shape.B, shape.T, i % 2, 0, (uint32_t)k);
-        assert_true(mr_model_fits(both, shape.B, shape.T, 1) && !mr_model_fits(both, shape.B, shape.T + 1, 1) &&
-                    !mr_model_fits(both, shape.B + 1, shape.T, 1));
+        assert_true(mr_model_fits(both, shape.B, shape.T, 1));
+        assert_true(!mr_model_fits(both, shape.B, shape.T + 1, 1));
+        assert_true(!mr_model_fits(both, shape.B + 1, shape.T, 1));
         assert_memory_equal(gradients_of(&own, both, &batch), gradients_of(&own, one, &batch), bytes);
         mr_batch_free(&batch);
         mr_model_free(one);
@@ -246,7 +248,7 @@ static void check_reset_of(mr_dev *dev, int i)
     for (int b = 0; b < B; b++) {
         size_t at = (size_t)(b * T + CUT) * C, n = (T - CUT) * C;
         assert_memory_equal(after + at, before + at, n * sizeof *after);
-        check_logits(dev, i, "behind a reset", after + at, alone + (size_t)b * n, n);
+        check_logits(dev, i, "after a reset", after + at, alone + (size_t)b * n, n);
     }
     mr_batch_free(&tail);
     mr_batch_free(&batch);
@@ -275,7 +277,7 @@ static void check_ragged_of(mr_dev *dev, int i, mr_head head)
     mr_state *state = make_state(model, B);
     mr_model_forward(model, &batch, state, 0);
     double *together = bag_get_as(&own, ACTS, model->logits, B * rows * C);
-    mr_model_forward(model, &more, state, 0); /* what each row left behind shows in what follows it */
+    mr_model_forward(model, &more, state, 0); /* the state that each row left shows in the next batch */
     double *went_on = bag_get_as(&own, ACTS, model->logits, B * more_rows * C);
     for (int b = 0; b < B; b++) {
         int n = batch.length[b];
@@ -288,7 +290,7 @@ static void check_ragged_of(mr_dev *dev, int i, mr_head head)
         for (int t = 0; t < MORE; t++) memcpy(next.ids + t, more.ids + b * MORE + t, sizeof *next.ids);
         mr_model_forward(model, &next, mine, 0);
         values = (head == MR_HEAD_TOKEN ? MORE : 1) * C;
-        check_logits(dev, i, "behind a ragged row", went_on + (size_t)b * values,
+        check_logits(dev, i, "after a ragged row", went_on + (size_t)b * values,
                      bag_get_as(&own, ACTS, model->logits, values), values);
         mr_state_free(mine);
         mr_batch_free(&row);
@@ -319,10 +321,10 @@ static void check_states(mr_dev *dev)
     float *saved = mr_alloc(n, sizeof *saved), *again = mr_alloc(n, sizeof *again);
     mr_state *state = make_state(model, B), *clone = make_state(model, B);
     mr_state_get(state, saved);
-    assert_true(saved[0] == 0);
+    assert_that(saved[0], ==, 0);
     mr_model_forward(model, &first, state, 0);
     mr_state_get(state, saved);
-    assert_true(saved[0] == 1);
+    assert_that(saved[0], ==, 1);
     mr_state_put(clone, saved);
     mr_state_get(clone, again);
     assert_memory_equal(again, saved, n * sizeof *saved);
@@ -350,7 +352,7 @@ static void check_states(mr_dev *dev)
 
 enum { TRAINING_STEPS = 3 };
 
-/* A few steps of training; the weights, both moments, the last logits and the state, one behind the other. */
+/* Trains a few steps; returns the weights, both moments, the last logits and the state, concatenated. */
 static double *train(bag *own, const mr_config *config, int B, int T, size_t *count)
 {
     mr_dev *dev = own->dev;
@@ -410,7 +412,7 @@ static void check_threads(const char *isa, const mr_config *config, int B, int T
     bag_empty(&own);
 }
 
-static void test_threads(void **state)
+static void threads_change_no_bit(void **state)
 {
     (void)state;
     static const struct {
@@ -427,54 +429,25 @@ static void test_threads(void **state)
             }
 }
 
-static void test_cuts(void **state)
-{
-    (void)state;
-    on_every_device(check_cuts);
-    on_the_gpu(check_cuts, 1);
-}
-static void test_shapes(void **state)
-{
-    (void)state;
-    on_every_device(check_shapes);
-    on_the_gpu(check_shapes, 1);
-}
-static void test_resets(void **state)
-{
-    (void)state;
-    on_every_device(check_resets);
-    on_the_gpu(check_resets, 1);
-}
-static void test_ragged(void **state)
-{
-    (void)state;
-    on_every_device(check_ragged);
-    on_the_gpu(check_ragged, 1);
-}
-static void test_states(void **state)
-{
-    (void)state;
-    on_every_device(check_states);
-    on_the_gpu(check_states, 1);
-}
+ON_DEVICES_BF16(at_once_equals_steps_equals_chunks, check_cuts)
+ON_DEVICES_BF16(a_plan_for_two_shapes_serves_both, check_shapes)
+ON_DEVICES_BF16(a_reset_starts_a_new_sequence, check_resets)
+ON_DEVICES_BF16(rows_of_a_ragged_batch_are_independent, check_ragged)
+ON_DEVICES_BF16(states_can_be_saved_and_cloned, check_states)
 
-static void test_gradients_through_chunks(void **state)
-{
-    (void)state;
-    mr_dev *dev = open_device("ref64", 1, NULL);
-    check_gradients(dev);
-    mr_dev_close(dev);
-    on_every_device(check_gradients);
-    on_the_gpu(check_gradients, 1);
-}
+ON_DEVICES_REF64(gradients_through_chunks_equal_the_whole, check_gradients)
+DEVICE_TEST(gradients_through_chunks_equal_the_whole_on_a_gpu_in_bf16, on_the_gpu(check_gradients, 1))
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cuts),   cmocka_unit_test(test_gradients_through_chunks),
-        cmocka_unit_test(test_resets), cmocka_unit_test(test_ragged),
-        cmocka_unit_test(test_states), cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_shapes),
+        DEVICE_TESTS_BF16(at_once_equals_steps_equals_chunks),
+        DEVICE_TESTS_BF16(gradients_through_chunks_equal_the_whole),
+        DEVICE_TESTS_BF16(a_reset_starts_a_new_sequence),
+        DEVICE_TESTS_BF16(rows_of_a_ragged_batch_are_independent),
+        DEVICE_TESTS_BF16(states_can_be_saved_and_cloned),
+        cmocka_unit_test(threads_change_no_bit),
+        DEVICE_TESTS_BF16(a_plan_for_two_shapes_serves_both),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

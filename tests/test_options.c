@@ -1,4 +1,5 @@
 /* The option tables: every type read, printed and refused; defaults; mistyped keys. */
+#include "assert_that.h"
 #include "core/options.h"
 
 #include <locale.h>
@@ -67,7 +68,7 @@ static void refuses(const char *key, const char *text, const char *sentence)
     assert_memory_equal(&s, &before, sizeof s);
 }
 
-static void test_defaults(void **state)
+static void defaults_are_set(void **state)
 {
     (void)state;
     settings s;
@@ -75,15 +76,17 @@ static void test_defaults(void **state)
     mr_options_default(table, &s);
     assert_int_equal(s.layers, 3);
     assert_int_equal(s.seed, -1);
-    assert_true(s.dropout == 0.1 && s.rate == 3e-4);
+    assert_that(s.dropout, ==, 0.1);
+    assert_that(s.rate, ==, 3e-4);
     assert_int_equal(s.flag, 1);
     assert_int_equal(s.norm, 1);
-    assert_true(s.betas[0] == 0.9 && s.betas[1] == 0.99);
+    assert_that(s.betas[0], ==, 0.9);
+    assert_that(s.betas[1], ==, 0.99);
     assert_string_equal(s.data, "");
     assert_int_equal(s.inputs, 0);
 }
 
-static void test_int(void **state)
+static void whole_numbers_are_read(void **state)
 {
     (void)state;
     accepts("layers", "1", "1");
@@ -101,7 +104,7 @@ static void test_int(void **state)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) refuses("layers", wrong[i], NULL);
 }
 
-static void test_real(void **state)
+static void numbers_are_read(void **state)
 {
     (void)state;
     accepts("dropout", "0", "0");
@@ -122,8 +125,8 @@ static void test_real(void **state)
     accepts("any", "1e308", "1e+308");
 }
 
-/* Whatever its bits, a number printed reads back as the same number. */
-static void test_real_round_trip(void **state)
+/* Any number that is printed reads back as the same number. */
+static void numbers_read_back_exactly(void **state)
 {
     (void)state;
     settings s;
@@ -144,7 +147,7 @@ static void test_real_round_trip(void **state)
 }
 
 /* A host program may have set a locale with a decimal comma; skipped where the system has none. */
-static void test_locale(void **state)
+static void the_locale_does_not_matter(void **state)
 {
     (void)state;
     static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "fr_FR.utf8"};
@@ -162,7 +165,7 @@ static void test_locale(void **state)
     setlocale(LC_NUMERIC, "C");
 }
 
-static void test_bool(void **state)
+static void yes_and_no_are_read(void **state)
 {
     (void)state;
     static const char *const yes[] = {"yes", "true", "1", "on"}, *const no[] = {"no", "false", "0", "off"};
@@ -175,7 +178,7 @@ static void test_bool(void **state)
     refuses("flag", "yes ", NULL);
 }
 
-static void test_choice(void **state)
+static void choices_are_read(void **state)
 {
     (void)state;
     accepts("norm", "rms", "rms");
@@ -185,7 +188,7 @@ static void test_choice(void **state)
     refuses("norm", "rm", NULL);
 }
 
-static void test_pair(void **state)
+static void pairs_are_read(void **state)
 {
     (void)state;
     accepts("betas", "0.8,0.95", "0.8,0.95");
@@ -197,7 +200,7 @@ static void test_pair(void **state)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) refuses("betas", wrong[i], NULL);
 }
 
-static void test_text(void **state)
+static void texts_are_read(void **state)
 {
     (void)state;
     char text[MR_TEXT_MAX + 1];
@@ -211,8 +214,8 @@ static void test_text(void **state)
     refuses("data", text, NULL);
 }
 
-/* However long the value, the sentence still says what is allowed. */
-static void test_long_value(void **state)
+/* However long the value, the message still says what is allowed. */
+static void long_values_are_shortened_in_messages(void **state)
 {
     (void)state;
     char text[4096];
@@ -224,7 +227,7 @@ static void test_long_value(void **state)
     assert_non_null(strstr(err.text, "...: must be a whole number from 1 to 1000000"));
 }
 
-static void test_find(void **state)
+static void keys_are_found(void **state)
 {
     (void)state;
     assert_ptr_equal(mr_option_find(table, "norm"), &table[6]);
@@ -233,7 +236,7 @@ static void test_find(void **state)
     assert_null(mr_option_find(table, ""));
 }
 
-static void test_nearest(void **state)
+static void mistyped_keys_are_suggested(void **state)
 {
     (void)state;
     static const mr_option more[] = {{.key = "conv-place"}, {.key = "conv"}, {.key = "normalize-gates"}, {.key = NULL}};
@@ -247,7 +250,7 @@ static void test_nearest(void **state)
     assert_string_equal(mr_option_nearest(tables, "normalise_gates"), "normalize-gates");
     assert_string_equal(mr_option_nearest(tables, "conv"), "conv");
     assert_null(mr_option_nearest(tables, "niem"));   /* two wrong of four */
-    assert_null(mr_option_nearest(tables, "inputs")); /* derived: not for the user to give */
+    assert_null(mr_option_nearest(tables, "inputs")); /* derived: users cannot set it */
     assert_null(mr_option_nearest(tables, "temperature"));
     assert_null(mr_option_nearest(tables, ""));
     char long_key[1000];
@@ -257,7 +260,7 @@ static void test_nearest(void **state)
 }
 
 /* Values of a row that may be given several times are lines of its field. */
-static void test_many(void **state)
+static void keys_may_take_many_values(void **state)
 {
     (void)state;
     char text[MR_TEXT_MAX];
@@ -282,13 +285,19 @@ static void test_many(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults), cmocka_unit_test(test_int),
-        cmocka_unit_test(test_real),     cmocka_unit_test(test_real_round_trip),
-        cmocka_unit_test(test_locale),   cmocka_unit_test(test_bool),
-        cmocka_unit_test(test_choice),   cmocka_unit_test(test_pair),
-        cmocka_unit_test(test_text),     cmocka_unit_test(test_long_value),
-        cmocka_unit_test(test_find),     cmocka_unit_test(test_nearest),
-        cmocka_unit_test(test_many),
+        cmocka_unit_test(defaults_are_set),
+        cmocka_unit_test(whole_numbers_are_read),
+        cmocka_unit_test(numbers_are_read),
+        cmocka_unit_test(numbers_read_back_exactly),
+        cmocka_unit_test(the_locale_does_not_matter),
+        cmocka_unit_test(yes_and_no_are_read),
+        cmocka_unit_test(choices_are_read),
+        cmocka_unit_test(pairs_are_read),
+        cmocka_unit_test(texts_are_read),
+        cmocka_unit_test(long_values_are_shortened_in_messages),
+        cmocka_unit_test(keys_are_found),
+        cmocka_unit_test(mistyped_keys_are_suggested),
+        cmocka_unit_test(keys_may_take_many_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* The head of pairs, computed once more from the two codes by the formula of docs/format.md; and what the API
- * refuses of such models. */
+/* The head for pairs, recomputed from the two codes by the formula of docs/format.md; and what the
+ * API refuses for such models. */
 #include "support.h"
 
 #include "minrnn.h"
@@ -38,7 +38,7 @@ static void score(const mr_model *m, const float *weights, const float *a, const
     }
 }
 
-/* The code of a sequence that is alone in its batch, from what its tokens come to by the same weights. */
+/* The code of a sequence that is alone in its batch, from its tokens' outputs with the same weights. */
 static void code_of(mr_model *m, const mr_batch *batch, int row, float code[D])
 {
     mr_batch alone = *batch;
@@ -86,13 +86,9 @@ static void check_pairs_on(mr_dev *dev)
     }
 }
 
-static void test_pairs_are_the_formula(void **state)
-{
-    (void)state;
-    on_every_device(check_pairs_on);
-}
+ON_DEVICES(pairs_follow_the_formula, check_pairs_on)
 
-static void test_the_api_takes_pairs(void **state)
+static void the_api_takes_pairs(void **state)
 {
     (void)state;
     static const char *const settings[] = {"head", "pair-mean", "inputs", "5", "outputs", "2",
@@ -116,7 +112,8 @@ static void test_the_api_takes_pairs(void **state)
     assert_int_equal(mr_net_head(net), MR_HEAD_PAIR_MEAN);
     assert_int_equal(mr_net_rows(net, 4, 3), 2);
     assert_int_equal(mr_net_forward(net, &data, scores[0], 4, &err), 0);
-    assert_true(isfinite(scores[0][0]) && isfinite(scores[1][1]));
+    assert_true(isfinite(scores[0][0]));
+    assert_true(isfinite(scores[1][1]));
     assert_int_equal(mr_net_train(net, &data, &result, &err), 0);
     assert_int_equal(result.rows, 2);
     data.B = 3;
@@ -131,8 +128,8 @@ static void test_the_api_takes_pairs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pairs_are_the_formula),
-        cmocka_unit_test(test_the_api_takes_pairs),
+        DEVICE_TESTS(pairs_follow_the_formula),
+        cmocka_unit_test(the_api_takes_pairs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* The progress line: what it says, that it fits, and that it does not flicker or jump. */
+/* The progress line: its contents, that it fits, and that it does not flicker or jump. */
+#include "assert_that.h"
 #include "train/progress.h"
 #include "core/text.h"
 
@@ -29,7 +30,7 @@ static size_t utf8_columns(const char *s)
     return n;
 }
 
-static void plain_line(void **unused)
+static void a_plain_line_says_everything(void **unused)
 {
     (void)unused;
     char line[MR_PROGRESS_MAX];
@@ -39,7 +40,7 @@ static void plain_line(void **unused)
     assert_int_equal(bytes, strlen(line));
 }
 
-static void nothing_known_yet(void **unused)
+static void unknown_numbers_are_left_out(void **unused)
 {
     (void)unused;
     char line[MR_PROGRESS_MAX];
@@ -53,7 +54,7 @@ static void nothing_known_yet(void **unused)
     assert_string_equal(line, "step  0/50");
 }
 
-static void fits_every_width(void **unused)
+static void a_line_fits_every_width(void **unused)
 {
     (void)unused;
     for (int utf8 = 0; utf8 <= 1; utf8++)
@@ -63,13 +64,13 @@ static void fits_every_width(void **unused)
             p.utf8 = utf8;
             size_t bytes = mr_progress_format(line, sizeof line, &p, width);
             assert_int_equal(bytes, strlen(line));
-            assert_true(utf8_columns(line) <= (size_t)width - 1);
+            assert_that(utf8_columns(line), <=, (size_t)width - 1);
             if (width >= 20) assert_non_null(strstr(line, "step 1000/2000"));
             if (width >= 60) assert_non_null(strstr(line, "left"));
         }
 }
 
-static void bar_shows_the_share(void **unused)
+static void the_bar_shows_the_share(void **unused)
 {
     (void)unused;
     char line[MR_PROGRESS_MAX];
@@ -100,7 +101,7 @@ static void time_left_is_smooth(void **unused)
 {
     (void)unused;
     mr_progress p;
-    mr_progress_start(&p, 500, 2000, 0, 0); /* resumed: the 500 steps before cost this process nothing */
+    mr_progress_start(&p, 500, 2000, 0, 0); /* resumed: the first 500 steps took this process no time */
     double now = 0;
     for (int step = 501; step <= 1000; step++) mr_progress_step(&p, step, 10, 1, now += 0.1);
     double before = mr_progress_seconds_left(&p);
@@ -111,7 +112,7 @@ static void time_left_is_smooth(void **unused)
     for (int step = 1002; step <= 1800; step++) mr_progress_step(&p, step, 10, 1, now += 0.2);
     after = mr_progress_seconds_left(&p);
     if (!(fabs(after - 40) <= 2)) fail_msg("%g s left at the new pace, 40 expected", after);
-    /* an evaluation as long as all that came before it: minutes, not days */
+    /* an evaluation as long as everything before it: minutes left, not days */
     mr_progress_start(&p, 0, 20000, 0, now = 0);
     for (int step = 1; step <= 2000; step++) mr_progress_step(&p, step, 10, 1, now += 0.01);
     mr_progress_step(&p, 2001, 10, 1, now += 20);
@@ -119,7 +120,7 @@ static void time_left_is_smooth(void **unused)
     if (!(after > 180 && after < 10 * 180)) fail_msg("%g s left after a long evaluation, 360 expected", after);
 }
 
-static void deadline_counts(void **unused)
+static void the_deadline_limits_the_time_left(void **unused)
 {
     (void)unused;
     mr_progress p;
@@ -128,7 +129,7 @@ static void deadline_counts(void **unused)
     double left = mr_progress_seconds_left(&p);
     if (!(fabs(left - 40) <= 1e-9)) fail_msg("%g s left, 40 expected", left);
     mr_progress_step(&p, 2, 10, 1, 1090);
-    assert_true(mr_progress_seconds_left(&p) == 0);
+    assert_that(mr_progress_seconds_left(&p), ==, 0);
 }
 
 static void drawn_ten_times_a_second(void **unused)
@@ -141,7 +142,7 @@ static void drawn_ten_times_a_second(void **unused)
     assert_in_range(lines, 95, 100);
 }
 
-static void locale_from_the_environment(void **unused)
+static void the_locale_says_whether_it_is_utf8(void **unused)
 {
     (void)unused;
     static const struct {
@@ -167,7 +168,7 @@ static void locale_from_the_environment(void **unused)
     }
 }
 
-static void counts_for_people(void **unused)
+static void counts_are_rounded_for_people(void **unused)
 {
     (void)unused;
     static const struct {
@@ -187,16 +188,16 @@ static void counts_for_people(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_line),
-        cmocka_unit_test(nothing_known_yet),
-        cmocka_unit_test(fits_every_width),
-        cmocka_unit_test(bar_shows_the_share),
+        cmocka_unit_test(a_plain_line_says_everything),
+        cmocka_unit_test(unknown_numbers_are_left_out),
+        cmocka_unit_test(a_line_fits_every_width),
+        cmocka_unit_test(the_bar_shows_the_share),
         cmocka_unit_test(short_buffer_is_not_overrun),
         cmocka_unit_test(time_left_is_smooth),
-        cmocka_unit_test(deadline_counts),
+        cmocka_unit_test(the_deadline_limits_the_time_left),
         cmocka_unit_test(drawn_ten_times_a_second),
-        cmocka_unit_test(locale_from_the_environment),
-        cmocka_unit_test(counts_for_people),
+        cmocka_unit_test(the_locale_says_whether_it_is_utf8),
+        cmocka_unit_test(counts_are_rounded_for_people),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Models in 8 bits: rounding, the layout of both vectors, and that they compute what the same weights in fp32 do. */
+/* Models in 8 bits: rounding, the layout of both vectors, and that they compute the same as
+ * fp32 with the same weights. */
 #include "support.h"
 
 #include "model/quantize.h"
@@ -7,7 +8,7 @@
 
 /* ---- rounding */
 
-static void test_matrix(void **state)
+static void a_matrix_is_rounded_by_rows(void **state)
 {
     enum { ROWS = 5, COLUMNS = 37 };
     (void)state;
@@ -21,18 +22,19 @@ static void test_matrix(void **state)
         w[3 * COLUMNS + k] *= 1e-42f; /* the scale itself is rounded */
     }
     mr_quantize_matrix(ROWS, COLUMNS, w, q, scale);
-    assert_true(scale[1] == 0);
+    assert_that(scale[1], ==, 0);
     for (int n = 0; n < ROWS; n++) {
         int top = 0;
         for (int k = 0; k < COLUMNS; k++) {
             float got = scale[n] * q[n * COLUMNS + k];
             top = abs(q[n * COLUMNS + k]) > top ? abs(q[n * COLUMNS + k]) : top;
-            if (n == 0 || n == 4) assert_true(fabsf(got - w[n * COLUMNS + k]) <= 0.5001f * scale[n]);
-            else assert_true(fabsf(got - w[n * COLUMNS + k]) <= 1e-40f);
+            if (n == 0 || n == 4) assert_that(fabsf(got - w[n * COLUMNS + k]), <=, 0.5001f * scale[n]);
+            else assert_that(fabsf(got - w[n * COLUMNS + k]), <=, 1e-40f);
         }
         if (n == 0 || n == 4) assert_int_equal(top, 127);
-        assert_true(top <= 127);
-        assert_true(isfinite(scale[n]) && (scale[n] > 0 || top == 0));
+        assert_that(top, <=, 127);
+        assert_true(isfinite(scale[n]));
+        assert_true((scale[n] > 0 || top == 0));
     }
 }
 
@@ -55,7 +57,7 @@ static mr_config small_config(const mr_cell *cell, const mr_interface *of)
     return c;
 }
 
-/* The model of a config in 8 bits, with the weights of `plain`, which are then those in 8 bits too. */
+/* A model in 8 bits with the weights of `plain`, whose weights are then replaced by the rounded ones. */
 static mr_model *make_int8(mr_model *plain, mr_dev *dev, int B, int T)
 {
     mr_config c = *mr_model_config(plain);
@@ -68,7 +70,9 @@ static mr_model *make_int8(mr_model *plain, mr_dev *dev, int B, int T)
     const mr_quants *quants = mr_model_quants(model);
     float *weights = mr_alloc(from->total, 4), *reals = mr_alloc(to->total, 4);
     int8_t *bytes = mr_alloc(quants->bytes, 1);
-    assert_true(weights && reals && bytes);
+    assert_true(weights);
+    assert_true(reals);
+    assert_true(bytes);
     mr_model_get(plain, MR_WEIGHTS, weights);
     mr_quantize_vector(from, weights, to, quants, reals, bytes);
     mr_model_put(model, MR_WEIGHTS, reals);
@@ -106,7 +110,7 @@ static void compare(const char *what, const float *got, const float *want, size_
 static void same_as_fp32(mr_dev *dev)
 {
     enum { B = 3, T = 17 };
-    const double tolerance = !strcmp(dev->kind, "ref") ? 1e-5 : 0.1; /* the CPU has the activations in 8 bits too */
+    const double tolerance = !strcmp(dev->kind, "ref") ? 1e-5 : 0.1; /* the CPU rounds activations to 8 bits too */
     for (int i = 0; i < COUNT(forms); i += REDUCED ? 5 : 1) {
         const mr_interface *of = i % 2 ? &values : &face;
         mr_config c = small_config(&forms[i].cell, of);
@@ -123,13 +127,9 @@ static void same_as_fp32(mr_dev *dev)
     }
 }
 
-static void test_same_as_fp32(void **state)
-{
-    (void)state;
-    on_every_device(same_as_fp32);
-}
+ON_DEVICES(int8_models_compute_like_fp32, same_as_fp32)
 
-/* One token after another, each rounded by itself: the same as all at once. */
+/* Token by token, each rounded by itself, gives the same as all at once. */
 static void same_in_steps(mr_dev *dev)
 {
     enum { T = 9 };
@@ -153,16 +153,12 @@ static void same_in_steps(mr_dev *dev)
     mr_model_free(model);
 }
 
-static void test_same_in_steps(void **state)
-{
-    (void)state;
-    on_every_device(same_in_steps);
-}
+ON_DEVICES(int8_steps_equal_the_whole, same_in_steps)
 
 /* ---- what a model in 8 bits is */
 
-/* The gates' matrices are one for the projection: bytes and scales of a group lie next to each other. */
-static void test_layout(void **state)
+/* The projection uses the gates' matrices as one: bytes and scales of a group are contiguous. */
+static void the_layout_keeps_gates_together(void **state)
 {
     (void)state;
     mr_dev *dev = open_device("cpu", 1, NULL);
@@ -179,23 +175,24 @@ static void test_layout(void **state)
         if (!mr_param_quantizes(p)) continue;
         matrices++;
         bytes += p->count;
-        assert_true(quants->at[i] + p->count <= quants->bytes);
-        assert_true(p->offset + (size_t)p->shape[0] <= params->total);
+        assert_that(quants->at[i] + p->count, <=, quants->bytes);
+        assert_that(p->offset + (size_t)p->shape[0], <=, params->total);
         if (!p->follows) continue;
         groups++;
         assert_int_equal(quants->at[i], quants->at[i - 1] + params->list[i - 1].count);
         assert_int_equal(p->offset, params->list[i - 1].offset + (size_t)params->list[i - 1].shape[0]);
     }
-    assert_int_equal(matrices, 2 * 7 + 1); /* point, three gates, down, up, down; the head */
+    assert_int_equal(matrices, 2 * 7 + 1); /* two blocks of: conv, three gates, down, up, down; and the head */
     assert_int_equal(groups, 2 * 2);
-    assert_true(quants->bytes >= bytes && quants->bytes < bytes + 64 * 16);
+    assert_that(quants->bytes, >=, bytes);
+    assert_that(quants->bytes, <, bytes + 64 * 16);
     assert_string_equal(mr_model_dtype(model, mr_params_find(params, "embed.weight")), "F32");
     assert_string_equal(mr_model_dtype(model, mr_params_find(params, "head.weight")), "I8");
     mr_model_free(model);
     mr_dev_close(dev);
 }
 
-static void test_not_trained(void **state)
+static void int8_models_refuse_training(void **state)
 {
     (void)state;
     mr_dev *dev = open_device("cpu", 1, NULL);
@@ -212,8 +209,9 @@ static void test_not_trained(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_matrix), cmocka_unit_test(test_same_as_fp32),
-                                       cmocka_unit_test(test_same_in_steps), cmocka_unit_test(test_layout),
-                                       cmocka_unit_test(test_not_trained)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_matrix_is_rounded_by_rows), DEVICE_TESTS(int8_models_compute_like_fp32),
+        DEVICE_TESTS(int8_steps_equal_the_whole), cmocka_unit_test(the_layout_keeps_gates_together),
+        cmocka_unit_test(int8_models_refuse_training)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* The 8-bit kernels of the CPU backend, every set that this machine can run: `minrnn check` sees only the best of an
- * instruction set. Sums are whole numbers, so all must be equal. */
+/* The 8-bit kernels of the CPU backend, every set that this machine can run: `minrnn check` only sees the best of an
+ * instruction set. Sums are integers, so all must be equal. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "assert_that.h"
 #include "core/mem.h"
 #include "core/rng.h"
 #include "ops/cpu/quant_kernels.h"
@@ -33,10 +34,11 @@ static int8_t any(mr_rng *rng) { return (int8_t)((int)mr_rng_below(rng, 255) - 1
 static void check_dots(const char *name, const mr_quant_kernels *set, int K, int m, int n, mr_rng *rng)
 {
     const size_t padded = mr_round_up((size_t)K, MR_QUANT_PAD);
-    /* no byte behind w, for sanitizers */
+    /* no byte after w, so that sanitizers notice reads past it */
     int8_t *x = mr_alloc(padded * MOST_M, 1), *w = mr_alloc((size_t)K * (size_t)n, 1);
     int32_t sums[MOST_M * MOST_N + 1];
-    assert_true(x && w);
+    assert_true(x);
+    assert_true(w);
     for (int i = 0; i < m; i++)
         for (int k = 0; k < K; k++) x[(size_t)i * padded + (size_t)k] = any(rng);
     for (size_t i = 0; i < (size_t)K * (size_t)n; i++) w[i] = any(rng);
@@ -64,7 +66,7 @@ static void dots_of(const char *name, const mr_quant_kernels *set)
                    1 + (int)mr_rng_below(&rng, MOST_N), &rng);
 }
 
-static void test_dots(void **state)
+static void dots_are_exact(void **state)
 {
     (void)state;
     for_each_set(dots_of);
@@ -75,7 +77,8 @@ static void extremes_of(const char *name, const mr_quant_kernels *set)
 {
     int8_t *x = mr_alloc(MR_QUANT_DEPTH, 1), *w = mr_alloc(MR_QUANT_DEPTH, 1);
     int32_t sum;
-    assert_true(x && w);
+    assert_true(x);
+    assert_true(w);
     for (int sign = -1; sign <= 1; sign += 2) {
         memset(x, 127, MR_QUANT_DEPTH);
         memset(w, sign * 127, MR_QUANT_DEPTH);
@@ -86,7 +89,7 @@ static void extremes_of(const char *name, const mr_quant_kernels *set)
     mr_free(w);
 }
 
-static void test_extremes(void **state)
+static void extreme_sums_fit(void **state)
 {
     (void)state;
     for_each_set(extremes_of);
@@ -100,7 +103,7 @@ static void check_row(const char *name, const mr_quant_kernels *set, int K, mr_r
     for (int k = 0; k < K; k++) top = fmaxf(top, fabsf(x[k] = (float)mr_rng_normal(rng)));
     memset(q, GUARD, sizeof q);
     const float step = set->round_row(K, x, q);
-    assert_true(fabsf(step * 127 - top) <= 1e-6f * top);
+    assert_that(fabsf(step * 127 - top), <=, 1e-6f * top);
     for (int k = 0; k < K; k++)
         if (!(fabsf(q[k] * step - x[k]) <= 0.501f * step))
             fail_msg("%s: K=%d: %g became %d steps of %g", name, K, (double)x[k], q[k], (double)step);
@@ -115,10 +118,10 @@ static void round_of(const char *name, const mr_quant_kernels *set)
     int8_t q[MR_QUANT_PAD];
     for (int K = 1; K <= 150; K++) check_row(name, set, K, &rng);
     memset(q, GUARD, sizeof q);
-    assert_true(set->round_row(40, x, q) == 0);
+    assert_that(set->round_row(40, x, q), ==, 0);
     for (int k = 0; k < MR_QUANT_PAD; k++) assert_int_equal(q[k], 0);
     x[7] = 1e-41f; /* 127/x is not finite */
-    assert_true(set->round_row(40, x, q) == 0);
+    assert_that(set->round_row(40, x, q), ==, 0);
     const float bad[] = {NAN, INFINITY, -INFINITY, -NAN};
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < 40; k++) {
@@ -128,7 +131,7 @@ static void round_of(const char *name, const mr_quant_kernels *set)
         }
 }
 
-static void test_round(void **state)
+static void rows_are_rounded_to_nearest(void **state)
 {
     (void)state;
     for_each_set(round_of);
@@ -136,7 +139,7 @@ static void test_round(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_dots), cmocka_unit_test(test_extremes),
-                                       cmocka_unit_test(test_round)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(dots_are_exact), cmocka_unit_test(extreme_sums_fit),
+                                       cmocka_unit_test(rows_are_rounded_to_nearest)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

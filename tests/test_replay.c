@@ -1,10 +1,10 @@
-/* Keys of work that repeats: different work never has the same key, equal work always has, and a full table gives up
- * what was not asked for the longest. */
+/* Keys of repeated work: different work never has the same key, equal work always has, and a full table drops the
+ * least recently used recording. */
 #include "support.h"
 
 #define MIB ((uintptr_t)1 << 20)
 
-/* ---- forged addresses: pairs that met in one number when keys were packed into 64 bits */
+/* ---- forged addresses: pairs that collided when keys were packed into 64 bits */
 
 static uint64_t packed(const mr_replay_key *k)
 {
@@ -40,7 +40,7 @@ static void check_forged(const char *what, mr_replay_key a, mr_replay_key b)
 
 static const uintptr_t M = 0x555500001010, R = 0x7f0012000000;
 
-static void test_forged_steps(void **unused)
+static void keys_of_steps_never_collide(void **unused)
 {
     (void)unused;
     const mr_replay_key one = step_key(M, R, 1, 0, 0, 0);
@@ -54,7 +54,7 @@ static void test_forged_steps(void **unused)
     check_forged("another model, which makes up for the shape", one, step_key(M ^ (uintptr_t)3 << 43, R, 2, 0, 0, 0));
 }
 
-static void test_forged_learning(void **unused)
+static void keys_of_learning_never_collide(void **unused)
 {
     (void)unused;
     const mr_replay_key plain = learn_key(M, 64, 128, 0, 0, 1, 1);
@@ -62,14 +62,14 @@ static void test_forged_learning(void **unused)
     check_forged("T", plain, learn_key(M ^ 16 * MIB, 64, 129, 0, 0, 1, 1));
     check_forged("B and T", plain, learn_key(M ^ (16 + 4 * 16 * MIB), 64 ^ 256, 132, 0, 0, 1, 1));
     check_forged("B for T", learn_key(M, 64, 129, 0, 0, 1, 1), learn_key(M, 64 ^ 1 << 28, 128, 0, 0, 1, 1));
-    /* a micro-batch that had the number of a token: its model is what makes the numbers equal */
+    /* a micro-batch that collided with a token: the model's address is chosen to make the packed keys equal */
     const mr_replay_key token = step_key(M, R, 1, 0, 0, 0);
     const uintptr_t other = (uintptr_t)(packed(&token) >> 8) ^ (uintptr_t)9 << 24;
     check_forged("a token and a micro-batch", token, learn_key(other, 1, 9, 0, 0, 0, 0));
 }
 
-/* Every single field tells work apart, whatever the packing. */
-static void test_fields(void **unused)
+/* Every field distinguishes work. */
+static void every_field_is_part_of_the_key(void **unused)
 {
     (void)unused;
     const mr_replay_key keys[] = {
@@ -82,7 +82,7 @@ static void test_fields(void **unused)
     for (int i = 0; i < COUNT(keys); i++)
         for (int j = 0; j < COUNT(keys); j++)
             if (mr_replay_same(&keys[i], &keys[j]) != (i == j)) fail_msg("keys %d and %d", i, j);
-    /* what lies between the fields is no part of a key */
+    /* padding between the fields is not part of a key */
     mr_replay_key a, b;
     memset(&a, 0, sizeof a);
     memset(&b, 255, sizeof b);
@@ -94,7 +94,7 @@ static void test_fields(void **unused)
     assert_true(mr_replay_same(&a, &b));
 }
 
-/* ---- what models ask for */
+/* ---- keys that models use */
 
 static mr_replay_key recorded[64];
 static int recorded_count;
@@ -102,7 +102,7 @@ static int recorded_count;
 static void record_key(mr_dev *dev, const mr_replay_key *key, void (*work)(void *arg), void *arg)
 {
     (void)dev;
-    assert_true(recorded_count < COUNT(recorded));
+    assert_that(recorded_count, <, COUNT(recorded));
     recorded[recorded_count++] = *key;
     work(arg);
 }
@@ -122,7 +122,8 @@ static void draw_some(mr_model *model, mr_state *state)
 {
     int32_t tokens[2];
     mr_model_draw_from(model, &(mr_sampling){.temperature = 1, .top_p = 1}, 0);
-    mr_model_draw(model, state, 1, 2, tokens); /* the first is drawn from what was forwarded: one piece of work */
+    mr_model_draw(model, state, 1, 2,
+                  tokens); /* the first token is drawn from the earlier forward: one piece of work */
 }
 
 static void learn_once(mr_model *model, int B, int T, int resets, int ragged, int first, int last)
@@ -134,7 +135,7 @@ static void learn_once(mr_model *model, int B, int T, int resets, int ragged, in
     mr_batch_free(&batch);
 }
 
-/* Every kind of work once; returns how many pieces of it there were. */
+/* Does every kind of work once; returns the number of pieces. */
 static int all_work(mr_model *const *models, mr_state *const *states)
 {
     const int before = recorded_count;
@@ -151,7 +152,7 @@ static int all_work(mr_model *const *models, mr_state *const *states)
     return recorded_count - before;
 }
 
-static void test_models(void **unused)
+static void models_give_equal_keys_to_equal_work_only(void **unused)
 {
     (void)unused;
     mr_dev *dev = open_device("cpu", 1, NULL);
@@ -184,7 +185,7 @@ static int row_of(mr_replays *table, int work, int *fresh)
     return mr_replay_row(table, &key, fresh);
 }
 
-static void test_table(void **unused)
+static void a_full_table_drops_the_oldest(void **unused)
 {
     (void)unused;
     static mr_replays table;
@@ -197,7 +198,7 @@ static void test_table(void **unused)
         assert_int_equal(row_of(&table, i, &fresh), i);
         assert_false(fresh);
     }
-    /* the one asked for the longest ago is now the last; then the one before it */
+    /* the least recently used is now the last row; then the one before it */
     assert_int_equal(row_of(&table, MR_REPLAYS, &fresh), MR_REPLAYS - 1);
     assert_true(fresh);
     assert_int_equal(row_of(&table, MR_REPLAYS - 1, &fresh), MR_REPLAYS - 2);
@@ -210,8 +211,7 @@ static void test_table(void **unused)
     assert_true(fresh);
 }
 
-/* ---- more work than a device keeps, memory that comes and goes: the results are those of the numbers that are
- * there */
+/* ---- more work than a device keeps, and memory that comes and goes: results always follow the numbers in memory */
 
 enum { WORKS = MR_REPLAYS + 9, NUMBERS = 50 };
 
@@ -251,7 +251,7 @@ static void check_many_works(mr_dev *dev)
         sum_all(dev, numbers, sums, 0, 5, round);
         extra[round] = dev->alloc(dev, 1 << 20);
     }
-    /* one after the other, more than are kept: none comes back in time */
+    /* more in turn than are kept: none is ever replayed */
     for (int round = 4; round < 8; round++) sum_all(dev, numbers, sums, 0, WORKS, round);
     for (int round = 8; round < 12; round++) {
         for (int again = 0; again < 4; again++) sum_all(dev, numbers, sums, 7 * (round - 8), 9, round + again);
@@ -261,16 +261,13 @@ static void check_many_works(mr_dev *dev)
     dev->release(dev, sums);
 }
 
-static void test_many_works(void **unused)
-{
-    (void)unused;
-    on_every_device(check_many_works);
-}
+ON_DEVICES(replays_follow_the_numbers_in_memory, check_many_works)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_forged_steps), cmocka_unit_test(test_forged_learning),
-                                       cmocka_unit_test(test_fields),       cmocka_unit_test(test_models),
-                                       cmocka_unit_test(test_table),        cmocka_unit_test(test_many_works)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keys_of_steps_never_collide),    cmocka_unit_test(keys_of_learning_never_collide),
+        cmocka_unit_test(every_field_is_part_of_the_key), cmocka_unit_test(models_give_equal_keys_to_equal_work_only),
+        cmocka_unit_test(a_full_table_drops_the_oldest),  DEVICE_TESTS(replays_follow_the_numbers_in_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Experiments: what the files of recipes/experiments say holds together, the paper's numbers are found, rows read
- * back as they were. */
+/* Experiments: the files of recipes/experiments are consistent, the paper's numbers are found,
+ * rows read back unchanged. */
 #include "core/file.h"
 #include "core/mem.h"
 #include "train/recipes.h"
@@ -32,7 +32,7 @@ static void expect_paper(const char *table, const char *row, const char *column,
     else expect_near(cell.std, std);
 }
 
-static void paper_numbers(void **unused)
+static void the_papers_numbers_are_found(void **unused)
 {
     (void)unused;
     mr_paper_cell cell;
@@ -52,7 +52,7 @@ static void paper_numbers(void **unused)
 }
 
 /* Every run of every experiment has a recipe that takes its settings. */
-static void plans_hold(void **unused)
+static void every_planned_run_has_a_recipe(void **unused)
 {
     (void)unused;
     size_t seen = 0;
@@ -66,7 +66,8 @@ static void plans_hold(void **unused)
             if (mr_experiment_load(&e, mr_experiment_names[i], &err) ||
                 mr_experiment_plan(&e, &options, &runs, &count, &err))
                 fail_msg("%s", err.text);
-            assert_true(count >= 4 && count % 2 == 0);
+            assert_that(count, >=, 4);
+            assert_that(count % 2, ==, 0);
             for (size_t k = 0; k < count; k++, seen++) {
                 mr_recipe recipe;
                 assert_int_equal(runs[k].seed, k < count / 2 ? 1 : 2);
@@ -80,7 +81,7 @@ static void plans_hold(void **unused)
             mr_free(runs);
             mr_experiment_free(&e);
         }
-    assert_true(seen > 500);
+    assert_that(seen, >, 500);
 }
 
 static mr_planned *plan(const char *name, const mr_plan_options *options, size_t *count)
@@ -94,7 +95,7 @@ static mr_planned *plan(const char *name, const mr_plan_options *options, size_t
     return runs;
 }
 
-static void plans_choose(void **unused)
+static void plan_options_choose_runs(void **unused)
 {
     (void)unused;
     size_t count;
@@ -114,7 +115,9 @@ static void plans_choose(void **unused)
     mr_free(runs);
     runs = plan("selective-copy", &(mr_plan_options){.seeds = 2, .first_seed = 7, .only = "*/3 layers"}, &count);
     assert_int_equal(count, 12);
-    assert_true(runs[0].seed == 7 && runs[5].seed == 7 && runs[6].seed == 8);
+    assert_that(runs[0].seed, ==, 7);
+    assert_that(runs[5].seed, ==, 7);
+    assert_that(runs[6].seed, ==, 8);
     mr_free(runs);
     /* the warm-up follows the steps */
     runs = plan("listops", &(mr_plan_options){.profile = MR_PROFILE_PAPER, .seeds = 1, .steps = 400}, &count);
@@ -125,7 +128,7 @@ static void plans_choose(void **unused)
     assert_string_equal(runs->test, "split=test");
     mr_recipe_free(&recipe);
     mr_free(runs);
-    /* what a profile has for one row alone */
+    /* settings of a profile for a single row */
     static const struct {
         mr_profile profile;
         const char *row;
@@ -139,7 +142,7 @@ static void plans_choose(void **unused)
         for (size_t k = 0; k < count; k++)
             if (!strncmp(runs[k].row, cells[i].row, strlen(runs[k].row)))
                 assert_int_equal(strstr(runs[k].settings, "normalize-gates=no") != NULL, cells[i].counts);
-        assert_true(count >= 1);
+        assert_that(count, >=, 1);
         mr_free(runs);
     }
 }
@@ -173,17 +176,19 @@ static void rows_read_back(void **unused)
     row.curve[1] = (mr_curve_point){9, NAN, 2.5, 0.75};
     put(&rows, row);
     put(&rows, make_row("minGRU", 2, 5));
-    put(&rows, make_row("minGRU", 2, 6)); /* the same run: in its place */
+    put(&rows, make_row("minGRU", 2, 6)); /* the same run: replaces the row */
     assert_int_equal(rows.count, 2);
     if (mr_table_write(&rows, path, "selective-copy", &err) || mr_table_read(&back, path, &err))
         fail_msg("%s", err.text);
     assert_int_equal(back.count, 2);
-    assert_true(mr_row_number(&back.list[0], "score") == 0.1 + 0.2);
+    assert_that(mr_row_number(&back.list[0], "score"), ==, 0.1 + 0.2);
     assert_string_equal(mr_row_text(&back.list[0], "settings"), "a=\"b\"\\ \x01 é");
     assert_int_equal(back.list[0].points, 2);
-    assert_true(back.list[0].curve[0].train_loss == 1.0 / 3 && isnan(back.list[0].curve[0].test_loss));
-    assert_true(back.list[0].curve[1].step == 9 && back.list[0].curve[1].accuracy == 0.75);
-    assert_true(mr_row_number(&back.list[1], "score") == 6);
+    assert_that(back.list[0].curve[0].train_loss, ==, 1.0 / 3);
+    assert_true(isnan(back.list[0].curve[0].test_loss));
+    assert_that(back.list[0].curve[1].step, ==, 9);
+    assert_that(back.list[0].curve[1].accuracy, ==, 0.75);
+    assert_that(mr_row_number(&back.list[1], "score"), ==, 6);
     assert_ptr_equal(mr_table_find(&back, &rows.list[1]), &back.list[1]);
     mr_table_free(&back);
     mr_table_free(&rows);
@@ -191,7 +196,7 @@ static void rows_read_back(void **unused)
 
 #define WHOLE "\"experiment\": \"x\", \"row\": \"r\", \"column\": \"c\", \"kind\": \"cpu\", \"dtype\": \"f32\""
 
-static void no_rows(void **unused)
+static void malformed_rows_are_refused(void **unused)
 {
     (void)unused;
     static const char *const wrong[] = {"",
@@ -230,7 +235,7 @@ static void no_rows(void **unused)
     }
 }
 
-static void seeds_together(void **unused)
+static void seeds_are_grouped(void **unused)
 {
     (void)unused;
     mr_experiment e;
@@ -258,7 +263,7 @@ static void seeds_together(void **unused)
     mr_table_free(&rows);
 }
 
-static void numbers_for_people(void **unused)
+static void numbers_are_rounded_for_people(void **unused)
 {
     (void)unused;
     char text[64];
@@ -270,7 +275,7 @@ static void numbers_for_people(void **unused)
     assert_string_equal(mr_report_time(text, NAN), "0:00");
 }
 
-/* A key that finds no slot would be dropped without a word. */
+/* A key without a slot would be dropped silently. */
 static void every_key_of_the_library_has_its_slot(void **state)
 {
     (void)state;
@@ -285,12 +290,12 @@ static void every_key_of_the_library_has_its_slot(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_key_of_the_library_has_its_slot),
-                                       cmocka_unit_test(paper_numbers),
-                                       cmocka_unit_test(plans_hold),
-                                       cmocka_unit_test(plans_choose),
+                                       cmocka_unit_test(the_papers_numbers_are_found),
+                                       cmocka_unit_test(every_planned_run_has_a_recipe),
+                                       cmocka_unit_test(plan_options_choose_runs),
                                        cmocka_unit_test(rows_read_back),
-                                       cmocka_unit_test(no_rows),
-                                       cmocka_unit_test(seeds_together),
-                                       cmocka_unit_test(numbers_for_people)};
+                                       cmocka_unit_test(malformed_rows_are_refused),
+                                       cmocka_unit_test(seeds_are_grouped),
+                                       cmocka_unit_test(numbers_are_rounded_for_people)};
     return cmocka_run_group_tests(tests, choose_path, remove_folder);
 }

@@ -1,4 +1,4 @@
-/* Retrieval: rows in the form of the AAN files, made here; and an archive that they come out of. */
+/* Retrieval: rows in the format of the AAN files, made here; and extracting files from an archive. */
 #include "sequence_support.h"
 
 #include "tasks/archive.h"
@@ -42,8 +42,10 @@ static void pairs_are_rows_side_by_side(void **state)
     assert_int_equal(batch.counted, 2);
     assert_non_null(batch.length);
     assert_null(batch.reset);
-    assert_true(row_is(&batch, 0, "one") && row_is(&batch, 1, "two") && row_is(&batch, 2, "three") &&
-                row_is(&batch, 3, "x"));
+    assert_true(row_is(&batch, 0, "one"));
+    assert_true(row_is(&batch, 1, "two"));
+    assert_true(row_is(&batch, 2, "three"));
+    assert_true(row_is(&batch, 3, "x"));
     assert_int_equal(batch.target[0], 0);
     assert_int_equal(batch.target[1], 1);
     int met[3] = {0};
@@ -53,7 +55,10 @@ static void pairs_are_rows_side_by_side(void **state)
             int which = row_is(&batch, 2 * p, "abc") && row_is(&batch, 2 * p + 1, "xy")           ? 0
                         : row_is(&batch, 2 * p, "longer tha") && row_is(&batch, 2 * p + 1, "abc") ? 1
                                                                                                   : 2;
-            if (which == 2) assert_true(row_is(&batch, 2 * p, "\xff\x01") && row_is(&batch, 2 * p + 1, "z"));
+            if (which == 2) {
+                assert_true(row_is(&batch, 2 * p, "\xff\x01"));
+                assert_true(row_is(&batch, 2 * p + 1, "z"));
+            }
             assert_int_equal(batch.target[p], which != 1);
             met[which]++;
         }
@@ -65,12 +70,15 @@ static void pairs_are_rows_side_by_side(void **state)
     batch = fresh_batch(task);
     assert_int_equal(task->face.head, MR_HEAD_PAIR_LAST);
     task->type->eval_batch(task, 0, &batch);
-    assert_true(batch.B == 2 && row_is(&batch, 0, "last") && row_is(&batch, 1, "last") && batch.target[0] == 1);
+    assert_that(batch.B, ==, 2);
+    assert_true(row_is(&batch, 0, "last"));
+    assert_true(row_is(&batch, 1, "last"));
+    assert_that(batch.target[0], ==, 1);
     mr_batch_free(&batch);
     mr_task_free(task);
 }
 
-/* Long enough for several pieces of reading, which cut lines anywhere. */
+/* Long enough to be read in several pieces, which split lines anywhere. */
 static void long_files_are_read_in_pieces(void **state)
 {
     (void)state;
@@ -168,11 +176,11 @@ static void members_come_out_of_an_archive(void **state)
     sha[0] ^= 1;
     assert_int_equal(mr_unpack(archive, members, out, &err), MR_EDATA);
     assert_says(&err, "first.bin is not the published one");
-    mr_data_member missing[] = {{"third.bin", NULL}, {NULL, NULL}}; /* a link is no file */
+    mr_data_member missing[] = {{"third.bin", NULL}, {NULL, NULL}}; /* a link is not a file */
     assert_int_equal(mr_unpack(archive, missing, out, &err), MR_EDATA);
     assert_says(&err, "has no third.bin in it");
-    /* cut within a file; cut behind one, before the blocks that end an archive; and what ends well but has no
-     * headers */
+    /* truncated within a file; truncated after one, before the blocks that end an archive;
+     * complete but without headers */
     assert_int_equal(
         shell(
             "head -c 3000 made.tar.gz >cut.tar.gz && tar -cf - -C in first.bin | head -c 1024 | gzip >short.tar.gz && "

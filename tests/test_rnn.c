@@ -1,12 +1,12 @@
-/* GRU and LSTM, on every device: against PyTorch in float64 (golden/make_rnn.py), and the laws of state: at once ≡
- * token by token ≡ in chunks, a reset is a new sequence, a row of a ragged batch is that row alone. */
+/* GRU and LSTM, on every device: compared with PyTorch in float64 (golden/make_rnn.py), and the laws of state: at once
+ * ≡ token by token ≡ in chunks, a reset is a new sequence, a row of a ragged batch equals that row alone. */
 #include "support.h"
 
 #include "core/safetensors.h"
 
 static const char *const kinds[] = {"gru_before", "gru_after", "lstm"};
 
-/* ---- a layer on a device; parts that are NULL are not there */
+/* ---- a layer on a device; NULL parts are absent */
 
 typedef struct layer {
     bag bag;
@@ -41,8 +41,7 @@ typedef struct result {
     double *h, *state; /* [B, T, H], [B, S] */
 } result;
 
-/* Tokens first … first+n−1 of rows row … row+rows−1, from `state` (host [rows, S], or NULL: a start), which is
- * replaced. */
+/* Tokens first … first+n−1 of rows row … row+rows−1, from `state` (host [rows, S], or NULL: a start); replaces it. */
 static void forward_piece(layer *l, int row, int rows, int first, int n, int carried, double *state, double *h)
 {
     bag own = {.dev = l->bag.dev};
@@ -131,7 +130,7 @@ static void check_cuts(mr_dev *dev)
         }
 }
 
-/* ---- resets and ragged rows: what follows is a sequence of its own */
+/* ---- resets and ragged rows are independent sequences */
 
 static void check_resets(mr_dev *dev)
 {
@@ -147,9 +146,9 @@ static void check_resets(mr_dev *dev)
             l.reset = reset;
             result joined = at_once(&l);
             for (int b = 0; b < B; b++)
-                check_law(&l, "behind a reset", joined.h + (size_t)(b * T + CUT) * H, apart + (size_t)(b * T + CUT) * H,
+                check_law(&l, "after a reset", joined.h + (size_t)(b * T + CUT) * H, apart + (size_t)(b * T + CUT) * H,
                           (T - CUT) * H);
-            check_law(&l, "state behind a reset", joined.state, state, reals);
+            check_law(&l, "state after a reset", joined.state, state, reals);
             bag_empty(&l.bag);
         }
 }
@@ -173,7 +172,7 @@ static void check_ragged(mr_dev *dev)
                 forward_piece(&l, b, 1, 0, length[b], 1, state, h);
                 check_law(&l, "ragged row", all.h + at, h + at, n);
                 check_law(&l, "ragged state", all.state + (size_t)b * S, state, S);
-                for (size_t k = n; k < T * H; k++) assert_true(all.h[at + k] == 0);
+                for (size_t k = n; k < T * H; k++) assert_that(all.h[at + k], ==, 0);
             }
             bag_empty(&l.bag);
         }
@@ -272,37 +271,18 @@ static void check_pytorch(mr_dev *dev)
     mr_st_close(st);
 }
 
-static void test_pytorch(void **state)
-{
-    (void)state;
-    mr_dev *dev = open_device("ref64", 1, NULL);
-    check_pytorch(dev);
-    mr_dev_close(dev);
-    on_every_device(check_pytorch);
-}
-static void test_cuts(void **state)
-{
-    (void)state;
-    on_every_device(check_cuts);
-}
-static void test_resets(void **state)
-{
-    (void)state;
-    on_every_device(check_resets);
-}
-static void test_ragged(void **state)
-{
-    (void)state;
-    on_every_device(check_ragged);
-}
+ON_DEVICES_REF64(agrees_with_pytorch, check_pytorch)
+ON_DEVICES(at_once_equals_steps_equals_chunks, check_cuts)
+ON_DEVICES(a_reset_starts_a_new_sequence, check_resets)
+ON_DEVICES(rows_of_a_ragged_batch_are_independent, check_ragged)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pytorch),
-        cmocka_unit_test(test_cuts),
-        cmocka_unit_test(test_resets),
-        cmocka_unit_test(test_ragged),
+        DEVICE_TESTS(agrees_with_pytorch),
+        DEVICE_TESTS(at_once_equals_steps_equals_chunks),
+        DEVICE_TESTS(a_reset_starts_a_new_sequence),
+        DEVICE_TESTS(rows_of_a_ragged_batch_are_independent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Models with GRU or LSTM: their gradients against finite differences on ref64 and those of ref64 on other devices;
- * how their biases start; what is refused; and that they run in 8 bits. */
+/* Models with GRU or LSTM: gradients compared with finite differences on ref64, and with ref64 on other devices; how
+ * biases start; what is refused; and that they run in 8 bits. */
 #include "support.h"
 
 #include "model/quantize.h"
@@ -24,19 +24,19 @@ static mr_config config_at(int which)
     return c;
 }
 
-/* ---- gradients of: loss of a batch + Σ pull·(state behind it) */
+/* ---- gradients of: loss of a batch + Σ pull·(final state) */
 
 typedef struct subject {
     bag bag;
     mr_model *model;
     mr_batch batch;
-    mr_state *state, *dbehind, *dbefore;
+    mr_state *state, *dafter, *dbefore;
     int carried;
     size_t total, reals;
     double *before, *pull, *weights, *grads, *dstate;
 } subject;
 
-/* company: which of resets, ragged rows, a carried state, a learned start there are, as bits; B rows. */
+/* company: bits for resets, ragged rows, a carried state, a learned start; B rows. */
 static void make_subject(subject *s, mr_dev *dev, int which, int company, int B, int T, int dim)
 {
     mr_config c = config_at(which);
@@ -48,18 +48,18 @@ static void make_subject(subject *s, mr_dev *dev, int which, int company, int B,
     s->total = mr_model_params(s->model)->total;
     s->weights = bag_get(&s->bag, s->model->weights, s->total);
     s->state = make_state(s->model, B);
-    s->dbehind = make_state(s->model, B);
+    s->dafter = make_state(s->model, B);
     s->dbefore = make_state(s->model, B);
     s->reals = (size_t)B * mr_model_state_reals(s->model);
     s->before = bag_random(&s->bag, &rng, s->reals, 0.5);
     s->pull = bag_random(&s->bag, &rng, s->reals, 0.3);
-    put_doubles(dev, s->dbehind->reals, s->pull, s->reals);
+    put_doubles(dev, s->dafter->reals, s->pull, s->reals);
 }
 
 static void free_subject(subject *s)
 {
     mr_state_free(s->state);
-    mr_state_free(s->dbehind);
+    mr_state_free(s->dafter);
     mr_state_free(s->dbefore);
     mr_batch_free(&s->batch);
     bag_empty(&s->bag);
@@ -75,16 +75,16 @@ static void forward(subject *s)
 
 static double loss_of(subject *s)
 {
-    double stats[MR_STATS], loss, *behind = mr_alloc(s->reals, sizeof *behind);
-    assert_non_null(behind);
+    double stats[MR_STATS], loss, *after = mr_alloc(s->reals, sizeof *after);
+    assert_non_null(after);
     mr_model_zero_stats(s->model);
     forward(s);
     mr_model_loss(s->model, &s->batch, 0);
     mr_model_stats(s->model, stats);
     loss = stats[MR_STAT_LOSS];
-    get_doubles(s->bag.dev, behind, s->state->reals, s->reals);
-    for (size_t i = 0; i < s->reals; i++) loss += s->pull[i] * behind[i];
-    mr_free(behind);
+    get_doubles(s->bag.dev, after, s->state->reals, s->reals);
+    for (size_t i = 0; i < s->reals; i++) loss += s->pull[i] * after[i];
+    mr_free(after);
     return loss;
 }
 
@@ -93,7 +93,7 @@ static void backward(subject *s)
     mr_model_zero_grads(s->model);
     forward(s);
     mr_model_loss(s->model, &s->batch, 1);
-    mr_model_backward(s->model, &s->batch, s->dbehind, s->dbefore);
+    mr_model_backward(s->model, &s->batch, s->dafter, s->dbefore);
     s->grads = bag_get(&s->bag, s->model->grads, s->total);
     s->dstate = bag_get(&s->bag, s->dbefore->reals, s->reals);
 }
@@ -119,7 +119,7 @@ static void check_slope(subject *s, const char *what, mr_real *place, double *x,
         fail_msg("%s: gradient %.12g, finite difference %.12g", what, want, got);
 }
 
-static void test_finite_differences(void **state)
+static void gradients_agree_with_differences(void **state)
 {
     (void)state;
     mr_dev *dev = open_device("ref64", 1, NULL);
@@ -169,11 +169,7 @@ static void check_against_ref64(mr_dev *dev)
     mr_dev_close(exact);
 }
 
-static void test_devices(void **state)
-{
-    (void)state;
-    on_every_device(check_against_ref64);
-}
+ON_DEVICES(devices_agree_with_ref64, check_against_ref64)
 
 /* ---- how biases start */
 
@@ -195,7 +191,7 @@ static float *initial(const mr_config *c, const char *name, double horizon, int 
     return values;
 }
 
-static void test_biases(void **state)
+static void biases_start_as_configured(void **state)
 {
     (void)state;
     const float limit = (float)log(100.0);
@@ -206,31 +202,41 @@ static void test_biases(void **state)
         float *ih = initial(&c, "blocks.0.mixer.bias_ih", 100, &H),
               *hh = initial(&c, "blocks.0.mixer.bias_hh", 100, &H);
         for (int i = 0; i < H; i++) {
-            assert_true(ih[H + i] == 2.5f && hh[H + i] == 0);
-            assert_true(ih[i] != 0 && fabsf(ih[i]) <= 1 / sqrtf((float)H) && hh[i] != 0);
+            assert_that(ih[H + i], ==, 2.5f);
+            assert_that(hh[H + i], ==, 0);
+            assert_that(ih[i], !=, 0);
+            assert_that(fabsf(ih[i]), <=, 1 / sqrtf((float)H));
+            assert_that(hh[i], !=, 0);
         }
         mr_free(ih);
         mr_free(hh);
         strcpy(c.gate_init, "timescales");
         ih = initial(&c, "blocks.0.mixer.bias_ih", 100, &H), hh = initial(&c, "blocks.0.mixer.bias_hh", 100, &H);
         for (int i = 0; i < H; i++) {
-            assert_true(ih[H + i] > 0 && ih[H + i] <= limit && hh[H + i] == 0);
-            if (lstm) assert_true(ih[i] == -ih[H + i] && hh[i] == 0);
-            else assert_true(fabsf(ih[i]) <= 1 / sqrtf((float)H));
+            assert_that(ih[H + i], >, 0);
+            assert_that(ih[H + i], <=, limit);
+            assert_that(hh[H + i], ==, 0);
+            if (lstm) {
+                assert_that(ih[i], ==, -ih[H + i]);
+                assert_that(hh[i], ==, 0);
+            } else assert_that(fabsf(ih[i]), <=, 1 / sqrtf((float)H));
         }
-        assert_true(ih[H] != ih[H + 1]);
+        assert_that(ih[H], !=, ih[H + 1]);
         mr_free(ih);
         mr_free(hh);
-        strcpy(c.gate_init, "timescales=2"); /* the longest is given, not the task's */
+        strcpy(c.gate_init, "timescales=2"); /* the longest timescale is given, not the task's */
         ih = initial(&c, "blocks.0.mixer.bias_ih", 1e6, &H);
-        for (int i = 0; i < H; i++) assert_true(ih[H + i] > 0 && ih[H + i] <= logf(2));
+        for (int i = 0; i < H; i++) {
+            assert_that(ih[H + i], >, 0);
+            assert_that(ih[H + i], <=, logf(2));
+        }
         mr_free(ih);
     }
 }
 
-/* minGRU with sums=X: z starts at −X and candidates are larger by e^X; a minLSTM, whose gates are apart, needs no
- * more than the bias. */
-static void test_sums(void **state)
+/* minGRU with sums=X: z starts at −X and candidates are larger by e^X. A minLSTM has separate
+ * gates and only needs the bias. */
+static void sums_sets_bias_and_candidates(void **state)
 {
     (void)state;
     mr_config plain = config_at(0), sums;
@@ -242,7 +248,7 @@ static void test_sums(void **state)
         sums = plain;
         strcpy(sums.gate_init, "sums=12,3,-2");
         for (int block = 0; block < 4;
-             /* the third number is that of the fourth block, too; where it is below 0, states forget anyway */
+             /* the third number also holds for the fourth block; below 0, states forget anyway */
              block++) {
             const double X = block == 0 ? 12 : block == 1 ? 3 : -2;
             char bias_name[64], weight_name[64];
@@ -261,7 +267,7 @@ static void test_sums(void **state)
     }
 }
 
-/* ---- what makes no sense */
+/* ---- invalid configurations */
 
 static void refuse(mr_config c, const char *word)
 {
@@ -270,7 +276,7 @@ static void refuse(mr_config c, const char *word)
     if (!strstr(err.text, word)) fail_msg("\"%s\" does not name %s", err.text, word);
 }
 
-static void test_refusals(void **state)
+static void wrong_configurations_are_refused(void **state)
 {
     (void)state;
     mr_error err = {0};
@@ -293,7 +299,7 @@ static void test_refusals(void **state)
 
 /* ---- 8 bits: everything but embed.weight and weight_hh */
 
-static void test_quantized(void **state)
+static void int8_models_keep_weight_hh(void **state)
 {
     (void)state;
     mr_dev *dev = open_device("cpu", 1, NULL);
@@ -338,12 +344,9 @@ static void test_quantized(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_finite_differences),
-        cmocka_unit_test(test_devices),
-        cmocka_unit_test(test_biases),
-        cmocka_unit_test(test_sums),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_quantized),
+        cmocka_unit_test(gradients_agree_with_differences), DEVICE_TESTS(devices_agree_with_ref64),
+        cmocka_unit_test(biases_start_as_configured),       cmocka_unit_test(sums_sets_bias_and_candidates),
+        cmocka_unit_test(wrong_configurations_are_refused), cmocka_unit_test(int8_models_keep_weight_hh),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* The log: what is written reads back bit for bit, a kill costs at most the torn line, a resumed run cuts back. */
+/* The log: what is written reads back bit for bit, a kill loses at most the last line, a
+ * resumed run truncates the log. */
 #include "core/mem.h"
 #include "core/rng.h"
 #include "train/runlog.h"
@@ -53,7 +54,7 @@ static void append_raw(const char *text)
     fclose(file);
 }
 
-static void lines_as_promised(void **unused)
+static void lines_have_the_documented_form(void **unused)
 {
     (void)unused;
     mr_runlog *log = open_log(0);
@@ -76,12 +77,12 @@ static void steps_are_gathered(void **unused)
     for (int i = 1; i <= 100; i++) assert_int_equal(mr_runlog_step(log, i, 1, 1, 1, 1, NULL), 0);
     assert_int_equal(file_size(), 0);
     uint64_t offset = mr_runlog_offset(log);
-    assert_true(offset > 0);
+    assert_that(offset, >, 0);
     assert_int_equal(mr_runlog_flush(log, 1, NULL), 0);
     assert_int_equal(file_size(), offset);
     assert_int_equal(mr_runlog_offset(log), offset);
     for (int i = 101; i <= 5000; i++) assert_int_equal(mr_runlog_step(log, i, 1, 1, 1, 1, NULL), 0);
-    assert_true(file_size() > (long long)offset); /* more than memory holds: some of it is written */
+    assert_that(file_size(), >, (long long)offset); /* more than the buffer holds: some is written */
     offset = mr_runlog_offset(log);
     assert_int_equal(mr_runlog_close(log, NULL), 0);
     assert_int_equal(file_size(), offset);
@@ -118,12 +119,12 @@ static void another_log_is_refused(void **unused)
     assert_says(&err, path);
     assert_null(log);
     assert_int_equal(mr_runlog_open(path, end - 1, &log, &err), MR_EDATA);
-    assert_int_equal(file_size(), end); /* refused is untouched */
+    assert_int_equal(file_size(), end); /* a refused log is unchanged */
     assert_int_equal(mr_runlog_open("/nonexistent/log.jsonl", 0, &log, &err), MR_EIO);
     assert_int_equal(mr_runlog_close(NULL, &err), 0);
 }
 
-/* A limit on the size of files stands for a full disk: a part is written, then an error, and nothing is lost. */
+/* A limit on file sizes simulates a full disk: part is written, then an error is reported, and nothing is lost. */
 static void full_disk_is_an_error(void **unused)
 {
     (void)unused;
@@ -165,7 +166,7 @@ static void reads_back_bit_for_bit(void **unused)
     mr_runlog *log = open_log(0);
     for (int i = 0; i < N; i++) {
         uint64_t bits = (uint64_t)mr_rng_u32(&rng) << 32 | mr_rng_u32(&rng);
-        memcpy(&loss[i], &bits, sizeof bits); /* any double there is */
+        memcpy(&loss[i], &bits, sizeof bits); /* any double */
         if (i % 3) assert_int_equal(mr_runlog_step(log, i, loss[i], 1, 1, 1, NULL), 0);
         else assert_int_equal(mr_runlog_eval(log, i, loss[i], i % 2 ? 0.5 : NAN, 0, NULL), 0);
     }
@@ -186,7 +187,7 @@ static void reads_back_bit_for_bit(void **unused)
     mr_free(points);
 }
 
-static void torn_and_foreign_lines(void **unused)
+static void torn_and_foreign_lines_are_skipped(void **unused)
 {
     (void)unused;
     mr_curve_point *points;
@@ -198,7 +199,9 @@ static void torn_and_foreign_lines(void **unused)
     append_raw("{\"kind\":\"step\",\"step\":8,\"lo");
     assert_int_equal(mr_runlog_read(path, &points, &n, &err), 0);
     assert_int_equal(n, 1);
-    assert_true(points[0].step == 7 && points[0].test_loss == 1.5 && points[0].accuracy == 0.75);
+    assert_that(points[0].step, ==, 7);
+    assert_that(points[0].test_loss, ==, 1.5);
+    assert_that(points[0].accuracy, ==, 0.75);
     mr_free(points);
     append_raw("\n");
     assert_int_equal(mr_runlog_read(path, &points, &n, &err), MR_EFORMAT);
@@ -207,7 +210,7 @@ static void torn_and_foreign_lines(void **unused)
     assert_int_equal(mr_runlog_read("/nonexistent/log.jsonl", &points, &n, &err), MR_EIO);
 }
 
-/* A host program may have chosen a decimal comma. */
+/* A host program may have set a locale with a decimal comma. */
 static void a_point_in_every_locale(void **unused)
 {
     (void)unused;
@@ -228,10 +231,14 @@ static void a_point_in_every_locale(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_as_promised),      cmocka_unit_test(steps_are_gathered),
-        cmocka_unit_test(resume_cuts_back),       cmocka_unit_test(another_log_is_refused),
-        cmocka_unit_test(full_disk_is_an_error),  cmocka_unit_test(reads_back_bit_for_bit),
-        cmocka_unit_test(torn_and_foreign_lines), cmocka_unit_test(a_point_in_every_locale),
+        cmocka_unit_test(lines_have_the_documented_form),
+        cmocka_unit_test(steps_are_gathered),
+        cmocka_unit_test(resume_cuts_back),
+        cmocka_unit_test(another_log_is_refused),
+        cmocka_unit_test(full_disk_is_an_error),
+        cmocka_unit_test(reads_back_bit_for_bit),
+        cmocka_unit_test(torn_and_foreign_lines_are_skipped),
+        cmocka_unit_test(a_point_in_every_locale),
     };
     return cmocka_run_group_tests(tests, choose_path, remove_folder);
 }

@@ -1,4 +1,5 @@
 /* The container: what is written reads back, and the same content gives the same bytes. */
+#include "assert_that.h"
 #include "core/file.h"
 #include "core/mem.h"
 #include "core/safetensors.h"
@@ -76,7 +77,7 @@ static void check_tensor(const mr_st *st, const char *name, mr_st_dtype dtype, i
     for (int i = 0; i < ndim; i++) assert_int_equal(tensor->shape[i], shape[i]);
     assert_int_equal(tensor->bytes, bytes);
     char copy[64];
-    assert_true(bytes <= sizeof copy);
+    assert_that(bytes, <=, sizeof copy);
     assert_int_equal(mr_st_read(st, "it", tensor, copy, NULL), 0);
     if (bytes) assert_memory_equal(copy, data, bytes);
 }
@@ -103,7 +104,7 @@ static void check_content(const mr_st *st)
     assert_string_equal(value, "line\nquote\" back\\ 😀 \x7f");
 }
 
-static void test_round_trip(void **state)
+static void what_is_written_reads_back(void **state)
 {
     (void)state;
     char *data;
@@ -120,7 +121,7 @@ static void test_round_trip(void **state)
     mr_free(data);
 }
 
-static void test_same_bytes(void **state)
+static void the_same_content_gives_the_same_bytes(void **state)
 {
     (void)state;
     char *first, *second;
@@ -139,8 +140,8 @@ static void test_same_bytes(void **state)
     mr_free(second);
 }
 
-/* Every length of name, so every length of padding. */
-static void test_padding(void **state)
+/* Every length of a name, so every length of padding. */
+static void every_header_is_padded(void **state)
 {
     (void)state;
     char name[80] = "", *data;
@@ -164,7 +165,7 @@ static void test_padding(void **state)
     }
 }
 
-static void test_empty_file(void **state)
+static void a_file_without_tensors_is_valid(void **state)
 {
     (void)state;
     mr_st *st;
@@ -184,7 +185,7 @@ static void test_empty_file(void **state)
     mr_st_close(st);
 }
 
-static void test_many_tensors(void **state)
+static void many_tensors_are_found(void **state)
 {
     (void)state;
     enum { MANY = 1000 };
@@ -210,7 +211,7 @@ static void test_many_tensors(void **state)
     mr_st_close(st);
 }
 
-static void test_dtypes(void **state)
+static void every_dtype_reads_back(void **state)
 {
     (void)state;
     static const char *const names[] = {"F32", "F64", "F16", "BF16", "I64", "I32", "I16", "I8", "U8", "BOOL"};
@@ -223,7 +224,7 @@ static void test_dtypes(void **state)
     }
 }
 
-static void test_bytes_refused(void **state)
+static void wrong_sizes_are_refused(void **state)
 {
     (void)state;
     size_t bytes;
@@ -251,7 +252,7 @@ typedef struct wrong_content {
     int twice;
 } wrong_content;
 
-static void test_write_refused(void **state)
+static void invalid_content_is_not_written(void **state)
 {
     (void)state;
     static const wrong_content wrong[] = {
@@ -289,7 +290,7 @@ static void test_write_refused(void **state)
     mr_st_writer_free(NULL);
 }
 
-static void test_write_fails(void **state)
+static void a_failed_write_is_reported(void **state)
 {
     (void)state;
     mr_error err = {0};
@@ -297,11 +298,11 @@ static void test_write_fails(void **state)
     add_content(w, 0);
     assert_int_equal(mr_st_write(w, "/no/such/folder/x", &err), MR_EIO);
     assert_non_null(strstr(err.text, "/no/such/folder/x"));
-    assert_int_equal(mr_st_write(w, path, &err), 0); /* the writer is still whole */
+    assert_int_equal(mr_st_write(w, path, &err), 0); /* the writer can still be used */
     mr_st_writer_free(w);
 }
 
-static void test_open_refused(void **state)
+static void unreadable_files_are_refused(void **state)
 {
     (void)state;
     mr_st *st;
@@ -317,10 +318,11 @@ static void test_open_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_same_bytes),    cmocka_unit_test(test_padding),
-        cmocka_unit_test(test_empty_file),    cmocka_unit_test(test_many_tensors),  cmocka_unit_test(test_dtypes),
-        cmocka_unit_test(test_bytes_refused), cmocka_unit_test(test_write_refused), cmocka_unit_test(test_write_fails),
-        cmocka_unit_test(test_open_refused),
+        cmocka_unit_test(what_is_written_reads_back), cmocka_unit_test(the_same_content_gives_the_same_bytes),
+        cmocka_unit_test(every_header_is_padded),     cmocka_unit_test(a_file_without_tensors_is_valid),
+        cmocka_unit_test(many_tensors_are_found),     cmocka_unit_test(every_dtype_reads_back),
+        cmocka_unit_test(wrong_sizes_are_refused),    cmocka_unit_test(invalid_content_is_not_written),
+        cmocka_unit_test(a_failed_write_is_reported), cmocka_unit_test(unreadable_files_are_refused),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

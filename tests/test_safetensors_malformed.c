@@ -1,4 +1,5 @@
-/* Malformed and damaged containers: each is refused with a sentence that names the file and the tensor. */
+/* Malformed and damaged containers: each is refused with a message that names the file and the tensor. */
+#include "assert_that.h"
 #include "core/file.h"
 #include "core/mem.h"
 #include "core/safetensors.h"
@@ -84,7 +85,7 @@ static void check_accepted(const char *header, size_t bytes)
     "{\"ten\":" ENTRY("\"U8\"", shape1, offsets1) ",\"two\":" ENTRY("\"U8\"", shape2, offsets2) "}"
 #define GOOD ENTRY("\"F32\"", "[2]", "[0,8]")
 
-static void test_valid(void **state)
+static void odd_but_valid_headers_are_read(void **state)
 {
     (void)state;
     check_accepted("{}", 0);
@@ -124,7 +125,7 @@ static void check_all_refused(const malformed *cases, size_t count)
         check_refused(c->header, strlen(c->header), c->bytes, c->expected);
 }
 
-static void test_bad_json(void **state)
+static void invalid_json_is_refused(void **state)
 {
     (void)state;
     static const malformed cases[] = {
@@ -185,7 +186,7 @@ static void test_bad_json(void **state)
 #undef WITH_ZERO
 }
 
-static void test_bad_entries(void **state)
+static void invalid_entries_are_refused(void **state)
 {
     (void)state;
     static const malformed cases[] = {
@@ -226,7 +227,7 @@ static void test_bad_entries(void **state)
     check_all_refused(cases, sizeof cases / sizeof *cases);
 }
 
-static void test_bad_places(void **state)
+static void invalid_offsets_are_refused(void **state)
 {
     (void)state;
     static const malformed cases[] = {
@@ -257,7 +258,7 @@ static void test_bad_places(void **state)
     check_all_refused(cases, sizeof cases / sizeof *cases);
 }
 
-static void test_bad_length(void **state)
+static void invalid_header_lengths_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -282,8 +283,8 @@ static void test_bad_length(void **state)
     }
 }
 
-/* Nesting and lists without end are refused at their first needless byte. */
-static void test_extravagant(void **state)
+/* Endless nesting and lists are refused at the first byte that is too many. */
+static void endless_nesting_is_refused_early(void **state)
 {
     (void)state;
     enum { SIZE = 3000000 };
@@ -303,8 +304,8 @@ static void test_extravagant(void **state)
     free(header);
 }
 
-/* The densest header of the largest size costs a few times that, and no more. */
-static void test_costly_headers(void **state)
+/* The densest header of the largest size takes only a few times its size in memory. */
+static void large_headers_cost_little_memory(void **state)
 {
     (void)state;
     enum { SIZE = 32 << 20 };
@@ -323,13 +324,13 @@ static void test_costly_headers(void **state)
     }
     free(header);
     assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they have memory of their own */
-    assert_true(usage.ru_maxrss < 500 * 1024); /* kilobytes, three copies of the header by this test included */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* sanitizers use memory themselves */
+    assert_that(usage.ru_maxrss, <, 500 * 1024); /* kilobytes, three copies of the header by this test included */
 #endif
 }
 
-/* What a name holds must not reach a terminal. */
-static void test_printable(void **state)
+/* Control characters in a name must not reach a terminal. */
+static void messages_hold_no_control_characters(void **state)
 {
     (void)state;
     mr_error err = {0};
@@ -340,7 +341,7 @@ static void test_printable(void **state)
 
 /* ---- damage to a whole file */
 
-/* A small valid file with metadata, a text to escape, an empty tensor and one that lies unaligned. */
+/* A small valid file with metadata, a text to escape, an empty tensor and an unaligned one. */
 static void make_sample(char **data, size_t *size)
 {
     mr_st_writer *w = mr_st_writer_new();
@@ -355,7 +356,7 @@ static void make_sample(char **data, size_t *size)
     assert_int_equal(mr_file_read(path, 1 << 20, data, size, NULL), 0);
 }
 
-static void test_cut_anywhere(void **state)
+static void truncated_files_are_refused(void **state)
 {
     (void)state;
     char *data;
@@ -374,7 +375,7 @@ static void test_cut_anywhere(void **state)
     mr_free(data);
 }
 
-/* Whatever is in the file, it is refused with a sentence or every tensor lies inside it. */
+/* Whatever is in the file, it is refused with a message, or every tensor lies inside it. */
 static void check_survives(const char *file, size_t size)
 {
     mr_st *st;
@@ -392,7 +393,9 @@ static void check_survives(const char *file, size_t size)
         const mr_st_tensor *tensor = mr_st_at(st, i);
         const char *begin = tensor->data;
         size_t bytes;
-        assert_true(begin >= copy + 8 && tensor->bytes <= size && begin + tensor->bytes <= copy + size);
+        assert_true(begin >= copy + 8);
+        assert_that(tensor->bytes, <=, size);
+        assert_true(begin + tensor->bytes <= copy + size);
         assert_int_equal(mr_st_bytes(tensor->dtype, tensor->ndim, tensor->shape, &bytes), 0);
         assert_int_equal(bytes, tensor->bytes);
     }
@@ -406,7 +409,7 @@ static uint32_t draw(uint64_t *state)
     return (uint32_t)(*state >> 33);
 }
 
-static void test_flipped_bytes(void **state)
+static void damaged_files_are_survived(void **state)
 {
     (void)state;
     char *data;
@@ -440,10 +443,11 @@ static void test_flipped_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_valid),          cmocka_unit_test(test_bad_json),   cmocka_unit_test(test_bad_entries),
-        cmocka_unit_test(test_bad_places),     cmocka_unit_test(test_bad_length), cmocka_unit_test(test_extravagant),
-        cmocka_unit_test(test_costly_headers), cmocka_unit_test(test_printable),  cmocka_unit_test(test_cut_anywhere),
-        cmocka_unit_test(test_flipped_bytes),
+        cmocka_unit_test(odd_but_valid_headers_are_read),     cmocka_unit_test(invalid_json_is_refused),
+        cmocka_unit_test(invalid_entries_are_refused),        cmocka_unit_test(invalid_offsets_are_refused),
+        cmocka_unit_test(invalid_header_lengths_are_refused), cmocka_unit_test(endless_nesting_is_refused_early),
+        cmocka_unit_test(large_headers_cost_little_memory),   cmocka_unit_test(messages_hold_no_control_characters),
+        cmocka_unit_test(truncated_files_are_refused),        cmocka_unit_test(damaged_files_are_survived),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

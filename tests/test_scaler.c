@@ -1,8 +1,8 @@
-/* The caller's units: means and scales of values and targets, that the network computes as if it had been given the
- * scaled numbers, and what a fit finds. Files are in test_scaler_files.c. */
+/* The caller's units: means and scales of values and targets; the network computes as if it had been given the scaled
+ * numbers; and what a fit finds. test_scaler_files.c is about files. */
 #include "support.h"
 
-/* ---- a model with and without */
+/* ---- a model with and without a scaler */
 
 enum { INPUTS = 3, OUTPUTS = 2 };
 
@@ -39,7 +39,7 @@ static mr_batch in_units(const mr_interface *face, int B, int T, int resets, int
     return b;
 }
 
-/* That batch as the page says that the network sees it. */
+/* Scales that batch by the formula of docs/format.md. */
 static void scale_by_hand(mr_batch *b, const mr_interface *face)
 {
     size_t n = (size_t)b->B * (size_t)b->T * INPUTS, rows = mr_batch_rows(b, face->head) * OUTPUTS;
@@ -72,14 +72,14 @@ static void check_scores(mr_model *a, mr_model *b, size_t rows)
     mr_model_logits(b, want, 0, rows);
     for (size_t i = 0; i < n; i++) want[i] = (float)(want[i] * target_scale[i % OUTPUTS] + target_mean[i % OUTPUTS]);
     assert_memory_equal(scores, want, n * sizeof *scores);
-    mr_model_logits(a, scores, rows - 1, 1); /* a row by itself has its channels from the first one on */
+    mr_model_logits(a, scores, rows - 1, 1); /* a single row starts at channel 0 */
     assert_memory_equal(scores, want + n - OUTPUTS, OUTPUTS * sizeof *scores);
     mr_free(scores);
     mr_free(want);
 }
 
-/* Bit for bit what a model without a scaler makes of numbers that were scaled by hand: scores, losses, and weights
- * after some steps. */
+/* Bit for bit the same as a model without a scaler on numbers scaled by hand: scores, losses, and
+ * weights after some steps. */
 static void check_as_by_hand(mr_dev *dev, int form, mr_head head, int B, int T)
 {
     bag own = {.dev = dev};
@@ -122,16 +122,11 @@ static void as_by_hand(mr_dev *dev)
 {
     for (int i = 0; i < MODEL_FORMS; i += REDUCED ? 5 : 1) check_as_by_hand(dev, i, (mr_head)(i % 5), 4, 9);
     check_as_by_hand(dev, 0, MR_HEAD_TOKEN, 4,
-                     2111); /* more numbers than go at once, and pieces that end within a row */
+                     2111); /* more numbers than one piece, and pieces that end within a row */
     check_as_by_hand(dev, 0, MR_HEAD_TOKEN, 1, 1);
 }
 
-static void test_as_by_hand(void **state)
-{
-    (void)state;
-    on_every_device(as_by_hand);
-    on_the_gpu(as_by_hand, 1);
-}
+ON_DEVICES_BF16(a_scaler_equals_scaling_by_hand, as_by_hand)
 
 /* ---- laws: at once ≡ token by token ≡ in chunks, with resets, through a model that shares the weights */
 
@@ -164,8 +159,7 @@ static void check_units(const mr_dev *dev, int form, const float *got, const flo
     double tolerance = is_bf16(dev) ? 16 * BF16 : is_cell(form) && forms[form].cell.scan == MR_SCAN_LOG ? 2e-3 : 1e-4;
     for (size_t i = 0; i < n; i++) {
         const double scale = target_scale[i % OUTPUTS], mean = target_mean[i % OUTPUTS];
-        const double ulp =
-            fabs(mean) * 0x1p-23 / scale; /* what a score loses when it becomes a float in the caller's units */
+        const double ulp = fabs(mean) * 0x1p-23 / scale; /* rounding of a score to float in the caller's units */
         if (!near((got[i] - mean) / scale, (want[i] - mean) / scale, tolerance + ulp))
             fail_msg("%s: score %zu is %.9g, wanted %.9g", model_name(form), i, (double)got[i], (double)want[i]);
     }
@@ -182,9 +176,9 @@ static void cuts(mr_dev *dev)
         mr_batch batch = in_units(&face, B, T, 1, 0, 3);
         assert_int_equal(mr_model_share(owner, dev, &model, NULL), 0);
         assert_int_equal(mr_model_plan(model, B, T, 0, NULL), 0);
-        set_scaler(owner); /* after both plans: it reaches the other one too */
+        set_scaler(owner); /* after both plans: applies to the other model too */
         float *whole = scores_in(owner, &batch, T);
-        assert_true(fabsf(whole[0] - (float)target_mean[0]) < 100 * (float)target_scale[0]);
+        assert_that(fabsf(whole[0] - (float)target_mean[0]), <, 100 * (float)target_scale[0]);
         for (int i = 0; i < COUNT(lengths); i++) {
             float *pieces = scores_in(model, &batch, lengths[i]);
             check_units(dev, form, pieces, whole, B * T * OUTPUTS);
@@ -197,14 +191,9 @@ static void cuts(mr_dev *dev)
     }
 }
 
-static void test_cuts(void **state)
-{
-    (void)state;
-    on_every_device(cuts);
-    on_the_gpu(cuts, 1);
-}
+ON_DEVICES_BF16(at_once_equals_steps_equals_chunks, cuts)
 
-/* ---- a loss of the caller's own */
+/* ---- the caller's own loss */
 
 static void backward_by(mr_model *m, const mr_batch *batch, int own_loss)
 {
@@ -236,10 +225,10 @@ static void own_loss(mr_dev *dev)
         bag own = {.dev = dev};
         mr_config config = config_for(i % MODEL_FORMS, (mr_head)(i % 5));
         mr_interface face = mr_config_interface(&config);
-        const int T = i % 5 == 0 ? 2111 : 9; /* once more than go at once */
+        const int T = i % 5 == 0 ? 2111 : 9; /* once: more than one piece */
         mr_model *m = make_model(&config, dev, 4, T, 1);
         mr_batch batch = make_batch(&face, 4, T, 1, 1, (uint32_t)i);
-        /* a mean that leaves a float its digits: what is compared is the gradient, not the rounding of scores */
+        /* small means, so that the gradient is compared and not the rounding of scores */
         static const double mean[OUTPUTS] = {1, -2}, scale[OUTPUTS] = {40, 0.1};
         if (with_scaler) assert_int_equal(mr_model_set_scaler(m, NULL, NULL, mean, scale, NULL), 0);
         backward_by(m, &batch, 0);
@@ -248,23 +237,18 @@ static void own_loss(mr_dev *dev)
         backward_by(m, &batch, 1);
         double *got = bag_get(&own, m->grads, total);
         check_norm("gradients of the caller's loss", got, want, total, is_bf16(dev) ? 4 * BF16 : 2e-5, 0);
-        assert_true(norm_of(want, total) > 1e-3);
+        assert_that(norm_of(want, total), >, 1e-3);
         mr_batch_free(&batch);
         mr_model_free(m);
         bag_empty(&own);
     }
 }
 
-static void test_own_loss(void **state)
-{
-    (void)state;
-    on_every_device(own_loss);
-    on_the_gpu(own_loss, 1);
-}
+ON_DEVICES_BF16(own_losses_use_the_callers_units, own_loss)
 
 /* ---- refusals, and numbers that are not finite */
 
-static void test_refused(void **state)
+static void wrong_scalers_are_refused(void **state)
 {
     (void)state;
     static const double good[INPUTS] = {1, 2, 3};
@@ -303,15 +287,16 @@ static void test_refused(void **state)
     assert_int_equal(mr_model_set_scaler(classes, good, good, NULL, NULL, &err), MR_ECONFIG);
     assert_int_equal(mr_model_set_scaler(classes, NULL, NULL, good, good, &err), MR_ECONFIG);
     assert_int_equal(mr_model_set_scaler(m, NULL, NULL, NULL, NULL, &err), 0);
-    assert_true(!mr_model_scaler(m)->input_mean && !mr_model_scaler(shared)->target_mean &&
-                mr_model_config(m)->scaler == MR_SCALER_NONE);
+    assert_true(!mr_model_scaler(m)->input_mean);
+    assert_true(!mr_model_scaler(shared)->target_mean);
+    assert_that(mr_model_config(m)->scaler, ==, MR_SCALER_NONE);
     mr_model_free(classes);
     mr_model_free(shared);
     mr_model_free(m);
     mr_dev_close(dev);
 }
 
-static void test_nan_shows(void **state)
+static void nan_inputs_show_in_scores(void **state)
 {
     (void)state;
     mr_dev *dev = open_device("cpu", 1, NULL);
@@ -326,7 +311,8 @@ static void test_nan_shows(void **state)
     batch.values[0] = NAN;
     mr_model_forward(m, &batch, NULL, 0);
     mr_model_logits(m, scores, 0, 2);
-    assert_true(isnan(scores[0]) && isfinite(scores[OUTPUTS]));
+    assert_true(isnan(scores[0]));
+    assert_true(isfinite(scores[OUTPUTS]));
     batch.values[0] = 0;
     batch.target_values[0] = NAN;
     mr_model_zero_stats(m);
@@ -341,7 +327,7 @@ static void test_nan_shows(void **state)
 
 /* ---- a fit */
 
-static void test_fit(void **state)
+static void a_fit_finds_mean_and_deviation(void **state)
 {
     (void)state;
     const mr_interface face = {MR_INPUT_REALS, 2, MR_HEAD_TOKEN, MR_LOSS_MSE, 1};
@@ -359,29 +345,33 @@ static void test_fit(void **state)
     memcpy(batch.length, length, sizeof length);
     assert_int_equal(mr_scaler_fit_new(&face, NULL, &fit, &err), 0);
     mr_scaler s = mr_scaler_fit_result(fit);
-    assert_true(!s.input_mean && !s.target_mean); /* nothing seen yet */
+    /* nothing seen yet */
+    assert_true(!s.input_mean);
+    assert_true(!s.target_mean);
     assert_int_equal(mr_scaler_fit_add(fit, &batch, &err), 0);
-    batch.B = 1; /* and once more a part of it, as a batch of its own */
+    batch.B = 1; /* then part of it again, as another batch */
     assert_int_equal(mr_scaler_fit_add(fit, &batch, &err), 0);
     s = mr_scaler_fit_result(fit);
     /* 1, 3, 5, 7, 9, 1, 3: mean 29/7, squares 175/7 */
-    assert_true(fabs(s.input_mean[0] - (1e6 + 29.0 / 7)) < 1e-9 &&
-                fabs(s.input_scale[0] - sqrt(175.0 / 7 - 29.0 * 29 / 49)) < 1e-9);
-    assert_true(s.input_mean[1] == 5 && s.input_scale[1] == 1);
+    assert_that(fabs(s.input_mean[0] - (1e6 + 29.0 / 7)), <, 1e-9);
+    assert_that(fabs(s.input_scale[0] - sqrt(175.0 / 7 - 29.0 * 29 / 49)), <, 1e-9);
+    assert_that(s.input_mean[1], ==, 5);
+    assert_that(s.input_scale[1], ==, 1);
     /* 1, 2, 3, 6, 1, 2: mean 15/6, squares 55/6 */
-    assert_true(fabs(s.target_mean[0] - 2.5) < 1e-12 && fabs(s.target_scale[0] - sqrt(55.0 / 6 - 6.25)) < 1e-12);
+    assert_that(fabs(s.target_mean[0] - 2.5), <, 1e-12);
+    assert_that(fabs(s.target_scale[0] - sqrt(55.0 / 6 - 6.25)), <, 1e-12);
     batch.length[0] = 3;
     assert_int_equal(mr_scaler_fit_add(fit, &batch, &err), MR_EINVAL);
     assert_non_null(strstr(err.text, "values[4] is nan"));
     batch.values[4] = batch.values[5] = 0;
     assert_int_equal(mr_scaler_fit_add(fit, &batch, &err), MR_EINVAL);
     assert_non_null(strstr(err.text, "target_values[2] is nan"));
-    assert_true(mr_scaler_fit_result(fit).input_mean[0] == s.input_mean[0]); /* nothing of it was taken */
+    assert_that(mr_scaler_fit_result(fit).input_mean[0], ==, s.input_mean[0]); /* the refused batch added nothing */
     mr_scaler_fit_free(fit);
     mr_batch_free(&batch);
 }
 
-/* ---- memory: a step takes none, however many numbers change their units */
+/* ---- memory: a step allocates none, however many numbers are converted */
 
 static int taken;
 
@@ -399,7 +389,7 @@ static void count_free(void *user, void *p)
     free(p);
 }
 
-static void test_steps_take_no_memory(void **state)
+static void steps_take_no_memory(void **state)
 {
     (void)state;
     const mr_allocator by = {.alloc = count_alloc, .release = count_free};
@@ -414,16 +404,16 @@ static void test_steps_take_no_memory(void **state)
     for (int t = 1, before = 0; t <= 3; t++) {
         step_at(&step, t);
         mr_model_learn(m, &batch, NULL, &step, 1 / (double)batch.counted, 1, 1);
-        if (t > 1) assert_int_equal(taken, before); /* the first may find the device its scratch */
+        if (t > 1) assert_int_equal(taken, before); /* the first step may allocate the device's scratch */
         before = taken;
     }
-    assert_true(taken > 0);
+    assert_that(taken, >, 0);
     mr_batch_free(&batch);
     mr_model_free(m);
     mr_dev_close(dev);
 }
 
-/* ---- what it is for: a sensor of 10⁶ ± 10 */
+/* ---- the use case: a sensor of 10⁶ ± 10 */
 
 static double error_after(int with_scaler, int steps)
 {
@@ -438,7 +428,7 @@ static double error_after(int with_scaler, int steps)
     mr_scaler_fit *fit;
     float scores[B * T];
     double sum = 0;
-    for (int i = 0; i < B * T; i++) { /* half of the value now, and half of the one before it */
+    for (int i = 0; i < B * T; i++) { /* half of this value, and half of the previous one */
         batch.values[i] = (float)(1e6 + 10 * (double)batch.values[i]);
         batch.target_values[i] = i % T ? (batch.values[i] + batch.values[i - 1]) / 2 : batch.values[i];
         batch.mask[i] = 1;
@@ -464,24 +454,24 @@ static double error_after(int with_scaler, int steps)
     return sqrt(sum / (B * T));
 }
 
-static void test_sensor(void **state)
+static void a_scaler_lets_a_sensor_be_learned(void **state)
 {
     (void)state;
     const double with = error_after(1, 600), without = error_after(0, 600);
     print_message("values of 1e6 +- 10: off by %.3g with a scaler, by %.3g without\n", with, without);
-    assert_true(with < 1);
-    assert_true(without > 100); /* ten times what always saying the mean is off by */
+    assert_that(with, <, 1);
+    assert_that(without, >, 100); /* ten times the error of always predicting the mean */
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_as_by_hand),
-                                       cmocka_unit_test(test_cuts),
-                                       cmocka_unit_test(test_own_loss),
-                                       cmocka_unit_test(test_refused),
-                                       cmocka_unit_test(test_nan_shows),
-                                       cmocka_unit_test(test_fit),
-                                       cmocka_unit_test(test_steps_take_no_memory),
-                                       cmocka_unit_test(test_sensor)};
+    const struct CMUnitTest tests[] = {DEVICE_TESTS_BF16(a_scaler_equals_scaling_by_hand),
+                                       DEVICE_TESTS_BF16(at_once_equals_steps_equals_chunks),
+                                       DEVICE_TESTS_BF16(own_losses_use_the_callers_units),
+                                       cmocka_unit_test(wrong_scalers_are_refused),
+                                       cmocka_unit_test(nan_inputs_show_in_scores),
+                                       cmocka_unit_test(a_fit_finds_mean_and_deviation),
+                                       cmocka_unit_test(steps_take_no_memory),
+                                       cmocka_unit_test(a_scaler_lets_a_sensor_be_learned)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* The scaler in files: models, models in 8 bits and states keep it bit for bit; what is not sound is refused in one
- * line; and the second reader, which was written from docs/format.md alone, computes the same scores. */
+/* The scaler in files: models, models in 8 bits and states keep it bit for bit; invalid scalers are refused in one
+ * line; and the second reader, which was written only from docs/format.md, computes the same scores. */
 #include "support.h"
 #include "scratch.h"
 
@@ -99,7 +99,7 @@ static void same_scaler(const mr_model *got, const mr_model *want)
     assert_int_equal(mr_model_config(got)->scaler, mr_model_config(want)->scaler);
 }
 
-static void test_round_trip(void **state)
+static void models_keep_their_scaler(void **state)
 {
     (void)state;
     mr_dev *dev = open_device("cpu", 1, NULL);
@@ -126,7 +126,7 @@ static void test_round_trip(void **state)
     mr_dev_close(dev);
 }
 
-/* ---- the state of a training: vectors with prefixes, and the scaler once */
+/* ---- the state of a training: vectors with prefixes, and one scaler */
 
 static const char *const prefixes[] = {"weights.", "moment1.", NULL};
 
@@ -143,7 +143,7 @@ static void write_state(mr_model *m, const char *path)
     mr_free(weights);
 }
 
-static void test_state(void **state)
+static void states_keep_the_scaler(void **state)
 {
     (void)state;
     mr_dev *dev = open_device("cpu", 1, NULL);
@@ -158,7 +158,7 @@ static void test_state(void **state)
         assert_int_equal(mr_st_open(path, &st, NULL), 0);
         if (mr_model_check_tensors(st, path, prefixes, mr_model_params(other), &err)) fail_msg("%s", err.text);
         if (mr_model_read_scaler(st, path, other, &err)) fail_msg("%s", err.text);
-        same_scaler(other, m); /* whatever it had */
+        same_scaler(other, m); /* whatever it had before */
         mr_st_close(st);
         mr_model_free(other);
         mr_model_free(m);
@@ -168,7 +168,7 @@ static void test_state(void **state)
 
 /* ---- in 8 bits */
 
-/* The file of `plain` in 8 bits. */
+/* Writes `plain` in 8 bits. */
 static void write_int8(mr_model *plain, mr_dev *dev, const char *path)
 {
     mr_config c = *mr_model_config(plain);
@@ -195,7 +195,7 @@ static void write_int8(mr_model *plain, mr_dev *dev, const char *path)
     mr_model_free(small);
 }
 
-/* Values near their means, so that scaled they are of the size of 1. */
+/* Values near their means, so that scaled values are about 1. */
 static mr_batch values_for(const mr_interface *face, int scaled)
 {
     mr_batch batch = make_batch(face, B, T, 0, 0, 9);
@@ -214,7 +214,7 @@ static size_t scores_of(mr_model *m, float scores[B * T * OUTPUTS])
     return rows * OUTPUTS;
 }
 
-static void test_int8(void **state)
+static void int8_models_keep_the_scaler(void **state)
 {
     (void)state;
     mr_dev *dev = open_device("cpu", 1, NULL);
@@ -244,9 +244,9 @@ static void test_int8(void **state)
 /* ---- refused */
 
 typedef struct scaler_file {
-    const char *says;   /* what the refusal says, NULL: it is read */
+    const char *says;   /* what the message must say; NULL: the file is read */
     mr_scaler_kind key; /* what the metadata says */
-    int tensors;        /* how many of the four there are, in the order of their names below */
+    int tensors;        /* how many of the four tensors there are, in the order of their names below */
     double mean, scale; /* of the first input */
     int64_t channels;   /* of the inputs' tensors */
     mr_st_dtype dtype;  /* of the inputs' mean */
@@ -273,7 +273,7 @@ static void write_odd(mr_model *m, const scaler_file *f, const char *path)
     mr_free(weights);
 }
 
-static void test_refused(void **state)
+static void unsound_scalers_are_refused(void **state)
 {
     (void)state;
     const scaler_file files[] = {
@@ -313,8 +313,8 @@ static void test_refused(void **state)
     mr_dev_close(dev);
 }
 
-/* Tokens have no mean, classes neither: a file that says otherwise is refused before its tensors are looked at. */
-static void test_refused_where_nothing_is_scaled(void **state)
+/* Tokens and classes have no mean: a file that claims one is refused before its tensors are read. */
+static void scalers_without_values_are_refused(void **state)
 {
     (void)state;
     static const struct {
@@ -370,7 +370,7 @@ static void write_values(const mr_batch *batch, const char *path)
     assert_int_equal(fclose(to), 0);
 }
 
-/* What the reader prints: numbers, a line each. */
+/* Runs the reader, which prints one number per line. */
 static void read_scores(const char *with, const char *model, const char *values, double *scores, size_t n)
 {
     char command[4 * MR_TEXT_MAX], line[128];
@@ -403,7 +403,7 @@ static void check_reader(const char *with, mr_model *m, const char *model, const
     mr_batch_free(&batch);
 }
 
-static void test_second_reader(void **state)
+static void the_second_reader_computes_the_same(void **state)
 {
     (void)state;
     const char *with = python();
@@ -411,7 +411,7 @@ static void test_second_reader(void **state)
         print_message("SKIPPED: no python3 with numpy here; docs/format.md WAS NOT TESTED\n");
         skip();
     }
-    mr_dev *dev = open_device("ref", 1, NULL); /* which does not round what 8 bits are multiplied with */
+    mr_dev *dev = open_device("ref", 1, NULL); /* ref does not round activations to 8 bits */
     char plain[MR_TEXT_MAX], small[MR_TEXT_MAX], values[MR_TEXT_MAX];
     in_folder("read.safetensors", plain);
     in_folder("read8.safetensors", small);
@@ -432,11 +432,9 @@ static void test_second_reader(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip),
-                                       cmocka_unit_test(test_state),
-                                       cmocka_unit_test(test_int8),
-                                       cmocka_unit_test(test_refused),
-                                       cmocka_unit_test(test_refused_where_nothing_is_scaled),
-                                       cmocka_unit_test(test_second_reader)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(models_keep_their_scaler),           cmocka_unit_test(states_keep_the_scaler),
+        cmocka_unit_test(int8_models_keep_the_scaler),        cmocka_unit_test(unsound_scalers_are_refused),
+        cmocka_unit_test(scalers_without_values_are_refused), cmocka_unit_test(the_second_reader_computes_the_same)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,5 +1,5 @@
-/* The op state_rows on the states of models: what it moves is what copies row by row move, for every kind of mixer,
- * and a recording of it goes by the slots that are there when it runs. */
+/* The op state_rows on the states of models: it moves the same as copies row by row, for every mixer, and a recording
+ * of it uses the slots as they are when it runs. */
 #include "support.h"
 
 enum { ROWS = 3, SLOTS = 7 };
@@ -38,7 +38,7 @@ static mr_state_rows_args args_of(const mr_model *model)
                                 .rest = (int)parts[2]};
 }
 
-/* One row, piece by piece: of B streams each part of a block's state lies together. */
+/* Copies one row piece by piece: in a state of B streams, each part of a block's state is contiguous. */
 static void put_row(const mr_state *many, int row, mr_real *one)
 {
     mr_dev *dev = many->model->dev;
@@ -107,14 +107,10 @@ static void check_device(mr_dev *dev)
     }
 }
 
-static void test_rows(void **unused)
-{
-    (void)unused;
-    on_every_device(check_device);
-}
+ON_DEVICES(rows_move_like_single_copies, check_device)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows)};
+    const struct CMUnitTest tests[] = {DEVICE_TESTS(rows_move_like_single_copies)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

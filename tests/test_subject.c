@@ -1,10 +1,10 @@
-/* What measurements stand on: the stopwatch, and a device that knows what it took. */
+/* The basis of measurements: the timer, and a device that counts its memory. */
 #include "bench/subject.h"
 #include "support.h"
 
 #include <time.h>
 
-static void medians(void **unused)
+static void the_median_is_the_middle_time(void **unused)
 {
     (void)unused;
     assert_true(mr_median((double[]){3, 1, 2}, 3) == 2);
@@ -24,7 +24,7 @@ static void work(void *arg)
     if (c->milliseconds) nanosleep(&pause, NULL);
 }
 
-/* What is short is repeated, what is long is not; the first run never counts. */
+/* Short work is repeated, long work is not; the first run never counts. */
 static void repetitions_follow_the_limit(void **unused)
 {
     (void)unused;
@@ -33,12 +33,19 @@ static void repetitions_follow_the_limit(void **unused)
     mr_timing timing;
     counter quick = {0, 0}, middle = {0, 20}, slow = {0, 60};
     assert_int_equal(mr_time(dev, work, &quick, 10, &timing, &err), 0);
-    assert_true(timing.runs == 201 && quick.calls == 204 && timing.best >= 0 && timing.median >= timing.best &&
-                timing.median < 0.1);
+    assert_that(timing.runs, ==, 201);
+    assert_that(quick.calls, ==, 204);
+    assert_that(timing.best, >=, 0);
+    assert_that(timing.median, >=, timing.best);
+    assert_that(timing.median, <, 0.1);
     assert_int_equal(mr_time(dev, work, &slow, 0.05, &timing, &err), 0);
-    assert_true(timing.runs == 1 && slow.calls == 2 && timing.median >= 0.06);
+    assert_that(timing.runs, ==, 1);
+    assert_that(slow.calls, ==, 2);
+    assert_that(timing.median, >=, 0.06);
     assert_int_equal(mr_time(dev, work, &middle, 0.2, &timing, &err), 0);
-    assert_true(timing.runs >= 1 && timing.runs < 10 && timing.best >= 0.02);
+    assert_that(timing.runs, >=, 1);
+    assert_that(timing.runs, <, 10);
+    assert_that(timing.best, >=, 0.02);
     mr_dev_close(dev);
 }
 
@@ -61,7 +68,7 @@ static void errors_of_the_device_are_told(void **unused)
     mr_dev_close(dev);
 }
 
-/* At least the plan and the four vectors; more for scratch, and no more for a second step. */
+/* At least the plan and the four vectors, more for scratch, and nothing more for a second step. */
 static void devices_know_what_they_took(void **unused)
 {
     (void)unused;
@@ -73,21 +80,22 @@ static void devices_know_what_they_took(void **unused)
             mr_error err = {0};
             mr_subject_shape shape = mr_subject_stack(mixer);
             shape.dim = 8;
-            assert_true(dev->taken == 0);
+            assert_that(dev->taken, ==, 0);
             if (mr_subject_open(&s, dev, &shape, 2, 5, 1, &err)) fail_msg("%s", err.text);
             const size_t least = mr_model_planned_bytes(s.model) + 4 * mr_model_params(s.model)->total * dev->real_size;
-            assert_true(dev->taken == least);
+            assert_that(dev->taken, ==, least);
             mr_subject_step(&s, 0);
             const size_t after = dev->taken;
-            assert_true(after >= least && (k == 1 || after > least));
+            assert_that(after, >=, least);
+            assert_true((k == 1 || after > least));
             mr_subject_step(&s, 0);
-            assert_true(dev->taken == after);
+            assert_that(dev->taken, ==, after);
             mr_subject_close(&s);
             mr_dev_close(dev);
         }
 }
 
-/* A stream goes on where its context ended. */
+/* A stream continues where its context ended. */
 static void tokens_follow_the_context(void **unused)
 {
     (void)unused;
@@ -122,10 +130,8 @@ static void tokens_follow_the_context(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(medians),
-        cmocka_unit_test(repetitions_follow_the_limit),
-        cmocka_unit_test(errors_of_the_device_are_told),
-        cmocka_unit_test(devices_know_what_they_took),
+        cmocka_unit_test(the_median_is_the_middle_time), cmocka_unit_test(repetitions_follow_the_limit),
+        cmocka_unit_test(errors_of_the_device_are_told), cmocka_unit_test(devices_know_what_they_took),
         cmocka_unit_test(tokens_follow_the_context),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

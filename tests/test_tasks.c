@@ -1,4 +1,4 @@
-/* Tasks: what their batches must hold, said independently of how they are made. */
+/* Tasks: what their batches must contain, checked independently of how they are made. */
 #include "task_support.h"
 
 #include "model/vocab.h"
@@ -29,7 +29,7 @@ static void tasks_are_found_by_name(void **state)
 
 static const setting small_copy[] = {{"length", "32"}, {"tokens", "5"}, {"symbols", "6"}, {"eval-batches", "3"}, {0}};
 
-/* The row's data tokens, by the definition alone: not noise, before `length`; then the markers and the targets. */
+/* Checks a row by the definition only: data tokens before `length` are not noise; then markers and targets. */
 static void check_copy_row(const int32_t *ids, const int32_t *target, int length, int tokens, int symbols)
 {
     int found = 0;
@@ -97,8 +97,8 @@ static void copy_holds_at_the_edges(void **state)
     refused(new_task("selective-copy", 1, 0, (setting[]){{"length", "15"}, {0}}), MR_ECONFIG, "--length");
 }
 
-/* No sequence is shorter than its data tokens, and three doublings lead from 5 beyond 32: three shares of nine
- * steps, then the full length. Test sequences always have it. */
+/* No sequence is shorter than its data tokens, and three doublings lead from 5 beyond 32: three stages of nine steps in
+ * all, then the full length. Test sequences always have the full length. */
 static void copy_sequences_grow(void **state)
 {
     (void)state;
@@ -109,7 +109,7 @@ static void copy_sequences_grow(void **state)
             {"length", "32"}, {"tokens", "5"}, {"symbols", "6"}, {"start-length", "2"}, {"grow-steps", "9"}, {0}});
     mr_batch batch = new_batch(task);
     assert_int_equal(task->max_T, 37);
-    task->type->train_batch(task, 0, 0, &batch); /* there is no step 0; it must not hurt */
+    task->type->train_batch(task, 0, 0, &batch); /* there is no step 0; it must do no harm */
     check_copy_batch(&batch, 5, 5, 6);
     for (uint32_t step = 1; step <= 11; step++) {
         task->type->train_batch(task, step, 0, &batch);
@@ -121,7 +121,7 @@ static void copy_sequences_grow(void **state)
     mr_task_free(task);
 }
 
-/* The bounds lie six standard deviations above the mean of chi-square: a wrong sampler misses them by far. */
+/* The bounds are six standard deviations above the mean of chi-square: a wrong sampler exceeds them by far. */
 static void copy_draws_are_uniform(void **state)
 {
     (void)state;
@@ -175,7 +175,8 @@ static void copy_test_set_is_the_same_for_every_batch_size(void **state)
         for (int index = 0; index < task->eval_batches; index++) {
             task->type->eval_batch(task, index, &batch);
             check_copy_batch(&batch, 32, 5, 6);
-            assert_true(batch.B >= 1 && rows + batch.B <= ROWS);
+            assert_that(batch.B, >=, 1);
+            assert_that(rows + batch.B, <=, ROWS);
             memcpy(got + rows * T, batch.ids, (size_t)batch.B * T * sizeof *got);
             rows += batch.B;
         }
@@ -189,14 +190,14 @@ static void copy_test_set_is_the_same_for_every_batch_size(void **state)
 
 /* ---- text */
 
-/* Pieces of ascending numbers as letters: every window of three letters is at one place only. */
+/* Ascending numbers written as letters: every window of three letters occurs only once. */
 static size_t letters(char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++) text[i] = (char)('a' + (i % 3 == 0 ? i / 3 % 26 : i % 3 == 1 ? i / 78 : 0));
     return n;
 }
 
-/* Puts the test text together from the targets of all evaluation batches: each token but the first, once, in order. */
+/* Rebuilds the test text from the targets of all evaluation batches: each token except the first, once, in order. */
 static size_t collect_test_text(const mr_task *task, int32_t *out)
 {
     mr_batch batch = new_batch(task);
@@ -205,12 +206,14 @@ static size_t collect_test_text(const mr_task *task, int32_t *out)
         size_t before = n;
         task->type->eval_batch(task, index, &batch);
         assert_int_equal(batch.T, task->context);
-        assert_true(batch.B >= 1 && batch.B <= task->batch);
+        assert_that(batch.B, >=, 1);
+        assert_that(batch.B, <=, task->batch);
         assert_true(batch.B == task->batch || index == task->eval_batches - 1);
         for (int row = 0; row < batch.B; row++) {
             const int32_t *ids = batch.ids + row * batch.T, *target = batch.target + row * batch.T;
             int length = batch.length ? batch.length[row] : batch.T;
-            assert_true(length >= 1 && length <= batch.T);
+            assert_that(length, >=, 1);
+            assert_that(length, <=, batch.T);
             for (int t = 0; t < batch.T; t++) {
                 assert_in_range(ids[t], 0, task->face.inputs - 1);
                 if (t >= length) assert_int_equal(target[t], -1);
@@ -275,7 +278,7 @@ static void text_trains_on_windows_of_the_training_text(void **state)
             seen[start]++;
         }
     }
-    for (int start = 0; start < STARTS; start++) assert_true(seen[start] > 0); /* 57 are expected of each */
+    for (int start = 0; start < STARTS; start++) assert_that(seen[start], >, 0); /* 57 expected for each */
     double uniform = chi_square(seen, STARTS, 400.0 * 50 / STARTS);
     if (!(uniform <= STARTS - 1 + 6 * 26.5)) fail_msg("starts are not uniform: chi-square %g", uniform);
     mr_batch_free(&batch);
@@ -286,7 +289,7 @@ static void text_trains_on_windows_of_the_training_text(void **state)
     mr_task_free(task);
 }
 
-/* 4,096 bytes is how much is encoded at once: characters that straddle it, and each width of a token's cell. */
+/* 4,096 bytes are encoded at once: tests characters that straddle the boundary, and each width of a stored token. */
 static void text_of_characters_is_split_by_characters(void **state)
 {
     (void)state;
@@ -408,7 +411,7 @@ static void shakespeare_is_the_published_text(void **state)
 
 /* ---- recipes */
 
-/* inih's handler: the [task] section must name a task and hold keys and values that its options take. */
+/* inih's handler: the [task] section must name a task, and its options must accept the keys and values. */
 static int take_recipe_line(void *user, const char *section, const char *key, const char *value)
 {
     mr_task **task = user;

@@ -8,7 +8,7 @@
 static const char *const sample = "na\xC3\xAFve \xE2\x82\xAC"
                                   "5\n\xF0\x9F\x98\x80 abc"; /* naïve €5 ⏎ 😀 abc */
 
-/* The definition of UTF-8 by counting up: every code point but the surrogates has one form, nothing else is one. */
+/* UTF-8 by enumeration: every code point except surrogates has one encoding, and nothing else is valid. */
 static int naive_form(uint32_t c, unsigned char out[4])
 {
     if (c < 0x80) return out[0] = (unsigned char)c, 1;
@@ -191,7 +191,7 @@ static void encoding_stops_where_the_error_is(void **state)
 static void metadata_reads_back(void **state)
 {
     (void)state;
-    static const char text[] = "\0\x01\"\\/\x7F\n\xC3\xAF\xEF\xBF\xBF\xF4\x8F\xBF\xBF"; /* 0 is a character too */
+    static const char text[] = "\0\x01\"\\/\x7F\n\xC3\xAF\xEF\xBF\xBF\xF4\x8F\xBF\xBF"; /* 0 is a valid character */
     mr_vocab *v, *back;
     assert_int_equal(mr_vocab_build(MR_VOCAB_CHARS, text, sizeof text, &v, NULL), 0);
     char *printed = mr_vocab_text(v);
@@ -213,7 +213,8 @@ static void metadata_reads_back(void **state)
     mr_vocab_free(back);
 }
 
-/* Room for fewer tokens than there are: it stops there, and the rest comes in the next call; without room it counts. */
+/* With room for fewer tokens than there are, it stops there and the next call continues;
+ * without room it only counts. */
 static void encoding_stops_where_the_room_ends(void **state)
 {
     (void)state;
