@@ -25,6 +25,7 @@ demo: all
 	@scripts/demo.sh $(BUILD)/minrnn
 
 test: all
+	@scripts/bootstrap.sh tests
 	@scripts/test.sh $(BUILD) --label-exclude slow
 
 test-full: all asan tsan
