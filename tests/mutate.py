@@ -199,6 +199,7 @@ def prepare(arguments):
     digest, stamp = workshop.digest_of(ROOT), work / "digest"
     reached = work / "reach.json"
     work.mkdir(parents=True, exist_ok=True)
+    harness.tidy(work / "tmp")
     if not stamp.exists() or stamp.read_text() != digest:
         stamp.unlink(missing_ok=True)
         reached.unlink(missing_ok=True)

@@ -1,4 +1,5 @@
 """Runs one test of a build as ctest would, with limits on time, memory and file size, and a TMPDIR of its own."""
+import atexit
 import json
 import os
 import resource
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 ADDRESSES = 16 << 30  # bytes of addresses a process may have
 FILE = 7 << 30  # bytes a file may have: cli_hostile makes one of 6 GB (sparse)
 LEAVE_OUT = ("house", "api_doc", "tasks_doc", "cli_install", "cli_examples", "slow_")  # not about the one library
+live = set()  # the tests that run now, by process
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,15 @@ def limits(cpus, addresses):
 
 def run(test, library, timeout, cpus=None, extra=None, addresses=ADDRESSES):
     """(verdict, seconds): passed, failed, skipped or hung. `library` is the folder of the shared library to test."""
-    private = tempfile.mkdtemp(prefix="minrnn-mutant-")
-    own = {"LD_LIBRARY_PATH": str(library), "TMPDIR": private, "HOME": private, **(extra or {})}
+    private = tempfile.mkdtemp()
+    paths = os.pathsep.join(filter(None, (str(library), os.environ.get("LD_LIBRARY_PATH"))))
+    own = {"LD_LIBRARY_PATH": paths, "TMPDIR": private, "HOME": private, **(extra or {})}
     nothing = subprocess.DEVNULL
     began = time.monotonic()
     process = subprocess.Popen(test.command, cwd=private, env={**os.environ, **test.environment, **own},
                                stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True,
                                preexec_fn=limits(cpus, addresses))
+    live.add(process)
     try:
         status = process.wait(timeout)
         verdict = "passed" if status == 0 else "skipped" if status == test.skip else "failed"
@@ -74,3 +78,21 @@ def end_group(process):
     except ProcessLookupError:
         pass
     process.wait()
+    live.discard(process)
+
+
+def tidy(folder):
+    """Temporary folders go below this one, which is emptied now and when the program ends, killed or not."""
+    def at_end(number=None, _=None):
+        for process in list(live):
+            end_group(process)
+        shutil.rmtree(folder, ignore_errors=True)
+        if number:
+            os._exit(128 + number)
+
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    tempfile.tempdir = str(folder)
+    atexit.register(at_end)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, at_end)

@@ -38,7 +38,7 @@ def measure_one(plain, counting, library, counting_library, root, cpus):
     verdict, seconds = harness.run(plain, library, SLOW, cpus)
     if verdict != "passed":
         return {"verdict": verdict, "seconds": seconds, "lines": {}}
-    counts = tempfile.mkdtemp(prefix="minrnn-counts-")
+    counts = tempfile.mkdtemp()
     try:
         where = {"GCOV_PREFIX": counts, "GCOV_PREFIX_STRIP": "0"}
         counted, _ = harness.run(counting, counting_library, SLOW, cpus, where)
