@@ -71,12 +71,16 @@ def run(test, library, timeout, cpus=None, extra=None, addresses=ADDRESSES):
     return verdict, time.monotonic() - began
 
 
-def end_group(process):
+def kill_group(process):
     """Ends what the test left running, too."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
+
+
+def end_group(process):
+    kill_group(process)
     process.wait()
     live.discard(process)
 
@@ -85,7 +89,7 @@ def tidy(folder):
     """Temporary folders go below this one, which is emptied now and when the program ends, killed or not."""
     def at_end(number=None, _=None):
         for process in list(live):
-            end_group(process)
+            kill_group(process)
         shutil.rmtree(folder, ignore_errors=True)
         if number:
             os._exit(128 + number)
