@@ -7,8 +7,9 @@ source "$(dirname "$0")/cli_support.bash"
 # One character only, so that every batch has the same rows. A large eps lets the weights show the gradient's size:
 # Adam alone would hide a wrong scale.
 printf 'a%.0s' {1..2000} >same.txt
-whole=(text --data same.txt --vocab bytes "${tiny[@]}" --steps 6 --eval-every 6 --lr 0.01 --schedule constant --warmup 0
-    --dropout 0 --eps 0.1 --clip 0 --quiet)
+small=(--layers 1 --expansion 2 --mlp 2 --context 32 --dropout 0 --quiet)
+whole=(text --data same.txt --vocab bytes --dim 16 "${small[@]}" --steps 6 --eval-every 6 --lr 0.01 --schedule constant
+    --warmup 0 --eps 0.1 --clip 0)
 done_by "$minrnn" train "${whole[@]}" --batch 6 --accumulate 1 --out one
 done_by "$minrnn" train "${whole[@]}" --batch 2 --accumulate 3 --out three
 done_by "$minrnn" train "${whole[@]}" --batch 1 --accumulate 6 --out six
@@ -59,8 +60,8 @@ make_text text.txt 600 1
 for schedule in constant linear cosine; do
     for warmup in 0 1 4; do
         out=$schedule-$warmup
-        done_by "$minrnn" train text --data text.txt "${tiny[@]}" --layers 1 --dim 4 --steps 12 --eval-every 12 \
-            --lr 0.02 --schedule $schedule --warmup $warmup --out "$out" --quiet
+        done_by "$minrnn" train text --data text.txt --dim 4 --batch 4 "${small[@]}" --steps 12 --eval-every 12 \
+            --lr 0.02 --schedule $schedule --warmup $warmup --out "$out"
         check "$out: the logged rates" python3 rates.py "$out" $schedule 0.02 12 $warmup
     done
 done
