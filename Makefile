@@ -12,7 +12,7 @@ endif
 CONFIGURE = cmake -S . --log-level=NOTICE -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CHOSEN_CC) $(CMAKE_FLAGS)
 
 .NOTPARALLEL:
-.PHONY: all demo test test-full asan asan-fast tsan fuzz lint coverage test-aarch64 static install clean bootstrap
+.PHONY: all demo test test-full asan asan-fast tsan fuzz lint coverage mutants test-aarch64 static install clean bootstrap
 
 all: bootstrap
 	@$(CONFIGURE) -B $(BUILD)
@@ -25,6 +25,7 @@ demo: all
 	@scripts/demo.sh $(BUILD)/minrnn
 
 test: all
+	@scripts/bootstrap.sh tests
 	@scripts/test.sh $(BUILD) --label-exclude slow
 
 test-full: all asan tsan
@@ -72,8 +73,12 @@ coverage: bootstrap
 	@cmake --build build-coverage --parallel $(JOBS)
 	@scripts/coverage.sh build-coverage
 
+# 300 small changes to the program, each tried against the tests that reach it; MUTANTS: options of tests/mutate.py
+mutants: bootstrap
+	@tests/mutate.py --jobs $(JOBS) $(MUTANTS)
+
 install: all
 	@cmake --install $(BUILD)
 
 clean:
-	rm -rf $(BUILD) build-asan build-tsan build-fuzz build-lint build-coverage build-aarch64 build-static
+	rm -rf $(BUILD) build-asan build-tsan build-fuzz build-lint build-coverage build-mutants build-aarch64 build-static

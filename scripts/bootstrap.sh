@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes sure that everything the build needs is there. Silent and off the network when it is; otherwise it installs the
 # packages on Debian and Ubuntu, and names them for other systems.
-# usage: scripts/bootstrap.sh [lint]      lint: what `make lint` needs besides
+# usage: scripts/bootstrap.sh [lint|tests]      lint: what `make lint` needs, too
+#                                               tests: NumPy alone, for tests/reader.py, whose tests are skipped without
 set -eu
 lint_tools=()
 [ "${1:-}" != lint ] || lint_tools=(clang-format clang-tidy cppcheck)
@@ -18,10 +19,6 @@ missing() { # one line for each thing that the build or its tests need and this 
     done
 }
 
-lacking=$(missing | paste -sd ' ' -)
-[ -n "$lacking" ] || exit 0
-echo "minrnn: not found here: $lacking"
-
 install_with_apt() {
     local root=()
     if [ "$(id -u)" -ne 0 ]; then
@@ -32,6 +29,25 @@ install_with_apt() {
     "${root[@]}" apt-get update -qq
     "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
 }
+
+has_numpy() { # in one of the interpreters that the tests try
+    local python
+    for python in python3 /usr/bin/python3; do
+        "$python" -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec("numpy"))' 2>/dev/null && return
+    done
+    return 1
+}
+
+if [ "${1:-}" = tests ]; then
+    if has_numpy; then exit 0; fi
+    if command -v apt-get >/dev/null; then (install_with_apt python3-numpy) || true; fi
+    has_numpy || echo "minrnn: no NumPy here (python3-numpy): the tests with tests/reader.py will be skipped"
+    exit 0
+fi
+
+lacking=$(missing | paste -sd ' ' -)
+[ -n "$lacking" ] || exit 0
+echo "minrnn: not found here: $lacking"
 
 name_command() {
     echo "minrnn: install them with: $*" >&2

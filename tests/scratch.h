@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-static char folder[] = "/tmp/minrnn-test-XXXXXX";
+static char folder[200];
 
 static inline void assert_says(const mr_error *err, const char *part)
 {
@@ -34,10 +34,12 @@ static inline void write_file(const char *name, const void *data, size_t size, c
     assert_int_equal(mr_file_replace(path, data, size, NULL), 0);
 }
 
-/* Setup and teardown of a group of tests. */
+/* Setup and teardown of a group of tests. The folder lies under TMPDIR where there is one. */
 static inline int make_folder(void **state)
 {
+    const char *parent = getenv("TMPDIR");
     (void)state;
+    snprintf(folder, sizeof folder, "%s/minrnn-test-XXXXXX", parent && *parent ? parent : "/tmp");
     return mkdtemp(folder) ? 0 : -1;
 }
 

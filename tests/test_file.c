@@ -2,6 +2,7 @@
 #include "assert_that.h"
 #include "core/file.h"
 #include "core/mem.h"
+#include "scratch.h"
 
 #include <fcntl.h>
 #include <setjmp.h>
@@ -20,8 +21,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static char folder[] = "/tmp/minrnn-test-file-XXXXXX";
 
 /* A path in the test's folder; two live at a time. */
 static const char *at(const char *name)
@@ -48,20 +47,6 @@ static void check_no_temporary(const char *path)
     char name[300];
     snprintf(name, sizeof name, "%s.tmp", path);
     assert_false(mr_path_exists(name));
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    char command[300];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
 }
 
 /* ---- reading */

@@ -3,6 +3,7 @@
 #include "core/file.h"
 #include "core/mem.h"
 #include "core/safetensors.h"
+#include "scratch.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,18 +16,17 @@
 
 #include <cmocka.h>
 
-static char folder[] = "/tmp/minrnn-test-malformed-XXXXXX";
-static char path[256];
+static char path[MR_TEXT_MAX];
 
-static int make_folder(void **state)
+static int make_path(void **state)
 {
-    (void)state;
-    if (!mkdtemp(folder)) return -1;
-    snprintf(path, sizeof path, "%s/x.safetensors", folder);
+    if (make_folder(state)) return -1;
+    in_folder("x.safetensors", path);
     return 0;
 }
 
-static int remove_folder(void **state)
+/* Fails where another file was left. */
+static int remove_path(void **state)
 {
     (void)state;
     unlink(path);
@@ -449,5 +449,5 @@ int main(void)
         cmocka_unit_test(large_headers_cost_little_memory),   cmocka_unit_test(messages_hold_no_control_characters),
         cmocka_unit_test(truncated_files_are_refused),        cmocka_unit_test(damaged_files_are_survived),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, make_path, remove_path);
 }

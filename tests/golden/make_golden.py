@@ -347,12 +347,13 @@ def make_attention():
     save("attention.safetensors", tensors)
 
 
-make_cells()
-make_model("model_mingru_inside_rms.safetensors", "mingru", "positive", False, RMSNorm)
-make_model("model_mingru_residual_layer.safetensors", "mingru", "linear", True, nn.LayerNorm)
-make_model("model_minlstm_inside_layer.safetensors", "minlstm_normalised", "positive", False, nn.LayerNorm)
-make_model("model_minlstm_residual_rms.safetensors", "minlstm", "tanh", True, RMSNorm)
-make_adam()
-make_attention()
-torch.manual_seed(2025)  # of its own, so that what is above stays as it is
-make_model("model_mamba_inside_rms.safetensors", "mingru", "positive", False, RMSNorm, mixer=lambda: Mamba(6, 12, 5), tokens=35)
+if __name__ == "__main__":
+    make_cells()
+    make_model("model_mingru_inside_rms.safetensors", "mingru", "positive", False, RMSNorm)
+    make_model("model_mingru_residual_layer.safetensors", "mingru", "linear", True, nn.LayerNorm)
+    make_model("model_minlstm_inside_layer.safetensors", "minlstm_normalised", "positive", False, nn.LayerNorm)
+    make_model("model_minlstm_residual_rms.safetensors", "minlstm", "tanh", True, RMSNorm)
+    make_adam()
+    make_attention()
+    torch.manual_seed(2025)  # of its own, so that what is above stays as it is
+    make_model("model_mamba_inside_rms.safetensors", "mingru", "positive", False, RMSNorm, mixer=lambda: Mamba(6, 12, 5), tokens=35)
