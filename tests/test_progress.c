@@ -15,7 +15,7 @@
 static mr_progress half_way(void)
 {
     mr_progress p;
-    mr_progress_start(&p, 0, 2000, 0, 100);
+    mr_progress_start(&p, 0, 2000, INFINITY, 100);
     p.utf8 = 0;
     for (int step = 1; step <= 1000; step++) mr_progress_step(&p, step, 4096, 1.23456, 100 + step * 0.1);
     mr_progress_eval(&p, 1.5, 0.9996);
@@ -44,7 +44,7 @@ static void nothing_known_yet(void **unused)
     (void)unused;
     char line[MR_PROGRESS_MAX];
     mr_progress p;
-    mr_progress_start(&p, 0, 50, 0, 7);
+    mr_progress_start(&p, 0, 50, INFINITY, 7);
     assert_true(isnan(mr_progress_seconds_left(&p)));
     mr_progress_format(line, sizeof line, &p, 0);
     assert_string_equal(line, "step  0/50");
@@ -100,7 +100,7 @@ static void time_left_is_smooth(void **unused)
 {
     (void)unused;
     mr_progress p;
-    mr_progress_start(&p, 500, 2000, 0, 0); /* resumed: the 500 steps before cost this process nothing */
+    mr_progress_start(&p, 500, 2000, INFINITY, 0); /* resumed: the 500 steps before cost this process nothing */
     double now = 0;
     for (int step = 501; step <= 1000; step++) mr_progress_step(&p, step, 10, 1, now += 0.1);
     double before = mr_progress_seconds_left(&p);
@@ -112,7 +112,7 @@ static void time_left_is_smooth(void **unused)
     after = mr_progress_seconds_left(&p);
     if (!(fabs(after - 40) <= 2)) fail_msg("%g s left at the new pace, 40 expected", after);
     /* an evaluation as long as all that came before it: minutes, not days */
-    mr_progress_start(&p, 0, 20000, 0, now = 0);
+    mr_progress_start(&p, 0, 20000, INFINITY, now = 0);
     for (int step = 1; step <= 2000; step++) mr_progress_step(&p, step, 10, 1, now += 0.01);
     mr_progress_step(&p, 2001, 10, 1, now += 20);
     after = mr_progress_seconds_left(&p);
@@ -123,7 +123,7 @@ static void deadline_counts(void **unused)
 {
     (void)unused;
     mr_progress p;
-    mr_progress_start(&p, 0, 1000000, 60, 1000);
+    mr_progress_start(&p, 0, 1000000, 1060, 1000);
     mr_progress_step(&p, 1, 10, 1, 1020);
     double left = mr_progress_seconds_left(&p);
     if (!(fabs(left - 40) <= 1e-9)) fail_msg("%g s left, 40 expected", left);
@@ -135,7 +135,7 @@ static void drawn_ten_times_a_second(void **unused)
 {
     (void)unused;
     mr_progress p;
-    mr_progress_start(&p, 0, 10, 0, 0);
+    mr_progress_start(&p, 0, 10, INFINITY, 0);
     int lines = 0;
     for (int ms = 0; ms < 10000; ms++) lines += mr_progress_due(&p, 0.1, ms / 1000.0);
     assert_in_range(lines, 95, 100);

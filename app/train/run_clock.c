@@ -1,0 +1,22 @@
+#include "train/run_clock.h"
+
+#include <math.h>
+
+void mr_run_clock_ready(mr_run_clock *c, double now) { c->setup += now - c->began; }
+
+double mr_run_seconds(const mr_run_clock *c, double now) { return c->before + now - c->began; }
+
+double mr_run_deadline(const mr_run_clock *c) { return c->limit > 0 ? c->began + c->limit - c->before : INFINITY; }
+
+int mr_run_time_is_up(const mr_run_clock *c, double now)
+{
+    return now + c->step_costs + c->eval_costs + c->save_costs >= mr_run_deadline(c);
+}
+
+double mr_run_progress(const mr_run_clock *c, double now)
+{
+    if (!(c->limit > 0)) return 0;
+    const double all = c->limit - c->setup - c->eval_costs - c->save_costs, used = mr_run_seconds(c, now) - c->setup;
+    if (used <= 0) return 0;
+    return used < all ? used / all : 1;
+}
