@@ -97,7 +97,7 @@ static const char *grouped(char out[32], int64_t count)
     return out;
 }
 
-/* Where the best loss is of a part of the test set: of which part, and why. */
+/* How much of the test set the best loss is of, where evaluations score a part of it. */
 static void print_part(const mr_train_result *r)
 {
     static const char *const reasons[] = {
@@ -105,6 +105,8 @@ static void print_part(const mr_train_result *r)
         [MR_WHOLE_STOPPED] = "it was stopped before the rest",
     };
     char scored[32], all[32];
+    if (r->whole == MR_WHOLE_AT_END)
+        printf(" (on all %s test %s)", grouped(all, r->test_size), r->in_tokens ? "tokens" : "batches");
     if (r->whole != MR_WHOLE_NO_TIME && r->whole != MR_WHOLE_STOPPED) return;
     printf(" (on %s of %s %s: %s)", grouped(scored, r->scored), grouped(all, r->test_size),
            r->in_tokens ? "tokens" : "batches", reasons[r->whole]);
