@@ -16,7 +16,10 @@ int mr_run_time_is_up(const mr_run_clock *c, double now)
 double mr_run_progress(const mr_run_clock *c, double now)
 {
     if (!(c->limit > 0)) return 0;
-    const double all = c->limit - c->setup - c->eval_costs - c->save_costs, used = mr_run_seconds(c, now) - c->setup;
+    const double all = c->limit - c->setup, used = mr_run_seconds(c, now) - c->setup;
+    const double kept = c->eval_costs + c->save_costs, share = used / (all - kept);
     if (used <= 0) return 0;
-    return used < all ? used / all : 1;
+    if (used >= all - kept) return 1;
+    /* at first what the end will cost is a rough guess: it counts more and more as the end comes near */
+    return used / (all - kept * share);
 }

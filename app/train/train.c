@@ -29,6 +29,9 @@ typedef struct trainer {
     mr_checkpoint cp;
     mr_run_clock clock;
     double saved, next_curve; /* of mr_seconds(): the last checkpoint, the earliest time for the next picture */
+    double first_step;        /* of mr_seconds(): when training began in this call */
+    int64_t first_tokens;     /* tokens trained on before that */
+    double progress;          /* of a schedule that fits --max-seconds */
     double batch_seconds;     /* of an evaluation: how long a batch takes, NaN until there was one */
     int64_t best_batches;     /* how many batches the best evaluation scored; 0: not known, as after a resume */
     int out_of_time;          /* the last evaluation was cut short, and could not be compared with others */
@@ -68,14 +71,14 @@ static int not_finite(const trainer *t, int64_t step, mr_error *err)
 
 static double run_seconds(const trainer *t) { return mr_run_seconds(&t->clock, mr_seconds()); }
 
-/* Seconds that an evaluation will take, from what the last step took: forward alone is less than half of a step. */
-static double guess_eval(const trainer *t, int64_t tokens_of_step)
+/* Seconds that an evaluation will take, from what training took so far: forward alone is less than half of a step. */
+static double guess_eval(const trainer *t)
 {
     mr_shape shapes[2];
     mr_task_shapes(t->recipe->task, shapes);
     const double tokens =
         (double)mr_eval_batches(t->recipe->task, t->set->eval_tokens) * (double)shapes[1].B * (double)shapes[1].T;
-    return 0.5 * t->clock.step_costs * tokens / (double)tokens_of_step;
+    return 0.5 * (mr_seconds() - t->first_step) * tokens / (double)(t->cp.tokens - t->first_tokens);
 }
 
 static int train_step(trainer *t, int64_t step, mr_error *err)
@@ -85,7 +88,7 @@ static int train_step(trainer *t, int64_t step, mr_error *err)
     mr_result result = MR_RESULT;
     int64_t tokens = 0;
     int status = 0;
-    part.progress = mr_run_progress(&t->clock, began);
+    part.progress = t->progress = fmax(t->progress, mr_run_progress(&t->clock, began));
     part.micros = (int)t->set->accumulate;
     for (part.micro = 0; !status && part.micro < part.micros; part.micro++) {
         const mr_batch *batch = mr_prefetch_next(t->batches, err);
@@ -99,7 +102,7 @@ static int train_step(trainer *t, int64_t step, mr_error *err)
     t->cp.step = step;
     t->cp.tokens += tokens;
     t->clock.step_costs = mr_seconds() - began;
-    if (isnan(t->batch_seconds)) t->clock.eval_costs = guess_eval(t, tokens);
+    if (isnan(t->batch_seconds)) t->clock.eval_costs = guess_eval(t);
     if (t->watch->stepped) t->watch->stepped(t->watch->user, step, tokens, result.loss);
     const mr_log_entry entry = {.kind = MR_LOG_STEP,
                                 .step = step,
@@ -418,16 +421,17 @@ static void tear_down(trainer *t)
 int mr_train(mr_recipe *recipe, mr_context *ctx, const char *dir, int resume, const mr_stop *stop,
              const mr_train_watch *watch, mr_train_result *result, mr_error *err)
 {
-    trainer t = {.recipe = recipe,
-                 .set = &recipe->train,
-                 .ctx = ctx,
-                 .dir = dir,
-                 .stop = stop,
-                 .watch = watch,
-                 .cp = mr_checkpoint_start(),
-                 .batch_seconds = NAN,
-                 .clock = {.limit = recipe->train.max_seconds, .began = watch->began > 0 ? watch->began : mr_seconds()},
-                 .lock = -1};
+    trainer t = {
+        .recipe = recipe,
+        .set = &recipe->train,
+        .ctx = ctx,
+        .dir = dir,
+        .stop = stop,
+        .watch = watch,
+        .cp = mr_checkpoint_start(),
+        .batch_seconds = NAN,
+        .clock = {.limit = recipe->train.max_seconds, .began = watch->began != 0 ? watch->began : mr_seconds()},
+        .lock = -1};
     memset(result, 0, sizeof *result);
     t.saved = mr_seconds();
     int status = set_up(&t, resume, err);
@@ -435,7 +439,9 @@ int mr_train(mr_recipe *recipe, mr_context *ctx, const char *dir, int resume, co
         char line[sizeof t.cp.changed + 32] = "";
         t.clock.before = t.cp.seconds;
         t.clock.setup = t.cp.setup_seconds;
-        mr_run_clock_ready(&t.clock, mr_seconds());
+        t.first_step = mr_seconds();
+        t.first_tokens = t.cp.tokens;
+        mr_run_clock_ready(&t.clock, t.first_step);
         if (watch->started) watch->started(watch->user, t.net, t.cp.step, mr_run_deadline(&t.clock));
         if (t.cp.changed[0]) snprintf(line, sizeof line, "from here on: %s", t.cp.changed);
         tell(&t, line);
