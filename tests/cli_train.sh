@@ -23,8 +23,9 @@ lines = [json.loads(line) for line in open(sys.argv[1] + "/log.jsonl")]
 steps, evals = ([l for l in lines if l["kind"] == k] for k in ("step", "eval"))
 assert len(steps) + len(evals) == len(lines)
 assert [l["step"] for l in steps] == list(range(1, int(sys.argv[2]) + 1))
-assert all(set(l) == {"kind", "step", "loss", "lr", "grad_norm", "tokens_per_s"} for l in steps)
-assert all(math.isfinite(l[k]) and l[k] >= 0 for l in steps for k in ("loss", "lr", "grad_norm", "tokens_per_s"))
+assert all(set(l) == {"kind", "step", "loss", "lr", "grad_norm", "tokens_per_s", "seconds"} for l in steps)
+assert all(math.isfinite(l[k]) and l[k] >= 0 for l in steps for k in ("loss", "lr", "grad_norm", "tokens_per_s", "seconds"))
+assert all(a["seconds"] <= b["seconds"] for a, b in zip(lines, lines[1:]))
 assert evals and evals[-1]["step"] == int(sys.argv[2]) and any(l["best"] for l in evals)
 assert all(0 <= l["accuracy"] <= 1 and l["loss"] >= 0 for l in evals)
 PYTHON

@@ -56,7 +56,7 @@ class Place:
                 path = os.path.join(folder, name)
                 data = open(path, "rb").read()
                 if name == "log.jsonl":
-                    data = re.sub(rb',"tokens_per_s":[^}]*', b"", data)
+                    data = re.sub(rb',"(tokens_per_s|seconds)":[^,}]*', b"", data)
                 found[os.path.relpath(path, self.path)] = hashlib.sha256(data).hexdigest()
         return found
 

@@ -369,7 +369,7 @@ static mr_score score_of(mr_net *net, mr_task *task, mr_batch *batch, int first,
     part.type = &type;
     part.eval_batches = count;
     first_batch = first;
-    assert_int_equal(mr_evaluate(net, &part, batch, NULL, NULL, NULL, &score, NULL), 0);
+    assert_int_equal(mr_evaluate(net, &part, batch, &(mr_eval_options){0}, &score, NULL), 0);
     return score;
 }
 

@@ -12,7 +12,7 @@ static char *picture_as(const char *name, const mr_curve_point *points, size_t n
     size_t size;
     mr_error err = {0};
     in_folder(name, path);
-    if (mr_curve_write(path, points, n, title, &err)) fail_msg("%s", err.text);
+    if (mr_curve_write(path, points, n, 0, title, &err)) fail_msg("%s", err.text);
     if (mr_file_read(path, 10000000, &svg, &size, &err)) fail_msg("%s", err.text);
     assert_int_equal(strlen(svg), size);
     assert_null(strstr(svg, "nan"));
@@ -197,7 +197,7 @@ static void unwritable_place_is_an_error(void **unused)
 {
     (void)unused;
     mr_error err = {0};
-    assert_int_equal(mr_curve_write("/nonexistent/curve.svg", NULL, 0, "t", &err), MR_EIO);
+    assert_int_equal(mr_curve_write("/nonexistent/curve.svg", NULL, 0, 0, "t", &err), MR_EIO);
     assert_says(&err, "/nonexistent");
 }
 

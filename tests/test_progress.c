@@ -16,7 +16,7 @@
 static mr_progress half_way(void)
 {
     mr_progress p;
-    mr_progress_start(&p, 0, 2000, 0, 100);
+    mr_progress_start(&p, 0, 2000, INFINITY, 100);
     p.utf8 = 0;
     for (int step = 1; step <= 1000; step++) mr_progress_step(&p, step, 4096, 1.23456, 100 + step * 0.1);
     mr_progress_eval(&p, 1.5, 0.9996);
@@ -45,7 +45,7 @@ static void unknown_numbers_are_left_out(void **unused)
     (void)unused;
     char line[MR_PROGRESS_MAX];
     mr_progress p;
-    mr_progress_start(&p, 0, 50, 0, 7);
+    mr_progress_start(&p, 0, 50, INFINITY, 7);
     assert_true(isnan(mr_progress_seconds_left(&p)));
     mr_progress_format(line, sizeof line, &p, 0);
     assert_string_equal(line, "step  0/50");
@@ -101,7 +101,7 @@ static void time_left_is_smooth(void **unused)
 {
     (void)unused;
     mr_progress p;
-    mr_progress_start(&p, 500, 2000, 0, 0); /* resumed: the first 500 steps took this process no time */
+    mr_progress_start(&p, 500, 2000, INFINITY, 0); /* resumed: the 500 steps before cost this process nothing */
     double now = 0;
     for (int step = 501; step <= 1000; step++) mr_progress_step(&p, step, 10, 1, now += 0.1);
     double before = mr_progress_seconds_left(&p);
@@ -112,8 +112,8 @@ static void time_left_is_smooth(void **unused)
     for (int step = 1002; step <= 1800; step++) mr_progress_step(&p, step, 10, 1, now += 0.2);
     after = mr_progress_seconds_left(&p);
     if (!(fabs(after - 40) <= 2)) fail_msg("%g s left at the new pace, 40 expected", after);
-    /* an evaluation as long as everything before it: minutes left, not days */
-    mr_progress_start(&p, 0, 20000, 0, now = 0);
+    /* an evaluation as long as all that came before it: minutes, not days */
+    mr_progress_start(&p, 0, 20000, INFINITY, now = 0);
     for (int step = 1; step <= 2000; step++) mr_progress_step(&p, step, 10, 1, now += 0.01);
     mr_progress_step(&p, 2001, 10, 1, now += 20);
     after = mr_progress_seconds_left(&p);
@@ -124,7 +124,7 @@ static void the_deadline_limits_the_time_left(void **unused)
 {
     (void)unused;
     mr_progress p;
-    mr_progress_start(&p, 0, 1000000, 60, 1000);
+    mr_progress_start(&p, 0, 1000000, 1060, 1000);
     mr_progress_step(&p, 1, 10, 1, 1020);
     double left = mr_progress_seconds_left(&p);
     if (!(fabs(left - 40) <= 1e-9)) fail_msg("%g s left, 40 expected", left);
@@ -136,7 +136,7 @@ static void drawn_ten_times_a_second(void **unused)
 {
     (void)unused;
     mr_progress p;
-    mr_progress_start(&p, 0, 10, 0, 0);
+    mr_progress_start(&p, 0, 10, INFINITY, 0);
     int lines = 0;
     for (int ms = 0; ms < 10000; ms++) lines += mr_progress_due(&p, 0.1, ms / 1000.0);
     assert_in_range(lines, 95, 100);

@@ -25,8 +25,31 @@ static mr_runlog *open_log(uint64_t offset)
 {
     mr_runlog *log;
     mr_error err = {0};
-    if (mr_runlog_open(path, offset, &log, &err)) fail_msg("%s", err.text);
+    if (mr_runlog_open(folder, MR_LOG_JSONL, offset, 0, &log, &err)) fail_msg("%s", err.text);
     return log;
+}
+
+static int add_step(mr_runlog *log, int64_t step, double loss, double lr, double grad_norm, double tokens_per_s)
+{
+    const mr_log_entry entry = {.kind = MR_LOG_STEP,
+                                .step = step,
+                                .loss = loss,
+                                .lr = lr,
+                                .grad_norm = grad_norm,
+                                .tokens_per_s = tokens_per_s,
+                                .seconds = 0.5 * (double)step};
+    return mr_runlog_add(log, &entry, NULL);
+}
+
+static int add_eval(mr_runlog *log, int64_t step, double loss, double accuracy, int best)
+{
+    const mr_log_entry entry = {.kind = MR_LOG_EVAL,
+                                .step = step,
+                                .loss = loss,
+                                .accuracy = accuracy,
+                                .best = best,
+                                .seconds = 0.5 * (double)step};
+    return mr_runlog_add(log, &entry, NULL);
 }
 
 static long long file_size(void)
@@ -58,30 +81,32 @@ static void lines_have_the_documented_form(void **unused)
 {
     (void)unused;
     mr_runlog *log = open_log(0);
-    assert_int_equal(mr_runlog_step(log, 1, 2.5, 3e-4, 0.1, 51200, NULL), 0);
-    assert_int_equal(mr_runlog_step(log, 2, NAN, 1e-5, INFINITY, 0, NULL), 0);
-    assert_int_equal(mr_runlog_eval(log, 2, 1.0 / 3, 0.25, 1, NULL), 0);
-    assert_int_equal(mr_runlog_eval(log, 3, 2, NAN, 0, NULL), 0);
+    assert_int_equal(add_step(log, 1, 2.5, 3e-4, 0.1, 51200), 0);
+    assert_int_equal(add_step(log, 2, NAN, 1e-5, INFINITY, 0), 0);
+    assert_int_equal(add_eval(log, 2, 1.0 / 3, 0.25, 1), 0);
+    assert_int_equal(add_eval(log, 3, 2, NAN, 0), 0);
     assert_int_equal(mr_runlog_close(log, NULL), 0);
     expect_content(
-        "{\"kind\":\"step\",\"step\":1,\"loss\":2.5,\"lr\":0.0003,\"grad_norm\":0.1,\"tokens_per_s\":51200}\n"
-        "{\"kind\":\"step\",\"step\":2,\"loss\":null,\"lr\":1e-05,\"grad_norm\":null,\"tokens_per_s\":0}\n"
-        "{\"kind\":\"eval\",\"step\":2,\"loss\":0.3333333333333333,\"accuracy\":0.25,\"best\":true}\n"
-        "{\"kind\":\"eval\",\"step\":3,\"loss\":2,\"best\":false}\n");
+        "{\"kind\":\"step\",\"step\":1,\"loss\":2.5,\"lr\":0.0003,\"grad_norm\":0.1,\"tokens_per_s\":51200,\"seconds\":"
+        "0.5}\n"
+        "{\"kind\":\"step\",\"step\":2,\"loss\":null,\"lr\":1e-05,\"grad_norm\":null,\"tokens_per_s\":0,\"seconds\":1}"
+        "\n"
+        "{\"kind\":\"eval\",\"step\":2,\"loss\":0.3333333333333333,\"accuracy\":0.25,\"best\":true,\"seconds\":1}\n"
+        "{\"kind\":\"eval\",\"step\":3,\"loss\":2,\"best\":false,\"seconds\":1.5}\n");
 }
 
 static void steps_are_gathered(void **unused)
 {
     (void)unused;
     mr_runlog *log = open_log(0);
-    for (int i = 1; i <= 100; i++) assert_int_equal(mr_runlog_step(log, i, 1, 1, 1, 1, NULL), 0);
+    for (int i = 1; i <= 100; i++) assert_int_equal(add_step(log, i, 1, 1, 1, 1), 0);
     assert_int_equal(file_size(), 0);
     uint64_t offset = mr_runlog_offset(log);
     assert_that(offset, >, 0);
     assert_int_equal(mr_runlog_flush(log, 1, NULL), 0);
     assert_int_equal(file_size(), offset);
     assert_int_equal(mr_runlog_offset(log), offset);
-    for (int i = 101; i <= 5000; i++) assert_int_equal(mr_runlog_step(log, i, 1, 1, 1, 1, NULL), 0);
+    for (int i = 101; i <= 5000; i++) assert_int_equal(add_step(log, i, 1, 1, 1, 1), 0);
     assert_that(file_size(), >, (long long)offset); /* more than the buffer holds: some is written */
     offset = mr_runlog_offset(log);
     assert_int_equal(mr_runlog_close(log, NULL), 0);
@@ -92,17 +117,17 @@ static void resume_cuts_back(void **unused)
 {
     (void)unused;
     mr_runlog *log = open_log(0);
-    mr_runlog_eval(log, 1, 1, NAN, 1, NULL);
+    add_eval(log, 1, 1, NAN, 1);
     uint64_t checkpoint = mr_runlog_offset(log);
-    mr_runlog_eval(log, 2, 0.5, NAN, 1, NULL);
+    add_eval(log, 2, 0.5, NAN, 1);
     assert_int_equal(mr_runlog_close(log, NULL), 0);
     append_raw("{\"kind\":\"st");
     log = open_log(checkpoint);
     assert_int_equal(mr_runlog_offset(log), checkpoint);
-    mr_runlog_eval(log, 2, 0.25, NAN, 1, NULL);
+    add_eval(log, 2, 0.25, NAN, 1);
     assert_int_equal(mr_runlog_close(log, NULL), 0);
-    expect_content("{\"kind\":\"eval\",\"step\":1,\"loss\":1,\"best\":true}\n{\"kind\":\"eval\",\"step\":2,\"loss\":0."
-                   "25,\"best\":true}\n");
+    expect_content("{\"kind\":\"eval\",\"step\":1,\"loss\":1,\"best\":true,\"seconds\":0.5}\n"
+                   "{\"kind\":\"eval\",\"step\":2,\"loss\":0.25,\"best\":true,\"seconds\":1}\n");
     assert_int_equal(mr_runlog_close(open_log(0), NULL), 0); /* a new run starts empty */
     assert_int_equal(file_size(), 0);
 }
@@ -112,15 +137,15 @@ static void another_log_is_refused(void **unused)
     (void)unused;
     mr_runlog *log = open_log(0);
     mr_error err = {0};
-    mr_runlog_eval(log, 1, 1, NAN, 1, NULL);
+    add_eval(log, 1, 1, NAN, 1);
     uint64_t end = mr_runlog_offset(log);
     assert_int_equal(mr_runlog_close(log, NULL), 0);
-    assert_int_equal(mr_runlog_open(path, end + 1, &log, &err), MR_EDATA);
+    assert_int_equal(mr_runlog_open(folder, MR_LOG_BOTH, end + 1, 0, &log, &err), MR_EDATA);
     assert_says(&err, path);
     assert_null(log);
-    assert_int_equal(mr_runlog_open(path, end - 1, &log, &err), MR_EDATA);
-    assert_int_equal(file_size(), end); /* a refused log is unchanged */
-    assert_int_equal(mr_runlog_open("/nonexistent/log.jsonl", 0, &log, &err), MR_EIO);
+    assert_int_equal(mr_runlog_open(folder, MR_LOG_JSONL, end - 1, 0, &log, &err), MR_EDATA);
+    assert_int_equal(file_size(), end); /* refused is untouched */
+    assert_int_equal(mr_runlog_open("/nonexistent", MR_LOG_JSONL, 0, 0, &log, &err), MR_EIO);
     assert_int_equal(mr_runlog_close(NULL, &err), 0);
 }
 
@@ -134,7 +159,7 @@ static void full_disk_is_an_error(void **unused)
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
     struct rlimit tight = {100, was.rlim_max};
-    for (int i = 1; i <= 10; i++) assert_int_equal(mr_runlog_eval(log, i, 1, NAN, 1, &err), 0);
+    for (int i = 1; i <= 10; i++) assert_int_equal(add_eval(log, i, 1, NAN, 1), 0);
     uint64_t offset = mr_runlog_offset(log);
 
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &tight), 0);
@@ -166,9 +191,9 @@ static void reads_back_bit_for_bit(void **unused)
     mr_runlog *log = open_log(0);
     for (int i = 0; i < N; i++) {
         uint64_t bits = (uint64_t)mr_rng_u32(&rng) << 32 | mr_rng_u32(&rng);
-        memcpy(&loss[i], &bits, sizeof bits); /* any double */
-        if (i % 3) assert_int_equal(mr_runlog_step(log, i, loss[i], 1, 1, 1, NULL), 0);
-        else assert_int_equal(mr_runlog_eval(log, i, loss[i], i % 2 ? 0.5 : NAN, 0, NULL), 0);
+        memcpy(&loss[i], &bits, sizeof bits); /* any double there is */
+        if (i % 3) assert_int_equal(add_step(log, i, loss[i], 1, 1, 1), 0);
+        else assert_int_equal(add_eval(log, i, loss[i], i % 2 ? 0.5 : NAN, 0), 0);
     }
     assert_int_equal(mr_runlog_close(log, NULL), 0);
     mr_curve_point *points;
@@ -194,7 +219,7 @@ static void torn_and_foreign_lines_are_skipped(void **unused)
     size_t n;
     mr_error err = {0};
     mr_runlog *log = open_log(0);
-    mr_runlog_eval(log, 7, 1.5, 0.75, 1, NULL);
+    add_eval(log, 7, 1.5, 0.75, 1);
     assert_int_equal(mr_runlog_close(log, NULL), 0);
     append_raw("{\"kind\":\"step\",\"step\":8,\"lo");
     assert_int_equal(mr_runlog_read(path, &points, &n, &err), 0);
@@ -210,7 +235,79 @@ static void torn_and_foreign_lines_are_skipped(void **unused)
     assert_int_equal(mr_runlog_read("/nonexistent/log.jsonl", &points, &n, &err), MR_EIO);
 }
 
-/* A host program may have set a locale with a decimal comma. */
+/* Lines of other versions and strangers' lines: the known numbers are taken, damage is refused, nothing is overrun. */
+static void lines_are_parsed_strictly(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *line;
+        int fine;
+    } lines[] = {
+        {"{\"kind\":\"step\",\"step\":1,\"loss\":2,\"lr\":3,\"grad_norm\":4,\"tokens_per_s\":5,\"seconds\":6}\n", 1},
+        {"{\"kind\":\"step\",\"step\":1,\"loss\":2,\"lr\":3,\"grad_norm\":4,\"tokens_per_s\":5}\n", 1}, /* of 0.1 */
+        {"{\"kind\":\"whole\",\"step\":7,\"loss\":2}\n", 1},
+        {"{\"kind\":\"step\",\"step\":1,\"new\":true,\"newer\":2}\n", 1},
+        {"{\"kind\":\"other\",\"step\":1}\n", 0},
+        {"{\"kind\":\"step\",\"step\":-1}\n", 0},
+        {"{\"kind\":\"step\"}\n", 0},
+        {"{\"step\":1}\n", 0},
+        {"{\"kind\":\"step\",\"step\":1", 0},
+        {"[]\n", 0},
+        {"\n", 0},
+        {"", 0},
+    };
+    mr_log_entry e;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        if (mr_log_parse(lines[i].line, strlen(lines[i].line), &e) != lines[i].fine) fail_msg("line %zu", i);
+    assert_int_equal(mr_log_parse(lines[0].line, strlen(lines[0].line), &e), 1);
+    assert_true(e.loss == 2 && e.lr == 3 && e.grad_norm == 4 && e.tokens_per_s == 5 && e.seconds == 6);
+    assert_int_equal(mr_log_parse(lines[1].line, strlen(lines[1].line), &e), 1);
+    assert_true(isnan(e.seconds));
+    char longer[2 * MR_LOG_LINE];
+    memset(longer, ' ', sizeof longer);
+    assert_int_equal(mr_log_parse(longer, sizeof longer, &e), 0);
+}
+
+/* The longest line that there can be fits. */
+static void longest_line_fits(void **unused)
+{
+    (void)unused;
+    const double wide = -2.2250738585072014e-308;
+    const mr_log_entry entry = {.kind = MR_LOG_STEP,
+                                .step = INT64_MAX,
+                                .loss = wide,
+                                .lr = wide,
+                                .grad_norm = wide,
+                                .tokens_per_s = wide,
+                                .accuracy = wide,
+                                .seconds = 1e300};
+    char line[MR_LOG_LINE];
+    size_t size = mr_log_json(line, &entry);
+    assert_int_equal(size, strlen(line));
+    assert_non_null(strstr(line, "\"seconds\":1e+300}\n"));
+    size = mr_log_csv(line, &entry);
+    assert_int_equal(size, strlen(line));
+    assert_int_equal(line[strlen(line) - 1], '\n');
+}
+
+/* A final score of the whole test set is no point of the curve. */
+static void whole_scores_are_no_points(void **unused)
+{
+    (void)unused;
+    mr_curve_point *points;
+    size_t n;
+    mr_runlog *log = open_log(0);
+    const mr_log_entry whole = {.kind = MR_LOG_WHOLE, .step = 4, .loss = 9, .accuracy = NAN};
+    add_eval(log, 4, 1.5, NAN, 1);
+    assert_int_equal(mr_runlog_add(log, &whole, NULL), 0);
+    assert_int_equal(mr_runlog_close(log, NULL), 0);
+    assert_int_equal(mr_runlog_read(path, &points, &n, NULL), 0);
+    assert_int_equal(n, 1);
+    assert_true(points[0].test_loss == 1.5);
+    mr_free(points);
+}
+
+/* A host program may have chosen a decimal comma. */
 static void a_point_in_every_locale(void **unused)
 {
     (void)unused;
@@ -231,13 +328,11 @@ static void a_point_in_every_locale(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_have_the_documented_form),
-        cmocka_unit_test(steps_are_gathered),
-        cmocka_unit_test(resume_cuts_back),
-        cmocka_unit_test(another_log_is_refused),
-        cmocka_unit_test(full_disk_is_an_error),
-        cmocka_unit_test(reads_back_bit_for_bit),
-        cmocka_unit_test(torn_and_foreign_lines_are_skipped),
+        cmocka_unit_test(lines_as_promised),       cmocka_unit_test(steps_are_gathered),
+        cmocka_unit_test(resume_cuts_back),        cmocka_unit_test(another_log_is_refused),
+        cmocka_unit_test(full_disk_is_an_error),   cmocka_unit_test(reads_back_bit_for_bit),
+        cmocka_unit_test(torn_and_foreign_lines),  cmocka_unit_test(lines_are_parsed_strictly),
+        cmocka_unit_test(longest_line_fits),       cmocka_unit_test(whole_scores_are_no_points),
         cmocka_unit_test(a_point_in_every_locale),
     };
     return cmocka_run_group_tests(tests, choose_path, remove_folder);

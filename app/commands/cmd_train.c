@@ -1,4 +1,5 @@
 /* minrnn train: recipes, progress, stopping. */
+#include "core/clock.h"
 #include "core/file.h"
 #include "core/mem.h"
 #include "train/recipes.h"
@@ -15,6 +16,7 @@ typedef struct settings {
     mr_common common;
     char out[MR_TEXT_MAX];
     int resume;
+    double began; /* mr_seconds() when the command began */
 } settings;
 
 static const mr_option flags[] = {
@@ -45,7 +47,7 @@ static int load_run_recipe(mr_recipe *recipe, const char *named, const char *out
 {
     mr_recipe other = {0};
     char *path = mr_path_join(out, "recipe.ini");
-    int status = path ? mr_recipe_load(recipe, path, err) : mr_no_memory(err, "the recipe");
+    int status = path ? mr_recipe_load_run(recipe, path, err) : mr_no_memory(err, "the recipe");
     mr_free(path);
     if (!status && named) status = mr_recipe_load(&other, named, err);
     if (!status && named && other.task->type != recipe->task->type)
@@ -81,27 +83,78 @@ static int load_recipe(mr_recipe *recipe, const mr_args *args, const settings *s
     return code;
 }
 
-static int finish(const mr_run_view *v, const settings *set, const mr_train_result *r)
+/* 30146560 as 30,146,560. */
+static const char *grouped(char out[32], int64_t count)
+{
+    char digits[24];
+    size_t at = 0;
+    const int n = snprintf(digits, sizeof digits, "%lld", (long long)count);
+    for (int i = 0; i < n; i++) {
+        if (i && (n - i) % 3 == 0) out[at++] = ',';
+        out[at++] = digits[i];
+    }
+    out[at] = 0;
+    return out;
+}
+
+/* How much of the test set the best loss is of, where evaluations score a part of it. */
+static void print_part(const mr_train_result *r)
+{
+    static const char *const reasons[] = {
+        [MR_WHOLE_NO_TIME] = "--max-seconds left no time for the rest",
+        [MR_WHOLE_STOPPED] = "it was stopped before the rest",
+    };
+    char scored[32], all[32];
+    if (r->whole == MR_WHOLE_AT_END)
+        printf(" (on all %s test %s)", grouped(all, r->test_size), r->in_tokens ? "tokens" : "batches");
+    if (r->whole != MR_WHOLE_NO_TIME && r->whole != MR_WHOLE_STOPPED) return;
+    printf(" (on %s of %s %s: %s)", grouped(scored, r->scored), grouped(all, r->test_size),
+           r->in_tokens ? "tokens" : "batches", reasons[r->whole]);
+}
+
+static void print_result(const settings *set, const mr_train_result *r)
 {
     static const char *const ends[] = {"", "no better evaluation for a while; ", "time is up; ", ""};
+    printf("%sstep %lld; best at step %lld: test loss %.4f", ends[r->end], (long long)r->step, (long long)r->best_step,
+           r->best_loss);
+    if (isfinite(r->best_accuracy)) printf(", accuracy %.2f %%", 100 * r->best_accuracy);
+    print_part(r);
+    printf("\n%s/model.safetensors\n", set->out);
+}
+
+static void print_json(const mr_train_result *r)
+{
+    printf("{\"step\": %lld, \"best_step\": %lld, \"best_loss\": %.9g", (long long)r->step, (long long)r->best_step,
+           r->best_loss);
+    if (isfinite(r->best_accuracy)) printf(", \"best_accuracy\": %.9g", r->best_accuracy);
+    printf(", \"scored\": %lld, \"test_size\": %lld, \"unit\": \"%s\"}\n", (long long)r->scored,
+           (long long)r->test_size, r->in_tokens ? "tokens" : "batches");
+}
+
+static void print_hint(const mr_train_result *r)
+{
+    const mr_overfit *o = &r->overfit;
+    if (!o->found) return;
+    fprintf(stderr,
+            "hint: it overfits: since step %lld the test loss rose from %.4g to %.4g while the training loss fell from "
+            "%.4g to %.4g; model.safetensors is the best point, step %lld; try fewer --steps, --patience, more "
+            "--dropout or --weight-decay, or more data\n",
+            (long long)o->best_step, o->best_loss, o->last_loss, o->train_at_best, o->train_at_end,
+            (long long)r->best_step);
+}
+
+static int finish(const mr_run_view *v, const settings *set, const mr_train_result *r)
+{
     mr_run_view_clear(v);
     if (r->end == MR_END_STOPPED) {
         fprintf(stderr, "stopped at step %lld, saved; resume with: minrnn train --out %s --resume\n",
                 (long long)r->step, set->out);
         return 128 + (int)*mr_stop_flag();
     }
-    if (set->common.json) {
-        printf("{\"step\": %lld, \"best_step\": %lld, \"best_loss\": %.9g", (long long)r->step, (long long)r->best_step,
-               r->best_loss);
-        if (isfinite(r->best_accuracy)) printf(", \"best_accuracy\": %.9g", r->best_accuracy);
-        printf("}\n");
-    } else {
-        printf("%sstep %lld; best at step %lld: test loss %.4f", ends[r->end], (long long)r->step,
-               (long long)r->best_step, r->best_loss);
-        if (isfinite(r->best_accuracy)) printf(", accuracy %.2f %%", 100 * r->best_accuracy);
-        printf("\n%s/model.safetensors\n", set->out);
-    }
-    return MR_EXIT_DONE;
+    if (!set->common.quiet) print_hint(r);
+    if (set->common.json) print_json(r);
+    else print_result(set, r);
+    return r->whole == MR_WHOLE_STOPPED ? 128 + (int)*mr_stop_flag() : MR_EXIT_DONE;
 }
 
 static int train(mr_recipe *recipe, const settings *set, mr_error *err, int *code)
@@ -111,6 +164,7 @@ static int train(mr_recipe *recipe, const settings *set, mr_error *err, int *cod
     mr_run_view v;
     mr_train_watch watch = mr_run_view_start(&v, recipe, "", 1, set->common.quiet);
     mr_common common = set->common;
+    watch.began = set->began;
     common.dtype = recipe->train.dtype;
     common.tf32 = recipe->train.tf32;
     int status = mr_open_context(&common, &ctx, err);
@@ -124,7 +178,7 @@ static int train(mr_recipe *recipe, const settings *set, mr_error *err, int *cod
 
 int mr_cmd_train(int argc, char **argv)
 {
-    settings set = {0};
+    settings set = {.began = mr_seconds()};
     mr_args args = {.command = "train",
                     .flags = flags,
                     .settings = &set,

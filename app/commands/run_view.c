@@ -24,11 +24,11 @@ static void redraw(mr_run_view *v)
     fflush(stderr);
 }
 
-static void on_start(void *user, const mr_net *net, int64_t step)
+static void on_start(void *user, const mr_net *net, int64_t step, double deadline)
 {
     mr_run_view *v = user;
     const mr_train_settings *set = &v->recipe->train;
-    mr_progress_start(&v->progress, step, mr_train_steps(set), set->max_seconds, mr_seconds());
+    mr_progress_start(&v->progress, step, mr_train_steps(set), deadline, mr_seconds());
     v->progress.utf8 = mr_locale_is_utf8();
     if (v->quiet) return;
     char resumed[48] = "";
@@ -54,22 +54,38 @@ static void on_step(void *user, int64_t step, int64_t tokens, double loss)
     }
 }
 
+/* Without a terminal: a line where an evaluation takes more than two seconds, and another every ten. */
+static void tell_evaluating(mr_run_view *v, int done, int batches)
+{
+    const double now = mr_seconds();
+    if (!done) v->next_eval_line = now + 2;
+    if (now < v->next_eval_line || done == batches) return;
+    fprintf(stderr, "%sevaluating: batch %d of %d\n", v->label, done, batches);
+    v->next_eval_line = now + 10;
+}
+
 static void on_evaluating(void *user, int done, int batches)
 {
     mr_run_view *v = user;
-    if (v->quiet || !v->terminal || !mr_progress_due(&v->progress, 0.1, mr_seconds())) return;
-    fprintf(stderr, "\r%sevaluating: batch %d of %d\033[K", v->label, done, batches);
-    fflush(stderr);
+    if (v->quiet) return;
+    if (!v->terminal) tell_evaluating(v, done, batches);
+    else if (mr_progress_due(&v->progress, 0.1, mr_seconds())) {
+        fprintf(stderr, "\r%sevaluating: batch %d of %d\033[K", v->label, done, batches);
+        fflush(stderr);
+    }
 }
 
 static void on_evaluated(void *user, int64_t step, const mr_score *score, int best)
 {
     mr_run_view *v = user;
     mr_progress_eval(&v->progress, score->loss, score->accuracy);
+    if (best) v->best_step = step;
     if (v->quiet || v->label[0]) return;
     fprintf(stderr, "%sstep %lld: test loss %.4f", v->terminal ? "\r\033[K" : "", (long long)step, score->loss);
     if (isfinite(score->accuracy)) fprintf(stderr, ", accuracy %.2f %%", 100 * score->accuracy);
-    fprintf(stderr, "%s\n", best ? " (best)" : "");
+    if (best) fprintf(stderr, " (best)");
+    else if (v->best_step) fprintf(stderr, " (best at step %lld)", (long long)v->best_step);
+    fprintf(stderr, "\n");
     v->last_line = mr_seconds();
 }
 

@@ -12,7 +12,8 @@ typedef struct mr_run_view {
     /* "minGRU/3 layers, seed 1: " before each line; "": the only run, of which every evaluation is told */
     char label[128];
     int quiet, terminal;
-    double last_line;
+    double last_line, next_eval_line; /* of mr_seconds() */
+    int64_t best_step;                /* as far as this call has seen it; 0: not yet */
 } mr_run_view;
 
 /* label "": none. alone 0: others run beside it, so that there is no line to draw again. */

@@ -333,8 +333,10 @@ int mr_planned_recipe(const mr_planned *run, mr_recipe *recipe, mr_error *err)
     snprintf(copy, sizeof copy, "%s", run->settings);
     for (char *key = strtok_r(copy, " ", &rest); !status && key; key = strtok_r(NULL, " ", &rest)) {
         char *value = mr_setting_value(key);
-        if (!loaded) status = mr_recipe_load(recipe, value, err);
-        else if (!strcmp(key, "warmup-share")) {
+        if (!loaded) {
+            status = mr_recipe_load(recipe, value, err);
+            recipe->train.eval_tokens = 0; /* a row is a score on the whole test set */
+        } else if (!strcmp(key, "warmup-share")) {
             if (!mr_real_read(value, &warmup_share) || !(warmup_share >= 0 && warmup_share <= 1))
                 status = mr_fail(err, MR_EINVAL, "warmup-share = %.40s: must be a number from 0 to 1", value);
         } else status = mr_recipe_set(recipe, key, value, err);

@@ -114,13 +114,13 @@ static void look_at_clock(turn *t)
     t->last = now;
 }
 
-static void on_started(void *user, const mr_net *net, int64_t step)
+static void on_started(void *user, const mr_net *net, int64_t step, double deadline)
 {
     turn *t = user;
     t->parameters = (double)mr_net_parameters(net);
     t->last = mr_seconds();
     look_at_clock(t); /* reading the data may have taken all there was */
-    if (t->told.started) t->told.started(t->told.user, net, step);
+    if (t->told.started) t->told.started(t->told.user, net, step, deadline);
 }
 
 static void on_stepped(void *user, int64_t step, int64_t tokens, double loss)

@@ -20,6 +20,8 @@ typedef struct series {
 
 typedef struct curve {
     series of[SERIES];
+    double best_x, best_y; /* the best point; NaN: none */
+    char best_label[64];
     double smooth[BINS]; /* of the training loss */
     double last_step;
 } curve;
@@ -57,9 +59,15 @@ static void bin(series *line, const mr_curve_point *points, size_t n, series_kin
     }
 }
 
-static void take_points(curve *c, const mr_curve_point *points, size_t n)
+static void take_points(curve *c, const mr_curve_point *points, size_t n, int64_t best_step)
 {
     c->last_step = 1;
+    c->best_x = c->best_y = NAN;
+    for (size_t i = 0; i < n; i++)
+        if (best_step > 0 && points[i].step == best_step && usable(&points[i], TEST)) {
+            c->best_x = (double)best_step;
+            c->best_y = points[i].test_loss;
+        }
     for (size_t i = 0; i < n; i++)
         if (points[i].step > c->last_step) c->last_step = (double)points[i].step;
     for (series_kind kind = TRAIN; kind < SERIES; kind++) bin(&c->of[kind], points, n, kind, c->last_step);
@@ -98,16 +106,20 @@ static void write_labels(curve *c)
     series *train = &c->of[TRAIN], *test = &c->of[TEST], *accuracy = &c->of[ACCURACY];
     if (train->n) snprintf(train->label, sizeof train->label, "train loss %s", mr_brief_print(number, train->last, 4));
     if (test->n) snprintf(test->label, sizeof test->label, "test loss %s", mr_brief_print(number, test->last, 4));
+    if (isfinite(c->best_y))
+        snprintf(c->best_label, sizeof c->best_label, "best %s, step %.0f", mr_brief_print(number, c->best_y, 4),
+                 c->best_x);
     if (accuracy->n)
         snprintf(accuracy->label, sizeof accuracy->label, "accuracy %s %%",
                  mr_brief_print(number, floor(accuracy->last * 100 + 1e-9) / 100, 4));
 }
 
-int mr_curve_write(const char *path, const mr_curve_point *points, size_t n, const char *title, mr_error *err)
+int mr_curve_write(const char *path, const mr_curve_point *points, size_t n, int64_t best_step, const char *title,
+                   mr_error *err)
 {
     curve *c = mr_alloc(1, sizeof *c);
     if (!c) return mr_no_memory(err, "the learning curve");
-    take_points(c, points, n);
+    take_points(c, points, n, best_step);
     write_labels(c);
     const mr_span span = loss_span(c);
     const series *train = &c->of[TRAIN], *test = &c->of[TEST], *accuracy = &c->of[ACCURACY];
@@ -116,6 +128,12 @@ int mr_curve_write(const char *path, const mr_curve_point *points, size_t n, con
         {.n = noisy ? train->n : 0, .x = train->x, .y = train->y, .colour = 1, .style = MR_CHART_FAINT},
         {.name = train->label, .n = train->n, .x = train->x, .y = c->smooth, .colour = 1, .style = MR_CHART_PLAIN},
         {.name = test->label, .n = test->n, .x = test->x, .y = test->y, .colour = 2},
+        {.name = c->best_label,
+         .n = isfinite(c->best_y),
+         .x = &c->best_x,
+         .y = &c->best_y,
+         .colour = 6,
+         .style = MR_CHART_POINTS},
         {.name = accuracy->label, .n = accuracy->n, .x = accuracy->x, .y = accuracy->y, .colour = 3, .right = 1}};
     const mr_chart chart = {.title = title,
                             .x = {.label = "training steps", .high = c->last_step},

@@ -14,7 +14,8 @@ typedef struct mr_curve_point {
 } mr_curve_point;
 
 /* Replaces the file in one step. Any n, 0 included, gives a valid picture; points that are not finite are left out. The
- * title is any text. */
-int mr_curve_write(const char *path, const mr_curve_point *points, size_t n, const char *title, mr_error *err);
+ * test loss of best_step is marked; 0: nothing is. The title is any text. */
+int mr_curve_write(const char *path, const mr_curve_point *points, size_t n, int64_t best_step, const char *title,
+                   mr_error *err);
 
 #endif

@@ -128,6 +128,7 @@ static int split(mr_task *task, corpus *c, const mr_corpus_source *source, mr_er
         return mr_fail(err, MR_ECONFIG, "%s gives %zu test batches, too many: raise --context or --batch", source->name,
                        batches);
     task->eval_batches = (int)batches;
+    task->test_tokens = (int64_t)predicted(c);
     return 0;
 }
 

@@ -21,6 +21,7 @@ typedef struct mr_task {
     /* set by open: longest sequence that is trained on, most rows of a batch that is scored; 0: max_T, batch */
     int train_T, eval_rows;
     int eval_batches;                 /* set by open: batches of the test set */
+    int64_t test_tokens;              /* set by open: tokens of the test set that are predicted; 0: not counted */
     const mr_vocab *vocab;            /* set by open: how tokens read as text, or NULL */
     char data_sha256[MR_SHA256_TEXT]; /* set by open: of the data it read; empty where there is none */
     char note[MR_ENCODE_NOTE];        /* set by open: what the user should know about the data, or empty */

@@ -48,6 +48,8 @@ static int write_state(const mr_checkpoint *cp, const mr_recipe *r, mr_net *net,
     add_count(&l, "state.stale", cp->stale);
     add_count(&l, "state.tokens", cp->tokens);
     add_count(&l, "state.log-offset", (int64_t)cp->log_offset);
+    add_number(&l, "state.seconds", cp->seconds);
+    add_number(&l, "state.setup-seconds", cp->setup_seconds);
     add_number(&l, "state.best-loss", cp->best_loss);
     add_number(&l, "state.best-accuracy", cp->best_accuracy);
     if (r->task->data_sha256[0]) mr_key_list_add(&l, "state.data-sha256", r->task->data_sha256);
@@ -168,6 +170,13 @@ static double read_number(const mr_st *st, const char *key)
     return text && mr_real_read(text, &value) ? value : NAN;
 }
 
+/* Keys that came later: 0 where they are missing, or make no sense. */
+static double read_seconds(const mr_st *st, const char *key)
+{
+    const double seconds = read_number(st, key);
+    return seconds > 0 ? seconds : 0;
+}
+
 static int read_state(mr_checkpoint *cp, const mr_st *st, const char *path, mr_error *err)
 {
     int64_t offset = 0;
@@ -181,6 +190,8 @@ static int read_state(mr_checkpoint *cp, const mr_st *st, const char *path, mr_e
         status = read_count(st, path, "state.tokens", &cp->tokens, err); /* a key that came later */
     if (!status) status = read_count(st, path, "state.log-offset", &offset, err);
     cp->log_offset = (uint64_t)offset;
+    cp->seconds = read_seconds(st, "state.seconds");
+    cp->setup_seconds = read_seconds(st, "state.setup-seconds");
     cp->best_loss = read_number(st, "state.best-loss");
     cp->best_accuracy = read_number(st, "state.best-accuracy");
     return status;

@@ -1,4 +1,4 @@
-/* Scoring a net on its task's test set. */
+/* Scoring a net on its task's test set, or on a fixed part of it. */
 #ifndef MR_APP_TRAIN_EVALUATE_H
 #define MR_APP_TRAIN_EVALUATE_H
 
@@ -10,13 +10,27 @@ typedef struct mr_score {
     double loss;
     double accuracy; /* NaN for regression */
     int64_t rows;
+    int64_t batches; /* scored, of those of the test set */
+    int out_of_time; /* the deadline came before the last of the batches that were wanted */
 } mr_score;
 
-/* Called after each batch of an evaluation. */
+/* Called before the first batch of an evaluation (done 0) and after each. */
 typedef void mr_eval_tick(void *user, int done, int batches);
 
-/* `batch` has the task's capacity. Stops early with MR_ESTOPPED when *stop is set (stop may be NULL). */
-int mr_evaluate(mr_net *net, const mr_task *task, mr_batch *batch, mr_eval_tick *tick, void *user, const mr_stop *stop,
-                mr_score *score, mr_error *err);
+typedef struct mr_eval_options {
+    mr_eval_tick *tick; /* may be NULL */
+    void *user;
+    const mr_stop *stop; /* when it is set, the evaluation ends with MR_ESTOPPED; may be NULL */
+    int64_t tokens;      /* score only about so many tokens (mr_eval_batches); 0: all */
+    double deadline;     /* of mr_seconds(): no batch begins after it but a group's first; 0: none */
+} mr_eval_options;
+
+/* How many batches hold `tokens` test tokens (0: all): as few whole batches as have that many, at most all. Which ones
+ * follows from the numbers alone: they are spread evenly over the test set. */
+int mr_eval_batches(const mr_task *task, int64_t tokens);
+
+/* `batch` has the task's capacity. */
+int mr_evaluate(mr_net *net, const mr_task *task, mr_batch *batch, const mr_eval_options *options, mr_score *score,
+                mr_error *err);
 
 #endif

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const dtypes[] = {"f32", "bf16", NULL};
+static const char *const dtypes[] = {"f32", "bf16", NULL};                                  /* mr_train_dtype */
+static const char *const logs[] = {"jsonl", "csv", "tensorboard", "csv,tensorboard", NULL}; /* mr_log_formats */
 
 #define FIELD(name) offsetof(mr_train_settings, name)
 
@@ -17,24 +18,28 @@ static const mr_option own[] = {
      0},
     {"context", MR_OPT_INT, FIELD(context), "256", 1, 1 << 24, NULL, "tokens a sequence, where the task leaves it open",
      0},
-    {"max-seconds", MR_OPT_REAL, FIELD(max_seconds), "0", 0, 1e9, NULL, "stop after so many seconds; 0: never",
-     MR_OPT_MAY_CHANGE},
+    {"max-seconds", MR_OPT_REAL, FIELD(max_seconds), "0", 0, 1e9, NULL,
+     "end the run after so many seconds, reading and evaluation included; 0: never", MR_OPT_MAY_CHANGE},
     {"accumulate", MR_OPT_INT, FIELD(accumulate), "1", 1, 1 << 16, NULL, "micro-batches a step", 0},
     {"eval-every", MR_OPT_INT, FIELD(eval_every), "100", 1, 1e12, NULL, "steps between evaluations", MR_OPT_MAY_CHANGE},
+    {"eval-tokens", MR_OPT_INT, FIELD(eval_tokens), "200000", 0, 1e15, NULL,
+     "test tokens that an evaluation scores, evenly spread over the test data; 0: all", MR_OPT_MAY_CHANGE},
     {"save-every", MR_OPT_INT, FIELD(save_every), "0", 0, 1e12, NULL, "steps between checkpoints; 0: every 15 seconds",
      MR_OPT_MAY_CHANGE},
     {"patience", MR_OPT_INT, FIELD(patience), "0", 0, 1e9, NULL,
      "stop after so many evaluations without a better one; 0: never", MR_OPT_MAY_CHANGE},
     {"dtype", MR_OPT_CHOICE, FIELD(dtype), "f32", 0, 0, dtypes, "what matrix products are computed in",
      MR_OPT_MAY_CHANGE},
+    {"log", MR_OPT_CHOICE, FIELD(log), "jsonl", 0, 0, logs, "write log.csv or TensorBoard events besides log.jsonl",
+     MR_OPT_MAY_CHANGE},
     {"tf32", MR_OPT_BOOL, FIELD(tf32), "yes", 0, 0, NULL, "GPU: f32 products may round to TF32", MR_OPT_MAY_CHANGE},
     {0}};
 
 /* How a recipe is written; keys of the library that are not named here come last. */
-static const char *const order[] = {"batch",  "context",    "steps",      "max-seconds", "lr",           "schedule",
-                                    "warmup", "optimizer",  "betas",      "eps",         "weight-decay", "decay-set",
-                                    "clip",   "accumulate", "eval-every", "save-every",  "patience",     "dtype",
-                                    "tf32",   "seed",       NULL};
+static const char *const order[] = {
+    "batch",      "context",  "steps",        "max-seconds", "lr",   "schedule",   "warmup",     "optimizer",
+    "betas",      "eps",      "weight-decay", "decay-set",   "clip", "accumulate", "eval-every", "eval-tokens",
+    "save-every", "patience", "log",          "dtype",       "tf32", "seed",       NULL};
 
 enum { TRAIN_ROWS = MR_LEARN_SLOTS + 16 };
 

@@ -19,11 +19,18 @@ typedef struct mr_model_settings {
     mr_slot slots[MR_MODEL_SLOTS];
 } mr_model_settings;
 
+typedef enum mr_train_dtype { MR_TRAIN_F32, MR_TRAIN_BF16 } mr_train_dtype;
+
+/* What is written besides log.jsonl: the sum of MR_LOG_CSV and MR_LOG_EVENTS. */
+typedef enum mr_log_formats { MR_LOG_JSONL = 0, MR_LOG_CSV = 1, MR_LOG_EVENTS = 2, MR_LOG_BOTH = 3 } mr_log_formats;
+
 /* [train]: the program's own keys, then the library's. */
 typedef struct mr_train_settings {
-    int64_t batch, context, accumulate, eval_every, save_every, patience;
+    int64_t batch, context, accumulate, eval_every, eval_tokens, save_every, patience;
     double max_seconds;
-    int dtype, tf32; /* dtype: 0 f32, 1 bf16 */
+    mr_train_dtype dtype;
+    mr_log_formats log;
+    int tf32;
     mr_slot learn[MR_LEARN_SLOTS];
 } mr_train_settings;
 

@@ -10,21 +10,22 @@
 
 enum { PART_MAX = 64, BAR_MIN = 10, BAR_MAX = 40 };
 
-void mr_progress_start(mr_progress *p, int64_t step, int64_t steps, double max_seconds, double now)
+void mr_progress_start(mr_progress *p, int64_t step, int64_t steps, double deadline, double now)
 {
     *p = (mr_progress){.step = step,
                        .steps = steps,
                        .loss = NAN,
                        .test_loss = NAN,
                        .accuracy = NAN,
-                       .deadline = max_seconds > 0 ? now + max_seconds : NAN,
+                       .deadline = isfinite(deadline) ? deadline : NAN,
                        .utf8 = mr_locale_is_utf8(),
                        .updated = now,
                        .drawn = -INFINITY};
 }
 
-/* The memory is a quarter of the steps so far: quick to settle at first, calm over evaluations later. It fades by
- * steps, not by time: an evaluation adds the time that it took, and takes nothing from what is known of the steps. */
+/* The speed is an average that fades over a quarter of the steps so far: quick to settle at first, calm over
+ * evaluations later. It fades by steps, not by time: an evaluation adds the time that it took, and steps before it keep
+ * their weight. */
 void mr_progress_step(mr_progress *p, int64_t step, int64_t tokens, double loss, double now)
 {
     double passed = now - p->updated;
@@ -87,7 +88,7 @@ static void make_parts(char part[PARTS][PART_MAX], const mr_progress *p)
     loss_text(part[LOSS], "loss", p->loss);
     loss_text(part[TEST_LOSS], "test loss", p->test_loss);
     if (isfinite(p->accuracy)) {
-        /* Cut, not rounded: 100 % is said only of what is perfect. */
+        /* Cut, not rounded: only what is perfect shows as 100 %. */
         mr_real_print(number, floor(p->accuracy * 1000 + 1e-9) / 10, 4);
         snprintf(part[PERCENT], PART_MAX, "accuracy %s %%", number);
     }

@@ -7,7 +7,7 @@
 
 #define MR_PROGRESS_MAX 640 /* bytes that hold any line */
 
-/* Times are seconds of one monotonic clock. What is not finite is not known (yet), and left out of
+/* Times are seconds of one monotonic clock. What is not finite is not known (yet) and not in
  * the line. */
 typedef struct mr_progress {
     int64_t step, steps;
@@ -15,13 +15,13 @@ typedef struct mr_progress {
     double test_loss, accuracy; /* of the last evaluation; accuracy in 0 … 1 */
     /* steps in this process; and all three of late: what is long ago counts less and less */
     double done, past_seconds, past_steps, past_tokens;
-    double deadline;       /* the clock when --max-seconds ends the run */
+    double deadline;       /* the clock when --max-seconds ends the run; NaN: never */
     int utf8;              /* draw the bar with block elements, else in ASCII */
     double updated, drawn; /* the clock at the last step, and at the last line shown */
 } mr_progress;
 
-/* Of `steps`, `step` are done already when a run is resumed; max_seconds 0: no limit. */
-void mr_progress_start(mr_progress *p, int64_t step, int64_t steps, double max_seconds, double now);
+/* Of `steps`, `step` are done already when a run is resumed; deadline INFINITY: no limit. */
+void mr_progress_start(mr_progress *p, int64_t step, int64_t steps, double deadline, double now);
 
 /* After a step, or several: the tokens are those since the last call. */
 void mr_progress_step(mr_progress *p, int64_t step, int64_t tokens, double loss, double now);

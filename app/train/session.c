@@ -84,5 +84,6 @@ int mr_session_evaluate(mr_session *s, mr_batch *batch, mr_eval_tick *tick, void
     status = mr_net_reserve(s->net, NULL, &shapes[1], err);
     if (!status && mr_batch_new(batch, &task->face, shapes[1].B, shapes[1].T))
         status = mr_no_memory(err, "batches; lower --batch");
-    return status ? status : mr_evaluate(s->net, task, batch, tick, user, stop, score, err);
+    const mr_eval_options options = {.tick = tick, .user = user, .stop = stop};
+    return status ? status : mr_evaluate(s->net, task, batch, &options, score, err);
 }

@@ -5,6 +5,7 @@
 #include "core/mem.h"
 #include "train/checkpoint.h"
 #include "train/prefetch.h"
+#include "train/run_clock.h"
 #include "train/runlog.h"
 
 #include <math.h>
@@ -26,7 +27,15 @@ typedef struct trainer {
     mr_batch eval_batch;
     mr_runlog *log;
     mr_checkpoint cp;
-    double started, saved, next_curve; /* the clock */
+    mr_run_clock clock;
+    double saved, next_curve; /* of mr_seconds(): the last checkpoint, the earliest time for the next picture */
+    double first_step;        /* of mr_seconds(): when training began in this call */
+    int64_t first_tokens;     /* tokens trained on before that */
+    double progress;          /* of a schedule that fits --max-seconds */
+    double batch_seconds;     /* of an evaluation: how long a batch takes, NaN until there was one */
+    int64_t best_batches;     /* how many batches the best evaluation scored; 0: not known, as after a resume */
+    int out_of_time;          /* the last evaluation was cut short, and could not be compared with others */
+    mr_overfit overfit;
     int64_t saved_step;
     int served; /* requests to save that were met */
     int lock;
@@ -60,6 +69,18 @@ static int not_finite(const trainer *t, int64_t step, mr_error *err)
                    where, kept);
 }
 
+static double run_seconds(const trainer *t) { return mr_run_seconds(&t->clock, mr_seconds()); }
+
+/* Seconds that an evaluation will take, from what training took so far: forward alone is less than half of a step. */
+static double guess_eval(const trainer *t)
+{
+    mr_shape shapes[2];
+    mr_task_shapes(t->recipe->task, shapes);
+    const double tokens =
+        (double)mr_eval_batches(t->recipe->task, t->set->eval_tokens) * (double)shapes[1].B * (double)shapes[1].T;
+    return 0.5 * (mr_seconds() - t->first_step) * tokens / (double)(t->cp.tokens - t->first_tokens);
+}
+
 static int train_step(trainer *t, int64_t step, mr_error *err)
 {
     const double began = mr_seconds();
@@ -67,6 +88,7 @@ static int train_step(trainer *t, int64_t step, mr_error *err)
     mr_result result = MR_RESULT;
     int64_t tokens = 0;
     int status = 0;
+    part.progress = t->progress = fmax(t->progress, mr_run_progress(&t->clock, began));
     part.micros = (int)t->set->accumulate;
     for (part.micro = 0; !status && part.micro < part.micros; part.micro++) {
         const mr_batch *batch = mr_prefetch_next(t->batches, err);
@@ -79,9 +101,17 @@ static int train_step(trainer *t, int64_t step, mr_error *err)
     if (status) return status;
     t->cp.step = step;
     t->cp.tokens += tokens;
+    t->clock.step_costs = mr_seconds() - began;
+    if (isnan(t->batch_seconds)) t->clock.eval_costs = guess_eval(t);
     if (t->watch->stepped) t->watch->stepped(t->watch->user, step, tokens, result.loss);
-    return mr_runlog_step(t->log, step, result.loss, result.lr, result.grad_norm,
-                          (double)tokens / (mr_seconds() - began), err);
+    const mr_log_entry entry = {.kind = MR_LOG_STEP,
+                                .step = step,
+                                .loss = result.loss,
+                                .lr = result.lr,
+                                .grad_norm = result.grad_norm,
+                                .tokens_per_s = (double)tokens / t->clock.step_costs,
+                                .seconds = run_seconds(t)};
+    return mr_runlog_add(t->log, &entry, err);
 }
 
 /* ---- evaluation and checkpoints ---- */
@@ -95,14 +125,32 @@ static int is_better(const trainer *t, const mr_score *score)
     return score->loss < cp->best_loss;
 }
 
+/* On `tokens` test tokens, 0: all; not beyond --max-seconds. */
+static int score_net(trainer *t, mr_net *net, int64_t tokens, mr_score *score, mr_error *err)
+{
+    const double began = mr_seconds(), deadline = mr_run_deadline(&t->clock) - t->clock.save_costs;
+    const mr_eval_options options = {.tick = t->watch->evaluating,
+                                     .user = t->watch->user,
+                                     .stop = t->stop,
+                                     .tokens = tokens,
+                                     .deadline = isfinite(deadline) ? fmax(deadline, began) : 0};
+    int status = mr_evaluate(net, t->recipe->task, &t->eval_batch, &options, score, err);
+    if (!status) t->batch_seconds = (mr_seconds() - began) / (double)score->batches;
+    return status;
+}
+
 static int evaluate(trainer *t, mr_error *err)
 {
     mr_score score;
     mr_checkpoint *cp = &t->cp;
-    int status = mr_evaluate(t->net, t->recipe->task, &t->eval_batch, t->watch->evaluating, t->watch->user, t->stop,
-                             &score, err);
+    const int64_t tokens = t->set->eval_tokens;
+    int status = score_net(t, t->net, tokens, &score, err);
     if (status) return status;
     if (!isfinite(score.loss)) return not_finite(t, cp->step, err);
+    t->clock.eval_costs = t->batch_seconds * mr_eval_batches(t->recipe->task, tokens);
+    /* what was cut short is of fewer tokens than other evaluations: it only counts where there is no other */
+    t->out_of_time = score.out_of_time && cp->best_step;
+    if (t->out_of_time) return 0;
     int best = is_better(t, &score);
     if (best) status = mr_net_mark_best(t->net, err);
     if (status) return status;
@@ -112,9 +160,16 @@ static int evaluate(trainer *t, mr_error *err)
         cp->best_step = cp->step;
         cp->best_loss = score.loss;
         cp->best_accuracy = score.accuracy;
+        t->best_batches = score.batches;
     }
     if (t->watch->evaluated) t->watch->evaluated(t->watch->user, cp->step, &score, best);
-    return mr_runlog_eval(t->log, cp->step, score.loss, score.accuracy, best, err);
+    const mr_log_entry entry = {.kind = MR_LOG_EVAL,
+                                .step = cp->step,
+                                .loss = score.loss,
+                                .accuracy = score.accuracy,
+                                .best = best,
+                                .seconds = run_seconds(t)};
+    return mr_runlog_add(t->log, &entry, err);
 }
 
 /* Reads the whole log, so it may take up a twentieth of the time; the one at the end is always drawn. */
@@ -130,7 +185,8 @@ static int draw_curve(trainer *t, int at_end, mr_error *err)
              mr_recipe_model_key(t->recipe, "dim", dim));
     char *from = mr_path_join(t->dir, "log.jsonl"), *to = mr_path_join(t->dir, "curve.svg");
     int status = from && to ? mr_runlog_read(from, &points, &n, err) : mr_no_memory(err, "the curve");
-    if (!status) status = mr_curve_write(to, points, n, title, err);
+    if (!status) status = mr_curve_write(to, points, n, t->cp.best_step, title, err);
+    if (!status && at_end) t->overfit = mr_overfit_of(points, n);
     mr_free(points);
     mr_free(from);
     mr_free(to);
@@ -140,15 +196,19 @@ static int draw_curve(trainer *t, int at_end, mr_error *err)
 
 static int save(trainer *t, int at_end, mr_error *err)
 {
+    const double began = mr_seconds();
     int status = mr_runlog_flush(t->log, 1, err);
     if (status) return status;
     t->cp.log_offset = mr_runlog_offset(t->log);
+    t->cp.seconds = run_seconds(t);
+    t->cp.setup_seconds = t->clock.setup;
     status = mr_checkpoint_save(&t->cp, t->dir, t->recipe, t->net, err);
     if (!status) t->saved_step = t->cp.step;
     /* a step may be finite and the weights after it not (0 / 0 with eps = 0, say): such never reach a file */
     if (status == MR_ENONFINITE) return not_finite(t, t->cp.step, err);
     if (!status) status = draw_curve(t, at_end, err);
     t->saved = mr_seconds();
+    t->clock.save_costs = t->saved - began;
     return status;
 }
 
@@ -192,7 +252,8 @@ static int is_over(const trainer *t, mr_train_end *end)
     if (t->stop && *t->stop) return *end = MR_END_STOPPED, 1;
     if (t->cp.step >= mr_train_steps(t->set)) return *end = MR_END_STEPS, 1;
     if (t->set->patience && t->cp.stale >= t->set->patience) return *end = MR_END_PATIENCE, 1;
-    if (t->set->max_seconds > 0 && mr_seconds() - t->started >= t->set->max_seconds) return *end = MR_END_SECONDS, 1;
+    /* a new run does one step at least, so that there is a model in the end */
+    if (t->cp.step && mr_run_time_is_up(&t->clock, mr_seconds())) return *end = MR_END_SECONDS, 1;
     return 0;
 }
 
@@ -225,11 +286,71 @@ static int short_of_disk(const trainer *t, mr_error *err)
                    mr_run_has_state(t->dir) ? "resume" : "start again (no state was saved yet)", t->dir);
 }
 
+/* ---- the end ---- */
+
+/* How much of the test set the best evaluation scored. */
+static void count_scored(const trainer *t, mr_train_result *r)
+{
+    const mr_task *task = t->recipe->task;
+    mr_shape shapes[2];
+    mr_task_shapes(task, shapes);
+    int64_t batches = t->best_batches ? t->best_batches : mr_eval_batches(task, t->set->eval_tokens);
+    const int64_t tokens = batches * shapes[1].B * shapes[1].T;
+    r->in_tokens = task->test_tokens > 0;
+    r->test_size = r->in_tokens ? task->test_tokens : task->eval_batches;
+    r->scored = !r->in_tokens ? batches : tokens < task->test_tokens ? tokens : task->test_tokens;
+}
+
+/* The best model, read back from its file. What training used is freed before, to make room. */
+static int score_best(trainer *t, mr_score *score, mr_error *err)
+{
+    mr_net *net = NULL;
+    mr_shape shapes[2];
+    char *path = mr_path_join(t->dir, "model.safetensors");
+    mr_task_shapes(t->recipe->task, shapes);
+    mr_prefetch_free(t->batches);
+    mr_net_free(t->net);
+    t->batches = NULL;
+    t->net = NULL;
+    int status = path ? mr_net_open(t->ctx, path, &net, err) : mr_no_memory(err, "the best model");
+    if (!status) status = mr_net_reserve(net, NULL, &shapes[1], err);
+    if (!status) status = score_net(t, net, 0, score, err);
+    mr_net_free(net);
+    mr_free(path);
+    return status;
+}
+
+/* Where evaluations score a part of the test set, the best model is scored on all of it, if there is time. Everything
+ * else is done and saved by then. */
+static int score_whole(trainer *t, mr_train_result *r, mr_error *err)
+{
+    mr_score score;
+    const int all = t->recipe->task->eval_batches;
+    count_scored(t, r);
+    if (r->scored == r->test_size || !r->best_step) return 0;
+    r->whole = r->end == MR_END_STOPPED ? MR_WHOLE_STOPPED : MR_WHOLE_NO_TIME;
+    if (r->end == MR_END_STOPPED || mr_seconds() + t->batch_seconds * all > mr_run_deadline(&t->clock)) return 0;
+    int status = score_best(t, &score, err);
+    if (status == MR_ESTOPPED) return r->whole = MR_WHOLE_STOPPED, 0;
+    if (status || score.out_of_time) return status;
+    r->whole = MR_WHOLE_AT_END;
+    r->scored = r->test_size;
+    r->best_loss = score.loss;
+    r->best_accuracy = score.accuracy;
+    const mr_log_entry entry = {.kind = MR_LOG_WHOLE,
+                                .step = r->best_step,
+                                .loss = score.loss,
+                                .accuracy = score.accuracy,
+                                .seconds = run_seconds(t)};
+    status = mr_runlog_add(t->log, &entry, err);
+    return status ? status : mr_runlog_flush(t->log, 1, err);
+}
+
 static int run(trainer *t, mr_train_result *result, mr_error *err)
 {
     int status = loop(t, &result->end, err);
     if (status) return status;
-    if (result->end != MR_END_STOPPED && t->cp.evaluated < t->cp.step) {
+    if (result->end != MR_END_STOPPED && t->cp.evaluated < t->cp.step && !t->out_of_time) {
         status = evaluate(t, err);
         if (status == MR_ESTOPPED) result->end = MR_END_STOPPED;
         else if (status) return status;
@@ -238,7 +359,9 @@ static int run(trainer *t, mr_train_result *result, mr_error *err)
     result->best_step = t->cp.best_step;
     result->best_loss = t->cp.best_loss;
     result->best_accuracy = t->cp.best_accuracy;
-    return save(t, 1, err);
+    status = save(t, 1, err);
+    result->overfit = t->overfit;
+    return status ? status : score_whole(t, result, err);
 }
 
 /* ---- setting up ---- */
@@ -266,14 +389,6 @@ static int start_net(trainer *t, int resume, mr_error *err)
     return status;
 }
 
-static int open_log(trainer *t, mr_error *err)
-{
-    char *path = mr_path_join(t->dir, "log.jsonl");
-    int status = path ? mr_runlog_open(path, t->cp.log_offset, &t->log, err) : mr_no_memory(err, "the log");
-    mr_free(path);
-    return status;
-}
-
 static int set_up(trainer *t, int resume, mr_error *err)
 {
     mr_task *task = t->recipe->task;
@@ -286,7 +401,7 @@ static int set_up(trainer *t, int resume, mr_error *err)
         return mr_fail(err, MR_EDATA, "%s: holds a run already; add --resume to continue it, or choose another --out",
                        t->dir);
     status = start_net(t, resume, err);
-    if (!status) status = open_log(t, err);
+    if (!status) status = mr_runlog_open(t->dir, t->set->log, t->cp.log_offset, t->cp.step, &t->log, err);
     if (!status && mr_batch_new(&t->eval_batch, &task->face, shapes[1].B, shapes[1].T))
         status = mr_no_memory(err, "batches; lower --batch or the length");
     if (!status) status = mr_prefetch_new(task, t->net, t->cp.step + 1, (int)t->set->accumulate, &t->batches, err);
@@ -306,20 +421,28 @@ static void tear_down(trainer *t)
 int mr_train(mr_recipe *recipe, mr_context *ctx, const char *dir, int resume, const mr_stop *stop,
              const mr_train_watch *watch, mr_train_result *result, mr_error *err)
 {
-    trainer t = {.recipe = recipe,
-                 .set = &recipe->train,
-                 .ctx = ctx,
-                 .dir = dir,
-                 .stop = stop,
-                 .watch = watch,
-                 .cp = mr_checkpoint_start(),
-                 .lock = -1};
+    trainer t = {
+        .recipe = recipe,
+        .set = &recipe->train,
+        .ctx = ctx,
+        .dir = dir,
+        .stop = stop,
+        .watch = watch,
+        .cp = mr_checkpoint_start(),
+        .batch_seconds = NAN,
+        .clock = {.limit = recipe->train.max_seconds, .began = watch->began != 0 ? watch->began : mr_seconds()},
+        .lock = -1};
     memset(result, 0, sizeof *result);
-    t.started = t.saved = mr_seconds();
+    t.saved = mr_seconds();
     int status = set_up(&t, resume, err);
     if (!status) {
         char line[sizeof t.cp.changed + 32] = "";
-        if (watch->started) watch->started(watch->user, t.net, t.cp.step);
+        t.clock.before = t.cp.seconds;
+        t.clock.setup = t.cp.setup_seconds;
+        t.first_step = mr_seconds();
+        t.first_tokens = t.cp.tokens;
+        mr_run_clock_ready(&t.clock, t.first_step);
+        if (watch->started) watch->started(watch->user, t.net, t.cp.step, mr_run_deadline(&t.clock));
         if (t.cp.changed[0]) snprintf(line, sizeof line, "from here on: %s", t.cp.changed);
         tell(&t, line);
         status = run(&t, result, err);

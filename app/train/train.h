@@ -4,12 +4,15 @@
 
 #include "core/stop.h"
 #include "train/evaluate.h"
+#include "train/overfit.h"
 #include "train/recipe.h"
 
 /* Told of what happens; each may be NULL. */
 typedef struct mr_train_watch {
     void *user;
-    void (*started)(void *user, const mr_net *net, int64_t step); /* step > 0: resumed there */
+    double began; /* mr_seconds() when the command began: --max-seconds counts from there; 0: when training does */
+    /* step > 0: resumed there. deadline: of mr_seconds(), when --max-seconds ends the run; INFINITY: never */
+    void (*started)(void *user, const mr_net *net, int64_t step, double deadline);
     void (*stepped)(void *user, int64_t step, int64_t tokens, double loss);
     void (*evaluating)(void *user, int done, int batches);
     void (*evaluated)(void *user, int64_t step, const mr_score *score, int best);
@@ -19,10 +22,22 @@ typedef struct mr_train_watch {
 
 typedef enum mr_train_end { MR_END_STEPS, MR_END_PATIENCE, MR_END_SECONDS, MR_END_STOPPED } mr_train_end;
 
+/* Evaluations may score a part of the test set (--eval-tokens). Has the best model been scored on all of it? */
+typedef enum mr_whole {
+    MR_WHOLE_ALWAYS,  /* yes: every evaluation does so */
+    MR_WHOLE_AT_END,  /* yes: after training */
+    MR_WHOLE_NO_TIME, /* no: it would have taken longer than --max-seconds */
+    MR_WHOLE_STOPPED  /* no: *stop was set */
+} mr_whole;
+
 typedef struct mr_train_result {
     mr_train_end end;
     int64_t step, best_step, tokens; /* tokens: of all calls; known where training failed, too */
-    double best_loss, best_accuracy;
+    double best_loss, best_accuracy; /* on the whole test set where it was scored, otherwise of the best evaluation */
+    mr_whole whole;
+    int64_t scored, test_size; /* how much of the test set best_loss is of; in tokens, or in batches where the task … */
+    int in_tokens;             /* … does not count them */
+    mr_overfit overfit;
 } mr_train_result;
 
 /* Trains into the folder `dir`, which it locks. The recipe's task must be open (mr_recipe_open). resume: continues

@@ -198,6 +198,16 @@ static int32_t find_character(const mr_vocab *vocab, uint32_t codepoint)
     return low < vocab->size && vocab->codepoints[low] == codepoint ? low : -1;
 }
 
+/* Most characters of most texts are ASCII: those are looked up once. */
+enum { ASCII = 128, NOT_LOOKED_UP = -2 };
+
+static int32_t token_of(const mr_vocab *vocab, uint32_t codepoint, int32_t ascii[ASCII])
+{
+    if (codepoint >= ASCII) return find_character(vocab, codepoint);
+    if (ascii[codepoint] == NOT_LOOKED_UP) ascii[codepoint] = find_character(vocab, codepoint);
+    return ascii[codepoint];
+}
+
 /* Where an encoding stands. */
 typedef struct encoding {
     int32_t *tokens; /* NULL: they are only counted */
@@ -214,12 +224,14 @@ static void put_token(encoding *e, int32_t token, size_t bytes)
 static int encode_characters(const mr_vocab *vocab, const char *text, size_t size, int last, uint64_t offset,
                              encoding *e, mr_error *err)
 {
+    int32_t ascii[ASCII];
+    for (int i = 0; i < ASCII; i++) ascii[i] = NOT_LOOKED_UP;
     while (e->used < size && e->count < e->capacity) {
         uint32_t codepoint;
         int length = mr_utf8_read(text + e->used, size - e->used, &codepoint);
         if (length == MR_UTF8_UNFINISHED && !last) return 0;
         if (length <= 0) return fail_utf8(err, length, offset + e->used, text[e->used]);
-        int32_t token = find_character(vocab, codepoint);
+        int32_t token = token_of(vocab, codepoint, ascii);
         if (token < 0)
             return mr_fail(err, MR_EDATA, "byte %" PRIu64 ": the character U+%04X is not in the vocabulary",
                            offset + e->used + 1, (unsigned)codepoint);

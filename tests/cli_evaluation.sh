@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# train: evaluations that score a part of the test text, --max-seconds over everything, schedules that fit it, and the
+# hint about overfitting. Nothing here depends on how fast the machine is.
+source "$(dirname "$0")/cli_support.bash"
+
+make_text text.txt 3000 1
+text=(text --data text.txt "${tiny[@]}")
+test_tokens=$(python3 -c 'n = len(open("text.txt").read()); print(n - int(0.9 * n) - 1)')
+commas() { python3 -c "print(f'{$1:,}')"; }
+
+# ---- a part of the test text, and all of it at the end: what eval says
+done_by "$minrnn" train "${text[@]}" --steps 12 --eval-every 5 --eval-tokens 512 --json --out part
+check "--json: all was scored" json "d['scored'] == d['test_size'] == $test_tokens and d['unit'] == 'tokens'" out
+mv out told
+done_by "$minrnn" eval part/model.safetensors --data text.txt --json
+check "the whole test text is what eval scores" json "abs(d['loss'] - $(python3 -c 'import json; print(json.load(open("told"))["best_loss"])')) <= 1e-6" out
+check "one line of the log is of the whole" [ "$(grep -c '"kind":"whole"' part/log.jsonl)" -eq 1 ]
+done_by "$minrnn" train "${text[@]}" --steps 12 --eval-every 5 --eval-tokens 0 --out whole
+check "the same weights" same_files part/last.safetensors whole/last.safetensors
+check "another loss" [ "$(grep '"kind":"eval"' part/log.jsonl | timeless /dev/stdin)" != "$(grep '"kind":"eval"' whole/log.jsonl | timeless /dev/stdin)" ]
+check "no line of the whole" [ "$(grep -c '"kind":"whole"' whole/log.jsonl)" -eq 0 ]
+done_by "$minrnn" train "${text[@]}" --steps 12 --eval-every 5 --out usual
+check "the default is more than this text has" cmp <(timeless usual/log.jsonl) <(timeless whole/log.jsonl)
+check "the default" grep -qx 'eval-tokens = 200000' usual/recipe.ini
+
+# ---- a folder that is older than the key keeps scoring everything
+done_by "$minrnn" train "${text[@]}" --steps 6 --eval-every 5 --eval-tokens 512 --out older
+sed -i '/^eval-tokens/d' older/recipe.ini
+done_by "$minrnn" train --out older --resume --steps 12
+check "0 for an older folder" grep -qx 'eval-tokens = 0' older/recipe.ini
+
+# ---- a large share to train on
+done_by "$minrnn" train "${text[@]}" --split 0.9999 --steps 2 --out split
+refused 1 'split' "$minrnn" train "${text[@]}" --split 1 --steps 2 --out nothing
+
+# ---- no time: a step, a part of an evaluation, a model, and a line that says so
+done_by "$minrnn" train "${text[@]}" --steps 1000 --max-seconds 1e-6 --out late
+check "what was left out is said" grep -qE "^time is up; step 1; best at step 1: test loss [0-9.]+, .*\(on 256 of $(commas $test_tokens) tokens: --max-seconds left no time for the rest\)$" out
+check "there is a model" [ -s late/model.safetensors ]
+done_by "$minrnn" train --out late --resume
+check "the limit is of the run, not of the call" grep -q '^time is up; step 1;' out
+done_by "$minrnn" train --out late --resume --max-seconds 0 --steps 4
+check "and can be lifted" grep -q '^step 4;' out
+
+# ---- the learning rate fits the limit: it falls with the time, though hardly any of the steps is done
+for schedule in linear cosine; do
+    done_by "$minrnn" train "${text[@]}" --steps 100000000 --warmup 0 --schedule $schedule --max-seconds 1 \
+        --eval-every 100000000 --out fits-$schedule
+    check "$schedule fits --max-seconds" python3 - fits-$schedule/log.jsonl <<'PYTHON'
+import json, sys
+steps = [line for line in map(json.loads, open(sys.argv[1])) if line["kind"] == "step"]
+rates = [line["lr"] for line in steps]
+assert all(a >= b for a, b in zip(rates, rates[1:])), "it rises"
+assert len(rates) < 3 or rates[-1] < 0.999 * rates[0], (len(rates), rates[0], rates[-1])
+PYTHON
+done
+done_by "$minrnn" train "${text[@]}" --steps 100000000 --warmup 0 --schedule constant --max-seconds 0.5 --eval-every 100000000 --out flat
+check "constant stays" [ "$(grep -o '"lr":[^,]*' flat/log.jsonl | sort -u | wc -l)" -eq 1 ]
+
+# ---- overfitting is told, once, with what to do; a run that learns is not accused of it
+head -c 1500 text.txt | iconv -c -f utf-8 -t utf-8 >short.txt
+done_by "$minrnn" train text --data short.txt --dim 32 --layers 1 --context 32 --batch 8 --dropout 0 --weight-decay 0 --lr 0.02 --schedule constant \
+    --steps 300 --eval-every 20 --out learned-by-heart
+check "the hint" [ "$(grep -c '^hint: it overfits: since step [0-9]* the test loss rose from .* model.safetensors is the best point, step' err)" -eq 1 ]
+check "evaluations name the best one" grep -qE '^step 300: .*\(best at step [0-9]+\)$' err
+check "the curve marks the best point" grep -q '>best [0-9.]*, step [0-9]*<' learned-by-heart/curve.svg
+done_by "$minrnn" train "${text[@]}" --steps 60 --eval-every 20 --lr 0.01 --out learns
+check "no hint for a run that learns" [ "$(grep -c hint: err)" -eq 0 ]
+done_by "$minrnn" train learned-by-heart/recipe.ini --quiet --out quiet
+check "--quiet: no hint" [ ! -s err ]
+
+finish
