@@ -131,9 +131,13 @@ static void print_json(const mr_train_result *r)
            (long long)r->test_size, r->in_tokens ? "tokens" : "batches");
 }
 
-static void print_hint(const mr_train_result *r)
+/* What to do next, where a run ended by time or overfits. */
+static void print_hints(const settings *set, const mr_recipe *recipe, const mr_train_result *r)
 {
     const mr_overfit *o = &r->overfit;
+    if (r->end == MR_END_SECONDS)
+        fprintf(stderr, "to train longer: minrnn train --out %s --resume --max-seconds %.4g\n", set->out,
+                2 * recipe->train.max_seconds);
     if (!o->found) return;
     fprintf(stderr,
             "hint: it overfits: since step %lld the test loss rose from %.4g to %.4g while the training loss fell from "
@@ -151,7 +155,7 @@ static int finish(const mr_run_view *v, const settings *set, const mr_train_resu
                 (long long)r->step, set->out);
         return 128 + (int)*mr_stop_flag();
     }
-    if (!set->common.quiet) print_hint(r);
+    if (!set->common.quiet) print_hints(set, v->recipe, r);
     if (set->common.json) print_json(r);
     else print_result(set, r);
     return r->whole == MR_WHOLE_STOPPED ? 128 + (int)*mr_stop_flag() : MR_EXIT_DONE;

@@ -1,3 +1,4 @@
+/* Prints what happens in a run to stderr. */
 #include "commands/run_view.h"
 
 #include "core/clock.h"

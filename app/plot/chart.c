@@ -1,3 +1,4 @@
+/* Draws a chart as SVG: axes, series, bars and the legend. */
 #include "plot/chart.h"
 
 #include "core/file.h"
@@ -8,10 +9,13 @@
 #include <string.h>
 
 /* The picture and the plot in it, in pixels. The right margin holds the second axis whether it is drawn or not, so that
- * pictures of different runs lie over each other. */
+ * pictures of different runs can be laid over each other. */
 enum { WIDTH = 800, HEIGHT = 480, LEFT = 68, RIGHT = WIDTH - 68, TOP = 78, BOTTOM = HEIGHT - 58 };
 enum { LEGEND_TOP = 57, LEGEND_ROW = 20, KEY = 30 };
-enum { EVERY_POINT = 60, SOME_POINTS = 10 }; /* markers: on each of so few points, otherwise about so many on a line */
+enum {
+    EVERY_POINT = 60,
+    SOME_POINTS = 10
+}; /* markers: on every point of up to so many, otherwise on about so many of a line */
 enum { TEXT_CHARS = 84 };
 #define LETTER 7.2 /* width of one, estimated */
 
@@ -49,7 +53,7 @@ static const char style[] =
     "  }\n"
     "</style>\n";
 
-/* Around 0,0, about as large to the eye as each other; every second one is hollow. */
+/* Markers around 0,0, of about the same size to the eye; every second one is hollow. */
 static const struct marker {
     const char *path;
     int hollow;
@@ -84,7 +88,7 @@ static number brief(double v, int digits)
     return out;
 }
 
-/* Powers of two are known by all their digits. */
+/* Powers of two are written with all their digits, by which people know them. */
 static number tick_label(const mr_span *span, double value)
 {
     number out = brief(value, 6);
@@ -189,7 +193,7 @@ static size_t fit_spans(drawing *d)
                 mr_values_take(values, s->y[i] - s->spread[i]);
         }
     }
-    if (d->chart->groups && !is_log(d->chart->y.scale)) mr_values_take(&y, 0); /* bars stand on the ground */
+    if (d->chart->groups && !is_log(d->chart->y.scale)) mr_values_take(&y, 0); /* bars start at 0 */
     d->x = fit(&d->chart->x, &x, 1);
     d->y = fit(&d->chart->y, &y, 0);
     d->right = fit(&d->chart->right, &right, 0);
@@ -226,7 +230,7 @@ static void draw_y_axis(drawing *d)
     }
 }
 
-/* All in one size, that of the longest. */
+/* All in the size that the longest one needs. */
 static void name_groups(drawing *d)
 {
     const double room = (double)(RIGHT - LEFT) / (double)d->chart->group_count;
@@ -257,7 +261,7 @@ static void draw_x_axis(drawing *d)
     if (d->chart->groups) name_groups(d);
 }
 
-/* In the colour of its series, the first of them. */
+/* In the colour of the first series that it belongs to. */
 static void draw_right_axis(drawing *d)
 {
     mr_tick ticks[MR_TICKS];
@@ -365,7 +369,7 @@ static void draw_line(drawing *d, size_t series)
 
 /* ---- grouped bars */
 
-/* A wash of the colour under stripes of an angle that is the series' own; the first is solid. */
+/* The colour, faint, under stripes whose angle is different for each series; the first series is solid. */
 static void add_pattern(drawing *d, size_t series)
 {
     mr_text_format(d->svg,
@@ -408,7 +412,7 @@ static void draw_bars(drawing *d, size_t series)
 
 /* ---- legend */
 
-/* Where entry i stands; rows are filled from the left. Returns the rows so far. */
+/* The place of an entry; rows are filled from the left. Returns the rows so far. */
 static int place_entry(const mr_chart_series *s, int *x, int *row)
 {
     const int width = KEY + (int)(LETTER * letters(s->name)) + 22;

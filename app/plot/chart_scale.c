@@ -1,3 +1,4 @@
+/* Spans of values and their ticks, linear and logarithmic. */
 #include "plot/chart_scale.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* The scale of one axis: which values it spans, where one lies, which ticks stand there. */
+/* The scale of one axis: which values it spans, where a value is on it, and its ticks. */
 #ifndef MR_APP_PLOT_CHART_SCALE_H
 #define MR_APP_PLOT_CHART_SCALE_H
 

@@ -1,3 +1,4 @@
+/* The learning curve: thins out the points, smooths the training loss and hands them to a chart. */
 #include "plot/curve.h"
 
 #include "core/mem.h"
@@ -7,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BINS = 1000 }; /* points drawn of one line, at most: more than the plot has pixels */
+enum { BINS = 1000 }; /* points of one line at most: more than the plot has pixels */
 
 typedef enum series_kind { TRAIN, TEST, ACCURACY, SERIES } series_kind;
 
@@ -46,7 +47,7 @@ static void bin(series *line, const mr_curve_point *points, size_t n, series_kin
     for (size_t i = 0; i < n; i++) {
         if (!usable(&points[i], kind)) continue;
         size_t at = (size_t)((double)points[i].step / (last_step + 1) * BINS);
-        if (at >= BINS) at = BINS - 1; /* steps so many that one more is lost in rounding */
+        if (at >= BINS) at = BINS - 1; /* so many steps that one more is lost in rounding */
         count[at]++;
         x[at] += ((double)points[i].step - x[at]) / count[at];
         y[at] += (value_of(&points[i], kind) - y[at]) / count[at];
@@ -81,7 +82,7 @@ static mr_span loss_span(const curve *c)
     return mr_span_of(&values, MR_SCALE_AUTO, 0);
 }
 
-/* A centred mean of what the eye sees: on a log scale it is the geometric one. It narrows towards the steep
+/* A centred mean of what the eye sees: on a log scale the geometric mean. It narrows towards the steep
  * beginning and is one-sided at the end. Returns its half width. */
 static size_t smoothen(double *out, const series *line, const mr_span *span)
 {

@@ -1,3 +1,4 @@
+/* Appending to a file through a buffer. */
 #include "train/append_file.h"
 
 #include "core/mem.h"

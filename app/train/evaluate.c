@@ -1,3 +1,4 @@
+/* Walks over the batches of a test set, or over some of them, and takes the mean of their scores. */
 #include "train/evaluate.h"
 
 #include "core/clock.h"

@@ -1,3 +1,4 @@
+/* Event files of TensorBoard, written byte by byte: the format is small, and its library is not. */
 #include "train/event_file.h"
 
 #include "core/file.h"

@@ -1,3 +1,4 @@
+/* Tables of a recipe's keys, made once from the library's catalogue and the program's own. */
 #include "train/keys.h"
 
 #include "core/mem.h"

@@ -1,3 +1,4 @@
+/* Lines of the log: as JSON, as CSV, and read back. */
 #include "train/log_entry.h"
 
 #include "core/json.h"

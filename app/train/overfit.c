@@ -1,3 +1,4 @@
+/* Looks for overfitting in the points of a log. */
 #include "train/overfit.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* The progress line: speed, time left, and what fits the width of a terminal. */
 #include "train/progress.h"
 
 #include "core/text.h"
@@ -57,7 +58,7 @@ int mr_progress_due(mr_progress *p, double every, double now)
 double mr_progress_seconds_left(const mr_progress *p)
 {
     double by_steps = p->past_seconds / p->past_steps * (double)(p->steps - p->step); /* 0/0 before the first step */
-    double left = fmin(by_steps, p->deadline - p->updated);                           /* fmin passes over one NaN */
+    double left = fmin(by_steps, p->deadline - p->updated);                           /* fmin ignores one NaN */
     return left < 0 ? 0 : left;
 }
 
@@ -76,7 +77,7 @@ static void loss_text(char out[PART_MAX], const char *name, double loss)
     if (isfinite(loss)) snprintf(out, PART_MAX, "%s %s", name, mr_real_print(number, loss, 4));
 }
 
-/* The parts of a line, "" where there is nothing to say. The order is that of the line. */
+/* The parts of a line in their order; "" where nothing is known. */
 enum { STEP, LOSS, TEST_LOSS, PERCENT, SPEED, LEFT, PARTS };
 
 static void make_parts(char part[PARTS][PART_MAX], const mr_progress *p)
@@ -98,7 +99,7 @@ static void make_parts(char part[PARTS][PART_MAX], const mr_progress *p)
     if (isfinite(left) && p->step < p->steps) time_text(part[LEFT], left);
 }
 
-/* Columns of what is joined by two blanks; every part but the bar is ASCII. */
+/* Columns of the parts, joined by two blanks; every part but the bar is ASCII. */
 static int columns(char part[PARTS][PART_MAX])
 {
     int sum = 0;

@@ -1,4 +1,4 @@
-/* The progress of a run as a line of text. Pure functions into a buffer: the library never prints, the command does. */
+/* The progress of a run as a line of text. Pure functions that write into a buffer; the command prints it. */
 #ifndef MR_APP_TRAIN_PROGRESS_H
 #define MR_APP_TRAIN_PROGRESS_H
 
@@ -13,7 +13,7 @@ typedef struct mr_progress {
     int64_t step, steps;
     double loss;                /* of the last step */
     double test_loss, accuracy; /* of the last evaluation; accuracy in 0 … 1 */
-    /* steps in this process; and all three of late: what is long ago counts less and less */
+    /* steps that this process did; and recent seconds, steps and tokens, where older ones count less and less */
     double done, past_seconds, past_steps, past_tokens;
     double deadline;       /* the clock when --max-seconds ends the run; NaN: never */
     int utf8;              /* draw the bar with block elements, else in ASCII */

@@ -1,4 +1,4 @@
-/* Files that are built into the library by scripts/embed.cmake: names and texts, NULL-terminated, each pair in one
+/* Files that are built into the command by scripts/embed.cmake: names and texts, NULL-terminated, each pair in the same
  * order. */
 #ifndef MR_APP_TRAIN_RECIPES_H
 #define MR_APP_TRAIN_RECIPES_H

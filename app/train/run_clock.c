@@ -1,3 +1,4 @@
+/* Sums over the times of a run. */
 #include "train/run_clock.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* The files of a log, written together. */
 #include "train/runlog.h"
 
 #include "core/file.h"

@@ -1,3 +1,4 @@
+/* The training loop: steps, evaluations, checkpoints, and how a run begins and ends. */
 #include "train/train.h"
 
 #include "core/clock.h"
