@@ -13,7 +13,7 @@ from dataclasses import dataclass
 ADDRESSES = 16 << 30  # bytes of addresses a process may have
 FILE = 7 << 30  # bytes a file may have: cli_hostile makes one of 6 GB (sparse)
 LEAVE_OUT = ("house", "api_doc", "tasks_doc", "cli_install", "cli_examples", "slow_")  # not about the one library
-live = set()  # the tests that run now, by process
+live = set()  # the processes that run now, each with a group of its own
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,16 @@ def run(test, library, timeout, cpus=None, extra=None, addresses=ADDRESSES):
         end_group(process)
         shutil.rmtree(private, ignore_errors=True)
     return verdict, time.monotonic() - began
+
+
+def run_tool(command):
+    """(exit status, output) of a build step, which ends with us."""
+    pipe, same = subprocess.PIPE, subprocess.STDOUT
+    process = subprocess.Popen(command, stdout=pipe, stderr=same, text=True, start_new_session=True)
+    live.add(process)
+    output = process.communicate()[0]
+    live.discard(process)
+    return process.returncode, output
 
 
 def kill_group(process):
