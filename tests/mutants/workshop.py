@@ -9,7 +9,7 @@ from pathlib import Path
 from mutants import harness
 
 PARTS = ("app", "src", "include", "tests", "recipes", "data", "scripts", "examples", "CMakeLists.txt")
-OPTIONS = ("-DMINRNN_ONE_LIBRARY=ON", "-DMINRNN_CUDA=OFF", "-DMINRNN_CURL=OFF", "-DMINRNN_WERROR=OFF",
+OPTIONS = ("-DMINRNN_ONE_LIBRARY=ON", "-DMINRNN_CUDA=OFF", "-DMINRNN_WERROR=OFF",
            "-DCMAKE_SKIP_BUILD_RPATH=ON")
 LIBRARY = "libminrnn_app.so"
 
