@@ -5,8 +5,9 @@
 
 It takes a sample of the mutants (tests/mutants/operators.py says what they are) of app/ without bench, src/api,
 src/model and src/core, or all mutants of the files that are named. For each it compiles one file, links one shared
-library and runs the tests that reach the changed line, the quickest first, until one fails or hangs. Mutants that do
-not compile, or compile to the same code, do not count. tests/mutants-equivalent.txt argues which others change nothing
+library and runs the tests that reach the changed line, the quickest first, until one fails or hangs. Where they pass
+and the line may decide what is freed, they run again under LeakSanitizer, as in `make asan`. Mutants that do not
+compile, or compile to the same code, do not count. tests/mutants-equivalent.txt argues which others change nothing
 that could be seen.
 
 Everything happens in copies under --work. Results go to results.jsonl there as they come; started again on the same
@@ -16,6 +17,7 @@ import difflib
 import json
 import os
 import re
+import subprocess
 import sys
 import threading
 import time
@@ -27,6 +29,7 @@ from mutants import harness, operators, reach, workshop  # noqa: E402
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("app", "src/api", "src/model", "src/core")
 NOT_COUNTED = ("stillborn", "same")
+FREES = re.compile(r"free|close|destroy|release|goto")
 
 
 def say(text):
@@ -119,14 +122,15 @@ class Trial:
         self.builder, self.known, self.results, self.texts = builder, known, results, texts
         self.tests = {test.name: test for test in harness.tests_of(builder.folder)}
         self.starts = {name: self.function_starts(text) for name, text in texts.items()}
+        self.leaks = Leaks(builder.folder)
 
     @staticmethod
     def function_starts(whole):
         return [whole.count("\n", 0, start) + 1 for start, _ in operators.bodies(operators.mask(whole))]
 
-    def test_for(self, name, worker):
-        """A test with the worker's own command in place of the build's."""
-        test, own = self.tests[name], {str(self.builder.folder / "minrnn"): str(worker.out / "minrnn")}
+    def test_for(self, name, command):
+        """A test with another command in place of the build's."""
+        test, own = self.tests[name], {str(self.builder.folder / "minrnn"): str(command)}
         command = tuple(own.get(word, word) for word in test.command)
         return harness.Test(test.name, command, test.environment, test.skip)
 
@@ -152,11 +156,46 @@ class Trial:
         what = {"verdict": "survived", "tests": len(names)}
         for number, name in enumerate(names):
             patience = 30 + 10 * self.known[name]["seconds"]
-            how, _ = harness.run(self.test_for(name, worker), worker.out, patience, cpus)
+            how, _ = harness.run(self.test_for(name, worker.out / "minrnn"), worker.out, patience, cpus)
             if how != "passed":
                 what = {"verdict": "caught", "by": name, "how": how, "tests": number + 1}
                 break
+        else:
+            line = self.texts[mutant.file].split("\n")[mutant.line - 1]
+            leak = self.leaks.find(self, names, worker, cpus) if FREES.search(line) else None
+            if leak:
+                what = {"verdict": "caught", "by": leak, "how": "leaked", "tests": len(names)}
         return {**what, "seconds": round(time.monotonic() - began, 1)}
+
+
+class Leaks:
+    """Runs tests under LeakSanitizer, which gcc brings along; those that are clean on the unchanged program count."""
+
+    def __init__(self, folder):
+        found = subprocess.run(["gcc", "-print-file-name=liblsan.so"], capture_output=True, text=True).stdout.strip()
+        self.library = found if os.path.isabs(found) else None
+        self.folder, self.clean = folder, {}
+
+    def passes(self, trial, name, folder, patience, cpus):
+        """Whether a test passes with the library of a folder. A script gets a wrapper of the command to test, so that
+        the shell itself is not watched."""
+        wrapper = folder / "minrnn-watched"
+        wrapper.write_text(f'#!/bin/sh\nLD_PRELOAD={self.library} exec {folder}/minrnn "$@"\n')
+        wrapper.chmod(0o755)
+        watched = {"LOCPATH": ""} if name.startswith("cli_") else {"LOCPATH": "", "LD_PRELOAD": self.library}
+        return harness.run(trial.test_for(name, wrapper), folder, patience, cpus, watched, None)[0] == "passed"
+
+    def find(self, trial, names, worker, cpus):
+        """The first test that leaks with the worker's library and not without, or None."""
+        for name in names if self.library else ():
+            patience = 60 + 20 * trial.known[name]["seconds"]
+            if self.passes(trial, name, worker.out, patience, cpus):
+                continue
+            if name not in self.clean:
+                self.clean[name] = self.passes(trial, name, self.folder, patience, cpus)
+            if self.clean[name]:
+                return name
+        return None
 
 
 def work_off(queue, trial, worker, cpus):

@@ -62,9 +62,9 @@ static void play_batch(const mr_task *task, int index, mr_batch *batch)
         if (batch->target[i] >= 0) batch->target[i] = play.token_of[play.ranks[nth] - '0'];
 }
 
-static void on_start(void *user, const mr_net *net, int64_t step)
+static void on_start(void *user, const mr_net *net, int64_t step, double deadline)
 {
-    (void)user, (void)net;
+    (void)user, (void)net, (void)deadline;
     play.step = step;
 }
 

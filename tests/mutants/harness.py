@@ -7,13 +7,15 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 
 ADDRESSES = 16 << 30  # bytes of addresses a process may have
 FILE = 7 << 30  # bytes a file may have: cli_hostile makes one of 6 GB (sparse)
 LEAVE_OUT = ("house", "api_doc", "tasks_doc", "cli_install", "cli_examples", "slow_")  # not about the one library
-live = set()  # the tests that run now, by process
+ending = threading.Event()
+live = set()  # the processes that run now, each with a group of its own
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ def run(test, library, timeout, cpus=None, extra=None, addresses=ADDRESSES):
                                stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True,
                                preexec_fn=limits(cpus, addresses))
     live.add(process)
+    if ending.is_set():
+        kill_group(process)
     try:
         status = process.wait(timeout)
         verdict = "passed" if status == 0 else "skipped" if status == test.skip else "failed"
@@ -69,6 +73,16 @@ def run(test, library, timeout, cpus=None, extra=None, addresses=ADDRESSES):
         end_group(process)
         shutil.rmtree(private, ignore_errors=True)
     return verdict, time.monotonic() - began
+
+
+def run_tool(command):
+    """(exit status, output) of a build step, which ends with us."""
+    pipe, same = subprocess.PIPE, subprocess.STDOUT
+    process = subprocess.Popen(command, stdout=pipe, stderr=same, text=True, start_new_session=True)
+    live.add(process)
+    output = process.communicate()[0]
+    live.discard(process)
+    return process.returncode, output
 
 
 def kill_group(process):
@@ -88,6 +102,7 @@ def end_group(process):
 def tidy(folder):
     """Temporary folders go below this one, which is emptied now and when the program ends, killed or not."""
     def at_end(number=None, _=None):
+        ending.set()
         for process in list(live):
             kill_group(process)
         shutil.rmtree(folder, ignore_errors=True)

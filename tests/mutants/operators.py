@@ -25,6 +25,7 @@ PLACE = r"\*?\(?\*?[A-Za-z_][\w.]*(?:(?:->|\.)\w+|\[[^][]*(?:\[[^][]*\][^][]*)*\
 ASSIGN = re.compile(rf"{PLACE} (?:[-+*/%&|^]|<<|>>)?= ")
 CALL = re.compile(r"(?:\(void\))?[A-Za-z_]\w*(?:(?:->|\.)\w+|\[[^][]*\])*\(")
 COUNT = re.compile(rf"(?:(?:\+\+|--){PLACE}|{PLACE}(?:\+\+|--));")
+LABEL = re.compile(r"\s*(?:case [^?]*|default|\w+):$")
 KEYWORDS = re.compile(r"(?:if|for|while|switch|return|sizeof|else|do|case|default|goto|assert)\b")
 
 
@@ -140,6 +141,8 @@ def drops(code, start, end):
         before = code[:start + match.start()].rstrip()
         if before.endswith(")") and not after_control(code, len(before) - 1):
             continue
+        if before.endswith(":") and not LABEL.match(before[before.rfind("\n") + 1:]):
+            continue  # the colon of a choice
         if ASSIGN.match(code, place) or COUNT.match(code, place) or (CALL.match(code, place) and code[stop - 2] == ")"):
             yield "drop", place, stop, ";" + "\n" * code.count("\n", place, stop)
 

@@ -6,8 +6,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from mutants import harness
+
 PARTS = ("app", "src", "include", "tests", "recipes", "data", "scripts", "examples", "CMakeLists.txt")
-OPTIONS = ("-DMINRNN_ONE_LIBRARY=ON", "-DMINRNN_CUDA=OFF", "-DMINRNN_CURL=OFF", "-DMINRNN_WERROR=OFF",
+OPTIONS = ("-DMINRNN_ONE_LIBRARY=ON", "-DMINRNN_CUDA=OFF", "-DMINRNN_WERROR=OFF",
            "-DCMAKE_SKIP_BUILD_RPATH=ON")
 LIBRARY = "libminrnn_app.so"
 
@@ -46,9 +48,9 @@ def build(copy, folder, jobs, *options):
     configure += [*OPTIONS, *options]
     make = ["cmake", "--build", str(folder), "--parallel", str(jobs), "--target", "minrnn", "tests"]
     for command in (configure, make):
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise SystemExit(f"mutants: {' '.join(command)}:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+        status, output = harness.run_tool(command)
+        if status:
+            raise SystemExit(f"mutants: {' '.join(command)}:\n{output[-6000:]}")
 
 
 class Builder:
