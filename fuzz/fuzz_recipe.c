@@ -12,8 +12,8 @@ static void check_again(const mr_recipe *recipe)
     if (!mr_recipe_print(recipe, &first, &err)) {
         must(!mr_recipe_load(&again, as_file((const uint8_t *)first.data, first.size), &err),
              "a printed recipe can be read");
-        must(!mr_recipe_print(&again, &second, &err), "and printed again");
-        must(first.size == second.size && !memcmp(first.data, second.data, first.size), "as the same");
+        must(!mr_recipe_print(&again, &second, &err), "it can be printed again");
+        must(first.size == second.size && !memcmp(first.data, second.data, first.size), "both prints are the same");
         mr_recipe_free(&again);
     } else must(err.text[0] != 0, "an error says why");
     mr_text_free(&first);
