@@ -1,5 +1,5 @@
-/* Any bytes as a model file, as the state of a training and as that of a stream: refused with a sentence, or every
- * tensor lies inside it; what passes all checks is run. */
+/* Fuzzes model files, saved trainings and saved streams: bad input is refused with a sentence, every tensor of accepted
+ * input is inside the file, and a model that passes all checks is run. */
 #include "core/safetensors.h"
 #include "input.h"
 #include "train/score.h"
@@ -20,8 +20,8 @@ static void check_container(const uint8_t *data, size_t size)
     uint64_t end = 0;
     for (int i = 0; !rc && i < mr_st_count(st); i++) {
         const mr_st_tensor *t = mr_st_at(st, i);
-        must(t->offset == end, "tensors lie one after the other");
-        must(t->bytes <= size && mr_st_find(st, t->name) == t, "a tensor is found by its name and lies in the file");
+        must(t->offset == end, "tensors follow each other without gaps");
+        must(t->bytes <= size && mr_st_find(st, t->name) == t, "a tensor is found by its name and is inside the file");
         must(!mr_st_read(st, "input", t, copy, &err), "a tensor can be read");
         end += t->bytes;
     }
@@ -52,7 +52,7 @@ static mr_context *the_context(void)
     return ctx;
 }
 
-/* A net and a stream stay what they are whatever they are given. */
+/* A net and a stream can still be used, whatever they were asked to load. */
 static void check_states(const uint8_t *data, size_t size)
 {
     static const char *const settings[] = {"vocab", "[\"a\",\"b\"]", "dim", "2", "layers", "1", NULL};

@@ -1,4 +1,4 @@
-/* What the targets share: the input as a file with a name, for functions that read files. */
+/* Shared by the fuzz targets: the input as a file with a name, for functions that read files. */
 #ifndef MR_FUZZ_INPUT_H
 #define MR_FUZZ_INPUT_H
 
@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A law that does not hold is a finding. */
+/* Aborts, which libFuzzer reports as a finding, if a law does not hold. */
 static inline void must(int holds, const char *law)
 {
     if (holds) return;

@@ -1,5 +1,5 @@
-# A toolchain for 64-bit ARM, with qemu-user to run what it builds. Libraries: Debian's multiarch packages, or the same unpacked
-# below the folder that MINRNN_AARCH64_ROOT names.
+# A toolchain for 64-bit ARM, with qemu-user to run what it builds. The libraries are Debian's multiarch packages,
+# installed, or unpacked below the folder that MINRNN_AARCH64_ROOT names.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

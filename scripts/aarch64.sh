@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds minrnn for 64-bit ARM and runs its tests by qemu-user. Says what is missing, with status 77, where that cannot be done.
+# Builds minrnn for 64-bit ARM and runs its tests with qemu-user. If something is missing for that, names it and exits
+# with status 77.
 # usage: scripts/aarch64.sh [BUILD]
 set -eu
 cd "$(dirname "$0")/.."
@@ -12,13 +13,17 @@ for library in inih cmocka; do
 done
 if [ -n "$lacking" ]; then
     echo "skipped: not found here:$lacking"
-    echo "on Debian: dpkg --add-architecture arm64; apt-get install gcc-aarch64-linux-gnu qemu-user lib{inih,cmocka}-dev:arm64"
+    echo "on Debian: dpkg --add-architecture arm64;" \
+        "apt-get install gcc-aarch64-linux-gnu qemu-user lib{inih,cmocka}-dev:arm64"
     exit 77
 fi
 
 jobs=$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
-cmake -S . -B "$build" --log-level=WARNING -DCMAKE_TOOLCHAIN_FILE=scripts/aarch64.cmake -DMINRNN_CUDA=OFF -DMINRNN_CURL=OFF
+cmake -S . -B "$build" --log-level=WARNING -DCMAKE_TOOLCHAIN_FILE=scripts/aarch64.cmake \
+    -DMINRNN_CUDA=OFF -DMINRNN_CURL=OFF
 cmake --build "$build" --target all tests --parallel "$jobs"
 qemu-aarch64 -L /usr/aarch64-linux-gnu "$build/minrnn" check --cases 12 --isa neon --quiet
-# the laws take many minutes by qemu, and check has run the same kernels; scripts that run the command cannot know of the emulator; programs that were built here can
-ctest --test-dir "$build" --output-on-failure -j "$jobs" -R '^test_(api|file|golden|options|progress|safetensors|vocab)' "${@:2}"
+# Not run: the tests of the laws, which take many minutes under qemu (check has run the same kernels), and the scripts
+# that run the command, because they do not know of the emulator.
+ctest --test-dir "$build" --output-on-failure -j "$jobs" \
+    -R '^test_(api|file|golden|options|progress|safetensors|vocab)' "${@:2}"

@@ -1,11 +1,12 @@
-# Which cards the CUDA code is compiled for: CMAKE_CUDA_ARCHITECTURES, or CUDAARCHS, where one is given; otherwise the cards of this
-# machine, whose driver is asked; without one, machine code for Hopper (9.0), with PTX for what is newer, and PTX of 8.0: every card
-# from there on compiles that for itself, once, when it first runs. That PTX costs a quarter of the build (4 minutes of one core
-# instead of 3, without a card here), so more is left to whoever names it, and so are older cards (7.5). Says in one
-# line what was chosen.
+# Chooses the cards that the CUDA code is compiled for, and prints the choice in one line:
+#   1. CMAKE_CUDA_ARCHITECTURES or CUDAARCHS, if given;
+#   2. otherwise the cards of this machine, as the driver reports them;
+#   3. without a card: machine code for Hopper (9.0), with PTX for newer cards, and PTX for 8.0, which every card from
+#      8.0 on compiles for itself when it first runs. That PTX takes a quarter of the build (4 minutes of one core
+#      instead of 3), so other cards, also older ones (7.5), are compiled for only if they are named.
 
-# The driver's answer, a line a card such as "9.0", as a list such as 90;120: what nvcc does not know is left to PTX of the newest
-# that it does.
+# Turns the driver's answer, one line for each card such as "9.0", into a list such as 90;120. For a card that nvcc does
+# not know, the list has PTX of the newest one below it that nvcc knows.
 function(cards_of answer compiler out)
   execute_process(COMMAND ${compiler} --list-gpu-arch OUTPUT_VARIABLE known ERROR_QUIET)
   string(REGEX MATCHALL "compute_[0-9]+" known "${known}")
@@ -34,8 +35,8 @@ function(choose_cards compiler out why)
   find_program(NVIDIA_SMI nvidia-smi)
   set(answer)
   if(NVIDIA_SMI)
-    execute_process(COMMAND ${NVIDIA_SMI} --query-gpu=compute_cap --format=csv,noheader OUTPUT_VARIABLE answer RESULT_VARIABLE failed
-      ERROR_QUIET TIMEOUT 30)
+    execute_process(COMMAND ${NVIDIA_SMI} --query-gpu=compute_cap --format=csv,noheader
+      OUTPUT_VARIABLE answer RESULT_VARIABLE failed ERROR_QUIET TIMEOUT 30)
     if(failed)
       set(answer)
     endif()

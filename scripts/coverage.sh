@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests of a build with MINRNN_COVERAGE and prints which share of the lines of src/ they ran, a folder a line.
-# usage: scripts/coverage.sh BUILD [LEAST]       LEAST: the share in percent that is asked for, 90 if left out
+# Runs the tests of a build with MINRNN_COVERAGE and prints the share of the lines of src/ that they ran, by folder.
+# usage: scripts/coverage.sh BUILD [LEAST]       LEAST: fail below this percentage; default 90
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=$1 least=${2:-90}
@@ -8,7 +8,8 @@ root=$PWD
 command -v gcov >/dev/null || { echo "coverage: NOT MEASURED: there is no gcov here"; exit 1; }
 find "$build" -name '*.gcda' -delete
 scripts/test.sh "$build" --label-exclude slow || exit 1
-find "$build/CMakeFiles/minrnn_objects.dir" -name '*.gcda' -print0 | xargs -0 gcov --json-format --stdout 2>/dev/null >"$build/coverage.json"
+find "$build/CMakeFiles/minrnn_objects.dir" -name '*.gcda' -print0 |
+    xargs -0 gcov --json-format --stdout 2>/dev/null >"$build/coverage.json"
 python3 - "$root" "$build/coverage.json" "$least" <<'PYTHON'
 import json, os, sys
 root, path, least = sys.argv[1], sys.argv[2], float(sys.argv[3])

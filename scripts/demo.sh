@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Trains a minGRU on selective copying (recipes/demo.ini) and shows that it solved it: every score is of sequences that
-# it has not seen. Fails when the accuracy stays below 99 %.
+# Trains a minGRU on selective copying (recipes/demo.ini) and shows that it solves the task, on sequences that it has
+# not seen. Fails if the accuracy is below 99 %.
 # usage: scripts/demo.sh [path of the minrnn command]
 set -eu
 cd "$(dirname "$0")/.."

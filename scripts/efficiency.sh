@@ -1,15 +1,20 @@
 #!/usr/bin/env bash
-# The measurements of the paper on this machine, with PyTorch's forms of the models beside ours; on a CPU length by length in turn, because
-# its speed varies.
-# usage: scripts/efficiency.sh DIR [cpu|cuda] [T…]        docs/results/efficiency/cpu, say; T: those that PyTorch is measured at
-# MINRNN names the command, PYTHON one that has PyTorch, CELL_SECONDS what one cell may take (20). The machine should do nothing else.
+# Measures what the paper measures, on this machine, ours and PyTorch's versions of the same models. On a CPU, whose
+# speed varies, they alternate length by length.
+# usage: scripts/efficiency.sh DIR [cpu|cuda] [T…]    DIR: for example docs/results/efficiency/cpu; T: lengths for PyTorch
+# MINRNN names the command, PYTHON a Python with PyTorch, CELL_SECONDS the limit for one cell (20). The machine should
+# do nothing else.
 set -eu
-[ $# -ge 1 ] || { sed -n '2,5s/^# //p' "$0"; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,6s/^# //p' "$0"; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)
 minrnn=${MINRNN:-$here/../build/minrnn} python=${PYTHON:-python3} out=$1 device=${2:-cuda} limit=${CELL_SECONDS:-20}
 shift $(($# > 1 ? 2 : 1))
 [ $# -gt 0 ] || set -- 64 128 256 512 1024 2048 4096
-"$python" -c "import torch" 2>/dev/null || { echo "efficiency.sh: $python has no PyTorch; name one that has by PYTHON, or run \`minrnn reproduce efficiency inference parameters\`" >&2; exit 1; }
+"$python" -c "import torch" 2>/dev/null || {
+    echo "efficiency.sh: $python has no PyTorch; set PYTHON to one that has it," \
+        "or run \`minrnn reproduce efficiency inference parameters\`" >&2
+    exit 1
+}
 rows=$(mktemp)
 trap 'rm -f "$rows"' EXIT
 [ "$device" = cpu ] && turns=("$@") || turns=("$*")

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for some seconds, from the corpus of the repository, two at a time. Ends with one line a target.
+# Runs every fuzz target for some seconds, starting from the corpus of the repository, two at a time. Prints one line
+# for each target at the end.
 # usage: scripts/fuzz.sh BUILD SECONDS [TARGET…]       TARGET: model, recipe, text, command
-# What is found lies in BUILD/findings; `BUILD/fuzz/fuzz_TARGET FILE` shows it again. New inputs worth keeping go to BUILD/corpus.
+# Findings are in BUILD/findings; `BUILD/fuzz/fuzz_TARGET FILE` reproduces one. New inputs worth keeping go to
+# BUILD/corpus.
 set -u
 build=$1 seconds=$2
 shift 2
@@ -13,8 +15,9 @@ before=$(find "$build/findings" -type f | wc -l)
 
 fuzz() { # TARGET
     mkdir -p "$build/corpus/$1"
-    "$build/fuzz/fuzz_$1" "$build/corpus/$1" "$root/fuzz/corpus/$1" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
-        -malloc_limit_mb=512 -close_fd_mask=3 -print_final_stats=1 -artifact_prefix="$build/findings/$1-" >"$build/fuzz_$1.log" 2>&1
+    "$build/fuzz/fuzz_$1" "$build/corpus/$1" "$root/fuzz/corpus/$1" -max_total_time="$seconds" -timeout=10 \
+        -rss_limit_mb=2048 -malloc_limit_mb=512 -close_fd_mask=3 -print_final_stats=1 \
+        -artifact_prefix="$build/findings/$1-" >"$build/fuzz_$1.log" 2>&1
     echo $? >"$build/fuzz_$1.status"
 }
 
@@ -29,8 +32,9 @@ for target in "${targets[@]}"; do
     log=$build/fuzz_$target.log status=$(cat "$build/fuzz_$target.status")
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
     covered=$(grep -oE 'cov: [0-9]+' "$log" | tail -n 1)
-    echo "fuzz $target: ${runs:-0} inputs in $seconds s, ${covered:-cov: 0} edges, $([ "$status" -eq 0 ] && echo no finding || echo "FOUND something, see $log")"
-    [ "$status" -eq 0 ] || failed=1
+    verdict="no finding"
+    [ "$status" -eq 0 ] || { failed=1 verdict="FOUND something, see $log"; }
+    echo "fuzz $target: ${runs:-0} inputs in $seconds s, ${covered:-cov: 0} edges, $verdict"
 done
 found=$(($(find "$build/findings" -type f | wc -l) - before))
 [ "$found" -eq 0 ] || { echo "$found new findings in $build/findings"; failed=1; }

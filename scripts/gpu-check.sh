@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# On a machine with an NVIDIA GPU: every op against the reference, the laws in fp32 and bf16, the memory and race checkers, a training run against the
-# CPU's, timings. usage: scripts/gpu-check.sh [check] [sanitize] [train] [bench]   (nothing: all of them)
-# MINRNN names the command; without it the tree is built first.
+# Checks a machine with an NVIDIA GPU: every op against the reference, the laws in fp32 and bf16, memory and race
+# checkers, a training run against the CPU's, timings.
+# usage: scripts/gpu-check.sh [check] [sanitize] [train] [bench]      without arguments: all of them
+# MINRNN names the command; without it, the tree is built first.
 set -u
 cd "$(dirname "$0")/.."
 if [ -z "${MINRNN:-}" ]; then
@@ -29,7 +30,8 @@ fi
 if [[ $want == *" sanitize "* ]]; then
     for tool in memcheck racecheck initcheck synccheck; do
         for dtype in f32 bf16; do
-            step compute-sanitizer --tool $tool --error-exitcode 1 --quiet "$MINRNN" check --device cuda --dtype $dtype --cases 4 --quiet
+            step compute-sanitizer --tool $tool --error-exitcode 1 --quiet \
+                "$MINRNN" check --device cuda --dtype $dtype --cases 4 --quiet
         done
     done
 fi
@@ -37,7 +39,9 @@ if [[ $want == *" train "* ]]; then
     out=$(mktemp -d)
     # a constant schedule, so that a run of 150 steps is the first half of one of 300
     common=(demo --tf32 no --schedule constant --eval-every 50 --quiet)
-    for device in cpu cuda; do step "$MINRNN" train "${common[@]}" --device $device --steps 300 --out "$out/$device"; done
+    for device in cpu cuda; do
+        step "$MINRNN" train "${common[@]}" --device $device --steps 300 --out "$out/$device"
+    done
     step "$MINRNN" train "${common[@]}" --device cuda --steps 150 --out "$out/half"
     step "$MINRNN" train --device cuda --steps 300 --resume --out "$out/half" --quiet
     step cmp "$out/cuda/last.safetensors" "$out/half/last.safetensors"

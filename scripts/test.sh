@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds and runs the tests of a build folder by CTest and ends with one line, `N passed, N failed` (`, N skipped` may follow).
-# It counts test cases: those of a cmocka program one by one, a script as one. What was skipped is named; the line before the last
-# says whether there was a GPU to test on.
+# Builds and runs the tests of a build folder with CTest. The last line is `N passed, N failed`, with `, N skipped` if
+# any were. It counts test cases: each case of a cmocka program, and a script as one. Skipped ones are named; the line
+# before the last says whether there was a GPU to test on.
 # usage: scripts/test.sh BUILD [options of ctest]
 set -u
 build=$1
@@ -11,7 +11,7 @@ log=$build/Testing/Temporary/LastTest.log
 mkdir -p "$build/Testing"
 rm -f "$log"
 
-# ThreadSanitizer of older compilers cannot live with much address randomisation; where that can be off, it is.
+# ThreadSanitizer of older compilers fails with much address randomisation; turn it off where that is possible.
 calm=()
 case $build in *tsan*) setarch "$(uname -m)" -R true 2>/dev/null && calm=(setarch "$(uname -m)" -R) ;; esac
 
@@ -23,7 +23,7 @@ touch "$log"
 
 awk '
 FNR == 1 { file++ }
-# the log: what each program said of its own cases
+# the log: what each program printed about its cases
 file == 1 && /^[0-9]+\/[0-9]+ Test: / { program = $3; summary = 0 }
 file == 1 && /^\[==========\] .*run\.$/ { summary = 1 }
 file == 1 && summary { next }

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""PyTorch's forms of the models beside which `minrnn reproduce efficiency` stands: forward, loss and backward of the same stack.
+"""Measures PyTorch's versions of the models of `minrnn reproduce efficiency`: forward, loss and backward of the same
+stack.
 
     torch_peers.py [--device cuda|cpu] [--threads N] [--batch 64] [--only GRU] [--cell-seconds 20] T... > peers.json
     minrnn reproduce --merge peers.json --out DIR
 
-Needs PyTorch alone. Times are medians after warm-up; rows have the form of minrnn's own. GRU and LSTM: as a loop of operations over
-time, which is what the paper divides by, and as PyTorch's module (cuDNN on a GPU). minGRU and minLSTM: the paper's log-space code, and
-minGRU as a loop, which on a CPU is faster. Mamba: a selective scan in plain operations. Attention: scaled_dot_product_attention."""
+Needs only PyTorch. Times are medians after warm-up; rows have the same format as minrnn's own. GRU and LSTM: a loop of
+operations over time, which is what the paper compares with, and PyTorch's module (cuDNN on a GPU). minGRU and minLSTM:
+the paper's log-space code, and minGRU as a loop, which is faster on a CPU. Mamba: a selective scan in plain operations.
+Attention: scaled_dot_product_attention."""
 import argparse
 import datetime
 import json
@@ -42,7 +44,7 @@ class MinLog(nn.Module):
 
     def forward(self, x):
         parts = self.project(x).chunk(self.gates + 1, -1)
-        # log of forgetting over taking: of a gate and its complement, or of two gates that are made to sum to one
+        # log(forget/input): for one gate and its complement, or for two gates normalised to a sum of one
         keep = -parts[0] if self.gates == 1 else F.softplus(-parts[1]) - F.softplus(-parts[0])
         return scan_log(-F.softplus(-keep), -F.softplus(keep) + log_g(parts[-1]))
 
@@ -117,7 +119,8 @@ class Mamba(nn.Module):
     def __init__(self):
         super().__init__()
         self.rank = DIM // 16
-        self.in_proj, self.conv = nn.Linear(DIM, 2 * WIDTH, bias=False), nn.Conv1d(WIDTH, WIDTH, 4, groups=WIDTH, padding=3)
+        self.in_proj = nn.Linear(DIM, 2 * WIDTH, bias=False)
+        self.conv = nn.Conv1d(WIDTH, WIDTH, 4, groups=WIDTH, padding=3)
         self.x_proj, self.dt_proj = nn.Linear(WIDTH, self.rank + 2 * STATES, bias=False), nn.Linear(self.rank, WIDTH)
         self.a_log = nn.Parameter(torch.arange(1, STATES + 1).float().log().repeat(WIDTH, 1))
         self.skip = nn.Parameter(torch.ones(WIDTH))
@@ -146,7 +149,8 @@ class Attention(nn.Module):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)[:, 0]
 
 
-FORMS = {"minGRU log-space": lambda: MinLog(1), "minGRU loop": MinWalk, "minLSTM log-space": lambda: MinLog(2), "GRU loop": GruLoop, "GRU module": lambda: Module(nn.GRU),
+FORMS = {"minGRU log-space": lambda: MinLog(1), "minGRU loop": MinWalk, "minLSTM log-space": lambda: MinLog(2),
+         "GRU loop": GruLoop, "GRU module": lambda: Module(nn.GRU),
          "LSTM loop": LstmLoop, "LSTM module": lambda: Module(nn.LSTM), "Mamba": Mamba, "attention": Attention}
 
 
@@ -156,7 +160,8 @@ class Stack(nn.Module):
     def __init__(self, make):
         super().__init__()
         self.embed, self.norm, self.head = nn.Embedding(VOCAB, DIM), nn.LayerNorm(DIM), nn.Linear(DIM, VOCAB)
-        self.norms, self.mixers = nn.ModuleList(nn.LayerNorm(DIM) for _ in range(LAYERS)), nn.ModuleList(make() for _ in range(LAYERS))
+        self.norms = nn.ModuleList(nn.LayerNorm(DIM) for _ in range(LAYERS))
+        self.mixers = nn.ModuleList(make() for _ in range(LAYERS))
         self.downs = nn.ModuleList(nn.Linear(mixer.width, DIM) for mixer in self.mixers)
 
     def forward(self, ids):
@@ -177,7 +182,7 @@ def once(step, gpu):
 
 
 def timed(step, gpu, limit):
-    """Median and best seconds, and the number of repetitions: as minrnn does it."""
+    """Median and best seconds, and the number of repetitions, as minrnn measures them."""
     spent = last = once(step, gpu)
     for _ in range(2):
         if spent + 2 * last < limit / 2:
@@ -228,18 +233,18 @@ def main():
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--only", default="", help="forms whose name contains this")
-    parser.add_argument("--cell-seconds", type=float, default=20, help="what would take longer is left out")
+    parser.add_argument("--cell-seconds", type=float, default=20, help="leave out what would take longer")
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    common = {"profile": "ours", "settings": "", "kind": options.device.split(":")[0], "dtype": "f32", "device": chip(options.device),
-              "torch": torch.__version__}
+    common = {"profile": "ours", "settings": "", "kind": options.device.split(":")[0], "dtype": "f32",
+              "device": chip(options.device), "torch": torch.__version__}
     rows = []
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         measure_all(options, common, rows)
-    finally:  # what was measured until then
+    finally:  # also when it was stopped: what was measured so far
         print('{"experiment": "efficiency", "rows": [\n' + ",\n".join("  " + json.dumps(row) for row in rows) + "\n]}")
 
 
@@ -258,7 +263,8 @@ def measure_all(options, common, rows):
             last = found["ms"] / 1e3
             print(f"{form} T={length}: {found['ms']:.4g} ms", file=sys.stderr)
             date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-            rows.append({"experiment": "efficiency", "row": "PyTorch " + form, "column": f"B={options.batch} T={length}", **common, "date": date,
+            rows.append({"experiment": "efficiency", "row": "PyTorch " + form,
+                         "column": f"B={options.batch} T={length}", **common, "date": date,
                          "batch": options.batch, "length": length, **found})
 
 
