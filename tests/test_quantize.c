@@ -202,7 +202,7 @@ static void int8_models_refuse_training(void **state)
     c.weights = MR_WEIGHTS_INT8;
     assert_int_equal(mr_model_new(&c, dev, MR_DECAY_MATRICES, &model, &err), 0);
     assert_int_equal(mr_model_plan(model, 1, 1, 1, &err), MR_ECONFIG);
-    assert_non_null(strstr(err.text, "8 bits is not trained"));
+    assert_non_null(strstr(err.text, "8-bit weights cannot be trained"));
     mr_model_free(model);
     mr_dev_close(dev);
 }

@@ -128,8 +128,8 @@ void mr_model_row_loss(mr_model *model, float *to, size_t rows);
 
 /* After a step that was not finite: the first place in the order of the network, as "blocks.1.mixer (output)". 0:
  * all that can be looked at is finite, and `out` is left alone. */
-int mr_model_blame(mr_model *model, const mr_batch *batch, char *out, size_t size);
+int mr_model_find_nonfinite(mr_model *model, const mr_batch *batch, char *out, size_t size);
 /* "NAME (what)", as such a place is written. */
-void mr_model_place(char *out, size_t size, const char *name, const char *what);
+void mr_model_name_place(char *out, size_t size, const char *name, const char *what);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a model is made of; shared by model.c, replay.c, upload.c, head.c, state.c, blame.c and the tests alone. */
+/* What a model is made of; shared by model.c, replay.c, upload.c, head.c, state.c, nonfinite.c and the tests alone. */
 #ifndef MR_MODEL_NETWORK_H
 #define MR_MODEL_NETWORK_H
 

@@ -87,7 +87,7 @@ static int plan_vectors(mr_model *m, int train, mr_error *err)
         return mr_no_memory(err, "the parameters; lower layers, dim or expansion");
     if (train && (m->quants.at || m->shares))
         return mr_fail(err, MR_ECONFIG,
-                       "a model with weights in 8 bits is not trained; train the one that it was made from");
+                       "a model with 8-bit weights cannot be trained; train the one that it was made from");
     if (!train || m->grads) return 0;
     m->grads = m->dev->alloc(m->dev, bytes);
     m->moment1 = m->dev->alloc(m->dev, bytes);
