@@ -1,5 +1,5 @@
-/* Any bytes as a model file, as the state of a training and as that of a stream: refused with a sentence, or every
- * tensor lies inside it; what passes all checks is run. */
+/* Fuzzes model files, states of training runs and states of streams. Bytes must be refused with a message, or every
+ * tensor must be inside them; a model that passes all checks is run. */
 #include "core/safetensors.h"
 #include "input.h"
 #include "train/score.h"
@@ -52,7 +52,7 @@ static mr_context *the_context(void)
     return ctx;
 }
 
-/* A net and a stream stay what they are whatever they are given. */
+/* Loading any bytes must leave a net and a stream usable. */
 static void check_states(const uint8_t *data, size_t size)
 {
     static const char *const settings[] = {"vocab", "[\"a\",\"b\"]", "dim", "2", "layers", "1", NULL};

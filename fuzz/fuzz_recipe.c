@@ -1,4 +1,4 @@
-/* Any bytes as a recipe: refused with a sentence, or it can be printed and read again as the same (or says why not). */
+/* Fuzzes recipes: bytes must be refused with a message; a recipe that can be printed must read back as the same. */
 #include "input.h"
 #include "train/recipe.h"
 

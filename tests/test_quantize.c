@@ -92,7 +92,7 @@ static mr_model *make_int8(mr_model *plain, mr_dev *dev, int B, int T)
 static float *logits_of(mr_model *model, const mr_batch *batch, mr_state *memory, size_t *count)
 {
     size_t rows = mr_model_rows(model, batch);
-    *count = rows * (size_t)model->face.outputs;
+    *count = rows * (size_t)model->interface.outputs;
     float *out = mr_alloc(*count, sizeof *out);
     assert_non_null(out);
     mr_model_forward(model, batch, memory, 0);

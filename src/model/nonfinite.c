@@ -50,7 +50,7 @@ int mr_model_find_nonfinite(mr_model *m, const mr_batch *batch, char *out, size_
         mr_model_name_place(out, size, p->name, "gradient");
         return 1;
     }
-    if (all_finite(m, m->logits, NULL, mr_model_rows(m, batch) * (size_t)m->face.outputs)) return 0;
+    if (all_finite(m, m->logits, NULL, mr_model_rows(m, batch) * (size_t)m->interface.outputs)) return 0;
     mr_model_name_place(out, size, "head", "loss");
     return 1;
 }
