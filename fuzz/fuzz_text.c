@@ -1,5 +1,5 @@
-/* Fuzzes texts and vocabularies: an accepted text must be encoded the same whole or in two pieces and decode to the same
- * bytes, and its vocabulary must survive printing and parsing. */
+/* Fuzzes texts and vocabularies: an accepted text must be encoded the same whole or in two pieces and decode to the
+ * same bytes, and its vocabulary must survive printing and parsing. */
 #include "core/mem.h"
 #include "input.h"
 #include "model/vocab.h"

@@ -158,7 +158,7 @@ MR_API int mr_net_losses(mr_net *net, const mr_batch *batch, float *losses, size
 
 /* Training with your own loss, in three calls:
  *   1. mr_net_keep_forward computes scores (with dropout; targets are not read) and keeps the activations.
- *   2. You compute the gradient of your loss with respect to the scores; mr_net_backward adds to the weights' gradients.
+ *   2. You compute your loss's gradient with respect to the scores; mr_net_backward adds to the weights' gradients.
  *   3. After one or more of these pairs, mr_net_update clips the gradients and updates the weights.
  * A kept forward locks the net until its backward or drop, which any thread may call. Until then, calls that run,
  * train, read or write the weights wait; from the thread that kept the forward they are refused, because they would

@@ -1,8 +1,8 @@
 /* The structs behind the handles of include/minrnn.h, and what the files of src/api share. Private to src/api.
  *
- * A device works for one thread at a time, so contexts lend devices: on the CPU as many as there are calls at once, of a
- * GPU only one. Nets lend runners in the same way: a runner is a plan (memory for batches) over the net's weights, which
- * all runners share. A call holds both through an mr_lease. */
+ * A device works for one thread at a time, so contexts lend devices: on the CPU as many as there are calls at once, of
+ * a GPU only one. Nets lend runners in the same way: a runner is a plan (memory for batches) over the net's weights,
+ * which all runners share. A call holds both through an mr_lease. */
 #ifndef MR_API_API_H
 #define MR_API_API_H
 

@@ -1,8 +1,8 @@
 /* The scan on the caller's buffers: checks the arguments and calls the ops. */
 #include "api/raw.h"
 
-/* The parts of the workspace: the op's own, then fp32 copies if the device needs them. The backward writes the gradients
- * da and db over the copies of a and dh. */
+/* The parts of the workspace: the op's own, then fp32 copies if the device needs them. The backward writes the
+ * gradients da and db over the copies of a and dh. */
 typedef struct layout {
     void *work;
     float *a, *b, *h; /* b holds dh in the backward */

@@ -9,8 +9,8 @@
 /* Absent when the weights are fp32, like every key with MR_OPT_SPARSE at its default. */
 #define MR_MODEL_WEIGHTS_KEY "model.weights"
 
-/* Reading. Together these functions check everything: format and version, every key, the set of tensors, shapes, dtypes,
- * finite values. Errors name `path`. Metadata keys that do not begin with "model." are left to the caller. */
+/* Reading. Together these functions check everything: format and version, every key, the set of tensors, shapes,
+ * dtypes, finite values. Errors name `path`. Metadata keys that do not begin with "model." are left to the caller. */
 int mr_model_read_config(const mr_st *st, const char *path, mr_config *config, mr_error *err);
 
 /* Checks that the file's tensors are exactly those of the table, once for each prefix (NULL-terminated; "" for a
@@ -31,8 +31,8 @@ int mr_model_read_vector(const mr_st *st, const char *path, const char *prefix, 
 /* Sets the model's scaler to that of a model file or of a training state; a file without one turns it off. */
 int mr_model_read_scaler(const mr_st *st, const char *path, mr_model *model, mr_error *err);
 
-/* Read the rest of a model file. vocab is set to NULL where there is none. read_weights checks and reads the weights and
- * the scaler; with plan_B and plan_T it also plans the model and uploads the weights. */
+/* Read the rest of a model file. vocab is set to NULL where there is none. read_weights checks and reads the weights
+ * and the scaler; with plan_B and plan_T it also plans the model and uploads the weights. */
 int mr_model_read_vocab(mr_vocab **vocab, const mr_config *config, const mr_st *st, const char *path, mr_error *err);
 int mr_model_read_step(int64_t *step, const mr_st *st, const char *path, mr_error *err);
 int mr_model_read_weights(mr_model *model, const mr_st *st, const char *path, int plan_B, int plan_T, mr_error *err);

@@ -1,5 +1,5 @@
-/* From a batch to scores, and from scores to drawn tokens. One token per stream is work that repeats, which a device may
- * record and replay. */
+/* From a batch to scores, and from scores to drawn tokens. One token per stream is work that repeats, which a device
+ * may record and replay. */
 #include "model/network.h"
 
 mr_act *mr_model_top(const mr_model *m) { return m->blocks[m->config.layers - 1].out; }

@@ -20,8 +20,8 @@ typedef struct mr_gate_init {
     double values[MR_GATE_INIT_VALUES]; /* biases of the blocks, or the longest time scale */
 } mr_gate_init;
 
-/* Reads "default", "forget-bias=X[,Y…]", "sums=X[,Y…]" (the same, and a minGRU's states start as sums of its inputs, not
- * means), "timescales[=T]" or "timescales-uniform[=T]". */
+/* Reads "default", "forget-bias=X[,Y…]", "sums=X[,Y…]" (the same, and a minGRU's states start as sums of its inputs,
+ * not means), "timescales[=T]" or "timescales-uniform[=T]". */
 int mr_gate_init_read(const char *text, mr_gate_init *gates, mr_error *err);
 
 /* The bias of a block; 0 where none are given. The last one is for all further blocks. */

@@ -1,5 +1,5 @@
-/* The head: from the last block's output to the logits. It is a norm, pooling where there is one output per sequence, for
- * pairs a layer over features of both sequences, and the last product. */
+/* The head: from the last block's output to the logits. It is a norm, pooling where there is one output per sequence,
+ * for pairs a layer over features of both sequences, and the last product. */
 #include "model/network.h"
 
 void mr_head_params(mr_model *m)

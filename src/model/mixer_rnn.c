@@ -1,5 +1,5 @@
-/* GRU and LSTM as mixers: the same layer around the rnn ops. Tensors have PyTorch's names and shapes, so those of nn.GRU
- * and nn.LSTM can be used unchanged. */
+/* GRU and LSTM as mixers: the same layer around the rnn ops. Tensors have PyTorch's names and shapes, so those of
+ * nn.GRU and nn.LSTM can be used unchanged. */
 #include "model/gate_init.h"
 #include "model/mixer.h"
 

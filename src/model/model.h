@@ -26,8 +26,8 @@ void mr_model_start(const mr_model *model, uint64_t seed, double horizon, float 
 mr_dev *mr_model_dev(const mr_model *model);
 int64_t mr_model_count(const mr_model *model); /* of parameters, without padding */
 
-/* Copy the parameters, gradients or one of the optimiser's moments (mr_vector) from or to a host vector of params->total
- * floats. Only after the plan. */
+/* Copy the parameters, gradients or one of the optimiser's moments (mr_vector) from or to a host vector of
+ * params->total floats. Only after the plan. */
 void mr_model_put(mr_model *model, mr_vector which, const float *from);
 void mr_model_get(mr_model *model, mr_vector which, float *to);
 /* The same for elements offset … offset + count − 1. */
@@ -41,9 +41,9 @@ void mr_model_put_bytes(mr_model *model, const int8_t *from);
 void mr_model_get_bytes(mr_model *model, int row, int8_t *to); /* of one matrix */
 
 /* Sets the scaler (model/scaler.h): from now on values, targets and scores are in the caller's units. A pair that is
- * NULL is off, as both are at first. Inputs need input = reals, targets loss = mse. Losses are still those of the scaled
- * numbers. May be called before or after the plan, but not while the model, or one that shares its weights, runs; such
- * models use their owner's scaler. */
+ * NULL is off, as both are at first. Inputs need input = reals, targets loss = mse. Losses are still those of the
+ * scaled numbers. May be called before or after the plan, but not while the model, or one that shares its weights,
+ * runs; such models use their owner's scaler. */
 int mr_model_set_scaler(mr_model *model, const double *input_mean, const double *input_scale, const double *target_mean,
                         const double *target_scale, mr_error *err);
 const mr_scaler *mr_model_scaler(const mr_model *model); /* never NULL, but its pairs may be */
@@ -90,8 +90,9 @@ void mr_model_learn(mr_model *model, const mr_batch *batch, mr_state *state, con
 
 /* The same in parts.
  *
- * Forward over a batch. state NULL: every sequence starts at token 0. Otherwise sequences continue from the state, which
- * afterwards is the state after the batch. With train, dropout is on and activations are kept for the backward. */
+ * Forward over a batch. state NULL: every sequence starts at token 0. Otherwise sequences continue from the state,
+ * which afterwards is the state after the batch. With train, dropout is on and activations are kept for the
+ * backward. */
 void mr_model_forward(mr_model *model, const mr_batch *batch, mr_state *state, int train);
 
 /* Generation, one stream: first set the sampling options and the position, then draw 1 … MR_DRAWN tokens per call. With
@@ -124,8 +125,9 @@ void mr_model_logits(mr_model *model, float *to, size_t first_row, size_t rows);
 void mr_model_put_dlogits(mr_model *model, const float *dscores, size_t rows);
 void mr_model_row_loss(mr_model *model, float *to, size_t rows);
 
-/* After a step that was not finite: writes the first place, in the order of the network, where a number is not finite,
- * such as "blocks.1.mixer (output)". Returns 0 and leaves `out` unchanged when all numbers still in memory are finite. */
+/* After a step that was not finite: writes the first place, in the order of the network, where a number is not
+ * finite, such as "blocks.1.mixer (output)". Returns 0 and leaves `out` unchanged when all numbers still in memory
+ * are finite. */
 int mr_model_find_nonfinite(mr_model *model, const mr_batch *batch, char *out, size_t size);
 /* Writes such a place: "NAME (what)". */
 void mr_model_name_place(char *out, size_t size, const char *name, const char *what);

@@ -98,7 +98,7 @@ static double draw_step_size(mr_rng *rng)
     return s + log(-expm1(-s));
 }
 
-/* Draws the elements of a part, with the random numbers of the table's row `place`. row: the tensor's last dimension. */
+/* Draws the elements of a part with the random numbers of the table's row `place`. row: the tensor's last dimension. */
 static void draw_part(const mr_param_part *part, int64_t row, uint64_t seed, int place, double horizon, int log_uniform,
                       float *out)
 {

@@ -115,8 +115,8 @@ static int check_memory(const mr_model *m, double activations, mr_error *err)
 
 static size_t tokens(mr_shape shape) { return (size_t)shape.B * (size_t)shape.T; }
 
-/* Divides `base` into the plan's buffers, or with NULL counts bytes. Leaves m->shape at the largest shape. sizes: of the
- * pieces; NULL for one shape. */
+/* Divides `base` into the plan's buffers, or with NULL counts bytes. Leaves m->shape at the largest shape. sizes: of
+ * the pieces; NULL for one shape. */
 static size_t plan_over(mr_model *m, char *base, size_t *sizes)
 {
     size_t used = 0;

@@ -1,5 +1,5 @@
-/* Transfers between host and device: batches in, scores and losses out. They also convert between the caller's units and
- * the network's, because a device's recorded steps cannot contain work of the host. */
+/* Transfers between host and device: batches in, scores and losses out. They also convert between the caller's units
+ * and the network's, because a device's recorded steps cannot contain work of the host. */
 #include "model/network.h"
 
 #include <math.h>
