@@ -1,6 +1,5 @@
-/* A loss of your own. The series has outliers, which pull squared errors away from it; the Huber loss, whose gradient
- * is cut off at ±delta, stays with the rest. Both train the same net, and are compared with the series without
- * outliers.
+/* Trains with your own loss. The series has outliers, which mislead a squared error; the Huber loss, whose gradient is
+ * limited to ±delta, ignores them. Both train the same net and are compared with the series without outliers.
  *     cc custom_loss.c -lminrnn -lm -o custom_loss && ./custom_loss */
 #include <math.h>
 #include <minrnn_experimental.h>
@@ -12,7 +11,7 @@ enum { B = 8, T = 24, N = B * T, STEPS = 400 };
 static const char *const settings[] = {"input", "reals", "inputs", "1", "loss", "mse",   "outputs", "1",
                                        "dim",   "16",    "layers", "2", "lr",   "0.005", NULL};
 
-/* A wave that begins elsewhere in each sequence; `clean` is what comes next, `noisy` has one outlier in eight. */
+/* A wave with another phase in each sequence. `clean` is the next value, `noisy` the same with one outlier in eight. */
 static void make_series(float *values, float *clean, float *noisy)
 {
     unsigned random = 7;
@@ -25,13 +24,13 @@ static void make_series(float *values, float *clean, float *noisy)
     }
 }
 
-/* One step that lowers the mean Huber loss. */
+/* One training step with the mean Huber loss. */
 static int huber_step(mr_net *net, const mr_batch *batch, const float *target, double delta, mr_error *err)
 {
     float scores[N], gradient[N];
     int status = mr_net_keep_forward(net, batch, NULL, scores, N, err);
     if (status) return status;
-    for (int i = 0; i < N; i++) { /* of the mean, so over N */
+    for (int i = 0; i < N; i++) { /* the gradient of a mean: divide by N */
         const double off = (double)scores[i] - target[i];
         gradient[i] = (float)(fmax(-delta, fmin(delta, off)) / N);
     }

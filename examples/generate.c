@@ -1,4 +1,4 @@
-/* Continues a text: draws what may come next, and prints it while it is drawn.
+/* Continues a text: samples tokens and prints them as they come.
  *     cc generate.c -lminrnn -o generate && ./generate model.safetensors "Once upon a time" [temperature] */
 #include <minrnn.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ int main(int argc, char **argv)
             return failed(&err);
         fwrite(text, 1, size, stdout);
         fflush(stdout);
-        tokens[0] = drawn[PIECE - 1]; /* the last one is drawn, and not yet read */
+        tokens[0] = drawn[PIECE - 1]; /* the last one was sampled but not fed yet */
         n = 1;
         how.position += PIECE;
     }

@@ -1,4 +1,4 @@
-/* The bare scan with gradients: learns decays a, so that h[t] = a·h[t−1] + b[t] follows a signal.
+/* The scan alone, with gradients: learns decays a such that h[t] = a·h[t−1] + b[t] follows a signal.
  *     cc scan.c -lminrnn -lm -o scan && ./scan */
 #include <math.h>
 #include <minrnn_experimental.h>
@@ -10,12 +10,12 @@ enum { T = 64, H = 3 };
 int main(void)
 {
     static float a[T * H], b[T * H], h[T * H], dh[T * H], da[T * H], db[T * H];
-    const float wanted[H] = {0.9f, 0.5f, -0.3f}; /* what made the signal */
+    const float wanted[H] = {0.9f, 0.5f, -0.3f}; /* the decays that made the signal */
     float decay[H] = {0}, signal[T * H];
     mr_context_options options = MR_CONTEXT_OPTIONS;
     mr_error err;
     mr_context *ctx;
-    options.device = "cpu"; /* where these arrays are */
+    options.device = "cpu"; /* the arrays are in host memory */
     if (mr_context_new(&options, &ctx, &err)) return fprintf(stderr, "%s\n", err.text), 1;
 
     for (int i = 0; i < T * H; i++) {

@@ -1,4 +1,4 @@
-/* Streams a text through a model and says how surprised it was, in nats a character.
+/* Streams a text through a model and prints its mean loss in nats per character.
  *     cc stream.c -lminrnn -lm -o stream && ./stream model.safetensors < text */
 #include <math.h>
 #include <minrnn.h>
@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static double surprise(const float *scores, int n, int token)
+/* −log of the token's probability. */
+static double loss_of(const float *scores, int n, int token)
 {
     double top = scores[0], sum = 0;
     for (int i = 1; i < n; i++) top = scores[i] > top ? scores[i] : top;
@@ -35,11 +36,11 @@ int main(int argc, char **argv)
     for (size_t have = 0, n, used; scores && (have += fread(text + have, 1, sizeof text - have, stdin)) > 0;) {
         if (mr_net_encode(net, text, have, tokens, 4096, &n, &used, &err)) return failed(&err);
         for (size_t i = 0; i < n; i++) {
-            if (count++) sum += surprise(scores, mr_net_outputs(net), tokens[i]);
+            if (count++) sum += loss_of(scores, mr_net_outputs(net), tokens[i]);
             if (mr_stream_step(stream, tokens[i], scores, room, &err)) return failed(&err);
         }
         if (!used) return fprintf(stderr, "the text ends in the middle of a character\n"), 1;
-        memmove(text, text + used, have -= used); /* the beginning of a character, whose rest is still to come */
+        memmove(text, text + used, have -= used); /* keep an incomplete character for the next round */
     }
     printf("%ld characters, %.6f nats each\n", count, count > 1 ? sum / (double)(count - 1) : 0);
     free(scores);

@@ -1,4 +1,4 @@
-/* A hundred streams in four threads on one model: each sees its own text, none sees another's.
+/* A hundred streams in four threads on one model. Each stream reads its own tokens and is not affected by the others.
  *     cc streams.c -lminrnn -pthread -o streams && ./streams [model.safetensors] */
 #include <minrnn.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@ typedef struct job {
     int status;
 } job;
 
-/* Streams `number`·STREAMS … of the net; stream i reads tokens that depend on i alone. */
+/* Runs STREAMS streams. The tokens of a stream depend only on its number. */
 static void *run(void *arg)
 {
     job *j = arg;
@@ -40,7 +40,7 @@ int main(int argc, char **argv)
     job jobs[THREADS], alone;
     pthread_t threads[THREADS];
     options.device = "cpu";
-    options.threads = 1; /* of each call: the threads are ours */
+    options.threads = 1; /* per call, because we use four threads ourselves */
     const char *settings[] = {"vocab", "bytes", "dim", "32", NULL};
     int status = mr_context_new(&options, &ctx, &err);
     if (!status) status = argc > 1 ? mr_net_open(ctx, argv[1], &net, &err) : mr_net_create(ctx, settings, &net, &err);
@@ -54,12 +54,12 @@ int main(int argc, char **argv)
     for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
 
     alone = (job){.net = net, .last = malloc(size)};
-    for (int i = 0; i < THREADS; i++) { /* once more, one after the other: the same bits */
+    for (int i = 0; i < THREADS; i++) { /* again in one thread: the result must be the same bits */
         alone.number = i;
         run(&alone);
         if (jobs[i].status || alone.status)
             return fprintf(stderr, "%s\n", jobs[i].status ? jobs[i].err.text : alone.err.text), 1;
-        if (memcmp(jobs[i].last, alone.last, size)) return fprintf(stderr, "thread %d saw something else\n", i), 1;
+        if (memcmp(jobs[i].last, alone.last, size)) return fprintf(stderr, "thread %d computed something else\n", i), 1;
         free(jobs[i].last);
     }
     free(alone.last);

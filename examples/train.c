@@ -1,4 +1,4 @@
-/* Trains a tiny model of a text's bytes.
+/* Trains a tiny model on the bytes of a text.
  *     cc train.c -lminrnn -o train && ./train text.txt model.safetensors */
 #include <minrnn.h>
 #include <stdio.h>
@@ -23,14 +23,14 @@ int main(int argc, char **argv)
     mr_result result = MR_RESULT;
     data.B = B, data.T = T, data.ids = ids, data.target = target;
     for (uint32_t step = 0, random = 1; step < STEPS; step++) {
-        for (int i = 0; i < B * T; i++) { /* B places of the text; what is to come is the target */
+        for (int i = 0; i < B * T; i++) { /* B random places in the text; the next byte is the target */
             if (i % T == 0) random = random * 1664525u + 1013904223u;
             size_t at = (random >> 8) % (size - T) + (size_t)(i % T);
             ids[i] = text[at], target[i] = text[at + 1];
         }
         if (mr_net_train(net, &data, &result, &err)) return fprintf(stderr, "%s\n", err.text), 1;
     }
-    printf("step %lld: %.4f nats a byte\n", (long long)result.step, result.loss);
+    printf("step %lld: %.4f nats per byte\n", (long long)result.step, result.loss);
     if (mr_net_save(net, argv[2], &err)) return fprintf(stderr, "%s\n", err.text), 1;
     fclose(file);
     mr_net_free(net);

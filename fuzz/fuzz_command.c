@@ -1,5 +1,5 @@
-/* Fuzzes the command line: each line of the input is an argument. The linker replaces two functions by those below: no
- * device is opened and nothing is downloaded, so every command ends as soon as it has read its arguments. */
+/* Fuzzes the command line: each line of the input is an argument. The linker replaces two functions by those below, so
+ * no device is opened and nothing is downloaded: every command ends after reading its arguments. */
 #include "input.h"
 #include "ops/device.h"
 #include "tasks/data.h"
@@ -16,14 +16,14 @@ int __wrap_mr_dev_open(const char *spec, const mr_dev_options *options, mr_dev *
 {
     (void)options;
     *out = NULL;
-    return mr_fail(err, MR_EDEVICE, "no device %s while arguments are fuzzed", spec);
+    return mr_fail(err, MR_EDEVICE, "no device %s while fuzzing", spec);
 }
 
 int __wrap_mr_data_get(const char *name, mr_data_progress *progress, void *arg, char **path, mr_error *err)
 {
     (void)progress, (void)arg;
     *path = NULL;
-    return mr_fail(err, MR_EIO, "no download of %s while arguments are fuzzed", name);
+    return mr_fail(err, MR_EIO, "no download of %s while fuzzing", name);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

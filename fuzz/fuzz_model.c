@@ -1,5 +1,5 @@
-/* Fuzzes model files, saved trainings and saved streams: bad input is refused with a sentence, every tensor of accepted
- * input is inside the file, and a model that passes all checks is run. */
+/* Fuzzes model files, states of training runs and states of streams. Bytes must be refused with a message, or every
+ * tensor must be inside them; a model that passes all checks is run. */
 #include "core/safetensors.h"
 #include "input.h"
 #include "train/score.h"
@@ -20,8 +20,8 @@ static void check_container(const uint8_t *data, size_t size)
     uint64_t end = 0;
     for (int i = 0; !rc && i < mr_st_count(st); i++) {
         const mr_st_tensor *t = mr_st_at(st, i);
-        must(t->offset == end, "tensors follow each other without gaps");
-        must(t->bytes <= size && mr_st_find(st, t->name) == t, "a tensor is found by its name and is inside the file");
+        must(t->offset == end, "tensors lie one after the other");
+        must(t->bytes <= size && mr_st_find(st, t->name) == t, "a tensor is found by its name and lies in the file");
         must(!mr_st_read(st, "input", t, copy, &err), "a tensor can be read");
         end += t->bytes;
     }
@@ -52,7 +52,7 @@ static mr_context *the_context(void)
     return ctx;
 }
 
-/* A net and a stream can still be used, whatever they were asked to load. */
+/* Loading any bytes must leave a net and a stream usable. */
 static void check_states(const uint8_t *data, size_t size)
 {
     static const char *const settings[] = {"vocab", "[\"a\",\"b\"]", "dim", "2", "layers", "1", NULL};

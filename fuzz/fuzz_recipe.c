@@ -1,4 +1,4 @@
-/* Fuzzes recipes: bad input is refused with a sentence; an accepted recipe, printed and read again, is the same. */
+/* Fuzzes recipes: bytes must be refused with a message; a recipe that can be printed must read back as the same. */
 #include "input.h"
 #include "train/recipe.h"
 
@@ -11,9 +11,9 @@ static void check_again(const mr_recipe *recipe)
     mr_error err = {0};
     if (!mr_recipe_print(recipe, &first, &err)) {
         must(!mr_recipe_load(&again, as_file((const uint8_t *)first.data, first.size), &err),
-             "a printed recipe can be read");
-        must(!mr_recipe_print(&again, &second, &err), "it can be printed again");
-        must(first.size == second.size && !memcmp(first.data, second.data, first.size), "both prints are the same");
+             "what was printed is read");
+        must(!mr_recipe_print(&again, &second, &err), "and printed again");
+        must(first.size == second.size && !memcmp(first.data, second.data, first.size), "as the same");
         mr_recipe_free(&again);
     } else must(err.text[0] != 0, "an error says why");
     mr_text_free(&first);

@@ -1,5 +1,5 @@
-/* Fuzzes texts and vocabularies: an accepted text gives the same tokens whole or in two pieces, they decode to the same
- * bytes, and its vocabulary can be printed and read again. */
+/* Fuzzes texts and vocabularies: an accepted text must be encoded the same whole or in two pieces and decode to the
+ * same bytes, and its vocabulary must survive printing and parsing. */
 #include "core/mem.h"
 #include "input.h"
 #include "model/vocab.h"
@@ -32,10 +32,10 @@ static void check_tokens(const mr_vocab *vocab, const char *text, size_t size)
     for (size_t i = 0; i < count; i++) {
         char bytes[4];
         size_t length = (size_t)mr_vocab_decode(vocab, whole[i], bytes);
-        must(length > 0 && at + length <= size && !memcmp(bytes, text + at, length), "tokens decode to the text");
+        must(length > 0 && at + length <= size && !memcmp(bytes, text + at, length), "tokens read as the text");
         at += length;
     }
-    must(at == size, "tokens decode to the whole text");
+    must(at == size, "tokens read as all of the text");
 }
 
 static void check_print(const mr_vocab *vocab)

@@ -1,4 +1,4 @@
-/* Shared by the fuzz targets: the input as a file with a name, for functions that read files. */
+/* What the fuzz targets share: checks that abort, and the input as a named file. */
 #ifndef MR_FUZZ_INPUT_H
 #define MR_FUZZ_INPUT_H
 
@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Aborts, which libFuzzer reports as a finding, if a law does not hold. */
+/* Aborts when a law does not hold, which libFuzzer reports as a finding. */
 static inline void must(int holds, const char *law)
 {
     if (holds) return;
@@ -19,7 +19,7 @@ static inline void must(int holds, const char *law)
     abort();
 }
 
-/* One file in memory, rewritten for every input. */
+/* Writes the input to a file in memory, the same one for every input, and returns its path. */
 static inline const char *as_file(const uint8_t *data, size_t size)
 {
     static char path[64];

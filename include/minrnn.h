@@ -1,7 +1,7 @@
 /* minrnn: train and run minGRU and minLSTM ("Were RNNs All We Needed?", Feng et al.).
  *
- * Stream a model: one token in, the scores of the next one out. The state is small and constant, however long the
- * stream.
+ * The smallest program opens a model and streams tokens through it: one token in, the scores of the next token out.
+ * A stream's state is small and does not grow with its length.
  *
  *     mr_error err;
  *     mr_context *ctx;
@@ -14,25 +14,27 @@
  *     for (size_t i = 0; i < n; i++) mr_stream_step(stream, token[i], scores, room, &err);
  *     mr_stream_free(stream), mr_net_free(net), mr_context_free(ctx);
  *
- * This header goes from the simple to the advanced: contexts, nets, text, streams, batches and training.
- * minrnn_experimental.h goes on from there: tensors by name, losses of your own, micro-batches, vocabularies, raw
- * scans. docs/api.md teaches both with whole programs.
+ * This header goes from simple to advanced: contexts, nets, text, streams, batches, training. minrnn_experimental.h
+ * continues with tensors by name, your own losses, micro-batches, vocabularies and raw scans. docs/api.md teaches both
+ * with complete programs.
  *
- * Rules that hold throughout
- *   - A function that can fail returns 0 or a negative MR_E... status, and leaves one sentence in *err (err may be
- *     NULL).
- *   - What a function makes is returned through `out`, which is NULL after a failure; the caller frees it. Freeing
+ * Rules for every function
+ *   - Errors: a function that can fail returns 0 or a negative MR_E... status, and writes one sentence to *err. err may
+ *     be NULL.
+ *   - Ownership: a new object is returned through `out`, which is set to NULL on failure. The caller frees it. Freeing
  *     NULL is fine. Free in reverse order: streams, then their net, then its context.
- *   - A buffer that the library writes comes with its capacity, in elements; MR_EINVAL says how many are needed.
- *   - Pointers given to a call are borrowed for that call alone, unless it says otherwise. Arrays that a call reads
- *     are never written, also where their pointer is not const. NULL is allowed only where it says so.
- *   - The library has no globals, never prints, never exits. Different contexts share nothing. Everything made with
- *     one context may be used from many threads at once, with one exception: a stream belongs to one call at a time.
- *     An mr_error belongs to the thread that passes it.
- *   - Structs that may grow begin with their own size, which the MR_... initialisers set: a program built against an
- *     older header runs with a newer library. Set what you need; the rest is the default.
- *   - Before version 1.0 nothing is promised for ever. What is in this header changes only with the minor version
- *     and a note in CHANGELOG.md; what is in minrnn_experimental.h may change at any time. */
+ *   - Buffers: an array that the library writes comes with its capacity, in elements. If it is too small the call
+ *     returns MR_EINVAL and says how many elements are needed.
+ *   - Arguments are borrowed for the duration of the call, unless stated otherwise. Arrays that a call reads are never
+ *     written, even where their pointer is not const. NULL is allowed only where stated.
+ *   - Threads: the library has no global state. Different contexts share nothing. Everything made with one context may
+ *     be used from many threads at once, with one exception: only one call at a time may use a stream. Give each thread
+ *     its own mr_error.
+ *   - The library never prints and never exits.
+ *   - Structs that may grow begin with their own size, which the MR_... initialisers set. So a program built with an
+ *     older header runs with a newer library. Start from the initialiser and set only what you need.
+ *   - Stability: before version 1.0 nothing is promised for ever. This header changes only with the minor version and
+ *     with a note in CHANGELOG.md; minrnn_experimental.h may change at any time. */
 #ifndef MINRNN_H
 #define MINRNN_H
 
@@ -65,7 +67,7 @@ extern "C" {
 
 /* ---- Status and versions --------------------------------------------------------------------------------------- */
 
-/* The one list of everything that can go wrong: it makes the enum, the names and the messages. */
+/* All errors. This list generates the enum, the names and the messages. */
 #define MR_STATUS_MAP(X)                                                                                               \
     X(MR_ENOMEM, -1, "out of memory")                                                                                  \
     X(MR_EINVAL, -2, "invalid argument")                                                                               \
@@ -86,24 +88,24 @@ typedef enum mr_status {
 #undef MR_STATUS_ENUM
 } mr_status;
 
-/* What went wrong: written when a function fails, left alone when it does not. This struct does not grow. */
+/* What went wrong. Written only when a function fails. This struct does not grow. */
 typedef struct mr_error {
     int status;
     char text[1024]; /* one sentence that names the file, key or argument */
 } mr_error;
 
-MR_API const char *mr_version(void);              /* of the library that runs; MR_VERSION is that of the header */
+MR_API const char *mr_version(void);              /* of the library at run time; MR_VERSION is the header's */
 MR_API int mr_version_number(void);               /* the same as a number: 200 for 0.2.0, 10203 for 1.2.3 */
 MR_API const char *mr_status_name(int status);    /* "MR_EIO" */
 MR_API const char *mr_status_message(int status); /* "input/output error" */
 
-/* ---- Contexts: where the work is done -------------------------------------------------------------------------- */
+/* ---- Contexts: the device and its threads ---------------------------------------------------------------------- */
 
 typedef struct mr_context mr_context;
 
-/* Memory of your own. Both functions or neither; called from any thread, at the same time. alloc returns NULL when
- * there is no more; any alignment will do. It serves all host memory that outlives the call it was asked for in, and
- * all that grows with a model. Not what a call needs for itself while it reads or writes a file, nor a GPU's memory. */
+/* Your own memory allocator. Set both functions or neither. They are called from several threads at once. alloc returns
+ * NULL when it has no memory; any alignment will do. The library uses it for all host memory that outlives a call or
+ * grows with the model. It is not used for temporary memory while reading or writing a file, nor for GPU memory. */
 typedef struct mr_allocator {
     size_t size;
     void *(*alloc)(void *user, size_t bytes);
@@ -114,192 +116,196 @@ typedef struct mr_allocator {
 
 typedef struct mr_context_options {
     size_t size;
-    const char
-        *device; /* "auto" (NULL too): a GPU where there is one, else "cpu"; "cuda" or "cuda:1"; "ref": slow, exact */
-    int threads; /* CPU threads that one call may use; 0: all. Say 1 when you call from many threads yourself */
-    int bf16;    /* 1: matrix products in bf16 */
-    int exact;   /* 1: GPU products in fp32 without TF32 */
+    const char *device; /* "auto" or NULL: a GPU if there is one, else "cpu". "cuda", "cuda:1". "ref": slow and exact */
+    int threads;        /* CPU threads per call; 0: all. Use 1 when you call from many threads yourself */
+    int bf16;           /* 1: matrix products in bf16 */
+    int exact;          /* 1: GPU products in fp32 without TF32 */
     const mr_allocator *allocator; /* copied; NULL: the C library's */
-    /* Each may be NULL; called from any thread, and must not call back. log: what is opened and made. warn: what a user
-     * should know, such as a GPU that is there and cannot be used. */
+    /* Either may be NULL. They are called from any thread and must not call the library. log: what was opened or
+     * created. warn: what a user should know, such as a GPU that cannot be used. */
     void (*log)(void *user, const char *line);
     void (*warn)(void *user, const char *line);
     void *log_user;
-    void *cuda_stream; /* a cudaStream_t to work in, kept by the caller while the context lives; NULL: one of its own */
+    void *cuda_stream; /* the cudaStream_t to use, which must outlive the context; NULL: the context makes its own */
 } mr_context_options;
 #define MR_CONTEXT_OPTIONS MR_SIZED(mr_context_options)
 
-/* options NULL: all defaults. MR_EDEVICE, MR_EINVAL, MR_ENOMEM. */
+/* Opens a device. options NULL: all defaults. MR_EDEVICE, MR_EINVAL, MR_ENOMEM. */
 MR_API int mr_context_new(const mr_context_options *options, mr_context **out, mr_error *err);
-MR_API void mr_context_free(mr_context *ctx); /* last of all */
+MR_API void mr_context_free(mr_context *ctx); /* after its nets */
 
 MR_API const char *mr_context_device(const mr_context *ctx); /* "cpu avx512", "cuda" */
-MR_API const char *mr_context_chip(const mr_context *ctx);   /* the GPU's name; "" for the others */
+MR_API const char *mr_context_chip(const mr_context *ctx);   /* the GPU's name; "" for other devices */
 MR_API int mr_context_threads(const mr_context *ctx);        /* CPU threads that one call may use */
 
-/* ---- Nets: a model's weights and what belongs to them ---------------------------------------------------------- */
+/* ---- Nets: models with their weights, vocabulary and settings -------------------------------------------------- */
 
 typedef struct mr_net mr_net;
 
-/* Reads and checks the whole file. MR_EIO, MR_EFORMAT, MR_ENOMEM. */
+/* Opens a model file. The whole file is read and checked. MR_EIO, MR_EFORMAT, MR_ENOMEM. */
 MR_API int mr_net_open(mr_context *ctx, const char *path, mr_net **out, mr_error *err);
-/* The same from the bytes of a file, which are not needed afterwards. */
+/* The same from a file's bytes, which may be freed afterwards. */
 MR_API int mr_net_open_memory(mr_context *ctx, const void *data, size_t size, mr_net **out, mr_error *err);
 
-/* A new model with random weights. settings: key, value, key, value, ..., NULL. The keys are those of a recipe's
- * [model] ("mixer", "layers", "dim", ...; `minrnn train --help` and mr_key_at list them), those of mr_net_set below,
- * and
- *   vocab    bytes, or a JSON array of one-character strings: a model of text, whose inputs and outputs follow from it
- *   input    tokens, reals        inputs   size of the vocabulary, or values a step
- *   head     token (an output a token), last, mean (one a sequence), pair-last, pair-mean (one for sequences 2i and
- *            2i+1)
- *   outputs  classes, or values predicted
+/* Creates a model with random weights. settings is a list: key, value, key, value, ..., NULL. The keys are those of a
+ * recipe's [model] section ("mixer", "layers", "dim", ...; `minrnn train --help` and mr_key_at list them), those of
+ * mr_net_set below, and
+ *   vocab    bytes, or a JSON array of one-character strings: makes a text model and sets its inputs and outputs
+ *   input    tokens, reals
+ *   inputs   size of the vocabulary, or values per token
+ *   head     token (one output per token), last or mean (one per sequence), pair-last or pair-mean (one for sequences
+ *            2i and 2i+1 together)
+ *   outputs  number of classes, or of predicted values
  *   loss     xent (cross-entropy of classes), mse (squared error of values)
  *   horizon  the longest sequence in tokens (256): attention's window, and the range of gate-init = timescales
  * MR_EINVAL, MR_ECONFIG. */
 MR_API int mr_net_create(mr_context *ctx, const char *const *settings, mr_net **out, mr_error *err);
 MR_API void mr_net_free(mr_net *net); /* after its streams */
 
-/* Writes a model file, atomically: until it succeeds, what was there stays. Any net of the same version reads it;
- * with a vocabulary, so does the command. MR_ENONFINITE: a weight is NaN or infinite; nothing was written. */
+/* Writes a model file atomically: an existing file stays intact until the new one is complete. Every program with the
+ * same minrnn version can read it; the minrnn command can too if the net has a vocabulary. MR_ENONFINITE: a weight is
+ * NaN or infinite, and nothing was written. */
 MR_API int mr_net_save(mr_net *net, const char *path, mr_error *err);
 
 typedef enum mr_input { MR_INPUT_TOKENS, MR_INPUT_REALS } mr_input;
-/* PAIR: sequences 2i and 2i+1 of a batch belong together, and there is one answer for both. */
+/* PAIR: sequences 2i and 2i+1 of a batch form a pair, which gets one output. */
 typedef enum mr_head { MR_HEAD_TOKEN, MR_HEAD_LAST, MR_HEAD_MEAN, MR_HEAD_PAIR_LAST, MR_HEAD_PAIR_MEAN } mr_head;
 typedef enum mr_loss { MR_LOSS_XENT, MR_LOSS_MSE } mr_loss;
 
 MR_API mr_input mr_net_input(const mr_net *net);
-MR_API int mr_net_inputs(const mr_net *net); /* size of the vocabulary, or values a step */
+MR_API int mr_net_inputs(const mr_net *net); /* size of the vocabulary, or values per token */
 MR_API mr_head mr_net_head(const mr_net *net);
 MR_API mr_loss mr_net_loss(const mr_net *net);
-MR_API int mr_net_outputs(const mr_net *net); /* scores of one row */
-/* Rows of scores and targets of a batch of B sequences of T tokens: B*T with head = token, else B, or B/2 for pairs. */
+MR_API int mr_net_outputs(const mr_net *net); /* scores in one row */
+/* Rows of scores and targets in a batch of B sequences of T tokens: B*T with head = token, else B, or B/2 for pairs. */
 MR_API size_t mr_net_rows(const mr_net *net, int B, int T);
 MR_API int64_t mr_net_parameters(const mr_net *net);
-MR_API size_t mr_net_state_bytes(const mr_net *net); /* of one stream: what it remembers, as floats */
-MR_API int64_t mr_net_steps(const mr_net *net);      /* training steps that the weights have seen */
-/* The value of a key of mr_net_create as text, "mixer" say; horizon is not kept. MR_EINVAL: no such key, or too little
- * room. */
+MR_API size_t mr_net_state_bytes(const mr_net *net); /* the state of one stream, as floats */
+MR_API int64_t mr_net_steps(const mr_net *net);      /* training steps done on these weights */
+/* The value of a key of mr_net_create, such as "mixer", as text. horizon is not stored. MR_EINVAL: no such key, or the
+ * buffer is too small. */
 MR_API int mr_net_setting(const mr_net *net, const char *key, char *text, size_t capacity, mr_error *err);
 
-/* Text models. Encodes text (UTF-8, or any bytes for a vocabulary of bytes) into tokens: as many as there is room
- * for; *count says how many, *used how many bytes they stand for. A character that is cut off at the end is left for
- * the next call, unless used is NULL: then all of the text must fit. tokens NULL: only counts. MR_EDATA: a character
- * that is not in the vocabulary; *count and *used say how far it came. */
+/* Text models: encodes text (UTF-8, or any bytes if the vocabulary is bytes) into at most `capacity` tokens. *count is
+ * set to the number of tokens, *used to the bytes of text they cover. A character that is incomplete at the end is left
+ * for the next call. If used is NULL, the whole text must fit. If tokens is NULL, tokens are only counted. MR_EDATA: a
+ * character is not in the vocabulary; *count and *used tell where. */
 MR_API int mr_net_encode(const mr_net *net, const char *text, size_t size, int32_t *tokens, size_t capacity,
                          size_t *count, size_t *used, mr_error *err);
-/* Tokens into bytes, without a zero byte after them; *size says how many. 4 bytes a token are always enough room. */
+/* Decodes tokens into bytes, without a terminating zero; *size is set to their number. 4 bytes per token are always
+ * enough. */
 MR_API int mr_net_decode(const mr_net *net, const int32_t *tokens, size_t n, char *text, size_t capacity, size_t *size,
                          mr_error *err);
 
-/* ---- Streams: sequences on their way through a net ------------------------------------------------------------- */
+/* ---- Streams: running a net token by token --------------------------------------------------------------------- */
 
-/* Cheap: only a state of its own, in memory that the net keeps for its streams. Thousands on one net are fine,
- * stepped from as many threads as you like. Not for head = mean or pair-...: use mr_net_forward there. */
+/* One sequence and its state. Streams are cheap: a net can have thousands, used from as many threads as you like. With
+ * head = mean or pair-... use mr_net_forward instead. */
 typedef struct mr_stream mr_stream;
 
 MR_API int mr_stream_new(mr_net *net, mr_stream **out, mr_error *err);
-MR_API int mr_stream_clone(const mr_stream *stream, mr_stream **out, mr_error *err); /* continues from the same state */
+MR_API int mr_stream_clone(const mr_stream *stream, mr_stream **out, mr_error *err); /* starts from the same state */
 MR_API void mr_stream_free(mr_stream *stream);
-MR_API void mr_stream_reset(mr_stream *stream); /* a new sequence starts */
+MR_API void mr_stream_reset(mr_stream *stream); /* starts a new sequence */
 
-/* One token in, mr_net_outputs() scores (logits, or predicted values) out. scores NULL: not wanted. MR_EINVAL for a
- * token outside the vocabulary. */
+/* Feeds one token and returns mr_net_outputs() scores (logits, or predicted values). scores may be NULL. MR_EINVAL: the
+ * token is outside the vocabulary. */
 MR_API int mr_stream_step(mr_stream *stream, int32_t token, float *scores, size_t capacity, mr_error *err);
-/* The same for nets that take values: mr_net_inputs() of them. */
+/* The same for input = reals: values has mr_net_inputs() numbers. */
 MR_API int mr_stream_step_values(mr_stream *stream, const float *values, float *scores, size_t capacity, mr_error *err);
-/* n >= 1 tokens in one call, as for a prompt, or n times mr_net_inputs() values; the scores after the last one. The
- * same numbers as step by step, to rounding. */
+/* Feeds n >= 1 tokens (or n * mr_net_inputs() values) in one call, such as a prompt, and returns the scores after the
+ * last one. The numbers equal those of single steps, up to rounding. */
 MR_API int mr_stream_feed(mr_stream *stream, const int32_t *tokens, size_t n, float *scores, size_t capacity,
                           mr_error *err);
 MR_API int mr_stream_feed_values(mr_stream *stream, const float *values, size_t n, float *scores, size_t capacity,
                                  mr_error *err);
 
-/* One token (or inputs() values; the other one is NULL) for each of n different streams of one net, together: faster
- * than one by one, because the weights are read once. Any streams in any order; scores [n, outputs] or NULL. */
+/* Feeds one token to each of n different streams of one net. This is faster than n calls, because the weights are read
+ * once. Give either tokens [n] or values [n, inputs], the other is NULL. scores is [n, outputs] or NULL. */
 MR_API int mr_stream_step_many(mr_stream *const *streams, int n, const int32_t *tokens, const float *values,
                                float *scores, size_t capacity, mr_error *err);
 
-/* How tokens are drawn. The random number of a draw follows from seed and position alone, so that the same text
- * comes out however it is cut into calls, alone or beside other streams. */
+/* How tokens are sampled. Each random number depends only on seed and position. So the text does not depend on how it
+ * is divided into calls, nor on other streams. */
 typedef struct mr_sample_options {
     size_t size;
-    double temperature; /* 0: always the likeliest; 1: as the model says */
-    double top_p;       /* only the likeliest that together have this probability; 1: all */
-    int top_k;          /* only the K likeliest; 0: all */
+    double temperature; /* 0: always the likeliest token; 1: the model's own probabilities */
+    double top_p;       /* sample only from the likeliest tokens with this total probability; 1: all */
+    int top_k;          /* sample only from the K likeliest tokens; 0: all */
     uint64_t seed;
-    uint64_t position; /* how many tokens were drawn before this call */
+    uint64_t position; /* tokens sampled before this call */
 } mr_sample_options;
 /* clang-format off */
 #define MR_SAMPLE_OPTIONS {sizeof(mr_sample_options), 1, 1, 0, 1, 0}
 /* clang-format on */
 
-/* Feeds n >= 1 tokens, then draws `count` tokens, each of which is fed before the next one is drawn; the last one is
- * not: give it to the next call. Many at once are faster than one a call. MR_ENONFINITE: a score was NaN or
+/* Feeds n >= 1 tokens, then samples `count` tokens, feeding each one before it samples the next. The last sampled token
+ * is not fed: pass it to the next call. Many tokens per call are faster than one. MR_ENONFINITE: a score was NaN or
  * infinite. */
 MR_API int mr_stream_sample(mr_stream *stream, const int32_t *tokens, size_t n, const mr_sample_options *how,
                             int32_t *drawn, size_t count, mr_error *err);
-/* One token in and one drawn for each of n streams, how [n]. */
+/* Feeds one token to each of n streams and samples one from each. how is [n]. */
 MR_API int mr_stream_sample_many(mr_stream *const *streams, int n, const int32_t *tokens, const mr_sample_options *how,
                                  int32_t *drawn, mr_error *err);
 
-/* The whole state as bytes: store it, send it, continue from it elsewhere, on another device too. save needs room
- * for mr_stream_state_size() bytes. load refuses what is no state (MR_EFORMAT) or one of a model of another shape
- * (MR_EINVAL), and then changes nothing. */
+/* Saves the state to mr_stream_state_size() bytes, and loads it again: later, in another process, on another device.
+ * load refuses bytes that are not a state (MR_EFORMAT) and the state of a model with another shape (MR_EINVAL). The
+ * stream is then unchanged. */
 MR_API size_t mr_stream_state_size(const mr_stream *stream);
 MR_API int mr_stream_save(const mr_stream *stream, void *blob, size_t capacity, mr_error *err);
 MR_API int mr_stream_load(mr_stream *stream, const void *blob, size_t size, mr_error *err);
 
-/* ---- Batches: whole sequences, and training -------------------------------------------------------------------- */
+/* ---- Batches: many sequences at once, and training ------------------------------------------------------------- */
 
-/* B sequences of T tokens, in host memory. A row of scores or targets is a token, a sequence or a pair (mr_net_rows).
- * What does not apply to the net is NULL. A NaN or infinity in the arrays is refused by name and index. */
+/* B sequences of T tokens, in host memory. A row of scores or targets belongs to a token, a sequence or a pair
+ * (mr_net_rows). Arrays that do not apply to the net are NULL. NaN and infinity are refused; the error names the array
+ * and index. */
 typedef struct mr_batch {
     size_t size;
     int B, T;
     int32_t *ids;         /* [B, T] input = tokens */
     float *values;        /* [B, T, inputs] input = reals */
-    uint8_t *reset;       /* [B, T] 1: a new sequence starts before this token; or NULL */
-    int32_t *length;      /* [B] tokens that are real, 1 ... T; or NULL: all */
-    int32_t *target;      /* [rows] the right class, -1: does not count (tokens beyond length must not); loss = xent */
+    uint8_t *reset;       /* [B, T] 1: a new sequence starts at this token; NULL: none does */
+    int32_t *length;      /* [B] number of real tokens, 1 ... T; the rest is padding. NULL: all T */
+    int32_t *target;      /* [rows] loss = xent: the right class; -1: ignore this row (required for padding) */
     float *target_values; /* [rows, outputs] loss = mse */
-    uint8_t *mask;        /* [rows] 1: counts; or NULL: all within length do; loss = mse */
-    int64_t counted;      /* 0; mr_net_check (minrnn_experimental.h) sets it, so that a batch is looked through once */
+    uint8_t *mask;        /* [rows] loss = mse: 1: this row counts; NULL: all but padding count */
+    int64_t counted;      /* leave it 0; mr_net_check (minrnn_experimental.h) sets it to check a batch only once */
 } mr_batch;
 #define MR_BATCH MR_SIZED(mr_batch)
 
 typedef struct mr_result {
     size_t size;
-    double loss;     /* mean over rows that count: nats, or squared error (of scaled values, where there is a scaler) */
-    double accuracy; /* share of rows whose highest score is the target; NaN for mse */
-    double grad_norm; /* before clipping; 0 when nothing was trained */
-    double lr;        /* the learning rate of the step; 0 when nothing was trained */
-    int64_t rows;     /* that counted */
-    int64_t step;     /* training steps done */
+    double loss;      /* mean over counted rows: nats, or squared error (of scaled values if there is a scaler) */
+    double accuracy;  /* fraction of rows whose highest score is the target; NaN for mse */
+    double grad_norm; /* before clipping; 0 without training */
+    double lr;        /* learning rate of the step; 0 without training */
+    int64_t rows;     /* rows that counted */
+    int64_t step;     /* training steps done so far */
 } mr_result;
 #define MR_RESULT MR_SIZED(mr_result)
 
-/* scores [rows, outputs]. Targets are not read. */
+/* Computes the scores [rows, outputs] of a batch. Targets are not read. */
 MR_API int mr_net_forward(mr_net *net, const mr_batch *batch, float *scores, size_t capacity, mr_error *err);
-/* The loss on this batch; nothing is trained. */
+/* Computes the loss of a batch without training. */
 MR_API int mr_net_evaluate(mr_net *net, const mr_batch *batch, mr_result *result, mr_error *err);
-/* One step of training: forward, loss, backward, update. Waits until other calls on this net are done, and they for
- * it. MR_ENONFINITE: the weights stay as they were, and the sentence says where it began. MR_ECONFIG: weights in 8
- * bits are not trained. result may be NULL. */
+/* One training step: forward, loss, backward, update. It has the net to itself: it waits for running calls, and later
+ * calls wait for it. result may be NULL. MR_ENONFINITE: the loss or gradient was not finite; the error says where it
+ * began, and the weights are unchanged. MR_ECONFIG: 8-bit weights cannot be trained. */
 MR_API int mr_net_train(mr_net *net, const mr_batch *batch, mr_result *result, mr_error *err);
 
-/* Changes how the next steps train: lr, schedule, warmup, steps, optimizer, betas, eps, weight-decay, clip, seed. */
+/* Changes a training setting from the next step on: lr, schedule, warmup, steps, optimizer, betas, eps, weight-decay,
+ * clip, seed. */
 MR_API int mr_net_set(mr_net *net, const char *key, const char *value, mr_error *err);
 
-/* Remembers the weights as they are now as the best so far; mr_net_save_best writes them as a model file. */
+/* Keeps a copy of the current weights as the best so far. mr_net_save_best writes that copy as a model file. */
 MR_API int mr_net_mark_best(mr_net *net, mr_error *err);
 MR_API int mr_net_save_best(mr_net *net, const char *path, mr_error *err);
 
-/* Everything that training needs to continue exactly where it was: weights, the best ones, the optimiser's moments,
- * the step. Written atomically. load expects a net of the same configuration, and changes nothing where it fails.
- * Settings of mr_net_set are the caller's to repeat. extra: metadata of your own (key, value, ..., NULL; keys with a
- * dot in them, such as "mine.epoch"), or NULL; mr_file_meta reads it back. */
+/* Saves and loads everything that training needs to continue with the same numbers: weights, best weights, the
+ * optimiser's moments, the step. save is atomic. load needs a net of the same configuration, and changes nothing if it
+ * fails. Settings made with mr_net_set are not saved: set them again. extra: your own metadata (key, value, ..., NULL,
+ * each key with a dot in it, such as "mine.epoch"), or NULL. mr_file_meta reads it back. */
 MR_API int mr_net_save_training(mr_net *net, const char *path, const char *const *extra, mr_error *err);
 MR_API int mr_net_load_training(mr_net *net, const char *path, mr_error *err);
 

@@ -94,16 +94,16 @@ refuse_spoiled() { # PATTERN PYTHON
 }
 spoil same pass
 done_by "$minrnn" info same
-refuse_spoiled 'head.weight_scale holds a number that is not finite' 'b = at("head.weight_scale")[0]; d[b:b + 4] = struct.pack("<f", float("nan"))'
-refuse_spoiled 'head.weight_scale holds -' 'b = at("head.weight_scale")[0]; d[b:b + 4] = struct.pack("<f", -0.5)'
-refuse_spoiled 'head.weight_scale holds 0 ' 'b = at("head.weight_scale")[0]; d[b:b + 4] = struct.pack("<f", 0)'
-refuse_spoiled 'head.weight holds -128' 'd[at("head.weight")[0]] = 0x80'
-refuse_spoiled 'lacks the tensor head.weight_scale' 'h["head.weight_size"] = h.pop("head.weight_scale")'
+refuse_spoiled 'head.weight_scale has a number that is not finite' 'b = at("head.weight_scale")[0]; d[b:b + 4] = struct.pack("<f", float("nan"))'
+refuse_spoiled 'head.weight_scale has the value -' 'b = at("head.weight_scale")[0]; d[b:b + 4] = struct.pack("<f", -0.5)'
+refuse_spoiled 'head.weight_scale has the value 0 ' 'b = at("head.weight_scale")[0]; d[b:b + 4] = struct.pack("<f", 0)'
+refuse_spoiled 'head.weight has the value -128' 'd[at("head.weight")[0]] = 0x80'
+refuse_spoiled 'has no tensor head.weight_scale' 'h["head.weight_size"] = h.pop("head.weight_scale")'
 refuse_spoiled 'head.weight is U8' 'h["head.weight"]["dtype"] = "U8"'
 refuse_spoiled 'is I8; minrnn reads F32' 'del h["__metadata__"]["model.weights"]'
 refuse_spoiled 'weights = int4' 'h["__metadata__"]["model.weights"] = "int4"'
 refuse_spoiled 'head.weight_scale does not have the shape' 'h["head.weight_scale"]["shape"] = [1] + h["head.weight_scale"]["shape"]'
-refuse_spoiled 'holds .* tensors' 'h["more"] = {"dtype": "F32", "shape": [1], "data_offsets": [len(d), len(d) + 4]}; d += bytes(4)'
+refuse_spoiled 'has .* tensors' 'h["more"] = {"dtype": "F32", "shape": [1], "data_offsets": [len(d), len(d) + 4]}; d += bytes(4)'
 
 # a row of zeros may have the scale 0
 spoil zeros 'b, e = at("head.weight"); k = h["head.weight"]["shape"][1]; d[b:b + k] = bytes(k); b = at("head.weight_scale")[0]; d[b:b + 4] = bytes(4)'

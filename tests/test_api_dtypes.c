@@ -367,7 +367,7 @@ static void wrong_arguments_are_refused(void **state)
     a = scan.scan, a.stream = &a;
     FAILS(MR_EINVAL, "stream", mr_scan_forward(cpu, &a, &err));
     FAILS(MR_EINVAL, "stream", mr_scan_forward(ref, &a, &err));
-    FAILS(MR_EINVAL, "double alone", mr_scan_forward(wide, &scan.scan, &err));
+    FAILS(MR_EINVAL, "only in double", mr_scan_forward(wide, &scan.scan, &err));
     a = scan.scan, a.a = (const char *)a.a + 1;
     FAILS(MR_EINVAL, "a: must be aligned to 2", mr_scan_forward(cpu, &a, &err));
     a = scan.scan, a.h_in = (const char *)a.h_in + 2;
@@ -386,7 +386,7 @@ static void wrong_arguments_are_refused(void **state)
     b = cell.cell, b.workspace_size--;
     FAILS(MR_EINVAL, "workspace", mr_cell_backward(cpu, &b, &err));
     b = cell.cell, b.dh_init = b.dh_in; /* this cell has no h_init */
-    FAILS(MR_EINVAL, "no h_init", mr_cell_backward(cpu, &b, &err));
+    FAILS(MR_EINVAL, "without h_init", mr_cell_backward(cpu, &b, &err));
     b = cell.cell, b.dtype = MR_F64;
     FAILS(MR_EINVAL, "device = \"ref\"", mr_cell_forward(cpu, &b, &err));
     b = cell.cell, b.B = 1 << 20, b.T = 1 << 10, b.H = 1 << 20;

@@ -200,13 +200,13 @@ static void a_kept_forward_holds_its_net(void **state)
     float scores[MOST], d[MOST] = {0};
     examples e;
     make_examples(&e, net, 3);
-    FAILS(MR_EINVAL, "comes first", mr_net_backward(net, d, MOST, &err));
+    FAILS(MR_EINVAL, "call mr_net_keep_forward first", mr_net_backward(net, d, MOST, &err));
     FAILS(MR_EINVAL, "room for 395 where 396", mr_net_keep_forward(net, &e.data, NULL, scores, MOST - 1, &err));
     mr_net_drop(net); /* nothing to drop */
     OK(mr_net_keep_forward(net, &e.data, NULL, scores, MOST, &err));
     every_call_is_refused(net, stream, &e);
     OK(mr_net_forward(other, &e.data, scores, MOST, &err)); /* other nets are free */
-    FAILS(MR_EINVAL, "395 where the kept forward has 396", mr_net_backward(net, d, MOST - 1, &err));
+    FAILS(MR_EINVAL, "has 395 elements, but the kept forward has 396", mr_net_backward(net, d, MOST - 1, &err));
     FAILS(MR_EINVAL, "dscores", mr_net_backward(net, NULL, MOST, &err));
     d[2] = NAN;
     FAILS(MR_EINVAL, "dscores[2] is NaN", mr_net_backward(net, d, MOST, &err));
@@ -289,7 +289,8 @@ static void a_kept_forward_can_be_handed_on(void **state)
         if (drop) mr_net_drop(net);
         else OK(mr_net_backward(net, d, MOST, &err));
         FAILS(MR_EINVAL, "no forward", mr_net_backward(net, d, MOST, &err));
-        if (!drop) FAILS(MR_EINVAL, "wait for mr_net_update", mr_net_train(net, &e.data, NULL, &err));
+        if (!drop)
+            FAILS(MR_EINVAL, "call mr_net_update or mr_net_drop_gradients", mr_net_train(net, &e.data, NULL, &err));
         if (!drop) mr_net_drop_gradients(net);
         FAILS(MR_EINVAL, "no gradients", mr_net_update(net, NULL, &err));
         OK(mr_net_train(net, &e.data, NULL, &err));

@@ -235,8 +235,8 @@ static void wrong_draws_are_refused(void **state)
     FAILS(MR_EINVAL, "drawn", mr_stream_sample(stream, &token, 1, &how, NULL, 2, &err));
     FAILS(MR_EINVAL, "drawn", mr_stream_sample(stream, &token, 1, &how, drawn, 0, &err));
     FAILS(MR_EINVAL, "token 11", mr_stream_sample(stream, (int32_t[]){11}, 1, &how, drawn, 2, &err));
-    FAILS(MR_EINVAL, "nothing to draw", mr_stream_sample(no, &token, 1, &how, drawn, 2, &err));
-    FAILS(MR_EINVAL, "nothing to draw", mr_stream_sample_many(&no, 1, &token, &how, drawn, &err));
+    FAILS(MR_EINVAL, "none can be sampled", mr_stream_sample(no, &token, 1, &how, drawn, 2, &err));
+    FAILS(MR_EINVAL, "none can be sampled", mr_stream_sample_many(&no, 1, &token, &how, drawn, &err));
     FAILS(MR_EINVAL, "twice",
           mr_stream_sample_many((mr_stream *[]){stream, stream}, 2, (int32_t[]){1, 1}, &how, drawn, &err));
     assert_that(drawn[0], ==, -7);

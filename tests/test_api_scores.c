@@ -162,7 +162,7 @@ static void many_batches_are_evaluated_as_one(void **state)
         train(net, 0, 3);
         check_evaluation(net, &c);
         c.next = 0, c.stop_at = 2;
-        FAILS(MR_ESTOPPED, "ended by its caller", mr_net_evaluate_all(net, next_batch, &c, &result, &err));
+        FAILS(MR_ESTOPPED, "the caller stopped", mr_net_evaluate_all(net, next_batch, &c, &result, &err));
         c.next = BATCHES, c.stop_at = -1;
         FAILS(MR_EINVAL, "no batch", mr_net_evaluate_all(net, next_batch, &c, &result, &err));
         c.batches[2].ids[3] = 99, c.next = 0;

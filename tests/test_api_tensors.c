@@ -177,7 +177,7 @@ static void check_int8(mr_net *net, mr_net *small)
             }
         }
         FAILS(MR_ECONFIG, "8 bits", mr_net_put(small, MR_WEIGHTS, t.name, got, t.count, &err));
-        FAILS(MR_ECONFIG, "8 bits", mr_net_get(small, MR_MOMENT1, t.name, got, t.count, &err));
+        FAILS(MR_ECONFIG, "8-bit", mr_net_get(small, MR_MOMENT1, t.name, got, t.count, &err));
         free(want), free(got);
     }
     assert_that(bytes, >, 3);
@@ -208,14 +208,14 @@ static void weights_in_8_bits(void **state)
     OK(mr_net_evaluate(small, &l.data, &got, &err));
     assert_that(fabs(got.loss - want.loss), <, 0.05);
     assert_that(got.loss, !=, want.loss);
-    FAILS(MR_ECONFIG, "8 bits", mr_net_train(small, &l.data, NULL, &err));
+    FAILS(MR_ECONFIG, "8-bit", mr_net_train(small, &l.data, NULL, &err));
     float scores[SCORES];
-    FAILS(MR_ECONFIG, "8 bits", mr_net_keep_forward(small, &l.data, NULL, scores, SCORES, &err));
+    FAILS(MR_ECONFIG, "8-bit", mr_net_keep_forward(small, &l.data, NULL, scores, SCORES, &err));
     OK(mr_net_forward(small, &l.data, scores, SCORES, &err)); /* no kept forward blocks it */
-    FAILS(MR_ECONFIG, "8 bits", mr_net_save(small, again, &err));
+    FAILS(MR_ECONFIG, "8-bit", mr_net_save(small, again, &err));
     FAILS(MR_EINVAL, "8 bits", mr_net_save_int8(small, again, &err));
-    FAILS(MR_ECONFIG, "8 bits", mr_net_mark_best(small, &err));
-    FAILS(MR_ECONFIG, "8 bits", mr_net_save_training(small, again, NULL, &err));
+    FAILS(MR_ECONFIG, "8-bit", mr_net_mark_best(small, &err));
+    FAILS(MR_ECONFIG, "8-bit", mr_net_save_training(small, again, NULL, &err));
     mr_net_free(net), mr_net_free(small);
     mr_context_free(ctx);
 }

@@ -388,7 +388,7 @@ static void wrong_configurations_are_refused(void **unused)
     assert_int_equal(mr_config_check(&good, NULL), 0);
     c.heads = 5, refuses(c, "heads = 5");
     c = good, c.heads = 4, refuses(c, "rotary");
-    c = good, c.dim = 260, c.heads = 2, refuses(c, "130 channels a head");
+    c = good, c.dim = 260, c.heads = 2, refuses(c, "130 channels per head");
     c = good, c.window = 0, refuses(c, "window = 0");
     c = good, c.window = 1 << 24, c.dim = 65536, c.heads = 1024, refuses(c, "window");
     c = good, c.dim = 384, c.heads = c.window = 0;

@@ -48,7 +48,7 @@ static void leave_the_kinks(subject *s)
         const mr_param *p = &params->list[row];
         size_t length = strlen(p->name), tail = sizeof suffix - 1;
         const int candidate = length >= tail && !strcmp(p->name + length - tail, suffix);
-        const int matrix = p->ndim == 2 && !p->is_rate && strncmp(p->name, "embed", 5);
+        const int matrix = p->ndim == 2 && !(p->flags & MR_PARAM_RATE) && strncmp(p->name, "embed", 5);
         for (size_t i = 0; i < p->count; i++) {
             double *w = &s->weights[p->offset + i];
             if (candidate) *w = i % 2 ? 4 : -4;

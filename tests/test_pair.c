@@ -52,7 +52,7 @@ static void code_of(mr_model *m, const mr_batch *batch, int row, float code[D])
     for (int d = 0; d < D; d++) {
         double sum = 0;
         for (int t = 0; t < n; t++) sum += normed[t * D + d];
-        code[d] = m->face.head == MR_HEAD_PAIR_MEAN ? (float)(sum / n) : normed[(n - 1) * D + d];
+        code[d] = m->interface.head == MR_HEAD_PAIR_MEAN ? (float)(sum / n) : normed[(n - 1) * D + d];
     }
 }
 

@@ -92,7 +92,7 @@ static mr_model *make_int8(mr_model *plain, mr_dev *dev, int B, int T)
 static float *logits_of(mr_model *model, const mr_batch *batch, mr_state *memory, size_t *count)
 {
     size_t rows = mr_model_rows(model, batch);
-    *count = rows * (size_t)model->face.outputs;
+    *count = rows * (size_t)model->interface.outputs;
     float *out = mr_alloc(*count, sizeof *out);
     assert_non_null(out);
     mr_model_forward(model, batch, memory, 0);
@@ -202,7 +202,7 @@ static void int8_models_refuse_training(void **state)
     c.weights = MR_WEIGHTS_INT8;
     assert_int_equal(mr_model_new(&c, dev, MR_DECAY_MATRICES, &model, &err), 0);
     assert_int_equal(mr_model_plan(model, 1, 1, 1, &err), MR_ECONFIG);
-    assert_non_null(strstr(err.text, "8 bits is not trained"));
+    assert_non_null(strstr(err.text, "8-bit weights cannot be trained"));
     mr_model_free(model);
     mr_dev_close(dev);
 }

@@ -133,7 +133,7 @@ ON_DEVICES_BF16(a_scaler_equals_scaling_by_hand, as_by_hand)
 static float *scores_in(mr_model *m, const mr_batch *batch, int length)
 {
     const size_t B = (size_t)batch->B, T = (size_t)batch->T;
-    const mr_interface face = m->face;
+    const mr_interface face = m->interface;
     float *scores = mr_alloc(B * T * OUTPUTS, sizeof *scores), *part = mr_alloc(B * T * OUTPUTS, sizeof *part);
     mr_state *state = make_state(m, batch->B);
     for (size_t at = 0, n; at < T; at += n) {
@@ -197,7 +197,7 @@ ON_DEVICES_BF16(at_once_equals_steps_equals_chunks, cuts)
 
 static void backward_by(mr_model *m, const mr_batch *batch, int own_loss)
 {
-    const size_t rows = mr_batch_rows(batch, m->face.head), n = rows * OUTPUTS;
+    const size_t rows = mr_batch_rows(batch, m->interface.head), n = rows * OUTPUTS;
     mr_model_zero_grads(m);
     mr_model_forward(m, batch, NULL, 1);
     if (!own_loss) mr_model_loss(m, batch, 1 / (double)batch->counted);
@@ -265,8 +265,8 @@ static void wrong_scalers_are_refused(void **state)
                  {inf, good, NULL, NULL, "input mean of channel 0 is inf"},
                  {NULL, NULL, good, zero, "target scale of channel 1 is 0"},
                  {NULL, NULL, inf, good, "target mean of channel 0 is inf"},
-                 {good, NULL, NULL, NULL, "input has a mean or a scale alone"},
-                 {NULL, NULL, NULL, good, "target has a mean or a scale alone"}};
+                 {good, NULL, NULL, NULL, "input has only a mean or only a scale"},
+                 {NULL, NULL, NULL, good, "target has only a mean or only a scale"}};
     mr_dev *dev = open_device("cpu", 1, NULL);
     mr_config config = config_for(0, MR_HEAD_LAST), tokens = config;
     mr_model *m = make_model(&config, dev, 1, 1, 0), *shared, *classes;

@@ -206,8 +206,8 @@ static mr_batch values_for(const mr_interface *face, int scaled)
 
 static size_t scores_of(mr_model *m, float scores[B * T * OUTPUTS])
 {
-    mr_batch batch = values_for(&m->face, mr_model_scaler(m)->input_mean != NULL);
-    const size_t rows = mr_batch_rows(&batch, m->face.head);
+    mr_batch batch = values_for(&m->interface, mr_model_scaler(m)->input_mean != NULL);
+    const size_t rows = mr_batch_rows(&batch, m->interface.head);
     mr_model_forward(m, &batch, NULL, 0);
     mr_model_logits(m, scores, 0, rows);
     mr_batch_free(&batch);
@@ -284,12 +284,12 @@ static void unsound_scalers_are_refused(void **state)
         {"scaler: the input mean of channel 0 is nan;", MR_SCALER_INPUT, 2, NAN, 1, INPUTS, MR_ST_F64},
         {"tensor scaler.input.mean does not have the shape", MR_SCALER_BOTH, 4, 1, 1, INPUTS + 1, MR_ST_F64},
         {"tensor scaler.input.mean is F32; minrnn reads F64", MR_SCALER_BOTH, 4, 1, 1, INPUTS, MR_ST_F32},
-        {"lacks the tensor scaler.input.scale", MR_SCALER_INPUT, 1, 1, 1, INPUTS, MR_ST_F64},
-        {"lacks the tensor scaler.target.mean", MR_SCALER_BOTH, 2, 1, 1, INPUTS, MR_ST_F64},
-        {"lacks the tensor scaler.input.mean", MR_SCALER_INPUT, 0, 1, 1, INPUTS, MR_ST_F64},
-        {"holds 23 tensors where its configuration needs 21", MR_SCALER_INPUT, 4, 1, 1, INPUTS, MR_ST_F64},
-        {"holds 21 tensors where its configuration needs 19", MR_SCALER_NONE, 2, 1, 1, INPUTS, MR_ST_F64},
-        {"holds 24 tensors where its configuration needs 23", MR_SCALER_BOTH, 5, 1, 1, INPUTS, MR_ST_F64},
+        {"has no tensor scaler.input.scale", MR_SCALER_INPUT, 1, 1, 1, INPUTS, MR_ST_F64},
+        {"has no tensor scaler.target.mean", MR_SCALER_BOTH, 2, 1, 1, INPUTS, MR_ST_F64},
+        {"has no tensor scaler.input.mean", MR_SCALER_INPUT, 0, 1, 1, INPUTS, MR_ST_F64},
+        {"has 23 tensors, but its configuration needs 21", MR_SCALER_INPUT, 4, 1, 1, INPUTS, MR_ST_F64},
+        {"has 21 tensors, but its configuration needs 19", MR_SCALER_NONE, 2, 1, 1, INPUTS, MR_ST_F64},
+        {"has 24 tensors, but its configuration needs 23", MR_SCALER_BOTH, 5, 1, 1, INPUTS, MR_ST_F64},
     };
     mr_dev *dev = open_device("cpu", 1, NULL);
     mr_model *m = model_for(dev, MR_HEAD_LAST, MR_SCALER_NONE), *read;
@@ -313,7 +313,7 @@ static void unsound_scalers_are_refused(void **state)
     mr_dev_close(dev);
 }
 
-/* Tokens and classes have no mean: a file that claims one is refused before its tensors are read. */
+/* Tokens and classes cannot be scaled: a file that claims otherwise is refused before its tensors are read. */
 static void scalers_without_values_are_refused(void **state)
 {
     (void)state;
@@ -322,10 +322,10 @@ static void scalers_without_values_are_refused(void **state)
         mr_scaler_kind key;
         const char *says;
     } cases[] = {
-        {{MR_INPUT_TOKENS, 5, MR_HEAD_LAST, MR_LOSS_MSE, 2}, MR_SCALER_BOTH, "scaler = both: tokens have no mean"},
+        {{MR_INPUT_TOKENS, 5, MR_HEAD_LAST, MR_LOSS_MSE, 2}, MR_SCALER_BOTH, "scaler = both: tokens cannot be scaled"},
         {{MR_INPUT_REALS, 5, MR_HEAD_LAST, MR_LOSS_XENT, 2},
          MR_SCALER_TARGET,
-         "scaler = target: classes have no mean"}};
+         "scaler = target: classes cannot be scaled"}};
     mr_dev *dev = open_device("cpu", 1, NULL);
     char path[MR_TEXT_MAX];
     in_folder("nothing.safetensors", path);
@@ -387,7 +387,7 @@ static void read_scores(const char *with, const char *model, const char *values,
 
 static void check_reader(const char *with, mr_model *m, const char *model, const char *values, double tolerance)
 {
-    mr_batch batch = values_for(&m->face, mr_model_scaler(m)->input_mean != NULL);
+    mr_batch batch = values_for(&m->interface, mr_model_scaler(m)->input_mean != NULL);
     float got[B * T * OUTPUTS];
     double want[B * T * OUTPUTS];
     const size_t n = scores_of(m, got);
@@ -397,8 +397,8 @@ static void check_reader(const char *with, mr_model *m, const char *model, const
     for (size_t i = 0; i < n; i++) {
         const double unit = scale ? scale[i % OUTPUTS] : 1, ulp = mean ? fabs(mean[i % OUTPUTS]) * 0x1p-23 : 0;
         if (!(fabs(got[i] - want[i]) <= tolerance * unit + ulp))
-            fail_msg("head %d, scaler %d, score %zu: %.9g, and %.9g by the page", m->face.head, m->config.scaler, i,
-                     (double)got[i], want[i]);
+            fail_msg("head %d, scaler %d, score %zu: %.9g, and %.9g by the page", m->interface.head, m->config.scaler,
+                     i, (double)got[i], want[i]);
     }
     mr_batch_free(&batch);
 }

@@ -1,12 +1,12 @@
-/* The cells on the caller's buffers: arguments checked, ops called. */
+/* The cells on the caller's buffers: checks the arguments and calls the ops. */
 #include "api/raw.h"
 
 #include <string.h>
 
-enum { GPU_ROW = 16 }; /* what bf16 products on a GPU ask of their operand's address */
+enum { GPU_ROW = 16 }; /* alignment that bf16 products on a GPU require */
 
-/* The workspace: the op's, then fp32 copies where the device needs them. The backward leaves the gradient of pre in the
- * copy of pre. */
+/* The parts of the workspace: the op's own, then fp32 copies if the device needs them. The backward writes the gradient
+ * of pre over the copy of pre. */
 typedef struct layout {
     void *work;
     float *x, *dx, *pre, *h, *dh;
@@ -38,18 +38,18 @@ static sizes sizes_of(const mr_cell_args *a)
                    .h = tokens * H};
 }
 
-static layout lay_out(const mr_raw_turn *turn, const mr_cell_args *a, void *base)
+static layout lay_out(const mr_raw_lease *lease, const mr_cell_args *a, void *base)
 {
     const mr_cell cell = cell_of(a);
     const mr_raw raw = raw_of(a, &cell);
     const sizes n = sizes_of(a);
     mr_arena arena = {.base = base};
-    layout l = {.work = mr_arena_take(&arena, turn->dev->raw_work(turn->dev, &raw) + 1)};
-    l.x = mr_raw_copy(turn, &arena, n.x);
-    l.dx = mr_raw_copy(turn, &arena, n.x);
-    l.pre = mr_raw_copy(turn, &arena, n.pre);
-    l.h = mr_raw_copy(turn, &arena, n.h);
-    l.dh = mr_raw_copy(turn, &arena, n.h);
+    layout l = {.work = mr_arena_take(&arena, lease->dev->raw_work(lease->dev, &raw) + 1)};
+    l.x = mr_raw_copy(lease, &arena, n.x);
+    l.dx = mr_raw_copy(lease, &arena, n.x);
+    l.pre = mr_raw_copy(lease, &arena, n.pre);
+    l.h = mr_raw_copy(lease, &arena, n.h);
+    l.dh = mr_raw_copy(lease, &arena, n.h);
     l.bytes = arena.used;
     return l;
 }
@@ -68,13 +68,13 @@ static int check_kind(const mr_cell_args *a, mr_error *err)
                        (int)a->scan);
     if (a->scan == MR_SCAN_LOG && a->candidate != MR_POSITIVE)
         return mr_fail(err, MR_EINVAL,
-                       "cell: scan = log needs candidate = positive (logarithms of negative states do not exist)");
+                       "cell: scan = log needs candidate = positive (negative states have no logarithm)");
     return 0;
 }
 
 static int take(mr_cell_args *a, const mr_cell_args *args, mr_error *err)
 {
-    int status = mr_sized_take(a, sizeof *a, args, "mr_cell_args", err);
+    int status = mr_sized_copy(a, sizeof *a, args, "mr_cell_args", err);
     if (!status) status = check_kind(a, err);
     if (status) return status;
     const mr_cell cell = cell_of(a);
@@ -82,105 +82,115 @@ static int take(mr_cell_args *a, const mr_cell_args *args, mr_error *err)
     return mr_raw_check_shape(a->B, a->T, a->W ? a->D : 0, a->H, mr_cell_gates(&cell), err);
 }
 
-static size_t ask(mr_context *ctx, const mr_cell_args *args, int saved)
+/* The size of `saved`, or of the workspace; 0: the arguments are refused. */
+static size_t buffer_bytes(mr_context *ctx, const mr_cell_args *args, int saved)
 {
     mr_cell_args a;
-    mr_raw_turn turn;
-    if (take(&a, args, NULL) || mr_raw_turn_begin(&turn, ctx, a.dtype, a.stream, NULL)) return 0;
-    const size_t bytes = saved ? saved_bytes(turn.dev, &a) : lay_out(&turn, &a, NULL).bytes;
-    mr_raw_turn_end(&turn);
+    mr_raw_lease lease;
+    if (take(&a, args, NULL) || mr_raw_lease_begin(&lease, ctx, a.dtype, a.stream, NULL)) return 0;
+    const size_t bytes = saved ? saved_bytes(lease.dev, &a) : lay_out(&lease, &a, NULL).bytes;
+    mr_raw_lease_end(&lease);
     return bytes;
 }
 
-size_t mr_cell_saved(mr_context *ctx, const mr_cell_args *args) { return ask(ctx, args, 1); }
-size_t mr_cell_workspace(mr_context *ctx, const mr_cell_args *args) { return ask(ctx, args, 0); }
+size_t mr_cell_saved(mr_context *ctx, const mr_cell_args *args) { return buffer_bytes(ctx, args, 1); }
+size_t mr_cell_workspace(mr_context *ctx, const mr_cell_args *args) { return buffer_bytes(ctx, args, 0); }
 
-static int check(const mr_raw_turn *turn, const mr_cell_args *a, int down, mr_error *err)
+static int check(const mr_raw_lease *lease, const mr_cell_args *a, mr_raw_call call, mr_error *err)
 {
-    const int W = a->W != NULL, rows = W && a->dtype == MR_BF16 && !strcmp(turn->dev->kind, "cuda");
+    const int bwd = call == MR_RAW_BACKWARD;
+    const int W = a->W != NULL, rows = W && a->dtype == MR_BF16 && !strcmp(lease->dev->kind, "cuda");
     const mr_raw_array arrays[] = {
-        {"pre", a->pre, turn->act, 0},
-        {"x", a->x, rows ? GPU_ROW : turn->act, W},
-        {"W", a->W, turn->wide, 0},
-        {"bias", a->bias, turn->wide, W},
-        {"h", a->h, turn->act, 1},
-        {"h_in", a->h_in, turn->wide, 0},
-        {"h_out", a->h_out, turn->wide, 0},
-        {"h_init", a->h_init, turn->wide, 0},
+        {"pre", a->pre, lease->act, 0},
+        {"x", a->x, rows ? GPU_ROW : lease->act, W},
+        {"W", a->W, lease->wide, 0},
+        {"bias", a->bias, lease->wide, W},
+        {"h", a->h, lease->act, 1},
+        {"h_in", a->h_in, lease->wide, 0},
+        {"h_out", a->h_out, lease->wide, 0},
+        {"h_init", a->h_init, lease->wide, 0},
         {"length", a->length, sizeof *a->length, 0},
-        {"dh", a->dh, turn->act, down},
-        {"dx", a->dx, turn->act, down && W},
-        {"dW", a->dW, turn->wide, down && W},
-        {"dbias", a->dbias, turn->wide, down && W},
-        {"dpre", a->dpre, turn->act, down && !W},
-        {"dh_out", a->dh_out, turn->wide, 0},
-        {"dh_in", a->dh_in, turn->wide, 0},
-        {"dh_init", a->dh_init, turn->wide, 0},
+        {"dh", a->dh, lease->act, bwd},
+        {"dx", a->dx, lease->act, bwd && W},
+        {"dW", a->dW, lease->wide, bwd && W},
+        {"dbias", a->dbias, lease->wide, bwd && W},
+        {"dpre", a->dpre, lease->act, bwd && !W},
+        {"dh_out", a->dh_out, lease->wide, 0},
+        {"dh_in", a->dh_in, lease->wide, 0},
+        {"dh_init", a->dh_init, lease->wide, 0},
     };
-    int status = mr_raw_check_room("workspace", a->workspace, a->workspace_size, lay_out(turn, a, NULL).bytes, err);
+    int status = mr_raw_check_buffer("workspace", a->workspace, a->workspace_size, lay_out(lease, a, NULL).bytes, err);
     if (!status && !W && !a->pre) status = mr_fail(err, MR_EINVAL, "pre and W are NULL: one of them is needed");
-    if (!status && down && a->dh_init && !a->h_init) status = mr_fail(err, MR_EINVAL, "dh_init: there is no h_init");
-    if (!status) status = mr_raw_check_room("saved", a->saved, a->saved_size, saved_bytes(turn->dev, a), err);
+    if (!status && bwd && a->dh_init && !a->h_init) status = mr_fail(err, MR_EINVAL, "dh_init is set without h_init");
+    if (!status) status = mr_raw_check_buffer("saved", a->saved, a->saved_size, saved_bytes(lease->dev, a), err);
     return status ? status : mr_raw_check_arrays(arrays, sizeof arrays / sizeof *arrays, err);
 }
 
-static void forward(const mr_raw_turn *turn, const mr_cell_args *a, const layout *l)
+static void forward(const mr_raw_lease *lease, const mr_cell_args *a, const layout *l)
 {
     const sizes n = sizes_of(a);
     mr_minrnn_fwd_args f = {.cell = cell_of(a), .B = a->B, .T = a->T, .D = a->D, .H = a->H};
-    f.x = a->W ? mr_raw_in(turn, a->x, l->x, n.x) : NULL;
+    f.x = a->W ? mr_raw_in(lease, a->x, l->x, n.x) : NULL;
     f.W = a->W, f.b = a->bias, f.h_in = a->h_in, f.h_init = a->h_init, f.reset = a->reset, f.length = a->length;
-    f.saved = a->W ? a->saved : (void *)mr_raw_in(turn, a->pre, l->pre, n.pre); /* the forward only reads it */
-    f.h = mr_raw_out(turn, a->h, l->h), f.h_out = a->h_out, f.work = l->work;
-    turn->dev->ops.minrnn_fwd(turn->dev, &f);
-    mr_raw_give(turn, a->h, l->h, n.h);
+    f.saved = a->W ? a->saved : (void *)mr_raw_in(lease, a->pre, l->pre, n.pre); /* the forward only reads it */
+    f.h = mr_raw_out(lease, a->h, l->h), f.h_out = a->h_out, f.work = l->work;
+    lease->dev->ops.minrnn_fwd(lease->dev, &f);
+    mr_raw_return(lease, a->h, l->h, n.h);
 }
 
-/* The op turns pre into its gradient where it lies. */
-static void *gradient_of_pre(const mr_raw_turn *turn, const mr_cell_args *a, const layout *l, size_t n)
+/* The array in which the op replaces pre by its gradient. */
+static void *gradient_of_pre(const mr_raw_lease *lease, const mr_cell_args *a, const layout *l, size_t n)
 {
-    if (turn->convert) return (void *)mr_raw_in(turn, a->pre, l->pre, n);
-    if (a->dpre != a->pre) turn->dev->copy(turn->dev, a->dpre, a->pre, n * turn->act);
+    if (lease->convert) return (void *)mr_raw_in(lease, a->pre, l->pre, n);
+    if (a->dpre != a->pre) lease->dev->copy(lease->dev, a->dpre, a->pre, n * lease->act);
     return a->dpre;
 }
 
-static void backward(const mr_raw_turn *turn, const mr_cell_args *a, const layout *l)
+static void backward(const mr_raw_lease *lease, const mr_cell_args *a, const layout *l)
 {
     const sizes n = sizes_of(a);
     mr_minrnn_bwd_args g = {.cell = cell_of(a), .B = a->B, .T = a->T, .D = a->D, .H = a->H};
-    g.x = a->W ? mr_raw_in(turn, a->x, l->x, n.x) : NULL;
+    g.x = a->W ? mr_raw_in(lease, a->x, l->x, n.x) : NULL;
     g.W = a->W, g.b = a->bias, g.h_in = a->h_in, g.h_init = a->h_init, g.reset = a->reset, g.length = a->length;
-    g.saved = a->W ? a->saved : gradient_of_pre(turn, a, l, n.pre);
-    g.h = mr_raw_in(turn, a->h, l->h, n.h), g.dh = mr_raw_in(turn, a->dh, l->dh, n.h), g.dh_out = a->dh_out;
-    g.dx = mr_raw_out(turn, a->dx, l->dx), g.dW = a->dW, g.db = a->dbias, g.dh_in = a->dh_in, g.dh_init = a->dh_init;
+    g.saved = a->W ? a->saved : gradient_of_pre(lease, a, l, n.pre);
+    g.h = mr_raw_in(lease, a->h, l->h, n.h), g.dh = mr_raw_in(lease, a->dh, l->dh, n.h), g.dh_out = a->dh_out;
+    g.dx = mr_raw_out(lease, a->dx, l->dx), g.dW = a->dW, g.db = a->dbias, g.dh_in = a->dh_in, g.dh_init = a->dh_init;
     g.work = l->work;
-    turn->dev->ops.minrnn_bwd(turn->dev, &g);
-    if (a->W) mr_raw_give(turn, a->dx, l->dx, n.x);
-    else mr_raw_give(turn, a->dpre, l->pre, n.pre);
+    lease->dev->ops.minrnn_bwd(lease->dev, &g);
+    if (a->W) mr_raw_return(lease, a->dx, l->dx, n.x);
+    else mr_raw_return(lease, a->dpre, l->pre, n.pre);
 }
 
-static int run(mr_context *ctx, const mr_cell_args *args, int down, int step, mr_error *err)
+static int run(mr_context *ctx, const mr_cell_args *args, mr_raw_call call, mr_error *err)
 {
     mr_cell_args a;
-    mr_raw_turn turn;
+    mr_raw_lease lease;
     int status = take(&a, args, err);
-    if (!status && step) status = mr_raw_one_token(a.T, err);
-    if (!status) status = mr_raw_turn_begin(&turn, ctx, a.dtype, a.stream, err);
+    if (!status && call == MR_RAW_STEP) status = mr_raw_check_one_token(a.T, err);
+    if (!status) status = mr_raw_lease_begin(&lease, ctx, a.dtype, a.stream, err);
     if (status) return status;
-    status = check(&turn, &a, down, err);
+    status = check(&lease, &a, call, err);
     if (!status) {
-        const layout l = lay_out(&turn, &a, a.workspace);
+        const layout l = lay_out(&lease, &a, a.workspace);
         const mr_cell cell = cell_of(&a);
         const mr_raw raw = raw_of(&a, &cell);
-        turn.dev->raw_begin(turn.dev, &raw);
-        if (down) backward(&turn, &a, &l);
-        else forward(&turn, &a, &l);
-        status = turn.dev->raw_end(turn.dev, err);
+        lease.dev->raw_begin(lease.dev, &raw);
+        if (call == MR_RAW_BACKWARD) backward(&lease, &a, &l);
+        else forward(&lease, &a, &l);
+        status = lease.dev->raw_end(lease.dev, err);
     }
-    mr_raw_turn_end(&turn);
+    mr_raw_lease_end(&lease);
     return status;
 }
 
-int mr_cell_forward(mr_context *ctx, const mr_cell_args *args, mr_error *err) { return run(ctx, args, 0, 0, err); }
-int mr_cell_backward(mr_context *ctx, const mr_cell_args *args, mr_error *err) { return run(ctx, args, 1, 0, err); }
-int mr_cell_step(mr_context *ctx, const mr_cell_args *args, mr_error *err) { return run(ctx, args, 0, 1, err); }
+int mr_cell_forward(mr_context *ctx, const mr_cell_args *args, mr_error *err)
+{
+    return run(ctx, args, MR_RAW_FORWARD, err);
+}
+
+int mr_cell_backward(mr_context *ctx, const mr_cell_args *args, mr_error *err)
+{
+    return run(ctx, args, MR_RAW_BACKWARD, err);
+}
+
+int mr_cell_step(mr_context *ctx, const mr_cell_args *args, mr_error *err) { return run(ctx, args, MR_RAW_STEP, err); }

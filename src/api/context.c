@@ -1,15 +1,15 @@
-/* Contexts: options, devices on loan, the log. */
+/* Contexts: they read the options, open and lend devices, and write the log. */
 #include "api/api.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-int mr_sized_take(void *to, size_t known, const void *from, const char *type, mr_error *err)
+int mr_sized_copy(void *to, size_t known, const void *from, const char *type, mr_error *err)
 {
     size_t size = 0;
     if (from) memcpy(&size, from, sizeof size);
-    if (size < sizeof size) return mr_fail(err, MR_EINVAL, "%s: its size is not set; begin with its initialiser", type);
+    if (size < sizeof size) return mr_fail(err, MR_EINVAL, "%s: its size is not set; start from its initialiser", type);
     for (size_t i = known; i < size; i++)
         if (((const char *)from)[i])
             return mr_fail(err, MR_EINVAL, "%s: has a field that this library (%s) does not know", type, MR_VERSION);
@@ -18,7 +18,7 @@ int mr_sized_take(void *to, size_t known, const void *from, const char *type, mr
     return 0;
 }
 
-int mr_check_room(const void *to, size_t capacity, size_t needed, const char *what, mr_error *err)
+int mr_check_capacity(const void *to, size_t capacity, size_t needed, const char *what, mr_error *err)
 {
     if (to && capacity >= needed) return 0;
     return mr_fail(err, MR_EINVAL, "%s: room for %zu where %zu are needed", what, to ? capacity : 0, needed);
@@ -35,13 +35,13 @@ void mr_context_log(mr_context *ctx, const char *format, ...)
     ctx->log(ctx->log_user, line);
 }
 
-/* ---- devices on loan ---- */
+/* ---- lending devices ---- */
 
-/* One more device, and room for it in the list. Called with the lock held. */
+/* Opens one more device and makes room for it in the list. Called with the lock held. */
 static mr_dev *make_device(mr_context *ctx, mr_error *err)
 {
     mr_dev *dev;
-    if (ctx->made == ctx->room) {
+    if (ctx->devices == ctx->room) {
         const int room = 2 * ctx->room + 4;
         mr_dev **idle = mr_alloc_by(&ctx->allocator, (size_t)room, sizeof *idle);
         if (!idle) return mr_no_memory(err, "a device"), NULL;
@@ -51,7 +51,7 @@ static mr_dev *make_device(mr_context *ctx, mr_error *err)
         ctx->room = room;
     }
     if (mr_dev_open(ctx->spec, &ctx->options, &dev, err)) return NULL;
-    ctx->made++;
+    ctx->devices++;
     return dev;
 }
 
@@ -59,7 +59,7 @@ mr_dev *mr_context_borrow(mr_context *ctx)
 {
     mr_dev *dev = NULL;
     pthread_mutex_lock(&ctx->lock);
-    if (!ctx->idle_count && ctx->made < ctx->most) dev = make_device(ctx, NULL);
+    if (!ctx->idle_count && ctx->devices < ctx->max_devices) dev = make_device(ctx, NULL);
     while (!dev && !ctx->idle_count) pthread_cond_wait(&ctx->returned, &ctx->lock);
     if (!dev) dev = ctx->idle[--ctx->idle_count];
     pthread_mutex_unlock(&ctx->lock);
@@ -81,13 +81,13 @@ static int take_allocator(mr_allocator *to, const mr_allocator *from, mr_error *
 {
     *to = (mr_allocator){0};
     if (!from) return 0;
-    int status = mr_sized_take(to, sizeof *to, from, "mr_allocator", err);
+    int status = mr_sized_copy(to, sizeof *to, from, "mr_allocator", err);
     if (!status && !to->alloc != !to->release)
         status = mr_fail(err, MR_EINVAL, "allocator: has alloc or release, but not both");
     return status;
 }
 
-/* A GPU is one queue, whoever asks: its device is lent to one call at a time. */
+/* Opens the first device. A GPU is a single queue, so its device is lent to one call at a time. */
 static int open_first(mr_context *ctx, const char *spec, mr_error *err)
 {
     ctx->spec = spec;
@@ -96,12 +96,12 @@ static int open_first(mr_context *ctx, const char *spec, mr_error *err)
     ctx->spec = dev->kind;
     ctx->index = dev->index;
     ctx->stream = dev->stream;
-    ctx->most = dev->queue ? 1 : 1 << 20;
+    ctx->max_devices = dev->queue ? 1 : 1 << 20;
     ctx->idle[ctx->idle_count++] = dev;
     snprintf(ctx->chip, sizeof ctx->chip, "%s", dev->name ? dev->name : "");
     ctx->threads = dev->threads;
-    snprintf(ctx->about, sizeof ctx->about, "%s%s%s", dev->kind, *dev->isa ? " " : "", dev->isa);
-    mr_context_log(ctx, "minrnn " MR_VERSION ": %s, %d thread%s a call", ctx->about, dev->threads,
+    snprintf(ctx->description, sizeof ctx->description, "%s%s%s", dev->kind, *dev->isa ? " " : "", dev->isa);
+    mr_context_log(ctx, "minrnn " MR_VERSION ": %s, %d thread%s a call", ctx->description, dev->threads,
                    dev->threads > 1 ? "s" : "");
     return 0;
 }
@@ -110,16 +110,16 @@ int mr_context_new(const mr_context_options *options, mr_context **out, mr_error
 {
     static const mr_context_options plain = MR_CONTEXT_OPTIONS;
     mr_context_options o;
-    mr_allocator by;
-    mr_error own;
+    mr_allocator allocator;
+    mr_error ignored;
     *out = NULL;
-    if (!err) err = &own;
-    int status = mr_sized_take(&o, sizeof o, options ? options : &plain, "mr_context_options", err);
-    if (!status) status = take_allocator(&by, o.allocator, err);
+    if (!err) err = &ignored;
+    int status = mr_sized_copy(&o, sizeof o, options ? options : &plain, "mr_context_options", err);
+    if (!status) status = take_allocator(&allocator, o.allocator, err);
     if (status) return status;
-    mr_context *ctx = mr_alloc_by(&by, 1, sizeof *ctx);
+    mr_context *ctx = mr_alloc_by(&allocator, 1, sizeof *ctx);
     if (!ctx) return mr_no_memory(err, "a context");
-    *ctx = (mr_context){.allocator = by, .log = o.log, .warn = o.warn, .log_user = o.log_user};
+    *ctx = (mr_context){.allocator = allocator, .log = o.log, .warn = o.warn, .log_user = o.log_user};
     ctx->options = (mr_dev_options){.threads = o.threads,
                                     .bf16 = o.bf16,
                                     .exact = o.exact,
@@ -139,7 +139,7 @@ int mr_context_new(const mr_context_options *options, mr_context **out, mr_error
 void mr_context_free(mr_context *ctx)
 {
     if (!ctx) return;
-    const mr_allocator by = ctx->allocator;
+    const mr_allocator allocator = ctx->allocator;
     for (int i = 0; i <= MR_F64; i++) {
         if (ctx->raw[i] && ctx->raw[i]->enter) ctx->raw[i]->enter(ctx->raw[i]);
         mr_dev_close(ctx->raw[i]);
@@ -148,14 +148,14 @@ void mr_context_free(mr_context *ctx)
         if (ctx->idle[i]->enter) ctx->idle[i]->enter(ctx->idle[i]);
         mr_dev_close(ctx->idle[i]);
     }
-    mr_free_by(&by, ctx->idle);
+    mr_free_by(&allocator, ctx->idle);
     pthread_cond_destroy(&ctx->returned);
     pthread_mutex_destroy(&ctx->raw_lock);
     pthread_mutex_destroy(&ctx->lock);
-    mr_free_by(&by, ctx);
+    mr_free_by(&allocator, ctx);
 }
 
-const char *mr_context_device(const mr_context *ctx) { return ctx->about; }
+const char *mr_context_device(const mr_context *ctx) { return ctx->description; }
 const char *mr_context_chip(const mr_context *ctx) { return ctx->chip; }
 int mr_uses_cblas(void)
 {

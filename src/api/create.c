@@ -1,4 +1,4 @@
-/* Nets made from settings: keys and values become a configuration, and that becomes random weights. */
+/* New nets: settings are read into a configuration, and weights are drawn at random. */
 #include "api/api.h"
 
 #include <string.h>
@@ -15,8 +15,8 @@ static int take_vocab(creation *c, const char *text, mr_error *err)
     mr_error inner;
     mr_vocab_free(c->vocab);
     if (mr_vocab_parse(text, &c->vocab, &inner)) return mr_fail(err, MR_EINVAL, "vocab: %.800s", inner.text);
-    const mr_interface face = {MR_INPUT_TOKENS, c->vocab->size, MR_HEAD_TOKEN, MR_LOSS_XENT, c->vocab->size};
-    mr_config_take(&c->config, &face);
+    const mr_interface interface = {MR_INPUT_TOKENS, c->vocab->size, MR_HEAD_TOKEN, MR_LOSS_XENT, c->vocab->size};
+    mr_config_take(&c->config, &interface);
     return 0;
 }
 
@@ -26,8 +26,8 @@ static int take_horizon(creation *c, const char *value, mr_error *err)
     return mr_option_parse(&row, &c->horizon, value, err);
 }
 
-/* Keys of a file that no new model can have otherwise than by default; as settings of a net that is asked for them,
- * they may come back. */
+/* Keys that have their default in every new model. They are accepted with that value, because mr_net_setting returns
+ * them. */
 static int take_fixed(const char *key, const char *value, mr_error *err)
 {
     const mr_option *o = mr_option_find(mr_config_options, key);
@@ -72,7 +72,7 @@ static int take_settings(creation *c, const char *const *settings, mr_error *err
 static int start_weights(mr_net *net, double horizon, mr_dev *dev, mr_error *err)
 {
     const mr_params *params = mr_model_params(net->owner);
-    int status = mr_model_plan(net->owner, 1, 1, 0, err); /* first: it says how much memory is missing */
+    int status = mr_model_plan(net->owner, 1, 1, 0, err); /* first, because its error says how much memory is missing */
     float *weights = status ? NULL : mr_alloc_by(dev->by, params->total, sizeof *weights);
     if (!status && !weights) status = mr_no_memory(err, "the weights");
     if (!status) {
@@ -91,8 +91,8 @@ static int create(mr_net *net, const creation *c, mr_error *err)
     net->train = c->train;
     if (c->vocab) {
         net->vocab = mr_vocab_copy(c->vocab, &net->ctx->allocator);
-        /* a net of text says so, so that the command takes it too */
-        if (!net->vocab || !mr_net_note(net, "task.name", "text")) status = mr_no_memory(err, "a net");
+        /* the command accepts only nets that name their task */
+        if (!net->vocab || !mr_net_put_meta(net, "task.name", "text")) status = mr_no_memory(err, "a net");
     }
     if (!status) status = mr_net_make_owner(net, &c->config, dev, err);
     if (!status) status = start_weights(net, (double)c->horizon, dev, err);
@@ -115,7 +115,7 @@ int mr_net_create(mr_context *ctx, const char *const *settings, mr_net **out, mr
     return status;
 }
 
-/* The table of parameters alone, which needs a device for its allocator and nothing else. */
+/* Makes only the table of parameters, which needs nothing of a device but its allocator. */
 static int count_parameters(const mr_config *config, int64_t *parameters, mr_error *err)
 {
     mr_dev plain = {.kind = "none", .real_size = sizeof(float), .act_size = sizeof(float)};

@@ -1,9 +1,9 @@
-/* The catalogue of keys: one public row for each option of a model's configuration and of its training. */
+/* The public list of keys: one row for each option of a model's configuration and of its training. */
 #include "api/api.h"
 
 #include <string.h>
 
-/* A public row says what an option's row says; both number their types and flags alike. */
+/* A public row is a copy of an option's row, so both must number their types and flags alike. */
 _Static_assert((int)MR_KEY_INT == (int)MR_OPT_INT && (int)MR_KEY_TEXT == (int)MR_OPT_TEXT,
                "the types of keys and options");
 _Static_assert((int)MR_KEY_DERIVED == (int)MR_OPT_DERIVED && (int)MR_KEY_MAY_CHANGE == (int)MR_OPT_MAY_CHANGE &&
@@ -29,7 +29,7 @@ static void add_rows(const mr_option *table, unsigned flags)
                                  .flags = o->flags | flags};
 }
 
-/* Written once, the same whoever comes first: the tables it is made from are constants. */
+/* Runs once. The result is always the same, because the tables are constant. */
 static void make_rows(void)
 {
     add_rows(mr_config_options, 0);

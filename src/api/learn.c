@@ -1,4 +1,4 @@
-/* Training: whole steps, micro-batches, the state carried from one batch to the next, and the caller's own loss. */
+/* Training: whole steps, micro-batches, state carried from one batch to the next, and the caller's own loss. */
 #include "api/api.h"
 
 #include <math.h>
@@ -8,20 +8,19 @@
 
 int mr_net_set(mr_net *net, const char *key, const char *value, mr_error *err)
 {
-    mr_turn turn;
+    mr_lease lease;
     const mr_option *o = mr_option_find(mr_learn_table, key);
-    if (!o || !strcmp(key, "decay-set")) /* the parameters are laid out by it */
-        return mr_fail(err, MR_EINVAL,
-                       "%.100s: not a key that changes how a net trains; minrnn.h lists them at mr_net_set", key);
-    int status = mr_turn_begin_alone(&turn, net, err);
+    if (!o || !strcmp(key, "decay-set")) /* the layout of the parameters depends on it */
+        return mr_fail(err, MR_EINVAL, "%.100s: not a training setting; minrnn.h lists them at mr_net_set", key);
+    int status = mr_lease_begin_exclusive(&lease, net, err);
     if (status) return status;
-    pthread_mutex_lock(&net->lock); /* mr_net_setting takes no turn */
+    pthread_mutex_lock(&net->lock); /* mr_net_setting takes no lease */
     status = mr_option_parse(o, &net->train, value, err);
     pthread_mutex_unlock(&net->lock);
-    return mr_turn_end(&turn, status, err);
+    return mr_lease_end(&lease, status, err);
 }
 
-/* Evaluations ask for it before they have a turn. */
+/* Locked, because evaluations read it before they have a lease. */
 static void set_reserved(mr_net *net, int reserved)
 {
     pthread_mutex_lock(&net->lock);
@@ -31,7 +30,7 @@ static void set_reserved(mr_net *net, int reserved)
 
 int mr_net_reserve(mr_net *net, const mr_shape *train, const mr_shape *score, mr_error *err)
 {
-    mr_turn turn;
+    mr_lease lease;
     mr_shape shapes[MR_SHAPES];
     int count = 0;
     if (train) shapes[count++] = *train;
@@ -40,28 +39,28 @@ int mr_net_reserve(mr_net *net, const mr_shape *train, const mr_shape *score, mr
     for (int i = 0; i < count; i++)
         if (shapes[i].B < 1 || shapes[i].T < 1)
             return mr_fail(err, MR_EINVAL, "B = %d, T = %d: both must be 1 or more", shapes[i].B, shapes[i].T);
-    int status = mr_turn_begin_alone(&turn, net, err);
+    int status = mr_lease_begin_exclusive(&lease, net, err);
     if (status) return status;
     status = mr_model_plan_shapes(net->owner, shapes, count, train != NULL, err);
-    net->last.B = 0;
+    net->last_batch.B = 0;
     if (!status) set_reserved(net, score != NULL);
-    return mr_turn_end(&turn, status, err);
+    return mr_lease_end(&lease, status, err);
 }
 
 static int have_plan(mr_net *net, int B, int T, mr_error *err)
 {
     if (mr_model_fits(net->owner, B, T, 1)) return 0;
-    net->last.B = 0;
+    net->last_batch.B = 0;
     set_reserved(net, 0);
     return mr_model_plan(net->owner, B, T, 1, err);
 }
 
-/* ---- options of a part of a step ---- */
+/* ---- options of a micro-batch ---- */
 
 static int take_options(mr_learn_options *o, const mr_learn_options *from, mr_error *err)
 {
     static const mr_learn_options plain = MR_LEARN_OPTIONS;
-    int status = mr_sized_take(o, sizeof *o, from ? from : &plain, "mr_learn_options", err);
+    int status = mr_sized_copy(o, sizeof *o, from ? from : &plain, "mr_learn_options", err);
     if (status) return status;
     if (!o->micros) o->micros = 1;
     if (o->micro < 0 || o->micros < 1 || o->micro >= o->micros)
@@ -73,7 +72,7 @@ static int take_options(mr_learn_options *o, const mr_learn_options *from, mr_er
     return 0;
 }
 
-/* The state that rows continue from, or NULL. Another B starts afresh. */
+/* The state that rows continue from; NULL without carry. With another B than before they start from the beginning. */
 static int take_carried(mr_net *net, int B, int carry, mr_state **out, mr_error *err)
 {
     mr_state *s = &net->carried;
@@ -84,7 +83,7 @@ static int take_carried(mr_net *net, int B, int carry, mr_state **out, mr_error 
         dev->release(dev, s->reals);
         *s = (mr_state){.model = net->owner, .B = B};
         s->reals = dev->alloc(dev, (size_t)B * net->state_reals * dev->real_size);
-        if (!s->reals) return s->B = 0, mr_no_memory(err, "the state that is carried");
+        if (!s->reals) return s->B = 0, mr_no_memory(err, "the carried state");
     }
     s->model = net->owner;
     *out = s;
@@ -93,10 +92,10 @@ static int take_carried(mr_net *net, int B, int carry, mr_state **out, mr_error 
 
 void mr_net_forget_carry(mr_net *net)
 {
-    mr_turn turn;
-    if (mr_turn_begin_alone(&turn, net, NULL)) return;
+    mr_lease lease;
+    if (mr_lease_begin_exclusive(&lease, net, NULL)) return;
     net->carried.under_way = 0;
-    mr_turn_end(&turn, 0, NULL);
+    mr_lease_end(&lease, 0, NULL);
 }
 
 /* ---- a step ---- */
@@ -104,43 +103,42 @@ void mr_net_forget_carry(mr_net *net)
 static int not_finite(mr_net *net, const mr_batch *batch, mr_error *err)
 {
     char where[128] = "head (loss)";
-    net->carried.under_way = 0; /* what the step left there may be NaN */
-    mr_model_blame(net->owner, batch, where, sizeof where);
+    net->carried.under_way = 0; /* the step may have left NaN in it */
+    mr_model_find_nonfinite(net->owner, batch, where, sizeof where);
     return mr_fail(err, MR_ENONFINITE,
                    "step %lld: a number became NaN or infinite in %s; nothing was updated; lower lr or clip",
                    (long long)net->steps + 1, where);
 }
 
-/* After the last part of a step. Whether it was done is the norm's to say, as on the device: a loss may overflow
- * where the gradient does not. */
+/* After the last micro-batch of a step. Like the device, it decides by the gradient's norm whether the update was done:
+ * a loss may overflow where the gradient does not. */
 static int finish_step(mr_net *net, const mr_step *step, mr_result *result, mr_error *err)
 {
     mr_dev *dev = mr_model_dev(net->owner);
     const double norm = mr_model_grad_norm(net->owner);
     int status = dev->sync(dev, err);
     if (status) return status;
-    if (!isfinite(norm)) return not_finite(net, &net->last, err);
+    if (!isfinite(norm)) return not_finite(net, &net->last_batch, err);
     pthread_mutex_lock(&net->lock);
     net->steps++;
     pthread_mutex_unlock(&net->lock);
-    return mr_result_give(result, net, net->sums, norm, step->lr, err);
+    return mr_result_write(result, net, net->sums, norm, step->lr, err);
 }
 
-/* Parts come in their order: gradients are added up from the first one. Those of a loss of the caller's are not thrown
- * away by a step that comes between. */
+/* Micro-batches must come in order, because gradients add up from the first one. Gradients of the caller's own loss
+ * must not be discarded by a step in between. */
 static int check_order(const mr_net *net, const mr_learn_options *o, mr_error *err)
 {
     if (!net->fresh_grads)
         return mr_fail(err, MR_EINVAL,
-                       "gradients of mr_net_backward wait for mr_net_update: call it, or mr_net_drop_gradients");
+                       "mr_net_backward has added gradients: call mr_net_update or mr_net_drop_gradients first");
     if (o->micro == 0 || (o->micro == net->next_micro && o->micros == net->micros)) return 0;
-    return mr_fail(err, MR_EINVAL,
-                   "micro = %d, micros = %d: comes after micro = %d of as many, and nothing else in between", o->micro,
-                   o->micros, o->micro - 1);
+    return mr_fail(err, MR_EINVAL, "micro = %d, micros = %d: micro = %d of the same step must come directly before it",
+                   o->micro, o->micros, o->micro - 1);
 }
 
-/* The sums of the parts before this one are kept here: memory may be planned anew between them. */
-static void begin_part(mr_net *net, const mr_learn_options *o)
+/* The sums over earlier micro-batches are kept in the net, because a larger batch may replace the device's memory. */
+static void begin_micro(mr_net *net, const mr_learn_options *o)
 {
     if (o->micro) mr_model_zero_stats(net->owner);
     else memset(net->sums, 0, sizeof net->sums);
@@ -149,7 +147,7 @@ static void begin_part(mr_net *net, const mr_learn_options *o)
     net->fresh_grads = 1;
 }
 
-static void end_part(mr_net *net)
+static void end_micro(mr_net *net)
 {
     double stats[MR_STATS];
     mr_model_stats(net->owner, stats);
@@ -167,24 +165,24 @@ static int learn(mr_net *net, const mr_batch *batch, const mr_learn_options *o, 
     const double scale = o->scale != 0 ? o->scale : 1 / ((double)batch->counted * (double)o->micros);
     const int last = o->micro == o->micros - 1;
     step.micro = (uint32_t)o->micro;
-    net->last = *batch;
-    begin_part(net, o);
+    net->last_batch = *batch;
+    begin_micro(net, o);
     mr_model_learn(net->owner, batch, carried, &step, scale, o->micro == 0, last);
-    end_part(net);
+    end_micro(net);
     return last ? finish_step(net, &step, result, err) : 0;
 }
 
 int mr_net_learn(mr_net *net, const mr_batch *batch, const mr_learn_options *options, mr_result *result, mr_error *err)
 {
-    mr_given g = {0};
-    mr_turn turn;
+    mr_checked_batch checked = {0};
+    mr_lease lease;
     mr_learn_options o;
     int status = take_options(&o, options, err);
     if (!status) status = mr_result_check(result, err);
-    if (!status) status = mr_given_take(&g, net, batch, 1, err);
-    if (!status) status = mr_turn_begin_alone(&turn, net, err);
-    if (!status) status = mr_turn_end(&turn, learn(net, &g.batch, &o, result, err), err);
-    mr_given_free(&g, net);
+    if (!status) status = mr_checked_batch_take(&checked, net, batch, 1, err);
+    if (!status) status = mr_lease_begin_exclusive(&lease, net, err);
+    if (!status) status = mr_lease_end(&lease, learn(net, &checked.batch, &o, result, err), err);
+    mr_checked_batch_free(&checked, net);
     return status;
 }
 
@@ -207,7 +205,7 @@ static int keep(mr_net *net, const mr_batch *batch, const mr_learn_options *o, f
     mr_model_set_step(net->owner, &step);
     mr_model_forward(net->owner, batch, carried, 1);
     mr_model_logits(net->owner, scores, 0, rows);
-    net->last = net->kept.batch = *batch;
+    net->last_batch = net->kept.batch = *batch;
     net->kept.rows = rows;
     return 0;
 }
@@ -215,16 +213,16 @@ static int keep(mr_net *net, const mr_batch *batch, const mr_learn_options *o, f
 int mr_net_keep_forward(mr_net *net, const mr_batch *batch, const mr_learn_options *options, float *scores,
                         size_t capacity, mr_error *err)
 {
-    mr_given g;
-    mr_turn turn;
+    mr_checked_batch checked;
+    mr_lease lease;
     mr_learn_options o;
     int status = take_options(&o, options, err);
-    if (!status) status = mr_given_take(&g, net, batch, 0, err);
-    const size_t rows = status ? 0 : mr_batch_rows(&g.batch, net->face.head);
-    if (!status) status = mr_check_room(scores, capacity, rows * (size_t)net->face.outputs, "scores", err);
-    if (!status) status = mr_turn_begin_alone(&turn, net, err);
+    if (!status) status = mr_checked_batch_take(&checked, net, batch, 0, err);
+    const size_t rows = status ? 0 : mr_batch_rows(&checked.batch, net->interface.head);
+    if (!status) status = mr_check_capacity(scores, capacity, rows * (size_t)net->interface.outputs, "scores", err);
+    if (!status) status = mr_lease_begin_exclusive(&lease, net, err);
     if (status) return status;
-    return mr_turn_pause(&turn, keep(net, &g.batch, &o, scores, rows, err), err);
+    return mr_lease_hold(&lease, keep(net, &checked.batch, &o, scores, rows, err), err);
 }
 
 static int is_kept(mr_net *net)
@@ -237,87 +235,87 @@ static int is_kept(mr_net *net)
 
 int mr_net_backward(mr_net *net, const float *dscores, size_t count, mr_error *err)
 {
-    mr_turn turn;
-    if (!is_kept(net))
-        return mr_fail(err, MR_EINVAL, "there is no forward to go back through: mr_net_keep_forward comes first");
-    const size_t wanted = net->kept.rows * (size_t)net->face.outputs;
+    mr_lease lease;
+    if (!is_kept(net)) return mr_fail(err, MR_EINVAL, "no forward was kept: call mr_net_keep_forward first");
+    const size_t wanted = net->kept.rows * (size_t)net->interface.outputs;
     if (count != wanted || !dscores)
-        return mr_fail(err, MR_EINVAL, "dscores: %zu where the kept forward has %zu scores", dscores ? count : 0,
-                       wanted);
+        return mr_fail(err, MR_EINVAL, "dscores: has %zu elements, but the kept forward has %zu scores",
+                       dscores ? count : 0, wanted);
     for (size_t i = 0; i < count; i++)
         if (!isfinite(dscores[i]))
             return mr_fail(err, MR_EINVAL, "dscores[%zu] is %s", i, isnan(dscores[i]) ? "NaN" : "infinite");
-    if (!mr_turn_resume(&turn, net))
-        return mr_fail(err, MR_EINVAL, "another thread went back through this forward or dropped it");
+    if (!mr_lease_resume(&lease, net))
+        return mr_fail(err, MR_EINVAL,
+                       "another thread has already called mr_net_backward or mr_net_drop for this forward");
     if (net->fresh_grads) mr_model_zero_grads(net->owner);
     net->fresh_grads = net->next_micro = 0;
     mr_model_put_dlogits(net->owner, dscores, net->kept.rows);
     mr_model_backward(net->owner, &net->kept.batch, NULL, NULL);
-    return mr_turn_end(&turn, 0, err);
+    return mr_lease_end(&lease, 0, err);
 }
 
 void mr_net_drop(mr_net *net)
 {
-    mr_turn turn;
-    if (mr_turn_resume(&turn, net)) mr_turn_end(&turn, 0, NULL);
+    mr_lease lease;
+    if (mr_lease_resume(&lease, net)) mr_lease_end(&lease, 0, NULL);
 }
 
 void mr_net_drop_gradients(mr_net *net)
 {
-    mr_turn turn;
-    if (mr_turn_begin_alone(&turn, net, NULL)) return;
+    mr_lease lease;
+    if (mr_lease_begin_exclusive(&lease, net, NULL)) return;
     net->fresh_grads = 1;
-    mr_turn_end(&turn, 0, NULL);
+    mr_lease_end(&lease, 0, NULL);
 }
 
 static int update(mr_net *net, mr_result *result, mr_error *err)
 {
     const mr_step step = mr_step_values(&net->train, net->steps + 1, 0);
     const double stats[MR_STATS] = {0};
-    if (net->fresh_grads) return mr_fail(err, MR_EINVAL, "there are no gradients: mr_net_backward comes first");
+    if (net->fresh_grads) return mr_fail(err, MR_EINVAL, "there are no gradients: call mr_net_backward first");
     mr_model_set_step(net->owner, &step);
     mr_model_update(net->owner);
     const double norm = mr_model_grad_norm(net->owner);
     net->fresh_grads = 1;
-    if (!isfinite(norm)) return not_finite(net, &net->last, err);
+    if (!isfinite(norm)) return not_finite(net, &net->last_batch, err);
     pthread_mutex_lock(&net->lock);
     net->steps++;
     pthread_mutex_unlock(&net->lock);
-    return mr_result_give(result, net, stats, norm, step.lr, err); /* loss and accuracy are the caller's own: NaN */
+    return mr_result_write(result, net, stats, norm, step.lr, err); /* the caller has loss and accuracy: NaN here */
 }
 
 int mr_net_update(mr_net *net, mr_result *result, mr_error *err)
 {
-    mr_turn turn;
+    mr_lease lease;
     int status = mr_result_check(result, err);
-    if (!status) status = mr_turn_begin_alone(&turn, net, err);
-    return status ? status : mr_turn_end(&turn, update(net, result, err), err);
+    if (!status) status = mr_lease_begin_exclusive(&lease, net, err);
+    return status ? status : mr_lease_end(&lease, update(net, result, err), err);
 }
 
-/* ---- where a NaN arose ---- */
+/* ---- finding NaN ---- */
 
 static int find_in_vector(mr_net *net, mr_vector which, const char *what, float *room, char *where, size_t capacity)
 {
     const char *name;
     mr_model_get(net->owner, which, room);
     if (!mr_params_first_nonfinite(mr_model_params(net->owner), room, &name)) return 0;
-    mr_model_place(where, capacity, name, what);
+    mr_model_name_place(where, capacity, name, what);
     return 1;
 }
 
 int mr_net_find_nonfinite(mr_net *net, char *where, size_t capacity)
 {
-    mr_turn turn;
+    mr_lease lease;
     if (!capacity) return 0;
     *where = 0;
     float *room = mr_alloc_by(&net->ctx->allocator, mr_model_params(net->owner)->total, sizeof *room);
-    if (!room || mr_turn_begin_alone(&turn, net, NULL)) return mr_free_by(&net->ctx->allocator, room), 0;
+    if (!room || mr_lease_begin_exclusive(&lease, net, NULL)) return mr_free_by(&net->ctx->allocator, room), 0;
     int found = find_in_vector(net, MR_WEIGHTS, "weights", room, where, capacity);
     const int trains = mr_model_fits(net->owner, 1, 1, 1);
     if (!found && trains) found = find_in_vector(net, MR_MOMENT1, "first moment", room, where, capacity);
     if (!found && trains) found = find_in_vector(net, MR_MOMENT2, "second moment", room, where, capacity);
-    if (!found && net->last.B) found = mr_model_blame(net->owner, &net->last, where, capacity);
-    mr_turn_end(&turn, 0, NULL);
+    if (!found && net->last_batch.B) found = mr_model_find_nonfinite(net->owner, &net->last_batch, where, capacity);
+    mr_lease_end(&lease, 0, NULL);
     mr_free_by(&net->ctx->allocator, room);
     return found;
 }

@@ -1,4 +1,4 @@
-/* Nets: opened from files, made blank, freed. */
+/* Nets: made without weights, opened from files, freed. */
 #include "api/api.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ mr_net *mr_net_blank(mr_context *ctx)
     net->fresh_grads = 1;
     mr_options_default(mr_learn_table, &net->train);
     pthread_mutex_init(&net->lock, NULL);
-    pthread_cond_init(&net->turn, NULL);
+    pthread_cond_init(&net->lease_ended, NULL);
     return net;
 }
 
@@ -19,7 +19,7 @@ int mr_net_make_owner(mr_net *net, const mr_config *config, mr_dev *dev, mr_erro
 {
     int status = mr_model_new(config, dev, net->train.decay_set, &net->owner, err);
     if (status) return status;
-    net->face = mr_config_interface(config);
+    net->interface = mr_config_interface(config);
     net->state_reals = mr_model_state_reals(net->owner);
     return 0;
 }
@@ -29,7 +29,7 @@ static void free_runners(mr_net *net, mr_dev *dev)
     for (mr_runner *r = net->idle, *next; r; r = next) {
         next = r->next;
         mr_model_use(r->model, dev);
-        dev->release(dev, r->room);
+        dev->release(dev, r->states);
         dev->release(dev, r->slots);
         mr_model_free(r->model);
         mr_free_by(dev->by, r);
@@ -46,11 +46,11 @@ static void free_parts(mr_net *net, mr_dev *dev)
     mr_vocab_free(net->vocab);
     mr_free_by(dev->by, net->pool.unused);
     mr_free_by(dev->by, net->best);
-    for (int i = 0; i < net->note_count; i++) {
-        mr_free_by(dev->by, net->notes[i].key);
-        mr_free_by(dev->by, net->notes[i].value);
+    for (int i = 0; i < net->meta_count; i++) {
+        mr_free_by(dev->by, net->meta[i].key);
+        mr_free_by(dev->by, net->meta[i].value);
     }
-    mr_free_by(dev->by, net->notes);
+    mr_free_by(dev->by, net->meta);
 }
 
 void mr_net_free(mr_net *net)
@@ -60,26 +60,26 @@ void mr_net_free(mr_net *net)
     mr_dev *dev = mr_context_borrow(ctx);
     free_parts(net, dev);
     mr_context_return(ctx, dev);
-    pthread_cond_destroy(&net->turn);
+    pthread_cond_destroy(&net->lease_ended);
     pthread_mutex_destroy(&net->lock);
     mr_free_by(&ctx->allocator, net);
 }
 
 /* ---- opening ---- */
 
-/* Metadata that saving writes by itself. */
+/* Is this metadata that saving writes by itself? */
 static int is_ours(const char *key)
 {
     return !strcmp(key, "format") || !strcmp(key, "version") || !strcmp(key, "step") || !strcmp(key, "vocab") ||
            !strncmp(key, "model.", 6);
 }
 
-static int keep_notes(mr_net *net, const mr_st *st, const char *path, mr_error *err)
+static int keep_meta(mr_net *net, const mr_st *st, const char *path, mr_error *err)
 {
     for (int i = 0; i < mr_st_meta_count(st); i++) {
         const char *key, *value;
         mr_st_meta_at(st, i, &key, &value);
-        if (!is_ours(key) && !mr_net_note(net, key, value)) return mr_no_memory(err, path);
+        if (!is_ours(key) && !mr_net_put_meta(net, key, value)) return mr_no_memory(err, path);
     }
     return 0;
 }
@@ -99,13 +99,13 @@ static int read_file(mr_net *net, const mr_st *st, const char *path, mr_dev *dev
     mr_config config;
     if (mr_st_meta(st, "state.step"))
         return mr_fail(err, MR_EFORMAT,
-                       "%s: is the state of a training, which mr_net_load_training or `minrnn train --resume` "
-                       "reads; its models are files of their own",
+                       "%s: is the state of a training run, not a model; load it with mr_net_load_training or "
+                       "`minrnn train --resume`, or open the run's model file",
                        path);
     int status = mr_model_read_config(st, path, &config, err);
     if (!status) status = mr_model_read_step(&net->steps, st, path, err);
     if (!status) status = keep_vocab(net, &config, st, path, err);
-    if (!status) status = keep_notes(net, st, path, err);
+    if (!status) status = keep_meta(net, st, path, err);
     if (!status) status = mr_net_make_owner(net, &config, dev, err);
     return status ? status : mr_model_read_weights(net->owner, st, path, 1, 1, err);
 }

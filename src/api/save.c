@@ -1,4 +1,4 @@
-/* Files of a net: models, the best model, models in 8 bits, and the state of a training. */
+/* Files of a net: models, the best model, 8-bit models, and the state of a training run. */
 #include "api/api.h"
 
 #include "model/quantize.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a state holds a set of tensors of; `best.` only where a best model was marked. */
+/* The vectors that the state of a training run holds; `best.` only if a best model was marked. */
 static const struct vector {
     const char *prefix, *what;
     mr_vector which;
@@ -31,7 +31,7 @@ static int check_finite(const mr_net *net, const float *vector, const char *what
     const char *name;
     if (!mr_params_first_nonfinite(mr_model_params(net->owner), vector, &name)) return 0;
     return mr_fail(err, MR_ENONFINITE,
-                   "step %lld: %s (%s) has become NaN or infinite, and is not saved; lower lr or clip",
+                   "step %lld: %s (%s) has become NaN or infinite and was not saved; lower lr or clip",
                    (long long)net->steps, name, what);
 }
 
@@ -44,14 +44,14 @@ static int add_count(mr_st_writer *w, const char *key, int64_t value)
     return mr_st_add_meta(w, key, text);
 }
 
-static int add_notes(mr_st_writer *w, const mr_net *net)
+static int add_meta(mr_st_writer *w, const mr_net *net)
 {
-    mr_net *own = (mr_net *)net; /* for the lock: mr_net_set_meta takes no turn */
+    mr_net *mutable_net = (mr_net *)net; /* for the lock: mr_net_set_meta takes no lease */
     int status = 0;
-    pthread_mutex_lock(&own->lock);
-    for (int i = 0; !status && i < net->note_count; i++)
-        status = mr_st_add_meta(w, net->notes[i].key, net->notes[i].value);
-    pthread_mutex_unlock(&own->lock);
+    pthread_mutex_lock(&mutable_net->lock);
+    for (int i = 0; !status && i < net->meta_count; i++)
+        status = mr_st_add_meta(w, net->meta[i].key, net->meta[i].value);
+    pthread_mutex_unlock(&mutable_net->lock);
     char *vocab = net->vocab && !status ? mr_vocab_text(net->vocab) : NULL;
     if (net->vocab && !status) status = vocab ? mr_st_add_meta(w, "vocab", vocab) : MR_ENOMEM;
     mr_free(vocab);
@@ -66,7 +66,7 @@ static int write_model(const mr_net *net, const float *weights, int64_t step, co
     status = w ? mr_model_add_config(w, mr_model_config(net->owner)) : MR_ENOMEM;
     if (!status) status = mr_model_add_vector(w, "", mr_model_params(net->owner), weights);
     if (!status) status = mr_model_add_scaler(w, net->owner);
-    if (!status) status = add_notes(w, net);
+    if (!status) status = add_meta(w, net);
     if (!status) status = add_count(w, "step", step);
     status = status ? mr_no_memory(err, path) : mr_st_write(w, path, err);
     mr_st_writer_free(w);
@@ -75,16 +75,16 @@ static int write_model(const mr_net *net, const float *weights, int64_t step, co
 
 int mr_net_save(mr_net *net, const char *path, mr_error *err)
 {
-    mr_turn turn;
+    mr_lease lease;
     if (mr_model_quants(net->owner))
-        return mr_fail(err, MR_ECONFIG, "%s: weights in 8 bits are not written anew; copy the file that they came from",
+        return mr_fail(err, MR_ECONFIG, "%s: 8-bit weights cannot be saved again; copy the file that they came from",
                        path);
     float *weights = new_vector(net);
     if (!weights) return mr_no_memory(err, path);
-    int status = mr_turn_begin_alone(&turn, net, err);
+    int status = mr_lease_begin_exclusive(&lease, net, err);
     if (!status) {
         mr_model_get(net->owner, MR_WEIGHTS, weights);
-        status = mr_turn_end(&turn, write_model(net, weights, net->steps, path, err), err);
+        status = mr_lease_end(&lease, write_model(net, weights, net->steps, path, err), err);
     }
     free_vector(net, weights);
     return status;
@@ -92,29 +92,29 @@ int mr_net_save(mr_net *net, const char *path, mr_error *err)
 
 int mr_net_mark_best(mr_net *net, mr_error *err)
 {
-    mr_turn turn;
-    if (mr_model_quants(net->owner)) return mr_fail(err, MR_ECONFIG, "weights in 8 bits are not trained");
-    int status = mr_turn_begin_alone(&turn, net, err);
+    mr_lease lease;
+    if (mr_model_quants(net->owner)) return mr_fail(err, MR_ECONFIG, "8-bit weights cannot be trained");
+    int status = mr_lease_begin_exclusive(&lease, net, err);
     if (status) return status;
     if (!net->best) net->best = new_vector(net);
     if (net->best) mr_model_get(net->owner, MR_WEIGHTS, net->best);
     net->best_step = net->steps;
-    return mr_turn_end(&turn, net->best ? 0 : mr_no_memory(err, "the best weights"), err);
+    return mr_lease_end(&lease, net->best ? 0 : mr_no_memory(err, "the best weights"), err);
 }
 
 int mr_net_save_best(mr_net *net, const char *path, mr_error *err)
 {
-    mr_turn turn;
-    int status = mr_turn_begin_alone(&turn, net, err);
+    mr_lease lease;
+    int status = mr_lease_begin_exclusive(&lease, net, err);
     if (status) return status;
     if (!net->best)
-        status = mr_fail(err, MR_EINVAL, "%s: nothing was marked as the best: mr_net_mark_best comes first", path);
-    return mr_turn_end(&turn, status ? status : write_model(net, net->best, net->best_step, path, err), err);
+        status = mr_fail(err, MR_EINVAL, "%s: there are no best weights: call mr_net_mark_best first", path);
+    return mr_lease_end(&lease, status ? status : write_model(net, net->best, net->best_step, path, err), err);
 }
 
-/* ---- in 8 bits ---- */
+/* ---- 8-bit models ---- */
 
-/* The metadata is the owner's: `small` has no scaler, and would not name one. */
+/* The metadata comes from the owner, because `small` has no scaler. */
 static int write_int8(const mr_net *net, const mr_model *small, const float *weights, const char *path, mr_error *err)
 {
     mr_config config = *mr_model_config(net->owner);
@@ -125,7 +125,7 @@ static int write_int8(const mr_net *net, const mr_model *small, const float *wei
     mr_st_writer *w = mr_st_writer_new();
     config.weights = MR_WEIGHTS_INT8;
     int status = reals && bytes && w ? mr_model_add_config(w, &config) : MR_ENOMEM;
-    if (!status) status = add_notes(w, net);
+    if (!status) status = add_meta(w, net);
     if (!status) status = add_count(w, "step", net->steps);
     if (!status) {
         mr_quantize_vector(params, weights, layout, quants, reals, bytes);
@@ -141,37 +141,37 @@ static int write_int8(const mr_net *net, const mr_model *small, const float *wei
 
 int mr_net_save_int8(mr_net *net, const char *path, mr_error *err)
 {
-    mr_turn turn;
+    mr_lease lease;
     mr_config config = *mr_model_config(net->owner);
     mr_model *small = NULL;
-    if (config.weights != MR_WEIGHTS_F32) return mr_fail(err, MR_EINVAL, "%s: the weights are in 8 bits already", path);
+    if (config.weights != MR_WEIGHTS_F32) return mr_fail(err, MR_EINVAL, "%s: the weights already have 8 bits", path);
     config.weights = MR_WEIGHTS_INT8;
     float *weights = new_vector(net);
     if (!weights) return mr_no_memory(err, path);
-    int status = mr_turn_begin_alone(&turn, net, err);
+    int status = mr_lease_begin_exclusive(&lease, net, err);
     if (!status) {
         mr_model_get(net->owner, MR_WEIGHTS, weights);
         status = check_finite(net, weights, "weights", err);
-        if (!status) status = mr_model_new(&config, turn.dev, MR_DECAY_ALL, &small, err);
+        if (!status) status = mr_model_new(&config, lease.dev, MR_DECAY_ALL, &small, err);
         if (!status) status = write_int8(net, small, weights, path, err);
         mr_model_free(small);
-        status = mr_turn_end(&turn, status, err);
+        status = mr_lease_end(&lease, status, err);
     }
     free_vector(net, weights);
     return status;
 }
 
-/* ---- the state of a training ---- */
+/* ---- the state of a training run ---- */
 
-/* Gradients and moments exist once there is a plan for training. */
+/* Gradients and moments exist only after a plan for training. */
 static int have_moments(mr_net *net, mr_error *err)
 {
     if (mr_model_fits(net->owner, 1, 1, 1)) return 0;
-    net->last.B = 0;
+    net->last_batch.B = 0;
     return mr_model_plan(net->owner, 1, 1, 1, err);
 }
 
-/* Keys of the caller's own: what the library writes would be there twice, or mean something else. */
+/* The caller's own keys must not collide with those that the library writes. */
 static int check_extra(const char *const *extra, const char *path, mr_error *err)
 {
     for (; extra && *extra; extra += 2) {
@@ -179,7 +179,7 @@ static int check_extra(const char *const *extra, const char *path, mr_error *err
         if (!strchr(*extra, '.') || !strncmp(*extra, "model.", 6) || !strcmp(*extra, "state.step") ||
             !strcmp(*extra, "state.best-step"))
             return mr_fail(err, MR_EINVAL,
-                           "%s: %.100s: a key of your own has a dot in it and does not begin with model., as in "
+                           "%s: %.100s: your own keys need a dot, and must not begin with model., as in "
                            "\"mine.epoch\"",
                            path, *extra);
     }
@@ -199,7 +199,7 @@ static int write_training(mr_net *net, float *room, const char *const *extra, co
     const int sets = net->best ? SETS : SETS - 1;
     mr_st_writer *w = mr_st_writer_new();
     int status = w ? mr_model_add_config(w, mr_model_config(net->owner)) : MR_ENOMEM, finite = 0;
-    if (!status) status = add_notes(w, net);
+    if (!status) status = add_meta(w, net);
     if (!status) status = add_extra(w, extra);
     if (!status) status = mr_model_add_scaler(w, net->owner);
     if (!status) status = add_count(w, "state.step", net->steps);
@@ -221,7 +221,8 @@ static int same_config(const mr_config *a, const mr_config *b, const char *path,
     char left[MR_TEXT_MAX], right[MR_TEXT_MAX];
     for (const mr_option *o = mr_config_options; o->key; o++)
         if (strcmp(o->key, "scaler") && strcmp(mr_option_print(o, a, left), mr_option_print(o, b, right)))
-            return mr_fail(err, MR_EINVAL, "%s: is of a model with %s = %.100s, not %.100s", path, o->key, left, right);
+            return mr_fail(err, MR_EINVAL, "%s: belongs to a model with %s = %.100s, not %.100s", path, o->key, left,
+                           right);
     return 0;
 }
 
@@ -231,11 +232,11 @@ static int read_count(const mr_st *st, const char *path, const char *key, int64_
     char *end = NULL;
     *value = text ? strtoll(text, &end, 10) : -1;
     if (text && end != text && !*end && *value >= 0) return 0;
-    return mr_fail(err, MR_EFORMAT, "%s: its metadata lacks a sound %s", path, key);
+    return mr_fail(err, MR_EFORMAT, "%s: its metadata has no valid %s", path, key);
 }
 
-/* A state has `best.` once a best model was marked. Those of the command before 0.2 always have it, zero at first,
- * and say state.best-step = 0 then. */
+/* A state has `best.` if a best model was marked. States written by the command before 0.2 always have it: until a best
+ * model was found, it is all zero and state.best-step is 0. */
 static int read_vectors(mr_net *net, const mr_st *st, float *room, int sets, const char *path, mr_error *err)
 {
     const char *prefixes[SETS + 1] = {NULL};
@@ -261,8 +262,8 @@ static int read_training(mr_net *net, const mr_st *st, float *room, const char *
     if (!status && mr_st_meta(st, "state.best-step")) status = read_count(st, path, "state.best-step", &best_step, err);
     if (!status) status = read_vectors(net, st, room, best ? SETS : SETS - 1, path, err);
     if (!status && best && best_step && !net->best && !(net->best = new_vector(net))) status = mr_no_memory(err, path);
-    pthread_mutex_lock(&net->lock);                                        /* mr_net_setting takes no turn */
-    if (!status) status = mr_model_read_scaler(st, path, net->owner, err); /* the last that can fail */
+    pthread_mutex_lock(&net->lock);                                        /* mr_net_setting takes no lease */
+    if (!status) status = mr_model_read_scaler(st, path, net->owner, err); /* last: nothing after this fails */
     pthread_mutex_unlock(&net->lock);
     if (status) return status;
     for (int i = 0; i < BEST; i++) mr_model_put(net->owner, vectors[i].which, room + (size_t)i * total);
@@ -278,19 +279,20 @@ static int read_training(mr_net *net, const mr_st *st, float *room, const char *
     return 0;
 }
 
-static int with_training(mr_net *net, const mr_st *from, const char *const *extra, const char *path, mr_error *err)
+/* Loads the state from a file, or writes it where `from` is NULL. */
+static int transfer_training(mr_net *net, const mr_st *from, const char *const *extra, const char *path, mr_error *err)
 {
-    mr_turn turn;
-    if (mr_model_quants(net->owner)) return mr_fail(err, MR_ECONFIG, "%s: weights in 8 bits are not trained", path);
+    mr_lease lease;
+    if (mr_model_quants(net->owner)) return mr_fail(err, MR_ECONFIG, "%s: 8-bit weights cannot be trained", path);
     const size_t total = mr_model_params(net->owner)->total;
     float *room = mr_alloc_by(&net->ctx->allocator, total, SETS * sizeof *room);
     if (!room) return mr_no_memory(err, path);
-    int status = mr_turn_begin_alone(&turn, net, err);
+    int status = mr_lease_begin_exclusive(&lease, net, err);
     if (!status) {
         status = have_moments(net, err);
         if (!status)
             status = from ? read_training(net, from, room, path, err) : write_training(net, room, extra, path, err);
-        status = mr_turn_end(&turn, status, err);
+        status = mr_lease_end(&lease, status, err);
     }
     mr_free_by(&net->ctx->allocator, room);
     return status;
@@ -299,14 +301,14 @@ static int with_training(mr_net *net, const mr_st *from, const char *const *extr
 int mr_net_save_training(mr_net *net, const char *path, const char *const *extra, mr_error *err)
 {
     int status = check_extra(extra, path, err);
-    return status ? status : with_training(net, NULL, extra, path, err);
+    return status ? status : transfer_training(net, NULL, extra, path, err);
 }
 
 int mr_net_load_training(mr_net *net, const char *path, mr_error *err)
 {
     mr_st *st;
     int status = mr_st_open(path, &st, err);
-    if (!status) status = with_training(net, st, NULL, path, err);
+    if (!status) status = transfer_training(net, st, NULL, path, err);
     mr_st_close(st);
     return status;
 }

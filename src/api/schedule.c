@@ -1,4 +1,4 @@
-/* Learning-rate schedules and the settings of the optimiser. */
+/* Learning-rate schedules, and the table of training settings. */
 #include "api/schedule.h"
 
 #include <math.h>
@@ -8,13 +8,17 @@ static const char *const optimizers[] = {"adamw", "adam", NULL};
 static const char *const schedules[] = {"constant", "linear", "cosine", NULL};
 static const char *const decay_sets[] = {"matrices", "no-gates", "all", NULL};
 
+_Static_assert(sizeof(mr_optimizer) == sizeof(int) && sizeof(mr_schedule) == sizeof(int) &&
+                   sizeof(mr_decay_set) == sizeof(int),
+               "a choice is read into an int");
+
 #define FIELD(name) offsetof(mr_learn_settings, name)
 
 const mr_option mr_learn_table[] = {
     {"steps", MR_OPT_INT, FIELD(steps), "1000", 1, 1e12, NULL, "training steps", MR_OPT_MAY_CHANGE},
     {"lr", MR_OPT_REAL, FIELD(lr), "0.001", 0, 10, NULL, "learning rate", MR_OPT_MAY_CHANGE},
     {"schedule", MR_OPT_CHOICE, FIELD(schedule), "constant", 0, 0, schedules,
-     "of the learning rate, to 0 at the last step", MR_OPT_MAY_CHANGE},
+     "how the learning rate changes: constant, or falling to 0 at the last step", MR_OPT_MAY_CHANGE},
     {"warmup", MR_OPT_INT, FIELD(warmup), "0", 0, 1e12, NULL, "steps over which the learning rate rises from 0",
      MR_OPT_MAY_CHANGE},
     {"optimizer", MR_OPT_CHOICE, FIELD(optimizer), "adamw", 0, 0, optimizers, "adamw, or adam (weight decay as L2)", 0},
@@ -23,7 +27,8 @@ const mr_option mr_learn_table[] = {
     {"weight-decay", MR_OPT_REAL, FIELD(weight_decay), "0", 0, 10, NULL, "weight decay", MR_OPT_MAY_CHANGE},
     {"decay-set", MR_OPT_CHOICE, FIELD(decay_set), "matrices", 0, 0, decay_sets,
      "what decays: weight matrices, all but the mixer's gates, all", 0},
-    {"clip", MR_OPT_REAL, FIELD(clip), "1", 0, 1e9, NULL, "largest norm of the gradient; 0: any", MR_OPT_MAY_CHANGE},
+    {"clip", MR_OPT_REAL, FIELD(clip), "1", 0, 1e9, NULL, "largest norm of the gradient; 0: no limit",
+     MR_OPT_MAY_CHANGE},
     {"seed", MR_OPT_INT, FIELD(seed), "1", 0, 9e15, NULL, "of the initial weights, the data and dropout", 0},
     {0}};
 
@@ -38,12 +43,12 @@ double mr_learning_rate(const mr_learn_settings *set, double position)
 {
     const double pi = 3.14159265358979323846, warmup = (double)set->warmup, steps = (double)set->steps;
     if (position <= warmup) return set->lr * position / warmup;
-    double gone = steps > warmup ? (position - 1 - warmup) / (steps - warmup) : 0;
-    gone = gone < 0 ? 0 : gone > 1 ? 1 : gone;
+    double done = steps > warmup ? (position - 1 - warmup) / (steps - warmup) : 0;
+    done = done < 0 ? 0 : done > 1 ? 1 : done;
     switch (set->schedule) {
     case MR_SCHEDULE_CONSTANT: break;
-    case MR_SCHEDULE_LINEAR: return set->lr * (1 - gone);
-    case MR_SCHEDULE_COSINE: return set->lr * 0.5 * (1 + cos(pi * gone));
+    case MR_SCHEDULE_LINEAR: return set->lr * (1 - done);
+    case MR_SCHEDULE_COSINE: return set->lr * 0.5 * (1 + cos(pi * done));
     }
     return set->lr;
 }

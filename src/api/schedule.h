@@ -1,4 +1,4 @@
-/* How a net learns: the [train] keys that belong to the library, and what they make of a step's number. */
+/* How a net learns: the [train] keys that the library reads, and the optimiser's values at each step. */
 #ifndef MR_API_SCHEDULE_H
 #define MR_API_SCHEDULE_H
 
@@ -18,14 +18,14 @@ typedef struct mr_learn_settings {
 
 extern const mr_option mr_learn_table[];
 
-/* Where a step (from 1) stands in the schedule, counted in steps. progress, 0 … 1, is how far the schedule must have
- * come for another reason, such as a limit of time: a schedule that decays then moves on to that share of its steps. */
+/* The position of a step (1, 2, …) in the schedule, counted in steps. progress, 0 … 1, is how far a decaying schedule
+ * must be at least, for example because of a time limit. */
 double mr_schedule_position(const mr_learn_settings *settings, int64_t step, double progress);
 
 /* The learning rate at a position: a rise from 0 over the warm-up, then constant, or decaying to 0 at steps + 1. */
 double mr_learning_rate(const mr_learn_settings *settings, double position);
 
-/* What the ops are told about a step. */
+/* What the ops need to know about a step. */
 mr_step mr_step_values(const mr_learn_settings *settings, int64_t step, double progress);
 
 #endif

@@ -1,20 +1,20 @@
-/* Streams: a slot in their net's pool each; fed, sampled and scored one at a time. */
+/* Streams: each has a slot in its net's pool of states; feeding, sampling and scoring one of them. */
 #include "api/stream.h"
 
 #include <string.h>
 
 /* ---- slots ---- */
 
-static int take_slot(mr_pool *pool)
+static int take_slot(mr_state_pool *pool)
 {
     if (pool->unused_count) return pool->unused[--pool->unused_count];
     return pool->used < pool->capacity ? pool->used++ : -1;
 }
 
-/* Puts the larger arrays in place of those that are there, which are left in them. */
+/* Replaces the pool's arrays by larger ones, and returns the old ones in their place. */
 static void swap_pool(mr_net *net, mr_dev *dev, mr_real **reals, int32_t **unused, int capacity)
 {
-    mr_pool *pool = &net->pool, old = *pool;
+    mr_state_pool *pool = &net->pool, old = *pool;
     pthread_mutex_lock(&net->lock);
     if (pool->used) dev->copy(dev, *reals, pool->reals, (size_t)pool->used * net->state_reals * dev->real_size);
     if (pool->unused_count) memcpy(*unused, pool->unused, (size_t)pool->unused_count * sizeof **unused);
@@ -26,14 +26,14 @@ static void swap_pool(mr_net *net, mr_dev *dev, mr_real **reals, int32_t **unuse
     *unused = old.unused;
 }
 
-/* More slots, in a turn of its own: calls that run hold addresses of the old ones. */
+/* Adds slots. Exclusive, because running calls hold addresses of the old ones. */
 static int grow_pool(mr_net *net, int capacity, mr_error *err)
 {
-    mr_turn turn;
-    int status = mr_turn_begin_alone(&turn, net, err);
+    mr_lease lease;
+    int status = mr_lease_begin_exclusive(&lease, net, err);
     if (status) return status;
     if (capacity > net->pool.capacity) {
-        mr_dev *dev = turn.dev;
+        mr_dev *dev = lease.dev;
         mr_real *reals = dev->alloc(dev, (size_t)capacity * net->state_reals * dev->real_size + 1);
         int32_t *unused = mr_alloc_by(dev->by, (size_t)capacity, sizeof *unused);
         if (reals && unused) swap_pool(net, dev, &reals, &unused, capacity);
@@ -41,7 +41,7 @@ static int grow_pool(mr_net *net, int capacity, mr_error *err)
         dev->release(dev, reals);
         mr_free_by(dev->by, unused);
     }
-    return mr_turn_end(&turn, status, err);
+    return mr_lease_end(&lease, status, err);
 }
 
 int mr_net_reserve_streams(mr_net *net, int count, mr_error *err) { return grow_pool(net, count, err); }
@@ -63,9 +63,9 @@ static int find_slot(mr_net *net, int *slot, mr_error *err)
 
 static int check_streams(const mr_net *net, mr_error *err)
 {
-    if (mr_head_pairs(net->face.head))
-        return mr_fail(err, MR_EINVAL, "this model's output belongs to two sequences: use mr_net_forward");
-    if (net->face.head != MR_HEAD_MEAN) return 0;
+    if (mr_head_pairs(net->interface.head))
+        return mr_fail(err, MR_EINVAL, "this model has one output for two sequences: use mr_net_forward");
+    if (net->interface.head != MR_HEAD_MEAN) return 0;
     return mr_fail(err, MR_EINVAL,
                    "this model's output is a mean over the whole sequence (head = mean): use mr_net_forward");
 }
@@ -98,15 +98,15 @@ void mr_stream_reset(mr_stream *stream) { stream->under_way = 0; }
 
 int mr_stream_clone(const mr_stream *stream, mr_stream **out, mr_error *err)
 {
-    mr_turn turn;
+    mr_lease lease;
     int status = mr_stream_new(stream->net, out, err);
     if (status) return status;
-    status = mr_turn_begin(&turn, stream->net, 1, 1, err);
+    status = mr_lease_begin(&lease, stream->net, 1, 1, err);
     if (!status) {
-        turn.dev->copy(turn.dev, mr_stream_reals(*out, turn.dev), mr_stream_reals(stream, turn.dev),
-                       stream->net->state_reals * turn.dev->real_size);
+        lease.dev->copy(lease.dev, mr_stream_reals(*out, lease.dev), mr_stream_reals(stream, lease.dev),
+                        stream->net->state_reals * lease.dev->real_size);
         (*out)->under_way = stream->under_way;
-        status = mr_turn_end(&turn, 0, err);
+        status = mr_lease_end(&lease, 0, err);
     }
     if (!status) return 0;
     mr_stream_free(*out);
@@ -121,41 +121,41 @@ mr_real *mr_stream_reals(const mr_stream *stream, mr_dev *dev)
 
 /* ---- the state for a call ---- */
 
-int mr_room_for(mr_turn *turn, int B, mr_error *err)
+int mr_runner_reserve(mr_lease *lease, int B, mr_error *err)
 {
-    mr_runner *r = turn->runner;
-    mr_dev *dev = turn->dev;
-    if (B <= r->room_B) return 0;
-    dev->release(dev, r->room);
+    mr_runner *r = lease->runner;
+    mr_dev *dev = lease->dev;
+    if (B <= r->states_B) return 0;
+    dev->release(dev, r->states);
     dev->release(dev, r->slots);
-    r->room_B = B;
-    r->room = dev->alloc(dev, (size_t)B * turn->net->state_reals * dev->real_size + 1);
+    r->states_B = B;
+    r->states = dev->alloc(dev, (size_t)B * lease->net->state_reals * dev->real_size + 1);
     r->slots = dev->alloc(dev, (size_t)B * sizeof *r->slots);
-    if (r->room && r->slots) return 0;
-    r->room_B = 0;
+    if (r->states && r->slots) return 0;
+    r->states_B = 0;
     return mr_no_memory(err, "the states of a call");
 }
 
-/* A device that records steps knows them by their addresses: there a stream's state is brought to one place, so that
- * all streams share a recording. Elsewhere it is used where it is. */
-static int open_state(mr_turn *turn, mr_stream *stream, mr_state *state, mr_error *err)
+/* Prepares a stream's state for a call. A device that records steps identifies them by their addresses, so there the
+ * state is copied to a fixed place and all streams share a recording. Other devices use the state in place. */
+static int open_state(mr_lease *lease, mr_stream *stream, mr_state *state, mr_error *err)
 {
-    mr_runner *r = turn->runner;
+    mr_runner *r = lease->runner;
     const int32_t slot = stream->slot;
     *state = (mr_state){.model = r->model, .B = 1, .under_way = stream->under_way};
-    state->reals = mr_stream_reals(stream, turn->dev);
-    if (turn->dev->ahead == 1) return 0;
-    int status = mr_room_for(turn, 1, err);
+    state->reals = mr_stream_reals(stream, lease->dev);
+    if (lease->dev->ahead == 1) return 0;
+    int status = mr_runner_reserve(lease, 1, err);
     if (status) return status;
-    turn->dev->upload(turn->dev, r->slots, &slot, sizeof slot);
-    state->reals = r->room;
+    lease->dev->upload(lease->dev, r->slots, &slot, sizeof slot);
+    state->reals = r->states;
     mr_state_gather(state, r->slots, stream->net->pool.reals);
     return 0;
 }
 
-static void close_state(mr_turn *turn, mr_stream *stream, const mr_state *state)
+static void close_state(mr_lease *lease, mr_stream *stream, const mr_state *state)
 {
-    if (turn->dev->ahead > 1) mr_state_scatter(state, turn->runner->slots, stream->net->pool.reals);
+    if (lease->dev->ahead > 1) mr_state_scatter(state, lease->runner->slots, stream->net->pool.reals);
     stream->under_way = 1;
 }
 
@@ -163,19 +163,19 @@ static void close_state(mr_turn *turn, mr_stream *stream, const mr_state *state)
 
 int mr_check_tokens(const mr_net *net, const int32_t *tokens, size_t n, mr_error *err)
 {
-    if (net->face.input != MR_INPUT_TOKENS) return mr_fail(err, MR_EINVAL, "this model takes values, not tokens");
+    if (net->interface.input != MR_INPUT_TOKENS) return mr_fail(err, MR_EINVAL, "this model takes values, not tokens");
     for (size_t i = 0; i < n; i++)
-        if (tokens[i] < 0 || tokens[i] >= net->face.inputs)
-            return mr_fail(err, MR_EINVAL, "token %d is outside 0 … %d", (int)tokens[i], net->face.inputs - 1);
+        if (tokens[i] < 0 || tokens[i] >= net->interface.inputs)
+            return mr_fail(err, MR_EINVAL, "token %d is outside 0 … %d", (int)tokens[i], net->interface.inputs - 1);
     return 0;
 }
 
-/* Runs T tokens in pieces that fit the runner's plan; `each` (or NULL) is told after every piece. */
+/* Runs n tokens in pieces that fit the runner's plan, and calls `each` (or NULL) after every piece. */
 typedef void after_piece(void *user, mr_model *model, const mr_batch *piece, size_t done);
 
 enum { PIECE = 256 };
 
-static void run_pieces(mr_turn *turn, mr_state *state, const mr_batch *all, size_t n, int longest, after_piece *each,
+static void run_pieces(mr_lease *lease, mr_state *state, const mr_batch *all, size_t n, int longest, after_piece *each,
                        void *user)
 {
     mr_batch piece = *all;
@@ -183,31 +183,31 @@ static void run_pieces(mr_turn *turn, mr_state *state, const mr_batch *all, size
         piece.B = 1;
         piece.T = n - done < (size_t)longest ? (int)(n - done) : longest;
         if (all->ids) piece.ids = all->ids + done;
-        if (all->values) piece.values = all->values + done * (size_t)turn->net->face.inputs;
+        if (all->values) piece.values = all->values + done * (size_t)lease->net->interface.inputs;
         if (all->target) piece.target = all->target + done;
-        mr_model_forward(turn->runner->model, &piece, state, 0);
-        if (each) each(user, turn->runner->model, &piece, done);
+        mr_model_forward(lease->runner->model, &piece, state, 0);
+        if (each) each(user, lease->runner->model, &piece, done);
     }
 }
 
 static int run_one(mr_stream *stream, const mr_batch *all, size_t n, float *scores, size_t capacity, mr_error *err)
 {
-    mr_turn turn;
+    mr_lease lease;
     mr_state state;
     mr_net *net = stream->net;
     int status = n ? 0 : mr_fail(err, MR_EINVAL, "no tokens: there are no scores before the first one");
-    if (!status && scores) status = mr_check_room(scores, capacity, (size_t)net->face.outputs, "scores", err);
+    if (!status && scores) status = mr_check_capacity(scores, capacity, (size_t)net->interface.outputs, "scores", err);
     const int longest = n < PIECE ? (int)n : PIECE;
-    if (!status) status = mr_turn_begin(&turn, net, 1, longest, err);
+    if (!status) status = mr_lease_begin(&lease, net, 1, longest, err);
     if (status) return status;
-    status = open_state(&turn, stream, &state, err);
+    status = open_state(&lease, stream, &state, err);
     if (!status) {
-        run_pieces(&turn, &state, all, n, longest, NULL, NULL);
+        run_pieces(&lease, &state, all, n, longest, NULL, NULL);
         const size_t last = (n - 1) % (size_t)longest;
-        if (scores) mr_model_logits(turn.runner->model, scores, net->face.head == MR_HEAD_TOKEN ? last : 0, 1);
-        close_state(&turn, stream, &state);
+        if (scores) mr_model_logits(lease.runner->model, scores, net->interface.head == MR_HEAD_TOKEN ? last : 0, 1);
+        close_state(&lease, stream, &state);
     }
-    return mr_turn_end(&turn, status, err);
+    return mr_lease_end(&lease, status, err);
 }
 
 int mr_stream_feed(mr_stream *stream, const int32_t *tokens, size_t n, float *scores, size_t capacity, mr_error *err)
@@ -224,7 +224,7 @@ int mr_stream_step(mr_stream *stream, int32_t token, float *scores, size_t capac
 int mr_stream_feed_values(mr_stream *stream, const float *values, size_t n, float *scores, size_t capacity,
                           mr_error *err)
 {
-    int status = mr_check_numbers(stream->net, values, n, err);
+    int status = mr_check_values(stream->net, values, n, err);
     return status ? status : run_one(stream, &(mr_batch){.values = (float *)values}, n, scores, capacity, err);
 }
 
@@ -235,38 +235,38 @@ int mr_stream_step_values(mr_stream *stream, const float *values, float *scores,
 
 /* ---- sampling ---- */
 
-int mr_take_sampling(const mr_sample_options *from, mr_sampling *how, uint64_t *position, mr_error *err)
+int mr_read_sampling(const mr_sample_options *from, mr_sampling *how, uint64_t *position, mr_error *err)
 {
     mr_sample_options o;
-    int status = mr_sized_take(&o, sizeof o, from, "mr_sample_options", err);
+    int status = mr_sized_copy(&o, sizeof o, from, "mr_sample_options", err);
     if (status) return status;
     if (!(o.temperature >= 0 && o.temperature <= 1e6)) return mr_fail(err, MR_EINVAL, "temperature: must be 0 or more");
     if (!(o.top_p >= 0 && o.top_p <= 1)) return mr_fail(err, MR_EINVAL, "top_p: must be 0 … 1");
     if (o.top_k < 0) return mr_fail(err, MR_EINVAL, "top_k = %d: must be 0 or more", o.top_k);
-    if (o.position > (uint64_t)1 << 52) return mr_fail(err, MR_EINVAL, "position: more tokens than can be counted");
+    if (o.position > (uint64_t)1 << 52) return mr_fail(err, MR_EINVAL, "position: must be at most 2^52");
     *how = (mr_sampling){.temperature = o.temperature, .top_p = o.top_p, .top_k = o.top_k, .seed = o.seed};
     *position = o.position;
     return 0;
 }
 
-int mr_check_drawing(const mr_net *net, mr_error *err)
+int mr_check_can_sample(const mr_net *net, mr_error *err)
 {
-    if (net->face.input == MR_INPUT_TOKENS && net->face.head == MR_HEAD_TOKEN && net->face.loss == MR_LOSS_XENT &&
-        net->face.inputs == net->face.outputs)
+    if (net->interface.input == MR_INPUT_TOKENS && net->interface.head == MR_HEAD_TOKEN &&
+        net->interface.loss == MR_LOSS_XENT && net->interface.inputs == net->interface.outputs)
         return 0;
-    return mr_fail(err, MR_EINVAL, "this model does not predict its own next token: there is nothing to draw");
+    return mr_fail(err, MR_EINVAL, "this model does not predict its own next token, so none can be sampled");
 }
 
-static int draw(mr_turn *turn, mr_state *state, int32_t *drawn, size_t count, mr_error *err)
+static int draw(mr_lease *lease, mr_state *state, int32_t *drawn, size_t count, mr_error *err)
 {
     int status = 0;
-    for (size_t i = 0; !status && i < count; i += (size_t)turn->dev->ahead) {
-        const int n = count - i < (size_t)turn->dev->ahead ? (int)(count - i) : turn->dev->ahead;
-        mr_model_draw(turn->runner->model, state, i == 0, n, drawn + i);
-        status = turn->dev->sync(turn->dev, err);
+    for (size_t i = 0; !status && i < count; i += (size_t)lease->dev->ahead) {
+        const int n = count - i < (size_t)lease->dev->ahead ? (int)(count - i) : lease->dev->ahead;
+        mr_model_draw(lease->runner->model, state, i == 0, n, drawn + i);
+        status = lease->dev->sync(lease->dev, err);
         for (int k = 0; !status && k < n; k++)
             if (drawn[i + (size_t)k] < 0)
-                status = mr_fail(err, MR_ENONFINITE, "the model's output is NaN or infinite after %zu drawn tokens",
+                status = mr_fail(err, MR_ENONFINITE, "the model's output is NaN or infinite after %zu sampled tokens",
                                  i + (size_t)k);
     }
     return status;
@@ -275,26 +275,26 @@ static int draw(mr_turn *turn, mr_state *state, int32_t *drawn, size_t count, mr
 int mr_stream_sample(mr_stream *stream, const int32_t *tokens, size_t n, const mr_sample_options *how, int32_t *drawn,
                      size_t count, mr_error *err)
 {
-    mr_turn turn;
+    mr_lease lease;
     mr_state state;
     mr_sampling sampling;
     uint64_t position;
-    int status = mr_check_drawing(stream->net, err);
+    int status = mr_check_can_sample(stream->net, err);
     if (!status) status = mr_check_tokens(stream->net, tokens, n, err);
-    if (!status) status = mr_take_sampling(how, &sampling, &position, err);
-    if (!status && !n) status = mr_fail(err, MR_EINVAL, "no tokens: a draw needs a token before it");
-    if (!status) status = mr_check_room(drawn, count, count ? count : 1, "drawn", err);
+    if (!status) status = mr_read_sampling(how, &sampling, &position, err);
+    if (!status && !n) status = mr_fail(err, MR_EINVAL, "no tokens: sampling needs at least one token first");
+    if (!status) status = mr_check_capacity(drawn, count, count ? count : 1, "drawn", err);
     const int longest = n < PIECE ? (int)n : PIECE;
-    if (!status) status = mr_turn_begin(&turn, stream->net, 1, longest, err);
+    if (!status) status = mr_lease_begin(&lease, stream->net, 1, longest, err);
     if (status) return status;
-    status = open_state(&turn, stream, &state, err);
+    status = open_state(&lease, stream, &state, err);
     if (!status) {
-        run_pieces(&turn, &state, &(mr_batch){.ids = (int32_t *)tokens}, n, longest, NULL, NULL);
-        mr_model_draw_from(turn.runner->model, &sampling, position);
-        status = draw(&turn, &state, drawn, count, err);
-        close_state(&turn, stream, &state);
+        run_pieces(&lease, &state, &(mr_batch){.ids = (int32_t *)tokens}, n, longest, NULL, NULL);
+        mr_model_draw_from(lease.runner->model, &sampling, position);
+        status = draw(&lease, &state, drawn, count, err);
+        close_state(&lease, stream, &state);
     }
-    return mr_turn_end(&turn, status, err);
+    return mr_lease_end(&lease, status, err);
 }
 
 /* ---- scoring ---- */
@@ -309,21 +309,21 @@ static void take_losses(void *user, mr_model *model, const mr_batch *piece, size
 int mr_stream_score(mr_stream *stream, const int32_t *tokens, const int32_t *targets, size_t n, float *losses,
                     size_t capacity, mr_error *err)
 {
-    mr_turn turn;
+    mr_lease lease;
     mr_state state;
     const mr_batch all = {.ids = (int32_t *)tokens, .target = (int32_t *)targets};
     const int longest = n < 1 << 24 ? (int)n : 1 << 24;
-    int status = mr_check_drawing(stream->net, err);
+    int status = mr_check_can_sample(stream->net, err);
     if (!status) status = mr_check_tokens(stream->net, tokens, n, err);
     if (!status) status = mr_check_tokens(stream->net, targets, n, err);
     if (!status && !n) status = mr_fail(err, MR_EINVAL, "no tokens: there is nothing to score");
-    if (!status) status = mr_check_room(losses, capacity, n, "losses", err);
-    if (!status) status = mr_turn_begin(&turn, stream->net, 1, longest, err);
+    if (!status) status = mr_check_capacity(losses, capacity, n, "losses", err);
+    if (!status) status = mr_lease_begin(&lease, stream->net, 1, longest, err);
     if (status) return status;
-    status = open_state(&turn, stream, &state, err);
+    status = open_state(&lease, stream, &state, err);
     if (!status) {
-        run_pieces(&turn, &state, &all, n, longest, take_losses, losses);
-        close_state(&turn, stream, &state);
+        run_pieces(&lease, &state, &all, n, longest, take_losses, losses);
+        close_state(&lease, stream, &state);
     }
-    return mr_turn_end(&turn, status, err);
+    return mr_lease_end(&lease, status, err);
 }

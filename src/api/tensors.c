@@ -1,4 +1,4 @@
-/* Tensors by name: listed, copied out, copied in. */
+/* Tensors by name: listing them, copying them out and in. */
 #include "api/api.h"
 
 #include "model/quantize.h"
@@ -15,7 +15,7 @@ int mr_net_tensor(const mr_net *net, int index, mr_tensor *out, mr_error *err)
     if (index < 0 || index >= params->count)
         return mr_fail(err, MR_EINVAL, "tensor %d: this net has %d, numbered from 0", index, params->count);
     if (out->size < sizeof out->size)
-        return mr_fail(err, MR_EINVAL, "mr_tensor: its size is not set; begin with MR_TENSOR");
+        return mr_fail(err, MR_EINVAL, "mr_tensor: its size is not set; start from MR_TENSOR");
     const mr_param *p = &params->list[index];
     t.size = out->size;
     t.name = p->name;
@@ -27,30 +27,30 @@ int mr_net_tensor(const mr_net *net, int index, mr_tensor *out, mr_error *err)
     return 0;
 }
 
-/* Which row of the table, and whether that vector exists. */
+/* Finds a tensor's row in the table, and checks that the vector exists. */
 static int find(const mr_net *net, mr_vector which, const char *name, int *row, mr_error *err)
 {
     if ((unsigned)which >= MR_VECTORS) return mr_fail(err, MR_EINVAL, "which = %d: no such vector", (int)which);
     *row = mr_params_find(mr_model_params(net->owner), name);
     if (*row < 0) return mr_fail(err, MR_EINVAL, "%.100s: no such tensor; mr_net_tensor lists them", name);
     if (mr_model_quants(net->owner) && which != MR_WEIGHTS)
-        return mr_fail(err, MR_ECONFIG, "weights in 8 bits are not trained: there are only weights");
+        return mr_fail(err, MR_ECONFIG, "an 8-bit model has only weights: it cannot be trained");
     return 0;
 }
 
-/* A part of one of the device's vectors, there or back. */
+/* Copies a tensor's part of a vector: out if `to` is set, in otherwise. */
 static int move(mr_net *net, mr_vector which, int row, float *to, const float *from, mr_error *err)
 {
     const mr_param *p = &mr_model_params(net->owner)->list[row];
     if (which == MR_BEST) {
-        if (!net->best) return mr_fail(err, MR_EINVAL, "nothing was marked as the best: mr_net_mark_best comes first");
+        if (!net->best) return mr_fail(err, MR_EINVAL, "there are no best weights: call mr_net_mark_best first");
         if (to) memcpy(to, net->best + p->offset, p->count * sizeof *to);
         else memcpy(net->best + p->offset, from, p->count * sizeof *from);
         return 0;
     }
     if (which != MR_WEIGHTS && !mr_model_fits(net->owner, 1, 1, 1)) {
         int status = mr_model_plan(net->owner, 1, 1, 1, err);
-        net->last.B = 0;
+        net->last_batch.B = 0;
         if (status) return status;
     }
     if (to) mr_model_get_part(net->owner, which, p->offset, p->count, to);
@@ -58,7 +58,7 @@ static int move(mr_net *net, mr_vector which, int row, float *to, const float *f
     return 0;
 }
 
-/* A matrix in 8 bits as the numbers it stands for: its scales come out of the vector of reals. */
+/* Reads an 8-bit matrix as floats. Its scales are in the vector of reals. */
 static int get_int8(mr_net *net, int row, float *to, mr_error *err)
 {
     const mr_param *p = &mr_model_params(net->owner)->list[row];
@@ -88,26 +88,26 @@ static int is_int8(const mr_net *net, int row) { return !strcmp(mr_model_dtype(n
 
 int mr_net_get(mr_net *net, mr_vector which, const char *name, float *to, size_t capacity, mr_error *err)
 {
-    mr_turn turn;
+    mr_lease lease;
     int row, status = find(net, which, name, &row, err);
-    if (!status) status = mr_check_room(to, capacity, elements(net, row), name, err);
-    if (!status) status = mr_turn_begin_alone(&turn, net, err);
+    if (!status) status = mr_check_capacity(to, capacity, elements(net, row), name, err);
+    if (!status) status = mr_lease_begin_exclusive(&lease, net, err);
     if (status) return status;
     status = is_int8(net, row) ? get_int8(net, row, to, err) : move(net, which, row, to, NULL, err);
-    return mr_turn_end(&turn, status, err);
+    return mr_lease_end(&lease, status, err);
 }
 
 int mr_net_put(mr_net *net, mr_vector which, const char *name, const float *from, size_t count, mr_error *err)
 {
-    mr_turn turn;
+    mr_lease lease;
     int row, status = find(net, which, name, &row, err);
     if (status) return status;
-    if (is_int8(net, row)) return mr_fail(err, MR_ECONFIG, "%s: is in 8 bits and cannot be set", name);
+    if (is_int8(net, row)) return mr_fail(err, MR_ECONFIG, "%s: has 8 bits and cannot be set", name);
     if (count != elements(net, row) || !from)
         return mr_fail(err, MR_EINVAL, "%s: has %zu elements, not %zu", name, elements(net, row), from ? count : 0);
     for (size_t i = 0; i < count; i++)
         if (!isfinite(from[i]))
             return mr_fail(err, MR_EINVAL, "%s: element %zu is %s", name, i, isnan(from[i]) ? "NaN" : "infinite");
-    status = mr_turn_begin_alone(&turn, net, err);
-    return status ? status : mr_turn_end(&turn, move(net, which, row, NULL, from, err), err);
+    status = mr_lease_begin_exclusive(&lease, net, err);
+    return status ? status : mr_lease_end(&lease, move(net, which, row, NULL, from, err), err);
 }

@@ -14,7 +14,7 @@ typedef enum mr_option_type {
     MR_OPT_INT,    /* int64_t */
     MR_OPT_REAL,   /* double */
     MR_OPT_BOOL,   /* int; yes, no */
-    MR_OPT_CHOICE, /* int: index into choices */
+    MR_OPT_CHOICE, /* int, or an enum of its size: index into choices */
     MR_OPT_PAIR,   /* double[2]; "0.9,0.99" */
     MR_OPT_TEXT,   /* char[MR_TEXT_MAX] */
 } mr_option_type;

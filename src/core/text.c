@@ -31,7 +31,8 @@ char *mr_real_print(char out[MR_REAL_MAX], double value, int digits)
     if (digits) {
         snprintf(out, MR_REAL_MAX, "%.*g", digits, value);
     } else {
-        /* %.15g drops trailing zeros, so it is the shortest whenever 15 digits are enough. Some doubles need 16 or 17. */
+        /* %.15g drops trailing zeros, so it is the shortest whenever 15 digits are enough. Some doubles need 16 or
+         * 17. */
         for (digits = 15; digits <= 17; digits++) {
             snprintf(out, MR_REAL_MAX, "%.*g", digits, value);
             if (strtod(out, NULL) == value) break;

@@ -1,3 +1,4 @@
+/* One block: its parameters, its memory, its forward and backward. */
 #include "model/block.h"
 
 #include <stdio.h>
@@ -6,17 +7,7 @@ static int has_mlp(const mr_config *c) { return c->mlp > 0; }
 static int conv_inside(const mr_config *c) { return c->conv && c->conv_place == MR_CONV_INSIDE; }
 static int conv_residual(const mr_config *c) { return c->conv && c->conv_place == MR_CONV_RESIDUAL; }
 
-static int add_norm(mr_params *params, const mr_config *c, const char *prefix, const char *name)
-{
-    char full[32];
-    snprintf(full, sizeof full, "%s.weight", name);
-    int row = mr_params_add(params, prefix, full, 0, MR_INIT_CONSTANT, 1, 1, &c->dim);
-    snprintf(full, sizeof full, "%s.bias", name);
-    if (c->norm == MR_NORM_LAYER) mr_params_add(params, prefix, full, 0, MR_INIT_CONSTANT, 0, 1, &c->dim);
-    return row;
-}
-
-/* Depthwise taps as PyTorch's Conv1d has them: [D, 1, 4], bound 1/√4. */
+/* A depthwise convolution in PyTorch's Conv1d form: [D, 1, 4], bound 1/√4. */
 static int add_conv(mr_params *params, const mr_config *c, const char *prefix)
 {
     int row = mr_params_add(params, prefix, "conv.weight", 0, MR_INIT_UNIFORM, 0.5, 3, (int64_t[]){c->dim, 1, MR_CONV});
@@ -46,27 +37,27 @@ int mr_block_init(mr_block *b, int index, const mr_config *c, mr_params *params)
     snprintf(prefix, sizeof prefix, "blocks.%d.", index);
     snprintf(inner, sizeof inner, "%smixer.", prefix);
     *b = (mr_block){.index = index, .conv = -1, .point = -1, .norm1 = -1, .down = -1, .norm2 = -1, .up = -1, .mlp = -1};
-    b->mixer = mr_alloc_by(params->by, 1, mixer->layer_size);
+    b->mixer = mr_alloc_by(params->allocator, 1, mixer->layer_size);
     if (!b->mixer) return MR_ENOMEM;
     if (conv_residual(c)) {
         b->conv = add_conv(params, c, prefix);
-        b->point = mr_params_linear(params, prefix, "conv.point", c->dim, c->dim, 1);
+        b->point = mr_add_linear(params, prefix, "conv.point", c->dim, c->dim, 1);
     }
-    b->norm1 = add_norm(params, c, prefix, "norm1");
+    b->norm1 = mr_add_norm(params, c, prefix, "norm1");
     if (conv_inside(c)) b->conv = add_conv(params, c, prefix);
     mixer->params(b->mixer, c, index, inner, params);
-    b->down = mr_params_linear(params, inner, "down", c->dim, mixer->width(c), 1);
+    b->down = mr_add_linear(params, inner, "down", c->dim, mixer->width(c), 1);
     if (has_mlp(c)) {
-        b->norm2 = add_norm(params, c, prefix, "norm2");
-        b->up = mr_params_linear(params, prefix, "mlp.up", c->mlp * c->dim, c->dim, 1);
-        b->mlp = mr_params_linear(params, prefix, "mlp.down", c->dim, c->mlp * c->dim, 1);
+        b->norm2 = mr_add_norm(params, c, prefix, "norm2");
+        b->up = mr_add_linear(params, prefix, "mlp.up", c->mlp * c->dim, c->dim, 1);
+        b->mlp = mr_add_linear(params, prefix, "mlp.down", c->dim, c->mlp * c->dim, 1);
     }
     b->tail_at = (size_t)index * mr_block_state_reals(c);
     b->mixer_at = b->tail_at + (c->conv ? MR_TAIL * (size_t)c->dim : 0);
     return 0;
 }
 
-void mr_block_free(mr_block *block, const mr_allocator *by) { mr_free_by(by, block->mixer); }
+void mr_block_free(mr_block *block, const mr_allocator *allocator) { mr_free_by(allocator, block->mixer); }
 
 void mr_block_plan(mr_block *b, const mr_config *c, mr_dev *dev, mr_arena *arena, int B, int T, int keep)
 {
@@ -90,19 +81,6 @@ void mr_block_plan(mr_block *b, const mr_config *c, mr_dev *dev, mr_arena *arena
 }
 
 /* ---- forward ---- */
-
-static void norm(const mr_pass *p, int row, const mr_act *x, mr_act *y, mr_real *stat)
-{
-    int layer = p->config->norm == MR_NORM_LAYER;
-    p->dev->ops.norm_fwd(p->dev, &(mr_norm_fwd_args){.M = p->B * p->T,
-                                                     .D = (int)p->config->dim,
-                                                     .kind = (mr_norm)p->config->norm,
-                                                     .x = x,
-                                                     .w = mr_weight(p, row),
-                                                     .b = layer ? mr_weight(p, row + 1) : NULL,
-                                                     .y = y,
-                                                     .stat = stat});
-}
 
 static void conv(const mr_block *b, const mr_pass *p, const mr_act *x, const mr_block_state *s)
 {
@@ -137,7 +115,7 @@ void mr_block_forward(mr_block *b, const mr_pass *p, const mr_block_state *s)
             (mr_linear_fwd_args){
                 .M = N, .N = D, .K = D, .x = b->conv_y, .b = mr_weight(p, b->point + 1), .residual = b->x, .y = b->x1});
     }
-    norm(p, b->norm1, b->x1, b->u, b->stat1);
+    mr_norm_layer(p, b->norm1, b->x1, b->u, b->stat1);
     if (conv_inside(c)) conv(b, p, b->u, s);
     mixer->forward(b->mixer, p, conv_inside(c) ? b->conv_y : b->u, b->h, s->mixer_in, s->mixer_out);
     mr_linear(p, b->down,
@@ -150,7 +128,7 @@ void mr_block_forward(mr_block *b, const mr_pass *p, const mr_block_state *s)
                                    .residual = b->x1,
                                    .y = b->x2});
     if (!has_mlp(c)) return;
-    norm(p, b->norm2, b->x2, b->v, b->stat2);
+    mr_norm_layer(p, b->norm2, b->x2, b->v, b->stat2);
     mr_linear(
         p, b->up,
         (mr_linear_fwd_args){
@@ -166,36 +144,7 @@ void mr_block_forward(mr_block *b, const mr_pass *p, const mr_block_state *s)
                                    .y = b->out});
 }
 
-/* ---- backward: the same lines from the bottom up ---- */
-
-/* x W^T + b, backwards: adds to the gradients of W and b, and gives dx (times gelu' of pre). */
-static void linear_bwd(const mr_pass *p, int row, int out, int in, const mr_act *dy, const mr_act *x, const mr_act *pre,
-                       mr_act *dx)
-{
-    int N = p->B * p->T;
-    p->dev->ops.linear_bwd_w(
-        p->dev, &(mr_linear_bwd_w_args){
-                    .M = N, .N = out, .K = in, .dy = dy, .x = x, .dW = mr_grad(p, row), .db = mr_grad(p, row + 1)});
-    p->dev->ops.linear_bwd_x(
-        p->dev,
-        &(mr_linear_bwd_x_args){.M = N, .N = out, .K = in, .dy = dy, .W = mr_weight(p, row), .pre = pre, .dx = dx});
-}
-
-static void norm_bwd(const mr_pass *p, int row, const mr_act *x, const mr_real *stat, const mr_act *dy, mr_act *dx)
-{
-    int layer = p->config->norm == MR_NORM_LAYER;
-    p->dev->ops.norm_bwd(p->dev, &(mr_norm_bwd_args){.M = p->B * p->T,
-                                                     .D = (int)p->config->dim,
-                                                     .kind = (mr_norm)p->config->norm,
-                                                     .x = x,
-                                                     .w = mr_weight(p, row),
-                                                     .stat = stat,
-                                                     .dy = dy,
-                                                     .accumulate = 1,
-                                                     .dx = dx,
-                                                     .dw = mr_grad(p, row),
-                                                     .db = layer ? mr_grad(p, row + 1) : NULL});
-}
+/* ---- backward: the forward's lines in reverse ---- */
 
 static void conv_bwd(const mr_block *b, const mr_pass *p, const mr_act *x, const mr_act *dy, mr_act *dx, int accumulate,
                      const mr_block_state *s, const mr_block_state_grad *g)
@@ -217,7 +166,17 @@ static void conv_bwd(const mr_block *b, const mr_pass *p, const mr_act *x, const
                                                      .dtail_in = g->tail_in});
 }
 
-/* The gradient of a branch's output: that of the stream, through the branch's dropout. */
+/* The backward of a linear layer over all tokens, with its bias. */
+static void linear_bwd(const mr_pass *p, int row, int out, int in, const mr_act *dy, const mr_act *x, const mr_act *pre,
+                       mr_act *dx)
+{
+    mr_linear_bwd(
+        p, row,
+        (mr_linear_bwd_w_args){.M = p->B * p->T, .N = out, .K = in, .dy = dy, .x = x, .db = mr_grad(p, row + 1)}, pre,
+        dx);
+}
+
+/* The gradient of a branch's output: the residual stream's gradient through the branch's dropout. */
 static const mr_act *branch_grad(const mr_block *b, const mr_pass *p, const mr_scratch *w, int place)
 {
     mr_dropout drop = drop_at(b, p, place);
@@ -238,13 +197,13 @@ void mr_block_backward(mr_block *b, const mr_pass *p, const mr_scratch *w, const
     if (has_mlp(c)) {
         linear_bwd(p, b->mlp, D, F, branch_grad(b, p, w, 1), b->act, b->pre, w->wide);
         linear_bwd(p, b->up, F, D, w->wide, b->v, NULL, w->inner);
-        norm_bwd(p, b->norm2, b->x2, b->stat2, w->inner, w->d);
+        mr_norm_layer_bwd(p, b->norm2, b->x2, b->stat2, w->inner, 1, w->d);
     }
     linear_bwd(p, b->down, D, mixer->width(c), branch_grad(b, p, w, 0), b->h, NULL, w->dh);
     mixer->backward(b->mixer, p, conv_inside(c) ? b->conv_y : b->u, b->h, w->dh, w->inner, s->mixer_in, g->mixer_out,
                     g->mixer_in);
     if (conv_inside(c)) conv_bwd(b, p, b->u, w->inner, w->branch, 0, s, g);
-    norm_bwd(p, b->norm1, b->x1, b->stat1, conv_inside(c) ? w->branch : w->inner, w->d);
+    mr_norm_layer_bwd(p, b->norm1, b->x1, b->stat1, conv_inside(c) ? w->branch : w->inner, 1, w->d);
     if (conv_residual(c)) {
         linear_bwd(p, b->point, D, D, w->d, b->conv_y, NULL, w->inner);
         conv_bwd(b, p, b->x, w->inner, w->d, 1, s, g);

@@ -6,53 +6,54 @@
 
 typedef struct mr_block {
     int index;
-    /* rows of the parameter table, −1 where the configuration has none; a bias is the row behind its weight */
+    /* rows of the parameter table, −1 where the configuration has none; a bias is the row after its weight */
     int conv, point, norm1, down, norm2, up, mlp;
     void *mixer; /* the mixer's layer */
-    /* activations, shapes for N = B·T tokens. Without training, blocks share them and x … out are one buffer. */
+    /* Activations of N = B·T tokens. Without training, all blocks share them, and x, x1, x2, out are one buffer. */
     mr_act *x;                /* [N, D] the block's input */
-    mr_act *conv_y;           /* [N, D] behind the depthwise convolution */
-    mr_act *x1;               /* [N, D] behind the residual convolution; x where there is none */
+    mr_act *conv_y;           /* [N, D] after the depthwise convolution */
+    mr_act *x1;               /* [N, D] after the residual convolution; x if there is none */
     mr_act *u;                /* [N, D] normed */
     mr_act *h;                /* [N, H] the mixer's output */
-    mr_act *x2;               /* [N, D] behind the mixer; out where there is no MLP */
+    mr_act *x2;               /* [N, D] after the mixer; out if there is no MLP */
     mr_act *v;                /* [N, D] normed */
-    mr_act *pre, *act;        /* [N, F] before and behind gelu; the same buffer without training */
+    mr_act *pre, *act;        /* [N, F] before and after gelu; without training pre is NULL */
     mr_act *out;              /* [N, D] the next block's input */
     mr_real *stat1, *stat2;   /* [N, 2] */
-    size_t tail_at, mixer_at; /* where this block's state lies: reals a stream before it */
+    size_t tail_at, mixer_at; /* where this block's state begins: reals per stream before it */
 } mr_block;
 
-/* Gradients on their way down, shared by all blocks. */
+/* Gradients during the backward, shared by all blocks. */
 typedef struct mr_scratch {
-    mr_act *d;      /* [N, D] of the residual stream, running */
+    mr_act *d;      /* [N, D] of the residual stream, updated block by block */
     mr_act *branch; /* [N, D] */
     mr_act *inner;  /* [N, D] */
     mr_act *dh;     /* [N, H] */
     mr_act *wide;   /* [N, F] */
 } mr_scratch;
 
-/* A state's part of one block: each pointer may be NULL. */
+/* One block's part of a state. Each pointer may be NULL. */
 typedef struct mr_block_state {
     const mr_real *tail_in, *mixer_in;
     mr_real *tail_out, *mixer_out;
 } mr_block_state;
 
-/* 0 or MR_ENOMEM. Its memory is that of the table, whose allocator frees it. */
+/* Adds the block's parameters to the table. Its memory comes from the table's allocator. 0 or MR_ENOMEM. */
 int mr_block_init(mr_block *block, int index, const mr_config *config, mr_params *params);
-void mr_block_free(mr_block *block, const mr_allocator *by);
+void mr_block_free(mr_block *block, const mr_allocator *allocator);
 size_t mr_block_state_reals(const mr_config *config);
-/* The same in the three parts of mr_state_rows_args: the tail, the mixer's state and the rest of that. Of B streams,
- * each part of all of them lies together. */
+/* The same in the three parts of mr_state_rows_args: the convolution's tail, the mixer's state and the rest of that. A
+ * state of B streams has each part of all streams together. */
 enum { MR_STATE_PARTS = 3 };
 void mr_block_state_parts(const mr_config *config, size_t parts[MR_STATE_PARTS]);
 
-/* block->x is set. keep: for training, everything the backward needs; otherwise the residual stream stays in
- * block->x. */
+/* Takes the block's buffers from the arena; block->x must be set. keep: keep what the backward needs; otherwise the
+ * residual stream stays in block->x. */
 void mr_block_plan(mr_block *block, const mr_config *config, mr_dev *dev, mr_arena *arena, int B, int T, int keep);
 void mr_block_forward(mr_block *block, const mr_pass *pass, const mr_block_state *state);
 
-/* Gradients of a state: from behind (…_out, or NULL: zero) and to the front (…_in, or NULL: not wanted). */
+/* Gradients of a state: of the state after the batch (…_out, NULL: zero) and of that before it (…_in, NULL: not
+ * needed). */
 typedef struct mr_block_state_grad {
     const mr_real *tail_out, *mixer_out;
     mr_real *tail_in, *mixer_in;

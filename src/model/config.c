@@ -1,6 +1,7 @@
+/* The table of a model's keys, and the checks of their combinations. */
 #include "model/config.h"
 
-#include "model/gates.h"
+#include "model/gate_init.h"
 #include "model/mixer.h"
 
 #include <limits.h>
@@ -22,20 +23,31 @@ static const char *const position_kinds[] = {"rotary", "learned", "none", NULL};
 static const char *const scaler_kinds[] = {"none", "input", "target", "both", NULL};
 static const char *const weight_types[] = {"f32", "int8", NULL};
 
+_Static_assert(sizeof(mr_input) == sizeof(int) && sizeof(mr_head) == sizeof(int) && sizeof(mr_loss) == sizeof(int) &&
+                   sizeof(mr_candidate) == sizeof(int) && sizeof(mr_scan) == sizeof(int) &&
+                   sizeof(mr_norm) == sizeof(int) && sizeof(mr_conv_place) == sizeof(int) &&
+                   sizeof(mr_weight_type) == sizeof(int) && sizeof(mr_gru_reset) == sizeof(int) &&
+                   sizeof(mr_scaler_kind) == sizeof(int) && sizeof(mr_positions) == sizeof(int),
+               "a choice is read into an int");
+
 #define FIELD(name) offsetof(mr_config, name)
 
 const mr_option mr_config_options[] = {
-    {"input", MR_OPT_CHOICE, FIELD(input), "tokens", 0, 0, inputs, "what goes in", MR_OPT_DERIVED},
-    {"inputs", MR_OPT_INT, FIELD(inputs), "1", 1, 1 << 24, NULL, "vocabulary, or values a step", MR_OPT_DERIVED},
-    {"head", MR_OPT_CHOICE, FIELD(head), "token", 0, 0, head_kinds, "what the output is read from", MR_OPT_DERIVED},
-    {"loss", MR_OPT_CHOICE, FIELD(loss), "xent", 0, 0, losses, "what is minimised", MR_OPT_DERIVED},
-    {"outputs", MR_OPT_INT, FIELD(outputs), "1", 1, 1 << 24, NULL, "classes, or values predicted", MR_OPT_DERIVED},
+    {"input", MR_OPT_CHOICE, FIELD(input), "tokens", 0, 0, inputs, "kind of input", MR_OPT_DERIVED},
+    {"inputs", MR_OPT_INT, FIELD(inputs), "1", 1, 1 << 24, NULL, "size of the vocabulary, or values per token",
+     MR_OPT_DERIVED},
+    {"head", MR_OPT_CHOICE, FIELD(head), "token", 0, 0, head_kinds,
+     "what there is an output for: each token, each sequence (its last token or its mean), each pair", MR_OPT_DERIVED},
+    {"loss", MR_OPT_CHOICE, FIELD(loss), "xent", 0, 0, losses, "what training minimises", MR_OPT_DERIVED},
+    {"outputs", MR_OPT_INT, FIELD(outputs), "1", 1, 1 << 24, NULL, "number of classes, or of predicted values",
+     MR_OPT_DERIVED},
     {"mixer", MR_OPT_CHOICE, FIELD(mixer), "mingru", 0, 0, mr_mixer_names, "the recurrent layer", 0},
     {"candidate", MR_OPT_CHOICE, FIELD(candidate), "positive", 0, 0, candidates,
      "form of the candidate state (tanh: the paper's step 1)", 0},
     {"scan", MR_OPT_CHOICE, FIELD(scan), "linear", 0, 0, scans,
      "how the recurrence is computed (log: the paper's way, less exact)", 0},
-    {"normalize-gates", MR_OPT_BOOL, FIELD(normalize_gates), "yes", 0, 0, NULL, "minLSTM: gates sum to one", 0},
+    {"normalize-gates", MR_OPT_BOOL, FIELD(normalize_gates), "yes", 0, 0, NULL,
+     "minLSTM: divide both gates by their sum", 0},
     {"h0", MR_OPT_CHOICE, FIELD(h0_learned), "zero", 0, 0, starts, "the state a sequence starts from", 0},
     {"gate-init", MR_OPT_TEXT, FIELD(gate_init), "default", 0, 0, NULL,
      "default, forget-bias=X[,Y…] (of each block), sums=X[,Y…] (the same, and minGRU starts with sums, not means), "
@@ -58,21 +70,22 @@ const mr_option mr_config_options[] = {
     {"gru-reset", MR_OPT_CHOICE, FIELD(gru_reset), "before", 0, 0, gru_resets,
      "gru: r applies before the product with the state (the paper) or after it (PyTorch, cuDNN)", MR_OPT_SPARSE},
     {"heads", MR_OPT_INT, FIELD(heads), "0", 0, 4096, NULL,
-     "attention: heads; 0: of 64 channels each, or the next smaller even number that divides dim", MR_OPT_SPARSE},
+     "attention: number of heads; 0: heads of 64 channels, or of the next smaller even number that divides dim",
+     MR_OPT_SPARSE},
     {"positions", MR_OPT_CHOICE, FIELD(positions), "rotary", 0, 0, position_kinds,
-     "attention: how a token knows where it stands", MR_OPT_SPARSE},
+     "attention: how tokens get their positions", MR_OPT_SPARSE},
     {"window", MR_OPT_INT, FIELD(window), "0", 0, 1 << 24, NULL,
-     "attention: tokens that one sees, itself included; 0: the longest sequence", MR_OPT_SPARSE},
+     "attention: how many tokens each token sees, itself included; 0: the longest sequence", MR_OPT_SPARSE},
     {"states", MR_OPT_INT, FIELD(states), "16", 1, MR_SSCAN_STATES, NULL, "mamba: states of each channel",
      MR_OPT_SPARSE},
     {"head-bias", MR_OPT_BOOL, FIELD(head_bias), "no", 0, 0, NULL, "a bias for each output", MR_OPT_SPARSE},
     {"scaler", MR_OPT_CHOICE, FIELD(scaler), "none", 0, 0, scaler_kinds,
-     "values and targets in the caller's units, with means and scales in the file", MR_OPT_DERIVED | MR_OPT_SPARSE},
+     "which values are in the caller's units, with means and scales in the file", MR_OPT_DERIVED | MR_OPT_SPARSE},
     {0}};
 
 static int has_mixer(const mr_config *c, const char *name) { return !strcmp(mr_mixer_names[c->mixer], name); }
 
-/* GRU or LSTM, which have gates of their own. */
+/* GRU or LSTM. */
 static int is_recurrent(const mr_config *c) { return has_mixer(c, "gru") || has_mixer(c, "lstm"); }
 
 static int check_recurrent(const mr_config *c, mr_error *err)
@@ -110,27 +123,28 @@ static int check_attention(const mr_config *c, mr_error *err)
     if (!heads)
         return mr_fail(err, MR_ECONFIG, "heads = %lld: must divide dim = %lld", (long long)c->heads, (long long)c->dim);
     if (c->positions == MR_POSITIONS_ROTARY && c->dim / heads % 2)
-        return mr_fail(err, MR_ECONFIG,
-                       "positions = rotary turns pairs of channels, but dim = %lld over heads = %d leaves %lld a head; "
-                       "choose an even number, or other positions",
-                       (long long)c->dim, heads, (long long)c->dim / heads);
+        return mr_fail(
+            err, MR_ECONFIG,
+            "positions = rotary rotates pairs of channels, but dim = %lld over heads = %d leaves %lld per head; "
+            "choose an even number, or other positions",
+            (long long)c->dim, heads, (long long)c->dim / heads);
     if (c->dim / heads > MR_ATTN_SIZE)
-        return mr_fail(err, MR_ECONFIG, "heads = %d: %lld channels a head of dim = %lld; at most %d, so raise heads",
+        return mr_fail(err, MR_ECONFIG, "heads = %d: %lld channels per head of dim = %lld; at most %d, so raise heads",
                        heads, (long long)c->dim / heads, (long long)c->dim, MR_ATTN_SIZE);
-    if (!c->window) return mr_fail(err, MR_ECONFIG, "window = 0: must be the number of tokens that one may see");
+    if (!c->window) return mr_fail(err, MR_ECONFIG, "window = 0: must be the number of tokens that each token may see");
     if ((double)c->window * (double)c->dim > 1e9)
-        return mr_fail(err, MR_ECONFIG, "window = %lld, dim = %lld: too much to remember; lower one of them",
+        return mr_fail(err, MR_ECONFIG, "window = %lld, dim = %lld: the state would be too large; lower one of them",
                        (long long)c->window, (long long)c->dim);
     return 0;
 }
 
-/* gate-init is let pass: recipes set it for whatever mixer is chosen. */
+/* gate-init is accepted, because recipes set it whatever mixer is chosen. */
 static int check_mamba(const mr_config *c, mr_error *err)
 {
     const int mamba = has_mixer(c, "mamba");
     const char *key = NULL;
     if (!mamba && c->states != 16)
-        return mr_fail(err, MR_ECONFIG, "states = %lld: only mixer = mamba has them", (long long)c->states);
+        return mr_fail(err, MR_ECONFIG, "states = %lld: only for mixer = mamba; leave it out", (long long)c->states);
     if (c->scan != MR_SCAN_LINEAR) key = "scan = log";
     if (c->candidate != MR_POSITIVE) key = "candidate";
     if (c->h0_learned) key = "h0 = learned";
@@ -141,10 +155,10 @@ static int check_mamba(const mr_config *c, mr_error *err)
 static int check_scaler(const mr_config *c, mr_error *err)
 {
     if ((c->scaler & MR_SCALER_INPUT) && c->input != MR_INPUT_REALS)
-        return mr_fail(err, MR_ECONFIG, "scaler = %s: tokens have no mean; only input = reals has",
+        return mr_fail(err, MR_ECONFIG, "scaler = %s: tokens cannot be scaled; it needs input = reals",
                        scaler_kinds[c->scaler]);
     if ((c->scaler & MR_SCALER_TARGET) && c->loss != MR_LOSS_MSE)
-        return mr_fail(err, MR_ECONFIG, "scaler = %s: classes have no mean; only loss = mse has",
+        return mr_fail(err, MR_ECONFIG, "scaler = %s: classes cannot be scaled; it needs loss = mse",
                        scaler_kinds[c->scaler]);
     return 0;
 }
@@ -155,7 +169,7 @@ static int check_size(const mr_config *c, mr_error *err)
     double block = dim * (3 * width + hidden + hidden + dim + 16) + dim * width + (8 + 3 * (double)c->states) * width;
     if (is_recurrent(c)) block += 4 * width * width + dim * width;
     double total = dim * ((double)c->inputs + (double)c->outputs) + (double)c->layers * block;
-    if (mr_head_pairs((mr_head)c->head)) total += 4 * dim * dim;
+    if (mr_head_pairs(c->head)) total += 4 * dim * dim;
     if (width * 4 > INT_MAX / 2 || hidden > INT_MAX / 2 || total > 1e11)
         return mr_fail(err, MR_ECONFIG,
                        "layers = %lld, dim = %lld, expansion = %lld, mlp = %lld: about %.3g parameters, %.3g GB for "
@@ -167,35 +181,31 @@ static int check_size(const mr_config *c, mr_error *err)
 
 int mr_config_check(const mr_config *c, mr_error *err)
 {
-    mr_gates gates;
+    mr_gate_init gates;
     if (c->conv != 0 && c->conv != MR_CONV)
         return mr_fail(err, MR_ECONFIG, "conv = %lld: must be 0 or 4", (long long)c->conv);
     if (c->scan == MR_SCAN_LOG && c->candidate != MR_POSITIVE)
-        return mr_fail(err, MR_ECONFIG,
-                       "scan = log needs candidate = positive (logarithms of negative states do not exist)");
+        return mr_fail(err, MR_ECONFIG, "scan = log needs candidate = positive (negative states have no logarithm)");
     if (c->head == MR_HEAD_TOKEN && c->loss == MR_LOSS_XENT && c->outputs < 2)
         return mr_fail(err, MR_ECONFIG, "outputs = %lld: a classifier needs two classes or more",
                        (long long)c->outputs);
-    if (mr_gates_read(c->gate_init, &gates, err)) return MR_ECONFIG;
+    if (mr_gate_init_read(c->gate_init, &gates, err)) return MR_ECONFIG;
     if (check_recurrent(c, err) || check_mamba(c, err) || check_scaler(c, err)) return MR_ECONFIG;
     if (is_attention(c) && check_attention(c, err)) return MR_ECONFIG;
     return check_size(c, err);
 }
 
-void mr_config_take(mr_config *c, const mr_interface *face)
+void mr_config_take(mr_config *c, const mr_interface *interface)
 {
-    c->input = face->input;
-    c->inputs = face->inputs;
-    c->head = face->head;
-    c->loss = face->loss;
-    c->outputs = face->outputs;
+    c->input = interface->input;
+    c->inputs = interface->inputs;
+    c->head = interface->head;
+    c->loss = interface->loss;
+    c->outputs = interface->outputs;
 }
 
 mr_interface mr_config_interface(const mr_config *c)
 {
-    return (mr_interface){.input = (mr_input)c->input,
-                          .inputs = (int)c->inputs,
-                          .head = (mr_head)c->head,
-                          .loss = (mr_loss)c->loss,
-                          .outputs = (int)c->outputs};
+    return (mr_interface){
+        .input = c->input, .inputs = (int)c->inputs, .head = c->head, .loss = c->loss, .outputs = (int)c->outputs};
 }

@@ -1,3 +1,4 @@
+/* Model files: the configuration, and tensors by the parameter table. */
 #include "model/file.h"
 
 #include "core/mem.h"
@@ -42,7 +43,7 @@ int mr_model_add_scaler(mr_st_writer *w, const mr_model *model) { return mr_scal
 
 /* ---- reading ---- */
 
-/* What is not ours is not looked at: others may leave notes of their own in a file. */
+/* Refuses unknown keys that begin with "model.". All others are ignored: other programs may add their own. */
 static int check_keys(const mr_st *st, const char *path, mr_error *err)
 {
     const size_t n = strlen(PREFIX);
@@ -73,7 +74,7 @@ int mr_model_read_config(const mr_st *st, const char *path, mr_config *config, m
         snprintf(key, sizeof key, PREFIX "%s", o->key);
         const char *value = mr_st_meta(st, key);
         if (!value && (o->flags & MR_OPT_SPARSE)) continue;
-        if (!value) return mr_fail(err, MR_EFORMAT, "%s: its metadata lacks %s", path, key);
+        if (!value) return mr_fail(err, MR_EFORMAT, "%s: its metadata has no %s", path, key);
         if (mr_option_parse(o, config, value, &inner)) return mr_fail(err, MR_EFORMAT, "%s: %.800s", path, inner.text);
     }
     if (mr_config_check(config, &inner)) return mr_fail(err, MR_EFORMAT, "%s: %.800s", path, inner.text);
@@ -84,7 +85,7 @@ int mr_model_check_tensor(const mr_st *st, const char *path, const char *name, m
                           const int64_t *shape, mr_error *err)
 {
     const mr_st_tensor *t = mr_st_find(st, name);
-    if (!t) return mr_fail(err, MR_EFORMAT, "%s: lacks the tensor %s that its configuration needs", path, name);
+    if (!t) return mr_fail(err, MR_EFORMAT, "%s: has no tensor %s, which its configuration needs", path, name);
     if (t->dtype != dtype)
         return mr_fail(err, MR_EFORMAT, "%s: tensor %s is %s; minrnn reads %s", path, name, mr_st_dtype_name(t->dtype),
                        mr_st_dtype_name(dtype));
@@ -108,10 +109,10 @@ int mr_model_check_tensors(const mr_st *st, const char *path, const char *const 
             status = mr_model_check_tensor(st, path, name, MR_ST_F32, params->list[i].ndim, params->list[i].shape, err);
             if (status) return status;
         }
-    /* Every name of the table was found once, so a larger count means tensors that nobody asked for. */
+    /* Every name of the table was found once, so a larger count means unknown tensors. */
     const int needed = sets * params->count + scaler;
     if (mr_st_count(st) != needed)
-        return mr_fail(err, MR_EFORMAT, "%s: holds %d tensors where its configuration needs %d", path, mr_st_count(st),
+        return mr_fail(err, MR_EFORMAT, "%s: has %d tensors, but its configuration needs %d", path, mr_st_count(st),
                        needed);
     return 0;
 }
@@ -123,7 +124,7 @@ int mr_model_read_tensor(const mr_st *st, const char *path, const char *name, fl
     if (status) return status;
     for (size_t i = 0; i < t->bytes / sizeof *to; i++)
         if (!isfinite(to[i]))
-            return mr_fail(err, MR_EFORMAT, "%s: tensor %s holds a number that is not finite (element %zu)", path, name,
+            return mr_fail(err, MR_EFORMAT, "%s: tensor %s has a number that is not finite (element %zu)", path, name,
                            i);
     return 0;
 }

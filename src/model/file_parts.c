@@ -1,4 +1,4 @@
-/* What a model file holds beside its configuration: the vocabulary, the step, the scaler and the weights. */
+/* The parts of a model file besides its configuration: vocabulary, step, scaler and weights. */
 #include "model/file.h"
 
 #include "core/mem.h"
@@ -18,8 +18,9 @@ int mr_model_read_vocab(mr_vocab **vocab, const mr_config *c, const mr_st *st, c
         return mr_fail(err, MR_EFORMAT, "%s: has a vocabulary, but the model does not predict tokens from tokens",
                        path);
     if (c->inputs != (*vocab)->size || c->outputs != (*vocab)->size)
-        return mr_fail(err, MR_EFORMAT, "%s: a vocabulary of %d tokens, but the model has %lld inputs and %lld outputs",
-                       path, (*vocab)->size, (long long)c->inputs, (long long)c->outputs);
+        return mr_fail(err, MR_EFORMAT,
+                       "%s: its vocabulary has %d tokens, but the model has %lld inputs and %lld outputs", path,
+                       (*vocab)->size, (long long)c->inputs, (long long)c->outputs);
     return 0;
 }
 
@@ -38,15 +39,15 @@ int mr_model_read_scaler(const mr_st *st, const char *path, mr_model *model, mr_
     const mr_scaler *had = mr_model_scaler(model);
     mr_scaler read = {.inputs = had->inputs, .outputs = had->outputs};
     mr_error inner = {0};
-    const mr_allocator *by = mr_model_dev(model)->by;
-    int status = mr_scaler_read(&read, by, st, path, err);
+    const mr_allocator *allocator = mr_model_dev(model)->by;
+    int status = mr_scaler_read(&read, allocator, st, path, err);
     if (status) return status;
     status = mr_model_set_scaler(model, read.input_mean, read.input_scale, read.target_mean, read.target_scale, &inner);
-    mr_scaler_free(&read, by);
+    mr_scaler_free(&read, allocator);
     return status ? mr_fail(err, status, "%s: %.800s", path, inner.text) : 0;
 }
 
-/* Both vectors of a model in the host's memory; bytes only where its weights are in 8 bits. */
+/* Both vectors of a model in host memory; bytes only for 8-bit weights. */
 typedef struct vectors {
     float *reals;
     int8_t *bytes;
@@ -57,7 +58,7 @@ static int read_vectors(const mr_model *model, const mr_st *st, const char *path
     static const char *const prefixes[] = {"", NULL};
     const mr_params *params = mr_model_params(model);
     const mr_quants *quants = mr_model_quants(model);
-    /* first, so that memory is taken only for what the file has, whatever it claims to be */
+    /* Check first, so that memory is allocated only for tensors that the file really has. */
     int status =
         quants ? mr_quants_check(st, path, params, err) : mr_model_check_tensors(st, path, prefixes, params, err);
     if (status) return status;

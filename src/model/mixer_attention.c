@@ -1,5 +1,5 @@
-/* Causal attention over a sliding window as a mixer: one projection to queries, keys and values, and the attn ops.
- * The output projection is the block's. */
+/* Causal attention over a sliding window as a mixer: one projection to queries, keys and values, then the attention
+ * ops. The output projection is the block's `down`. */
 #include "model/mixer.h"
 
 #include <math.h>
@@ -7,23 +7,23 @@
 extern const mr_mixer mr_mixer_attention;
 
 typedef struct layer {
-    int weight, bias, position; /* rows of in_proj and of the table of learned positions, or −1 */
-    mr_act *placed;             /* [N, D] the input with its positions, where they are learned; else NULL */
-    mr_act *qkv;                /* [N, 3·D]; the backward leaves its gradient there */
-    int32_t *ids;               /* [N] rows of the table */
+    int weight, bias, position; /* rows of in_proj, and of the learned positions or −1 */
+    mr_act *placed;             /* [N, D] the input plus learned positions; else NULL */
+    mr_act *qkv;                /* [N, 3·D]; the backward replaces it by its gradient */
+    int32_t *ids;               /* [N] each token's row in the table of positions */
     mr_real *lse;               /* [B, heads, T] */
 } layer;
 
 static int width(const mr_config *c) { return (int)c->dim; }
 
-/* The cache, [B, window, 2, D] for all streams, and behind it the counts. */
+/* The state: the cache [B, window, 2, D] of all streams, then a count [B] of the tokens that each has seen. */
 static size_t cache_reals(const mr_config *c) { return (size_t)c->window * 2 * (size_t)c->dim; }
 static size_t state_reals(const mr_config *c) { return cache_reals(c) + 1; }
 
 static size_t state_rest(const mr_config *c)
 {
     (void)c;
-    return 1; /* how many tokens the cache has seen */
+    return 1; /* the count */
 }
 
 static mr_real *counts_of(const mr_pass *p, const mr_real *state)
@@ -40,9 +40,9 @@ static void add_params(void *own, const mr_config *c, int block, const char *pre
         mr_params_add(params, prefix, "in_proj_weight", 0, MR_INIT_UNIFORM, bound, 2, (int64_t[]){3 * c->dim, c->dim});
     l->bias = mr_params_add(params, prefix, "in_proj_bias", 0, MR_INIT_UNIFORM, bound, 1, (int64_t[]){3 * c->dim});
     l->position = -1;
-    if (c->positions == MR_POSITIONS_LEARNED)
-        l->position =
-            mr_params_add(params, prefix, "position", 0, MR_INIT_NORMAL, 0.02, 2, (int64_t[]){c->window, c->dim});
+    if (c->positions != MR_POSITIONS_LEARNED) return;
+    l->position = mr_params_add(params, prefix, "position", 0, MR_INIT_NORMAL, 0.02, 2, (int64_t[]){c->window, c->dim});
+    mr_params_flag(params, l->position, MR_PARAM_F32);
 }
 
 static void plan(void *own, const mr_config *c, mr_dev *dev, mr_arena *arena, int B, int T)
@@ -120,16 +120,11 @@ static void backward(void *own, const mr_pass *p, const mr_act *x, const mr_act 
                                                      .dcache_out = dstate_out,
                                                      .dcache_in = dstate_in,
                                                      .dcount_in = counts_of(p, dstate_in)});
-    p->dev->ops.linear_bwd_w(p->dev, &(mr_linear_bwd_w_args){.M = N,
-                                                             .N = 3 * D,
-                                                             .K = D,
-                                                             .dy = l->qkv,
-                                                             .x = l->placed ? l->placed : x,
-                                                             .dW = mr_grad(p, l->weight),
-                                                             .db = mr_grad(p, l->bias)});
-    p->dev->ops.linear_bwd_x(
-        p->dev,
-        &(mr_linear_bwd_x_args){.M = N, .N = 3 * D, .K = D, .dy = l->qkv, .W = mr_weight(p, l->weight), .dx = dx});
+    mr_linear_bwd(
+        p, l->weight,
+        (mr_linear_bwd_w_args){
+            .M = N, .N = 3 * D, .K = D, .dy = l->qkv, .x = l->placed ? l->placed : x, .db = mr_grad(p, l->bias)},
+        NULL, dx);
     if (l->placed)
         p->dev->ops.embed_bwd(p->dev, &(mr_embed_bwd_args){.N = N,
                                                            .D = D,

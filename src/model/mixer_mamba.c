@@ -1,6 +1,6 @@
-/* Mamba's S6 layer as a mixer: input projection, short convolution, SiLU, projections of step size, B and C,
- * selective scan with skip and gate. Its output projection is the block's `down`. The projections that are one
- * tensor in the file are computed in two halves, so that every array that a later op reads is whole. */
+/* Mamba's S6 layer as a mixer: input projection, short convolution, SiLU, projections of step size, B and C, selective
+ * scan with skip and gate. The output projection is the block's `down`. Projections that are one tensor in the file are
+ * computed in two parts, so that every array that a later op reads is contiguous. */
 #include "model/mixer.h"
 
 extern const mr_mixer mr_mixer_mamba;
@@ -8,16 +8,16 @@ extern const mr_mixer mr_mixer_mamba;
 enum { CHANNELS_A_RANK = 16 };
 
 typedef struct layer {
-    int in_proj, conv, x_proj, dt_proj, A_log, D; /* rows of the table; a bias is the row behind its weight */
+    int in_proj, conv, x_proj, dt_proj, A_log, D; /* rows of the table; a bias is the row after its weight */
     mr_act *x, *z;                                /* [N, E] the halves of the input projection */
-    mr_act *conv_y, *u;                           /* [N, E] before and behind the SiLU */
+    mr_act *conv_y, *u;                           /* [N, E] before and after the SiLU */
     mr_act *dt, *bc;                              /* [N, R], [N, 2·states] */
     mr_act *delta;                                /* [N, E] */
     mr_real *states;                              /* of mr_sscan_fwd_args */
     mr_act *du, *ddt;                             /* [N, E], [N, R] gradients */
 } layer;
 
-/* What the functions below keep asking for. */
+/* The sizes that the functions below need. */
 typedef struct sizes {
     int D, E, R, S, tokens; /* stream, channels, rank of the step sizes, states */
 } sizes;
@@ -43,7 +43,7 @@ static int add_rate(mr_params *params, const char *prefix, const char *name, mr_
                     const int64_t *shape)
 {
     int row = mr_params_add(params, prefix, name, 0, init, 1, ndim, shape);
-    if (row >= 0) params->list[row].is_rate = 1;
+    mr_params_flag(params, row, MR_PARAM_RATE);
     return row;
 }
 
@@ -53,11 +53,11 @@ static void add_params(void *own, const mr_config *c, int block, const char *pre
     layer *l = own;
     const sizes s = sizes_of(c, 1, 1);
     const int64_t E = s.E;
-    l->in_proj = mr_params_linear(params, prefix, "in_proj", 2 * E, s.D, 0);
+    l->in_proj = mr_add_linear(params, prefix, "in_proj", 2 * E, s.D, 0);
     l->conv = mr_params_add(params, prefix, "conv1d.weight", 0, MR_INIT_UNIFORM, 0.5, 3, (int64_t[]){E, 1, MR_CONV});
     mr_params_add(params, prefix, "conv1d.bias", 0, MR_INIT_UNIFORM, 0.5, 1, &E);
-    l->x_proj = mr_params_linear(params, prefix, "x_proj", s.R + 2 * s.S, E, 0);
-    l->dt_proj = mr_params_linear(params, prefix, "dt_proj", E, s.R, 0);
+    l->x_proj = mr_add_linear(params, prefix, "x_proj", s.R + 2 * s.S, E, 0);
+    l->dt_proj = mr_add_linear(params, prefix, "dt_proj", E, s.R, 0);
     mr_params_add(params, prefix, "dt_proj.bias", 0, MR_INIT_STEP_SIZE, 0, 1, &E);
     l->A_log = add_rate(params, prefix, "A_log", MR_INIT_LOG_COUNT, 2, (int64_t[]){E, s.S});
     l->D = add_rate(params, prefix, "D", MR_INIT_CONSTANT, 1, &E);
@@ -119,38 +119,63 @@ static void forward(void *own, const mr_pass *p, const mr_act *x, mr_act *y, con
                                                 .states = p->train ? l->states : NULL});
 }
 
-/* Gradients take the place of what they are of, as soon as nobody needs it any more. */
+/* ---- backward: a gradient overwrites its own array as soon as that is no longer needed */
+
+static void scan_bwd(const layer *l, const mr_pass *p, const sizes *s, const mr_act *dy, const mr_real *state_in,
+                     const mr_real *dstate_out, mr_real *dstate_in)
+{
+    p->dev->ops.sscan_bwd(p->dev, &(mr_sscan_bwd_args){.B = p->B,
+                                                       .T = p->T,
+                                                       .E = s->E,
+                                                       .N = s->S,
+                                                       .u = l->u,
+                                                       .delta = l->delta,
+                                                       .z = l->z,
+                                                       .bc = l->bc,
+                                                       .A_log = mr_weight(p, l->A_log),
+                                                       .D = mr_weight(p, l->D),
+                                                       .dt_bias = mr_weight(p, l->dt_proj + 1),
+                                                       .h_in = scan_part(p, state_in),
+                                                       .reset = p->reset,
+                                                       .length = p->length,
+                                                       .states = l->states,
+                                                       .dy = dy,
+                                                       .dh_out = scan_part(p, dstate_out),
+                                                       .du = l->du,
+                                                       .ddelta = l->delta,
+                                                       .dz = l->z,
+                                                       .dbc = l->bc,
+                                                       .dA_log = mr_grad(p, l->A_log),
+                                                       .dD = mr_grad(p, l->D),
+                                                       .dh_in = scan_part(p, dstate_in)});
+}
+
+static void conv_bwd(const layer *l, const mr_pass *p, const sizes *s, const mr_real *state_in,
+                     const mr_real *dstate_out, mr_real *dstate_in)
+{
+    p->dev->ops.conv_bwd(p->dev, &(mr_conv_bwd_args){.B = p->B,
+                                                     .T = p->T,
+                                                     .D = s->E,
+                                                     .x = l->x,
+                                                     .w = mr_weight(p, l->conv),
+                                                     .tail_in = state_in,
+                                                     .reset = p->reset,
+                                                     .length = p->length,
+                                                     .dy = l->conv_y,
+                                                     .dtail_out = dstate_out,
+                                                     .dx = l->du,
+                                                     .dw = mr_grad(p, l->conv),
+                                                     .db = mr_grad(p, l->conv + 1),
+                                                     .dtail_in = dstate_in});
+}
+
 static void backward(void *own, const mr_pass *p, const mr_act *x, const mr_act *y, const mr_act *dy, mr_act *dx,
                      const mr_real *state_in, const mr_real *dstate_out, mr_real *dstate_in)
 {
     layer *l = own;
-    const mr_ops *ops = &p->dev->ops;
     const sizes s = sizes_of(p->config, p->B, p->T);
     (void)y;
-    ops->sscan_bwd(p->dev, &(mr_sscan_bwd_args){.B = p->B,
-                                                .T = p->T,
-                                                .E = s.E,
-                                                .N = s.S,
-                                                .u = l->u,
-                                                .delta = l->delta,
-                                                .z = l->z,
-                                                .bc = l->bc,
-                                                .A_log = mr_weight(p, l->A_log),
-                                                .D = mr_weight(p, l->D),
-                                                .dt_bias = mr_weight(p, l->dt_proj + 1),
-                                                .h_in = scan_part(p, state_in),
-                                                .reset = p->reset,
-                                                .length = p->length,
-                                                .states = l->states,
-                                                .dy = dy,
-                                                .dh_out = scan_part(p, dstate_out),
-                                                .du = l->du,
-                                                .ddelta = l->delta,
-                                                .dz = l->z,
-                                                .dbc = l->bc,
-                                                .dA_log = mr_grad(p, l->A_log),
-                                                .dD = mr_grad(p, l->D),
-                                                .dh_in = scan_part(p, dstate_in)});
+    scan_bwd(l, p, &s, dy, state_in, dstate_out, dstate_in);
     mr_linear_part_bwd(
         p, l->dt_proj, 0,
         (mr_linear_bwd_w_args){
@@ -160,22 +185,9 @@ static void backward(void *own, const mr_pass *p, const mr_act *x, const mr_act 
                        (mr_linear_bwd_w_args){.M = s.tokens, .N = s.R, .K = s.E, .dy = l->ddt, .x = l->u}, 1, l->du);
     mr_linear_part_bwd(p, l->x_proj, s.R,
                        (mr_linear_bwd_w_args){.M = s.tokens, .N = 2 * s.S, .K = s.E, .dy = l->bc, .x = l->u}, 1, l->du);
-    ops->silu_bwd(
+    p->dev->ops.silu_bwd(
         p->dev, &(mr_silu_bwd_args){.n = (size_t)s.tokens * (size_t)s.E, .x = l->conv_y, .dy = l->du, .dx = l->conv_y});
-    ops->conv_bwd(p->dev, &(mr_conv_bwd_args){.B = p->B,
-                                              .T = p->T,
-                                              .D = s.E,
-                                              .x = l->x,
-                                              .w = mr_weight(p, l->conv),
-                                              .tail_in = state_in,
-                                              .reset = p->reset,
-                                              .length = p->length,
-                                              .dy = l->conv_y,
-                                              .dtail_out = dstate_out,
-                                              .dx = l->du,
-                                              .dw = mr_grad(p, l->conv),
-                                              .db = mr_grad(p, l->conv + 1),
-                                              .dtail_in = dstate_in});
+    conv_bwd(l, p, &s, state_in, dstate_out, dstate_in);
     mr_linear_part_bwd(p, l->in_proj, 0, (mr_linear_bwd_w_args){.M = s.tokens, .N = s.E, .K = s.D, .dy = l->du, .x = x},
                        0, dx);
     mr_linear_part_bwd(p, l->in_proj, s.E,

@@ -1,5 +1,5 @@
 /* minGRU and minLSTM as mixers: the same layer around the minrnn ops. */
-#include "model/gates.h"
+#include "model/gate_init.h"
 #include "model/mixer.h"
 
 #include <math.h>
@@ -8,77 +8,93 @@
 extern const mr_mixer mr_mixer_mingru, mr_mixer_minlstm;
 
 typedef struct layer {
-    int weight, bias, h0; /* rows of the first gate's weight and bias (the other gates follow), and of h0 or −1 */
-    void *saved;          /* the backend's, see mr_dev.minrnn_saved */
+    int weight, bias, h0; /* rows of the first gate's weight and bias, which the other gates' follow, and of h0 or −1 */
+    void *saved;          /* for the backend alone, see mr_dev.minrnn_saved */
 } layer;
 
-static const char *const mingru_gates[] = {"linear_z", "linear_h", NULL};
-static const char *const minlstm_gates[] = {"linear_f", "linear_i", "linear_h", NULL};
+/* What a projection is for. UPDATE is minGRU's one gate, which takes in as much as it forgets. */
+typedef enum gate_role { UPDATE, FORGET, INPUT, CANDIDATE } gate_role;
 
-/* Both mixers share every function: which one it is stands in the configuration. */
+typedef struct gate {
+    const char *name;
+    gate_role role;
+} gate;
+
+static const gate mingru_gates[] = {{"linear_z", UPDATE}, {"linear_h", CANDIDATE}, {0}};
+static const gate minlstm_gates[] = {{"linear_f", FORGET}, {"linear_i", INPUT}, {"linear_h", CANDIDATE}, {0}};
+
+/* Both mixers share all functions, so the configuration tells which one it is. */
 static mr_cell cell_of(const mr_config *c)
 {
     mr_cell_kind kind = mr_mixer_at(c->mixer) == &mr_mixer_minlstm ? MR_MINLSTM : MR_MINGRU;
     return (mr_cell){.kind = kind,
-                     .candidate = (mr_candidate)c->candidate,
-                     .scan = (mr_scan)c->scan,
+                     .candidate = c->candidate,
+                     .scan = c->scan,
                      .normalize = kind == MR_MINLSTM && c->normalize_gates};
 }
 
 static size_t state_reals(const mr_config *c) { return (size_t)mr_config_width(c); }
 
-/* How a gate's bias starts. Forgetting is a = σ(−z) in minGRU and a = σ(f) in minLSTM, hence the signs. */
-static mr_init bias_init(const mr_gates *gates, int block, const char *gate, double *value)
+/* How a gate's bias starts. The part kept is a = σ(−z) in minGRU and a = σ(f) in minLSTM, hence the signs. */
+static mr_init bias_init(const mr_gate_init *start, int block, gate_role role, double *value)
 {
-    const double sign = gate[7] == 'f' ? 1 : -1;
-    if (gates->kind == MR_GATES_DEFAULT || gate[7] == 'h') return MR_INIT_UNIFORM;
-    if (mr_gates_timed(gates)) {
+    const double sign = role == FORGET ? 1 : -1;
+    if (start->kind == MR_GATE_INIT_DEFAULT || role == CANDIDATE) return MR_INIT_UNIFORM;
+    if (mr_gate_init_timed(start)) {
         *value = sign;
         return MR_INIT_LOG_TAU;
     }
-    if (gate[7] == 'i') return MR_INIT_UNIFORM;
-    *value = sign * mr_gates_bias(gates, block);
+    if (role == INPUT) return MR_INIT_UNIFORM;
+    *value = sign * mr_gate_init_bias(start, block);
     return MR_INIT_CONSTANT;
 }
 
-/* How much larger than usual the candidates' weights start. A minGRU that forgets nothing takes in nothing, either:
- * h += σ(−X)·h̃ with σ(−X) ≈ e^−X. Candidates that are e^X larger make its states sums, with steps of the usual
+/* How much larger than usual the candidates' weights start. A minGRU that forgets nothing takes in nothing either:
+ * h += σ(−X)·h̃ with σ(−X) ≈ e^−X. Candidates that are e^X times larger make its states sums, with steps of the usual
  * size. */
-static double candidate_gain(const mr_config *c, const mr_gates *gates, int block)
+static double candidate_gain(const mr_config *c, const mr_gate_init *start, int block)
 {
-    const double bias = mr_gates_bias(gates, block);
-    return gates->kind == MR_GATES_SUMS && bias > 0 && cell_of(c).kind == MR_MINGRU ? exp(bias) : 1;
+    const double bias = mr_gate_init_bias(start, block);
+    return start->kind == MR_GATE_INIT_SUMS && bias > 0 && cell_of(c).kind == MR_MINGRU ? exp(bias) : 1;
+}
+
+/* Adds one of a gate's tensors, right after that of the gate before it. */
+static int add_gate(mr_params *params, const char *prefix, const gate *which, const char *what, int follows,
+                    mr_init init, double value, int ndim, const int64_t *shape)
+{
+    char name[32];
+    snprintf(name, sizeof name, "%s.%s", which->name, what);
+    int row = mr_params_add(params, prefix, name, follows, init, value, ndim, shape);
+    mr_params_flag(params, row, MR_PARAM_GATE);
+    return row;
 }
 
 static void add_params(void *own, const mr_config *c, int block, const char *prefix, mr_params *params)
 {
     layer *l = own;
-    const char *const *gates = cell_of(c).kind == MR_MINGRU ? mingru_gates : minlstm_gates;
-    char name[32];
-    const int64_t H = mr_config_width(c), D = c->dim;
-    const double bound = 1 / sqrt((double)D);
-    mr_gates start;
-    mr_gates_read(c->gate_init, &start, NULL);
-    for (int g = 0; gates[g]; g++) {
-        const double gain = gates[g][7] == 'h' ? candidate_gain(c, &start, block) : 1;
-        snprintf(name, sizeof name, "%s.weight", gates[g]);
-        int row = mr_params_add(params, prefix, name, g > 0, MR_INIT_UNIFORM, gain * bound, 2, (int64_t[]){H, D});
+    const gate *gates = cell_of(c).kind == MR_MINGRU ? mingru_gates : minlstm_gates;
+    const int64_t shape[] = {mr_config_width(c), c->dim};
+    const double bound = 1 / sqrt((double)c->dim);
+    mr_gate_init start;
+    mr_gate_init_read(c->gate_init, &start, NULL);
+    for (int g = 0; gates[g].name; g++) {
+        const double gain = gates[g].role == CANDIDATE ? candidate_gain(c, &start, block) : 1;
+        int row = add_gate(params, prefix, &gates[g], "weight", g > 0, MR_INIT_UNIFORM, gain * bound, 2, shape);
         if (g == 0) l->weight = row;
     }
-    for (int g = 0; gates[g]; g++) {
+    for (int g = 0; gates[g].name; g++) {
         double value = bound;
-        mr_init init = bias_init(&start, block, gates[g], &value);
-        snprintf(name, sizeof name, "%s.bias", gates[g]);
-        int row = mr_params_add(params, prefix, name, g > 0, init, value, 1, (int64_t[]){H});
+        mr_init init = bias_init(&start, block, gates[g].role, &value);
+        int row = add_gate(params, prefix, &gates[g], "bias", g > 0, init, value, 1, shape);
         if (g == 0) l->bias = row;
     }
-    l->h0 = c->h0_learned ? mr_params_add(params, prefix, "h0", 0, MR_INIT_NORMAL, 1, 1, (int64_t[]){H}) : -1;
+    l->h0 = c->h0_learned ? mr_params_add(params, prefix, "h0", 0, MR_INIT_NORMAL, 1, 1, shape) : -1;
 }
 
 static void plan(void *own, const mr_config *c, mr_dev *dev, mr_arena *arena, int B, int T)
 {
     mr_cell cell = cell_of(c);
-    int D = c->weights == MR_WEIGHTS_F32 ? (int)c->dim : 0; /* 8 bits: the projection is not the op's */
+    int D = c->weights == MR_WEIGHTS_F32 ? (int)c->dim : 0; /* in 8 bits the op does not project */
     ((layer *)own)->saved = mr_arena_take(arena, dev->minrnn_saved(dev, &cell, B, T, D, mr_config_width(c)));
 }
 
@@ -88,7 +104,7 @@ static void forward(void *own, const mr_pass *p, const mr_act *x, mr_act *y, con
     layer *l = own;
     mr_cell cell = cell_of(p->config);
     int D = (int)p->config->dim, H = mr_config_width(p->config);
-    if (p->bytes) /* weights in 8 bits: the projection by itself, and the op does gates and scan alone */
+    if (p->bytes) /* 8-bit weights: project here, so that the op does only gates and scan */
         mr_linear(p, l->weight,
                   (mr_linear_fwd_args){.M = p->B * p->T,
                                        .N = H * mr_cell_gates(&cell),

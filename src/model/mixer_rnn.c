@@ -1,6 +1,6 @@
-/* GRU and LSTM as mixers: the same layer around the rnn ops. Tensors have PyTorch's names and shapes, so that those
- * of nn.GRU and nn.LSTM can be put in as they are. */
-#include "model/gates.h"
+/* GRU and LSTM as mixers: the same layer around the rnn ops. Tensors have PyTorch's names and shapes, so those of
+ * nn.GRU and nn.LSTM can be used unchanged. */
+#include "model/gate_init.h"
 #include "model/mixer.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@ extern const mr_mixer mr_mixer_gru, mr_mixer_lstm;
 
 typedef struct layer {
     int weight_ih, weight_hh, bias_ih, bias_hh, h0; /* rows of the table; h0 or −1 */
-    void *saved;                                    /* the backend's, see mr_dev.rnn_saved */
+    void *saved;                                    /* for the backend alone, see mr_dev.rnn_saved */
 } layer;
 
 static mr_rnn kind_of(const mr_config *c)
@@ -24,30 +24,30 @@ static int add(mr_params *params, const char *prefix, const char *name, double b
                int64_t columns)
 {
     int row = mr_params_add(params, prefix, name, 0, MR_INIT_UNIFORM, bound, ndim, (int64_t[]){rows, columns});
-    if (row >= 0) params->list[row].is_gate = 1;
+    mr_params_flag(params, row, MR_PARAM_GATE);
     return row;
 }
 
-/* How long the state is kept is up to z of the GRU and f of the LSTM, whose i takes the rest. The other bias starts
- * at 0 there. */
+/* How long the state is kept depends on z of the GRU and f of the LSTM, whose i takes the rest. Their initial bias goes
+ * into bias_ih; the same part of bias_hh starts at 0. */
 static void start_biases(const layer *l, const mr_config *c, int block, mr_params *params)
 {
     const size_t H = (size_t)mr_config_width(c);
     const int lstm = kind_of(c) == MR_LSTM;
-    mr_gates gates;
-    mr_gates_read(c->gate_init, &gates, NULL);
-    if (gates.kind == MR_GATES_DEFAULT || l->bias_hh < 0) return;
-    const int timed = mr_gates_timed(&gates);
-    mr_part keep = {.first = H,
-                    .count = H,
-                    .init = timed ? MR_INIT_LOG_TAU : MR_INIT_CONSTANT,
-                    .value = timed ? 1 : mr_gates_bias(&gates, block)};
-    mr_part take = {.first = 0, .count = lstm && timed ? H : 0, .init = MR_INIT_LOG_TAU, .value = -1};
+    mr_gate_init gates;
+    mr_gate_init_read(c->gate_init, &gates, NULL);
+    if (gates.kind == MR_GATE_INIT_DEFAULT || l->bias_hh < 0) return;
+    const int timed = mr_gate_init_timed(&gates);
+    mr_param_part keep = {.first = H,
+                          .count = H,
+                          .init = timed ? MR_INIT_LOG_TAU : MR_INIT_CONSTANT,
+                          .value = timed ? 1 : mr_gate_init_bias(&gates, block)};
+    mr_param_part take = {.first = 0, .count = lstm && timed ? H : 0, .init = MR_INIT_LOG_TAU, .value = -1};
     mr_param *ih = &params->list[l->bias_ih], *hh = &params->list[l->bias_hh];
     ih->parts[0] = keep;
     ih->parts[1] = take;
-    hh->parts[0] = (mr_part){.first = keep.first, .count = keep.count, .init = MR_INIT_CONSTANT};
-    hh->parts[1] = (mr_part){.first = take.first, .count = take.count, .init = MR_INIT_CONSTANT};
+    hh->parts[0] = (mr_param_part){.first = keep.first, .count = keep.count, .init = MR_INIT_CONSTANT};
+    hh->parts[1] = (mr_param_part){.first = take.first, .count = take.count, .init = MR_INIT_CONSTANT};
 }
 
 static void add_params(void *own, const mr_config *c, int block, const char *prefix, mr_params *params)
@@ -57,6 +57,7 @@ static void add_params(void *own, const mr_config *c, int block, const char *pre
     const double bound = 1 / sqrt((double)H);
     l->weight_ih = add(params, prefix, "weight_ih", bound, 2, rows, c->dim);
     l->weight_hh = add(params, prefix, "weight_hh", bound, 2, rows, H);
+    mr_params_flag(params, l->weight_hh, MR_PARAM_F32); /* rounding errors would come back through the state */
     l->bias_ih = add(params, prefix, "bias_ih", bound, 1, rows, 1);
     l->bias_hh = add(params, prefix, "bias_hh", bound, 1, rows, 1);
     start_biases(l, c, block, params);
@@ -75,7 +76,7 @@ static void forward(void *own, const mr_pass *p, const mr_act *x, mr_act *y, con
     layer *l = own;
     const mr_rnn kind = kind_of(p->config);
     const int D = (int)p->config->dim, H = mr_config_width(p->config);
-    if (p->bytes) /* weights in 8 bits: the input projection by itself */
+    if (p->bytes) /* 8-bit weights: project the input here */
         mr_linear(p, l->weight_ih,
                   (mr_linear_fwd_args){.M = p->B * p->T,
                                        .N = H * mr_rnn_gates(kind),

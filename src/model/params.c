@@ -1,3 +1,4 @@
+/* The parameter table: rows are added, laid out in one vector, found by name, and given initial values. */
 #include "model/params.h"
 
 #include "core/mem.h"
@@ -13,17 +14,17 @@ int mr_params_add(mr_params *params, const char *prefix, const char *name, int f
     if (params->failed) return -1;
     if (params->count == params->room) {
         int room = params->room ? 2 * params->room : 64;
-        mr_param *list = mr_alloc_by(params->by, (size_t)room, sizeof *list);
+        mr_param *list = mr_alloc_by(params->allocator, (size_t)room, sizeof *list);
         if (!list) return params->failed = 1, -1;
         if (params->count) memcpy(list, params->list, (size_t)params->count * sizeof *list);
-        mr_free_by(params->by, params->list);
+        mr_free_by(params->allocator, params->list);
         params->list = list;
         params->room = room;
     }
     mr_param *p = &params->list[params->count];
     *p = (mr_param){.ndim = ndim, .count = 1, .follows = follows, .init = init, .init_value = value};
     snprintf(p->name, sizeof p->name, "%s%s", prefix, name);
-    p->is_gate = strstr(name, "linear_") != NULL;
+
     for (int i = 0; i < ndim; i++) {
         p->shape[i] = shape[i];
         p->count *= (size_t)shape[i];
@@ -31,16 +32,21 @@ int mr_params_add(mr_params *params, const char *prefix, const char *name, int f
     return params->count++;
 }
 
+void mr_params_flag(mr_params *params, int row, unsigned flags)
+{
+    if (row >= 0) params->list[row].flags |= flags;
+}
+
 static int decays(const mr_param *p, mr_decay_set set)
 {
-    if (p->is_rate) return 0;
+    if (p->flags & MR_PARAM_RATE) return 0;
     if (set == MR_DECAY_ALL) return 1;
-    if (set == MR_DECAY_NO_GATES) return !p->is_gate;
+    if (set == MR_DECAY_NO_GATES) return !(p->flags & MR_PARAM_GATE);
     return p->ndim == 2;
 }
 
-/* Decayed parameters first, so that the optimiser is one pass with one boundary. A group keeps together: its members
- * have the same kind, so the first one decides. Groups start on a cache line. */
+/* Decayed parameters come first, so that the optimiser makes one pass with one boundary. A group stays together: its
+ * members are of one kind, so the first one decides. Groups start on a cache line. */
 int mr_params_layout(mr_params *params, mr_decay_set set)
 {
     const size_t line = MR_ALIGN / sizeof(float);
@@ -66,7 +72,7 @@ int mr_params_layout(mr_params *params, mr_decay_set set)
 
 void mr_params_free(mr_params *params)
 {
-    mr_free_by(params->by, params->list);
+    mr_free_by(params->allocator, params->list);
     memset(params, 0, sizeof *params);
 }
 
@@ -77,14 +83,14 @@ int mr_params_find(const mr_params *params, const char *name)
     return -1;
 }
 
-/* A time scale in 1 … horizon. */
+/* Draws a time scale in 1 … horizon. */
 static double draw_tau(mr_rng *rng, double horizon, int log_uniform)
 {
     double u = mr_rng_uniform(rng);
     return log_uniform ? exp(u * log(horizon)) : 1 + u * (horizon - 1);
 }
 
-/* x with log-uniform softplus(x): that of a small s is log(eˢ − 1). */
+/* Draws x such that s = softplus(x) is log-uniform: x = log(eˢ − 1). */
 static double draw_step_size(mr_rng *rng)
 {
     const double least = 1e-3, most = 0.1;
@@ -92,8 +98,8 @@ static double draw_step_size(mr_rng *rng)
     return s + log(-expm1(-s));
 }
 
-/* Elements part.first … of a tensor whose rows are `row` long, drawn from the numbers of row `place`. */
-static void draw_part(const mr_part *part, int64_t row, uint64_t seed, int place, double horizon, int log_uniform,
+/* Draws the elements of a part with the random numbers of the table's row `place`. row: the tensor's last dimension. */
+static void draw_part(const mr_param_part *part, int64_t row, uint64_t seed, int place, double horizon, int log_uniform,
                       float *out)
 {
     mr_rng rng = mr_rng_at(seed, MR_STREAM_INIT, (uint32_t)place, 0);
@@ -116,9 +122,9 @@ void mr_params_init(const mr_params *params, uint64_t seed, double horizon, int 
     memset(out, 0, params->total * sizeof *out);
     for (int i = 0; i < params->count; i++) {
         const mr_param *p = &params->list[i];
-        int place = i; /* rows of a group share their time scales: the gates of a channel start with one τ */
+        int place = i; /* rows of a group share time scales: all gates of a channel start with the same τ */
         while (p->init == MR_INIT_LOG_TAU && params->list[place].follows) place--;
-        const mr_part all = {.count = p->count, .init = p->init, .value = p->init_value};
+        const mr_param_part all = {.count = p->count, .init = p->init, .value = p->init_value};
         const int64_t row = p->shape[p->ndim - 1];
         draw_part(&all, row, seed, place, horizon, log_uniform, out + p->offset);
         for (int k = 0; k < MR_PARAM_PARTS; k++)

@@ -1,4 +1,4 @@
-/* The memory of a model: counted for the shapes that it is planned for, taken once, and laid out over its buffers. */
+/* The memory of a model: its size is computed for the planned shapes, allocated once, and divided into buffers. */
 #include "model/network.h"
 
 int mr_model_fits(const mr_model *m, int B, int T, int train)
@@ -23,13 +23,13 @@ static void plan_gradients(mr_model *m, mr_arena *arena, size_t N)
 {
     const mr_config *c = &m->config;
     size_t act = m->dev->act_size, row = N * (size_t)c->dim * act;
-    m->scratch.d = m->normed; /* nobody reads the last norm's output once the head has gone back through it */
+    m->scratch.d = m->normed; /* the head's backward is the last to read m->normed */
     m->scratch.branch = c->dropout > 0 || c->conv ? mr_arena_take(arena, row) : NULL;
     m->scratch.inner = mr_arena_take(arena, row);
     m->scratch.dh = mr_arena_take(arena, N * (size_t)mr_mixer_at(c->mixer)->width(c) * act);
     m->scratch.wide = mr_arena_take(arena, N * (size_t)(c->mlp * c->dim) * act);
     mr_head_plan_gradients(m, arena);
-    m->kept = mr_arena_take(arena, (size_t)m->shape.B * mr_model_state_reals(m) * m->dev->real_size);
+    m->start_state = mr_arena_take(arena, (size_t)m->shape.B * mr_model_state_reals(m) * m->dev->real_size);
 }
 
 static void plan_blocks(mr_model *m, mr_arena *arena, size_t N)
@@ -43,20 +43,20 @@ static void plan_blocks(mr_model *m, mr_arena *arena, size_t N)
         mr_block_plan(&m->blocks[i], c, m->dev, arena, m->shape.B, m->shape.T, m->train);
         x = m->blocks[i].out;
         if (m->train) continue;
-        /* without training every block lies over the one before it */
+        /* without training all blocks use the same memory */
         shared = arena->used - start;
         arena->used = start;
     }
     arena->used += shared;
 }
 
-/* Hands out every buffer; with an arena without base it only counts. */
+/* Takes every buffer from the arena; with base NULL it only counts. */
 static void plan_all(mr_model *m, mr_arena *arena)
 {
     const mr_config *c = &m->config;
     mr_dev *dev = m->dev;
     size_t B = (size_t)m->shape.B, N = B * (size_t)m->shape.T, act = dev->act_size, real = dev->real_size;
-    size_t rows = mr_head_rows(m->face.head, B, (size_t)m->shape.T);
+    size_t rows = mr_head_rows(m->interface.head, B, (size_t)m->shape.T);
     m->step = mr_arena_take(arena, sizeof *m->step);
     m->stats = mr_arena_take(arena, MR_STATS * sizeof *m->stats);
     m->sumsq = mr_arena_take(arena, sizeof *m->sumsq);
@@ -77,7 +77,7 @@ static void plan_all(mr_model *m, mr_arena *arena)
     if (m->train) plan_gradients(m, arena, N);
 }
 
-/* The parameter vector, and for training what belongs to it. */
+/* Allocates the parameter vector, and for training the gradients and moments. */
 static int plan_vectors(mr_model *m, int train, mr_error *err)
 {
     size_t bytes = m->params.total * m->dev->real_size;
@@ -87,7 +87,7 @@ static int plan_vectors(mr_model *m, int train, mr_error *err)
         return mr_no_memory(err, "the parameters; lower layers, dim or expansion");
     if (train && (m->quants.at || m->shares))
         return mr_fail(err, MR_ECONFIG,
-                       "a model with weights in 8 bits is not trained; train the one that it was made from");
+                       "a model with 8-bit weights cannot be trained; train the one that it was made from");
     if (!train || m->grads) return 0;
     m->grads = m->dev->alloc(m->dev, bytes);
     m->moment1 = m->dev->alloc(m->dev, bytes);
@@ -97,8 +97,8 @@ static int plan_vectors(mr_model *m, int train, mr_error *err)
     return mr_no_memory(err, "gradients and moments; lower layers, dim or expansion");
 }
 
-/* Refuses what cannot be before it is asked for (see mr_memory_total). Beside the device's own vectors a training
- * run keeps four in its checkpoint, and a model that is loaded lies in memory twice for a moment. */
+/* Refuses plans that cannot fit before anything is allocated (see mr_memory_total). Besides the device's vectors, a
+ * training run keeps four in its checkpoint, and a model is in memory twice while it is loaded. */
 static int check_memory(const mr_model *m, double activations, mr_error *err)
 {
     double vectors =
@@ -115,12 +115,12 @@ static int check_memory(const mr_model *m, double activations, mr_error *err)
 
 static size_t tokens(mr_shape shape) { return (size_t)shape.B * (size_t)shape.T; }
 
-/* Lays the plan over `base`, or counts its bytes; m->shape is left at the largest. sizes: of the pieces, or NULL for
- * one shape. */
+/* Divides `base` into the plan's buffers, or with NULL counts bytes. Leaves m->shape at the largest shape. sizes: of
+ * the pieces; NULL for one shape. */
 static size_t plan_over(mr_model *m, char *base, size_t *sizes)
 {
     size_t used = 0;
-    for (int i = 0; i < m->shape_count; i++) { /* the last one finds every piece at its full size */
+    for (int i = 0; i < m->shape_count; i++) { /* in the last round every piece has its full size */
         mr_arena arena = {.base = base, .largest = sizes};
         m->shape = m->shapes[i];
         plan_all(m, &arena);
@@ -129,7 +129,7 @@ static size_t plan_over(mr_model *m, char *base, size_t *sizes)
     return used;
 }
 
-/* One number for each piece of the plan, 0 at first. */
+/* Allocates one zero for each piece of the plan. */
 static size_t *new_sizes(mr_model *m)
 {
     mr_arena arena = {0};
@@ -164,12 +164,12 @@ int mr_model_plan_shapes(mr_model *m, const mr_shape *shapes, int count, int tra
             return mr_fail(err, MR_ECONFIG, "batch = %d, context = %d: too large; lower one of them", shapes[i].B,
                            shapes[i].T);
     }
-    /* the largest last: messages speak of it */
-    const int turned = count > 1 && tokens(shapes[0]) > tokens(shapes[1]);
-    for (int i = 0; i < count; i++) m->shapes[i] = shapes[turned ? count - 1 - i : i];
+    /* the largest last, because error messages name it */
+    const int swapped = count > 1 && tokens(shapes[0]) > tokens(shapes[1]);
+    for (int i = 0; i < count; i++) m->shapes[i] = shapes[swapped ? count - 1 - i : i];
     m->shape_count = count;
     m->train = train;
-    if (count == 1) return plan_memory(m, NULL, err); /* pieces are as large as asked for */
+    if (count == 1) return plan_memory(m, NULL, err); /* every piece has the size asked for */
     size_t *sizes = new_sizes(m);
     int status = sizes ? plan_memory(m, sizes, err) : mr_no_memory(err, "the plan");
     mr_free_by(m->dev->by, sizes);
@@ -180,7 +180,7 @@ int mr_model_plan_more(mr_model *m, int B, int T, mr_error *err)
 {
     mr_shape shapes[MR_SHAPES] = {{B, T}};
     int count = 1;
-    /* the latest one that the new one does not contain */
+    /* keep the latest shape that does not fit into the new one */
     for (int i = m->step ? m->shape_count - 1 : -1; i >= 0 && count == 1; i--)
         if (m->shapes[i].B > B || m->shapes[i].T > T) shapes[count++] = m->shapes[i];
     return mr_model_plan_shapes(m, shapes, count, 0, err);

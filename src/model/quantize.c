@@ -1,3 +1,4 @@
+/* 8-bit models: laying out their two vectors, rounding, reading and writing their tensors. */
 #include "model/quantize.h"
 
 #include "core/mem.h"
@@ -7,22 +8,17 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TOP = 127 }; /* −128 is left out, so that the range is symmetric */
+enum { TOP = 127 }; /* −128 is not used, so that the range is symmetric */
 
-/* Tables, of which rows are taken, stay as they are. So does W_hh of GRU and LSTM: the op takes it in fp32, and its
- * errors would go round in the state. */
-int mr_param_quantizes(const mr_param *p)
-{
-    return p->ndim == 2 && !p->is_rate && strcmp(p->name, "embed.weight") && !strstr(p->name, ".weight_hh") &&
-           !strstr(p->name, ".position");
-}
+int mr_param_quantizes(const mr_param *p) { return p->ndim == 2 && !(p->flags & (MR_PARAM_RATE | MR_PARAM_F32)); }
 
 static size_t reals_of(const mr_param *p) { return mr_param_quantizes(p) ? (size_t)p->shape[0] : p->count; }
 
 int mr_quants_layout(mr_quants *quants, mr_params *params)
 {
     const size_t line = MR_ALIGN / sizeof(float);
-    *quants = (mr_quants){.at = mr_alloc_by(params->by, (size_t)params->count, sizeof *quants->at), .by = params->by};
+    *quants = (mr_quants){.at = mr_alloc_by(params->allocator, (size_t)params->count, sizeof *quants->at),
+                          .allocator = params->allocator};
     if (!quants->at) return MR_ENOMEM;
     params->total = params->decayed = 0;
     for (int i = 0; i < params->count; i++) {
@@ -41,7 +37,7 @@ int mr_quants_layout(mr_quants *quants, mr_params *params)
 
 void mr_quants_free(mr_quants *quants)
 {
-    mr_free_by(quants->by, quants->at);
+    mr_free_by(quants->allocator, quants->at);
     *quants = (mr_quants){0};
 }
 
@@ -54,7 +50,7 @@ static void quantize_row(size_t columns, const float *w, int8_t *q, float *scale
     *scale = top / TOP;
     for (size_t k = 0; k < columns; k++) {
         float steps = *scale > 0 ? rintf(w[k] / *scale) : 0;
-        q[k] = (int8_t)fmaxf(-TOP, fminf(TOP, steps)); /* a scale too small to be exact may lead a little beyond */
+        q[k] = (int8_t)fmaxf(-TOP, fminf(TOP, steps)); /* a tiny scale is rounded itself, so steps may exceed TOP */
     }
 }
 
@@ -98,12 +94,12 @@ int mr_quants_check(const mr_st *st, const char *path, const mr_params *params, 
         tensors++;
     }
     if (!status && mr_st_count(st) != tensors)
-        status = mr_fail(err, MR_EFORMAT, "%s: holds %d tensors where its configuration needs %d", path,
-                         mr_st_count(st), tensors);
+        status = mr_fail(err, MR_EFORMAT, "%s: has %d tensors, but its configuration needs %d", path, mr_st_count(st),
+                         tensors);
     return status;
 }
 
-/* A row of zeros may have the scale 0, and every other scale is larger. */
+/* Checks the values and scales of a matrix. Only a row of zeros may have the scale 0. */
 static int check_rows(const char *path, const mr_param *p, const int8_t *q, const float *scale, mr_error *err)
 {
     const size_t columns = (size_t)p->shape[1];
@@ -113,12 +109,13 @@ static int check_rows(const char *path, const mr_param *p, const int8_t *q, cons
             int value = q[n * columns + k];
             zeros &= value == 0;
             if (value < -TOP)
-                return mr_fail(err, MR_EFORMAT, "%s: tensor %s holds %d (row %zu); -127 to 127 are allowed", path,
-                               p->name, value, n);
+                return mr_fail(err, MR_EFORMAT, "%s: tensor %s has the value %d (row %zu); -127 to 127 are allowed",
+                               path, p->name, value, n);
         }
         if (!isfinite(scale[n]) || scale[n] < 0 || (scale[n] == 0 && !zeros))
-            return mr_fail(err, MR_EFORMAT, "%s: tensor %s_scale holds %g (row %zu); scales are finite and above 0",
-                           path, p->name, (double)scale[n], n);
+            return mr_fail(err, MR_EFORMAT,
+                           "%s: tensor %s_scale has the value %g (row %zu); scales must be finite and above 0", path,
+                           p->name, (double)scale[n], n);
     }
     return 0;
 }

@@ -1,4 +1,5 @@
-/* What a model's repeated work is told apart by. Addresses are compared, never followed. */
+/* Keys that identify a model's repeated work, so that a device can replay a recording of it. Addresses in keys are only
+ * compared. */
 #include "model/network.h"
 
 static unsigned flag(int is, unsigned bit) { return is ? bit : 0; }

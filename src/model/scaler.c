@@ -1,3 +1,4 @@
+/* Scalers: conversion of numbers, setting, and their tensors in files. */
 #include "model/scaler.h"
 
 #include "core/mem.h"
@@ -41,22 +42,24 @@ void mr_scale_gradient(size_t n, size_t first, size_t channels, const double *me
 static int check_pair(const char *side, int64_t channels, const double *mean, const double *scale, mr_error *err)
 {
     if (!mean != !scale)
-        return mr_fail(err, MR_EINVAL, "scaler: the %s has a mean or a scale alone; give both or neither", side);
+        return mr_fail(err, MR_EINVAL, "scaler: the %s has only a mean or only a scale; give both or neither", side);
     for (int64_t c = 0; mean && c < channels; c++) {
         if (!isfinite(mean[c]))
-            return mr_fail(err, MR_EINVAL, "scaler: the %s mean of channel %lld is %g; means are finite", side,
+            return mr_fail(err, MR_EINVAL, "scaler: the %s mean of channel %lld is %g; means must be finite", side,
                            (long long)c, mean[c]);
         if (!isfinite(scale[c]) || scale[c] <= 0)
-            return mr_fail(err, MR_EINVAL, "scaler: the %s scale of channel %lld is %g; scales are finite and above 0",
-                           side, (long long)c, scale[c]);
+            return mr_fail(err, MR_EINVAL,
+                           "scaler: the %s scale of channel %lld is %g; scales must be finite and above 0", side,
+                           (long long)c, scale[c]);
     }
     return 0;
 }
 
-/* Mean and scale in one piece of memory, or NULL where there are none. */
-static double *copy_pair(const mr_allocator *by, int64_t channels, const double *mean, const double *scale, int *failed)
+/* Copies mean and scale into one block; NULL where there are none. */
+static double *copy_pair(const mr_allocator *allocator, int64_t channels, const double *mean, const double *scale,
+                         int *failed)
 {
-    double *pair = mean ? mr_alloc_by(by, 2 * (size_t)channels, sizeof *pair) : NULL;
+    double *pair = mean ? mr_alloc_by(allocator, 2 * (size_t)channels, sizeof *pair) : NULL;
     if (mean && !pair) *failed = 1;
     if (!pair) return NULL;
     memcpy(pair, mean, (size_t)channels * sizeof *pair);
@@ -64,20 +67,20 @@ static double *copy_pair(const mr_allocator *by, int64_t channels, const double 
     return pair;
 }
 
-int mr_scaler_set(mr_scaler *s, const mr_allocator *by, const double *input_mean, const double *input_scale,
+int mr_scaler_set(mr_scaler *s, const mr_allocator *allocator, const double *input_mean, const double *input_scale,
                   const double *target_mean, const double *target_scale, mr_error *err)
 {
     int failed = 0, status = check_pair("input", s->inputs, input_mean, input_scale, err);
     if (!status) status = check_pair("target", s->outputs, target_mean, target_scale, err);
     if (status) return status;
-    double *input = copy_pair(by, s->inputs, input_mean, input_scale, &failed);
-    double *target = copy_pair(by, s->outputs, target_mean, target_scale, &failed);
+    double *input = copy_pair(allocator, s->inputs, input_mean, input_scale, &failed);
+    double *target = copy_pair(allocator, s->outputs, target_mean, target_scale, &failed);
     if (failed) {
-        mr_free_by(by, input);
-        mr_free_by(by, target);
+        mr_free_by(allocator, input);
+        mr_free_by(allocator, target);
         return mr_no_memory(err, "a scaler");
     }
-    mr_scaler_free(s, by);
+    mr_scaler_free(s, allocator);
     s->input_mean = input;
     s->input_scale = input ? input + s->inputs : NULL;
     s->target_mean = target;
@@ -85,10 +88,10 @@ int mr_scaler_set(mr_scaler *s, const mr_allocator *by, const double *input_mean
     return 0;
 }
 
-void mr_scaler_free(mr_scaler *s, const mr_allocator *by)
+void mr_scaler_free(mr_scaler *s, const mr_allocator *allocator)
 {
-    mr_free_by(by, s->input_mean);
-    mr_free_by(by, s->target_mean);
+    mr_free_by(allocator, s->input_mean);
+    mr_free_by(allocator, s->target_mean);
     *s = (mr_scaler){.inputs = s->inputs, .outputs = s->outputs};
 }
 
@@ -115,8 +118,8 @@ int mr_scaler_add(mr_st_writer *w, const mr_scaler *s)
     return status;
 }
 
-/* What a file's metadata says of its scaler and of the channels that it is for. */
-static mr_config said_by(const mr_st *st)
+/* What a file's metadata claims about its scaler and its channels. */
+static mr_config read_claims(const mr_st *st)
 {
     static const char *const keys[][2] = {
         {"scaler", "model.scaler"}, {"inputs", "model.inputs"}, {"outputs", "model.outputs"}};
@@ -131,7 +134,7 @@ static mr_config said_by(const mr_st *st)
 
 int mr_scaler_check(const mr_st *st, const char *path, int *tensors, mr_error *err)
 {
-    const mr_config c = said_by(st);
+    const mr_config c = read_claims(st);
     const int64_t channels[] = {c.inputs, c.outputs};
     int status = 0;
     for (int i = 0; i < 2; i++) {
@@ -149,9 +152,9 @@ static int read_side(const mr_st *st, const char *path, const side *of, double *
     return status ? status : mr_st_read(st, path, mr_st_find(st, of->scale), scale, err);
 }
 
-int mr_scaler_read(mr_scaler *s, const mr_allocator *by, const mr_st *st, const char *path, mr_error *err)
+int mr_scaler_read(mr_scaler *s, const mr_allocator *allocator, const mr_st *st, const char *path, mr_error *err)
 {
-    const mr_config c = said_by(st);
+    const mr_config c = read_claims(st);
     const int input = c.scaler & MR_SCALER_INPUT, target = c.scaler & MR_SCALER_TARGET;
     const size_t inputs = (size_t)s->inputs, outputs = (size_t)s->outputs;
     int tensors = 0, status = mr_scaler_check(st, path, &tensors, err);
@@ -161,17 +164,17 @@ int mr_scaler_read(mr_scaler *s, const mr_allocator *by, const mr_st *st, const 
         return mr_fail(err, MR_EFORMAT,
                        "%s: its scaler is for %lld inputs and %lld outputs; this model has %lld and %lld", path,
                        (long long)c.inputs, (long long)c.outputs, (long long)s->inputs, (long long)s->outputs);
-    double *room = mr_alloc_by(by, 2 * (inputs + outputs), sizeof *room);
+    double *room = mr_alloc_by(allocator, 2 * (inputs + outputs), sizeof *room);
     if (!room) return mr_no_memory(err, path);
     double *im = room, *is = im + inputs, *tm = is + inputs, *ts = tm + outputs;
     if (input) status = read_side(st, path, &sides[0], im, is, err);
     if (!status && target) status = read_side(st, path, &sides[1], tm, ts, err);
     if (!status) {
-        status =
-            mr_scaler_set(s, by, input ? im : NULL, input ? is : NULL, target ? tm : NULL, target ? ts : NULL, &inner);
+        status = mr_scaler_set(s, allocator, input ? im : NULL, input ? is : NULL, target ? tm : NULL,
+                               target ? ts : NULL, &inner);
         if (status == MR_ENOMEM) mr_no_memory(err, path);
         else if (status) status = mr_fail(err, MR_EFORMAT, "%s: %.800s", path, inner.text);
     }
-    mr_free_by(by, room);
+    mr_free_by(allocator, room);
     return status;
 }

@@ -1,38 +1,38 @@
-/* Means and deviations of a training set, by Welford's sums: exact also where values are large and differ little. */
+/* Means and deviations of data by Welford's method, which stays exact where values are large and differ little. */
 #include "model/scaler.h"
 
 #include "core/mem.h"
 
 #include <math.h>
 
-/* Of one side: values, or targets. */
+/* One side: the values, or the targets. */
 typedef struct sums {
     int64_t channels, count;
-    double *mean, *squares, *scale; /* squares: the sum of those of the distances from the mean */
+    double *mean, *squares, *scale; /* squares: the sum of squared distances from the mean */
 } sums;
 
 struct mr_scaler_fit {
-    mr_interface face;
-    const mr_allocator *by;
+    mr_interface interface;
+    const mr_allocator *allocator;
     sums values, targets;
 };
 
-static int new_sums(sums *s, const mr_allocator *by, int64_t channels)
+static int new_sums(sums *s, const mr_allocator *allocator, int64_t channels)
 {
-    double *room = mr_alloc_by(by, 3 * (size_t)channels, sizeof *room);
+    double *room = mr_alloc_by(allocator, 3 * (size_t)channels, sizeof *room);
     if (!room) return MR_ENOMEM;
     *s = (sums){.channels = channels, .mean = room, .squares = room + channels, .scale = room + 2 * channels};
     return 0;
 }
 
-int mr_scaler_fit_new(const mr_interface *face, const mr_allocator *by, mr_scaler_fit **out, mr_error *err)
+int mr_scaler_fit_new(const mr_interface *interface, const mr_allocator *allocator, mr_scaler_fit **out, mr_error *err)
 {
-    mr_scaler_fit *fit = mr_alloc_by(by, 1, sizeof *fit);
+    mr_scaler_fit *fit = mr_alloc_by(allocator, 1, sizeof *fit);
     int status = fit ? 0 : MR_ENOMEM;
     *out = NULL;
-    if (fit) *fit = (mr_scaler_fit){.face = *face, .by = by};
-    if (!status && face->input == MR_INPUT_REALS) status = new_sums(&fit->values, by, face->inputs);
-    if (!status && face->loss == MR_LOSS_MSE) status = new_sums(&fit->targets, by, face->outputs);
+    if (fit) *fit = (mr_scaler_fit){.interface = *interface, .allocator = allocator};
+    if (!status && interface->input == MR_INPUT_REALS) status = new_sums(&fit->values, allocator, interface->inputs);
+    if (!status && interface->loss == MR_LOSS_MSE) status = new_sums(&fit->targets, allocator, interface->outputs);
     if (!status) *out = fit;
     else mr_scaler_fit_free(fit);
     return status ? mr_no_memory(err, "means and deviations") : 0;
@@ -41,9 +41,9 @@ int mr_scaler_fit_new(const mr_interface *face, const mr_allocator *by, mr_scale
 void mr_scaler_fit_free(mr_scaler_fit *fit)
 {
     if (!fit) return;
-    mr_free_by(fit->by, fit->values.mean);
-    mr_free_by(fit->by, fit->targets.mean);
-    mr_free_by(fit->by, fit);
+    mr_free_by(fit->allocator, fit->values.mean);
+    mr_free_by(fit->allocator, fit->targets.mean);
+    mr_free_by(fit->allocator, fit);
 }
 
 static int is_real(const mr_batch *batch, size_t token)
@@ -55,7 +55,7 @@ static int is_real(const mr_batch *batch, size_t token)
 static int counts(const mr_scaler_fit *fit, const mr_batch *batch, size_t row)
 {
     if (batch->mask && !batch->mask[row]) return 0;
-    return fit->face.head != MR_HEAD_TOKEN || is_real(batch, row);
+    return fit->interface.head != MR_HEAD_TOKEN || is_real(batch, row);
 }
 
 static int check_row(const char *name, size_t row, size_t channels, const float *x, mr_error *err)
@@ -77,10 +77,10 @@ static void add_row(sums *s, const float *x)
     }
 }
 
-/* Both sides, to be checked or to be added. */
+/* Goes through both sides, to add their rows or only to check them. */
 static int walk(mr_scaler_fit *fit, const mr_batch *batch, int add, mr_error *err)
 {
-    const size_t tokens = (size_t)batch->B * (size_t)batch->T, rows = mr_batch_rows(batch, fit->face.head);
+    const size_t tokens = (size_t)batch->B * (size_t)batch->T, rows = mr_batch_rows(batch, fit->interface.head);
     const size_t inputs = (size_t)fit->values.channels, outputs = (size_t)fit->targets.channels;
     int status = 0;
     for (size_t i = 0; !status && inputs && batch->values && i < tokens; i++) {
@@ -113,7 +113,7 @@ static int finish(sums *s)
 
 mr_scaler mr_scaler_fit_result(mr_scaler_fit *fit)
 {
-    mr_scaler s = {.inputs = fit->face.inputs, .outputs = fit->face.outputs};
+    mr_scaler s = {.inputs = fit->interface.inputs, .outputs = fit->interface.outputs};
     if (finish(&fit->values)) s.input_mean = fit->values.mean, s.input_scale = fit->values.scale;
     if (finish(&fit->targets)) s.target_mean = fit->targets.mean, s.target_scale = fit->targets.scale;
     return s;

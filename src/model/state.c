@@ -36,7 +36,8 @@ int mr_state_under_way(const mr_state *s) { return s->under_way; }
 void mr_state_resume(mr_state *s) { s->under_way = 1; }
 void mr_state_use(mr_state *s, mr_model *model) { s->model = model; }
 
-/* A block's tails of all streams lie together, then its mixers' states; in a pool a stream's state is one piece. */
+/* A state has one block's tails of all streams, then its mixer's states, and so on. In a pool each stream's state is
+ * contiguous. */
 static void move_rows(const mr_state *many, const int32_t *slot, mr_real *pool, int scatter)
 {
     const mr_model *m = many->model;

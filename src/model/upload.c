@@ -1,10 +1,10 @@
-/* What goes between host and device: batches in, scores and losses out, on the way from the caller's units to the
- * network's and back. It happens at the upload, so that a device's recorded steps hold no work of the host's. */
+/* Transfers between host and device: batches in, scores and losses out. They also convert between the caller's units
+ * and the network's, because a device's recorded steps cannot contain work of the host. */
 #include "model/network.h"
 
 #include <math.h>
 
-/* Numbers that change their units at once: enough that handing them over costs little, and no more. */
+/* How many numbers are converted at a time: enough that each upload's overhead is small. */
 enum { PIECE = 1 << 14 };
 
 /* ---- the scaler ---- */
@@ -14,7 +14,7 @@ int mr_model_set_scaler(mr_model *m, const double *input_mean, const double *inp
 {
     mr_config config = m->config;
     if (m->shares)
-        return mr_fail(err, MR_EINVAL, "scaler: is that of the model whose weights this one shares; set it there");
+        return mr_fail(err, MR_EINVAL, "scaler: belongs to the model whose weights this one shares; set it there");
     config.scaler =
         (input_mean || input_scale ? MR_SCALER_INPUT : 0) | (target_mean || target_scale ? MR_SCALER_TARGET : 0);
     int status = mr_config_check(&config, err);
@@ -31,31 +31,32 @@ int mr_upload_plan(mr_model *m)
     size_t most = 1;
     for (int i = 0; i < m->shape_count; i++) {
         const size_t B = (size_t)m->shapes[i].B, T = (size_t)m->shapes[i].T;
-        const size_t values = m->face.input == MR_INPUT_REALS ? B * T * (size_t)m->config.inputs : 0;
+        const size_t values = m->interface.input == MR_INPUT_REALS ? B * T * (size_t)m->config.inputs : 0;
         const size_t targets =
-            m->face.loss == MR_LOSS_MSE ? mr_head_rows(m->face.head, B, T) * (size_t)m->config.outputs : 0;
+            m->interface.loss == MR_LOSS_MSE ? mr_head_rows(m->interface.head, B, T) * (size_t)m->config.outputs : 0;
         if (values > most) most = values;
         if (targets > most) most = targets;
     }
     if (most > PIECE) most = PIECE;
-    if (most <= m->piece_room) return 0;
+    if (most <= m->staging_size) return 0;
     float *piece = mr_alloc_by(m->dev->by, most, sizeof *piece);
     if (!piece) return MR_ENOMEM;
-    mr_free_by(m->dev->by, m->piece);
-    m->piece = piece;
-    m->piece_room = most;
+    mr_free_by(m->dev->by, m->staging);
+    m->staging = piece;
+    m->staging_size = most;
     return 0;
 }
 
-/* n numbers of rows of `channels`, to where activations or, where `act` is NULL, reals lie. mean NULL: as they are. */
+/* Uploads n numbers of rows with `channels` channels to `act` or, where that is NULL, to `real`. mean NULL: not
+ * converted. */
 static void put_scaled(mr_model *m, mr_scaling *how, size_t channels, const double *mean, const double *scale,
                        const float *from, size_t n, mr_act *act, mr_real *real)
 {
     mr_dev *dev = m->dev;
     for (size_t at = 0, count; at < n; at += count) {
-        count = !mean || n - at < m->piece_room ? n - at : m->piece_room;
-        if (mean) how(count, at % channels, channels, mean, scale, from + at, m->piece);
-        const float *piece = mean ? m->piece : from;
+        count = !mean || n - at < m->staging_size ? n - at : m->staging_size;
+        if (mean) how(count, at % channels, channels, mean, scale, from + at, m->staging);
+        const float *piece = mean ? m->staging : from;
         if (act) dev->put_act(dev, mr_act_at(dev, act, at), piece, count);
         else dev->put(dev, mr_real_at(dev, real, at), piece, count);
     }
@@ -77,10 +78,10 @@ void mr_upload_inputs(mr_model *m, const mr_batch *batch)
 
 void mr_upload_targets(mr_model *m, const mr_batch *batch, double scale)
 {
-    size_t rows = mr_model_rows(m, batch), outputs = (size_t)m->face.outputs;
+    size_t rows = mr_model_rows(m, batch), outputs = (size_t)m->interface.outputs;
     mr_dev *dev = m->dev;
     dev->upload(dev, m->scale, &scale, sizeof scale);
-    if (m->face.loss == MR_LOSS_XENT) {
+    if (m->interface.loss == MR_LOSS_XENT) {
         dev->upload(dev, m->target, batch->target, rows * sizeof *m->target);
         return;
     }
@@ -91,7 +92,7 @@ void mr_upload_targets(mr_model *m, const mr_batch *batch, double scale)
 
 void mr_model_put_dlogits(mr_model *m, const float *dscores, size_t rows)
 {
-    const size_t outputs = (size_t)m->face.outputs;
+    const size_t outputs = (size_t)m->interface.outputs;
     put_scaled(m, mr_scale_gradient, outputs, m->scaler->target_mean, m->scaler->target_scale, dscores, rows * outputs,
                m->logits, NULL);
 }
@@ -101,7 +102,7 @@ void mr_model_put_dlogits(mr_model *m, const float *dscores, size_t rows)
 void mr_model_logits(mr_model *m, float *to, size_t first_row, size_t rows)
 {
     const mr_scaler *s = m->scaler;
-    size_t outputs = (size_t)m->face.outputs;
+    size_t outputs = (size_t)m->interface.outputs;
     m->dev->get_act(m->dev, to, mr_act_at(m->dev, m->logits, first_row * outputs), rows * outputs);
     if (s->target_mean) mr_scale_out(rows * outputs, 0, outputs, s->target_mean, s->target_scale, to, to);
 }

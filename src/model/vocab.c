@@ -1,4 +1,4 @@
-/* Vocabularies: made from a text or from metadata, and text to tokens and back. */
+/* Vocabularies: built from a text, read from and printed as metadata, text to tokens and back. */
 #include "model/vocab.h"
 
 #include "core/json.h"
@@ -51,16 +51,16 @@ static int collect(mr_vocab *vocab, const uint8_t *seen, mr_error *err)
     return 0;
 }
 
-static mr_vocab *new_vocab(mr_vocab_kind kind, const mr_allocator *by)
+static mr_vocab *new_vocab(mr_vocab_kind kind, const mr_allocator *allocator)
 {
-    mr_vocab *vocab = mr_alloc_by(by, 1, sizeof *vocab);
-    if (vocab) *vocab = (mr_vocab){.kind = kind, .size = kind == MR_VOCAB_BYTES ? 256 : 0, .by = by};
+    mr_vocab *vocab = mr_alloc_by(allocator, 1, sizeof *vocab);
+    if (vocab) *vocab = (mr_vocab){.kind = kind, .size = kind == MR_VOCAB_BYTES ? 256 : 0, .allocator = allocator};
     return vocab;
 }
 
 static int build_characters(mr_vocab *vocab, const char *text, size_t size, mr_error *err)
 {
-    if (size == 0) return mr_fail(err, MR_EDATA, "an empty text has no characters to make a vocabulary of");
+    if (size == 0) return mr_fail(err, MR_EDATA, "the text is empty: there are no characters for a vocabulary");
     uint8_t *seen = mr_alloc(MR_CODEPOINTS / 8, 1);
     if (!seen) return mr_no_memory(err, "the vocabulary");
     int status = mark_characters(seen, text, size, err);
@@ -80,12 +80,12 @@ int mr_vocab_build(mr_vocab_kind kind, const char *text, size_t size, mr_vocab *
     return status;
 }
 
-mr_vocab *mr_vocab_copy(const mr_vocab *vocab, const mr_allocator *by)
+mr_vocab *mr_vocab_copy(const mr_vocab *vocab, const mr_allocator *allocator)
 {
-    mr_vocab *copy = new_vocab(vocab->kind, by);
+    mr_vocab *copy = new_vocab(vocab->kind, allocator);
     if (!copy || !vocab->codepoints) return copy;
     copy->size = vocab->size;
-    copy->codepoints = mr_alloc_by(by, (size_t)vocab->size, sizeof *copy->codepoints);
+    copy->codepoints = mr_alloc_by(allocator, (size_t)vocab->size, sizeof *copy->codepoints);
     if (copy->codepoints)
         return memcpy(copy->codepoints, vocab->codepoints, (size_t)vocab->size * sizeof *copy->codepoints), copy;
     mr_vocab_free(copy);
@@ -95,8 +95,8 @@ mr_vocab *mr_vocab_copy(const mr_vocab *vocab, const mr_allocator *by)
 void mr_vocab_free(mr_vocab *vocab)
 {
     if (!vocab) return;
-    mr_free_by(vocab->by, vocab->codepoints);
-    mr_free_by(vocab->by, vocab);
+    mr_free_by(vocab->allocator, vocab->codepoints);
+    mr_free_by(vocab->allocator, vocab);
 }
 
 int mr_vocab_size(const mr_vocab *vocab) { return vocab->size; }
@@ -121,7 +121,7 @@ char *mr_vocab_text(const mr_vocab *vocab)
     return NULL;
 }
 
-/* The one character that a JSON string must be. */
+/* Reads a JSON string of exactly one character. */
 static int read_character(mr_json *json, uint32_t *codepoint)
 {
     size_t size;
@@ -138,7 +138,7 @@ static int take_characters(mr_vocab *vocab, mr_json *json, mr_error *err)
         if (!read_character(json, c))
             return mr_fail(err, MR_EFORMAT, "entry %zu of the vocabulary is not a string of one character", i);
         if (i > 0 && c[0] <= c[-1])
-            return mr_fail(err, MR_EFORMAT, "entry %zu of the vocabulary is not above the one before it", i);
+            return mr_fail(err, MR_EFORMAT, "entry %zu of the vocabulary is not in ascending order", i);
     }
     if (!mr_json_done(json)) return mr_fail(err, MR_EFORMAT, "the vocabulary is not JSON, after entry %zu", i);
     if (!i) return mr_fail(err, MR_EFORMAT, "the vocabulary is empty");
@@ -146,7 +146,7 @@ static int take_characters(mr_vocab *vocab, mr_json *json, mr_error *err)
     return 0;
 }
 
-/* How many entries a list can have at most that is `size` bytes long: each is two quotes, a character and a comma. */
+/* The most entries that a list of `size` bytes can have: each takes two quotes, a character and a comma. */
 static size_t most_entries(size_t size) { return size / 4 + 1 < MR_CODEPOINTS ? size / 4 + 1 : MR_CODEPOINTS; }
 
 static int parse_characters(mr_vocab *vocab, const char *text, mr_error *err)
@@ -198,7 +198,7 @@ static int32_t find_character(const mr_vocab *vocab, uint32_t codepoint)
     return low < vocab->size && vocab->codepoints[low] == codepoint ? low : -1;
 }
 
-/* Most characters of most texts are ASCII: those are looked up once. */
+/* Most characters of most texts are ASCII, so each of those is looked up only once. */
 enum { ASCII = 128, NOT_LOOKED_UP = -2 };
 
 static int32_t token_of(const mr_vocab *vocab, uint32_t codepoint, int32_t ascii[ASCII])
@@ -208,9 +208,9 @@ static int32_t token_of(const mr_vocab *vocab, uint32_t codepoint, int32_t ascii
     return ascii[codepoint];
 }
 
-/* Where an encoding stands. */
+/* How far an encoding has come. */
 typedef struct encoding {
-    int32_t *tokens; /* NULL: they are only counted */
+    int32_t *tokens; /* NULL: only count */
     size_t capacity, count, used;
 } encoding;
 

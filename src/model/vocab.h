@@ -1,4 +1,4 @@
-/* What stands behind mr_vocab (minrnn_experimental.h): the characters in ascending order, or bytes. */
+/* The struct behind mr_vocab (minrnn_experimental.h): characters in ascending order, or bytes. */
 #ifndef MR_MODEL_VOCAB_H
 #define MR_MODEL_VOCAB_H
 
@@ -8,14 +8,14 @@
 struct mr_vocab {
     mr_vocab_kind kind;
     int size;
-    uint32_t *codepoints;   /* [size] ascending, MR_VOCAB_CHARS only */
-    const mr_allocator *by; /* whose memory this is; NULL: the C library's */
+    uint32_t *codepoints;          /* [size] ascending, MR_VOCAB_CHARS only */
+    const mr_allocator *allocator; /* of this struct and codepoints; NULL: the C library's */
 };
 
-/* A copy in another allocator's memory; NULL: out of memory. */
-mr_vocab *mr_vocab_copy(const mr_vocab *vocab, const mr_allocator *by);
+/* A copy in memory of another allocator; NULL: out of memory. */
+mr_vocab *mr_vocab_copy(const mr_vocab *vocab, const mr_allocator *allocator);
 
-/* The text of the metadata key "vocab", freed by mr_free; NULL: out of memory. */
+/* The text of the metadata key "vocab". Free with mr_free. NULL: out of memory. */
 char *mr_vocab_text(const mr_vocab *vocab);
 
 #endif

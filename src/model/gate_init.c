@@ -1,4 +1,5 @@
-#include "model/gates.h"
+/* The key gate-init, parsed. */
+#include "model/gate_init.h"
 
 #include "core/options.h"
 
@@ -6,22 +7,22 @@
 
 static const struct form {
     const char *name;
-    mr_gate_init kind;
-    int biases; /* one or more numbers must follow; otherwise one may */
+    mr_gate_init_kind kind;
+    int biases; /* 1: one or more biases must follow; 0: one number may follow */
     double least, most;
     const char *range;
 } forms[] = {
-    {"forget-bias", MR_GATES_FORGET_BIAS, 1, -100, 100, "a bias must be a number from -100 to 100"},
-    {"sums", MR_GATES_SUMS, 1, -100, 20, "a bias must be a number from -100 to 20"},
-    {"timescales-uniform", MR_GATES_TIMESCALES_UNIFORM, 0, 1, 1e9,
+    {"forget-bias", MR_GATE_INIT_FORGET_BIAS, 1, -100, 100, "a bias must be a number from -100 to 100"},
+    {"sums", MR_GATE_INIT_SUMS, 1, -100, 20, "a bias must be a number from -100 to 20"},
+    {"timescales-uniform", MR_GATE_INIT_TIMESCALES_UNIFORM, 0, 1, 1e9,
      "the longest time scale must be a number from 1 to 1e9"},
-    {"timescales", MR_GATES_TIMESCALES, 0, 1, 1e9, "the longest time scale must be a number from 1 to 1e9"},
+    {"timescales", MR_GATE_INIT_TIMESCALES, 0, 1, 1e9, "the longest time scale must be a number from 1 to 1e9"},
 };
 
-/* Numbers with commas between them. 0: text is something else. */
-static int read_numbers(const char *text, const struct form *form, mr_gates *gates)
+/* Reads numbers separated by commas. Returns 0 when the text is something else. */
+static int read_numbers(const char *text, const struct form *form, mr_gate_init *gates)
 {
-    const int room = form->biases ? MR_GATE_VALUES : 1;
+    const int room = form->biases ? MR_GATE_INIT_VALUES : 1;
     char one[32];
     for (gates->count = 0; gates->count < room; text++) {
         const size_t n = strcspn(text, ",");
@@ -37,10 +38,10 @@ static int read_numbers(const char *text, const struct form *form, mr_gates *gat
     return 0;
 }
 
-int mr_gates_read(const char *text, mr_gates *gates, mr_error *err)
+int mr_gate_init_read(const char *text, mr_gate_init *gates, mr_error *err)
 {
     const size_t n = strcspn(text, "=");
-    *gates = (mr_gates){.kind = MR_GATES_DEFAULT};
+    *gates = (mr_gate_init){.kind = MR_GATE_INIT_DEFAULT};
     if (!strcmp(text, "default")) return 0;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
         const struct form *form = &forms[i];
@@ -56,12 +57,12 @@ int mr_gates_read(const char *text, mr_gates *gates, mr_error *err)
         text);
 }
 
-double mr_gates_bias(const mr_gates *gates, int block)
+double mr_gate_init_bias(const mr_gate_init *gates, int block)
 {
     return gates->count ? gates->values[block < gates->count ? block : gates->count - 1] : 0;
 }
 
-int mr_gates_timed(const mr_gates *gates)
+int mr_gate_init_timed(const mr_gate_init *gates)
 {
-    return gates->kind == MR_GATES_TIMESCALES || gates->kind == MR_GATES_TIMESCALES_UNIFORM;
+    return gates->kind == MR_GATE_INIT_TIMESCALES || gates->kind == MR_GATE_INIT_TIMESCALES_UNIFORM;
 }

@@ -1,0 +1,133 @@
+/* Training: loss, backward, update, and all of them as one micro-batch. */
+#include "model/network.h"
+
+/* ---- loss and backward ---- */
+
+static void run_loss(mr_model *m, size_t rows, int gradient)
+{
+    mr_dev *dev = m->dev;
+    int R = (int)rows, C = m->interface.outputs;
+    mr_act *grad = gradient ? m->logits : NULL;
+    if (m->interface.loss == MR_LOSS_XENT)
+        dev->ops.xent(dev, &(mr_xent_args){.R = R,
+                                           .C = C,
+                                           .logits = m->logits,
+                                           .target = m->target,
+                                           .scale = m->scale,
+                                           .dlogits = grad,
+                                           .row_loss = m->row_loss,
+                                           .stats = m->stats});
+    else
+        dev->ops.mse(dev, &(mr_mse_args){.R = R,
+                                         .C = C,
+                                         .pred = m->logits,
+                                         .target = m->target_values,
+                                         .mask = m->mask,
+                                         .scale = m->scale,
+                                         .dpred = grad,
+                                         .row_loss = m->row_loss,
+                                         .stats = m->stats});
+}
+
+void mr_model_loss(mr_model *m, const mr_batch *batch, double scale)
+{
+    mr_upload_targets(m, batch, scale);
+    run_loss(m, mr_model_rows(m, batch), scale != 0);
+}
+
+static void backward_input(mr_model *m, const mr_pass *p)
+{
+    int N = p->B * p->T, D = (int)m->config.dim, inputs = (int)m->config.inputs;
+    if (m->ids)
+        m->dev->ops.embed_bwd(
+            m->dev,
+            &(mr_embed_bwd_args){
+                .N = N, .D = D, .vocab = inputs, .ids = m->ids, .dy = m->scratch.d, .dtable = mr_grad(p, m->embed)});
+    else
+        m->dev->ops.linear_bwd_w(m->dev, &(mr_linear_bwd_w_args){.M = N,
+                                                                 .N = D,
+                                                                 .K = inputs,
+                                                                 .dy = m->scratch.d,
+                                                                 .x = m->values,
+                                                                 .dW = mr_grad(p, m->embed),
+                                                                 .db = mr_grad(p, m->embed + 1)});
+}
+
+static void run_backward(mr_model *m, const mr_pass *pass, size_t rows, mr_real *in, mr_real *dout, mr_real *din)
+{
+    mr_head_backward(m, pass, rows);
+    for (int i = (int)m->config.layers - 1; i >= 0; i--) {
+        mr_block *b = &m->blocks[i];
+        mr_block_state s = mr_block_state_of(m, b, in, NULL, pass->B);
+        mr_block_state grad = mr_block_state_of(m, b, dout, din, pass->B);
+        mr_block_backward(b, pass, &m->scratch, &s,
+                          &(mr_block_state_grad){.tail_out = grad.tail_in,
+                                                 .mixer_out = grad.mixer_in,
+                                                 .tail_in = grad.tail_out,
+                                                 .mixer_in = grad.mixer_out});
+    }
+    backward_input(m, pass);
+}
+
+void mr_model_backward(mr_model *m, const mr_batch *batch, const mr_state *dstate_out, mr_state *dstate_in)
+{
+    mr_pass pass = mr_pass_over(m, batch, 1);
+    run_backward(m, &pass, mr_model_rows(m, batch), m->carried ? m->start_state : NULL,
+                 dstate_out ? dstate_out->reals : NULL, dstate_in ? dstate_in->reals : NULL);
+}
+
+/* ---- update ---- */
+
+void mr_model_zero_grads(mr_model *m) { m->dev->zero(m->dev, m->grads, m->params.total * m->dev->real_size); }
+void mr_model_zero_stats(mr_model *m) { m->dev->zero(m->dev, m->stats, MR_STATS * sizeof(double)); }
+void mr_model_set_step(mr_model *m, const mr_step *step) { m->dev->upload(m->dev, m->step, step, sizeof *step); }
+
+void mr_model_update(mr_model *m)
+{
+    m->dev->ops.sumsq(m->dev, &(mr_sumsq_args){.n = m->params.total, .g = m->grads, .out = m->sumsq});
+    m->dev->ops.adam(m->dev, &(mr_adam_args){.n = m->params.total,
+                                             .n_decay = m->params.decayed,
+                                             .p = m->weights,
+                                             .m = m->moment1,
+                                             .v = m->moment2,
+                                             .g = m->grads,
+                                             .step = m->step,
+                                             .sumsq = m->sumsq});
+}
+
+typedef struct learning {
+    mr_model *model;
+    mr_pass pass;
+    size_t rows;
+    int first, last;
+    mr_real *in, *out; /* the states before (a copy) and after, or NULL */
+} learning;
+
+static void run_learning(void *arg)
+{
+    learning *l = arg;
+    mr_model *m = l->model;
+    if (l->first) {
+        mr_model_zero_grads(m);
+        mr_model_zero_stats(m);
+    }
+    mr_run_forward(m, &l->pass, l->in, l->out, l->rows);
+    run_loss(m, l->rows, 1);
+    run_backward(m, &l->pass, l->rows, l->in, NULL, NULL);
+    if (l->last) mr_model_update(m);
+}
+
+void mr_model_learn(mr_model *m, const mr_batch *batch, mr_state *state, const mr_step *step, double scale, int first,
+                    int last)
+{
+    learning l = {
+        .model = m, .pass = mr_pass_over(m, batch, 1), .rows = mr_model_rows(m, batch), .first = first, .last = last};
+    const mr_replay_key key = mr_learn_key(m, batch, state, first, last);
+    l.in = mr_keep_state(m, batch, state);
+    l.out = state ? state->reals : NULL;
+    mr_model_set_step(m, step);
+    mr_upload_inputs(m, batch);
+    mr_upload_targets(m, batch, scale);
+    m->dev->replay(m->dev, &key, run_learning, &l);
+    if (state) state->under_way = 1;
+}
