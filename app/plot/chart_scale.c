@@ -1,3 +1,4 @@
+/* Spans and ticks of linear and logarithmic axes. */
 #include "plot/chart_scale.h"
 
 #include <math.h>
