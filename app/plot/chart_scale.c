@@ -1,4 +1,4 @@
-/* Spans of values and their ticks, linear and logarithmic. */
+/* Spans and ticks of linear and logarithmic axes. */
 #include "plot/chart_scale.h"
 
 #include <math.h>

@@ -1,9 +1,10 @@
 /* Rows as a file of JSON. */
 #include "core/file.h"
 #include "core/json.h"
+#include "core/json_write.h"
 #include "core/mem.h"
 #include "core/options.h"
-#include "paper/table.h"
+#include "paper/result_rows.h"
 #include "core/text.h"
 
 #include <ctype.h>
@@ -14,49 +15,43 @@
 
 /* ---- writing ---- */
 
-static void print_number(mr_text *out, double value)
+static void write_curve(mr_json_writer *w, const mr_row *row)
 {
-    char number[MR_REAL_MAX];
-    mr_text_add(out, isfinite(value) ? mr_real_print(number, value, 0) : "null");
-}
-
-static void print_curve(mr_text *out, const mr_row *row)
-{
-    mr_text_add(out, ", \"curve\": [");
+    mr_json_write_key(w, "curve");
+    mr_json_write_open(w, '[');
     for (size_t i = 0; i < row->points; i++) {
         const mr_curve_point *p = &row->curve[i];
         const double values[] = {(double)p->step, p->train_loss, p->test_loss, p->accuracy};
-        for (int k = 0; k < 4; k++) {
-            mr_text_add(out, k ? ", " : i ? ", [" : "[");
-            print_number(out, values[k]);
-        }
-        mr_text_add(out, "]");
+        mr_json_write_open(w, '[');
+        for (int k = 0; k < 4; k++) mr_json_write_real(w, values[k], 0);
+        mr_json_write_close(w, ']');
     }
-    mr_text_add(out, "]");
+    mr_json_write_close(w, ']');
 }
 
-static void print_row(mr_text *out, const mr_row *row)
+void mr_row_print_json(mr_text *out, const mr_row *row, int with_curve)
 {
+    mr_json_writer w = {.text = out, .spaced = 1};
+    mr_json_write_open(&w, '{');
     for (int i = 0; i < row->count; i++) {
         const mr_field *f = &row->fields[i];
-        mr_text_add(out, i ? ", " : "  {");
-        mr_text_json(out, f->key, strlen(f->key));
-        mr_text_add(out, ": ");
-        if (f->text) mr_text_json(out, f->text, strlen(f->text));
-        else print_number(out, f->number);
+        mr_json_write_key(&w, f->key);
+        if (f->text) mr_json_write_string(&w, f->text, strlen(f->text));
+        else mr_json_write_real(&w, f->number, 0);
     }
-    if (row->points) print_curve(out, row);
-    mr_text_add(out, "}");
+    if (with_curve && row->points) write_curve(&w, row);
+    mr_json_write_close(&w, '}');
 }
 
-int mr_table_write(const mr_table *rows, const char *path, const char *experiment, mr_error *err)
+int mr_rows_write(const mr_rows *rows, const char *path, const char *experiment, mr_error *err)
 {
     mr_text out = {0};
     mr_text_add(&out, "{\"experiment\": ");
     mr_text_json(&out, experiment, strlen(experiment));
     mr_text_add(&out, ", \"rows\": [\n");
     for (size_t i = 0; i < rows->count; i++) {
-        print_row(&out, &rows->list[i]);
+        mr_text_add(&out, "  ");
+        mr_row_print_json(&out, &rows->list[i], 1);
         mr_text_add(&out, i + 1 < rows->count ? ",\n" : "\n");
     }
     mr_text_add(&out, "]}\n");
@@ -129,7 +124,7 @@ static int read_field(mr_json *json, mr_row *row)
     return !row->failed;
 }
 
-/* Has it what tells runs apart, and a run (one with a seed) what it found? */
+/* Does it have the fields that tell runs apart, and, if it is a run (it has a seed), a score or why there is none? */
 static int is_whole(const mr_row *row)
 {
     static const char *const names[] = {"experiment", "row", "column", "kind", "dtype"};
@@ -146,7 +141,7 @@ static int is_whole(const mr_row *row)
            (isfinite(mr_row_number(row, "score")) || mr_row_text(row, "failed")[0]);
 }
 
-/* 0: what is there is no row, or there is no memory for it (row->failed). */
+/* 0: this is not a row, or there is no memory for it (row->failed). */
 static int read_row(mr_json *json, mr_row *row)
 {
     if (!mr_json_enter(json, '{')) return 0;
@@ -157,13 +152,12 @@ static int read_row(mr_json *json, mr_row *row)
 
 static int wrong_file(const char *path, size_t row, mr_error *err)
 {
-    return mr_fail(
-        err, MR_EFORMAT,
-        "%s: row %zu is not a result of `minrnn reproduce`; take the file away or put a whole one in its place", path,
-        row + 1);
+    return mr_fail(err, MR_EFORMAT,
+                   "%s: row %zu is not a result of `minrnn reproduce`; remove the file or replace it with a whole one",
+                   path, row + 1);
 }
 
-static int read_list(mr_json *json, mr_table *rows, const char *path, mr_error *err)
+static int read_list(mr_json *json, mr_rows *rows, const char *path, mr_error *err)
 {
     size_t n = 0;
     if (!mr_json_enter(json, '[')) return wrong_file(path, 0, err);
@@ -173,13 +167,13 @@ static int read_list(mr_json *json, mr_table *rows, const char *path, mr_error *
             mr_row_free(&row);
             return wrong_file(path, n, err);
         }
-        int status = mr_table_put(rows, &row, err);
+        int status = mr_rows_put(rows, &row, err);
         if (status) return status;
     }
     return json->wrong ? wrong_file(path, n, err) : 0;
 }
 
-static int parse(mr_table *rows, mr_json *json, const char *path, mr_error *err)
+static int parse(mr_rows *rows, mr_json *json, const char *path, mr_error *err)
 {
     size_t size;
     int status = 0, seen = 0;
@@ -192,7 +186,7 @@ static int parse(mr_table *rows, mr_json *json, const char *path, mr_error *err)
     return !status && (!mr_json_done(json) || !seen) ? wrong_file(path, rows->count, err) : status;
 }
 
-int mr_table_read(mr_table *rows, const char *path, mr_error *err)
+int mr_rows_read(mr_rows *rows, const char *path, mr_error *err)
 {
     mr_json json;
     char *text, *room;
