@@ -156,6 +156,28 @@ static void lines_follow_the_points(void **unused)
     mr_free(svg);
 }
 
+/* The test loss of the best step is marked and named; a step that was not evaluated marks nothing. */
+static void best_point_is_marked(void **unused)
+{
+    (void)unused;
+    static const struct {
+        int64_t best_step;
+        const char *label;
+    } cases[] = {{20, ">best 1.5, step 20<"}, {30, ">best 1.75, step 30<"}, {0, NULL}, {25, NULL}};
+    const mr_curve_point points[] = {{10, NAN, 2, NAN}, {20, NAN, 1.5, NAN}, {25, 1, NAN, NAN}, {30, NAN, 1.75, NAN}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[MR_TEXT_MAX], *svg;
+        size_t size;
+        in_folder("best.svg", path);
+        assert_int_equal(mr_curve_write(path, points, 4, cases[i].best_step, "t", NULL), 0);
+        assert_int_equal(mr_file_read(path, 1 << 20, &svg, &size, NULL), 0);
+        if (cases[i].label) assert_non_null(strstr(svg, cases[i].label));
+        else assert_null(strstr(svg, ">best "));
+        mr_free(svg);
+        assert_int_equal(remove(path), 0);
+    }
+}
+
 static void log_scale_beyond_two_decades(void **unused)
 {
     (void)unused;
@@ -204,11 +226,9 @@ static void unwritable_place_is_an_error(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_title_is_valid),
-        cmocka_unit_test(any_points_are_valid),
-        cmocka_unit_test(lines_follow_the_points),
-        cmocka_unit_test(log_scale_beyond_two_decades),
-        cmocka_unit_test(many_points_are_binned_and_smoothed),
+        cmocka_unit_test(any_title_is_valid),           cmocka_unit_test(any_points_are_valid),
+        cmocka_unit_test(lines_follow_the_points),      cmocka_unit_test(best_point_is_marked),
+        cmocka_unit_test(log_scale_beyond_two_decades), cmocka_unit_test(many_points_are_binned_and_smoothed),
         cmocka_unit_test(unwritable_place_is_an_error),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
