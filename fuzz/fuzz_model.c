@@ -20,8 +20,8 @@ static void check_container(const uint8_t *data, size_t size)
     uint64_t end = 0;
     for (int i = 0; !rc && i < mr_st_count(st); i++) {
         const mr_st_tensor *t = mr_st_at(st, i);
-        must(t->offset == end, "tensors lie one after the other");
-        must(t->bytes <= size && mr_st_find(st, t->name) == t, "a tensor is found by its name and lies in the file");
+        must(t->offset == end, "tensors follow each other without gaps");
+        must(t->bytes <= size && mr_st_find(st, t->name) == t, "a tensor is found by its name and is inside the file");
         must(!mr_st_read(st, "input", t, copy, &err), "a tensor can be read");
         end += t->bytes;
     }

@@ -32,15 +32,15 @@ static void check_tokens(const mr_vocab *vocab, const char *text, size_t size)
     for (size_t i = 0; i < count; i++) {
         char bytes[4];
         size_t length = (size_t)mr_vocab_decode(vocab, whole[i], bytes);
-        must(length > 0 && at + length <= size && !memcmp(bytes, text + at, length), "tokens read as the text");
+        must(length > 0 && at + length <= size && !memcmp(bytes, text + at, length), "tokens decode to the text");
         at += length;
     }
-    must(at == size, "tokens read as all of the text");
+    must(at == size, "tokens decode to the whole text");
 }
 
 static void check_print(const mr_vocab *vocab)
 {
-    mr_vocab *again;
+    mr_vocab *again = NULL;
     mr_error err;
     char *text = mr_vocab_text(vocab);
     must(text && !mr_vocab_parse(text, &again, &err) && again->size == vocab->size, "a vocabulary survives printing");
