@@ -99,7 +99,7 @@ ini() { printf "$@" >bad.ini; }
 refused 1 'no recipe txet' "$minrnn" train txet --out new
 refused 1 'none\.ini.*No such file' "$minrnn" train none.ini --out new
 refused 1 'directory' "$minrnn" train ./good --out new
-ini '';                                            refused 1 'bad\.ini: says no task' "$minrnn" train bad.ini --out new
+ini '';                                            refused 1 'bad\.ini: names no task' "$minrnn" train bad.ini --out new
 ini '[task]\nname = chess\n';                      refused 1 'unknown task chess' "$minrnn" train bad.ini --out new
 ini '[task]\nname = text\nthis is no key\n';       refused 1 'bad\.ini, line 3' "$minrnn" train bad.ini --out new
 ini '[task\nname = text\n';                        refused 1 'bad\.ini, line 1' "$minrnn" train bad.ini --out new
@@ -156,7 +156,7 @@ refused 1 'state of a training' "$minrnn" info good/state.safetensors
 refused 1 'text\.txt' "$minrnn" info text.txt
 refused 1 'copy/model.safetensors.*not read text' "$minrnn" generate copy/model.safetensors
 refused 1 'copy/model.safetensors.*not read text' "$minrnn" score copy/model.safetensors text.txt
-refused 1 'inputs' "$minrnn" eval $model --task selective-copy
+refused 1 'needs a model with' "$minrnn" eval $model --task selective-copy
 refused 1 'unknown task' "$minrnn" eval $model --task chess
 
 # ---- a state that is not one

@@ -293,6 +293,7 @@ done_by "$minrnn" reproduce --merge other/selective-copy.json --out merged
 check "merged twice" grep -q '^1 rows read, 0 new' out
 done_by reproduce "${copy[@]}" --only minLSTM/1 --out merged
 check "what was merged is not run again" grep -q '^0 done, 1 were there$' err
+mkdir -p merged/runs/selective-copy
 exec 9>merged/runs/selective-copy/.lock
 flock 9 # as a run does that will write the file
 refused 1 'another minrnn' "$minrnn" reproduce --merge whole/selective-copy.json --out merged

@@ -113,7 +113,7 @@ refused 1 'the run has dropout = 0.2' "$varied" train "${recipe[@]}" --out whole
 refused 1 'the run has seed' "$minrnn" train --out whole --resume --seed 7
 refused 1 'run of task text' "$minrnn" train selective-copy --out whole --resume
 refused 1 'holds a run' "$varied" train "${recipe[@]}" --out whole
-refused 2 'which recipe' "$minrnn" train --out whole
+refused 2 'name a recipe' "$minrnn" train --out whole
 make_text other.txt 3000 2 && printf 'Ω%.0s' {1..99} >>other.txt
 refused 1 'other data' "$minrnn" train --out whole --resume --data other.txt
 check "refused: files stay as they are" [ "$before" = "$(snapshot whole)" ]

@@ -53,7 +53,7 @@ for form in "${forms[@]}"; do
     i=$((i + 1))
     done_by "$varied" train "${text[@]}" $form --steps 12 --eval-every 5 --out text-$i
     good_run text-$i 12
-    done_by "$minrnn" train "${copy[@]}" $form --steps 12 --eval-every 5 --out copy-$i
+    done_by "$varied" train "${copy[@]}" $form --steps 12 --eval-every 5 --out copy-$i
     good_run copy-$i 12
     done_by "$minrnn" eval text-$i/last.safetensors --data text.txt --json
     last=$(grep '"kind":"eval"' text-$i/log.jsonl | tail -n 1)

@@ -16,6 +16,7 @@ CUT_STATUS = 9
 MODELS = ("model.safetensors", "last.safetensors")
 TINY = "--dim 4 --layers 1 --expansion 1 --context 8 --batch 2 --threads 2 --quiet".split()
 FIRST = ["train", "text", "--data", "../text.txt", *TINY, "--steps", "4", "--eval-every", "2", "--save-every", "2", "--out", "run"]
+TUNE = ["train", "text", "--init", "run", "--context", "8", "--batch", "2", "--threads", "2", "--quiet", "--steps", "2", "--out", "tuned"]
 NEXT = ["train", "--out", "run", "--resume", "--steps", "8", "--quiet"]
 
 
@@ -38,7 +39,9 @@ class Place:
         if fault:
             env.update(LD_PRELOAD=self.lab.preload, MINRNN_FAULT=fault, MINRNN_FAULT_REPORT=report)
         try:
-            done = subprocess.run([self.lab.minrnn, *command, "--device", "cpu"], cwd=self.path, env=env, capture_output=True, timeout=300)
+            with open(os.path.join(self.lab.root, "text.txt")) as text:
+                done = subprocess.run([self.lab.minrnn, *command, "--device", "cpu"], cwd=self.path, env=env, stdin=text,
+                                      capture_output=True, timeout=300)
         except subprocess.TimeoutExpired:
             return {"code": "hangs", "out": b"", "err": b"", "fired": "?", "left": None}
         told = open(report).read() if fault and os.path.exists(report) else ""
@@ -57,6 +60,8 @@ class Place:
                 data = open(path, "rb").read()
                 if name == "log.jsonl":
                     data = re.sub(rb',"(tokens_per_s|seconds)":[^,}]*', b"", data)
+                if name == "recipe.ini":  # its paths start at the root, and every place has its own
+                    data = re.sub(rb"(?m)^data = .*/", b"data = ", data)
                 found[os.path.relpath(path, self.path)] = hashlib.sha256(data).hexdigest()
         return found
 
@@ -186,6 +191,8 @@ class Lab:
         self.reading("generate", ["generate", model, "--tokens", "5", "--prompt", "ab", "--json"])
         self.reading("score", ["score", model, "../text.txt", "--mode", "chunk=16", "--json", "--per-token"])
         self.reading("quantize", ["quantize", model, "--data", "../text.txt", "--out", "small.safetensors"])
+        self.reading("train from a model", [*TUNE, "--data", "../text.txt", "--data", "../text.txt"])
+        self.reading("train on standard input", [*TUNE, "--data", "-", "--unknown", "skip"])
         self.training("train", FIRST, False, FAULTS)
         self.training("resume", NEXT, True, FAULTS)
         self.training("train cut short", FIRST, False, CUTS)

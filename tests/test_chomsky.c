@@ -340,7 +340,7 @@ static void a_recipe_may_name_a_base(void **state)
     recipe_is("base = nowhere\n", "r.ini: base = nowhere: no recipe nowhere", NULL);
     recipe_is("base = r.ini\n", "no recipe r.ini", NULL);
     recipe_is("base = chomsky\nbase = demo\n", "base is given twice", NULL);
-    recipe_is("[task]\nbase = chomsky\n", "says no task", NULL);
+    recipe_is("[task]\nbase = chomsky\n", "names no task", NULL);
     recipe_is("other = chomsky\n[task]\nname = chomsky\n", "unknown section", NULL);
 }
 

@@ -380,6 +380,48 @@ static void a_locked_folder_is_refused(void **state)
     assert_non_null(strstr(err.text, at("absent/.lock")));
 }
 
+/* Empty folders go, others stay; a lock file that was removed locks nobody out, and nobody in. */
+static void an_unlocked_folder_is_tidied(void **state)
+{
+    (void)state;
+    mr_error err;
+    int lock;
+    assert_int_equal(mr_make_directory(at("tidy/runs/name"), &err), 0);
+    assert_int_equal(mr_lock_directory(at("tidy/runs/name"), &lock, &err), 0);
+    mr_unlock_and_tidy(at("tidy/runs/name"), lock);
+    assert_false(mr_path_exists(at("tidy/runs")));
+    assert_true(mr_path_exists(at("tidy")));
+    assert_int_equal(mr_make_directory(at("tidy/runs/name/kept"), &err), 0);
+    assert_int_equal(mr_lock_directory(at("tidy/runs/name"), &lock, &err), 0);
+    mr_unlock_and_tidy(at("tidy/runs/name"), lock);
+    assert_true(mr_path_exists(at("tidy/runs/name/kept")));
+    assert_false(mr_path_exists(at("tidy/runs/name/.lock")));
+    mr_unlock_and_tidy(at("tidy/runs/name"), -1);
+}
+
+static void check_absolute(const char *path, const char *expected)
+{
+    char *found = mr_path_absolute(path);
+    assert_non_null(found);
+    assert_string_equal(found, expected);
+    mr_free(found);
+}
+
+static void paths_are_made_absolute(void **state)
+{
+    (void)state;
+    char before[1024], here[1024], expected[1100];
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(folder), 0);
+    assert_non_null(getcwd(here, sizeof here));
+    snprintf(expected, sizeof expected, "%s/a/../b", here);
+    check_absolute("a/../b", expected);
+    check_absolute("./a/../b", expected);
+    check_absolute(".//./a/../b", expected);
+    check_absolute("/a/./b", "/a/./b");
+    assert_int_equal(chdir(before), 0);
+}
+
 /* The death of the holder frees the lock. */
 static void a_dead_process_holds_no_lock(void **state)
 {
@@ -441,6 +483,8 @@ int main(void)
         cmocka_unit_test(racing_writers_leave_whole_files),
         cmocka_unit_test(directories_are_made),
         cmocka_unit_test(a_locked_folder_is_refused),
+        cmocka_unit_test(an_unlocked_folder_is_tidied),
+        cmocka_unit_test(paths_are_made_absolute),
         cmocka_unit_test(a_dead_process_holds_no_lock),
         cmocka_unit_test(paths_are_joined_and_found),
     };

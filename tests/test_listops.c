@@ -414,7 +414,7 @@ static void broken_files_are_explained(void **state)
                   {HEADER "( [MAX 3 4 ] )\t4\n( [MAX 3 4 ] )\n", "line 3: has no tab"},
                   {HEADER "( [MAX 3 4 ] )\t12\n", "line 2: the column Target is \"12\""},
                   {HEADER "( [MAX 3 4 ] )\t\n", "line 2: the column Target is \"\""},
-                  {HEADER "( [MAX 3 44 ] )\t4\n", "line 2: \"44\" is no token"},
+                  {HEADER "( [MAX 3 44 ] )\t4\n", "line 2: \"44\" is not a token"},
                   {HEADER "( )\t4\n", "line 2: the column Source is empty"}};
     for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
         put_files(broken[i].text, HEADER "( [MIN 3 0 ] )\t0\n");

@@ -122,12 +122,12 @@ static void broken_rows_are_explained(void **state)
     static const struct {
         const char *text, *says;
     } broken[] = {{"", "train.tsv: has no rows"},
-                  {GOOD "1.0\tP1\tP2\tabc\n", "train.tsv, line 2: has 4 columns; five are wanted"},
+                  {GOOD "1.0\tP1\tP2\tabc\n", "train.tsv, line 2: has 4 columns; there must be five"},
                   {GOOD GOOD "\n", "line 3: has 1 columns"},
                   {"1.0\tP1\tP2\tabc\txy\tz\n", "line 1: has 6 columns"},
                   {GOOD "1.0\tP1\tP2\t\txy\n", "line 2: text1 is empty"},
                   {GOOD "1.0\tP1\tP2\tabc\t\r\n", "line 2: text2 is empty"},
-                  {GOOD "2.0\tP1\tP2\tabc\txy\n", "line 2: the label is \"2.0\"; 0 or 1 is wanted"},
+                  {GOOD "2.0\tP1\tP2\tabc\txy\n", "line 2: the label is \"2.0\"; it must be 0 or 1"},
                   {GOOD "\tP1\tP2\tabc\txy\n", "line 2: the label is \"\""},
                   {GOOD "1.00000000000000000000\tP1\tP2\tabc\txy\n", "line 2: the label is \"1.0000000000000\""}};
     for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
@@ -190,7 +190,7 @@ static void members_come_out_of_an_archive(void **state)
     for (int i = 0; i < 3; i++) {
         in_folder(damaged[i], archive);
         assert_int_equal(mr_unpack(archive, (mr_data_member[]){{"last.tsv", NULL}, {NULL, NULL}}, out, &err), MR_EDATA);
-        assert_says(&err, "is cut off or damaged");
+        assert_says(&err, "is truncated or damaged");
     }
     assert_int_not_equal(shell("ls out/*/*.tmp* out/*/.*.tmp* 2>/dev/null | grep -q ."), 0);
 }

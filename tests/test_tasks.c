@@ -342,7 +342,7 @@ static void text_uses_the_vocabulary_that_it_is_given(void **state)
     write_file("given", bad, strlen(bad), path);
     task = new_task("text", 2, 4, (setting[]){{"data", path}, {0}});
     task->given = given;
-    refused(task, MR_EDATA, "given, line 2, byte 17: the character U+00E9 is not in the vocabulary");
+    refused(task, MR_EDATA, "given, line 2, byte 17: the character U+00E9 (\"é\") is not in the vocabulary");
     char far[6000];
     memset(far, 'a', sizeof far);
     far[100] = far[4999] = '\n';

@@ -2,6 +2,8 @@
 #include "core/clock.h"
 #include "core/file.h"
 #include "core/mem.h"
+#include "train/begin.h"
+#include "train/init.h"
 #include "train/recipes.h"
 #include "train/train.h"
 #include "commands/args.h"
@@ -23,7 +25,7 @@ static const mr_option flags[] = {
     MR_COMMON_FLAGS,
     {"out", MR_OPT_TEXT, offsetof(settings, out), "", 0, 0, NULL, "the run's folder", MR_OPT_PATH},
     {"resume", MR_OPT_BOOL, offsetof(settings, resume), "no", 0, 0, NULL,
-     "go on with the run in --out, or start where there is none", 0},
+     "continue the run in --out, or start it where there is none yet", 0},
     {0}};
 
 static void help_recipes(FILE *to)
@@ -42,14 +44,32 @@ static void help_recipes(FILE *to)
 
 /* ---- the command ---- */
 
+/* The recipe of a run to be resumed that has none of its own. */
+static int load_other_recipe(mr_recipe *recipe, const char *named, const char *out, mr_error *err)
+{
+    if (named) return mr_recipe_load(recipe, named, err);
+    if (mr_run_exists(out))
+        return mr_fail(
+            err, MR_EDATA,
+            "%.300s: its recipe.ini is missing; name the recipe, and give the flags that the run was started "
+            "with",
+            out);
+    return mr_fail(err, MR_EDATA,
+                   "%.300s: there is no run to resume; to start one, name a recipe: minrnn train RECIPE --out %.300s",
+                   out, out);
+}
+
 /* The recipe of the run in --out. One that was named as well must at least be for the same task. */
 static int load_run_recipe(mr_recipe *recipe, const char *named, const char *out, mr_error *err)
 {
     mr_recipe other = {0};
     char *path = mr_path_join(out, "recipe.ini");
-    int status = path ? mr_recipe_load_run(recipe, path, err) : mr_no_memory(err, "the recipe");
+    if (!path) return mr_no_memory(err, "the recipe");
+    const int there = mr_path_exists(path);
+    int status = there ? mr_recipe_load_run(recipe, path, err) : load_other_recipe(recipe, named, out, err);
     mr_free(path);
-    if (!status && named) status = mr_recipe_load(&other, named, err);
+    if (!there || status) return status;
+    if (named) status = mr_recipe_load(&other, named, err);
     if (!status && named && other.task->type != recipe->task->type)
         status = mr_fail(err, MR_ECONFIG, "%s: is a run of task %s, not %s; choose another --out", out,
                          recipe->task->type->name, other.task->type->name);
@@ -58,16 +78,9 @@ static int load_run_recipe(mr_recipe *recipe, const char *named, const char *out
     return status;
 }
 
-/* Which recipe: the one named, or that of the run to go on with. A flag on top of a run's own recipe must not change
- * what may not change; mr_train checks that against the state. Returns −1 to go on, otherwise the exit status. */
-static int load_recipe(mr_recipe *recipe, const mr_args *args, const settings *set)
+/* The flags on top of a recipe. Returns −1 to continue, otherwise the exit status. */
+static int take_flags(mr_recipe *recipe, const mr_args *args, const settings *set)
 {
-    const char *named = args->count ? args->given[0] : NULL;
-    mr_error err;
-    int status;
-    if (set->resume && (mr_run_has_state(set->out) || !named)) status = load_run_recipe(recipe, named, set->out, &err);
-    else status = mr_recipe_load(recipe, named, &err);
-    if (status) return mr_report("train", &err);
     const mr_option *tables[MR_SECTIONS + 1] = {NULL};
     void *settings_of[MR_SECTIONS];
     for (int i = 0; i < MR_SECTIONS; i++) {
@@ -79,8 +92,74 @@ static int load_recipe(mr_recipe *recipe, const mr_args *args, const settings *s
     if (mr_args_was_set(args, "seed")) mr_train_set_whole(&recipe->train, "seed", set->common.seed);
     if (mr_args_was_set(args, "dtype")) recipe->train.dtype = set->common.dtype;
     if (mr_args_was_set(args, "tf32")) recipe->train.tf32 = set->common.tf32;
+    return code;
+}
+
+/* A run that has begun keeps the model that it began from. */
+static int check_same_init(const char *began, const char *now, const char *out, mr_error *err)
+{
+    char *a = mr_path_absolute(began), *b = mr_path_absolute(now);
+    const int same = a && b && !strcmp(a, b);
+    mr_free(a);
+    mr_free(b);
+    if (same) return 0;
+    return mr_fail(err, MR_ECONFIG,
+                   "--init is for new runs, and the one in %.200s began from %.200s; leave --init out, or choose "
+                   "another --out",
+                   out, began[0] ? began : "random weights");
+}
+
+/* Which recipe: the one named, or that of the run to be resumed. A flag on top of a run's own recipe must not change
+ * what may not change; mr_train checks that against the state. Returns −1 to continue, otherwise the exit status. */
+static int load_recipe(mr_recipe *recipe, const mr_args *args, const settings *set)
+{
+    const char *named = args->count ? args->given[0] : NULL;
+    const int has_state = set->resume && mr_run_has_state(set->out);
+    char began[MR_TEXT_MAX];
+    mr_error err;
+    int status =
+        has_state || !named ? load_run_recipe(recipe, named, set->out, &err) : mr_recipe_load(recipe, named, &err);
+    if (status) return mr_report("train", &err);
+    strcpy(began, recipe->train.init);
+    int code = take_flags(recipe, args, set);
+    if (code < 0 && has_state && check_same_init(began, recipe->train.init, set->out, &err))
+        code = mr_report("train", &err);
     if (code >= 0) mr_recipe_free(recipe);
     return code;
+}
+
+/* A flag's value as its option prints it: 0.10 is 0.1. It was parsed before, so that it can be. */
+static void normalise(const mr_option *option, const char *value, char out[MR_TEXT_MAX])
+{
+    mr_option alone = *option;
+    mr_slot slot = {0};
+    alone.offset = 0;
+    mr_option_parse(&alone, &slot, value ? value : "yes", NULL);
+    mr_option_print(&alone, &slot, out);
+}
+
+/* A run that starts from a model has that model's shape and vocabulary: a flag may repeat them, and not change them. */
+static int check_flag(const mr_flag_pair *flag, const mr_recipe *recipe, mr_error *err)
+{
+    char given[MR_TEXT_MAX], has[MR_TEXT_MAX];
+    for (int section = 0; section < MR_SECTIONS; section++) {
+        const mr_option *o = mr_option_find(mr_recipe_table(recipe, section), flag->key);
+        if (!o || !mr_init_decides(section, o->key)) continue;
+        mr_option_print(o, mr_recipe_settings(recipe, section), has);
+        normalise(o, flag->value, given);
+        if (strcmp(given, has))
+            return mr_fail(err, MR_ECONFIG, "--%s %.100s: the model of --init has %s = %.100s; leave --%s out", o->key,
+                           given, o->key, has, o->key);
+    }
+    return 0;
+}
+
+static int begin(mr_recipe *recipe, const mr_args *args, const settings *set, mr_error *err)
+{
+    int status = mr_run_begin(recipe, set->out, set->resume, err);
+    for (int i = 0; !status && recipe->train.init[0] && i < args->pair_count; i++)
+        status = check_flag(&args->pairs[i], recipe, err);
+    return status;
 }
 
 /* 30146560 as 30,146,560. */
@@ -161,7 +240,7 @@ static int finish(const mr_run_view *v, const settings *set, const mr_train_resu
     return r->whole == MR_WHOLE_STOPPED ? 128 + (int)*mr_stop_flag() : MR_EXIT_DONE;
 }
 
-static int train(mr_recipe *recipe, const settings *set, mr_error *err, int *code)
+static int train(mr_recipe *recipe, const mr_args *args, const settings *set, mr_error *err, int *code)
 {
     mr_context *ctx = NULL;
     mr_train_result result;
@@ -172,7 +251,7 @@ static int train(mr_recipe *recipe, const settings *set, mr_error *err, int *cod
     common.dtype = recipe->train.dtype;
     common.tf32 = recipe->train.tf32;
     int status = mr_open_context(&common, &ctx, err);
-    if (!status) status = mr_recipe_open(recipe, err);
+    if (!status) status = begin(recipe, args, set, err);
     if (!status) status = mr_train(recipe, ctx, set->out, set->resume, mr_stop_flag(), &watch, &result, err);
     if (!status) *code = finish(&v, set, &result);
     else mr_run_view_clear(&v);
@@ -183,30 +262,35 @@ static int train(mr_recipe *recipe, const settings *set, mr_error *err, int *cod
 int mr_cmd_train(int argc, char **argv)
 {
     settings set = {.began = mr_seconds()};
-    mr_args args = {.command = "train",
-                    .flags = flags,
-                    .settings = &set,
-                    .open = 1,
-                    .more_help = help_recipes,
-                    .max = 1,
-                    .usage = "usage: minrnn train RECIPE|FILE.ini --out DIR [--resume] [--key value …]\n\n"
-                             "Trains a model. DIR gets model.safetensors (the best), last.safetensors, "
-                             "state.safetensors (to go on from),\n"
-                             "log.jsonl, recipe.ini (complete) and curve.svg. Ctrl-C saves and says how to go on.\n",
-                    .examples = "  minrnn train text --data book.txt --out runs/book\n"
-                                "  minrnn train selective-copy --length 256 --tokens 8 --steps 2000 --out runs/copy\n"
-                                "  minrnn train shakespeare --mixer minlstm --out runs/lstm --max-seconds 600\n"
-                                "  minrnn train --out runs/lstm --resume\n"};
+    mr_args args = {
+        .command = "train",
+        .flags = flags,
+        .settings = &set,
+        .open = 1,
+        .more_help = help_recipes,
+        .max = 1,
+        .usage =
+            "usage: minrnn train RECIPE|FILE.ini --out DIR [--resume] [--key value …]\n\n"
+            "Trains a model. DIR gets model.safetensors (the best), last.safetensors, "
+            "state.safetensors (to resume from),\n"
+            "log.jsonl, recipe.ini (complete) and curve.svg. Ctrl-C (or TERM, HUP) saves and says how to resume; USR1 "
+            "saves and trains on.\n",
+        .examples = "  minrnn train text --data book.txt --out runs/book\n"
+                    "  minrnn train selective-copy --length 256 --tokens 8 --steps 2000 --out runs/copy\n"
+                    "  minrnn train shakespeare --mixer minlstm --out runs/lstm --max-seconds 600\n"
+                    "  minrnn train --out runs/lstm --resume\n"
+                    "  minrnn train text --data letters.txt --init runs/book --out runs/letters\n"
+                    "  zcat *.gz | minrnn train text --data - --out runs/all\n"};
     mr_recipe recipe;
     mr_error err;
     int code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;
-    if (!set.out[0]) return mr_misused("train", "say where the run goes: --out DIR");
-    if (!set.resume && !args.count) return mr_misused("train", "say which recipe; `minrnn train --help` lists them");
+    if (!set.out[0]) return mr_misused("train", "--out DIR is missing: the folder that the run goes into");
+    if (!set.resume && !args.count) return mr_misused("train", "name a recipe; `minrnn train --help` lists them");
     code = load_recipe(&recipe, &args, &set);
     if (code >= 0) return code;
     mr_catch_signals();
-    int status = train(&recipe, &set, &err, &code);
+    int status = train(&recipe, &args, &set, &err, &code);
     mr_recipe_free(&recipe);
     return status ? mr_report("train", &err) : code;
 }

@@ -36,6 +36,7 @@ static int load_text(mr_experiment *e, const char *source, const char *text, mr_
 {
     e->source = source;
     int status = mr_ini_read(&e->lines, source, text, err);
+    if (!status) status = mr_ini_check_once(&e->lines, source, err);
     if (!status) status = head(e, err);
     if (!status) status = mr_experiment_check(e, source, err);
     if (status) mr_experiment_free(e);

@@ -109,7 +109,7 @@ int mr_result_folder_open(mr_result_folder *r, const char *name, const mr_reprod
 
 void mr_result_folder_close(mr_result_folder *r)
 {
-    if (r->lock >= 0) mr_unlock(r->lock);
+    mr_unlock_and_tidy(r->runs, r->lock);
     pthread_mutex_destroy(&r->mutex);
     mr_rows_free(&r->rows);
     mr_free(r->path);

@@ -50,7 +50,7 @@ int mr_reproduce_merge(const char *dir, const char *name, const mr_rows *from, s
     *added = 0;
     int status = mr_result_folder_lock(dir, name, &runs, &lock, err); /* or a run would overwrite these rows */
     if (!status) status = add_rows(dir, name, from, added, err);
-    if (lock >= 0) mr_unlock(lock);
+    mr_unlock_and_tidy(runs, lock);
     mr_free(runs);
     return status;
 }

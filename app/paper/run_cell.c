@@ -6,6 +6,7 @@
 #include "core/mem.h"
 #include "core/pool.h"
 #include "core/sha256.h"
+#include "train/begin.h"
 #include "train/session.h"
 
 #include <ctype.h>
@@ -180,7 +181,7 @@ static int carry_out(mr_cell_run *t, mr_recipe *recipe, mr_train_result *r, mr_e
                             .evaluating = on_evaluating,
                             .evaluated = on_evaluated,
                             .notice = on_notice};
-    int status = mr_recipe_open(recipe, err);
+    int status = mr_run_begin(recipe, t->dir, 1, err);
     t->opened = !status;
     if (!status) mr_data_identity(t->data, recipe->task->data_sha256, recipe->task->data_sha256);
     if (!status) status = mr_context_new(&options, &ctx, err);

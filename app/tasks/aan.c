@@ -1,3 +1,4 @@
+/* Reads AAN files: lines of five columns, checked one by one. */
 #include "tasks/aan.h"
 
 #include "core/file.h"
@@ -90,18 +91,18 @@ static int add_pair(reader *r, int label)
 static int end_line(reader *r)
 {
     const unsigned long long line = r->line;
-    /* a line end of two bytes, unless the text was cut before it */
+    /* a line break of two bytes, unless the text was cut before it */
     if (r->column == COLUMNS - 1 && r->used[1] && r->text[1][r->used[1] - 1] == '\r') r->used[1]--;
     if (r->column != COLUMNS - 1)
         return mr_fail(
             r->err, MR_EDATA,
-            "%s, line %llu: has %d columns; five are wanted, with tabs between: label, id1, id2, text1, text2", r->path,
-            line, r->column + 1);
+            "%s, line %llu: has %d columns; there must be five, with tabs between them: label, id1, id2, text1, text2",
+            r->path, line, r->column + 1);
     for (int k = 0; k < 2; k++)
         if (!r->used[k]) return mr_fail(r->err, MR_EDATA, "%s, line %llu: text%d is empty", r->path, line, k + 1);
     int label = label_of(r);
     if (label < 0)
-        return mr_fail(r->err, MR_EDATA, "%s, line %llu: the label is \"%.*s\"; 0 or 1 is wanted", r->path, line,
+        return mr_fail(r->err, MR_EDATA, "%s, line %llu: the label is \"%.*s\"; it must be 0 or 1", r->path, line,
                        (int)r->label_used, r->label);
     return add_pair(r, label);
 }
@@ -133,7 +134,7 @@ static int read_file(reader *r, char *piece, mr_sha256 *sha)
         if (!status) status = take_piece(r, piece, n);
         at += n;
     }
-    if (!status && r->started) status = end_line(r); /* the last line need not end */
+    if (!status && r->started) status = end_line(r); /* the last line may lack its line break */
     mr_file_close(fd);
     return status;
 }

@@ -1,3 +1,4 @@
+/* Gzipped tar archives: gzip runs as a process, the tar headers are read here. */
 #include "tasks/archive.h"
 
 #include "core/file.h"
@@ -20,12 +21,12 @@ typedef struct unpacking {
     const mr_data_member *members;
     int found[MEMBERS];
     mr_error *err;
-    char name[101]; /* of the file at hand */
+    char name[101]; /* of the current file */
     uint64_t size;  /* of it, and … */
     char kind;      /* … the type in its header */
 } unpacking;
 
-/* ---- gzip, as a process of its own */
+/* ---- gzip, as a separate process */
 
 static int start_gzip(const char *archive, int *fd, pid_t *pid, mr_error *err)
 {
@@ -47,7 +48,7 @@ static int start_gzip(const char *archive, int *fd, pid_t *pid, mr_error *err)
                    strerror(wrong));
 }
 
-/* Closing our end stops a gzip that still has something to say. */
+/* Closing our end stops a gzip that still has output. */
 static int end_gzip(const unpacking *u, pid_t pid, int status)
 {
     int code = 0;
@@ -71,7 +72,7 @@ static int read_some(unpacking *u, void *to, size_t bytes, size_t *got)
 
 static int cut_off(const unpacking *u)
 {
-    return mr_fail(u->err, MR_EDATA, "%s: is cut off or damaged; fetch it again", u->archive);
+    return mr_fail(u->err, MR_EDATA, "%s: is truncated or damaged; download it again", u->archive);
 }
 
 /* ---- tar */
@@ -92,7 +93,7 @@ static int next_header(unpacking *u)
     if (sum != stated) return cut_off(u);
     u->size = 0;
     if (block[124] & 0x80)
-        for (int i = 128; i < 136; i++) u->size = u->size << 8 | block[i]; /* GNU's way with large files */
+        for (int i = 128; i < 136; i++) u->size = u->size << 8 | block[i]; /* GNU's encoding of large sizes */
     else
         for (int i = 124; i < 136; i++)
             if (block[i] >= '0' && block[i] <= '7') u->size = 8 * u->size + (uint64_t)(block[i] - '0');
@@ -102,7 +103,7 @@ static int next_header(unpacking *u)
     return 1;
 }
 
-/* The file at hand goes to `file` (NULL: nowhere). */
+/* Writes the current file to `file` (NULL: skips it). */
 static int pass_data(unpacking *u, mr_replace *file, mr_sha256 *sha)
 {
     char block[64 * BLOCK];
@@ -159,7 +160,7 @@ static int take_all(unpacking *u)
 {
     int missing = 0;
     while (u->members[missing].file) missing++;
-    while (missing) { /* what lies behind the last member is not read */
+    while (missing) { /* what follows the last member is not read */
         int which = -1, status = next_header(u);
         if (status < 0) return status;
         if (!status) break;

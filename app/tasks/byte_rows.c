@@ -1,3 +1,4 @@
+/* Rows of bytes in one array, with a hash table that finds equal rows. */
 #include "tasks/byte_rows.h"
 
 #include "core/mem.h"

@@ -11,10 +11,10 @@ enum { PAPER_PROTOCOL, DEEPMIND_PROTOCOL };
 static const char *const protocols[] = {"paper", "deepmind", NULL};
 
 /* Devices record a step for each shape that they meet, so lengths are rounded up to few of them. The models are causal:
- * what stands behind an answer changes nothing. */
+ * what follows an answer changes nothing. */
 enum { TRAIN_MULTIPLE = 16, EVAL_MULTIPLE = 32 };
 
-/* Which stream of the places of a batch draws what all its rows share; rows have the ones below. */
+/* The random stream that draws what all rows of a batch share; rows use the numbers below it. */
 #define SHARED UINT32_MAX
 static const uint64_t eval_seed = 0x63686f6d736b79; /* "chomsky" */
 
@@ -24,7 +24,7 @@ typedef struct settings {
     int64_t train_length, eval_from, eval_to, eval_lengths, eval_samples;
 } settings;
 
-/* What the settings come to; the test set is `blocks` times `samples` sequences of one length. */
+/* What follows from the settings; the test set is `blocks` times `samples` sequences of one length. */
 typedef struct chomsky {
     const mr_chomsky *kind;
     int train_length, from, to, blocks, samples;
@@ -49,7 +49,7 @@ typedef struct part {
 } part;
 
 /* What follows the end of an answer is learnt, as published, but not scored. */
-static void cut_behind_end(const mr_chomsky *kind, int32_t *answer, int n)
+static void cut_after_end(const mr_chomsky *kind, int32_t *answer, int n)
 {
     int i = 0;
     while (i < n && answer[i] != kind->end) i++;
@@ -65,7 +65,7 @@ static void fill_row(const part *p, const mr_chomsky_row *row, int T, int32_t *t
         target[t] = t >= inputs && t < inputs + answers ? 0 : -1;
     }
     kind->draw(row);
-    if (p->scored && kind->end) cut_behind_end(kind, row->answer, answers);
+    if (p->scored && kind->end) cut_after_end(kind, row->answer, answers);
 }
 
 static void fill(const mr_chomsky *kind, const part *p, int place, mr_batch *batch)
@@ -148,7 +148,7 @@ static int find_kind(const settings *s, const mr_chomsky **kind, mr_error *err)
     return no_such_task(s, kinds, err);
 }
 
-/* 0 means: as the protocol has it. */
+/* 0: the protocol's own value. */
 static int64_t or_else(int64_t value, int64_t usual) { return value ? value : usual; }
 
 static int settle(const mr_task *task, chomsky *c, mr_error *err)

@@ -1,4 +1,4 @@
-/* Tasks of formal languages: what one of them says about itself, so that chomsky.c can make batches of it. */
+/* Tasks of formal languages: the description of each, from which chomsky.c makes batches. */
 #ifndef MR_APP_TASKS_CHOMSKY_H
 #define MR_APP_TASKS_CHOMSKY_H
 
@@ -21,7 +21,7 @@ struct mr_chomsky {
     /* tokens of the input, with `symbols` itself the empty token; classes of the answer */
     int symbols, classes;
     int (*inputs)(int length, int place); /* tokens of the input */
-    int (*answers)(int length);           /* empty tokens behind them, each with an answer */
+    int (*answers)(int length);           /* empty tokens after them, each with an answer */
     /* the class that ends an answer, so that the rest is not scored; 0: none does */
     int end;
     void (*draw)(const mr_chomsky_row *row);

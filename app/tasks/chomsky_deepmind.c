@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { END = 2 }; /* behind answers that are shorter than their room */
+enum { END = 2 }; /* follows answers that are shorter than their room */
 
 static int one_more(int length) { return length + 1; }
 static int twice(int length) { return 2 * length; }
@@ -41,7 +41,7 @@ static void draw_odds_first(const mr_chomsky_row *row)
     for (int i = 0; i < row->length; i += 2) row->answer[n++] = row->ids[i];
 }
 
-/* A string twice, with one of its symbols, in either copy, hidden behind 2; an odd length is filled up with 3. */
+/* A string twice, with one of its symbols, in either copy, replaced by 2; an odd length is filled up with 3. */
 static void draw_missing(const mr_chomsky_row *row)
 {
     enum { HIDDEN = 2, FILLER = 3 };
@@ -129,7 +129,7 @@ static void draw_brackets(const mr_chomsky_row *row)
     row->answer[0] = expression(&(grammar){row->rng, 3}, row->ids, row->length);
 }
 
-/* An expression of + and −, "=" and its value, with one digit hidden behind x: from a random token on, the next
+/* An expression of + and −, "=" and its value, with one digit replaced by x: from a random token on, the next
  * digit. */
 static void draw_equation(const mr_chomsky_row *row)
 {
@@ -172,7 +172,7 @@ static int draw_operands(const mr_chomsky_row *row)
     return n;
 }
 
-/* The answer holds sums of bits for each place, n of them: carries them, and puts the end behind the highest bit. */
+/* The answer holds sums of bits for each place, n of them: carries them, and puts the end after the highest bit. */
 static void finish_number(int32_t *answer, int n)
 {
     for (int i = 0; i + 1 < n; i++) {
@@ -219,9 +219,9 @@ static void draw_multiplication(const mr_chomsky_row *row)
     finish_number(row->answer, n + m);
 }
 
-/* The root by hand, highest bits first: two bits of the number are brought down for each bit of the root. After k
- * bits of it, what remains lies in rest[k−1 … 2k+1], and (root, 0, 1), which ends at the same place, is taken away
- * if it can be. */
+/* The root by hand, highest bits first: two bits of the number are brought down for each bit of the root. After k bits
+ * of it, what remains is in rest[k−1 … 2k+1], and (root, 0, 1), which ends at the same place, is subtracted if that is
+ * possible. */
 static int can_take(const uint8_t *rest, const int32_t *root, int k)
 {
     if (k > 0 && rest[k - 1]) return 1;

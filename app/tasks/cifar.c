@@ -1,3 +1,4 @@
+/* CIFAR-10 in grey: converted from the published files, kept in the cache folder. */
 #include "tasks/cifar.h"
 
 #include "core/file.h"
@@ -16,8 +17,9 @@ void mr_cifar_to_gray(const uint8_t official[MR_CIFAR_OFFICIAL], uint8_t gray[MR
     const uint8_t *red = official + 1, *green = red + MR_CIFAR_PIXELS, *blue = green + MR_CIFAR_PIXELS;
     gray[0] = official[0];
     for (int i = 0; i < MR_CIFAR_PIXELS; i++) {
-        /* In float, in this order and with every product rounded by itself (one a statement: no compiler fuses
-         * them): the published grey was made so, and a few pixels lie within the rounding of a whole number. */
+        /* In float, in this order and with every product rounded on its own (one per statement, so that no compiler
+         * fuses them): the published grey values were made that way, and a few pixels are within a rounding error of a
+         * whole number. */
         const float r = 0.2989f * red[i], g = 0.5870f * green[i], b = 0.1140f * blue[i];
         const float light = (r + g + b) / 255;
         gray[1 + i] = (uint8_t)(light * 255.5f);
@@ -62,7 +64,7 @@ static int convert(const mr_data_set *set, uint8_t **gray, char sha256[MR_SHA256
     for (size_t i = 0; !status && set->members[i].file; i++)
         status = read_official(&set->members[i], *gray + i * PER_FILE * MR_CIFAR_GRAY, err);
     if (!status) mr_sha256_of(*gray, size, sha256);
-    if (!status) { /* the next reading is faster; where it cannot be kept, that is all */
+    if (!status) { /* makes the next reading faster; it does not matter if it cannot be kept */
         char *path = strcmp(sha256, gray_sha256) ? NULL : mr_data_cache(set->instead);
         if (path) mr_file_replace(path, *gray, size, NULL);
         mr_free(path);

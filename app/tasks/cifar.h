@@ -1,5 +1,4 @@
-/* CIFAR-10 in grey: from the six published files, or from the file that an earlier reading of them left in the cache
- * folder. */
+/* CIFAR-10 in grey: from the six published files, or from the file that an earlier run left in the cache folder. */
 #ifndef MR_APP_TASKS_CIFAR_H
 #define MR_APP_TASKS_CIFAR_H
 

@@ -1,3 +1,4 @@
+/* Texts as tokens in as few bytes as the vocabulary allows, and windows of them. */
 #include "tasks/corpus.h"
 
 #include "core/mem.h"
@@ -17,7 +18,7 @@ typedef struct corpus {
 
 const char *const mr_vocab_choices[] = {"chars", "bytes", NULL};
 
-/* ---- tokens in their narrow cells */
+/* ---- tokens in 1, 2 or 4 bytes */
 
 static void put_tokens(corpus *c, const int32_t *from, size_t n)
 {
@@ -48,7 +49,7 @@ static size_t count_lines(const char *text, size_t size)
     return lines;
 }
 
-/* How many characters UTF-8 text has; at least as many as can be read of text that is not UTF-8. */
+/* How many characters UTF-8 text has; for text that is not UTF-8, no fewer than can be read. */
 static size_t count_characters(const char *text, size_t size)
 {
     size_t characters = 0;
@@ -56,8 +57,8 @@ static size_t count_characters(const char *text, size_t size)
     return characters;
 }
 
-/* A piece at a time, so that cells of one byte can lie in the memory of the text itself: a token never lies
- * beyond the bytes that it was read from. */
+/* A piece at a time, so that tokens of one byte can be stored in the memory of the text itself: a token never comes
+ * after the bytes that it was read from. */
 static int encode(corpus *c, mr_encoder *encoder, const mr_corpus_source *source, mr_error *err)
 {
     int32_t piece[4096];

@@ -8,14 +8,14 @@
 
 typedef struct mr_corpus_source {
     const char *name; /* of the text, in errors */
-    char *bytes;      /* taken over, also on failure; from mr_alloc */
+    char *bytes;      /* from mr_alloc; mr_corpus_open frees it, also on failure */
     size_t size;
     mr_vocab_kind kind; /* unless the task was given a vocabulary */
     double split;       /* the share of the tokens, from the front, that is training text */
     mr_unknown unknown; /* what happens to characters that a given vocabulary lacks */
 } mr_corpus_source;
 
-/* Sets task->data, face, max_T, eval_batches, vocab and note. What a failure leaves is freed by mr_corpus_close. */
+/* Sets task->data, face, max_T, eval_batches, vocab and note. What is left after a failure is freed by mr_corpus_close. */
 int mr_corpus_open(mr_task *task, mr_corpus_source source, mr_error *err);
 
 /* The same three functions serve every mr_task_type over a text. */

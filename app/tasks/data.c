@@ -1,3 +1,4 @@
+/* Published data sets: finding, checking and downloading them. */
 #include "tasks/data.h"
 
 #include "core/file.h"
@@ -59,10 +60,10 @@ static int need_set(const char *name, const mr_data_set **set, mr_error *err)
 {
     *set = mr_data_set_find(name);
     if (*set) return 0;
-    return mr_fail(err, MR_EINVAL, "there is no data set named '%s': `minrnn data list` shows those there are", name);
+    return mr_fail(err, MR_EINVAL, "there is no data set named '%s': `minrnn data list` shows the known ones", name);
 }
 
-/* ---- where files lie */
+/* ---- where files are */
 
 static const char *environment(const char *name)
 {
@@ -70,11 +71,11 @@ static const char *environment(const char *name)
     return value && value[0] ? value : NULL;
 }
 
-/* A file's place in the cache folder, or NULL when there is no such folder to be named (or no memory). */
+/* A file's path in the cache folder; NULL where there is no such folder, or no memory. */
 static char *cache_path(const char *file)
 {
     const char *xdg = environment("XDG_CACHE_HOME"), *home = environment("HOME");
-    if (xdg && xdg[0] != '/') xdg = NULL; /* as the XDG specification has it */
+    if (xdg && xdg[0] != '/') xdg = NULL; /* the XDG specification ignores relative paths */
     if (!xdg && !home) return NULL;
     char *folder = xdg ? mr_path_join(xdg, "minrnn") : mr_path_join(home, ".cache/minrnn");
     char *path = folder ? mr_path_join(folder, file) : NULL;
@@ -155,7 +156,7 @@ int mr_data_find_member(const char *name, const char *file, char **path, mr_erro
     return *path ? 0 : not_here(set, file, err);
 }
 
-/* ---- whether they are whole */
+/* ---- whether they are complete */
 
 static int check(const mr_data_set *set, const char *from, uint64_t bytes, const char *sha256, mr_error *err)
 {
@@ -204,7 +205,7 @@ typedef struct download {
     uint64_t done;
     mr_data_progress *progress;
     void *arg;
-    int status; /* of our side; curl's own comes from curl_easy_perform */
+    int status; /* our own errors; curl's come from curl_easy_perform */
     mr_error *err;
 } download;
 
@@ -274,7 +275,8 @@ int mr_data_download(const mr_data_set *set, const char *path, mr_data_progress 
 int mr_data_download(const mr_data_set *set, const char *path, mr_data_progress *progress, void *arg, mr_error *err)
 {
     (void)progress, (void)arg;
-    return mr_fail(err, MR_EDATA, "this build cannot download (no libcurl): fetch %s and put it at %s", set->url, path);
+    return mr_fail(err, MR_EDATA, "this build cannot download (no libcurl): download %s and put it at %s", set->url,
+                   path);
 }
 #endif
 
@@ -290,7 +292,7 @@ static int download_into_cache(const mr_data_set *set, const char *path, mr_data
     return status ? status : mr_data_download(set, path, progress, arg, err);
 }
 
-/* The archive comes into the cache folder, gives its members, and goes. */
+/* Downloads the archive into the cache folder, extracts its members, and removes it. */
 static int get_archive(const mr_data_set *set, const char *path, mr_data_progress *progress, void *arg, mr_error *err)
 {
     int status = download_into_cache(set, path, progress, arg, err);
@@ -300,7 +302,7 @@ static int get_archive(const mr_data_set *set, const char *path, mr_data_progres
     *strrchr(folder, '/') = 0;
     status = mr_unpack(path, set->members, folder, err);
     mr_free(folder);
-    if (!status) unlink(path); /* what could not be read is kept, to be looked at */
+    if (!status) unlink(path); /* an archive that could not be read is kept for inspection */
     return status;
 }
 

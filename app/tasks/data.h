@@ -1,5 +1,5 @@
-/* Data sets that are published elsewhere: where they come from, where they lie on this machine, and whether they
- * are whole. */
+/* Data sets that are published elsewhere: where they come from, where they are on this machine, and whether they are
+ * complete. */
 #ifndef MR_APP_TASKS_DATA_H
 #define MR_APP_TASKS_DATA_H
 
@@ -30,14 +30,14 @@ typedef struct mr_data_set {
 const mr_data_set *mr_data_sets(void);                 /* ends with a row whose name is NULL */
 const mr_data_set *mr_data_set_find(const char *name); /* or NULL */
 
-/* Where the file lies: in $MINRNN_DATA, else in the cache folder ($XDG_CACHE_HOME/minrnn or ~/.cache/minrnn). *path is
+/* Where the file is: in $MINRNN_DATA, else in the cache folder ($XDG_CACHE_HOME/minrnn or ~/.cache/minrnn). *path is
  * freed by mr_free. MR_EDATA when it is in neither. Of an archive: the first of its members, when all are there. */
 int mr_data_find(const char *name, char **path, mr_error *err);
 
 /* The same for one member of an archive, or for what is made from them. */
 int mr_data_find_member(const char *name, const char *file, char **path, mr_error *err);
 
-/* The place of a file in the cache folder, its folder made; NULL when there is none to be had. Freed by mr_free. */
+/* The path of a file in the cache folder, which is made if needed; NULL where that is impossible. Freed by mr_free. */
 char *mr_data_cache(const char *file);
 
 /* Finds it, reads it and checks its size and SHA-256; *bytes is freed by mr_free. */
@@ -46,7 +46,7 @@ int mr_data_load(const char *name, char **bytes, size_t *size, mr_error *err);
 /* Called now and then during a download; anything but 0 stops it (MR_ESTOPPED). */
 typedef int mr_data_progress(void *arg, uint64_t done, uint64_t total);
 
-/* Makes sure that the file is there and whole: downloads it into the cache folder unless it is found already.
+/* Makes sure that the file is there and complete: downloads it into the cache folder unless it is found already.
  * progress may be NULL. *path is freed by mr_free. */
 int mr_data_get(const char *name, mr_data_progress *progress, void *arg, char **path, mr_error *err);
 

@@ -20,7 +20,7 @@ enum { TRAINED = 45000, VIEWS = 1 << 25 /* added to a stream: how pictures are l
 
 static int side_of(const settings *s) { return MR_CIFAR_SIDE >> s->side; }
 
-/* The mean of the picture's pixels that lie under pixel (x, y) of a smaller one, to the nearest number. */
+/* The mean of the picture's pixels that pixel (x, y) of a smaller one covers, rounded to the nearest whole number. */
 static int pixel(const uint8_t *gray, int shrink, int x, int y)
 {
     const int n = 1 << shrink;
@@ -30,7 +30,7 @@ static int pixel(const uint8_t *gray, int shrink, int x, int y)
     return (sum + n * n / 2) / (n * n);
 }
 
-/* How a picture is looked at: mirrored, and moved by some pixels; what comes into view then repeats its edge. */
+/* How a picture is looked at: mirrored, and moved by some pixels; what comes into view repeats the edge. */
 typedef struct view {
     int mirrored, dx, dy;
 } view;

@@ -29,7 +29,7 @@ typedef struct listops {
 
 /* ---- batches */
 
-/* The rows' numbers wait in batch->length, which each then replaces by its length. */
+/* batch->length first holds the rows' numbers; each is then replaced by the row's length. */
 static void fill(const mr_task *task, mr_batch *batch)
 {
     const mr_byte_rows *rows = &((const listops *)task->data)->rows;

@@ -1,3 +1,4 @@
+/* ListOps: random trees by Long Range Arena's rules, and its published files. */
 #include "tasks/listops_data.h"
 
 #include "core/file.h"
@@ -54,8 +55,8 @@ static int put(tree *t, int token)
     return token;
 }
 
-/* One node with all below it; returns its value. A node is an operator with chance 1/4, above the last level. One
- * draw says whether it is one and, where not, which digit; a second one the operator and how many arguments. */
+/* One node with all below it; returns its value. A node is an operator with chance 1/4, above the last level. One draw
+ * decides whether it is one and, if not, which digit; a second one decides the operator and how many arguments. */
 static int grow(tree *t, int depth)
 {
     int values[MR_LISTOPS_ARGUMENTS], n, operator;
@@ -63,7 +64,7 @@ static int grow(tree *t, int depth)
     if (depth >= t->shape->depth || draw >= 10) return put(t, MR_LISTOPS_ZERO + (int)(draw % 10)) - MR_LISTOPS_ZERO;
     draw = mr_rng_below(&t->rng, 4 * (uint32_t)(t->shape->arguments - 1));
     n = 2 + (int)(draw / 4);
-    values[0] = 0; /* for those who check: there are two or more */
+    values[0] = 0; /* for static analysers: there are two or more */
     operator= put(t, MR_LISTOPS_MIN + (int)(draw % 4));
     for (int i = 0; i < n; i++) {
         values[i] = grow(t, depth + 1);
@@ -73,8 +74,8 @@ static int grow(tree *t, int depth)
     return apply(operator, values, n);
 }
 
-/* Attempts are numbered, and each has random numbers of its own; blocks of them are tried on all cores and then
- * looked through in order, so the set does not depend on the cores. */
+/* Attempts are numbered, and each has its own random numbers; blocks of them are tried on all cores and then collected
+ * in order, so the set does not depend on the number of cores. */
 enum { BLOCK = 4096, BLOCKS = 32, THREADS = 16 };
 
 typedef struct attempts {
@@ -144,7 +145,7 @@ int mr_listops_generate(const mr_listops_shape *shape, uint32_t count, mr_byte_r
     if (rows->count == wanted) return 0;
     return mr_fail(err, MR_ECONFIG,
                    "only %" PRIu32 " different trees of more than %d and fewer than %d tokens were found, and %" PRIu32
-                   " are wanted: widen --min-length and --max-length, raise --depth or --arguments, or ask for fewer",
+                   " are needed: widen --min-length and --max-length, raise --depth or --arguments, or ask for fewer",
                    rows->count, shape->min_length, shape->max_length, wanted);
 }
 
@@ -159,7 +160,7 @@ static const struct {
              {"[SM", MR_LISTOPS_SM},
              {"]", MR_LISTOPS_END}};
 
-/* The token of a word, MR_LISTOPS_PAD for a parenthesis, −1 for what is none. */
+/* The token of a word, MR_LISTOPS_PAD for a parenthesis, −1 for anything else. */
 static int token_of(const char *word, size_t n)
 {
     if (n == 1 && word[0] >= '0' && word[0] <= '9') return MR_LISTOPS_ZERO + word[0] - '0';
@@ -186,7 +187,7 @@ static int read_source(reader *r, const char *at, const char *end)
         while (at + n < end && at[n] != ' ') n++;
         int token = n ? token_of(at, n) : MR_LISTOPS_PAD;
         if (token < 0)
-            return mr_fail(r->err, MR_EDATA, "%s, line %d: \"%.*s\" is no token of ListOps", r->path, r->line,
+            return mr_fail(r->err, MR_EDATA, "%s, line %d: \"%.*s\" is not a token of ListOps", r->path, r->line,
                            n > 40 ? 40 : (int)n, at);
         if (token != MR_LISTOPS_PAD && r->used < r->longest) r->tokens[r->used++] = (uint8_t)token;
         at += n;
@@ -198,10 +199,10 @@ static int read_line(reader *r, const char *at, const char *end, mr_byte_rows *r
 {
     const char *tab = memchr(at, '\t', (size_t)(end - at));
     if (!tab)
-        return mr_fail(r->err, MR_EDATA, "%s, line %d: has no tab; two columns are wanted, Source and Target", r->path,
-                       r->line);
+        return mr_fail(r->err, MR_EDATA, "%s, line %d: has no tab; there must be two columns, Source and Target",
+                       r->path, r->line);
     if (end - tab != 2 || tab[1] < '0' || tab[1] > '9')
-        return mr_fail(r->err, MR_EDATA, "%s, line %d: the column Target is \"%.*s\"; a digit is wanted", r->path,
+        return mr_fail(r->err, MR_EDATA, "%s, line %d: the column Target is \"%.*s\"; it must be a digit", r->path,
                        r->line, end - tab > 40 ? 40 : (int)(end - tab - 1), tab + 1);
     int status = read_source(r, at, tab);
     if (!status && mr_byte_rows_append(rows, r->tokens, r->used, (uint8_t)(tab[1] - '0')))

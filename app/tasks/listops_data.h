@@ -27,8 +27,8 @@ typedef struct mr_listops_shape {
 /* Adds `count` trees, no two of the whole set alike. The same shape and counts give the same set on every machine. */
 int mr_listops_generate(const mr_listops_shape *shape, uint32_t count, mr_byte_rows *rows, mr_error *err);
 
-/* Adds the rows of a file of the published form: a line of column names, then `Source TAB Target`. Parentheses carry
- * nothing and are dropped; what lies behind `longest` tokens is cut off. */
+/* Adds the rows of a file of the published form: a line of column names, then `Source TAB Target`. Parentheses carry no
+ * information and are dropped; everything after `longest` tokens is cut off. */
 int mr_listops_read(const char *path, uint32_t longest, mr_byte_rows *rows, mr_error *err);
 
 #endif

@@ -31,7 +31,7 @@ static void put_document(const mr_byte_rows *documents, uint32_t which, int row,
     for (int t = 0; t < batch->T; t++) ids[t] = t < length ? 1 + bytes[t] : PAD;
 }
 
-/* The pairs' numbers wait in batch->target, which each then replaces by its label. */
+/* batch->target first holds the pairs' numbers; each is then replaced by the pair's label. */
 static void fill(const mr_task *task, const mr_pairs *pairs, int count, mr_batch *batch)
 {
     const retrieval *r = task->data;

@@ -10,7 +10,7 @@ typedef struct settings {
 } settings;
 
 /* The test set is the same whatever the model, its seed or its batch: `eval-batches` batches of 64 sequences,
- * drawn from a seed of its own and cut anew into the rows that task->batch asks for. */
+ * drawn from a fixed seed and cut into batches of task->batch rows. */
 enum { MARKER = 0, EVAL_ROWS = 64 };
 static const uint64_t eval_seed = 0x73656c636f7079; /* "selcopy" */
 

@@ -1,3 +1,4 @@
+/* Random orders without storage: a permutation that is computed place by place. */
 #include "tasks/shuffle.h"
 
 #include "core/rng.h"
@@ -6,8 +7,8 @@
 
 enum { ROUNDS = 4, POOL = 1024, VISITS = 1 << 24 /* added to a stream: the order in which pieces are visited */ };
 
-/* A Feistel network over 2·half bits, the smallest such power of two that holds n; who lands at n or beyond goes
- * through it again, which keeps it a permutation of 0 … n−1. */
+/* A Feistel network over 2·half bits, the smallest such power of two that holds n; a result of n or more goes through
+ * it again, which keeps it a permutation of 0 … n−1. */
 static uint32_t permute(uint64_t seed, uint32_t stream, uint32_t pass, uint32_t n, uint32_t i)
 {
     uint32_t half = 1;

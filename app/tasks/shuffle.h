@@ -1,11 +1,11 @@
-/* Which examples of a data set a batch holds: passes over all of it, each in an order of its own, as a pure function of
- * (seed, step, micro-batch); nothing is stored, so a resumed run goes on where it was. */
+/* Which examples of a data set a batch holds: passes over all of it, each in its own order, as a pure function of
+ * (seed, step, micro-batch); nothing is stored, so a resumed run continues where it was. */
 #ifndef MR_APP_TASKS_SHUFFLE_H
 #define MR_APP_TASKS_SHUFFLE_H
 
 #include "tasks/task.h"
 
-/* The item (0 … n−1) at a place of an endless row of passes: places 0 … n−1 are the first pass, and so on. Every
+/* The item (0 … n−1) at a place in an endless sequence of passes: places 0 … n−1 are the first pass, and so on. Every
  * item comes once a pass. */
 uint32_t mr_shuffle_at(uint64_t seed, uint32_t stream, uint32_t n, uint64_t place);
 

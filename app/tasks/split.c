@@ -1,3 +1,4 @@
+/* The choices of tasks that classify whole sequences. */
 #include "tasks/split.h"
 
 const char *const mr_split_choices[] = {"validation", "test", NULL};

@@ -1,4 +1,5 @@
-/* What tasks that classify whole sequences have in common: which part is scored, and what the answer is read from. */
+/* Options shared by tasks that classify whole sequences: which part of the data is scored, and what the answer is read
+ * from. */
 #ifndef MR_APP_TASKS_SPLIT_H
 #define MR_APP_TASKS_SPLIT_H
 

@@ -1,3 +1,4 @@
+/* Tasks: the list of all, and the life of one. */
 #include "tasks/task.h"
 
 #include "core/mem.h"

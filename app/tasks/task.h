@@ -1,4 +1,4 @@
-/* A task: what a model is trained on. One small file a task, with a vtable; adding one adds a line to tasks.def. */
+/* A task: what a model is trained on. Each task is one small file with a table of functions, and one line in tasks.def. */
 #ifndef MR_APP_TASKS_TASK_H
 #define MR_APP_TASKS_TASK_H
 
@@ -35,8 +35,8 @@ struct mr_task_type {
     int best_by_accuracy; /* which checkpoint is the best: highest accuracy, else lowest loss */
     int (*open)(mr_task *task, mr_error *err);
     void (*close)(mr_task *task); /* frees task->data, also what a failed open left (or NULL); may be NULL */
-    /* Pure functions of the task and the numbers given, safe to call from another thread: that is what makes a
-     * resumed run see the same data. They fill a batch of mr_batch_new (B, T, arrays, counted). */
+    /* Pure functions of the task and the numbers given, safe to call from another thread: so that a resumed run sees
+     * the same data. They fill a batch of mr_batch_new (B, T, arrays, counted). */
     void (*train_batch)(const mr_task *task, uint32_t step, uint32_t micro, mr_batch *batch);
     void (*eval_batch)(const mr_task *task, int index, mr_batch *batch);
     /* The group of a test batch: a score is the mean over groups, which follow one another. NULL: there is one. */

@@ -1,9 +1,9 @@
-/* Text: predict the next character (or byte) of any file. */
-#include "core/file.h"
+/* Text: predict the next character (or byte) of any file, or of several in a row. */
 #include "tasks/corpus.h"
+#include "tasks/source.h"
 
 typedef struct settings {
-    char data[MR_TEXT_MAX];
+    char data[MR_TEXT_MAX]; /* a name a line */
     int vocab, unknown;
     double split;
 } settings;
@@ -11,10 +11,14 @@ typedef struct settings {
 static int open_task(mr_task *task, mr_error *err)
 {
     const settings *s = task->settings;
-    mr_corpus_source source = {
-        .name = s->data, .kind = (mr_vocab_kind)s->vocab, .split = s->split, .unknown = (mr_unknown)s->unknown};
-    if (!s->data[0]) return mr_fail(err, MR_ECONFIG, "there is no text to learn from or to score: say --data FILE");
-    int status = mr_file_read(s->data, UINT32_MAX, &source.bytes, &source.size, err);
+    char label[MR_SOURCE_LABEL];
+    mr_corpus_source source = {.name = mr_source_label(s->data, label),
+                               .kind = (mr_vocab_kind)s->vocab,
+                               .split = s->split,
+                               .unknown = (mr_unknown)s->unknown};
+    if (!s->data[0])
+        return mr_fail(err, MR_ECONFIG, "there is no text to learn from or to score; give it with --data FILE");
+    int status = mr_source_read(s->data, UINT32_MAX, &source.bytes, &source.size, err);
     return status ? status : mr_corpus_open(task, source, err);
 }
 
@@ -23,8 +27,8 @@ static const mr_option options[] = {
      .type = MR_OPT_TEXT,
      .offset = offsetof(settings, data),
      .fallback = "",
-     .help = "the file to learn from",
-     .flags = MR_OPT_PATH},
+     .help = "the file to learn from, or - for standard input; several are read in order as one text",
+     .flags = MR_OPT_PATH | MR_OPT_MANY},
     {.key = "vocab",
      .type = MR_OPT_CHOICE,
      .offset = offsetof(settings, vocab),

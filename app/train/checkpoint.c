@@ -103,7 +103,7 @@ static int compare_key(mr_checkpoint *cp, const mr_st *st, const char *path, con
     const char *was = mr_st_meta(st, key);
     if (!was && (o->flags & MR_OPT_SPARSE)) was = o->fallback;
     mr_option_print(o, mr_recipe_settings(r, section), value);
-    if (!was && (o->flags & MR_OPT_MAY_CHANGE)) return 0; /* a key that is younger than the state */
+    if (!was && (o->flags & MR_OPT_MAY_CHANGE)) return 0; /* a key that is newer than the state */
     if (!was) return mr_fail(err, MR_EFORMAT, "%s: its metadata lacks %s", path, key);
     if (!strcmp(was, value)) return 0;
     if (o->flags & MR_OPT_MAY_CHANGE) return note_change(cp, o->key, was, value), 0;
@@ -120,7 +120,7 @@ static int same_recipe(mr_checkpoint *cp, const mr_st *st, const char *path, con
     if (!task || strcmp(task, r->task->type->name))
         return mr_fail(err, MR_ECONFIG, "%s: is a run of task %.60s, not %s; choose another --out", path,
                        task ? task : "?", r->task->type->name);
-    /* what the task derives follows from its keys and the vocabulary, which say better what differs */
+    /* derived keys follow from the task's keys and the vocabulary, which name the difference better */
     for (int section = 0; section < MR_SECTIONS; section++)
         for (const mr_option *o = mr_recipe_table(r, section); !status && o->key; o++)
             if (!(o->flags & (MR_OPT_PATH | MR_OPT_DERIVED))) status = compare_key(cp, st, path, r, section, o, err);
@@ -160,7 +160,7 @@ static int read_count(const mr_st *st, const char *path, const char *key, int64_
     char *end;
     *value = text ? strtoll(text, &end, 10) : -1;
     if (text && end != text && !*end && *value >= 0) return 0;
-    return mr_fail(err, MR_EFORMAT, "%s: its metadata lacks a sound %s", path, key);
+    return mr_fail(err, MR_EFORMAT, "%s: its metadata has no valid %s", path, key);
 }
 
 static double read_number(const mr_st *st, const char *key)

@@ -4,7 +4,7 @@
 
 #include "train/recipe.h"
 
-/* Where a run stands, beside what its net knows. */
+/* The progress of a run, apart from what its net holds. */
 typedef struct mr_checkpoint {
     int64_t step;                    /* steps done */
     int64_t evaluated;               /* the step of the last evaluation */
@@ -15,7 +15,7 @@ typedef struct mr_checkpoint {
     uint64_t log_offset;
     double seconds,
         setup_seconds; /* of the run so far, and those of them that its calls spent before their first step */
-    char changed[512]; /* after mr_checkpoint_load: keys that the run now has otherwise, "lr = 0.001 (was 0.01)" */
+    char changed[512]; /* after mr_checkpoint_load: keys that have another value now, "lr = 0.001 (was 0.01)" */
 } mr_checkpoint;
 
 mr_checkpoint mr_checkpoint_start(void); /* before the first step */

@@ -1,3 +1,4 @@
+/* INI text read by libinih, with checks for what it would misread. */
 #include "train/ini.h"
 
 #include "core/mem.h"
@@ -28,7 +29,7 @@ static int take_line(void *user, const char *section, const char *key, const cha
     return 1;
 }
 
-/* libinih cuts lines at INI_MAX_LINE and would read the rest as a line of its own. */
+/* libinih cuts lines at INI_MAX_LINE and would read the rest as another line. */
 static int check_lines(const char *name, const char *text, mr_error *err)
 {
     int number = 1;
@@ -53,7 +54,7 @@ static long header_of(const char *line, size_t n, const char **name)
     return end ? end - *name : -1;
 }
 
-/* libinih tells of sections with keys alone. */
+/* libinih reports only sections that have keys. */
 static int take_headers(mr_ini *all, const char *name, const char *text, mr_error *err)
 {
     int lines = 1;
@@ -72,13 +73,21 @@ static int take_headers(mr_ini *all, const char *name, const char *text, mr_erro
     return 0;
 }
 
-static int check_twice(const mr_ini *all, const char *name, mr_error *err)
+int mr_ini_came_before(const mr_ini *all, int line)
 {
-    for (int i = 0; i < all->count; i++) {
-        const mr_ini_line *l = &all->list[i];
-        if (mr_ini_find(all, l->section, l->key) != l->value)
-            return mr_fail(err, MR_EINVAL, "%s: [%s] %s is given twice", name, l->section, l->key);
-    }
+    const mr_ini_line *l = &all->list[line];
+    return mr_ini_find(all, l->section, l->key) != l->value;
+}
+
+int mr_ini_twice(const mr_ini_line *l, const char *name, mr_error *err)
+{
+    return mr_fail(err, MR_EINVAL, "%s: [%s] %s is given twice", name, l->section, l->key);
+}
+
+int mr_ini_check_once(const mr_ini *all, const char *name, mr_error *err)
+{
+    for (int i = 0; i < all->count; i++)
+        if (mr_ini_came_before(all, i)) return mr_ini_twice(&all->list[i], name, err);
     return 0;
 }
 
@@ -92,7 +101,7 @@ int mr_ini_read(mr_ini *all, const char *name, const char *text, mr_error *err)
     if (all->failed) return mr_no_memory(err, name);
     if (wrong) return mr_fail(err, MR_EINVAL, "%s, line %d: not `key = value`, `[section]` or a comment", name, wrong);
     if (all->wrong[0]) return mr_fail(err, MR_EINVAL, "%s: unknown key %.150s", name, all->wrong);
-    return check_twice(all, name, err);
+    return 0;
 }
 
 void mr_ini_free(mr_ini *all)

@@ -20,12 +20,18 @@ typedef struct mr_ini {
     int headers;
 } mr_ini;
 
-/* In the order of the text. Refuses what is no INI, lines that libinih would cut, and a key that is given twice in a
- * section; `name` is the file's, for errors. */
+/* In the order of the text. Refuses text that is not INI, and lines that libinih would cut; `name` is the file's, for
+ * errors. */
 int mr_ini_read(mr_ini *ini, const char *name, const char *text, mr_error *err);
 void mr_ini_free(mr_ini *ini); /* also after a failure */
 
-/* A key's value, or NULL. */
+/* Does an earlier line give the same key in the same section? Most keys may come once: the error that says so, and
+ * a check of all lines. */
+int mr_ini_came_before(const mr_ini *ini, int line);
+int mr_ini_twice(const mr_ini_line *line, const char *name, mr_error *err);
+int mr_ini_check_once(const mr_ini *ini, const char *name, mr_error *err);
+
+/* A key's value, the first one where there are several, or NULL. */
 const char *mr_ini_find(const mr_ini *ini, const char *section, const char *key);
 
 /* Is it the name of such a file, by its ending? */

@@ -28,19 +28,21 @@ static const mr_option own[] = {
     {"save-every", MR_OPT_INT, FIELD(save_every), "0", 0, 1e12, NULL, "steps between checkpoints; 0: every 15 seconds",
      MR_OPT_MAY_CHANGE},
     {"patience", MR_OPT_INT, FIELD(patience), "0", 0, 1e9, NULL,
-     "stop after so many evaluations without a better one; 0: never", MR_OPT_MAY_CHANGE},
+     "stop after so many evaluations without an improvement; 0: never", MR_OPT_MAY_CHANGE},
     {"dtype", MR_OPT_CHOICE, FIELD(dtype), "f32", 0, 0, dtypes, "what matrix products are computed in",
      MR_OPT_MAY_CHANGE},
     {"log", MR_OPT_CHOICE, FIELD(log), "jsonl", 0, 0, logs, "write log.csv or TensorBoard events besides log.jsonl",
      MR_OPT_MAY_CHANGE},
     {"tf32", MR_OPT_BOOL, FIELD(tf32), "yes", 0, 0, NULL, "GPU: f32 products may round to TF32", MR_OPT_MAY_CHANGE},
+    {"init", MR_OPT_TEXT, FIELD(init), "", 0, 0, NULL,
+     "start from the weights of this model (a file or a run's folder), with its [model] and vocabulary", MR_OPT_PATH},
     {0}};
 
 /* How a recipe is written; keys of the library that are not named here come last. */
-static const char *const order[] = {
-    "batch",      "context",  "steps",        "max-seconds", "lr",   "schedule",   "warmup",     "optimizer",
-    "betas",      "eps",      "weight-decay", "decay-set",   "clip", "accumulate", "eval-every", "eval-tokens",
-    "save-every", "patience", "log",          "dtype",       "tf32", "seed",       NULL};
+static const char *const order[] = {"batch",  "context",    "steps",      "max-seconds", "lr",           "schedule",
+                                    "warmup", "optimizer",  "betas",      "eps",         "weight-decay", "decay-set",
+                                    "clip",   "accumulate", "eval-every", "eval-tokens", "save-every",   "patience",
+                                    "log",    "dtype",      "tf32",       "seed",        "init",         NULL};
 
 enum { TRAIN_ROWS = MR_LEARN_SLOTS + 16 };
 

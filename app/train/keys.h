@@ -31,6 +31,7 @@ typedef struct mr_train_settings {
     mr_train_dtype dtype;
     mr_log_formats log;
     int tf32;
+    char init[MR_TEXT_MAX];
     mr_slot learn[MR_LEARN_SLOTS];
 } mr_train_settings;
 

@@ -61,9 +61,19 @@ int mr_recipe_new(mr_recipe *r, const char *task, mr_error *err)
     return 0;
 }
 
+void mr_recipe_drop_init(mr_recipe *r)
+{
+    mr_net_free(r->init_net);
+    mr_context_free(r->init_ctx);
+    r->init_net = NULL;
+    r->init_ctx = NULL;
+}
+
 void mr_recipe_free(mr_recipe *r)
 {
     mr_task_free(r->task);
+    mr_recipe_drop_init(r);
+    mr_vocab_free(r->vocab);
     memset(r, 0, sizeof *r);
 }
 
@@ -74,10 +84,11 @@ static int is_key(const mr_ini_line *l, const char *section, const char *key)
     return !strcmp(l->section, section) && !strcmp(l->key, key);
 }
 
-static int apply(mr_recipe *r, const char *name, const mr_ini_line *l, mr_error *err)
+/* `again`: the same key has come before. */
+static int apply(mr_recipe *r, const char *name, const mr_ini_line *l, int again, mr_error *err)
 {
     mr_error inner;
-    if (is_key(l, "", "base") || is_key(l, "task", "name")) return 0; /* done already */
+    if (is_key(l, "", "base") || is_key(l, "task", "name")) return again ? mr_ini_twice(l, name, err) : 0;
     for (int section = 0; section < MR_SECTIONS; section++) {
         if (strcmp(l->section, mr_section_names[section])) continue;
         const mr_option *o = find_in(r, section, l->key);
@@ -85,23 +96,25 @@ static int apply(mr_recipe *r, const char *name, const mr_ini_line *l, mr_error 
             unknown_key(r, l->key, &inner);
             return mr_fail(err, MR_EINVAL, "%s, section [%s]: %.800s", name, l->section, inner.text);
         }
-        if (mr_option_parse(o, mr_recipe_settings(r, section), l->value, &inner))
+        if (again && !(o->flags & MR_OPT_MANY)) return mr_ini_twice(l, name, err);
+        if ((again ? mr_option_add : mr_option_parse)(o, mr_recipe_settings(r, section), l->value, &inner))
             return mr_fail(err, MR_EINVAL, "%s: %.900s", name, inner.text);
         return 0;
     }
-    return mr_fail(err, MR_EINVAL, "%s: unknown section [%s]; there are [task], [model] and [train]", name, l->section);
+    return mr_fail(err, MR_EINVAL, "%s: unknown section [%s]; the sections are [task], [model] and [train]", name,
+                   l->section);
 }
 
 static int load_builtin(mr_recipe *r, const char *name,
-                        mr_error *err); /* bases are built in and end somewhere: no circles */
+                        mr_error *err); /* bases are built in, and none of them is circular */
 
-/* What the lines of a recipe are set upon: its base, or the defaults of its task. */
+/* What the lines of a recipe are applied to: its base, or the defaults of its task. */
 static int start(mr_recipe *r, const char *name, const mr_ini *all, mr_error *err)
 {
     mr_error inner;
     const char *base = mr_ini_find(all, "", "base"), *task = mr_ini_find(all, "task", "name");
     if (!base && !task)
-        return mr_fail(err, MR_EINVAL, "%s: says no task; put `name = text` (or another) under [task]", name);
+        return mr_fail(err, MR_EINVAL, "%s: names no task; put `name = text` (or another) under [task]", name);
     if (!base) return mr_recipe_new(r, task, err);
     int status = load_builtin(r, base, &inner);
     if (status) return mr_fail(err, status, "%s: base = %.100s: %.800s", name, base, inner.text);
@@ -116,7 +129,8 @@ static int from_lines(mr_recipe *r, const char *name, const mr_ini *all, mr_erro
 {
     int status = start(r, name, all, err);
     if (status) return status;
-    for (int i = 0; !status && i < all->count; i++) status = apply(r, name, &all->list[i], err);
+    for (int i = 0; !status && i < all->count; i++)
+        status = apply(r, name, &all->list[i], mr_ini_came_before(all, i), err);
     if (status) mr_recipe_free(r);
     return status;
 }
@@ -183,15 +197,16 @@ static void add_whole(mr_key_list *l, const char *key, int64_t value)
     mr_key_list_add(l, key, text);
 }
 
-/* The task's side of a model, and how long its sequences are. */
+static const char *const input_names[] = {"tokens", "reals"}, *const loss_names[] = {"xent", "mse"};
+static const char *const head_names[] = {"token", "last", "mean", "pair-last", "pair-mean"};
+
+/* The model's inputs and outputs, and how long the task's sequences are. */
 static void add_face(mr_key_list *l, const mr_interface *face, int64_t horizon)
 {
-    static const char *const inputs[] = {"tokens", "reals"}, *const losses[] = {"xent", "mse"};
-    static const char *const heads[] = {"token", "last", "mean", "pair-last", "pair-mean"};
-    mr_key_list_add(l, "input", inputs[face->input]);
+    mr_key_list_add(l, "input", input_names[face->input]);
     add_whole(l, "inputs", face->inputs);
-    mr_key_list_add(l, "head", heads[face->head]);
-    mr_key_list_add(l, "loss", losses[face->loss]);
+    mr_key_list_add(l, "head", head_names[face->head]);
+    mr_key_list_add(l, "loss", loss_names[face->loss]);
     add_whole(l, "outputs", face->outputs);
     add_whole(l, "horizon", horizon);
 }
@@ -238,7 +253,7 @@ int mr_recipe_open(mr_recipe *r, mr_error *err)
     return check_keys(&list, err);
 }
 
-/* What a model file says besides: the task with its settings, and of [train] what an evaluation needs. */
+/* Further metadata of a model file: the task with its settings, and the keys of [train] that an evaluation needs. */
 static int add_meta(const mr_recipe *r, mr_net *net, mr_error *err)
 {
     char key[64], value[MR_TEXT_MAX];
@@ -256,7 +271,7 @@ static int add_meta(const mr_recipe *r, mr_net *net, mr_error *err)
     return status ? status : mr_net_set_meta(net, "train.context", value, err);
 }
 
-static int take_settled(mr_recipe *r, const mr_net *net, mr_error *err)
+int mr_recipe_take_model(mr_recipe *r, const mr_net *net, mr_error *err)
 {
     char value[MR_TEXT_MAX];
     int status = 0;
@@ -267,7 +282,7 @@ static int take_settled(mr_recipe *r, const mr_net *net, mr_error *err)
     return status;
 }
 
-/* A vocabulary says what the model's sides look like; otherwise the task's interface does. */
+/* A vocabulary decides the model's inputs and outputs; without one the task's interface does. */
 static int add_sides(mr_key_list *l, const mr_task *task, mr_error *err)
 {
     size_t needed = 0;
@@ -281,8 +296,8 @@ static int add_sides(mr_key_list *l, const mr_task *task, mr_error *err)
     return status;
 }
 
-/* Training keeps eight numbers for each parameter. More than the machine has is refused before any of it is taken; a
- * GPU knows by itself what it has. */
+/* Training keeps eight numbers for each parameter. More than the machine has is refused before any memory is taken; a
+ * GPU reports for itself. */
 static int check_memory(const mr_key_list *l, const mr_context *ctx, mr_error *err)
 {
     int64_t parameters = 0;
@@ -307,7 +322,7 @@ int mr_recipe_net(mr_recipe *r, mr_context *ctx, mr_net **out, mr_error *err)
     if (!status) status = mr_net_create(ctx, (const char *const *)list.list, out, err);
     mr_key_list_free(&list);
     if (!status) status = add_meta(r, *out, err);
-    if (!status) status = take_settled(r, *out, err);
+    if (!status) status = mr_recipe_take_model(r, *out, err);
     if (!status) return 0;
     mr_net_free(*out);
     *out = NULL;
@@ -319,7 +334,71 @@ const char *mr_recipe_model_key(const mr_recipe *r, const char *key, char out[MR
     return mr_option_print(mr_option_find(mr_model_table(), key), &r->model, out);
 }
 
+static void describe_face(const mr_interface *face, char *out, size_t size)
+{
+    snprintf(out, size, "%d %s in, %d outputs, head %s, loss %s", face->inputs,
+             face->input == MR_INPUT_TOKENS ? "kinds of tokens" : "values", face->outputs, head_names[face->head],
+             loss_names[face->loss]);
+}
+
+int mr_recipe_suits(const mr_recipe *r, const mr_net *net, mr_error *err)
+{
+    const mr_interface needed = r->task->face, has = {.input = mr_net_input(net),
+                                                      .inputs = mr_net_inputs(net),
+                                                      .head = mr_net_head(net),
+                                                      .loss = mr_net_loss(net),
+                                                      .outputs = mr_net_outputs(net)};
+    char left[128], right[128];
+    describe_face(&needed, left, sizeof left);
+    describe_face(&has, right, sizeof right);
+    if (!strcmp(left, right)) return 0;
+    return mr_fail(err, MR_ECONFIG, "task %s needs a model with %s; this one has %s", r->task->type->name, left, right);
+}
+
 /* ---- printing ---- */
+
+/* Could a line of a recipe hold it? libinih cuts long lines and reads " ;" as the start of a comment. */
+static int fits_a_line(const char *key, const char *value)
+{
+    return strlen(key) + strlen(" = ") + strlen(value) <= INI_MAX_LINE - 2 && !strstr(value, " ;");
+}
+
+/* Paths, a name a line, as they are seen from any folder: runs may be resumed from another one. What would not fit
+ * stays as it is. */
+static void make_absolute(const char *key, char value[MR_TEXT_MAX])
+{
+    mr_text all = {0};
+    int fits = 1;
+    for (const char *at = value; *at && fits;) {
+        char name[MR_TEXT_MAX];
+        const size_t n = strcspn(at, "\n");
+        snprintf(name, sizeof name, "%.*s", (int)n, at);
+        char *absolute = strcmp(name, "-") ? mr_path_absolute(name) : mr_strdup(name);
+        fits = absolute && fits_a_line(key, absolute);
+        if (fits) mr_text_format(&all, "%s%s", all.size ? "\n" : "", absolute);
+        mr_free(absolute);
+        at += n + (at[n] == '\n');
+    }
+    if (fits && all.data && !all.failed && all.size < MR_TEXT_MAX) strcpy(value, all.data);
+    mr_text_free(&all);
+}
+
+/* A key's value as recipe.ini has it. */
+static const char *print_value(const mr_recipe *r, int section, const mr_option *o, char value[MR_TEXT_MAX])
+{
+    mr_option_print(o, mr_recipe_settings(r, section), value);
+    if (o->flags & MR_OPT_PATH) make_absolute(o->key, value);
+    return value;
+}
+
+static void print_key(mr_text *out, const mr_option *o, const char *value)
+{
+    while (*value) {
+        const size_t n = o->flags & MR_OPT_MANY ? strcspn(value, "\n") : strlen(value);
+        mr_text_format(out, "%s = %.*s\n", o->key, (int)n, value);
+        value += n + (value[n] == '\n');
+    }
+}
 
 static void print_all(const mr_recipe *r, mr_text *out)
 {
@@ -329,8 +408,7 @@ static void print_all(const mr_recipe *r, mr_text *out)
         if (section == MR_SECTION_TASK) mr_text_format(out, "name = %s\n", r->task->type->name);
         for (const mr_option *o = mr_recipe_table(r, section); o->key; o++) {
             if (o->flags & MR_OPT_DERIVED) continue;
-            mr_option_print(o, mr_recipe_settings(r, section), value);
-            if (value[0]) mr_text_format(out, "%s = %s\n", o->key, value);
+            print_key(out, o, print_value(r, section, o, value));
         }
     }
 }
@@ -341,8 +419,8 @@ static int same_values(const mr_recipe *a, const mr_recipe *b, const char **diff
     for (int section = 0; section < MR_SECTIONS; section++)
         for (const mr_option *o = mr_recipe_table(a, section); o->key; o++) {
             if (o->flags & MR_OPT_DERIVED) continue;
-            mr_option_print(o, mr_recipe_settings(a, section), left);
-            mr_option_print(o, mr_recipe_settings(b, section), right);
+            print_value(a, section, o, left);
+            print_value(b, section, o, right);
             *differs = o->key;
             if (strcmp(left, right)) return 0;
         }
@@ -357,8 +435,9 @@ int mr_recipe_print(const mr_recipe *r, mr_text *out, mr_error *err)
     if (out->failed) return mr_no_memory(err, "the recipe");
     int status = parse(&again, "recipe.ini", out->data, out->size, err);
     if (!status && !same_values(r, &again, &differs))
-        status = mr_fail(err, MR_EINVAL,
-                         "recipe.ini cannot hold this value of %s; choose a plainer name (a link will do)", differs);
+        status =
+            mr_fail(err, MR_EINVAL,
+                    "recipe.ini cannot hold this value of %s; use a shorter or plainer path (a link will do)", differs);
     mr_recipe_free(&again);
     return status;
 }

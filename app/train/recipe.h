@@ -1,5 +1,5 @@
-/* A recipe: the short text that says what is trained on what and how. Keys under [task], [model] and [train]; the
- * same keys are flags. */
+/* A recipe: a short text that names the task, the model and how it is trained. Keys under [task], [model] and [train];
+ * the same keys are flags. */
 #ifndef MR_APP_TRAIN_RECIPE_H
 #define MR_APP_TRAIN_RECIPE_H
 
@@ -11,6 +11,11 @@ typedef struct mr_recipe {
     mr_task *task; /* made, its settings filled; opened by mr_recipe_open */
     mr_model_settings model;
     mr_train_settings train;
+    /* of a run that starts from a model (train/init.h): the model until its weights were copied, and its vocabulary */
+    mr_net *init_net;
+    mr_context *init_ctx;
+    mr_vocab *vocab;
+    char note[256]; /* by mr_run_begin: where the run's data or weights come from, or empty; told when it starts */
 } mr_recipe;
 
 /* `name`: a built-in recipe, or the path of an INI file (anything with a '/' or ending in ".ini"). */
@@ -32,9 +37,18 @@ int mr_recipe_open_task(mr_recipe *recipe, mr_error *err);
 /* The same, and checks that a model can be made for it. */
 int mr_recipe_open(mr_recipe *recipe, mr_error *err);
 
-/* The net of an opened recipe, new, with what a file of it says of task and training. Keys that the library settles
- * (heads and window of attention) are then in the recipe too. */
+/* The net of an opened recipe, new, with the metadata about task and training that its files will have. Keys that the
+ * library settles (heads and window of attention) are then in the recipe too. */
 int mr_recipe_net(mr_recipe *recipe, mr_context *ctx, mr_net **out, mr_error *err);
+
+/* Does a net have the inputs, head, outputs and loss that the recipe's task, which is open, needs? */
+int mr_recipe_suits(const mr_recipe *recipe, const mr_net *net, mr_error *err);
+
+/* Takes [model] from a net. */
+int mr_recipe_take_model(mr_recipe *recipe, const mr_net *net, mr_error *err);
+
+/* Frees the model that the run starts from. */
+void mr_recipe_drop_init(mr_recipe *recipe);
 
 /* One key of [model] as text. */
 const char *mr_recipe_model_key(const mr_recipe *recipe, const char *key, char out[MR_TEXT_MAX]);
@@ -43,7 +57,7 @@ const char *mr_recipe_model_key(const mr_recipe *recipe, const char *key, char o
  * it). */
 int mr_recipe_print(const mr_recipe *recipe, mr_text *out, mr_error *err);
 
-/* The sections: names, tables and where their settings lie. */
+/* The sections: names, tables and settings. */
 enum { MR_SECTION_TASK, MR_SECTION_MODEL, MR_SECTION_TRAIN, MR_SECTIONS };
 extern const char *const mr_section_names[MR_SECTIONS];
 const mr_option *mr_recipe_table(const mr_recipe *recipe, int section);

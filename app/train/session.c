@@ -1,8 +1,9 @@
+/* Model files opened for commands: the net, its task and the settings in the file's metadata. */
 #include "train/session.h"
 
 #include <string.h>
 
-/* The task's settings, and of [train] what is there: "task.length", "train.context". */
+/* The task's settings, and those of [train] that the file has: "task.length", "train.context". */
 static int read_settings(mr_session *s, const char *path, mr_error *err)
 {
     mr_error inner;
@@ -26,7 +27,7 @@ static int read_task(mr_session *s, const char *path, mr_error *err)
     mr_error inner;
     if (!task) return 0;
     if (mr_recipe_new(&s->recipe, task, &inner))
-        return mr_fail(err, MR_EFORMAT, "%s: made for a task that this minrnn does not know (%.60s)", path, task);
+        return mr_fail(err, MR_EFORMAT, "%s: was made for a task that this minrnn does not know (%.60s)", path, task);
     return read_settings(s, path, err);
 }
 
@@ -49,28 +50,22 @@ void mr_session_close(mr_session *s)
 int mr_session_need_task(const mr_session *s, const char *path, mr_error *err)
 {
     if (s->recipe.task) return 0;
-    return mr_fail(err, MR_EINVAL, "%s: names no task, as models of other programs do; say which with --task", path);
+    return mr_fail(err, MR_EINVAL, "%s: names no task, as models made by other programs do; name one with --task",
+                   path);
 }
 
 int mr_session_need_text(const mr_session *s, const char *path, mr_error *err)
 {
     if (mr_net_vocab(s->net)) return 0;
     if (!s->recipe.task) return mr_fail(err, MR_EINVAL, "%s: does not read text; it has no vocabulary", path);
-    return mr_fail(err, MR_EINVAL, "%s: made for the task %s, it does not read text; try `minrnn eval`", path,
+    return mr_fail(err, MR_EINVAL, "%s: was made for the task %s and does not read text; try `minrnn eval`", path,
                    s->recipe.task->type->name);
 }
 
 static int open_task(mr_session *s, mr_error *err)
 {
-    const mr_net *net = s->net;
     int status = mr_recipe_open_task(&s->recipe, err);
-    if (status) return status;
-    const mr_interface *face = &s->recipe.task->face;
-    if (face->input == mr_net_input(net) && face->inputs == mr_net_inputs(net) && face->head == mr_net_head(net) &&
-        face->loss == mr_net_loss(net) && face->outputs == mr_net_outputs(net))
-        return 0;
-    return mr_fail(err, MR_ECONFIG, "task %s needs a model with %d inputs and %d outputs; this one has %d and %d",
-                   s->recipe.task->type->name, face->inputs, face->outputs, mr_net_inputs(net), mr_net_outputs(net));
+    return status ? status : mr_recipe_suits(&s->recipe, s->net, err);
 }
 
 int mr_session_evaluate(mr_session *s, mr_batch *batch, mr_eval_tick *tick, void *user, const mr_stop *stop,

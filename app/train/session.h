@@ -15,12 +15,12 @@ typedef struct mr_session {
 int mr_session_open(mr_session *session, const char *path, mr_context *ctx, mr_error *err);
 void mr_session_close(mr_session *session);
 
-/* Errors that say that this model names no task, or does not read text. */
+/* Fail where the model names no task, or does not read text. */
 int mr_session_need_task(const mr_session *session, const char *path, mr_error *err);
 int mr_session_need_text(const mr_session *session, const char *path, mr_error *err);
 
-/* Opens the session's task, whose settings may have been changed, and scores the net on it. `batch` is empty, and
- * due to mr_batch_free either way; see mr_evaluate for the rest. */
+/* Opens the session's task, whose settings may have been changed, and scores the net on it. `batch` must be empty; free
+ * it with mr_batch_free, also after a failure. The rest is as in mr_evaluate. */
 int mr_session_evaluate(mr_session *session, mr_batch *batch, mr_eval_tick *tick, void *user, const mr_stop *stop,
                         mr_score *score, mr_error *err);
 

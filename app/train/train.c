@@ -5,6 +5,7 @@
 #include "core/file.h"
 #include "core/mem.h"
 #include "train/checkpoint.h"
+#include "train/init.h"
 #include "train/prefetch.h"
 #include "train/run_clock.h"
 #include "train/runlog.h"
@@ -54,6 +55,12 @@ int mr_run_has_state(const char *dir) { return in_folder(dir, "state.safetensors
 int mr_run_exists(const char *dir)
 {
     return mr_run_has_state(dir) || in_folder(dir, "recipe.ini") || in_folder(dir, "model.safetensors");
+}
+
+int mr_run_check_free(const char *dir, int resume, mr_error *err)
+{
+    if (resume || !mr_run_exists(dir)) return 0;
+    return mr_fail(err, MR_EDATA, "%s: holds a run already; add --resume to continue it, or choose another --out", dir);
 }
 
 /* ---- one step ---- */
@@ -283,8 +290,9 @@ static int short_of_disk(const trainer *t, mr_error *err)
         snprintf(model, sizeof model, "the best model could not be saved either");
     else if (t->cp.best_step)
         snprintf(model, sizeof model, "the best model (step %lld) is saved", (long long)t->cp.best_step);
-    return mr_fail(err, MR_EIO, "%.600s; %s; make room, then %s: minrnn train --out %.200s --resume", first.text, model,
-                   mr_run_has_state(t->dir) ? "resume" : "start again (no state was saved yet)", t->dir);
+    return mr_fail(err, MR_EIO, "%.600s; %s; once it can be written, %s: minrnn train --out %.200s --resume",
+                   first.text, model, mr_run_has_state(t->dir) ? "resume" : "start again (no state was saved yet)",
+                   t->dir);
 }
 
 /* ---- the end ---- */
@@ -386,6 +394,7 @@ static int start_net(trainer *t, int resume, mr_error *err)
     if (!status) status = mr_net_reserve(t->net, &shapes[0], &shapes[1], err);
     if (!status && resume && mr_run_has_state(t->dir))
         status = mr_checkpoint_load(&t->cp, t->dir, t->recipe, t->net, err);
+    else if (!status) status = mr_init_weights(t->recipe, t->net, err);
     t->saved_step = t->cp.step;
     return status;
 }
@@ -398,10 +407,8 @@ static int set_up(trainer *t, int resume, mr_error *err)
     int status = mr_make_directory(t->dir, err);
     if (!status) status = mr_lock_directory(t->dir, &t->lock, err);
     if (status) return status;
-    if (!resume && mr_run_exists(t->dir))
-        return mr_fail(err, MR_EDATA, "%s: holds a run already; add --resume to continue it, or choose another --out",
-                       t->dir);
-    status = start_net(t, resume, err);
+    status = mr_run_check_free(t->dir, resume, err);
+    if (!status) status = start_net(t, resume, err);
     if (!status) status = mr_runlog_open(t->dir, t->set->log, t->cp.log_offset, t->cp.step, &t->log, err);
     if (!status && mr_batch_new(&t->eval_batch, &task->face, shapes[1].B, shapes[1].T))
         status = mr_no_memory(err, "batches; lower --batch or the length");
@@ -444,6 +451,8 @@ int mr_train(mr_recipe *recipe, mr_context *ctx, const char *dir, int resume, co
         t.first_tokens = t.cp.tokens;
         mr_run_clock_ready(&t.clock, t.first_step);
         if (watch->started) watch->started(watch->user, t.net, t.cp.step, mr_run_deadline(&t.clock));
+        tell(&t, recipe->note);
+        tell(&t, recipe->task->note);
         if (t.cp.changed[0]) snprintf(line, sizeof line, "from here on: %s", t.cp.changed);
         tell(&t, line);
         status = run(&t, result, err);

@@ -40,12 +40,15 @@ typedef struct mr_train_result {
     mr_overfit overfit;
 } mr_train_result;
 
-/* Trains into the folder `dir`, which it locks. The recipe's task must be open (mr_recipe_open). resume: continues
+/* Trains into the folder `dir`, which it locks. The recipe must be ready (mr_run_begin). resume: continues
  * from the folder's state, or starts afresh where there is none; without it a folder that holds a run is refused.
  * *stop set (by a signal handler): saves and returns with MR_END_STOPPED. A step that is not finite: MR_ENONFINITE
  * with step and layer, and the files stay as they were. */
 int mr_train(mr_recipe *recipe, mr_context *ctx, const char *dir, int resume, const mr_stop *stop,
              const mr_train_watch *watch, mr_train_result *result, mr_error *err);
+
+/* Refuses a folder that holds a run, unless it is to be resumed. */
+int mr_run_check_free(const char *dir, int resume, mr_error *err);
 
 /* Does the folder hold a run (a recipe or a state)? A state to continue from? */
 int mr_run_exists(const char *dir);

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -260,21 +261,41 @@ int mr_make_directory(const char *path, mr_error *err)
     return rc;
 }
 
+static int lock_file(const char *dir, const char *name, int *lock, mr_error *err)
+{
+    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+        int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+        if (fd < 0) return fail_errno(err, name, "cannot be created");
+        const int failed = flock(fd, LOCK_EX | LOCK_NB), why = errno;
+        if (!failed && is_current(fd, name)) return *lock = fd, 0;
+        close(fd);
+        errno = why;
+        if (failed && why != EWOULDBLOCK) return fail_errno(err, name, "cannot be locked");
+        if (failed) break;
+    }
+    return mr_fail(err, MR_EBUSY, "%s: another minrnn is using this folder; wait for it or choose another --out", dir);
+}
+
 int mr_lock_directory(const char *path, int *lock, mr_error *err)
 {
     char *name = mr_path_join(path, ".lock");
-    if (!name) return mr_no_memory(err, path);
-    int rc = 0, fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0) rc = fail_errno(err, name, "cannot be created");
-    else if (flock(fd, LOCK_EX | LOCK_NB))
-        rc = errno == EWOULDBLOCK
-                 ? mr_fail(err, MR_EBUSY,
-                           "%s: another minrnn is using this folder; wait for it or choose another --out", path)
-                 : fail_errno(err, name, "cannot be locked");
-    if (rc && fd >= 0) close(fd);
-    *lock = rc ? -1 : fd;
+    *lock = -1;
+    int rc = name ? lock_file(path, name, lock, err) : mr_no_memory(err, path);
     mr_free(name);
     return rc;
+}
+
+void mr_unlock_and_tidy(const char *path, int lock)
+{
+    char *name = lock >= 0 ? mr_path_join(path, ".lock") : NULL;
+    if (name) {
+        unlink(name); /* while it is held: whoever opened it before finds out by is_current */
+        name[strlen(path)] = 0;
+        char *slash = rmdir(name) ? NULL : strrchr(name, '/');
+        if (slash) *slash = 0, rmdir(name);
+    }
+    mr_free(name);
+    mr_unlock(lock);
 }
 
 void mr_unlock(int lock)
@@ -295,3 +316,11 @@ char *mr_path_join(const char *dir, const char *name)
 }
 
 int mr_path_exists(const char *path) { return access(path, F_OK) == 0; }
+
+char *mr_path_absolute(const char *path)
+{
+    char here[PATH_MAX];
+    while (path[0] == '.' && path[1] == '/') path += 2 + strspn(path + 2, "/");
+    if (path[0] == '/') return mr_strdup(path);
+    return getcwd(here, sizeof here) ? mr_path_join(here, path) : NULL;
+}

@@ -42,6 +42,8 @@ int mr_make_directory(const char *path, mr_error *err);
 /* Locks DIR/.lock with flock, until mr_unlock or the end of the process. MR_EBUSY: another process holds it. */
 int mr_lock_directory(const char *path, int *lock, mr_error *err);
 void mr_unlock(int lock);
+/* The same, and removes the lock file, the folder where nothing else is in it, and then its parent likewise. */
+void mr_unlock_and_tidy(const char *path, int lock);
 
 /* The part after the last slash. */
 const char *mr_path_name(const char *path);
@@ -49,5 +51,8 @@ const char *mr_path_name(const char *path);
 /* "dir/name" in new memory; NULL: out of memory. */
 char *mr_path_join(const char *dir, const char *name);
 int mr_path_exists(const char *path);
+/* The same place by a name that starts at the root, in fresh memory; links are not followed. NULL: out of memory, or
+ * the current folder has no name. */
+char *mr_path_absolute(const char *path);
 
 #endif

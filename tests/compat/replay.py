@@ -32,7 +32,7 @@ TEXT = "--data text.txt --context 20".split()
 NEW_KEYS = {
     # evaluations on a part of the test set, other logs; the time of a run
     "metadata": {"train.eval-tokens", "train.log", "state.seconds", "state.setup-seconds"},
-    "recipe": {"model.head-bias", "train.eval-tokens", "train.log"},
+    "recipe": {"model.head-bias", "task.unknown", "train.eval-tokens", "train.log"},
     "info": {"head-bias", "scaler"},
 }
 
@@ -69,7 +69,8 @@ def recipe(path):
                 section = line.strip("[]\n")
             elif line.strip():
                 key, value = line.rstrip("\n").split(" = ", 1)
-                values[f"{section}.{key}"] = value
+                # paths were as the user gave them once, and are absolute now
+                values[f"{section}.{key}"] = os.path.basename(value) if key == "data" else value
     return values
 
 
@@ -85,7 +86,9 @@ def cases():
         for line in file:
             if line.strip() and not line.startswith("#"):
                 name, *flags = shlex.split(line)
-                found[name] = [flags[0], *COMMON, *(TEXT if flags[0] == "text" else []), *flags[1:]]
+                common = [*COMMON, *(TEXT if flags[0] == "text" else [])]
+                kept = [word for i in range(0, len(common), 2) if common[i] not in flags for word in common[i:i + 2]]
+                found[name] = [flags[0], *kept, *flags[1:]]
     return found
 
 

@@ -1,0 +1,173 @@
+/* Texts from files, pipes and standard input. Each name is opened, read to its end and closed in turn. */
+#include "tasks/source.h"
+
+#include "core/file.h"
+#include "core/mem.h"
+#include "core/options.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    WRITER_WAIT_MS = 1000, /* for a pipe that nobody has opened for writing yet */
+    PIECE = 1 << 16,
+    FIRST_ROOM = 1 << 20 /* for a pipe, whose length is not known */
+};
+
+/* ---- names ---- */
+
+/* Copies the next name of the list; 0 after the last. */
+static int next_name(const char **names, char out[MR_TEXT_MAX])
+{
+    const size_t n = strcspn(*names, "\n");
+    if (!**names) return 0;
+    snprintf(out, MR_TEXT_MAX, "%.*s", (int)n, *names);
+    *names += n + ((*names)[n] == '\n');
+    return 1;
+}
+
+static const char *shown(const char *name) { return strcmp(name, "-") ? name : "standard input"; }
+
+const char *mr_source_label(const char *names, char out[MR_SOURCE_LABEL])
+{
+    char name[MR_TEXT_MAX] = "";
+    int more = 0;
+    next_name(&names, name);
+    for (const char *c = names; *c; c++) more += c == names || c[-1] == '\n';
+    if (more) snprintf(out, MR_SOURCE_LABEL, "%.200s and %d more", shown(name), more);
+    else snprintf(out, MR_SOURCE_LABEL, "%.250s", shown(name));
+    return out;
+}
+
+int mr_source_is_lasting(const char *names)
+{
+    char name[MR_TEXT_MAX];
+    struct stat st;
+    while (next_name(&names, name))
+        if (!strcmp(name, "-") || (!stat(name, &st) && S_ISFIFO(st.st_mode))) return 0;
+    return 1;
+}
+
+/* ---- reading ---- */
+
+/* A file or a pipe; *length is 0 where it is not known. Without O_NONBLOCK, opening a pipe that nobody writes to would
+ * wait for ever; a device is either endless or a terminal, which is better read as standard input. */
+static int open_source(const char *name, int *fd, uint64_t *length, mr_error *err)
+{
+    struct stat st;
+    const int is_stdin = !strcmp(name, "-");
+    *length = 0;
+    *fd = is_stdin ? dup(STDIN_FILENO) : open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0) return mr_fail(err, MR_EIO, "%s: cannot be opened: %s", shown(name), strerror(errno));
+    const int kind = fstat(*fd, &st) ? 0 : (int)(st.st_mode & S_IFMT);
+    if (kind == S_IFREG) *length = (uint64_t)st.st_size;
+    if (is_stdin && kind != S_IFDIR) return 0;
+    if (kind == S_IFIFO) poll(&(struct pollfd){.fd = *fd, .events = POLLIN}, 1, WRITER_WAIT_MS);
+    if (kind == S_IFREG || kind == S_IFIFO) return fcntl(*fd, F_SETFL, fcntl(*fd, F_GETFL) & ~O_NONBLOCK), 0;
+    close(*fd);
+    *fd = -1;
+    return mr_fail(err, MR_EIO, "%s: is %s; give a file or a pipe, or - for standard input", shown(name),
+                   kind == S_IFDIR ? "a directory" : "a device");
+}
+
+/* At most `room` bytes; 0 at the end, negative on failure. */
+static ssize_t read_some(int fd, char *to, size_t room)
+{
+    ssize_t got;
+    do got = read(fd, to, room);
+    while (got < 0 && errno == EINTR);
+    return got;
+}
+
+typedef struct buffer {
+    char *data;
+    size_t size, room; /* one byte of the room stays free, for the zero at the end */
+} buffer;
+
+static int grow(buffer *b, size_t room, const char *name, mr_error *err)
+{
+    char *data = mr_alloc(room, 1);
+    if (!data) return mr_no_memory(err, name);
+    if (b->size) memcpy(data, b->data, b->size);
+    mr_free(b->data);
+    b->data = data;
+    b->room = room;
+    return 0;
+}
+
+/* Appends what one source has, and finds out that it is at its end: that takes a byte of room. */
+static int append(buffer *b, int fd, const char *name, uint64_t length, uint64_t limit, mr_error *err)
+{
+    const size_t expected = length ? (size_t)length + 1 : FIRST_ROOM;
+    int status = b->room - b->size <= expected ? grow(b, b->size + expected + 1, name, err) : 0;
+    while (!status) {
+        if (b->size + 1 == b->room) status = grow(b, 2 * b->room, name, err);
+        if (status) break;
+        const ssize_t got = read_some(fd, b->data + b->size, b->room - b->size - 1);
+        if (got == 0) return 0;
+        if (got < 0) return mr_fail(err, MR_EIO, "%s: cannot be read: %s", shown(name), strerror(errno));
+        b->size += (size_t)got;
+        if (b->size > limit)
+            return mr_fail(err, MR_EDATA, "%s: more than %llu bytes in all; that is the most that can be read",
+                           shown(name), (unsigned long long)limit);
+    }
+    return status;
+}
+
+int mr_source_read(const char *names, uint64_t limit, char **data, size_t *size, mr_error *err)
+{
+    buffer b = {0};
+    char name[MR_TEXT_MAX];
+    int status = 0;
+    while (!status && next_name(&names, name)) {
+        uint64_t length;
+        int fd = -1;
+        status = open_source(name, &fd, &length, err);
+        if (!status && length > limit)
+            status = mr_fail(err, MR_EDATA, "%s: has %llu bytes; at most %llu can be read", name,
+                             (unsigned long long)length, (unsigned long long)limit);
+        if (!status) status = append(&b, fd, name, length, limit, err);
+        if (fd >= 0) close(fd);
+    }
+    if (!status && !b.data) status = grow(&b, 1, "the text", err);
+    if (status) mr_free(b.data);
+    else *data = b.data, *size = b.size;
+    return status;
+}
+
+/* ---- copying ---- */
+
+static int copy_one(mr_replace *file, const char *name, uint64_t *size, mr_error *err)
+{
+    char piece[PIECE];
+    uint64_t length;
+    int fd, status = open_source(name, &fd, &length, err);
+    for (ssize_t got = 1; !status && got > 0;) {
+        got = read_some(fd, piece, sizeof piece);
+        if (got < 0) status = mr_fail(err, MR_EIO, "%s: cannot be read: %s", shown(name), strerror(errno));
+        else status = mr_replace_write(file, piece, (size_t)got, err);
+        if (got > 0) *size += (uint64_t)got;
+    }
+    if (fd >= 0) close(fd);
+    return status;
+}
+
+int mr_source_copy(const char *names, const char *path, mr_error *err)
+{
+    mr_replace file;
+    char name[MR_TEXT_MAX], label[MR_SOURCE_LABEL];
+    uint64_t size = 0;
+    int status = mr_replace_begin(&file, path, err);
+    if (status) return status;
+    mr_source_label(names, label);
+    while (!status && next_name(&names, name)) status = copy_one(&file, name, &size, err);
+    if (!status && !size) status = mr_fail(err, MR_EDATA, "%s is empty: give a text to learn from", label);
+    if (!status) return mr_replace_commit(&file, err);
+    mr_replace_abort(&file);
+    return status;
+}

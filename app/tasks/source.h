@@ -1,0 +1,28 @@
+/* Where a text comes from: files, pipes and standard input, one after the other as one text. */
+#ifndef MR_APP_TASKS_SOURCE_H
+#define MR_APP_TASKS_SOURCE_H
+
+#include "core/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* `names` has a name a line, as an option with MR_OPT_MANY does; "-" is standard input. */
+
+/* Reads all of it into fresh memory (freed by mr_free; one zero byte follows). Refuses what is longer than `limit`
+ * bytes together (MR_EDATA), and folders and devices (MR_EIO). */
+int mr_source_read(const char *names, uint64_t limit, char **data, size_t *size, mr_error *err);
+
+/* 1: all of them are regular files, so that they can be read again later. What cannot be looked at counts as one:
+ * reading it says what is wrong. */
+int mr_source_is_lasting(const char *names);
+
+/* Copies all of it into a file, which is replaced atomically. Takes little memory, whatever the size. MR_EDATA: it is
+ * empty. */
+int mr_source_copy(const char *names, const char *path, mr_error *err);
+
+/* How errors name it: "a.txt", "a.txt and 2 more". */
+enum { MR_SOURCE_LABEL = 256 };
+const char *mr_source_label(const char *names, char out[MR_SOURCE_LABEL]);
+
+#endif
