@@ -87,9 +87,9 @@ sed '/^\[row/,$d' sweep.ini >rowless.ini
 refused 1 'no \[row NAME\]' "$minrnn" reproduce rowless.ini --out nothing
 refused 1 'no section \[quick\]' "$minrnn" reproduce sweep.ini --quick --out nothing
 mkdir -p elsewhere && cp sweep.ini elsewhere/
-refused 2 'sweep.ini is there twice' "$minrnn" reproduce sweep.ini elsewhere/sweep.ini --out nothing
-refused 2 'all stands alone' "$minrnn" reproduce all chomsky --out nothing
-refused 1 'fits no cell' "$minrnn" reproduce sweep.ini --only '[' --out nothing
+refused 2 'sweep.ini was given twice' "$minrnn" reproduce sweep.ini elsewhere/sweep.ini --out nothing
+refused 2 'cannot be combined' "$minrnn" reproduce all chomsky --out nothing
+refused 1 'matches no cell' "$minrnn" reproduce sweep.ini --only '[' --out nothing
 check "nothing is left of any" [ ! -e nothing ]
 
 { cat sweep.ini; printf '[row plain]\n'; } >plain.ini # a row without keys is one, too
@@ -115,7 +115,7 @@ check "equal settings are equal runs, whatever they are called" json 'len(d) == 
 # ---- again: rows stay until others are there in their place
 done_by reproduce sweep.ini --out own --seeds 4
 run reproduce sweep.ini --out own --seeds 4 --again --budget 0.02s
-check "how to go on" grep -q 'the same command without --again goes on' err
+check "how to continue" grep -q 'the same command without --again resumes them' err
 check "the old rows stay" json 'len(d["rows"]) == 8 and any(r.get("outdated") == 1 for r in d["rows"])' own/sweep.json
 check "and are called so" grep -q '(outdated)' own/sweep.md
 mkdir -p renewed && cp own/sweep.json renewed/
@@ -134,6 +134,57 @@ for change in 's/"score": [^,]*,/"score": "abc",/' 's/"score": [^,]*,/"score": n
     refused 1 'spoiled.json: row [0-9]* is not a result' "$minrnn" reproduce --merge spoiled.json sweep.ini --out spoiled
 done
 
+# ---- which data a result is of
+cat >mine.ini <<'INI'
+[experiment]
+summary = a text of my own
+recipe = text
+score = loss
+[ours]
+data = mine.txt
+context = 16
+batch = 4
+dim = 8
+layers = 1
+steps = 4
+eval-every = 4
+[row small]
+[row large]
+dim = 16
+INI
+printf 'a text to learn from, %s; ' {1..60} >mine.txt
+done_by reproduce mine.ini --out data
+check "a row names its data" json 'len({r["data"] for r in d["rows"]}) == 1 and all(len(r["data"]) == 16 and int(r["data"], 16) >= 0 for r in d["rows"])' data/mine.json
+cp data/mine.json first.json
+done_by reproduce mine.ini --out data
+check "the same data is not run again" grep -q '^0 done, 2 were there$' err
+sed -i 's/learn/train/g' mine.txt
+run reproduce mine.ini --out data --budget 0.000001s
+check "other data is noticed" grep -q '^0 done, 0 were there, 2 outdated because the data has changed, 2 left' err
+check "its rows are outdated" json 'len(d["rows"]) == 2 and all(r["outdated"] == 1 for r in d["rows"])' data/mine.json
+check "and called so" grep -q '(outdated)' data/mine.md
+done_by reproduce mine.ini --out data --json
+check "they are run again" json 'len(d) == 2 and all(g["seeds"] == 1 for g in d)' out
+cp data/mine.json second.json
+check "and name the new data" python3 - <<'PYTHON'
+import json
+first, second = ({r["row"]: r for r in json.load(open(f))["rows"]} for f in ("first.json", "second.json"))
+assert all(second[k]["data"] != first[k]["data"] and second[k]["score"] != first[k]["score"] and "outdated" not in second[k] for k in first), second
+PYTHON
+mv mine.txt gone.txt
+done_by reproduce mine.ini --out data
+check "without its data a row counts" grep -q '^0 done, 2 were there$' err
+mv gone.txt mine.txt
+sed 's/"data": "[^"]*", //' second.json >data/mine.json # as older versions wrote it
+done_by reproduce mine.ini --out data --json
+check "a row that names no data counts" grep -q '^0 done, 2 were there$' err
+check "and says so in JSON" json 'len(d) == 2 and all(g["data"] == "unknown" for g in d)' out
+sed -i 's/"seed": 1,/"seed": 2,/' first.json
+mkdir -p two && cp second.json two/mine.json
+done_by "$minrnn" reproduce --merge first.json mine.ini --out two
+check "seeds of other data have a mean of their own" grep -c '^| small | test loss |.* | 1 |' two/mine.md
+check "not one of both" [ -z "$(grep '± .* | 2 |' two/mine.md)" ]
+
 # ---- what is asked wrongly
 refused 2 'selective' "$minrnn" reproduce selective
 refused 2 'which experiment' "$minrnn" reproduce
@@ -142,19 +193,23 @@ refused 2 '25m' "$minrnn" reproduce selective-copy --budget soon
 refused 2 '25m' "$minrnn" reproduce selective-copy --budget 0
 refused 2 'as-paper' "$minrnn" reproduce selective-copy --quick --as-paper
 refused 2 'which files' "$minrnn" reproduce --merge
-refused 1 'fits no cell' "$minrnn" reproduce parameters selective-copy --quick --quiet --only 'minGRU/9*' --out none
-refused 1 'fits no cell' timeout 20 "$minrnn" reproduce parameters --quiet --only '******************************X' --out none
+refused 1 'matches no cell' "$minrnn" reproduce parameters selective-copy --quick --quiet --only 'minGRU/9*' --out none
+refused 1 'matches no cell' timeout 20 "$minrnn" reproduce parameters --quiet --only '******************************X' --out none
 done_by "$minrnn" reproduce --list
 check "the list" grep -q '^shakespeare ' out
 
 # ---- a table, and the same again
 done_by reproduce "${copy[@]}" --seeds 2 --only 'minGRU/*' --out whole --keep
-check "the command's table" grep -qE 'minGRU/3 layers +paper 99.5 ± 0.2 +ours .* 2 seeds, 60 steps' out
+check "the command's table" grep -qE 'minGRU/3 layers +ours .* 2 seeds, 60 steps.* quick: not comparable with the paper$' out
+check "no number of the paper beside a quick one" [ -z "$(grep -i 'paper [0-9]' out)" ]
+check "nor in its rows" json 'all(r["comparable"] == "no" and "paper" not in r and "paper_cell" not in r for r in d["rows"])' whole/selective-copy.json
+check "the page says so" grep -q '^Small versions.* not comparable with the paper\.$' whole/selective-copy.md
+check "and the chart" grep -q '<title>.*not comparable with the paper.*</title>' whole/selective-copy.svg
 check "six rows" json 'len(d["rows"]) == 6 and {r["seed"] for r in d["rows"]} == {1, 2}' whole/selective-copy.json
 check "what a row has" json 'all(r["kind"] == "cpu" and r["steps"] == 60 and r["tokens"] == 60 * 16 * 28 and r["parameters"] > 1000 and r["seconds"] > 0
     and 0 <= r["score"] <= 100 and r["score"] == 100 * r["accuracy"] and r["loss"] > 0 and r["minrnn"] and r["date"] and r["device"] for r in d["rows"])' whole/selective-copy.json
 check "curves" json 'all(len(r["curve"]) == 63 and sum(p[2] is not None for p in r["curve"]) == 3 for r in d["rows"])' whole/selective-copy.json
-check "the table" grep -q '^| minGRU | 2 layers | 96.8 ± 3.2 | .* ± .* | 2 | 60 |' whole/selective-copy.md
+check "the table" grep -q '^| minGRU | 2 layers | .* ± .* | 2 | 60 |' whole/selective-copy.md
 for f in whole/selective-copy.svg whole/selective-copy-3-layers.svg; do check "$f" python3 -c "import xml.dom.minidom, sys; xml.dom.minidom.parse('$f')"; done
 check "models are kept" [ "$(find whole/runs -name model.safetensors | wc -l)" -eq 6 ]
 check "and nothing else" [ "$(find whole/runs -type f ! -name .lock | wc -l)" -eq 6 ]
@@ -163,7 +218,7 @@ done_by reproduce "${copy[@]}" --seeds 2 --only 'minGRU/*' --out whole --json
 check "a second time nothing is run" grep -q '^0 done, 6 were there$' err
 check "models stay" [ "$(find whole/runs -name model.safetensors | wc -l)" -eq 6 ]
 check "nor changed" [ "$before" = "$(snapshot whole | grep json)" ]
-check "JSON" json 'len(d) == 3 and all(g["seeds"] == 2 and math.isfinite(g["mean"]) and g["std"] > 0 for g in d)' out
+check "JSON" json 'len(d) == 3 and all(g["seeds"] == 2 and g["comparable"] == "no" and g["data"] == "generated" and math.isfinite(g["mean"]) and g["std"] > 0 for g in d)' out
 done_by reproduce "${copy[@]}" --only 'minGRU/1*' --out whole --again --keep
 check "again" grep -q '^1 done, 0 were there$' err
 check "again gives the same" json 'len(d["rows"]) == 6' whole/selective-copy.json
@@ -176,14 +231,14 @@ done_by reproduce "${copy[@]}" --only 'minGRU/1*' --out alone --side-by-side 3
 check "one alone is one" json '[r["side_by_side"] for r in d["rows"]] == [1]' alone/selective-copy.json
 for model in $(cd three && find . -name model.safetensors); do check "side by side: $model" same_files "whole/$model" "three/$model"; done
 
-# ---- stopped by the clock and by a signal, and gone on with
+# ---- stopped by the clock and by a signal, and resumed
 one=(selective-copy --quick --only minLSTM/2 --steps 1500)
 [ "$slow" = 1 ] && one=(selective-copy --quick --only minLSTM/2 --steps 300)
 done_by reproduce "${one[@]}" --out unstopped
 done_by reproduce "${one[@]}" --out stopped --budget 0.15s
 check "left over" grep -q '^0 done, 0 were there, 1 left' err
 check "no row yet" [ ! -e stopped/selective-copy.json ]
-check "a state to go on from" [ "$(find stopped/runs -name state.safetensors | wc -l)" -eq 1 ]
+check "a state to resume from" [ "$(find stopped/runs -name state.safetensors | wc -l)" -eq 1 ]
 for file in stopped/runs/*/*/spent; do printf 100 >"$file"; done # as a kill leaves it: of another moment than the state
 python3 - "$minrnn" "${one[@]}" <<'PYTHON' >killed
 import signal, subprocess, sys, time
@@ -238,7 +293,7 @@ check "and then runs" same_rows unstopped/selective-copy.json damaged/selective-
 
 # ---- measurements that the clock cuts
 run reproduce inference --quick --budget 0.01s --out measured
-check "measurements are left" grep -q 'not all measured: the same command goes on' err
+check "measurements are left" grep -q 'not all measured: the same command continues' err
 done_by reproduce inference --quick --out measured
 check "and then not" [ -z "$(grep 'not all' err)" ]
 

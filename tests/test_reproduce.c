@@ -162,12 +162,12 @@ static mr_row make_row(const char *label, int seed, double score)
     return row;
 }
 
-static void put(mr_table *rows, mr_row row) { assert_int_equal(mr_table_put(rows, &row, NULL), 0); }
+static void put(mr_rows *rows, mr_row row) { assert_int_equal(mr_rows_put(rows, &row, NULL), 0); }
 
 static void rows_read_back(void **unused)
 {
     (void)unused;
-    mr_table rows = {0}, back = {0};
+    mr_rows rows = {0}, back = {0};
     mr_error err = {0};
     mr_row row = make_row("minGRU", 1, 0.1 + 0.2);
     row.curve = mr_alloc(2, sizeof *row.curve);
@@ -178,8 +178,7 @@ static void rows_read_back(void **unused)
     put(&rows, make_row("minGRU", 2, 5));
     put(&rows, make_row("minGRU", 2, 6)); /* the same run: replaces the row */
     assert_int_equal(rows.count, 2);
-    if (mr_table_write(&rows, path, "selective-copy", &err) || mr_table_read(&back, path, &err))
-        fail_msg("%s", err.text);
+    if (mr_rows_write(&rows, path, "selective-copy", &err) || mr_rows_read(&back, path, &err)) fail_msg("%s", err.text);
     assert_int_equal(back.count, 2);
     assert_that(mr_row_number(&back.list[0], "score"), ==, 0.1 + 0.2);
     assert_string_equal(mr_row_text(&back.list[0], "settings"), "a=\"b\"\\ \x01 é");
@@ -189,9 +188,9 @@ static void rows_read_back(void **unused)
     assert_that(back.list[0].curve[1].step, ==, 9);
     assert_that(back.list[0].curve[1].accuracy, ==, 0.75);
     assert_that(mr_row_number(&back.list[1], "score"), ==, 6);
-    assert_ptr_equal(mr_table_find(&back, &rows.list[1]), &back.list[1]);
-    mr_table_free(&back);
-    mr_table_free(&rows);
+    assert_ptr_equal(mr_rows_find(&back, &rows.list[1]), &back.list[1]);
+    mr_rows_free(&back);
+    mr_rows_free(&rows);
 }
 
 #define WHOLE "\"experiment\": \"x\", \"row\": \"r\", \"column\": \"c\", \"kind\": \"cpu\", \"dtype\": \"f32\""
@@ -219,19 +218,19 @@ static void malformed_rows_are_refused(void **unused)
                                         "{\"rows\": []} x",
                                         "{\"other\": [], \"rows\": []}"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        mr_table rows = {0};
+        mr_rows rows = {0};
         assert_int_equal(mr_file_replace(path, wrong[i], strlen(wrong[i]), NULL), 0);
-        if (mr_table_read(&rows, path, NULL) != MR_EFORMAT) fail_msg("taken: %s", wrong[i]);
-        mr_table_free(&rows);
+        if (mr_rows_read(&rows, path, NULL) != MR_EFORMAT) fail_msg("taken: %s", wrong[i]);
+        mr_rows_free(&rows);
     }
     static const char *const right[] = {"{\"rows\": [{" WHOLE "}]}",
                                         "{\"rows\": [{" WHOLE ", \"seed\": 1, \"score\": 2}]}",
                                         "{\"rows\": [{" WHOLE ", \"seed\": 1, \"failed\": \"diverged\"}]}"};
     for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
-        mr_table rows = {0};
+        mr_rows rows = {0};
         assert_int_equal(mr_file_replace(path, right[i], strlen(right[i]), NULL), 0);
-        if (mr_table_read(&rows, path, NULL)) fail_msg("not taken: %s", right[i]);
-        mr_table_free(&rows);
+        if (mr_rows_read(&rows, path, NULL)) fail_msg("not taken: %s", right[i]);
+        mr_rows_free(&rows);
     }
 }
 
@@ -239,7 +238,7 @@ static void seeds_are_grouped(void **unused)
 {
     (void)unused;
     mr_experiment e;
-    mr_table rows = {0};
+    mr_rows rows = {0};
     mr_group *groups;
     size_t count;
     put(&rows, make_row("minLSTM", 1, 50));
@@ -260,7 +259,7 @@ static void seeds_are_grouped(void **unused)
     assert_true(isnan(groups[1].std));
     mr_free(groups);
     mr_experiment_free(&e);
-    mr_table_free(&rows);
+    mr_rows_free(&rows);
 }
 
 static void numbers_are_rounded_for_people(void **unused)

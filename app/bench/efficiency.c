@@ -1,7 +1,7 @@
 /* Training steps of every model for growing lengths: time, speed-up over GRU and LSTM, memory. */
 #include "bench/measured.h"
 
-#include "paper/paper.h"
+#include "paper/paper_numbers.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,20 +17,20 @@ typedef struct progress {
 } progress;
 
 /* Forward, loss and backward, as the paper has it: no optimiser. */
-static void run_step(void *arg) { mr_subject_step(arg, 0); }
+static void run_step(void *arg) { mr_timed_model_step(arg, 0); }
 
 static int time_step(mr_measuring *m, const mr_measured_model *model, int B, int T, double limit, mr_timing *timing,
                      progress *p, mr_error *err)
 {
-    mr_subject s = {0};
+    mr_timed_model s = {0};
     mr_dev *dev;
-    const mr_subject_shape shape = mr_subject_stack(mr_measured_mixer(model));
+    const mr_timed_shape shape = mr_timed_paper_shape(mr_measured_mixer(model));
     int status = mr_measured_open(m, &dev, err);
     if (status < 0) return status;
-    status = mr_subject_open(&s, dev, &shape, B, T, 1, err);
+    status = mr_timed_model_open(&s, dev, &shape, B, T, 1, err);
     if (status == 0) status = mr_time(dev, run_step, &s, limit, timing, err);
     if (status == 0) *p = (progress){timing->median, (double)dev->taken, T};
-    mr_subject_close(&s);
+    mr_timed_model_close(&s);
     mr_dev_close(dev);
     return status;
 }
@@ -87,32 +87,32 @@ static int measure(mr_measuring *m, mr_error *err)
 /* ---- reporting */
 
 /* Speed-up is what the paper calls it: how many times as long GRU and LSTM take. */
-static void add_speedups(mr_text *md, const mr_grid *t)
+static void add_speedups(mr_text *md, const mr_length_table *t)
 {
-    mr_grid_start(md, t, "speed-up");
+    mr_length_table_start(md, t, "speed-up");
     for (int min = 0; min < 2; min++) {
         const char *label = mr_measured_models[min].label, *traditional = mr_measured_models[min + 2].label;
-        mr_grid_paper(md, t, "efficiency", label, "speedup_over_traditional", "×");
-        mr_grid_ratios(md, t, label, traditional);
+        mr_length_table_paper(md, t, "efficiency", label, "speedup_over_traditional", "×");
+        mr_length_table_ratios(md, t, label, traditional);
         for (size_t i = MR_MODELS; i < t->count; i++)
-            if (mr_grid_same_model(t->labels[i], traditional)) mr_grid_ratios(md, t, label, t->labels[i]);
+            if (mr_length_table_same_model(t->labels[i], traditional)) mr_length_table_ratios(md, t, label, t->labels[i]);
     }
     mr_text_add(md, "\n");
     if (t->count == MR_MODELS) return;
-    mr_grid_start(md, t, "ours over PyTorch's");
+    mr_length_table_start(md, t, "ours over PyTorch's");
     for (int k = 0; k < MR_MODELS; k++)
         for (size_t i = MR_MODELS; i < t->count; i++)
-            if (mr_grid_same_model(t->labels[i], t->labels[k])) mr_grid_ratios(md, t, t->labels[k], t->labels[i]);
+            if (mr_length_table_same_model(t->labels[i], t->labels[k])) mr_length_table_ratios(md, t, t->labels[k], t->labels[i]);
     mr_text_add(md, "\n");
 }
 
 /* How many percent more memory `label` takes than `than`, at the longest length that both have. */
-static double more_memory(const mr_grid *t, const char *label, const char *than, double *at)
+static double more_memory(const mr_length_table *t, const char *label, const char *than, double *at)
 {
     double more = NAN;
     for (size_t i = 0; i < t->lengths; i++) {
         double here =
-            100 * (mr_grid_number(t, label, t->T[i], "bytes") / mr_grid_number(t, than, t->T[i], "bytes") - 1);
+            100 * (mr_length_table_number(t, label, t->T[i], "bytes") / mr_length_table_number(t, than, t->T[i], "bytes") - 1);
         if (!isfinite(here)) continue;
         more = here;
         *at = t->T[i];
@@ -120,14 +120,14 @@ static double more_memory(const mr_grid *t, const char *label, const char *than,
     return more;
 }
 
-static void add_memory(mr_text *md, const mr_grid *t)
+static void add_memory(mr_text *md, const mr_length_table *t)
 {
     static const char both[] = "minGRU, minLSTM over GRU, LSTM";
     static const struct {
         const char *label, *than, *paper;
     } pairs[] = {{"minGRU", "GRU", both}, {"minLSTM", "LSTM", both}, {"Mamba", "minGRU", "Mamba over minGRU"}};
-    mr_grid_start(md, t, "MB");
-    for (size_t i = 0; i < t->count; i++) mr_grid_numbers(md, t, t->labels[i], "bytes", 1e6);
+    mr_length_table_start(md, t, "MB");
+    for (size_t i = 0; i < t->count; i++) mr_length_table_numbers(md, t, t->labels[i], "bytes", 1e6);
     mr_text_add(md, "\n| memory | the paper's | ours | at T |\n|---|---:|---:|---:|\n");
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         mr_paper_cell paper = {NAN, NAN};
@@ -135,44 +135,44 @@ static void add_memory(mr_text *md, const mr_grid *t)
         const double more = more_memory(t, pairs[i].label, pairs[i].than, &at);
         mr_paper_find("memory", pairs[i].paper, "1", &paper);
         mr_text_format(md, "| %s over %s ", pairs[i].label, pairs[i].than);
-        mr_grid_cell(md, paper.value, 3, " % more");
-        mr_grid_cell(md, fabs(more), 3, more < 0 ? " % less" : " % more");
-        mr_grid_cell(md, at, 6, "");
+        mr_length_table_cell(md, paper.value, 3, " % more");
+        mr_length_table_cell(md, fabs(more), 3, more < 0 ? " % less" : " % more");
+        mr_length_table_cell(md, at, 6, "");
         mr_text_add(md, "|\n");
     }
     mr_text_add(md, "\n");
 }
 
-static int add_part(mr_text *md, const mr_view *v, const char *dir, int first, mr_error *err)
+static int add_part(mr_text *md, const mr_device_rows *v, const char *dir, int first, mr_error *err)
 {
-    static const mr_grid_figure time = {"efficiency", "Training step, batch of 64", "forward, loss, backward (ms)",
+    static const mr_length_chart time = {"efficiency", "Training step, batch of 64", "forward, loss, backward (ms)",
                                         "ms", 1};
-    static const mr_grid_figure memory = {"efficiency-memory", "Memory of a training step, batch of 64",
+    static const mr_length_chart memory = {"efficiency-memory", "Memory of a training step, batch of 64",
                                           "device memory (MB)", "bytes", 1e6};
-    mr_grid t = mr_grid_of(v, "B=64 T=");
-    if (!t.lengths) t = mr_grid_of(v, "B=4 T="); /* of quick runs */
-    mr_grid_heading(md, v);
-    mr_grid_start(md, &t, "ms a step");
-    for (size_t i = 0; i < t.count; i++) mr_grid_numbers(md, &t, t.labels[i], "ms", 1);
-    for (int i = 0; i < MR_MODELS; i++) mr_grid_paper(md, &t, "efficiency", mr_measured_models[i].label, "ms", "");
-    mr_grid_notes(md, &t);
-    int status = mr_grid_draw(md, &t, &time, dir, first, err);
+    mr_length_table t = mr_length_table_of(v, "B=64 T=");
+    if (!t.lengths) t = mr_length_table_of(v, "B=4 T="); /* of quick runs */
+    mr_length_table_heading(md, v);
+    mr_length_table_start(md, &t, "ms a step");
+    for (size_t i = 0; i < t.count; i++) mr_length_table_numbers(md, &t, t.labels[i], "ms", 1);
+    for (int i = 0; i < MR_MODELS; i++) mr_length_table_paper(md, &t, "efficiency", mr_measured_models[i].label, "ms", "");
+    mr_length_table_notes(md, &t);
+    int status = mr_length_table_draw(md, &t, &time, dir, first, err);
     add_speedups(md, &t);
     add_memory(md, &t);
-    return status ? status : mr_grid_draw(md, &t, &memory, dir, first, err);
+    return status ? status : mr_length_table_draw(md, &t, &memory, dir, first, err);
 }
 
-static int report(const mr_table *rows, const char *dir, mr_error *err)
+static int report(const mr_rows *rows, const char *dir, mr_error *err)
 {
     mr_text md = {0};
-    mr_view v = {0};
+    mr_device_rows v = {0};
     int status = 0;
     mr_text_add(&md, "# Training steps\n\nForward, loss and backward of three layers 64 → 384 (norm, mixer, "
                      "down-projection, residual), median. Memory is all that "
                      "the device took: parameters, gradients, moments, activations, scratch; PyTorch's is its peak "
                      "without parameters. The paper's are of a T4.\n\n");
-    for (int first = 1; status == 0 && mr_view_next(rows, &v); first = 0) status = add_part(&md, &v, dir, first, err);
-    const int saved = mr_report_save(dir, "efficiency", &md, err);
+    for (int first = 1; status == 0 && mr_device_rows_next(rows, &v); first = 0) status = add_part(&md, &v, dir, first, err);
+    const int saved = mr_measured_report_save(dir, "efficiency", &md, err);
     return status ? status : saved;
 }
 

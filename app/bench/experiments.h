@@ -10,7 +10,7 @@ typedef struct mr_measuring mr_measuring;
 typedef struct mr_measured {
     const char *name, *summary;
     int (*run)(mr_measuring *m, mr_error *err);
-    int (*report)(const mr_table *rows, const char *dir, mr_error *err); /* writes DIR/NAME.md and DIR/NAME.svg */
+    int (*report)(const mr_rows *rows, const char *dir, mr_error *err); /* writes DIR/NAME.md and DIR/NAME.svg */
 } mr_measured;
 
 int mr_reproduce_measured(const mr_measured *experiment, const mr_reproduce_options *options,

@@ -1,8 +1,8 @@
 /* Inference of every model: tokens one after another from nothing, and behind a context that is read at once. */
+#include "core/clock.h"
 #include "bench/measured.h"
 
-#include "core/clock.h"
-#include "paper/paper.h"
+#include "paper/paper_numbers.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -30,13 +30,13 @@ typedef struct walk {
     int count;
 } walk;
 
-static int walk_once(mr_subject *s, mr_dev *dev, const shape *sh, int longest, double *times, mr_error *err)
+static int walk_once(mr_timed_model *s, mr_dev *dev, const shape *sh, int longest, double *times, mr_error *err)
 {
     int stamp = 0;
     mr_state_reset(s->state);
     const double start = mr_seconds();
     for (int t = 1, next = sh->shortest; t <= longest; t++) {
-        mr_subject_token(s, s->batch.B);
+        mr_timed_model_token(s, s->batch.B);
         if (t < next) continue;
         times[stamp++] = mr_seconds() - start;
         next *= 2;
@@ -53,7 +53,7 @@ static int affordable(const shape *sh, double seconds, double limit)
     return longest;
 }
 
-static int walk_all(mr_measuring *m, mr_subject *s, const shape *sh, walk *w, mr_error *err)
+static int walk_all(mr_measuring *m, mr_timed_model *s, const shape *sh, walk *w, mr_error *err)
 {
     mr_dev *dev = mr_measuring_device(m);
     double times[STAMPS][RUNS], one[STAMPS] = {0}, spent = 0;
@@ -107,16 +107,16 @@ static int lacks_tokens(mr_measuring *m, const char *label, int B, const shape *
 
 static int measure_tokens(mr_measuring *m, const mr_measured_model *model, int B, const shape *sh, mr_error *err)
 {
-    mr_subject s = {0};
+    mr_timed_model s = {0};
     walk w = {0};
     mr_dev *dev = mr_measuring_device(m);
-    mr_subject_shape what = mr_subject_stack(mr_measured_mixer(model));
+    mr_timed_shape what = mr_timed_paper_shape(mr_measured_mixer(model));
     what.window = sh->longest;
     if (!lacks_tokens(m, model->label, B, sh)) return 0;
-    int status = mr_subject_open(&s, dev, &what, B, 1, 0, err);
-    if (status == 0) status = mr_subject_stream(&s, err);
+    int status = mr_timed_model_open(&s, dev, &what, B, 1, 0, err);
+    if (status == 0) status = mr_timed_model_stream(&s, err);
     if (status == 0) status = walk_all(m, &s, sh, &w, err);
-    mr_subject_close(&s);
+    mr_timed_model_close(&s);
     return status ? status : add_walk(m, model->label, B, sh, &w, err);
 }
 
@@ -124,20 +124,20 @@ static int measure_tokens(mr_measuring *m, const mr_measured_model *model, int B
 
 static void run_context(void *arg)
 {
-    mr_subject *s = arg;
-    mr_subject_context(s);
-    for (int i = 0; i < BEHIND; i++) mr_subject_token(s, s->batch.B);
+    mr_timed_model *s = arg;
+    mr_timed_model_context(s);
+    for (int i = 0; i < BEHIND; i++) mr_timed_model_token(s, s->batch.B);
 }
 
 static int measure_context(mr_measuring *m, const mr_measured_model *model, int B, int T, double *last, int *over,
                            mr_error *err)
 {
     mr_row row = {0};
-    mr_subject s = {0};
+    mr_timed_model s = {0};
     mr_timing timing;
     char column[MR_COLUMN], why[MR_COLUMN];
     mr_dev *dev = mr_measuring_device(m);
-    mr_subject_shape what = mr_subject_stack(mr_measured_mixer(model));
+    mr_timed_shape what = mr_timed_paper_shape(mr_measured_mixer(model));
     const double expected = 2 * *last;
     what.window = T + BEHIND;
     snprintf(column, sizeof column, "context B=%d T=%d", B, T);
@@ -149,10 +149,10 @@ static int measure_context(mr_measuring *m, const mr_measured_model *model, int 
         snprintf(why, sizeof why, "about %.3g s", expected);
         return mr_measured_skip(m, model->label, column, why, err);
     }
-    int status = mr_subject_open(&s, dev, &what, B, T, 0, err);
-    if (status == 0) status = mr_subject_stream(&s, err);
+    int status = mr_timed_model_open(&s, dev, &what, B, T, 0, err);
+    if (status == 0) status = mr_timed_model_stream(&s, err);
     if (status == 0) status = mr_time(dev, run_context, &s, mr_measured_limit(m), &timing, err);
-    mr_subject_close(&s);
+    mr_timed_model_close(&s);
     if (status == 0) *last = timing.median;
     if (status == 0) return mr_measured_add(m, &row, B, T, &timing, 0, err);
     mr_row_free(&row);
@@ -178,12 +178,12 @@ static int measure(mr_measuring *m, mr_error *err)
 /* ---- reporting */
 
 /* How many percent less time the first takes than the second at the longest length that both have. */
-static double percent_faster(const mr_grid *t, const char *first, const char *second)
+static double percent_faster(const mr_length_table *t, const char *first, const char *second)
 {
     double faster = NAN;
     for (size_t i = 0; i < t->lengths; i++) {
         const double here =
-            100 * (mr_grid_number(t, second, t->T[i], "ms") / mr_grid_number(t, first, t->T[i], "ms") - 1);
+            100 * (mr_length_table_number(t, second, t->T[i], "ms") / mr_length_table_number(t, first, t->T[i], "ms") - 1);
         if (isfinite(here)) faster = here;
     }
     return faster;
@@ -194,24 +194,24 @@ typedef struct comparison {
     int context, sign; /* sign −1: the paper says how much slower */
 } comparison;
 
-static void add_comparison(mr_text *md, const mr_view *v, const comparison *c, int B)
+static void add_comparison(mr_text *md, const mr_device_rows *v, const comparison *c, int B)
 {
     char prefix[MR_COLUMN], row[MR_COLUMN * 2];
     mr_paper_cell paper = {NAN, NAN};
     snprintf(prefix, sizeof prefix, "%s B=%d T=", c->context ? "context" : "tokens", B);
     snprintf(row, sizeof row, "%s %d", c->paper, B);
-    const mr_grid t = mr_grid_of(v, prefix);
+    const mr_length_table t = mr_length_table_of(v, prefix);
     const double ours = percent_faster(&t, c->first, c->second);
     mr_paper_find("inference", row, "percent", &paper);
     if (!isfinite(ours) && !isfinite(paper.value)) return;
     mr_text_format(md, "| %s against %s, %s | %d ", c->first, c->second,
                    c->context ? "with context" : "without context", B);
-    mr_grid_cell(md, paper.value, 3, c->sign > 0 ? " % faster" : " % slower");
-    mr_grid_cell(md, fabs(ours), 3, ours < 0 ? " % slower" : " % faster");
+    mr_length_table_cell(md, paper.value, 3, c->sign > 0 ? " % faster" : " % slower");
+    mr_length_table_cell(md, fabs(ours), 3, ours < 0 ? " % slower" : " % faster");
     mr_text_add(md, "|\n");
 }
 
-static void add_comparisons(mr_text *md, const mr_view *v)
+static void add_comparisons(mr_text *md, const mr_device_rows *v)
 {
     static const comparison list[] = {{"minGRU faster than Mamba, with context", "minGRU", "Mamba", 1, 1},
                                       {"minLSTM slower than Mamba, with context", "minLSTM", "Mamba", 1, -1},
@@ -223,10 +223,10 @@ static void add_comparisons(mr_text *md, const mr_view *v)
     mr_text_add(md, "\n");
 }
 
-static int add_part(mr_text *md, const mr_view *v, const char *dir, int first, mr_error *err)
+static int add_part(mr_text *md, const mr_device_rows *v, const char *dir, int first, mr_error *err)
 {
     int status = 0;
-    mr_grid_heading(md, v);
+    mr_length_table_heading(md, v);
     add_comparisons(md, v);
     for (int context = 0; context < 2; context++)
         for (int B = 2; B <= 64 && status == 0; B *= 2) {
@@ -235,28 +235,28 @@ static int add_part(mr_text *md, const mr_view *v, const char *dir, int first, m
             snprintf(prefix, sizeof prefix, "%s B=%d T=", context ? "context" : "tokens", B);
             snprintf(name, sizeof name, context ? "inference-context-%d" : "inference-%d", B);
             snprintf(title, sizeof title, "Inference %s, %d streams", way, B);
-            const mr_grid t = mr_grid_of(v, prefix);
+            const mr_length_table t = mr_length_table_of(v, prefix);
             if (!t.lengths) continue;
             mr_text_format(md, "### %s\n\n", title);
-            mr_grid_start(md, &t, context ? "ms: context of T, then 16 tokens" : "ms: T tokens");
-            for (size_t i = 0; i < t.count; i++) mr_grid_numbers(md, &t, t.labels[i], "ms", 1);
-            mr_grid_notes(md, &t);
-            const mr_grid_figure figure = {context || B != 64 ? name : "inference", title, "time (ms)", "ms", 1};
-            status = mr_grid_draw(md, &t, &figure, dir, first, err);
+            mr_length_table_start(md, &t, context ? "ms: context of T, then 16 tokens" : "ms: T tokens");
+            for (size_t i = 0; i < t.count; i++) mr_length_table_numbers(md, &t, t.labels[i], "ms", 1);
+            mr_length_table_notes(md, &t);
+            const mr_length_chart figure = {context || B != 64 ? name : "inference", title, "time (ms)", "ms", 1};
+            status = mr_length_table_draw(md, &t, &figure, dir, first, err);
         }
     return status;
 }
 
-static int report(const mr_table *rows, const char *dir, mr_error *err)
+static int report(const mr_rows *rows, const char *dir, mr_error *err)
 {
     mr_text md = {0};
-    mr_view v = {0};
+    mr_device_rows v = {0};
     int status = 0;
     mr_text_add(&md, "# Inference\n\nThree layers 64 → 384, median. Without context: T tokens one after another, from "
                      "nothing, each until its logits are there. "
                      "With context: T tokens at once, then 16 tokens one after another.\n\n");
-    for (int first = 1; status == 0 && mr_view_next(rows, &v); first = 0) status = add_part(&md, &v, dir, first, err);
-    const int saved = mr_report_save(dir, "inference", &md, err);
+    for (int first = 1; status == 0 && mr_device_rows_next(rows, &v); first = 0) status = add_part(&md, &v, dir, first, err);
+    const int saved = mr_measured_report_save(dir, "inference", &md, err);
     return status ? status : saved;
 }
 

@@ -1,6 +1,6 @@
 /* What this machine can do at best: multiply-adds in registers, copies beyond the cache and within it. */
 #include "bench/bench.h"
-#include "bench/subject.h"
+#include "bench/timed_model.h"
 
 #include "core/clock.h"
 #include "core/mem.h"

@@ -3,7 +3,7 @@
 
 #include "core/clock.h"
 #include "core/rng.h"
-#include "bench/subject.h"
+#include "bench/timed_model.h"
 
 #include <stdio.h>
 

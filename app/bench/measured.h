@@ -3,7 +3,7 @@
 #define MR_APP_BENCH_MEASURED_H
 
 #include "bench/experiments.h"
-#include "bench/subject.h"
+#include "bench/timed_model.h"
 #include "core/text.h"
 #include "ops/device.h"
 
@@ -43,54 +43,54 @@ int mr_measured_add(mr_measuring *m, mr_row *row, int B, int T, const mr_timing 
 /* ---- reading rows */
 
 /* The rows of one kind of device and dtype: a report has a part for each. */
-typedef struct mr_view {
-    const mr_table *rows;
+typedef struct mr_device_rows {
+    const mr_rows *rows;
     const char *kind, *dtype;
-} mr_view;
+} mr_device_rows;
 
-int mr_view_next(const mr_table *rows, mr_view *view); /* the next one behind `view`, which starts zeroed; 0: no more */
+int mr_device_rows_next(const mr_rows *rows, mr_device_rows *view); /* the next one behind `view`, which starts zeroed; 0: no more */
 /* NaN: not measured */
-double mr_view_number(const mr_view *view, const char *label, const char *column, const char *key);
+double mr_device_rows_number(const mr_device_rows *view, const char *label, const char *column, const char *key);
 
 /* Numbers of every model, and of PyTorch's forms where they were merged in, against the length T. Their columns are
  * named by a prefix ("B=64 T=") and T. */
-enum { MR_GRID_ROWS = 24, MR_GRID_COLUMNS = 24 };
-typedef struct mr_grid {
-    const mr_view *view;
+enum { MR_LENGTH_TABLE_ROWS = 24, MR_LENGTH_TABLE_COLUMNS = 24 };
+typedef struct mr_length_table {
+    const mr_device_rows *view;
     const char *prefix;
-    double T[MR_GRID_COLUMNS];
+    double T[MR_LENGTH_TABLE_COLUMNS];
     size_t lengths;
-    const char *labels[MR_GRID_ROWS]; /* MR_MODELS of ours, then those that begin with "PyTorch" */
+    const char *labels[MR_LENGTH_TABLE_ROWS]; /* MR_MODELS of ours, then those that begin with "PyTorch" */
     size_t count;
-} mr_grid;
+} mr_length_table;
 
-mr_grid mr_grid_of(const mr_view *view, const char *prefix);
-double mr_grid_number(const mr_grid *t, const char *label, double T, const char *key); /* NaN: not measured */
+mr_length_table mr_length_table_of(const mr_device_rows *view, const char *prefix);
+double mr_length_table_number(const mr_length_table *t, const char *label, double T, const char *key); /* NaN: not measured */
 /* Does the peer's label, say "PyTorch GRU loop", name this model? */
-int mr_grid_same_model(const char *peer, const char *label);
+int mr_length_table_same_model(const char *peer, const char *label);
 
 /* ---- writing a report: rows of a Markdown table; a row without a single number is left out */
 
 /* "## chip, f32", when and with which version it was measured. */
-void mr_grid_heading(mr_text *md, const mr_view *view);
-void mr_grid_cell(mr_text *md, double value, int digits, const char *unit); /* "| 12.3 ms "; NaN: "| – " */
-void mr_grid_start(mr_text *md, const mr_grid *t, const char *corner);
-void mr_grid_numbers(mr_text *md, const mr_grid *t, const char *label, const char *key, double per);
+void mr_length_table_heading(mr_text *md, const mr_device_rows *view);
+void mr_length_table_cell(mr_text *md, double value, int digits, const char *unit); /* "| 12.3 ms "; NaN: "| – " */
+void mr_length_table_start(mr_text *md, const mr_length_table *t, const char *corner);
+void mr_length_table_numbers(mr_text *md, const mr_length_table *t, const char *label, const char *key, double per);
 /* The number of `other` for each of `label`: how many times as long it takes. */
-void mr_grid_ratios(mr_text *md, const mr_grid *t, const char *label, const char *other);
+void mr_length_table_ratios(mr_text *md, const mr_length_table *t, const char *label, const char *other);
 /* What the paper prints in its table for "LABEL T". */
-void mr_grid_paper(mr_text *md, const mr_grid *t, const char *paper_table, const char *label, const char *column,
+void mr_length_table_paper(mr_text *md, const mr_length_table *t, const char *paper_table, const char *label, const char *column,
                    const char *unit);
 /* Which cells were not measured, and why. */
-void mr_grid_notes(mr_text *md, const mr_grid *t);
+void mr_length_table_notes(mr_text *md, const mr_length_table *t);
 
 /* The numbers as a picture DIR/NAME.svg, with the view's kind and dtype in the name of all but the first. */
-typedef struct mr_grid_figure {
+typedef struct mr_length_chart {
     const char *name, *title, *y_label, *key;
     double per; /* what the numbers are divided by */
-} mr_grid_figure;
-int mr_grid_draw(mr_text *md, const mr_grid *t, const mr_grid_figure *figure, const char *dir, int first,
+} mr_length_chart;
+int mr_length_table_draw(mr_text *md, const mr_length_table *t, const mr_length_chart *figure, const char *dir, int first,
                  mr_error *err);
-int mr_report_save(const char *dir, const char *name, mr_text *md, mr_error *err); /* DIR/NAME.md; frees the text */
+int mr_measured_report_save(const char *dir, const char *name, mr_text *md, mr_error *err); /* DIR/NAME.md; frees the text */
 
 #endif

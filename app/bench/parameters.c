@@ -2,7 +2,7 @@
 #include "bench/measured.h"
 
 #include "plot/chart.h"
-#include "paper/paper.h"
+#include "paper/paper_numbers.h"
 
 #include "core/file.h"
 #include "core/mem.h"
@@ -38,7 +38,7 @@ static int count(mr_dev *dev, const mr_measured_model *model, int expansion, cou
     mr_options_default(mr_config_options, &config);
     mr_config_take(&config, &face);
     config.mixer = mr_measured_mixer(model);
-    config.layers = MR_SUBJECT_LAYERS;
+    config.layers = MR_TIMED_LAYERS;
     config.expansion = expansion;
     int status = mr_model_new(&config, dev, MR_DECAY_MATRICES, &built, err);
     if (status < 0) return status;
@@ -90,7 +90,7 @@ typedef struct shares {
     double of[PAIRS][3][EXPANSIONS];
 } shares;
 
-static shares shares_of(const mr_view *v)
+static shares shares_of(const mr_device_rows *v)
 {
     shares s;
     for (int i = 0; i < PAIRS; i++)
@@ -102,7 +102,7 @@ static shares shares_of(const mr_view *v)
             s.of[i][0][e - 1] = paper.value;
             for (int whole = 0; whole < 2; whole++) {
                 column_of(column, whole, e);
-                s.of[i][1 + whole][e - 1] = mr_view_number(v, pairs[i].label, column, "percent");
+                s.of[i][1 + whole][e - 1] = mr_device_rows_number(v, pairs[i].label, column, "percent");
             }
         }
     return s;
@@ -129,26 +129,26 @@ static int draw(const shares *s, const char *dir, mr_error *err)
     return status;
 }
 
-static int report(const mr_table *rows, const char *dir, mr_error *err)
+static int report(const mr_rows *rows, const char *dir, mr_error *err)
 {
     static const char *const whose[] = {"the paper's", "the cell's projections", "the whole model"};
     mr_text md = {0};
-    mr_view v = {0};
+    mr_device_rows v = {0};
     mr_text_add(&md, "# Parameters\n\nIn percent of the traditional cell's. The cell: its own projections, without "
                      "biases and without the down-projection, as "
                      "the paper counts. The whole model: three layers of 64 channels with norms, down-projections, "
                      "embedding and head.\n\n"
                      "| | expansion 1 | 2 | 3 | 4 |\n|---|---:|---:|---:|---:|\n");
-    if (!mr_view_next(rows, &v)) return mr_report_save(dir, "parameters", &md, err);
+    if (!mr_device_rows_next(rows, &v)) return mr_measured_report_save(dir, "parameters", &md, err);
     const shares s = shares_of(&v);
     for (int i = 0; i < PAIRS; i++)
         for (int k = 0; k < 3; k++) {
             mr_text_format(&md, "| %s, %s ", pairs[i].label, whose[k]);
-            for (int e = 0; e < EXPANSIONS; e++) mr_grid_cell(&md, s.of[i][k][e], 3, "");
+            for (int e = 0; e < EXPANSIONS; e++) mr_length_table_cell(&md, s.of[i][k][e], 3, "");
             mr_text_add(&md, "|\n");
         }
     mr_text_add(&md, "\n![parameters](parameters.svg)\n");
-    int status = draw(&s, dir, err), saved = mr_report_save(dir, "parameters", &md, err);
+    int status = draw(&s, dir, err), saved = mr_measured_report_save(dir, "parameters", &md, err);
     return status ? status : saved;
 }
 

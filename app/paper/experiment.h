@@ -24,7 +24,7 @@
 #define MR_APP_PAPER_EXPERIMENT_H
 
 #include "train/ini.h"
-#include "paper/paper.h"
+#include "paper/paper_numbers.h"
 #include "train/recipe.h"
 
 typedef enum mr_profile { MR_PROFILE_OURS, MR_PROFILE_PAPER, MR_PROFILE_QUICK, MR_PROFILES } mr_profile;

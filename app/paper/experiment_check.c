@@ -1,6 +1,6 @@
 /* An experiment's file: a section or key that would be passed over in silence is a mistake. */
 #include "paper/experiment.h"
-#include "paper/figures.h"
+#include "paper/experiment_charts.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -103,7 +103,7 @@ static int check_pictures(const mr_experiment *e, const char *source, mr_error *
         int other = from;
         for (const char *b; (b = mr_experiment_label(e, MR_COLUMN_PREFIX, &other));) {
             size_t i = 0;
-            while (a[i] && mr_figure_letter(a[i]) == mr_figure_letter(b[i])) i++;
+            while (a[i] && mr_chart_file_letter(a[i]) == mr_chart_file_letter(b[i])) i++;
             if (!a[i] && !b[i])
                 return mr_fail(err, MR_EINVAL, "%s: columns \"%s\" and \"%s\" would have the same picture; rename one",
                                source, a, b);

@@ -1,8 +1,9 @@
+/* The rows of an experiment as numbers for people: seeds together, and the page with its table. */
 #include "paper/report.h"
 
 #include "core/file.h"
 #include "core/mem.h"
-#include "paper/figures.h"
+#include "paper/experiment_charts.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@ static int same_group(const mr_row *a, const mr_row *b)
     static const char *const keys[] = {"row", "column", "settings", "kind", "dtype"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (strcmp(mr_row_text(a, keys[i]), mr_row_text(b, keys[i]))) return 0;
-    return mr_row_outdated(a) == mr_row_outdated(b) && mr_row_same_measure(a, b);
+    return mr_row_outdated(a) == mr_row_outdated(b) && mr_row_same_measure(a, b) && mr_row_same_data(a, b);
 }
 
 typedef struct mean {
@@ -49,7 +50,7 @@ static int place_of(const mr_experiment *e, const mr_row *row)
     return 1000000 * profile + mr_experiment_place(e, mr_row_text(row, "row"), mr_row_text(row, "column"));
 }
 
-static mr_group make_group(const mr_experiment *e, const mr_table *rows, const mr_row *first)
+static mr_group make_group(const mr_experiment *e, const mr_rows *rows, const mr_row *first)
 {
     mr_group g = {.first = first, .place = place_of(e, first)};
     mean score = {0}, steps = {0}, best = {0}, seconds = {0}, target = {0};
@@ -75,7 +76,7 @@ static int by_place(const void *a, const void *b)
     return ((const mr_group *)a)->place - ((const mr_group *)b)->place;
 }
 
-int mr_report_groups(const mr_experiment *e, const mr_table *rows, mr_group **groups, size_t *count, mr_error *err)
+int mr_report_groups(const mr_experiment *e, const mr_rows *rows, mr_group **groups, size_t *count, mr_error *err)
 {
     *count = 0;
     *groups = mr_alloc(rows->count + 1, sizeof **groups);
@@ -118,7 +119,7 @@ static double value_at(const mr_experiment *e, const mr_row *row, int64_t step)
     return NAN;
 }
 
-size_t mr_report_curve(const mr_experiment *e, const mr_table *rows, const mr_group *g, double *x, double *y,
+size_t mr_report_curve(const mr_experiment *e, const mr_rows *rows, const mr_group *g, double *x, double *y,
                        double *spread, size_t room)
 {
     size_t n = 0;
@@ -143,13 +144,14 @@ static void add_cell(mr_text *out, const char *text)
     mr_text_add(out, " ");
 }
 
-static void add_group(mr_text *out, const mr_group *g, int with_target)
+static void add_group(mr_text *out, const mr_group *g, int with_paper, int with_target)
 {
     char text[64];
     const mr_row *row = g->first;
     add_cell(out, mr_row_text(row, "row"));
     add_cell(out, mr_row_text(row, "column"));
-    add_cell(out, mr_report_number(text, mr_row_number(row, "paper"), mr_row_number(row, "paper_std"), 4));
+    if (with_paper)
+        add_cell(out, mr_report_number(text, mr_row_number(row, "paper"), mr_row_number(row, "paper_std"), 4));
     if (g->failed == g->seeds) add_cell(out, "diverged");
     else add_cell(out, mr_report_number(text, g->mean, g->std, 4));
     mr_text_format(out, "| %d ", g->seeds);
@@ -164,61 +166,69 @@ static void add_group(mr_text *out, const mr_group *g, int with_target)
     mr_text_format(out, "| `%s` |\n", mr_row_text(row, "settings"));
 }
 
-static void add_table(mr_text *out, const mr_group *groups, size_t n, const char *profile)
+static void add_head(mr_text *out, mr_profile profile, int with_paper, int with_target)
 {
+    mr_text_format(out, "## %s\n\n", mr_profile_names[profile]);
+    if (profile == MR_PROFILE_QUICK)
+        mr_text_add(out, "Small versions, only to see that everything works: " MR_NOT_COMPARABLE ".\n\n");
+    mr_text_format(out, "| row | column | %sours | seeds | steps | best step | %stime | device | dtype | settings |\n",
+                   with_paper ? "paper | " : "", with_target ? "steps to target | " : "");
+    mr_text_format(out, "|---|---|%s---|---|---|---|%s---|---|---|---|\n", with_paper ? "---|" : "",
+                   with_target ? "---|" : "");
+}
+
+static void add_table(mr_text *out, const mr_group *groups, size_t n, mr_profile profile)
+{
+    const int with_paper = profile != MR_PROFILE_QUICK;
     int with_target = 0, any = 0;
     for (size_t i = 0; i < n; i++) with_target |= isfinite(mr_row_number(groups[i].first, "target_loss"));
     for (size_t i = 0; i < n; i++) {
-        if (strcmp(mr_row_text(groups[i].first, "profile"), profile)) continue;
-        if (!any++)
-            mr_text_format(
-                out,
-                "## %s\n\n| row | column | paper | ours | seeds | steps | best step | %stime | device | dtype | "
-                "settings |\n|---|---|---|---|---|---|---|%s---|---|---|---|\n",
-                profile, with_target ? "steps to target | " : "", with_target ? "---|" : "");
-        add_group(out, &groups[i], with_target);
+        if (strcmp(mr_row_text(groups[i].first, "profile"), mr_profile_names[profile])) continue;
+        if (!any++) add_head(out, profile, with_paper, with_target);
+        add_group(out, &groups[i], with_paper, with_target);
     }
     if (any) mr_text_add(out, "\n");
 }
 
-static void add_figures(mr_text *out, const char *names)
+static void add_charts(mr_text *out, const char *names)
 {
     for (size_t n; *names; names += n + 1) {
         n = strcspn(names, "\n");
-        mr_text_format(out, "![](%.*s)\n", (int)n, names);
+        mr_text_format(out, "![%.*s](%.*s)\n", (int)n - 4, names, (int)n, names); /* without .svg */
     }
 }
 
-static int write_markdown(const mr_experiment *e, const mr_group *groups, size_t n, const mr_text *figures,
+static int write_markdown(const mr_experiment *e, const mr_group *groups, size_t n, const mr_text *charts,
                           const char *dir, mr_error *err)
 {
     mr_text out = {0};
     char file[128];
     snprintf(file, sizeof file, "%s.md", e->name);
     char *path = mr_path_join(dir, file);
-    mr_text_format(&out,
-                   "# %s\n\n%s.\n\nMade by `minrnn reproduce %s%s`. Times are those of one run, its evaluations "
-                   "included; runs beside it share the device.\n\n",
-                   e->name, e->summary, e->name, e->own[0] ? ".ini" : "");
-    for (int profile = 0; profile < MR_PROFILES; profile++) add_table(&out, groups, n, mr_profile_names[profile]);
-    if (figures->data) add_figures(&out, figures->data);
+    mr_text_format(
+        &out,
+        "# %s\n\n%s.\n\nMade by `minrnn reproduce %s%s`. A time is that of one run with its evaluations; runs "
+        "at the same time share the device.\n\n",
+        e->name, e->summary, e->name, e->own[0] ? ".ini" : "");
+    for (int profile = 0; profile < MR_PROFILES; profile++) add_table(&out, groups, n, (mr_profile)profile);
+    if (charts->data) add_charts(&out, charts->data);
     int status = !path || out.failed ? mr_no_memory(err, "the table") : mr_file_replace(path, out.data, out.size, err);
     mr_text_free(&out);
     mr_free(path);
     return status;
 }
 
-int mr_report_write(const void *experiment, const mr_table *rows, const char *dir, mr_error *err)
+int mr_report_write(const void *experiment, const mr_rows *rows, const char *dir, mr_error *err)
 {
     const mr_experiment *e = experiment;
     mr_group *groups;
-    mr_text figures = {0};
+    mr_text charts = {0};
     size_t n;
     int status = mr_report_groups(e, rows, &groups, &n, err);
     if (status) return status;
-    status = mr_figures_write(e, rows, groups, n, dir, &figures, err);
-    if (!status) status = write_markdown(e, groups, n, &figures, dir, err);
-    mr_text_free(&figures);
+    status = mr_experiment_charts_write(e, rows, groups, n, dir, &charts, err);
+    if (!status) status = write_markdown(e, groups, n, &charts, dir, err);
+    mr_text_free(&charts);
     mr_free(groups);
     return status;
 }

@@ -4,8 +4,10 @@
 #define MR_APP_PAPER_REPORT_H
 
 #include "paper/experiment.h"
-#include "paper/table.h"
+#include "paper/result_rows.h"
 #include "core/text.h"
+
+#define MR_NOT_COMPARABLE "not comparable with the paper"
 
 /* Runs that differ in nothing but the seed. Means over the seeds; what is not finite is not known. */
 typedef struct mr_group {
@@ -17,7 +19,7 @@ typedef struct mr_group {
 } mr_group;
 
 /* In the order of the experiment's file, ours before as-paper before quick; freed by mr_free. */
-int mr_report_groups(const mr_experiment *e, const mr_table *rows, mr_group **groups, size_t *count, mr_error *err);
+int mr_report_groups(const mr_experiment *e, const mr_rows *rows, mr_group **groups, size_t *count, mr_error *err);
 
 /* "96 ± 2.8", or "" when the value is not known; digits significant. */
 char *mr_report_number(char out[64], double value, double std, int digits);
@@ -26,10 +28,10 @@ char *mr_report_time(char out[32], double seconds);
 
 /* The learning curve of a group: the seeds' mean at the steps of its first, loss or accuracy as the score has it.
  * Returns the points, at most `room`. */
-size_t mr_report_curve(const mr_experiment *e, const mr_table *rows, const mr_group *group, double *x, double *y,
+size_t mr_report_curve(const mr_experiment *e, const mr_rows *rows, const mr_group *group, double *x, double *y,
                        double *spread, size_t room);
 
 /* Writes DIR/NAME.md and the pictures; `experiment` is an mr_experiment. */
-int mr_report_write(const void *experiment, const mr_table *rows, const char *dir, mr_error *err);
+int mr_report_write(const void *experiment, const mr_rows *rows, const char *dir, mr_error *err);
 
 #endif

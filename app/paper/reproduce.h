@@ -7,7 +7,7 @@
 #define MR_APP_PAPER_REPRODUCE_H
 
 #include "paper/experiment.h"
-#include "paper/table.h"
+#include "paper/result_rows.h"
 #include "train/train.h"
 
 /* Told of what happens, `worker` counting from 0; all but `starts` one at a time, whichever thread calls. */
@@ -40,8 +40,9 @@ typedef struct mr_reproduce_options {
 typedef struct mr_reproduce_result {
     /* runs: done now, there already, not finished, failed, without their data */
     int done, found, left, failed, no_data;
-    int cut;  /* measurements: the time was up before the last one */
-    int over; /* the time was up, or too little of it was left for another step */
+    int other_data; /* rows that do not count because the data has changed since */
+    int cut;        /* measurements: the time was up before the last one */
+    int over;       /* the time was up, or too little of it was left for another step */
 } mr_reproduce_result;
 
 /* Runs one experiment of recipes/experiments. Failures of single runs are counted and told, and no error.
@@ -49,9 +50,9 @@ typedef struct mr_reproduce_result {
 int mr_reproduce(const char *name, const mr_reproduce_options *options, mr_reproduce_result *result, mr_error *err);
 
 /* The rows of DIR/NAME.json; none where there is no such file. */
-int mr_reproduce_rows(const char *dir, const char *name, mr_table *rows, mr_error *err);
+int mr_reproduce_rows(const char *dir, const char *name, mr_rows *rows, mr_error *err);
 /* Adds the rows of an experiment among `rows` to DIR/NAME.json; those that are there stay as they are, unless they are
  * outdated. Returns how many came new through *added. */
-int mr_reproduce_merge(const char *dir, const char *name, const mr_table *rows, size_t *added, mr_error *err);
+int mr_reproduce_merge(const char *dir, const char *name, const mr_rows *rows, size_t *added, mr_error *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* The numbers that the paper prints (data/paper-tables.json, built in). */
-#ifndef MR_APP_PAPER_PAPER_H
-#define MR_APP_PAPER_PAPER_H
+#ifndef MR_APP_PAPER_PAPER_NUMBERS_H
+#define MR_APP_PAPER_PAPER_NUMBERS_H
 
 typedef struct mr_paper_cell {
     double value, std; /* NaN where there is none */

@@ -1,4 +1,4 @@
-#include "paper/figures.h"
+#include "paper/experiment_charts.h"
 
 #include "core/file.h"
 #include "core/mem.h"
@@ -64,7 +64,7 @@ static mr_chart_axis score_axis(const mr_experiment *e)
     return (mr_chart_axis){.label = e->scale == 100 ? "accuracy (%)" : "accuracy", .high = e->scale};
 }
 
-static int draw_curves(const mr_experiment *e, const mr_table *rows, const mr_group *groups, size_t n,
+static int draw_curves(const mr_experiment *e, const mr_rows *rows, const mr_group *groups, size_t n,
                        const char *column, const char *title, const char *dir, const char *file, mr_text *names,
                        mr_error *err)
 {
@@ -119,10 +119,10 @@ static int draw_bars(const mr_experiment *e, const mr_group *groups, size_t n, c
     return status;
 }
 
-char mr_figure_letter(char c) { return (char)(isalnum((unsigned char)c) || c == '_' || !c ? c : '-'); }
+char mr_chart_file_letter(char c) { return (char)(isalnum((unsigned char)c) || c == '_' || !c ? c : '-'); }
 
-int mr_figures_write(const mr_experiment *e, const mr_table *rows, const mr_group *groups, size_t n, const char *dir,
-                     mr_text *names, mr_error *err)
+int mr_experiment_charts_write(const mr_experiment *e, const mr_rows *rows, const mr_group *groups, size_t n,
+                               const char *dir, mr_text *names, mr_error *err)
 {
     const char *columns[COLUMNS];
     char file[160], title[160];
@@ -132,7 +132,7 @@ int mr_figures_write(const mr_experiment *e, const mr_table *rows, const mr_grou
     int status = draw_bars(e, groups, n, columns, count, dir, file, names, err);
     for (size_t i = 0; !status && i < count; i++) {
         snprintf(file, sizeof file, "%s-%.60s", e->name, columns[i]);
-        for (char *c = file; *c; c++) *c = mr_figure_letter(*c);
+        for (char *c = file; *c; c++) *c = mr_chart_file_letter(*c);
         strcat(file, ".svg");
         snprintf(title, sizeof title, "%s: %.60s", e->name, columns[i]);
         status = draw_curves(e, rows, groups, n, columns[i], title, dir, file, names, err);

@@ -3,7 +3,7 @@
 #include "core/json.h"
 #include "core/mem.h"
 #include "core/options.h"
-#include "paper/table.h"
+#include "paper/result_rows.h"
 #include "core/text.h"
 
 #include <ctype.h>
@@ -35,28 +35,29 @@ static void print_curve(mr_text *out, const mr_row *row)
     mr_text_add(out, "]");
 }
 
-static void print_row(mr_text *out, const mr_row *row)
+void mr_row_print_json(mr_text *out, const mr_row *row, int with_curve)
 {
     for (int i = 0; i < row->count; i++) {
         const mr_field *f = &row->fields[i];
-        mr_text_add(out, i ? ", " : "  {");
+        mr_text_add(out, i ? ", " : "{");
         mr_text_json(out, f->key, strlen(f->key));
         mr_text_add(out, ": ");
         if (f->text) mr_text_json(out, f->text, strlen(f->text));
         else print_number(out, f->number);
     }
-    if (row->points) print_curve(out, row);
+    if (with_curve && row->points) print_curve(out, row);
     mr_text_add(out, "}");
 }
 
-int mr_table_write(const mr_table *rows, const char *path, const char *experiment, mr_error *err)
+int mr_rows_write(const mr_rows *rows, const char *path, const char *experiment, mr_error *err)
 {
     mr_text out = {0};
     mr_text_add(&out, "{\"experiment\": ");
     mr_text_json(&out, experiment, strlen(experiment));
     mr_text_add(&out, ", \"rows\": [\n");
     for (size_t i = 0; i < rows->count; i++) {
-        print_row(&out, &rows->list[i]);
+        mr_text_add(&out, "  ");
+        mr_row_print_json(&out, &rows->list[i], 1);
         mr_text_add(&out, i + 1 < rows->count ? ",\n" : "\n");
     }
     mr_text_add(&out, "]}\n");
@@ -163,7 +164,7 @@ static int wrong_file(const char *path, size_t row, mr_error *err)
         row + 1);
 }
 
-static int read_list(mr_json *json, mr_table *rows, const char *path, mr_error *err)
+static int read_list(mr_json *json, mr_rows *rows, const char *path, mr_error *err)
 {
     size_t n = 0;
     if (!mr_json_enter(json, '[')) return wrong_file(path, 0, err);
@@ -173,13 +174,13 @@ static int read_list(mr_json *json, mr_table *rows, const char *path, mr_error *
             mr_row_free(&row);
             return wrong_file(path, n, err);
         }
-        int status = mr_table_put(rows, &row, err);
+        int status = mr_rows_put(rows, &row, err);
         if (status) return status;
     }
     return json->wrong ? wrong_file(path, n, err) : 0;
 }
 
-static int parse(mr_table *rows, mr_json *json, const char *path, mr_error *err)
+static int parse(mr_rows *rows, mr_json *json, const char *path, mr_error *err)
 {
     size_t size;
     int status = 0, seen = 0;
@@ -192,7 +193,7 @@ static int parse(mr_table *rows, mr_json *json, const char *path, mr_error *err)
     return !status && (!mr_json_done(json) || !seen) ? wrong_file(path, rows->count, err) : status;
 }
 
-int mr_table_read(mr_table *rows, const char *path, mr_error *err)
+int mr_rows_read(mr_rows *rows, const char *path, mr_error *err)
 {
     mr_json json;
     char *text, *room;

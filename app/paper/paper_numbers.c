@@ -1,4 +1,4 @@
-#include "paper/paper.h"
+#include "paper/paper_numbers.h"
 
 #include "core/json.h"
 #include "core/mem.h"

@@ -1,5 +1,5 @@
 /* The basis of measurements: the timer, and a device that counts its memory. */
-#include "bench/subject.h"
+#include "bench/timed_model.h"
 #include "support.h"
 
 #include <time.h>
@@ -76,21 +76,21 @@ static void devices_know_what_they_took(void **unused)
     for (int k = 0; k < COUNT(kinds); k++)
         for (int mixer = 0; mr_mixer_names[mixer]; mixer++) {
             mr_dev *dev = open_device(kinds[k], 2, NULL);
-            mr_subject s;
+            mr_timed_model s;
             mr_error err = {0};
-            mr_subject_shape shape = mr_subject_stack(mixer);
+            mr_timed_shape shape = mr_timed_paper_shape(mixer);
             shape.dim = 8;
             assert_that(dev->taken, ==, 0);
-            if (mr_subject_open(&s, dev, &shape, 2, 5, 1, &err)) fail_msg("%s", err.text);
+            if (mr_timed_model_open(&s, dev, &shape, 2, 5, 1, &err)) fail_msg("%s", err.text);
             const size_t least = mr_model_planned_bytes(s.model) + 4 * mr_model_params(s.model)->total * dev->real_size;
             assert_that(dev->taken, ==, least);
-            mr_subject_step(&s, 0);
+            mr_timed_model_step(&s, 0);
             const size_t after = dev->taken;
             assert_that(after, >=, least);
             assert_true((k == 1 || after > least));
-            mr_subject_step(&s, 0);
+            mr_timed_model_step(&s, 0);
             assert_that(dev->taken, ==, after);
-            mr_subject_close(&s);
+            mr_timed_model_close(&s);
             mr_dev_close(dev);
         }
 }
@@ -102,27 +102,27 @@ static void tokens_follow_the_context(void **unused)
     mr_dev *dev = open_device("ref", 1, NULL);
     mr_error err = {0};
     for (int mixer = 0; mr_mixer_names[mixer]; mixer++) {
-        mr_subject once, then;
-        mr_subject_shape shape = mr_subject_stack(mixer);
+        mr_timed_model once, then;
+        mr_timed_shape shape = mr_timed_paper_shape(mixer);
         float a[3 * 16], b[3 * 16];
         shape.dim = 8;
         shape.window = 8;
-        if (mr_subject_open(&once, dev, &shape, 3, 4, 0, &err) || mr_subject_stream(&once, &err))
+        if (mr_timed_model_open(&once, dev, &shape, 3, 4, 0, &err) || mr_timed_model_stream(&once, &err))
             fail_msg("%s", err.text);
-        if (mr_subject_open(&then, dev, &shape, 3, 4, 0, &err) || mr_subject_stream(&then, &err))
+        if (mr_timed_model_open(&then, dev, &shape, 3, 4, 0, &err) || mr_timed_model_stream(&then, &err))
             fail_msg("%s", err.text);
         for (int i = 0; i < 3 * 4; i++) once.batch.ids[i] = then.batch.ids[i] = 5;
-        mr_subject_context(&once);
-        mr_subject_context(&once); /* from the beginning again */
-        mr_subject_token(&once, 3);
+        mr_timed_model_context(&once);
+        mr_timed_model_context(&once); /* from the beginning again */
+        mr_timed_model_token(&once, 3);
         mr_state_reset(then.state);
-        for (int t = 0; t < 5; t++) mr_subject_token(&then, 3);
+        for (int t = 0; t < 5; t++) mr_timed_model_token(&then, 3);
         mr_model_logits(once.model, a, 0, 3);
         mr_model_logits(then.model, b, 0, 3);
         for (int i = 0; i < 3 * 16; i++)
             if (!(fabsf(a[i] - b[i]) <= 1e-4f)) fail_msg("%s: %g is not %g", mr_mixer_names[mixer], a[i], b[i]);
-        mr_subject_close(&once);
-        mr_subject_close(&then);
+        mr_timed_model_close(&once);
+        mr_timed_model_close(&then);
     }
     mr_dev_close(dev);
 }

@@ -2,7 +2,7 @@
 #include "bench/bench.h"
 
 #include "model/mixer.h"
-#include "bench/subject.h"
+#include "bench/timed_model.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -33,11 +33,11 @@ static int is_wanted(const mr_bench *b, const shape *what)
     return !b->mixer || !strcmp(b->mixer, what->mixer);
 }
 
-static mr_subject_shape shape_with(const shape *what, const char *mixer, int weights)
+static mr_timed_shape shape_with(const shape *what, const char *mixer, int weights)
 {
     int index = 0;
     while (mr_mixer_names[index] && strcmp(mr_mixer_names[index], mixer)) index++;
-    return (mr_subject_shape){.mixer = index,
+    return (mr_timed_shape){.mixer = index,
                               .dim = what->dim,
                               .expansion = what->expansion,
                               .conv = what->conv,
@@ -60,8 +60,8 @@ static double products(const mr_model *model, int seen)
     return count;
 }
 
-static void run_step(void *arg) { mr_subject_step(arg, 1); }
-static void run_token(void *arg) { mr_subject_token(arg, 1); }
+static void run_step(void *arg) { mr_timed_model_step(arg, 1); }
+static void run_token(void *arg) { mr_timed_model_token(arg, 1); }
 
 static void name_row(char *name, size_t size, const shape *what, int B, int T)
 {
@@ -71,10 +71,10 @@ static void name_row(char *name, size_t size, const shape *what, int B, int T)
 /* Bytes of a step: what the plan keeps is written once and read once. */
 static int bench_step(mr_bench *b, const shape *what, mr_error *err)
 {
-    mr_subject s;
-    const mr_subject_shape model = shape_with(what, what->mixer, MR_WEIGHTS_F32);
+    mr_timed_model s;
+    const mr_timed_shape model = shape_with(what, what->mixer, MR_WEIGHTS_F32);
     const int B = b->quick ? 8 : what->B, T = what->T;
-    int status = mr_subject_open(&s, b->dev, &model, B, T, 1, err);
+    int status = mr_timed_model_open(&s, b->dev, &model, B, T, 1, err);
     if (status == 0) {
         double tokens = (double)B * T;
         mr_bench_job job = {.bench = "step",
@@ -86,7 +86,7 @@ static int bench_step(mr_bench *b, const shape *what, mr_error *err)
         name_row(job.name, sizeof job.name, what, B, T);
         mr_bench_measure(b, &job);
     }
-    mr_subject_close(&s);
+    mr_timed_model_close(&s);
     return status;
 }
 
@@ -121,10 +121,10 @@ typedef struct reading {
 static int bench_tokens(mr_bench *b, const shape *what, const char *mixer, int B, int weights, reading *from,
                         mr_error *err)
 {
-    mr_subject s;
-    const mr_subject_shape model = shape_with(what, mixer, weights);
-    int status = mr_subject_open(&s, b->dev, &model, B, 1, 0, err);
-    if (status == 0) status = mr_subject_stream(&s, err);
+    mr_timed_model s;
+    const mr_timed_shape model = shape_with(what, mixer, weights);
+    int status = mr_timed_model_open(&s, b->dev, &model, B, 1, 0, err);
+    if (status == 0) status = mr_timed_model_stream(&s, err);
     if (status == 0 && B == 1) status = mr_bench_read(b, (size_t)weight_bytes(s.model), &from->rate, &from->place, err);
     if (status == 0) {
         mr_bench_job job = {.bench = "decode",
@@ -142,7 +142,7 @@ static int bench_tokens(mr_bench *b, const shape *what, const char *mixer, int B
         if (weights == MR_WEIGHTS_INT8) job.flops = 0;
         mr_bench_measure(b, &job);
     }
-    mr_subject_close(&s);
+    mr_timed_model_close(&s);
     return status;
 }
 
@@ -173,23 +173,23 @@ int mr_bench_decode(mr_bench *b, mr_error *err)
  * one that has done nothing else. */
 static int bench_memory(mr_bench *b, const shape *what, mr_error *err)
 {
-    mr_subject s = {0};
+    mr_timed_model s = {0};
     mr_dev *dev;
     mr_bench_row row = {.bench = "memory", .limit = ""};
-    const mr_subject_shape model = shape_with(what, what->mixer, MR_WEIGHTS_F32);
+    const mr_timed_shape model = shape_with(what, what->mixer, MR_WEIGHTS_F32);
     const int B = b->quick ? 8 : what->B;
     int status = b->open(b->arg, &dev, err);
     if (status < 0) return status;
     name_row(row.name, sizeof row.name, what, B, what->T);
     if (b->on_start) b->on_start(b->arg, row.bench, row.name);
-    status = mr_subject_open(&s, dev, &model, B, what->T, 1, err);
+    status = mr_timed_model_open(&s, dev, &model, B, what->T, 1, err);
     if (status == 0) {
-        mr_subject_step(&s, 1);
+        mr_timed_model_step(&s, 1);
         status = dev->sync(dev, err);
     }
     row.bytes = (double)dev->taken;
     if (status == 0) b->on_row(b->arg, &row);
-    mr_subject_close(&s);
+    mr_timed_model_close(&s);
     mr_dev_close(dev);
     return status;
 }

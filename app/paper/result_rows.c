@@ -1,4 +1,5 @@
-#include "paper/table.h"
+/* Rows in memory: their fields, which of them are the same run, tables of them. */
+#include "paper/result_rows.h"
 
 #include "core/mem.h"
 
@@ -68,6 +69,11 @@ double mr_row_number(const mr_row *row, const char *key)
 
 int mr_row_outdated(const mr_row *row) { return mr_row_number(row, "outdated") == 1; }
 
+int mr_row_comparable(const mr_row *row)
+{
+    return strcmp(mr_row_text(row, "comparable"), "no") && strcmp(mr_row_text(row, "profile"), "quick");
+}
+
 void mr_row_free(mr_row *row)
 {
     for (int i = 0; i < row->count; i++) mr_free(row->fields[i].text);
@@ -111,7 +117,13 @@ int mr_row_same_measure(const mr_row *a, const mr_row *b)
            same_number(a, b, "target_loss");
 }
 
-mr_row *mr_table_find(const mr_table *rows, const mr_row *row)
+int mr_row_same_data(const mr_row *a, const mr_row *b)
+{
+    const char *left = mr_row_text(a, "data"), *right = mr_row_text(b, "data");
+    return !*left || !*right || !strcmp(left, right);
+}
+
+mr_row *mr_rows_find(const mr_rows *rows, const mr_row *row)
 {
     const uint64_t mark = mark_of(row);
     for (size_t i = 0; i < rows->count; i++)
@@ -119,7 +131,7 @@ mr_row *mr_table_find(const mr_table *rows, const mr_row *row)
     return NULL;
 }
 
-static int make_room(mr_table *rows)
+static int make_room(mr_rows *rows)
 {
     if (rows->count < rows->room) return 1;
     size_t room = rows->room ? 2 * rows->room : 16;
@@ -132,9 +144,9 @@ static int make_room(mr_table *rows)
     return 1;
 }
 
-int mr_table_put(mr_table *rows, mr_row *row, mr_error *err)
+int mr_rows_put(mr_rows *rows, mr_row *row, mr_error *err)
 {
-    mr_row *old = mr_table_find(rows, row);
+    mr_row *old = mr_rows_find(rows, row);
     if (row->failed || (!old && !make_room(rows))) {
         mr_row_free(row);
         return mr_no_memory(err, "the results");
@@ -147,7 +159,7 @@ int mr_table_put(mr_table *rows, mr_row *row, mr_error *err)
     return 0;
 }
 
-void mr_table_free(mr_table *rows)
+void mr_rows_free(mr_rows *rows)
 {
     for (size_t i = 0; i < rows->count; i++) mr_row_free(&rows->list[i]);
     mr_free(rows->list);

@@ -4,7 +4,7 @@
 #include "core/file.h"
 #include "core/mem.h"
 #include "plot/chart.h"
-#include "paper/paper.h"
+#include "paper/paper_numbers.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,19 +12,19 @@
 
 /* ---- reading rows */
 
-static int in_view(const mr_view *v, const mr_row *row)
+static int in_view(const mr_device_rows *v, const mr_row *row)
 {
     return !strcmp(mr_row_text(row, "kind"), v->kind) && !strcmp(mr_row_text(row, "dtype"), v->dtype);
 }
 
-int mr_view_next(const mr_table *rows, mr_view *view)
+int mr_device_rows_next(const mr_rows *rows, mr_device_rows *view)
 {
-    const mr_view before = *view;
+    const mr_device_rows before = *view;
     int behind = before.kind == NULL;
     for (size_t i = 0; i < rows->count; i++) {
         const mr_row *row = &rows->list[i];
         size_t first = 0;
-        *view = (mr_view){rows, mr_row_text(row, "kind"), mr_row_text(row, "dtype")};
+        *view = (mr_device_rows){rows, mr_row_text(row, "kind"), mr_row_text(row, "dtype")};
         while (!in_view(view, &rows->list[first])) first++;
         if (first == i && behind) return 1;
         if (first == i && in_view(&before, row)) behind = 1;
@@ -32,7 +32,7 @@ int mr_view_next(const mr_table *rows, mr_view *view)
     return 0;
 }
 
-static const mr_row *find(const mr_view *v, const char *label, const char *column, const char *key)
+static const mr_row *find(const mr_device_rows *v, const char *label, const char *column, const char *key)
 {
     for (size_t i = 0; i < v->rows->count; i++) {
         const mr_row *row = &v->rows->list[i];
@@ -43,7 +43,7 @@ static const mr_row *find(const mr_view *v, const char *label, const char *colum
     return NULL;
 }
 
-double mr_view_number(const mr_view *v, const char *label, const char *column, const char *key)
+double mr_device_rows_number(const mr_device_rows *v, const char *label, const char *column, const char *key)
 {
     const mr_row *row = find(v, label, column, key);
     return row ? mr_row_number(row, key) : NAN;
@@ -59,40 +59,40 @@ static size_t insert(double *list, size_t count, size_t room, double value)
     return count + 1;
 }
 
-static void add_label(mr_grid *t, const char *label)
+static void add_label(mr_length_table *t, const char *label)
 {
     for (size_t i = 0; i < t->count; i++)
         if (!strcmp(t->labels[i], label)) return;
-    if (t->count < MR_GRID_ROWS) t->labels[t->count++] = label;
+    if (t->count < MR_LENGTH_TABLE_ROWS) t->labels[t->count++] = label;
 }
 
-mr_grid mr_grid_of(const mr_view *v, const char *prefix)
+mr_length_table mr_length_table_of(const mr_device_rows *v, const char *prefix)
 {
-    mr_grid t = {.view = v, .prefix = prefix};
+    mr_length_table t = {.view = v, .prefix = prefix};
     for (int i = 0; i < MR_MODELS; i++) add_label(&t, mr_measured_models[i].label);
     for (size_t i = 0; i < v->rows->count; i++) {
         const mr_row *row = &v->rows->list[i];
         const double T = mr_row_number(row, "length");
         if (!in_view(v, row) || strncmp(mr_row_text(row, "column"), prefix, strlen(prefix)) || !(T > 0)) continue;
-        t.lengths = insert(t.T, t.lengths, MR_GRID_COLUMNS, T);
+        t.lengths = insert(t.T, t.lengths, MR_LENGTH_TABLE_COLUMNS, T);
         if (!strncmp(mr_row_text(row, "row"), "PyTorch ", 8)) add_label(&t, mr_row_text(row, "row"));
     }
     return t;
 }
 
-static void column_of(const mr_grid *t, double T, char column[MR_COLUMN])
+static void column_of(const mr_length_table *t, double T, char column[MR_COLUMN])
 {
     snprintf(column, MR_COLUMN, "%s%.0f", t->prefix, T);
 }
 
-double mr_grid_number(const mr_grid *t, const char *label, double T, const char *key)
+double mr_length_table_number(const mr_length_table *t, const char *label, double T, const char *key)
 {
     char column[MR_COLUMN];
     column_of(t, T, column);
-    return mr_view_number(t->view, label, column, key);
+    return mr_device_rows_number(t->view, label, column, key);
 }
 
-int mr_grid_same_model(const char *peer, const char *label)
+int mr_length_table_same_model(const char *peer, const char *label)
 {
     const size_t n = strlen(label);
     return !strncmp(peer, "PyTorch ", 8) && !strncmp(peer + 8, label, n) && (!peer[8 + n] || peer[8 + n] == ' ');
@@ -100,7 +100,7 @@ int mr_grid_same_model(const char *peer, const char *label)
 
 /* ---- Markdown */
 
-void mr_grid_heading(mr_text *md, const mr_view *v)
+void mr_length_table_heading(mr_text *md, const mr_device_rows *v)
 {
     const mr_row *ours = NULL, *peer = NULL;
     for (const mr_row *row = v->rows->list; row < v->rows->list + v->rows->count; row++) {
@@ -113,14 +113,14 @@ void mr_grid_heading(mr_text *md, const mr_view *v)
     if (peer) mr_text_format(md, "PyTorch %s, %.10s\n\n", mr_row_text(peer, "torch"), mr_row_text(peer, "date"));
 }
 
-void mr_grid_cell(mr_text *md, double value, int digits, const char *unit)
+void mr_length_table_cell(mr_text *md, double value, int digits, const char *unit)
 {
     char number[MR_REAL_MAX];
     if (isfinite(value)) mr_text_format(md, "| %s%s ", mr_brief_print(number, value, digits), unit);
     else mr_text_add(md, "| – ");
 }
 
-void mr_grid_start(mr_text *md, const mr_grid *t, const char *corner)
+void mr_length_table_start(mr_text *md, const mr_length_table *t, const char *corner)
 {
     mr_text_format(md, "| %s |", corner);
     for (size_t i = 0; i < t->lengths; i++) mr_text_format(md, " T=%.0f |", t->T[i]);
@@ -130,38 +130,38 @@ void mr_grid_start(mr_text *md, const mr_grid *t, const char *corner)
 }
 
 /* A row of the table, where it has a number. */
-static void add_row(mr_text *md, const mr_grid *t, const char *label, const double *values, int digits,
+static void add_row(mr_text *md, const mr_length_table *t, const char *label, const double *values, int digits,
                     const char *unit)
 {
     size_t known = 0;
     for (size_t i = 0; i < t->lengths; i++) known += isfinite(values[i]) != 0;
     if (!known) return;
     mr_text_format(md, "| %s ", label);
-    for (size_t i = 0; i < t->lengths; i++) mr_grid_cell(md, values[i], digits, unit);
+    for (size_t i = 0; i < t->lengths; i++) mr_length_table_cell(md, values[i], digits, unit);
     mr_text_add(md, "|\n");
 }
 
-void mr_grid_numbers(mr_text *md, const mr_grid *t, const char *label, const char *key, double per)
+void mr_length_table_numbers(mr_text *md, const mr_length_table *t, const char *label, const char *key, double per)
 {
-    double values[MR_GRID_COLUMNS];
-    for (size_t i = 0; i < t->lengths; i++) values[i] = mr_grid_number(t, label, t->T[i], key) / per;
+    double values[MR_LENGTH_TABLE_COLUMNS];
+    for (size_t i = 0; i < t->lengths; i++) values[i] = mr_length_table_number(t, label, t->T[i], key) / per;
     add_row(md, t, label, values, 4, "");
 }
 
-void mr_grid_ratios(mr_text *md, const mr_grid *t, const char *label, const char *other)
+void mr_length_table_ratios(mr_text *md, const mr_length_table *t, const char *label, const char *other)
 {
-    double values[MR_GRID_COLUMNS];
+    double values[MR_LENGTH_TABLE_COLUMNS];
     char name[128];
     for (size_t i = 0; i < t->lengths; i++)
-        values[i] = mr_grid_number(t, other, t->T[i], "ms") / mr_grid_number(t, label, t->T[i], "ms");
+        values[i] = mr_length_table_number(t, other, t->T[i], "ms") / mr_length_table_number(t, label, t->T[i], "ms");
     snprintf(name, sizeof name, "%.50s over %.50s", label, other);
     add_row(md, t, name, values, 3, "×");
 }
 
-void mr_grid_paper(mr_text *md, const mr_grid *t, const char *paper_table, const char *label, const char *column,
+void mr_length_table_paper(mr_text *md, const mr_length_table *t, const char *paper_table, const char *label, const char *column,
                    const char *unit)
 {
-    double values[MR_GRID_COLUMNS];
+    double values[MR_LENGTH_TABLE_COLUMNS];
     char name[128];
     for (size_t i = 0; i < t->lengths; i++) {
         mr_paper_cell cell = {NAN, NAN};
@@ -173,7 +173,7 @@ void mr_grid_paper(mr_text *md, const mr_grid *t, const char *paper_table, const
     add_row(md, t, name, values, 4, unit);
 }
 
-void mr_grid_notes(mr_text *md, const mr_grid *t)
+void mr_length_table_notes(mr_text *md, const mr_length_table *t)
 {
     const size_t n = strlen(t->prefix);
     mr_text_add(md, "\n");
@@ -190,14 +190,14 @@ void mr_grid_notes(mr_text *md, const mr_grid *t)
 /* ---- pictures */
 
 /* Ours in lines, PyTorch's dashed. */
-static size_t make_series(const mr_grid *t, const mr_grid_figure *f, double (*y)[MR_GRID_COLUMNS],
+static size_t make_series(const mr_length_table *t, const mr_length_chart *f, double (*y)[MR_LENGTH_TABLE_COLUMNS],
                           mr_chart_series *series)
 {
     size_t count = 0;
     for (size_t k = 0; k < t->count; k++) {
         size_t known = 0;
         for (size_t i = 0; i < t->lengths; i++) {
-            y[k][i] = mr_grid_number(t, t->labels[k], t->T[i], f->key) / f->per;
+            y[k][i] = mr_length_table_number(t, t->labels[k], t->T[i], f->key) / f->per;
             known += isfinite(y[k][i]) != 0;
         }
         if (known)
@@ -210,10 +210,10 @@ static size_t make_series(const mr_grid *t, const mr_grid_figure *f, double (*y)
     return count;
 }
 
-int mr_grid_draw(mr_text *md, const mr_grid *t, const mr_grid_figure *f, const char *dir, int first, mr_error *err)
+int mr_length_table_draw(mr_text *md, const mr_length_table *t, const mr_length_chart *f, const char *dir, int first, mr_error *err)
 {
-    double y[MR_GRID_ROWS][MR_GRID_COLUMNS];
-    mr_chart_series series[MR_GRID_ROWS];
+    double y[MR_LENGTH_TABLE_ROWS][MR_LENGTH_TABLE_COLUMNS];
+    mr_chart_series series[MR_LENGTH_TABLE_ROWS];
     char file[160];
     const mr_chart chart = {.title = f->title,
                             .x = {.label = "tokens a sequence, T", .scale = MR_SCALE_LOG2},
@@ -229,7 +229,7 @@ int mr_grid_draw(mr_text *md, const mr_grid *t, const mr_grid_figure *f, const c
     return status;
 }
 
-int mr_report_save(const char *dir, const char *name, mr_text *md, mr_error *err)
+int mr_measured_report_save(const char *dir, const char *name, mr_text *md, mr_error *err)
 {
     char file[64];
     snprintf(file, sizeof file, "%s.md", name);

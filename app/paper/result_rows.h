@@ -1,10 +1,11 @@
 /* Rows: what an experiment found. One row is one finished run or measurement: named texts and numbers, and a
  * learning curve. A file of rows is JSON, {"experiment": NAME, "rows": [{…}, …]}, a row a line, so that files from
  * several machines are merged by reading them one after the other. */
-#ifndef MR_APP_PAPER_TABLE_H
-#define MR_APP_PAPER_TABLE_H
+#ifndef MR_APP_PAPER_RESULT_ROWS_H
+#define MR_APP_PAPER_RESULT_ROWS_H
 
 #include "core/status.h"
+#include "core/text.h"
 #include "plot/curve.h"
 
 enum { MR_ROW_FIELDS = 40, MR_ROW_KEY = 32 };
@@ -15,7 +16,7 @@ typedef struct mr_field {
     double number;
 } mr_field;
 
-/* Zero-initialised, it is empty. Out of memory, or of fields, leaves `failed` set; mr_table_put then refuses the
+/* Zero-initialised, it is empty. Out of memory, or of fields, leaves `failed` set; mr_rows_put then refuses the
  * row. */
 typedef struct mr_row {
     mr_field fields[MR_ROW_FIELDS];
@@ -25,17 +26,18 @@ typedef struct mr_row {
     size_t points;
 } mr_row;
 
-typedef struct mr_table {
+typedef struct mr_rows {
     mr_row *list;
     size_t count, room;
-} mr_table;
+} mr_rows;
 
 /* Adds the field, or gives it another value. A number that is not finite takes the field away. */
 void mr_row_set_text(mr_row *row, const char *key, const char *text);
 void mr_row_set(mr_row *row, const char *key, double number);
 const char *mr_row_text(const mr_row *row, const char *key); /* "" where there is none */
 double mr_row_number(const mr_row *row, const char *key);    /* NaN where there is none */
-int mr_row_outdated(const mr_row *row);                      /* to be run anew, and there until then */
+int mr_row_outdated(const mr_row *row);                      /* to be replaced, and kept until then */
+int mr_row_comparable(const mr_row *row);                    /* 0: of --quick, too small for the paper's number */
 void mr_row_free(mr_row *row);
 
 /* The same run: equal in experiment, row, column, seed, settings, kind (of the device) and dtype. */
@@ -44,16 +46,22 @@ int mr_row_same(const mr_row *a, const mr_row *b);
  * pass. */
 int mr_row_same_measure(const mr_row *a, const mr_row *b);
 
+/* Of the same data. Rows of older versions do not name it, and pass. */
+int mr_row_same_data(const mr_row *a, const mr_row *b);
+
 /* The row that is the same run as `row`, or NULL. */
-mr_row *mr_table_find(const mr_table *rows, const mr_row *row);
+mr_row *mr_rows_find(const mr_rows *rows, const mr_row *row);
 /* Takes the row over, in the place of the one that is the same run; it is empty afterwards, whether that succeeded
  * or not. */
-int mr_table_put(mr_table *rows, mr_row *row, mr_error *err);
-void mr_table_free(mr_table *rows);
+int mr_rows_put(mr_rows *rows, mr_row *row, mr_error *err);
+void mr_rows_free(mr_rows *rows);
+
+/* The row as a JSON object on one line; its curve with it or not. */
+void mr_row_print_json(mr_text *out, const mr_row *row, int with_curve);
 
 /* Adds the rows of a file. MR_EIO where there is none, MR_EFORMAT where it is something else. */
-int mr_table_read(mr_table *rows, const char *path, mr_error *err);
+int mr_rows_read(mr_rows *rows, const char *path, mr_error *err);
 /* Replaces the file in one step. */
-int mr_table_write(const mr_table *rows, const char *path, const char *experiment, mr_error *err);
+int mr_rows_write(const mr_rows *rows, const char *path, const char *experiment, mr_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-#include "bench/subject.h"
+#include "bench/timed_model.h"
 
 #include "core/clock.h"
 #include "core/mem.h"
@@ -6,9 +6,9 @@
 
 #include <stdlib.h>
 
-mr_subject_shape mr_subject_stack(int mixer)
+mr_timed_shape mr_timed_paper_shape(int mixer)
 {
-    return (mr_subject_shape){.mixer = mixer, .dim = 64, .expansion = 6, .vocab = 16};
+    return (mr_timed_shape){.mixer = mixer, .dim = 64, .expansion = 6, .vocab = 16};
 }
 
 /* ---- the model */
@@ -58,13 +58,13 @@ static void fill_batch(mr_batch *batch, int vocab)
     batch->counted = (int64_t)batch->B * batch->T;
 }
 
-static mr_config config_of(const mr_subject_shape *what, const mr_interface *face, int T)
+static mr_config config_of(const mr_timed_shape *what, const mr_interface *face, int T)
 {
     mr_config config;
     mr_options_default(mr_config_options, &config);
     mr_config_take(&config, face);
     config.mixer = what->mixer;
-    config.layers = MR_SUBJECT_LAYERS;
+    config.layers = MR_TIMED_LAYERS;
     config.dim = what->dim;
     config.expansion = what->expansion;
     config.conv = what->conv;
@@ -74,11 +74,11 @@ static mr_config config_of(const mr_subject_shape *what, const mr_interface *fac
     return config;
 }
 
-int mr_subject_open(mr_subject *s, mr_dev *dev, const mr_subject_shape *what, int B, int T, int train, mr_error *err)
+int mr_timed_model_open(mr_timed_model *s, mr_dev *dev, const mr_timed_shape *what, int B, int T, int train, mr_error *err)
 {
     const mr_interface face = {MR_INPUT_TOKENS, what->vocab, MR_HEAD_TOKEN, MR_LOSS_XENT, what->vocab};
     const mr_config config = config_of(what, &face, T);
-    *s = (mr_subject){.step = {.seed = 1,
+    *s = (mr_timed_model){.step = {.seed = 1,
                                .step = 1,
                                .lr = 1e-3,
                                .beta1 = 0.9,
@@ -100,9 +100,9 @@ int mr_subject_open(mr_subject *s, mr_dev *dev, const mr_subject_shape *what, in
     return 0;
 }
 
-int mr_subject_stream(mr_subject *s, mr_error *err) { return mr_state_new(s->model, s->batch.B, &s->state, err); }
+int mr_timed_model_stream(mr_timed_model *s, mr_error *err) { return mr_state_new(s->model, s->batch.B, &s->state, err); }
 
-void mr_subject_close(mr_subject *s)
+void mr_timed_model_close(mr_timed_model *s)
 {
     mr_state_free(s->state);
     mr_model_free(s->model);
@@ -111,14 +111,14 @@ void mr_subject_close(mr_subject *s)
 
 /* ---- what is measured */
 
-void mr_subject_step(mr_subject *s, int update)
+void mr_timed_model_step(mr_timed_model *s, int update)
 {
     mr_model_learn(s->model, &s->batch, NULL, &s->step, 1.0 / (double)s->batch.counted, 1, update);
 }
 
-void mr_subject_token(mr_subject *s, int streams)
+void mr_timed_model_token(mr_timed_model *s, int streams)
 {
-    float logits[MR_SUBJECT_STREAMS * MR_SUBJECT_VOCAB];
+    float logits[MR_TIMED_STREAMS * MR_TIMED_VOCAB];
     const int T = s->batch.T;
     s->batch.T = 1;
     mr_model_forward(s->model, &s->batch, s->state, 0);
@@ -126,7 +126,7 @@ void mr_subject_token(mr_subject *s, int streams)
     s->batch.T = T;
 }
 
-void mr_subject_context(mr_subject *s)
+void mr_timed_model_context(mr_timed_model *s)
 {
     mr_state_reset(s->state);
     mr_model_forward(s->model, &s->batch, s->state, 0);

@@ -1,17 +1,17 @@
 /* The pictures of an experiment: the table as bars where it has several columns, and the learning curves of each
  * column. */
-#ifndef MR_APP_PAPER_FIGURES_H
-#define MR_APP_PAPER_FIGURES_H
+#ifndef MR_APP_PAPER_EXPERIMENT_CHARTS_H
+#define MR_APP_PAPER_EXPERIMENT_CHARTS_H
 
 #include "paper/report.h"
 
 /* Writes DIR/NAME.svg; with several columns that is the bars, and DIR/NAME-COLUMN.svg are the curves. Of the
  * profiles the first that there are groups of is drawn. The names of the files, freed by mr_text_free, stand in
  * *names, a line each. */
-int mr_figures_write(const mr_experiment *e, const mr_table *rows, const mr_group *groups, size_t count,
-                     const char *dir, mr_text *names, mr_error *err);
+int mr_experiment_charts_write(const mr_experiment *e, const mr_rows *rows, const mr_group *groups, size_t count,
+                               const char *dir, mr_text *names, mr_error *err);
 
 /* A letter of a column's name as it stands in the name of its picture. */
-char mr_figure_letter(char c);
+char mr_chart_file_letter(char c);
 
 #endif

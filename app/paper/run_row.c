@@ -1,0 +1,100 @@
+/* A finished run as a row: its score, its settings, and its learning curve thinned out. */
+#include "paper/reproduce_job.h"
+
+#include "core/clock.h"
+#include "core/file.h"
+#include "core/mem.h"
+#include "train/runlog.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { CURVE_HALF = 100 }; /* points of a curve: at most this many of training, and as many of evaluation */
+
+/* Training losses as means over equal spans, evaluations thinned out, the best one always among them. */
+static size_t thin_curve(const mr_curve_point *all, size_t n, int64_t best_step, mr_curve_point *out)
+{
+    size_t steps = 0, evals = 0, kept = 0, seen = 0;
+    for (size_t i = 0; i < n; i++) *(isnan(all[i].train_loss) ? &evals : &steps) += 1;
+    size_t span = steps / CURVE_HALF + 1, every = evals / (CURVE_HALF - 1) + 1, in_span = 0;
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (isnan(all[i].train_loss)) {
+            if (seen++ % every == 0 || seen == evals || all[i].step == best_step) out[kept++] = all[i];
+            continue;
+        }
+        sum += all[i].train_loss;
+        if (++in_span < span) continue;
+        out[kept++] = (mr_curve_point){all[i].step, sum / (double)in_span, NAN, NAN};
+        sum = 0, in_span = 0;
+    }
+    return kept;
+}
+
+static int take_curve(const mr_cell_run *t, mr_row *row, int64_t best_step, mr_error *err)
+{
+    mr_curve_point *all = NULL;
+    size_t n = 0;
+    char *path = mr_path_join(t->dir, "log.jsonl");
+    int status = path ? mr_runlog_read(path, &all, &n, err) : mr_no_memory(err, "the curve");
+    if (!status) row->curve = mr_alloc(2 * CURVE_HALF + 4, sizeof *row->curve);
+    if (!status && !row->curve) status = mr_no_memory(err, "the curve");
+    if (!status) row->points = thin_curve(all, n, best_step, row->curve);
+    for (size_t i = 0; !status && i < n; i++)
+        if (all[i].test_loss <= t->run->target_loss) {
+            mr_row_set(row, "target_step", (double)all[i].step);
+            break;
+        }
+    mr_free(all);
+    mr_free(path);
+    return status;
+}
+
+void mr_cell_row_start(const mr_job *j, const mr_planned *run, const mr_recipe *recipe, mr_row *row)
+{
+    mr_result_folder_stamp(&j->results, row, run->row, run->column, run->settings, mr_recipe_dtype(recipe));
+    mr_row_set(row, "seed", (double)run->seed);
+    mr_row_set(row, "target_loss", run->target_loss);
+    mr_row_set_text(row, "measure", j->e->by_loss ? "loss" : "accuracy");
+    mr_row_set(row, "scale", j->e->scale);
+    if (run->test[0]) mr_row_set_text(row, "test", run->test);
+}
+
+/* A quick run is too small to stand beside the paper's number. */
+static void set_paper(const mr_planned *run, mr_row *row)
+{
+    if (run->profile == MR_PROFILE_QUICK) {
+        mr_row_set_text(row, "comparable", "no");
+        return;
+    }
+    if (run->paper_cell[0]) mr_row_set_text(row, "paper_cell", run->paper_cell);
+    mr_row_set(row, "paper", run->paper.value);
+    mr_row_set(row, "paper_std", run->paper.std);
+}
+
+int mr_cell_row(const mr_cell_run *t, const mr_recipe *recipe, const mr_train_result *r, const mr_error *diverged,
+                mr_row *row, mr_error *err)
+{
+    const mr_job *j = t->job;
+    mr_cell_row_start(j, t->run, recipe, row);
+    mr_row_set_text(row, "data", t->data);
+    set_paper(t->run, row);
+    mr_row_set(row, "parameters", t->parameters);
+    mr_row_set(row, "seconds", t->spent + mr_seconds() - t->began);
+    mr_row_set(row, "tokens", (double)r->tokens);
+    if (j->results.options->plan.steps) mr_row_set(row, "asked_steps", (double)j->results.options->plan.steps);
+    if (diverged) {
+        mr_row_set_text(row, "failed", diverged->text);
+        return 0;
+    }
+    const double loss = t->test.rows ? t->test.loss : r->best_loss,
+                 accuracy = t->test.rows ? t->test.accuracy : r->best_accuracy;
+    mr_row_set(row, "score", j->e->scale * (j->e->by_loss ? loss : accuracy));
+    mr_row_set(row, "loss", loss);
+    mr_row_set(row, "accuracy", accuracy);
+    if (t->test.rows) mr_row_set(row, "valid_loss", r->best_loss);
+    if (t->test.rows) mr_row_set(row, "valid_accuracy", r->best_accuracy);
+    mr_row_set(row, "steps", (double)r->step);
+    mr_row_set(row, "best_step", (double)r->best_step);
+    return take_curve(t, row, r->best_step, err);
+}
