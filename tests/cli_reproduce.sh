@@ -231,6 +231,25 @@ done_by reproduce "${copy[@]}" --only 'minGRU/1*' --out alone --side-by-side 3
 check "one alone is one" json '[r["side_by_side"] for r in d["rows"]] == [1]' alone/selective-copy.json
 for model in $(cd three && find . -name model.safetensors); do check "side by side: $model" same_files "whole/$model" "three/$model"; done
 
+# ---- charts: one series a model, whatever it was run on; the paper's values marked
+sed 's/"kind": "cpu"/"kind": "cuda"/; s/"dtype": "f32"/"dtype": "bf16"/' whole/selective-copy.json >elsewhere.json
+done_by "$minrnn" reproduce --merge whole/selective-copy.json elsewhere.json --out drawn
+check "both in the table" [ "$(grep -c '^| minGRU | 2 layers ' drawn/selective-copy.md)" -eq 2 ]
+for f in drawn/selective-copy.svg drawn/selective-copy-3-layers.svg; do check "$f: once" [ "$(grep -c '>minGRU[^<]*<' $f)" -eq 1 ]; done
+check "no mark of the paper in a quick one" [ -z "$(grep 'class="paper"' drawn/*.svg)" ]
+python3 - <<'PYTHON'
+import json
+d = json.load(open("whole/selective-copy.json"))
+for row in d["rows"]: row.update(profile="ours", paper=99.5); row.pop("comparable")
+json.dump(d, open("compared.json", "w"))
+PYTHON
+done_by "$minrnn" reproduce --merge compared.json --out compared
+for f in compared/selective-copy.svg compared/selective-copy-3-layers.svg; do check "$f: the paper's" grep -q 'class="paper".*' $f; done
+check "in the legend, once" [ "$(grep -c '>paper<' compared/selective-copy.svg)" -eq 1 ]
+rm compared/*.md compared/*.svg
+done_by "$minrnn" reproduce --merge compared.json --out compared
+check "merging draws again what is there" [ -s compared/selective-copy.md -a -s compared/selective-copy.svg ]
+
 # ---- stopped by the clock and by a signal, and resumed
 one=(selective-copy --quick --only minLSTM/2 --steps 1500)
 [ "$slow" = 1 ] && one=(selective-copy --quick --only minLSTM/2 --steps 300)

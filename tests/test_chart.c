@@ -80,12 +80,13 @@ static void any_numbers_are_valid(void **unused)
             const mr_chart_series series[] = {
                 {.name = "one", .n = ODD, .x = odd, .y = backwards, .spread = odd, .band = way == 1},
                 {.name = "two", .n = ODD - 8, .x = backwards, .y = odd, .right = way == 1, .style = MR_CHART_POINTS},
+                {.name = "paper", .n = ODD, .x = odd, .y = backwards, .style = MR_CHART_PAPER},
                 {.name = NULL, .n = 0}};
             const mr_chart chart = {.title = "odd",
                                     .x = {"x", (mr_scale)(scales % 4), 0, 0},
                                     .y = {"y", (mr_scale)(scales / 4), 0, way == 2 ? NAN : 0},
                                     .series = series,
-                                    .count = 3,
+                                    .count = 4,
                                     .groups = way == 2 ? groups : NULL,
                                     .group_count = 3};
             snprintf(name, sizeof name, "%d.svg", count++);
@@ -184,6 +185,61 @@ static void bars_are_as_high_as_their_values(void **unused)
     expect_valid_pictures(1);
 }
 
+/* The paper's values are the same marks everywhere: over their bars, which they do not move, and on lines; the legend
+ * names them once. */
+static void paper_values_are_marked(void **unused)
+{
+    (void)unused;
+    static const char *const groups[] = {"a", "b"};
+    static const double x[] = {1, 2}, one[] = {10, 20}, two[] = {40, 30}, theirs[] = {10, NAN}, others[] = {20, 30};
+    const mr_chart_series series[] = {{.name = "one", .n = 2, .x = x, .y = one, .colour = 5},
+                                      {.name = "paper", .n = 2, .x = x, .y = theirs, .style = MR_CHART_PAPER},
+                                      {.name = "two", .n = 2, .x = x, .y = two},
+                                      {.name = "paper", .n = 2, .x = x, .y = others, .style = MR_CHART_PAPER}};
+    for (int bars = 0; bars < 2; bars++) {
+        const mr_chart chart = {
+            .title = "t", .series = series, .count = 4, .groups = bars ? groups : NULL, .group_count = 2};
+        char *svg = picture(bars ? "1.svg" : "0.svg", &chart), *at;
+        assert_int_equal(count_of(svg, "class=\"paper\""), 3 + 1);
+        assert_int_equal(count_of(svg, ">paper<"), 1);
+        assert_int_equal(count_of(svg, "class=\"marker"), bars ? 0 : 4 + 2);
+        assert_int_equal(count_of(svg, "<pattern"), bars ? 2 : 0);
+        assert_int_equal(count_of(svg, "class=\"c5\""), bars ? 4 : 3); /* pattern, series, its paper's, legend */
+        if (bars) { /* the first mark lies on the top of the first bar, in its middle */
+            double left, top, width, mark_x, mark_y;
+            at = strstr(svg, "<rect fill=\"url(#bar0)\"");
+            assert_int_equal(sscanf(strstr(at, " x=\""), " x=\"%lf\" y=\"%lf\" width=\"%lf\"", &left, &top, &width), 3);
+            at = strstr(svg, "class=\"paper\" transform=\"translate(");
+            assert_int_equal(sscanf(strstr(at, "(") + 1, "%lf %lf", &mark_x, &mark_y), 2);
+            assert_float_equal(mark_x, left + width / 2, 0.2);
+            assert_float_equal(mark_y, top, 0.2);
+        }
+        mr_free(svg);
+    }
+    expect_valid_pictures(2);
+}
+
+/* A name with a blank is broken into two lines before it gets smaller; values are written above all bars or none. */
+static void names_are_broken_and_values_fit(void **unused)
+{
+    (void)unused;
+    static const char *const groups[] = {"missing duplicate", "b", "c", "d", "e", "f", "g"};
+    static const double y[] = {0.123, 1, 1, 1, 1, 1, 1};
+    mr_chart_series series[6];
+    for (int i = 0; i < 6; i++) series[i] = (mr_chart_series){.name = "s", .n = 7, .y = y};
+    mr_chart chart = {.title = "t", .series = series, .count = 6, .groups = groups, .group_count = 7};
+    char *svg = picture("0.svg", &chart);
+    assert_non_null(strstr(svg, "font-size: 13px\">missing</text>"));
+    assert_non_null(strstr(svg, "y=\"458\" text-anchor=\"middle\" style=\"font-size: 13px\">duplicate</text>"));
+    assert_int_equal(count_of(svg, "class=\"value\""), 0); /* 1 would fit, 0.123 does not */
+    mr_free(svg);
+    chart.count = 1;
+    svg = picture("1.svg", &chart);
+    assert_int_equal(count_of(svg, "class=\"value\""), 7);
+    mr_free(svg);
+    expect_valid_pictures(2);
+}
+
 /* The font size of the text that ends like this, in pixels; 0 where none is set. */
 static double size_before(const char *svg, const char *text)
 {
@@ -257,6 +313,8 @@ int main(void)
         cmocka_unit_test(lines_follow_the_numbers),
         cmocka_unit_test(spread_is_drawn),
         cmocka_unit_test(bars_are_as_high_as_their_values),
+        cmocka_unit_test(paper_values_are_marked),
+        cmocka_unit_test(names_are_broken_and_values_fit),
         cmocka_unit_test(long_texts_fit),
         cmocka_unit_test(a_long_legend_is_broken),
         cmocka_unit_test(unwritable_place_is_an_error),

@@ -1,5 +1,5 @@
 /* Training steps of every model for growing lengths: time, speed-up over GRU and LSTM, memory. */
-#include "bench/measured.h"
+#include "bench/length_tables.h"
 
 #include "paper/paper_numbers.h"
 
@@ -95,14 +95,16 @@ static void add_speedups(mr_text *md, const mr_length_table *t)
         mr_length_table_paper(md, t, "efficiency", label, "speedup_over_traditional", "×");
         mr_length_table_ratios(md, t, label, traditional);
         for (size_t i = MR_MODELS; i < t->count; i++)
-            if (mr_length_table_same_model(t->labels[i], traditional)) mr_length_table_ratios(md, t, label, t->labels[i]);
+            if (mr_length_table_same_model(t->labels[i], traditional))
+                mr_length_table_ratios(md, t, label, t->labels[i]);
     }
     mr_text_add(md, "\n");
     if (t->count == MR_MODELS) return;
     mr_length_table_start(md, t, "ours over PyTorch's");
     for (int k = 0; k < MR_MODELS; k++)
         for (size_t i = MR_MODELS; i < t->count; i++)
-            if (mr_length_table_same_model(t->labels[i], t->labels[k])) mr_length_table_ratios(md, t, t->labels[k], t->labels[i]);
+            if (mr_length_table_same_model(t->labels[i], t->labels[k]))
+                mr_length_table_ratios(md, t, t->labels[k], t->labels[i]);
     mr_text_add(md, "\n");
 }
 
@@ -111,8 +113,9 @@ static double more_memory(const mr_length_table *t, const char *label, const cha
 {
     double more = NAN;
     for (size_t i = 0; i < t->lengths; i++) {
-        double here =
-            100 * (mr_length_table_number(t, label, t->T[i], "bytes") / mr_length_table_number(t, than, t->T[i], "bytes") - 1);
+        double here = 100 * (mr_length_table_number(t, label, t->T[i], "bytes") /
+                                 mr_length_table_number(t, than, t->T[i], "bytes") -
+                             1);
         if (!isfinite(here)) continue;
         more = here;
         *at = t->T[i];
@@ -145,16 +148,26 @@ static void add_memory(mr_text *md, const mr_length_table *t)
 
 static int add_part(mr_text *md, const mr_device_rows *v, const char *dir, int first, mr_error *err)
 {
-    static const mr_length_chart time = {"efficiency", "Training step, batch of 64", "forward, loss, backward (ms)",
-                                        "ms", 1};
-    static const mr_length_chart memory = {"efficiency-memory", "Memory of a training step, batch of 64",
-                                          "device memory (MB)", "bytes", 1e6};
+    static const mr_length_chart time = {.name = "efficiency",
+                                         .title = "Training step, batch of 64",
+                                         .y_label = "forward, loss, backward (ms)",
+                                         .key = "ms",
+                                         .per = 1,
+                                         .paper_name = "paper (T4 GPU)",
+                                         .paper_table = "efficiency",
+                                         .paper_column = "ms"};
+    static const mr_length_chart memory = {.name = "efficiency-memory",
+                                           .title = "Memory of a training step, batch of 64",
+                                           .y_label = "device memory (MB)",
+                                           .key = "bytes",
+                                           .per = 1e6};
     mr_length_table t = mr_length_table_of(v, "B=64 T=");
     if (!t.lengths) t = mr_length_table_of(v, "B=4 T="); /* of quick runs */
     mr_length_table_heading(md, v);
     mr_length_table_start(md, &t, "ms a step");
     for (size_t i = 0; i < t.count; i++) mr_length_table_numbers(md, &t, t.labels[i], "ms", 1);
-    for (int i = 0; i < MR_MODELS; i++) mr_length_table_paper(md, &t, "efficiency", mr_measured_models[i].label, "ms", "");
+    for (int i = 0; i < MR_MODELS; i++)
+        mr_length_table_paper(md, &t, "efficiency", mr_measured_models[i].label, "ms", "");
     mr_length_table_notes(md, &t);
     int status = mr_length_table_draw(md, &t, &time, dir, first, err);
     add_speedups(md, &t);
@@ -171,7 +184,8 @@ static int report(const mr_rows *rows, const char *dir, mr_error *err)
                      "down-projection, residual), median. Memory is all that "
                      "the device took: parameters, gradients, moments, activations, scratch; PyTorch's is its peak "
                      "without parameters. The paper's are of a T4.\n\n");
-    for (int first = 1; status == 0 && mr_device_rows_next(rows, &v); first = 0) status = add_part(&md, &v, dir, first, err);
+    for (int first = 1; status == 0 && mr_device_rows_next(rows, &v); first = 0)
+        status = add_part(&md, &v, dir, first, err);
     const int saved = mr_measured_report_save(dir, "efficiency", &md, err);
     return status ? status : saved;
 }

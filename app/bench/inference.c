@@ -1,15 +1,15 @@
-/* Inference of every model: tokens one after another from nothing, and behind a context that is read at once. */
-#include "core/clock.h"
-#include "bench/measured.h"
+/* Inference of every model: tokens one after another from an empty state, and after a context that is read at once. */
+#include "bench/length_tables.h"
 
+#include "core/clock.h"
 #include "paper/paper_numbers.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* BEHIND: tokens written behind a context */
-enum { SHORTEST = 64, LONGEST = 2048, BEHIND = 16, RUNS = 5, STAMPS = 16 };
+/* AFTER: tokens generated after a context */
+enum { SHORTEST = 64, LONGEST = 2048, AFTER = 16, RUNS = 5, STAMPS = 16 };
 
 typedef struct shape {
     int shortest, longest;
@@ -126,7 +126,7 @@ static void run_context(void *arg)
 {
     mr_timed_model *s = arg;
     mr_timed_model_context(s);
-    for (int i = 0; i < BEHIND; i++) mr_timed_model_token(s, s->batch.B);
+    for (int i = 0; i < AFTER; i++) mr_timed_model_token(s, s->batch.B);
 }
 
 static int measure_context(mr_measuring *m, const mr_measured_model *model, int B, int T, double *last, int *over,
@@ -139,7 +139,7 @@ static int measure_context(mr_measuring *m, const mr_measured_model *model, int 
     mr_dev *dev = mr_measuring_device(m);
     mr_timed_shape what = mr_timed_paper_shape(mr_measured_mixer(model));
     const double expected = 2 * *last;
-    what.window = T + BEHIND;
+    what.window = T + AFTER;
     snprintf(column, sizeof column, "context B=%d T=%d", B, T);
     *over = mr_measured_skipped(m, model->label, column);
     if (*over || !mr_measuring_wants(m, model->label, column, "", &row)) return 0;
@@ -177,13 +177,15 @@ static int measure(mr_measuring *m, mr_error *err)
 
 /* ---- reporting */
 
-/* How many percent less time the first takes than the second at the longest length that both have. */
+/* By how many percent the speed of the first is above that of the second, at the longest length that both have;
+ * negative: it is slower. */
 static double percent_faster(const mr_length_table *t, const char *first, const char *second)
 {
     double faster = NAN;
     for (size_t i = 0; i < t->lengths; i++) {
         const double here =
-            100 * (mr_length_table_number(t, second, t->T[i], "ms") / mr_length_table_number(t, first, t->T[i], "ms") - 1);
+            100 *
+            (mr_length_table_number(t, second, t->T[i], "ms") / mr_length_table_number(t, first, t->T[i], "ms") - 1);
         if (isfinite(here)) faster = here;
     }
     return faster;
@@ -241,8 +243,12 @@ static int add_part(mr_text *md, const mr_device_rows *v, const char *dir, int f
             mr_length_table_start(md, &t, context ? "ms: context of T, then 16 tokens" : "ms: T tokens");
             for (size_t i = 0; i < t.count; i++) mr_length_table_numbers(md, &t, t.labels[i], "ms", 1);
             mr_length_table_notes(md, &t);
-            const mr_length_chart figure = {context || B != 64 ? name : "inference", title, "time (ms)", "ms", 1};
-            status = mr_length_table_draw(md, &t, &figure, dir, first, err);
+            const mr_length_chart chart = {.name = context || B != 64 ? name : "inference",
+                                           .title = title,
+                                           .y_label = "time (ms)",
+                                           .key = "ms",
+                                           .per = 1};
+            status = mr_length_table_draw(md, &t, &chart, dir, first, err);
         }
     return status;
 }
@@ -255,7 +261,8 @@ static int report(const mr_rows *rows, const char *dir, mr_error *err)
     mr_text_add(&md, "# Inference\n\nThree layers 64 → 384, median. Without context: T tokens one after another, from "
                      "nothing, each until its logits are there. "
                      "With context: T tokens at once, then 16 tokens one after another.\n\n");
-    for (int first = 1; status == 0 && mr_device_rows_next(rows, &v); first = 0) status = add_part(&md, &v, dir, first, err);
+    for (int first = 1; status == 0 && mr_device_rows_next(rows, &v); first = 0)
+        status = add_part(&md, &v, dir, first, err);
     const int saved = mr_measured_report_save(dir, "inference", &md, err);
     return status ? status : saved;
 }

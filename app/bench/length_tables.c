@@ -1,5 +1,5 @@
-/* Tables and pictures of what was measured. */
-#include "bench/measured.h"
+/* Tables and charts of what was measured. */
+#include "bench/length_tables.h"
 
 #include "core/file.h"
 #include "core/mem.h"
@@ -20,14 +20,14 @@ static int in_view(const mr_device_rows *v, const mr_row *row)
 int mr_device_rows_next(const mr_rows *rows, mr_device_rows *view)
 {
     const mr_device_rows before = *view;
-    int behind = before.kind == NULL;
+    int after = before.kind == NULL;
     for (size_t i = 0; i < rows->count; i++) {
         const mr_row *row = &rows->list[i];
         size_t first = 0;
         *view = (mr_device_rows){rows, mr_row_text(row, "kind"), mr_row_text(row, "dtype")};
         while (!in_view(view, &rows->list[first])) first++;
-        if (first == i && behind) return 1;
-        if (first == i && in_view(&before, row)) behind = 1;
+        if (first == i && after) return 1;
+        if (first == i && in_view(&before, row)) after = 1;
     }
     return 0;
 }
@@ -109,6 +109,9 @@ void mr_length_table_heading(mr_text *md, const mr_device_rows *v)
         else ours = row;
     }
     mr_text_format(md, "## %s, %s\n\n", mr_row_text(ours ? ours : peer, "device"), v->dtype);
+    if (ours && !mr_row_comparable(ours))
+        mr_text_add(md,
+                    "Small shapes of `--quick`, only to see that everything works: not comparable with the paper.\n\n");
     if (ours) mr_text_format(md, "minrnn %s, %.10s\n\n", mr_row_text(ours, "minrnn"), mr_row_text(ours, "date"));
     if (peer) mr_text_format(md, "PyTorch %s, %.10s\n\n", mr_row_text(peer, "torch"), mr_row_text(peer, "date"));
 }
@@ -158,8 +161,8 @@ void mr_length_table_ratios(mr_text *md, const mr_length_table *t, const char *l
     add_row(md, t, name, values, 3, "×");
 }
 
-void mr_length_table_paper(mr_text *md, const mr_length_table *t, const char *paper_table, const char *label, const char *column,
-                   const char *unit)
+void mr_length_table_paper(mr_text *md, const mr_length_table *t, const char *paper_table, const char *label,
+                           const char *column, const char *unit)
 {
     double values[MR_LENGTH_TABLE_COLUMNS];
     char name[128];
@@ -187,39 +190,74 @@ void mr_length_table_notes(mr_text *md, const mr_length_table *t)
     mr_text_add(md, "\n");
 }
 
-/* ---- pictures */
+/* ---- charts */
 
-/* Ours in lines, PyTorch's dashed. */
-static size_t make_series(const mr_length_table *t, const mr_length_chart *f, double (*y)[MR_LENGTH_TABLE_COLUMNS],
-                          mr_chart_series *series)
+/* The model that a label names: "GRU" of "PyTorch GRU loop". */
+static int colour_of(const char *label)
 {
-    size_t count = 0;
-    for (size_t k = 0; k < t->count; k++) {
-        size_t known = 0;
-        for (size_t i = 0; i < t->lengths; i++) {
-            y[k][i] = mr_length_table_number(t, t->labels[k], t->T[i], f->key) / f->per;
-            known += isfinite(y[k][i]) != 0;
-        }
-        if (known)
-            series[count++] = (mr_chart_series){.name = t->labels[k],
-                                                .n = t->lengths,
-                                                .x = t->T,
-                                                .y = y[k],
-                                                .style = k < MR_MODELS ? MR_CHART_LINE : MR_CHART_DASHED};
-    }
-    return count;
+    for (int i = 0; i < MR_MODELS; i++)
+        if (!strcmp(label, mr_measured_models[i].label) ||
+            mr_length_table_same_model(label, mr_measured_models[i].label))
+            return mr_model_colour(mr_measured_models[i].label);
+    return 0;
 }
 
-int mr_length_table_draw(mr_text *md, const mr_length_table *t, const mr_length_chart *f, const char *dir, int first, mr_error *err)
+static double paper_number(const mr_length_chart *f, const char *label, double T)
 {
-    double y[MR_LENGTH_TABLE_ROWS][MR_LENGTH_TABLE_COLUMNS];
-    mr_chart_series series[MR_LENGTH_TABLE_ROWS];
+    char name[128];
+    mr_paper_cell cell = {NAN, NAN};
+    snprintf(name, sizeof name, "%.50s %.0f", label, T);
+    if (f->paper_name) mr_paper_find(f->paper_table, name, f->paper_column, &cell);
+    return cell.value / f->per;
+}
+
+typedef struct lines {
+    double y[MR_LENGTH_TABLE_ROWS][MR_LENGTH_TABLE_COLUMNS], paper[MR_MODELS][MR_LENGTH_TABLE_COLUMNS];
+    mr_chart_series series[MR_LENGTH_TABLE_ROWS + MR_MODELS];
+    size_t count;
+} lines;
+
+static int any_known(const double *values, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (isfinite(values[i])) return 1;
+    return 0;
+}
+
+/* Ours as lines, PyTorch's dashed, in the colour of the model; the paper's values as its marks. */
+static void make_series(const mr_length_table *t, const mr_length_chart *f, lines *l)
+{
+    for (size_t k = 0; k < t->count; k++) {
+        const int ours = k < MR_MODELS;
+        for (size_t i = 0; i < t->lengths; i++) {
+            l->y[k][i] = mr_length_table_number(t, t->labels[k], t->T[i], f->key) / f->per;
+            if (ours) l->paper[k][i] = paper_number(f, t->labels[k], t->T[i]);
+        }
+        if (!any_known(l->y[k], t->lengths)) continue;
+        const mr_chart_series line = {.name = t->labels[k],
+                                      .n = t->lengths,
+                                      .x = t->T,
+                                      .y = l->y[k],
+                                      .style = ours ? MR_CHART_LINE : MR_CHART_DASHED,
+                                      .colour = colour_of(t->labels[k])};
+        l->series[l->count++] = line;
+        if (ours && any_known(l->paper[k], t->lengths))
+            l->series[l->count++] = (mr_chart_series){
+                .name = f->paper_name, .n = t->lengths, .x = t->T, .y = l->paper[k], .style = MR_CHART_PAPER};
+    }
+}
+
+int mr_length_table_draw(mr_text *md, const mr_length_table *t, const mr_length_chart *f, const char *dir, int first,
+                         mr_error *err)
+{
+    lines l = {.count = 0};
     char file[160];
+    make_series(t, f, &l);
     const mr_chart chart = {.title = f->title,
                             .x = {.label = "tokens a sequence, T", .scale = MR_SCALE_LOG2},
                             .y = {.label = f->y_label, .scale = MR_SCALE_LOG10},
-                            .series = series,
-                            .count = make_series(t, f, y, series)};
+                            .series = l.series,
+                            .count = l.count};
     if (first) snprintf(file, sizeof file, "%s.svg", f->name);
     else snprintf(file, sizeof file, "%s-%s-%s.svg", f->name, t->view->kind, t->view->dtype);
     char *path = mr_path_join(dir, file);

@@ -1,3 +1,4 @@
+/* What the measured experiments share: the models, the limits, and rows for what was timed or skipped. */
 #include "bench/measured.h"
 
 #include "model/mixer.h"
@@ -29,8 +30,8 @@ double mr_measured_limit(const mr_measuring *m)
     return o->plan.profile == MR_PROFILE_QUICK && o->cell_seconds > 0.1 ? 0.1 : o->cell_seconds;
 }
 
-/* What is too long for one limit is tried again with another. */
-static int wants_excuse(mr_measuring *m, const char *label, const char *column, mr_row *row)
+/* The row of a skipped cell. With another --cell-seconds the cell is tried again. */
+static int wants_skipped(mr_measuring *m, const char *label, const char *column, mr_row *row)
 {
     char settings[MR_COLUMN];
     snprintf(settings, sizeof settings, "not run: cell-seconds=%g", mr_measuring_options(m)->cell_seconds);
@@ -41,7 +42,7 @@ int mr_measured_skipped(mr_measuring *m, const char *label, const char *column)
 {
     mr_row row = {0};
     if (!mr_plan_wants(&mr_measuring_options(m)->plan, label, column)) return 0;
-    const int wanted = wants_excuse(m, label, column, &row);
+    const int wanted = wants_skipped(m, label, column, &row);
     mr_row_free(&row);
     return !wanted;
 }
@@ -49,13 +50,14 @@ int mr_measured_skipped(mr_measuring *m, const char *label, const char *column)
 int mr_measured_skip(mr_measuring *m, const char *label, const char *column, const char *why, mr_error *err)
 {
     mr_row row = {0};
-    if (!wants_excuse(m, label, column, &row)) return 0;
+    if (!wants_skipped(m, label, column, &row)) return 0;
     mr_row_set_text(&row, "note", why);
     return mr_measuring_add(m, &row, err);
 }
 
 int mr_measured_add(mr_measuring *m, mr_row *row, int B, int T, const mr_timing *timing, double bytes, mr_error *err)
 {
+    if (mr_measuring_options(m)->plan.profile == MR_PROFILE_QUICK) mr_row_set_text(row, "comparable", "no");
     mr_row_set(row, "batch", B);
     mr_row_set(row, "length", T);
     mr_row_set(row, "ms", timing->median * 1e3);

@@ -38,13 +38,13 @@ static mr_timed_shape shape_with(const shape *what, const char *mixer, int weigh
     int index = 0;
     while (mr_mixer_names[index] && strcmp(mr_mixer_names[index], mixer)) index++;
     return (mr_timed_shape){.mixer = index,
-                              .dim = what->dim,
-                              .expansion = what->expansion,
-                              .conv = what->conv,
-                              .mlp = what->mlp,
-                              .vocab = what->vocab,
-                              .weights = weights,
-                              .window = what->T};
+                            .dim = what->dim,
+                            .expansion = what->expansion,
+                            .conv = what->conv,
+                            .mlp = what->mlp,
+                            .vocab = what->vocab,
+                            .weights = weights,
+                            .window = what->T};
 }
 
 /* Multiply-adds of one token's forward: every matrix once, the table of embeddings aside; attention looks at half of

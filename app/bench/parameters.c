@@ -1,5 +1,5 @@
 /* The share of GRU's and LSTM's parameters that minGRU and minLSTM need, counted in the tables of real models. */
-#include "bench/measured.h"
+#include "bench/length_tables.h"
 
 #include "plot/chart.h"
 #include "paper/paper_numbers.h"
@@ -110,13 +110,16 @@ static shares shares_of(const mr_device_rows *v)
 
 static int draw(const shares *s, const char *dir, mr_error *err)
 {
-    static const char *const groups[EXPANSIONS] = {"expansion 1", "2", "3", "4"};
-    static const char *const names[PAIRS][3] = {{"minGRU / GRU, paper", "minGRU / GRU", ""},
-                                                {"minLSTM / LSTM, paper", "minLSTM / LSTM", ""}};
+    static const char *const groups[EXPANSIONS] = {"expansion 1", "expansion 2", "expansion 3", "expansion 4"};
     mr_chart_series series[2 * PAIRS];
-    for (int i = 0; i < 2 * PAIRS; i++)
-        series[i] = (mr_chart_series){
-            .name = names[i / 2][i % 2], .n = EXPANSIONS, .y = s->of[i / 2][i % 2], .colour = i % 2 ? 2 + i / 2 : 1};
+    for (int i = 0; i < PAIRS; i++) {
+        series[2 * i] = (mr_chart_series){.name = pairs[i].label,
+                                          .n = EXPANSIONS,
+                                          .y = s->of[i][1],
+                                          .colour = mr_model_colour(mr_measured_models[pairs[i].min].label)};
+        series[2 * i + 1] =
+            (mr_chart_series){.name = "paper", .n = EXPANSIONS, .y = s->of[i][0], .style = MR_CHART_PAPER};
+    }
     const mr_chart chart = {.title = "Parameters of the cell, in % of the traditional one",
                             .y = {.label = "%"},
                             .series = series,

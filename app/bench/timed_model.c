@@ -74,21 +74,22 @@ static mr_config config_of(const mr_timed_shape *what, const mr_interface *face,
     return config;
 }
 
-int mr_timed_model_open(mr_timed_model *s, mr_dev *dev, const mr_timed_shape *what, int B, int T, int train, mr_error *err)
+int mr_timed_model_open(mr_timed_model *s, mr_dev *dev, const mr_timed_shape *what, int B, int T, int train,
+                        mr_error *err)
 {
     const mr_interface face = {MR_INPUT_TOKENS, what->vocab, MR_HEAD_TOKEN, MR_LOSS_XENT, what->vocab};
     const mr_config config = config_of(what, &face, T);
     *s = (mr_timed_model){.step = {.seed = 1,
-                               .step = 1,
-                               .lr = 1e-3,
-                               .beta1 = 0.9,
-                               .beta2 = 0.99,
-                               .eps = 1e-8,
-                               .weight_decay = 0.1,
-                               .clip = 0.25,
-                               .bias1 = 0.1,
-                               .bias2 = 0.01,
-                               .decoupled = 1}};
+                                   .step = 1,
+                                   .lr = 1e-3,
+                                   .beta1 = 0.9,
+                                   .beta2 = 0.99,
+                                   .eps = 1e-8,
+                                   .weight_decay = 0.1,
+                                   .clip = 0.25,
+                                   .bias1 = 0.1,
+                                   .bias2 = 0.01,
+                                   .decoupled = 1}};
     int status = mr_model_new(&config, dev, MR_DECAY_MATRICES, &s->model, err);
     if (status == 0) status = mr_model_plan(s->model, B, T, train, err);
     if (status == 0) status = put_weights(s->model, err);
@@ -100,7 +101,10 @@ int mr_timed_model_open(mr_timed_model *s, mr_dev *dev, const mr_timed_shape *wh
     return 0;
 }
 
-int mr_timed_model_stream(mr_timed_model *s, mr_error *err) { return mr_state_new(s->model, s->batch.B, &s->state, err); }
+int mr_timed_model_stream(mr_timed_model *s, mr_error *err)
+{
+    return mr_state_new(s->model, s->batch.B, &s->state, err);
+}
 
 void mr_timed_model_close(mr_timed_model *s)
 {

@@ -24,7 +24,8 @@ typedef struct mr_timed_model {
 mr_timed_shape mr_timed_paper_shape(int mixer);
 
 /* Closed by mr_timed_model_close, whether it could be opened or not. */
-int mr_timed_model_open(mr_timed_model *s, mr_dev *dev, const mr_timed_shape *what, int B, int T, int train, mr_error *err);
+int mr_timed_model_open(mr_timed_model *s, mr_dev *dev, const mr_timed_shape *what, int B, int T, int train,
+                        mr_error *err);
 int mr_timed_model_stream(mr_timed_model *s, mr_error *err); /* a state of as many streams as the batch has rows */
 void mr_timed_model_close(mr_timed_model *s);
 

@@ -8,37 +8,35 @@
 #include <math.h>
 #include <string.h>
 
-static int merge_measured(const mr_reproduce_settings *set, const mr_rows *rows, const mr_measured *m, size_t *total,
-                          mr_error *err)
+static int report_measured(const void *experiment, const mr_rows *rows, const char *dir, mr_error *err)
+{
+    return ((const mr_measured *)experiment)->report(rows, dir, err);
+}
+
+/* Adds the rows of one experiment and writes its page and charts again, also where no row is new: that is how results
+ * are drawn in the style of today. */
+static int merge_one(const char *out, const char *name, const mr_rows *rows, mr_report_writer *report,
+                     const void *experiment, size_t *total, mr_error *err)
 {
     size_t added;
     mr_rows all;
-    int status = mr_reproduce_merge(set->out, m->name, rows, &added, err);
+    if (!mr_rows_have(rows, name)) return 0;
+    int status = mr_reproduce_merge(out, name, rows, &added, err);
     *total += added;
-    if (status || !added) return status;
-    status = mr_reproduce_rows(set->out, m->name, &all, err);
+    if (!status) status = mr_reproduce_rows(out, name, &all, err);
     if (status) return status;
-    status = m->report(&all, set->out, err);
+    status = report(experiment, &all, out, err);
     mr_rows_free(&all);
     return status;
 }
 
 /* name: a built-in experiment, or a FILE.ini. */
-static int merge_runs(const mr_reproduce_settings *set, const mr_rows *rows, const char *name, size_t *total,
-                      mr_error *err)
+static int merge_runs(const char *out, const char *name, const mr_rows *rows, size_t *total, mr_error *err)
 {
-    size_t added;
     mr_experiment e;
-    mr_rows all;
     int status = mr_experiment_load(&e, name, err);
     if (status) return status;
-    status = mr_reproduce_merge(set->out, e.name, rows, &added, err);
-    *total += added;
-    if (!status && added) {
-        status = mr_reproduce_rows(set->out, e.name, &all, err);
-        if (!status) status = mr_report_write(&e, &all, set->out, err);
-        mr_rows_free(&all);
-    }
+    status = merge_one(out, e.name, rows, mr_report_write, &e, total, err);
     mr_experiment_free(&e);
     return status;
 }
@@ -78,11 +76,12 @@ int mr_reproduce_merge_files(const mr_reproduce_settings *set, const mr_args *ar
     size_t added = 0;
     int status = read_merged(args, &rows, &err);
     for (int i = 0; !status && mr_experiment_names[i]; i++)
-        status = merge_runs(set, &rows, mr_experiment_names[i], &added, &err);
+        status = merge_runs(set->out, mr_experiment_names[i], &rows, &added, &err);
     for (int i = 0; !status && i < args->count; i++)
-        if (mr_ini_is_name(args->given[i])) status = merge_runs(set, &rows, args->given[i], &added, &err);
+        if (mr_ini_is_name(args->given[i])) status = merge_runs(set->out, args->given[i], &rows, &added, &err);
     for (int i = 0; !status && mr_measured_experiments[i]; i++)
-        status = merge_measured(set, &rows, mr_measured_experiments[i], &added, &err);
+        status = merge_one(set->out, mr_measured_experiments[i]->name, &rows, report_measured,
+                           mr_measured_experiments[i], &added, &err);
     if (!status) printf("%zu rows read, %zu new in %s\n", rows.count, added, set->out);
     mr_rows_free(&rows);
     return status ? mr_report("reproduce", &err) : MR_EXIT_DONE;

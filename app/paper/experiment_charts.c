@@ -1,3 +1,5 @@
+/* The charts of an experiment. A model is one series in each of them: of several results of a cell (on another device,
+ * in another dtype) the one with the most seeds is drawn. */
 #include "paper/experiment_charts.h"
 
 #include "core/file.h"
@@ -9,113 +11,201 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SERIES = 24, COLUMNS = 24, POINTS = 256 }; /* more cannot be told apart, and are not drawn */
+enum {
+    MODELS = 12,
+    SERIES = 2 * MODELS,
+    COLUMNS = 24,
+    POINTS = 256
+}; /* more cannot be told apart, and are not drawn */
 
-typedef struct curves {
-    double x[SERIES][POINTS], y[SERIES][POINTS], spread[SERIES][POINTS];
-    char names[SERIES][96];
+/* Of each model: its own values, and the paper's after them. */
+typedef struct drawn {
+    double x[MODELS][POINTS], y[MODELS][POINTS], spread[MODELS][POINTS], paper_x[MODELS], paper[MODELS][COLUMNS];
+    const char *names[MODELS];
     mr_chart_series series[SERIES];
-    size_t count;
-} curves;
+    size_t models, count;
+} drawn;
 
+/* What is drawn: the groups of the first profile that there are results of. */
+typedef struct choice {
+    const mr_experiment *e;
+    const mr_rows *rows;
+    const mr_group *groups;
+    size_t n;
+    int comparable;
+} choice;
+
+static const char *row_of(const mr_group *g) { return mr_row_text(g->first, "row"); }
 static const char *column_of(const mr_group *g) { return mr_row_text(g->first, "column"); }
 
-static int is_drawn(const mr_group *g, const mr_group *groups)
+static int same_cell(const mr_group *a, const mr_group *b)
 {
-    return !strcmp(mr_row_text(g->first, "profile"), mr_row_text(groups->first, "profile"));
+    return !strcmp(row_of(a), row_of(b)) && !strcmp(column_of(a), column_of(b));
+}
+
+/* Is `a` the better one to show? Current before outdated, whole runs before those cut short by --steps, then more seeds,
+ * then the newer. */
+static int is_better(const mr_group *a, const mr_group *b)
+{
+    const int outdated = mr_row_outdated(b->first) - mr_row_outdated(a->first);
+    const int whole = isnan(mr_row_number(a->first, "asked_steps")) - isnan(mr_row_number(b->first, "asked_steps"));
+    const int known = isfinite(a->mean) - isfinite(b->mean);
+    if (outdated) return outdated > 0;
+    if (whole) return whole > 0;
+    if (known) return known > 0;
+    if (a->seeds != b->seeds) return a->seeds > b->seeds;
+    return strcmp(mr_row_text(a->first, "date"), mr_row_text(b->first, "date")) > 0;
+}
+
+static int is_drawn(const choice *c, const mr_group *g)
+{
+    if (strcmp(mr_row_text(g->first, "profile"), mr_row_text(c->groups->first, "profile"))) return 0;
+    for (size_t i = 0; i < c->n; i++)
+        if (&c->groups[i] != g && same_cell(&c->groups[i], g) && is_better(&c->groups[i], g) &&
+            !strcmp(mr_row_text(c->groups[i].first, "profile"), mr_row_text(g->first, "profile")))
+            return 0;
+    return 1;
 }
 
 /* The columns among the groups that are drawn, in their order. */
-static size_t list_columns(const mr_group *groups, size_t n, const char *columns[COLUMNS])
+static size_t list_columns(const choice *c, const char *columns[COLUMNS])
 {
     size_t count = 0;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < c->n; i++) {
         size_t k = 0;
-        if (!is_drawn(&groups[i], groups)) continue;
-        while (k < count && strcmp(columns[k], column_of(&groups[i]))) k++;
-        if (k == count && count < COLUMNS) columns[count++] = column_of(&groups[i]);
+        if (!is_drawn(c, &c->groups[i])) continue;
+        while (k < count && strcmp(columns[k], column_of(&c->groups[i]))) k++;
+        if (k == count && count < COLUMNS) columns[count++] = column_of(&c->groups[i]);
     }
     return count;
 }
 
-/* The row, and what else tells the group from the first one. */
-static void name_of(const mr_group *g, const mr_group *groups, char out[96])
+/* The series of a row, a new one where it has none yet; MODELS: there is no room for another. */
+static size_t model_of(drawn *d, const char *name)
 {
-    const char *dtype = mr_row_text(g->first, "dtype"), *kind = mr_row_text(g->first, "kind");
-    const int same_dtype = !strcmp(dtype, mr_row_text(groups->first, "dtype")),
-              same_kind = !strcmp(kind, mr_row_text(groups->first, "kind"));
-    snprintf(out, 96, "%.40s%s%.16s%s%.16s", mr_row_text(g->first, "row"), same_dtype ? "" : " ",
-             same_dtype ? "" : dtype, same_kind ? "" : " ", same_kind ? "" : kind);
+    size_t k = 0;
+    while (k < d->models && strcmp(d->names[k], name)) k++;
+    if (k == d->models && k < MODELS) {
+        d->names[d->models++] = name;
+        for (size_t i = 0; i < COLUMNS; i++) d->y[k][i] = d->spread[k][i] = d->paper[k][i] = NAN;
+    }
+    return k;
 }
 
-static int write_chart(const mr_chart *chart, const char *dir, const char *file, mr_text *names, mr_error *err)
+/* A model has the same colour in every chart, where all names are those of models. */
+static void add_colours(drawn *d)
 {
-    char *path = mr_path_join(dir, file);
-    int status = path ? mr_chart_write(path, chart, err) : mr_no_memory(err, "a picture");
+    int all = 1;
+    for (size_t i = 0; i < d->models; i++) all &= mr_model_colour(d->names[i]) > 0;
+    for (size_t i = 0; i < d->count; i++)
+        if (all && d->series[i].style != MR_CHART_PAPER) d->series[i].colour = mr_model_colour(d->series[i].name);
+}
+
+static int write_chart(const choice *c, mr_chart *chart, const drawn *d, const char *dir, const char *file,
+                       mr_text *names, mr_error *err)
+{
+    char title[256], *path = mr_path_join(dir, file);
+    snprintf(title, sizeof title, "%s%.160s", c->comparable ? "" : "(quick, " MR_NOT_COMPARABLE ") ", chart->title);
+    chart->title = title;
+    chart->series = d->series;
+    chart->count = d->count;
+    int status = path ? mr_chart_write(path, chart, err) : mr_no_memory(err, "a chart");
     mr_free(path);
     mr_text_format(names, "%s\n", file);
     return status;
 }
 
-/* Of accuracies all of it, so that pictures can be compared. */
+/* Accuracies are drawn on the whole scale, so that charts can be compared. */
 static mr_chart_axis score_axis(const mr_experiment *e)
 {
     if (e->by_loss) return (mr_chart_axis){.label = "test loss (nats)"};
     return (mr_chart_axis){.label = e->scale == 100 ? "accuracy (%)" : "accuracy", .high = e->scale};
 }
 
-static int draw_curves(const mr_experiment *e, const mr_rows *rows, const mr_group *groups, size_t n,
-                       const char *column, const char *title, const char *dir, const char *file, mr_text *names,
-                       mr_error *err)
+static void add_paper_series(const choice *c, drawn *d, size_t k, size_t n, const double *x)
 {
-    curves *c = mr_alloc(1, sizeof *c);
-    if (!c) return mr_no_memory(err, "a picture");
-    for (size_t i = 0; i < n && c->count < SERIES; i++) {
-        const size_t k = c->count;
-        if (!is_drawn(&groups[i], groups) || strcmp(column_of(&groups[i]), column)) continue;
-        const size_t points = mr_report_curve(e, rows, &groups[i], c->x[k], c->y[k], c->spread[k], POINTS);
-        if (!points) continue;
-        name_of(&groups[i], groups, c->names[k]);
-        c->series[c->count++] = (mr_chart_series){
-            .name = c->names[k], .n = points, .x = c->x[k], .y = c->y[k], .spread = c->spread[k], .band = 1};
+    size_t known = 0;
+    for (size_t i = 0; i < n; i++) known += isfinite(d->paper[k][i]) != 0;
+    if (known && c->comparable)
+        d->series[d->count++] =
+            (mr_chart_series){.name = "paper", .n = n, .x = x, .y = d->paper[k], .style = MR_CHART_PAPER};
+}
+
+/* Where the paper's value of a model stands: where its curve ends, and to the left of others that end there too. */
+static double paper_place(const drawn *d, const size_t *points, size_t k, double last)
+{
+    const double end = d->x[k][points[k] - 1];
+    size_t others = 0;
+    for (size_t i = k + 1; i < d->models; i++) others += points[i] && d->x[i][points[i] - 1] == end;
+    return end - 0.022 * last * (double)others;
+}
+
+/* Learning curves, and the paper's values at their ends. */
+static int draw_curves(const choice *c, const char *column, const char *title, const char *dir, const char *file,
+                       mr_text *names, mr_error *err)
+{
+    drawn *d = mr_alloc(1, sizeof *d);
+    size_t points[MODELS] = {0};
+    double last = 0;
+    if (!d) return mr_no_memory(err, "a chart");
+    for (size_t i = 0; i < c->n && d->models < MODELS; i++) {
+        const mr_group *g = &c->groups[i];
+        if (!is_drawn(c, g) || strcmp(column_of(g), column)) continue;
+        const size_t k = model_of(d, row_of(g));
+        points[k] = mr_report_curve(c->e, c->rows, g, d->x[k], d->y[k], d->spread[k], POINTS);
+        d->paper[k][0] = mr_row_number(g->first, "paper");
+        if (points[k]) last = fmax(last, d->x[k][points[k] - 1]);
     }
-    const mr_chart chart = {
-        .title = title, .x = {.label = "steps"}, .y = score_axis(e), .series = c->series, .count = c->count};
-    int status = write_chart(&chart, dir, file, names, err);
-    mr_free(c);
+    for (size_t k = 0; k < d->models; k++) {
+        if (!points[k]) continue;
+        d->series[d->count++] = (mr_chart_series){
+            .name = d->names[k], .n = points[k], .x = d->x[k], .y = d->y[k], .spread = d->spread[k], .band = 1};
+        d->paper_x[k] = paper_place(d, points, k, last);
+        add_paper_series(c, d, k, 1, &d->paper_x[k]);
+    }
+    add_colours(d);
+    mr_chart chart = {.title = title, .x = {.label = "training steps", .high = last}, .y = score_axis(c->e)};
+    int status = write_chart(c, &chart, d, dir, file, names, err);
+    mr_free(d);
     return status;
 }
 
-static int draw_bars(const mr_experiment *e, const mr_group *groups, size_t n, const char *const *columns,
-                     size_t column_count, const char *dir, const char *file, mr_text *names, mr_error *err)
+/* "bucket_sort" for people. */
+static void name_column(const char *column, char out[64])
 {
-    curves *c = mr_alloc(1, sizeof *c);
-    if (!c) return mr_no_memory(err, "a picture");
-    for (size_t i = 0; i < n; i++) {
-        char name[96];
-        size_t k = 0, at = 0;
-        if (!is_drawn(&groups[i], groups)) continue;
-        name_of(&groups[i], groups, name);
-        while (k < c->count && strcmp(c->names[k], name)) k++;
-        while (at < column_count && strcmp(columns[at], column_of(&groups[i]))) at++;
-        if (k == SERIES || at == column_count) continue;
-        if (k == c->count) {
-            snprintf(c->names[k], sizeof c->names[k], "%s", name);
-            for (size_t j = 0; j < column_count; j++) c->y[k][j] = c->spread[k][j] = NAN;
-            c->series[c->count++] =
-                (mr_chart_series){.name = c->names[k], .n = column_count, .y = c->y[k], .spread = c->spread[k]};
-        }
-        c->y[k][at] = groups[i].mean;
-        c->spread[k][at] = groups[i].std;
+    snprintf(out, 64, "%s", column);
+    for (char *at = out; *at; at++)
+        if (*at == '_') *at = ' ';
+}
+
+static int draw_bars(const choice *c, const char *const *columns, size_t count, const char *dir, const char *file,
+                     mr_text *names, mr_error *err)
+{
+    char labels[COLUMNS][64];
+    const char *groups[COLUMNS];
+    drawn *d = mr_alloc(1, sizeof *d);
+    if (!d) return mr_no_memory(err, "a chart");
+    for (size_t i = 0; i < count; i++) name_column(columns[i], labels[i]), groups[i] = labels[i];
+    for (size_t i = 0; i < c->n; i++) {
+        const mr_group *g = &c->groups[i];
+        size_t at = 0;
+        if (!is_drawn(c, g)) continue;
+        while (at < count && strcmp(columns[at], column_of(g))) at++;
+        const size_t k = model_of(d, row_of(g));
+        if (k == MODELS || at == count) continue;
+        d->y[k][at] = g->mean;
+        d->spread[k][at] = g->std;
+        d->paper[k][at] = mr_row_number(g->first, "paper");
     }
-    const mr_chart chart = {.title = e->summary,
-                            .y = score_axis(e),
-                            .series = c->series,
-                            .count = c->count,
-                            .groups = columns,
-                            .group_count = column_count};
-    int status = write_chart(&chart, dir, file, names, err);
-    mr_free(c);
+    for (size_t k = 0; k < d->models; k++) {
+        d->series[d->count++] =
+            (mr_chart_series){.name = d->names[k], .n = count, .y = d->y[k], .spread = d->spread[k]};
+        add_paper_series(c, d, k, count, NULL);
+    }
+    add_colours(d);
+    mr_chart chart = {.title = c->e->summary, .y = score_axis(c->e), .groups = groups, .group_count = count};
+    int status = write_chart(c, &chart, d, dir, file, names, err);
+    mr_free(d);
     return status;
 }
 
@@ -124,18 +214,20 @@ char mr_chart_file_letter(char c) { return (char)(isalnum((unsigned char)c) || c
 int mr_experiment_charts_write(const mr_experiment *e, const mr_rows *rows, const mr_group *groups, size_t n,
                                const char *dir, mr_text *names, mr_error *err)
 {
+    const choice c = {e, rows, groups, n, !n || mr_row_comparable(groups->first)};
     const char *columns[COLUMNS];
-    char file[160], title[160];
-    size_t count = list_columns(groups, n, columns);
+    char file[160], title[160], label[64];
+    size_t count = list_columns(&c, columns);
     snprintf(file, sizeof file, "%s.svg", e->name);
-    if (count < 2) return draw_curves(e, rows, groups, n, count ? columns[0] : "", e->summary, dir, file, names, err);
-    int status = draw_bars(e, groups, n, columns, count, dir, file, names, err);
+    if (count < 2) return draw_curves(&c, count ? columns[0] : "", e->summary, dir, file, names, err);
+    int status = draw_bars(&c, columns, count, dir, file, names, err);
     for (size_t i = 0; !status && i < count; i++) {
         snprintf(file, sizeof file, "%s-%.60s", e->name, columns[i]);
-        for (char *c = file; *c; c++) *c = mr_chart_file_letter(*c);
+        for (char *at = file; *at; at++) *at = mr_chart_file_letter(*at);
         strcat(file, ".svg");
-        snprintf(title, sizeof title, "%s: %.60s", e->name, columns[i]);
-        status = draw_curves(e, rows, groups, n, columns[i], title, dir, file, names, err);
+        name_column(columns[i], label);
+        snprintf(title, sizeof title, "%s: %s", e->name, label);
+        status = draw_curves(&c, columns[i], title, dir, file, names, err);
     }
     return status;
 }

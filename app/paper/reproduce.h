@@ -49,10 +49,13 @@ typedef struct mr_reproduce_result {
  * MR_ESTOPPED: *stop was set; everything is saved. */
 int mr_reproduce(const char *name, const mr_reproduce_options *options, mr_reproduce_result *result, mr_error *err);
 
+/* Writes DIR/NAME.md and the charts from all rows; `experiment` is the writer's own. */
+typedef int mr_report_writer(const void *experiment, const mr_rows *rows, const char *dir, mr_error *err);
+
 /* The rows of DIR/NAME.json; none where there is no such file. */
 int mr_reproduce_rows(const char *dir, const char *name, mr_rows *rows, mr_error *err);
 /* Adds the rows of an experiment among `rows` to DIR/NAME.json; those that are there stay as they are, unless they are
- * outdated. Returns how many came new through *added. */
+ * outdated. *added: how many are new. */
 int mr_reproduce_merge(const char *dir, const char *name, const mr_rows *rows, size_t *added, mr_error *err);
 
 #endif

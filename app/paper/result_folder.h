@@ -6,9 +6,6 @@
 
 #include <pthread.h>
 
-/* Writes DIR/NAME.md and DIR/NAME.svg from all rows. */
-typedef int mr_report_writer(const void *experiment, const mr_rows *rows, const char *dir, mr_error *err);
-
 typedef struct mr_result_folder {
     const char *name;
     const mr_reproduce_options *options;

@@ -43,19 +43,11 @@ static int add_rows(const char *dir, const char *name, const mr_rows *from, size
     return status;
 }
 
-static int has_rows_of(const mr_rows *rows, const char *name)
-{
-    for (size_t i = 0; i < rows->count; i++)
-        if (!strcmp(mr_row_text(&rows->list[i], "experiment"), name)) return 1;
-    return 0;
-}
-
 int mr_reproduce_merge(const char *dir, const char *name, const mr_rows *from, size_t *added, mr_error *err)
 {
     char *runs = NULL;
     int lock = -1;
     *added = 0;
-    if (!has_rows_of(from, name)) return 0;
     int status = mr_result_folder_lock(dir, name, &runs, &lock, err); /* or a run would overwrite these rows */
     if (!status) status = add_rows(dir, name, from, added, err);
     if (lock >= 0) mr_unlock(lock);

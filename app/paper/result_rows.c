@@ -131,6 +131,13 @@ mr_row *mr_rows_find(const mr_rows *rows, const mr_row *row)
     return NULL;
 }
 
+int mr_rows_have(const mr_rows *rows, const char *experiment)
+{
+    for (size_t i = 0; i < rows->count; i++)
+        if (!strcmp(mr_row_text(&rows->list[i], "experiment"), experiment)) return 1;
+    return 0;
+}
+
 static int make_room(mr_rows *rows)
 {
     if (rows->count < rows->room) return 1;

@@ -51,7 +51,9 @@ int mr_row_same_data(const mr_row *a, const mr_row *b);
 
 /* The row that is the same run as `row`, or NULL. */
 mr_row *mr_rows_find(const mr_rows *rows, const mr_row *row);
-/* Takes the row over, in the place of the one that is the same run; it is empty afterwards, whether that succeeded
+/* Is one of them a row of that experiment? */
+int mr_rows_have(const mr_rows *rows, const char *experiment);
+/* Takes the row, in the place of the one that is the same run; it is empty afterwards, whether that succeeded
  * or not. */
 int mr_rows_put(mr_rows *rows, mr_row *row, mr_error *err);
 void mr_rows_free(mr_rows *rows);

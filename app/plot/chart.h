@@ -18,7 +18,10 @@ typedef enum mr_chart_style {
     MR_CHART_DASHED, /* the same, dashed: numbers of others */
     MR_CHART_PLAIN,  /* without markers, thinner */
     MR_CHART_FAINT,  /* thinner still, and not in the legend */
-    MR_CHART_POINTS  /* markers alone */
+    MR_CHART_POINTS, /* markers alone */
+    /* the paper's values: diamonds, the same in every chart, of the series before it. Of several such series the first
+     * is in the legend. In a chart of bars they lie over the bars of that series */
+    MR_CHART_PAPER
 } mr_chart_style;
 
 enum { MR_CHART_COLOURS = 9 }; /* 1: grey; 2 …: blue, orange, green, violet, red, teal, ochre, pink */
@@ -30,7 +33,7 @@ typedef struct mr_chart_series {
     const double *spread; /* ± around y, NULL: none. Where it is not finite, none is drawn */
     int band;             /* the spread as a band, not as bars */
     mr_chart_style style;
-    int colour; /* 0: by the place of the series, from blue on */
+    int colour; /* 0: by the place of the series, from blue on; of the paper's values that of the series before it */
     int right;  /* its axis is the right one */
 } mr_chart_series;
 
@@ -42,6 +45,9 @@ typedef struct mr_chart {
     const char *const *groups; /* NULL: lines; otherwise grouped bars, with these names below, and x is not used */
     size_t group_count;
 } mr_chart;
+
+/* The colour that a model has in every chart ("minGRU"); 0: no model of that name. */
+int mr_model_colour(const char *name);
 
 /* Any numbers and texts give a valid picture: points that are not finite are left out, and so are those that a
  * logarithmic axis cannot show (y = 0 is drawn on its floor). */

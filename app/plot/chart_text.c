@@ -1,0 +1,70 @@
+/* Numbers and texts as they stand in an SVG file. */
+#include "plot/chart_drawing.h"
+
+#include "core/utf8.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { TEXT_CHARS = 84 }; /* longer texts are cut */
+
+mr_label mr_pixel(double v)
+{
+    mr_label out = {0};
+    mr_real_print(out.text, round(v * 10) / 10, 0);
+    return out;
+}
+
+mr_label mr_brief(double v, int digits)
+{
+    mr_label out = {0};
+    mr_brief_print(out.text, v, digits);
+    return out;
+}
+
+static int is_control(uint32_t c) { return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0xfffe || c == 0xffff; }
+
+void mr_draw_escaped(mr_text *svg, const char *s)
+{
+    size_t left = strlen(s);
+    for (int shown = 0; left; shown++) {
+        uint32_t codepoint;
+        int bytes = mr_utf8_read(s, left, &codepoint);
+        if (shown == TEXT_CHARS) {
+            mr_text_add(svg, "…");
+            return;
+        }
+        if (bytes <= 0) {
+            bytes = 1;
+            mr_text_add(svg, "�");
+        } else if (is_control(codepoint)) {
+            mr_text_add(svg, " ");
+        } else if (codepoint == '&' || codepoint == '<' || codepoint == '>') {
+            mr_text_add(svg, codepoint == '&' ? "&amp;" : codepoint == '<' ? "&lt;" : "&gt;");
+        } else {
+            mr_text_format(svg, "%.*s", bytes, s);
+        }
+        s += bytes;
+        left -= (size_t)bytes;
+    }
+}
+
+void mr_draw_text(mr_text *svg, const char *attributes, const char *s)
+{
+    mr_text_format(svg, "<text %s>", attributes);
+    mr_draw_escaped(svg, s ? s : "");
+    mr_text_add(svg, "</text>\n");
+}
+
+int mr_letters(const char *s)
+{
+    int count = 0;
+    for (; s && *s; s++) count += ((unsigned char)*s & 0xc0) != 0x80;
+    return count < TEXT_CHARS ? count : TEXT_CHARS;
+}
+
+double mr_fitting_size(double size, double room, int count)
+{
+    const double fits = room / (0.64 * count);
+    return count && fits < size ? fits : size;
+}
