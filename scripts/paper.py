@@ -423,11 +423,11 @@ def table_beside(beside):
 def page(found, groups, tables, folders, out):
     ran = sum(1 for c in found.values() if c["ours"])
     text = ["# The paper's numbers and ours", "",
-            f"The paper's tables have {len(found)} numbers; {ran} of them stand beside one of ours here. \"As good\" "
-            "means not worse than the paper's number by more than its ±.",
-            "Made by `scripts/paper.py` from the results of `minrnn reproduce`. `paper.json` has every number, also "
-            "those that were not run,",
-            "and the JSON of the experiments has all settings.", ""]
+            f"The paper's tables have {len(found)} numbers; {ran} of them stand beside one of ours here.",
+            "\"As good\" means not worse than the paper's number by more than its ±.",
+            "Made by `scripts/paper.py` from the results of `minrnn reproduce`.",
+            "`paper.json` has every number, also those that were not run; the JSON of the experiments has all settings.",
+            ""]
     drawn = set()
     for name in tables:
         cells = [c for (table, _, _), c in found.items() if table == name]

@@ -13,7 +13,7 @@ typedef struct mr_limits {
     double cache_bytes; /* the same within the second-level cache */
 } mr_limits;
 
-/* What binds a row. */
+/* Which limit applies to a row. */
 typedef enum mr_bound { MR_BOUND_NONE, MR_BOUND_COMPUTE, MR_BOUND_COPY, MR_BOUND_READ } mr_bound;
 
 typedef struct mr_probe mr_probe; /* the loops that measure the limits, ready to run */
@@ -24,7 +24,7 @@ typedef struct mr_bench_row {
     double seconds, best; /* median and best; 0: not a time */
     double bytes, flops;  /* the least that must be moved and computed */
     double tokens;        /* 0, or what the time was for */
-    /* "compute", "memory", or where the bytes are read from ("L3"), whichever binds; "" when there is none */
+    /* "compute", "memory", or where the bytes are read from ("L3"), whichever applies; "" if none does */
     const char *limit;
     double share; /* of that limit, as it was measured just before and after: the median of the repetitions */
 } mr_bench_row;
@@ -46,7 +46,7 @@ typedef struct mr_bench_job {
     const char *bench;
     char name[96];
     double bytes, flops, tokens;
-    double read_bytes; /* 0, or the rate at which `bytes` can be read where they lie … */
+    double read_bytes; /* 0, or the rate at which `bytes` can be read from where they are … */
     const char *place; /* … and where that is */
     void (*before)(void *arg);
     void (*run)(void *arg);
@@ -55,7 +55,7 @@ typedef struct mr_bench_job {
 
 void mr_bench_measure(mr_bench *b, const mr_bench_job *job); /* warms up, repeats, reports a row */
 
-/* Device arrays of random values in ±scale, or NULL; given back by dev->release. */
+/* Device arrays of random values in ±scale, or NULL; freed by dev->release. */
 mr_act *mr_bench_acts(mr_dev *dev, size_t count, double scale);
 mr_real *mr_bench_reals(mr_dev *dev, size_t count, double scale);
 
@@ -66,8 +66,8 @@ void mr_bench_end(mr_bench *b);                  /* last */
  * use too is not always equally fast. Devices without a probe give the limit measured at the start. */
 double mr_bench_now(mr_bench *b, mr_bound bound);
 
-/* How fast the device's threads read so many bytes again and again, each its own part of them, from now on the limit
- * of MR_BOUND_READ; *place gets the name of the smallest cache that holds them. A row reports it. Only on a CPU; 0
+/* Measures how fast the device's threads read so many bytes again and again, each its own part: from now on the limit of
+ * MR_BOUND_READ; *place gets the name of the smallest cache that holds them. A row reports it. Only on a CPU; 0
  * elsewhere. */
 int mr_bench_read(mr_bench *b, size_t bytes, double *rate, const char **place, mr_error *err);
 

@@ -20,7 +20,7 @@ static const char usage[] =
     "  step     a training step: text (3 layers, d=384, conv 4, mlp 4) and selective copying (3 layers, 64->384),\n"
     "           the second with every mixer\n"
     "  decode   one token after another for 1, 2, 4 and 8 streams, every mixer; minGRU with weights in 8 bits too\n"
-    "  memory   bytes that the device has taken behind a training step: model, activations, scratch\n"
+    "  memory   bytes that the device has taken after a training step: model, activations, scratch\n"
     "\n"
     "share is (the time that the limit allows) / (the time it took); the limit is measured again around each "
     "repetition.\n"
@@ -47,7 +47,7 @@ typedef struct settings {
     mr_bench_rows kept;
 } settings;
 
-/* As in mixers.def, behind "all". */
+/* "all", then the names of mixers.def. */
 static const char *const mixers[] = {"all",
 #define MIXER(name) #name,
 #include "model/mixers.def"

@@ -10,7 +10,7 @@ enum { BATCH = 64, SHORTEST = 64, LONGEST = 65536 };
 
 /* ---- measuring */
 
-/* What the last length took: the next one is foreseen from it. */
+/* What the last length took: the next one is predicted from it. */
 typedef struct progress {
     double seconds, bytes;
     int T;
@@ -36,11 +36,12 @@ static int time_step(mr_measuring *m, const mr_measured_model *model, int B, int
 }
 
 /* Empty, or why this length would be too much. */
-static void foresee(mr_measuring *m, const mr_measured_model *model, const progress *p, int T, char *why, size_t size)
+static void predict_excess(mr_measuring *m, const mr_measured_model *model, const progress *p, int T, char *why,
+                           size_t size)
 {
     const mr_reproduce_options *o = mr_measuring_options(m);
     const double longer = p->T ? (double)T / p->T : 0, memory = (double)mr_measuring_device(m)->memory;
-    /* from afar at least so much: short sequences do not show how a step grows */
+    /* a lower bound for much longer sequences: short ones do not show how a step grows */
     const double seconds = p->seconds * pow(longer, longer > 2 ? 1 : model->growth), bytes = p->bytes * longer;
     *why = 0;
     if (2 * seconds > o->cell_seconds) snprintf(why, size, "about %.3g s a step", seconds);
@@ -59,7 +60,7 @@ static int measure_length(mr_measuring *m, const mr_measured_model *model, int B
     *over = mr_measured_skipped(m, model->label, column);
     if (*over || !mr_measuring_wants(m, model->label, column, "", &row)) return 0;
     int status = p->T || T <= SHORTEST ? 0 : time_step(m, model, B, SHORTEST, 0, &timing, p, err);
-    foresee(m, model, p, T, why, sizeof why);
+    predict_excess(m, model, p, T, why, sizeof why);
     if (status == 0 && !*why) status = time_step(m, model, B, T, limit, &timing, p, err);
     if (status == MR_ENOMEM) snprintf(why, sizeof why, "does not fit into the memory");
     if (status == 0 && !*why) return mr_measured_add(m, &row, B, T, &timing, p->bytes, err);

@@ -1,4 +1,4 @@
-/* Experiments that measure instead of training: an experiment is a function, carried out like those that are runs. */
+/* Experiments that measure instead of training: each is a function, and its results are kept like those of runs. */
 #ifndef MR_APP_BENCH_EXPERIMENTS_H
 #define MR_APP_BENCH_EXPERIMENTS_H
 
@@ -6,7 +6,7 @@
 
 typedef struct mr_measuring mr_measuring;
 
-/* It asks for each cell whether it is there, measures it and adds a row. */
+/* For each cell that has no row yet, it measures and adds one. */
 typedef struct mr_measured {
     const char *name, *summary;
     int (*run)(mr_measuring *m, mr_error *err);

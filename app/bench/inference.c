@@ -23,7 +23,7 @@ static shape shape_of(const mr_measuring *m)
     return quick ? (shape){8, 16, small} : (shape){SHORTEST, LONGEST, batches};
 }
 
-/* ---- tokens from nothing: one walk gives the time of every length on its way */
+/* ---- tokens from an empty state: one walk gives the time of every length on its way */
 
 typedef struct walk {
     mr_timing at[STAMPS]; /* of lengths shortest, 2·shortest, … */
@@ -45,7 +45,7 @@ static int walk_once(mr_timed_model *s, mr_dev *dev, const shape *sh, int longes
     return status < 0 ? status : stamp;
 }
 
-/* The longest walk that a run of `seconds` for the shortest one lets expect within half the limit. */
+/* The longest walk that should fit into half the limit, if the shortest one takes `seconds`. */
 static int affordable(const shape *sh, double seconds, double limit)
 {
     int longest = sh->shortest;
@@ -57,7 +57,7 @@ static int walk_all(mr_measuring *m, mr_timed_model *s, const shape *sh, walk *w
 {
     mr_dev *dev = mr_measuring_device(m);
     double times[STAMPS][RUNS], one[STAMPS] = {0}, spent = 0;
-    /* warms up, and tells how long the rest will take */
+    /* warms up, and shows how long the rest will take */
     int runs = 0, status = walk_once(s, dev, sh, sh->shortest, one, err);
     const int longest = affordable(sh, one[0], mr_measuring_options(m)->cell_seconds);
     while (status >= 0 && runs < RUNS && (runs == 0 || spent + spent / runs < mr_measured_limit(m))) {
@@ -90,7 +90,7 @@ static int add_walk(mr_measuring *m, const char *label, int B, const shape *sh, 
     return status;
 }
 
-/* The walk is one measurement, so any length that is missing has it taken anew. */
+/* The walk is one measurement: if any length is missing, all are measured again. */
 static int lacks_tokens(mr_measuring *m, const char *label, int B, const shape *sh)
 {
     int lacks = 0;

@@ -50,8 +50,7 @@ static inline four set_four(float x) { return (four){x, x, x, x}; }
 static inline four multiply_add_four(four a, four b, four c) { return a * b + c; }
 FMA_LOOP(fma_plain, , four, set_four, multiply_add_four)
 
-/* Reads everything once, eight vectors at a time: what a matrix that meets one vector must at least do. The sum is
- * returned so that nothing is left out. */
+/* Reads everything once, eight vectors at a time: what a matrix that meets one vector must at least do. The sum is returned so that the compiler removes nothing. */
 #define READ_LOOP(function, attribute, vector)                                                                         \
     attribute static double function(const char *from, size_t bytes)                                                   \
     {                                                                                                                  \
@@ -145,7 +144,7 @@ static void read_task(void *arg, int task, int slot)
 
 static double timed(mr_probe *p, mr_pool_fn *task)
 {
-    /* pieces, so that a thread that comes late costs no more than that */
+    /* in pieces, so that a thread that is late delays the others by one piece at most */
     const int tasks = task == fma_task || task == copy_task ? PIECES * p->threads : p->threads;
     double start = mr_seconds();
     mr_pool_run(p->pool, task, p, tasks);
@@ -237,7 +236,7 @@ int mr_bench_read(mr_bench *b, size_t bytes, double *rate, const char **place, m
     return 0;
 }
 
-/* A device with memory of its own: only what its copy tells. */
+/* A device with memory of its own: only the rate of its copy is known. */
 static int measure_device_copy(mr_bench *b, mr_error *err)
 {
     size_t bytes = (size_t)1 << 28;

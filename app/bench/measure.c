@@ -1,4 +1,4 @@
-/* The stopwatch: median and best of several calls, and the share of the limit that binds. */
+/* The stopwatch: median and best of several calls, and the share of the limit that applies. */
 #include "bench/bench.h"
 
 #include "core/clock.h"
@@ -48,7 +48,7 @@ void mr_bench_measure(mr_bench *b, const mr_bench_job *job)
     int count = 0;
     double before = mr_bench_now(b, bound), patience = mr_seconds() + 3 * budget;
     for (double spent = 0; count < MOST && (count < LEAST || (spent < budget && mr_seconds() < patience)); count++) {
-        if (bound == MR_BOUND_READ) once(b, job); /* the reads around it took its weights' place in the cache */
+        if (bound == MR_BOUND_READ) once(b, job); /* the reads around it have evicted its weights from the cache */
         spent += times[count] = once(b, job);
         const double after = mr_bench_now(b, bound);
         shares[count] = work / (0.5 * (before + after)) / times[count];

@@ -9,10 +9,10 @@
 /* ---- the cells of an experiment ---- */
 
 const mr_reproduce_options *mr_measuring_options(const mr_measuring *m);
-/* open, as the options have it; f32 where they leave the dtype open */
+/* opened as the options say; f32 if they name no dtype */
 mr_dev *mr_measuring_device(const mr_measuring *m);
-/* 1: the cell is wanted and not there yet; *row then has what every row has (experiment, row, column, settings,
- * device, date …) and is to be filled and given to mr_measuring_add, or freed. */
+/* 1: the cell is wanted and has no row yet; *row then has the fields of every row (experiment, row, column, settings,
+ * device, date …). Fill it and give it to mr_measuring_add, or free it. */
 int mr_measuring_wants(mr_measuring *m, const char *row_label, const char *column, const char *settings, mr_row *row);
 int mr_measuring_add(mr_measuring *m, mr_row *row, mr_error *err); /* takes the row, and writes everything */
 int mr_measuring_over(const mr_measuring *m);                      /* the time is up, or a signal came: return 0 */

@@ -1,5 +1,4 @@
-/* Experiments that measure, carried out: a device is opened, every cell is asked for, results are kept like those of
- * runs. */
+/* Runs experiments that measure: opens the device, offers every cell, and keeps results like those of runs. */
 #include "bench/measured.h"
 #include "paper/result_folder.h"
 

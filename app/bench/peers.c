@@ -1,3 +1,4 @@
+/* Runs a script that measures another library, and finds the row of ours that did the same work. */
 #include "bench/peers.h"
 
 #include "core/json.h"
@@ -78,7 +79,7 @@ static void take_number(peer_line *l, const char *key, double value)
         if (!strcmp(key, numbers[i].key)) *numbers[i].to = value;
 }
 
-/* A list, of texts and numbers, that nobody asked for. */
+/* Skips a list of texts and numbers. */
 static int pass_over(mr_json *json)
 {
     size_t size;
@@ -89,7 +90,7 @@ static int pass_over(mr_json *json)
     return !json->wrong;
 }
 
-/* One value of the object. 0: it is none that we know. */
+/* One value of the object. 0: it is not one that we know. */
 static int read_value(mr_json *json, const char *key, peer_line *l)
 {
     size_t size;
@@ -111,7 +112,7 @@ static int read_value(mr_json *json, const char *key, peer_line *l)
     return mr_json_word(json, "true") || mr_json_word(json, "false") || mr_json_word(json, "null");
 }
 
-/* 0: the line is no such object; what the script prints besides is passed over. */
+/* 0: the line is not such an object, and is ignored. */
 static int read_line(const char *line, peer_line *l)
 {
     char room[LINE];

@@ -29,7 +29,7 @@ static void run_both(void *arg)
     run_backward(arg);
 }
 
-/* Remembers a block that is to be given back. */
+/* Remembers a block that has to be freed. */
 static void *keep(recurrence *r, void *block)
 {
     if (block) r->blocks[r->count++] = block;

@@ -1,3 +1,4 @@
+/* The model that is measured, its batch, and the stopwatch. */
 #include "bench/timed_model.h"
 
 #include "core/clock.h"

@@ -1,3 +1,4 @@
+/* Experiments read from their files, and the runs that they consist of. */
 #include "paper/experiment.h"
 
 #include "core/file.h"
@@ -22,17 +23,18 @@ static int head(mr_experiment *e, mr_error *err)
     e->summary = mr_ini_find(&e->lines, "experiment", "summary");
     e->scale = 1;
     if (!e->summary || !score)
-        return mr_fail(err, MR_EINVAL, "experiment %s: [experiment] needs a summary and a score", e->name);
+        return mr_fail(err, MR_EINVAL, "%.200s: [experiment] needs a summary and a score", e->source);
     e->by_loss = !strcmp(score, "loss");
     if (!e->by_loss && strcmp(score, "accuracy"))
-        return mr_fail(err, MR_EINVAL, "experiment %s: score = %s: must be loss or accuracy", e->name, score);
+        return mr_fail(err, MR_EINVAL, "%.200s: score = %.80s: must be loss or accuracy", e->source, score);
     if (scale && !mr_real_read(scale, &e->scale))
-        return mr_fail(err, MR_EINVAL, "experiment %s: scale = %s: must be a number", e->name, scale);
+        return mr_fail(err, MR_EINVAL, "%.200s: scale = %.80s: must be a number", e->source, scale);
     return 0;
 }
 
 static int load_text(mr_experiment *e, const char *source, const char *text, mr_error *err)
 {
+    e->source = source;
     int status = mr_ini_read(&e->lines, source, text, err);
     if (!status) status = head(e, err);
     if (!status) status = mr_experiment_check(e, source, err);
@@ -47,7 +49,7 @@ int mr_experiment_built_in(const char *name)
     return mr_experiment_names[i] ? i : -1;
 }
 
-/* Its results are called as the file is, so that must be a plain name, and no other experiment's. */
+/* Results are named after the file, so its name must be plain, and not that of another experiment. */
 static int load_file(mr_experiment *e, const char *path, mr_error *err)
 {
     const char *name = mr_path_name(path);
@@ -56,9 +58,8 @@ static int load_file(mr_experiment *e, const char *path, mr_error *err)
     size_t size;
     if (n < 1 || n >= sizeof e->own ||
         strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != n)
-        return mr_fail(err, MR_EINVAL,
-                       "%.200s: the name of an experiment is of letters, digits, - and _, at most %d of them", path,
-                       (int)sizeof e->own - 1);
+        return mr_fail(err, MR_EINVAL, "%.200s: an experiment is named by letters, digits, - and _, at most %d of them",
+                       path, (int)sizeof e->own - 1);
     memcpy(e->own, name, n);
     e->name = e->own;
     if (mr_experiment_built_in(e->own) >= 0)
@@ -120,13 +121,13 @@ static void add_section(cell *c, const char *section)
             add_setting(c, lines->list[i].key, lines->list[i].value);
 }
 
-/* The section of what holds for all runs. */
+/* The section that holds for all runs. */
 static const char *profile_section(const cell *c)
 {
     return c->options->profile == MR_PROFILE_PAPER ? "as-paper" : "ours";
 }
 
-/* Of the profile for one row, and for one cell. */
+/* The sections of the profile for this row and for this cell. */
 static void add_profile_of_row(cell *c)
 {
     char section[128];
@@ -136,8 +137,8 @@ static void add_profile_of_row(cell *c)
     add_section(c, section);
 }
 
-/* The first of those that have it: quick (where that is asked for), the row, the column, the profile, the
- * experiment. */
+/* The value of one of our own keys in the first section that has it: quick (with --quick), the row, the column, the
+ * profile, the experiment. */
 static const char *own_value(const cell *c, const char *key)
 {
     const char *const sections[] = {"quick", c->row, c->column, profile_section(c), "experiment"};
@@ -147,12 +148,12 @@ static const char *own_value(const cell *c, const char *key)
     return value;
 }
 
-/* One part of "table | $row | $column", trimmed and put in its place; what is behind it comes back. */
+/* Copies one part of "table | $row | $column", trimmed, with the names put in. Returns the rest of the text. */
 static const char *paper_part(const cell *c, const char *from, char out[64])
 {
     size_t n = strcspn(from, "|");
     while (*from == ' ') from++, n--;
-    const char *behind = from[n] ? from + n + 1 : from + n;
+    const char *rest = from[n] ? from + n + 1 : from + n;
     while (n && from[n - 1] == ' ') n--;
     snprintf(out, 64, "%.*s", (int)n, from);
     const int is_row = !strcmp(out, "$row"), is_column = !strcmp(out, "$column");
@@ -160,7 +161,7 @@ static const char *paper_part(const cell *c, const char *from, char out[64])
         const char *name = mr_ini_find(&c->e->lines, is_row ? c->row : c->column, "name");
         snprintf(out, 64, "%s", name ? name : is_row ? c->run.row : c->run.column);
     }
-    return behind;
+    return rest;
 }
 
 static int find_paper(cell *c, mr_error *err)
@@ -170,12 +171,10 @@ static int find_paper(cell *c, mr_error *err)
     c->run.paper = (mr_paper_cell){NAN, NAN};
     if (!at || !strcmp(at, "-") || (of_column && !strcmp(of_column, "-"))) return 0;
     for (int i = 0; i < 3; i++) at = paper_part(c, at, part[i]);
-    if (*at)
-        return mr_fail(err, MR_EINVAL, "experiment %s: paper: \"%.80s\" is too much; table | row | column is wanted",
-                       c->e->name, at);
+    if (*at) return mr_fail(err, MR_EINVAL, "paper: \"%.80s\" is too much; give table | row | column", at);
     snprintf(c->run.paper_cell, sizeof c->run.paper_cell, "%s | %s | %s", part[0], part[1], part[2]);
     if (mr_paper_find(part[0], part[1], part[2], &c->run.paper)) return 0;
-    return mr_fail(err, MR_EINVAL, "experiment %s: the paper's tables have no %s", c->e->name, c->run.paper_cell);
+    return mr_fail(err, MR_EINVAL, "the paper's tables have no %s", c->run.paper_cell);
 }
 
 static int fill(cell *c, mr_error *err)
@@ -187,12 +186,11 @@ static int fill(cell *c, mr_error *err)
     c->run.settings[0] = 0;
     c->run.profile = o->profile;
     c->run.target_loss = NAN;
-    if (!recipe) return mr_fail(err, MR_EINVAL, "experiment %s: says no recipe", c->e->name);
+    if (!recipe) return mr_fail(err, MR_EINVAL, "no recipe is named; put `recipe = NAME` under [experiment]");
     if (target && !mr_real_read(target, &c->run.target_loss))
-        return mr_fail(err, MR_EINVAL, "experiment %s: target-loss = %s: must be a number", c->e->name, target);
+        return mr_fail(err, MR_EINVAL, "target-loss = %.80s: must be a number", target);
     if (test && (!value || value == test || !value[1] || strlen(test) >= sizeof c->run.test))
-        return mr_fail(err, MR_EINVAL, "experiment %s: test = %.80s: must be a key and its value, as in split=test",
-                       c->e->name, test);
+        return mr_fail(err, MR_EINVAL, "test = %.80s: must be a key and its value, as in split=test", test);
     if (test) snprintf(c->run.test, sizeof c->run.test, "%s", test);
     add_setting(c, "recipe", recipe);
     add_section(c, profile_section(c));
@@ -202,12 +200,8 @@ static int fill(cell *c, mr_error *err)
     if (o->profile == MR_PROFILE_QUICK) add_section(c, "quick");
     snprintf(steps, sizeof steps, "%lld", (long long)o->steps);
     if (o->steps) add_setting(c, "steps", steps);
-    if (c->blank)
-        return mr_fail(err, MR_EINVAL, "experiment %s: %s/%s: %s: a value may hold no blank", c->e->name, c->run.row,
-                       c->run.column, c->blank);
-    if (c->too_long)
-        return mr_fail(err, MR_EINVAL, "experiment %s: %s/%s has too many settings", c->e->name, c->run.row,
-                       c->run.column);
+    if (c->blank) return mr_fail(err, MR_EINVAL, "%s: a value may not contain a blank", c->blank);
+    if (c->too_long) return mr_fail(err, MR_EINVAL, "has too many settings");
     return find_paper(c, err);
 }
 
@@ -232,9 +226,9 @@ static int in_list(const char *list, const char *word)
     return 0;
 }
 
-/* Does the text fit the pattern, * and ? in it? Where it does not go on, the last * takes one more: earlier ones
- * need not. */
-static int fits(const char *pattern, const char *text)
+/* Does the text match the pattern with its wildcards * and ?? Where they differ, the last * takes one character more;
+ * earlier ones need not. */
+static int matches(const char *pattern, const char *text)
 {
     const char *star = NULL, *taken = NULL;
     while (*text) {
@@ -253,7 +247,7 @@ int mr_plan_wants(const mr_plan_options *o, const char *row, const char *column)
     if (!o->only || !o->only[0]) return 1;
     snprintf(label, sizeof label, "%s/%s", row, column);
     if (o->only[0] == '=') return !strcmp(o->only + 1, label);
-    return strpbrk(o->only, "*?") ? fits(o->only, label) : strstr(label, o->only) != NULL;
+    return strpbrk(o->only, "*?") ? matches(o->only, label) : strstr(label, o->only) != NULL;
 }
 
 static int is_wanted(const cell *c)
@@ -277,6 +271,15 @@ int mr_experiment_place(const mr_experiment *e, const char *row, const char *col
 
 const char *mr_experiment_column(const mr_experiment *e) { return e->by_loss ? "test loss" : "accuracy"; }
 
+/* The same, with file and cell in its errors. */
+static int fill_named(cell *c, mr_error *err)
+{
+    mr_error wrong;
+    const int status = fill(c, &wrong);
+    if (!status) return 0;
+    return mr_fail(err, status, "%.200s: %s/%s: %.600s", c->e->source, c->run.row, c->run.column, wrong.text);
+}
+
 /* Walks all cells; runs NULL: only counts them. */
 static int walk(const mr_experiment *e, const mr_plan_options *o, int64_t seed, mr_planned *runs, size_t *count,
                 mr_error *err)
@@ -294,7 +297,7 @@ static int walk(const mr_experiment *e, const mr_plan_options *o, int64_t seed, 
             snprintf(c.row, sizeof c.row, "%s%s", row_prefix, row);
             snprintf(c.column, sizeof c.column, "%s%s", column_prefix, c.run.column);
             if (!is_wanted(&c)) continue;
-            if (runs) status = fill(&c, err);
+            if (runs) status = fill_named(&c, err);
             if (runs) runs[*count] = c.run;
             ++*count;
         }

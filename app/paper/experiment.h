@@ -4,22 +4,21 @@
  *     summary = Shakespeare by characters: test loss
  *     recipe  = shakespeare               what every run starts from
  *     score   = loss                      or accuracy
- *     scale   = 1                         what the score is multiplied with to stand beside the paper's number
+ *     scale   = 1                         the score is multiplied by this, to have the paper's unit
  *     paper   = shakespeare | $row | test_loss      table, row and column of the paper's number; -: none
  *     test    = split=test                where given, the best model is scored once more at the end, with this key
  *                                         of its task
- *     target-loss = 1.6                   where given, the first step with a test loss not above it is noted
- *     [ours] [as-paper] [quick]           keys of the recipe: by default; with --as-paper; on top of all else with
+ *     target-loss = 1.6                   where given, the first step with a test loss of at most this is recorded
+ *     [ours] [as-paper] [quick]           keys of the recipe: by default; with --as-paper; on top of everything else with
  *                                         --quick
  *     [ours minGRU] [ours minGRU/NAME]    the same for one row, or one cell; so too [as-paper …]
  *     [row minGRU] [column NAME]          the table; keys of the recipe, and besides: recipe, paper, test,
  *                                         target-loss as above, name (what $row or $column stands for), columns (of
  *                                         a row: A, B, … alone)
  *
- * The profiles may have recipe, paper, test and target-loss too, but not for one row or cell. Beside the recipe's
- * keys there is warmup-share, the warm-up as a share of the steps, whatever their number. Without columns there is
- * one, named by the score. Later sections win: recipe, profile, column, row, the profile's for that row, for that
- * cell, quick. */
+ * The profiles may have recipe, paper, test and target-loss too, but not for one row or cell. Besides the keys of a
+ * recipe there is warmup-share, the warm-up as a share of the steps. Without columns there is one, named after the
+ * score. Later sections win: recipe, profile, column, row, the profile's for that row, for that cell, quick. */
 #ifndef MR_APP_PAPER_EXPERIMENT_H
 #define MR_APP_PAPER_EXPERIMENT_H
 
@@ -32,7 +31,8 @@ extern const char *const mr_profile_names[MR_PROFILES]; /* "ours", "as-paper", "
 
 typedef struct mr_experiment {
     const char *name;
-    char own[64]; /* the name, where it comes from a file */
+    const char *source; /* the file, or the name; for errors */
+    char own[64];       /* the name, where it comes from a file */
     mr_ini lines;
     const char *summary;
     int by_loss; /* the score is the loss, and less is better */
@@ -54,40 +54,41 @@ typedef struct mr_planned {
 /* What to leave out, and what to change. */
 typedef struct mr_plan_options {
     mr_profile profile;
-    int64_t seeds, first_seed; /* as many, from this one on */
+    int64_t seeds, first_seed; /* how many, starting from which */
     int64_t steps;             /* 0: as the experiment says */
-    /* rows: a part of "ROW/COLUMN", or a pattern with * and ? for all of it, or = and all of it; NULL or "": all */
+    /* cells: a part of "ROW/COLUMN", or a pattern for all of it with wildcards * and ?, or = and all of it; NULL or "":
+     * every cell */
     const char *only;
 } mr_plan_options;
 
 /* Is the cell one of those that `only` names? */
 int mr_plan_wants(const mr_plan_options *options, const char *row, const char *column);
 
-/* name: that of an experiment that is built in, or of a file, PATH/NAME.ini. Not to be copied: name may point into
- * it. */
+/* name: a built-in experiment, or a file PATH/NAME.ini; kept as long as the experiment. Do not copy the struct: its
+ * name may point into itself. */
 int mr_experiment_load(mr_experiment *e, const char *name, mr_error *err);
 
-/* Is every section and every key of it one that means something? `source` is the file's name, for errors. */
+/* Refuses sections and keys that would be ignored. `source` is the file's name, for errors. */
 int mr_experiment_check(const mr_experiment *e, const char *source, mr_error *err);
 
 /* Does the file say anything for that profile? */
 int mr_experiment_has_profile(const mr_experiment *e, mr_profile profile);
 
-/* Keys of rows, columns and the experiment that are none of a recipe. */
+/* Is it a key of experiments, not of recipes? */
 int mr_experiment_own_key(const char *key);
-/* The next word of "A, B, …", n bytes without the blanks around it; *list becomes NULL behind the last, and then so
- * is the word. */
+/* The next word of "A, B, …", n bytes without the blanks around it; *list becomes NULL after the last one, and
+ * then NULL is returned. */
 const char *mr_list_word(const char **list, size_t *n);
 
 #define MR_ROW_PREFIX "row "
 #define MR_COLUMN_PREFIX "column "
-/* The label of the next section with that prefix, from header `from` on, which is moved behind it; or NULL. */
+/* The label of the next section with that prefix, from header `from` on, which is moved past it; or NULL. */
 const char *mr_experiment_label(const mr_experiment *e, const char *prefix, int *from);
 
-/* What the only column is called where none is named. */
+/* The name of the only column where none is named. */
 const char *mr_experiment_column(const mr_experiment *e);
 
-/* Where it stands in mr_experiment_names, or −1. */
+/* Its index in mr_experiment_names, or −1. */
 int mr_experiment_built_in(const char *name);
 void mr_experiment_free(mr_experiment *e);
 
@@ -95,10 +96,10 @@ void mr_experiment_free(mr_experiment *e);
 int mr_experiment_plan(const mr_experiment *e, const mr_plan_options *options, mr_planned **runs, size_t *count,
                        mr_error *err);
 
-/* Where a cell stands in the table, in the order of the file; those that are not in it come last. */
+/* The place of a cell in the table, in the order of the file; cells that are not in it come last. */
 int mr_experiment_place(const mr_experiment *e, const char *row, const char *column);
 
-/* Cuts "key=value" in two, and returns the value; "" where there is none. */
+/* Cuts "key=value" in two and returns the value; "" if there is none. */
 char *mr_setting_value(char *setting);
 
 /* The recipe of a run with its settings and seed, not open yet. */

@@ -1,4 +1,4 @@
-/* An experiment's file: a section or key that would be passed over in silence is a mistake. */
+/* The check of an experiment's file: a section or key that would be silently ignored is an error. */
 #include "paper/experiment.h"
 #include "paper/experiment_charts.h"
 
@@ -45,7 +45,7 @@ static int is_part(const mr_experiment *e, const char *label)
     return 0;
 }
 
-/* What stands behind "ours " or "as-paper ", or NULL. */
+/* The text after "ours " or "as-paper ", or NULL. */
 static const char *part_of_profile(const char *section)
 {
     for (int i = 0; i < MR_PROFILE_QUICK; i++) {
@@ -95,8 +95,8 @@ static int check_section(const mr_experiment *e, const char *source, int at, mr_
     return is_part(e, part) ? 0 : mr_fail(err, MR_EINVAL, "%s: [%s]: there is no such row or cell", source, section);
 }
 
-/* Columns whose pictures would be one file. */
-static int check_pictures(const mr_experiment *e, const char *source, mr_error *err)
+/* Columns whose charts would be the same file. */
+static int check_chart_files(const mr_experiment *e, const char *source, mr_error *err)
 {
     int from = 0;
     for (const char *a; (a = mr_experiment_label(e, MR_COLUMN_PREFIX, &from));) {
@@ -105,7 +105,7 @@ static int check_pictures(const mr_experiment *e, const char *source, mr_error *
             size_t i = 0;
             while (a[i] && mr_chart_file_letter(a[i]) == mr_chart_file_letter(b[i])) i++;
             if (!a[i] && !b[i])
-                return mr_fail(err, MR_EINVAL, "%s: columns \"%s\" and \"%s\" would have the same picture; rename one",
+                return mr_fail(err, MR_EINVAL, "%s: columns \"%s\" and \"%s\" would have the same chart; rename one",
                                source, a, b);
         }
     }
@@ -123,7 +123,7 @@ static int check_columns(const mr_experiment *e, const char *source, const mr_in
     return 0;
 }
 
-/* Which of our own keys a section may have; keys of the recipe are looked at with the recipe. */
+/* Which of our own keys a section may have; keys of recipes are checked with the recipe. */
 static int check_key(const mr_experiment *e, const char *source, const mr_ini_line *l, mr_error *err)
 {
     static const char *const heads[] = {"summary", "score", "scale", "recipe", "paper", "test", "target-loss", NULL};
@@ -133,7 +133,7 @@ static int check_key(const mr_experiment *e, const char *source, const mr_ini_li
     else if (!strcmp(l->key, "name")) wrong = !in_table;
     else if (!strcmp(l->key, "columns")) wrong = !of_row;
     else wrong = mr_experiment_own_key(l->key) && part_of_profile(l->section);
-    if (wrong) return mr_fail(err, MR_EINVAL, "%s: [%s] %s: no key of this section", source, l->section, l->key);
+    if (wrong) return mr_fail(err, MR_EINVAL, "%s: [%s] %s: not a key of this section", source, l->section, l->key);
     if (!strcmp(l->key, "seed"))
         return mr_fail(err, MR_EINVAL, "%s: [%s] seed: seeds are given by --seed and --seeds", source, l->section);
     return of_row && !strcmp(l->key, "columns") ? check_columns(e, source, l, err) : 0;
@@ -146,5 +146,5 @@ int mr_experiment_check(const mr_experiment *e, const char *source, mr_error *er
     for (int i = 0; !status && i < e->lines.count; i++) status = check_key(e, source, &e->lines.list[i], err);
     if (!status && !mr_experiment_label(e, MR_ROW_PREFIX, &from))
         status = mr_fail(err, MR_EINVAL, "%s: has no [row NAME]: rows are what is run", source);
-    return status ? status : check_pictures(e, source, err);
+    return status ? status : check_chart_files(e, source, err);
 }

@@ -1,3 +1,4 @@
+/* Looks up a number in the paper's tables, which are JSON text inside the command. */
 #include "paper/paper_numbers.h"
 
 #include "core/json.h"
@@ -80,7 +81,7 @@ static void take(const line *columns, const line *l, const char *column, mr_pape
     cell->std = number_at(l, beside);
 }
 
-/* One table, passed over unless it is the one; its columns stand before its rows. */
+/* Reads one table, and skips it unless it is the wanted one; its columns come before its rows. */
 static void walk_table(mr_json *json, int wanted, const char *row, const char *column, mr_paper_cell *cell)
 {
     line columns = {.count = 0}, l;

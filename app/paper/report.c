@@ -12,7 +12,7 @@
 
 /* ---- groups ---- */
 
-/* Runs that differ in their seeds alone. */
+/* Runs that differ only in the seed. */
 static int same_group(const mr_row *a, const mr_row *b)
 {
     static const char *const keys[] = {"row", "column", "settings", "kind", "dtype"};
@@ -136,7 +136,7 @@ size_t mr_report_curve(const mr_experiment *e, const mr_rows *rows, const mr_gro
 
 /* ---- Markdown ---- */
 
-/* In a cell of a table a bar would end it. */
+/* A bar inside a cell would end it, so it is escaped. */
 static void add_cell(mr_text *out, const char *text)
 {
     mr_text_add(out, "| ");

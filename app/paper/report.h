@@ -1,4 +1,4 @@
-/* The rows of an experiment as a table (Markdown) and a picture: seeds of the same run together, the paper's number
+/* The rows of an experiment as a Markdown table and charts: seeds of the same run together, the paper's number
  * beside. */
 #ifndef MR_APP_PAPER_REPORT_H
 #define MR_APP_PAPER_REPORT_H
@@ -9,7 +9,7 @@
 
 #define MR_NOT_COMPARABLE "not comparable with the paper"
 
-/* Runs that differ in nothing but the seed. Means over the seeds; what is not finite is not known. */
+/* Runs that differ only in the seed. Means over the seeds; NaN: not known. */
 typedef struct mr_group {
     const mr_row *first;
     int seeds, failed; /* failed: seeds whose run became NaN, left out of the means */
@@ -21,7 +21,7 @@ typedef struct mr_group {
 /* In the order of the experiment's file, ours before as-paper before quick; freed by mr_free. */
 int mr_report_groups(const mr_experiment *e, const mr_rows *rows, mr_group **groups, size_t *count, mr_error *err);
 
-/* "96 ± 2.8", or "" when the value is not known; digits significant. */
+/* "96 ± 2.8" with so many significant digits, or "" when the value is not known. */
 char *mr_report_number(char out[64], double value, double std, int digits);
 /* "1:02:03" */
 char *mr_report_time(char out[32], double seconds);
@@ -31,7 +31,7 @@ char *mr_report_time(char out[32], double seconds);
 size_t mr_report_curve(const mr_experiment *e, const mr_rows *rows, const mr_group *group, double *x, double *y,
                        double *spread, size_t room);
 
-/* Writes DIR/NAME.md and the pictures; `experiment` is an mr_experiment. */
+/* Writes DIR/NAME.md and the charts; `experiment` is an mr_experiment. */
 int mr_report_write(const void *experiment, const mr_rows *rows, const char *dir, mr_error *err);
 
 #endif

@@ -1,8 +1,8 @@
-/* Experiments carried out: what is still missing is run, and every result is kept as soon as it is there.
+/* Runs experiments: results that are missing are made, and each is saved as soon as it is there.
  *
  *     DIR/NAME.json    rows, replaced after every run; rows that are there already are not run again
  *     DIR/NAME.md, DIR/NAME.svg   the same as a table and a picture
- *     DIR/runs/NAME/…  folders of runs that are not finished: the next call goes on with them */
+ *     DIR/runs/NAME/…  folders of unfinished runs: the next call resumes them */
 #ifndef MR_APP_PAPER_REPRODUCE_H
 #define MR_APP_PAPER_REPRODUCE_H
 
@@ -10,14 +10,14 @@
 #include "paper/result_rows.h"
 #include "train/train.h"
 
-/* Told of what happens, `worker` counting from 0; all but `starts` one at a time, whichever thread calls. */
+/* Called when something happens, `worker` counting from 0. Calls do not overlap, except those of `starts`. */
 typedef struct mr_reproduce_watch {
     void *user;
-    /* Fills `watch`, which is told of the run in its own thread. */
+    /* Fills `watch`, which is then called in the thread of the run. */
     void (*starts)(void *user, int worker, const mr_planned *run, const mr_recipe *recipe, mr_train_watch *watch);
     /* row NULL: left to be resumed */
     void (*finished)(void *user, int worker, const mr_planned *run, const mr_row *row);
-    void (*failed)(void *user, int worker, const mr_planned *run, const mr_error *err); /* the others go on */
+    void (*failed)(void *user, int worker, const mr_planned *run, const mr_error *err); /* the others continue */
     void (*measured)(void *user, const mr_row *row);
 } mr_reproduce_watch;
 
@@ -26,13 +26,13 @@ typedef struct mr_reproduce_options {
     const char *out;                              /* the folder DIR */
     double deadline;                              /* of mr_seconds; 0: none */
     int side_by_side;                             /* runs at once */
-    int again;                                    /* forgets the rows that it would find, and runs them anew */
+    int again;                                    /* runs again what has a row */
     int keep;                                     /* keeps DIR/runs/NAME/…/model.safetensors */
     const char *device;                           /* as for mr_context_new */
     void (*warn)(void *unused, const char *line); /* as in mr_context_options, once for an experiment; or NULL */
     int threads;                                  /* of the CPU, for all runs together; 0: all */
     int dtype, tf32;                              /* −1: as the recipe has it */
-    double cell_seconds;                          /* measurements: what one may take */
+    double cell_seconds;                          /* measurements: the most time for one */
     const mr_stop *stop;
     const mr_reproduce_watch *watch;
 } mr_reproduce_options;
@@ -45,7 +45,7 @@ typedef struct mr_reproduce_result {
     int over;       /* the time was up, or too little of it was left for another step */
 } mr_reproduce_result;
 
-/* Runs one experiment of recipes/experiments. Failures of single runs are counted and told, and no error.
+/* Runs one experiment of recipes/experiments. Failures of single runs are counted and reported, and are no error.
  * MR_ESTOPPED: *stop was set; everything is saved. */
 int mr_reproduce(const char *name, const mr_reproduce_options *options, mr_reproduce_result *result, mr_error *err);
 

@@ -32,7 +32,7 @@ static void cpu_name(char *out, size_t size)
     if (file) fclose(file);
 }
 
-/* Opened once to know what "auto" is here. */
+/* Opens the device once, to know what "auto" means on this machine. */
 static int probe(mr_result_folder *r, mr_error *err)
 {
     mr_context *ctx;

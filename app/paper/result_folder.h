@@ -15,10 +15,10 @@ typedef struct mr_result_folder {
     mr_rows rows;
     char kind[16], device[192];
     int lock;
-    pthread_mutex_t mutex; /* of rows and files, and of the watch */
+    pthread_mutex_t mutex; /* guards the rows, the files and the watch */
 } mr_result_folder;
 
-/* Makes the folder, locks the experiment's part of it, reads the rows. mr_result_folder_close also after a failure. */
+/* Makes the folder, locks the experiment's part of it, reads the rows. Call mr_result_folder_close after a failure too. */
 int mr_result_folder_open(mr_result_folder *r, const char *name, const mr_reproduce_options *options,
                           mr_report_writer *report, const void *experiment, mr_error *err);
 void mr_result_folder_close(mr_result_folder *r);

@@ -21,7 +21,7 @@ typedef struct mr_field {
 typedef struct mr_row {
     mr_field fields[MR_ROW_FIELDS];
     int count, failed;
-    uint64_t mark; /* of what makes it the same run as another, where a table holds it */
+    uint64_t mark; /* a hash of what mr_row_same compares; set by mr_rows_put */
     mr_curve_point *curve;
     size_t points;
 } mr_row;
@@ -31,11 +31,11 @@ typedef struct mr_rows {
     size_t count, room;
 } mr_rows;
 
-/* Adds the field, or gives it another value. A number that is not finite takes the field away. */
+/* Adds the field or changes its value. A number that is not finite removes the field. */
 void mr_row_set_text(mr_row *row, const char *key, const char *text);
 void mr_row_set(mr_row *row, const char *key, double number);
-const char *mr_row_text(const mr_row *row, const char *key); /* "" where there is none */
-double mr_row_number(const mr_row *row, const char *key);    /* NaN where there is none */
+const char *mr_row_text(const mr_row *row, const char *key); /* "" if there is none */
+double mr_row_number(const mr_row *row, const char *key);    /* NaN if there is none */
 int mr_row_outdated(const mr_row *row);                      /* to be replaced, and kept until then */
 int mr_row_comparable(const mr_row *row);                    /* 0: of --quick, too small for the paper's number */
 void mr_row_free(mr_row *row);
@@ -58,10 +58,10 @@ int mr_rows_have(const mr_rows *rows, const char *experiment);
 int mr_rows_put(mr_rows *rows, mr_row *row, mr_error *err);
 void mr_rows_free(mr_rows *rows);
 
-/* The row as a JSON object on one line; its curve with it or not. */
+/* The row as a JSON object on one line, with or without its curve. */
 void mr_row_print_json(mr_text *out, const mr_row *row, int with_curve);
 
-/* Adds the rows of a file. MR_EIO where there is none, MR_EFORMAT where it is something else. */
+/* Adds the rows of a file. MR_EIO if there is none, MR_EFORMAT if it is something else. */
 int mr_rows_read(mr_rows *rows, const char *path, mr_error *err);
 /* Replaces the file in one step. */
 int mr_rows_write(const mr_rows *rows, const char *path, const char *experiment, mr_error *err);

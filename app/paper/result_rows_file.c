@@ -130,7 +130,7 @@ static int read_field(mr_json *json, mr_row *row)
     return !row->failed;
 }
 
-/* Has it what tells runs apart, and a run (one with a seed) what it found? */
+/* Does it have the fields that tell runs apart, and, if it is a run (it has a seed), a score or why there is none? */
 static int is_whole(const mr_row *row)
 {
     static const char *const names[] = {"experiment", "row", "column", "kind", "dtype"};
@@ -147,7 +147,7 @@ static int is_whole(const mr_row *row)
            (isfinite(mr_row_number(row, "score")) || mr_row_text(row, "failed")[0]);
 }
 
-/* 0: what is there is no row, or there is no memory for it (row->failed). */
+/* 0: this is not a row, or there is no memory for it (row->failed). */
 static int read_row(mr_json *json, mr_row *row)
 {
     if (!mr_json_enter(json, '{')) return 0;
@@ -158,10 +158,9 @@ static int read_row(mr_json *json, mr_row *row)
 
 static int wrong_file(const char *path, size_t row, mr_error *err)
 {
-    return mr_fail(
-        err, MR_EFORMAT,
-        "%s: row %zu is not a result of `minrnn reproduce`; take the file away or put a whole one in its place", path,
-        row + 1);
+    return mr_fail(err, MR_EFORMAT,
+                   "%s: row %zu is not a result of `minrnn reproduce`; remove the file or replace it with a whole one",
+                   path, row + 1);
 }
 
 static int read_list(mr_json *json, mr_rows *rows, const char *path, mr_error *err)

@@ -68,7 +68,7 @@ static void write_spent(const mr_cell_run *t)
 
 /* ---- what happens in a run ---- */
 
-/* Looks at the clock after each step: the next one takes as long as this one did. */
+/* Looks at the clock after each step, and assumes that the next one takes as long. */
 static void look_at_clock(mr_cell_run *t)
 {
     double now = mr_seconds();
@@ -83,7 +83,7 @@ static void on_started(void *user, const mr_net *net, int64_t step, double deadl
     mr_cell_run *t = user;
     t->parameters = (double)mr_net_parameters(net);
     t->last = mr_seconds();
-    look_at_clock(t); /* reading the data may have taken all there was */
+    look_at_clock(t); /* reading the data may have used up the time */
     if (t->watch.started) t->watch.started(t->watch.user, net, step, deadline);
 }
 
@@ -136,7 +136,7 @@ int mr_cell_recipe(const mr_reproduce_options *o, const mr_planned *run, mr_reci
     return 0;
 }
 
-/* On the CPU the runs share its threads; which run has how many changes no number. */
+/* On the CPU the runs share its threads; how many a run gets changes no number. */
 static int threads_each(const mr_reproduce_options *o)
 {
     const int all = o->threads ? o->threads : mr_processors();

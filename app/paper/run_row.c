@@ -11,7 +11,7 @@
 
 enum { CURVE_HALF = 100 }; /* points of a curve: at most this many of training, and as many of evaluation */
 
-/* Training losses as means over equal spans, evaluations thinned out, the best one always among them. */
+/* Training losses as means over equal spans; evaluations thinned out, but the best one is always kept. */
 static size_t thin_curve(const mr_curve_point *all, size_t n, int64_t best_step, mr_curve_point *out)
 {
     size_t steps = 0, evals = 0, kept = 0, seen = 0;
