@@ -1,9 +1,11 @@
 /* minrnn bench: times, and the share of this machine's limits that they are. */
 #include "bench/bench.h"
+#include "core/json_write.h"
 #include "bench/peers.h"
 #include "commands/args.h"
 #include "commands/commands.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <string.h>
 #include <unistd.h>
@@ -83,14 +85,43 @@ static void clear_progress(void)
 
 static double rate(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
 
+static void write_number(mr_json_writer *w, const char *key, double value, int digits)
+{
+    mr_json_write_key(w, key);
+    mr_json_write_real(w, value, digits);
+}
+
+static void write_text(mr_json_writer *w, const char *key, const char *value)
+{
+    mr_json_write_key(w, key);
+    mr_json_write_string(w, value, strlen(value));
+}
+
+/* Prints an object of the list of rows. */
+static void print_object(mr_json_writer *w, int first)
+{
+    mr_json_write_close(w, '}');
+    if (!w->text->failed) printf("%s\n  %s", first ? "" : ",", w->text->data);
+    mr_text_free(w->text);
+}
+
 static void print_json(const mr_bench_row *row, int first)
 {
-    printf("%s\n  {\"bench\": \"%s\", \"name\": \"%s\", \"ms\": %.6g, \"best_ms\": %.6g, \"bytes\": %.0f, "
-           "\"flops\": %.0f, \"gbps\": %.5g, \"gflops\": %.5g, \"tokens_per_s\": %.6g, "
-           "\"limit\": \"%s\", \"share\": %.4g}",
-           first ? "" : ",", row->bench, row->name, row->seconds * 1e3, row->best * 1e3, row->bytes, row->flops,
-           rate(row->bytes, row->seconds) / 1e9, rate(row->flops, row->seconds) / 1e9, rate(row->tokens, row->seconds),
-           row->limit, row->share);
+    mr_text out = {0};
+    mr_json_writer w = {.text = &out, .spaced = 1};
+    mr_json_write_open(&w, '{');
+    write_text(&w, "bench", row->bench);
+    write_text(&w, "name", row->name);
+    write_number(&w, "ms", row->seconds * 1e3, 6);
+    write_number(&w, "best_ms", row->best * 1e3, 6);
+    write_number(&w, "bytes", round(row->bytes), 0);
+    write_number(&w, "flops", round(row->flops), 0);
+    write_number(&w, "gbps", rate(row->bytes, row->seconds) / 1e9, 5);
+    write_number(&w, "gflops", rate(row->flops, row->seconds) / 1e9, 5);
+    write_number(&w, "tokens_per_s", rate(row->tokens, row->seconds), 6);
+    write_text(&w, "limit", row->limit);
+    write_number(&w, "share", row->share, 4);
+    print_object(&w, first);
 }
 
 /* A dash where a row has no such number. */
@@ -128,12 +159,19 @@ static void print_row(void *arg, const mr_bench_row *row)
 
 static void print_peer_json(const mr_peer_row *row)
 {
-    printf(",\n  {\"bench\": \"%s\", \"peer\": \"%s\", \"shape\": \"%s\", \"ms\": %.6g", row->bench, row->peer,
-           row->shape, row->ms);
-    if (row->ours && row->ms > 0)
-        printf(", \"ours\": \"%s\", \"our_ms\": %.6g, \"ratio\": %.4g", row->ours->name, row->ours->seconds * 1e3,
-               row->ms / 1e3 / row->ours->seconds);
-    printf("}");
+    mr_text out = {0};
+    mr_json_writer w = {.text = &out, .spaced = 1};
+    mr_json_write_open(&w, '{');
+    write_text(&w, "bench", row->bench);
+    write_text(&w, "peer", row->peer);
+    write_text(&w, "shape", row->shape);
+    write_number(&w, "ms", row->ms, 6);
+    if (row->ours && row->ms > 0) {
+        write_text(&w, "ours", row->ours->name);
+        write_number(&w, "our_ms", row->ours->seconds * 1e3, 6);
+        write_number(&w, "ratio", row->ms / 1e3 / row->ours->seconds, 4);
+    }
+    print_object(&w, 0);
 }
 
 static void print_peer(void *arg, const mr_peer_row *row)

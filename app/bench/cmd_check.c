@@ -1,5 +1,6 @@
 /* minrnn check: every op of this machine against the reference. */
 #include "ops/check/check.h"
+#include "core/json_write.h"
 #include "commands/args.h"
 #include "commands/commands.h"
 
@@ -40,16 +41,35 @@ static void print_miss(void *arg, const char *line)
     if (s->misses++ < MISSES_SHOWN) fprintf(stderr, "miss: %s\n", line);
 }
 
+static void print_row_json(const mr_check_row *row, int first)
+{
+    mr_text out = {0};
+    mr_json_writer w = {.text = &out, .spaced = 1};
+    mr_json_write_open(&w, '{');
+    mr_json_write_key(&w, "op");
+    mr_json_write_string(&w, row->op, strlen(row->op));
+    mr_json_write_key(&w, "isa");
+    mr_json_write_string(&w, row->isa, strlen(row->isa));
+    mr_json_write_key(&w, "worst");
+    mr_json_write_real(&w, row->worst < 1e300 ? row->worst : 1e300, 4); /* JSON has no infinity */
+    mr_json_write_key(&w, "cases");
+    mr_json_write_whole(&w, row->cases);
+    mr_json_write_key(&w, "misses");
+    mr_json_write_whole(&w, row->misses);
+    mr_json_write_key(&w, "ns_per_element");
+    mr_json_write_real(&w, row->ns_per_element, 4);
+    mr_json_write_close(&w, '}');
+    if (!out.failed) printf("%s\n  %s", first ? "" : ",", out.data);
+    mr_text_free(&out);
+}
+
 static void print_row(void *arg, const mr_check_row *row)
 {
     settings *s = arg;
     s->misses = 0;
     if (s->quiet && !row->misses) return;
     if (s->json) {
-        double worst = row->worst < 1e300 ? row->worst : 1e300; /* JSON has no infinity */
-        printf("%s\n  {\"op\": \"%s\", \"isa\": \"%s\", \"worst\": %.4g, \"cases\": %ld, \"misses\": %ld, "
-               "\"ns_per_element\": %.4g}",
-               s->rows ? "," : "", row->op, row->isa, worst, row->cases, row->misses, row->ns_per_element);
+        print_row_json(row, s->rows == 0);
     } else {
         if (!s->rows) printf("%-14s %-8s %10s %8s %10s\n", "op", "isa", "worst/tol", "cases", "ns/element");
         printf("%-14s %-8s %10.3f %8ld %10.3f  %s\n", row->op, row->isa, row->worst, row->cases, row->ns_per_element,

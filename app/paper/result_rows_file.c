@@ -1,6 +1,7 @@
 /* Rows as a file of JSON. */
 #include "core/file.h"
 #include "core/json.h"
+#include "core/json_write.h"
 #include "core/mem.h"
 #include "core/options.h"
 #include "paper/result_rows.h"
@@ -14,39 +15,32 @@
 
 /* ---- writing ---- */
 
-static void print_number(mr_text *out, double value)
+static void write_curve(mr_json_writer *w, const mr_row *row)
 {
-    char number[MR_REAL_MAX];
-    mr_text_add(out, isfinite(value) ? mr_real_print(number, value, 0) : "null");
-}
-
-static void print_curve(mr_text *out, const mr_row *row)
-{
-    mr_text_add(out, ", \"curve\": [");
+    mr_json_write_key(w, "curve");
+    mr_json_write_open(w, '[');
     for (size_t i = 0; i < row->points; i++) {
         const mr_curve_point *p = &row->curve[i];
         const double values[] = {(double)p->step, p->train_loss, p->test_loss, p->accuracy};
-        for (int k = 0; k < 4; k++) {
-            mr_text_add(out, k ? ", " : i ? ", [" : "[");
-            print_number(out, values[k]);
-        }
-        mr_text_add(out, "]");
+        mr_json_write_open(w, '[');
+        for (int k = 0; k < 4; k++) mr_json_write_real(w, values[k], 0);
+        mr_json_write_close(w, ']');
     }
-    mr_text_add(out, "]");
+    mr_json_write_close(w, ']');
 }
 
 void mr_row_print_json(mr_text *out, const mr_row *row, int with_curve)
 {
+    mr_json_writer w = {.text = out, .spaced = 1};
+    mr_json_write_open(&w, '{');
     for (int i = 0; i < row->count; i++) {
         const mr_field *f = &row->fields[i];
-        mr_text_add(out, i ? ", " : "{");
-        mr_text_json(out, f->key, strlen(f->key));
-        mr_text_add(out, ": ");
-        if (f->text) mr_text_json(out, f->text, strlen(f->text));
-        else print_number(out, f->number);
+        mr_json_write_key(&w, f->key);
+        if (f->text) mr_json_write_string(&w, f->text, strlen(f->text));
+        else mr_json_write_real(&w, f->number, 0);
     }
-    if (with_curve && row->points) print_curve(out, row);
-    mr_text_add(out, "}");
+    if (with_curve && row->points) write_curve(&w, row);
+    mr_json_write_close(&w, '}');
 }
 
 int mr_rows_write(const mr_rows *rows, const char *path, const char *experiment, mr_error *err)
