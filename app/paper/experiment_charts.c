@@ -92,13 +92,18 @@ static size_t model_of(drawn *d, const char *name)
     return k;
 }
 
-/* A model has the same colour in every chart, where all names are those of models. */
+/* A model has the same colour in every chart; other names get the colours that are left, while there are any. */
 static void add_colours(drawn *d)
 {
-    int all = 1;
-    for (size_t i = 0; i < d->models; i++) all &= mr_model_colour(d->names[i]) > 0;
-    for (size_t i = 0; i < d->count; i++)
-        if (all && d->series[i].style != MR_CHART_PAPER) d->series[i].colour = mr_model_colour(d->series[i].name);
+    int used[MR_CHART_COLOURS + 1] = {0}, next = 2;
+    for (size_t i = 0; i < d->models; i++) used[mr_model_colour(d->names[i])] = 1;
+    for (size_t i = 0; i < d->count; i++) {
+        mr_chart_series *s = &d->series[i];
+        if (s->style == MR_CHART_PAPER) continue;
+        s->colour = mr_model_colour(s->name);
+        while (!s->colour && next <= MR_CHART_COLOURS && used[next]) next++;
+        if (!s->colour && next <= MR_CHART_COLOURS) s->colour = next++;
+    }
 }
 
 static int write_chart(const choice *c, mr_chart *chart, const drawn *d, const char *dir, const char *file,
