@@ -3,6 +3,7 @@
 #include "core/file.h"
 #include "core/mem.h"
 #include "train/recipes.h"
+#include "paper/data_identity.h"
 #include "paper/report.h"
 #include "paper/reproduce.h"
 #include "scratch.h"
@@ -49,6 +50,23 @@ static void the_papers_numbers_are_found(void **unused)
     assert_int_equal(mr_paper_find("shakespeare", "minGRU", "loss", &cell), 0);
     assert_int_equal(mr_paper_find("nothing", "minGRU", "test_loss", &cell), 0);
     assert_true(isnan(cell.value));
+}
+
+/* Sixteen digits of the data's hash; the test's data counts too, where it is other data. */
+static void data_is_named_by_its_hash(void **unused)
+{
+    (void)unused;
+    char a[MR_DATA_IDENTITY], b[MR_DATA_IDENTITY];
+    static const char one[] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+                      two[] = "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210";
+    assert_string_equal(mr_data_identity(a, one, one), "0123456789abcdef");
+    assert_string_equal(mr_data_identity(a, "", ""), MR_DATA_GENERATED);
+    mr_data_identity(a, one, two);
+    assert_int_equal(strlen(a), 16);
+    assert_int_equal(strspn(a, "0123456789abcdef"), 16);
+    assert_string_not_equal(a, "0123456789abcdef");
+    assert_string_not_equal(a, mr_data_identity(b, two, one));
+    assert_string_not_equal(a, mr_data_identity(b, one, ""));
 }
 
 /* Every run of every experiment has a recipe that takes its settings. */
@@ -292,6 +310,7 @@ int main(void)
                                        cmocka_unit_test(the_papers_numbers_are_found),
                                        cmocka_unit_test(every_planned_run_has_a_recipe),
                                        cmocka_unit_test(plan_options_choose_runs),
+                                       cmocka_unit_test(data_is_named_by_its_hash),
                                        cmocka_unit_test(rows_read_back),
                                        cmocka_unit_test(malformed_rows_are_refused),
                                        cmocka_unit_test(seeds_are_grouped),
