@@ -4,10 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Powers of two are known by all their digits. */
+/* Powers of two are known by all their digits; on a linear axis thousands are k, the small ones too. */
 static mr_label tick_label(const mr_span *span, double value)
 {
     mr_label out = mr_brief(value, 6);
+    if (span->scale == MR_SCALE_LINEAR && span->high >= 4000 && value >= 500 && value < 1e6) {
+        mr_real_print(out.text, value / 1000, 4);
+        strcat(out.text, "k");
+    }
     if (span->scale == MR_SCALE_LOG2 && value >= 1 && value < 1e6) mr_real_print(out.text, value, 6);
     return out;
 }

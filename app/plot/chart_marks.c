@@ -54,9 +54,20 @@ int mr_model_colour(const char *name)
     return 0;
 }
 
+/* Its number among the series that have markers. */
+static size_t marker_of(const mr_drawing *d, size_t series)
+{
+    size_t marked = 0;
+    for (size_t i = 0; i < series; i++) {
+        const mr_chart_style style = d->chart->series[i].style;
+        marked += style == MR_CHART_LINE || style == MR_CHART_DASHED || style == MR_CHART_POINTS;
+    }
+    return marked % MARKERS;
+}
+
 void mr_draw_marker(mr_drawing *d, size_t series, double x, double y)
 {
-    const struct marker *m = &markers[mr_rank(d, series) % MARKERS];
+    const struct marker *m = &markers[marker_of(d, series)];
     mr_text_format(d->svg, "<path class=\"marker%s\" transform=\"translate(%s %s)\" d=\"%s\"/>",
                    m->hollow ? " hollow" : "", mr_pixel(x).text, mr_pixel(y).text, m->path);
 }
