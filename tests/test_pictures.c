@@ -121,6 +121,36 @@ static void grouped_bars(void **state)
     check_chart("bars-log.svg", &chart);
 }
 
+static void values_of_the_paper(void **state)
+{
+    (void)state;
+    static const char *const groups[] = {"bucket sort", "a name of two long lines", "parity", "d", "e"};
+    static const double a[] = {0.95, 0.27, 0.84, 1, 0.5}, b[] = {0.99, 0.3, NAN, 1, 0.5}, spread[] = {NAN, 0.1},
+                        paper[] = {0.94, 0.4, 0.79, 1, NAN}, x[] = {1000, 2500, 5000}, y[] = {2.5, 1.7, 1.5},
+                        other[] = {2.2, 1.9, 1.8}, end[] = {5000}, one[] = {1.548}, two[] = {2};
+    const mr_chart_series bars[] = {{.name = "minGRU", .n = 5, .y = a, .colour = 2},
+                                    {.name = "paper", .n = 5, .y = paper, .style = MR_CHART_PAPER},
+                                    {.name = "minLSTM", .n = 2, .y = b, .spread = spread, .colour = 3},
+                                    {.name = "paper", .n = 1, .y = a, .style = MR_CHART_PAPER}};
+    const mr_chart_series lines[] = {{.name = "minGRU", .n = 3, .x = x, .y = y, .colour = 2},
+                                     {.name = "paper", .n = 1, .x = end, .y = one, .style = MR_CHART_PAPER},
+                                     {.name = "Mamba", .n = 3, .x = x, .y = other, .colour = 6},
+                                     {.name = "paper", .n = 1, .x = end, .y = two, .style = MR_CHART_PAPER}};
+    mr_chart chart = {.title = "beside the paper",
+                      .y = {"accuracy", MR_SCALE_LINEAR, 0, 1},
+                      .series = bars,
+                      .count = COUNT(bars),
+                      .groups = groups,
+                      .group_count = COUNT(groups)};
+    check_chart("paper-bars.svg", &chart);
+    chart = (mr_chart){.title = "curves beside the paper",
+                       .x = {"training steps", MR_SCALE_LINEAR, 0, 5000},
+                       .y = {"test loss (nats)", MR_SCALE_LINEAR, 0, 0},
+                       .series = lines,
+                       .count = COUNT(lines)};
+    check_chart("paper-lines.svg", &chart);
+}
+
 static void many_series_and_none(void **state)
 {
     (void)state;
@@ -175,11 +205,8 @@ static void curves(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_of_every_style),
-        cmocka_unit_test(two_axes_with_ends),
-        cmocka_unit_test(grouped_bars),
-        cmocka_unit_test(many_series_and_none),
-        cmocka_unit_test(curves),
+        cmocka_unit_test(lines_of_every_style), cmocka_unit_test(two_axes_with_ends),   cmocka_unit_test(grouped_bars),
+        cmocka_unit_test(values_of_the_paper),  cmocka_unit_test(many_series_and_none), cmocka_unit_test(curves),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -1,4 +1,4 @@
-/* A chart as one SVG file, fit for a page in light and dark: lines or grouped bars, ± as bars or a band, series that
+/* A chart as one SVG file, for light and dark pages: lines or grouped bars, ± as bars or a band, series that
  * can be told apart without colour. */
 #ifndef MR_APP_PLOT_CHART_H
 #define MR_APP_PLOT_CHART_H
@@ -15,7 +15,7 @@ typedef struct mr_chart_axis {
 
 typedef enum mr_chart_style {
     MR_CHART_LINE,   /* with markers */
-    MR_CHART_DASHED, /* the same, of another kind: others' numbers */
+    MR_CHART_DASHED, /* the same, dashed: numbers of others */
     MR_CHART_PLAIN,  /* without markers, thinner */
     MR_CHART_FAINT,  /* thinner still, and not in the legend */
     MR_CHART_POINTS, /* markers alone */
@@ -49,8 +49,8 @@ typedef struct mr_chart {
 /* The colour that a model has in every chart ("minGRU"); 0: no model of that name. */
 int mr_model_colour(const char *name);
 
-/* Any numbers and texts give a valid picture: points that are not finite are left out, so are those that a
- * logarithmic axis cannot have (y = 0 lies on its floor). */
+/* Any numbers and texts give a valid picture: points that are not finite are left out, and so are those that a
+ * logarithmic axis cannot show (y = 0 is drawn on its floor). */
 void mr_chart_print(mr_text *svg, const mr_chart *chart);
 /* Replaces the file in one step. */
 int mr_chart_write(const char *path, const mr_chart *chart, mr_error *err);
