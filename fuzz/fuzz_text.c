@@ -40,7 +40,7 @@ static void check_tokens(const mr_vocab *vocab, const char *text, size_t size)
 
 static void check_print(const mr_vocab *vocab)
 {
-    mr_vocab *again;
+    mr_vocab *again = NULL;
     mr_error err;
     char *text = mr_vocab_text(vocab);
     must(text && !mr_vocab_parse(text, &again, &err) && again->size == vocab->size, "a vocabulary survives printing");
