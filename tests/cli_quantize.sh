@@ -69,7 +69,7 @@ model=mingru/model.safetensors
 refused 2 '\-\-out' "$minrnn" quantize $model
 refused 1 'bits = 4: must be one of 8' "$minrnn" quantize $model --bits 4 --out x
 refused 1 'is the model itself' "$minrnn" quantize $model --out ./mingru/../$model
-refused 1 'in 8 bits already' "$minrnn" quantize mingru.8 --out x --data text.txt
+refused 1 'already have 8 bits' "$minrnn" quantize mingru.8 --out x --data text.txt
 refused 1 'x/y' "$minrnn" quantize $model --out x/y --data text.txt
 check "nothing was written" [ ! -e x ]
 

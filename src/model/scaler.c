@@ -98,7 +98,7 @@ void mr_scaler_free(mr_scaler *s, const mr_allocator *allocator)
 /* ---- files ---- */
 
 typedef struct side {
-    int kind;
+    mr_scaler_kind kind;
     const char *mean, *scale; /* names of its tensors */
 } side;
 
