@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """The whole comparison with the paper, cell by cell, from the results of `minrnn reproduce`.
 
-usage: paper.py RESULTS[:MORE…] [OUT]      RESULTS: folders with NAME.json; OUT (docs/results): gets paper.json and paper.md
+usage: paper.py RESULTS[:MORE…] [OUT]
+
+RESULTS: folders with NAME.json; OUT (docs/results) gets paper.json and paper.md.
 """
 import glob
 import json
@@ -13,7 +15,8 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 KEYS = {"layers", "model", "layer", "dataset", "T", "comparison", "batch"}  # columns that name a row
 LOWER = {"test_loss"}  # columns in which less is better
-MEASURED = {"efficiency", "memory", "inference", "parameters"}  # tables of another machine's times, or of counts: nothing to be as good as
+# tables of another machine's times, or of counts: nothing to be as good as
+MEASURED = {"efficiency", "memory", "inference", "parameters"}
 
 # Cells that the paper prints twice: the number stands in another table, where an experiment has it.
 SAME = {
@@ -21,18 +24,24 @@ SAME = {
     "selective_copy_comparison | minLSTM minLSTM | accuracy": "selective_copy_layers | 3 | minLSTM",
     "lra | minLSTM | listops": "listops_ablation | minLSTM + conv + MLP | accuracy",
 }
-RUN = ("experiment", "row", "column", "settings", "kind", "dtype")  # with its seed: the same run, as the command sees it
+# with its seed: the same run, as the command sees it
+RUN = ("experiment", "row", "column", "settings", "kind", "dtype")
 SCORED = ("measure", "scale", "test", "target_loss")  # rows that differ in these have no mean
 TEXTS = ("settings", "profile", "device", "date", "paper_cell", "measure", "test")
-OURS = {"minGRU", "minLSTM", "GRU", "LSTM", "Mamba", "Llama", "Transformer"}  # models of the paper that this project has
+# models of the paper that this project has
+OURS = {"minGRU", "minLSTM", "GRU", "LSTM", "Mamba", "Llama", "Transformer"}
 TITLES = {
-    "selective_copy_layers": "Selective copying: layers (accuracy, %)", "selective_copy_comparison": "Selective copying: other models (accuracy, %)",
+    "selective_copy_layers": "Selective copying: layers (accuracy, %)",
+    "selective_copy_comparison": "Selective copying: other models (accuracy, %)",
     "d4rl": "D4RL (normalised score)", "shakespeare": "Shakespeare (test loss in nats, and its step)",
-    "chomsky": "Chomsky hierarchy (accuracy)", "lra": "Long Range Arena (accuracy)", "listops_ablation": "ListOps: the block (accuracy)",
-    "efficiency": "Training step", "memory": "Training memory", "inference": "Inference (%)", "parameters": "Parameters (% of the traditional cell)",
+    "chomsky": "Chomsky hierarchy (accuracy)", "lra": "Long Range Arena (accuracy)",
+    "listops_ablation": "ListOps: the block (accuracy)",
+    "efficiency": "Training step", "memory": "Training memory", "inference": "Inference (%)",
+    "parameters": "Parameters (% of the traditional cell)",
 }
 NOTES = {
-    "chomsky": "Strings of 40 to 256 symbols; docs/results/findings.md says which rows were scored on an older draw of lengths.",
+    "chomsky": "Strings of 40 to 256 symbols; docs/results/findings.md says which rows were scored on an older draw "
+               "of lengths.",
     "memory": "How much more is needed; less is a negative number.",
     "inference": "A negative number: it is the other way round.",
 }
@@ -51,11 +60,13 @@ def in_folders(folders, pattern):
 
 def is_result(row):
     """Texts that tell runs apart, numbers that are finite, and a score or why there is none."""
-    if not isinstance(row, dict) or not all(isinstance(row.get(key), str) and row[key] for key in ("experiment", "row", "column", "kind", "dtype")):
+    if not isinstance(row, dict) or not all(isinstance(row.get(key), str) and row[key]
+                                            for key in ("experiment", "row", "column", "kind", "dtype")):
         return False
     if not all(isinstance(row.get(key, ""), str) for key in TEXTS):
         return False
-    if any(not isinstance(v, (str, int, float)) or (isinstance(v, float) and not math.isfinite(v)) for k, v in row.items() if k != "curve"):
+    if any(not isinstance(v, (str, int, float)) or (isinstance(v, float) and not math.isfinite(v))
+           for k, v in row.items() if k != "curve"):
         return False
     return "seed" not in row or isinstance(row.get("score"), (int, float)) or "failed" in row
 
@@ -68,20 +79,24 @@ def read_rows(folders):
             with open(path, encoding="utf-8") as file:
                 data = json.load(file)
         except (OSError, ValueError) as error:
-            sys.exit(f"paper.py: {path}: cannot be read as JSON ({error}); take the file away or put a whole one in its place")
+            sys.exit(f"paper.py: {path}: cannot be read as JSON ({error}); take the file away or put a whole one in "
+                     "its place")
         if not isinstance(data, dict) or "rows" not in data or "experiment" not in data:
             continue
         if not isinstance(data["rows"], list) or not all(is_result(row) for row in data["rows"]):
-            sys.exit(f"paper.py: {path}: has rows that are no results of `minrnn reproduce`; take the file away or put a whole one in its place")
+            sys.exit(f"paper.py: {path}: has rows that are no results of `minrnn reproduce`; take the file away or put "
+                     "a whole one in its place")
         for row in data["rows"]:
             same = tuple(row.get(key) for key in (*RUN, "seed", *([] if "seed" in row else ["device"])))
-            if row.get("profile") != "quick" and not row.get("outdated") and row.get("date", "") >= rows.get(same, row).get("date", ""):
+            newest = rows.get(same, row).get("date", "")
+            if row.get("profile") != "quick" and not row.get("outdated") and row.get("date", "") >= newest:
                 rows[same] = row
     return list(rows.values())
 
 
 def same_measure(a, b):
-    """As the command has it (mr_row_same_measure): a row of an early version does not say how it was scored, and goes with any."""
+    """As the command has it (mr_row_same_measure): a row of an early version does not say how it was
+    scored, and goes with any."""
     return not a.get("measure") or not b.get("measure") or all(a.get(key) == b.get(key) for key in SCORED)
 
 
@@ -103,33 +118,44 @@ def groups_of(rows):
         numbers = {key: mean_std([r[key] for r in members if key in r])[0] if any(key in r for r in members) else None
                    for key in ("steps", "best_step", "seconds", "side_by_side", "target_step", "parameters")}
         groups.append({
-            "number": len(groups), "experiment": experiment, "profile": profile, "row": row, "column": column, "settings": settings, "kind": kind, "dtype": dtype,
-            "device": members[0].get("device"), "date": max(r.get("date", "") for r in members), "mean": mean, "std": std,
-            "seeds": len(members), "seed_list": sorted(r["seed"] for r in members), "asked_steps": members[0].get("asked_steps"), "diverged": sum("failed" in r for r in members), "cell": members[0].get("paper_cell"), **numbers})
+            "number": len(groups), "experiment": experiment, "profile": profile, "row": row, "column": column,
+            "settings": settings, "kind": kind, "dtype": dtype,
+            "device": members[0].get("device"), "date": max(r.get("date", "") for r in members), "mean": mean,
+            "std": std,
+            "seeds": len(members),
+            "seed_list": sorted(r["seed"] for r in members), "asked_steps": members[0].get("asked_steps"),
+            "diverged": sum("failed" in r for r in members), "cell": members[0].get("paper_cell"), **numbers})
     return groups
 
 
 def best_group(groups):
-    """Of several groups of one cell: none that was cut short by --steps, ours before the paper's settings, then more seeds, then the newest."""
-    return max(groups, key=lambda g: (g["asked_steps"] is None, g["profile"] == "ours", g["mean"] is not None, g["seeds"], g["date"])) if groups else None
+    """Of several groups of one cell: none that was cut short by --steps, ours before the paper's settings, then more
+    seeds, then the newest."""
+    return max(groups,
+               key=lambda g: (g["asked_steps"] is None, g["profile"] == "ours", g["mean"] is not None, g["seeds"],
+                              g["date"])) if groups else None
 
 
 class Measured:
-    """Times, memory and counts: the paper's cells are ratios of what the rows have. Of several devices a GPU in f32 counts first."""
+    """Times, memory and counts: the paper's cells are ratios of what the rows have. Of several devices a
+    GPU in f32 counts first."""
 
     def __init__(self, rows):
-        order = sorted((r for r in rows if r["experiment"] in MEASURED), key=lambda r: (r.get("kind") == "cuda", r.get("dtype") == "f32", r.get("date", "")))
+        order = sorted((r for r in rows if r["experiment"] in MEASURED),
+                       key=lambda r: (r.get("kind") == "cuda", r.get("dtype") == "f32", r.get("date", "")))
         self.device = {}  # of each experiment
         for row in order:
             self.device[row["experiment"]] = row["kind"], row["dtype"], row.get("device")
-        self.at = {(r["experiment"], r["row"], r["column"]): r for r in order if (r["kind"], r["dtype"], r.get("device")) == self.device[r["experiment"]]}
+        self.at = {(r["experiment"], r["row"], r["column"]): r for r in order
+                   if (r["kind"], r["dtype"], r.get("device")) == self.device[r["experiment"]]}
 
     def number(self, experiment, row, column, key):
         return self.at.get((experiment, row, column), {}).get(key)
 
     def ratio(self, experiment, first, second, prefix, key):
         """first over second, at the longest length that both have."""
-        lengths = [int(c[len(prefix):]) for e, r, c in self.at if e == experiment and r == first and c.startswith(prefix)]
+        lengths = [int(c[len(prefix):]) for e, r, c in self.at if e == experiment and r == first
+                   and c.startswith(prefix)]
         for length in sorted(lengths, reverse=True):
             a, b = (self.number(experiment, r, f"{prefix}{length}", key) for r in (first, second))
             if a and b:
@@ -200,7 +226,8 @@ def find(groups, name, label, column):
         t, r, c = g["cell"].split(" | ")
         if t == table and is_row(row, r) and (c == col or (col == "steps" and c == "test_loss")):
             fitting.append((r == row, g))
-    whole = any(is_whole for is_whole, _ in fitting)  # "minLSTM + conv" begins "minLSTM + conv + MLP", but that has a row of its own
+    # "minLSTM + conv" begins "minLSTM + conv + MLP", but that has a row of its own
+    whole = any(is_whole for is_whole, _ in fitting)
     return best_group([g for is_whole, g in fitting if is_whole == whole])
 
 
@@ -220,7 +247,8 @@ def why_not(name, label, column):
 
 def lra_average(found, label):
     """The paper's last column: the mean over its six tasks of the Chomsky hierarchy and these three."""
-    cells = [c for (table, row, column), c in found.items() if row == label and (table == "chomsky" or (table == "lra" and column != "average_with_chomsky"))]
+    cells = [c for (table, row, column), c in found.items() if row == label
+             and (table == "chomsky" or (table == "lra" and column != "average_with_chomsky"))]
     values = [c["ours"]["mean"] for c in cells if c["ours"] and c["ours"]["mean"] is not None]
     return sum(values) / 9 if len(values) == 9 else None
 
@@ -231,7 +259,8 @@ def compare(groups, measured, tables):
         for label, column, value, std in cells_of(name, table):
             group = measured.cell(name, label, column) if name in MEASURED else find(groups, name, label, column)
             ours = dict(group, mean=group["best_step"], std=None) if group and column == "steps" else group
-            found[name, label, column] = {"row": label, "column": column, "paper": value, "paper_std": std, "ours": ours,
+            found[name, label, column] = {"row": label, "column": column, "paper": value, "paper_std": std,
+                                          "ours": ours,
                                           "why": None if ours else why_not(name, label, column)}
     for (name, label, column), cell in found.items():
         if column == "average_with_chomsky":
@@ -303,7 +332,8 @@ def details(group):
         return ["", "", "", f"{group['device']}, {group['dtype']}", command(group)]
     seeds = str(group["seeds"]) + (f" ({group['diverged']} diverged)" if group["diverged"] else "")
     beside = f", {number(group['side_by_side'])} at once" if (group["side_by_side"] or 1) > 1 else ""
-    return [seeds, number(group["steps"], digits=9), clock(group["seconds"]) + beside, f"{group['device'] or ''}, {group['dtype']}", command(group)]
+    return [seeds, number(group["steps"], digits=9), clock(group["seconds"]) + beside,
+            f"{group['device'] or ''}, {group['dtype']}", command(group)]
 
 
 def line(cells):
@@ -331,7 +361,8 @@ def page(found, groups, tables, folders, out):
     head = ["row", "column", "paper", "ours", "as good", "seeds", "steps", "time of a run", "device", "command"]
     ran = sum(1 for c in found.values() if c["ours"])
     text = ["# The paper's numbers and ours", "",
-            f"Every number of the paper's tables; {ran} of {len(found)} stand beside one of ours. \"As good\": not worse than the paper's number by more than its ±.",
+            f"Every number of the paper's tables; {ran} of {len(found)} stand beside one of ours. \"As good\": not "
+            "worse than the paper's number by more than its ±.",
             "Made by `scripts/paper.py` from the results of `minrnn reproduce`; all settings are in their JSON.", ""]
     drawn = set()
     for name in tables:
@@ -339,15 +370,19 @@ def page(found, groups, tables, folders, out):
         note = [NOTES[name], ""] if name in NOTES else []
         text += [f"## {TITLES.get(name, name)}", "", *note, line(head), line(["---"] * len(head))]
         for cell in cells:
-            text.append(line([cell["row"], cell["column"], number(cell["paper"], cell["paper_std"]), ours_text(cell), verdict(name, cell), *details(cell["ours"])]))
+            text.append(line([cell["row"], cell["column"], number(cell["paper"], cell["paper_std"]), ours_text(cell),
+                              verdict(name, cell), *details(cell["ours"])]))
         experiments = sorted({c["ours"]["experiment"] for c in cells if c["ours"] and c["ours"].get("experiment")})
         text += ["", *figures(folders, out, experiments), ""]
         drawn |= set(experiments)
     shown = {c["ours"].get("number") for c in found.values() if c["ours"]}
     beside = [g for g in groups if g["number"] not in shown]
     if beside:
-        head = ["experiment", "row", "column", "settings of", "ours", "seeds", "steps", "time of a run", "device", "command"]
-        text += ["## Beside the paper", "", "Runs that no cell of the paper is compared with above: models that it does not have there, or other settings.", "",
+        head = ["experiment", "row", "column", "settings of", "ours", "seeds", "steps", "time of a run", "device",
+                "command"]
+        text += ["## Beside the paper", "",
+                 "Runs that no cell of the paper is compared with above: models that it does not have there, or other "
+                 "settings.", "",
                  line(head), line(["---"] * len(head))]
         for g in sorted(beside, key=lambda g: (g["experiment"], g["row"], g["column"])):
             value = "diverged" if g["diverged"] == g["seeds"] else number(g["mean"], g["std"])
@@ -382,10 +417,12 @@ def main():
     rows = read_rows(folders)
     groups = groups_of(rows)
     found = compare(groups, Measured(rows), tables)
-    cells = [dict(cell, table=name, command=command(cell["ours"]).replace("`", "")) for (name, _, _), cell in found.items()]
+    cells = [dict(cell, table=name, command=command(cell["ours"]).replace("`", ""))
+             for (name, _, _), cell in found.items()]
     try:
         os.makedirs(out, exist_ok=True)
-        write(out, "paper.json", json.dumps({"cells": cells, "groups": groups}, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        write(out, "paper.json",
+              json.dumps({"cells": cells, "groups": groups}, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
         write(out, "paper.md", page(found, groups, tables, folders, out))
     except OSError as error:
         sys.exit(f"paper.py: {out}: cannot be written ({error.strerror})")
