@@ -64,7 +64,8 @@ def roff_lines(lines):
 
 
 def man_page(top, pages, version):
-    out = [f'.TH MINRNN 1 "" "minrnn {version}" "User Commands"', ".SH NAME", "minrnn \\- train and run minGRU and minLSTM",
+    out = [f'.TH MINRNN 1 "" "minrnn {version}" "User Commands"', ".SH NAME",
+           "minrnn \\- train and run minGRU and minLSTM",
            ".SH SYNOPSIS", ".B minrnn", "\\fICOMMAND\\fR [\\fIARGUMENT\\fR ...]", ".SH COMMANDS"]
     for page in pages:
         out += [".TP", f"\\fB{page.name}\\fR", roff(page.about)]
@@ -80,8 +81,10 @@ def bash(pages):
     cases = []
     for page in pages:
         flags = " ".join("--" + flag for flag in [*page.flags, "help"])
-        choices = "".join(f"            --{flag}) words='{' '.join(page.choices(flag))}' ;;\n" for flag in page.flags if page.choices(flag))
-        files = "".join(f"            --{flag}) words= ;;\n" for flag, (value, _) in page.flags.items() if value == "FILE")
+        choices = "".join(f"            --{flag}) words='{' '.join(page.choices(flag))}' ;;\n" for flag in page.flags
+                          if page.choices(flag))
+        files = "".join(f"            --{flag}) words= ;;\n" for flag, (value, _) in page.flags.items()
+                        if value == "FILE")
         cases.append(f"        {page.name})\n            words='{flags}'\n            case $before in\n{choices}{files}"
                      "            esac ;;\n")
     names = " ".join(page.name for page in pages)
@@ -121,8 +124,11 @@ def fish(pages):
         out.append(f"complete -c minrnn -n __fish_use_subcommand -a {page.name} -d '{fish_text(page.about)}'")
     for page in pages:
         for flag, (value, about) in page.flags.items():
-            rest = f" -x -a '{' '.join(page.choices(flag))}'" if page.choices(flag) else " -r -F" if value == "FILE" else " -x" if value else ""
-            out.append(f"complete -c minrnn -n '__fish_seen_subcommand_from {page.name}' -l {flag}{rest} -d '{fish_text(about)}'")
+            rest = " -r -F" if value == "FILE" else " -x" if value else ""
+            if page.choices(flag):
+                rest = f" -x -a '{' '.join(page.choices(flag))}'"
+            out.append(f"complete -c minrnn -n '__fish_seen_subcommand_from {page.name}'"
+                       f" -l {flag}{rest} -d '{fish_text(about)}'")
     return "\n".join(out) + "\n"
 
 
@@ -134,7 +140,8 @@ def main():
     version = said_by(command, "--version").split()[1]
     top, pages = pages_of(command)
     os.makedirs(folder, exist_ok=True)
-    for name, text in (("minrnn.1", man_page(top, pages, version)), ("minrnn", bash(pages)), ("_minrnn", zsh(pages)), ("minrnn.fish", fish(pages))):
+    for name, text in (("minrnn.1", man_page(top, pages, version)), ("minrnn", bash(pages)), ("_minrnn", zsh(pages)),
+                       ("minrnn.fish", fish(pages))):
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
             file.write(text)
     return 0

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Signals to a training: TERM, INT and HUP save and end it, USR1 saves and trains on, nohup is respected. Every step waits for
-# a line of the command, never for a time.
+# Signals to a training: TERM, INT and HUP save and end it, USR1 saves and trains on, nohup is respected. Every step
+# waits for a line of the command, never for a time.
 source "$(dirname "$0")/cli_support.bash"
 
 make_text text.txt 3000 1
@@ -26,7 +26,8 @@ print(p.wait())
 print(lines[-1].strip())
 PYTHON
 
-endless=(text --data text.txt "${tiny[@]}" --steps 100000000 --eval-every 100000000 --save-every 100000000 --schedule constant)
+endless=(text --data text.txt "${tiny[@]}" --steps 100000000 --eval-every 100000000 --save-every 100000000
+    --schedule constant)
 signals() { { read -r ending; read -r last_line; } < <(python3 signals.py "$@"); }
 
 for case in "TERM 143" "INT 130" "HUP 129" "HUP_HUP 129" "USR1_saved_HUP 129"; do
@@ -34,7 +35,8 @@ for case in "TERM 143" "INT 130" "HUP 129" "HUP_HUP 129" "USR1_saved_HUP 129"; d
     # shellcheck disable=SC2086 # the actions are words
     signals ${actions//_/ } -- "$minrnn" train "${endless[@]}" --out "end-$actions"
     check "$actions: exit $ending, not $code" [ "$ending" = "$code" ]
-    check "$actions: no way to resume in \"$last_line\"" grep -q "minrnn train --out end-$actions --resume" <<<"$last_line"
+    check "$actions: no way to resume in \"$last_line\"" grep -q "minrnn train --out end-$actions --resume" \
+        <<<"$last_line"
     check "$actions: a state was saved" [ -s "end-$actions/state.safetensors" ]
 done
 
@@ -47,7 +49,8 @@ check "USR1: saved at step $step" [ "$step" -gt 0 ]
 steps=$((step + 3))
 done_by "$minrnn" train --out usr1 --resume --steps "$steps"
 done_by "$minrnn" train "${endless[@]}" --out undisturbed --steps "$steps"
-check "USR1: the same bits as a run that was not disturbed" same_files usr1/last.safetensors undisturbed/last.safetensors
+check "USR1: the same bits as a run that was not disturbed" same_files usr1/last.safetensors \
+    undisturbed/last.safetensors
 
 # ---- nohup: HUP does nothing
 signals nohup HUP USR1 saved TERM -- "$minrnn" train "${endless[@]}" --out nohup
