@@ -12,7 +12,8 @@ endif
 CONFIGURE = cmake -S . --log-level=NOTICE -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CHOSEN_CC) $(CMAKE_FLAGS)
 
 .NOTPARALLEL:
-.PHONY: all demo test test-full asan asan-fast tsan fuzz lint coverage mutants test-aarch64 static install clean bootstrap
+.PHONY: all demo test test-full asan asan-fast tsan fuzz lint coverage mutants test-aarch64 static install clean \
+    bootstrap
 
 all: bootstrap
 	@$(CONFIGURE) -B $(BUILD)
@@ -58,9 +59,11 @@ static: bootstrap
 	@cmake --build build-static --parallel $(JOBS)
 
 fuzz: bootstrap
-	@if ! command -v clang >/dev/null; then echo "minrnn: NOT FUZZED: there is no clang here (Debian, Ubuntu: apt-get install clang)"; else \
-	cmake -S . -B build-fuzz --log-level=WARNING -DCMAKE_C_COMPILER=clang -DCMAKE_C_FLAGS_RELEASE="-O1 -g" -DMINRNN_FUZZ=ON \
-	    -DMINRNN_SANITIZE=address,undefined -DMINRNN_CUDA=OFF -DMINRNN_CURL=OFF -DMINRNN_TESTS=OFF && \
+	@if ! command -v clang >/dev/null; then \
+	    echo "minrnn: NOT FUZZED: there is no clang here (Debian, Ubuntu: apt-get install clang)"; else \
+	cmake -S . -B build-fuzz --log-level=WARNING -DCMAKE_C_COMPILER=clang -DCMAKE_C_FLAGS_RELEASE="-O1 -g" \
+	    -DMINRNN_FUZZ=ON -DMINRNN_SANITIZE=address,undefined -DMINRNN_CUDA=OFF -DMINRNN_CURL=OFF \
+	    -DMINRNN_TESTS=OFF && \
 	cmake --build build-fuzz --parallel $(JOBS) && scripts/fuzz.sh build-fuzz $(SECONDS); fi
 
 lint:
@@ -81,4 +84,5 @@ install: all
 	@cmake --install $(BUILD)
 
 clean:
-	rm -rf $(BUILD) build-asan build-tsan build-fuzz build-lint build-coverage build-mutants build-aarch64 build-static
+	rm -rf $(BUILD) build-asan build-tsan build-fuzz build-lint build-coverage build-mutants build-aarch64 \
+	    build-static

@@ -3,6 +3,8 @@
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
-set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64 -L /usr/aarch64-linux-gnu)
+# Without -L: the cross compiler's loader in /usr/aarch64-linux-gnu does not fit the C library of the arm64 packages,
+# and with the two mixed every pthread_create loops for ever.
+set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64)
 set(ENV{PKG_CONFIG_LIBDIR} "$ENV{MINRNN_AARCH64_ROOT}/usr/lib/aarch64-linux-gnu/pkgconfig")
 set(ENV{PKG_CONFIG_SYSROOT_DIR} "$ENV{MINRNN_AARCH64_ROOT}")

@@ -22,7 +22,7 @@ jobs=$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 cmake -S . -B "$build" --log-level=WARNING -DCMAKE_TOOLCHAIN_FILE=scripts/aarch64.cmake \
     -DMINRNN_CUDA=OFF -DMINRNN_CURL=OFF
 cmake --build "$build" --target all tests --parallel "$jobs"
-qemu-aarch64 -L /usr/aarch64-linux-gnu "$build/minrnn" check --cases 12 --isa neon --quiet
+qemu-aarch64 "$build/minrnn" check --cases 12 --isa neon --quiet
 # Not run: the tests of the laws, which take many minutes under qemu (check has run the same kernels), and the scripts
 # that run the command, because they do not know of the emulator.
 ctest --test-dir "$build" --output-on-failure -j "$jobs" \

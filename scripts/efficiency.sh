@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Measures what the paper measures, on this machine, ours and PyTorch's versions of the same models. On a CPU, whose
 # speed varies, they alternate length by length.
-# usage: scripts/efficiency.sh DIR [cpu|cuda] [T…]    DIR: for example docs/results/efficiency/cpu; T: lengths for PyTorch
+# usage: scripts/efficiency.sh DIR [cpu|cuda] [T…]    DIR: for example
+# docs/results/efficiency/cpu; T: lengths for PyTorch
 # MINRNN names the command, PYTHON a Python with PyTorch, CELL_SECONDS the limit for one cell (20). The machine should
 # do nothing else.
 set -eu

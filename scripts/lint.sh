@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Form and static analysis of the C code: clang-format 14 (.clang-format), clang-tidy (.clang-tidy), cppcheck
-# (scripts/cppcheck.txt) and gcc -fanalyzer. The backends' kernels (src/ops/cpu, src/ops/ref: arithmetic without input of
-# their own) are left to cppcheck. Exit 1 on any finding.
+# (scripts/cppcheck.txt) and gcc -fanalyzer. The backends' kernels (src/ops/cpu, src/ops/ref: arithmetic without input
+# of their own) are left to cppcheck. Exit 1 on any finding.
 # usage: scripts/lint.sh BUILD      a configured build folder, for its compile_commands.json
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=$1 failed=0
 jobs=$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
-mapfile -t files < <(ls src/core/*.c src/model/*.c src/api/*.c src/ops/*.c src/ops/check/*.c app/*/*.c | grep -v no_cuda)
+mapfile -t files < <(
+    ls src/core/*.c src/model/*.c src/api/*.c src/ops/*.c src/ops/check/*.c app/*/*.c | grep -v no_cuda
+)
 
 have() {
     command -v "$1" >/dev/null && return 0
@@ -46,7 +48,8 @@ if have clang-tidy clang-tidy; then
 fi
 if have cppcheck cppcheck; then
     cppcheck -q -j "$jobs" --enable=warning,performance,portability --std=c11 --inline-suppr \
-        --suppressions-list=scripts/cppcheck.txt -Iinclude -Isrc -Iapp -I. "${files[@]}" src/ops/cpu src/ops/ref 2>"$found"
+        --suppressions-list=scripts/cppcheck.txt -Iinclude -Isrc -Iapp -I. "${files[@]}" src/ops/cpu src/ops/ref \
+        2>"$found"
     verdict cppcheck "$found"
 fi
 if have gcc gcc; then

@@ -27,11 +27,16 @@ FNR == 1 { file++ }
 file == 1 && /^[0-9]+\/[0-9]+ Test: / { program = $3; summary = 0 }
 file == 1 && /^\[==========\] .*run\.$/ { summary = 1 }
 file == 1 && summary { next }
-file == 1 && /SKIPPED on a GPU/ { no_gpu++ }
+file == 1 && /SKIPPED on a GPU/ { no_gpu++; no_device = 1 }
 file == 1 && /on a GPU, .*: the largest error/ { gpu++ }
 file == 1 && /^\[       OK \] / { ok[program]++ }
 file == 1 && /^\[  FAILED  \] / { bad[program]++ }
-file == 1 && /^\[  SKIPPED \] / { left[program]++; names = names "skipped: " program ": " $4 "\n" }
+# GPU tests that are skipped for want of a GPU are named together, below
+file == 1 && /^\[  SKIPPED \] / {
+    left[program]++
+    if (!no_device) names = names "skipped: " program ": " $4 "\n"
+    no_device = 0
+}
 # the verdicts: whether the program as a whole passed
 file == 2 && /^ *[0-9]+\/[0-9]+ Test +#[0-9]+: / {
     sub(/^.*#[0-9]+: /, "")

@@ -3,8 +3,8 @@
 
 usage: api_doc.py SOURCE LIBRARY-FOLDER COMPILER [FLAG…]
 
-A program begins with a comment that names it and, where it takes one, its argument: MODEL is a file that the program `train`
-of the page has written, so that it runs first.
+A program begins with a comment that names it and, where it takes one, its argument: MODEL is a file that the program
+`train` of the page has written, so that it runs first.
 """
 import os
 import re
@@ -44,7 +44,8 @@ def main():
             path = os.path.join(work, name)
             with open(path + ".c", "w", encoding="utf-8") as file:
                 file.write(named[name])
-            subprocess.run([*compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", "-I" + os.path.join(source, "include"), path + ".c",
+            subprocess.run([*compiler, "-std=c11", "-Wall", "-Wextra", "-Werror",
+                            "-I" + os.path.join(source, "include"), path + ".c",
                             "-L" + folder, "-lminrnn", "-lm", "-Wl,-rpath," + folder, "-o", path], check=True)
             arguments = ["model.safetensors"] if "MODEL" in named[name].split("\n")[0] else []
             done = subprocess.run([path, *arguments], cwd=work, stdout=subprocess.PIPE, encoding="utf-8", check=False)

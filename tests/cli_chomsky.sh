@@ -21,11 +21,14 @@ if [ "${2-}" = all ]; then
     learns 0.50 bucket_sort chomsky-bucket_sort --steps 600 # 0.36, by the likeliest symbol of each place
     learns 0.60 reverse chomsky --protocol deepmind --task reverse_string --steps 600   # 1/2
     # how often the most frequent one occurs: who knows the length alone has a loss of 0.78
-    done_by "$minrnn" train chomsky-majority_count --mixer mingru --candidate linear --gate-init sums=10,-100 --norm none --conv 0 --mlp 4 --dim 64 --batch 128 --lr 4e-3 --schedule cosine \
-        --steps 1500 --train-length 16 --eval-from 12 --eval-to 16 --eval-lengths 5 --eval-samples 128 --eval-every 1500 --out count
+    done_by "$minrnn" train chomsky-majority_count --mixer mingru --candidate linear --gate-init sums=10,-100 \
+        --norm none --conv 0 --mlp 4 --dim 64 --batch 128 --lr 4e-3 --schedule cosine \
+        --steps 1500 --train-length 16 --eval-from 12 --eval-to 16 --eval-lengths 5 --eval-samples 128 \
+        --eval-every 1500 --out count
     done_by "$minrnn" eval count/model.safetensors --json
     check "majority_count learns" json "d['loss'] < 0.68" out
-    learns 0.60 stack chomsky --protocol deepmind --task stack_manipulation --steps 600 # 0.46, by the likeliest of each place
+    # 0.46, by the likeliest of each place
+    learns 0.60 stack chomsky --protocol deepmind --task stack_manipulation --steps 600
 fi
 
 done_by "$minrnn" eval even_pairs/model.safetensors --eval-from 100 --eval-to 120 --eval-lengths 3 --json

@@ -6,7 +6,8 @@ make_text text.txt 1500 1
 base=(text --data text.txt "${tiny[@]}" --steps 20 --eval-every 10)
 done_by "$varied" train "${base[@]}" --out good
 model=good/model.safetensors
-done_by "$minrnn" train selective-copy --length 20 --tokens 2 --dim 8 --layers 1 --expansion 1 --batch 4 --accumulate 1 --steps 3 --eval-batches 1 --out copy
+done_by "$minrnn" train selective-copy --length 20 --tokens 2 --dim 8 --layers 1 --expansion 1 --batch 4 \
+    --accumulate 1 --steps 3 --eval-batches 1 --out copy
 kept=$(snapshot good; snapshot copy)
 
 # ---- wrong usage: 2
@@ -30,7 +31,8 @@ refused 2 'missing' "$minrnn" info
 refused 2 'missing' "$minrnn" score $model
 refused 2 'extra' "$minrnn" info $model extra
 for command in train eval generate score info bench check data; do
-    refused 2 'unknown flag' "$minrnn" $command --no-such-flag-at-all=1 $([ $command = train ] && echo text --out new) $([ $command = eval ] && echo $model)
+    refused 2 'unknown flag' "$minrnn" $command --no-such-flag-at-all=1 \
+        $([ $command = train ] && echo text --out new) $([ $command = eval ] && echo $model)
 done
 run "$minrnn"
 check "without a command: help on stderr, exit 2" [ $status -eq 2 -a ! -s out -a -s err ]
@@ -39,22 +41,36 @@ check "without a command: help on stderr, exit 2" [ $status -eq 2 -a ! -s out -a
 for value in 0 -1 1.5 1e3 nan abc '' 99999999999999999999999 65537 0x10 ' 16' 16x; do
     refused 1 '--dim = ' "$varied" train "${base[@]}" --out new "--dim=$value"
 done
-for value in nan NaN inf -inf -1e-9 1e999 ten '' 0,1 1e 11; do refused 1 '--lr = ' "$varied" train "${base[@]}" --out new "--lr=$value"; done
-for value in 1 0.95001 -0.1 nan; do refused 1 '--dropout = ' "$varied" train "${base[@]}" --out new "--dropout=$value"; done
-for value in 0.9 0.9,1 0.9,nan 0.9,0.99,0.999 ,; do refused 1 '--betas = ' "$varied" train "${base[@]}" --out new "--betas=$value"; done
+for value in nan NaN inf -inf -1e-9 1e999 ten '' 0,1 1e 11; do
+    refused 1 '--lr = ' "$varied" train "${base[@]}" --out new "--lr=$value"
+done
+for value in 1 0.95001 -0.1 nan; do
+    refused 1 '--dropout = ' "$varied" train "${base[@]}" --out new "--dropout=$value"
+done
+for value in 0.9 0.9,1 0.9,nan 0.9,0.99,0.999 ,; do
+    refused 1 '--betas = ' "$varied" train "${base[@]}" --out new "--betas=$value"
+done
 refused 1 '--mixer = mingrue.*one of mingru' "$varied" train "${base[@]}" --out new --mixer mingrue
 refused 1 '--candidate = ' "$varied" train "${base[@]}" --out new --candidate sin
 refused 1 '--normalize-gates = .*yes or no' "$varied" train "${base[@]}" --out new --normalize-gates maybe
 refused 1 'conv = 3' "$varied" train "${base[@]}" --out new --conv 3
-for value in forget-bias= forget-bias=x forget-bias=nan forget-bias=1e9 uniform sums sums= sums=-101 sums=21 sums=nan sums=1, sums=1,x forget-bias=1,,2 timescales=2,3 timescales= timescales=0 timescales=nan timescales-uniform=x; do refused 1 "gate-init = $value" "$varied" train "${base[@]}" --out new --gate-init $value; done
+for value in forget-bias= forget-bias=x forget-bias=nan forget-bias=1e9 uniform sums sums= sums=-101 sums=21 sums=nan \
+    sums=1, sums=1,x forget-bias=1,,2 timescales=2,3 timescales= timescales=0 timescales=nan timescales-uniform=x; do
+    refused 1 "gate-init = $value" "$varied" train "${base[@]}" --out new --gate-init $value
+done
 refused 1 'scan = log needs candidate = positive' "$varied" train "${base[@]}" --out new --scan log --candidate linear
 refused 1 'scan = log needs candidate = positive' "$varied" train "${base[@]}" --out new --scan log --candidate tanh
-for value in 0 33 x; do refused 1 '--states = ' "$varied" train "${base[@]}" --out new --mixer mamba --states $value; done
+for value in 0 33 x; do
+    refused 1 '--states = ' "$varied" train "${base[@]}" --out new --mixer mamba --states $value
+done
 refused 1 'states = 8.*mixer = mamba' "$varied" train "${base[@]}" --out new --states 8
-refused 1 'h0 = learned does not go with mixer = mamba' "$varied" train "${base[@]}" --out new --mixer mamba --h0 learned
+refused 1 'h0 = learned does not go with mixer = mamba' "$varied" train "${base[@]}" --out new --mixer mamba \
+    --h0 learned
 refused 1 'scan = log does not go with mixer = mamba' "$varied" train "${base[@]}" --out new --mixer mamba --scan log
-refused 1 'candidate does not go with mixer = mamba' "$varied" train "${base[@]}" --out new --mixer mamba --candidate tanh
-refused 1 'parameters, .* GB for the weights alone; lower' "$varied" train "${base[@]}" --out new --dim 65536 --layers 1000 --expansion 64
+refused 1 'candidate does not go with mixer = mamba' "$varied" train "${base[@]}" --out new --mixer mamba \
+    --candidate tanh
+refused 1 'parameters, .* GB for the weights alone; lower' "$varied" train "${base[@]}" --out new --dim 65536 \
+    --layers 1000 --expansion 64
 refused 1 '--threads = ' "$minrnn" info $model --threads -1
 refused 1 'device quantum: must be' "$minrnn" info $model --device quantum
 refused 1 '--tokens|tokens do not fit' "$minrnn" train selective-copy --length 4 --tokens 5 --out new
@@ -103,15 +119,22 @@ ini '';                                            refused 1 'bad\.ini: names no
 ini '[task]\nname = chess\n';                      refused 1 'unknown task chess' "$minrnn" train bad.ini --out new
 ini '[task]\nname = text\nthis is no key\n';       refused 1 'bad\.ini, line 3' "$minrnn" train bad.ini --out new
 ini '[task\nname = text\n';                        refused 1 'bad\.ini, line 1' "$minrnn" train bad.ini --out new
-ini '[task]\nname = text\n[modle]\ndim = 3\n';     refused 1 'bad\.ini.*unknown section \[modle\]' "$minrnn" train bad.ini --out new
-ini '[task]\nname = text\n[model]\ndmi = 3\n';     refused 1 'bad\.ini.*\[model\].*dmi.*did you mean dim' "$minrnn" train bad.ini --out new
-ini '[task]\nname = text\n[train]\ndim = 3\n';     refused 1 'bad\.ini.*\[train\].*dim' "$minrnn" train bad.ini --out new
+ini '[task]\nname = text\n[modle]\ndim = 3\n'
+refused 1 'bad\.ini.*unknown section \[modle\]' "$minrnn" train bad.ini --out new
+ini '[task]\nname = text\n[model]\ndmi = 3\n'
+refused 1 'bad\.ini.*\[model\].*dmi.*did you mean dim' "$minrnn" train bad.ini --out new
+ini '[task]\nname = text\n[train]\ndim = 3\n'
+refused 1 'bad\.ini.*\[train\].*dim' "$minrnn" train bad.ini --out new
 ini '[task]\nname = text\n[model]\ninputs = 3\n';  refused 1 'bad\.ini.*inputs' "$minrnn" train bad.ini --out new
-ini '[task]\nname = text\n[model]\ndim = 3\ndim = 4\n'; refused 1 'bad\.ini.*dim is given twice' "$minrnn" train bad.ini --out new
-ini '[task]\nname = text\nname = text\n';          refused 1 'bad\.ini.*name is given twice' "$minrnn" train bad.ini --out new
+ini '[task]\nname = text\n[model]\ndim = 3\ndim = 4\n'
+refused 1 'bad\.ini.*dim is given twice' "$minrnn" train bad.ini --out new
+ini '[task]\nname = text\nname = text\n'
+refused 1 'bad\.ini.*name is given twice' "$minrnn" train bad.ini --out new
 ini '[task]\nname = text\n[model]\ndim = many\n';  refused 1 'bad\.ini.*dim = many' "$minrnn" train bad.ini --out new
-ini '[task]\nname = text\n[model]\n%s = 3\n' "$(printf 'k%.0s' {1..100})"; refused 1 'bad\.ini.*unknown key' "$minrnn" train bad.ini --out new
-ini '[task]\nname = text\ndata = %s\n' "$(printf 'd%.0s' {1..400})"; refused 1 'bad\.ini, line 3: longer' "$minrnn" train bad.ini --out new
+ini '[task]\nname = text\n[model]\n%s = 3\n' "$(printf 'k%.0s' {1..100})"
+refused 1 'bad\.ini.*unknown key' "$minrnn" train bad.ini --out new
+ini '[task]\nname = text\ndata = %s\n' "$(printf 'd%.0s' {1..400})"
+refused 1 'bad\.ini, line 3: longer' "$minrnn" train bad.ini --out new
 ini '[task]\nname = te\0xt\n';                     refused 1 'bad\.ini.*zero byte' "$minrnn" train bad.ini --out new
 
 # ---- models
@@ -174,7 +197,8 @@ refused 1 'text\.txt' "$varied" train "${base[@]}" --out text.txt/below
 mkdir locked && chmod a-w locked
 if ! touch locked/try 2>/dev/null; then refused 1 'locked' "$varied" train "${base[@]}" --out locked/run; fi
 refused 1 '/proc' "$varied" train "${base[@]}" --out /proc/minrnn-run
-[ -w /dev/full ] && for command in "info $model" "info $model --json" "score $model text.txt" "eval $model --data text.txt" "data list"; do
+[ -w /dev/full ] && for command in "info $model" "info $model --json" "score $model text.txt" \
+    "eval $model --data text.txt" "data list"; do
     "$minrnn" $command >/dev/full 2>err
     status=$?
     check "$command to a full disk: status $status, $(cat err)" [ $status -eq 1 -a "$(wc -l <err)" -eq 1 ]
@@ -184,7 +208,8 @@ done
 cp -r good full
 before=$(snapshot full | grep -E 'model|last|state|curve')
 limited() { (trap '' XFSZ; ulimit -f 40; exec "$@"); }
-refused 1 'full/state\.safetensors.*(too large|No space)' limited "$minrnn" train --out full --resume --steps 40 --save-every 5 --quiet
+refused 1 'full/state\.safetensors.*(too large|No space)' limited "$minrnn" train --out full --resume --steps 40 \
+    --save-every 5 --quiet
 check "a full disk: the old checkpoint is whole" [ "$before" = "$(snapshot full | grep -E 'model|last|state|curve')" ]
 check "a full disk: no leftovers" [ -z "$(find full -name '*.tmp')" ]
 done_by "$minrnn" train --out full --resume --steps 40
@@ -193,8 +218,10 @@ done_by "$minrnn" train --out straight --resume --steps 40
 check "a full disk: the run goes on as if nothing had been" same_files full/last.safetensors straight/last.safetensors
 
 # ---- numbers that run away: weights grow a hundredfold a step
-wild=(text --data text.txt "${tiny[@]}" --lr 10 --weight-decay 10 --clip 0 --schedule constant --warmup 0 --steps 1000 --eval-every 1000 --quiet)
-refused 1 'step [0-9]+: .*NaN or infinite in (embed|blocks|norm|head).*last good checkpoint \(step [0-9]+\)' "$varied" train "${wild[@]}" --save-every 1 --out wild
+wild=(text --data text.txt "${tiny[@]}" --lr 10 --weight-decay 10 --clip 0 --schedule constant --warmup 0
+    --steps 1000 --eval-every 1000 --quiet)
+refused 1 'step [0-9]+: .*NaN or infinite in (embed|blocks|norm|head).*last good checkpoint \(step [0-9]+\)' "$varied" \
+    train "${wild[@]}" --save-every 1 --out wild
 saved=$(sed -n 's/.*checkpoint (step \([0-9]*\)).*/\1/p' err)
 done_by "$minrnn" info wild/last.safetensors --json
 check "the last good checkpoint is that of step $saved" json "d['step'] == $saved" out
@@ -208,6 +235,7 @@ refused 1 'step 5: .*embed\.weight' "$varied" train "${rare[@]}" --eval-every 5 
 check "nothing that is not finite was saved" [ -z "$(find rare1 rare2 -name '*.safetensors')" ]
 
 check "the good runs are as they were" [ "$kept" = "$(snapshot good; snapshot copy)" ]
-check "a run that was refused leaves nothing to trip over" [ -z "$(find new -type f ! -name .lock ! -name log.jsonl 2>/dev/null)" ]
+check "a run that was refused leaves nothing to trip over" [ -z \
+    "$(find new -type f ! -name .lock ! -name log.jsonl 2>/dev/null)" ]
 done_by "$varied" train "${base[@]}" --out new
 finish

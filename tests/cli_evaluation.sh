@@ -13,11 +13,13 @@ done_by "$minrnn" train "${text[@]}" --steps 12 --eval-every 5 --eval-tokens 512
 check "--json: all was scored" json "d['scored'] == d['test_size'] == $test_tokens and d['unit'] == 'tokens'" out
 mv out told
 done_by "$minrnn" eval part/model.safetensors --data text.txt --json
-check "the whole test text is what eval scores" json "abs(d['loss'] - $(python3 -c 'import json; print(json.load(open("told"))["best_loss"])')) <= 1e-6" out
+check "the whole test text is what eval scores" json \
+    "abs(d['loss'] - $(python3 -c 'import json; print(json.load(open("told"))["best_loss"])')) <= 1e-6" out
 check "one line of the log is of the whole" [ "$(grep -c '"kind":"whole"' part/log.jsonl)" -eq 1 ]
 done_by "$minrnn" train "${text[@]}" --steps 12 --eval-every 5 --eval-tokens 0 --out whole
 check "the same weights" same_files part/last.safetensors whole/last.safetensors
-check "another loss" [ "$(grep '"kind":"eval"' part/log.jsonl | timeless /dev/stdin)" != "$(grep '"kind":"eval"' whole/log.jsonl | timeless /dev/stdin)" ]
+check "another loss" [ "$(grep '"kind":"eval"' part/log.jsonl | timeless /dev/stdin)" != \
+    "$(grep '"kind":"eval"' whole/log.jsonl | timeless /dev/stdin)" ]
 check "no line of the whole" [ "$(grep -c '"kind":"whole"' whole/log.jsonl)" -eq 0 ]
 done_by "$minrnn" train "${text[@]}" --steps 12 --eval-every 5 --out usual
 check "the default is more than this text has" cmp <(timeless usual/log.jsonl) <(timeless whole/log.jsonl)
@@ -35,7 +37,9 @@ refused 1 'split' "$minrnn" train "${text[@]}" --split 1 --steps 2 --out nothing
 
 # ---- no time: a step, a part of an evaluation, a model, and a line that says so
 done_by "$minrnn" train "${text[@]}" --steps 1000 --max-seconds 1e-6 --out late
-check "what was left out is said" grep -qE "^time is up; step 1; best at step 1: test loss [0-9.]+, .*\(on 256 of $(commas $test_tokens) tokens: --max-seconds left no time for the rest\)$" out
+check "what was left out is said" grep -qE \
+    "^time is up; step 1; best at step 1: test loss [0-9.]+, .*\(on 256 of $(commas $test_tokens) tokens: \
+--max-seconds left no time for the rest\)$" out
 check "there is a model" [ -s late/model.safetensors ]
 done_by "$minrnn" train --out late --resume
 check "the limit is of the run, not of the call" grep -q '^time is up; step 1;' out
@@ -54,14 +58,18 @@ assert all(a >= b for a, b in zip(rates, rates[1:])), "it rises"
 assert len(rates) < 3 or rates[-1] < 0.999 * rates[0], (len(rates), rates[0], rates[-1])
 PYTHON
 done
-done_by "$minrnn" train "${text[@]}" --steps 100000000 --warmup 0 --schedule constant --max-seconds 0.5 --eval-every 100000000 --out flat
+done_by "$minrnn" train "${text[@]}" --steps 100000000 --warmup 0 --schedule constant --max-seconds 0.5 \
+    --eval-every 100000000 --out flat
 check "constant stays" [ "$(grep -o '"lr":[^,]*' flat/log.jsonl | sort -u | wc -l)" -eq 1 ]
 
 # ---- overfitting is told, once, with what to do; a run that learns is not accused of it
 head -c 1500 text.txt | iconv -c -f utf-8 -t utf-8 >short.txt
-done_by "$minrnn" train text --data short.txt --dim 32 --layers 1 --context 32 --batch 8 --dropout 0 --weight-decay 0 --lr 0.02 --schedule constant \
+done_by "$minrnn" train text --data short.txt --dim 32 --layers 1 --context 32 --batch 8 --dropout 0 --weight-decay 0 \
+    --lr 0.02 --schedule constant \
     --steps 300 --eval-every 20 --out learned-by-heart
-check "the hint" [ "$(grep -c '^hint: it overfits: since step [0-9]* the test loss rose from .* model.safetensors is the best point, step' err)" -eq 1 ]
+check "the hint" [ \
+    "$(grep -c '^hint: it overfits: since step [0-9]* the test loss rose from .* model.safetensors is the best point' \
+        err)" -eq 1 ]
 check "evaluations name the best one" grep -qE '^step 300: .*\(best at step [0-9]+\)$' err
 check "the curve marks the best point" grep -q '>best [0-9.]*, step [0-9]*<' learned-by-heart/curve.svg
 done_by "$minrnn" train "${text[@]}" --steps 60 --eval-every 20 --lr 0.01 --out learns

@@ -24,7 +24,8 @@ written seed5-short --seed 5 --tokens 100
 check "the same seed" same_files seed5 seed5-again
 check "any threads" same_files seed5 seed5-threads
 check "another seed" [ "$(sum_of seed5)" != "$(sum_of seed6)" ]
-check "fewer tokens are a beginning" [ "$(head -c $(($(stat -c %s seed5-short) - 1)) seed5 | sha256sum)" = "$(head -c -1 seed5-short | sha256sum)" ]
+check "fewer tokens are a beginning" [ "$(head -c $(($(stat -c %s seed5-short) - 1)) seed5 | sha256sum)" = \
+    "$(head -c -1 seed5-short | sha256sum)" ]
 
 # ---- the likeliest
 written greedy --temperature 0 --tokens 200
@@ -59,14 +60,16 @@ cp out whole.json
 head=$(python3 -c 'import json; print(json.load(open("whole.json"))["text"][:20])'; echo .)
 head=${head%$'\n'.}
 done_by "$minrnn" generate $model --prompt "the quick$head" --temperature 0 --tokens 40 --json
-check "a text as its own prompt" json "d['text'] == '''$(python3 -c 'import json; print(repr(json.load(open("whole.json"))["text"][20:])[1:-1])')'''" out
+check "a text as its own prompt" json \
+    "d['text'] == '''$(python3 -c 'import json; print(repr(json.load(open("whole.json"))["text"][20:])[1:-1])')'''" out
 
 # ---- stop
 done_by "$minrnn" generate $model --tokens 400 --seed 5 --json
 cp out unstopped.json
 for stop in ' ' 'o' 'fox' 'é' '東京' 'never to be found'; do
     done_by "$minrnn" generate $model --tokens 400 --seed 5 --json --stop "$stop"
-    check "--stop '$stop'" json "d['text'] == __import__('json').load(open('unstopped.json'))['text'].split('$stop')[0]" out
+    check "--stop '$stop'" json \
+        "d['text'] == __import__('json').load(open('unstopped.json'))['text'].split('$stop')[0]" out
 done
 done_by "$minrnn" generate $model --tokens 400 --seed 5 --stop o --prompt 'fox '
 check "--stop does not look at the prompt" grep -q '^fox ' out

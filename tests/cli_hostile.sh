@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Input made to hurt: files that never end, claims of terabytes, headers that cost more than they weigh, names that steer
-# terminals. One line each, within little memory and time, and no file harmed.
+# Input made to hurt: files that never end, claims of terabytes, headers that cost more than they weigh, names that
+# steer terminals. One line each, within little memory and time, and no file harmed.
 source "$(dirname "$0")/cli_support.bash"
 
 make_text text.txt 1500 1
@@ -23,8 +23,10 @@ stopped() {
 
 # ---- names with line ends and escapes: still one line, and nothing that steers a terminal
 odd=$'a\nb\033[2J'
-for words in "info|$odd" "train|text|--data|$odd|--out|new" "train|$odd|--out|new" "train|$odd.ini|--out|new" "eval|$model|--data|$odd" "score|$model|$odd" \
-             "info|$model|--device|$odd" "quantize|$model|--out|$odd/x|--data|text.txt" "score|$model|text.txt|--mode|$odd" "data|get|$odd" "eval|$model|--task|$odd"; do
+for words in "info|$odd" "train|text|--data|$odd|--out|new" "train|$odd|--out|new" "train|$odd.ini|--out|new" \
+    "eval|$model|--data|$odd" "score|$model|$odd" "info|$model|--device|$odd" \
+    "quantize|$model|--out|$odd/x|--data|text.txt" "score|$model|text.txt|--mode|$odd" "data|get|$odd" \
+    "eval|$model|--task|$odd"; do
     IFS='|' read -r -d '' -a argv <<<"$words|" || true
     unset 'argv[-1]'
     refused 1 '' "$minrnn" "${argv[@]}"
@@ -58,10 +60,13 @@ for value in 99999999999999999999 nan -1; do
 done
 
 # ---- what would need more memory than there is: said before it is asked for
-stopped 1 'GB of memory are needed and this machine has .*--dim, --layers' "$varied" train "${base[@]}" --dim 16384 --layers 20 --out new
-stopped 1 'GB of memory are needed and this machine has .*lower (--)?batch' "$varied" train "${base[@]}" --batch 1000000 --context 2000 --out new
+stopped 1 'GB of memory are needed and this machine has .*--dim, --layers' "$varied" train "${base[@]}" --dim 16384 \
+    --layers 20 --out new
+stopped 1 'GB of memory are needed and this machine has .*lower (--)?batch' "$varied" train "${base[@]}" \
+    --batch 1000000 --context 2000 --out new
 stopped 1 'too large; lower|GB of memory' "$minrnn" eval $model --data text.txt --batch 1048576
-stopped 1 'GB of memory|too large' "$minrnn" train selective-copy --length 16777216 --tokens 16777216 --batch 1048576 --out new
+stopped 1 'GB of memory|too large' "$minrnn" train selective-copy --length 16777216 --tokens 16777216 --batch 1048576 \
+    --out new
 # a chunk is as long as the text at most
 done_by "$minrnn" score $model text.txt --mode chunk=16777216
 stopped 1 'GB for the weights alone' "$varied" train "${base[@]}" --out new --dim 65536 --layers 1000 --expansion 64
@@ -72,7 +77,8 @@ truncate -s 6G huge.txt
 truncate -s 6G huge.safetensors
 truncate -s 100M huge.ini
 for bad in /dev/zero /dev/urandom pipe huge.safetensors /dev/null /dev/tty; do
-    for command in info generate "score text.txt" "eval --data text.txt" "quantize --out small.safetensors --data text.txt"; do
+    for command in info generate "score text.txt" "eval --data text.txt" \
+        "quantize --out small.safetensors --data text.txt"; do
         read -r name rest <<<"$command"
         stopped 1 "$bad" "$minrnn" $name $bad $rest
     done
@@ -142,7 +148,8 @@ if ! touch sealed/try 2>/dev/null; then
 fi
 
 # ---- a run goes on with the data that it was started on, not with another text of the same characters
-python3 -c 't = open("text.txt", encoding="utf-8").read(); open("moved.txt", "w", encoding="utf-8").write(t[100:] + t[:100])'
+python3 -c \
+    't = open("text.txt", encoding="utf-8").read(); open("moved.txt", "w", encoding="utf-8").write(t[100:] + t[:100])'
 cp -r good resumed
 before=$(snapshot resumed)
 refused 1 'started on other data \(SHA-256' "$minrnn" train --out resumed --resume --steps 30 --data moved.txt
@@ -154,5 +161,6 @@ cp original.txt text.txt
 done_by "$minrnn" train --out resumed --resume --steps 30 --data original.txt
 
 check "the good run is as it was" [ "$kept" = "$(snapshot good)" ]
-check "a run that was refused leaves nothing to trip over" [ -z "$(find new -type f ! -name .lock ! -name log.jsonl 2>/dev/null)" ]
+check "a run that was refused leaves nothing to trip over" [ -z \
+    "$(find new -type f ! -name .lock ! -name log.jsonl 2>/dev/null)" ]
 finish

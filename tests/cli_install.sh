@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# An installed tree is enough for a program of others: by pkg-config and by CMake, with the shared library and the static one.
+# An installed tree is enough for a program of others: by pkg-config and by CMake, with the shared
+# library and the static one.
 source "$(dirname "$0")/cli_support.bash"
 built=$(dirname "$minrnn")
 [ "$sanitized" = 0 ] || { echo "skipped: a program of others is not sanitized"; exit 77; }
@@ -19,7 +20,8 @@ int main(int argc, char **argv)
     mr_net *net;
     mr_stream *stream;
     float scores[256];
-    if (argc != 2 || mr_context_new(NULL, &ctx, &err) || mr_net_open(ctx, argv[1], &net, &err) || mr_stream_new(net, &stream, &err))
+    if (argc != 2 || mr_context_new(NULL, &ctx, &err) || mr_net_open(ctx, argv[1], &net, &err) ||
+        mr_stream_new(net, &stream, &err))
         return puts(argc == 2 ? err.text : "which model?"), 1;
     for (int token, i = 0; i < 20; i++, putchar(token)) {
         if (mr_stream_step(stream, i ? token : 'a', scores, 256, &err)) return puts(err.text), 1;
@@ -36,16 +38,21 @@ printf 'bcdefghijklmnopqrstu' >expected
 
 export PKG_CONFIG_PATH=$lib/pkgconfig
 cc=${CC:-cc}
-check "the package has its version" [ "$(pkg-config --modversion minrnn)" = "$("$minrnn" --version | head -1 | cut -d' ' -f2)" ]
+check "the package has its version" [ "$(pkg-config --modversion minrnn)" = \
+    "$("$minrnn" --version | head -1 | cut -d' ' -f2)" ]
 if [ -e "$lib/libminrnn.so" ]; then
     done_by $cc foreign.c -o shared $(pkg-config --cflags --libs minrnn) -Wl,-rpath,"$lib"
     done_by ./shared model.safetensors
     check "with the shared library it streams: $(cat out)" same_files out expected
-    check "the shared library needs libc, libm and the loader" bash -c "! readelf -d '$lib/libminrnn.so' | grep NEEDED | grep -vE 'lib(c|m|dl|rt|pthread)\\.so|ld-linux'"
+    check "the shared library needs libc, libm and the loader" bash -c \
+        "! readelf -d '$lib/libminrnn.so' | grep NEEDED | grep -vE 'lib(c|m|dl|rt|pthread)\\.so|ld-linux'"
     check "the shared library is named by its soname" bash -c "readelf -d shared | grep -q 'libminrnn\.so\.0'"
-    check "only the headers' functions can be seen" python3 - "$lib/libminrnn.so" "$PWD/tree/include/minrnn.h" "$PWD/tree/include/minrnn_experimental.h" <<'PYTHON'
+    check "only the headers' functions can be seen" python3 - "$lib/libminrnn.so" "$PWD/tree/include/minrnn.h" \
+        "$PWD/tree/include/minrnn_experimental.h" <<'PYTHON'
 import re, subprocess, sys
-seen = {line.split()[-1] for line in subprocess.run(["nm", "-D", "--defined-only", sys.argv[1]], check=True, capture_output=True, text=True).stdout.splitlines()}
+seen = {line.split()[-1]
+        for line in subprocess.run(["nm", "-D", "--defined-only", sys.argv[1]], check=True, capture_output=True,
+                                   text=True).stdout.splitlines()}
 text = "".join(open(path, encoding="utf-8").read() for path in sys.argv[2:])
 said = set(re.findall(r"MR_API [^;]*?(\bmr_\w+)\(", text))
 print("seen only:", seen - said, "said only:", said - seen) if seen != said else None
@@ -53,13 +60,21 @@ sys.exit(seen != said or len(said) < 40)
 PYTHON
 fi
 mkdir alone && cp "$lib/libminrnn.a" alone
-done_by $cc foreign.c -o static $(pkg-config --cflags minrnn) -Lalone $(pkg-config --static --libs minrnn | sed "s|-L$lib ||; s|-lminrnn|-l:libminrnn.a|")
+done_by $cc foreign.c -o static $(pkg-config --cflags minrnn) -Lalone \
+    $(pkg-config --static --libs minrnn | sed "s|-L$lib ||; s|-lminrnn|-l:libminrnn.a|")
 done_by ./static model.safetensors
 check "with the static library it streams: $(cat out)" same_files out expected
 check "the static program needs no libminrnn" bash -c '! ldd static | grep -q libminrnn'
-c++ -x c++ -std=c++11 -Wall -Wextra -Wno-missing-field-initializers -Werror -fsyntax-only - $(pkg-config --cflags minrnn) <<'CPP' 2>err
+c++ -x c++ -std=c++11 -Wall -Wextra -Wno-missing-field-initializers -Werror -fsyntax-only - \
+    $(pkg-config --cflags minrnn) <<'CPP' 2>err
 #include <minrnn_experimental.h>
-int main() { mr_batch data = MR_BATCH; mr_sample_options how = MR_SAMPLE_OPTIONS; (void)how; return data.B + (int)sizeof(mr_version()) == 0; }
+int main()
+{
+    mr_batch data = MR_BATCH;
+    mr_sample_options how = MR_SAMPLE_OPTIONS;
+    (void)how;
+    return data.B + (int)sizeof(mr_version()) == 0;
+}
 CPP
 check "the header is C++ too: $(cat err)" [ $? -eq 0 ]
 
@@ -87,12 +102,14 @@ for command in train eval generate score info quantize bench check data; do
     check "$command is in the man page" grep -q "^.SS minrnn $command$" $share/man/man1/minrnn.1
     for flag in $("$minrnn" $command --help | grep -oE '^  --[a-z0-9-]+'); do
         check "$command $flag is in the man page" grep -qF -- "${flag//-/\\-}" $share/man/man1/minrnn.1
-        check "$command $flag is in each completion" grep -qE -- "l ${flag#--}|$flag" $share/bash-completion/completions/minrnn \
+        check "$command $flag is in each completion" grep -qE -- \
+            "l ${flag#--}|$flag" $share/bash-completion/completions/minrnn \
             $share/zsh/site-functions/_minrnn $share/fish/vendor_completions.d/minrnn.fish
     done
 done
 complete_words() { # the words that bash offers for the given command line
-    bash -c 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _minrnn; echo "${COMPREPLY[*]}"' $share/bash-completion/completions/minrnn "$@"
+    bash -c 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _minrnn; echo "${COMPREPLY[*]}"' \
+        $share/bash-completion/completions/minrnn "$@"
 }
 check "commands are completed" [ "$(complete_words minrnn sc)" = "score" ]
 check "flags are completed" [ "$(complete_words minrnn train --norm)" = "--normalize-gates --norm" ]

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Small versions of the paper's experiments, by `minrnn reproduce`: each must be better than chance by the margin that stands beside it.
-# (ListOps, Retrieval and G-Image: cli_lra.sh. Other languages: cli_chomsky.sh, slow_chomsky.sh.)
+# Small versions of the paper's experiments, by `minrnn reproduce`: each must be better than chance by the margin that
+# stands beside it. (ListOps, Retrieval and G-Image: cli_lra.sh. Other languages: cli_chomsky.sh, slow_chomsky.sh.)
 source "$(dirname "$0")/cli_support.bash"
 [ "$slow" = 1 ] && { echo "skipped: too slow in this build"; exit 77; }
 
-# learns NAME CONDITION: NAME.ini is carried out; the condition is one on s, the scores by "ROW/COLUMN", and t, the steps to the target.
+# learns NAME CONDITION: NAME.ini is carried out; the condition is one on s, the scores by "ROW/COLUMN", and
+# t, the steps to the target.
 learns() {
     done_by "$minrnn" reproduce "$1.ini" --device cpu --threads 1 --quiet --out results
     checks=$((checks + 1))
@@ -45,8 +46,8 @@ mixer = minlstm
 INI
 learns copying 's["minGRU/accuracy"] > 0.6 and s["minLSTM/accuracy"] > 0.6'
 
-# ---- the start of the forget gate: a blind guess has a loss of ln 14 = 2.64; half of it is reached from any start, and the target
-# of 1.6 not later from a larger bias
+# ---- the start of the forget gate: a blind guess has a loss of ln 14 = 2.64; half of it is reached from any start, and
+# the target of 1.6 not later from a larger bias
 cat >bias.ini <<'INI'
 [experiment]
 summary = the start of the forget gate, small
@@ -75,7 +76,8 @@ gate-init = timescales
 INI
 learns bias 'max(s.values()) < 1.32 and all(t.values()) and t["bias 4/test loss"] <= t["bias 0/test loss"]'
 
-# ---- languages, on strings up to half as long again as those of training; chance is the likeliest answer for the length
+# ---- languages, on strings up to half as long again as those of training; chance is the
+# likeliest answer for the length
 cat >languages.ini <<'INI'
 [experiment]
 summary = the Chomsky hierarchy, small
@@ -122,7 +124,8 @@ learns languages 's["minLSTM/bucket_sort"] > 0.46        # chance: 0.36
     and s["GRU/parity"] > 0.90                  # 0.50
 '
 
-# ---- Shakespeare: a blind guess has ln 65 = 4.17, one that knows how often each letter comes 3.3, one that knows the letter before 2.5
+# ---- Shakespeare: a blind guess has ln 65 = 4.17, one that knows how often each letter comes 3.3, one that
+# knows the letter before 2.5
 if [ -n "${MINRNN_DATA:-}" ] && [ -e "$MINRNN_DATA/tinyshakespeare.txt" ]; then
     cat >letters.ini <<'INI'
 [experiment]

@@ -49,7 +49,8 @@ check "no other logs" [ -z "$(ls plain | grep -E 'csv|tfevents')" ]
 # ---- both, at once and each alone; the numbers of the run are the same
 done_by "$minrnn" train "${text[@]}" --steps 8 --log csv,tensorboard --out both
 check "csv" same_numbers both csv
-check "the header of log.csv" [ "$(head -n 1 both/log.csv)" = kind,step,loss,test_loss,accuracy,lr,grad_norm,tokens_per_s,seconds ]
+check "the header of log.csv" [ "$(head -n 1 both/log.csv)" = \
+    kind,step,loss,test_loss,accuracy,lr,grad_norm,tokens_per_s,seconds ]
 scalars both
 check "the log is what it is without" cmp <(timeless plain/log.jsonl) <(timeless both/log.jsonl)
 done_by "$minrnn" train "${text[@]}" --steps 5 --log csv --out rows
@@ -81,5 +82,6 @@ rm plain/log.csv
 done_by "$minrnn" train --out plain --resume --steps 12
 check "a lost log.csv comes back" same_numbers plain csv
 
-[ $tensorboard = yes ] || echo "skipped in part: TensorBoard is not installed, the events were read by tests/events.py alone"
+[ $tensorboard = yes ] || echo \
+    "skipped in part: TensorBoard is not installed, the events were read by tests/events.py alone"
 finish

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# quantize: a model in 8 bits is read by every command, is as good as the one it was made from, and is checked as strictly.
+# quantize: a model in 8 bits is read by every command, is as good as the one it was made from,
+# and is checked as strictly.
 reader=$(dirname "$(realpath "$0")")/reader.py
 source "$(dirname "$0")/cli_support.bash"
 
@@ -23,22 +24,29 @@ for candidate in python3 /usr/bin/python3; do
 done
 [ -n "$numpy" ] || echo "no python3 with numpy here: the files are NOT compared with tests/reader.py"
 
-for form in "mingru --conv 4 --norm rms" "minlstm --conv 4 --conv-place residual --norm layer --h0 learned" "gru --gru-reset after" "lstm --h0 learned" \
+for form in "mingru --conv 4 --norm rms" "minlstm --conv 4 --conv-place residual --norm layer --h0 learned" \
+    "gru --gru-reset after" "lstm --h0 learned" \
     "mamba --conv 0 --norm rms --states 8"; do
     name=${form%% *}
     # shellcheck disable=SC2086
-    done_by "$minrnn" train text --data text.txt "${tiny[@]}" --mixer $form --steps 150 --lr 0.01 --warmup 10 --out "$name"
+    done_by "$minrnn" train text --data text.txt "${tiny[@]}" --mixer $form --steps 150 --lr 0.01 --warmup 10 \
+        --out "$name"
     done_by "$minrnn" quantize "$name/model.safetensors" --out "$name.8" --data text.txt --json
-    check "$name: the loss hardly moves" json "abs(d['loss_after'] - d['loss_before']) < 0.01 and d['bits'] == 8 and d['rows'] > 0" out
+    check "$name: the loss hardly moves" json \
+        "abs(d['loss_after'] - d['loss_before']) < 0.01 and d['bits'] == 8 and d['rows'] > 0" out
     share=0.7
     case $name in gru | lstm) share=0.9 ;; esac # weight_hh stays in fp32
     check "$name: the file is smaller" json "d['bytes_after'] < $share * d['bytes_before']" out
     mv out "$name.json"
     done_by "$minrnn" eval "$name.8" --data text.txt --json
-    check "$name: eval says the same" python3 -c "import json; assert json.load(open('out'))['loss'] == json.load(open('$name.json'))['loss_after']"
+    check "$name: eval says the same" python3 -c \
+        "import json; assert json.load(open('out'))['loss'] == json.load(open('$name.json'))['loss_after']"
 
     done_by "$minrnn" info "$name.8" --json
-    check "$name: info" json "d['config']['weights'] == 'int8' and all(p['dtype'] == ('I8' if len(p['shape']) == 2 and p['name'] != 'embed.weight' and 'weight_hh' not in p['name'] and not p['name'].endswith('A_log') else 'F32') for p in d['parameters'])" out
+    check "$name: info" json \
+        "d['config']['weights'] == 'int8' and all(p['dtype'] == ('I8' if len(p['shape']) == 2 \
+            and p['name'] != 'embed.weight' and 'weight_hh' not in p['name'] \
+            and not p['name'].endswith('A_log') else 'F32') for p in d['parameters'])" out
     done_by "$minrnn" generate "$name.8" --prompt the --tokens 20 --quiet
     check "$name: generate" [ -s out ]
 
@@ -94,19 +102,25 @@ refuse_spoiled() { # PATTERN PYTHON
 }
 spoil same pass
 done_by "$minrnn" info same
-refuse_spoiled 'head.weight_scale has a number that is not finite' 'b = at("head.weight_scale")[0]; d[b:b + 4] = struct.pack("<f", float("nan"))'
-refuse_spoiled 'head.weight_scale has the value -' 'b = at("head.weight_scale")[0]; d[b:b + 4] = struct.pack("<f", -0.5)'
+refuse_spoiled 'head.weight_scale has a number that is not finite' \
+    'b = at("head.weight_scale")[0]; d[b:b + 4] = struct.pack("<f", float("nan"))'
+refuse_spoiled 'head.weight_scale has the value -' \
+    'b = at("head.weight_scale")[0]; d[b:b + 4] = struct.pack("<f", -0.5)'
 refuse_spoiled 'head.weight_scale has the value 0 ' 'b = at("head.weight_scale")[0]; d[b:b + 4] = struct.pack("<f", 0)'
 refuse_spoiled 'head.weight has the value -128' 'd[at("head.weight")[0]] = 0x80'
 refuse_spoiled 'has no tensor head.weight_scale' 'h["head.weight_size"] = h.pop("head.weight_scale")'
 refuse_spoiled 'head.weight is U8' 'h["head.weight"]["dtype"] = "U8"'
 refuse_spoiled 'is I8; minrnn reads F32' 'del h["__metadata__"]["model.weights"]'
 refuse_spoiled 'weights = int4' 'h["__metadata__"]["model.weights"] = "int4"'
-refuse_spoiled 'head.weight_scale does not have the shape' 'h["head.weight_scale"]["shape"] = [1] + h["head.weight_scale"]["shape"]'
-refuse_spoiled 'has .* tensors' 'h["more"] = {"dtype": "F32", "shape": [1], "data_offsets": [len(d), len(d) + 4]}; d += bytes(4)'
+refuse_spoiled 'head.weight_scale does not have the shape' \
+    'h["head.weight_scale"]["shape"] = [1] + h["head.weight_scale"]["shape"]'
+refuse_spoiled 'has .* tensors' \
+    'h["more"] = {"dtype": "F32", "shape": [1], "data_offsets": [len(d), len(d) + 4]}; d += bytes(4)'
 
 # a row of zeros may have the scale 0
-spoil zeros 'b, e = at("head.weight"); k = h["head.weight"]["shape"][1]; d[b:b + k] = bytes(k); b = at("head.weight_scale")[0]; d[b:b + 4] = bytes(4)'
+spoil zeros \
+    'b, e = at("head.weight"); k = h["head.weight"]["shape"][1]; d[b:b + k] = bytes(k)
+b = at("head.weight_scale")[0]; d[b:b + 4] = bytes(4)'
 done_by "$minrnn" info zeros
 [ -z "$numpy" ] || done_by "$numpy" "$reader" zeros heard.txt
 

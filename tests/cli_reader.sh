@@ -42,9 +42,11 @@ cat > compare.py <<'PYTHON'
 import json, sys
 name, tolerance = sys.argv[3], float(sys.argv[4])
 expected, actual = (json.load(open(path)) for path in sys.argv[1:3])
-same_length = expected["tokens"] == actual["tokens"] and len(expected["logprobs"]) == len(actual["logprobs"]) == actual["tokens"] - 1
+same_length = (expected["tokens"] == actual["tokens"]
+               and len(expected["logprobs"]) == len(actual["logprobs"]) == actual["tokens"] - 1)
 pairs = [*zip(expected["logprobs"], actual["logprobs"]), (expected["nats_per_token"], actual["nats_per_token"])]
-worst = max((abs(a - b) for a, b in pairs), key=lambda difference: (difference != difference, difference))  # NaN is the worst
+# NaN is the worst
+worst = max((abs(a - b) for a, b in pairs), key=lambda difference: (difference != difference, difference))
 agree = same_length and worst <= tolerance
 print(f"{'ok  ' if agree else 'FAIL'} {name}: largest difference {worst:.1e}, allowed {tolerance:.0e}")
 sys.exit(not agree)
@@ -62,33 +64,46 @@ check() { # NAME TOLERANCE-OF-PARALLEL FLAG…
         for mode in parallel step chunk=7; do
             tolerance=1e-5
             if [ $mode = parallel ]; then tolerance=$parallel_tolerance; fi
-            "$minrnn" score "$name/$model.safetensors" score.txt --device cpu --threads 1 --per-token --json --mode $mode > actual.json
-            "$python" compare.py expected.json actual.json "$name, $model, $mode" $tolerance || failures=$((failures + 1))
+            "$minrnn" score "$name/$model.safetensors" score.txt --device cpu --threads 1 --per-token --json \
+                --mode $mode > actual.json
+            "$python" compare.py expected.json actual.json "$name, $model, $mode" $tolerance ||
+                failures=$((failures + 1))
         done
     done
 }
 
 # scan = log rounds worse, the more the longer the span that it is computed over at once
-check plain      1e-5 --mixer mingru --candidate positive --scan linear --h0 zero --conv 0 --mlp 0 --norm rms --vocab chars
-check inside     1e-5 --mixer mingru --candidate tanh --scan linear --h0 learned --conv 4 --conv-place inside --mlp 2 --norm layer \
+check plain      1e-5 --mixer mingru --candidate positive --scan linear --h0 zero --conv 0 --mlp 0 --norm rms \
+    --vocab chars
+check inside     1e-5 --mixer mingru --candidate tanh --scan linear --h0 learned --conv 4 --conv-place inside --mlp 2 \
+    --norm layer \
     --vocab bytes --expansion 3 --head-bias yes
-check log        2e-4 --mixer mingru --candidate positive --scan log --h0 zero --conv 4 --conv-place residual --mlp 0 --norm layer \
+check log        2e-4 --mixer mingru --candidate positive --scan log --h0 zero --conv 4 --conv-place residual --mlp 0 \
+    --norm layer \
     --vocab bytes --expansion 1
-check log-lstm   2e-4 --mixer minlstm --normalize-gates yes --candidate positive --scan log --h0 learned --conv 4 --conv-place residual \
+check log-lstm   2e-4 --mixer minlstm --normalize-gates yes --candidate positive --scan log --h0 learned --conv 4 \
+    --conv-place residual \
     --mlp 3 --norm rms --vocab chars
-check unnormal   1e-5 --mixer minlstm --normalize-gates no --candidate linear --scan linear --h0 learned --conv 4 --conv-place inside \
+check unnormal   1e-5 --mixer minlstm --normalize-gates no --candidate linear --scan linear --h0 learned --conv 4 \
+    --conv-place inside \
     --mlp 0 --norm rms --vocab chars
-check normalised 1e-5 --mixer minlstm --normalize-gates yes --candidate positive --scan linear --h0 learned --conv 0 --mlp 2 \
+check normalised 1e-5 --mixer minlstm --normalize-gates yes --candidate positive --scan linear --h0 learned --conv 0 \
+    --mlp 2 \
     --norm layer --vocab bytes
-check none       1e-5 --mixer minlstm --normalize-gates no --candidate linear --scan linear --h0 zero --conv 4 --mlp 2 --norm none --vocab bytes
+check none       1e-5 --mixer minlstm --normalize-gates no --candidate linear --scan linear --h0 zero --conv 4 --mlp 2 \
+    --norm none --vocab bytes
 check gru        1e-5 --mixer gru --h0 learned --conv 4 --conv-place inside --mlp 2 --norm rms --vocab chars
 check gru-after  1e-5 --mixer gru --gru-reset after --h0 zero --conv 0 --mlp 0 --norm layer --vocab bytes
-check lstm       1e-5 --mixer lstm --h0 learned --conv 0 --mlp 2 --norm rms --vocab chars --gate-init forget-bias=1 --head-bias yes
+check lstm       1e-5 --mixer lstm --h0 learned --conv 0 --mlp 2 --norm rms --vocab chars --gate-init forget-bias=1 \
+    --head-bias yes
 check rotary     1e-5 --mixer attention --conv 0 --mlp 2 --norm rms --vocab chars --heads 3
-check learned    1e-5 --mixer attention --positions learned --window 9 --conv 4 --conv-place inside --mlp 0 --norm layer --vocab bytes --heads 2
-check nowhere    1e-5 --mixer attention --positions none --window 1000 --conv 4 --conv-place residual --mlp 2 --norm rms --vocab chars
+check learned    1e-5 --mixer attention --positions learned --window 9 --conv 4 --conv-place inside --mlp 0 \
+    --norm layer --vocab bytes --heads 2
+check nowhere    1e-5 --mixer attention --positions none --window 1000 --conv 4 --conv-place residual --mlp 2 \
+    --norm rms --vocab chars
 check mamba      1e-5 --mixer mamba --conv 0 --mlp 0 --norm rms --vocab chars
-check mamba-few  1e-5 --mixer mamba --states 5 --expansion 3 --conv 4 --conv-place inside --mlp 2 --norm layer --vocab bytes
+check mamba-few  1e-5 --mixer mamba --states 5 --expansion 3 --conv 4 --conv-place inside --mlp 2 --norm layer \
+    --vocab bytes
 
 if [ $failures -gt 0 ]; then
     echo "$failures comparisons failed"

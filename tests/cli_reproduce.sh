@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# minrnn reproduce: rows that stay, runs that are stopped and resumed, side by side the same as one by one, merging, budgets.
+# minrnn reproduce: rows that stay, runs that are stopped and resumed, side by side the same as one
+# by one, merging, budgets.
 source "$(dirname "$0")/cli_support.bash"
 export MINRNN_DATA=$work/no_data XDG_CACHE_HOME=$work/no_cache
 
@@ -40,7 +41,9 @@ lr = 1e-4
 lr = 1e-2
 INI
 done_by reproduce ./sweep.ini --out own
-check "its rows" python3 -c 'import json; d = json.load(open("own/sweep.json")); assert d["experiment"] == "sweep" and {r["row"] for r in d["rows"]} == {"slow", "fast"}'
+check "its rows" python3 -c \
+    'import json; d = json.load(open("own/sweep.json")); assert d["experiment"] == "sweep" and {r["row"]
+        for r in d["rows"]} == {"slow", "fast"}'
 check "its page" grep -q 'lr=1e-4' own/sweep.md
 cp sweep.ini 'a b.ini'
 cp sweep.ini chomsky.ini
@@ -78,7 +81,8 @@ wrong four 'four.ini: A/accuracy: paper: .* is too much; give table' '[row A]' '
 wrong share 'warmup-share = 4' '[row A]' 'warmup-share = 4'
 wrong blank 'blank.ini: A/accuracy: gate-init: a value may not contain a blank' '[row A]' 'gate-init = sums=1 2'
 wrong quick 'quick.ini: slow/accuracy with --quick: unknown key stesp' '[quick]' 'stesp = 3'
-wrong paper 'paper.ini: fast/accuracy with --as-paper: clip = -1' '[as-paper]' 'recipe = selective-copy' '[as-paper fast]' 'clip = -1'
+wrong paper 'paper.ini: fast/accuracy with --as-paper: clip = -1' '[as-paper]' 'recipe = selective-copy' \
+    '[as-paper fast]' 'clip = -1'
 { cat sweep.ini; printf '[row A]\nlrr = 1\n'; } >other.ini # a mistake in a row that is not asked for
 refused 1 'other.ini: A/accuracy: unknown key lrr' "$minrnn" reproduce other.ini --only slow --out nothing
 sed 's/^score.*/&\nfoo = 3/' sweep.ini >head.ini
@@ -125,13 +129,16 @@ done_by "$minrnn" reproduce --merge own/sweep.json elsewhere/sweep.ini --out mer
 check "rows of one's own are merged" grep -q '^8 rows read, 8 new in merged_own$' out
 check "with their page" grep -q 'fast' merged_own/sweep.md
 done_by "$minrnn" reproduce --merge own/sweep.json sweep.ini --out renewed
-check "good rows take the place of outdated ones" json 'len(d["rows"]) == 8 and not any("outdated" in r for r in d["rows"])' renewed/sweep.json
+check "good rows take the place of outdated ones" json \
+    'len(d["rows"]) == 8 and not any("outdated" in r for r in d["rows"])' renewed/sweep.json
 done_by "$minrnn" reproduce --merge own/sweep.json sweep.ini --out renewed
 check "once" grep -q ' 0 new in renewed$' out
 refused 1 'give its FILE.ini' "$minrnn" reproduce --merge own/sweep.json --out merged_own
-for change in 's/"score": [^,]*,/"score": "abc",/' 's/"score": [^,]*,/"score": null,/' 's/"seed": 1,/"seed": -1.5,/' 's/"kind": "cpu", //' 's/"row": "slow"/"row": "a\\nb"/'; do
+for change in 's/"score": [^,]*,/"score": "abc",/' 's/"score": [^,]*,/"score": null,/' 's/"seed": 1,/"seed": -1.5,/' \
+    's/"kind": "cpu", //' 's/"row": "slow"/"row": "a\\nb"/'; do
     sed "$change" own/sweep.json >spoiled.json
-    refused 1 'spoiled.json: row [0-9]* is not a result' "$minrnn" reproduce --merge spoiled.json sweep.ini --out spoiled
+    refused 1 'spoiled.json: row [0-9]* is not a result' "$minrnn" reproduce --merge spoiled.json sweep.ini \
+        --out spoiled
 done
 
 # ---- which data a result is of
@@ -229,7 +236,9 @@ check "side by side: rows" same_rows whole/selective-copy.json three/selective-c
 check "how many there were" json 'max(r["side_by_side"] for r in d["rows"]) == 3' three/selective-copy.json
 done_by reproduce "${copy[@]}" --only 'minGRU/1*' --out alone --side-by-side 3
 check "one alone is one" json '[r["side_by_side"] for r in d["rows"]] == [1]' alone/selective-copy.json
-for model in $(cd three && find . -name model.safetensors); do check "side by side: $model" same_files "whole/$model" "three/$model"; done
+for model in $(cd three && find . -name model.safetensors); do
+    check "side by side: $model" same_files "whole/$model" "three/$model"
+done
 
 # ---- charts: one series a model, whatever it was run on; the paper's values marked
 python3 - <<'PYTHON'
@@ -270,7 +279,8 @@ check "a state to resume from" [ "$(find stopped/runs -name state.safetensors | 
 for file in stopped/runs/*/*/spent; do printf 100 >"$file"; done # as a kill leaves it: of another moment than the state
 python3 - "$minrnn" "${one[@]}" <<'PYTHON' >killed
 import signal, subprocess, sys, time
-p = subprocess.Popen([sys.argv[1], "reproduce", *sys.argv[2:], "--device", "cpu", "--out", "stopped"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+p = subprocess.Popen([sys.argv[1], "reproduce", *sys.argv[2:], "--device", "cpu", "--out", "stopped"],
+                     stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 print("resumed" if "resumed at step" in p.stderr.readline() else "began anew")
 time.sleep(0.05)
 p.send_signal(signal.SIGINT)
@@ -279,7 +289,8 @@ print(p.wait())
 PYTHON
 check "Ctrl-C: $(tr '\n' ' ' <killed)" [ "$(tr '\n' ' ' <killed)" = "resumed 130 " ]
 done_by reproduce "${one[@]}" --out stopped
-check "steps that were asked for" json 'd["rows"][0]["asked_steps"] == d["rows"][0]["steps"]' stopped/selective-copy.json
+check "steps that were asked for" json 'd["rows"][0]["asked_steps"] == d["rows"][0]["steps"]' \
+    stopped/selective-copy.json
 check "the same row" same_rows unstopped/selective-copy.json stopped/selective-copy.json
 check "time of all calls" json 'd["rows"][0]["seconds"] > 100' stopped/selective-copy.json
 check "nothing is left" [ -z "$(find stopped/runs -type f ! -name .lock)" ]
@@ -333,9 +344,12 @@ check "all goes on without data" [ $status -eq 0 ]
 check "and says how to get it" grep -q 'data get shakespeare' err
 check "what has no data is counted" grep -qE 'done, 0 were there, [0-9]+ without their data$' err
 check "the others are there" [ -e all/chomsky.md -a -e all/listops.md -a -e all/selective-copy.md ]
-check "scores of the test part" json 'len(d["rows"]) == 4 and all("valid_accuracy" in r and r["settings"].startswith("recipe=listops ") for r in d["rows"])' all/listops.json
+check "scores of the test part" json \
+    'len(d["rows"]) == 4 and all("valid_accuracy" in r and r["settings"].startswith("recipe=listops ")
+        for r in d["rows"])' all/listops.json
 done_by reproduce forget-bias --quick --only 'bias 3/selective*' --out target
-check "a target" json 'len(d["rows"]) == 1 and all(r["target_loss"] == 2.78 and r["target_step"] == min(p[0] for p in r["curve"] if p[2] is not None and p[2] <= 2.78)
+check "a target" json 'len(d["rows"]) == 1 and all(r["target_loss"] == 2.78 and r["target_step"] == min(p[0]
+    for p in r["curve"] if p[2] is not None and p[2] <= 2.78)
     for r in d["rows"])' target/forget-bias.json
 check "its column" grep -q 'steps to target' target/forget-bias.md
 

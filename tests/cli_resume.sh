@@ -25,8 +25,9 @@ check "lines in the log" [ "$(grep -c '"kind":"step"' whole/log.jsonl)" -eq "$st
 
 # ---- stopped at random moments
 cat >stop_at.py <<'PYTHON'
-"""stop_at.py SIGNAL SECONDS COMMAND…: sends the signal after so many seconds. Prints how the command ended: its exit status,
-or signal=N; then the last line that it wrote on stderr. SECONDS "started": once it has written its first line."""
+"""stop_at.py SIGNAL SECONDS COMMAND…: sends the signal after so many seconds. Prints how the command ended:
+its exit status, or signal=N; then the last line that it wrote on stderr. SECONDS "started": once it has
+written its first line."""
 import signal, subprocess, sys
 name, seconds, command = sys.argv[1], sys.argv[2], sys.argv[3:]
 p = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -48,13 +49,18 @@ PYTHON
 whole_time=$(python3 - "$minrnn" "${recipe[@]}" <<'PYTHON'
 import subprocess, sys, time
 began = time.monotonic()
-subprocess.run([sys.argv[1], "train", *sys.argv[2:], "--out", "timed", "--quiet"], check=True, stdout=subprocess.DEVNULL)
+subprocess.run([sys.argv[1], "train", *sys.argv[2:], "--out", "timed", "--quiet"], check=True,
+               stdout=subprocess.DEVNULL)
 print(time.monotonic() - began)
 PYTHON
 )
-moment() { python3 -c 'import random, sys; print(random.uniform(0, float(sys.argv[1]) / float(sys.argv[2])))' "$whole_time" "$1"; }
+moment() {
+    python3 -c 'import random, sys; print(random.uniform(0, float(sys.argv[1]) / float(sys.argv[2])))' \
+        "$whole_time" "$1"
+}
 
-# A line that says how to go on comes with the exit status; only a signal before the first line of all may end the process.
+# A line that says how to go on comes with the exit status; only a signal before the first line
+# of all may end the process.
 ended_well() { # SIGNAL STATUS
     case $1 in
     KILL) [ "$ending" = signal=9 ] || [ "$ending" = 0 ] ;;
@@ -140,8 +146,10 @@ for how in full short; do
     wait $first 2>/dev/null
     if [ -e "early-$how/state.safetensors" ]; then
         echo "note: 15 seconds passed before the kill; nothing to see for $how"
-    elif [ $how = full ]; then done_by "$varied" train "${recipe[@]}" --out early-full --resume && same_run "killed early" early-full
-    else done_by "$minrnn" train --out early-short --resume --steps "$steps" --save-every 29 && same_run "killed early, short" early-short
+    elif [ $how = full ]; then done_by "$varied" train "${recipe[@]}" --out early-full --resume &&
+        same_run "killed early" early-full
+    else done_by "$minrnn" train --out early-short --resume --steps "$steps" --save-every 29 &&
+        same_run "killed early, short" early-short
     fi
 done
 done_by "$varied" train "${recipe[@]}" --out fresh --resume
@@ -166,7 +174,9 @@ printf '{"kind":"step","step":%d,"lo' $((steps / 2 + 1)) >>torn/log.jsonl
 go_on torn && undisturbed torn
 rm missing/last.safetensors missing/model.safetensors missing/curve.svg
 go_on missing && undisturbed missing
-for f in state.safetensors last.safetensors model.safetensors recipe.ini curve.svg; do head -c 999 /dev/urandom >"leftover/$f.tmp"; done
+for f in state.safetensors last.safetensors model.safetensors recipe.ini curve.svg; do
+    head -c 999 /dev/urandom >"leftover/$f.tmp"
+done
 go_on leftover && undisturbed leftover
 check "leftover temporary files go away" [ -z "$(find leftover -name '*.tmp')" ]
 before=$(snapshot short_log | grep -v log.jsonl)

@@ -118,12 +118,14 @@ done
 
 # ---- a million tokens in the memory of fifty thousand (a sanitizer's memory is its own)
 if [ "$sanitized" = 0 ]; then
-    done_by "$minrnn" train text --data text.txt --dim 8 --layers 1 --expansion 1 --mlp 0 --context 32 --batch 8 --steps 5 --out small
+    done_by "$minrnn" train text --data text.txt --dim 8 --layers 1 --expansion 1 --mlp 0 --context 32 --batch 8 \
+        --steps 5 --out small
     cat >stream.py <<'PYTHON'
 """stream.py COMMAND MODEL N: streams N tokens through score --mode step; prints the peak memory in KiB."""
 import json, resource, subprocess, sys
 command, model, n = sys.argv[1], sys.argv[2], int(sys.argv[3])
-p = subprocess.Popen([command, "score", model, "-", "--mode", "step", "--threads", "1", "--json"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+p = subprocess.Popen([command, "score", model, "-", "--mode", "step", "--threads", "1", "--json"],
+                     stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 piece = ("the quick brown fox jumps over 東京\n" * 50)
 while n:
     text = piece[:n]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Signals to a training: TERM, INT and HUP save and end it, USR1 saves and trains on, nohup is respected. Every step waits for
-# a line of the command, never for a time.
+# Signals to a training: TERM, INT and HUP save and end it, USR1 saves and trains on, nohup is respected. Every step
+# waits for a line of the command, never for a time.
 source "$(dirname "$0")/cli_support.bash"
 
 make_text text.txt 3000 1
@@ -35,7 +35,8 @@ for case in "TERM 143" "INT 130" "HUP 129" "HUP_HUP 129" "USR1_saved_HUP 129"; d
     # shellcheck disable=SC2086 # the actions are words
     signals ${actions//_/ } -- "$minrnn" train "${endless[@]}" --out "end-$actions"
     check "$actions: exit $ending, not $code" [ "$ending" = "$code" ]
-    check "$actions: no way to resume in \"$last_line\"" grep -q "minrnn train --out end-$actions --resume" <<<"$last_line"
+    check "$actions: no way to resume in \"$last_line\"" grep -q "minrnn train --out end-$actions --resume" \
+        <<<"$last_line"
     check "$actions: a state was saved" [ -s "end-$actions/state.safetensors" ]
 done
 

@@ -57,7 +57,8 @@ refused() {
     run "$@"
     checks=$((checks + 1))
     if [ $status -ne "$expected" ]; then fail "status $status, not $expected: $* $(printf '\n'; tail -n 5 err)"
-    elif [ "$(wc -l <err)" -ne 1 ] || [ -n "$(tail -c 1 err)" ]; then fail "not one line on stderr: $* $(printf '\n'; cat err)"
+    elif [ "$(wc -l <err)" -ne 1 ] || [ -n "$(tail -c 1 err)" ]; then
+        fail "not one line on stderr: $* $(printf '\n'; cat err)"
     elif ! grep -qaE -- "$pattern" err; then fail "stderr does not match /$pattern/: $* $(printf '\n'; cat err)"
     fi
 }
@@ -77,7 +78,7 @@ json() {
 import json, math, sys
 def refuse(word): raise ValueError(word + " is not JSON")
 d = json.loads(open(sys.argv[2], "rb").read().decode("utf-8"), parse_constant=refuse)
-ok = eval(sys.argv[1], {"d": d, "math": math})
+ok = eval("(" + sys.argv[1] + ")", {"d": d, "math": math})
 if not ok: print("false:", sys.argv[1], "in", str(d)[:300])
 sys.exit(not ok)
 PYTHON

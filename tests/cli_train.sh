@@ -4,9 +4,13 @@ source "$(dirname "$0")/cli_support.bash"
 
 make_text text.txt 3000 1
 text=(text --data text.txt "${tiny[@]}")
-copy=(selective-copy --length 20 --tokens 2 --symbols 4 --eval-batches 1 --dim 16 --layers 1 --expansion 2 --batch 8 --accumulate 1)
+copy=(selective-copy --length 20 --tokens 2 --symbols 4 --eval-batches 1 --dim 16 --layers 1 --expansion 2 --batch 8
+    --accumulate 1)
 
-svg() { python3 -c 'import sys, xml.etree.ElementTree as e; t = e.parse(sys.argv[1]).getroot(); sys.exit(not t.tag.endswith("svg"))' "$1"; }
+svg() {
+    python3 -c \
+        'import sys, xml.etree.ElementTree as e; sys.exit(not e.parse(sys.argv[1]).getroot().tag.endswith("svg"))' "$1"
+}
 
 # good_run DIR STEPS: everything that --out holds, and that it fits together
 good_run() {
@@ -24,7 +28,8 @@ steps, evals = ([l for l in lines if l["kind"] == k] for k in ("step", "eval"))
 assert len(steps) + len(evals) == len(lines)
 assert [l["step"] for l in steps] == list(range(1, int(sys.argv[2]) + 1))
 assert all(set(l) == {"kind", "step", "loss", "lr", "grad_norm", "tokens_per_s", "seconds"} for l in steps)
-assert all(math.isfinite(l[k]) and l[k] >= 0 for l in steps for k in ("loss", "lr", "grad_norm", "tokens_per_s", "seconds"))
+assert all(math.isfinite(l[k]) and l[k] >= 0 for l in steps
+           for k in ("loss", "lr", "grad_norm", "tokens_per_s", "seconds"))
 assert all(a["seconds"] <= b["seconds"] for a, b in zip(lines, lines[1:]))
 assert evals and evals[-1]["step"] == int(sys.argv[2]) and any(l["best"] for l in evals)
 assert all(0 <= l["accuracy"] <= 1 and l["loss"] >= 0 for l in evals)
@@ -40,7 +45,8 @@ forms=(
     "--mixer mingru --candidate tanh --h0 learned --conv 4 --conv-place inside --gate-init timescales"
     "--mixer mingru --scan log --gate-init timescales-uniform --optimizer adam --schedule linear"
     "--mixer minlstm --candidate positive --normalize-gates no --gate-init forget-bias=-1.5 --decay-set no-gates"
-    "--mixer minlstm --candidate linear --normalize-gates yes --h0 learned --norm layer --schedule cosine --decay-set all"
+    "--mixer minlstm --candidate linear --normalize-gates yes --h0 learned --norm layer --schedule cosine \
+--decay-set all"
     "--mixer minlstm --candidate tanh --gate-init timescales --conv 4 --conv-place residual --mlp 0"
     "--mixer minlstm --scan log --gate-init timescales-uniform --dropout 0.3 --accumulate 2"
     "--mixer gru --gate-init timescales --h0 learned --decay-set no-gates"
@@ -57,7 +63,8 @@ for form in "${forms[@]}"; do
     good_run copy-$i 12
     done_by "$minrnn" eval text-$i/last.safetensors --data text.txt --json
     last=$(grep '"kind":"eval"' text-$i/log.jsonl | tail -n 1)
-    check "text-$i: eval says what the log says" json "abs(d['loss'] - $(python3 -c 'import json, sys; print(json.loads(sys.argv[1])["loss"])' "$last")) <= 1e-6 * d['loss']" out
+    logged=$(python3 -c 'import json, sys; print(json.loads(sys.argv[1])["loss"])' "$last")
+    check "text-$i: eval says what the log says" json "abs(d['loss'] - $logged) <= 1e-6 * d['loss']" out
     done_by "$minrnn" eval copy-$i/model.safetensors --json
     check "copy-$i: eval" json "d['task'] == 'selective-copy' and 0 <= d['accuracy'] <= 1 and d['rows'] == 128" out
     done_by "$minrnn" generate text-$i/model.safetensors --tokens 20
@@ -66,7 +73,8 @@ done
 
 # ---- it learns: the loss falls, and the best model is the best
 done_by "$varied" train "${text[@]}" --steps 150 --eval-every 50 --lr 0.01 --warmup 5 --json --out learns
-check "--json" json "d['step'] == 150 and d['best_step'] in (50, 100, 150) and d['best_loss'] < 2.5 and 0 < d['best_accuracy'] <= 1" out
+check "--json" json \
+    "d['step'] == 150 and d['best_step'] in (50, 100, 150) and d['best_loss'] < 2.5 and 0 < d['best_accuracy'] <= 1" out
 best=$(python3 -c 'import json; print(json.load(open("out"))["best_loss"])')
 done_by "$minrnn" eval learns/model.safetensors --data text.txt --json
 check "model.safetensors is the best" json "abs(d['loss'] - $best) <= 1e-6 * $best" out
@@ -76,7 +84,8 @@ done_by "$minrnn" eval copy-1/model.safetensors --length 50 --examples 2
 check "eval --examples" [ "$(grep -c target out)" -eq 2 -a "$(grep -c predicted out)" -eq 2 ]
 
 # ---- recipe.ini gives the same run again
-done_by "$varied" train "${text[@]}" --dropout 0.2 --mixer minlstm --betas 0.8,0.95 --lr 0.0123456789 --seed 77 --weight-decay 1e-3 \
+done_by "$varied" train "${text[@]}" --dropout 0.2 --mixer minlstm --betas 0.8,0.95 --lr 0.0123456789 --seed 77 \
+    --weight-decay 1e-3 \
     --gate-init forget-bias=0.1 --steps 25 --eval-every 7 --out first
 done_by "$minrnn" train first/recipe.ini --out second
 check "recipe.ini: the same model" same_files first/model.safetensors second/model.safetensors
@@ -84,7 +93,8 @@ check "recipe.ini: the same weights" same_files first/last.safetensors second/la
 check "recipe.ini: the same recipe" same_files first/recipe.ini second/recipe.ini
 done_by "$minrnn" train first/recipe.ini --seed 78 --out third
 check "a flag goes over the recipe" [ "$(sum_of first/last.safetensors)" != "$(sum_of third/last.safetensors)" ]
-done_by "$varied" train "${text[@]}" --dropout 0.2 --mixer=minlstm --betas=0.8,0.95 --lr=0.0123456789 --seed=77 --weight-decay=1e-3 \
+done_by "$varied" train "${text[@]}" --dropout 0.2 --mixer=minlstm --betas=0.8,0.95 --lr=0.0123456789 --seed=77 \
+    --weight-decay=1e-3 \
     --gate-init=forget-bias=0.1 --steps=25 --eval-every=7 --out=fourth
 check "--key=value" same_files first/last.safetensors fourth/last.safetensors
 check "no path in the files" [ -z "$(grep -laF text.txt first/*.safetensors)" ]
@@ -103,10 +113,18 @@ check "--patience is said" grep -q 'no better' out
 
 # ---- info
 done_by "$minrnn" info first/model.safetensors --json
-check "info --json" json "d['task'] == 'text' and d['config']['mixer'] == 'minlstm' and d['config']['dim'] == 16 and d['config']['layers'] == 2" out
-check "info: parameters" json "d['total_parameters'] == sum(math.prod(p['shape']) for p in d['parameters']) and all(p['dtype'] == 'F32' for p in d['parameters'])" out
-check "info: names" json "{'embed.weight', 'blocks.0.norm1.weight', 'blocks.1.mixer.linear_f.weight', 'blocks.0.mixer.down.bias', 'norm.weight', 'head.weight'} <= {p['name'] for p in d['parameters']}" out
-check "info: sizes" json "d['file_bytes'] == $(stat -c %s first/model.safetensors) and d['vocabulary'] == $(python3 -c 'print(len(set(open("text.txt", encoding="utf-8").read())))')" out
+check "info --json" json \
+    "d['task'] == 'text' and d['config']['mixer'] == 'minlstm' and d['config']['dim'] == 16 \
+        and d['config']['layers'] == 2" out
+check "info: parameters" json \
+    "d['total_parameters'] == sum(math.prod(p['shape']) for p in d['parameters']) and all(p['dtype'] == 'F32' \
+        for p in d['parameters'])" out
+check "info: names" json \
+    "{'embed.weight', 'blocks.0.norm1.weight', 'blocks.1.mixer.linear_f.weight', 'blocks.0.mixer.down.bias', \
+      'norm.weight', 'head.weight'} <= {p['name'] for p in d['parameters']}" out
+check "info: sizes" json \
+    "d['file_bytes'] == $(stat -c %s first/model.safetensors) \
+        and d['vocabulary'] == $(python3 -c 'print(len(set(open("text.txt", encoding="utf-8").read())))')" out
 done_by "$minrnn" info first/model.safetensors
 check "info for people" grep -q 'blocks.0.mixer.linear_f.weight' out
 done_by "$minrnn" --version
@@ -133,9 +151,11 @@ while True:
     sys.stdout.buffer.write(data)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 PYTHON
-done_by python3 terminal.py "$varied" train "${text[@]}" --steps 100000000 --eval-every 100000000 --max-seconds 1.5 --out terminal
+done_by python3 terminal.py "$varied" train "${text[@]}" --steps 100000000 --eval-every 100000000 --max-seconds 1.5 \
+    --out terminal
 mv out screen
-check "a terminal sees the line drawn again and again" [ "$(tr '\r' '\n' <screen | grep -acE '^step +[0-9]+/100000000 .*loss [0-9]')" -ge 2 ]
+check "a terminal sees the line drawn again and again" [ \
+    "$(tr '\r' '\n' <screen | grep -acE '^step +[0-9]+/100000000 .*loss [0-9]')" -ge 2 ]
 check "no line is wider than the terminal" python3 - screen <<'PYTHON'
 import re, sys
 text = open(sys.argv[1], "rb").read().decode("utf-8")
@@ -147,11 +167,14 @@ PYTHON
 for command in train eval generate score info bench check data; do
     for flag in --help -h; do
         done_by "$minrnn" $command $flag
-        check "$command $flag: usage, examples, nothing on stderr" [ "$(grep -c '^usage: minrnn '$command out)" -eq 1 -a "$(grep -c '^examples:' out)" -eq 1 -a ! -s err ]
+        check "$command $flag: usage, examples, nothing on stderr" [ "$(grep -c '^usage: minrnn '$command out)" -eq 1 \
+            -a "$(grep -c '^examples:' out)" -eq 1 -a ! -s err ]
         check "$command $flag: an example" grep -qE "^ +minrnn $command" out
     done
     # check chooses its threads itself, and prints nothing but its result
-    for flag in --device --json $([ $command = check ] || echo --threads --quiet); do check "$command --help names $flag" grep -q -- "$flag " out; done
+    for flag in --device --json $([ $command = check ] || echo --threads --quiet); do
+        check "$command --help names $flag" grep -q -- "$flag " out
+    done
     mv out help-$command
 done
 names() { # COMMAND FLAG…
@@ -159,8 +182,10 @@ names() { # COMMAND FLAG…
     shift
     for flag in "$@"; do check "$command --help names $flag" grep -qE -- "(^| )$flag( |$)" help-$command; done
 }
-names train --out --resume --mixer --candidate --scan --normalize-gates --h0 --gate-init --layers --dim --expansion --conv --conv-place \
-    --mlp --norm --dropout --batch --context --steps --max-seconds --lr --schedule --warmup --optimizer --betas --weight-decay --clip \
+names train --out --resume --mixer --candidate --scan --normalize-gates --h0 --gate-init --layers --dim --expansion \
+    --conv --conv-place \
+    --mlp --norm --dropout --batch --context --steps --max-seconds --lr --schedule --warmup --optimizer --betas \
+    --weight-decay --clip \
     --accumulate --eval-every --save-every --patience --seed --data --vocab --length --tokens --symbols
 names eval --task --data --length
 names generate --prompt --tokens --temperature --top-k --top-p --stop --seed
@@ -170,7 +195,9 @@ names check --quick --mutate
 for key in $(sed -n 's/^\([a-z0-9-]*\) = .*/\1/p' first/recipe.ini | grep -vx name); do names train "--$key"; done
 for flag in --help -h help; do
     done_by "$minrnn" $flag
-    for command in train eval generate score info bench check data; do check "$flag names $command" grep -qE "^  $command " out; done
+    for command in train eval generate score info bench check data; do
+        check "$flag names $command" grep -qE "^  $command " out
+    done
 done
 
 finish

@@ -1,10 +1,14 @@
-"""Every allocation, thread and call on files of small commands fails in turn, and every checkpoint is cut short in turn.
+"""Every allocation, thread and call on files of small commands fails in turn, and every
+checkpoint is cut short in turn.
 
-usage: faults.py MINRNN PRELOAD [--stride K] [--only WORD]     PRELOAD: the library of fault_preload.c; K: every K-th allocation, and every K/4-th of the rest
+usage: faults.py MINRNN PRELOAD [--stride K] [--only WORD]
 
-After each fault the command must end with 0 and the same result, or with 1 and one line on stderr; it must hold no more memory
-and no more open files than an undisturbed run does at its end; every model that is there is whole; and a run that was disturbed
-or cut short, resumed, ends with the same bits as one that was not. All on the CPU: what a CUDA runtime holds is not ours.
+PRELOAD: the library of fault_preload.c; K: every K-th allocation, and every K/4-th of the rest.
+
+After each fault the command must end with 0 and the same result, or with 1 and one line on stderr; it must hold no more
+memory and no more open files than an undisturbed run does at its end; every model that is there is whole; and a run
+that was disturbed or cut short, resumed, ends with the same bits as one that was not. All on the CPU: what a CUDA
+runtime holds is not ours.
 """
 import argparse, hashlib, os, re, shutil, subprocess, sys, tempfile
 from collections import Counter
@@ -50,7 +54,8 @@ class Place:
                 "left": left and tuple(map(int, left.groups()))}
 
     def files(self):
-        """Every file below, by its content, without what depends on the clock (state.safetensors knows the size of the log)."""
+        """Every file below, by its content, without what depends on the clock (state.safetensors
+        knows the size of the log)."""
         found = {}
         for folder, _, names in os.walk(self.path):
             for name in names:
@@ -68,8 +73,10 @@ class Place:
 
 class Lab:
     def __init__(self, minrnn, preload, stride, only):
-        self.minrnn, self.preload, self.stride, self.only = os.path.realpath(minrnn), os.path.realpath(preload), stride, only
-        self.root = tempfile.mkdtemp(prefix="minrnn-faults-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+        self.minrnn, self.preload = os.path.realpath(minrnn), os.path.realpath(preload)
+        self.stride, self.only = stride, only
+        self.root = tempfile.mkdtemp(prefix="minrnn-faults-", 
+                                     dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
         self.failures, self.counts, self.calls = [], Counter(), Counter()
         self.usual, self.sound = set(), set()  # what undisturbed commands hold at their end; models known to be whole
         with open(os.path.join(self.root, "text.txt"), "w") as out:
@@ -212,7 +219,8 @@ def main():
         shutil.rmtree(lab.root, ignore_errors=True)
     for (what, fault), count in lab.counts.items():
         print(f"{what:20} {fault:8} {count:6} faults")
-    print("held at the end of an undisturbed command:", ", ".join(f"{b} blocks, {f} files" for b, f in sorted(lab.usual)))
+    print("held at the end of an undisturbed command:",
+          ", ".join(f"{b} blocks, {f} files" for b, f in sorted(lab.usual)))
     print("calls:", ", ".join(f"{name} {count}" for name, count in lab.calls.most_common()))
     print("\n".join(lab.failures[:40]))
     print(f"{sum(lab.counts.values())} faults, {len(lab.failures)} failures")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The shape of the house: who may include whom, and how long files and functions may be (CONTRIBUTING.md).
+"""The shape of the house: who may include whom, and how long files, functions and lines may be (CONTRIBUTING.md).
 
 usage: house.py ROOT | --symbols ROOT BUILD | --self-test      prints each violation; exit 1 if there is one
 
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-FILE_LINES, FUNCTION_LINES = 600, 80
+FILE_LINES, FUNCTION_LINES, COLUMNS = 500, 60, 120
 SOURCES = (".c", ".h", ".inc", ".def", ".cu", ".cuh")
 
 # Arrows: the longest prefix that fits a file says what it may include, itself aside. Public headers are for everyone.
@@ -37,6 +37,9 @@ ARROWS = {
 INSIDERS = "app/bench"
 # A backend is a closed room: no other backend looks in, and neither does anyone outside src/ops.
 BACKENDS = ["src/ops/ref", "src/ops/cpu", "src/ops/cuda"]
+# Every line of code, scripts and build files has at most COLUMNS columns; recorded data in tests and fuzz is not code.
+NARROW = ("src", "include", "app", "examples", "tests", "scripts", "fuzz", "CMakeLists.txt", "Makefile")
+NARROW_TYPES = (*SOURCES, ".py", ".sh", ".bash", ".cmake", ".cmake.in", "CMakeLists.txt", "Makefile")
 MEASURED = ["src", "include", "app", "examples", "python", "tests"]
 UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) + r")\b")
 
@@ -96,7 +99,7 @@ def included(root, path, seen):
 
 
 def check_reach(root, path):
-    """The program sees nothing of the library but what it publishes, also through the headers of the one room that does."""
+    """The program sees only what the library publishes, even through headers of the one room that sees more."""
     if not within(path, "app") or within(path, INSIDERS):
         return
     for target in sorted(included(root, path, set())):
@@ -181,6 +184,24 @@ def check_sizes(path, text, lines):
                 yield f"{path}:{first}: a {what} of {last - first + 1} lines; {FUNCTION_LINES} at most"
 
 
+def narrow_files(root):
+    """Files whose lines are measured: those of NARROW_TYPES, without what other programs wrote or read as data."""
+    for top in NARROW:
+        if os.path.isfile(os.path.join(root, top)):
+            yield top
+        for folder, folders, names in os.walk(os.path.join(root, top)):
+            folders[:] = sorted(name for name in folders if name not in ("expected", "runs", "corpus"))
+            for name in sorted(names):
+                if name.endswith(NARROW_TYPES):
+                    yield os.path.relpath(os.path.join(folder, name), root)
+
+
+def check_columns(path, lines):
+    for number, line in enumerate(lines, 1):
+        if len(line.expandtabs(8)) > COLUMNS:
+            yield f"{path}:{number}: {len(line.expandtabs(8))} columns; {COLUMNS} at most"
+
+
 def check_words(path, lines):
     for number, line in enumerate(lines, 1):
         if UNFINISHED.search(line):
@@ -205,6 +226,8 @@ def violations(root):
                 found += check_reach(root, path)
                 found += check_sizes(path, text, lines)
                 found += check_words(path, lines)
+    for path in narrow_files(root):
+        found += check_columns(path, read(root, path).splitlines())
     return found, files
 
 
@@ -242,8 +265,8 @@ def symbol_violations(root, build):
     outside = [path for path in app if f"/{INSIDERS}/" not in path]
     union = lambda table: set().union(*table.values())
     needed = {os.path.relpath(path, build): names for path, names in symbols(outside, "-u").items()}
-    found = wrong_symbols(needed, declared(root), union(symbols(core, "--defined-only")), union(symbols(app, "--defined-only")))
-    return list(found), len(outside)
+    defined = [union(symbols(objects, "--defined-only")) for objects in (core, app)]
+    return list(wrong_symbols(needed, declared(root), *defined)), len(outside)
 
 
 # ---- self-test: a house in order, and the same house with one thing wrong
@@ -269,9 +292,13 @@ CLEAN = {
     "app/commands/args.h": '#include "train/train.h"\n',
     "app/commands/cmd_paper.c": '#include "args.h"\n#include "bench/experiments.h"\n',
     "examples/tiny.c": '#include <minrnn.h>\n#include <minrnn_experimental.h>\n',
-    "src/core/long.c": "int a(void)\n{\n" + "    ;\n" * 77 + "}\n"                            # 80 lines: just allowed
-                       + '#ifdef X\nint b(int x) {\n#else\nint b(void) {\n#endif\n    return "}"[0] == \'}\'; /* } */\n}\n'
+    "src/core/long.c": "int a(void)\n{\n" + "    ;\n" * (FUNCTION_LINES - 3) + "}\n"  # just allowed
+                       + "#ifdef X\nint b(int x) {\n#else\nint b(void) {\n#endif\n"
+                       + "    return \"}\"[0] == '}'; /* } */\n}\n"
                        + "static const int table[] = {\n" + "    1,\n" * 200 + "};\n",
+    "tests/wide.py": "é" * COLUMNS + "\n",  # just allowed
+    "tests/compat/expected/long.sh": "x" * 1000 + "\n",
+    "tests/golden/data.txt": "x" * 1000 + "\n",
 }
 
 PLANTED = [
@@ -292,13 +319,22 @@ PLANTED = [
     ("src/core/bad.c", '#include "core/gone.h"\n', "there is no such file"),
     ("src/model/bad.cu", "#if defined(USE_CUDA)\n#endif\n", "no code knows its device"),
     ("app/train/bad.c", "/* TO" "DO: later */\n", "unfinished"),
-    ("src/core/bad.c", "int x;\n" * 601, "601 lines"),
-    ("src/core/bad.c", "int a(void)\n{\n" + "    ;\n" * 78 + "}\n", "bad.c:1: a function of 81 lines"),
-    ("src/core/bad.c", "int t[] = {1};\n\nint\na(int (*f)(void),\n  int b) {\n" + "    if (b) { b = '{'; }\n" * 77 + "}\n",
-     "bad.c:3: a function of 81 lines"),
-    ("src/core/bad.h", '#ifdef __cplusplus\nextern "C" {\n#endif\nint a(void) {\n' + "    ;\n" * 79 + "}\n",
-     "bad.h:4: a function of 81 lines"),
-    ("src/core/bad.c", "#define LONG \\\n" + "    ; \\\n" * 80 + "\n", "a macro of 82 lines"),
+    ("src/core/bad.c", "int x;\n" * (FILE_LINES + 1), f"{FILE_LINES + 1} lines"),
+    ("src/core/bad.c", "int a(void)\n{\n" + "    ;\n" * (FUNCTION_LINES - 2) + "}\n",
+     f"bad.c:1: a function of {FUNCTION_LINES + 1} lines"),
+    ("src/core/bad.c", "int t[] = {1};\n\nint\na(int (*f)(void),\n  int b) {\n"
+     + "    if (b) { b = '{'; }\n" * (FUNCTION_LINES - 3) + "}\n",
+     f"bad.c:3: a function of {FUNCTION_LINES + 1} lines"),
+    ("src/core/bad.h", '#ifdef __cplusplus\nextern "C" {\n#endif\nint a(void) {\n' + "    ;\n" * (FUNCTION_LINES - 1)
+     + "}\n",
+     f"bad.h:4: a function of {FUNCTION_LINES + 1} lines"),
+    ("src/core/bad.c", "#define LONG \\\n" + "    ; \\\n" * FUNCTION_LINES + "\n",
+     f"a macro of {FUNCTION_LINES + 2} lines"),
+    *((path, "\n" + "#" * (COLUMNS + 1) + "\n", f"{path}:2: {COLUMNS + 1} columns")
+      for path in ("src/ops/ops.def", "tests/cli_x.sh", "tests/cli_support.bash", "scripts/x.py", "scripts/x.cmake",
+                   "fuzz/CMakeLists.txt", "CMakeLists.txt", "Makefile")),
+    ("app/train/bad.c", "/*" + "*" * COLUMNS + "*/\n", f"{COLUMNS + 4} columns"),
+    ("Makefile", "x:\n\t" + "y" * (COLUMNS - 7) + "\n", f"{COLUMNS + 1} columns"),  # a tab is eight
 ]
 
 # What the program may not see is named where it is included, and where it is reached.

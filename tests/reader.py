@@ -7,7 +7,8 @@ usage: reader.py MODEL TEXTFILE
 Prints {"tokens": n, "nats_per_token": x, "logprobs": […]}: logprobs[i] is the log-probability of token i + 1
 given tokens 0 … i, and x is minus their mean. With --values, a model of reals is given the sequences of FILE (JSON:
 [sequence][token][value]) and its outputs are printed, a number a line. All arithmetic is float64, one sequence at a
-time, nothing shared with the command: where the two differ by more than fp32 rounding, the page or the command is wrong.
+time, nothing shared with the command: where the two differ by more than fp32 rounding, the
+page or the command is wrong.
 """
 import json
 import re
@@ -28,8 +29,10 @@ CHOICES = {
     "model.conv-place": ["inside", "residual"],
     "model.norm": ["rms", "layer", "none"],
 }
-AT_LEAST = {"model.inputs": 1, "model.outputs": 1, "model.layers": 1, "model.dim": 1, "model.expansion": 1, "model.mlp": 0}
-OPTIONAL = {"model.weights": ["f32", "int8"], "model.gru-reset": ["before", "after"], "model.positions": ["rotary", "learned", "none"],
+AT_LEAST = {"model.inputs": 1, "model.outputs": 1, "model.layers": 1, "model.dim": 1, "model.expansion": 1,
+            "model.mlp": 0}
+OPTIONAL = {"model.weights": ["f32", "int8"], "model.gru-reset": ["before", "after"],
+            "model.positions": ["rotary", "learned", "none"],
             "model.states": ["16", *map(str, range(1, 33))], "model.head-bias": ["no", "yes"],
             "model.scaler": ["none", "input", "target", "both"]}
 ATTENTION = ["model.heads", "model.window"]
@@ -69,7 +72,8 @@ def read_container(path):
         require(entry["dtype"] in DTYPES, f"{name}: dtype {entry['dtype']}")
         dtype = np.dtype(DTYPES[entry["dtype"]])
         require(0 <= begin <= end <= len(data), f"{name}: lies outside the file")
-        require(end - begin == dtype.itemsize * int(np.prod(entry["shape"])), f"{name}: its bytes and its shape disagree")
+        require(end - begin == dtype.itemsize * int(np.prod(entry["shape"])),
+                f"{name}: its bytes and its shape disagree")
         tensors[name] = np.frombuffer(data[begin:end], dtype).reshape(entry["shape"])
         require(np.isfinite(tensors[name]).all(), f"{name}: a number that is not finite")
         spans.append((begin, end))
@@ -82,7 +86,8 @@ def read_container(path):
 def check_metadata(metadata):
     require(metadata.get("format") == "minrnn" and metadata.get("version") == "1", "not a minrnn file of version 1")
     for key in metadata:
-        require(key in MODEL_KEYS | OPTIONAL.keys() | OTHER_KEYS | {*ATTENTION} or key.startswith("task."), f"unknown key {key}")
+        require(key in MODEL_KEYS | OPTIONAL.keys() | OTHER_KEYS | {*ATTENTION} or key.startswith("task."),
+                f"unknown key {key}")
     for key in MODEL_KEYS:
         require(key in metadata, f"{key} is missing")
     for key, values in CHOICES.items():
@@ -112,7 +117,8 @@ def expected_shapes(form):
 
     def mamba(name):
         R, S = (D + 15) // 16, int(form.get("states", 16))
-        shapes.update({f"{name}.in_proj.weight": (2 * H, D), f"{name}.conv1d.weight": (H, 1, 4), f"{name}.conv1d.bias": (H,),
+        shapes.update({f"{name}.in_proj.weight": (2 * H, D), f"{name}.conv1d.weight": (H, 1, 4),
+                       f"{name}.conv1d.bias": (H,),
                        f"{name}.x_proj.weight": (R + 2 * S, H), f"{name}.A_log": (H, S), f"{name}.D": (H,)})
         linear(f"{name}.dt_proj", H, R)
 
@@ -128,7 +134,8 @@ def expected_shapes(form):
             if form["conv-place"] == "residual":
                 linear(f"{block}.conv.point", D, D)
         norm(f"{block}.norm1")
-        for gate in {"mingru": ["linear_z", "linear_h"], "minlstm": ["linear_f", "linear_i", "linear_h"]}.get(form["mixer"], []):
+        for gate in {"mingru": ["linear_z", "linear_h"],
+                     "minlstm": ["linear_f", "linear_i", "linear_h"]}.get(form["mixer"], []):
             linear(f"{block}.mixer.{gate}", H, D)
         rows = {"gru": 3 * H, "lstm": 4 * H}.get(form["mixer"])
         if rows:
@@ -163,11 +170,13 @@ def dequantize(tensors):
     """Matrices of 8 bits and their scales as one tensor each."""
     whole = dict(tensors)
     for name in [name for name, tensor in tensors.items()
-                 if tensor.ndim == 2 and name != "embed.weight" and not name.endswith((".weight_hh", ".position", ".A_log"))]:
+                 if tensor.ndim == 2 and name != "embed.weight"
+                 and not name.endswith((".weight_hh", ".position", ".A_log"))]:
         require(tensors[name].dtype == np.int8, f"{name}: not I8")
         require(f"{name}_scale" in whole, f"{name}_scale is missing")
         scale = whole.pop(f"{name}_scale")
-        require(scale.dtype == np.float32 and scale.shape == tensors[name].shape[:1], f"{name}_scale: wrong type or shape")
+        require(scale.dtype == np.float32 and scale.shape == tensors[name].shape[:1],
+                f"{name}_scale: wrong type or shape")
         require((tensors[name] > -128).all(), f"{name}: -128")
         require(((scale > 0) | ((scale == 0) & (tensors[name] == 0).all(1))).all(), f"{name}_scale: not above 0")
         whole[name] = scale[:, None].astype(np.float64) * tensors[name]
@@ -295,7 +304,8 @@ class Model:
         return states
 
     def attention(self, name, u):
-        heads, window, positions = int(self.form["heads"]), int(self.form["window"]), self.form.get("positions", "rotary")
+        heads, window = int(self.form["heads"]), int(self.form["window"])
+        positions = self.form.get("positions", "rotary")
         n = np.arange(len(u))
         if positions == "learned":
             u = u + self.tensors[f"{name}.position"][n % window]
@@ -320,7 +330,8 @@ class Model:
         u = self.norm(f"{name}.norm1", x)
         if conv_place == "inside":
             u = self.conv(f"{name}.conv", u)
-        x = x + self.linear(f"{name}.mixer.down", (self.attention if self.form["mixer"] == "attention" else self.mixer)(f"{name}.mixer", u))
+        x = x + self.linear(f"{name}.mixer.down",
+                            (self.attention if self.form["mixer"] == "attention" else self.mixer)(f"{name}.mixer", u))
         if int(self.form["mlp"]) > 0:
             x = x + self.linear(f"{name}.mlp.down", gelu(self.linear(f"{name}.mlp.up", self.norm(f"{name}.norm2", x))))
         return x

@@ -14,12 +14,19 @@ PYTHON
 export MINRNN_PEERS=peer.py
 done_by "$minrnn" bench decode --mixer mingru --peers --json --device cpu --threads 1
 check "the script was told what to measure" grep -qx -- '--device cpu --threads 1 T=512 decode' words
-check "the ratio to our row" json "[abs(p['ratio'] * p['our_ms'] / 3000 - 1) < 1e-3 for p in d if p.get('peer') == 'made up'] == [True]" out # a ratio has four digits
-check "our row is the right one" json "[p['ours'] for p in d if p.get('peer') == 'made up'] == ['text no conv d=384 f32 B=1']" out
-check "no ratio to what we do not have" json "['ratio' in p for p in d if p.get('peer') == 'of another size'] == [False]" out
+# a ratio has four digits
+check "the ratio to our row" json \
+    "[abs(p['ratio'] * p['our_ms'] / 3000 - 1) < 1e-3 for p in d if p.get('peer') == 'made up'] == [True]" out
+check "our row is the right one" json \
+    "[p['ours'] for p in d if p.get('peer') == 'made up'] == ['text no conv d=384 f32 B=1']" out
+check "no ratio to what we do not have" json \
+    "['ratio' in p for p in d if p.get('peer') == 'of another size'] == [False]" out
 check "each row has tokens" json "all(p['tokens_per_s'] > 0 for p in d if p['bench'] == 'decode' and 'name' in p)" out
-check "1, 2, 4 and 8 streams in both forms, and without convolution" json "len([p for p in d if p['bench'] == 'decode' and 'name' in p]) == 12" out
-check "the limit says where the weights lie" json "all(p['limit'] in ('L2', 'L3', 'memory', 'compute') and p['share'] > 0 for p in d if p['bench'] == 'decode' and 'name' in p)" out
+check "1, 2, 4 and 8 streams in both forms, and without convolution" json \
+    "len([p for p in d if p['bench'] == 'decode' and 'name' in p]) == 12" out
+check "the limit says where the weights lie" json \
+    "all(p['limit'] in ('L2', 'L3', 'memory', 'compute') and p['share'] > 0 for p in d if p['bench'] == 'decode' \
+        and 'name' in p)" out
 
 done_by "$minrnn" bench decode --mixer mingru --peers --device cpu --threads 1
 check "for people" grep -qE '^decode +made up +B=1 +3000\.000 .*x$' out

@@ -5,7 +5,10 @@ source=$tests/..
 [ "$sanitized" = 0 ] || { echo "skipped: a sanitizer needs its library"; exit 77; }
 [ "$(uname -s)" != Darwin ] || { echo "skipped: macOS has no static C library"; exit 77; }
 for library in inih; do
-    [ -e "$(pkg-config --variable=libdir $library)/lib$library.a" ] || { echo "skipped: no static lib$library"; exit 77; }
+    [ -e "$(pkg-config --variable=libdir $library)/lib$library.a" ] || {
+        echo "skipped: no static lib$library"
+        exit 77
+    }
 done
 done_by cmake -S "$source" -B build -DMINRNN_STATIC=ON -DMINRNN_TESTS=OFF
 done_by cmake --build build --parallel 2 --target minrnn

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Carries out docs/first-op.md and docs/first-task.md word for word on a copy of the tree. The new ops must pass the check,
-the new task must be learnt, and a broken kernel must fail the check.
+"""Carries out docs/first-op.md and docs/first-task.md word for word on a copy of the tree. The new ops must pass the
+check, the new task must be learnt, and a broken kernel must fail the check.
 
 usage: slow_walks.py SOURCE COMPILER
 """

@@ -22,7 +22,8 @@ def main():
         with open(path, "w", encoding="utf-8") as file:
             file.write(tasks[0])
         folders = ["-I" + os.path.join(source, folder) for folder in ("include", "src", "app")]
-        done = subprocess.run([compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", *folders, path], check=False)
+        done = subprocess.run([compiler, "-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", *folders, path],
+                              check=False)
     return done.returncode
 
 

@@ -1,8 +1,8 @@
 /* The log of a run: log.jsonl in its folder, and on request the same as log.csv and for TensorBoard.
  *
  * A checkpoint keeps the offset of log.jsonl, and a resumed run cuts that back to it, so the log of a run that was
- * killed equals that of one that was not (tokens_per_s and seconds aside). log.csv is made from it anew, and TensorBoard
- * is told from which step on it must forget. */
+ * killed equals that of one that was not (except tokens_per_s and seconds). log.csv is written from it again, and
+ * TensorBoard is told from which step on to discard. */
 #ifndef MR_APP_TRAIN_RUNLOG_H
 #define MR_APP_TRAIN_RUNLOG_H
 

@@ -3,15 +3,19 @@
 #
 #   MINRNN_DATA=… tests/compat/make.sh path/to/minrnn OUT
 #
-# OUT gets text.txt, retrieval/, runs/ and expected/. What is committed was made by the command as of commit 4a3825d (gcc 12,
-# x86-64), on a machine with AVX-512 and the pictures of CIFAR-10; made again, times in the logs and how long these are will
-# differ, and nothing else. To make it with a later command is to give up the promise that older runs go on with the same bits:
-# say why in the commit. A key that a later version adds to files or recipes is allowed in replay.py (NEW_KEYS) instead.
+# OUT gets text.txt, retrieval/, runs/ and expected/. What is committed was made by the command as of commit 4a3825d
+# (gcc 12, x86-64), on a machine with AVX-512 and the pictures of CIFAR-10; made again, times in the logs and how long
+# these are will differ, and nothing else. To make it with a later command is to give up the promise that older runs go
+# on with the same bits: say why in the commit. A key that a later version adds to files or recipes is allowed in
+# replay.py (NEW_KEYS) instead.
 set -eu
 [ $# -eq 2 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
 minrnn=$(realpath "$1")
 here=$(cd "$(dirname "$0")" && pwd)
-[ -e "${MINRNN_DATA:-}/cifar10/gray.bin" ] || { echo "set MINRNN_DATA to the folder that has cifar10/gray.bin"; exit 1; }
+[ -e "${MINRNN_DATA:-}/cifar10/gray.bin" ] || {
+    echo "set MINRNN_DATA to the folder that has cifar10/gray.bin"
+    exit 1
+}
 data=$(realpath "$MINRNN_DATA")
 mkdir -p "$2" && cd "$2"
 rm -rf runs expected retrieval

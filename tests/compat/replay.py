@@ -44,7 +44,8 @@ def sum_of(content):
 
 
 def safetensors(path):
-    """The facts of a file: a sum over names, dtypes, shapes and bytes of its tensors, in the order of names; the metadata."""
+    """The facts of a file: a sum over names, dtypes, shapes and bytes of its tensors, in the order
+    of names; the metadata."""
     with open(path, "rb") as file:
         content = file.read()
     end = 8 + int.from_bytes(content[:8], "little")
@@ -113,7 +114,8 @@ class Command:
         command = [self.minrnn, *arguments, "--device", "cpu", "--threads", "1"]
         done = subprocess.run(command, cwd=self.folder, env=self.env, capture_output=True)
         if done.returncode:
-            raise Failed(f"status {done.returncode}: minrnn {' '.join(arguments)}: {done.stderr.decode(errors='replace')[-500:]}")
+            said = done.stderr.decode(errors="replace")[-500:]
+            raise Failed(f"status {done.returncode}: minrnn {' '.join(arguments)}: {said}")
         return done.stdout
 
     def path(self, name):

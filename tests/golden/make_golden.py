@@ -310,7 +310,8 @@ def make_adam():
 
 
 def turned(x):
-    """Rotary positions as RoFormer has them: channels 2i and 2i+1 are a complex number, turned by t·10000^(−2i/size)."""
+    """Rotary positions as RoFormer has them: channels 2i and 2i+1 are a complex number, turned
+    by t·10000^(−2i/size)."""
     T, size = x.shape[-2:]
     angle = torch.arange(T)[:, None] * 10000.0 ** (-torch.arange(0, size, 2) / size)
     z = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous()) * torch.polar(torch.ones_like(angle), angle)
@@ -338,7 +339,8 @@ def make_attention():
 
     future = torch.ones(T, T, dtype=torch.bool).triu(1)
     run("none", layer(x, x, x, attn_mask=future, need_weights=False)[0])
-    q, k, v = (F.linear(x, layer.in_proj_weight, layer.in_proj_bias).view(B, T, 3, heads, D // heads).permute(2, 0, 3, 1, 4))
+    qkv = F.linear(x, layer.in_proj_weight, layer.in_proj_bias)
+    q, k, v = qkv.view(B, T, 3, heads, D // heads).permute(2, 0, 3, 1, 4)
     sequence, t = reset.cumsum(1), torch.arange(T)
     hidden = future | (t[:, None] - t >= 4) | (sequence[:, :, None] != sequence[:, None, :])
     scores = turned(q) @ turned(k).transpose(-1, -2) / (D // heads) ** 0.5
@@ -356,4 +358,5 @@ if __name__ == "__main__":
     make_adam()
     make_attention()
     torch.manual_seed(2025)  # of its own, so that what is above stays as it is
-    make_model("model_mamba_inside_rms.safetensors", "mingru", "positive", False, RMSNorm, mixer=lambda: Mamba(6, 12, 5), tokens=35)
+    make_model("model_mamba_inside_rms.safetensors", "mingru", "positive", False, RMSNorm,
+               mixer=lambda: Mamba(6, 12, 5), tokens=35)

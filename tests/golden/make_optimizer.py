@@ -41,7 +41,8 @@ SETTINGS = {
 
 
 def rate(lr, schedule, warmup, step):
-    """The learning rate of a step, which counts from 1: rises to lr at step `warmup`, then falls towards 0 after STEPS."""
+    """The learning rate of a step, which counts from 1: rises to lr at step `warmup`, then falls
+    towards 0 after STEPS."""
     if step <= warmup:
         return lr * step / warmup
     progress = (step - 1 - warmup) / (STEPS - warmup)

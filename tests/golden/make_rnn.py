@@ -3,8 +3,8 @@
 
     python3 tests/golden/make_rnn.py
 
-`gru_after` and `lstm` are torch.nn.GRU and torch.nn.LSTM themselves; `gru_before` is the paper's equations token by token.
-Needs PyTorch; running the tests does not.
+`gru_after` and `lstm` are torch.nn.GRU and torch.nn.LSTM themselves; `gru_before` is the paper's equations token by
+token. Needs PyTorch; running the tests does not.
 """
 import json
 import pathlib
@@ -37,7 +37,8 @@ def randn(*shape, scale=1.0):
 
 
 class Before(nn.Module):
-    """r applies before the product with the state. z keeps the state, as in PyTorch (the paper's z is 1 minus this one)."""
+    """r applies before the product with the state. z keeps the state, as in PyTorch (the paper's
+    z is 1 minus this one)."""
 
     def __init__(self):
         super().__init__()
@@ -63,7 +64,8 @@ def make(tensors, name, module):
         for p in module.parameters():
             p.copy_((p + 0.3 * torch.randn_like(p)).float().double())
     lstm = name == "lstm"
-    x, start = randn(B, T, D).requires_grad_(), [randn(B, H, scale=0.5).requires_grad_() for _ in range(2 if lstm else 1)]
+    x = randn(B, T, D).requires_grad_()
+    start = [randn(B, H, scale=0.5).requires_grad_() for _ in range(2 if lstm else 1)]
     dh, dbehind = randn(B, T, H), [randn(B, H) for _ in start]
     state = (start[0][None], start[1][None]) if lstm else start[0][None]
     h, behind = module(x, state)

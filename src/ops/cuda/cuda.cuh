@@ -56,7 +56,7 @@ struct mr_cuda_room {
 
 struct mr_cuda {
     mr_dev dev;
-    /* capability: 90 for 9.0, the lower of the chip's and of the code that runs on it; exact: fp32 products without TF32 */
+    /* capability: 90 for 9.0, the lower of the chip's and of its code's; exact: fp32 products without TF32 */
     int index, sms, capability, bf16, exact;
     cudaStream_t stream;
     int stream_given; /* by the caller, who destroys it */

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Pinned memory: STAGING bytes for uploads, then LANDING for small downloads, of which a recording itself writes at most
- * BROUGHT. */
+/* Pinned memory: STAGING bytes for uploads, then LANDING for small downloads, of which a recording itself writes at
+ * most BROUGHT. */
 enum { STAGING = 64 << 20, LANDING = 1 << 20, BROUGHT = 64 << 10 };
 
 void mr_cuda_note(mr_cuda *c, cudaError_t error, const char *where)
