@@ -18,7 +18,7 @@ def said_by(command, *args):
 
 
 class Page:
-    """One `minrnn NAME --help`: its flags in order, each once, and the lines around them."""
+    """One `minrnn NAME --help all`: its flags in order, each once, and the lines around them."""
 
     def __init__(self, name, about, text):
         self.name, self.about, self.text = name, about, text
@@ -36,7 +36,7 @@ class Page:
 def pages_of(command):
     top = said_by(command, "--help")
     names = re.findall(r"^  (\w+) {2,}(.*)$", top.split("\nexamples:")[0], re.M)
-    return top, [Page(name, about, said_by(command, name, "--help")) for name, about in names]
+    return top, [Page(name, about, said_by(command, name, "--help", "all")) for name, about in names]
 
 
 # ---- the man page
