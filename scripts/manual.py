@@ -13,7 +13,7 @@ import sys
 FLAG = re.compile(r"  --([\w-]+)(?: (\S+))?\s{1,}(.*)")
 
 
-def said_by(command, *args):
+def output_of(command, *args):
     return subprocess.run([*command, *args], check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
 
 
@@ -34,9 +34,9 @@ class Page:
 
 
 def pages_of(command):
-    top = said_by(command, "--help")
+    top = output_of(command, "--help")
     names = re.findall(r"^  (\w+) {2,}(.*)$", top.split("\nexamples:")[0], re.M)
-    return top, [Page(name, about, said_by(command, name, "--help", "all")) for name, about in names]
+    return top, [Page(name, about, output_of(command, name, "--help", "all")) for name, about in names]
 
 
 # ---- the man page
@@ -131,7 +131,7 @@ def main():
         print(__doc__.strip(), file=sys.stderr)
         return 2
     folder, command = sys.argv[1], sys.argv[2:]
-    version = said_by(command, "--version").split()[1]
+    version = output_of(command, "--version").split()[1]
     top, pages = pages_of(command)
     os.makedirs(folder, exist_ok=True)
     for name, text in (("minrnn.1", man_page(top, pages, version)), ("minrnn", bash(pages)), ("_minrnn", zsh(pages)), ("minrnn.fish", fish(pages))):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs $minrnn_command with flags of which a later one replaces an earlier one, so that a test can vary one list of flags.
-# The command itself refuses a flag that is given twice.
+# Runs $minrnn_command with flags of which a later one replaces an earlier one, so that a test can vary one list of
+# flags. The command itself refuses a flag that is given twice.
 kept=()
 while [ $# -gt 0 ]; do
     item=("$1")

@@ -90,7 +90,7 @@ static int unknown_flag(const mr_args *a, const char *flag, const mr_option *con
     return mr_misused(a->command, "unknown flag --%s; did you mean --%s?", flag, near);
 }
 
-/* A switch may stand alone: --json. A value may follow it all the same: --json no. A value that looks like a flag
+/* A switch may stand alone: --json. A value may follow it: --json no. A value that looks like a flag
  * has to be given as --flag=value: more often it was forgotten. */
 static int takes_next(const mr_option *o, const char *next)
 {

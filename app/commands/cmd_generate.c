@@ -95,7 +95,7 @@ static int read_prompt(const settings *set, prompt_text *p, mr_error *err)
     return status;
 }
 
-/* As tokens. What was skipped or replaced is said on stderr. */
+/* As tokens. Reports on stderr how many characters were skipped or replaced. */
 static int encode_prompt(const mr_session *session, const prompt_text *p, const settings *set, mr_prompt *prompt,
                          mr_error *err)
 {

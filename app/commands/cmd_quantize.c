@@ -30,7 +30,7 @@ static int same_file(const char *a, const char *b)
     return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* What the test data says about a model. Where it cannot be read and no flag asked for it, scoring is left out. */
+/* The score on the test data. Where that cannot be read and no flag asked for it, scoring is left out. */
 typedef struct measured {
     mr_score score;
     char left_out[MR_TEXT_MAX]; /* why; empty: it was scored */
@@ -127,9 +127,9 @@ int mr_cmd_quantize(int argc, char **argv)
                     .usage = "usage: minrnn quantize MODEL --out FILE [--bits 8] [--data FILE] [--json]\n\n"
                              "Writes a model whose matrices are in 8 bits, a quarter of the size: eval, score, "
                              "generate and info take it like\n"
-                             "any other. Prints the loss on the task's test data before and after; without test "
-                             "data, the model is written\n"
-                             "all the same. MODEL is a model file or the folder of a run.\n",
+                             "any other. Prints the loss on the task's test data before and after; if there is no test "
+                             "data, it still writes\n"
+                             "the model. MODEL is a model file or the folder of a run.\n",
                     .examples = "  minrnn quantize runs/book --out book8.safetensors\n"
                                 "  minrnn quantize runs/book/last.safetensors --out book8.safetensors --data book.txt\n"
                                 "  minrnn generate book8.safetensors --prompt \"Once\"\n"};

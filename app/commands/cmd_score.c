@@ -87,7 +87,7 @@ static void print_score(const settings *set, const mr_text_score *score)
         printf(", \"%s\": %lld", set->unknown == MR_UNKNOWN_SKIP ? "skipped" : "replaced", (long long)score->changed);
 }
 
-/* One text. Log-probabilities are printed as they come, so that JSON of a text that fails is closed all the same. */
+/* One text. Log-probabilities are printed as they come, so JSON is closed even if the text fails. */
 static int score_input(mr_session *session, int chunk, stream *s, mr_text_score *score, mr_error *err)
 {
     const settings *set = s->set;
