@@ -81,7 +81,7 @@ mutants: bootstrap
 	@tests/mutate.py --jobs $(JOBS) $(MUTANTS)
 
 install: all
-	@cmake --install $(BUILD)
+	@cmake --install $(BUILD) --strip
 
 clean:
 	rm -rf $(BUILD) build-asan build-tsan build-fuzz build-lint build-coverage build-mutants build-aarch64 \

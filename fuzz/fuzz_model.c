@@ -77,7 +77,10 @@ static void check_session(const uint8_t *data, size_t size)
         must(err.text[0] != 0, "an error says why");
         return;
     }
-    if (mr_net_vocab(session.net)) mr_score_text(session.net, PIECE, "text", read_source, NULL, &text, &score, &err);
+    if (mr_net_vocab(session.net)) {
+        const mr_score_options how = {.chunk = PIECE, .name = "text", .read = read_source, .user = &text};
+        mr_score_text(session.net, &how, &score, &err);
+    }
     mr_session_close(&session);
 }
 

@@ -42,6 +42,12 @@
 #include <stdint.h>
 
 #ifdef __cplusplus
+template <typename T> inline T mr_sized() /* for MR_SIZED */
+{
+    T value = T();
+    value.size = sizeof value;
+    return value;
+}
 extern "C" {
 #endif
 
@@ -59,7 +65,7 @@ extern "C" {
 
 /* clang-format off */
 #ifdef __cplusplus
-#define MR_SIZED(type) {sizeof(type)}
+#define MR_SIZED(type) mr_sized<type>()
 #else
 #define MR_SIZED(type) {.size = sizeof(type)}
 #endif

@@ -13,12 +13,12 @@ import sys
 FLAG = re.compile(r"  --([\w-]+)(?: (\S+))?\s{1,}(.*)")
 
 
-def said_by(command, *args):
+def output_of(command, *args):
     return subprocess.run([*command, *args], check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
 
 
 class Page:
-    """One `minrnn NAME --help`: its flags in order, each once, and the lines around them."""
+    """One `minrnn NAME --help all`: its flags in order, each once, and the lines around them."""
 
     def __init__(self, name, about, text):
         self.name, self.about, self.text = name, about, text
@@ -34,9 +34,9 @@ class Page:
 
 
 def pages_of(command):
-    top = said_by(command, "--help")
+    top = output_of(command, "--help")
     names = re.findall(r"^  (\w+) {2,}(.*)$", top.split("\nexamples:")[0], re.M)
-    return top, [Page(name, about, said_by(command, name, "--help")) for name, about in names]
+    return top, [Page(name, about, output_of(command, name, "--help", "all")) for name, about in names]
 
 
 # ---- the man page
@@ -138,7 +138,7 @@ def main():
         print(__doc__.strip(), file=sys.stderr)
         return 2
     folder, command = sys.argv[1], sys.argv[2:]
-    version = said_by(command, "--version").split()[1]
+    version = output_of(command, "--version").split()[1]
     top, pages = pages_of(command)
     os.makedirs(folder, exist_ok=True)
     texts = {"minrnn.1": man_page(top, pages, version), "minrnn": bash(pages), "_minrnn": zsh(pages),

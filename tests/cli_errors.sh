@@ -27,8 +27,26 @@ refused 2 '--dim is given twice' "$minrnn" train "${base[@]}" --out new --dim 16
 refused 2 '--quiet is given twice' "$minrnn" info --quiet $model --quiet=yes
 refused 2 '--length is given twice' "$minrnn" eval copy/model.safetensors --length 30 --length=40
 refused 2 'recipe' "$minrnn" train --out new
-refused 2 'missing' "$minrnn" info
-refused 2 'missing' "$minrnn" score $model
+for command in generate eval info quantize; do refused 2 'MODEL is missing' "$minrnn" $command; done
+refused 2 'MODEL and FILE are missing' "$minrnn" score
+refused 2 'FILE is missing' "$minrnn" score $model
+for words in 'data path xyzzy|data set xyzzy; there are: .*shakespeare' 'data get shakespere|data set shakespere; did you mean shakespeare' \
+             'check --op xyzzy|op xyzzy; there are: .*minrnn_fwd' 'check --op minrnn_fw|op minrnn_fw; did you mean minrnn_fwd' \
+             'reproduce xyzzy|experiment xyzzy; there are: .*chomsky' 'reproduce listop|experiment listop; did you mean listops' \
+             'bench xyzzy|benchmark xyzzy; there are: .*decode' 'bench decod|benchmark decod; did you mean decode' \
+             'help xyzzy|command xyzzy; there are: .*train' 'help train txet|recipe txet; did you mean text'; do
+    refused 2 "unknown ${words#*|}" "$minrnn" ${words%|*}
+done
+
+# ---- what other programs call a flag
+for words in learning-rate:lr learning_rate:lr batch-size:batch batch_size:batch epochs:steps max-steps:steps num-layers:layers hidden-size:dim \
+             hidden_dim:dim gpu:device seq-len:context output-dir:out conv_place:conv-place; do
+    refused 2 "unknown flag --${words%:*}; did you mean --${words#*:}\?" "$minrnn" train "${base[@]}" --out new --${words%:*} 1
+done
+refused 2 'unknown flag --max-new-tokens; did you mean --tokens' "$minrnn" generate $model --max-new-tokens 3
+refused 2 'unknown flag --hidden-size' "$minrnn" info $model --hidden-size 3 # info has no --dim
+printf '[task]\nname = text\n[train]\nlearning-rate = 1\n' >bad.ini
+refused 1 'unknown key learning-rate; did you mean lr' "$minrnn" train bad.ini --out new
 refused 2 'extra' "$minrnn" info $model extra
 for command in train eval generate score info bench check data; do
     refused 2 'unknown flag' "$minrnn" $command --no-such-flag-at-all=1 \
@@ -99,7 +117,9 @@ refused 1 'mixed\.txt, line .*--vocab bytes' "$varied" train "${base[@]}" --out 
 refused 1 'ends\.txt.*--vocab bytes' "$varied" train "${base[@]}" --out new --data ends.txt
 refused 1 'two classes' "$varied" train "${base[@]}" --out new --data one.txt
 refused 1 '--split = ' "$varied" train "${base[@]}" --out new --split 2
-refused 1 '--data' "$minrnn" eval $model
+cp $model alone.safetensors
+refused 1 '--data' "$minrnn" eval alone.safetensors
+rm alone.safetensors
 refused 1 'stranger\.txt' "$minrnn" eval $model --data stranger.txt
 printf 'Ж%.0s' {1..400} >stranger.txt
 refused 1 'stranger\.txt' "$minrnn" eval $model --data stranger.txt
@@ -112,7 +132,8 @@ refused 1 'data = .*shorter than' "$varied" train "${base[@]}" --out new --data 
 
 # ---- recipes
 ini() { printf "$@" >bad.ini; }
-refused 1 'no recipe txet' "$minrnn" train txet --out new
+refused 2 'unknown recipe txet; did you mean text' "$minrnn" train txet --out new
+refused 2 'unknown recipe xyzzy; there are: .*selective-copy.* text' "$minrnn" train xyzzy --out new
 refused 1 'none\.ini.*No such file' "$minrnn" train none.ini --out new
 refused 1 'directory' "$minrnn" train ./good --out new
 ini '';                                            refused 1 'bad\.ini: names no task' "$minrnn" train bad.ini --out new
@@ -174,13 +195,12 @@ for bad in none empty cut cut1 more noise foreign key version dim vocab lacks na
         refused 1 "$bad\\.safetensors" "$minrnn" $command $bad.safetensors "${more[@]}"
     done
 done
-refused 1 'directory' "$minrnn" info good
 refused 1 'state of a training' "$minrnn" info good/state.safetensors
 refused 1 'text\.txt' "$minrnn" info text.txt
 refused 1 'copy/model.safetensors.*not read text' "$minrnn" generate copy/model.safetensors
 refused 1 'copy/model.safetensors.*not read text' "$minrnn" score copy/model.safetensors text.txt
 refused 1 'needs a model with' "$minrnn" eval $model --task selective-copy
-refused 1 'unknown task' "$minrnn" eval $model --task chess
+refused 2 'unknown task chess; there are: .*text' "$minrnn" eval $model --task chess
 
 # ---- a state that is not one
 cp -r good hurt

@@ -90,7 +90,87 @@ for seed in 1 2 3; do
     check "bytes as JSON" json "1500 <= len(d['text']) <= 3000 and '\x00' in d['text']" out
 done
 
-# ---- refused
+# ---- a prompt from a file, a pipe, standard input
+written by-flag --prompt 'the quick' --tokens 30
+printf 'the quick' >prompt.txt
+written by-file --prompt-file prompt.txt --tokens 30
+printf 'the quick' | "$minrnn" generate $model --prompt - --tokens 30 >by-stdin 2>err
+check "a prompt in a file" same_files by-file by-flag
+check "a prompt from standard input" same_files by-stdin by-flag
+written by-pipe --prompt-file <(printf 'the quick') --tokens 30
+check "a prompt from a pipe" same_files by-pipe by-flag
+written by-minus --prompt-file - --tokens 30 <prompt.txt
+check "- as a file" same_files by-minus by-flag
+for ((i = 0; i < 12000; i++)); do printf 'the quick '; done >large.txt # larger than the first buffer
+written large --prompt-file large.txt --tokens 3
+check "a large prompt is echoed whole" [ "$(characters large)" -eq $((120000 + 3 + 1)) ]
+: >empty.txt
+written no-prompt --tokens 30
+written by-empty --prompt-file empty.txt --tokens 30
+check "an empty prompt is none" same_files by-empty no-prompt
+printf '\000\377\200' >odd.bin
+done_by "$minrnn" generate bytes --prompt-file odd.bin --tokens 2
+check "any byte in a prompt" [ "$(head -c 3 out | od -An -tx1 | tr -d " ")" = 00ff80 -a "$(stat -c %s out)" -eq 6 ]
+
+# ---- several texts to stop at: what comes first ends it
+write --prompt 'the quick' --temperature 0 --tokens 400 --json
+cp out free.json
+python3 - >stops <<'PYTHON'
+import json
+text = json.load(open("free.json"))["text"]
+for stops in (["e", "o"], ["o", "e"], ["fox", "brown"], [" b", "n"], ["ow", "row"], ["row", "ow"], ["\n", "zzz"], ["zzz", "qqq"], ["", "o"],
+              [text[5:9], text[4:10]], [text[7:12], text[7:9], text[6:8]]):
+    places = [text.find(s) + len(s) for s in stops if s and s in text]
+    end = min(places, default=None)  # the first that is complete; of two, the longer
+    cut = text if end is None else text[:end - max(len(s) for s in stops if s and text.endswith(s, 0, end))]
+    print(json.dumps([stops, cut]))
+PYTHON
+while read -r line; do
+    flags=()
+    while IFS= read -r -d '' stop; do flags+=("--stop=$stop"); done < <(python3 -c 'import json, sys; [print(s, end="\0") for s in json.loads(sys.argv[1])[0]]' "$line")
+    write --prompt 'the quick' --temperature 0 --tokens 400 --json "${flags[@]}"
+    check "stops ${flags[*]}" python3 -c 'import json, sys; assert json.load(open("out"))["text"] == json.loads(sys.argv[1])[1]' "$line"
+done <stops
+refused 2 'more than 64 texts' "$minrnn" generate $model $(printf ' --stop x%.0s' {1..65})
+
+# ---- a seed that is drawn can be given again
+"$minrnn" generate $model --seed random --tokens 40 >drawn 2>err
+check "the seed is told" grep -qE '^minrnn generate: --seed [0-9]+ was drawn' err
+written repeated --seed "$(sed -n 's/.*--seed \([0-9]*\) was drawn.*/\1/p' err)" --tokens 40
+check "and gives the same text" same_files drawn repeated
+seeds=$(for i in 1 2 3 4; do "$minrnn" generate $model --seed random --tokens 0 2>&1 >/dev/null; done | sort -u | wc -l)
+check "seeds differ" [ "$seeds" -gt 1 ]
+done_by "$minrnn" generate $model --seed=random --quiet --tokens 1
+check "quiet: nothing on stderr" [ ! -s err ]
+done_by "$minrnn" train text --data text.txt "${tiny[@]}" --steps 2 --seed random --out drawn-run
+check "train keeps the seed in its recipe" grep -qx "seed = $(sed -n 's/.*--seed \([0-9]*\) was drawn.*/\1/p' err)" drawn-run/recipe.ini
+
+# ---- characters that the vocabulary lacks
+write --prompt 'Жthe Ж quick' --unknown skip --tokens 0
+check "skipped: how many" grep -q 'prompt: 2 characters that the vocabulary lacks were skipped' err
+check "the prompt is echoed as it was given" [ "$(head -n 1 out)" = 'Жthe Ж quick' ]
+written skipped --prompt 'Жthe quickЖ' --unknown skip --tokens 30 --json
+written plain --prompt 'the quick' --tokens 30 --json
+check "skipped: as if it were not there" [ "$(sed 's/.*"text"//' skipped)" = "$(sed 's/.*"text"//' plain)" ]
+written replaced --prompt 'theЖquick' --unknown replace --tokens 30 --json
+check "replaced: how many" grep -q '1 character that the vocabulary lacks was replaced' err
+written spaced --prompt 'the quick' --tokens 30 --json
+check "replaced by the space, as this vocabulary has neither U+FFFD nor ?" [ "$(sed 's/.*"text"//' replaced)" = "$(sed 's/.*"text"//' spaced)" ]
+written nothing --prompt 'ЖЖ' --unknown skip --tokens 30 --json
+written none --tokens 30 --json
+check "nothing left: as without a prompt" [ "$(sed 's/.*"text"//' nothing)" = "$(sed 's/.*"text"//' none)" ]
+
+# ---- refused; a prompt that is refused is not printed
+refused 2 'exclude each other' "$minrnn" generate $model --prompt a --prompt-file prompt.txt
+refused 1 'none\.txt.*No such file' "$minrnn" generate $model --prompt-file none.txt
+refused 1 'run: is a directory' "$minrnn" generate $model --prompt-file run
+refused 1 '/dev/zero: is a device' "$minrnn" generate $model --prompt-file /dev/zero
+refused 1 'odd\.bin: byte 2: ' "$minrnn" generate $model --prompt-file odd.bin --unknown skip
+printf 'the Жук' >strange.txt
+refused 1 'strange\.txt: byte 5: .*U\+0416.*--unknown skip' "$minrnn" generate $model --prompt-file strange.txt
+check "nothing on stdout" [ ! -s out ]
+refused 1 '--prompt: byte 5' "$minrnn" generate $model --prompt 'the Жук'
+check "nothing on stdout" [ ! -s out ]
 refused 1 '--prompt' "$minrnn" generate $model --prompt 'Жук'
 refused 1 '--prompt' "$minrnn" generate $model --prompt $'the \377'
 refused 1 'temperature' "$minrnn" generate $model --temperature -1

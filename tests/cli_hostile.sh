@@ -23,16 +23,17 @@ stopped() {
 
 # ---- names with line ends and escapes: still one line, and nothing that steers a terminal
 odd=$'a\nb\033[2J'
-for words in "info|$odd" "train|text|--data|$odd|--out|new" "train|$odd|--out|new" "train|$odd.ini|--out|new" \
+for words in "info|$odd" "train|text|--data|$odd|--out|new" "train|$odd.ini|--out|new" \
+    "generate|$model|--prompt-file|$odd" "generate|$model|--prompt|$odd" \
     "eval|$model|--data|$odd" "score|$model|$odd" "info|$model|--device|$odd" \
-    "quantize|$model|--out|$odd/x|--data|text.txt" "score|$model|text.txt|--mode|$odd" "data|get|$odd" \
-    "eval|$model|--task|$odd"; do
+    "quantize|$model|--out|$odd/x|--data|text.txt" "score|$model|text.txt|--mode|$odd"; do
     IFS='|' read -r -d '' -a argv <<<"$words|" || true
     unset 'argv[-1]'
     refused 1 '' "$minrnn" "${argv[@]}"
     check "no escapes: ${argv[0]}" bash -c '! grep -q "$(printf "\033")" err'
 done
-for words in "$odd" "info|$model|--$odd" "info|$model|-$odd" "info|$model|$odd" "bench|$odd" "data|$odd"; do
+for words in "$odd" "info|$model|--$odd" "info|$model|-$odd" "info|$model|$odd" "bench|$odd" "data|$odd" \
+             "train|$odd|--out|new" "data|get|$odd" "eval|$model|--task|$odd" "check|--op|$odd" "help|$odd" "help|train|$odd"; do
     IFS='|' read -r -d '' -a argv <<<"$words|" || true
     unset 'argv[-1]'
     refused 2 '' "$minrnn" "${argv[@]}"

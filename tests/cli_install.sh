@@ -6,7 +6,7 @@ built=$(dirname "$minrnn")
 [ "$sanitized" = 0 ] || { echo "skipped: a program of others is not sanitized"; exit 77; }
 [ -e "$built/cmake_install.cmake" ] || { echo "skipped: not a build folder"; exit 77; }
 
-done_by cmake --install "$built" --prefix "$PWD/first"
+done_by cmake --install "$built" --prefix "$PWD/first" --strip # as `make install`
 mv first tree # it may be moved
 lib=$(dirname "$(find "$PWD/tree" -name libminrnn.a)")
 
@@ -36,6 +36,7 @@ python3 -c 'print("abcdefghijklmnopqrstuvwxyz" * 200, end="")' >text.txt
 done_by "$built/example_train" text.txt model.safetensors
 printf 'bcdefghijklmnopqrstu' >expected
 
+check "the command is stripped" bash -c "! readelf -S tree/bin/minrnn | grep -q '\.symtab'"
 export PKG_CONFIG_PATH=$lib/pkgconfig
 cc=${CC:-cc}
 check "the package has its version" [ "$(pkg-config --modversion minrnn)" = \
@@ -65,8 +66,7 @@ done_by $cc foreign.c -o static $(pkg-config --cflags minrnn) -Lalone \
 done_by ./static model.safetensors
 check "with the static library it streams: $(cat out)" same_files out expected
 check "the static program needs no libminrnn" bash -c '! ldd static | grep -q libminrnn'
-c++ -x c++ -std=c++11 -Wall -Wextra -Wno-missing-field-initializers -Werror -fsyntax-only - \
-    $(pkg-config --cflags minrnn) <<'CPP' 2>err
+c++ -x c++ -std=c++11 -Wall -Wextra -Werror -fsyntax-only - $(pkg-config --cflags minrnn) <<'CPP' 2>err
 #include <minrnn_experimental.h>
 int main()
 {

@@ -10,12 +10,12 @@ listops=(listops "${small[@]}" --min-length 2 --max-length 16 --depth 3 --argume
     --train-size 4000 --validation-size 500 --test-size 500 --lr 1e-2 --warmup 30)
 steps=400
 [ "$slow" = 1 ] && steps=40
-done_by "$minrnn" train "${listops[@]}" --steps $steps --eval-every 100 --out listops
+done_by "$varied" train "${listops[@]}" --steps $steps --eval-every 100 --out listops
 done_by "$minrnn" eval listops/model.safetensors --split test --device cpu --threads 1 --json
 check "listops: eval" json "d['task'] == 'listops' and d['rows'] == 500" out
 [ "$slow" = 1 ] || check "listops: learnt" json "d['accuracy'] > 0.38" out
-done_by "$minrnn" train "${listops[@]}" --pool last --steps 20 --eval-every 10 --out whole
-refused 1 "--resume" "$minrnn" train "${listops[@]}" --out whole
+done_by "$varied" train "${listops[@]}" --pool last --steps 20 --eval-every 10 --out whole
+refused 1 "--resume" "$varied" train "${listops[@]}" --out whole
 done_by "$minrnn" info whole/model.safetensors --json
 check "listops: the head" json "d['config']['head'] == 'last'" out
 refused 1 'different trees' "$minrnn" train listops --min-length 2 --max-length 5 --depth 2 --arguments 2 --out new
@@ -65,7 +65,7 @@ if [ -n "${MINRNN_DATA:-}" ] && [ -e "$MINRNN_DATA/cifar10/gray.bin" ] && [ "$sl
     done_by "$varied" train "${image[@]}" --steps 400 --eval-every 400 --out image
     done_by "$minrnn" eval image/model.safetensors --split test --device cpu --threads 1 --json
     check "image: learnt" json "d['rows'] == 10000 and d['accuracy'] > 0.2" out
-    done_by "$minrnn" train image "${small[@]}" --side 8 --flip yes --batch 4 --layers 1 --dim 8 --steps 2 \
+    done_by "$varied" train image "${small[@]}" --side 8 --flip yes --batch 4 --layers 1 --dim 8 --steps 2 \
         --eval-every 2000 --max-seconds 1 --out tokens
 else
     echo "G-Image left out: set MINRNN_DATA to the folder that has cifar10/gray.bin"

@@ -116,6 +116,45 @@ for mode in chunk=0 chunk= chunk=-1 chunk=1x chunk=99999999999999999999 steps ''
     refused 1 '--mode' "$minrnn" score $model heard.txt --mode "$mode"
 done
 
+# ---- several texts: each by itself, and all together
+make_text other.txt 60 9
+for file in heard.txt other.txt; do
+    done_by "$minrnn" score $model $file --json
+    cp out $file.json
+done
+done_by "$minrnn" score $model heard.txt other.txt --json
+check "each as alone" python3 -c '
+import json
+d = json.load(open("out"))
+a, b = json.load(open("heard.txt.json")), json.load(open("other.txt.json"))
+assert d["files"] == [{"file": "heard.txt", **a}, {"file": "other.txt", **b}], d
+n = [x["tokens"] - 1 for x in (a, b)]
+mean = (a["nats_per_token"] * n[0] + b["nats_per_token"] * n[1]) / sum(n)
+assert d["tokens"] == sum(n) + 2 and abs(d["nats_per_token"] - mean) <= 1e-8 * mean, d'
+done_by "$minrnn" score $model - heard.txt <other.txt
+check "standard input among them, a line each and one for all" [ "$(cut -d : -f 1 out | tr '\n' ' ')" = '- heard.txt all ' ]
+done_by "$minrnn" score $model heard.txt other.txt --json --per-token
+check "log-probabilities of each" json "[len(f['logprobs']) + 1 == f['tokens'] for f in d['files']] == [True, True]" out
+run "$minrnn" score $model heard.txt none.txt --json
+check "one of them fails: status 1, the JSON is whole" json "len(d['files']) == 1 and $status == 1" out
+check "and says which" grep -q 'none\.txt' err
+
+# ---- characters that the vocabulary lacks
+sed 's/the/Жthe/g' other.txt >strange.txt
+count=$(grep -o Ж strange.txt | wc -l)
+refused 1 'strange\.txt: byte .*U\+0416.*--unknown skip' "$minrnn" score $model strange.txt
+for mode in parallel step chunk=3; do
+    done_by "$minrnn" score $model other.txt --mode $mode
+    cp out plain
+    done_by "$minrnn" score $model strange.txt --mode $mode --unknown skip
+    check "skipped: as if they were not there ($mode)" same_files out plain
+    check "skipped: how many" grep -q "strange\.txt: $count characters that the vocabulary lacks were skipped" err
+done
+done_by "$minrnn" score $model strange.txt --unknown replace --json
+check "replaced: how many" json "d['replaced'] == $count" out
+done_by "$minrnn" eval $model --data strange.txt --unknown skip
+check "eval tells it as well" grep -q "$count characters that the vocabulary lacks were skipped" err
+
 # ---- a million tokens in the memory of fifty thousand (a sanitizer's memory is its own)
 if [ "$sanitized" = 0 ]; then
     done_by "$minrnn" train text --data text.txt --dim 8 --layers 1 --expansion 1 --mlp 0 --context 32 --batch 8 \

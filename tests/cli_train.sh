@@ -175,6 +175,10 @@ for command in train eval generate score info bench check data; do
     for flag in --device --json $([ $command = check ] || echo --threads --quiet); do
         check "$command --help names $flag" grep -q -- "$flag " out
     done
+    cp out help
+    done_by "$minrnn" help $command
+    check "help $command is $command --help" same_files out help
+    done_by "$minrnn" $command --help all
     mv out help-$command
 done
 names() { # COMMAND FLAG…
@@ -193,6 +197,19 @@ names score --mode --per-token
 names check --quick --mutate
 # and what the keys of a complete recipe are, the help of train names
 for key in $(sed -n 's/^\([a-z0-9-]*\) = .*/\1/p' first/recipe.ini | grep -vx name); do names train "--$key"; done
+done_by "$minrnn" train --help
+check "train --help is short" [ "$(wc -l <out)" -le 50 ]
+for recipe in text selective-copy demo chomsky-parity; do check "train --help has $recipe" grep -qE "^  $recipe +[A-Z]" out; done
+for flag in --out --data --steps --lr --dim; do check "train --help names $flag" grep -q -- "^  $flag " out; done
+done_by "$minrnn" train text --help
+check "of a recipe: its task's keys" grep -q -- '^  --vocab chars|bytes ' out
+check "of a recipe: its values" grep -qE -- '^  --dim N .*\(128\)$' out
+check "of a recipe: no other task's keys" bash -c '! grep -q -- "--symbols" out'
+cp out of-recipe
+done_by "$minrnn" help train text
+check "help train text" same_files out of-recipe
+done_by "$minrnn" eval --help selective-copy
+check "of a task" bash -c 'grep -q -- "--symbols" out && ! grep -q -- "--vocab" out'
 for flag in --help -h help; do
     done_by "$minrnn" $flag
     for command in train eval generate score info bench check data; do

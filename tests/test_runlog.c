@@ -328,11 +328,16 @@ static void a_point_in_every_locale(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_have_the_documented_form),       cmocka_unit_test(steps_are_gathered),
-        cmocka_unit_test(resume_cuts_back),        cmocka_unit_test(another_log_is_refused),
-        cmocka_unit_test(full_disk_is_an_error),   cmocka_unit_test(reads_back_bit_for_bit),
-        cmocka_unit_test(torn_and_foreign_lines_are_skipped),  cmocka_unit_test(lines_are_parsed_strictly),
-        cmocka_unit_test(longest_line_fits),       cmocka_unit_test(whole_scores_are_no_points),
+        cmocka_unit_test(lines_have_the_documented_form),
+        cmocka_unit_test(steps_are_gathered),
+        cmocka_unit_test(resume_cuts_back),
+        cmocka_unit_test(another_log_is_refused),
+        cmocka_unit_test(full_disk_is_an_error),
+        cmocka_unit_test(reads_back_bit_for_bit),
+        cmocka_unit_test(torn_and_foreign_lines_are_skipped),
+        cmocka_unit_test(lines_are_parsed_strictly),
+        cmocka_unit_test(longest_line_fits),
+        cmocka_unit_test(whole_scores_are_no_points),
         cmocka_unit_test(a_point_in_every_locale),
     };
     return cmocka_run_group_tests(tests, choose_path, remove_folder);

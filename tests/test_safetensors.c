@@ -5,6 +5,7 @@
 #include "core/safetensors.h"
 #include "scratch.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -315,14 +316,84 @@ static void unreadable_files_are_refused(void **state)
     mr_st_close(NULL);
 }
 
+/* ---- floats of 16 bits */
+
+enum { PATTERNS = 1 << 16 };
+
+/* What the bits stand for, by the definition of such formats. */
+static double value_of(uint32_t bits, int exponent_bits, int fraction_bits)
+{
+    const int top = (1 << exponent_bits) - 1, bias = top / 2;
+    const int exponent = (int)(bits >> fraction_bits) & top, fraction = (int)bits & ((1 << fraction_bits) - 1);
+    const double sign = bits >> (exponent_bits + fraction_bits) ? -1 : 1;
+    if (exponent == top) return fraction ? NAN : sign * INFINITY;
+    if (!exponent) return sign * ldexp(fraction, 1 - bias - fraction_bits);
+    return sign * ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
+}
+
+static void check_floats(const float *got, int exponent_bits, int fraction_bits)
+{
+    for (uint32_t i = 0; i < PATTERNS; i++) {
+        const double expected = value_of(i, exponent_bits, fraction_bits);
+        const int same = isnan(expected) ? isnan(got[i]) : got[i] == expected && !signbit(got[i]) == !signbit(expected);
+        if (!same) fail_msg("pattern %04x is %.9g, not %.9g", (unsigned)i, (double)got[i], expected);
+    }
+}
+
+static void write_halves(void)
+{
+    static uint16_t patterns[PATTERNS];
+    mr_error err = {0};
+    mr_st_writer *w = mr_st_writer_new();
+    for (int i = 0; i < PATTERNS; i++) patterns[i] = (uint16_t)i;
+    assert_int_equal(mr_st_add(w, "bf16", MR_ST_BF16, 1, (int64_t[]){PATTERNS}, patterns), 0);
+    assert_int_equal(mr_st_add(w, "f16", MR_ST_F16, 2, (int64_t[]){256, 256}, patterns), 0);
+    assert_int_equal(mr_st_add(w, "i16", MR_ST_I16, 1, (int64_t[]){PATTERNS}, patterns), 0);
+    assert_int_equal(mr_st_add(w, "none", MR_ST_F16, 1, (int64_t[]){0}, NULL), 0);
+    assert_int_equal(mr_st_write(w, path, &err), 0);
+    mr_st_writer_free(w);
+}
+
+/* Every pattern there is: zeros, denormals, infinities and NaN among them; from a file and from memory. */
+static void every_float_of_16_bits_is_converted(void **state)
+{
+    (void)state;
+    static float got[PATTERNS];
+    mr_error err = {0};
+    char *data;
+    size_t size;
+    write_halves();
+    assert_int_equal(mr_file_read(path, 1 << 24, &data, &size, &err), 0);
+    for (int memory = 0; memory < 2; memory++) {
+        mr_st *st;
+        assert_int_equal(memory ? mr_st_open_memory(data, size, "x", &st, &err) : mr_st_open(path, &st, &err), 0);
+        assert_int_equal(mr_st_read_floats(st, path, mr_st_find(st, "f16"), got, &err), 0);
+        check_floats(got, 5, 10);
+        assert_int_equal(mr_st_read_floats(st, path, mr_st_find(st, "bf16"), got, &err), 0);
+        check_floats(got, 8, 7);
+        assert_int_equal(mr_st_read_floats(st, path, mr_st_find(st, "none"), got, &err), 0);
+        assert_int_equal(mr_st_elements(mr_st_find(st, "f16")), PATTERNS);
+        assert_int_equal(mr_st_read_floats(st, path, mr_st_find(st, "i16"), got, &err), MR_EFORMAT);
+        assert_non_null(strstr(err.text, "i16 is I16"));
+        mr_st_close(st);
+    }
+    mr_free(data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_reads_back), cmocka_unit_test(the_same_content_gives_the_same_bytes),
-        cmocka_unit_test(every_header_is_padded),     cmocka_unit_test(a_file_without_tensors_is_valid),
-        cmocka_unit_test(many_tensors_are_found),     cmocka_unit_test(every_dtype_reads_back),
-        cmocka_unit_test(wrong_sizes_are_refused),    cmocka_unit_test(invalid_content_is_not_written),
-        cmocka_unit_test(a_failed_write_is_reported), cmocka_unit_test(unreadable_files_are_refused),
+        cmocka_unit_test(what_is_written_reads_back),
+        cmocka_unit_test(the_same_content_gives_the_same_bytes),
+        cmocka_unit_test(every_header_is_padded),
+        cmocka_unit_test(a_file_without_tensors_is_valid),
+        cmocka_unit_test(many_tensors_are_found),
+        cmocka_unit_test(every_dtype_reads_back),
+        cmocka_unit_test(wrong_sizes_are_refused),
+        cmocka_unit_test(invalid_content_is_not_written),
+        cmocka_unit_test(a_failed_write_is_reported),
+        cmocka_unit_test(unreadable_files_are_refused),
+        cmocka_unit_test(every_float_of_16_bits_is_converted),
     };
     return cmocka_run_group_tests(tests, make_path, remove_path);
 }

@@ -267,7 +267,8 @@ static void invalid_header_lengths_are_refused(void **state)
     } cases[] = {
         {0, "does not begin with {"},       {11, "longer than the file"},
         {32 << 20, "longer than the file"}, {(32 << 20) + 1, "longer than 32 MiB"},
-        {UINT64_MAX, "longer than 32 MiB"}, {UINT64_MAX - 7, "longer than 32 MiB"},
+        {100000000, "longer than 32 MiB"},  {100000001, "not a model file"},
+        {UINT64_MAX, "not a model file"},   {UINT64_MAX - 7, "not a model file"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char file[18] = "........{}        ";

@@ -72,6 +72,13 @@ static int is_bench(const char *name)
     return 0;
 }
 
+static int unknown_bench(const char *name)
+{
+    const char *names[BENCHES + 1] = {NULL};
+    for (int i = 0; i < BENCHES; i++) names[i] = benches[i].name;
+    return mr_unknown_name("bench", "benchmark", name, names);
+}
+
 static void show_progress(void *arg, const char *bench, const char *name)
 {
     const settings *s = arg;
@@ -259,8 +266,7 @@ int mr_cmd_bench(int argc, char **argv)
     if (code >= 0) return code;
     if (s.peers && s.quick) return mr_misused("bench", "--peers measures the full shapes; leave --quick out");
     for (int i = 0; i < args.count; i++) {
-        if (is_bench(args.given[i])) continue;
-        return mr_misused("bench", "there is no benchmark %.200s; see `minrnn bench --help`", args.given[i]);
+        if (!is_bench(args.given[i])) return unknown_bench(args.given[i]);
     }
     return run(&s, &args, &err) < 0 ? mr_report("bench", &err) : MR_EXIT_DONE;
 }

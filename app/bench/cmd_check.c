@@ -110,6 +110,19 @@ static mr_check_options options_from(settings *s)
     return o;
 }
 
+static const char *const ops[] = {
+#define OP(name, ...) #name,
+#include "ops/ops.def"
+#undef OP
+    NULL};
+
+static int is_op(const char *name)
+{
+    for (int i = 0; ops[i]; i++)
+        if (!strcmp(ops[i], name)) return 1;
+    return 0;
+}
+
 int mr_cmd_check(int argc, char **argv)
 {
     settings s = {0};
@@ -137,6 +150,7 @@ int mr_cmd_check(int argc, char **argv)
     mr_error err = {0};
     int code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;
+    if (s.op[0] && !is_op(s.op)) return mr_unknown_name("check", "op", s.op, ops);
     mr_check_options options = options_from(&s);
     if (s.json) printf("{\"rows\": [");
     int status = s.mutate ? mr_check_mutate(&options, &result, &err) : mr_check_run(&options, &result, &err);

@@ -1,3 +1,4 @@
+/* The command line: parsing, help, and what all commands do alike. */
 #include "commands/args.h"
 
 #include "core/text.h"
@@ -7,6 +8,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 /* ---- help ---- */
 
@@ -23,25 +26,52 @@ static void describe_values(const mr_option *o, char *out, size_t size)
     }
 }
 
-void mr_args_print_options(FILE *to, const mr_option *table, unsigned hidden)
+/* One row: the flag, its values, what it does, and in brackets the value that it has unless given. */
+static void print_row(FILE *to, const mr_option *o, const char *value)
 {
     char values[128], left[192];
-    for (const mr_option *o = table; o->key; o++) {
-        if (o->flags & hidden) continue;
-        describe_values(o, values, sizeof values);
-        snprintf(left, sizeof left, "--%s %s", o->key, values);
-        int plain = o->type == MR_OPT_BOOL && !strcmp(o->fallback, "no");
-        fprintf(to, "  %-34s %s%s%s%s%s\n", left, o->help, o->flags & MR_OPT_MANY ? "; may be given several times" : "",
-                plain || !*o->fallback ? "" : " (", plain ? "" : o->fallback, plain || !*o->fallback ? "" : ")");
-    }
+    describe_values(o, values, sizeof values);
+    snprintf(left, sizeof left, "--%s %s", o->key, values);
+    const int bare = !*value || (o->type == MR_OPT_BOOL && !strcmp(value, "no"));
+    fprintf(to, "  %-34s %s%s%s%s%s\n", left, o->help, o->flags & MR_OPT_MANY ? "; may be given several times" : "",
+            bare ? "" : " (", bare ? "" : value, bare ? "" : ")");
 }
 
-static void print_help(const mr_args *a)
+void mr_args_print_options(FILE *to, const mr_option *table, unsigned hidden)
 {
+    for (const mr_option *o = table; o->key; o++)
+        if (!(o->flags & hidden)) print_row(to, o, o->fallback);
+}
+
+void mr_args_print_values(FILE *to, const mr_option *table, const void *settings)
+{
+    char value[MR_TEXT_MAX];
+    for (const mr_option *o = table; o->key; o++)
+        if (!(o->flags & MR_OPT_DERIVED)) print_row(to, o, mr_option_print(o, settings, value));
+}
+
+int mr_args_print_option(FILE *to, const mr_option *table, const char *key)
+{
+    const mr_option *o = mr_option_find(table, key);
+    if (o) print_row(to, o, o->fallback);
+    return o != NULL;
+}
+
+static int print_help(const mr_args *a, const char *topic)
+{
+    if (a->help) return a->help(a, topic);
     printf("%s\n", a->usage);
     mr_args_print_options(stdout, a->flags, MR_OPT_DERIVED);
-    if (a->more_help) a->more_help(stdout);
+    if (a->more_help) a->more_help(stdout, topic);
     printf("\nexamples:\n%s", a->examples);
+    return MR_EXIT_DONE;
+}
+
+/* --help is at argv[at]. Its topic is an operand before or after it. */
+static int help_at(const mr_args *a, int argc, char **argv, int at)
+{
+    if (a->count) return print_help(a, a->given[0]);
+    return print_help(a, at + 1 < argc && argv[at + 1][0] != '-' ? argv[at + 1] : NULL);
 }
 
 /* ---- parsing ---- */
@@ -60,7 +90,7 @@ static int unknown_flag(const mr_args *a, const char *flag, const mr_option *con
     return mr_misused(a->command, "unknown flag --%s; did you mean --%s?", flag, near);
 }
 
-/* A switch may stand alone: --json. A value may follow it all the same: --json no. A value that looks like a flag
+/* A switch may stand alone: --json. A value may follow it: --json no. A value that looks like a flag
  * has to be given as --flag=value: more often it was forgotten. */
 static int takes_next(const mr_option *o, const char *next)
 {
@@ -86,9 +116,20 @@ static int take_value(const mr_args *a, const mr_option *o, void *settings, cons
     if (before && !(o->flags & MR_OPT_MANY)) return usage_error(a, "--%s is given twice; give it once", o->key);
     if (!value && o->type == MR_OPT_BOOL) value = "yes";
     if (!value) return usage_error(a, "--%s needs a value", o->key);
+    if ((o->flags & MR_OPT_RANDOM) && !strcmp(value, "random")) return -1;
     if (!(before ? mr_option_add : mr_option_parse)(o, settings, value, &err)) return -1;
     fprintf(stderr, "minrnn %s: --%s\n", a->command, err.text);
     return MR_EXIT_FAILED;
+}
+
+/* A seed that is short enough to be typed again. */
+static void draw_seed(mr_args *a, const mr_option *o)
+{
+    uint32_t drawn = (uint32_t)time(NULL) ^ (uint32_t)getpid();
+    FILE *random = fopen("/dev/urandom", "rb");
+    if (random && fread(&drawn, sizeof drawn, 1, random) != 1) drawn ^= 1;
+    if (random) fclose(random);
+    *(int64_t *)((char *)a->settings + o->offset) = a->random_seed = drawn;
 }
 
 static int take_flag(mr_args *a, char *flag, const char *next, int *used)
@@ -108,6 +149,7 @@ static int take_flag(mr_args *a, char *flag, const char *next, int *used)
     }
     const int before = count_key(a->set, a->set_count, o->key);
     a->set[a->set_count++] = (mr_flag_pair){o->key, value};
+    if ((o->flags & MR_OPT_RANDOM) && value && !strcmp(value, "random")) draw_seed(a, o);
     return take_value(a, o, a->settings, value, before);
 }
 
@@ -131,11 +173,23 @@ int mr_args_take_pairs(const mr_args *a, const mr_option *const *tables, void *c
     return code;
 }
 
+/* Names what is missing: "MODEL is missing", "MODEL and FILE are missing". */
+static int missing_operands(const mr_args *a)
+{
+    const char *names = a->operands;
+    for (int i = 0; i < a->count; i++) names += strcspn(names, " ") + 1;
+    const int first = (int)strcspn(names, " ");
+    if (!names[first]) return mr_misused(a->command, "%s is missing; see `minrnn %s --help`", names, a->command);
+    return mr_misused(a->command, "%.*s and %s are missing; see `minrnn %s --help`", first, names, names + first + 1,
+                      a->command);
+}
+
 int mr_args_parse(mr_args *a, int argc, char **argv)
 {
     mr_options_default(a->flags, a->settings);
+    a->random_seed = -1;
     for (int i = 1, plain = 0; i < argc; i++) {
-        if (!plain && (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))) return print_help(a), MR_EXIT_DONE;
+        if (!plain && (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))) return help_at(a, argc, argv, i);
         if (!plain && !strcmp(argv[i], "--")) plain = 1;
         else if (!plain && !strncmp(argv[i], "--", 2)) {
             int used = 0, status = take_flag(a, argv[i] + 2, i + 1 < argc ? argv[i + 1] : NULL, &used);
@@ -145,8 +199,11 @@ int mr_args_parse(mr_args *a, int argc, char **argv)
         else if (a->count == a->max) return usage_error(a, "what is \"%s\" for?", argv[i]);
         else a->given[a->count++] = argv[i];
     }
-    if (a->count >= a->min) return -1;
-    return usage_error(a, "%s", "something is missing");
+    if (a->count < a->min) return missing_operands(a);
+    if (a->random_seed >= 0 && !((const mr_common *)a->settings)->quiet)
+        fprintf(stderr, "minrnn %s: --seed %lld was drawn; give it to get the same again\n", a->command,
+                (long long)a->random_seed);
+    return -1;
 }
 
 int mr_args_was_set(const mr_args *a, const char *key) { return count_key(a->set, a->set_count, key) > 0; }
@@ -177,6 +234,18 @@ int mr_misused(const char *command, const char *format, ...)
     mr_fail(&err, MR_EINVAL, "%s", sentence);
     fprintf(stderr, "minrnn%s%s: %s\n", command[0] ? " " : "", command, err.text);
     return MR_EXIT_USAGE;
+}
+
+int mr_unknown_name(const char *command, const char *kind, const char *name, const char *const *names)
+{
+    char all[1024] = "";
+    const char *near = mr_name_nearest(names, name);
+    if (near) return mr_misused(command, "unknown %s %.100s; did you mean %s?", kind, name, near);
+    for (; *names; names++) {
+        const size_t used = strlen(all);
+        snprintf(all + used, sizeof all - used, "%s%s", used ? ", " : "", *names);
+    }
+    return mr_misused(command, "unknown %s %.100s; there are: %s", kind, name, all);
 }
 
 const char *const mr_dtypes[] = {"f32", "bf16", NULL};

@@ -33,6 +33,15 @@ static int list(const mr_common *set)
     return 0;
 }
 
+static int unknown_set(const char *name)
+{
+    enum { MOST = 32 };
+    const char *names[MOST + 1] = {NULL};
+    const mr_data_set *d = mr_data_sets();
+    for (int i = 0; d[i].name && i < MOST; i++) names[i] = d[i].name;
+    return mr_unknown_name("data", "data set", name, names);
+}
+
 /* What was fetched without a published sum to check it by gets its own printed, to be compared with someone else's. */
 static int print_sums(const char *name, mr_error *err)
 {
@@ -83,7 +92,8 @@ int mr_cmd_data(int argc, char **argv)
     if (!args.count || (!strcmp(args.given[0], "list") && args.count == 1)) return list(&set);
     int get = !strcmp(args.given[0], "get");
     if (args.count < 2 || (!get && strcmp(args.given[0], "path")))
-        return mr_misused("data", "list, get NAME or path NAME; see `minrnn data --help`");
+        return mr_misused("data", "give list, get NAME or path NAME; see `minrnn data --help`");
+    if (!mr_data_set_find(args.given[1])) return unknown_set(args.given[1]);
     mr_catch_signals();
     status =
         get ? mr_data_get(args.given[1], on_progress, &set, &path, &err) : mr_data_find(args.given[1], &path, &err);

@@ -14,7 +14,7 @@ typedef struct settings {
 
 static const mr_option flags[] = {
     MR_COMMON_FLAGS,
-    {"task", MR_OPT_TEXT, offsetof(settings, task), "", 0, 0, NULL, "another task than the model's own", 0},
+    {"task", MR_OPT_TEXT, offsetof(settings, task), "", 0, 0, NULL, "score on this task instead of the model's own", 0},
     {"batch", MR_OPT_INT, offsetof(settings, batch), "0", 0, 1 << 20, NULL, "sequences at once; 0: as in training", 0},
     {"examples", MR_OPT_INT, offsetof(settings, examples), "0", 0, 1000, NULL,
      "show so many test sequences: target and prediction", 0},
@@ -75,7 +75,10 @@ static int evaluate(mr_session *s, const settings *set, mr_error *err)
 {
     mr_batch batch = {0};
     mr_score score;
-    int status = mr_eval_score(s, set->common.quiet, &batch, &score, err);
+    int status = mr_session_open_task(s, err);
+    if (status) return status;
+    if (s->recipe.task->note[0] && !set->common.quiet) fprintf(stderr, "minrnn eval: %s\n", s->recipe.task->note);
+    status = mr_eval_score(s, set->common.quiet, &batch, &score, err);
     if (!status) print_score(set, s, &score);
     if (!status && set->examples && s->recipe.task->face.loss == MR_LOSS_XENT)
         status = show_examples(s, &batch, set->examples, err);
@@ -91,15 +94,18 @@ int mr_cmd_eval(int argc, char **argv)
         .flags = flags,
         .settings = &set,
         .open = 1,
+        .operands = "MODEL",
         .min = 1,
         .max = 1,
         .more_help = mr_eval_help,
         .usage =
             "usage: minrnn eval MODEL [--task NAME] [--key value …] [--json]\n\n"
-            "Scores a model on its task's test data: mean loss (nats) and accuracy over the predictions that count.\n",
-        .examples = "  minrnn eval runs/copy/model.safetensors --examples 2\n"
-                    "  minrnn eval runs/copy/model.safetensors --length 1000        longer than it was trained on\n"
-                    "  minrnn eval runs/book/model.safetensors --data book.txt --json\n"};
+            "Scores a model on its task's test data: mean loss (nats) and accuracy over the predictions that count.\n"
+            "MODEL is a model file or the folder of a run. A text comes from --data, or is the one that the run's\n"
+            "recipe.ini names.\n",
+        .examples = "  minrnn eval runs/copy --examples 2\n"
+                    "  minrnn eval runs/copy --length 1000        longer than it was trained on\n"
+                    "  minrnn eval runs/book --data book.txt --json\n"};
     mr_context *ctx = NULL;
     mr_session session;
     mr_error err;
@@ -109,7 +115,7 @@ int mr_cmd_eval(int argc, char **argv)
     if (!status) status = mr_session_open(&session, args.given[0], ctx, &err);
     if (!status) {
         mr_catch_signals();
-        code = mr_eval_choose(&session, set.task, set.batch, &args);
+        code = mr_eval_choose(&session, set.task, set.batch, set.common.quiet, &args);
         if (code < 0) status = evaluate(&session, &set, &err);
         mr_session_close(&session);
     }

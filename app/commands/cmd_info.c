@@ -80,11 +80,12 @@ int mr_cmd_info(int argc, char **argv)
     mr_args args = {.command = "info",
                     .flags = flags,
                     .settings = &set,
+                    .operands = "MODEL",
                     .min = 1,
                     .max = 1,
                     .usage = "usage: minrnn info MODEL [--json]\n\nConfiguration, parameters and sizes of a model "
-                             "file, after checking all of it.\n",
-                    .examples = "  minrnn info runs/book/model.safetensors\n"};
+                             "file (or of the folder of a run), after checking all of it.\n",
+                    .examples = "  minrnn info runs/book\n  minrnn info runs/book/last.safetensors --json\n"};
     mr_context *ctx = NULL;
     mr_session session;
     mr_error err;
@@ -94,7 +95,7 @@ int mr_cmd_info(int argc, char **argv)
     int status = mr_open_context(&set, &ctx, &err);
     if (!status) status = mr_session_open(&session, args.given[0], ctx, &err);
     if (!status) {
-        stat(args.given[0], &st);
+        stat(session.path, &st);
         const view v = {&session, session.recipe.task ? session.recipe.task->type->name : NULL,
                         mr_net_vocab(session.net) ? mr_vocab_size(mr_net_vocab(session.net)) : 0, (long long)st.st_size,
                         (long long)mr_net_state_bytes(session.net)};

@@ -1,4 +1,5 @@
-/* minrnn quantize: a model with its matrices in 8 bits, and what that costs it. */
+/* minrnn quantize: a model with its matrices in 8 bits, and its loss before and after. */
+#include "core/mem.h"
 #include "commands/commands.h"
 #include "commands/evaluate.h"
 
@@ -29,50 +30,83 @@ static int same_file(const char *a, const char *b)
     return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Opens a model and scores it; the session stays open when it could be. Returns −1 to go on, otherwise the exit
- * status. */
-static int open_and_score(const char *path, const settings *set, const mr_args *args, mr_context *ctx, mr_session *s,
-                          mr_score *score)
+/* The score on the test data. Where that cannot be read and no flag asked for it, scoring is left out. */
+typedef struct measured {
+    mr_score score;
+    char left_out[MR_TEXT_MAX]; /* why; empty: it was scored */
+} measured;
+
+static int leave_out(const mr_args *args, const mr_error *err, measured *m)
+{
+    if (args->pair_count) return mr_report("quantize", err);
+    snprintf(m->left_out, sizeof m->left_out, "%s", err->text);
+    return -1;
+}
+
+/* Returns −1 to continue, otherwise the exit status. */
+static int score(mr_session *s, const settings *set, int quiet, const mr_args *args, measured *m)
 {
     mr_error err;
     mr_batch batch = {0};
-    int status = mr_session_open(s, path, ctx, &err);
-    if (status) return mr_report("quantize", &err);
-    int code = mr_eval_choose(s, "", set->batch, args);
-    if (code < 0) status = mr_eval_score(s, set->common.quiet, &batch, score, &err);
+    if (!s->recipe.task) {
+        mr_error_set(&err, MR_EINVAL, "the model names no task");
+        return leave_out(args, &err, m);
+    }
+    int code = mr_eval_choose(s, "", set->batch, quiet, args);
+    if (code >= 0) return code;
+    if (mr_session_open_task(s, &err)) return leave_out(args, &err, m);
+    int status = mr_eval_score(s, set->common.quiet, &batch, &m->score, &err);
     mr_batch_free(&batch);
-    if (code < 0 && status == MR_ESTOPPED) code = 128 + (int)*mr_stop_flag();
-    else if (code < 0 && status) code = mr_report("quantize", &err);
+    if (status == MR_ESTOPPED) return 128 + (int)*mr_stop_flag();
+    return status ? mr_report("quantize", &err) : -1;
+}
+
+/* Opens a model and scores it; the session stays open when all went well. Returns −1 to continue, otherwise the exit
+ * status. */
+static int open_and_score(const char *path, const settings *set, int quiet, const mr_args *args, mr_context *ctx,
+                          mr_session *s, measured *m)
+{
+    mr_error err;
+    if (mr_session_open(s, path, ctx, &err)) return mr_report("quantize", &err);
+    int code = score(s, set, quiet, args, m);
     if (code >= 0) mr_session_close(s);
     return code;
 }
 
-static void print_result(const settings *set, const char *from, const mr_score *before, const mr_score *after)
+static void print_result(const settings *set, const char *from, const measured *before, const measured *after)
 {
     struct stat large = {0}, small = {0};
     stat(from, &large);
     stat(set->out, &small);
-    if (set->common.json)
-        printf("{\"bits\": 8, \"loss_before\": %.9g, \"loss_after\": %.9g, \"rows\": %lld, \"bytes_before\": %lld, "
-               "\"bytes_after\": %lld}\n",
-               before->loss, after->loss, (long long)after->rows, (long long)large.st_size, (long long)small.st_size);
-    else
-        printf("%s: %lld bytes, was %lld\nloss in nats: f32 %.4f, int8 %.4f (%+.4f), over %lld predictions\n", set->out,
-               (long long)small.st_size, (long long)large.st_size, before->loss, after->loss,
-               after->loss - before->loss, (long long)after->rows);
+    const long long bytes[] = {(long long)large.st_size, (long long)small.st_size};
+    const double loss[] = {before->score.loss, after->score.loss};
+    const int scored = !before->left_out[0] && !after->left_out[0];
+    if (set->common.json) {
+        printf("{\"bits\": 8, ");
+        if (scored)
+            printf("\"loss_before\": %.9g, \"loss_after\": %.9g, \"rows\": %lld, ", loss[0], loss[1],
+                   (long long)after->score.rows);
+        printf("\"bytes_before\": %lld, \"bytes_after\": %lld}\n", bytes[0], bytes[1]);
+        return;
+    }
+    printf("%s: %lld bytes, was %lld\n", set->out, bytes[1], bytes[0]);
+    if (scored)
+        printf("loss in nats: f32 %.4f, int8 %.4f (%+.4f), over %lld predictions\n", loss[0], loss[1],
+               loss[1] - loss[0], (long long)after->score.rows);
+    else printf("loss not measured: %s\n", before->left_out[0] ? before->left_out : after->left_out);
 }
 
 static int quantize(const char *path, const settings *set, const mr_args *args, mr_context *ctx)
 {
     mr_session session;
-    mr_score before = {0}, after = {0};
+    measured before = {0}, after = {0};
     mr_error err;
-    int code = open_and_score(path, set, args, ctx, &session, &before);
+    int code = open_and_score(path, set, set->common.quiet, args, ctx, &session, &before);
     if (code >= 0) return code;
     int status = mr_net_save_int8(session.net, set->out, &err);
     mr_session_close(&session);
     if (status) return mr_report("quantize", &err);
-    code = open_and_score(set->out, set, args, ctx, &session, &after);
+    code = open_and_score(set->out, set, 1, args, ctx, &session, &after);
     if (code >= 0) return code;
     mr_session_close(&session);
     print_result(set, path, &before, &after);
@@ -86,28 +120,33 @@ int mr_cmd_quantize(int argc, char **argv)
                     .flags = flags,
                     .settings = &set,
                     .open = 1,
+                    .operands = "MODEL",
                     .min = 1,
                     .max = 1,
                     .more_help = mr_eval_help,
-                    .usage = "usage: minrnn quantize MODEL --out FILE [--bits 8] [--data TEXT] [--json]\n\n"
+                    .usage = "usage: minrnn quantize MODEL --out FILE [--bits 8] [--data FILE] [--json]\n\n"
                              "Writes a model whose matrices are in 8 bits, a quarter of the size: eval, score, "
                              "generate and info take it like\n"
-                             "any other. Prints the loss on the task's test data before and after.\n",
-                    .examples =
-                        "  minrnn quantize runs/book/model.safetensors --out book8.safetensors --data book.txt\n"
-                        "  minrnn generate book8.safetensors --prompt \"Once\"\n"};
+                             "any other. Prints the loss on the task's test data before and after; if there is no test "
+                             "data, it still writes\n"
+                             "the model. MODEL is a model file or the folder of a run.\n",
+                    .examples = "  minrnn quantize runs/book --out book8.safetensors\n"
+                                "  minrnn quantize runs/book/last.safetensors --out book8.safetensors --data book.txt\n"
+                                "  minrnn generate book8.safetensors --prompt \"Once\"\n"};
     mr_context *ctx = NULL;
     mr_error err;
+    char *path = NULL;
     int code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;
     if (!set.out[0]) return mr_misused("quantize", "--out FILE is missing; see `minrnn quantize --help`");
-    if (same_file(args.given[0], set.out)) {
-        mr_fail(&err, MR_EINVAL, "--out %s is the model itself, which would be lost; name another file", set.out);
-        return mr_report("quantize", &err);
-    }
-    if (mr_open_context(&set.common, &ctx, &err)) return mr_report("quantize", &err);
+    int status = mr_model_path(args.given[0], &path, &err);
+    if (!status && same_file(path, set.out))
+        status =
+            mr_fail(&err, MR_EINVAL, "--out %s is the model itself, which would be lost; name another file", set.out);
+    if (!status) status = mr_open_context(&set.common, &ctx, &err);
     mr_catch_signals();
-    code = quantize(args.given[0], &set, &args, ctx);
+    code = status ? mr_report("quantize", &err) : quantize(path, &set, &args, ctx);
     mr_context_free(ctx);
+    mr_free(path);
     return code;
 }

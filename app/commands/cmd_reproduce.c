@@ -94,6 +94,16 @@ static double read_budget(const char *text)
     return mr_real_read(number, &value) && value < 1e9 ? value * seconds : 0;
 }
 
+static int unknown_experiment(const char *name)
+{
+    enum { MOST = 64 };
+    const char *names[MOST + 1] = {NULL};
+    size_t n = 0;
+    for (int i = 0; mr_measured_experiments[i] && n < MOST; i++) names[n++] = mr_measured_experiments[i]->name;
+    for (int i = 0; mr_experiment_names[i] && n < MOST; i++) names[n++] = mr_experiment_names[i];
+    return mr_unknown_name("reproduce", "experiment", name, names);
+}
+
 /* The exit status if something is wrong with the names, or -1. */
 static int check_names(const mr_reproduce_settings *set, const mr_args *args)
 {
@@ -106,9 +116,7 @@ static int check_names(const mr_reproduce_settings *set, const mr_args *args)
             if (!strcmp(mr_path_name(args->given[k]), mr_path_name(name)))
                 return mr_misused("reproduce", "%.100s was given twice", mr_path_name(name));
         if (is_experiment(set, name, &err)) continue;
-        return mr_ini_is_name(name)
-                   ? mr_report("reproduce", &err)
-                   : mr_misused("reproduce", "unknown experiment %.60s; `minrnn reproduce --list` lists them", name);
+        return mr_ini_is_name(name) ? mr_report("reproduce", &err) : unknown_experiment(name);
     }
     return -1;
 }

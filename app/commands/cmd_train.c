@@ -9,6 +9,7 @@
 #include "commands/args.h"
 #include "commands/commands.h"
 #include "commands/run_view.h"
+#include "commands/train_help.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -27,20 +28,6 @@ static const mr_option flags[] = {
     {"resume", MR_OPT_BOOL, offsetof(settings, resume), "no", 0, 0, NULL,
      "continue the run in --out, or start it where there is none yet", 0},
     {0}};
-
-static void help_recipes(FILE *to)
-{
-    fprintf(to, "\nrecipes built in:");
-    for (int i = 0; mr_recipe_names[i]; i++) fprintf(to, " %s", mr_recipe_names[i]);
-    fprintf(to, "\n\nkeys of a recipe, as flags (default):\n[model]\n");
-    mr_args_print_options(to, mr_model_table(), MR_OPT_DERIVED);
-    fprintf(to, "[train]\n");
-    mr_args_print_options(to, mr_train_table(), MR_OPT_DERIVED);
-    for (const mr_task_type *const *t = mr_task_types(); *t; t++) {
-        fprintf(to, "[task] %s: %s\n", (*t)->name, (*t)->summary);
-        mr_args_print_options(to, (*t)->options, MR_OPT_DERIVED);
-    }
-}
 
 /* ---- the command ---- */
 
@@ -267,7 +254,7 @@ int mr_cmd_train(int argc, char **argv)
         .flags = flags,
         .settings = &set,
         .open = 1,
-        .more_help = help_recipes,
+        .help = mr_train_help,
         .max = 1,
         .usage =
             "usage: minrnn train RECIPE|FILE.ini --out DIR [--resume] [--key value …]\n\n"
@@ -287,6 +274,8 @@ int mr_cmd_train(int argc, char **argv)
     if (code >= 0) return code;
     if (!set.out[0]) return mr_misused("train", "--out DIR is missing: the folder that the run goes into");
     if (!set.resume && !args.count) return mr_misused("train", "name a recipe; `minrnn train --help` lists them");
+    if (args.count && !mr_recipe_is_path(args.given[0]) && !mr_recipe_is_known(args.given[0]))
+        return mr_unknown_name("train", "recipe", args.given[0], mr_recipe_names);
     code = load_recipe(&recipe, &args, &set);
     if (code >= 0) return code;
     mr_catch_signals();

@@ -1,4 +1,4 @@
-/* A model on its task's test data, for the commands that say how good one is. */
+/* Scoring a model on its task's test data, for eval and quantize. */
 #ifndef MR_APP_COMMANDS_EVALUATE_H
 #define MR_APP_COMMANDS_EVALUATE_H
 
@@ -6,15 +6,16 @@
 #include "train/session.h"
 #include "commands/args.h"
 
-/* What --help says of the tasks' keys. */
-void mr_eval_help(FILE *to);
+/* What --help says about the tasks' keys: all of them where the topic is "all", those of one where it is its name. */
+void mr_eval_help(FILE *to, const char *topic);
 
-/* The task to score on: the file's own with its settings, or a named one (""); flags of args on top; batch 0: as in
- * training. Returns −1 to go on, otherwise the exit status. */
-int mr_eval_choose(mr_session *session, const char *task, int64_t batch, const mr_args *args);
+/* The task to score on: the model's own with its settings, or the one that `task` names (""); flags of args on top;
+ * batch 0: as in training. Data that nobody names is taken from the recipe beside the model, which quiet 0 tells.
+ * Returns −1 to continue, otherwise the exit status. */
+int mr_eval_choose(mr_session *session, const char *task, int64_t batch, int quiet, const mr_args *args);
 
-/* Opens the task, plans the model for it and scores it; quiet 0: with progress on a terminal. `batch` is empty, and
- * due to mr_batch_free either way. */
+/* Plans the model for its open task and scores it; quiet 0: with progress on a terminal. `batch` is empty, and due to
+ * mr_batch_free either way. */
 int mr_eval_score(mr_session *session, int quiet, mr_batch *batch, mr_score *score, mr_error *err);
 
 #endif

@@ -13,7 +13,7 @@ static const struct command {
     const char *about;
 } commands[] = {{"train", mr_cmd_train, "train a model from a recipe"},
                 {"eval", mr_cmd_eval, "score a model on its task's test data"},
-                {"generate", mr_cmd_generate, "write on from a prompt"},
+                {"generate", mr_cmd_generate, "continue a prompt"},
                 {"score", mr_cmd_score, "log-probability of a text"},
                 {"info", mr_cmd_info, "what a model file holds"},
                 {"quantize", mr_cmd_quantize, "weights in 8 bits, to run a model faster"},
@@ -27,10 +27,10 @@ static void print_help(FILE *to)
 {
     fprintf(to, "minrnn: train and run minGRU and minLSTM\n\nusage: minrnn COMMAND …\n\n");
     for (const struct command *c = commands; c->name; c++) fprintf(to, "  %-10s %s\n", c->name, c->about);
-    fprintf(to, "\n`minrnn COMMAND --help` explains one, with examples. `minrnn --version` says what is built in.\n"
+    fprintf(to, "\n`minrnn help COMMAND` explains one, with examples. `minrnn --version` lists what is built in.\n"
                 "\nexamples:\n"
                 "  minrnn train text --data book.txt --out runs/book     a model of any text\n"
-                "  minrnn generate runs/book/model.safetensors --prompt \"Once\"\n");
+                "  minrnn generate runs/book --prompt \"Once\"\n");
 }
 
 static int print_version(void)
@@ -50,12 +50,9 @@ static int print_version(void)
 
 static int unknown_command(const char *name)
 {
-    mr_option names[sizeof commands / sizeof *commands] = {{0}};
-    const mr_option *const tables[] = {names, NULL};
-    for (int i = 0; commands[i].name; i++) names[i].key = commands[i].name;
-    const char *near = mr_option_nearest(tables, name);
-    if (near) return mr_misused("", "unknown command %s; did you mean %s?", name, near);
-    return mr_misused("", "unknown command %.200s; see `minrnn --help`", name);
+    const char *names[sizeof commands / sizeof *commands] = {NULL};
+    for (int i = 0; commands[i].name; i++) names[i] = commands[i].name;
+    return mr_unknown_name("", "command", name, names);
 }
 
 /* Fails a command whose output was lost (a full disk, say). */
@@ -66,13 +63,34 @@ static int check_stdout(int code, const char *command)
     return code == MR_EXIT_DONE ? MR_EXIT_FAILED : code;
 }
 
+static const struct command *find(const char *name)
+{
+    for (const struct command *c = commands; c->name; c++)
+        if (!strcmp(name, c->name)) return c;
+    return NULL;
+}
+
+/* `minrnn help train text` is `minrnn train text --help`. argv[0] is "help". */
+static int help(int argc, char **argv)
+{
+    char flag[] = "--help", *words[4] = {NULL};
+    int count = 0;
+    if (argc == 1) return print_help(stdout), MR_EXIT_DONE;
+    const struct command *c = find(argv[1]);
+    if (!c) return unknown_command(argv[1]);
+    if (argc > 3) return mr_misused("", "help takes a command and at most one topic; see `minrnn --help`");
+    words[count++] = argv[1];
+    if (argc > 2) words[count++] = argv[2];
+    words[count++] = flag;
+    return c->run(count, words);
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) return print_help(stderr), MR_EXIT_USAGE;
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
-        return print_help(stdout), check_stdout(MR_EXIT_DONE, "--help");
+        return check_stdout(help(argc - 1, argv + 1), "help");
     if (!strcmp(argv[1], "--version")) return check_stdout(print_version(), "--version");
-    for (const struct command *c = commands; c->name; c++)
-        if (!strcmp(argv[1], c->name)) return check_stdout(c->run(argc - 1, argv + 1), c->name);
-    return unknown_command(argv[1]);
+    const struct command *c = find(argv[1]);
+    return c ? check_stdout(c->run(argc - 1, argv + 1), c->name) : unknown_command(argv[1]);
 }

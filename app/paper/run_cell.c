@@ -156,6 +156,7 @@ static int score_test(mr_cell_run *t, const char *trained_on, mr_context *ctx, m
     int status = path ? mr_session_open(&session, path, ctx, err) : mr_no_memory(err, "the test");
     if (!status) {
         status = mr_recipe_set(&session.recipe, key, value, err);
+        if (!status) status = mr_session_open_task(&session, err);
         if (!status) status = mr_session_evaluate(&session, &batch, on_evaluating, t, &t->stop, &t->test, err);
         if (!status) mr_data_identity(t->data, trained_on, session.recipe.task->data_sha256);
         mr_batch_free(&batch);

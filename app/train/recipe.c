@@ -146,7 +146,14 @@ static int parse(mr_recipe *r, const char *name, const char *text, size_t size, 
     return status;
 }
 
-static int is_path(const char *name) { return strchr(name, '/') || mr_ini_is_name(name); }
+int mr_recipe_is_path(const char *name) { return strchr(name, '/') || mr_ini_is_name(name); }
+
+int mr_recipe_is_known(const char *name)
+{
+    for (int i = 0; mr_recipe_names[i]; i++)
+        if (!strcmp(mr_recipe_names[i], name)) return 1;
+    return 0;
+}
 
 static int load_builtin(mr_recipe *r, const char *name, mr_error *err)
 {
@@ -163,7 +170,7 @@ int mr_recipe_load(mr_recipe *r, const char *name, mr_error *err)
     char *text;
     size_t size;
     memset(r, 0, sizeof *r);
-    if (!is_path(name)) return load_builtin(r, name, err);
+    if (!mr_recipe_is_path(name)) return load_builtin(r, name, err);
     int status = mr_file_read(name, 1 << 16, &text, &size, err);
     if (status) return status;
     status = parse(r, name, text, size, err);

@@ -20,6 +20,8 @@ typedef struct mr_recipe {
 
 /* `name`: a built-in recipe, or the path of an INI file (anything with a '/' or ending in ".ini"). */
 int mr_recipe_load(mr_recipe *recipe, const char *name, mr_error *err);
+int mr_recipe_is_path(const char *name);
+int mr_recipe_is_known(const char *name); /* built in */
 /* The recipe.ini of a run folder. Keys that it lacks because it is older than they are mean what the run did then. */
 int mr_recipe_load_run(mr_recipe *recipe, const char *path, mr_error *err);
 /* The defaults of every key, for one task. */

@@ -1,3 +1,4 @@
+/* Scoring a text: read in pieces, encoded, and run through the model in chunks. */
 #include "train/score.h"
 
 #include "core/mem.h"
@@ -10,13 +11,12 @@
 enum { PIECE = 1 << 16 };
 
 typedef struct scorer {
-    mr_net *net;
+    const mr_score_options *options;
     mr_stream *stream;
-    int chunk, held; /* tokens held: up to chunk + 1, the last one only as a target */
+    mr_encoder encoder;
+    int held;        /* tokens held: up to chunk + 1, the last one only as a target */
     int32_t *tokens; /* [chunk + 1] */
     float *loss;     /* [chunk] */
-    mr_logprob_fn *each;
-    void *user;
     double sum;
     int64_t predicted, seen;
 } scorer;
@@ -31,7 +31,7 @@ static int run_chunk(scorer *s, mr_error *err)
             return mr_fail(err, MR_ENONFINITE, "token %lld: the model's output is NaN or infinite",
                            (long long)(s->predicted + t + 1));
         s->sum += s->loss[t];
-        if (s->each) s->each(s->user, -(double)s->loss[t]);
+        if (s->options->each) s->options->each(s->options->user, -(double)s->loss[t]);
     }
     s->predicted += T;
     s->tokens[0] = s->tokens[T];
@@ -44,54 +44,54 @@ static int take_tokens(scorer *s, const int32_t *tokens, size_t count, mr_error 
     for (size_t i = 0; i < count; i++) {
         s->tokens[s->held++] = tokens[i];
         s->seen++;
-        int status = s->held == s->chunk + 1 ? run_chunk(s, err) : 0;
+        int status = s->held == s->options->chunk + 1 ? run_chunk(s, err) : 0;
         if (status) return status;
     }
     return 0;
 }
 
-static int take_text(scorer *s, const char *name, mr_read_fn *read, char *text, int32_t *tokens, mr_error *err)
+static int take_text(scorer *s, char *text, int32_t *tokens, mr_error *err)
 {
+    const char *name = s->options->name;
     size_t held = 0, count, used;
-    uint64_t offset = 0;
     mr_error inner;
     for (int last = 0; !last;) {
-        long got = read(s->user, text + held, PIECE - held);
+        long got = s->options->read(s->options->user, text + held, PIECE - held);
         if (got < 0) return mr_fail(err, MR_EIO, "%s: %s", name, strerror(errno));
         last = got == 0;
         held += (size_t)got;
-        int status =
-            mr_vocab_encode(mr_net_vocab(s->net), text, held, last, offset, tokens, PIECE, &count, &used, &inner);
+        int status = mr_encode_text(&s->encoder, text, held, last, tokens, PIECE, &count, &used, &inner);
         if (status) return mr_fail(err, status, "%s: %.900s", name, inner.text);
         status = take_tokens(s, tokens, count, err);
         if (status) return status;
         memmove(text, text + used, held - used);
         held -= used;
-        offset += used;
     }
     return s->held > 1 ? run_chunk(s, err) : 0;
 }
 
-static int set_up(scorer *s, mr_error *err)
+static int set_up(scorer *s, mr_net *net, mr_error *err)
 {
-    s->tokens = mr_alloc((size_t)s->chunk + 1, sizeof *s->tokens);
-    s->loss = mr_alloc((size_t)s->chunk, sizeof *s->loss);
+    const size_t chunk = (size_t)s->options->chunk;
+    s->tokens = mr_alloc(chunk + 1, sizeof *s->tokens);
+    s->loss = mr_alloc(chunk, sizeof *s->loss);
     if (!s->tokens || !s->loss) return mr_no_memory(err, "a chunk; lower --mode chunk=N");
-    return mr_stream_new(s->net, &s->stream, err);
+    return mr_stream_new(net, &s->stream, err);
 }
 
-int mr_score_text(mr_net *net, int chunk, const char *name, mr_read_fn *read, mr_logprob_fn *each, void *user,
-                  mr_text_score *score, mr_error *err)
+int mr_score_text(mr_net *net, const mr_score_options *options, mr_text_score *score, mr_error *err)
 {
-    scorer s = {.net = net, .chunk = chunk, .each = each, .user = user};
+    const char *name = options->name;
+    scorer s = {.options = options, .encoder = {.vocab = mr_net_vocab(net), .unknown = options->unknown}};
     char *text = mr_alloc(PIECE, 1);
     int32_t *tokens = mr_alloc(PIECE, sizeof *tokens);
-    int status = text && tokens ? set_up(&s, err) : mr_no_memory(err, name);
-    if (!status) status = take_text(&s, name, read, text, tokens, err);
+    int status = text && tokens ? set_up(&s, net, err) : mr_no_memory(err, name);
+    if (!status) status = take_text(&s, text, tokens, err);
     if (!status && s.seen < 2)
         status = mr_fail(err, MR_EDATA, "%s: %s; a score needs two tokens or more", name,
                          s.seen ? "only one token" : "is empty");
     score->tokens = s.seen;
+    score->changed = s.encoder.changed;
     score->nats_per_token = s.sum / (double)s.predicted;
     mr_stream_free(s.stream);
     mr_free(s.tokens);

@@ -1,7 +1,13 @@
 /* Model files opened for commands: the net, its task and the settings in the file's metadata. */
 #include "train/session.h"
 
+#include "core/file.h"
+#include "core/mem.h"
+
 #include <string.h>
+#include <sys/stat.h>
+
+/* ---- opening ---- */
 
 /* The task's settings, and those of [train] that the file has: "task.length", "train.context". */
 static int read_settings(mr_session *s, const char *path, mr_error *err)
@@ -31,11 +37,27 @@ static int read_task(mr_session *s, const char *path, mr_error *err)
     return read_settings(s, path, err);
 }
 
-int mr_session_open(mr_session *s, const char *path, mr_context *ctx, mr_error *err)
+int mr_model_path(const char *given, char **path, mr_error *err)
+{
+    struct stat st;
+    const int folder = !stat(given, &st) && S_ISDIR(st.st_mode);
+    *path = folder ? mr_path_join(given, "model.safetensors") : mr_strdup(given);
+    if (!*path) return mr_no_memory(err, "a name");
+    if (!folder || mr_path_exists(*path)) return 0;
+    mr_free(*path);
+    *path = NULL;
+    return mr_fail(err, MR_EIO,
+                   "%s: a folder without model.safetensors; give a model file, or the folder of a run that has been "
+                   "evaluated at least once",
+                   given);
+}
+
+int mr_session_open(mr_session *s, const char *given, mr_context *ctx, mr_error *err)
 {
     memset(s, 0, sizeof *s);
-    int status = mr_net_open(ctx, path, &s->net, err);
-    if (!status) status = read_task(s, path, err);
+    int status = mr_model_path(given, &s->path, err);
+    if (!status) status = mr_net_open(ctx, s->path, &s->net, err);
+    if (!status) status = read_task(s, s->path, err);
     if (status) mr_session_close(s);
     return status;
 }
@@ -44,6 +66,7 @@ void mr_session_close(mr_session *s)
 {
     mr_net_free(s->net);
     mr_recipe_free(&s->recipe);
+    mr_free(s->path);
     memset(s, 0, sizeof *s);
 }
 
@@ -62,7 +85,45 @@ int mr_session_need_text(const mr_session *s, const char *path, mr_error *err)
                    s->recipe.task->type->name);
 }
 
-static int open_task(mr_session *s, mr_error *err)
+/* ---- the task ---- */
+
+/* Fills the paths that the session's task lacks. */
+static void take_paths(mr_session *s, const mr_recipe *from, char const **data)
+{
+    char value[MR_TEXT_MAX];
+    for (const mr_option *o = s->recipe.task->type->options; o->key; o++) {
+        if (!(o->flags & MR_OPT_PATH) || *mr_option_print(o, s->recipe.task->settings, value)) continue;
+        if (!*mr_option_print(o, from->task->settings, value)) continue;
+        mr_option_parse(o, s->recipe.task->settings, value, NULL);
+        *data = (const char *)s->recipe.task->settings + o->offset;
+    }
+}
+
+/* "recipe.ini" in the folder of a model file; NULL: no memory. */
+static char *recipe_beside(const char *model)
+{
+    const size_t folder = (size_t)(mr_path_name(model) - model);
+    char *path = mr_alloc(folder + sizeof "recipe.ini", 1);
+    if (!path) return NULL;
+    memcpy(path, model, folder);
+    strcpy(path + folder, "recipe.ini");
+    return path;
+}
+
+const char *mr_session_find_data(mr_session *s, const char *model)
+{
+    mr_recipe run = {0};
+    const char *data = NULL;
+    char *file = NULL, *path = mr_model_path(model, &file, NULL) ? NULL : recipe_beside(file);
+    if (path && mr_path_exists(path) && !mr_recipe_load(&run, path, NULL) && run.task->type == s->recipe.task->type)
+        take_paths(s, &run, &data);
+    mr_recipe_free(&run);
+    mr_free(path);
+    mr_free(file);
+    return data;
+}
+
+int mr_session_open_task(mr_session *s, mr_error *err)
 {
     int status = mr_recipe_open_task(&s->recipe, err);
     return status ? status : mr_recipe_suits(&s->recipe, s->net, err);
@@ -72,11 +133,9 @@ int mr_session_evaluate(mr_session *s, mr_batch *batch, mr_eval_tick *tick, void
                         mr_score *score, mr_error *err)
 {
     mr_shape shapes[2];
-    int status = open_task(s, err);
-    if (status) return status;
     mr_task *task = s->recipe.task;
     mr_task_shapes(task, shapes);
-    status = mr_net_reserve(s->net, NULL, &shapes[1], err);
+    int status = mr_net_reserve(s->net, NULL, &shapes[1], err);
     if (!status && mr_batch_new(batch, &task->face, shapes[1].B, shapes[1].T))
         status = mr_no_memory(err, "batches; lower --batch");
     const mr_eval_options options = {.tick = tick, .user = user, .stop = stop};

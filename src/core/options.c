@@ -11,10 +11,7 @@
 #include <xlocale.h> /* newlocale, uselocale */
 #endif
 
-enum {
-    SHOWN = 100,     /* bytes of a wrong value that an error message repeats */
-    LONGEST_KEY = 64 /* longer keys are never suggested or corrected */
-};
+enum { SHOWN = 100 }; /* bytes of a wrong value that an error message repeats */
 
 static void *field_of(const mr_option *option, void *settings) { return (char *)settings + option->offset; }
 
@@ -251,44 +248,4 @@ const mr_option *mr_option_find(const mr_option *table, const char *key)
     for (const mr_option *option = table; option->key; option++)
         if (!strcmp(option->key, key)) return option;
     return NULL;
-}
-
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
-
-/* Damerau-Levenshtein distance: letters missing, added, replaced or swapped. Both strings fit in LONGEST_KEY. */
-static size_t typing_distance(const char *a, const char *b)
-{
-    size_t rows[3][LONGEST_KEY + 1], length_b = strlen(b);
-    size_t *before = rows[0], *above = rows[1], *row = rows[2];
-    for (size_t j = 0; j <= length_b; j++) row[j] = j;
-    for (size_t i = 1; a[i - 1]; i++) {
-        size_t *recycled = before;
-        before = above;
-        above = row;
-        row = recycled;
-        row[0] = i;
-        for (size_t j = 1; j <= length_b; j++) {
-            size_t replaced = above[j - 1] + (a[i - 1] != b[j - 1]);
-            row[j] = least(replaced, 1 + least(above[j], row[j - 1]));
-            int swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-            if (swapped) row[j] = least(row[j], before[j - 2] + 1);
-        }
-    }
-    return row[length_b];
-}
-
-const char *mr_option_nearest(const mr_option *const *tables, const char *key)
-{
-    const char *nearest = NULL;
-    size_t length = strlen(key), best = (length < 6 ? 1 : length / 3) + 1;
-    if (length > LONGEST_KEY) return NULL;
-    for (; *tables; tables++)
-        for (const mr_option *option = *tables; option->key; option++) {
-            if (option->flags & MR_OPT_DERIVED || strlen(option->key) > LONGEST_KEY) continue;
-            size_t distance = typing_distance(key, option->key);
-            if (distance >= best) continue;
-            best = distance;
-            nearest = option->key;
-        }
-    return nearest;
 }

@@ -24,7 +24,8 @@ enum {
     MR_OPT_MAY_CHANGE = 2, /* a resumed run may use another value */
     MR_OPT_PATH = 4,       /* a path on this machine: never written into a model file */
     MR_OPT_SPARSE = 8,     /* written into a model file only when it differs from the default */
-    MR_OPT_MANY = 16       /* TEXT that may be given several times; the field holds the values, a line each */
+    MR_OPT_MANY = 16,      /* TEXT that may be given several times; the field holds the values, a line each */
+    MR_OPT_RANDOM = 32     /* INT; the command line takes `random`, which draws a value */
 };
 
 typedef struct mr_option {
@@ -55,7 +56,11 @@ int mr_option_add(const mr_option *option, void *settings, const char *text, mr_
 /* The field's value as text that parses back to the same value (reals: the shortest such text). Returns `out`. */
 char *mr_option_print(const mr_option *option, const void *settings, char out[MR_TEXT_MAX]);
 
-/* The key in a NULL-terminated list of tables that is nearest to a mistyped one; NULL: none is near. */
+/* The key in the tables (NULL-terminated list of tables) that a wrong one may stand for: what other programs call it,
+ * or the nearest in spelling. NULL: none is near. */
 const char *mr_option_nearest(const mr_option *const *tables, const char *key);
+
+/* Of a NULL-terminated list of names, the nearest in spelling; NULL: none is near. */
+const char *mr_name_nearest(const char *const *names, const char *name);
 
 #endif

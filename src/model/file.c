@@ -86,9 +86,9 @@ int mr_model_check_tensor(const mr_st *st, const char *path, const char *name, m
 {
     const mr_st_tensor *t = mr_st_find(st, name);
     if (!t) return mr_fail(err, MR_EFORMAT, "%s: has no tensor %s, which its configuration needs", path, name);
-    if (t->dtype != dtype)
+    if (t->dtype != dtype && !(dtype == MR_ST_F32 && mr_st_is_float(t->dtype)))
         return mr_fail(err, MR_EFORMAT, "%s: tensor %s is %s; minrnn reads %s", path, name, mr_st_dtype_name(t->dtype),
-                       mr_st_dtype_name(dtype));
+                       dtype == MR_ST_F32 ? "F32, F16 and BF16" : mr_st_dtype_name(dtype));
     int same = t->ndim == ndim;
     for (int i = 0; same && i < ndim; i++) same = t->shape[i] == shape[i];
     if (!same)
@@ -120,9 +120,9 @@ int mr_model_check_tensors(const mr_st *st, const char *path, const char *const 
 int mr_model_read_tensor(const mr_st *st, const char *path, const char *name, float *to, mr_error *err)
 {
     const mr_st_tensor *t = mr_st_find(st, name);
-    int status = mr_st_read(st, path, t, to, err);
+    int status = mr_st_read_floats(st, path, t, to, err);
     if (status) return status;
-    for (size_t i = 0; i < t->bytes / sizeof *to; i++)
+    for (size_t i = 0; i < mr_st_elements(t); i++)
         if (!isfinite(to[i]))
             return mr_fail(err, MR_EFORMAT, "%s: tensor %s has a number that is not finite (element %zu)", path, name,
                            i);

@@ -18,10 +18,10 @@ int mr_model_read_config(const mr_st *st, const char *path, mr_config *config, m
 int mr_model_check_tensors(const mr_st *st, const char *path, const char *const *prefixes, const mr_params *params,
                            mr_error *err);
 
-/* Checks that the file has one tensor, with this type and shape. */
+/* Checks that the file has one tensor, with this type and shape. Where F32 is wanted, F16 and BF16 will do. */
 int mr_model_check_tensor(const mr_st *st, const char *path, const char *name, mr_st_dtype dtype, int ndim,
                           const int64_t *shape, mr_error *err);
-/* Reads a checked F32 tensor. Refuses NaN and infinities. */
+/* Reads a checked tensor of F32, or of F16 or BF16, which it converts. Refuses NaN and infinities. */
 int mr_model_read_tensor(const mr_st *st, const char *path, const char *name, float *to, mr_error *err);
 
 /* Reads one checked set of tensors into a host vector of params->total floats. Refuses NaN and infinities. */
