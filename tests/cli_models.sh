@@ -107,7 +107,7 @@ for kind in F16 BF16; do
     check "$kind: the numbers that it stands for" same_files out halves
     done_by "$minrnn" info $kind-mixed.safetensors
     for name in inf nan; do
-        refused 1 'embed\.weight holds a number that is not finite \(element 3\)' "$minrnn" info $kind-$name.safetensors
+        refused 1 'embed\.weight has a number that is not finite \(element 3\)' "$minrnn" info $kind-$name.safetensors
     done
     done_by "$minrnn" quantize $kind.safetensors --out $kind-8.safetensors --data text.txt --quiet
 done
