@@ -426,7 +426,8 @@ def page(found, groups, tables, folders, out):
             f"The paper's tables have {len(found)} numbers; {ran} of them stand beside one of ours here.",
             "\"As good\" means not worse than the paper's number by more than its ±.",
             "Made by `scripts/paper.py` from the results of `minrnn reproduce`.",
-            "`paper.json` has every number, also those that were not run; the JSON of the experiments has all settings.",
+            "`paper.json` has every number, also those that were not run; the JSON of the experiments has all "
+            "settings.",
             ""]
     drawn = set()
     for name in tables:

@@ -8,7 +8,12 @@ valid_svg() { python3 -c 'import sys, xml.dom.minidom; [xml.dom.minidom.parse(f)
 # ---- parameters: the paper's percentages come out of real models' tables
 done_by "$minrnn" reproduce parameters --out r --device cpu
 check "no empty folder of runs" [ ! -e r/runs ]
-percents() { json "[math.floor(r['percent'] + 0.5) for r in d['rows'] if r['row'] == '$1' and r['column'].startswith('cell')] == $2" r/parameters.json; }
+percents() {
+    json \
+        "[math.floor(r['percent'] + 0.5) for r in d['rows'] if r['row'] == '$1' \
+          and r['column'].startswith('cell')] == $2" \
+        r/parameters.json
+}
 check "minGRU's share of GRU" percents 'minGRU / GRU' '[33, 22, 17, 13]'
 check "minLSTM's share of LSTM" percents 'minLSTM / LSTM' '[38, 25, 19, 15]'
 check "a whole model has more besides" json \

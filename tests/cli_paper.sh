@@ -87,7 +87,11 @@ check "faster and slower" cell out_1 \
 check "parameters" cell out_1 \
     'o("parameters", "minGRU / GRU", "2")["mean"] == 22.2 and not o("parameters", "minGRU / GRU", "3")'
 check "no average of a part" cell out_1 'not o("lra", "minLSTM", "average_with_chomsky")'
-check "reasons" cell out_1 'all(c["why"] for c in cells.values() if not c["ours"]) and "yet" in c("d4rl", "Hopper-M", "minGRU")["why"] and "quotes" in c("chomsky", "xLSTM", "majority")["why"] and "device time" in c("chomsky", "GRU", "majority")["why"] and "data get lra" in c("lra", "Mamba", "retrieval")["why"]'
+check "reasons" cell out_1 \
+    'all(c["why"] for c in cells.values() if not c["ours"]) and "yet" in c("d4rl", "Hopper-M", "minGRU")["why"]
+        and "quotes" in c("chomsky", "xLSTM", "majority")["why"]
+        and "device time" in c("chomsky", "GRU", "majority")["why"]
+        and "data get lra" in c("lra", "Mamba", "retrieval")["why"]'
 python3 - <<'PYTHON'
 import json
 d = json.load(open("results/image.json"))
@@ -105,9 +109,12 @@ check "diverged" grep -q '^| 1 | minLSTM | 37.6 ± 2 | diverged |' out_2/paper.m
 check "beside the paper" grep -q '^| selective-copy | GRU | 3 layers | ours | 88.5 |' out_2/paper.md
 check "the paper's settings beside" grep -q '^| selective-copy | minGRU | 3 layers | as-paper | 34 |' out_2/paper.md
 check "quick runs are left out" [ -z "$(grep -F '| 12 |' out_2/paper.md)" ]
-check "what was not run takes one line a table" [ "$(grep -c '^Not run, 60 of 60 numbers: .*HalfCheetah-M' out_2/paper.md)" -eq 1 ]
+check "what was not run takes one line a table" [ \
+    "$(grep -c '^Not run, 60 of 60 numbers: .*HalfCheetah-M' out_2/paper.md)" -eq 1 ]
 check "and no row" [ -z "$(grep -E '^\| (Hopper|Walker|HalfCheetah|xLSTM|H3)' out_2/paper.md)" ]
-check "which names it" grep -q '^Not run, 8 of 10 numbers: models that the paper quotes from others (7: H3 Hyena, .*); for want of device time' out_1/paper.md
+check "which names it" grep -q \
+    '^Not run, 8 of 10 numbers: models that the paper quotes from others (7: H3 Hyena, .*); for want of device time' \
+    out_1/paper.md
 check "charts stand there once" [ "$(grep -c '!\[shakespeare\]' out_2/paper.md)" -eq 1 ]
 check "figures" grep -qF '![shakespeare](../results/shakespeare.svg)' out_2/paper.md
 
@@ -121,7 +128,8 @@ trials = [dict(real, seed=s, score=4.4, steps=1, settings="recipe=x steps=1", as
                date="2026-02-01T00:00:00Z") for s in (1, 2)]
 old = [dict(real, seed=s, score=9.9, outdated=1) for s in (3, 4)]
 json.dump(dict(d, rows=[real, *trials, *old]), open("more/shakespeare.json", "w"))
-json.dump(dict(d, rows=[dict(real, seed=s, side_by_side=max(1, s // 2)) for s in (7, 2, 3)]), open("seven/shakespeare.json", "w"))
+json.dump(dict(d, rows=[dict(real, seed=s, side_by_side=max(1, s // 2)) for s in (7, 2, 3)]),
+          open("seven/shakespeare.json", "w"))
 says = [dict(real, seed=s, score=1.6, measure="loss", scale=1) for s in (2, 3)]
 json.dump(dict(d, rows=[real, *says, dict(real, seed=4, score=9.9, measure="accuracy", scale=1)]),
           open("scored/shakespeare.json", "w"))
@@ -143,8 +151,11 @@ for row, data in zip(d["rows"], ("aaaa", "bbbb", "aaaa")): row["data"] = data
 json.dump(d, open("other_data/shakespeare.json", "w"))
 PYTHON
 done_by paper other_data out_7
-check "seeds of other data have no common mean" cell out_7 'o("shakespeare", "minGRU", "test_loss")["seed_list"] == [3, 7] and o("shakespeare", "minGRU", "test_loss")["data"] == "aaaa"'
-check "how many ran at once is a whole number" grep -q '^| minGRU | test_loss | .* | 1:40, up to 3 at once |' out_6/paper.md
+check "seeds of other data have no common mean" cell out_7 \
+    'o("shakespeare", "minGRU", "test_loss")["seed_list"] == [3, 7]
+        and o("shakespeare", "minGRU", "test_loss")["data"] == "aaaa"'
+check "how many ran at once is a whole number" grep -q '^| minGRU | test_loss | .* | 1:40, up to 3 at once |' \
+    out_6/paper.md
 check "which seeds" cell out_6 'o("shakespeare", "minGRU", "test_loss")["seed_list"] == [2, 3, 7]'
 check "and how to run them" grep -q "$only --seed 2 --seeds 2\`, $only --seed 7\`" out_6/paper.md
 done_by paper scored out_7

@@ -77,7 +77,8 @@ wrong model 'A/accuracy: heads = 3' '[row A]' 'mixer = attention' 'heads = 3'
 wrong gates 'A/accuracy: gate-init' '[row A]' 'gate-init = sums=99'
 wrong test 'A/accuracy: unknown key splt' '[row A]' 'test = splt=foo'
 wrong tested 'tested.ini: A/accuracy: test = =: must be a key and its value' '[row A]' 'test = ='
-wrong four 'four.ini: A/accuracy: paper: .* is too much; give table' '[row A]' 'paper = shakespeare | minGRU | test_loss | more'
+wrong four 'four.ini: A/accuracy: paper: .* is too much; give table' '[row A]' \
+    'paper = shakespeare | minGRU | test_loss | more'
 wrong share 'warmup-share = 4' '[row A]' 'warmup-share = 4'
 wrong blank 'blank.ini: A/accuracy: gate-init: a value may not contain a blank' '[row A]' 'gate-init = sums=1 2'
 wrong quick 'quick.ini: slow/accuracy with --quick: unknown key stesp' '[quick]' 'stesp = 3'
@@ -161,7 +162,9 @@ dim = 16
 INI
 printf 'a text to learn from, %s; ' {1..60} >mine.txt
 done_by reproduce mine.ini --out data
-check "a row names its data" json 'len({r["data"] for r in d["rows"]}) == 1 and all(len(r["data"]) == 16 and int(r["data"], 16) >= 0 for r in d["rows"])' data/mine.json
+check "a row names its data" json \
+    'len({r["data"] for r in d["rows"]}) == 1 and all(len(r["data"]) == 16 and int(r["data"], 16) >= 0
+        for r in d["rows"])' data/mine.json
 cp data/mine.json first.json
 done_by reproduce mine.ini --out data
 check "the same data is not run again" grep -q '^0 done, 2 were there$' err
@@ -176,7 +179,8 @@ cp data/mine.json second.json
 check "and name the new data" python3 - <<'PYTHON'
 import json
 first, second = ({r["row"]: r for r in json.load(open(f))["rows"]} for f in ("first.json", "second.json"))
-assert all(second[k]["data"] != first[k]["data"] and second[k]["score"] != first[k]["score"] and "outdated" not in second[k] for k in first), second
+assert all(second[k]["data"] != first[k]["data"] and second[k]["score"] != first[k]["score"]
+           and "outdated" not in second[k] for k in first), second
 PYTHON
 mv mine.txt gone.txt
 done_by reproduce mine.ini --out data
@@ -201,23 +205,32 @@ refused 2 '25m' "$minrnn" reproduce selective-copy --budget 0
 refused 2 'as-paper' "$minrnn" reproduce selective-copy --quick --as-paper
 refused 2 'which files' "$minrnn" reproduce --merge
 refused 1 'matches no cell' "$minrnn" reproduce parameters selective-copy --quick --quiet --only 'minGRU/9*' --out none
-refused 1 'matches no cell' timeout 20 "$minrnn" reproduce parameters --quiet --only '******************************X' --out none
+refused 1 'matches no cell' timeout 20 "$minrnn" reproduce parameters --quiet --only '******************************X' \
+    --out none
 done_by "$minrnn" reproduce --list
 check "the list" grep -q '^shakespeare ' out
 
 # ---- a table, and the same again
 done_by reproduce "${copy[@]}" --seeds 2 --only 'minGRU/*' --out whole --keep
-check "the command's table" grep -qE 'minGRU/3 layers +ours .* 2 seeds, 60 steps.* quick: not comparable with the paper$' out
+check "the command's table" grep -qE \
+    'minGRU/3 layers +ours .* 2 seeds, 60 steps.* quick: not comparable with the paper$' out
 check "no number of the paper beside a quick one" [ -z "$(grep -i 'paper [0-9]' out)" ]
-check "nor in its rows" json 'all(r["comparable"] == "no" and "paper" not in r and "paper_cell" not in r for r in d["rows"])' whole/selective-copy.json
+check "nor in its rows" json \
+    'all(r["comparable"] == "no" and "paper" not in r and "paper_cell" not in r for r in d["rows"])' \
+    whole/selective-copy.json
 check "the page says so" grep -q '^Small versions.* not comparable with the paper\.$' whole/selective-copy.md
 check "and the chart" grep -q '<title>.*not comparable with the paper.*</title>' whole/selective-copy.svg
 check "six rows" json 'len(d["rows"]) == 6 and {r["seed"] for r in d["rows"]} == {1, 2}' whole/selective-copy.json
-check "what a row has" json 'all(r["kind"] == "cpu" and r["steps"] == 60 and r["tokens"] == 60 * 16 * 28 and r["parameters"] > 1000 and r["seconds"] > 0
-    and 0 <= r["score"] <= 100 and r["score"] == 100 * r["accuracy"] and r["loss"] > 0 and r["minrnn"] and r["date"] and r["device"] for r in d["rows"])' whole/selective-copy.json
-check "curves" json 'all(len(r["curve"]) == 63 and sum(p[2] is not None for p in r["curve"]) == 3 for r in d["rows"])' whole/selective-copy.json
+check "what a row has" json 'all(r["kind"] == "cpu" and r["steps"] == 60 and r["tokens"] == 60 * 16 * 28
+    and r["parameters"] > 1000 and r["seconds"] > 0
+    and 0 <= r["score"] <= 100 and r["score"] == 100 * r["accuracy"] and r["loss"] > 0 and r["minrnn"]
+    and r["date"] and r["device"] for r in d["rows"])' whole/selective-copy.json
+check "curves" json 'all(len(r["curve"]) == 63 and sum(p[2] is not None for p in r["curve"]) == 3 for r in d["rows"])' \
+    whole/selective-copy.json
 check "the table" grep -q '^| minGRU | 2 layers | .* ± .* | 2 | 60 |' whole/selective-copy.md
-for f in whole/selective-copy.svg whole/selective-copy-3-layers.svg; do check "$f" python3 -c "import xml.dom.minidom, sys; xml.dom.minidom.parse('$f')"; done
+for f in whole/selective-copy.svg whole/selective-copy-3-layers.svg; do
+    check "$f" python3 -c "import xml.dom.minidom, sys; xml.dom.minidom.parse('$f')"
+done
 check "models are kept" [ "$(find whole/runs -name model.safetensors | wc -l)" -eq 6 ]
 check "and nothing else" [ "$(find whole/runs -type f ! -name .lock | wc -l)" -eq 6 ]
 before=$(snapshot whole | grep json)
@@ -225,7 +238,9 @@ done_by reproduce "${copy[@]}" --seeds 2 --only 'minGRU/*' --out whole --json
 check "a second time nothing is run" grep -q '^0 done, 6 were there$' err
 check "models stay" [ "$(find whole/runs -name model.safetensors | wc -l)" -eq 6 ]
 check "nor changed" [ "$before" = "$(snapshot whole | grep json)" ]
-check "JSON" json 'len(d) == 3 and all(g["seeds"] == 2 and g["comparable"] == "no" and g["data"] == "generated" and math.isfinite(g["mean"]) and g["std"] > 0 for g in d)' out
+check "JSON" json \
+    'len(d) == 3 and all(g["seeds"] == 2 and g["comparable"] == "no" and g["data"] == "generated"
+        and math.isfinite(g["mean"]) and g["std"] > 0 for g in d)' out
 done_by reproduce "${copy[@]}" --only 'minGRU/1*' --out whole --again --keep
 check "again" grep -q '^1 done, 0 were there$' err
 check "again gives the same" json 'len(d["rows"]) == 6' whole/selective-copy.json
@@ -244,14 +259,17 @@ done
 python3 - <<'PYTHON'
 import json
 d = json.load(open("whole/selective-copy.json"))
-d["rows"] = [dict(r, kind="cuda", dtype="bf16", score=77, date="2099-01-01T00:00:00Z") for r in d["rows"] if r["seed"] == 1]
+d["rows"] = [dict(r, kind="cuda", dtype="bf16", score=77, date="2099-01-01T00:00:00Z") for r in d["rows"]
+             if r["seed"] == 1]
 json.dump(d, open("elsewhere.json", "w"))
 PYTHON
 for order in "whole/selective-copy.json elsewhere.json" "elsewhere.json whole/selective-copy.json"; do
     rm -rf drawn
     done_by "$minrnn" reproduce --merge $order --out drawn
     check "both in the table" [ "$(grep -c '^| minGRU | 2 layers ' drawn/selective-copy.md)" -eq 2 ]
-    for f in drawn/selective-copy.svg drawn/selective-copy-3-layers.svg; do check "$f: once" [ "$(grep -c '>minGRU[^<]*<' $f)" -eq 1 ]; done
+    for f in drawn/selective-copy.svg drawn/selective-copy-3-layers.svg; do
+        check "$f: once" [ "$(grep -c '>minGRU[^<]*<' $f)" -eq 1 ]
+    done
     check "the one with more seeds is drawn" [ -z "$(grep '>77<' drawn/selective-copy.svg)" ]
 done
 check "no mark of the paper in a quick one" [ -z "$(grep 'class="paper"' drawn/*.svg)" ]
@@ -262,7 +280,9 @@ for row in d["rows"]: row.update(profile="ours", paper=99.5); row.pop("comparabl
 json.dump(d, open("compared.json", "w"))
 PYTHON
 done_by "$minrnn" reproduce --merge compared.json --out compared
-for f in compared/selective-copy.svg compared/selective-copy-3-layers.svg; do check "$f: the paper's" grep -q 'class="paper".*' $f; done
+for f in compared/selective-copy.svg compared/selective-copy-3-layers.svg; do
+    check "$f: the paper's" grep -q 'class="paper".*' $f
+done
 check "in the legend, once" [ "$(grep -c '>paper<' compared/selective-copy.svg)" -eq 1 ]
 rm compared/*.md compared/*.svg
 done_by "$minrnn" reproduce --merge compared.json --out compared

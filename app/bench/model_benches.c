@@ -169,8 +169,8 @@ int mr_bench_decode(mr_bench *b, mr_error *err)
     return status;
 }
 
-/* All that a device has taken after a step: parameters, gradients, moments, activations, and its own scratch. The device
- * has done nothing else. */
+/* All that a device has taken after a step: parameters, gradients, moments, activations, and its own scratch. The
+ * device has done nothing else. */
 static int bench_memory(mr_bench *b, const shape *what, mr_error *err)
 {
     mr_timed_model s = {0};

@@ -45,9 +45,9 @@ typedef struct mr_timing {
     int runs;
 } mr_timing;
 
-/* Runs work(arg) to warm up, and then often enough for a median: at least five times and for at most a second, but as judged by the last run never for more than `limit` seconds in all, down to
- * a single time. Each run ends with the
- * device's sync. */
+/* Runs work(arg) to warm up, and then often enough for a median: at least five times and for at most a second,
+ * but as judged by the last run never for more than `limit` seconds in all, down to a single time. Each run
+ * ends with the device's sync. */
 int mr_time(mr_dev *dev, void (*work)(void *arg), void *arg, double limit, mr_timing *out, mr_error *err);
 
 #endif

@@ -9,8 +9,8 @@
  *     test    = split=test                where given, the best model is scored once more at the end, with this key
  *                                         of its task
  *     target-loss = 1.6                   where given, the first step with a test loss of at most this is recorded
- *     [ours] [as-paper] [quick]           keys of the recipe: by default; with --as-paper; on top of everything else with
- *                                         --quick
+ *     [ours] [as-paper] [quick]           keys of the recipe: by default; with --as-paper; on top of all others
+ *                                         with --quick
  *     [ours minGRU] [ours minGRU/NAME]    the same for one row, or one cell; so too [as-paper …]
  *     [row minGRU] [column NAME]          the table; keys of the recipe, and besides: recipe, paper, test,
  *                                         target-loss as above, name (what $row or $column stands for), columns (of

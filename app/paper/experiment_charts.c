@@ -43,8 +43,8 @@ static int same_cell(const mr_group *a, const mr_group *b)
     return !strcmp(row_of(a), row_of(b)) && !strcmp(column_of(a), column_of(b));
 }
 
-/* Is `a` the better one to show? Current before outdated, whole runs before those cut short by --steps, then more seeds,
- * then the newer. */
+/* Is `a` the better one to show? Current before outdated, whole runs before those cut short by --steps, then
+ * more seeds, then the newer. */
 static int is_better(const mr_group *a, const mr_group *b)
 {
     const int outdated = mr_row_outdated(b->first) - mr_row_outdated(a->first);

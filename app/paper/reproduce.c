@@ -85,8 +85,8 @@ static int check_runs(const mr_planned *runs, size_t count, const mr_reproduce_o
     return 0;
 }
 
-/* Every recipe is read before anything is run, so that a mistake does not show up after hours: also those of other rows,
- * of --as-paper and of --quick, where the file has something for them. */
+/* Every recipe is read before anything is run, so that a mistake does not show up after hours: also those of other
+ * rows, of --as-paper and of --quick, where the file has something for them. */
 static int check_all(const mr_experiment *e, const mr_reproduce_options *o, const char *name, mr_error *err)
 {
     static const char *const flags[MR_PROFILES] = {"", " with --as-paper", " with --quick"};

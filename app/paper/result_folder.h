@@ -18,7 +18,8 @@ typedef struct mr_result_folder {
     pthread_mutex_t mutex; /* guards the rows, the files and the watch */
 } mr_result_folder;
 
-/* Makes the folder, locks the experiment's part of it, reads the rows. Call mr_result_folder_close after a failure too. */
+/* Makes the folder, locks the experiment's part of it, reads the rows. Call
+ * mr_result_folder_close after a failure too. */
 int mr_result_folder_open(mr_result_folder *r, const char *name, const mr_reproduce_options *options,
                           mr_report_writer *report, const void *experiment, mr_error *err);
 void mr_result_folder_close(mr_result_folder *r);
