@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# How runs begin and are continued: from a model (--init), from files, pipes and standard input, with other keys on resume, and
-# what is left when the disk is too small.
+# How runs begin and are continued: from a model (--init), from files, pipes and standard input, with other keys on
+# resume, and what is left when the disk is too small.
 source "$(dirname "$0")/cli_support.bash"
 
 make_text text.txt 3000 1
@@ -33,7 +33,8 @@ done_by "$minrnn" train "${tuned[@]}" --init base/model.safetensors --steps 20 -
 check "the shape is the model's" grep -qx 'dim = 16' tuned/recipe.ini
 check "dropout is the run's own" grep -qx 'dropout = 0.3' tuned/recipe.ini
 check "the model is named from the root" grep -qx "init = $PWD/base/model.safetensors" tuned/recipe.ini
-done_by "$minrnn" train "${tuned[@]}" --init base --dim 16 --vocab chars --steps 1 --out repeated # a flag may say the same
+# a flag may say the same
+done_by "$minrnn" train "${tuned[@]}" --init base --dim 16 --vocab chars --steps 1 --out repeated
 
 # the same bits: stopped halfway, resumed without the model; and killed before anything was saved
 done_by "$minrnn" train "${tuned[@]}" --init base/model.safetensors --steps 10 --dropout 0.3 --out halfway
@@ -59,8 +60,10 @@ done_by "$minrnn" train "${copy[@]}" --length 10 --dim 8 --layers 1 --out copy
 done_by "$minrnn" train "${copy[@]}" --length 20 --init copy --out longer
 
 refused 1 '--dim 32: the model of --init has dim = 16' "$minrnn" train "${tuned[@]}" --init base --dim 32 --out no
-refused 1 '--mixer gru: the model of --init has mixer = mingru' "$minrnn" train "${tuned[@]}" --init base --mixer gru --out no
-refused 1 '--vocab bytes: the model of --init has vocab = chars' "$minrnn" train "${tuned[@]}" --init base --vocab bytes --out no
+refused 1 '--mixer gru: the model of --init has mixer = mingru' "$minrnn" train "${tuned[@]}" --init base --mixer gru \
+    --out no
+refused 1 '--vocab bytes: the model of --init has vocab = chars' "$minrnn" train "${tuned[@]}" --init base \
+    --vocab bytes --out no
 refused 1 'selective-copy needs a model with .* this one has' "$minrnn" train "${copy[@]}" --init base --out no
 refused 1 'has no vocabulary' "$minrnn" train "${tuned[@]}" --init copy --out no
 refused 1 'nowhere: cannot be opened' "$minrnn" train "${tuned[@]}" --init nowhere --out no
@@ -73,7 +76,8 @@ check "refused: no run was started" [ ! -e no/recipe.ini ]
 
 # ---- --unknown: characters that the model's vocabulary lacks
 other=(text --data more.txt "${how[@]}" --context 32 --batch 8 --init base --steps 2)
-refused 1 'more.txt, line [0-9]+, byte [0-9]+: the character U\+03A9 .*--unknown skip' "$minrnn" train "${other[@]}" --out no
+refused 1 'more.txt, line [0-9]+, byte [0-9]+: the character U\+03A9 .*--unknown skip' "$minrnn" train "${other[@]}" \
+    --out no
 done_by "$minrnn" train "${other[@]}" --unknown skip --out skipped
 check "skipped: counted" grep -q '3 characters that the vocabulary lacks were skipped' err
 done_by "$minrnn" train "${other[@]}" --unknown replace --out replaced
@@ -88,7 +92,8 @@ cat text.txt more.txt >both.txt
 run_on whole --data both.txt
 run_on several --data text.txt --data more.txt
 check "several files are one text" same_files whole/last.safetensors several/last.safetensors
-check "a line each in recipe.ini" cmp -s <(grep '^data' several/recipe.ini) <(printf 'data = %s\n' "$PWD/text.txt" "$PWD/more.txt")
+check "a line each in recipe.ini" cmp -s <(grep '^data' several/recipe.ini) \
+    <(printf 'data = %s\n' "$PWD/text.txt" "$PWD/more.txt")
 run_on piped --data - <both.txt
 check "standard input is the same text" same_files whole/last.safetensors piped/last.safetensors
 run_on fifo --data <(cat text.txt) --data more.txt
@@ -118,7 +123,8 @@ refused 1 'is a device' "$minrnn" train text --data /dev/zero --out no
 refused 1 'is a directory' "$minrnn" train text --data text.txt --data elsewhere --out no
 refused 1 'missing.txt: cannot be opened' "$minrnn" train text --data text.txt --data missing.txt --out no
 refused 1 'missing.txt: cannot be opened' "$minrnn" train text --data - --data missing.txt --out no <text.txt
-refused 1 'shorter than 1024 bytes' "$minrnn" train text --data "$(printf 'x%.0s' {1..600})" --data "$(printf 'y%.0s' {1..600})" --out no
+refused 1 'shorter than 1024 bytes' "$minrnn" train text --data "$(printf 'x%.0s' {1..600})" \
+    --data "$(printf 'y%.0s' {1..600})" --out no
 check "nothing was kept of what was refused" [ ! -e no/data.txt ]
 printf '[task]\nname = text\ndata = text.txt\ndata = more.txt\n[train]\nsteps = 2\n' >mine.ini
 done_by "$minrnn" train mine.ini --out mine "${tiny[@]}"
@@ -128,13 +134,18 @@ refused 1 'vocab is given twice' "$minrnn" train twice.ini --out no
 # a path that recipe.ini cannot hold from the root stays as it was given
 deep=$(printf 'd%.0s' {1..120})
 mkdir -p "$deep/$deep" && cp text.txt "$deep/$deep/"
-(cd "$deep/$deep" && "$minrnn" train text --data text.txt "${tiny[@]}" --steps 1 --out r && grep -qx 'data = text.txt' r/recipe.ini) >out 2>err
+(
+    cd "$deep/$deep" && "$minrnn" train text --data text.txt "${tiny[@]}" --steps 1 --out r &&
+        grep -qx 'data = text.txt' r/recipe.ini
+) >out 2>err
 check "a long path" [ $? -eq 0 ]
 
 # ---- other keys on resume
 done_by "$minrnn" train "${data[@]}" "${tiny[@]}" --steps 10 --lr 0.01 --out slower
-done_by "$minrnn" train --out slower --resume --steps 14 --lr 1e-4 --weight-decay 0.2 --clip 0.5 --schedule linear --warmup 0
-check "what changes is said" grep -q 'from here on: steps = 14 (was 10), lr = 0.0001 (was 0.01), schedule = linear (was constant)' err
+done_by "$minrnn" train --out slower --resume --steps 14 --lr 1e-4 --weight-decay 0.2 --clip 0.5 --schedule linear \
+    --warmup 0
+check "what changes is said" grep -q \
+    'from here on: steps = 14 (was 10), lr = 0.0001 (was 0.01), schedule = linear (was constant)' err
 check "and recorded" grep -qx 'lr = 0.0001' slower/recipe.ini
 # steps count from the start of the run: 4 of 14 are left, so the rate falls from 4/14 of 1e-4
 check "the rate is that of step 11 of 14" python3 - slower/log.jsonl <<'PYTHON'
@@ -171,7 +182,8 @@ refused_after() { # PATTERN COMMAND…: fails, and the last line on stderr match
     checks=$((checks + 1))
     [ $status -eq 1 ] && tail -n 1 err | grep -qE -- "$pattern" || fail "status $status, $(tail -n 1 err)"
 }
-refused_after 'full/state.safetensors: cannot be written.*the best model \(step 5\) is saved.*minrnn train --out full --resume' \
+refused_after \
+    'full/state.safetensors: cannot be written.*the best model \(step 5\) is saved.*minrnn train --out full --resume' \
     small $between "$minrnn" train text --data text.txt "${tiny[@]}" --steps 20 --eval-every 5 --save-every 5 --out full
 done_by "$minrnn" info full/model.safetensors
 check "no halves are left" [ -z "$(find full -name '*.tmp')" ]

@@ -13,7 +13,8 @@ split = sys.argv.index("--")
 actions, command = sys.argv[1:split], sys.argv[split + 1:]
 # whatever started the tests may have ignored HUP itself
 hangup = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN if "nohup" in actions else signal.SIG_DFL)
-p = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, bufsize=1, preexec_fn=hangup)
+p = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, bufsize=1,
+                     preexec_fn=hangup)
 lines = [p.stderr.readline()]
 for action in actions:
     if action == "saved":
@@ -26,7 +27,8 @@ print(p.wait())
 print(lines[-1].strip())
 PYTHON
 
-plain=(text --data text.txt "${tiny[@]}" --eval-every 100000000 --save-every 100000000 --schedule constant)
+plain=(text --data text.txt "${tiny[@]}" --eval-every 100000000 --save-every 100000000
+    --schedule constant)
 endless=("${plain[@]}" --steps 100000000)
 signals() { { read -r ending; read -r last_line; } < <(python3 signals.py "$@"); }
 
@@ -49,7 +51,8 @@ check "USR1: saved at step $step" [ "$step" -gt 0 ]
 steps=$((step + 3))
 done_by "$minrnn" train --out usr1 --resume --steps "$steps"
 done_by "$minrnn" train "${plain[@]}" --out undisturbed --steps "$steps"
-check "USR1: the same bits as a run that was not disturbed" same_files usr1/last.safetensors undisturbed/last.safetensors
+check "USR1: the same bits as a run that was not disturbed" same_files usr1/last.safetensors \
+    undisturbed/last.safetensors
 
 # ---- nohup: HUP does nothing
 signals nohup HUP USR1 saved TERM -- "$minrnn" train "${endless[@]}" --out nohup

@@ -19,8 +19,10 @@ CUTS = ("kill", "cut", "undo")
 CUT_STATUS = 9
 MODELS = ("model.safetensors", "last.safetensors")
 TINY = "--dim 4 --layers 1 --expansion 1 --context 8 --batch 2 --threads 2 --quiet".split()
-FIRST = ["train", "text", "--data", "../text.txt", *TINY, "--steps", "4", "--eval-every", "2", "--save-every", "2", "--out", "run"]
-TUNE = ["train", "text", "--init", "run", "--context", "8", "--batch", "2", "--threads", "2", "--quiet", "--steps", "2", "--out", "tuned"]
+FIRST = ["train", "text", "--data", "../text.txt", *TINY, "--steps", "4", "--eval-every", "2", "--save-every", "2",
+         "--out", "run"]
+TUNE = ["train", "text", "--init", "run", "--context", "8", "--batch", "2", "--threads", "2", "--quiet", "--steps", "2",
+        "--out", "tuned"]
 NEXT = ["train", "--out", "run", "--resume", "--steps", "8", "--quiet"]
 
 
@@ -44,7 +46,8 @@ class Place:
             env.update(LD_PRELOAD=self.lab.preload, MINRNN_FAULT=fault, MINRNN_FAULT_REPORT=report)
         try:
             with open(os.path.join(self.lab.root, "text.txt")) as text:
-                done = subprocess.run([self.lab.minrnn, *command, "--device", "cpu"], cwd=self.path, env=env, stdin=text,
+                done = subprocess.run([self.lab.minrnn, *command, "--device", "cpu"], cwd=self.path, env=env,
+                                      stdin=text,
                                       capture_output=True, timeout=300)
         except subprocess.TimeoutExpired:
             return {"code": "hangs", "out": b"", "err": b"", "fired": "?", "left": None}

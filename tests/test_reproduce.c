@@ -78,8 +78,8 @@ static void every_planned_run_has_a_recipe(void **unused)
         for (int profile = 0; profile < MR_PROFILES; profile++) {
             mr_error err = {0};
             mr_experiment e;
-            mr_planned *runs;
-            size_t count;
+            mr_planned *runs = NULL;
+            size_t count = 0;
             mr_plan_options options = {.profile = (mr_profile)profile, .seeds = 2, .first_seed = 1};
             if (mr_experiment_load(&e, mr_experiment_names[i], &err) ||
                 mr_experiment_plan(&e, &options, &runs, &count, &err))
@@ -106,7 +106,7 @@ static mr_planned *plan(const char *name, const mr_plan_options *options, size_t
 {
     mr_error err = {0};
     mr_experiment e;
-    mr_planned *runs;
+    mr_planned *runs = NULL;
     if (mr_experiment_load(&e, name, &err) || mr_experiment_plan(&e, options, &runs, count, &err))
         fail_msg("%s", err.text);
     mr_experiment_free(&e);

@@ -1,4 +1,5 @@
-/* A task: what a model is trained on. Each task is one small file with a table of functions, and one line in tasks.def. */
+/* A task: what a model is trained on. Each task is one small file with a table of functions,
+ * and one line in tasks.def. */
 #ifndef MR_APP_TASKS_TASK_H
 #define MR_APP_TASKS_TASK_H
 
