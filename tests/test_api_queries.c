@@ -234,16 +234,32 @@ static void metadata_travels(void **state)
     mr_context_free(ctx);
 }
 
+/* heads = 0: 64 channels a head, or the next smaller number that divides dim, an even one where dim is even. */
+static void heads_follow_from_dim(void **state)
+{
+    (void)state;
+    static const char *const dims[] = {"8", "64", "128", "96", "130", "70", "77", "63"};
+    static const char *const heads[] = {"1", "1", "2", "2", "5", "5", "7", "1"};
+    mr_context *ctx = context_on("cpu");
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        const char *const settings[] = {"mixer", "attention", "positions", "none",   "inputs", "3", "outputs",
+                                        "3",     "dim",       dims[i],     "layers", "1",      NULL};
+        mr_net *net = net_of(ctx, settings);
+        char text[16];
+        OK(mr_net_setting(net, "heads", text, sizeof text, &err));
+        if (strcmp(text, heads[i])) fail_msg("dim = %s: %s heads, not %s", dims[i], text, heads[i]);
+        mr_net_free(net);
+    }
+    mr_context_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nets_describe_their_inputs_and_outputs),
-        cmocka_unit_test(contexts_say_what_they_are),
-        cmocka_unit_test(every_key_has_its_default),
-        cmocka_unit_test(settings_make_the_same_net),
-        cmocka_unit_test(mistyped_keys_are_suggested),
-        cmocka_unit_test(settings_follow_changes),
-        cmocka_unit_test(settings_are_checked_without_a_net),
+        cmocka_unit_test(heads_follow_from_dim),      cmocka_unit_test(nets_describe_their_inputs_and_outputs),
+        cmocka_unit_test(contexts_say_what_they_are), cmocka_unit_test(every_key_has_its_default),
+        cmocka_unit_test(settings_make_the_same_net), cmocka_unit_test(mistyped_keys_are_suggested),
+        cmocka_unit_test(settings_follow_changes),    cmocka_unit_test(settings_are_checked_without_a_net),
         cmocka_unit_test(metadata_travels),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -206,10 +206,46 @@ static void test_schedules_at_their_ends(void **state)
     mr_context_free(ctx);
 }
 
+/* A run with a limit of time says how far it is: what falls is at least that far, a constant rate does not care. */
+static void test_progress_moves_a_schedule_on(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *schedule, *warmup;
+        double progress, rate; /* of the first step of 10 */
+    } points[] = {{"constant", "0", 0.5, 1}, {"linear", "0", 0, 1},      {"linear", "0", 0.25, 0.75},
+                  {"linear", "0", 1, 0},     {"cosine", "0", 0.5, 0.5},  {"cosine", "0", 1, 0},
+                  {"linear", "5", 0.2, 0.6}, {"linear", "5", 0.75, 0.5}, {"constant", "5", 0.75, 0.2}};
+    mr_context *ctx = context_on("cpu");
+    for (size_t i = 0; i < sizeof points / sizeof *points; i++) {
+        const char *const keys[] = {"inputs",   "11",
+                                    "outputs",  "11",
+                                    "dim",      "4",
+                                    "layers",   "1",
+                                    "lr",       "1",
+                                    "steps",    "10",
+                                    "warmup",   points[i].warmup,
+                                    "schedule", points[i].schedule,
+                                    NULL};
+        mr_net *net = net_of(ctx, keys);
+        mr_learn_options options = MR_LEARN_OPTIONS;
+        mr_result result = MR_RESULT;
+        lesson l;
+        make_lesson(&l, 1);
+        options.progress = points[i].progress;
+        OK(mr_net_learn(net, &l.data, &options, &result, &err));
+        if (!(fabs(result.lr - points[i].rate) <= 1e-12))
+            fail_msg("%s, warm-up %s, progress %g: the rate is %.12g, not %g", points[i].schedule, points[i].warmup,
+                     points[i].progress, result.lr, points[i].rate);
+        mr_net_free(net);
+    }
+    mr_context_free(ctx);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_twenty_steps_as_pytorch),
-                                       cmocka_unit_test(test_schedules_are_closed_forms),
-                                       cmocka_unit_test(test_schedules_at_their_ends)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_twenty_steps_as_pytorch), cmocka_unit_test(test_schedules_are_closed_forms),
+        cmocka_unit_test(test_schedules_at_their_ends), cmocka_unit_test(test_progress_moves_a_schedule_on)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
