@@ -30,18 +30,23 @@ refused 2 'recipe' "$minrnn" train --out new
 for command in generate eval info quantize; do refused 2 'MODEL is missing' "$minrnn" $command; done
 refused 2 'MODEL and FILE are missing' "$minrnn" score
 refused 2 'FILE is missing' "$minrnn" score $model
-for words in 'data path xyzzy|data set xyzzy; there are: .*shakespeare' 'data get shakespere|data set shakespere; did you mean shakespeare' \
-             'check --op xyzzy|op xyzzy; there are: .*minrnn_fwd' 'check --op minrnn_fw|op minrnn_fw; did you mean minrnn_fwd' \
-             'reproduce xyzzy|experiment xyzzy; there are: .*chomsky' 'reproduce listop|experiment listop; did you mean listops' \
+for words in 'data path xyzzy|data set xyzzy; there are: .*shakespeare' \
+             'data get shakespere|data set shakespere; did you mean shakespeare' \
+             'check --op xyzzy|op xyzzy; there are: .*minrnn_fwd' \
+             'check --op minrnn_fw|op minrnn_fw; did you mean minrnn_fwd' \
+             'reproduce xyzzy|experiment xyzzy; there are: .*chomsky' \
+             'reproduce listop|experiment listop; did you mean listops' \
              'bench xyzzy|benchmark xyzzy; there are: .*decode' 'bench decod|benchmark decod; did you mean decode' \
              'help xyzzy|command xyzzy; there are: .*train' 'help train txet|recipe txet; did you mean text'; do
     refused 2 "unknown ${words#*|}" "$minrnn" ${words%|*}
 done
 
 # ---- what other programs call a flag
-for words in learning-rate:lr learning_rate:lr batch-size:batch batch_size:batch epochs:steps max-steps:steps num-layers:layers hidden-size:dim \
+for words in learning-rate:lr learning_rate:lr batch-size:batch batch_size:batch epochs:steps max-steps:steps \
+             num-layers:layers hidden-size:dim \
              hidden_dim:dim gpu:device seq-len:context output-dir:out conv_place:conv-place; do
-    refused 2 "unknown flag --${words%:*}; did you mean --${words#*:}\?" "$minrnn" train "${base[@]}" --out new --${words%:*} 1
+    refused 2 "unknown flag --${words%:*}; did you mean --${words#*:}\?" \
+        "$minrnn" train "${base[@]}" --out new --${words%:*} 1
 done
 refused 2 'unknown flag --max-new-tokens; did you mean --tokens' "$minrnn" generate $model --max-new-tokens 3
 refused 2 'unknown flag --hidden-size' "$minrnn" info $model --hidden-size 3 # info has no --dim

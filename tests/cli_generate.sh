@@ -118,7 +118,8 @@ cp out free.json
 python3 - >stops <<'PYTHON'
 import json
 text = json.load(open("free.json"))["text"]
-for stops in (["e", "o"], ["o", "e"], ["fox", "brown"], [" b", "n"], ["ow", "row"], ["row", "ow"], ["\n", "zzz"], ["zzz", "qqq"], ["", "o"],
+for stops in (["e", "o"], ["o", "e"], ["fox", "brown"], [" b", "n"], ["ow", "row"], ["row", "ow"],
+              ["\n", "zzz"], ["zzz", "qqq"], ["", "o"],
               [text[5:9], text[4:10]], [text[7:12], text[7:9], text[6:8]]):
     places = [text.find(s) + len(s) for s in stops if s and s in text]
     end = min(places, default=None)  # the first that is complete; of two, the longer
@@ -127,9 +128,11 @@ for stops in (["e", "o"], ["o", "e"], ["fox", "brown"], [" b", "n"], ["ow", "row
 PYTHON
 while read -r line; do
     flags=()
-    while IFS= read -r -d '' stop; do flags+=("--stop=$stop"); done < <(python3 -c 'import json, sys; [print(s, end="\0") for s in json.loads(sys.argv[1])[0]]' "$line")
+    while IFS= read -r -d '' stop; do flags+=("--stop=$stop"); done < <(
+        python3 -c 'import json, sys; [print(s, end="\0") for s in json.loads(sys.argv[1])[0]]' "$line")
     write --prompt 'the quick' --temperature 0 --tokens 400 --json "${flags[@]}"
-    check "stops ${flags[*]}" python3 -c 'import json, sys; assert json.load(open("out"))["text"] == json.loads(sys.argv[1])[1]' "$line"
+    check "stops ${flags[*]}" \
+        python3 -c 'import json, sys; assert json.load(open("out"))["text"] == json.loads(sys.argv[1])[1]' "$line"
 done <stops
 refused 2 'more than 64 texts' "$minrnn" generate $model $(printf ' --stop x%.0s' {1..65})
 
@@ -143,7 +146,8 @@ check "seeds differ" [ "$seeds" -gt 1 ]
 done_by "$minrnn" generate $model --seed=random --quiet --tokens 1
 check "quiet: nothing on stderr" [ ! -s err ]
 done_by "$minrnn" train text --data text.txt "${tiny[@]}" --steps 2 --seed random --out drawn-run
-check "train keeps the seed in its recipe" grep -qx "seed = $(sed -n 's/.*--seed \([0-9]*\) was drawn.*/\1/p' err)" drawn-run/recipe.ini
+check "train keeps the seed in its recipe" \
+    grep -qx "seed = $(sed -n 's/.*--seed \([0-9]*\) was drawn.*/\1/p' err)" drawn-run/recipe.ini
 
 # ---- characters that the vocabulary lacks
 write --prompt 'Жthe Ж quick' --unknown skip --tokens 0
@@ -155,7 +159,8 @@ check "skipped: as if it were not there" [ "$(sed 's/.*"text"//' skipped)" = "$(
 written replaced --prompt 'theЖquick' --unknown replace --tokens 30 --json
 check "replaced: how many" grep -q '1 character that the vocabulary lacks was replaced' err
 written spaced --prompt 'the quick' --tokens 30 --json
-check "replaced by the space, as this vocabulary has neither U+FFFD nor ?" [ "$(sed 's/.*"text"//' replaced)" = "$(sed 's/.*"text"//' spaced)" ]
+check "replaced by the space, as this vocabulary has neither U+FFFD nor ?" \
+    [ "$(sed 's/.*"text"//' replaced)" = "$(sed 's/.*"text"//' spaced)" ]
 written nothing --prompt 'ЖЖ' --unknown skip --tokens 30 --json
 written none --tokens 30 --json
 check "nothing left: as without a prompt" [ "$(sed 's/.*"text"//' nothing)" = "$(sed 's/.*"text"//' none)" ]

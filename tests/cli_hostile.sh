@@ -33,7 +33,8 @@ for words in "info|$odd" "train|text|--data|$odd|--out|new" "train|$odd.ini|--ou
     check "no escapes: ${argv[0]}" bash -c '! grep -q "$(printf "\033")" err'
 done
 for words in "$odd" "info|$model|--$odd" "info|$model|-$odd" "info|$model|$odd" "bench|$odd" "data|$odd" \
-             "train|$odd|--out|new" "data|get|$odd" "eval|$model|--task|$odd" "check|--op|$odd" "help|$odd" "help|train|$odd"; do
+             "train|$odd|--out|new" "data|get|$odd" "eval|$model|--task|$odd" "check|--op|$odd" \
+             "help|$odd" "help|train|$odd"; do
     IFS='|' read -r -d '' -a argv <<<"$words|" || true
     unset 'argv[-1]'
     refused 2 '' "$minrnn" "${argv[@]}"

@@ -132,7 +132,8 @@ n = [x["tokens"] - 1 for x in (a, b)]
 mean = (a["nats_per_token"] * n[0] + b["nats_per_token"] * n[1]) / sum(n)
 assert d["tokens"] == sum(n) + 2 and abs(d["nats_per_token"] - mean) <= 1e-8 * mean, d'
 done_by "$minrnn" score $model - heard.txt <other.txt
-check "standard input among them, a line each and one for all" [ "$(cut -d : -f 1 out | tr '\n' ' ')" = '- heard.txt all ' ]
+check "standard input among them, a line each and one for all" \
+    [ "$(cut -d : -f 1 out | tr '\n' ' ')" = '- heard.txt all ' ]
 done_by "$minrnn" score $model heard.txt other.txt --json --per-token
 check "log-probabilities of each" json "[len(f['logprobs']) + 1 == f['tokens'] for f in d['files']] == [True, True]" out
 run "$minrnn" score $model heard.txt none.txt --json

@@ -199,7 +199,9 @@ names check --quick --mutate
 for key in $(sed -n 's/^\([a-z0-9-]*\) = .*/\1/p' first/recipe.ini | grep -vx name); do names train "--$key"; done
 done_by "$minrnn" train --help
 check "train --help is short" [ "$(wc -l <out)" -le 50 ]
-for recipe in text selective-copy demo chomsky-parity; do check "train --help has $recipe" grep -qE "^  $recipe +[A-Z]" out; done
+for recipe in text selective-copy demo chomsky-parity; do
+    check "train --help has $recipe" grep -qE "^  $recipe +[A-Z]" out
+done
 for flag in --out --data --steps --lr --dim; do check "train --help names $flag" grep -q -- "^  $flag " out; done
 done_by "$minrnn" train text --help
 check "of a recipe: its task's keys" grep -q -- '^  --vocab chars|bytes ' out

@@ -89,7 +89,8 @@ extern const char *const mr_dtypes[];
         "json", MR_OPT_BOOL, offsetof(mr_common, json), "no", 0, 0, NULL, "print the result as JSON", 0                \
     }
 
-/* Parses argv into args. Returns −1 to continue, otherwise the exit status (help was printed, or the usage was wrong). */
+/* Parses argv into args. Returns −1 to continue, otherwise the exit status (help was printed, or the usage was
+ * wrong). */
 int mr_args_parse(mr_args *args, int argc, char **argv);
 int mr_args_was_set(const mr_args *args, const char *key);
 /* The values of one of the command's own MR_OPT_MANY flags, in order; NULL after the last. Unlike lines of the field,
@@ -97,8 +98,8 @@ int mr_args_was_set(const mr_args *args, const char *key);
 const char *mr_args_value(const mr_args *args, const char *key, int index);
 
 /* Puts the collected pairs into the settings of whichever table knows their key; tables is NULL-terminated, settings
- * goes along with it. A key may be given once, or, with MR_OPT_MANY, several times. Returns −1 to continue, otherwise the
- * exit status. */
+ * goes along with it. A key may be given once, or, with MR_OPT_MANY, several times. Returns −1 to continue, otherwise
+ * the exit status. */
 int mr_args_take_pairs(const mr_args *args, const mr_option *const *tables, void *const *settings);
 
 /* One row a flag: name, values, default, help. */
