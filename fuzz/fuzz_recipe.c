@@ -6,7 +6,7 @@
 
 static void check_again(const mr_recipe *recipe)
 {
-    mr_text first = {0}, second = {0};
+    mr_strbuf first = {0}, second = {0};
     mr_recipe again;
     mr_error err = {0};
     if (!mr_recipe_print(recipe, &first, &err)) {
@@ -16,8 +16,8 @@ static void check_again(const mr_recipe *recipe)
         must(first.size == second.size && !memcmp(first.data, second.data, first.size), "both prints are the same");
         mr_recipe_free(&again);
     } else must(err.text[0] != 0, "an error says why");
-    mr_text_free(&first);
-    mr_text_free(&second);
+    mr_strbuf_free(&first);
+    mr_strbuf_free(&second);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -27,7 +27,7 @@ static inline question question_of(const mr_task *task, const mr_batch *batch, i
 {
     question q = {.ids = batch->ids + row * batch->T};
     const int32_t *target = batch->target + row * batch->T;
-    int empty = task->face.inputs - 1;
+    int empty = task->interface.inputs - 1;
     while (q.n < batch->T && q.ids[q.n] != empty) q.n++;
     while (q.n + q.m < batch->T && target[q.n + q.m] != -1) q.m++;
     q.answer = target + q.n;
@@ -35,7 +35,7 @@ static inline question question_of(const mr_task *task, const mr_batch *batch, i
         int asked = t >= q.n && t < q.n + q.m;
         if (t < q.n ? q.ids[t] < 0 || q.ids[t] >= empty : q.ids[t] != empty)
             fail_msg("token %d of row %d is %d", t, row, (int)q.ids[t]);
-        if (asked ? target[t] < 0 || target[t] >= task->face.outputs : target[t] != -1)
+        if (asked ? target[t] < 0 || target[t] >= task->interface.outputs : target[t] != -1)
             fail_msg("target %d of row %d is %d", t, row, (int)target[t]);
     }
     return q;

@@ -74,12 +74,12 @@ static inline int make_cases(void **state)
 
 static inline mr_config config_for(const choice *c, int dim)
 {
-    mr_interface face = {.input = (mr_input)c->level[INPUT],
-                         .inputs = 5,
-                         .head = (mr_head)c->level[HEAD],
-                         .loss = (mr_loss)c->level[LOSS],
-                         .outputs = 4};
-    mr_config config = model_config(c->level[FORM], &face);
+    mr_interface interface = {.input = (mr_input)c->level[INPUT],
+                              .inputs = 5,
+                              .head = (mr_head)c->level[HEAD],
+                              .loss = (mr_loss)c->level[LOSS],
+                              .outputs = 4};
+    mr_config config = model_config(c->level[FORM], &interface);
     config.layers = 2;
     config.dim = dim;
     config.h0_learned = c->level[START] && is_cell(c->level[FORM]);
@@ -106,9 +106,9 @@ typedef struct subject {
 } subject;
 
 /* A state as a user would have it: after another batch. */
-static inline void walk_in(subject *s, const mr_interface *face, uint32_t seed)
+static inline void walk_in(subject *s, const mr_interface *interface, uint32_t seed)
 {
-    mr_batch first = make_batch(face, s->batch.B, s->batch.T, 0, 0, seed);
+    mr_batch first = make_batch(interface, s->batch.B, s->batch.T, 0, 0, seed);
     mr_model_forward(s->model, &first, s->state, 0);
     mr_batch_free(&first);
 }
@@ -117,11 +117,11 @@ static inline void make_subject(subject *s, mr_dev *dev, int index, int dim, int
 {
     const choice *c = &cases[index];
     mr_config config = config_for(c, dim);
-    mr_interface face = mr_config_interface(&config);
+    mr_interface interface = mr_config_interface(&config);
     mr_rng rng = mr_rng_at(3, MR_STREAM_SAMPLE, (uint32_t)index, 0);
-    if (mr_head_pairs(face.head)) B += B % 2;
+    if (mr_head_pairs(interface.head)) B += B % 2;
     *s = (subject){.choice = c, .model = make_model(&config, dev, B, T, 1), .bag = {.dev = dev}};
-    s->batch = make_batch(&face, B, T, c->level[RESET], c->level[RAGGED], 100 + (uint32_t)index);
+    s->batch = make_batch(&interface, B, T, c->level[RESET], c->level[RAGGED], 100 + (uint32_t)index);
     size_t total = mr_model_params(s->model)->total;
     s->weights = bag_get(&s->bag, s->model->weights, total);
     s->grads = bag_host(&s->bag, total);
@@ -133,7 +133,7 @@ static inline void make_subject(subject *s, mr_dev *dev, int index, int dim, int
     s->pull = bag_random(&s->bag, &rng, s->reals, 0.1);
     s->dstate = bag_host(&s->bag, s->reals);
     put_doubles(dev, s->dafter->reals, s->pull, s->reals);
-    if (c->level[STATE] == CARRIED_STATE) walk_in(s, &face, 200 + (uint32_t)index);
+    if (c->level[STATE] == CARRIED_STATE) walk_in(s, &interface, 200 + (uint32_t)index);
     s->before = bag_get(&s->bag, s->state->reals, s->reals);
 }
 

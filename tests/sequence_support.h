@@ -9,10 +9,10 @@ static inline mr_batch fresh_batch(const mr_task *task)
 {
     mr_batch batch;
     const size_t N = (size_t)task->batch * (size_t)task->max_T;
-    assert_int_equal(mr_batch_new(&batch, &task->face, task->batch, task->max_T), 0);
+    assert_int_equal(mr_batch_new(&batch, &task->interface, task->batch, task->max_T), 0);
     if (batch.ids) memset(batch.ids, 0x5A, N * sizeof *batch.ids);
-    if (batch.values) memset(batch.values, 0x5A, N * (size_t)task->face.inputs * sizeof *batch.values);
-    memset(batch.target, 0x5A, mr_head_rows(task->face.head, (size_t)task->batch, 1) * sizeof *batch.target);
+    if (batch.values) memset(batch.values, 0x5A, N * (size_t)task->interface.inputs * sizeof *batch.values);
+    memset(batch.target, 0x5A, mr_head_rows(task->interface.head, (size_t)task->batch, 1) * sizeof *batch.target);
     memset(mr_batch_lengths(&batch), 0x5A, (size_t)task->batch * sizeof(int32_t));
     return batch;
 }
@@ -24,7 +24,7 @@ static inline int equal(const mr_task *task, const mr_batch *a, const mr_batch *
            (!a->ids || !memcmp(a->ids, b->ids, N * sizeof *a->ids)) &&
            (!a->values || !memcmp(a->values, b->values, N * sizeof *a->values)) &&
            (!a->length || !memcmp(a->length, b->length, B * sizeof *a->length)) &&
-           !memcmp(a->target, b->target, mr_head_rows(task->face.head, B, 1) * sizeof *a->target);
+           !memcmp(a->target, b->target, mr_head_rows(task->interface.head, B, 1) * sizeof *a->target);
 }
 
 /* Only step, micro-batch and seed change a training batch; test batches depend on none of them. */

@@ -273,19 +273,19 @@ static const cell_form forms[] = {
 
 /* ---- models */
 
-static inline mr_config config_with(const char *mixer, const mr_interface *face)
+static inline mr_config config_with(const char *mixer, const mr_interface *interface)
 {
     mr_config c;
     mr_options_default(mr_config_options, &c);
-    mr_config_take(&c, face);
+    mr_config_set_interface(&c, interface);
     for (c.mixer = 0; mr_mixer_names[c.mixer] && strcmp(mr_mixer_names[c.mixer], mixer); c.mixer++) continue;
     if (!mr_mixer_names[c.mixer]) fail_msg("there is no mixer %s", mixer);
     return c;
 }
 
-static inline mr_config config_of(const mr_cell *cell, const mr_interface *face)
+static inline mr_config config_of(const mr_cell *cell, const mr_interface *interface)
 {
-    mr_config c = config_with(cell->kind == MR_MINGRU ? "mingru" : "minlstm", face);
+    mr_config c = config_with(cell->kind == MR_MINGRU ? "mingru" : "minlstm", interface);
     c.candidate = cell->candidate;
     c.scan = cell->scan;
     c.normalize_gates = cell->normalize;
@@ -299,10 +299,10 @@ enum { MODEL_FORMS = COUNT(forms) + COUNT(other_mixers) };
 static inline int is_cell(int i) { return i < COUNT(forms); }
 static inline const char *model_name(int i) { return is_cell(i) ? forms[i].name : other_mixers[i - COUNT(forms)]; }
 
-static inline mr_config model_config(int i, const mr_interface *face)
+static inline mr_config model_config(int i, const mr_interface *interface)
 {
-    if (is_cell(i)) return config_of(&forms[i].cell, face);
-    mr_config c = config_with(other_mixers[i - COUNT(forms)], face);
+    if (is_cell(i)) return config_of(&forms[i].cell, interface);
+    mr_config c = config_with(other_mixers[i - COUNT(forms)], interface);
     if (!strcmp(model_name(i), "mamba")) c.states = 5;
     return c;
 }
@@ -348,24 +348,27 @@ static inline mr_state *make_state(mr_model *model, int B)
 }
 
 /* A batch of random inputs and targets; some targets do not count, nor do those beyond a row's length. */
-static inline mr_batch make_batch(const mr_interface *face, int B, int T, int resets, int ragged, uint32_t seed)
+static inline mr_batch make_batch(const mr_interface *interface, int B, int T, int resets, int ragged, uint32_t seed)
 {
     mr_batch batch;
     mr_rng rng = mr_rng_at(seed, MR_STREAM_SAMPLE, 1, 0);
-    assert_int_equal(mr_batch_new(&batch, face, B, T), 0);
+    assert_int_equal(mr_batch_new(&batch, interface, B, T), 0);
     batch.B = B;
     batch.T = T;
     batch.reset = mr_batch_resets(&batch);
     batch.length = mr_batch_lengths(&batch);
-    size_t N = (size_t)B * (size_t)T, rows = mr_batch_rows(&batch, face->head), outputs = (size_t)face->outputs;
+    size_t N = (size_t)B * (size_t)T, rows = mr_batch_rows(&batch, interface->head),
+           outputs = (size_t)interface->outputs;
     for (size_t i = 0; i < N; i++) batch.reset[i] = mr_rng_below(&rng, 5) == 0;
     for (int b = 0; b < B; b++) batch.length[b] = b == 0 ? T : 1 + (int)mr_rng_below(&rng, (uint32_t)T);
-    for (size_t i = 0; batch.ids && i < N; i++) batch.ids[i] = (int32_t)mr_rng_below(&rng, (uint32_t)face->inputs);
-    for (size_t i = 0; batch.values && i < N * (size_t)face->inputs; i++) batch.values[i] = (float)mr_rng_normal(&rng);
+    for (size_t i = 0; batch.ids && i < N; i++) batch.ids[i] = (int32_t)mr_rng_below(&rng, (uint32_t)interface->inputs);
+    for (size_t i = 0; batch.values && i < N * (size_t)interface->inputs; i++)
+        batch.values[i] = (float)mr_rng_normal(&rng);
     for (size_t r = 0; r < rows; r++) {
-        size_t t = face->head == MR_HEAD_TOKEN ? r % (size_t)T : 0, b = face->head == MR_HEAD_TOKEN ? r / (size_t)T : r;
+        size_t t = interface->head == MR_HEAD_TOKEN ? r % (size_t)T : 0,
+               b = interface->head == MR_HEAD_TOKEN ? r / (size_t)T : r;
         int counts = r == 0 || (mr_rng_below(&rng, 6) > 0 && !(ragged && (int)t >= batch.length[b]));
-        if (batch.target) batch.target[r] = counts ? (int32_t)mr_rng_below(&rng, (uint32_t)face->outputs) : -1;
+        if (batch.target) batch.target[r] = counts ? (int32_t)mr_rng_below(&rng, (uint32_t)interface->outputs) : -1;
         else batch.mask[r] = (uint8_t)counts;
         for (size_t c = 0; batch.target_values && c < outputs; c++)
             batch.target_values[r * outputs + c] = (float)mr_rng_normal(&rng);

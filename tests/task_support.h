@@ -51,7 +51,7 @@ static inline void refused(mr_task *task, int status, const char *part)
 static inline mr_batch new_batch(const mr_task *task)
 {
     mr_batch batch;
-    assert_int_equal(mr_batch_new(&batch, &task->face, task->batch, task->max_T), 0);
+    assert_int_equal(mr_batch_new(&batch, &task->interface, task->batch, task->max_T), 0);
     memset(batch.ids, 0x5A, (size_t)task->batch * (size_t)task->max_T * sizeof *batch.ids);
     memset(batch.target, 0x5A, (size_t)task->batch * (size_t)task->max_T * sizeof *batch.target);
     return batch;

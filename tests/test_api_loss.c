@@ -101,9 +101,9 @@ static const char *const faces[][12] = {
 };
 enum { FACES = 7 };
 
-static void check_own_steps(mr_context *ctx, const char *const *face, const char *mixer)
+static void check_own_steps(mr_context *ctx, const char *const *interface, const char *mixer)
 {
-    mr_net *plain = learner(ctx, face, mixer), *own = learner(ctx, face, mixer);
+    mr_net *plain = learner(ctx, interface, mixer), *own = learner(ctx, interface, mixer);
     examples e;
     for (int step = 0; step < 4; step++) {
         mr_result want = MR_RESULT, got = MR_RESULT;

@@ -19,7 +19,7 @@ static mr_config config_at(int i)
 {
     mr_config c;
     mr_options_default(mr_config_options, &c);
-    mr_config_take(&c, &text);
+    mr_config_set_interface(&c, &text);
     while (strcmp(mr_mixer_names[c.mixer], "attention")) c.mixer++;
     c.layers = 2;
     c.dim = 12;

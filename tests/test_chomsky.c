@@ -53,11 +53,11 @@ static void tasks_are_what_they_are_called(void **state)
     ties = 0;
     for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++) {
         mr_task *task = open_language("paper", tasks[i].name, 256, NULL);
-        assert_int_equal(task->face.input, MR_INPUT_TOKENS);
-        assert_int_equal(task->face.head, MR_HEAD_TOKEN);
-        assert_int_equal(task->face.loss, MR_LOSS_XENT);
-        assert_int_equal(task->face.inputs, tasks[i].inputs);
-        assert_int_equal(task->face.outputs, tasks[i].outputs);
+        assert_int_equal(task->interface.input, MR_INPUT_TOKENS);
+        assert_int_equal(task->interface.head, MR_HEAD_TOKEN);
+        assert_int_equal(task->interface.loss, MR_LOSS_XENT);
+        assert_int_equal(task->interface.inputs, tasks[i].inputs);
+        assert_int_equal(task->interface.outputs, tasks[i].outputs);
         assert_int_equal(task->max_T, tasks[i].max_T);
         assert_int_equal(task->eval_batches, 100);
         assert_int_equal(task->type->best_by_accuracy, 1);
@@ -398,7 +398,7 @@ static void the_score_is_the_mean_over_lengths(void **state)
     options.threads = 1;
     assert_int_equal(mr_context_new(&options, &ctx, NULL), 0);
     assert_int_equal(mr_recipe_net(&r, ctx, &net, NULL), 0);
-    assert_int_equal(mr_batch_new(&batch, &r.task->face, 16, r.task->max_T), 0);
+    assert_int_equal(mr_batch_new(&batch, &r.task->interface, 16, r.task->max_T), 0);
     mr_score whole = score_of(net, r.task, &batch, 0, r.task->eval_batches);
     double loss = 0, accuracy = 0, pooled = 0;
     int64_t rows = 0;

@@ -296,8 +296,8 @@ static void tasks_are_what_they_are_called(void **state)
     };
     for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++) {
         mr_task *task = open_language("deepmind", tasks[i].name, 512, NULL);
-        assert_int_equal(task->face.inputs, tasks[i].symbols + 1);
-        assert_int_equal(task->face.outputs, tasks[i].classes);
+        assert_int_equal(task->interface.inputs, tasks[i].symbols + 1);
+        assert_int_equal(task->interface.outputs, tasks[i].classes);
         assert_int_equal(task->eval_batches, 60);
         mr_task_free(task);
         check_language("deepmind", tasks[i].name, tasks[i].train, tasks[i].eval);

@@ -4,12 +4,12 @@
 
 enum { PROMPT = 5, TOKENS = 40, VOCAB = 23 };
 
-static const mr_interface face = {
+static const mr_interface interface = {
     .input = MR_INPUT_TOKENS, .inputs = VOCAB, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = VOCAB};
 
 static mr_model *small_model(mr_dev *dev)
 {
-    mr_config config = config_of(&forms[0].cell, &face);
+    mr_config config = config_of(&forms[0].cell, &interface);
     config.layers = 2;
     config.dim = 24;
     config.conv = 4;
@@ -18,7 +18,7 @@ static mr_model *small_model(mr_dev *dev)
 
 static void feed_prompt(mr_model *model, mr_state *state)
 {
-    mr_batch prompt = make_batch(&face, 1, PROMPT, 0, 0, 3);
+    mr_batch prompt = make_batch(&interface, 1, PROMPT, 0, 0, 3);
     mr_state_reset(state);
     mr_model_forward(model, &prompt, state, 0);
     mr_batch_free(&prompt);
@@ -49,7 +49,7 @@ static int32_t draw_by_ref(mr_dev *ref, const float *logits, const mr_sampling *
 static void draw_by_hand(mr_model *model, mr_state *state, const mr_sampling *how, int32_t *tokens)
 {
     mr_dev *ref = open_device("ref", 1, NULL);
-    mr_batch next = make_batch(&face, 1, 1, 0, 0, 3);
+    mr_batch next = make_batch(&interface, 1, 1, 0, 0, 3);
     float logits[VOCAB];
     feed_prompt(model, state);
     mr_model_logits(model, logits, PROMPT - 1, 1);

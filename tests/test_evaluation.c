@@ -71,7 +71,7 @@ static mr_score score(const mr_eval_options *options, int in_groups)
     mr_error err = {0};
     groups = in_groups;
     if (mr_recipe_net(&r, ctx, &net, &err)) fail_msg("%s", err.text);
-    assert_int_equal(mr_batch_new(&batch, &r.task->face, BATCH, CONTEXT), 0);
+    assert_int_equal(mr_batch_new(&batch, &r.task->interface, BATCH, CONTEXT), 0);
     if (mr_evaluate(net, r.task, &batch, options, &score, &err)) fail_msg("%s", err.text);
     mr_batch_free(&batch);
     mr_net_free(net);

@@ -237,9 +237,9 @@ static void check_model(const golden_model *golden, mr_dev *dev)
     mr_st *st = open_golden(golden->file);
     const mr_st_tensor *ids = tensor(st, "ids"), *target = tensor(st, "target");
     int B = (int)ids->shape[0], T = (int)ids->shape[1], vocab = (int)tensor(st, "weight.embed.weight")->shape[0];
-    mr_interface face = {
+    mr_interface interface = {
         .input = MR_INPUT_TOKENS, .inputs = vocab, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = vocab};
-    mr_config config = golden->mixer ? config_with(golden->mixer, &face) : config_of(&golden->cell, &face);
+    mr_config config = golden->mixer ? config_with(golden->mixer, &interface) : config_of(&golden->cell, &interface);
     config.layers = 2;
     config.dim = tensor(st, "weight.embed.weight")->shape[1];
     config.conv = 4;
@@ -249,7 +249,7 @@ static void check_model(const golden_model *golden, mr_dev *dev)
     config.h0_learned = !golden->mixer;
     if (golden->mixer) config.states = tensor(st, "weight.blocks.0.mixer.A_log")->shape[1];
     mr_model *model = make_model(&config, dev, B, T, 1);
-    mr_batch batch = make_batch(&face, B, T, 0, 0, 1);
+    mr_batch batch = make_batch(&interface, B, T, 0, 0, 1);
     assert_int_equal(mr_st_read(st, "ids", ids, batch.ids, NULL), 0);
     assert_int_equal(mr_st_read(st, "target", target, batch.target, NULL), 0);
     batch.counted = 0;

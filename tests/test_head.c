@@ -24,7 +24,7 @@ static float *start_of(const mr_model *model)
 {
     float *weights = mr_alloc(mr_model_params(model)->total, sizeof *weights);
     assert_non_null(weights);
-    mr_model_start(model, 3, 100, weights);
+    mr_model_init_weights(model, 3, 100, weights);
     return weights;
 }
 

@@ -126,8 +126,8 @@ static void scored_parts_are_whole_and_in_order(void **state)
         mr_task *task = open_task("image", 64, 0, (setting[]){{"split", test ? "test" : "validation"}, {0}});
         mr_batch batch = fresh_batch(task);
         int rows = 0;
-        assert_int_equal(task->face.inputs, 256);
-        assert_int_equal(task->face.outputs, 10);
+        assert_int_equal(task->interface.inputs, 256);
+        assert_int_equal(task->interface.outputs, 10);
         assert_int_equal(task->max_T, 1024);
         for (int index = 0; index < task->eval_batches; index++) {
             task->type->eval_batch(task, index, &batch);
@@ -153,7 +153,7 @@ static void training_shows_the_first_45000_and_mirrors_half(void **state)
         mr_batch batch = fresh_batch(task);
         int mirrored = 0, repeated = 0;
         uint8_t *met = calloc(MR_CIFAR_ALL, 1);
-        assert_int_equal(task->face.head, MR_HEAD_LAST);
+        assert_int_equal(task->interface.head, MR_HEAD_LAST);
         for (uint32_t step = 0; step < 8; step++) {
             task->type->train_batch(task, step, 0, &batch);
             for (int b = 0; b < 50; b++) {
@@ -222,8 +222,8 @@ static void reals_and_small_pictures_are_the_same_pictures(void **state)
     mr_task *task = open_task("image", 7, 0, (setting[]){{"values", "reals"}, {0}});
     mr_task *small = open_task("image", 7, 0, (setting[]){{"side", "8"}, {0}});
     mr_batch batch = fresh_batch(task), little = fresh_batch(small);
-    assert_int_equal(task->face.input, MR_INPUT_REALS);
-    assert_int_equal(task->face.inputs, 1);
+    assert_int_equal(task->interface.input, MR_INPUT_REALS);
+    assert_int_equal(task->interface.inputs, 1);
     assert_int_equal(small->max_T, 64);
     task->type->eval_batch(task, 0, &batch);
     small->type->eval_batch(small, 0, &little);

@@ -206,12 +206,12 @@ static void write_all_kinds(mr_json_writer *w)
 
 static void check_written(int spaced, const char *expected)
 {
-    mr_text written = {0};
+    mr_strbuf written = {0};
     mr_json_writer w = {.text = &written, .spaced = spaced};
     write_all_kinds(&w);
     assert_false(written.failed);
     assert_string_equal(written.data, expected);
-    mr_text_free(&written);
+    mr_strbuf_free(&written);
 }
 
 static void the_writer_gives_valid_json(void **state)

@@ -192,9 +192,9 @@ static void batches_hold_what_they_say(void **state)
     mr_task *task = open_task("listops", 8, 0, (setting[]){SMALL, {0}});
     mr_batch batch = fresh_batch(task);
     int padding = 0, all = 0, shapes[101] = {0}, count = 0;
-    assert_int_equal(task->face.inputs, 16);
-    assert_int_equal(task->face.outputs, 10);
-    assert_int_equal(task->face.head, MR_HEAD_MEAN);
+    assert_int_equal(task->interface.inputs, 16);
+    assert_int_equal(task->interface.outputs, 10);
+    assert_int_equal(task->interface.head, MR_HEAD_MEAN);
     assert_int_equal(task->eval_batches, 8);
     for (uint32_t step = 1; step <= 125; step++) { /* two passes */
         task->type->train_batch(task, step, 0, &batch);

@@ -12,9 +12,9 @@ static const mr_interface text = {
     .input = MR_INPUT_TOKENS, .inputs = 11, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = 11};
 
 /* The i-th model: every form, with varying other settings. */
-static mr_config config_at(int i, const mr_interface *face)
+static mr_config config_at(int i, const mr_interface *interface)
 {
-    mr_config c = model_config(i, face);
+    mr_config c = model_config(i, interface);
     c.layers = 2;
     c.dim = 9;
     c.h0_learned = is_cell(i) && i % 2;
@@ -50,9 +50,9 @@ static void check_logits(mr_dev *dev, int i, const char *law, const double *got,
 }
 
 /* Tokens at … at + n − 1 of every row of a batch, as a batch of its own. */
-static mr_batch cut_batch(const mr_batch *from, const mr_interface *face, int at, int n)
+static mr_batch cut_batch(const mr_batch *from, const mr_interface *interface, int at, int n)
 {
-    mr_batch to = make_batch(face, from->B, n, from->reset != NULL, 0, 1);
+    mr_batch to = make_batch(interface, from->B, n, from->reset != NULL, 0, 1);
     to.counted = 0;
     for (int b = 0; b < from->B; b++) {
         size_t source = (size_t)b * (size_t)from->T + (size_t)at, place = (size_t)b * (size_t)n;
@@ -65,9 +65,9 @@ static mr_batch cut_batch(const mr_batch *from, const mr_interface *face, int at
 }
 
 /* One row of a batch, up to its length. */
-static mr_batch row_of(const mr_batch *from, const mr_interface *face, int b, int n)
+static mr_batch row_of(const mr_batch *from, const mr_interface *interface, int b, int n)
 {
-    mr_batch to = make_batch(face, 1, n, from->reset != NULL, 0, 1);
+    mr_batch to = make_batch(interface, 1, n, from->reset != NULL, 0, 1);
     memcpy(to.ids, from->ids + (size_t)b * (size_t)from->T, (size_t)n * sizeof *to.ids);
     if (from->reset) memcpy(to.reset, from->reset + (size_t)b * (size_t)from->T, (size_t)n);
     return to;
@@ -267,13 +267,14 @@ static void check_ragged_of(mr_dev *dev, int i, mr_head head)
 {
     enum { B = 4, T = 23, MORE = 3 };
     bag own = {.dev = dev};
-    mr_interface face = text;
-    face.head = head;
-    mr_config config = config_at(i, &face);
+    mr_interface interface = text;
+    interface.head = head;
+    mr_config config = config_at(i, &interface);
     mr_model *model = make_model(&config, dev, B, T, 0);
-    mr_batch batch = make_batch(&face, B, T, 1, 1, 60 + (uint32_t)i);
-    mr_batch more = make_batch(&face, B, MORE, 0, 0, 70), next = make_batch(&face, 1, MORE, 0, 0, 70);
-    size_t C = (size_t)face.outputs, rows = head == MR_HEAD_TOKEN ? T : 1, more_rows = head == MR_HEAD_TOKEN ? MORE : 1;
+    mr_batch batch = make_batch(&interface, B, T, 1, 1, 60 + (uint32_t)i);
+    mr_batch more = make_batch(&interface, B, MORE, 0, 0, 70), next = make_batch(&interface, 1, MORE, 0, 0, 70);
+    size_t C = (size_t)interface.outputs, rows = head == MR_HEAD_TOKEN ? T : 1,
+           more_rows = head == MR_HEAD_TOKEN ? MORE : 1;
     mr_state *state = make_state(model, B);
     mr_model_forward(model, &batch, state, 0);
     double *together = bag_get_as(&own, ACTS, model->logits, B * rows * C);
@@ -281,7 +282,7 @@ static void check_ragged_of(mr_dev *dev, int i, mr_head head)
     double *went_on = bag_get_as(&own, ACTS, model->logits, B * more_rows * C);
     for (int b = 0; b < B; b++) {
         int n = batch.length[b];
-        mr_batch row = row_of(&batch, &face, b, n);
+        mr_batch row = row_of(&batch, &interface, b, n);
         mr_state *mine = make_state(model, 1);
         mr_model_forward(model, &row, mine, 0);
         size_t values = (head == MR_HEAD_TOKEN ? (size_t)n : 1) * C;
@@ -356,13 +357,13 @@ enum { TRAINING_STEPS = 3 };
 static double *train(bag *own, const mr_config *config, int B, int T, size_t *count)
 {
     mr_dev *dev = own->dev;
-    mr_interface face = mr_config_interface(config);
+    mr_interface interface = mr_config_interface(config);
     mr_model *model = make_model(config, dev, B, T, 1);
     mr_state *state = make_state(model, B);
     size_t total = mr_model_params(model)->total, reals = (size_t)B * mr_model_state_reals(model),
-           logits = (size_t)(B * T * face.outputs);
+           logits = (size_t)(B * T * interface.outputs);
     for (int t = 1; t <= TRAINING_STEPS; t++) {
-        mr_batch batch = make_batch(&face, B, T, 1, B > 1, (uint32_t)t);
+        mr_batch batch = make_batch(&interface, B, T, 1, B > 1, (uint32_t)t);
         mr_model_set_step(model, &(mr_step){.seed = 5,
                                             .step = (uint32_t)t,
                                             .lr = 1e-2,

@@ -60,15 +60,15 @@ static void check_pairs_on(mr_dev *dev)
 {
     for (int i = 0; i < 4; i++) {
         const int head = i % 2 ? MR_HEAD_PAIR_MEAN : MR_HEAD_PAIR_LAST;
-        const mr_interface face = {MR_INPUT_TOKENS, 11, (mr_head)head, MR_LOSS_XENT, C};
-        mr_config config = config_with("mingru", &face);
+        const mr_interface interface = {MR_INPUT_TOKENS, 11, (mr_head)head, MR_LOSS_XENT, C};
+        mr_config config = config_with("mingru", &interface);
         config.dim = D;
         config.head_bias = i / 2;
         mr_model *m = make_model(&config, dev, B, T, 0);
         float *weights = mr_alloc(mr_model_params(m)->total, sizeof *weights), scores[P * C], codes[B][D];
         mr_model_get(m, MR_WEIGHTS, weights);
-        mr_batch batch = make_batch(&face, B, T, 0, 1, 4);
-        assert_int_equal(mr_batch_rows(&batch, face.head), P);
+        mr_batch batch = make_batch(&interface, B, T, 0, 1, 4);
+        assert_int_equal(mr_batch_rows(&batch, interface.head), P);
         mr_model_forward(m, &batch, NULL, 0);
         mr_model_logits(m, scores, 0, P);
         for (int b = 0; b < B; b++) code_of(m, &batch, b, codes[b]);

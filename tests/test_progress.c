@@ -1,7 +1,7 @@
 /* The progress line: its contents, that it fits, and that it does not flicker or jump. */
 #include "assert_that.h"
 #include "train/progress.h"
-#include "core/text.h"
+#include "core/strbuf.h"
 
 #include <math.h>
 #include <setjmp.h>

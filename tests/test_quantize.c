@@ -40,7 +40,7 @@ static void a_matrix_is_rounded_by_rows(void **state)
 
 /* ---- a model in both forms */
 
-static const mr_interface face = {MR_INPUT_TOKENS, 11, MR_HEAD_TOKEN, MR_LOSS_XENT, 11};
+static const mr_interface interface = {MR_INPUT_TOKENS, 11, MR_HEAD_TOKEN, MR_LOSS_XENT, 11};
 static const mr_interface values = {MR_INPUT_REALS, 3, MR_HEAD_MEAN, MR_LOSS_MSE, 2};
 
 static mr_config small_config(const mr_cell *cell, const mr_interface *of)
@@ -112,7 +112,7 @@ static void same_as_fp32(mr_dev *dev)
     enum { B = 3, T = 17 };
     const double tolerance = !strcmp(dev->kind, "ref") ? 1e-5 : 0.1; /* the CPU rounds activations to 8 bits too */
     for (int i = 0; i < COUNT(forms); i += REDUCED ? 5 : 1) {
-        const mr_interface *of = i % 2 ? &values : &face;
+        const mr_interface *of = i % 2 ? &values : &interface;
         mr_config c = small_config(&forms[i].cell, of);
         mr_model *plain = make_model(&c, dev, B, T, 0), *model = make_int8(plain, dev, B, T);
         mr_batch batch = make_batch(of, B, T, 1, 1, (uint32_t)i);
@@ -133,9 +133,9 @@ ON_DEVICES(int8_models_compute_like_fp32, same_as_fp32)
 static void same_in_steps(mr_dev *dev)
 {
     enum { T = 9 };
-    mr_config c = small_config(&forms[0].cell, &face);
+    mr_config c = small_config(&forms[0].cell, &interface);
     mr_model *plain = make_model(&c, dev, 1, T, 0), *model = make_int8(plain, dev, 1, T);
-    mr_batch batch = make_batch(&face, 1, T, 0, 0, 1), one = make_batch(&face, 1, 1, 0, 0, 1);
+    mr_batch batch = make_batch(&interface, 1, T, 0, 0, 1), one = make_batch(&interface, 1, 1, 0, 0, 1);
     mr_state *memory = make_state(model, 1);
     size_t n, step;
     float *all = logits_of(model, &batch, NULL, &n);
@@ -162,7 +162,7 @@ static void the_layout_keeps_gates_together(void **state)
 {
     (void)state;
     mr_dev *dev = open_device("cpu", 1, NULL);
-    mr_config c = small_config(&forms[4].cell, &face);
+    mr_config c = small_config(&forms[4].cell, &interface);
     mr_model *model;
     c.weights = MR_WEIGHTS_INT8;
     assert_int_equal(mr_model_new(&c, dev, MR_DECAY_MATRICES, &model, NULL), 0);
@@ -196,7 +196,7 @@ static void int8_models_refuse_training(void **state)
 {
     (void)state;
     mr_dev *dev = open_device("cpu", 1, NULL);
-    mr_config c = small_config(&forms[0].cell, &face);
+    mr_config c = small_config(&forms[0].cell, &interface);
     mr_error err = {0};
     mr_model *model;
     c.weights = MR_WEIGHTS_INT8;

@@ -107,12 +107,12 @@ static void record_key(mr_dev *dev, const mr_replay_key *key, void (*work)(void 
     work(arg);
 }
 
-static const mr_interface face = {
+static const mr_interface interface = {
     .input = MR_INPUT_TOKENS, .inputs = 11, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = 11};
 
 static void step_once(mr_model *model, mr_state *state, int B, int resets, int ragged)
 {
-    mr_batch batch = make_batch(&face, B, 1, resets, ragged, 3);
+    mr_batch batch = make_batch(&interface, B, 1, resets, ragged, 3);
     mr_state_resume(state);
     mr_model_forward(model, &batch, state, 0);
     mr_batch_free(&batch);
@@ -130,7 +130,7 @@ static void learn_once(mr_model *model, int B, int T, int resets, int ragged, in
 {
     static const mr_step step = {
         .seed = 1, .step = 1, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .bias1 = 0.1, .bias2 = 0.01};
-    mr_batch batch = make_batch(&face, B, T, resets, ragged, 3);
+    mr_batch batch = make_batch(&interface, B, T, resets, ragged, 3);
     mr_model_learn(model, &batch, NULL, &step, 1, first, last);
     mr_batch_free(&batch);
 }
@@ -156,7 +156,7 @@ static void models_give_equal_keys_to_equal_work_only(void **unused)
 {
     (void)unused;
     mr_dev *dev = open_device("cpu", 1, NULL);
-    mr_config config = config_of(&forms[0].cell, &face);
+    mr_config config = config_of(&forms[0].cell, &interface);
     config.layers = 1;
     config.dim = 8;
     mr_model *models[2];

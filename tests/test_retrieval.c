@@ -32,9 +32,9 @@ static void pairs_are_rows_side_by_side(void **state)
               "0\ta\tb\tone\ttwo\r\n1.0\ta\tb\tthree\tx", "1\ta\tb\tlast\tlast\n");
     mr_task *task = open_task("retrieval", 4, 0, (setting[]){{"length", "10"}, {0}});
     mr_batch batch = fresh_batch(task);
-    assert_int_equal(task->face.inputs, 257);
-    assert_int_equal(task->face.outputs, 2);
-    assert_int_equal(task->face.head, MR_HEAD_PAIR_MEAN);
+    assert_int_equal(task->interface.inputs, 257);
+    assert_int_equal(task->interface.outputs, 2);
+    assert_int_equal(task->interface.head, MR_HEAD_PAIR_MEAN);
     assert_int_equal(task->max_T, 10);
     assert_int_equal(task->eval_batches, 1);
     task->type->eval_batch(task, 0, &batch);
@@ -68,7 +68,7 @@ static void pairs_are_rows_side_by_side(void **state)
     mr_task_free(task);
     task = open_task("retrieval", 2, 0, (setting[]){{"split", "test"}, {"pool", "last"}, {0}});
     batch = fresh_batch(task);
-    assert_int_equal(task->face.head, MR_HEAD_PAIR_LAST);
+    assert_int_equal(task->interface.head, MR_HEAD_PAIR_LAST);
     task->type->eval_batch(task, 0, &batch);
     assert_that(batch.B, ==, 2);
     assert_true(row_is(&batch, 0, "last"));

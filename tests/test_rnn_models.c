@@ -15,7 +15,7 @@ static mr_config config_at(int which)
 {
     mr_config c;
     mr_options_default(mr_config_options, &c);
-    mr_config_take(&c, &text);
+    mr_config_set_interface(&c, &text);
     for (c.mixer = 0; strcmp(mr_mixer_names[c.mixer], kinds[which].mixer); c.mixer++) continue;
     c.gru_reset = kinds[which].reset;
     c.layers = 2;
@@ -182,7 +182,7 @@ static float *initial(const mr_config *c, const char *name, double horizon, int 
     const mr_params *params = mr_model_params(model);
     const mr_param *p = &params->list[mr_params_find(params, name)];
     float *all = mr_alloc(params->total, sizeof *all), *values = mr_alloc(p->count, sizeof *values);
-    mr_model_start(model, 7, horizon, all);
+    mr_model_init_weights(model, 7, horizon, all);
     memcpy(values, all + p->offset, p->count * sizeof *values);
     *width = mr_config_width(c);
     mr_free(all);

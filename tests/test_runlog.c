@@ -3,7 +3,7 @@
 #include "core/mem.h"
 #include "core/rng.h"
 #include "train/runlog.h"
-#include "core/text.h"
+#include "core/strbuf.h"
 #include "scratch.h"
 
 #include <locale.h>

@@ -11,8 +11,8 @@ static const double target_mean[OUTPUTS] = {-2e5, 7}, target_scale[OUTPUTS] = {4
 
 static mr_config config_for(int form, mr_head head)
 {
-    const mr_interface face = {MR_INPUT_REALS, INPUTS, head, MR_LOSS_MSE, OUTPUTS};
-    mr_config c = model_config(form, &face);
+    const mr_interface interface = {MR_INPUT_REALS, INPUTS, head, MR_LOSS_MSE, OUTPUTS};
+    mr_config c = model_config(form, &interface);
     c.layers = 2;
     c.dim = 8;
     c.conv = form % 2 ? 4 : 0;
@@ -28,10 +28,10 @@ static void set_scaler(mr_model *m)
 }
 
 /* The same batch in the caller's units. */
-static mr_batch in_units(const mr_interface *face, int B, int T, int resets, int ragged, uint32_t seed)
+static mr_batch in_units(const mr_interface *interface, int B, int T, int resets, int ragged, uint32_t seed)
 {
-    mr_batch b = make_batch(face, B, T, resets, ragged, seed);
-    size_t n = (size_t)B * (size_t)T * INPUTS, rows = mr_batch_rows(&b, face->head) * OUTPUTS;
+    mr_batch b = make_batch(interface, B, T, resets, ragged, seed);
+    size_t n = (size_t)B * (size_t)T * INPUTS, rows = mr_batch_rows(&b, interface->head) * OUTPUTS;
     for (size_t i = 0; i < n; i++)
         b.values[i] = (float)(b.values[i] * input_scale[i % INPUTS] + input_mean[i % INPUTS]);
     for (size_t i = 0; i < rows; i++)
@@ -40,9 +40,9 @@ static mr_batch in_units(const mr_interface *face, int B, int T, int resets, int
 }
 
 /* Scales that batch by the formula of docs/format.md. */
-static void scale_by_hand(mr_batch *b, const mr_interface *face)
+static void scale_by_hand(mr_batch *b, const mr_interface *interface)
 {
-    size_t n = (size_t)b->B * (size_t)b->T * INPUTS, rows = mr_batch_rows(b, face->head) * OUTPUTS;
+    size_t n = (size_t)b->B * (size_t)b->T * INPUTS, rows = mr_batch_rows(b, interface->head) * OUTPUTS;
     for (size_t i = 0; i < n; i++)
         b->values[i] = (float)(((double)b->values[i] - input_mean[i % INPUTS]) / input_scale[i % INPUTS]);
     for (size_t i = 0; i < rows; i++)
@@ -84,17 +84,17 @@ static void check_as_by_hand(mr_dev *dev, int form, mr_head head, int B, int T)
 {
     bag own = {.dev = dev};
     mr_config config = config_for(form, head);
-    mr_interface face = mr_config_interface(&config);
+    mr_interface interface = mr_config_interface(&config);
     mr_model *scaled = make_model(&config, dev, B, T, 1), *plain = make_model(&config, dev, B, T, 1);
     const size_t total = mr_model_params(plain)->total;
     set_scaler(scaled);
     for (int t = 1; t <= 3; t++) {
-        mr_batch raw = in_units(&face, B, T, 1, T > 1, (uint32_t)t),
-                 by_hand = in_units(&face, B, T, 1, T > 1, (uint32_t)t);
+        mr_batch raw = in_units(&interface, B, T, 1, T > 1, (uint32_t)t),
+                 by_hand = in_units(&interface, B, T, 1, T > 1, (uint32_t)t);
         mr_step step;
         double stats[2][MR_STATS];
         const size_t rows = mr_batch_rows(&raw, head);
-        scale_by_hand(&by_hand, &face);
+        scale_by_hand(&by_hand, &interface);
         step_at(&step, t);
         mr_model_learn(scaled, &raw, NULL, &step, 1 / (double)raw.counted, 1, 1);
         mr_model_learn(plain, &by_hand, NULL, &step, 1 / (double)raw.counted, 1, 1);
@@ -133,12 +133,12 @@ ON_DEVICES_BF16(a_scaler_equals_scaling_by_hand, as_by_hand)
 static float *scores_in(mr_model *m, const mr_batch *batch, int length)
 {
     const size_t B = (size_t)batch->B, T = (size_t)batch->T;
-    const mr_interface face = m->interface;
+    const mr_interface interface = m->interface;
     float *scores = mr_alloc(B * T * OUTPUTS, sizeof *scores), *part = mr_alloc(B * T * OUTPUTS, sizeof *part);
     mr_state *state = make_state(m, batch->B);
     for (size_t at = 0, n; at < T; at += n) {
         n = (size_t)length < T - at ? (size_t)length : T - at;
-        mr_batch piece = make_batch(&face, batch->B, (int)n, 1, 0, 1);
+        mr_batch piece = make_batch(&interface, batch->B, (int)n, 1, 0, 1);
         for (size_t b = 0; b < B; b++) {
             memcpy(piece.values + b * n * INPUTS, batch->values + (b * T + at) * INPUTS, n * INPUTS * sizeof(float));
             memcpy(piece.reset + b * n, batch->reset + b * T + at, n);
@@ -171,9 +171,9 @@ static void cuts(mr_dev *dev)
     static const int lengths[] = {1, 7, 39};
     for (int form = 0; form < MODEL_FORMS; form += REDUCED ? 5 : 1) {
         mr_config config = config_for(form, MR_HEAD_TOKEN);
-        mr_interface face = mr_config_interface(&config);
+        mr_interface interface = mr_config_interface(&config);
         mr_model *owner = make_model(&config, dev, B, T, 0), *model;
-        mr_batch batch = in_units(&face, B, T, 1, 0, 3);
+        mr_batch batch = in_units(&interface, B, T, 1, 0, 3);
         assert_int_equal(mr_model_share(owner, dev, &model, NULL), 0);
         assert_int_equal(mr_model_plan(model, B, T, 0, NULL), 0);
         set_scaler(owner); /* after both plans: applies to the other model too */
@@ -224,10 +224,10 @@ static void own_loss(mr_dev *dev)
         const int with_scaler = i / 5;
         bag own = {.dev = dev};
         mr_config config = config_for(i % MODEL_FORMS, (mr_head)(i % 5));
-        mr_interface face = mr_config_interface(&config);
+        mr_interface interface = mr_config_interface(&config);
         const int T = i % 5 == 0 ? 2111 : 9; /* once: more than one piece */
         mr_model *m = make_model(&config, dev, 4, T, 1);
-        mr_batch batch = make_batch(&face, 4, T, 1, 1, (uint32_t)i);
+        mr_batch batch = make_batch(&interface, 4, T, 1, 1, (uint32_t)i);
         /* small means, so that the gradient is compared and not the rounding of scores */
         static const double mean[OUTPUTS] = {1, -2}, scale[OUTPUTS] = {40, 0.1};
         if (with_scaler) assert_int_equal(mr_model_set_scaler(m, NULL, NULL, mean, scale, NULL), 0);
@@ -301,9 +301,9 @@ static void nan_inputs_show_in_scores(void **state)
     (void)state;
     mr_dev *dev = open_device("cpu", 1, NULL);
     mr_config config = config_for(0, MR_HEAD_LAST);
-    mr_interface face = mr_config_interface(&config);
+    mr_interface interface = mr_config_interface(&config);
     mr_model *m = make_model(&config, dev, 2, 3, 0);
-    mr_batch batch = in_units(&face, 2, 3, 0, 0, 1);
+    mr_batch batch = in_units(&interface, 2, 3, 0, 0, 1);
     float scores[2 * OUTPUTS];
     double stats[MR_STATS];
     set_scaler(m);
@@ -330,10 +330,10 @@ static void nan_inputs_show_in_scores(void **state)
 static void a_fit_finds_mean_and_deviation(void **state)
 {
     (void)state;
-    const mr_interface face = {MR_INPUT_REALS, 2, MR_HEAD_TOKEN, MR_LOSS_MSE, 1};
+    const mr_interface interface = {MR_INPUT_REALS, 2, MR_HEAD_TOKEN, MR_LOSS_MSE, 1};
     mr_scaler_fit *fit;
     mr_error err = {0};
-    mr_batch batch = make_batch(&face, 2, 3, 0, 1, 1);
+    mr_batch batch = make_batch(&interface, 2, 3, 0, 1, 1);
     static const float values[] = {1000001, 5, 1000003, 5, NAN, INFINITY, 1000005, 5, 1000007, 5, 1000009, 5};
     static const float targets[] = {1, 2, NAN, 3, NAN, 6};
     static const uint8_t mask[] = {1, 1, 1, 1, 0, 1};
@@ -343,7 +343,7 @@ static void a_fit_finds_mean_and_deviation(void **state)
     memcpy(batch.target_values, targets, sizeof targets);
     memcpy(batch.mask, mask, sizeof mask);
     memcpy(batch.length, length, sizeof length);
-    assert_int_equal(mr_scaler_fit_new(&face, NULL, &fit, &err), 0);
+    assert_int_equal(mr_scaler_fit_new(&interface, NULL, &fit, &err), 0);
     mr_scaler s = mr_scaler_fit_result(fit);
     /* nothing seen yet */
     assert_true(!s.input_mean);
@@ -394,12 +394,12 @@ static void steps_take_no_memory(void **state)
     (void)state;
     const mr_allocator by = {.alloc = count_alloc, .release = count_free};
     mr_config config = config_for(0, MR_HEAD_TOKEN);
-    mr_interface face = mr_config_interface(&config);
+    mr_interface interface = mr_config_interface(&config);
     mr_dev *dev;
     mr_step step;
-    assert_int_equal(mr_dev_open("cpu", &(mr_dev_options){.threads = 1, .by = &by}, &dev, NULL), 0);
+    assert_int_equal(mr_dev_open("cpu", &(mr_dev_options){.threads = 1, .allocator = &by}, &dev, NULL), 0);
     mr_model *m = make_model(&config, dev, 4, 2111, 1);
-    mr_batch batch = in_units(&face, 4, 2111, 0, 0, 1);
+    mr_batch batch = in_units(&interface, 4, 2111, 0, 0, 1);
     set_scaler(m);
     for (int t = 1, before = 0; t <= 3; t++) {
         step_at(&step, t);
@@ -418,13 +418,13 @@ static void steps_take_no_memory(void **state)
 static double error_after(int with_scaler, int steps)
 {
     enum { B = 16, T = 6 };
-    const mr_interface face = {MR_INPUT_REALS, 1, MR_HEAD_TOKEN, MR_LOSS_MSE, 1};
+    const mr_interface interface = {MR_INPUT_REALS, 1, MR_HEAD_TOKEN, MR_LOSS_MSE, 1};
     mr_dev *dev = open_device("cpu", 1, NULL);
-    mr_config config = config_with("mingru", &face);
+    mr_config config = config_with("mingru", &interface);
     config.dim = 16;
     config.layers = 1;
     mr_model *m = make_model(&config, dev, B, T, 1);
-    mr_batch batch = make_batch(&face, B, T, 0, 0, 1);
+    mr_batch batch = make_batch(&interface, B, T, 0, 0, 1);
     mr_scaler_fit *fit;
     float scores[B * T];
     double sum = 0;
@@ -434,7 +434,7 @@ static double error_after(int with_scaler, int steps)
         batch.mask[i] = 1;
     }
     batch.counted = B * T;
-    assert_int_equal(mr_scaler_fit_new(&face, NULL, &fit, NULL), 0);
+    assert_int_equal(mr_scaler_fit_new(&interface, NULL, &fit, NULL), 0);
     assert_int_equal(mr_scaler_fit_add(fit, &batch, NULL), 0);
     const mr_scaler s = mr_scaler_fit_result(fit);
     if (with_scaler)

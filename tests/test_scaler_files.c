@@ -12,8 +12,8 @@ static const double target_mean[OUTPUTS] = {-2e5, 7}, target_scale[OUTPUTS] = {4
 
 static mr_config config_for(mr_head head)
 {
-    const mr_interface face = {MR_INPUT_REALS, INPUTS, head, MR_LOSS_MSE, OUTPUTS};
-    mr_config c = config_with("mingru", &face);
+    const mr_interface interface = {MR_INPUT_REALS, INPUTS, head, MR_LOSS_MSE, OUTPUTS};
+    mr_config c = config_with("mingru", &interface);
     c.layers = 2;
     c.dim = 8;
     c.head_bias = 1;
@@ -196,9 +196,9 @@ static void write_int8(mr_model *plain, mr_dev *dev, const char *path)
 }
 
 /* Values near their means, so that scaled values are about 1. */
-static mr_batch values_for(const mr_interface *face, int scaled)
+static mr_batch values_for(const mr_interface *interface, int scaled)
 {
-    mr_batch batch = make_batch(face, B, T, 0, 0, 9);
+    mr_batch batch = make_batch(interface, B, T, 0, 0, 9);
     for (int i = 0; scaled && i < B * T * INPUTS; i++)
         batch.values[i] = (float)(batch.values[i] * input_scale[i % INPUTS] + input_mean[i % INPUTS]);
     return batch;
@@ -318,7 +318,7 @@ static void scalers_without_values_are_refused(void **state)
 {
     (void)state;
     static const struct {
-        mr_interface face;
+        mr_interface interface;
         mr_scaler_kind key;
         const char *says;
     } cases[] = {
@@ -331,7 +331,7 @@ static void scalers_without_values_are_refused(void **state)
     in_folder("nothing.safetensors", path);
     for (int i = 0; i < COUNT(cases); i++) {
         mr_error err = {0};
-        mr_config config = config_with("mingru", &cases[i].face);
+        mr_config config = config_with("mingru", &cases[i].interface);
         mr_model *read;
         mr_st_writer *w = mr_st_writer_new();
         config.scaler = cases[i].key;

@@ -4,7 +4,7 @@
 
 enum { ROWS = 3, SLOTS = 7 };
 
-static const mr_interface face = {
+static const mr_interface interface = {
     .input = MR_INPUT_TOKENS, .inputs = 11, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = 11};
 
 typedef struct moving {
@@ -95,7 +95,7 @@ static void check_device(mr_dev *dev)
 {
     static const char *const mixers[] = {"mingru", "minlstm", "gru", "lstm", "mamba", "attention"};
     for (int i = 0; i < 2 * COUNT(mixers); i++) {
-        mr_config config = config_with(mixers[i / 2], &face);
+        mr_config config = config_with(mixers[i / 2], &interface);
         config.layers = 2;
         config.dim = 12;
         config.conv = i % 2 ? 4 : 0;

@@ -23,7 +23,7 @@ static void add_batch(mr_sha256 *sha, const mr_batch *batch)
 /* Targets of a token head: one a token. */
 static void add_targets(mr_sha256 *sha, const mr_task *task, const mr_batch *batch)
 {
-    const size_t rows = (size_t)batch->B * (task->face.head == MR_HEAD_TOKEN ? (size_t)batch->T : 1);
+    const size_t rows = (size_t)batch->B * (task->interface.head == MR_HEAD_TOKEN ? (size_t)batch->T : 1);
     mr_sha256_add(sha, batch->target, rows * sizeof *batch->target);
 }
 
@@ -48,8 +48,8 @@ static void note(const char *label, mr_task *task)
         mr_sha256_add(&sha, &group, sizeof group);
     }
     mr_sha256_end(&sha, text);
-    used += (size_t)snprintf(got + used, sizeof got - used, "%s %d %d %d %d: %.16s\n", label, task->face.inputs,
-                             task->face.outputs, task->max_T, task->eval_batches, text);
+    used += (size_t)snprintf(got + used, sizeof got - used, "%s %d %d %d %d: %.16s\n", label, task->interface.inputs,
+                             task->interface.outputs, task->max_T, task->eval_batches, text);
     mr_batch_free(&batch);
     mr_task_free(task);
 }

@@ -61,11 +61,11 @@ static void copy_has_the_published_shape(void **state)
     (void)state;
     mr_task *task = open_task("selective-copy", 2, 0, (setting[]){{0}});
     mr_batch batch = new_batch(task);
-    assert_int_equal(task->face.input, MR_INPUT_TOKENS);
-    assert_int_equal(task->face.inputs, 16);
-    assert_int_equal(task->face.outputs, 16);
-    assert_int_equal(task->face.head, MR_HEAD_TOKEN);
-    assert_int_equal(task->face.loss, MR_LOSS_XENT);
+    assert_int_equal(task->interface.input, MR_INPUT_TOKENS);
+    assert_int_equal(task->interface.inputs, 16);
+    assert_int_equal(task->interface.outputs, 16);
+    assert_int_equal(task->interface.head, MR_HEAD_TOKEN);
+    assert_int_equal(task->interface.loss, MR_LOSS_XENT);
     assert_int_equal(task->type->best_by_accuracy, 1);
     assert_int_equal(task->max_T, 4112);
     assert_int_equal(task->eval_batches, 200 * 64 / 2);
@@ -215,7 +215,7 @@ static size_t collect_test_text(const mr_task *task, int32_t *out)
             assert_that(length, >=, 1);
             assert_that(length, <=, batch.T);
             for (int t = 0; t < batch.T; t++) {
-                assert_in_range(ids[t], 0, task->face.inputs - 1);
+                assert_in_range(ids[t], 0, task->interface.inputs - 1);
                 if (t >= length) assert_int_equal(target[t], -1);
                 else out[n++] = target[t];
                 if (t > 0 && t < length) assert_int_equal(ids[t], target[t - 1]);
@@ -312,7 +312,7 @@ static void text_of_characters_is_split_by_characters(void **state)
             uint32_t c = 0x10000u + (uint32_t)(i * 11 % alphabets[a]) * 3 % 70000;
             if (task->vocab->codepoints[got[i - 24001]] != c) fail_msg("character %d of the text is another one", i);
         }
-        assert_int_equal(task->face.inputs, task->vocab->size);
+        assert_int_equal(task->interface.inputs, task->vocab->size);
         assert_int_equal(task->vocab->size, (a == 2 ? 70000 : alphabets[a]) + 1);
         mr_task_free(task);
     }
@@ -333,7 +333,7 @@ static void text_uses_the_vocabulary_that_it_is_given(void **state)
     task->given = given;
     assert_int_equal(mr_task_open(task, NULL), 0);
     assert_ptr_equal(task->vocab, given);
-    assert_int_equal(task->face.inputs, 7);
+    assert_int_equal(task->interface.inputs, 7);
     mr_batch batch = new_batch(task);
     task->type->eval_batch(task, 0, &batch);
     assert_int_equal(batch.ids[0], 3); /* good[18] is c, the fourth of \n a b c x y z */
@@ -388,7 +388,7 @@ static void shakespeare_is_the_published_text(void **state)
     int32_t *got = mr_alloc(111540, sizeof *got);
     char *path;
     mr_task *task = open_task("shakespeare", 64, 256, (setting[]){{0}});
-    assert_int_equal(task->face.inputs, 65);
+    assert_int_equal(task->interface.inputs, 65);
     assert_int_equal(task->vocab->size, 65);
     assert_int_equal(task->eval_batches, 7); /* 111,539 tokens in windows of 256: 436 rows */
     assert_int_equal(collect_test_text(task, got), 111539);

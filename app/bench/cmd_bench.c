@@ -109,12 +109,12 @@ static void print_object(mr_json_writer *w, int first)
 {
     mr_json_write_close(w, '}');
     if (!w->text->failed) printf("%s\n  %s", first ? "" : ",", w->text->data);
-    mr_text_free(w->text);
+    mr_strbuf_free(w->text);
 }
 
 static void print_json(const mr_bench_row *row, int first)
 {
-    mr_text out = {0};
+    mr_strbuf out = {0};
     mr_json_writer w = {.text = &out, .spaced = 1};
     mr_json_write_open(&w, '{');
     write_text(&w, "bench", row->bench);
@@ -166,7 +166,7 @@ static void print_row(void *arg, const mr_bench_row *row)
 
 static void print_peer_json(const mr_peer_row *row)
 {
-    mr_text out = {0};
+    mr_strbuf out = {0};
     mr_json_writer w = {.text = &out, .spaced = 1};
     mr_json_write_open(&w, '{');
     write_text(&w, "bench", row->bench);

@@ -43,7 +43,7 @@ static void print_miss(void *arg, const char *line)
 
 static void print_row_json(const mr_check_row *row, int first)
 {
-    mr_text out = {0};
+    mr_strbuf out = {0};
     mr_json_writer w = {.text = &out, .spaced = 1};
     mr_json_write_open(&w, '{');
     mr_json_write_key(&w, "op");
@@ -60,7 +60,7 @@ static void print_row_json(const mr_check_row *row, int first)
     mr_json_write_real(&w, row->ns_per_element, 4);
     mr_json_write_close(&w, '}');
     if (!out.failed) printf("%s\n  %s", first ? "" : ",", out.data);
-    mr_text_free(&out);
+    mr_strbuf_free(&out);
 }
 
 static void print_row(void *arg, const mr_check_row *row)

@@ -88,7 +88,7 @@ static int measure(mr_measuring *m, mr_error *err)
 /* ---- reporting */
 
 /* Speed-up is what the paper calls it: how many times as long GRU and LSTM take. */
-static void add_speedups(mr_text *md, const mr_length_table *t)
+static void add_speedups(mr_strbuf *md, const mr_length_table *t)
 {
     mr_length_table_start(md, t, "speed-up");
     for (int min = 0; min < 2; min++) {
@@ -99,14 +99,14 @@ static void add_speedups(mr_text *md, const mr_length_table *t)
             if (mr_length_table_same_model(t->labels[i], traditional))
                 mr_length_table_ratios(md, t, label, t->labels[i]);
     }
-    mr_text_add(md, "\n");
+    mr_strbuf_add(md, "\n");
     if (t->count == MR_MODELS) return;
     mr_length_table_start(md, t, "ours over PyTorch's");
     for (int k = 0; k < MR_MODELS; k++)
         for (size_t i = MR_MODELS; i < t->count; i++)
             if (mr_length_table_same_model(t->labels[i], t->labels[k]))
                 mr_length_table_ratios(md, t, t->labels[k], t->labels[i]);
-    mr_text_add(md, "\n");
+    mr_strbuf_add(md, "\n");
 }
 
 /* How many percent more memory `label` takes than `than`, at the longest length that both have. */
@@ -124,7 +124,7 @@ static double more_memory(const mr_length_table *t, const char *label, const cha
     return more;
 }
 
-static void add_memory(mr_text *md, const mr_length_table *t)
+static void add_memory(mr_strbuf *md, const mr_length_table *t)
 {
     static const char both[] = "minGRU, minLSTM over GRU, LSTM";
     static const struct {
@@ -132,22 +132,22 @@ static void add_memory(mr_text *md, const mr_length_table *t)
     } pairs[] = {{"minGRU", "GRU", both}, {"minLSTM", "LSTM", both}, {"Mamba", "minGRU", "Mamba over minGRU"}};
     mr_length_table_start(md, t, "MB");
     for (size_t i = 0; i < t->count; i++) mr_length_table_numbers(md, t, t->labels[i], "bytes", 1e6);
-    mr_text_add(md, "\n| memory | the paper's | ours | at T |\n|---|---:|---:|---:|\n");
+    mr_strbuf_add(md, "\n| memory | the paper's | ours | at T |\n|---|---:|---:|---:|\n");
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         mr_paper_cell paper = {NAN, NAN};
         double at = NAN;
         const double more = more_memory(t, pairs[i].label, pairs[i].than, &at);
         mr_paper_find("memory", pairs[i].paper, "1", &paper);
-        mr_text_format(md, "| %s over %s ", pairs[i].label, pairs[i].than);
+        mr_strbuf_format(md, "| %s over %s ", pairs[i].label, pairs[i].than);
         mr_length_table_cell(md, paper.value, 3, " % more");
         mr_length_table_cell(md, fabs(more), 3, more < 0 ? " % less" : " % more");
         mr_length_table_cell(md, at, 6, "");
-        mr_text_add(md, "|\n");
+        mr_strbuf_add(md, "|\n");
     }
-    mr_text_add(md, "\n");
+    mr_strbuf_add(md, "\n");
 }
 
-static int add_part(mr_text *md, const mr_device_rows *v, const char *dir, int first, mr_error *err)
+static int add_part(mr_strbuf *md, const mr_device_rows *v, const char *dir, int first, mr_error *err)
 {
     static const mr_length_chart time = {.name = "efficiency",
                                          .title = "Training step, batch of 64",
@@ -178,13 +178,13 @@ static int add_part(mr_text *md, const mr_device_rows *v, const char *dir, int f
 
 static int report(const mr_rows *rows, const char *dir, mr_error *err)
 {
-    mr_text md = {0};
+    mr_strbuf md = {0};
     mr_device_rows v = {0};
     int status = 0;
-    mr_text_add(&md, "# Training steps\n\nForward, loss and backward of three layers 64 → 384 (norm, mixer, "
-                     "down-projection, residual), median. Memory is all that "
-                     "the device took: parameters, gradients, moments, activations, scratch; PyTorch's is its peak "
-                     "without parameters. The paper's are of a T4.\n\n");
+    mr_strbuf_add(&md, "# Training steps\n\nForward, loss and backward of three layers 64 → 384 (norm, mixer, "
+                       "down-projection, residual), median. Memory is all that "
+                       "the device took: parameters, gradients, moments, activations, scratch; PyTorch's is its peak "
+                       "without parameters. The paper's are of a T4.\n\n");
     for (int first = 1; status == 0 && mr_device_rows_next(rows, &v); first = 0)
         status = add_part(&md, &v, dir, first, err);
     const int saved = mr_measured_report_save(dir, "efficiency", &md, err);

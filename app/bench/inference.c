@@ -196,7 +196,7 @@ typedef struct comparison {
     int context, sign; /* sign −1: the paper says how much slower */
 } comparison;
 
-static void add_comparison(mr_text *md, const mr_device_rows *v, const comparison *c, int B)
+static void add_comparison(mr_strbuf *md, const mr_device_rows *v, const comparison *c, int B)
 {
     char prefix[MR_COLUMN], row[MR_COLUMN * 2];
     mr_paper_cell paper = {NAN, NAN};
@@ -206,26 +206,26 @@ static void add_comparison(mr_text *md, const mr_device_rows *v, const compariso
     const double ours = percent_faster(&t, c->first, c->second);
     mr_paper_find("inference", row, "percent", &paper);
     if (!isfinite(ours) && !isfinite(paper.value)) return;
-    mr_text_format(md, "| %s against %s, %s | %d ", c->first, c->second,
-                   c->context ? "with context" : "without context", B);
+    mr_strbuf_format(md, "| %s against %s, %s | %d ", c->first, c->second,
+                     c->context ? "with context" : "without context", B);
     mr_length_table_cell(md, paper.value, 3, c->sign > 0 ? " % faster" : " % slower");
     mr_length_table_cell(md, fabs(ours), 3, ours < 0 ? " % slower" : " % faster");
-    mr_text_add(md, "|\n");
+    mr_strbuf_add(md, "|\n");
 }
 
-static void add_comparisons(mr_text *md, const mr_device_rows *v)
+static void add_comparisons(mr_strbuf *md, const mr_device_rows *v)
 {
     static const comparison list[] = {{"minGRU faster than Mamba, with context", "minGRU", "Mamba", 1, 1},
                                       {"minLSTM slower than Mamba, with context", "minLSTM", "Mamba", 1, -1},
                                       {"minGRU faster than GRU", "minGRU", "GRU", 0, 1},
                                       {"minLSTM faster than LSTM", "minLSTM", "LSTM", 0, 1}};
-    mr_text_add(md, "| comparison, at the longest length | batch | the paper's | ours |\n|---|---:|---:|---:|\n");
+    mr_strbuf_add(md, "| comparison, at the longest length | batch | the paper's | ours |\n|---|---:|---:|---:|\n");
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         for (int B = 2; B <= 64; B *= 2) add_comparison(md, v, &list[i], B);
-    mr_text_add(md, "\n");
+    mr_strbuf_add(md, "\n");
 }
 
-static int add_part(mr_text *md, const mr_device_rows *v, const char *dir, int first, mr_error *err)
+static int add_part(mr_strbuf *md, const mr_device_rows *v, const char *dir, int first, mr_error *err)
 {
     int status = 0;
     mr_length_table_heading(md, v);
@@ -239,7 +239,7 @@ static int add_part(mr_text *md, const mr_device_rows *v, const char *dir, int f
             snprintf(title, sizeof title, "Inference %s, %d streams", way, B);
             const mr_length_table t = mr_length_table_of(v, prefix);
             if (!t.lengths) continue;
-            mr_text_format(md, "### %s\n\n", title);
+            mr_strbuf_format(md, "### %s\n\n", title);
             mr_length_table_start(md, &t, context ? "ms: context of T, then 16 tokens" : "ms: T tokens");
             for (size_t i = 0; i < t.count; i++) mr_length_table_numbers(md, &t, t.labels[i], "ms", 1);
             mr_length_table_notes(md, &t);
@@ -255,12 +255,13 @@ static int add_part(mr_text *md, const mr_device_rows *v, const char *dir, int f
 
 static int report(const mr_rows *rows, const char *dir, mr_error *err)
 {
-    mr_text md = {0};
+    mr_strbuf md = {0};
     mr_device_rows v = {0};
     int status = 0;
-    mr_text_add(&md, "# Inference\n\nThree layers 64 → 384, median. Without context: T tokens one after another, from "
-                     "nothing, each until its logits are there. "
-                     "With context: T tokens at once, then 16 tokens one after another.\n\n");
+    mr_strbuf_add(&md,
+                  "# Inference\n\nThree layers 64 → 384, median. Without context: T tokens one after another, from "
+                  "nothing, each until its logits are there. "
+                  "With context: T tokens at once, then 16 tokens one after another.\n\n");
     for (int first = 1; status == 0 && mr_device_rows_next(rows, &v); first = 0)
         status = add_part(&md, &v, dir, first, err);
     const int saved = mr_measured_report_save(dir, "inference", &md, err);

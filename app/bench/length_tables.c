@@ -100,7 +100,7 @@ int mr_length_table_same_model(const char *peer, const char *label)
 
 /* ---- Markdown */
 
-void mr_length_table_heading(mr_text *md, const mr_device_rows *v)
+void mr_length_table_heading(mr_strbuf *md, const mr_device_rows *v)
 {
     const mr_row *ours = NULL, *peer = NULL;
     for (const mr_row *row = v->rows->list; row < v->rows->list + v->rows->count; row++) {
@@ -108,50 +108,50 @@ void mr_length_table_heading(mr_text *md, const mr_device_rows *v)
         if (*mr_row_text(row, "torch")) peer = row;
         else ours = row;
     }
-    mr_text_format(md, "## %s, %s\n\n", mr_row_text(ours ? ours : peer, "device"), v->dtype);
+    mr_strbuf_format(md, "## %s, %s\n\n", mr_row_text(ours ? ours : peer, "device"), v->dtype);
     if (ours && !mr_row_comparable(ours))
-        mr_text_add(md,
-                    "Small shapes of `--quick`, only to see that everything works: not comparable with the paper.\n\n");
-    if (ours) mr_text_format(md, "minrnn %s, %.10s\n\n", mr_row_text(ours, "minrnn"), mr_row_text(ours, "date"));
-    if (peer) mr_text_format(md, "PyTorch %s, %.10s\n\n", mr_row_text(peer, "torch"), mr_row_text(peer, "date"));
+        mr_strbuf_add(
+            md, "Small shapes of `--quick`, only to see that everything works: not comparable with the paper.\n\n");
+    if (ours) mr_strbuf_format(md, "minrnn %s, %.10s\n\n", mr_row_text(ours, "minrnn"), mr_row_text(ours, "date"));
+    if (peer) mr_strbuf_format(md, "PyTorch %s, %.10s\n\n", mr_row_text(peer, "torch"), mr_row_text(peer, "date"));
 }
 
-void mr_length_table_cell(mr_text *md, double value, int digits, const char *unit)
+void mr_length_table_cell(mr_strbuf *md, double value, int digits, const char *unit)
 {
     char number[MR_REAL_MAX];
-    if (isfinite(value)) mr_text_format(md, "| %s%s ", mr_brief_print(number, value, digits), unit);
-    else mr_text_add(md, "| – ");
+    if (isfinite(value)) mr_strbuf_format(md, "| %s%s ", mr_brief_print(number, value, digits), unit);
+    else mr_strbuf_add(md, "| – ");
 }
 
-void mr_length_table_start(mr_text *md, const mr_length_table *t, const char *corner)
+void mr_length_table_start(mr_strbuf *md, const mr_length_table *t, const char *corner)
 {
-    mr_text_format(md, "| %s |", corner);
-    for (size_t i = 0; i < t->lengths; i++) mr_text_format(md, " T=%.0f |", t->T[i]);
-    mr_text_add(md, "\n|---|");
-    for (size_t i = 0; i < t->lengths; i++) mr_text_add(md, "---:|");
-    mr_text_add(md, "\n");
+    mr_strbuf_format(md, "| %s |", corner);
+    for (size_t i = 0; i < t->lengths; i++) mr_strbuf_format(md, " T=%.0f |", t->T[i]);
+    mr_strbuf_add(md, "\n|---|");
+    for (size_t i = 0; i < t->lengths; i++) mr_strbuf_add(md, "---:|");
+    mr_strbuf_add(md, "\n");
 }
 
 /* A row of the table, where it has a number. */
-static void add_row(mr_text *md, const mr_length_table *t, const char *label, const double *values, int digits,
+static void add_row(mr_strbuf *md, const mr_length_table *t, const char *label, const double *values, int digits,
                     const char *unit)
 {
     size_t known = 0;
     for (size_t i = 0; i < t->lengths; i++) known += isfinite(values[i]) != 0;
     if (!known) return;
-    mr_text_format(md, "| %s ", label);
+    mr_strbuf_format(md, "| %s ", label);
     for (size_t i = 0; i < t->lengths; i++) mr_length_table_cell(md, values[i], digits, unit);
-    mr_text_add(md, "|\n");
+    mr_strbuf_add(md, "|\n");
 }
 
-void mr_length_table_numbers(mr_text *md, const mr_length_table *t, const char *label, const char *key, double per)
+void mr_length_table_numbers(mr_strbuf *md, const mr_length_table *t, const char *label, const char *key, double per)
 {
     double values[MR_LENGTH_TABLE_COLUMNS];
     for (size_t i = 0; i < t->lengths; i++) values[i] = mr_length_table_number(t, label, t->T[i], key) / per;
     add_row(md, t, label, values, 4, "");
 }
 
-void mr_length_table_ratios(mr_text *md, const mr_length_table *t, const char *label, const char *other)
+void mr_length_table_ratios(mr_strbuf *md, const mr_length_table *t, const char *label, const char *other)
 {
     double values[MR_LENGTH_TABLE_COLUMNS];
     char name[128];
@@ -161,7 +161,7 @@ void mr_length_table_ratios(mr_text *md, const mr_length_table *t, const char *l
     add_row(md, t, name, values, 3, "×");
 }
 
-void mr_length_table_paper(mr_text *md, const mr_length_table *t, const char *paper_table, const char *label,
+void mr_length_table_paper(mr_strbuf *md, const mr_length_table *t, const char *paper_table, const char *label,
                            const char *column, const char *unit)
 {
     double values[MR_LENGTH_TABLE_COLUMNS];
@@ -176,18 +176,18 @@ void mr_length_table_paper(mr_text *md, const mr_length_table *t, const char *pa
     add_row(md, t, name, values, 4, unit);
 }
 
-void mr_length_table_notes(mr_text *md, const mr_length_table *t)
+void mr_length_table_notes(mr_strbuf *md, const mr_length_table *t)
 {
     const size_t n = strlen(t->prefix);
-    mr_text_add(md, "\n");
+    mr_strbuf_add(md, "\n");
     for (size_t i = 0; i < t->view->rows->count; i++) {
         const mr_row *row = &t->view->rows->list[i];
         const char *label = mr_row_text(row, "row"), *column = mr_row_text(row, "column");
         if (!in_view(t->view, row) || strncmp(column, t->prefix, n) || !*mr_row_text(row, "note")) continue;
         if (!find(t->view, label, column, "ms"))
-            mr_text_format(md, "- %s, %s and longer: not run, %s\n", label, column, mr_row_text(row, "note"));
+            mr_strbuf_format(md, "- %s, %s and longer: not run, %s\n", label, column, mr_row_text(row, "note"));
     }
-    mr_text_add(md, "\n");
+    mr_strbuf_add(md, "\n");
 }
 
 /* ---- charts */
@@ -247,7 +247,7 @@ static void make_series(const mr_length_table *t, const mr_length_chart *f, line
     }
 }
 
-int mr_length_table_draw(mr_text *md, const mr_length_table *t, const mr_length_chart *f, const char *dir, int first,
+int mr_length_table_draw(mr_strbuf *md, const mr_length_table *t, const mr_length_chart *f, const char *dir, int first,
                          mr_error *err)
 {
     lines l = {.count = 0};
@@ -263,17 +263,17 @@ int mr_length_table_draw(mr_text *md, const mr_length_table *t, const mr_length_
     char *path = mr_path_join(dir, file);
     int status = path ? mr_chart_write(path, &chart, err) : mr_no_memory(err, "a path");
     mr_free(path);
-    mr_text_format(md, "![%s](%s)\n\n", f->title, file);
+    mr_strbuf_format(md, "![%s](%s)\n\n", f->title, file);
     return status;
 }
 
-int mr_measured_report_save(const char *dir, const char *name, mr_text *md, mr_error *err)
+int mr_measured_report_save(const char *dir, const char *name, mr_strbuf *md, mr_error *err)
 {
     char file[64];
     snprintf(file, sizeof file, "%s.md", name);
     char *path = mr_path_join(dir, file);
     int status = !path || md->failed ? mr_no_memory(err, "a report") : mr_file_replace(path, md->data, md->size, err);
     mr_free(path);
-    mr_text_free(md);
+    mr_strbuf_free(md);
     return status;
 }

@@ -3,7 +3,7 @@
 #define MR_APP_BENCH_LENGTH_TABLES_H
 
 #include "bench/measured.h"
-#include "core/text.h"
+#include "core/strbuf.h"
 
 /* ---- reading rows */
 
@@ -39,17 +39,17 @@ int mr_length_table_same_model(const char *peer, const char *label);
 /* ---- writing a report: rows of a Markdown table; a row without a single number is left out */
 
 /* "## chip, f32", when and with which version it was measured. */
-void mr_length_table_heading(mr_text *md, const mr_device_rows *view);
-void mr_length_table_cell(mr_text *md, double value, int digits, const char *unit); /* "| 12.3 ms "; NaN: "| – " */
-void mr_length_table_start(mr_text *md, const mr_length_table *t, const char *corner);
-void mr_length_table_numbers(mr_text *md, const mr_length_table *t, const char *label, const char *key, double per);
+void mr_length_table_heading(mr_strbuf *md, const mr_device_rows *view);
+void mr_length_table_cell(mr_strbuf *md, double value, int digits, const char *unit); /* "| 12.3 ms "; NaN: "| – " */
+void mr_length_table_start(mr_strbuf *md, const mr_length_table *t, const char *corner);
+void mr_length_table_numbers(mr_strbuf *md, const mr_length_table *t, const char *label, const char *key, double per);
 /* The number of `other` for each of `label`: how many times as long it takes. */
-void mr_length_table_ratios(mr_text *md, const mr_length_table *t, const char *label, const char *other);
+void mr_length_table_ratios(mr_strbuf *md, const mr_length_table *t, const char *label, const char *other);
 /* What the paper prints in its table for "LABEL T". */
-void mr_length_table_paper(mr_text *md, const mr_length_table *t, const char *paper_table, const char *label,
+void mr_length_table_paper(mr_strbuf *md, const mr_length_table *t, const char *paper_table, const char *label,
                            const char *column, const char *unit);
 /* Which cells were not measured, and why. */
-void mr_length_table_notes(mr_text *md, const mr_length_table *t);
+void mr_length_table_notes(mr_strbuf *md, const mr_length_table *t);
 
 /* The numbers as a chart DIR/NAME.svg, with the view's kind and dtype in the name of all but the first. */
 typedef struct mr_length_chart {
@@ -59,9 +59,9 @@ typedef struct mr_length_chart {
      * what the legend calls them */
     const char *paper_name, *paper_table, *paper_column;
 } mr_length_chart;
-int mr_length_table_draw(mr_text *md, const mr_length_table *t, const mr_length_chart *chart, const char *dir,
+int mr_length_table_draw(mr_strbuf *md, const mr_length_table *t, const mr_length_chart *chart, const char *dir,
                          int first, mr_error *err);
-int mr_measured_report_save(const char *dir, const char *name, mr_text *md,
+int mr_measured_report_save(const char *dir, const char *name, mr_strbuf *md,
                             mr_error *err); /* DIR/NAME.md; frees the text */
 
 #endif

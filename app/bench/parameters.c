@@ -31,12 +31,12 @@ static int is_projection(const mr_param *p)
 
 static int count(mr_dev *dev, const mr_measured_model *model, int expansion, counts *out, mr_error *err)
 {
-    const mr_interface face = {MR_INPUT_TOKENS, 16, MR_HEAD_TOKEN, MR_LOSS_XENT, 16};
+    const mr_interface interface = {MR_INPUT_TOKENS, 16, MR_HEAD_TOKEN, MR_LOSS_XENT, 16};
     mr_config config;
     mr_model *built;
     *out = (counts){0};
     mr_options_default(mr_config_options, &config);
-    mr_config_take(&config, &face);
+    mr_config_set_interface(&config, &interface);
     config.mixer = mr_measured_mixer(model);
     config.layers = MR_TIMED_LAYERS;
     config.expansion = expansion;
@@ -135,22 +135,22 @@ static int draw(const shares *s, const char *dir, mr_error *err)
 static int report(const mr_rows *rows, const char *dir, mr_error *err)
 {
     static const char *const whose[] = {"the paper's", "the cell's projections", "the whole model"};
-    mr_text md = {0};
+    mr_strbuf md = {0};
     mr_device_rows v = {0};
-    mr_text_add(&md, "# Parameters\n\nIn percent of the traditional cell's. The cell: its own projections, without "
-                     "biases and without the down-projection, as "
-                     "the paper counts. The whole model: three layers of 64 channels with norms, down-projections, "
-                     "embedding and head.\n\n"
-                     "| | expansion 1 | 2 | 3 | 4 |\n|---|---:|---:|---:|---:|\n");
+    mr_strbuf_add(&md, "# Parameters\n\nIn percent of the traditional cell's. The cell: its own projections, without "
+                       "biases and without the down-projection, as "
+                       "the paper counts. The whole model: three layers of 64 channels with norms, down-projections, "
+                       "embedding and head.\n\n"
+                       "| | expansion 1 | 2 | 3 | 4 |\n|---|---:|---:|---:|---:|\n");
     if (!mr_device_rows_next(rows, &v)) return mr_measured_report_save(dir, "parameters", &md, err);
     const shares s = shares_of(&v);
     for (int i = 0; i < PAIRS; i++)
         for (int k = 0; k < 3; k++) {
-            mr_text_format(&md, "| %s, %s ", pairs[i].label, whose[k]);
+            mr_strbuf_format(&md, "| %s, %s ", pairs[i].label, whose[k]);
             for (int e = 0; e < EXPANSIONS; e++) mr_length_table_cell(&md, s.of[i][k][e], 3, "");
-            mr_text_add(&md, "|\n");
+            mr_strbuf_add(&md, "|\n");
         }
-    mr_text_add(&md, "\n![parameters](parameters.svg)\n");
+    mr_strbuf_add(&md, "\n![parameters](parameters.svg)\n");
     int status = draw(&s, dir, err), saved = mr_measured_report_save(dir, "parameters", &md, err);
     return status ? status : saved;
 }

@@ -59,11 +59,11 @@ static void fill_batch(mr_batch *batch, int vocab)
     batch->counted = (int64_t)batch->B * batch->T;
 }
 
-static mr_config config_of(const mr_timed_shape *what, const mr_interface *face, int T)
+static mr_config config_of(const mr_timed_shape *what, const mr_interface *interface, int T)
 {
     mr_config config;
     mr_options_default(mr_config_options, &config);
-    mr_config_take(&config, face);
+    mr_config_set_interface(&config, interface);
     config.mixer = what->mixer;
     config.layers = MR_TIMED_LAYERS;
     config.dim = what->dim;
@@ -78,8 +78,8 @@ static mr_config config_of(const mr_timed_shape *what, const mr_interface *face,
 int mr_timed_model_open(mr_timed_model *s, mr_dev *dev, const mr_timed_shape *what, int B, int T, int train,
                         mr_error *err)
 {
-    const mr_interface face = {MR_INPUT_TOKENS, what->vocab, MR_HEAD_TOKEN, MR_LOSS_XENT, what->vocab};
-    const mr_config config = config_of(what, &face, T);
+    const mr_interface interface = {MR_INPUT_TOKENS, what->vocab, MR_HEAD_TOKEN, MR_LOSS_XENT, what->vocab};
+    const mr_config config = config_of(what, &interface, T);
     *s = (mr_timed_model){.step = {.seed = 1,
                                    .step = 1,
                                    .lr = 1e-3,
@@ -94,7 +94,7 @@ int mr_timed_model_open(mr_timed_model *s, mr_dev *dev, const mr_timed_shape *wh
     int status = mr_model_new(&config, dev, MR_DECAY_MATRICES, &s->model, err);
     if (status == 0) status = mr_model_plan(s->model, B, T, train, err);
     if (status == 0) status = put_weights(s->model, err);
-    if (status == 0 && mr_batch_new(&s->batch, &face, B, T) < 0) status = mr_no_memory(err, "a batch");
+    if (status == 0 && mr_batch_new(&s->batch, &interface, B, T) < 0) status = mr_no_memory(err, "a batch");
     if (status < 0) return status;
     s->batch.B = B;
     s->batch.T = T;

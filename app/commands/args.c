@@ -1,7 +1,7 @@
 /* The command line: parsing, help, and what all commands do alike. */
 #include "commands/args.h"
 
-#include "core/text.h"
+#include "core/strbuf.h"
 #include "commands/commands.h"
 
 #include <signal.h>

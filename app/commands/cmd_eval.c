@@ -42,7 +42,7 @@ static void print_row(const mr_batch *batch, size_t first, size_t count, const f
 static int show_examples(mr_session *s, mr_batch *batch, int64_t want, mr_error *err)
 {
     mr_task *task = s->recipe.task;
-    const size_t outputs = (size_t)task->face.outputs;
+    const size_t outputs = (size_t)task->interface.outputs;
     task->type->eval_batch(task, 0, batch);
     const size_t rows = mr_net_rows(s->net, batch->B, batch->T);
     const size_t sequences = rows < (size_t)batch->B ? rows : (size_t)batch->B, per_row = rows / sequences;
@@ -80,7 +80,7 @@ static int evaluate(mr_session *s, const settings *set, mr_error *err)
     if (s->recipe.task->note[0] && !set->common.quiet) fprintf(stderr, "minrnn eval: %s\n", s->recipe.task->note);
     status = mr_eval_score(s, set->common.quiet, &batch, &score, err);
     if (!status) print_score(set, s, &score);
-    if (!status && set->examples && s->recipe.task->face.loss == MR_LOSS_XENT)
+    if (!status && set->examples && s->recipe.task->interface.loss == MR_LOSS_XENT)
         status = show_examples(s, &batch, set->examples, err);
     mr_batch_free(&batch);
     return status;

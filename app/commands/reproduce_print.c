@@ -10,12 +10,12 @@
 /* A row as an item of a JSON list. */
 static int print_item(const mr_row *row, int *first, mr_error *err)
 {
-    mr_text out = {0};
+    mr_strbuf out = {0};
     mr_row_print_json(&out, row, 0);
     int status = out.failed || row->failed ? mr_no_memory(err, "the results") : 0;
     if (!status) printf("%s  %s", *first ? "" : ",\n", out.data);
     *first = 0;
-    mr_text_free(&out);
+    mr_strbuf_free(&out);
     return status;
 }
 

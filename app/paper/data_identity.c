@@ -18,14 +18,14 @@ char *mr_data_identity(char out[MR_DATA_IDENTITY], const char *train, const char
 /* What decides which data is read: the task with all its settings, and the key of the test. */
 static int make_key(const mr_planned *run, const mr_recipe *recipe, char key[MR_SHA256_TEXT])
 {
-    mr_text text = {0};
+    mr_strbuf text = {0};
     char value[MR_TEXT_MAX];
-    mr_text_format(&text, "%s|%s", recipe->task->type->name, run->test);
+    mr_strbuf_format(&text, "%s|%s", recipe->task->type->name, run->test);
     for (const mr_option *o = mr_recipe_table(recipe, MR_SECTION_TASK); o->key; o++)
-        mr_text_format(&text, "|%s", mr_option_print(o, mr_recipe_settings(recipe, MR_SECTION_TASK), value));
+        mr_strbuf_format(&text, "|%s", mr_option_print(o, mr_recipe_settings(recipe, MR_SECTION_TASK), value));
     if (!text.failed) mr_sha256_of(text.data, text.size, key);
     const int made = !text.failed;
-    mr_text_free(&text);
+    mr_strbuf_free(&text);
     return made;
 }
 

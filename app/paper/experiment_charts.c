@@ -107,7 +107,7 @@ static void add_colours(drawn *d)
 }
 
 static int write_chart(const choice *c, mr_chart *chart, const drawn *d, const char *dir, const char *file,
-                       mr_text *names, mr_error *err)
+                       mr_strbuf *names, mr_error *err)
 {
     char title[256], *path = mr_path_join(dir, file);
     snprintf(title, sizeof title, "%s%.160s", c->comparable ? "" : "(quick, " MR_NOT_COMPARABLE ") ", chart->title);
@@ -116,7 +116,7 @@ static int write_chart(const choice *c, mr_chart *chart, const drawn *d, const c
     chart->count = d->count;
     int status = path ? mr_chart_write(path, chart, err) : mr_no_memory(err, "a chart");
     mr_free(path);
-    mr_text_format(names, "%s\n", file);
+    mr_strbuf_format(names, "%s\n", file);
     return status;
 }
 
@@ -147,7 +147,7 @@ static double paper_place(const drawn *d, const size_t *points, size_t k, double
 
 /* Learning curves, and the paper's values at their ends. */
 static int draw_curves(const choice *c, const char *column, const char *title, const char *dir, const char *file,
-                       mr_text *names, mr_error *err)
+                       mr_strbuf *names, mr_error *err)
 {
     drawn *d = mr_alloc(1, sizeof *d);
     size_t points[MODELS] = {0};
@@ -184,7 +184,7 @@ static void name_column(const char *column, char out[64])
 }
 
 static int draw_bars(const choice *c, const char *const *columns, size_t count, const char *dir, const char *file,
-                     mr_text *names, mr_error *err)
+                     mr_strbuf *names, mr_error *err)
 {
     char labels[COLUMNS][64];
     const char *groups[COLUMNS];
@@ -217,7 +217,7 @@ static int draw_bars(const choice *c, const char *const *columns, size_t count, 
 char mr_chart_file_letter(char c) { return (char)(isalnum((unsigned char)c) || c == '_' || !c ? c : '-'); }
 
 int mr_experiment_charts_write(const mr_experiment *e, const mr_rows *rows, const mr_group *groups, size_t n,
-                               const char *dir, mr_text *names, mr_error *err)
+                               const char *dir, mr_strbuf *names, mr_error *err)
 {
     const choice c = {e, rows, groups, n, !n || mr_row_comparable(groups->first)};
     const char *columns[COLUMNS];

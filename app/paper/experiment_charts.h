@@ -6,10 +6,10 @@
 #include "paper/report.h"
 
 /* Writes DIR/NAME.svg; with several columns that is the bars, and DIR/NAME-COLUMN.svg are the curves. Of the
- * profiles the first that there are groups of is drawn. The names of the files, freed by mr_text_free, stand in
+ * profiles the first that there are groups of is drawn. The names of the files, freed by mr_strbuf_free, stand in
  * *names, a line each. */
 int mr_experiment_charts_write(const mr_experiment *e, const mr_rows *rows, const mr_group *groups, size_t count,
-                               const char *dir, mr_text *names, mr_error *err);
+                               const char *dir, mr_strbuf *names, mr_error *err);
 
 /* A letter of a column's name as it stands in the name of its picture. */
 char mr_chart_file_letter(char c);

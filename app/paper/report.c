@@ -137,14 +137,14 @@ size_t mr_report_curve(const mr_experiment *e, const mr_rows *rows, const mr_gro
 /* ---- Markdown ---- */
 
 /* A bar inside a cell would end it, so it is escaped. */
-static void add_cell(mr_text *out, const char *text)
+static void add_cell(mr_strbuf *out, const char *text)
 {
-    mr_text_add(out, "| ");
-    for (const char *c = text; *c; c++) mr_text_format(out, *c == '|' ? "\\%c" : "%c", *c);
-    mr_text_add(out, " ");
+    mr_strbuf_add(out, "| ");
+    for (const char *c = text; *c; c++) mr_strbuf_format(out, *c == '|' ? "\\%c" : "%c", *c);
+    mr_strbuf_add(out, " ");
 }
 
-static void add_group(mr_text *out, const mr_group *g, int with_paper, int with_target)
+static void add_group(mr_strbuf *out, const mr_group *g, int with_paper, int with_target)
 {
     char text[64];
     const mr_row *row = g->first;
@@ -154,30 +154,31 @@ static void add_group(mr_text *out, const mr_group *g, int with_paper, int with_
         add_cell(out, mr_report_number(text, mr_row_number(row, "paper"), mr_row_number(row, "paper_std"), 4));
     if (g->failed == g->seeds) add_cell(out, "diverged");
     else add_cell(out, mr_report_number(text, g->mean, g->std, 4));
-    mr_text_format(out, "| %d ", g->seeds);
-    if (g->failed && g->failed < g->seeds) mr_text_format(out, "(%d diverged) ", g->failed);
-    if (mr_row_outdated(row)) mr_text_add(out, "(outdated) ");
+    mr_strbuf_format(out, "| %d ", g->seeds);
+    if (g->failed && g->failed < g->seeds) mr_strbuf_format(out, "(%d diverged) ", g->failed);
+    if (mr_row_outdated(row)) mr_strbuf_add(out, "(outdated) ");
     add_cell(out, mr_report_number(text, g->steps, NAN, 9));
     add_cell(out, mr_report_number(text, g->best_step, NAN, 6));
     if (with_target) add_cell(out, mr_report_number(text, g->target_step, NAN, 6));
     add_cell(out, mr_report_time(text, g->seconds));
     add_cell(out, mr_row_text(row, "device"));
     add_cell(out, mr_row_text(row, "dtype"));
-    mr_text_format(out, "| `%s` |\n", mr_row_text(row, "settings"));
+    mr_strbuf_format(out, "| `%s` |\n", mr_row_text(row, "settings"));
 }
 
-static void add_head(mr_text *out, mr_profile profile, int with_paper, int with_target)
+static void add_head(mr_strbuf *out, mr_profile profile, int with_paper, int with_target)
 {
-    mr_text_format(out, "## %s\n\n", mr_profile_names[profile]);
+    mr_strbuf_format(out, "## %s\n\n", mr_profile_names[profile]);
     if (profile == MR_PROFILE_QUICK)
-        mr_text_add(out, "Small versions, only to see that everything works: " MR_NOT_COMPARABLE ".\n\n");
-    mr_text_format(out, "| row | column | %sours | seeds | steps | best step | %stime | device | dtype | settings |\n",
-                   with_paper ? "paper | " : "", with_target ? "steps to target | " : "");
-    mr_text_format(out, "|---|---|%s---|---|---|---|%s---|---|---|---|\n", with_paper ? "---|" : "",
-                   with_target ? "---|" : "");
+        mr_strbuf_add(out, "Small versions, only to see that everything works: " MR_NOT_COMPARABLE ".\n\n");
+    mr_strbuf_format(out,
+                     "| row | column | %sours | seeds | steps | best step | %stime | device | dtype | settings |\n",
+                     with_paper ? "paper | " : "", with_target ? "steps to target | " : "");
+    mr_strbuf_format(out, "|---|---|%s---|---|---|---|%s---|---|---|---|\n", with_paper ? "---|" : "",
+                     with_target ? "---|" : "");
 }
 
-static void add_table(mr_text *out, const mr_group *groups, size_t n, mr_profile profile)
+static void add_table(mr_strbuf *out, const mr_group *groups, size_t n, mr_profile profile)
 {
     const int with_paper = profile != MR_PROFILE_QUICK;
     int with_target = 0, any = 0;
@@ -187,25 +188,25 @@ static void add_table(mr_text *out, const mr_group *groups, size_t n, mr_profile
         if (!any++) add_head(out, profile, with_paper, with_target);
         add_group(out, &groups[i], with_paper, with_target);
     }
-    if (any) mr_text_add(out, "\n");
+    if (any) mr_strbuf_add(out, "\n");
 }
 
-static void add_charts(mr_text *out, const char *names)
+static void add_charts(mr_strbuf *out, const char *names)
 {
     for (size_t n; *names; names += n + 1) {
         n = strcspn(names, "\n");
-        mr_text_format(out, "![%.*s](%.*s)\n", (int)n - 4, names, (int)n, names); /* without .svg */
+        mr_strbuf_format(out, "![%.*s](%.*s)\n", (int)n - 4, names, (int)n, names); /* without .svg */
     }
 }
 
-static int write_markdown(const mr_experiment *e, const mr_group *groups, size_t n, const mr_text *charts,
+static int write_markdown(const mr_experiment *e, const mr_group *groups, size_t n, const mr_strbuf *charts,
                           const char *dir, mr_error *err)
 {
-    mr_text out = {0};
+    mr_strbuf out = {0};
     char file[128];
     snprintf(file, sizeof file, "%s.md", e->name);
     char *path = mr_path_join(dir, file);
-    mr_text_format(
+    mr_strbuf_format(
         &out,
         "# %s\n\n%s.\n\nMade by `minrnn reproduce %s%s`. A time is that of one run with its evaluations; runs "
         "at the same time share the device.\n\n",
@@ -213,7 +214,7 @@ static int write_markdown(const mr_experiment *e, const mr_group *groups, size_t
     for (int profile = 0; profile < MR_PROFILES; profile++) add_table(&out, groups, n, (mr_profile)profile);
     if (charts->data) add_charts(&out, charts->data);
     int status = !path || out.failed ? mr_no_memory(err, "the table") : mr_file_replace(path, out.data, out.size, err);
-    mr_text_free(&out);
+    mr_strbuf_free(&out);
     mr_free(path);
     return status;
 }
@@ -222,13 +223,13 @@ int mr_report_write(const void *experiment, const mr_rows *rows, const char *dir
 {
     const mr_experiment *e = experiment;
     mr_group *groups;
-    mr_text charts = {0};
+    mr_strbuf charts = {0};
     size_t n;
     int status = mr_report_groups(e, rows, &groups, &n, err);
     if (status) return status;
     status = mr_experiment_charts_write(e, rows, groups, n, dir, &charts, err);
     if (!status) status = write_markdown(e, groups, n, &charts, dir, err);
-    mr_text_free(&charts);
+    mr_strbuf_free(&charts);
     mr_free(groups);
     return status;
 }

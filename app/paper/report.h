@@ -5,7 +5,7 @@
 
 #include "paper/experiment.h"
 #include "paper/result_rows.h"
-#include "core/text.h"
+#include "core/strbuf.h"
 
 #define MR_NOT_COMPARABLE "not comparable with the paper"
 

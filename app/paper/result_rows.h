@@ -5,7 +5,7 @@
 #define MR_APP_PAPER_RESULT_ROWS_H
 
 #include "core/status.h"
-#include "core/text.h"
+#include "core/strbuf.h"
 #include "plot/curve.h"
 
 enum { MR_ROW_FIELDS = 40, MR_ROW_KEY = 32 };
@@ -59,7 +59,7 @@ int mr_rows_put(mr_rows *rows, mr_row *row, mr_error *err);
 void mr_rows_free(mr_rows *rows);
 
 /* The row as a JSON object on one line, with or without its curve. */
-void mr_row_print_json(mr_text *out, const mr_row *row, int with_curve);
+void mr_row_print_json(mr_strbuf *out, const mr_row *row, int with_curve);
 
 /* Adds the rows of a file. MR_EIO if there is none, MR_EFORMAT if it is something else. */
 int mr_rows_read(mr_rows *rows, const char *path, mr_error *err);

@@ -5,7 +5,7 @@
 #include "core/mem.h"
 #include "core/options.h"
 #include "paper/result_rows.h"
-#include "core/text.h"
+#include "core/strbuf.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -29,7 +29,7 @@ static void write_curve(mr_json_writer *w, const mr_row *row)
     mr_json_write_close(w, ']');
 }
 
-void mr_row_print_json(mr_text *out, const mr_row *row, int with_curve)
+void mr_row_print_json(mr_strbuf *out, const mr_row *row, int with_curve)
 {
     mr_json_writer w = {.text = out, .spaced = 1};
     mr_json_write_open(&w, '{');
@@ -45,18 +45,18 @@ void mr_row_print_json(mr_text *out, const mr_row *row, int with_curve)
 
 int mr_rows_write(const mr_rows *rows, const char *path, const char *experiment, mr_error *err)
 {
-    mr_text out = {0};
-    mr_text_add(&out, "{\"experiment\": ");
-    mr_text_json(&out, experiment, strlen(experiment));
-    mr_text_add(&out, ", \"rows\": [\n");
+    mr_strbuf out = {0};
+    mr_strbuf_add(&out, "{\"experiment\": ");
+    mr_strbuf_json(&out, experiment, strlen(experiment));
+    mr_strbuf_add(&out, ", \"rows\": [\n");
     for (size_t i = 0; i < rows->count; i++) {
-        mr_text_add(&out, "  ");
+        mr_strbuf_add(&out, "  ");
         mr_row_print_json(&out, &rows->list[i], 1);
-        mr_text_add(&out, i + 1 < rows->count ? ",\n" : "\n");
+        mr_strbuf_add(&out, i + 1 < rows->count ? ",\n" : "\n");
     }
-    mr_text_add(&out, "]}\n");
+    mr_strbuf_add(&out, "]}\n");
     int status = out.failed ? mr_no_memory(err, "the results") : mr_file_replace(path, out.data, out.size, err);
-    mr_text_free(&out);
+    mr_strbuf_free(&out);
     return status;
 }
 

@@ -32,17 +32,17 @@ static const char style[] =
     "  }\n"
     "</style>\n";
 
-static void draw_title(mr_text *svg, const char *title)
+static void draw_title(mr_strbuf *svg, const char *title)
 {
-    mr_text_add(svg, "<title>");
+    mr_strbuf_add(svg, "<title>");
     mr_draw_escaped(svg, title);
-    mr_text_add(svg, "</title>\n");
-    mr_text_add(svg, style);
-    mr_text_add(svg, "<rect class=\"ground\" width=\"100%\" height=\"100%\"/>\n");
-    mr_text_format(svg, "<text class=\"title\" x=\"%d\" y=\"30\" style=\"font-size: %spx\">", LEFT,
-                   mr_pixel(mr_fitting_size(16, WIDTH - LEFT - 10, mr_letters(title))).text);
+    mr_strbuf_add(svg, "</title>\n");
+    mr_strbuf_add(svg, style);
+    mr_strbuf_add(svg, "<rect class=\"ground\" width=\"100%\" height=\"100%\"/>\n");
+    mr_strbuf_format(svg, "<text class=\"title\" x=\"%d\" y=\"30\" style=\"font-size: %spx\">", LEFT,
+                     mr_pixel(mr_fitting_size(16, WIDTH - LEFT - 10, mr_letters(title))).text);
     mr_draw_escaped(svg, title);
-    mr_text_add(svg, "</text>\n");
+    mr_strbuf_add(svg, "</text>\n");
 }
 
 /* The paper's values last, so that no line or bar hides them. */
@@ -53,30 +53,30 @@ static void draw_series(mr_drawing *d)
             if (mr_is_paper(&d->chart->series[i]) == paper) (d->chart->groups ? mr_draw_bars : mr_draw_line)(d, i);
 }
 
-void mr_chart_print(mr_text *svg, const mr_chart *chart)
+void mr_chart_print(mr_strbuf *svg, const mr_chart *chart)
 {
     mr_drawing d = {.chart = chart, .svg = svg, .top = TOP + LEGEND_ROW * (mr_legend_rows(chart) - 1)};
     const size_t points = mr_fit_spans(&d);
     if (d.top > BOTTOM - 100) d.top = BOTTOM - 100; /* more names than a legend can hold */
-    mr_text_format(svg,
-                   "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
-                   "role=\"img\">\n",
-                   WIDTH, HEIGHT, WIDTH, HEIGHT);
+    mr_strbuf_format(svg,
+                     "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
+                     "role=\"img\">\n",
+                     WIDTH, HEIGHT, WIDTH, HEIGHT);
     draw_title(svg, chart->title ? chart->title : "");
     mr_draw_axes(&d);
     draw_series(&d);
     mr_draw_legend(&d);
     if (!points)
-        mr_text_format(svg, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">nothing measured yet</text>\n",
-                       (LEFT + RIGHT) / 2, (d.top + BOTTOM) / 2);
-    mr_text_add(svg, "</svg>\n");
+        mr_strbuf_format(svg, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">nothing measured yet</text>\n",
+                         (LEFT + RIGHT) / 2, (d.top + BOTTOM) / 2);
+    mr_strbuf_add(svg, "</svg>\n");
 }
 
 int mr_chart_write(const char *path, const mr_chart *chart, mr_error *err)
 {
-    mr_text svg = {0};
+    mr_strbuf svg = {0};
     mr_chart_print(&svg, chart);
     int status = svg.failed ? mr_no_memory(err, "a picture") : mr_file_replace(path, svg.data, svg.size, err);
-    mr_text_free(&svg);
+    mr_strbuf_free(&svg);
     return status;
 }

@@ -5,7 +5,7 @@
 
 #include "core/status.h"
 #include "plot/chart_scale.h"
-#include "core/text.h"
+#include "core/strbuf.h"
 
 typedef struct mr_chart_axis {
     const char *label; /* with its unit: "training step (ms)"; NULL: none */
@@ -51,7 +51,7 @@ int mr_model_colour(const char *name);
 
 /* Any numbers and texts give a valid picture: points that are not finite are left out, and so are those that a
  * logarithmic axis cannot show (y = 0 is drawn on its floor). */
-void mr_chart_print(mr_text *svg, const mr_chart *chart);
+void mr_chart_print(mr_strbuf *svg, const mr_chart *chart);
 /* Replaces the file in one step. */
 int mr_chart_write(const char *path, const mr_chart *chart, mr_error *err);
 

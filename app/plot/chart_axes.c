@@ -23,11 +23,11 @@ static void draw_y_axis(mr_drawing *d)
     for (int i = 0; i < count; i++) {
         double at = mr_pixel_y(d, &d->y, ticks[i].value);
         mr_label y = mr_pixel(at), below = mr_pixel(at + 4.5);
-        mr_text_format(d->svg, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%s\" y2=\"%s\"/>\n", LEFT, RIGHT, y.text,
-                       y.text);
+        mr_strbuf_format(d->svg, "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%s\" y2=\"%s\"/>\n", LEFT, RIGHT,
+                         y.text, y.text);
         if (ticks[i].labelled)
-            mr_text_format(d->svg, "<text x=\"%d\" y=\"%s\" text-anchor=\"end\">%s</text>\n", LEFT - 8, below.text,
-                           tick_label(&d->y, ticks[i].value).text);
+            mr_strbuf_format(d->svg, "<text x=\"%d\" y=\"%s\" text-anchor=\"end\">%s</text>\n", LEFT - 8, below.text,
+                             tick_label(&d->y, ticks[i].value).text);
     }
 }
 
@@ -77,11 +77,11 @@ static void draw_x_axis(mr_drawing *d)
     int count = d->chart->groups ? 0 : mr_span_ticks(&d->x, 6, ticks);
     for (int i = 0; i < count; i++) {
         mr_label x = mr_pixel(mr_pixel_x(d, ticks[i].value));
-        mr_text_format(d->svg, "<line class=\"frame\" x1=\"%s\" x2=\"%s\" y1=\"%d\" y2=\"%d\"/>", x.text, x.text,
-                       BOTTOM, BOTTOM + 5);
+        mr_strbuf_format(d->svg, "<line class=\"frame\" x1=\"%s\" x2=\"%s\" y1=\"%d\" y2=\"%d\"/>", x.text, x.text,
+                         BOTTOM, BOTTOM + 5);
         if (ticks[i].labelled)
-            mr_text_format(d->svg, "<text x=\"%s\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", x.text, BOTTOM + 20,
-                           tick_label(&d->x, ticks[i].value).text);
+            mr_strbuf_format(d->svg, "<text x=\"%s\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", x.text, BOTTOM + 20,
+                             tick_label(&d->x, ticks[i].value).text);
     }
     if (d->chart->groups) draw_group_names(d);
 }
@@ -94,18 +94,18 @@ static void draw_right_axis(mr_drawing *d)
     while (i < d->chart->count && !(d->chart->series[i].right && d->chart->series[i].n)) i++;
     if (i == d->chart->count) return;
     const int colour = mr_series_colour(d, i), count = mr_span_ticks(&d->right, 5, ticks);
-    mr_text_format(d->svg, "<path class=\"frame\" d=\"M%d %dV%d\"/>\n<g class=\"c%d\">\n", RIGHT, d->top, BOTTOM,
-                   colour);
+    mr_strbuf_format(d->svg, "<path class=\"frame\" d=\"M%d %dV%d\"/>\n<g class=\"c%d\">\n", RIGHT, d->top, BOTTOM,
+                     colour);
     for (int t = 0; t < count; t++)
         if (ticks[t].labelled)
-            mr_text_format(d->svg, "<text class=\"coloured\" x=\"%d\" y=\"%s\">%s</text>\n", RIGHT + 8,
-                           mr_pixel(mr_pixel_y(d, &d->right, ticks[t].value) + 4.5).text,
-                           tick_label(&d->right, ticks[t].value).text);
+            mr_strbuf_format(d->svg, "<text class=\"coloured\" x=\"%d\" y=\"%s\">%s</text>\n", RIGHT + 8,
+                             mr_pixel(mr_pixel_y(d, &d->right, ticks[t].value) + 4.5).text,
+                             tick_label(&d->right, ticks[t].value).text);
     char where[128];
     snprintf(where, sizeof where, "class=\"coloured\" transform=\"translate(%d %d) rotate(90)\" text-anchor=\"middle\"",
              WIDTH - 17, (d->top + BOTTOM) / 2);
     mr_draw_text(d->svg, where, d->chart->right.label);
-    mr_text_add(d->svg, "</g>\n");
+    mr_strbuf_add(d->svg, "</g>\n");
 }
 
 void mr_draw_axes(mr_drawing *d)
@@ -113,7 +113,7 @@ void mr_draw_axes(mr_drawing *d)
     char where[96], label[256];
     draw_y_axis(d);
     draw_x_axis(d);
-    mr_text_format(d->svg, "<path class=\"frame\" d=\"M%d %dV%dH%d\"/>\n", LEFT, d->top, BOTTOM, RIGHT);
+    mr_strbuf_format(d->svg, "<path class=\"frame\" d=\"M%d %dV%dH%d\"/>\n", LEFT, d->top, BOTTOM, RIGHT);
     snprintf(where, sizeof where, "x=\"%d\" y=\"%d\" text-anchor=\"middle\"", (LEFT + RIGHT) / 2, HEIGHT - 14);
     if (d->chart->x.label) mr_draw_text(d->svg, where, d->chart->x.label);
     snprintf(where, sizeof where, "transform=\"translate(17 %d) rotate(-90)\" text-anchor=\"middle\"",

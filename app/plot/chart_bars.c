@@ -32,12 +32,12 @@ static int values_fit(const mr_drawing *d, double width)
 static void add_pattern(mr_drawing *d, size_t series)
 {
     const size_t rank = mr_rank(d, series);
-    mr_text_format(d->svg,
-                   "<pattern id=\"bar%zu\" class=\"c%d\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" "
-                   "patternTransform=\"rotate(%d)\"><rect class=\"coloured\" width=\"7\" height=\"7\"/>",
-                   series, mr_series_colour(d, series), (int)(45 * rank));
-    if (rank) mr_text_add(d->svg, "<path class=\"stripes\" d=\"M0 0V7\"/>");
-    mr_text_add(d->svg, "</pattern>\n");
+    mr_strbuf_format(d->svg,
+                     "<pattern id=\"bar%zu\" class=\"c%d\" width=\"7\" height=\"7\" patternUnits=\"userSpaceOnUse\" "
+                     "patternTransform=\"rotate(%d)\"><rect class=\"coloured\" width=\"7\" height=\"7\"/>",
+                     series, mr_series_colour(d, series), (int)(45 * rank));
+    if (rank) mr_strbuf_add(d->svg, "<path class=\"stripes\" d=\"M0 0V7\"/>");
+    mr_strbuf_add(d->svg, "</pattern>\n");
 }
 
 /* The height that a value is written at: above the bar, its spread and the paper's mark. */
@@ -59,17 +59,17 @@ static void draw_bar(mr_drawing *d, size_t series, size_t i, const places *p, in
     const mr_span *span = mr_span_for(d, s);
     const double ground = mr_pixel_y(d, span, span->scale == MR_SCALE_LINEAR ? 0 : span->low);
     const double x = p->first + p->group * (double)i, y = mr_pixel_y(d, span, s->y[i]), top = fmin(y, ground);
-    mr_text_format(d->svg,
-                   "<rect fill=\"url(#bar%zu)\" stroke=\"currentColor\" x=\"%s\" y=\"%s\" width=\"%s\" height=\"%s\"/>",
-                   series, mr_pixel(x + 0.05 * p->width).text, mr_pixel(top).text, mr_pixel(0.9 * p->width).text,
-                   mr_pixel(fabs(y - ground)).text);
-    mr_text_add(d->svg, "<g class=\"over\">");
+    mr_strbuf_format(
+        d->svg, "<rect fill=\"url(#bar%zu)\" stroke=\"currentColor\" x=\"%s\" y=\"%s\" width=\"%s\" height=\"%s\"/>",
+        series, mr_pixel(x + 0.05 * p->width).text, mr_pixel(top).text, mr_pixel(0.9 * p->width).text,
+        mr_pixel(fabs(y - ground)).text);
+    mr_strbuf_add(d->svg, "<g class=\"over\">");
     if (mr_spread_at(s, i) > 0) mr_draw_spread(d, span, x + p->width / 2, s->y[i], s->spread[i]);
-    mr_text_add(d->svg, "</g>\n");
+    mr_strbuf_add(d->svg, "</g>\n");
     if (with_value)
-        mr_text_format(d->svg, "<text class=\"value\" x=\"%s\" y=\"%s\" text-anchor=\"middle\">%s</text>\n",
-                       mr_pixel(x + p->width / 2).text, mr_pixel(value_height(d, series, i, top)).text,
-                       mr_brief(s->y[i], 3).text);
+        mr_strbuf_format(d->svg, "<text class=\"value\" x=\"%s\" y=\"%s\" text-anchor=\"middle\">%s</text>\n",
+                         mr_pixel(x + p->width / 2).text, mr_pixel(value_height(d, series, i, top)).text,
+                         mr_brief(s->y[i], 3).text);
 }
 
 void mr_draw_bars(mr_drawing *d, size_t series)
@@ -78,7 +78,7 @@ void mr_draw_bars(mr_drawing *d, size_t series)
     const places p = places_of(d, series);
     const int with_values = values_fit(d, p.width);
     if (!mr_is_paper(s)) add_pattern(d, series);
-    mr_text_format(d->svg, "<g class=\"c%d\">\n", mr_series_colour(d, series));
+    mr_strbuf_format(d->svg, "<g class=\"c%d\">\n", mr_series_colour(d, series));
     for (size_t i = 0; i < s->n; i++) {
         if (!mr_has_point(d->chart, s, i)) continue;
         if (mr_is_paper(s))
@@ -86,5 +86,5 @@ void mr_draw_bars(mr_drawing *d, size_t series)
                                mr_pixel_y(d, mr_span_for(d, s), s->y[i]));
         else draw_bar(d, series, i, &p, with_values);
     }
-    mr_text_add(d->svg, "</g>\n");
+    mr_strbuf_add(d->svg, "</g>\n");
 }

@@ -12,7 +12,7 @@ enum { LEGEND_TOP = 57, LEGEND_ROW = 20 };
 
 typedef struct mr_drawing {
     const mr_chart *chart;
-    mr_text *svg;
+    mr_strbuf *svg;
     mr_span x, y, right;
     int top;
 } mr_drawing;
@@ -26,8 +26,8 @@ typedef struct mr_label {
 mr_label mr_pixel(double value); /* a coordinate, to a tenth */
 mr_label mr_brief(double value, int digits);
 /* Any text as XML: escaped, without control characters and broken UTF-8, and cut to the length of a line. */
-void mr_draw_escaped(mr_text *svg, const char *text);
-void mr_draw_text(mr_text *svg, const char *attributes, const char *text); /* text NULL: none */
+void mr_draw_escaped(mr_strbuf *svg, const char *text);
+void mr_draw_text(mr_strbuf *svg, const char *attributes, const char *text); /* text NULL: none */
 int mr_letters(const char *text);
 /* The font size, at most `size`, at which so many letters fit into `room` pixels. */
 double mr_fitting_size(double size, double room, int letters);

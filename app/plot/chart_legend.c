@@ -43,17 +43,17 @@ int mr_legend_rows(const mr_chart *chart)
 static void draw_key(mr_drawing *d, size_t i, int x, int y)
 {
     const mr_chart_series *s = &d->chart->series[i];
-    mr_text_format(d->svg, "<g class=\"c%d\">", mr_is_paper(s) ? 1 : mr_series_colour(d, i));
+    mr_strbuf_format(d->svg, "<g class=\"c%d\">", mr_is_paper(s) ? 1 : mr_series_colour(d, i));
     if (mr_is_paper(s)) mr_draw_paper_mark(d, x + 11, y - 4);
     else if (d->chart->groups)
-        mr_text_format(
+        mr_strbuf_format(
             d->svg,
             "<rect fill=\"url(#bar%zu)\" stroke=\"currentColor\" x=\"%d\" y=\"%d\" width=\"22\" height=\"11\"/>", i, x,
             y - 10);
     else if (s->style != MR_CHART_POINTS)
-        mr_text_format(d->svg, "<path class=\"key%s\" d=\"M%d %dh22\"/>", mr_line_class(s->style), x, y - 4);
+        mr_strbuf_format(d->svg, "<path class=\"key%s\" d=\"M%d %dh22\"/>", mr_line_class(s->style), x, y - 4);
     if (!d->chart->groups && s->style != MR_CHART_PLAIN && !mr_is_paper(s)) mr_draw_marker(d, i, x + 11, y - 4);
-    mr_text_add(d->svg, "</g>");
+    mr_strbuf_add(d->svg, "</g>");
 }
 
 void mr_draw_legend(mr_drawing *d)

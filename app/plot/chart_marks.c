@@ -68,24 +68,24 @@ static size_t marker_of(const mr_drawing *d, size_t series)
 void mr_draw_marker(mr_drawing *d, size_t series, double x, double y)
 {
     const struct marker *m = &markers[marker_of(d, series)];
-    mr_text_format(d->svg, "<path class=\"marker%s\" transform=\"translate(%s %s)\" d=\"%s\"/>",
-                   m->hollow ? " hollow" : "", mr_pixel(x).text, mr_pixel(y).text, m->path);
+    mr_strbuf_format(d->svg, "<path class=\"marker%s\" transform=\"translate(%s %s)\" d=\"%s\"/>",
+                     m->hollow ? " hollow" : "", mr_pixel(x).text, mr_pixel(y).text, m->path);
 }
 
 /* A diamond with a dark edge, and a dot in the colour of its model. */
 void mr_draw_paper_mark(mr_drawing *d, double x, double y)
 {
     const mr_label at_x = mr_pixel(x), at_y = mr_pixel(y);
-    mr_text_format(d->svg,
-                   "<path class=\"paper\" transform=\"translate(%s %s)\" d=\"M0-6.2L6.2 0L0 6.2L-6.2 0z\"/>"
-                   "<circle class=\"coloured\" cx=\"%s\" cy=\"%s\" r=\"2.2\"/>\n",
-                   at_x.text, at_y.text, at_x.text, at_y.text);
+    mr_strbuf_format(d->svg,
+                     "<path class=\"paper\" transform=\"translate(%s %s)\" d=\"M0-6.2L6.2 0L0 6.2L-6.2 0z\"/>"
+                     "<circle class=\"coloured\" cx=\"%s\" cy=\"%s\" r=\"2.2\"/>\n",
+                     at_x.text, at_y.text, at_x.text, at_y.text);
 }
 
 void mr_draw_spread(mr_drawing *d, const mr_span *span, double x, double y, double spread)
 {
     mr_label at = mr_pixel(x), left = mr_pixel(x - 4), low = mr_pixel(mr_pixel_y(d, span, y - spread)),
              high = mr_pixel(mr_pixel_y(d, span, y + spread));
-    mr_text_format(d->svg, "<path class=\"spread\" d=\"M%s %sV%sM%s %sh8M%s %sh8\"/>", at.text, low.text, high.text,
-                   left.text, low.text, left.text, high.text);
+    mr_strbuf_format(d->svg, "<path class=\"spread\" d=\"M%s %sV%sM%s %sh8M%s %sh8\"/>", at.text, low.text, high.text,
+                     left.text, low.text, left.text, high.text);
 }

@@ -24,36 +24,36 @@ mr_label mr_brief(double v, int digits)
 
 static int is_control(uint32_t c) { return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0xfffe || c == 0xffff; }
 
-void mr_draw_escaped(mr_text *svg, const char *s)
+void mr_draw_escaped(mr_strbuf *svg, const char *s)
 {
     size_t left = strlen(s);
     for (int shown = 0; left; shown++) {
         uint32_t codepoint;
         int bytes = mr_utf8_read(s, left, &codepoint);
         if (shown == TEXT_CHARS) {
-            mr_text_add(svg, "…");
+            mr_strbuf_add(svg, "…");
             return;
         }
         if (bytes <= 0) {
             bytes = 1;
-            mr_text_add(svg, "�");
+            mr_strbuf_add(svg, "�");
         } else if (is_control(codepoint)) {
-            mr_text_add(svg, " ");
+            mr_strbuf_add(svg, " ");
         } else if (codepoint == '&' || codepoint == '<' || codepoint == '>') {
-            mr_text_add(svg, codepoint == '&' ? "&amp;" : codepoint == '<' ? "&lt;" : "&gt;");
+            mr_strbuf_add(svg, codepoint == '&' ? "&amp;" : codepoint == '<' ? "&lt;" : "&gt;");
         } else {
-            mr_text_format(svg, "%.*s", bytes, s);
+            mr_strbuf_format(svg, "%.*s", bytes, s);
         }
         s += bytes;
         left -= (size_t)bytes;
     }
 }
 
-void mr_draw_text(mr_text *svg, const char *attributes, const char *s)
+void mr_draw_text(mr_strbuf *svg, const char *attributes, const char *s)
 {
-    mr_text_format(svg, "<text %s>", attributes);
+    mr_strbuf_format(svg, "<text %s>", attributes);
     mr_draw_escaped(svg, s ? s : "");
-    mr_text_add(svg, "</text>\n");
+    mr_strbuf_add(svg, "</text>\n");
 }
 
 int mr_letters(const char *s)

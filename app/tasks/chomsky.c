@@ -178,11 +178,11 @@ static int open_task(mr_task *task, mr_error *err)
     if (status) return status;
     int train_T = round_up(tokens_of(c->kind, c->train_length, c->train_length - 1), TRAIN_MULTIPLE);
     int eval_T = round_up(tokens_of(c->kind, c->to, c->to - 1), EVAL_MULTIPLE);
-    task->face = (mr_interface){.input = MR_INPUT_TOKENS,
-                                .inputs = c->kind->symbols + 1,
-                                .head = MR_HEAD_TOKEN,
-                                .loss = MR_LOSS_XENT,
-                                .outputs = c->kind->classes};
+    task->interface = (mr_interface){.input = MR_INPUT_TOKENS,
+                                     .inputs = c->kind->symbols + 1,
+                                     .head = MR_HEAD_TOKEN,
+                                     .loss = MR_LOSS_XENT,
+                                     .outputs = c->kind->classes};
     task->max_T = train_T > eval_T ? train_T : eval_T;
     task->train_T = train_T;
     task->eval_rows = c->samples < task->batch ? c->samples : task->batch;

@@ -155,7 +155,7 @@ int mr_corpus_open(mr_task *task, mr_corpus_source source, mr_error *err)
     mr_free(source.bytes);
     if (status) return status;
     int size = mr_vocab_size(task->vocab);
-    task->face = (mr_interface){
+    task->interface = (mr_interface){
         .input = MR_INPUT_TOKENS, .inputs = size, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = size};
     task->max_T = task->context;
     return 0;

@@ -15,7 +15,7 @@ typedef struct mr_corpus_source {
     mr_unknown unknown; /* what happens to characters that a given vocabulary lacks */
 } mr_corpus_source;
 
-/* Sets task->data, face, max_T, eval_batches, vocab and note. What is left after a failure is
+/* Sets task->data, interface, max_T, eval_batches, vocab and note. What is left after a failure is
  * freed by mr_corpus_close. */
 int mr_corpus_open(mr_task *task, mr_corpus_source source, mr_error *err);
 

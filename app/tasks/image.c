@@ -102,11 +102,11 @@ static int open_task(mr_task *task, mr_error *err)
     int status = mr_cifar_load(&gray, task->data_sha256, err);
     if (status) return status;
     task->data = gray;
-    task->face = (mr_interface){.input = s->values == TOKENS ? MR_INPUT_TOKENS : MR_INPUT_REALS,
-                                .inputs = s->values == TOKENS ? 256 : 1,
-                                .head = mr_pool_heads[s->pool],
-                                .loss = MR_LOSS_XENT,
-                                .outputs = 10};
+    task->interface = (mr_interface){.input = s->values == TOKENS ? MR_INPUT_TOKENS : MR_INPUT_REALS,
+                                     .inputs = s->values == TOKENS ? 256 : 1,
+                                     .head = mr_pool_heads[s->pool],
+                                     .loss = MR_LOSS_XENT,
+                                     .outputs = 10};
     task->max_T = side_of(s) * side_of(s);
     task->eval_batches = ((int)(scored_to(s) - scored_from(s)) + task->batch - 1) / task->batch;
     return 0;

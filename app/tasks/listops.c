@@ -171,11 +171,11 @@ static int open_task(mr_task *task, mr_error *err)
     if (!status) status = generate_stages(s, l, err);
     if (!status) status = sort_eval(l, err);
     if (status) return status;
-    task->face = (mr_interface){.input = MR_INPUT_TOKENS,
-                                .inputs = MR_LISTOPS_VOCABULARY,
-                                .head = mr_pool_heads[s->pool],
-                                .loss = MR_LOSS_XENT,
-                                .outputs = 10};
+    task->interface = (mr_interface){.input = MR_INPUT_TOKENS,
+                                     .inputs = MR_LISTOPS_VOCABULARY,
+                                     .head = mr_pool_heads[s->pool],
+                                     .loss = MR_LOSS_XENT,
+                                     .outputs = 10};
     task->max_T = (int)s->max_length;
     task->eval_batches = (int)((l->eval.count + (uint32_t)task->batch - 1) / (uint32_t)task->batch);
     return 0;

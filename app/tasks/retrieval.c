@@ -98,7 +98,7 @@ static int open_task(mr_task *task, mr_error *err)
     retrieval *r = task->data = mr_alloc(1, sizeof *r);
     int status = r ? read_data(task, err) : mr_no_memory(err, "the task");
     if (status) return status;
-    task->face = (mr_interface){
+    task->interface = (mr_interface){
         .input = MR_INPUT_TOKENS, .inputs = VOCABULARY, .head = heads[s->pool], .loss = MR_LOSS_XENT, .outputs = 2};
     task->max_T = (int)s->length;
     task->eval_batches = (int)((2 * (uint64_t)r->eval.count + (uint32_t)task->batch - 1) / (uint32_t)task->batch);

@@ -92,11 +92,11 @@ static int open_task(mr_task *task, mr_error *err)
                        "%" PRId64 " tokens do not fit into a length of %" PRId64 ": lower --tokens or raise --length",
                        s->tokens, s->length);
     int vocabulary = noise(s) + 1;
-    task->face = (mr_interface){.input = MR_INPUT_TOKENS,
-                                .inputs = vocabulary,
-                                .head = MR_HEAD_TOKEN,
-                                .loss = MR_LOSS_XENT,
-                                .outputs = vocabulary};
+    task->interface = (mr_interface){.input = MR_INPUT_TOKENS,
+                                     .inputs = vocabulary,
+                                     .head = MR_HEAD_TOKEN,
+                                     .loss = MR_LOSS_XENT,
+                                     .outputs = vocabulary};
     task->max_T = (int)(s->length + s->tokens);
     task->eval_batches = (int)((s->eval_batches * EVAL_ROWS + task->batch - 1) / task->batch);
     return 0;

@@ -13,12 +13,12 @@ typedef struct mr_task_type mr_task_type;
 
 typedef struct mr_task {
     const mr_task_type *type;
-    void *settings;        /* the type's option struct, filled by its options */
-    uint64_t seed;         /* of training batches */
-    int batch, context;    /* rows a batch; longest sequence in tokens where the user chooses it (text), else 0 */
-    const mr_vocab *given; /* the vocabulary of a model that exists already, or NULL: the task makes its own */
-    mr_interface face;     /* set by open: what the model must look like */
-    int max_T;             /* set by open: longest sequence of any batch */
+    void *settings;         /* the type's option struct, filled by its options */
+    uint64_t seed;          /* of training batches */
+    int batch, context;     /* rows a batch; longest sequence in tokens where the user chooses it (text), else 0 */
+    const mr_vocab *given;  /* the vocabulary of a model that exists already, or NULL: the task makes its own */
+    mr_interface interface; /* set by open: what the model must look like */
+    int max_T;              /* set by open: longest sequence of any batch */
     /* set by open: longest sequence that is trained on, most rows of a batch that is scored; 0: max_T, batch */
     int train_T, eval_rows;
     int eval_batches;                 /* set by open: batches of the test set */

@@ -3,7 +3,7 @@
 
 #include "core/json.h"
 #include "core/options.h"
-#include "core/text.h"
+#include "core/strbuf.h"
 
 #include <math.h>
 #include <stdarg.h>

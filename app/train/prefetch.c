@@ -59,7 +59,7 @@ int mr_prefetch_new(const mr_task *task, const mr_net *net, int64_t first, int a
     mr_shape shapes[2];
     mr_task_shapes(task, shapes);
     for (int i = 0; !status && i < SLOTS; i++)
-        status = mr_batch_new(&p->slot[i], &task->face, shapes[0].B, shapes[0].T);
+        status = mr_batch_new(&p->slot[i], &task->interface, shapes[0].B, shapes[0].T);
     if (!status && !pthread_create(&p->thread, NULL, make_batches, p)) {
         p->started = 1;
         *out = p;

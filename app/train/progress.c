@@ -1,7 +1,7 @@
 /* The progress line: speed, time left, and what fits the width of a terminal. */
 #include "train/progress.h"
 
-#include "core/text.h"
+#include "core/strbuf.h"
 
 #include <math.h>
 #include <stdio.h>

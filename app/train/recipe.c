@@ -208,13 +208,13 @@ static const char *const input_names[] = {"tokens", "reals"}, *const loss_names[
 static const char *const head_names[] = {"token", "last", "mean", "pair-last", "pair-mean"};
 
 /* The model's inputs and outputs, and how long the task's sequences are. */
-static void add_face(mr_key_list *l, const mr_interface *face, int64_t horizon)
+static void add_interface(mr_key_list *l, const mr_interface *interface, int64_t horizon)
 {
-    mr_key_list_add(l, "input", input_names[face->input]);
-    add_whole(l, "inputs", face->inputs);
-    mr_key_list_add(l, "head", head_names[face->head]);
-    mr_key_list_add(l, "loss", loss_names[face->loss]);
-    add_whole(l, "outputs", face->outputs);
+    mr_key_list_add(l, "input", input_names[interface->input]);
+    add_whole(l, "inputs", interface->inputs);
+    mr_key_list_add(l, "head", head_names[interface->head]);
+    mr_key_list_add(l, "loss", loss_names[interface->loss]);
+    add_whole(l, "outputs", interface->outputs);
     add_whole(l, "horizon", horizon);
 }
 
@@ -238,7 +238,7 @@ int mr_recipe_check_model(const mr_recipe *r, mr_error *err)
         .input = MR_INPUT_TOKENS, .inputs = 2, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = 2};
     mr_key_list list = {0};
     add_keys(&list, r);
-    add_face(&list, &plain, 1);
+    add_interface(&list, &plain, 1);
     return check_keys(&list, err);
 }
 
@@ -256,7 +256,7 @@ int mr_recipe_open(mr_recipe *r, mr_error *err)
     int status = mr_recipe_open_task(r, err);
     if (status) return status;
     add_keys(&list, r);
-    add_face(&list, &r->task->face, r->task->max_T);
+    add_interface(&list, &r->task->interface, r->task->max_T);
     return check_keys(&list, err);
 }
 
@@ -293,7 +293,7 @@ int mr_recipe_take_model(mr_recipe *r, const mr_net *net, mr_error *err)
 static int add_sides(mr_key_list *l, const mr_task *task, mr_error *err)
 {
     size_t needed = 0;
-    if (!task->vocab) return add_face(l, &task->face, task->max_T), 0;
+    if (!task->vocab) return add_interface(l, &task->interface, task->max_T), 0;
     mr_vocab_print(task->vocab, NULL, 0, &needed, NULL);
     char *text = needed ? mr_alloc(needed, 1) : NULL;
     int status = text ? mr_vocab_print(task->vocab, text, needed, NULL, err) : mr_no_memory(err, "the vocabulary");
@@ -341,20 +341,20 @@ const char *mr_recipe_model_key(const mr_recipe *r, const char *key, char out[MR
     return mr_option_print(mr_option_find(mr_model_table(), key), &r->model, out);
 }
 
-static void describe_face(const mr_interface *face, char *out, size_t size)
+static void describe_face(const mr_interface *interface, char *out, size_t size)
 {
-    snprintf(out, size, "%d %s in, %d outputs, head %s, loss %s", face->inputs,
-             face->input == MR_INPUT_TOKENS ? "kinds of tokens" : "values", face->outputs, head_names[face->head],
-             loss_names[face->loss]);
+    snprintf(out, size, "%d %s in, %d outputs, head %s, loss %s", interface->inputs,
+             interface->input == MR_INPUT_TOKENS ? "kinds of tokens" : "values", interface->outputs,
+             head_names[interface->head], loss_names[interface->loss]);
 }
 
 int mr_recipe_suits(const mr_recipe *r, const mr_net *net, mr_error *err)
 {
-    const mr_interface needed = r->task->face, has = {.input = mr_net_input(net),
-                                                      .inputs = mr_net_inputs(net),
-                                                      .head = mr_net_head(net),
-                                                      .loss = mr_net_loss(net),
-                                                      .outputs = mr_net_outputs(net)};
+    const mr_interface needed = r->task->interface, has = {.input = mr_net_input(net),
+                                                           .inputs = mr_net_inputs(net),
+                                                           .head = mr_net_head(net),
+                                                           .loss = mr_net_loss(net),
+                                                           .outputs = mr_net_outputs(net)};
     char left[128], right[128];
     describe_face(&needed, left, sizeof left);
     describe_face(&has, right, sizeof right);
@@ -374,7 +374,7 @@ static int fits_a_line(const char *key, const char *value)
  * stays as it is. */
 static void make_absolute(const char *key, char value[MR_TEXT_MAX])
 {
-    mr_text all = {0};
+    mr_strbuf all = {0};
     int fits = 1;
     for (const char *at = value; *at && fits;) {
         char name[MR_TEXT_MAX];
@@ -382,12 +382,12 @@ static void make_absolute(const char *key, char value[MR_TEXT_MAX])
         snprintf(name, sizeof name, "%.*s", (int)n, at);
         char *absolute = strcmp(name, "-") ? mr_path_absolute(name) : mr_strdup(name);
         fits = absolute && fits_a_line(key, absolute);
-        if (fits) mr_text_format(&all, "%s%s", all.size ? "\n" : "", absolute);
+        if (fits) mr_strbuf_format(&all, "%s%s", all.size ? "\n" : "", absolute);
         mr_free(absolute);
         at += n + (at[n] == '\n');
     }
     if (fits && all.data && !all.failed && all.size < MR_TEXT_MAX) strcpy(value, all.data);
-    mr_text_free(&all);
+    mr_strbuf_free(&all);
 }
 
 /* A key's value as recipe.ini has it. */
@@ -398,21 +398,21 @@ static const char *print_value(const mr_recipe *r, int section, const mr_option 
     return value;
 }
 
-static void print_key(mr_text *out, const mr_option *o, const char *value)
+static void print_key(mr_strbuf *out, const mr_option *o, const char *value)
 {
     while (*value) {
         const size_t n = o->flags & MR_OPT_MANY ? strcspn(value, "\n") : strlen(value);
-        mr_text_format(out, "%s = %.*s\n", o->key, (int)n, value);
+        mr_strbuf_format(out, "%s = %.*s\n", o->key, (int)n, value);
         value += n + (value[n] == '\n');
     }
 }
 
-static void print_all(const mr_recipe *r, mr_text *out)
+static void print_all(const mr_recipe *r, mr_strbuf *out)
 {
     char value[MR_TEXT_MAX];
     for (int section = 0; section < MR_SECTIONS; section++) {
-        mr_text_format(out, "%s[%s]\n", section ? "\n" : "", mr_section_names[section]);
-        if (section == MR_SECTION_TASK) mr_text_format(out, "name = %s\n", r->task->type->name);
+        mr_strbuf_format(out, "%s[%s]\n", section ? "\n" : "", mr_section_names[section]);
+        if (section == MR_SECTION_TASK) mr_strbuf_format(out, "name = %s\n", r->task->type->name);
         for (const mr_option *o = mr_recipe_table(r, section); o->key; o++) {
             if (o->flags & MR_OPT_DERIVED) continue;
             print_key(out, o, print_value(r, section, o, value));
@@ -434,7 +434,7 @@ static int same_values(const mr_recipe *a, const mr_recipe *b, const char **diff
     return 1;
 }
 
-int mr_recipe_print(const mr_recipe *r, mr_text *out, mr_error *err)
+int mr_recipe_print(const mr_recipe *r, mr_strbuf *out, mr_error *err)
 {
     mr_recipe again;
     const char *differs = NULL;

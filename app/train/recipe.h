@@ -3,7 +3,7 @@
 #ifndef MR_APP_TRAIN_RECIPE_H
 #define MR_APP_TRAIN_RECIPE_H
 
-#include "core/text.h"
+#include "core/strbuf.h"
 #include "tasks/task.h"
 #include "train/keys.h"
 
@@ -57,7 +57,7 @@ const char *mr_recipe_model_key(const mr_recipe *recipe, const char *key, char o
 
 /* The complete recipe as INI text. An error when it would not be read back as it is (a path that is long or has " ;" in
  * it). */
-int mr_recipe_print(const mr_recipe *recipe, mr_text *out, mr_error *err);
+int mr_recipe_print(const mr_recipe *recipe, mr_strbuf *out, mr_error *err);
 
 /* The sections: names, tables and settings. */
 enum { MR_SECTION_TASK, MR_SECTION_MODEL, MR_SECTION_TRAIN, MR_SECTIONS };

@@ -3,7 +3,7 @@
 
 #include "core/file.h"
 #include "core/mem.h"
-#include "core/text.h"
+#include "core/strbuf.h"
 #include "train/append_file.h"
 #include "train/event_file.h"
 
@@ -87,20 +87,20 @@ static int add_row(void *user, const mr_log_entry *e, mr_error *err)
     char row[MR_LOG_LINE];
     (void)err;
     mr_log_csv(row, e);
-    mr_text_add(user, row);
+    mr_strbuf_add(user, row);
     return 0;
 }
 
 /* log.csv with everything that log.jsonl has. */
 static int make_csv(const char *json, const char *path, mr_append_file **out, mr_error *err)
 {
-    mr_text text = {0};
-    mr_text_add(&text, mr_log_csv_header);
+    mr_strbuf text = {0};
+    mr_strbuf_add(&text, mr_log_csv_header);
     int status = read_entries(json, add_row, &text, err);
     if (!status && text.failed) status = mr_no_memory(err, path);
     if (!status) status = mr_file_replace(path, text.data, text.size, err);
     if (!status) status = mr_append_open(path, text.size, out, err);
-    mr_text_free(&text);
+    mr_strbuf_free(&text);
     return status;
 }
 

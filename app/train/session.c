@@ -136,7 +136,7 @@ int mr_session_evaluate(mr_session *s, mr_batch *batch, mr_eval_tick *tick, void
     mr_task *task = s->recipe.task;
     mr_task_shapes(task, shapes);
     int status = mr_net_reserve(s->net, NULL, &shapes[1], err);
-    if (!status && mr_batch_new(batch, &task->face, shapes[1].B, shapes[1].T))
+    if (!status && mr_batch_new(batch, &task->interface, shapes[1].B, shapes[1].T))
         status = mr_no_memory(err, "batches; lower --batch");
     const mr_eval_options options = {.tick = tick, .user = user, .stop = stop};
     return status ? status : mr_evaluate(s->net, task, batch, &options, score, err);

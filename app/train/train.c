@@ -377,11 +377,11 @@ static int run(trainer *t, mr_train_result *result, mr_error *err)
 
 static int write_recipe(const trainer *t, mr_error *err)
 {
-    mr_text text = {0};
+    mr_strbuf text = {0};
     char *path = mr_path_join(t->dir, "recipe.ini");
     int status = path ? mr_recipe_print(t->recipe, &text, err) : mr_no_memory(err, "the recipe");
     if (!status) status = mr_file_replace(path, text.data, text.size, err);
-    mr_text_free(&text);
+    mr_strbuf_free(&text);
     mr_free(path);
     return status;
 }
@@ -410,7 +410,7 @@ static int set_up(trainer *t, int resume, mr_error *err)
     status = mr_run_check_free(t->dir, resume, err);
     if (!status) status = start_net(t, resume, err);
     if (!status) status = mr_runlog_open(t->dir, t->set->log, t->cp.log_offset, t->cp.step, &t->log, err);
-    if (!status && mr_batch_new(&t->eval_batch, &task->face, shapes[1].B, shapes[1].T))
+    if (!status && mr_batch_new(&t->eval_batch, &task->interface, shapes[1].B, shapes[1].T))
         status = mr_no_memory(err, "batches; lower --batch or the length");
     if (!status) status = mr_prefetch_new(task, t->net, t->cp.step + 1, (int)t->set->accumulate, &t->batches, err);
     /* last, so that a resume that is refused leaves it as it was */

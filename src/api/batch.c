@@ -148,7 +148,7 @@ int mr_net_check(const mr_net *net, mr_batch *batch, mr_error *err)
 static int make_mask(mr_checked_batch *checked, const mr_net *net, mr_error *err)
 {
     const size_t rows = rows_of(net, &checked->batch);
-    checked->mask = mr_alloc_by(&net->ctx->allocator, rows, 1);
+    checked->mask = mr_alloc_with(&net->ctx->allocator, rows, 1);
     if (!checked->mask) return mr_no_memory(err, "a mask");
     for (size_t r = 0; r < rows; r++) checked->mask[r] = (uint8_t)!beyond(net, &checked->batch, r);
     checked->batch.mask = checked->mask;
@@ -169,7 +169,7 @@ int mr_checked_batch_take(mr_checked_batch *checked, const mr_net *net, const mr
 
 void mr_checked_batch_free(mr_checked_batch *checked, const mr_net *net)
 {
-    mr_free_by(&net->ctx->allocator, checked->mask);
+    mr_free_with(&net->ctx->allocator, checked->mask);
 }
 
 int mr_result_check(const mr_result *to, mr_error *err)

@@ -43,10 +43,10 @@ static mr_dev *make_device(mr_context *ctx, mr_error *err)
     mr_dev *dev;
     if (ctx->devices == ctx->room) {
         const int room = 2 * ctx->room + 4;
-        mr_dev **idle = mr_alloc_by(&ctx->allocator, (size_t)room, sizeof *idle);
+        mr_dev **idle = mr_alloc_with(&ctx->allocator, (size_t)room, sizeof *idle);
         if (!idle) return mr_no_memory(err, "a device"), NULL;
         if (ctx->idle_count) memcpy(idle, ctx->idle, (size_t)ctx->idle_count * sizeof *idle);
-        mr_free_by(&ctx->allocator, ctx->idle);
+        mr_free_with(&ctx->allocator, ctx->idle);
         ctx->idle = idle;
         ctx->room = room;
     }
@@ -117,13 +117,13 @@ int mr_context_new(const mr_context_options *options, mr_context **out, mr_error
     int status = mr_sized_copy(&o, sizeof o, options ? options : &plain, "mr_context_options", err);
     if (!status) status = take_allocator(&allocator, o.allocator, err);
     if (status) return status;
-    mr_context *ctx = mr_alloc_by(&allocator, 1, sizeof *ctx);
+    mr_context *ctx = mr_alloc_with(&allocator, 1, sizeof *ctx);
     if (!ctx) return mr_no_memory(err, "a context");
     *ctx = (mr_context){.allocator = allocator, .log = o.log, .warn = o.warn, .log_user = o.log_user};
     ctx->options = (mr_dev_options){.threads = o.threads,
                                     .bf16 = o.bf16,
                                     .exact = o.exact,
-                                    .by = &ctx->allocator,
+                                    .allocator = &ctx->allocator,
                                     .stream = o.cuda_stream,
                                     .tell = o.warn,
                                     .tell_user = o.log_user};
@@ -148,11 +148,11 @@ void mr_context_free(mr_context *ctx)
         if (ctx->idle[i]->enter) ctx->idle[i]->enter(ctx->idle[i]);
         mr_dev_close(ctx->idle[i]);
     }
-    mr_free_by(&allocator, ctx->idle);
+    mr_free_with(&allocator, ctx->idle);
     pthread_cond_destroy(&ctx->returned);
     pthread_mutex_destroy(&ctx->raw_lock);
     pthread_mutex_destroy(&ctx->lock);
-    mr_free_by(&allocator, ctx);
+    mr_free_with(&allocator, ctx);
 }
 
 const char *mr_context_device(const mr_context *ctx) { return ctx->description; }

@@ -16,7 +16,7 @@ static int take_vocab(creation *c, const char *text, mr_error *err)
     mr_vocab_free(c->vocab);
     if (mr_vocab_parse(text, &c->vocab, &inner)) return mr_fail(err, MR_EINVAL, "vocab: %.800s", inner.text);
     const mr_interface interface = {MR_INPUT_TOKENS, c->vocab->size, MR_HEAD_TOKEN, MR_LOSS_XENT, c->vocab->size};
-    mr_config_take(&c->config, &interface);
+    mr_config_set_interface(&c->config, &interface);
     return 0;
 }
 
@@ -73,14 +73,14 @@ static int start_weights(mr_net *net, double horizon, mr_dev *dev, mr_error *err
 {
     const mr_params *params = mr_model_params(net->owner);
     int status = mr_model_plan(net->owner, 1, 1, 0, err); /* first, because its error says how much memory is missing */
-    float *weights = status ? NULL : mr_alloc_by(dev->by, params->total, sizeof *weights);
+    float *weights = status ? NULL : mr_alloc_with(dev->allocator, params->total, sizeof *weights);
     if (!status && !weights) status = mr_no_memory(err, "the weights");
     if (!status) {
-        mr_model_start(net->owner, (uint64_t)net->train.seed, horizon, weights);
+        mr_model_init_weights(net->owner, (uint64_t)net->train.seed, horizon, weights);
         mr_model_put(net->owner, MR_WEIGHTS, weights);
         status = dev->sync(dev, err);
     }
-    mr_free_by(dev->by, weights);
+    mr_free_with(dev->allocator, weights);
     return status;
 }
 

@@ -308,14 +308,14 @@ int mr_net_find_nonfinite(mr_net *net, char *where, size_t capacity)
     mr_lease lease;
     if (!capacity) return 0;
     *where = 0;
-    float *room = mr_alloc_by(&net->ctx->allocator, mr_model_params(net->owner)->total, sizeof *room);
-    if (!room || mr_lease_begin_exclusive(&lease, net, NULL)) return mr_free_by(&net->ctx->allocator, room), 0;
+    float *room = mr_alloc_with(&net->ctx->allocator, mr_model_params(net->owner)->total, sizeof *room);
+    if (!room || mr_lease_begin_exclusive(&lease, net, NULL)) return mr_free_with(&net->ctx->allocator, room), 0;
     int found = find_in_vector(net, MR_WEIGHTS, "weights", room, where, capacity);
     const int trains = mr_model_fits(net->owner, 1, 1, 1);
     if (!found && trains) found = find_in_vector(net, MR_MOMENT1, "first moment", room, where, capacity);
     if (!found && trains) found = find_in_vector(net, MR_MOMENT2, "second moment", room, where, capacity);
     if (!found && net->last_batch.B) found = mr_model_find_nonfinite(net->owner, &net->last_batch, where, capacity);
     mr_lease_end(&lease, 0, NULL);
-    mr_free_by(&net->ctx->allocator, room);
+    mr_free_with(&net->ctx->allocator, room);
     return found;
 }

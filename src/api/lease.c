@@ -60,11 +60,11 @@ static void put_idle(mr_net *net, mr_runner *runner)
 
 static int new_runner(mr_net *net, mr_dev *dev, mr_runner **out, mr_error *err)
 {
-    mr_runner *runner = mr_alloc_by(dev->by, 1, sizeof *runner);
+    mr_runner *runner = mr_alloc_with(dev->allocator, 1, sizeof *runner);
     *out = NULL;
     if (!runner) return mr_no_memory(err, "a runner");
     int status = mr_model_share(net->owner, dev, &runner->model, err);
-    if (status) mr_free_by(dev->by, runner);
+    if (status) mr_free_with(dev->allocator, runner);
     else *out = runner;
     return status;
 }

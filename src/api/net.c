@@ -5,7 +5,7 @@
 
 mr_net *mr_net_blank(mr_context *ctx)
 {
-    mr_net *net = mr_alloc_by(&ctx->allocator, 1, sizeof *net);
+    mr_net *net = mr_alloc_with(&ctx->allocator, 1, sizeof *net);
     if (!net) return NULL;
     net->ctx = ctx;
     net->fresh_grads = 1;
@@ -32,7 +32,7 @@ static void free_runners(mr_net *net, mr_dev *dev)
         dev->release(dev, r->states);
         dev->release(dev, r->slots);
         mr_model_free(r->model);
-        mr_free_by(dev->by, r);
+        mr_free_with(dev->allocator, r);
     }
 }
 
@@ -44,13 +44,13 @@ static void free_parts(mr_net *net, mr_dev *dev)
     if (net->owner) mr_model_use(net->owner, dev);
     mr_model_free(net->owner);
     mr_vocab_free(net->vocab);
-    mr_free_by(dev->by, net->pool.unused);
-    mr_free_by(dev->by, net->best);
+    mr_free_with(dev->allocator, net->pool.unused);
+    mr_free_with(dev->allocator, net->best);
     for (int i = 0; i < net->meta_count; i++) {
-        mr_free_by(dev->by, net->meta[i].key);
-        mr_free_by(dev->by, net->meta[i].value);
+        mr_free_with(dev->allocator, net->meta[i].key);
+        mr_free_with(dev->allocator, net->meta[i].value);
     }
-    mr_free_by(dev->by, net->meta);
+    mr_free_with(dev->allocator, net->meta);
 }
 
 void mr_net_free(mr_net *net)
@@ -62,7 +62,7 @@ void mr_net_free(mr_net *net)
     mr_context_return(ctx, dev);
     pthread_cond_destroy(&net->lease_ended);
     pthread_mutex_destroy(&net->lock);
-    mr_free_by(&ctx->allocator, net);
+    mr_free_with(&ctx->allocator, net);
 }
 
 /* ---- opening ---- */

@@ -1,7 +1,7 @@
 /* Questions about a net: its sizes, settings and metadata; text to tokens and back. */
 #include "api/api.h"
 
-#include "core/text.h"
+#include "core/strbuf.h"
 
 #include <string.h>
 
@@ -46,7 +46,7 @@ int mr_net_setting(const mr_net *net, const char *key, char *text, size_t capaci
         pthread_mutex_lock(&mutable_net->lock);
         mr_option_print(o, settings[i], value);
         pthread_mutex_unlock(&mutable_net->lock);
-        return mr_text_give(value, text, capacity, NULL, err);
+        return mr_copy_text(value, text, capacity, NULL, err);
     }
     if (!strcmp(key, "vocab")) return vocab_setting(net, text, capacity, err);
     if (!strcmp(key, "horizon"))
@@ -66,7 +66,7 @@ static mr_meta_entry *find_meta(const mr_net *net, const char *key)
 static char *copy_text(const mr_allocator *allocator, const char *text)
 {
     const size_t size = strlen(text) + 1;
-    char *copy = mr_alloc_by(allocator, size, 1);
+    char *copy = mr_alloc_with(allocator, size, 1);
     return copy ? memcpy(copy, text, size) : NULL;
 }
 
@@ -75,10 +75,10 @@ static int make_room(mr_net *net)
     const mr_allocator *allocator = &net->ctx->allocator;
     if (net->meta_count < net->meta_room) return 1;
     const int room = 2 * net->meta_room + 16;
-    mr_meta_entry *meta = mr_alloc_by(allocator, (size_t)room, sizeof *meta);
+    mr_meta_entry *meta = mr_alloc_with(allocator, (size_t)room, sizeof *meta);
     if (!meta) return 0;
     if (net->meta_count) memcpy(meta, net->meta, (size_t)net->meta_count * sizeof *meta);
-    mr_free_by(allocator, net->meta);
+    mr_free_with(allocator, net->meta);
     net->meta = meta;
     net->meta_room = room;
     return 1;
@@ -91,12 +91,12 @@ int mr_net_put_meta(mr_net *net, const char *key, const char *value)
     char *copy = copy_text(allocator, value);
     if (!copy) return 0;
     if (entry) {
-        mr_free_by(allocator, entry->value);
+        mr_free_with(allocator, entry->value);
         entry->value = copy;
         return 1;
     }
     char *name = make_room(net) ? copy_text(allocator, key) : NULL;
-    if (!name) return mr_free_by(allocator, copy), 0;
+    if (!name) return mr_free_with(allocator, copy), 0;
     net->meta[net->meta_count++] = (mr_meta_entry){name, copy};
     return 1;
 }
@@ -143,7 +143,7 @@ int mr_file_meta(const char *path, const char *key, char *text, size_t capacity,
     if (capacity && text) *text = 0;
     int status = mr_st_open(path, &st, err);
     const char *value = status ? NULL : mr_st_meta(st, key);
-    if (value) status = mr_text_give(value, text, capacity, needed, err);
+    if (value) status = mr_copy_text(value, text, capacity, needed, err);
     mr_st_close(st);
     return status;
 }

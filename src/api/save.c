@@ -20,10 +20,10 @@ enum { SETS = 4, BEST = 3 };
 
 static float *new_vector(const mr_net *net)
 {
-    return mr_alloc_by(&net->ctx->allocator, mr_model_params(net->owner)->total, sizeof(float));
+    return mr_alloc_with(&net->ctx->allocator, mr_model_params(net->owner)->total, sizeof(float));
 }
 
-static void free_vector(const mr_net *net, float *vector) { mr_free_by(&net->ctx->allocator, vector); }
+static void free_vector(const mr_net *net, float *vector) { mr_free_with(&net->ctx->allocator, vector); }
 
 /* The one check that keeps a NaN out of every file. */
 static int check_finite(const mr_net *net, const float *vector, const char *what, mr_error *err)
@@ -285,7 +285,7 @@ static int transfer_training(mr_net *net, const mr_st *from, const char *const *
     mr_lease lease;
     if (mr_model_quants(net->owner)) return mr_fail(err, MR_ECONFIG, "%s: 8-bit weights cannot be trained", path);
     const size_t total = mr_model_params(net->owner)->total;
-    float *room = mr_alloc_by(&net->ctx->allocator, total, SETS * sizeof *room);
+    float *room = mr_alloc_with(&net->ctx->allocator, total, SETS * sizeof *room);
     if (!room) return mr_no_memory(err, path);
     int status = mr_lease_begin_exclusive(&lease, net, err);
     if (!status) {
@@ -294,7 +294,7 @@ static int transfer_training(mr_net *net, const mr_st *from, const char *const *
             status = from ? read_training(net, from, room, path, err) : write_training(net, room, extra, path, err);
         status = mr_lease_end(&lease, status, err);
     }
-    mr_free_by(&net->ctx->allocator, room);
+    mr_free_with(&net->ctx->allocator, room);
     return status;
 }
 

@@ -35,11 +35,11 @@ static int grow_pool(mr_net *net, int capacity, mr_error *err)
     if (capacity > net->pool.capacity) {
         mr_dev *dev = lease.dev;
         mr_real *reals = dev->alloc(dev, (size_t)capacity * net->state_reals * dev->real_size + 1);
-        int32_t *unused = mr_alloc_by(dev->by, (size_t)capacity, sizeof *unused);
+        int32_t *unused = mr_alloc_with(dev->allocator, (size_t)capacity, sizeof *unused);
         if (reals && unused) swap_pool(net, dev, &reals, &unused, capacity);
         else status = mr_no_memory(err, "the states of streams");
         dev->release(dev, reals);
-        mr_free_by(dev->by, unused);
+        mr_free_with(dev->allocator, unused);
     }
     return mr_lease_end(&lease, status, err);
 }
@@ -75,11 +75,11 @@ int mr_stream_new(mr_net *net, mr_stream **out, mr_error *err)
     *out = NULL;
     int status = check_streams(net, err);
     if (status) return status;
-    mr_stream *stream = mr_alloc_by(&net->ctx->allocator, 1, sizeof *stream);
+    mr_stream *stream = mr_alloc_with(&net->ctx->allocator, 1, sizeof *stream);
     if (!stream) return mr_no_memory(err, "a stream");
     stream->net = net;
     status = find_slot(net, &stream->slot, err);
-    if (status) mr_free_by(&net->ctx->allocator, stream);
+    if (status) mr_free_with(&net->ctx->allocator, stream);
     else *out = stream;
     return status;
 }
@@ -91,7 +91,7 @@ void mr_stream_free(mr_stream *stream)
     pthread_mutex_lock(&net->lock);
     net->pool.unused[net->pool.unused_count++] = stream->slot;
     pthread_mutex_unlock(&net->lock);
-    mr_free_by(&net->ctx->allocator, stream);
+    mr_free_with(&net->ctx->allocator, stream);
 }
 
 void mr_stream_reset(mr_stream *stream) { stream->under_way = 0; }

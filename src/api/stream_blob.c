@@ -56,13 +56,13 @@ int mr_stream_save(const mr_stream *stream, void *blob, size_t capacity, mr_erro
     const mr_allocator *allocator = &stream->net->ctx->allocator;
     int status = mr_check_capacity(blob, capacity, mr_stream_state_size(stream), "blob", err);
     if (status) return status;
-    float *reals = mr_alloc_by(allocator, (size_t)header.reals + 1, sizeof *reals);
+    float *reals = mr_alloc_with(allocator, (size_t)header.reals + 1, sizeof *reals);
     if (!reals) return mr_no_memory(err, "a state");
     status = exchange(stream, reals, 0, err);
     if (!status) memcpy(blob, &header, sizeof header);
     if (!status && header.under_way) memcpy((char *)blob + sizeof header, reals, bytes);
     else if (!status) memset((char *)blob + sizeof header, 0, bytes);
-    mr_free_by(allocator, reals);
+    mr_free_with(allocator, reals);
     return status;
 }
 
@@ -96,7 +96,7 @@ int mr_stream_load(mr_stream *stream, const void *blob, size_t size, mr_error *e
     if (blob && size) memcpy(&header, blob, size < sizeof header ? size : sizeof header);
     int status = check_blob(stream, &header, size, err);
     if (status) return status;
-    float *reals = mr_alloc_by(allocator, (size_t)header.reals + 1, sizeof *reals);
+    float *reals = mr_alloc_with(allocator, (size_t)header.reals + 1, sizeof *reals);
     if (!reals) return mr_no_memory(err, "a state");
     memcpy(reals, (const char *)blob + sizeof header, size - sizeof header);
     for (uint64_t i = 0; !status && i < header.reals; i++)
@@ -105,6 +105,6 @@ int mr_stream_load(mr_stream *stream, const void *blob, size_t size, mr_error *e
                              (unsigned long long)i);
     if (!status) status = exchange(stream, reals, 1, err);
     if (!status) stream->under_way = (int)header.under_way;
-    mr_free_by(allocator, reals);
+    mr_free_with(allocator, reals);
     return status;
 }

@@ -75,15 +75,15 @@ static int step_many(mr_stream *const *streams, int n, mr_batch batch, take_outp
     mr_lease lease;
     mr_net *net = streams[0]->net;
     const mr_allocator *allocator = &net->ctx->allocator;
-    crowd c = {mr_alloc_by(allocator, (size_t)n, sizeof *c.slots), mr_alloc_by(allocator, (size_t)n, 1)};
+    crowd c = {mr_alloc_with(allocator, (size_t)n, sizeof *c.slots), mr_alloc_with(allocator, (size_t)n, 1)};
     int status = c.slots && c.reset ? 0 : mr_no_memory(err, "a step of many streams");
     if (!status) status = mr_lease_begin(&lease, net, n, 1, err);
     if (!status) {
         status = run_many(&lease, streams, n, &batch, &c, take, user, err);
         status = mr_lease_end(&lease, status, err);
     }
-    mr_free_by(allocator, c.slots);
-    mr_free_by(allocator, c.reset);
+    mr_free_with(allocator, c.slots);
+    mr_free_with(allocator, c.reset);
     return status;
 }
 
@@ -133,13 +133,13 @@ int mr_stream_sample_many(mr_stream *const *streams, int n, const int32_t *token
     if (!status) status = mr_check_capacity(drawn, (size_t)n, (size_t)n, "drawn", err);
     if (status) return status;
     const mr_allocator *allocator = &streams[0]->net->ctx->allocator;
-    draws d = {mr_alloc_by(allocator, (size_t)n, sizeof *d.how), mr_alloc_by(allocator, (size_t)n, sizeof *d.position),
-               drawn};
+    draws d = {mr_alloc_with(allocator, (size_t)n, sizeof *d.how),
+               mr_alloc_with(allocator, (size_t)n, sizeof *d.position), drawn};
     if (!d.how || !d.position) status = mr_no_memory(err, "a step of many streams");
     for (int i = 0; !status && i < n; i++) status = mr_read_sampling(&how[i], &d.how[i], &d.position[i], err);
     const mr_batch batch = {.B = n, .T = 1, .ids = (int32_t *)tokens};
     if (!status) status = step_many(streams, n, batch, take_draws, &d, err);
-    mr_free_by(allocator, d.how);
-    mr_free_by(allocator, d.position);
+    mr_free_with(allocator, d.how);
+    mr_free_with(allocator, d.position);
     return status;
 }

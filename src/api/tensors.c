@@ -63,16 +63,16 @@ static int get_int8(mr_net *net, int row, float *to, mr_error *err)
 {
     const mr_param *p = &mr_model_params(net->owner)->list[row];
     const size_t rows = (size_t)p->shape[0], columns = (size_t)p->shape[1];
-    float *scale = mr_alloc_by(&net->ctx->allocator, rows, sizeof *scale);
-    int8_t *bytes = mr_alloc_by(&net->ctx->allocator, rows * columns, 1);
+    float *scale = mr_alloc_with(&net->ctx->allocator, rows, sizeof *scale);
+    int8_t *bytes = mr_alloc_with(&net->ctx->allocator, rows * columns, 1);
     int status = scale && bytes ? 0 : mr_no_memory(err, p->name);
     if (!status) {
         mr_model_get_part(net->owner, MR_WEIGHTS, p->offset, rows, scale);
         mr_model_get_bytes(net->owner, row, bytes);
         for (size_t i = 0; i < rows * columns; i++) to[i] = scale[i / columns] * (float)bytes[i];
     }
-    mr_free_by(&net->ctx->allocator, scale);
-    mr_free_by(&net->ctx->allocator, bytes);
+    mr_free_with(&net->ctx->allocator, scale);
+    mr_free_with(&net->ctx->allocator, bytes);
     return status;
 }
 

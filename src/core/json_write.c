@@ -8,51 +8,51 @@
 /* What stands before a key or a value. */
 static void separate(mr_json_writer *w)
 {
-    if (w->needs_comma) mr_text_add(w->text, w->spaced ? ", " : ",");
+    if (w->needs_comma) mr_strbuf_add(w->text, w->spaced ? ", " : ",");
     w->needs_comma = 1;
 }
 
 void mr_json_write_open(mr_json_writer *w, char bracket)
 {
     separate(w);
-    mr_text_add(w->text, (char[]){bracket, 0});
+    mr_strbuf_add(w->text, (char[]){bracket, 0});
     w->needs_comma = 0;
 }
 
 void mr_json_write_close(mr_json_writer *w, char bracket)
 {
-    mr_text_add(w->text, (char[]){bracket, 0});
+    mr_strbuf_add(w->text, (char[]){bracket, 0});
     w->needs_comma = 1;
 }
 
 void mr_json_write_key(mr_json_writer *w, const char *key)
 {
     mr_json_write_string(w, key, strlen(key));
-    mr_text_add(w->text, w->spaced ? ": " : ":");
+    mr_strbuf_add(w->text, w->spaced ? ": " : ":");
     w->needs_comma = 0;
 }
 
 void mr_json_write_string(mr_json_writer *w, const char *s, size_t size)
 {
     separate(w);
-    mr_text_json(w->text, s, size);
+    mr_strbuf_json(w->text, s, size);
 }
 
 void mr_json_write_whole(mr_json_writer *w, int64_t value)
 {
     separate(w);
-    mr_text_format(w->text, "%" PRId64, value);
+    mr_strbuf_format(w->text, "%" PRId64, value);
 }
 
 void mr_json_write_real(mr_json_writer *w, double value, int digits)
 {
     char number[MR_REAL_MAX];
     separate(w);
-    mr_text_add(w->text, isfinite(value) ? mr_real_print(number, value, digits) : "null");
+    mr_strbuf_add(w->text, isfinite(value) ? mr_real_print(number, value, digits) : "null");
 }
 
 void mr_json_write_word(mr_json_writer *w, const char *word)
 {
     separate(w);
-    mr_text_add(w->text, word);
+    mr_strbuf_add(w->text, word);
 }

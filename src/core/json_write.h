@@ -1,23 +1,23 @@
 /* A JSON writer: the caller opens brackets and gives keys and values, the writer adds commas, colons and escapes.
  * core/json.h reads JSON.
  *
- *     mr_text text = {0};
+ *     mr_strbuf text = {0};
  *     mr_json_writer w = {.text = &text};
  *     mr_json_write_open(&w, '{');
  *     mr_json_write_key(&w, "step");
  *     mr_json_write_whole(&w, 7);
  *     mr_json_write_close(&w, '}');        text.data is {"step":7}
  *
- * As with mr_text, check text.failed once at the end. */
+ * As with mr_strbuf, check text.failed once at the end. */
 #ifndef MR_CORE_JSON_WRITE_H
 #define MR_CORE_JSON_WRITE_H
 
-#include "core/text.h"
+#include "core/strbuf.h"
 
 #include <stdint.h>
 
 typedef struct mr_json_writer {
-    mr_text *text;
+    mr_strbuf *text;
     int spaced;      /* 1: a space after each comma and colon */
     int needs_comma; /* before the next key or value; the writer's own */
 } mr_json_writer;

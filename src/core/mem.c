@@ -76,7 +76,7 @@ void *mr_alloc(size_t count, size_t size)
 void mr_free(void *p) { free(p); }
 
 /* Aligns a block of the caller's allocator. The block's own address is stored just before the address returned. */
-void *mr_alloc_by(const mr_allocator *allocator, size_t count, size_t size)
+void *mr_alloc_with(const mr_allocator *allocator, size_t count, size_t size)
 {
     if (!allocator || !allocator->alloc) return mr_alloc(count, size);
     if (size && count > (SIZE_MAX - 2 * MR_ALIGN) / size) return NULL;
@@ -88,7 +88,7 @@ void *mr_alloc_by(const mr_allocator *allocator, size_t count, size_t size)
     return memset(p, 0, bytes);
 }
 
-void mr_free_by(const mr_allocator *allocator, void *p)
+void mr_free_with(const mr_allocator *allocator, void *p)
 {
     void *block;
     if (!allocator || !allocator->alloc) {

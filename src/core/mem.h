@@ -15,8 +15,8 @@ void *mr_alloc(size_t count, size_t size);
 void mr_free(void *p);
 
 /* The same through a caller's allocator. NULL, or one without functions, means mr_alloc and mr_free. */
-void *mr_alloc_by(const mr_allocator *allocator, size_t count, size_t size);
-void mr_free_by(const mr_allocator *allocator, void *p);
+void *mr_alloc_with(const mr_allocator *allocator, size_t count, size_t size);
+void mr_free_with(const mr_allocator *allocator, void *p);
 
 char *mr_strdup(const char *s); /* NULL: out of memory; free with mr_free */
 

@@ -125,15 +125,15 @@ static void announce(mr_pool *pool)
 
 mr_pool *mr_pool_new(int threads, const mr_allocator *allocator)
 {
-    mr_pool *pool = mr_alloc_by(allocator, 1, sizeof *pool);
+    mr_pool *pool = mr_alloc_with(allocator, 1, sizeof *pool);
     if (!pool) return NULL;
     pool->allocator = allocator;
     pool->threads = threads < 1 ? 1 : threads;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->wake, NULL);
     pthread_cond_init(&pool->done, NULL);
-    pool->workers = mr_alloc_by(allocator, (size_t)pool->threads, sizeof *pool->workers);
-    pool->ranges = mr_alloc_by(allocator, (size_t)pool->threads, sizeof *pool->ranges);
+    pool->workers = mr_alloc_with(allocator, (size_t)pool->threads, sizeof *pool->workers);
+    pool->ranges = mr_alloc_with(allocator, (size_t)pool->threads, sizeof *pool->ranges);
     pool->started = 1;
     for (int slot = 1; pool->workers && pool->ranges && slot < pool->threads; slot++) {
         pool->workers[slot] = (worker){.pool = pool, .slot = slot};
@@ -154,9 +154,9 @@ void mr_pool_free(mr_pool *pool)
     pthread_cond_destroy(&pool->wake);
     pthread_cond_destroy(&pool->done);
     pthread_mutex_destroy(&pool->lock);
-    mr_free_by(pool->allocator, pool->ranges);
-    mr_free_by(pool->allocator, pool->workers);
-    mr_free_by(pool->allocator, pool);
+    mr_free_with(pool->allocator, pool->ranges);
+    mr_free_with(pool->allocator, pool->workers);
+    mr_free_with(pool->allocator, pool);
 }
 
 int mr_pool_threads(const mr_pool *pool) { return pool->threads; }

@@ -161,7 +161,7 @@ static int check_texts(const mr_st_writer *w, const char *path, mr_error *err)
     return rc;
 }
 
-static void describe(const mr_st_writer *w, mr_text *text)
+static void describe(const mr_st_writer *w, mr_strbuf *text)
 {
     mr_json_writer json = {.text = text};
     size_t begin = 0;
@@ -175,7 +175,7 @@ static void describe(const mr_st_writer *w, mr_text *text)
 }
 
 /* The header's length, the JSON and its padding, in new memory. */
-static int print_header(const mr_text *json, char **out, size_t *size, const char *path, mr_error *err)
+static int print_header(const mr_strbuf *json, char **out, size_t *size, const char *path, mr_error *err)
 {
     const size_t whole = (sizeof(uint64_t) + json->size + DATA_ALIGN - 1) / DATA_ALIGN * DATA_ALIGN;
     const uint64_t length = whole - sizeof length;
@@ -193,12 +193,12 @@ static int print_header(const mr_text *json, char **out, size_t *size, const cha
 
 static int make_header(const mr_st_writer *w, char **out, size_t *size, const char *path, mr_error *err)
 {
-    mr_text json = {0};
+    mr_strbuf json = {0};
     int rc = check_texts(w, path, err);
     if (rc) return rc;
     describe(w, &json);
     rc = json.failed ? mr_no_memory(err, path) : print_header(&json, out, size, path, err);
-    mr_text_free(&json);
+    mr_strbuf_free(&json);
     return rc;
 }
 

@@ -37,7 +37,7 @@ int mr_block_init(mr_block *b, int index, const mr_config *c, mr_params *params)
     snprintf(prefix, sizeof prefix, "blocks.%d.", index);
     snprintf(inner, sizeof inner, "%smixer.", prefix);
     *b = (mr_block){.index = index, .conv = -1, .point = -1, .norm1 = -1, .down = -1, .norm2 = -1, .up = -1, .mlp = -1};
-    b->mixer = mr_alloc_by(params->allocator, 1, mixer->layer_size);
+    b->mixer = mr_alloc_with(params->allocator, 1, mixer->layer_size);
     if (!b->mixer) return MR_ENOMEM;
     if (conv_residual(c)) {
         b->conv = add_conv(params, c, prefix);
@@ -57,7 +57,7 @@ int mr_block_init(mr_block *b, int index, const mr_config *c, mr_params *params)
     return 0;
 }
 
-void mr_block_free(mr_block *block, const mr_allocator *allocator) { mr_free_by(allocator, block->mixer); }
+void mr_block_free(mr_block *block, const mr_allocator *allocator) { mr_free_with(allocator, block->mixer); }
 
 void mr_block_plan(mr_block *b, const mr_config *c, mr_dev *dev, mr_arena *arena, int B, int T, int keep)
 {

@@ -195,7 +195,7 @@ int mr_config_check(const mr_config *c, mr_error *err)
     return check_size(c, err);
 }
 
-void mr_config_take(mr_config *c, const mr_interface *interface)
+void mr_config_set_interface(mr_config *c, const mr_interface *interface)
 {
     c->input = interface->input;
     c->inputs = interface->inputs;

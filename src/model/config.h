@@ -55,7 +55,7 @@ int mr_config_heads(const mr_config *config);
 void mr_config_settle(mr_config *config, int64_t longest);
 
 /* Sets and returns the keys that the task decides. */
-void mr_config_take(mr_config *config, const mr_interface *interface);
+void mr_config_set_interface(mr_config *config, const mr_interface *interface);
 mr_interface mr_config_interface(const mr_config *config);
 
 /* Width of the recurrent state, dim·expansion. */

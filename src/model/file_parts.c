@@ -39,7 +39,7 @@ int mr_model_read_scaler(const mr_st *st, const char *path, mr_model *model, mr_
     const mr_scaler *had = mr_model_scaler(model);
     mr_scaler read = {.inputs = had->inputs, .outputs = had->outputs};
     mr_error inner = {0};
-    const mr_allocator *allocator = mr_model_dev(model)->by;
+    const mr_allocator *allocator = mr_model_dev(model)->allocator;
     int status = mr_scaler_read(&read, allocator, st, path, err);
     if (status) return status;
     status = mr_model_set_scaler(model, read.input_mean, read.input_scale, read.target_mean, read.target_scale, &inner);
@@ -62,8 +62,8 @@ static int read_vectors(const mr_model *model, const mr_st *st, const char *path
     int status =
         quants ? mr_quants_check(st, path, params, err) : mr_model_check_tensors(st, path, prefixes, params, err);
     if (status) return status;
-    v->reals = mr_alloc_by(mr_model_dev(model)->by, params->total, sizeof *v->reals);
-    v->bytes = quants ? mr_alloc_by(mr_model_dev(model)->by, quants->bytes, 1) : NULL;
+    v->reals = mr_alloc_with(mr_model_dev(model)->allocator, params->total, sizeof *v->reals);
+    v->bytes = quants ? mr_alloc_with(mr_model_dev(model)->allocator, quants->bytes, 1) : NULL;
     if (!v->reals || (quants && !v->bytes)) return mr_no_memory(err, path);
     if (quants) return mr_quants_read(st, path, params, quants, v->reals, v->bytes, err);
     return mr_model_read_vector(st, path, "", params, v->reals, err);
@@ -77,7 +77,7 @@ int mr_model_read_weights(mr_model *model, const mr_st *st, const char *path, in
     if (!status && B && T) status = mr_model_plan(model, B, T, 0, err);
     if (!status && B && T) mr_model_put(model, MR_WEIGHTS, v.reals);
     if (!status && B && T && v.bytes) mr_model_put_bytes(model, v.bytes);
-    mr_free_by(mr_model_dev(model)->by, v.reals);
-    mr_free_by(mr_model_dev(model)->by, v.bytes);
+    mr_free_with(mr_model_dev(model)->allocator, v.reals);
+    mr_free_with(mr_model_dev(model)->allocator, v.bytes);
     return status;
 }

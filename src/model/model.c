@@ -26,17 +26,17 @@ int mr_model_new(const mr_config *config, mr_dev *dev, mr_decay_set set, mr_mode
     *out = NULL;
     int status = mr_config_check(config, err);
     if (status) return status;
-    mr_model *m = mr_alloc_by(dev->by, 1, sizeof *m);
+    mr_model *m = mr_alloc_with(dev->allocator, 1, sizeof *m);
     if (!m) return mr_no_memory(err, "the model");
     m->config = *config;
     m->config.scaler = MR_SCALER_NONE; /* until one is set */
     m->own_scaler = (mr_scaler){.inputs = config->inputs, .outputs = config->outputs};
     m->scaler = &m->own_scaler;
     m->decay_set = set;
-    m->params.allocator = dev->by;
+    m->params.allocator = dev->allocator;
     m->interface = mr_config_interface(config);
     m->dev = dev;
-    m->blocks = mr_alloc_by(dev->by, (size_t)config->layers, sizeof *m->blocks);
+    m->blocks = mr_alloc_with(dev->allocator, (size_t)config->layers, sizeof *m->blocks);
     if (m->blocks && build_table(m, set) == 0) {
         *out = m;
         return 0;
@@ -53,8 +53,8 @@ static void release(const mr_model *m, void *p)
 void mr_model_free(mr_model *m)
 {
     if (!m) return;
-    for (int i = 0; m->blocks && i < m->config.layers; i++) mr_block_free(&m->blocks[i], m->dev->by);
-    mr_free_by(m->dev->by, m->blocks);
+    for (int i = 0; m->blocks && i < m->config.layers; i++) mr_block_free(&m->blocks[i], m->dev->allocator);
+    mr_free_with(m->dev->allocator, m->blocks);
     mr_params_free(&m->params);
     mr_quants_free(&m->quants);
     release(m, m->grads);
@@ -63,9 +63,9 @@ void mr_model_free(mr_model *m)
     if (!m->shares) release(m, m->weights);
     if (!m->shares) release(m, m->bytes);
     release(m, m->memory);
-    mr_scaler_free(&m->own_scaler, m->dev->by);
-    mr_free_by(m->dev->by, m->staging);
-    mr_free_by(m->dev->by, m);
+    mr_scaler_free(&m->own_scaler, m->dev->allocator);
+    mr_free_with(m->dev->allocator, m->staging);
+    mr_free_with(m->dev->allocator, m);
 }
 
 int mr_model_share(const mr_model *owner, mr_dev *dev, mr_model **out, mr_error *err)
@@ -84,7 +84,7 @@ void mr_model_use(mr_model *m, mr_dev *dev) { m->dev = dev; }
 const mr_config *mr_model_config(const mr_model *m) { return &m->config; }
 const mr_params *mr_model_params(const mr_model *m) { return &m->params; }
 
-void mr_model_start(const mr_model *m, uint64_t seed, double horizon, float *weights)
+void mr_model_init_weights(const mr_model *m, uint64_t seed, double horizon, float *weights)
 {
     mr_gate_init gates;
     mr_gate_init_read(m->config.gate_init, &gates, NULL);

@@ -22,7 +22,7 @@ const mr_config *mr_model_config(const mr_model *model);
 const mr_params *mr_model_params(const mr_model *model);
 /* Writes initial weights into host memory of params->total floats. horizon: the longest sequence of the task, for
  * gate-init. */
-void mr_model_start(const mr_model *model, uint64_t seed, double horizon, float *weights);
+void mr_model_init_weights(const mr_model *model, uint64_t seed, double horizon, float *weights);
 mr_dev *mr_model_dev(const mr_model *model);
 int64_t mr_model_count(const mr_model *model); /* of parameters, without padding */
 

@@ -14,10 +14,10 @@ int mr_params_add(mr_params *params, const char *prefix, const char *name, int f
     if (params->failed) return -1;
     if (params->count == params->room) {
         int room = params->room ? 2 * params->room : 64;
-        mr_param *list = mr_alloc_by(params->allocator, (size_t)room, sizeof *list);
+        mr_param *list = mr_alloc_with(params->allocator, (size_t)room, sizeof *list);
         if (!list) return params->failed = 1, -1;
         if (params->count) memcpy(list, params->list, (size_t)params->count * sizeof *list);
-        mr_free_by(params->allocator, params->list);
+        mr_free_with(params->allocator, params->list);
         params->list = list;
         params->room = room;
     }
@@ -72,7 +72,7 @@ int mr_params_layout(mr_params *params, mr_decay_set set)
 
 void mr_params_free(mr_params *params)
 {
-    mr_free_by(params->allocator, params->list);
+    mr_free_with(params->allocator, params->list);
     memset(params, 0, sizeof *params);
 }
 

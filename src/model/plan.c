@@ -135,7 +135,7 @@ static size_t *new_sizes(mr_model *m)
     mr_arena arena = {0};
     m->shape = m->shapes[0];
     plan_all(m, &arena);
-    return mr_alloc_by(m->dev->by, arena.pieces, sizeof *arena.largest);
+    return mr_alloc_with(m->dev->allocator, arena.pieces, sizeof *arena.largest);
 }
 
 static int plan_memory(mr_model *m, size_t *sizes, mr_error *err)
@@ -172,7 +172,7 @@ int mr_model_plan_shapes(mr_model *m, const mr_shape *shapes, int count, int tra
     if (count == 1) return plan_memory(m, NULL, err); /* every piece has the size asked for */
     size_t *sizes = new_sizes(m);
     int status = sizes ? plan_memory(m, sizes, err) : mr_no_memory(err, "the plan");
-    mr_free_by(m->dev->by, sizes);
+    mr_free_with(m->dev->allocator, sizes);
     return status;
 }
 

@@ -17,7 +17,7 @@ static size_t reals_of(const mr_param *p) { return mr_param_quantizes(p) ? (size
 int mr_quants_layout(mr_quants *quants, mr_params *params)
 {
     const size_t line = MR_ALIGN / sizeof(float);
-    *quants = (mr_quants){.at = mr_alloc_by(params->allocator, (size_t)params->count, sizeof *quants->at),
+    *quants = (mr_quants){.at = mr_alloc_with(params->allocator, (size_t)params->count, sizeof *quants->at),
                           .allocator = params->allocator};
     if (!quants->at) return MR_ENOMEM;
     params->total = params->decayed = 0;
@@ -37,7 +37,7 @@ int mr_quants_layout(mr_quants *quants, mr_params *params)
 
 void mr_quants_free(mr_quants *quants)
 {
-    mr_free_by(quants->allocator, quants->at);
+    mr_free_with(quants->allocator, quants->at);
     *quants = (mr_quants){0};
 }
 

@@ -59,7 +59,7 @@ static int check_pair(const char *side, int64_t channels, const double *mean, co
 static double *copy_pair(const mr_allocator *allocator, int64_t channels, const double *mean, const double *scale,
                          int *failed)
 {
-    double *pair = mean ? mr_alloc_by(allocator, 2 * (size_t)channels, sizeof *pair) : NULL;
+    double *pair = mean ? mr_alloc_with(allocator, 2 * (size_t)channels, sizeof *pair) : NULL;
     if (mean && !pair) *failed = 1;
     if (!pair) return NULL;
     memcpy(pair, mean, (size_t)channels * sizeof *pair);
@@ -76,8 +76,8 @@ int mr_scaler_set(mr_scaler *s, const mr_allocator *allocator, const double *inp
     double *input = copy_pair(allocator, s->inputs, input_mean, input_scale, &failed);
     double *target = copy_pair(allocator, s->outputs, target_mean, target_scale, &failed);
     if (failed) {
-        mr_free_by(allocator, input);
-        mr_free_by(allocator, target);
+        mr_free_with(allocator, input);
+        mr_free_with(allocator, target);
         return mr_no_memory(err, "a scaler");
     }
     mr_scaler_free(s, allocator);
@@ -90,8 +90,8 @@ int mr_scaler_set(mr_scaler *s, const mr_allocator *allocator, const double *inp
 
 void mr_scaler_free(mr_scaler *s, const mr_allocator *allocator)
 {
-    mr_free_by(allocator, s->input_mean);
-    mr_free_by(allocator, s->target_mean);
+    mr_free_with(allocator, s->input_mean);
+    mr_free_with(allocator, s->target_mean);
     *s = (mr_scaler){.inputs = s->inputs, .outputs = s->outputs};
 }
 
@@ -164,7 +164,7 @@ int mr_scaler_read(mr_scaler *s, const mr_allocator *allocator, const mr_st *st,
         return mr_fail(err, MR_EFORMAT,
                        "%s: its scaler is for %lld inputs and %lld outputs; this model has %lld and %lld", path,
                        (long long)c.inputs, (long long)c.outputs, (long long)s->inputs, (long long)s->outputs);
-    double *room = mr_alloc_by(allocator, 2 * (inputs + outputs), sizeof *room);
+    double *room = mr_alloc_with(allocator, 2 * (inputs + outputs), sizeof *room);
     if (!room) return mr_no_memory(err, path);
     double *im = room, *is = im + inputs, *tm = is + inputs, *ts = tm + outputs;
     if (input) status = read_side(st, path, &sides[0], im, is, err);
@@ -175,6 +175,6 @@ int mr_scaler_read(mr_scaler *s, const mr_allocator *allocator, const mr_st *st,
         if (status == MR_ENOMEM) mr_no_memory(err, path);
         else if (status) status = mr_fail(err, MR_EFORMAT, "%s: %.800s", path, inner.text);
     }
-    mr_free_by(allocator, room);
+    mr_free_with(allocator, room);
     return status;
 }

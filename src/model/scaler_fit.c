@@ -19,7 +19,7 @@ struct mr_scaler_fit {
 
 static int new_sums(sums *s, const mr_allocator *allocator, int64_t channels)
 {
-    double *room = mr_alloc_by(allocator, 3 * (size_t)channels, sizeof *room);
+    double *room = mr_alloc_with(allocator, 3 * (size_t)channels, sizeof *room);
     if (!room) return MR_ENOMEM;
     *s = (sums){.channels = channels, .mean = room, .squares = room + channels, .scale = room + 2 * channels};
     return 0;
@@ -27,7 +27,7 @@ static int new_sums(sums *s, const mr_allocator *allocator, int64_t channels)
 
 int mr_scaler_fit_new(const mr_interface *interface, const mr_allocator *allocator, mr_scaler_fit **out, mr_error *err)
 {
-    mr_scaler_fit *fit = mr_alloc_by(allocator, 1, sizeof *fit);
+    mr_scaler_fit *fit = mr_alloc_with(allocator, 1, sizeof *fit);
     int status = fit ? 0 : MR_ENOMEM;
     *out = NULL;
     if (fit) *fit = (mr_scaler_fit){.interface = *interface, .allocator = allocator};
@@ -41,9 +41,9 @@ int mr_scaler_fit_new(const mr_interface *interface, const mr_allocator *allocat
 void mr_scaler_fit_free(mr_scaler_fit *fit)
 {
     if (!fit) return;
-    mr_free_by(fit->allocator, fit->values.mean);
-    mr_free_by(fit->allocator, fit->targets.mean);
-    mr_free_by(fit->allocator, fit);
+    mr_free_with(fit->allocator, fit->values.mean);
+    mr_free_with(fit->allocator, fit->targets.mean);
+    mr_free_with(fit->allocator, fit);
 }
 
 static int is_real(const mr_batch *batch, size_t token)

@@ -7,13 +7,13 @@ static size_t reals_of(const mr_state *s) { return (size_t)s->B * mr_model_state
 
 int mr_state_new(mr_model *model, int B, mr_state **out, mr_error *err)
 {
-    mr_state *s = mr_alloc_by(model->dev->by, 1, sizeof *s);
+    mr_state *s = mr_alloc_with(model->dev->allocator, 1, sizeof *s);
     *out = NULL;
     if (!s) return mr_no_memory(err, "a state");
     *s = (mr_state){.model = model, .B = B};
     s->reals = model->dev->alloc(model->dev, reals_of(s) * model->dev->real_size);
     if (!s->reals) {
-        mr_free_by(model->dev->by, s);
+        mr_free_with(model->dev->allocator, s);
         return mr_no_memory(err, "a state");
     }
     *out = s;
@@ -28,7 +28,7 @@ void mr_state_free(mr_state *s)
 void mr_state_release(mr_state *s, mr_dev *dev)
 {
     dev->release(dev, s->reals);
-    mr_free_by(dev->by, s);
+    mr_free_with(dev->allocator, s);
 }
 
 void mr_state_reset(mr_state *s) { s->under_way = 0; }

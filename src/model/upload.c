@@ -19,7 +19,8 @@ int mr_model_set_scaler(mr_model *m, const double *input_mean, const double *inp
         (input_mean || input_scale ? MR_SCALER_INPUT : 0) | (target_mean || target_scale ? MR_SCALER_TARGET : 0);
     int status = mr_config_check(&config, err);
     if (!status)
-        status = mr_scaler_set(&m->own_scaler, m->dev->by, input_mean, input_scale, target_mean, target_scale, err);
+        status =
+            mr_scaler_set(&m->own_scaler, m->dev->allocator, input_mean, input_scale, target_mean, target_scale, err);
     if (!status) m->config.scaler = config.scaler;
     return status;
 }
@@ -39,9 +40,9 @@ int mr_upload_plan(mr_model *m)
     }
     if (most > PIECE) most = PIECE;
     if (most <= m->staging_size) return 0;
-    float *piece = mr_alloc_by(m->dev->by, most, sizeof *piece);
+    float *piece = mr_alloc_with(m->dev->allocator, most, sizeof *piece);
     if (!piece) return MR_ENOMEM;
-    mr_free_by(m->dev->by, m->staging);
+    mr_free_with(m->dev->allocator, m->staging);
     m->staging = piece;
     m->staging_size = most;
     return 0;

@@ -53,7 +53,7 @@ static int collect(mr_vocab *vocab, const uint8_t *seen, mr_error *err)
 
 static mr_vocab *new_vocab(mr_vocab_kind kind, const mr_allocator *allocator)
 {
-    mr_vocab *vocab = mr_alloc_by(allocator, 1, sizeof *vocab);
+    mr_vocab *vocab = mr_alloc_with(allocator, 1, sizeof *vocab);
     if (vocab) *vocab = (mr_vocab){.kind = kind, .size = kind == MR_VOCAB_BYTES ? 256 : 0, .allocator = allocator};
     return vocab;
 }
@@ -85,7 +85,7 @@ mr_vocab *mr_vocab_copy(const mr_vocab *vocab, const mr_allocator *allocator)
     mr_vocab *copy = new_vocab(vocab->kind, allocator);
     if (!copy || !vocab->codepoints) return copy;
     copy->size = vocab->size;
-    copy->codepoints = mr_alloc_by(allocator, (size_t)vocab->size, sizeof *copy->codepoints);
+    copy->codepoints = mr_alloc_with(allocator, (size_t)vocab->size, sizeof *copy->codepoints);
     if (copy->codepoints)
         return memcpy(copy->codepoints, vocab->codepoints, (size_t)vocab->size * sizeof *copy->codepoints), copy;
     mr_vocab_free(copy);
@@ -95,8 +95,8 @@ mr_vocab *mr_vocab_copy(const mr_vocab *vocab, const mr_allocator *allocator)
 void mr_vocab_free(mr_vocab *vocab)
 {
     if (!vocab) return;
-    mr_free_by(vocab->allocator, vocab->codepoints);
-    mr_free_by(vocab->allocator, vocab);
+    mr_free_with(vocab->allocator, vocab->codepoints);
+    mr_free_with(vocab->allocator, vocab);
 }
 
 int mr_vocab_size(const mr_vocab *vocab) { return vocab->size; }
@@ -106,7 +106,7 @@ int mr_vocab_is_bytes(const mr_vocab *vocab) { return vocab->kind == MR_VOCAB_BY
 
 char *mr_vocab_text(const mr_vocab *vocab)
 {
-    mr_text text = {0};
+    mr_strbuf text = {0};
     if (vocab->kind == MR_VOCAB_BYTES) return mr_strdup("bytes");
     mr_json_writer json = {.text = &text};
     mr_json_write_open(&json, '[');
@@ -117,7 +117,7 @@ char *mr_vocab_text(const mr_vocab *vocab)
     }
     mr_json_write_close(&json, ']');
     if (!text.failed) return text.data;
-    mr_text_free(&text);
+    mr_strbuf_free(&text);
     return NULL;
 }
 
@@ -180,7 +180,7 @@ int mr_vocab_print(const mr_vocab *vocab, char *text, size_t capacity, size_t *n
 {
     char *printed = mr_vocab_text(vocab);
     if (!printed) return mr_no_memory(err, "the vocabulary");
-    const int status = mr_text_give(printed, text, capacity, needed, err);
+    const int status = mr_copy_text(printed, text, capacity, needed, err);
     mr_free(printed);
     return status;
 }

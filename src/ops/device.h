@@ -23,8 +23,8 @@ struct mr_dev {
     const char *isa;  /* "avx512", …; "" where there is no choice */
     const char *name; /* the chip's name; NULL on a CPU, where it is not looked up */
     int threads;
-    int queue;              /* 1: all work goes through one queue, so the device serves one call at a time */
-    const mr_allocator *by; /* allocator of host memory for all that belongs to this device; NULL: malloc */
+    int queue;                     /* 1: all work goes through one queue, so the device serves one call at a time */
+    const mr_allocator *allocator; /* allocator of host memory for all that belongs to this device; NULL: malloc */
     /* tokens drawn before the host reads them: 1 … MR_DRAWN; above 1 where reading means waiting for the device */
     int ahead;
     size_t act_size, real_size; /* bytes of one mr_act, mr_real */
@@ -78,12 +78,12 @@ struct mr_dev {
 
 /* How a device computes. All zero: fp32, with the best instructions available. */
 typedef struct mr_dev_options {
-    int threads;            /* CPU; 0: as many as the process may run on */
-    const char *isa;        /* CPU; NULL: MINRNN_ISA, or else the best available */
-    int bf16;               /* matrix products in bf16; on a GPU stored activations too */
-    int exact;              /* GPU: fp32 products without TF32 */
-    const mr_allocator *by; /* allocator of host memory; must outlive the device. NULL: malloc */
-    void *stream;           /* GPU: a cudaStream_t to use; NULL: the device makes its own */
+    int threads;                   /* CPU; 0: as many as the process may run on */
+    const char *isa;               /* CPU; NULL: MINRNN_ISA, or else the best available */
+    int bf16;                      /* matrix products in bf16; on a GPU stored activations too */
+    int exact;                     /* GPU: fp32 products without TF32 */
+    const mr_allocator *allocator; /* allocator of host memory; must outlive the device. NULL: malloc */
+    void *stream;                  /* GPU: a cudaStream_t to use; NULL: the device makes its own */
     /* auto: called with one line that says why a GPU of this machine is not used; or NULL */
     void (*tell)(void *user, const char *line);
     void *tell_user;

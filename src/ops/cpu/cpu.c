@@ -76,9 +76,9 @@ float *mr_cpu_scratch(mr_cpu *cpu, int which, size_t count)
 {
     mr_scratch *s = &cpu->scratch[which];
     if (s->count >= count && s->data) return s->data;
-    mr_free_by(cpu->dev.by, s->data);
+    mr_free_with(cpu->dev.allocator, s->data);
     cpu->dev.taken -= s->count * sizeof(float);
-    s->data = mr_alloc_by(cpu->dev.by, count ? count : 1, sizeof(float));
+    s->data = mr_alloc_with(cpu->dev.allocator, count ? count : 1, sizeof(float));
     s->count = s->data ? count : 0;
     cpu->dev.taken += s->count * sizeof(float);
     if (!s->data) cpu->out_of_memory = 1;
@@ -175,12 +175,12 @@ void mr_cpu_reduce(mr_cpu *cpu, size_t n, const float *from, size_t stride, int 
 
 static void *device_alloc(mr_dev *dev, size_t bytes)
 {
-    void *p = mr_alloc_by(dev->by, bytes ? bytes : 1, 1);
+    void *p = mr_alloc_with(dev->allocator, bytes ? bytes : 1, 1);
     if (p) dev->taken += bytes;
     return p;
 }
 
-static void device_release(mr_dev *dev, void *p) { mr_free_by(dev->by, p); }
+static void device_release(mr_dev *dev, void *p) { mr_free_with(dev->allocator, p); }
 
 static void copy_bytes(mr_dev *dev, void *to, const void *from, size_t bytes)
 {
@@ -220,18 +220,18 @@ static void device_close(mr_dev *dev)
 {
     mr_cpu *cpu = mr_cpu_of(dev);
     mr_pool_free(cpu->pool);
-    for (int i = 0; i < MR_SCRATCHES; i++) mr_free_by(dev->by, cpu->scratch[i].data);
-    mr_free_by(dev->by, cpu);
+    for (int i = 0; i < MR_SCRATCHES; i++) mr_free_with(dev->allocator, cpu->scratch[i].data);
+    mr_free_with(dev->allocator, cpu);
 }
 
-static void fill_device(mr_cpu *cpu, int threads, const mr_allocator *by)
+static void fill_device(mr_cpu *cpu, int threads, const mr_allocator *allocator)
 {
     mr_dev *dev = &cpu->dev;
     *dev = (mr_dev){
         .kind = "cpu",
         .isa = cpu->kernels.name,
         .threads = threads,
-        .by = by,
+        .allocator = allocator,
         .memory = mr_memory_total(),
         .ahead = 1,
         .act_size = sizeof(float),
@@ -279,13 +279,13 @@ int mr_cpu_open(const mr_dev_options *options, mr_dev **out, mr_error *err)
     if (threads < 0 || threads > MOST_THREADS)
         return mr_fail(err, MR_EINVAL, "threads must be 0 (all) to %d, not %d", MOST_THREADS, threads);
     if (!threads) threads = mr_processors();
-    mr_cpu *cpu = mr_alloc_by(options->by, 1, sizeof *cpu);
+    mr_cpu *cpu = mr_alloc_with(options->allocator, 1, sizeof *cpu);
     if (!cpu) return mr_no_memory(err, "the CPU device");
     cpu->kernels = *kernels;
     cpu->set = kernels;
     cpu->product = mr_cpu_choose_product(kernels, options->bf16);
-    fill_device(cpu, threads, options->by);
-    cpu->pool = mr_pool_new(threads, options->by);
+    fill_device(cpu, threads, options->allocator);
+    cpu->pool = mr_pool_new(threads, options->allocator);
     if (!cpu->pool) {
         device_close(&cpu->dev);
         return mr_fail(err, MR_EDEVICE, "%d threads cannot be started on this machine; ask for fewer", threads);

@@ -317,7 +317,7 @@ static void cuda_close(mr_dev *dev)
     cudaFree(c->product_scratch.data);
     cudaFreeHost(c->staging);
     if (c->stream && !c->stream_given) cudaStreamDestroy(c->stream);
-    mr_free_by(dev->by, c);
+    mr_free_with(dev->allocator, c);
 }
 
 /* ---- opening ---- */
@@ -434,7 +434,7 @@ extern "C" int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **o
     int before = -1; /* a raw call, even the first, leaves the caller's current device unchanged */
     *out = NULL;
     if (options->raw && cudaGetDevice(&before) != cudaSuccess) before = -1;
-    mr_cuda *c = (mr_cuda *)mr_alloc_by(options->by, 1, sizeof *c);
+    mr_cuda *c = (mr_cuda *)mr_alloc_with(options->allocator, 1, sizeof *c);
     if (!c) return mr_no_memory(err, "a device");
     mr_dev *dev = &c->dev;
     c->bf16 = options->bf16;
@@ -448,7 +448,7 @@ extern "C" int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **o
     dev->isa = "";
     dev->threads = 1;
     dev->queue = 1;
-    dev->by = options->by;
+    dev->allocator = options->allocator;
     dev->ahead = MR_DRAWN;
     dev->act_size = c->bf16 ? sizeof(bf16) : sizeof(float);
     dev->real_size = sizeof(float);

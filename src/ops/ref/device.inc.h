@@ -2,12 +2,12 @@
 
 static void *host_alloc(mr_dev *dev, size_t bytes)
 {
-    void *p = mr_alloc_by(dev->by, bytes, 1);
+    void *p = mr_alloc_with(dev->allocator, bytes, 1);
     if (p) dev->taken += bytes;
     return p;
 }
 
-static void host_release(mr_dev *dev, void *p) { mr_free_by(dev->by, p); }
+static void host_release(mr_dev *dev, void *p) { mr_free_with(dev->allocator, p); }
 static void host_copy(mr_dev *dev, void *to, const void *from, size_t bytes)
 {
     (void)dev;
@@ -30,7 +30,7 @@ static int host_sync(mr_dev *dev, mr_error *err)
     (void)err;
     return 0;
 }
-static void host_close(mr_dev *dev) { mr_free_by(dev->by, dev); }
+static void host_close(mr_dev *dev) { mr_free_with(dev->allocator, dev); }
 
 static void put_reals(mr_dev *dev, mr_real *to, const float *from, size_t n)
 {
@@ -83,12 +83,12 @@ static void narrow(mr_dev *dev, uint16_t *to, const float *from, size_t n)
 
 int REF_OPEN(const mr_dev_options *options, mr_dev **out, mr_error *err)
 {
-    mr_dev *dev = mr_alloc_by(options->by, 1, sizeof *dev);
+    mr_dev *dev = mr_alloc_with(options->allocator, 1, sizeof *dev);
     if (!dev) return mr_no_memory(err, "a device");
     *dev = (mr_dev){.kind = REF_KIND,
                     .isa = "",
                     .threads = 1,
-                    .by = options->by,
+                    .allocator = options->allocator,
                     .memory = mr_memory_total(),
                     .ahead = 1,
                     .act_size = sizeof(real),

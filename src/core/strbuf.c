@@ -1,5 +1,5 @@
 /* Numbers printed the same in every locale, and a string buffer that grows. */
-#include "core/text.h"
+#include "core/strbuf.h"
 
 #include "core/mem.h"
 #include "core/utf8.h"
@@ -66,7 +66,7 @@ char *mr_brief_print(char out[MR_REAL_MAX], double value, int digits)
     return out;
 }
 
-static int make_room(mr_text *text, size_t more)
+static int make_room(mr_strbuf *text, size_t more)
 {
     if (text->failed) return 0;
     if (text->room - text->size > more) return 1;
@@ -83,7 +83,7 @@ static int make_room(mr_text *text, size_t more)
     return 1;
 }
 
-void mr_text_add(mr_text *text, const char *s)
+void mr_strbuf_add(mr_strbuf *text, const char *s)
 {
     size_t size = strlen(s);
     if (!make_room(text, size)) return;
@@ -91,7 +91,7 @@ void mr_text_add(mr_text *text, const char *s)
     text->size += size;
 }
 
-void mr_text_format(mr_text *text, const char *format, ...)
+void mr_strbuf_format(mr_strbuf *text, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -133,24 +133,24 @@ size_t mr_json_piece(char out[MR_JSON_PIECE], const char *s, size_t size)
     return n > 0 ? (size_t)n : 1;
 }
 
-void mr_text_json(mr_text *text, const char *s, size_t size)
+void mr_strbuf_json(mr_strbuf *text, const char *s, size_t size)
 {
     char piece[MR_JSON_PIECE];
-    mr_text_add(text, "\"");
+    mr_strbuf_add(text, "\"");
     for (size_t at = 0; at < size;) {
         at += mr_json_piece(piece, s + at, size - at);
-        mr_text_add(text, piece);
+        mr_strbuf_add(text, piece);
     }
-    mr_text_add(text, "\"");
+    mr_strbuf_add(text, "\"");
 }
 
-void mr_text_free(mr_text *text)
+void mr_strbuf_free(mr_strbuf *text)
 {
     mr_free(text->data);
-    *text = (mr_text){0};
+    *text = (mr_strbuf){0};
 }
 
-int mr_text_give(const char *from, char *to, size_t capacity, size_t *needed, mr_error *err)
+int mr_copy_text(const char *from, char *to, size_t capacity, size_t *needed, mr_error *err)
 {
     const size_t size = strlen(from) + 1;
     if (needed) *needed = size;

@@ -1,6 +1,6 @@
 /* Numbers printed the same in every locale, and a string buffer that grows. */
-#ifndef MR_CORE_TEXT_H
-#define MR_CORE_TEXT_H
+#ifndef MR_CORE_STRBUF_H
+#define MR_CORE_STRBUF_H
 
 #include "core/status.h"
 
@@ -20,18 +20,18 @@ char *mr_brief_print(char out[MR_REAL_MAX], double value, int digits);
 
 /* A string buffer. Start from {0}. When memory runs out, `failed` is set and everything added later is dropped, so one
  * check at the end is enough. */
-typedef struct mr_text {
+typedef struct mr_strbuf {
     char *data; /* ends in a zero byte; NULL while empty */
     size_t size, room;
     int failed;
-} mr_text;
+} mr_strbuf;
 
-void mr_text_add(mr_text *text, const char *s);
+void mr_strbuf_add(mr_strbuf *text, const char *s);
 /* As printf. For reals use %s with mr_real_print: %g depends on the locale. */
-void mr_text_format(mr_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void mr_strbuf_format(mr_strbuf *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Adds a JSON string literal. Bytes that are not UTF-8 become U+FFFD. */
-void mr_text_json(mr_text *text, const char *s, size_t size);
-void mr_text_free(mr_text *text);
+void mr_strbuf_json(mr_strbuf *text, const char *s, size_t size);
+void mr_strbuf_free(mr_strbuf *text);
 
 /* The first character of s as it stands in a JSON string, without allocating. Returns how many bytes of s it takes. */
 enum { MR_JSON_PIECE = 16 };
@@ -39,6 +39,6 @@ size_t mr_json_piece(char out[MR_JSON_PIECE], const char *s, size_t size);
 
 /* Copies text and its zero byte into a caller's buffer. *needed (or NULL) is set to the bytes it takes; MR_EINVAL when
  * capacity is smaller. */
-int mr_text_give(const char *from, char *to, size_t capacity, size_t *needed, mr_error *err);
+int mr_copy_text(const char *from, char *to, size_t capacity, size_t *needed, mr_error *err);
 
 #endif
