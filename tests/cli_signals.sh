@@ -7,7 +7,7 @@ make_text text.txt 3000 1
 cat >signals.py <<'PYTHON'
 """signals.py ACTION… -- COMMAND…: starts the command, waits for its first line, then carries out the actions in turn:
 a signal's name sends it; "saved" waits for the line about a requested checkpoint. `nohup` first: with HUP ignored.
-Prints the exit status and the last line."""
+Prints the exit status, the last line, and how many checkpoints were requested and saved."""
 import signal, subprocess, sys
 split = sys.argv.index("--")
 actions, command = sys.argv[1:split], sys.argv[split + 1:]
@@ -18,6 +18,7 @@ p = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
 lines = [p.stderr.readline()]
 for action in actions:
     if action == "saved":
+        lines.append(p.stderr.readline())
         while lines[-1] and "saved as requested" not in lines[-1]:
             lines.append(p.stderr.readline())
     elif action != "nohup":
@@ -25,12 +26,13 @@ for action in actions:
 lines += p.stderr.readlines()
 print(p.wait())
 print(lines[-1].strip())
+print(sum("saved as requested" in line for line in lines))
 PYTHON
 
 plain=(text --data text.txt "${tiny[@]}" --eval-every 100000000 --save-every 100000000
     --schedule constant)
 endless=("${plain[@]}" --steps 100000000)
-signals() { { read -r ending; read -r last_line; } < <(python3 signals.py "$@"); }
+signals() { { read -r ending; read -r last_line; read -r saved; } < <(python3 signals.py "$@"); }
 
 for case in "TERM 143" "INT 130" "HUP 129" "HUP_HUP 129" "USR1_saved_HUP 129"; do
     read -r actions code <<<"$case"
@@ -45,6 +47,7 @@ done
 # ---- USR1: a checkpoint, and the run trains on; twice, so that the second is not taken for the first
 signals USR1 saved USR1 saved KILL -- "$minrnn" train "${endless[@]}" --out usr1
 check "USR1: ended by the kill alone, not by $ending" [ "$ending" = -9 ]
+check "USR1: two requests, two checkpoints, not $saved" [ "$saved" = 2 ]
 check "USR1: the state is there though the run was killed" [ -s usr1/state.safetensors ]
 step=$(grep -ao '"state.step":"[0-9]*"' usr1/state.safetensors | tr -dc 0-9)
 check "USR1: saved at step $step" [ "$step" -gt 0 ]

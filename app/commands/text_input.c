@@ -2,41 +2,19 @@
 #include "commands/text_input.h"
 
 #include "core/mem.h"
+#include "tasks/source.h"
 #include "commands/args.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-enum { WRITER_WAIT_MS = 1000, FIRST_ROOM = 1 << 16 };
-
-/* A pipe without a writer gets a second to find one; without O_NONBLOCK, opening it could wait for ever. A device is
- * either endless or a terminal, which is better read as standard input. */
-static int open_path(mr_text_input *in, mr_error *err)
-{
-    struct stat st;
-    in->fd = open(in->name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (in->fd < 0) return mr_fail(err, MR_EIO, "%s: cannot be opened: %s", in->name, strerror(errno));
-    const int kind = fstat(in->fd, &st) ? 0 : (int)(st.st_mode & S_IFMT);
-    if (kind == S_IFIFO) poll(&(struct pollfd){.fd = in->fd, .events = POLLIN}, 1, WRITER_WAIT_MS);
-    fcntl(in->fd, F_SETFL, fcntl(in->fd, F_GETFL) & ~O_NONBLOCK);
-    if (kind == S_IFREG || kind == S_IFIFO) return 0;
-    close(in->fd);
-    return mr_fail(err, MR_EIO, "%s: is %s; give a file or a pipe, or - for standard input", in->name,
-                   kind == S_IFDIR ? "a directory" : "a device");
-}
+enum { FIRST_ROOM = 1 << 16 };
 
 int mr_text_input_open(mr_text_input *in, const char *path, mr_error *err)
 {
-    struct stat st;
-    const int standard = !strcmp(path, "-");
-    *in = (mr_text_input){.fd = STDIN_FILENO, .name = standard ? "standard input" : path};
-    int status = standard ? 0 : open_path(in, err);
-    if (!status && !fstat(in->fd, &st) && S_ISREG(st.st_mode)) in->total = (uint64_t)st.st_size;
-    return status;
+    *in = (mr_text_input){.fd = -1, .name = strcmp(path, "-") ? path : "standard input"};
+    return mr_source_open(path, &in->fd, &in->total, err);
 }
 
 long mr_text_input_read(mr_text_input *in, char *buffer, size_t size)
@@ -48,10 +26,7 @@ long mr_text_input_read(mr_text_input *in, char *buffer, size_t size)
     return (long)got;
 }
 
-void mr_text_input_close(mr_text_input *in)
-{
-    if (in->fd != STDIN_FILENO) close(in->fd);
-}
+void mr_text_input_close(mr_text_input *in) { close(in->fd); }
 
 static int grow(char **text, size_t used, size_t *room, const char *name, mr_error *err)
 {

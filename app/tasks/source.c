@@ -55,9 +55,7 @@ int mr_source_is_lasting(const char *names)
 
 /* ---- reading ---- */
 
-/* A file or a pipe; *length is 0 where it is not known. Without O_NONBLOCK, opening a pipe that nobody writes to would
- * wait for ever; a device is either endless or a terminal, which is better read as standard input. */
-static int open_source(const char *name, int *fd, uint64_t *length, mr_error *err)
+int mr_source_open(const char *name, int *fd, uint64_t *length, mr_error *err)
 {
     struct stat st;
     const int is_stdin = !strcmp(name, "-");
@@ -127,7 +125,7 @@ int mr_source_read(const char *names, uint64_t limit, char **data, size_t *size,
     while (!status && next_name(&names, name)) {
         uint64_t length;
         int fd = -1;
-        status = open_source(name, &fd, &length, err);
+        status = mr_source_open(name, &fd, &length, err);
         if (!status && length > limit)
             status = mr_fail(err, MR_EDATA, "%s: has %llu bytes; at most %llu can be read", name,
                              (unsigned long long)length, (unsigned long long)limit);
@@ -146,7 +144,7 @@ static int copy_one(mr_replace *file, const char *name, uint64_t *size, mr_error
 {
     char piece[PIECE];
     uint64_t length;
-    int fd, status = open_source(name, &fd, &length, err);
+    int fd, status = mr_source_open(name, &fd, &length, err);
     for (ssize_t got = 1; !status && got > 0;) {
         got = read_some(fd, piece, sizeof piece);
         if (got < 0) status = mr_fail(err, MR_EIO, "%s: cannot be read: %s", shown(name), strerror(errno));

@@ -7,7 +7,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* `names` has a name a line, as an option with MR_OPT_MANY does; "-" is standard input. */
+/* Opens a file or a pipe; "-" is standard input. *length is 0 where it is not known. A pipe that nobody writes to gets
+ * a second to find a writer: without O_NONBLOCK, opening it could wait for ever. Folders and devices are refused: a
+ * device is either endless or a terminal, which is better read as standard input. The caller closes *fd, which is -1
+ * after a failure. */
+int mr_source_open(const char *name, int *fd, uint64_t *length, mr_error *err);
+
+/* Below, `names` has a name a line, as an option with MR_OPT_MANY does; "-" is standard input. */
 
 /* Reads all of it into fresh memory (freed by mr_free; one zero byte follows). Refuses what is longer than `limit`
  * bytes together (MR_EDATA), and folders and devices (MR_EIO). */

@@ -1,8 +1,8 @@
 /* Starting from a model: its configuration and vocabulary go into the recipe, later its weights into the net. */
 #include "train/init.h"
 
-#include "core/file.h"
 #include "core/mem.h"
+#include "train/session.h"
 
 #include <string.h>
 
@@ -110,10 +110,10 @@ int mr_init_open(mr_recipe *r, const char *state, mr_error *err)
     mr_error inner;
     if (!r->train.init[0]) return 0;
     if (state) return take_state_vocab(r, state, err);
-    char *in_folder = mr_path_join(r->train.init, "model.safetensors");
-    if (!in_folder) return mr_no_memory(err, r->train.init);
-    int status = open_model(r, mr_path_exists(in_folder) ? in_folder : r->train.init, &inner);
-    mr_free(in_folder);
+    char *path = NULL;
+    int status = mr_model_path(r->train.init, &path, &inner);
+    if (!status) status = open_model(r, path, &inner);
+    mr_free(path);
     return status ? mr_fail(err, status, "--init: %.1000s", inner.text) : 0;
 }
 
