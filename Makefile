@@ -12,8 +12,8 @@ endif
 CONFIGURE = cmake -S . --log-level=NOTICE -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CHOSEN_CC) $(CMAKE_FLAGS)
 
 .NOTPARALLEL:
-.PHONY: all demo test test-full asan asan-fast tsan fuzz lint coverage mutants test-aarch64 static install clean \
-    bootstrap
+.PHONY: all demo test test-full asan asan-fast tsan fuzz lint coverage mutants golden test-aarch64 static install \
+    clean bootstrap
 
 all: bootstrap
 	@$(CONFIGURE) -B $(BUILD)
@@ -75,6 +75,13 @@ coverage: bootstrap
 	@$(CONFIGURE) -B build-coverage -DMINRNN_COVERAGE=ON -DMINRNN_CUDA=OFF
 	@cmake --build build-coverage --parallel $(JOBS)
 	@scripts/coverage.sh build-coverage
+
+# Writes again what tests compare with: pictures, messages, tasks' data and the transcript. Look at the diff.
+golden: all
+	@cmake --build $(BUILD) --parallel $(JOBS) --target test_pictures test_api_messages test_task_data
+	@for test in pictures api_messages task_data; do MINRNN_GOLDEN=write $(BUILD)/tests/test_$$test || exit 1; done
+	@MINRNN_GOLDEN=write bash tests/cli_transcript.sh $(BUILD)/minrnn
+	@git status --short tests
 
 # 300 small changes to the program, each tried against the tests that reach it; MUTANTS: options of tests/mutate.py
 mutants: bootstrap

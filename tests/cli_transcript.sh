@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What the command prints, against tests/transcript.txt: a session with its output, read like a terminal's.
-# After a change that is meant: MINRNN_TRANSCRIPT=write bash tests/cli_transcript.sh build/minrnn, and look at the diff.
+# After a change that is meant: MINRNN_GOLDEN=write bash tests/cli_transcript.sh build/minrnn, and look at the diff.
 source "$(dirname "$0")/cli_support.bash"
 
 make_text text.txt 3000 1
@@ -65,13 +65,13 @@ for line in wanted.splitlines(keepends=True):
         got += line + "".join("  " + one if one != "\n" else one for one in shown)
     elif line.startswith("#"):
         got += "\n" * bool(got) + line
-if os.environ.get("MINRNN_TRANSCRIPT") == "write":
+if os.environ.get("MINRNN_GOLDEN") == "write":
     open(path, "w", encoding="utf-8").write(got)
 elif got != wanted:
     sys.stdout.writelines(difflib.unified_diff(wanted.splitlines(True), got.splitlines(True), "transcript.txt", "now"))
     sys.exit(1)
 PYTHON
 export MINRNN_DATA=/nonexistent XDG_CACHE_HOME=$work/cache LC_ALL=C.UTF-8 COLUMNS=80 MINRNN_ISA=scalar
-check "it prints something else (MINRNN_TRANSCRIPT=write writes tests/transcript.txt again)" \
+check "it prints something else (MINRNN_GOLDEN=write writes tests/transcript.txt again)" \
     python3 play.py "$minrnn" "$tests/transcript.txt"
 finish

@@ -1,6 +1,6 @@
 /* The sentences of the public header's refusals, whole, against tests/golden/messages.txt. Other tests check that calls
  * are refused, and a word of why; here the numbers and names in a sentence count, too. After a change that is meant,
- * MINRNN_MESSAGES=write writes the file again. */
+ * MINRNN_GOLDEN=write writes the file again. */
 #include "api_support.h"
 
 #include <stdio.h>
@@ -264,7 +264,7 @@ static void sentences_are_as_recorded(void **state)
 {
     (void)state;
     static char want[sizeof got];
-    const char *mode = getenv("MINRNN_MESSAGES");
+    const char *mode = getenv("MINRNN_GOLDEN");
     batches(), training(), streams(), making(), raw();
     if (mode && !strcmp(mode, "write")) {
         FILE *to = fopen(GOLDEN, "w");
@@ -281,7 +281,7 @@ static void sentences_are_as_recorded(void **state)
     while (*a && *b) {
         const int n = (int)strcspn(a, "\n"), m = (int)strcspn(b, "\n");
         if (n != m || memcmp(a, b, (size_t)n))
-            fail_msg("\"%.*s\", where messages.txt has \"%.*s\" (MINRNN_MESSAGES=write if it is meant)", n, a, m, b);
+            fail_msg("\"%.*s\", where messages.txt has \"%.*s\" (MINRNN_GOLDEN=write if it is meant)", n, a, m, b);
         a += n + (a[n] == '\n'), b += m + (b[m] == '\n');
     }
     assert_string_equal(a, b);

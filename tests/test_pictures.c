@@ -1,5 +1,5 @@
 /* Charts and curves against pictures that somebody has looked at (tests/golden/pictures): every text the same, every
- * coordinate to a tenth of a pixel. After a change that is meant, MINRNN_PICTURES=write writes them again: look at
+ * coordinate to a tenth of a pixel. After a change that is meant, MINRNN_GOLDEN=write writes them again: look at
  * them before you commit them. */
 #include "core/mem.h"
 #include "plot/chart.h"
@@ -22,14 +22,14 @@ static void expect_same_picture(const char *name, const char *got, const char *w
             double a = strtod(got, &after_got), b = strtod(want, &after_want);
             if (after_got != got && after_want != want) {
                 if (!(fabs(a - b) <= (fabs(b) < 10 ? 0.011 : 0.11)))
-                    fail_msg("%s, line %d: %.40s, where the picture has %.40s (MINRNN_PICTURES=write if it is meant)",
+                    fail_msg("%s, line %d: %.40s, where the picture has %.40s (MINRNN_GOLDEN=write if it is meant)",
                              name, line, got, want);
                 got = after_got, want = after_want;
                 continue;
             }
         }
         if (*got != *want)
-            fail_msg("%s, line %d: \"%.40s\", where the picture has \"%.40s\" (MINRNN_PICTURES=write if it is meant)",
+            fail_msg("%s, line %d: \"%.40s\", where the picture has \"%.40s\" (MINRNN_GOLDEN=write if it is meant)",
                      name, line, got, want);
         if (*got == '<' || *got == '>') in_tag = *got == '<';
         line += *got == '\n';
@@ -40,7 +40,7 @@ static void expect_same_picture(const char *name, const char *got, const char *w
 static void check_file(const char *name, const char *path)
 {
     char golden[MR_TEXT_MAX], *got, *want;
-    const char *mode = getenv("MINRNN_PICTURES");
+    const char *mode = getenv("MINRNN_GOLDEN");
     size_t size;
     mr_error err = {0};
     snprintf(golden, sizeof golden, "%s/tests/golden/pictures/%s", MINRNN_SOURCE_DIR, name);

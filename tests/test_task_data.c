@@ -1,6 +1,6 @@
 /* The data of tasks stays what it is: hashes of batches that were drawn with a fixed seed (tests/golden/task_data.txt).
  * Other tests check that the data is right; this one, that a run started today sees the same data tomorrow. After a
- * change that is meant, MINRNN_TASK_DATA=write writes the file again. */
+ * change that is meant, MINRNN_GOLDEN=write writes the file again. */
 #include "core/sha256.h"
 #include "task_support.h"
 
@@ -96,7 +96,7 @@ static void note_text(const char *vocab, const char *split)
 static void batches_are_as_recorded(void **state)
 {
     (void)state;
-    const char *mode = getenv("MINRNN_TASK_DATA");
+    const char *mode = getenv("MINRNN_GOLDEN");
     note_languages();
     note_copying();
     note_text("bytes", "0.9");
