@@ -32,11 +32,16 @@
         assert_int_equal(err.status, wanted);                                                                          \
     } while (0)
 
-/* With MINRNN_TEST_API_DEVICE=cuda the tests of nets and streams run there, in fp32, in place of the CPU. */
+/* With MINRNN_TEST_API_DEVICE=cuda the tests of nets and streams run there, in fp32, in place of the CPU. Programs that
+ * pass host memory to raw calls define HOST_MEMORY and stay on the CPU. */
 static inline mr_context *context_on(const char *device)
 {
     mr_context_options options = MR_CONTEXT_OPTIONS;
+#ifdef HOST_MEMORY
+    const char *instead = NULL;
+#else
     const char *instead = getenv("MINRNN_TEST_API_DEVICE");
+#endif
     mr_context *ctx;
     options.device = instead && !strcmp(device, "cpu") ? instead : device;
     options.exact = 1;

@@ -59,13 +59,7 @@ check "both ways for every model" json \
     "sorted({(r['row'], r['column'].split()[0], r['length']) for r in d['rows'] if r['ms'] > 0 \
         and math.isfinite(r['ms'])}) == sorted((m, w, T) for m in $models for w in ('tokens', 'context') \
         for T in (8, 16))" r/inference.json
-check "more tokens take longer" json \
-    "all(a['ms'] < b['ms'] for a in d['rows'] for b in d['rows'] if a['row'] == b['row'] \
-        and a['column'] == 'tokens B=2 T=8' and b['column'] == 'tokens B=2 T=16')" r/inference.json
 check "the paper's comparison" grep -qF '| minGRU against Mamba, with context | 8 | 6.6 % faster | – |' r/inference.md
-total() { echo "sum(r['ms'] for r in d['rows'] if r['column'] == '$1')"; }
-check "twice as many about twice as long" json "$(total 'tokens B=2 T=16') < 6 * $(total 'tokens B=2 T=8')" \
-    r/inference.json
 done_by "$minrnn" reproduce inference --quick --out r --device cpu
 check "nothing is measured twice" grep -q '^0 done' err
 check "pictures are XML" valid_svg r/*.svg

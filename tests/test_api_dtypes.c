@@ -1,5 +1,6 @@
 /* The dtypes of raw calls on the CPU and on ref: compared with each other and with finite
  * differences; and what is refused. */
+#define HOST_MEMORY
 #include "raw_support.h"
 
 #include <pthread.h>

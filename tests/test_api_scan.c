@@ -1,4 +1,5 @@
 /* The scan and the cells on raw buffers, compared with plain loops and finite differences; and what they refuse. */
+#define HOST_MEMORY
 #include "api_support.h"
 
 enum { B = 2, T = 9, H = 5, D = 4, N = B * T * H };
