@@ -224,10 +224,10 @@ static inline int bf16_recomputes(const mr_dev *dev, const mr_cell *cell, int D,
 
 static inline void bf16_minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
 {
-    const int N = a->H * mr_cell_gates(&a->cell), anew = bf16_recomputes(dev, &a->cell, a->D, a->H);
+    const int N = a->H * mr_cell_gates(&a->cell), recomputed = bf16_recomputes(dev, &a->cell, a->D, a->H);
     const size_t tokens = (size_t)(a->B * a->T);
     double *W = bf16_operand(a->W, (size_t)(N * a->D)),
-           *b = bf16_of(dev)->bias && !anew ? bf16_operand(a->b, (size_t)N) : NULL;
+           *b = bf16_of(dev)->bias && !recomputed ? bf16_operand(a->b, (size_t)N) : NULL;
     mr_minrnn_fwd_args own = *a;
     bf16_exact.linear_fwd(dev, &(mr_linear_fwd_args){.M = a->B * a->T,
                                                      .N = N,
@@ -236,7 +236,7 @@ static inline void bf16_minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
                                                      .W = (const mr_real *)W,
                                                      .b = b ? (const mr_real *)b : a->b,
                                                      .y = a->saved});
-    if (!anew) bf16_store(dev, "", a->saved, tokens * (size_t)N);
+    if (!recomputed) bf16_store(dev, "", a->saved, tokens * (size_t)N);
     own.W = NULL;
     bf16_exact.minrnn_fwd(dev, &own);
     bf16_store(dev, "minrnn_fwd", a->h, tokens * (size_t)a->H);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs and models of commit 4a3825d go on with the same bits and score the same, on every instruction set that was
+# Runs and models of commit 4a3825d resume to the same bits and score the same, on every instruction set that was
 # recorded; and the same seed still gives the same bits.
 #
 # Sums are fixed by shape (CONTRIBUTING.md), so every x86-64 machine should find what was recorded on one; it was tried

@@ -62,7 +62,7 @@ done_by "$minrnn" train "${text[@]}" --steps 100000000 --warmup 0 --schedule con
     --eval-every 100000000 --out flat
 check "constant stays" [ "$(grep -o '"lr":[^,]*' flat/log.jsonl | sort -u | wc -l)" -eq 1 ]
 
-# ---- overfitting is told, once, with what to do; a run that learns is not accused of it
+# ---- overfitting gets one line, with what to do; a run that learns gets none
 head -c 1500 text.txt | iconv -c -f utf-8 -t utf-8 >short.txt
 done_by "$minrnn" train text --data short.txt --dim 32 --layers 1 --context 32 --batch 8 --dropout 0 --weight-decay 0 \
     --lr 0.02 --schedule constant \

@@ -138,7 +138,7 @@ refused 2 'more than 64 texts' "$minrnn" generate $model $(printf ' --stop x%.0s
 
 # ---- a seed that is drawn can be given again
 "$minrnn" generate $model --seed random --tokens 40 >drawn 2>err
-check "the seed is told" grep -qE '^minrnn generate: --seed [0-9]+ was drawn' err
+check "the seed is printed" grep -qE '^minrnn generate: --seed [0-9]+ was drawn' err
 written repeated --seed "$(sed -n 's/.*--seed \([0-9]*\) was drawn.*/\1/p' err)" --tokens 40
 check "and gives the same text" same_files drawn repeated
 seeds=$(for i in 1 2 3 4; do "$minrnn" generate $model --seed random --tokens 0 2>&1 >/dev/null; done | sort -u | wc -l)

@@ -149,7 +149,7 @@ if ! touch sealed/try 2>/dev/null; then
     refused 1 'hidden\.txt.*denied' "$minrnn" score $model hidden.txt
 fi
 
-# ---- a run goes on with the data that it was started on, not with another text of the same characters
+# ---- a run resumes only with the data that it was started on, not with another text of the same characters
 python3 -c \
     't = open("text.txt", encoding="utf-8").read(); open("moved.txt", "w", encoding="utf-8").write(t[100:] + t[:100])'
 cp -r good resumed

@@ -53,7 +53,7 @@ cp sweep.ini efficiency.ini
 refused 1 'another name' "$minrnn" reproduce efficiency.ini --out own
 refused 1 'none.ini' "$minrnn" reproduce none.ini --out own
 
-# wrong NAME PATTERN LINE…: the sweep with these lines behind it is refused, and leaves nothing.
+# wrong NAME PATTERN LINE…: the sweep with these lines appended is refused, and leaves nothing.
 wrong() {
     local name=$1 pattern=$2
     shift 2
@@ -343,7 +343,7 @@ refused 1 'merged/selective-copy.json' "$minrnn" reproduce "${copy[@]}" --out me
 check "a broken file stays" same_files torn.json merged/selective-copy.json
 run reproduce selective-copy parameters --quick --out merged
 check "a broken file fails" [ $status -eq 1 ]
-check "and is told" grep -q 'merged/selective-copy.json: row' err
+check "and a line says so" grep -q 'merged/selective-copy.json: row' err
 check "the others are run" grep -q '^# ' out
 
 # ---- a run's folder that was damaged
@@ -351,7 +351,7 @@ done_by reproduce "${one[@]}" --out damaged --budget 0.15s
 for file in damaged/runs/*/*/log.jsonl; do : >"$file"; done
 run reproduce "${one[@]}" --out damaged --quiet
 check "a damaged run fails" [ $status -eq 1 ]
-check "with what to do" grep -q 'remove damaged/runs/.* to start this run anew' err
+check "with what to do" grep -q 'remove damaged/runs/.* to start this run afresh' err
 rm -r damaged/runs/*/*
 done_by reproduce "${one[@]}" --out damaged
 check "and then runs" same_rows unstopped/selective-copy.json damaged/selective-copy.json

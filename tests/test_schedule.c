@@ -90,7 +90,7 @@ static void progress_moves_what_decays(void **unused)
         for (int step = 1; step <= 101; step++) {
             const double alone = mr_step_values(&set, step, 0).lr, before = (step - 1) / 101.0;
             if (memcmp(&alone, &(double){mr_step_values(&set, step, before).lr}, sizeof alone))
-                fail_msg("step %d: progress that is behind it changes its rate", step);
+                fail_msg("step %d: progress that lags changes its rate", step);
         }
     }
 }

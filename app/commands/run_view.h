@@ -9,7 +9,7 @@
 typedef struct mr_run_view {
     mr_progress progress;
     const mr_recipe *recipe;
-    /* "minGRU/3 layers, seed 1: " before each line; "": the only run, of which every evaluation is told */
+    /* "minGRU/3 layers, seed 1: " before each line; "": the only run, every evaluation of it gets a line */
     char label[128];
     int quiet, terminal;
     double last_line, next_eval_line; /* of mr_seconds() */

@@ -223,7 +223,7 @@ static void run_failed(mr_cell_run *t, const mr_error *err)
 static const mr_error *with_hint(mr_error *err, const char *dir)
 {
     const mr_error was = *err;
-    mr_error_set(err, was.status, "%.300s; remove %.200s to start this run anew", was.text, dir);
+    mr_error_set(err, was.status, "%.300s; remove %.200s to start this run afresh", was.text, dir);
     return err;
 }
 

@@ -289,7 +289,7 @@ void mr_unlock_and_tidy(const char *path, int lock)
 {
     char *name = lock >= 0 ? mr_path_join(path, ".lock") : NULL;
     if (name) {
-        unlink(name); /* while it is held: whoever opened it before finds out by is_current */
+        unlink(name); /* while it is held: a process that opened it earlier notices by is_current */
         name[strlen(path)] = 0;
         char *slash = rmdir(name) ? NULL : strrchr(name, '/');
         if (slash) *slash = 0, rmdir(name);

@@ -186,7 +186,7 @@ class Mixer(nn.Module):
 
 
 class Conv(nn.Conv1d):
-    """Causal and depthwise; with a 1×1 behind it when it is a branch of its own."""
+    """Causal and depthwise; followed by a 1×1 when it is a branch of its own."""
 
     def __init__(self, dim, point):
         super().__init__(dim, dim, 4, groups=dim)

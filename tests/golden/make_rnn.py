@@ -66,14 +66,14 @@ def make(tensors, name, module):
     lstm = name == "lstm"
     x = randn(B, T, D).requires_grad_()
     start = [randn(B, H, scale=0.5).requires_grad_() for _ in range(2 if lstm else 1)]
-    dh, dbehind = randn(B, T, H), [randn(B, H) for _ in start]
+    dh, dlast = randn(B, T, H), [randn(B, H) for _ in start]
     state = (start[0][None], start[1][None]) if lstm else start[0][None]
-    h, behind = module(x, state)
-    behind = [s[0] for s in behind] if lstm else [behind[0]]
-    loss = (h * dh).sum() + sum((b * d).sum() for b, d in zip(behind, dbehind))
+    h, last = module(x, state)
+    last = [s[0] for s in last] if lstm else [last[0]]
+    loss = (h * dh).sum() + sum((b * d).sum() for b, d in zip(last, dlast))
     loss.backward()
-    values = {"x": x, "h_in": torch.cat(start, dim=1), "dh": dh, "dh_out": torch.cat(dbehind, dim=1), "h": h,
-              "h_out": torch.cat(behind, dim=1), "dx": x.grad, "dh_in": torch.cat([s.grad for s in start], dim=1)}
+    values = {"x": x, "h_in": torch.cat(start, dim=1), "dh": dh, "dh_out": torch.cat(dlast, dim=1), "h": h,
+              "h_out": torch.cat(last, dim=1), "dx": x.grad, "dh_in": torch.cat([s.grad for s in start], dim=1)}
     for key, p in module.named_parameters():
         key = key.replace("_l0", "")
         values[key], values["d" + key] = p, p.grad
