@@ -42,11 +42,13 @@
 #include <stdint.h>
 
 #ifdef __cplusplus
+extern "C++" {                            /* also where a program includes this header inside extern "C" */
 template <typename T> inline T mr_sized() /* for MR_SIZED */
 {
     T value = T();
     value.size = sizeof value;
     return value;
+}
 }
 extern "C" {
 #endif

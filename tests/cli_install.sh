@@ -67,7 +67,9 @@ done_by ./static model.safetensors
 check "with the static library it streams: $(cat out)" same_files out expected
 check "the static program needs no libminrnn" bash -c '! ldd static | grep -q libminrnn'
 c++ -x c++ -std=c++11 -Wall -Wextra -Werror -fsyntax-only - $(pkg-config --cflags minrnn) <<'CPP' 2>err
+extern "C" { // as many programs include C headers
 #include <minrnn_experimental.h>
+}
 int main()
 {
     mr_batch data = MR_BATCH;
