@@ -2,7 +2,7 @@
 # Makes sure that everything the build needs is there. Silent and off the network when it is; otherwise it installs the
 # packages on Debian and Ubuntu, and names them for other systems.
 # usage: scripts/bootstrap.sh [lint|tests]      lint: what `make lint` needs, too
-#                                               tests: NumPy alone, for tests/reader.py, whose tests are skipped without
+#                                               tests: NumPy alone; without it the tests of tests/reader.py are skipped
 set -eu
 lint_tools=()
 [ "${1:-}" != lint ] || lint_tools=(clang-format clang-tidy cppcheck)

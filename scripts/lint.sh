@@ -36,7 +36,7 @@ if [ -n "$formatter" ]; then
     find src app include examples tests fuzz -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' |
         xargs "$formatter" -n -Werror 2>"$found"
     verdict clang-format "$found"
-    [ ! -s "$found" ] || echo "lint: clang-format -i FILE mends it"
+    [ ! -s "$found" ] || echo "lint: clang-format -i FILE fixes it"
 else
     echo "lint: clang-format: NOT RUN, version 14 is not installed here (Debian 12: apt-get install clang-format;" \
         "elsewhere: pip install clang-format==14.0.6)"

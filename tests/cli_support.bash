@@ -1,7 +1,7 @@
 # What the command-line tests share. Sourced with the path of the command as $1: afterwards $minrnn is the command, the
 # current folder is an empty one that goes away at the end, and `finish` ends the test.
 #
-# MINRNN_TEST_SLOW=1 lessens repetitions, for builds that run many times slower; sanitizers are noticed by themselves.
+# MINRNN_TEST_SLOW=1 reduces repetitions, for builds that run many times slower; sanitizers are noticed by themselves.
 set -u
 [ $# -ge 1 ] || { echo "usage: $0 path/to/minrnn"; exit 2; }
 minrnn=$(realpath "$1")

@@ -30,7 +30,6 @@ ARROWS = {
     "app/commands": ["app/paper", "app/train", "app/tasks", "app/plot", "src/core", "app/bench/experiments.h"],
     "app/bench": ["app", "src/model", "src/ops", "src/core"],
     "examples": [],
-    "python": [],
 }
 # The one room of the program that may look into the library; all others see public headers and src/core, however they
 # come by them.
@@ -40,7 +39,7 @@ BACKENDS = ["src/ops/ref", "src/ops/cpu", "src/ops/cuda"]
 # Every line of code, scripts and build files has at most COLUMNS columns; recorded data in tests and fuzz is not code.
 NARROW = ("src", "include", "app", "examples", "tests", "scripts", "fuzz", "CMakeLists.txt", "Makefile")
 NARROW_TYPES = (*SOURCES, ".py", ".sh", ".bash", ".cmake", ".cmake.in", "CMakeLists.txt", "Makefile")
-MEASURED = ["src", "include", "app", "examples", "python", "tests"]
+MEASURED = ["src", "include", "app", "examples", "tests"]
 UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) + r")\b")
 
 
@@ -68,7 +67,7 @@ def check_includes(root, path, lines):
         return
     room = longest(path, BACKENDS)
     for number, line in enumerate(lines, 1):
-        match = re.match(r"\s*#\s*include\s+(\S+)", line)
+        match = re.match(r"\s*#\s*include\b\s*(\S+)", line)
         if not match:
             continue
         quoted = re.match(r'"([^"]+)"|<([^>]+)>', match.group(1))
@@ -90,7 +89,7 @@ def check_includes(root, path, lines):
 
 def included(root, path, seen):
     """Every file of ours that one includes, directly or through others."""
-    for match in re.finditer(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]', read(root, path), re.M):
+    for match in re.finditer(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', read(root, path), re.M):
         target = include_target(root, path, match.group(1))
         if target and target not in seen:
             seen.add(target)
@@ -112,32 +111,47 @@ def read(root, path):
         return file.read()
 
 
-def blank(text):
-    """The code with comments, literals and the inside of directives blanked, every line kept in its place."""
-    pattern = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
-    text = pattern.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
-    out, depth, skipping, directive = [], 0, [], False
-    for line in text.split("\n"):
-        starts = re.match(r"\s*#\s*(\w*)", line)
-        if not directive and starts:
-            word = starts.group(1)
-            depth += word.startswith("if")
-            # Of the branches of an #if only the first is read: braces that both open must not count twice.
-            if word in ("else", "elif") and depth not in skipping:
-                skipping.append(depth)
-            if word == "endif":
-                if depth in skipping:
-                    skipping.remove(depth)
-                depth -= 1
+def branches(lines):
+    """For each line, the (group, branch) pairs of the #if groups around it; and how many branches each group has."""
+    places, counts, stack, directive = [], [], [], False
+    for line in lines:
+        starts = None if directive else re.match(r"\s*#\s*(\w*)", line)
+        word = starts.group(1) if starts else ""
+        if word.startswith("if"):
+            stack.append((len(counts), 0))
+            counts.append(1)
+        elif word in ("else", "elif") and stack:
+            group, branch = stack[-1]
+            stack[-1] = (group, branch + 1)
+            counts[group] += 1
+        elif word == "endif" and stack:
+            stack.pop()
         inside = directive or bool(starts)
         directive = inside and line.rstrip().endswith("\\")
-        out.append("" if inside or skipping else line)
-    return "\n".join(out)
+        places.append((inside, list(stack)))
+    return places, counts
+
+
+def blank(text, branch):
+    """The code with comments, literals and the inside of directives blanked, every line kept in its place. Of the
+    branches of an #if one is kept, this one or the last: braces that two of them open must not count twice."""
+    pattern = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+    lines = pattern.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text).split("\n")
+    places, counts = branches(lines)
+    kept = []
+    for line, (inside, around) in zip(lines, places):
+        here = all(which == min(branch, counts[group] - 1) for group, which in around)
+        kept.append(line if here and not inside else "")
+    return "\n".join(kept)
 
 
 def functions(text):
-    """(first line, last line) of every function body with its head, found by its braces."""
-    code = blank(text)
+    """(first line, last line) of every function body with its head, in whichever branch of an #if it lies."""
+    return sorted({span for branch in range(3) for span in functions_of(blank(text, branch))})
+
+
+def functions_of(code):
+    """The same for code without directives, found by its braces."""
     depth = start = 0
     head = ""
     head_line = line = 1
@@ -196,6 +210,21 @@ def narrow_files(root):
                     yield os.path.relpath(os.path.join(folder, name), root)
 
 
+def lines_of(text):
+    """Lines as a compiler counts them (splitlines would also cut at characters such as U+2028)."""
+    return text.removesuffix("\n").split("\n")
+
+
+def check_tops(root):
+    """Every file of C begins with a comment that says its idea."""
+    for top in MEASURED:
+        for folder, _, names in sorted(os.walk(os.path.join(root, top))):
+            for name in sorted(names):
+                path = os.path.relpath(os.path.join(folder, name), root)
+                if name.endswith(SOURCES) and not read(root, path).startswith("/*"):
+                    yield f"{path}: has no comment at its top that says its idea"
+
+
 def check_columns(path, lines):
     for number, line in enumerate(lines, 1):
         if len(line.expandtabs(8)) > COLUMNS:
@@ -220,14 +249,14 @@ def violations(root):
                     continue
                 path = os.path.relpath(os.path.join(folder, name), root)
                 text = read(root, path)
-                lines = text.splitlines()
+                lines = lines_of(text)
                 files += 1
                 found += check_includes(root, path, lines)
                 found += check_reach(root, path)
                 found += check_sizes(path, text, lines)
                 found += check_words(path, lines)
     for path in narrow_files(root):
-        found += check_columns(path, read(root, path).splitlines())
+        found += check_columns(path, lines_of(read(root, path)))
     return found, files
 
 
@@ -287,7 +316,7 @@ CLEAN = {
     "app/train/train.h": '#include "tasks/task.h"\n#include "plot/chart.h"\n',
     "app/paper/tables.h": '#include "train/train.h"\n',
     "app/bench/experiments.h": '#include "paper/tables.h"\n',
-    "app/bench/subject.h": '#include "model/model.h"\n#include "bench/experiments.h"\n',
+    "app/bench/timed.h": '#include "model/model.h"\n#include "bench/experiments.h"\n',
     "app/bench/cmd_check.c": '#include "ops/ops.h"\n#include "commands/args.h"\n',
     "app/commands/args.h": '#include "train/train.h"\n',
     "app/commands/cmd_paper.c": '#include "args.h"\n#include "bench/experiments.h"\n',
@@ -304,6 +333,10 @@ CLEAN = {
 PLANTED = [
     ("src/core/bad.h", '#include "ops/ops.h"\n', "src/core may not include src/ops/ops.h"),
     ("src/core/bad.h", '#  include <ops/ops.h>\n', "src/core may not include src/ops/ops.h"),
+    ("src/core/bad.h", '#include"ops/ops.h"\n', "src/core may not include src/ops/ops.h"),
+    ("src/core/bad.c", "#ifdef X\nint a;\n#else\nint a(void)\n{\n" + "    ;\n" * (FUNCTION_LINES - 2) + "}\n#endif\n",
+     f"bad.c:4: a function of {FUNCTION_LINES + 1} lines"),
+    ("tests/bad.py", "x" * COLUMNS + "\u2028y\n", f"{COLUMNS + 2} columns"),
     ("src/ops/bad.c", '#include "../model/model.h"\n', "src/ops may not include src/model/model.h"),
     ("src/model/bad.c", '#include "api/api.h"\n', "src/model may not include src/api/api.h"),
     ("src/api/bad.c", '#include "train/train.h"\n', "src/api may not include app/train/train.h"),
@@ -340,8 +373,8 @@ PLANTED = [
 # What the program may not see is named where it is included, and where it is reached.
 REACHED = [
     ("app/train/bad.c", '#include "ops/ops.h"\n', ["app/train may not include src/ops/ops.h", "reaches src/ops/ops.h"]),
-    ("app/commands/bad.c", '#include "bench/subject.h"\n',
-     ["app/commands may not include app/bench/subject.h", "reaches src/model/model.h", "reaches src/ops/ops.h"]),
+    ("app/commands/bad.c", '#include "bench/timed.h"\n',
+     ["app/commands may not include app/bench/timed.h", "reaches src/model/model.h", "reaches src/ops/ops.h"]),
     ("app/bench/experiments.h", '#include "ops/ops.h"\n', ["cmd_paper.c: reaches src/ops/ops.h"]),
 ]
 
@@ -395,6 +428,7 @@ def main():
         return 1 if self_test() else 0
     else:
         found, files = violations(sys.argv[1])
+        found += check_tops(sys.argv[1])
     print("\n".join([*found, f"{files} files, {len(found)} violations"]))
     return 1 if found or not files else 0
 

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -44,6 +45,18 @@ static inline mr_dev *open_device(const char *kind, int threads, const char *isa
     return dev;
 }
 
+/* A GPU for a test, which is skipped where there is none; one that is there and cannot be opened is a failure. */
+static inline mr_dev *open_test_gpu(const mr_dev_options *options)
+{
+    mr_error err = {0};
+    mr_dev *dev;
+    if (!mr_dev_open("cuda", options, &dev, &err)) return dev;
+    if (!access("/dev/nvidia0", F_OK) && !strstr(err.text, "has no CUDA")) fail_msg("the GPU: %s", err.text);
+    print_message("SKIPPED on a GPU: %s\n", err.text);
+    skip();
+    return NULL;
+}
+
 /* bf16 has 8 significant bits: rounding moves a number by at most this share of it. */
 #define BF16 0x1p-8
 static inline int is_bf16(const mr_dev *dev) { return dev->act_size == 2; }
@@ -54,12 +67,8 @@ static double worst_share; /* largest error as a share of its tolerance, since i
 static inline void on_the_gpu(void (*check)(mr_dev *), int bf16)
 {
     mr_error err = {0};
-    mr_dev *dev;
+    mr_dev *dev = open_test_gpu(&(mr_dev_options){.exact = 1, .bf16 = bf16});
     const char *dtype = bf16 ? "bf16" : "fp32";
-    if (mr_dev_open("cuda", &(mr_dev_options){.exact = 1, .bf16 = bf16}, &dev, &err)) {
-        print_message("SKIPPED on a GPU, %s: %s\n", dtype, err.text);
-        skip();
-    }
     worst_share = 0;
     check(dev);
     assert_int_equal(dev->sync(dev, &err), 0);

@@ -191,18 +191,12 @@ static void check_dtype(int bf16)
         {MR_MINGRU, MR_TANH, MR_SCAN_LINEAR, 0},      {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LINEAR, 0},
         {MR_MINLSTM, MR_LINEAR, MR_SCAN_LINEAR, 1},   {MR_MINLSTM, MR_TANH, MR_SCAN_LINEAR, 1},
         {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LINEAR, 1}, {MR_MINLSTM, MR_LINEAR, MR_SCAN_LINEAR, 0}};
-    mr_error err = {0};
-    mr_dev *gpu, *ref;
-    if (mr_dev_open("cuda", &(mr_dev_options){.bf16 = bf16}, &gpu, &err)) {
-        print_message("SKIPPED on a GPU: %s\n", err.text);
-        skip();
-    }
-    ref = open_device("ref", 1, NULL);
+    mr_dev *gpu = open_test_gpu(&(mr_dev_options){.bf16 = bf16}), *ref = open_device("ref", 1, NULL);
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
             if (i == s || s < 2) /* small shapes with every cell, the others with one cell each */
                 check_task(gpu, ref, &(task){cells[i], shapes[s].B, shapes[s].T, shapes[s].H, shapes[s].masked});
-    assert_int_equal(gpu->sync(gpu, &err), 0);
+    assert_int_equal(gpu->sync(gpu, NULL), 0);
     mr_dev_close(ref);
     mr_dev_close(gpu);
 }

@@ -183,7 +183,7 @@ static const golden_model models[] = {
     {"model_mamba_inside_rms", {0}, MR_CONV_INSIDE, MR_NORM_RMS, "mamba"},
 };
 
-/* "he values of "weight." or "grad." plus a parameter's name. */
+/* The values of "weight." or "grad." plus a parameter's name. */
 static double *golden_param(bag *own, const mr_st *st, const char *prefix, const mr_param *p)
 {
     char name[128];

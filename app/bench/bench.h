@@ -8,8 +8,8 @@
 
 /* What this machine can do at best, with the device's number of threads. 0: not known for this device. */
 typedef struct mr_limits {
-    double flops;       /* multiply-adds in registers, a second */
-    double copy_bytes;  /* read and written beyond the cache, a second */
+    double flops;       /* multiply-adds in registers, per second */
+    double copy_bytes;  /* read and written beyond the cache, per second */
     double cache_bytes; /* the same within the second-level cache */
 } mr_limits;
 
@@ -62,7 +62,7 @@ mr_real *mr_bench_reals(mr_dev *dev, size_t count, double scale);
 int mr_bench_limits(mr_bench *b, mr_error *err); /* first: fills b->limits and b->probe, reports the limits as rows */
 void mr_bench_end(mr_bench *b);                  /* last */
 
-/* A limit as it is at this moment (operations or bytes a second; it takes some milliseconds): a machine that others
+/* A limit as it is at this moment (operations or bytes per second; it takes some milliseconds): a machine that others
  * use too is not always equally fast. Devices without a probe give the limit measured at the start. */
 double mr_bench_now(mr_bench *b, mr_bound bound);
 

@@ -1,4 +1,4 @@
-/* minrnn bench: times, and the share of this machine's limits that they are. */
+/* minrnn bench: times, each with its share of this machine's limit. */
 #include "bench/bench.h"
 #include "core/json_write.h"
 #include "bench/peers.h"

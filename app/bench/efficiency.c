@@ -48,7 +48,7 @@ static void predict_excess(mr_measuring *m, const mr_measured_model *model, cons
     else if (memory > 0 && bytes > 0.6 * memory) snprintf(why, size, "about %.3g GB", bytes / 1e9);
 }
 
-/* *over is set where this length is too much, and with it all that are longer. */
+/* *over is set when this length, and so every longer one, takes too much. */
 static int measure_length(mr_measuring *m, const mr_measured_model *model, int B, int T, progress *p, int *over,
                           mr_error *err)
 {

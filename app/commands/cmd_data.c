@@ -42,7 +42,7 @@ static int unknown_set(const char *name)
     return mr_unknown_name("data", "data set", name, names);
 }
 
-/* What was fetched without a published sum to check it by gets its own printed, to be compared with someone else's. */
+/* Prints the SHA-256 of files that have no published one, so that users can compare. */
 static int print_sums(const char *name, mr_error *err)
 {
     const mr_data_set *set = mr_data_set_find(name);

@@ -1,4 +1,5 @@
 /* minrnn score: the log-probability of texts, in constant memory. */
+#include "core/clock.h"
 #include "train/score.h"
 #include "train/session.h"
 #include "commands/args.h"
@@ -9,7 +10,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 typedef struct settings {
@@ -47,9 +47,9 @@ typedef struct stream {
     mr_text_input input;
     const settings *set;
     int shown;          /* progress is printed */
-    const char *before; /* what its JSON object follows */
+    const char *before; /* printed before its JSON object */
     int64_t printed;
-    time_t last;
+    double last; /* of mr_seconds(): when progress was printed */
 } stream;
 
 static long read_stream(void *user, char *buffer, size_t size)
@@ -62,8 +62,8 @@ static void on_logprob(void *user, double logprob)
 {
     stream *s = user;
     const mr_text_input *in = &s->input;
-    if (s->shown && time(NULL) != s->last) {
-        s->last = time(NULL);
+    if (s->shown && mr_seconds() - s->last >= 1) {
+        s->last = mr_seconds();
         if (in->total)
             fprintf(stderr, "\r%.0f %% of the text read\033[K", 100.0 * (double)in->bytes / (double)in->total);
         else fprintf(stderr, "\r%.1f MB read\033[K", (double)in->bytes / 1e6);
@@ -117,7 +117,7 @@ static int score_file(mr_session *session, const char *path, int chunk, int plac
     stream s = {.set = set,
                 .shown = !set->common.quiet && isatty(STDERR_FILENO),
                 .before = place > 1 ? ",\n " : "",
-                .last = time(NULL)};
+                .last = mr_seconds()};
     int status = mr_text_input_open(&s.input, path, err);
     if (status) return status;
     status = score_input(session, chunk, &s, score, err);

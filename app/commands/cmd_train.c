@@ -115,7 +115,7 @@ static int load_recipe(mr_recipe *recipe, const mr_args *args, const settings *s
     return code;
 }
 
-/* A flag's value as its option prints it: 0.10 is 0.1. It was parsed before, so that it can be. */
+/* A flag's value as its option prints it: 0.10 is 0.1. It has been parsed before, so this cannot fail. */
 static void normalise(const mr_option *option, const char *value, char out[MR_TEXT_MAX])
 {
     mr_option alone = *option;
@@ -125,7 +125,7 @@ static void normalise(const mr_option *option, const char *value, char out[MR_TE
     mr_option_print(&alone, &slot, out);
 }
 
-/* A run that starts from a model has that model's shape and vocabulary: a flag may repeat them, and not change them. */
+/* A run that starts from a model has that model's shape and vocabulary: a flag may repeat them, but not change them. */
 static int check_flag(const mr_flag_pair *flag, const mr_recipe *recipe, mr_error *err)
 {
     char given[MR_TEXT_MAX], has[MR_TEXT_MAX];
@@ -163,7 +163,7 @@ static const char *grouped(char out[32], int64_t count)
     return out;
 }
 
-/* How much of the test set the best loss is of, where evaluations score a part of it. */
+/* How much of the test set the best loss covers, where evaluations score a part of it. */
 static void print_part(const mr_train_result *r)
 {
     static const char *const reasons[] = {

@@ -10,12 +10,12 @@
 void mr_eval_help(FILE *to, const char *topic);
 
 /* The task to score on: the model's own with its settings, or the one that `task` names (""); flags of args on top;
- * batch 0: as in training. Data that nobody names is taken from the recipe beside the model, which quiet 0 tells.
- * Returns −1 to continue, otherwise the exit status. */
+ * batch 0: as in training. If no data is given, it is taken from the recipe next to the model; unless quiet, a line
+ * says so. Returns −1 to continue, otherwise the exit status. */
 int mr_eval_choose(mr_session *session, const char *task, int64_t batch, int quiet, const mr_args *args);
 
-/* Plans the model for its open task and scores it; quiet 0: with progress on a terminal. `batch` is empty, and due to
- * mr_batch_free either way. */
+/* Plans the model for its open task and scores it; quiet 0: with progress on a terminal. `batch` must be empty; free
+ * it with mr_batch_free either way. */
 int mr_eval_score(mr_session *session, int quiet, mr_batch *batch, mr_score *score, mr_error *err);
 
 #endif

@@ -14,7 +14,7 @@ static int report_measured(const void *experiment, const mr_rows *rows, const ch
 }
 
 /* Adds the rows of one experiment and writes its page and charts again, also where no row is new: that is how results
- * are drawn in the style of today. */
+ * are drawn in the current style. */
 static int merge_one(const char *out, const char *name, const mr_rows *rows, mr_report_writer *report,
                      const void *experiment, size_t *total, mr_error *err)
 {

@@ -1,3 +1,4 @@
+/* The short hash of a result's data, and whether a row was made from the same data. */
 #include "paper/data_identity.h"
 
 #include <stdio.h>

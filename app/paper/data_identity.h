@@ -1,4 +1,4 @@
-/* Which data a result is of: a short hash, kept in its row, so that a result of other data is not taken for it. */
+/* Identifies the data of a result by a short hash in its row, so that results of other data are not mistaken for it. */
 #ifndef MR_APP_PAPER_DATA_IDENTITY_H
 #define MR_APP_PAPER_DATA_IDENTITY_H
 

@@ -12,7 +12,7 @@
  *     [ours] [as-paper] [quick]           keys of the recipe: by default; with --as-paper; on top of everything
  *                                         else with --quick
  *     [ours minGRU] [ours minGRU/NAME]    the same for one row, or one cell; so too [as-paper …]
- *     [row minGRU] [column NAME]          the table; keys of the recipe, and besides: recipe, paper, test,
+ *     [row minGRU] [column NAME]          the table; keys of the recipe, and also: recipe, paper, test,
  *                                         target-loss as above, name (what $row or $column stands for), columns (of
  *                                         a row: A, B, … alone)
  *

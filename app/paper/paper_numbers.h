@@ -7,7 +7,7 @@ typedef struct mr_paper_cell {
 } mr_paper_cell;
 
 /* The cell of a table. `row`: its first cell, or its first few with a blank between ("Mamba S6", "minLSTM 512").
- * `column`: its name; in a table whose columns have none its number, from 0 on. Its ± stands in the column of the
+ * `column`: its name; in a table whose columns have none its number, from 0 on. Its ± is in the column of the
  * same name with "_std", or in "std". Returns 0, and NaN, where the table has no such cell or no number in it. */
 int mr_paper_find(const char *table, const char *row, const char *column, mr_paper_cell *cell);
 

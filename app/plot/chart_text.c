@@ -1,4 +1,4 @@
-/* Numbers and texts as they stand in an SVG file. */
+/* Numbers and texts as written in an SVG file. */
 #include "plot/chart_drawing.h"
 
 #include "core/utf8.h"

@@ -142,7 +142,7 @@ static const mr_option options[] = {
      .offset = FIELD(side),
      .fallback = "32",
      .choices = sides,
-     .help = "of a picture, in pixels: smaller ones are means of its squares"},
+     .help = "width and height in pixels; smaller pictures average squares of pixels"},
     {.key = NULL}};
 
 const mr_task_type mr_task_image = {

@@ -22,7 +22,7 @@ typedef struct mr_eval_options {
     void *user;
     const mr_stop *stop; /* when it is set, the evaluation ends with MR_ESTOPPED; may be NULL */
     int64_t tokens;      /* score only about so many tokens (mr_eval_batches); 0: all */
-    double deadline;     /* of mr_seconds(): no batch begins after it but a group's first; 0: none */
+    double deadline;     /* of mr_seconds(): no batch starts after it, except a group's first; 0: none */
 } mr_eval_options;
 
 /* How many batches hold `tokens` test tokens (0: all): as few whole batches as have that many, at most all. Which ones

@@ -1,8 +1,8 @@
 /* A run's numbers for TensorBoard: event files, that is records of TFRecord framing (length and bytes, each with a
  * masked CRC-32C) that hold Event messages of Protocol Buffers.
  *
- * DIR/events.out.tfevents.0000000001.minrnn and so on: each call of a run begins a new one with SessionLog START, upon
- * which TensorBoard drops what earlier files have from that step on. Scalars: loss, test_loss, accuracy,
+ * DIR/events.out.tfevents.0000000001.minrnn and so on: each call of a run begins a new one with SessionLog START, which
+ * makes TensorBoard drop what earlier files have from that step on. Scalars: loss, test_loss, accuracy,
  * whole_test_loss, lr, grad_norm, tokens_per_s. */
 #ifndef MR_APP_TRAIN_EVENT_FILE_H
 #define MR_APP_TRAIN_EVENT_FILE_H

@@ -38,7 +38,7 @@ static int take_vocab(mr_recipe *r, const char *path, const char *text, mr_error
     return mr_option_parse(kind, r->task->settings, mr_vocab_is_bytes(r->vocab) ? "bytes" : "chars", err);
 }
 
-/* The vocabulary of a state, which the run began with whatever has become of the model since. */
+/* The vocabulary of a state, with which the run began, even if the model has changed since. */
 static int take_state_vocab(mr_recipe *r, const char *state, mr_error *err)
 {
     size_t needed = 0;

@@ -22,7 +22,7 @@ typedef struct mr_log_entry {
     int64_t step;
     double loss;                        /* of a step: on its batch; otherwise on the test set */
     double lr, grad_norm, tokens_per_s; /* of a step */
-    double accuracy;                    /* of an evaluation; NaN: the task has none, and the line neither */
+    double accuracy;                    /* of an evaluation; NaN: the task has none, and the line leaves it out */
     int best;                           /* of an evaluation: the best so far */
     double seconds;                     /* since the run began, over all its calls */
 } mr_log_entry;

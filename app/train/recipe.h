@@ -15,7 +15,7 @@ typedef struct mr_recipe {
     mr_net *init_net;
     mr_context *init_ctx;
     mr_vocab *vocab;
-    char note[256]; /* by mr_run_begin: where the run's data or weights come from, or empty; told when it starts */
+    char note[256]; /* by mr_run_begin: where the run's data or weights come from, or empty; printed when it starts */
 } mr_recipe;
 
 /* `name`: a built-in recipe, or the path of an INI file (anything with a '/' or ending in ".ini"). */

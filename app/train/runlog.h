@@ -2,7 +2,7 @@
  *
  * A checkpoint keeps the offset of log.jsonl, and a resumed run cuts that back to it, so the log of a run that was
  * killed equals that of one that was not (except tokens_per_s and seconds). log.csv is written from it again, and
- * TensorBoard is told from which step on to discard. */
+ * TensorBoard discards everything from that step on. */
 #ifndef MR_APP_TRAIN_RUNLOG_H
 #define MR_APP_TRAIN_RUNLOG_H
 

@@ -7,7 +7,7 @@
 #include "train/overfit.h"
 #include "train/recipe.h"
 
-/* Told of what happens; each may be NULL. */
+/* Callbacks for what happens; each may be NULL. */
 typedef struct mr_train_watch {
     void *user;
     double began; /* mr_seconds() when the command began: --max-seconds counts from there; 0: when training does */
@@ -17,7 +17,7 @@ typedef struct mr_train_watch {
     void (*evaluating)(void *user, int done, int batches);
     void (*evaluated)(void *user, int64_t step, const mr_score *score, int best);
     void (*notice)(void *user, const char *line); /* what the user should know, in one line without its end */
-    const mr_requests *save_requests; /* each one: save after the step that is under way, tell, train on; or NULL */
+    const mr_requests *save_requests; /* each one: save after the current step, report it, continue; or NULL */
 } mr_train_watch;
 
 typedef enum mr_train_end { MR_END_STEPS, MR_END_PATIENCE, MR_END_SECONDS, MR_END_STOPPED } mr_train_end;
@@ -35,8 +35,9 @@ typedef struct mr_train_result {
     int64_t step, best_step, tokens; /* tokens: of all calls; known where training failed, too */
     double best_loss, best_accuracy; /* on the whole test set where it was scored, otherwise of the best evaluation */
     mr_whole whole;
-    int64_t scored, test_size; /* how much of the test set best_loss is of; in tokens, or in batches where the task … */
-    int in_tokens;             /* … does not count them */
+    /* how much of the test set best_loss covers: in tokens, or in batches where the task does not count tokens */
+    int64_t scored, test_size;
+    int in_tokens;
     mr_overfit overfit;
 } mr_train_result;
 

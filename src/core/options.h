@@ -56,8 +56,8 @@ int mr_option_add(const mr_option *option, void *settings, const char *text, mr_
 /* The field's value as text that parses back to the same value (reals: the shortest such text). Returns `out`. */
 char *mr_option_print(const mr_option *option, const void *settings, char out[MR_TEXT_MAX]);
 
-/* The key in the tables (NULL-terminated list of tables) that a wrong one may stand for: what other programs call it,
- * or the nearest in spelling. NULL: none is near. */
+/* The key in the tables (NULL-terminated list of tables) that a wrong one was probably meant as: what other programs
+ * call it, or the nearest in spelling. NULL: none is near. */
 const char *mr_option_nearest(const mr_option *const *tables, const char *key);
 
 /* Of a NULL-terminated list of names, the nearest in spelling; NULL: none is near. */

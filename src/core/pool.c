@@ -159,8 +159,6 @@ void mr_pool_free(mr_pool *pool)
     mr_free_with(pool->allocator, pool);
 }
 
-int mr_pool_threads(const mr_pool *pool) { return pool->threads; }
-
 void mr_pool_run(mr_pool *pool, mr_pool_fn *fn, void *arg, int tasks)
 {
     if (pool->threads == 1 || tasks <= 1) {

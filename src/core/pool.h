@@ -15,7 +15,6 @@ int mr_processors(void); /* the processors that this process may use */
 /* NULL: threads could not be started, or no memory. */
 mr_pool *mr_pool_new(int threads, const mr_allocator *allocator);
 void mr_pool_free(mr_pool *pool);
-int mr_pool_threads(const mr_pool *pool);
 /* Runs fn for every task and returns when all are done. */
 void mr_pool_run(mr_pool *pool, mr_pool_fn *fn, void *arg, int tasks);
 

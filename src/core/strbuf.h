@@ -33,7 +33,7 @@ void mr_strbuf_format(mr_strbuf *text, const char *format, ...) __attribute__((f
 void mr_strbuf_json(mr_strbuf *text, const char *s, size_t size);
 void mr_strbuf_free(mr_strbuf *text);
 
-/* The first character of s as it stands in a JSON string, without allocating. Returns how many bytes of s it takes. */
+/* The first character of s as written in a JSON string, without allocating. Returns how many bytes of s it takes. */
 enum { MR_JSON_PIECE = 16 };
 size_t mr_json_piece(char out[MR_JSON_PIECE], const char *s, size_t size);
 

@@ -7,7 +7,6 @@
 #include "model/vocab.h"
 
 /* Absent when the weights are fp32, like every key with MR_OPT_SPARSE at its default. */
-#define MR_MODEL_WEIGHTS_KEY "model.weights"
 
 /* Reading. Together these functions check everything: format and version, every key, the set of tensors, shapes,
  * dtypes, finite values. Errors name `path`. Metadata keys that do not begin with "model." are left to the caller. */

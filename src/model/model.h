@@ -68,12 +68,8 @@ typedef struct mr_state {
 } mr_state;
 int mr_state_new(mr_model *model, int B, mr_state **out, mr_error *err);
 void mr_state_free(mr_state *state);
-void mr_state_reset(mr_state *state);                /* the next token starts a new sequence */
-int mr_state_under_way(const mr_state *state);       /* 0: the next token starts a new sequence */
-void mr_state_resume(mr_state *state);               /* the next token continues from this state */
-void mr_state_use(mr_state *state, mr_model *model); /* from now on with another model of the same weights */
-/* mr_state_free with another device, for when the model is gone or busy */
-void mr_state_release(mr_state *state, mr_dev *dev);
+void mr_state_reset(mr_state *state);  /* the next token starts a new sequence */
+void mr_state_resume(mr_state *state); /* the next token continues from this state */
 /* Copy states between a pool, where each slot has one stream's state, and the state of several streams. slot [B] is in
  * device memory. */
 void mr_state_gather(mr_state *many, const int32_t *slot, mr_real *pool);

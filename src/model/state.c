@@ -22,19 +22,14 @@ int mr_state_new(mr_model *model, int B, mr_state **out, mr_error *err)
 
 void mr_state_free(mr_state *s)
 {
-    if (s) mr_state_release(s, s->model->dev);
-}
-
-void mr_state_release(mr_state *s, mr_dev *dev)
-{
+    if (!s) return;
+    mr_dev *dev = s->model->dev;
     dev->release(dev, s->reals);
     mr_free_with(dev->allocator, s);
 }
 
 void mr_state_reset(mr_state *s) { s->under_way = 0; }
-int mr_state_under_way(const mr_state *s) { return s->under_way; }
 void mr_state_resume(mr_state *s) { s->under_way = 1; }
-void mr_state_use(mr_state *s, mr_model *model) { s->model = model; }
 
 /* A state has one block's tails of all streams, then its mixer's states, and so on. In a pool each stream's state is
  * contiguous. */

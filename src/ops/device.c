@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "he index in "cuda" (0) or "cuda:3"; −1 when spec is neither. */
+/* The index in "cuda" (0) or "cuda:3"; −1 when spec is neither. */
 static int cuda_index(const char *spec)
 {
     char *end;

@@ -266,7 +266,7 @@ void mr_cuda_rnn_ops(mr_ops *ops);
 size_t mr_cuda_rnn_saved(mr_dev *dev, mr_rnn kind, int B, int T, int H);
 
 /* Products, row-major, of act matrices and a parameter matrix W [N, K]; see linear_fwd, linear_bwd_x and
- * linear_bwd_w in ops.h. */
+ * linear_bwd_w in args_layers.h. */
 void mr_cuda_product_fwd(mr_cuda *c, int M, int N, int K, const void *x, const float *W, const float *b, int gelu,
                          void *pre, const void *residual, void *y);
 void mr_cuda_product_dx(mr_cuda *c, int M, int N, int K, const void *dy, const float *W, const void *pre,
