@@ -1,6 +1,6 @@
 /* minrnn check: every op of this machine against the reference. */
 #include "ops/check/check.h"
-#include "core/json_write.h"
+#include "commands/json_out.h"
 #include "commands/args.h"
 #include "commands/commands.h"
 
@@ -41,26 +41,39 @@ static void print_miss(void *arg, const char *line)
     if (s->misses++ < MISSES_SHOWN) fprintf(stderr, "miss: %s\n", line);
 }
 
+/* One object of the list "rows". */
+static void print_object(mr_json_out *out, int first)
+{
+    mr_error err;
+    fputs(first ? "\n  " : ",\n  ", stdout);
+    if (mr_json_out_end(out, "", &err)) mr_report("check", &err);
+}
+
 static void print_row_json(const mr_check_row *row, int first)
 {
-    mr_strbuf out = {0};
-    mr_json_writer w = {.text = &out, .spaced = 1};
-    mr_json_write_open(&w, '{');
-    mr_json_write_key(&w, "op");
-    mr_json_write_string(&w, row->op, strlen(row->op));
-    mr_json_write_key(&w, "isa");
-    mr_json_write_string(&w, row->isa, strlen(row->isa));
-    mr_json_write_key(&w, "worst");
-    mr_json_write_real(&w, row->worst < 1e300 ? row->worst : 1e300, 4); /* JSON has no infinity */
-    mr_json_write_key(&w, "cases");
-    mr_json_write_whole(&w, row->cases);
-    mr_json_write_key(&w, "misses");
-    mr_json_write_whole(&w, row->misses);
-    mr_json_write_key(&w, "ns_per_element");
-    mr_json_write_real(&w, row->ns_per_element, 4);
-    mr_json_write_close(&w, '}');
-    if (!out.failed) printf("%s\n  %s", first ? "" : ",", out.data);
-    mr_strbuf_free(&out);
+    mr_json_out out;
+    mr_json_writer *w = mr_json_out_begin(&out);
+    mr_json_write_open(w, '{');
+    mr_json_field_text(w, "op", row->op);
+    mr_json_field_text(w, "isa", row->isa);
+    mr_json_field_real(w, "worst", row->worst < 1e300 ? row->worst : 1e300, 4); /* JSON has no infinity */
+    mr_json_field_whole(w, "cases", row->cases);
+    mr_json_field_whole(w, "misses", row->misses);
+    mr_json_field_real(w, "ns_per_element", row->ns_per_element, 4);
+    mr_json_write_close(w, '}');
+    print_object(&out, first);
+}
+
+static void print_mutant_json(const char *op, int caught, int tried, int first)
+{
+    mr_json_out out;
+    mr_json_writer *w = mr_json_out_begin(&out);
+    mr_json_write_open(w, '{');
+    mr_json_field_text(w, "op", op);
+    mr_json_field_whole(w, "caught", caught);
+    mr_json_field_whole(w, "mutants", tried);
+    mr_json_write_close(w, '}');
+    print_object(&out, first);
 }
 
 static void print_row(void *arg, const mr_check_row *row)
@@ -83,8 +96,7 @@ static void print_mutant(void *arg, const char *op, int caught, int tried)
 {
     settings *s = arg;
     s->misses = 0;
-    const char *comma = s->rows ? "," : "";
-    if (s->json) printf("%s\n  {\"op\": \"%s\", \"caught\": %d, \"mutants\": %d}", comma, op, caught, tried);
+    if (s->json) print_mutant_json(op, caught, tried, s->rows == 0);
     else printf("%-14s caught %d of %d\n", op, caught, tried);
     s->rows++;
     fflush(stdout);

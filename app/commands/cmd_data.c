@@ -4,33 +4,56 @@
 #include "tasks/data.h"
 #include "commands/args.h"
 #include "commands/commands.h"
+#include "commands/json_out.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
 static const mr_option flags[] = {MR_COMMON_FLAGS, {0}};
 
-static int list(const mr_common *set)
+static void write_set(mr_json_writer *w, const mr_data_set *d, const char *path)
 {
-    if (set->json) printf("[");
+    mr_json_write_open(w, '{');
+    mr_json_field_text(w, "name", d->name);
+    mr_json_field_real(w, "bytes", d->bytes ? (double)d->bytes : NAN, 0);
+    mr_json_field_text(w, "sha256", d->bytes ? d->sha256 : NULL);
+    mr_json_field_text(w, "url", d->url);
+    mr_json_field_text(w, "path", path);
+    mr_json_write_close(w, '}');
+}
+
+static void print_set(const mr_data_set *d, const char *path)
+{
+    printf("%-14s %s\n%-14s %s\n", d->name, d->about, "", path ? path : "not here yet");
+}
+
+/* w: JSON; NULL: plain text. */
+static void list_sets(mr_json_writer *w)
+{
     for (const mr_data_set *d = mr_data_sets(); d->name; d++) {
         char *path = NULL;
-        int here = !mr_data_find(d->name, &path, NULL);
-        if (set->json) {
-            printf("%s{\"name\": \"%s\", \"bytes\": ", d == mr_data_sets() ? "" : ", ", d->name);
-            if (d->bytes) printf("%llu, \"sha256\": \"%s\", \"url\": ", (unsigned long long)d->bytes, d->sha256);
-            else printf("null, \"sha256\": null, \"url\": ");
-            mr_print_json_string(stdout, d->url, strlen(d->url));
-            printf(", \"path\": ");
-            if (here) mr_print_json_string(stdout, path, strlen(path));
-            else printf("null");
-            printf("}");
-        } else printf("%-14s %s\n%-14s %s\n", d->name, d->about, "", here ? path : "not here yet");
+        const char *here = mr_data_find(d->name, &path, NULL) ? NULL : path;
+        if (w) write_set(w, d, here);
+        else print_set(d, here);
         mr_free(path);
     }
-    if (set->json) printf("]\n");
-    return 0;
+}
+
+static int list(const mr_common *set)
+{
+    mr_json_out out;
+    mr_error err;
+    if (!set->json) {
+        list_sets(NULL);
+        return MR_EXIT_DONE;
+    }
+    mr_json_writer *w = mr_json_out_begin(&out);
+    mr_json_write_open(w, '[');
+    list_sets(w);
+    mr_json_write_close(w, ']');
+    return mr_json_out_end(&out, "\n", &err) ? mr_report("data", &err) : MR_EXIT_DONE;
 }
 
 static int unknown_set(const char *name)

@@ -2,6 +2,7 @@
 #include "core/mem.h"
 #include "commands/commands.h"
 #include "commands/evaluate.h"
+#include "commands/json_out.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -57,17 +58,24 @@ static int show_examples(mr_session *s, mr_batch *batch, int64_t want, mr_error 
     return status;
 }
 
-static void print_score(const settings *set, const mr_session *s, const mr_score *score)
+static int print_score_json(const mr_session *s, const mr_score *score, mr_error *err)
 {
-    int accuracy = isfinite(score->accuracy);
-    if (set->common.json) {
-        printf("{\"task\": \"%s\", \"loss\": %.9g", s->recipe.task->type->name, score->loss);
-        if (accuracy) printf(", \"accuracy\": %.9g", score->accuracy);
-        printf(", \"rows\": %lld, \"step\": %lld}\n", (long long)score->rows, (long long)mr_net_steps(s->net));
-        return;
-    }
+    mr_json_out out;
+    mr_json_writer *w = mr_json_out_begin(&out);
+    mr_json_write_open(w, '{');
+    mr_json_field_text(w, "task", s->recipe.task->type->name);
+    mr_json_field_real(w, "loss", score->loss, 9);
+    if (isfinite(score->accuracy)) mr_json_field_real(w, "accuracy", score->accuracy, 9);
+    mr_json_field_whole(w, "rows", score->rows);
+    mr_json_field_whole(w, "step", mr_net_steps(s->net));
+    mr_json_write_close(w, '}');
+    return mr_json_out_end(&out, "\n", err);
+}
+
+static void print_score(const mr_session *s, const mr_score *score)
+{
     printf("%s: loss %.4f", s->recipe.task->type->name, score->loss);
-    if (accuracy) printf(", accuracy %.2f %%", 100 * score->accuracy);
+    if (isfinite(score->accuracy)) printf(", accuracy %.2f %%", 100 * score->accuracy);
     printf(", over %lld predictions\n", (long long)score->rows);
 }
 
@@ -79,7 +87,8 @@ static int evaluate(mr_session *s, const settings *set, mr_error *err)
     if (status) return status;
     if (s->recipe.task->note[0] && !set->common.quiet) fprintf(stderr, "minrnn eval: %s\n", s->recipe.task->note);
     status = mr_eval_score(s, set->common.quiet, &batch, &score, err);
-    if (!status) print_score(set, s, &score);
+    if (!status && set->common.json) status = print_score_json(s, &score, err);
+    else if (!status) print_score(s, &score);
     if (!status && set->examples && s->recipe.task->interface.loss == MR_LOSS_XENT)
         status = show_examples(s, &batch, set->examples, err);
     mr_batch_free(&batch);

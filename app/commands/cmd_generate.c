@@ -5,6 +5,7 @@
 #include "train/session.h"
 #include "commands/args.h"
 #include "commands/commands.h"
+#include "commands/json_out.h"
 #include "commands/text_input.h"
 
 #include <stddef.h>
@@ -111,20 +112,27 @@ static int encode_prompt(const mr_session *session, const prompt_text *p, const 
 
 /* ---- the command ---- */
 
+static int print_json(const prompt_text *p, const output *written, mr_error *err)
+{
+    mr_json_out out;
+    mr_json_writer *w = mr_json_out_begin(&out);
+    mr_json_write_open(w, '{');
+    mr_json_write_key(w, "prompt");
+    mr_json_write_string(w, p->text, p->size);
+    mr_json_write_key(w, "text");
+    mr_json_write_string(w, written->text ? written->text : "", written->size);
+    mr_json_write_close(w, '}');
+    return mr_json_out_end(&out, "\n", err);
+}
+
 static int write_text(mr_session *session, const prompt_text *p, const mr_generation *want, int json, mr_error *err)
 {
     output out = {.json = json};
     if (!json) fwrite(p->text, 1, p->size, stdout);
     int status = mr_generate(session->net, want, on_piece, &out, err);
     if (!status && out.failed) status = mr_no_memory(err, "the text; lower --tokens");
-    if (json && !status) {
-        printf("{\"prompt\": ");
-        mr_print_json_string(stdout, p->text, p->size);
-        printf(", \"text\": ");
-        mr_print_json_string(stdout, out.text ? out.text : "", out.size);
-        printf("}");
-    }
-    printf("\n");
+    if (json && !status) status = print_json(p, &out, err);
+    if (!json) printf("\n");
     mr_free(out.text);
     return status;
 }

@@ -2,6 +2,7 @@
 #include "train/session.h"
 #include "commands/args.h"
 #include "commands/commands.h"
+#include "commands/json_out.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -16,9 +17,9 @@ typedef struct view {
     long long bytes, state_bytes;
 } view;
 
-static void print_shape(const mr_tensor *t, const char *between)
+static void print_shape(const mr_tensor *t)
 {
-    for (int i = 0; i < t->ndim; i++) printf("%s%lld", i ? between : "", (long long)t->shape[i]);
+    for (int i = 0; i < t->ndim; i++) printf("%s%lld", i ? " × " : "", (long long)t->shape[i]);
 }
 
 /* The next tensor of the net; 0: no more. */
@@ -42,36 +43,61 @@ static void print_text(const view *v)
     printf("\n");
     for (int i = 0; next_tensor(net, i, &t); i++) {
         printf("  %-36s %-3s ", t.name, t.dtype);
-        print_shape(&t, " × ");
+        print_shape(&t);
         printf("\n");
     }
     printf("\n%lld parameters, %lld bytes; the state of a stream is %lld bytes\n", (long long)mr_net_parameters(net),
            v->bytes, v->state_bytes);
 }
 
-static void print_json(const view *v)
+static void write_config(mr_json_writer *w, const mr_net *net)
 {
     char value[MR_TEXT_MAX];
-    const mr_net *net = v->session->net;
-    mr_tensor t;
-    printf("{\"task\": ");
-    if (v->task) mr_print_json_string(stdout, v->task, strlen(v->task));
-    else printf("null");
-    printf(", \"step\": %lld, \"config\": {", (long long)mr_net_steps(net));
+    mr_json_write_key(w, "config");
+    mr_json_write_open(w, '{');
     for (const mr_option *o = mr_model_table(); o->key; o++) {
-        printf("%s\"%s\": ", o == mr_model_table() ? "" : ", ", o->key);
         mr_net_setting(net, o->key, value, sizeof value, NULL);
-        if (o->type == MR_OPT_INT || o->type == MR_OPT_REAL) printf("%s", value);
-        else mr_print_json_string(stdout, value, strlen(value));
+        mr_json_write_key(w, o->key);
+        if (o->type == MR_OPT_INT || o->type == MR_OPT_REAL) mr_json_write_word(w, value);
+        else mr_json_write_string(w, value, strlen(value));
     }
-    printf("}, \"parameters\": [");
+    mr_json_write_close(w, '}');
+}
+
+static void write_tensors(mr_json_writer *w, const mr_net *net)
+{
+    mr_tensor t;
+    mr_json_write_key(w, "parameters");
+    mr_json_write_open(w, '[');
     for (int i = 0; next_tensor(net, i, &t); i++) {
-        printf("%s{\"name\": \"%s\", \"shape\": [", i ? ", " : "", t.name);
-        print_shape(&t, ", ");
-        printf("], \"dtype\": \"%s\"}", t.dtype);
+        mr_json_write_open(w, '{');
+        mr_json_field_text(w, "name", t.name);
+        mr_json_write_key(w, "shape");
+        mr_json_write_open(w, '[');
+        for (int k = 0; k < t.ndim; k++) mr_json_write_whole(w, t.shape[k]);
+        mr_json_write_close(w, ']');
+        mr_json_field_text(w, "dtype", t.dtype);
+        mr_json_write_close(w, '}');
     }
-    printf("], \"total_parameters\": %lld, \"file_bytes\": %lld, \"state_bytes\": %lld, \"vocabulary\": %d}\n",
-           (long long)mr_net_parameters(net), v->bytes, v->state_bytes, v->vocab);
+    mr_json_write_close(w, ']');
+}
+
+static int print_json(const view *v, mr_error *err)
+{
+    const mr_net *net = v->session->net;
+    mr_json_out out;
+    mr_json_writer *w = mr_json_out_begin(&out);
+    mr_json_write_open(w, '{');
+    mr_json_field_text(w, "task", v->task);
+    mr_json_field_whole(w, "step", mr_net_steps(net));
+    write_config(w, net);
+    write_tensors(w, net);
+    mr_json_field_whole(w, "total_parameters", (int64_t)mr_net_parameters(net));
+    mr_json_field_whole(w, "file_bytes", v->bytes);
+    mr_json_field_whole(w, "state_bytes", v->state_bytes);
+    mr_json_field_whole(w, "vocabulary", v->vocab);
+    mr_json_write_close(w, '}');
+    return mr_json_out_end(&out, "\n", err);
 }
 
 int mr_cmd_info(int argc, char **argv)
@@ -99,7 +125,8 @@ int mr_cmd_info(int argc, char **argv)
         const view v = {&session, session.recipe.task ? session.recipe.task->type->name : NULL,
                         mr_net_vocab(session.net) ? mr_vocab_size(mr_net_vocab(session.net)) : 0, (long long)st.st_size,
                         (long long)mr_net_state_bytes(session.net)};
-        (set.json ? print_json : print_text)(&v);
+        if (set.json) status = print_json(&v, &err);
+        else print_text(&v);
         mr_session_close(&session);
     }
     mr_context_free(ctx);

@@ -56,3 +56,22 @@ void mr_json_write_word(mr_json_writer *w, const char *word)
     separate(w);
     mr_strbuf_add(w->text, word);
 }
+
+void mr_json_field_text(mr_json_writer *w, const char *key, const char *text)
+{
+    mr_json_write_key(w, key);
+    if (text) mr_json_write_string(w, text, strlen(text));
+    else mr_json_write_word(w, "null");
+}
+
+void mr_json_field_whole(mr_json_writer *w, const char *key, int64_t value)
+{
+    mr_json_write_key(w, key);
+    mr_json_write_whole(w, value);
+}
+
+void mr_json_field_real(mr_json_writer *w, const char *key, double value, int digits)
+{
+    mr_json_write_key(w, key);
+    mr_json_write_real(w, value, digits);
+}

@@ -32,4 +32,9 @@ void mr_json_write_whole(mr_json_writer *w, int64_t value);
 void mr_json_write_real(mr_json_writer *w, double value, int digits);
 void mr_json_write_word(mr_json_writer *w, const char *word); /* null, true or false */
 
+/* A key and its value. text NULL: null. */
+void mr_json_field_text(mr_json_writer *w, const char *key, const char *text);
+void mr_json_field_whole(mr_json_writer *w, const char *key, int64_t value);
+void mr_json_field_real(mr_json_writer *w, const char *key, double value, int digits);
+
 #endif
