@@ -288,6 +288,21 @@ check "in the legend, once" [ "$(grep -c '>paper<' compared/selective-copy.svg)"
 rm compared/*.md compared/*.svg
 done_by "$minrnn" reproduce --merge compared.json --out compared
 check "merging draws again what is there" [ -s compared/selective-copy.md -a -s compared/selective-copy.svg ]
+# a model has its own colour in every chart; other names get those that are left, in their order
+colours=(LSTM=5 theirs=2 minLSTM=3 ours=4 a=6 b=7 c=8 d=9)
+python3 - "${colours[@]}" <<'PYTHON'
+import json, sys
+d = json.load(open("compared.json"))
+d["rows"] = [dict(d["rows"][0], row=word.split("=")[0], column=column)
+        for word in sys.argv[1:] for column in ("one", "two")]
+json.dump(d, open("coloured.json", "w"))
+PYTHON
+done_by "$minrnn" reproduce --merge coloured.json --out coloured
+for word in "${colours[@]}"; do
+    for f in coloured/selective-copy.svg coloured/selective-copy-two.svg; do
+        check "$f: $word" grep -q "<g class=\"c${word#*=}\">.*>${word%=*}</text>" $f
+    done
+done
 
 # ---- stopped by the clock and by a signal, and resumed
 one=(selective-copy --quick --only minLSTM/2 --steps 1500)
@@ -349,8 +364,9 @@ check "the others are run" grep -q '^# ' out
 # ---- a run's folder that was damaged
 done_by reproduce "${one[@]}" --out damaged --budget 0.15s
 for file in damaged/runs/*/*/log.jsonl; do : >"$file"; done
-run reproduce "${one[@]}" --out damaged --quiet
+run reproduce "${one[@]}" --out damaged
 check "a damaged run fails" [ $status -eq 1 ]
+check "and is counted" grep -q '^0 done, 0 were there, 1 failed$' err
 check "with what to do" grep -q 'remove damaged/runs/.* to start this run afresh' err
 rm -r damaged/runs/*/*
 done_by reproduce "${one[@]}" --out damaged

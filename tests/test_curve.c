@@ -178,6 +178,18 @@ static void best_point_is_marked(void **unused)
     }
 }
 
+/* Labels end on the last values, to four digits; an accuracy is never rounded up. */
+static void labels_tell_the_last_values(void **unused)
+{
+    (void)unused;
+    const mr_curve_point points[] = {{1, 3, 2, 0.5}, {2, 1.234567, 0.0234567, 0.98769}, {3, NAN, NAN, NAN}};
+    char *svg = picture(points, 3, "t");
+    assert_non_null(strstr(svg, ">train loss 1.235<"));
+    assert_non_null(strstr(svg, ">test loss 0.02346<"));
+    assert_non_null(strstr(svg, ">accuracy 98.76 %<"));
+    mr_free(svg);
+}
+
 static void log_scale_beyond_two_decades(void **unused)
 {
     (void)unused;
@@ -226,9 +238,13 @@ static void unwritable_place_is_an_error(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_title_is_valid),           cmocka_unit_test(any_points_are_valid),
-        cmocka_unit_test(lines_follow_the_points),      cmocka_unit_test(best_point_is_marked),
-        cmocka_unit_test(log_scale_beyond_two_decades), cmocka_unit_test(many_points_are_binned_and_smoothed),
+        cmocka_unit_test(any_title_is_valid),
+        cmocka_unit_test(any_points_are_valid),
+        cmocka_unit_test(lines_follow_the_points),
+        cmocka_unit_test(best_point_is_marked),
+        cmocka_unit_test(labels_tell_the_last_values),
+        cmocka_unit_test(log_scale_beyond_two_decades),
+        cmocka_unit_test(many_points_are_binned_and_smoothed),
         cmocka_unit_test(unwritable_place_is_an_error),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -154,6 +154,40 @@ static void downloads_are_checked(void **state)
     mr_free(bytes);
 }
 
+/* A broken file in the cache is replaced, a whole one is not fetched again. */
+static void fetch_file(void)
+{
+    char from[MR_TEXT_MAX], to[MR_TEXT_MAX], url[MR_TEXT_MAX + 8], sha[MR_SHA256_TEXT], *found, *bytes;
+    size_t size;
+    mr_error err;
+    write_file("published", "a text", 6, from);
+    snprintf(url, sizeof url, "file://%s", from);
+    mr_sha256_of("a text", 6, sha);
+    mr_data_set set = {.name = "sample", .file = "sample.txt", .url = url, .sha256 = sha, .bytes = 6};
+    for (int there = 0; there < 3; there++) { /* nothing, a broken file, a whole one */
+        if (there == 1) write_file("files/minrnn/sample.txt", "a test", 6, to);
+        if (there == 2) set.url = "file:///nowhere/at/all";
+        if (mr_data_get_set(&set, NULL, NULL, &found, &err)) fail_msg("%s", err.text);
+        in_folder("files/minrnn/sample.txt", to);
+        assert_string_equal(found, to);
+        mr_free(found);
+        assert_int_equal(mr_file_read(to, 100, &bytes, &size, NULL), 0);
+        assert_string_equal(bytes, "a text");
+        mr_free(bytes);
+    }
+    write_file("files/minrnn/sample.txt", "a test", 6, to);
+    assert_int_equal(mr_data_get_set(&set, NULL, NULL, &found, &err), MR_EIO);
+    assert_null(found);
+}
+
+static void files_are_fetched(void **state)
+{
+    (void)state;
+    char cache[MR_TEXT_MAX];
+    in_folder("files", cache);
+    with_folders(NULL, cache, fetch_file);
+}
+
 /* The archive is downloaded, the wanted files are taken out, and it is deleted; files that
  * exist are not fetched again. */
 static void fetch_archive(void)
@@ -205,6 +239,12 @@ static void downloads_are_checked(void **state)
     assert_says(&err, "fetch https://example.org/x and put it at /tmp/place");
 }
 
+static void files_are_fetched(void **state)
+{
+    (void)state;
+    skip();
+}
+
 static void archives_are_fetched(void **state)
 {
     (void)state;
@@ -215,9 +255,8 @@ static void archives_are_fetched(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sha256_knows_its_vectors),
-        cmocka_unit_test(data_is_looked_for_in_two_places),
-        cmocka_unit_test(downloads_are_checked),
+        cmocka_unit_test(sha256_knows_its_vectors), cmocka_unit_test(data_is_looked_for_in_two_places),
+        cmocka_unit_test(downloads_are_checked),    cmocka_unit_test(files_are_fetched),
         cmocka_unit_test(archives_are_fetched),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
