@@ -188,6 +188,10 @@ static void labels_tell_the_last_values(void **unused)
     assert_non_null(strstr(svg, ">test loss 0.02346<"));
     assert_non_null(strstr(svg, ">accuracy 98.76 %<"));
     mr_free(svg);
+    const mr_curve_point impossible[] = {{1, 3, 2, 1.23456}};
+    svg = picture(impossible, 1, "t");
+    assert_non_null(strstr(svg, ">accuracy 123.5 %<"));
+    mr_free(svg);
 }
 
 static void log_scale_beyond_two_decades(void **unused)
