@@ -156,6 +156,16 @@ static void lines_follow_the_points(void **unused)
     mr_free(svg);
 }
 
+/* A run that was evaluated before its first step begins at the left. */
+static void step_0_is_at_the_left(void **unused)
+{
+    (void)unused;
+    const mr_curve_point points[] = {{0, NAN, 2, NAN}};
+    char *svg = picture(points, 1, "t");
+    assert_non_null(strstr(svg, "<path class=\"marker\" transform=\"translate(68 "));
+    mr_free(svg);
+}
+
 /* The test loss of the best step is marked and named; a step that was not evaluated marks nothing. */
 static void best_point_is_marked(void **unused)
 {
@@ -242,13 +252,10 @@ static void unwritable_place_is_an_error(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_title_is_valid),
-        cmocka_unit_test(any_points_are_valid),
-        cmocka_unit_test(lines_follow_the_points),
-        cmocka_unit_test(best_point_is_marked),
-        cmocka_unit_test(labels_tell_the_last_values),
-        cmocka_unit_test(log_scale_beyond_two_decades),
-        cmocka_unit_test(many_points_are_binned_and_smoothed),
+        cmocka_unit_test(any_title_is_valid),           cmocka_unit_test(any_points_are_valid),
+        cmocka_unit_test(lines_follow_the_points),      cmocka_unit_test(step_0_is_at_the_left),
+        cmocka_unit_test(best_point_is_marked),         cmocka_unit_test(labels_tell_the_last_values),
+        cmocka_unit_test(log_scale_beyond_two_decades), cmocka_unit_test(many_points_are_binned_and_smoothed),
         cmocka_unit_test(unwritable_place_is_an_error),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
