@@ -108,6 +108,7 @@ check "a large prompt is echoed whole" [ "$(characters large)" -eq $((120000 + 3
 written no-prompt --tokens 30
 written by-empty --prompt-file empty.txt --tokens 30
 check "an empty prompt is none" same_files by-empty no-prompt
+refused 1 'standard input: Bad file descriptor' "$minrnn" generate $model --prompt - 0>write-only
 printf '\000\377\200' >odd.bin
 done_by "$minrnn" generate bytes --prompt-file odd.bin --tokens 2
 check "any byte in a prompt" [ "$(head -c 3 out | od -An -tx1 | tr -d " ")" = 00ff80 -a "$(stat -c %s out)" -eq 6 ]

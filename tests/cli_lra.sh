@@ -17,7 +17,7 @@ check "listops: eval" json "d['task'] == 'listops' and d['rows'] == 500" out
 done_by "$varied" train "${listops[@]}" --pool last --steps 20 --eval-every 10 --out whole
 refused 1 "--resume" "$varied" train "${listops[@]}" --out whole
 done_by "$minrnn" info whole/model.safetensors --json
-check "listops: the head" json "d['config']['head'] == 'last'" out
+check "listops: the head" json "d['config']['head'] == 'last' and d['vocabulary'] == 0" out
 refused 1 'different trees' "$minrnn" train listops --min-length 2 --max-length 5 --depth 2 --arguments 2 --out new
 refused 1 'split = all: must be one of validation, test' "$minrnn" eval listops/model.safetensors --split all \
     --device cpu

@@ -45,6 +45,9 @@ check "its rows" python3 -c \
     'import json; d = json.load(open("own/sweep.json")); assert d["experiment"] == "sweep" and {r["row"]
         for r in d["rows"]} == {"slow", "fast"}'
 check "its page" grep -q 'lr=1e-4' own/sweep.md
+for row in slow fast; do
+    check "$row: told" grep -qE "^$row/accuracy, seed 1: 0(\.[0-9]+)? \(paper: none\) in 0:[0-9]+$" err
+done
 cp sweep.ini 'a b.ini'
 cp sweep.ini chomsky.ini
 refused 1 'letters' "$minrnn" reproduce 'a b.ini' --out own
@@ -97,6 +100,14 @@ refused 2 'cannot be combined' "$minrnn" reproduce all chomsky --out nothing
 refused 1 'matches no cell' "$minrnn" reproduce sweep.ini --only '[' --out nothing
 check "nothing is left of any" [ ! -e nothing ]
 
+# sections in any order
+{ sed -n '/^\[row slow/,$p' sweep.ini; sed '/^\[row/,$d' sweep.ini; printf '[ours slow]\nclip = 2\n'; } >row.ini
+{ printf '[column a]\n'; cat sweep.ini; printf '[ours slow/a]\nclip = 2\n'; } >column.ini
+{ printf '[column a b]\n[column a.b]\n'; cat sweep.ini; } >both.ini
+done_by reproduce row.ini --out own --only slow
+done_by reproduce column.ini --out own --only slow
+refused 1 'both.ini: columns "a b" and "a.b" would have the same chart' "$minrnn" reproduce both.ini --out nothing
+
 { cat sweep.ini; printf '[row plain]\n'; } >plain.ini # a row without keys is one, too
 done_by reproduce plain.ini --out own
 check "a row without keys" json '{r["row"] for r in d["rows"]} == {"slow", "fast", "plain"}' own/plain.json
@@ -138,9 +149,10 @@ refused 1 'give its FILE.ini' "$minrnn" reproduce --merge own/sweep.json --out m
 for change in 's/"score": [^,]*,/"score": "abc",/' 's/"score": [^,]*,/"score": null,/' 's/"seed": 1,/"seed": -1.5,/' \
     's/"kind": "cpu", //' 's/"row": "slow"/"row": "a\\nb"/'; do
     sed "$change" own/sweep.json >spoiled.json
-    refused 1 'spoiled.json: row [0-9]* is not a result' "$minrnn" reproduce --merge spoiled.json sweep.ini \
-        --out spoiled
+    refused 1 'spoiled.json: row 1 is not a result' "$minrnn" reproduce --merge spoiled.json sweep.ini --out spoiled
 done
+sed '4s/"score": [^,]*,/"score": null,/' own/sweep.json >spoiled.json # a row a line, after one that begins the list
+refused 1 'spoiled.json: row 3 is not a result' "$minrnn" reproduce --merge spoiled.json sweep.ini --out spoiled
 
 # ---- which data a result is of
 cat >mine.ini <<'INI'
@@ -208,7 +220,9 @@ refused 1 'matches no cell' "$minrnn" reproduce parameters selective-copy --quic
 refused 1 'matches no cell' \
     timeout 20 "$minrnn" reproduce parameters --quiet --only '******************************X' --out none
 done_by "$minrnn" reproduce --list
-check "the list" grep -q '^shakespeare ' out
+for name in efficiency inference parameters chomsky forget-bias image listops retrieval selective-copy shakespeare; do
+    check "the list: $name" grep -qE "^$name +[A-Za-z]" out
+done
 
 # ---- a table, and the same again
 done_by reproduce "${copy[@]}" --seeds 2 --only 'minGRU/*' --out whole --keep
@@ -284,10 +298,28 @@ done_by "$minrnn" reproduce --merge compared.json --out compared
 for f in compared/selective-copy.svg compared/selective-copy-3-layers.svg; do
     check "$f: the paper's" grep -q 'class="paper"' $f
 done
+check "where its curve ends" grep -q '<path class="paper" transform="translate(732 ' \
+    compared/selective-copy-3-layers.svg
 check "in the legend, once" [ "$(grep -c '>paper<' compared/selective-copy.svg)" -eq 1 ]
 rm compared/*.md compared/*.svg
 done_by "$minrnn" reproduce --merge compared.json --out compared
 check "merging draws again what is there" [ -s compared/selective-copy.md -a -s compared/selective-copy.svg ]
+# a model has its own colour in every chart; other names get those that are left, in their order
+colours=(LSTM=5 theirs=2 minLSTM=3 ours=4 a=6 b=7 c=8 d=9)
+python3 - "${colours[@]}" <<'PYTHON'
+import json, sys
+d = json.load(open("compared.json"))
+d["rows"] = [dict(d["rows"][0], row=word.split("=")[0], column=column)
+        for word in sys.argv[1:] for column in ("one_" + 70 * "x", "two")]
+json.dump(d, open("coloured.json", "w"))
+PYTHON
+done_by "$minrnn" reproduce --merge coloured.json --out coloured
+for word in "${colours[@]}"; do
+    for f in coloured/selective-copy.svg coloured/selective-copy-two.svg; do
+        check "$f: $word" grep -q "<g class=\"c${word#*=}\">.*>${word%=*}</text>" $f
+    done
+done
+check "long names are cut" grep -qE '>x{59}</text>' coloured/selective-copy.svg
 
 # ---- stopped by the clock and by a signal, and resumed
 one=(selective-copy --quick --only minLSTM/2 --steps 1500)
@@ -349,8 +381,9 @@ check "the others are run" grep -q '^# ' out
 # ---- a run's folder that was damaged
 done_by reproduce "${one[@]}" --out damaged --budget 0.15s
 for file in damaged/runs/*/*/log.jsonl; do : >"$file"; done
-run reproduce "${one[@]}" --out damaged --quiet
+run reproduce "${one[@]}" --out damaged
 check "a damaged run fails" [ $status -eq 1 ]
+check "and is counted" grep -q '^0 done, 0 were there, 1 failed$' err
 check "with what to do" grep -q 'remove damaged/runs/.* to start this run afresh' err
 rm -r damaged/runs/*/*
 done_by reproduce "${one[@]}" --out damaged
@@ -376,6 +409,8 @@ done_by reproduce forget-bias --quick --only 'bias 3/selective*' --out target
 check "a target" json 'len(d["rows"]) == 1 and all(r["target_loss"] == 2.78 and r["target_step"] == min(p[0]
     for p in r["curve"] if p[2] is not None and p[2] <= 2.78)
     for r in d["rows"])' target/forget-bias.json
-check "its column" grep -q 'steps to target' target/forget-bias.md
+step=$(python3 -c 'import json; print(json.load(open("target/forget-bias.json"))["rows"][0]["target_step"])')
+check "its column" grep -q '| steps | best step | steps to target | time |' target/forget-bias.md
+check "and its value" grep -qE "\| [0-9]+ \| [0-9]+ \| ${step%.*} \| [0-9:]+ \|" target/forget-bias.md
 
 finish

@@ -197,6 +197,8 @@ names score --mode --per-token
 names check --quick --mutate
 # and what the keys of a complete recipe are, the help of train names
 for key in $(sed -n 's/^\([a-z0-9-]*\) = .*/\1/p' first/recipe.ini | grep -vx name); do names train "--$key"; done
+done_by "$minrnn" train --help selective-copy
+check "train --help RECIPE" grep -q '^usage: minrnn train selective-copy ' out
 done_by "$minrnn" train --help
 check "train --help is short" [ "$(wc -l <out)" -le 60 ]
 for recipe in text selective-copy demo chomsky-parity; do

@@ -185,6 +185,74 @@ static void bars_are_as_high_as_their_values(void **unused)
     expect_valid_pictures(1);
 }
 
+/* Bars stand on the zero line, and hang from it where the value is negative; on a logarithmic axis they stand on its
+ * floor. */
+static void bars_stand_on_zero(void **unused)
+{
+    (void)unused;
+    static const char *const groups[] = {"a", "b"};
+    static const double below[] = {-10, 20}, above[] = {10, 1000};
+    for (int is_log = 0; is_log < 2; is_log++) {
+        const mr_chart_series series[] = {{.name = "s", .n = 2, .y = is_log ? above : below}};
+        const mr_chart chart = {
+            .title = "t",
+            .y = {"y", is_log ? MR_SCALE_LOG10 : MR_SCALE_LINEAR, is_log ? 1 : -20, is_log ? 1000 : 20},
+            .series = series,
+            .count = 1,
+            .groups = groups,
+            .group_count = 2};
+        char *svg = picture(is_log ? "1.svg" : "0.svg", &chart);
+        const char *at = svg;
+        double top[2], height[2];
+        for (int i = 0; i < 2; i++, at++) {
+            at = strstr(at, "<rect fill=\"url(#bar0)\"");
+            assert_non_null(at);
+            assert_int_equal(
+                sscanf(strstr(at, " y=\""), " y=\"%lf\" width=\"%*f\" height=\"%lf\"", &top[i], &height[i]), 2);
+        }
+        const double floor_y = 422, high = 78; /* the ends of the axis */
+        if (is_log) {
+            assert_float_equal(height[0], (floor_y - high) / 3, 0.2);
+            assert_float_equal(height[1], floor_y - high, 0.2);
+            assert_float_equal(top[0] + height[0], floor_y, 0.2);
+        } else {
+            assert_float_equal(top[0], (floor_y + high) / 2, 0.2);
+            assert_float_equal(height[0], (floor_y - high) / 4, 0.2);
+            assert_float_equal(height[1], (floor_y - high) / 2, 0.2);
+        }
+        assert_float_equal(top[1], high, 0.2);
+        mr_free(svg);
+    }
+    expect_valid_pictures(2);
+}
+
+/* Values above bars have three digits; ticks lie on both ends of an axis that ends on ticks, though 1.1 / 0.1 is more
+ * than 11, and 0.3 / 0.1 less than 3. */
+static void numbers_are_written_out(void **unused)
+{
+    (void)unused;
+    static const char *const groups[] = {"a", "b"};
+    static const double y[] = {1.23456, 1.5}, small[] = {0.1, 0.2}, x[] = {1, 2};
+    const mr_chart_series bars = {.name = "s", .n = 2, .y = y}, line = {.name = "s", .n = 2, .x = x, .y = small};
+    mr_chart chart = {.title = "t",
+                      .y = {.label = "y", .low = 1.1, .high = 1.6},
+                      .series = &bars,
+                      .count = 1,
+                      .groups = groups,
+                      .group_count = 2};
+    char *svg = picture("0.svg", &chart);
+    assert_non_null(strstr(svg, ">1.23<"));
+    assert_non_null(strstr(svg, ">1.1<"));
+    assert_non_null(strstr(svg, ">1.6<"));
+    assert_null(strstr(svg, ">1.15<"));
+    mr_free(svg);
+    chart = (mr_chart){.title = "t", .y = {.high = 0.3}, .series = &line, .count = 1};
+    svg = picture("1.svg", &chart);
+    assert_non_null(strstr(svg, ">0.3<"));
+    mr_free(svg);
+    expect_valid_pictures(2);
+}
+
 /* The paper's values are the same marks everywhere: over their bars, which they do not move, and on lines; the legend
  * names them once. */
 static void paper_values_are_marked(void **unused)
@@ -313,6 +381,8 @@ int main(void)
         cmocka_unit_test(lines_follow_the_numbers),
         cmocka_unit_test(spread_is_drawn),
         cmocka_unit_test(bars_are_as_high_as_their_values),
+        cmocka_unit_test(bars_stand_on_zero),
+        cmocka_unit_test(numbers_are_written_out),
         cmocka_unit_test(paper_values_are_marked),
         cmocka_unit_test(names_are_broken_and_values_fit),
         cmocka_unit_test(long_texts_fit),

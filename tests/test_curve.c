@@ -156,6 +156,16 @@ static void lines_follow_the_points(void **unused)
     mr_free(svg);
 }
 
+/* A run that was evaluated before its first step begins at the left. */
+static void step_0_is_at_the_left(void **unused)
+{
+    (void)unused;
+    const mr_curve_point points[] = {{0, NAN, 2, NAN}};
+    char *svg = picture(points, 1, "t");
+    assert_non_null(strstr(svg, "<path class=\"marker\" transform=\"translate(68 "));
+    mr_free(svg);
+}
+
 /* The test loss of the best step is marked and named; a step that was not evaluated marks nothing. */
 static void best_point_is_marked(void **unused)
 {
@@ -176,6 +186,22 @@ static void best_point_is_marked(void **unused)
         mr_free(svg);
         assert_int_equal(remove(path), 0);
     }
+}
+
+/* Labels end on the last values, to four digits; an accuracy is never rounded up. */
+static void labels_tell_the_last_values(void **unused)
+{
+    (void)unused;
+    const mr_curve_point points[] = {{1, 3, 2, 0.5}, {2, 1.234567, 0.0234567, 0.98769}, {3, NAN, NAN, NAN}};
+    char *svg = picture(points, 3, "t");
+    assert_non_null(strstr(svg, ">train loss 1.235<"));
+    assert_non_null(strstr(svg, ">test loss 0.02346<"));
+    assert_non_null(strstr(svg, ">accuracy 98.76 %<"));
+    mr_free(svg);
+    const mr_curve_point impossible[] = {{1, 3, 2, 1.23456}};
+    svg = picture(impossible, 1, "t");
+    assert_non_null(strstr(svg, ">accuracy 123.5 %<"));
+    mr_free(svg);
 }
 
 static void log_scale_beyond_two_decades(void **unused)
@@ -227,7 +253,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_title_is_valid),           cmocka_unit_test(any_points_are_valid),
-        cmocka_unit_test(lines_follow_the_points),      cmocka_unit_test(best_point_is_marked),
+        cmocka_unit_test(lines_follow_the_points),      cmocka_unit_test(step_0_is_at_the_left),
+        cmocka_unit_test(best_point_is_marked),         cmocka_unit_test(labels_tell_the_last_values),
         cmocka_unit_test(log_scale_beyond_two_decades), cmocka_unit_test(many_points_are_binned_and_smoothed),
         cmocka_unit_test(unwritable_place_is_an_error),
     };

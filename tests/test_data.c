@@ -1,9 +1,14 @@
 /* Data files: SHA-256, where they are searched, and downloads that are complete or change nothing. */
+#define _XOPEN_SOURCE 700 /* for posix_openpt */
 #include "scratch.h"
 
+#include "commands/args.h"
+#include "commands/download_view.h"
 #include "core/mem.h"
 #include "core/sha256.h"
 #include "tasks/data.h"
+
+#include <fcntl.h>
 
 static void sha256_knows_its_vectors(void **state)
 {
@@ -154,6 +159,40 @@ static void downloads_are_checked(void **state)
     mr_free(bytes);
 }
 
+/* A broken file in the cache is replaced, a whole one is not fetched again. */
+static void fetch_file(void)
+{
+    char from[MR_TEXT_MAX], to[MR_TEXT_MAX], url[MR_TEXT_MAX + 8], sha[MR_SHA256_TEXT], *found, *bytes;
+    size_t size;
+    mr_error err;
+    write_file("published", "a text", 6, from);
+    snprintf(url, sizeof url, "file://%s", from);
+    mr_sha256_of("a text", 6, sha);
+    mr_data_set set = {.name = "sample", .file = "sample.txt", .url = url, .sha256 = sha, .bytes = 6};
+    for (int there = 0; there < 3; there++) { /* nothing, a broken file, a whole one */
+        if (there == 1) write_file("files/minrnn/sample.txt", "a test", 6, to);
+        if (there == 2) set.url = "file:///nowhere/at/all";
+        if (mr_data_get_set(&set, NULL, NULL, &found, &err)) fail_msg("%s", err.text);
+        in_folder("files/minrnn/sample.txt", to);
+        assert_string_equal(found, to);
+        mr_free(found);
+        assert_int_equal(mr_file_read(to, 100, &bytes, &size, NULL), 0);
+        assert_string_equal(bytes, "a text");
+        mr_free(bytes);
+    }
+    write_file("files/minrnn/sample.txt", "a test", 6, to);
+    assert_int_equal(mr_data_get_set(&set, NULL, NULL, &found, &err), MR_EIO);
+    assert_null(found);
+}
+
+static void files_are_fetched(void **state)
+{
+    (void)state;
+    char cache[MR_TEXT_MAX];
+    in_folder("files", cache);
+    with_folders(NULL, cache, fetch_file);
+}
+
 /* The archive is downloaded, the wanted files are taken out, and it is deleted; files that
  * exist are not fetched again. */
 static void fetch_archive(void)
@@ -205,6 +244,12 @@ static void downloads_are_checked(void **state)
     assert_says(&err, "fetch https://example.org/x and put it at /tmp/place");
 }
 
+static void files_are_fetched(void **state)
+{
+    (void)state;
+    skip();
+}
+
 static void archives_are_fetched(void **state)
 {
     (void)state;
@@ -212,12 +257,50 @@ static void archives_are_fetched(void **state)
 }
 #endif
 
+/* What a call of mr_download_view prints on stderr, which is a terminal or a file. */
+static void downloaded(int terminal, int quiet, uint64_t done, uint64_t total, const char *expected)
+{
+    char path[MR_TEXT_MAX], got[256] = "";
+    mr_common set = {.quiet = quiet};
+    int before = dup(STDERR_FILENO), master = posix_openpt(O_RDWR | O_NOCTTY);
+    if (master < 0 || grantpt(master) || unlockpt(master)) skip();
+    int shown = open(ptsname(master), O_RDWR | O_NOCTTY);
+    if (!terminal) {
+        close(shown);
+        write_file("shown", "", 0, path);
+        shown = open(path, O_RDWR);
+    }
+    assert_that(dup2(shown, STDERR_FILENO), >=, 0);
+    int stopped = mr_download_view(&set, done, total);
+    assert_that(write(STDERR_FILENO, "$", 1), ==, 1);
+    dup2(before, STDERR_FILENO);
+    if (!terminal) assert_that(lseek(shown, 0, SEEK_SET), ==, 0);
+    for (size_t n = 0; !strchr(got, '$') && n < sizeof got - 1; n++)
+        assert_that(read(terminal ? master : shown, got + n, 1), ==, 1);
+    assert_string_equal(got, expected);
+    assert_int_equal(stopped, 0);
+    close(shown), close(master), close(before);
+}
+
+static void downloads_are_shown_on_a_terminal(void **state)
+{
+    (void)state;
+    downloaded(1, 0, 1240000, 0, "\r1.2 MB\033[K$");
+    downloaded(1, 0, 1240000, 3000000, "\r1.2 MB of 3.0\033[K$");
+    downloaded(1, 0, 3000000, 3000000, "\r3.0 MB of 3.0\033[K\r\033[K$");
+    downloaded(1, 1, 1240000, 3000000, "$");
+    downloaded(0, 0, 1240000, 3000000, "$");
+    downloaded(0, 1, 1240000, 3000000, "$");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sha256_knows_its_vectors),
         cmocka_unit_test(data_is_looked_for_in_two_places),
         cmocka_unit_test(downloads_are_checked),
+        cmocka_unit_test(files_are_fetched),
+        cmocka_unit_test(downloads_are_shown_on_a_terminal),
         cmocka_unit_test(archives_are_fetched),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -411,6 +411,8 @@ static void broken_files_are_explained(void **state)
     } broken[] = {{"", "basic_train.tsv: has no rows"},
                   {HEADER, "basic_train.tsv: has no rows"},
                   {"( [MAX 3 4 ] )\t4\n", "line 1: must name the columns"},
+                  {"Source\tTargets\n( [MAX 3 4 ] )\t4\n", "line 1: must name the columns"},
+                  {"Source\tTargex\n( [MAX 3 4 ] )\t4\n", "line 1: must name the columns"},
                   {HEADER "( [MAX 3 4 ] )\t4\n( [MAX 3 4 ] )\n", "line 3: has no tab"},
                   {HEADER "( [MAX 3 4 ] )\t12\n", "line 2: the column Target is \"12\""},
                   {HEADER "( [MAX 3 4 ] )\t\n", "line 2: the column Target is \"\""},

@@ -1,6 +1,7 @@
 /* Retrieval: rows in the format of the AAN files, made here; and extracting files from an archive. */
 #include "sequence_support.h"
 
+#include "tasks/aan.h"
 #include "tasks/archive.h"
 
 static void put_files(const char *train, const char *eval, const char *test)
@@ -143,6 +144,26 @@ static void broken_rows_are_explained(void **state)
     refused(new_task("retrieval", 2, 0, (setting[]){{0}}), MR_ENODATA, "minrnn data get lra");
 }
 
+/* Counts are of 32 bits: the arrays refuse to grow long before these overflow. */
+static void too_many_rows_are_refused(void **state)
+{
+    (void)state;
+    const uint32_t most = INT32_MAX / 4 + 1;
+    char path[MR_TEXT_MAX];
+    mr_error err;
+    mr_sha256 sha;
+    mr_byte_rows documents = {0}, rows = {.count = most, .room = most};
+    mr_pairs pairs = {.count = most, .room = most};
+    write_file("one.tsv", GOOD, strlen(GOOD), path);
+    mr_sha256_begin(&sha);
+    assert_int_equal(mr_aan_read(path, 10, &documents, &pairs, &sha, &err), MR_ENOMEM);
+    assert_int_equal(mr_byte_rows_append(&rows, (const uint8_t *)"x", 1, 0), MR_ENOMEM);
+    assert_int_equal(pairs.count, most);
+    assert_int_equal(rows.count, most);
+    mr_byte_rows_free(&documents);
+    mr_byte_rows_free(&rows);
+}
+
 /* ---- archives */
 
 static int shell(const char *command)
@@ -198,9 +219,8 @@ static void members_come_out_of_an_archive(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pairs_are_rows_side_by_side),
-        cmocka_unit_test(long_files_are_read_in_pieces),
-        cmocka_unit_test(broken_rows_are_explained),
+        cmocka_unit_test(pairs_are_rows_side_by_side),    cmocka_unit_test(long_files_are_read_in_pieces),
+        cmocka_unit_test(broken_rows_are_explained),      cmocka_unit_test(too_many_rows_are_refused),
         cmocka_unit_test(members_come_out_of_an_archive),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -4,12 +4,12 @@
 #include "tasks/data.h"
 #include "commands/args.h"
 #include "commands/commands.h"
+#include "commands/download_view.h"
 #include "commands/json_out.h"
 
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
-#include <unistd.h>
 
 static const mr_option flags[] = {MR_COMMON_FLAGS, {0}};
 
@@ -81,19 +81,6 @@ static int print_sums(const char *name, mr_error *err)
     return status;
 }
 
-static int on_progress(void *user, uint64_t done, uint64_t total)
-{
-    const mr_common *set = user;
-    if (!set->quiet && isatty(STDERR_FILENO)) {
-        fprintf(stderr, "\r%.1f MB", (double)done / 1e6);
-        if (total) fprintf(stderr, " of %.1f", (double)total / 1e6);
-        fprintf(stderr, "\033[K");
-        if (done == total) fprintf(stderr, "\r\033[K");
-        fflush(stderr);
-    }
-    return *mr_stop_flag() != 0;
-}
-
 int mr_cmd_data(int argc, char **argv)
 {
     mr_common set = {0};
@@ -118,8 +105,8 @@ int mr_cmd_data(int argc, char **argv)
         return mr_misused("data", "give list, get NAME or path NAME; see `minrnn data --help`");
     if (!mr_data_set_find(args.given[1])) return unknown_set(args.given[1]);
     mr_catch_signals();
-    status =
-        get ? mr_data_get(args.given[1], on_progress, &set, &path, &err) : mr_data_find(args.given[1], &path, &err);
+    status = get ? mr_data_get(args.given[1], mr_download_view, &set, &path, &err)
+                 : mr_data_find(args.given[1], &path, &err);
     if (!status && get && !set.quiet) status = print_sums(args.given[1], &err);
     if (!status) puts(path);
     mr_free(path);

@@ -43,7 +43,7 @@ static const mr_option flags[] = {
 typedef struct output {
     int json;
     double flushed; /* when */
-    char *text;     /* for --json: all of it */
+    char *text;     /* for --json: all of it, without a zero at its end */
     size_t size, room;
     int failed; /* no memory for more of it */
 } output;
@@ -61,8 +61,8 @@ static int on_piece(void *user, const char *bytes, size_t size)
 {
     output *o = user;
     if (!o->json) return print_piece(o, bytes, size);
-    if (o->size + size + 1 > o->room) {
-        size_t room = 2 * (o->room + size + 1);
+    if (o->size + size > o->room) {
+        size_t room = 2 * (o->room + size);
         char *grown = mr_alloc(room, 1);
         if (!grown) return o->failed = 1;
         if (o->size) memcpy(grown, o->text, o->size);
@@ -72,7 +72,6 @@ static int on_piece(void *user, const char *bytes, size_t size)
     }
     memcpy(o->text + o->size, bytes, size);
     o->size += size;
-    o->text[o->size] = 0;
     return 0;
 }
 

@@ -100,8 +100,12 @@ static int make_folders(mr_result_folder *r, mr_error *err)
 int mr_result_folder_open(mr_result_folder *r, const char *name, const mr_reproduce_options *options,
                           mr_report_writer *report, const void *experiment, mr_error *err)
 {
-    *r = (mr_result_folder){.name = name, .options = options, .report = report, .experiment = experiment, .lock = -1};
-    pthread_mutex_init(&r->mutex, NULL);
+    *r = (mr_result_folder){.name = name,
+                            .options = options,
+                            .report = report,
+                            .experiment = experiment,
+                            .lock = -1,
+                            .mutex = PTHREAD_MUTEX_INITIALIZER};
     int status = probe(r, err);
     if (!status) status = make_folders(r, err);
     return status ? status : read_rows(r->path, &r->rows, err);

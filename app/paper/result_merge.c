@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-static int copy_row(mr_row *to, const mr_row *from)
+/* Out of memory leaves `failed` set, and mr_rows_put refuses the row. */
+static void copy_row(mr_row *to, const mr_row *from)
 {
     *to = *from;
     to->curve = from->points ? mr_alloc(from->points, sizeof *to->curve) : NULL;
@@ -16,7 +17,6 @@ static int copy_row(mr_row *to, const mr_row *from)
         to->fields[i].text = from->fields[i].text ? mr_strdup(from->fields[i].text) : NULL;
         if (from->fields[i].text && !to->fields[i].text) to->failed = 1;
     }
-    return to->failed;
 }
 
 static int add_rows(const char *dir, const char *name, const mr_rows *from, size_t *added, mr_error *err)

@@ -57,7 +57,7 @@ static void draw_bar(mr_drawing *d, size_t series, size_t i, const places *p, in
 {
     const mr_chart_series *s = &d->chart->series[series];
     const mr_span *span = mr_span_for(d, s);
-    const double ground = mr_pixel_y(d, span, span->scale == MR_SCALE_LINEAR ? 0 : span->low);
+    const double ground = mr_pixel_y(d, span, 0); /* on a logarithmic scale its floor */
     const double x = p->first + p->group * (double)i, y = mr_pixel_y(d, span, s->y[i]), top = fmin(y, ground);
     mr_strbuf_format(
         d->svg, "<rect fill=\"url(#bar%zu)\" stroke=\"currentColor\" x=\"%s\" y=\"%s\" width=\"%s\" height=\"%s\"/>",

@@ -57,22 +57,22 @@ static int end_gzip(const unpacking *u, pid_t pid, int status)
     return status;
 }
 
-/* Exactly `bytes`, or fewer only at the end. */
-static int read_some(unpacking *u, void *to, size_t bytes, size_t *got)
-{
-    for (*got = 0; *got < bytes;) {
-        ssize_t n = read(u->fd, (char *)to + *got, bytes - *got);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return mr_fail(u->err, MR_EIO, "%s: cannot be read: %s", u->archive, strerror(errno));
-        if (n == 0) break;
-        *got += (size_t)n;
-    }
-    return 0;
-}
-
 static int cut_off(const unpacking *u)
 {
     return mr_fail(u->err, MR_EDATA, "%s: is truncated or damaged; download it again", u->archive);
+}
+
+/* Exactly `bytes`. */
+static int read_all(const unpacking *u, void *to, size_t bytes)
+{
+    for (size_t got = 0; got < bytes;) {
+        ssize_t n = read(u->fd, (char *)to + got, bytes - got);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return mr_fail(u->err, MR_EIO, "%s: cannot be read: %s", u->archive, strerror(errno));
+        if (n == 0) return cut_off(u);
+        got += (size_t)n;
+    }
+    return 0;
 }
 
 /* ---- tar */
@@ -81,11 +81,9 @@ static int cut_off(const unpacking *u)
 static int next_header(unpacking *u)
 {
     unsigned char block[BLOCK];
-    size_t got;
     unsigned sum = 0, stated = 0;
-    int status = read_some(u, block, BLOCK, &got);
+    int status = read_all(u, block, BLOCK);
     if (status) return status;
-    if (got != BLOCK) return cut_off(u);
     if (!block[0]) return 0;
     for (int i = 0; i < BLOCK; i++) sum += i >= 148 && i < 156 ? ' ' : block[i];
     for (int i = 148; i < 156; i++)
@@ -109,10 +107,9 @@ static int pass_data(unpacking *u, mr_replace *file, mr_sha256 *sha)
     char block[64 * BLOCK];
     uint64_t left = u->size;
     while (left) {
-        size_t want = left < sizeof block ? (size_t)((left + BLOCK - 1) / BLOCK * BLOCK) : sizeof block, got;
-        int status = read_some(u, block, want, &got);
+        size_t want = left < sizeof block ? (size_t)((left + BLOCK - 1) / BLOCK * BLOCK) : sizeof block;
+        int status = read_all(u, block, want);
         if (status) return status;
-        if (got != want) return cut_off(u);
         size_t real = left < want ? (size_t)left : want;
         if (sha) mr_sha256_add(sha, block, real);
         if (file) status = mr_replace_write(file, block, real, u->err);

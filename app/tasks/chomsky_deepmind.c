@@ -232,9 +232,9 @@ static int can_take(const uint8_t *rest, const int32_t *root, int k)
 
 static void take(uint8_t *rest, const int32_t *root, int k)
 {
-    int borrow = 1; /* the last bit of what is taken */
-    for (int i = 2 * k + 1; i >= 0 && i >= k - 1; i--) {
-        int bit = rest[i] - borrow - (i >= k && i < 2 * k ? root[i - k] : 0);
+    int borrow = 1;                        /* the last bit of what is taken */
+    for (int i = 2 * k + 1; i >= k; i--) { /* rest[k−1] is not looked at again */
+        int bit = rest[i] - borrow - (i < 2 * k ? root[i - k] : 0);
         borrow = bit < 0;
         rest[i] = (uint8_t)(bit & 1);
     }

@@ -83,13 +83,12 @@ static char *cache_path(const char *file)
     return path;
 }
 
-static int make_folder_of(const char *path, mr_error *err)
+static int make_folder_of(char *path, mr_error *err)
 {
-    char *folder = mr_strdup(path);
-    if (!folder) return mr_no_memory(err, path);
-    *strrchr(folder, '/') = 0; /* a cache path always has one */
-    int status = mr_make_directory(folder, err);
-    mr_free(folder);
+    char *slash = strrchr(path, '/'); /* a cache path always has one */
+    *slash = 0;
+    int status = mr_make_directory(path, err);
+    *slash = '/';
     return status;
 }
 
@@ -280,8 +279,7 @@ int mr_data_download(const mr_data_set *set, const char *path, mr_data_progress 
 }
 #endif
 
-static int download_into_cache(const mr_data_set *set, const char *path, mr_data_progress *progress, void *arg,
-                               mr_error *err)
+static int download_into_cache(const mr_data_set *set, char *path, mr_data_progress *progress, void *arg, mr_error *err)
 {
     if (!path)
         return mr_fail(err, MR_EDATA,
@@ -293,7 +291,7 @@ static int download_into_cache(const mr_data_set *set, const char *path, mr_data
 }
 
 /* Downloads the archive into the cache folder, extracts its members, and removes it. */
-static int get_archive(const mr_data_set *set, const char *path, mr_data_progress *progress, void *arg, mr_error *err)
+static int get_archive(const mr_data_set *set, char *path, mr_data_progress *progress, void *arg, mr_error *err)
 {
     int status = download_into_cache(set, path, progress, arg, err);
     if (status) return status;

@@ -68,7 +68,7 @@ int mr_encode_text(mr_encoder *e, const char *text, size_t size, int last, int32
     int status;
     *count = *used = 0;
     for (;;) {
-        size_t more = 0, taken = 0;
+        size_t more, taken;
         status = mr_vocab_encode(e->vocab, text + *used, size - *used, last, e->offset + *used, tokens + *count,
                                  capacity - *count, &more, &taken, err);
         *count += more;

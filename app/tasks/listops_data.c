@@ -232,7 +232,7 @@ static int read_lines(reader *r, const char *at, const char *end, mr_byte_rows *
 int mr_listops_read(const char *path, uint32_t longest, mr_byte_rows *rows, mr_error *err)
 {
     char *text = NULL;
-    size_t size = 0;
+    size_t size;
     uint32_t before = rows->count;
     reader r = {.path = path, .line = 1, .longest = longest, .tokens = mr_alloc(longest, 1), .err = err};
     int status = r.tokens ? mr_file_read(path, UINT32_MAX, &text, &size, err) : mr_no_memory(err, path);
