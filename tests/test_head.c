@@ -107,10 +107,25 @@ static void int8_keeps_the_bias_in_fp32(void **state)
     mr_dev_close(dev);
 }
 
+static void a_wrong_configuration_makes_no_model(void **state)
+{
+    (void)state;
+    mr_error err = {0};
+    mr_dev *dev = open_device("cpu", 1, NULL);
+    mr_model *plain = model_with(1, MR_DECAY_MATRICES, dev), *model = plain;
+    mr_config config = *mr_model_config(plain);
+    config.conv = 3;
+    assert_int_equal(mr_model_new(&config, dev, MR_DECAY_MATRICES, &model, &err), MR_ECONFIG);
+    assert_null(model);
+    assert_non_null(strstr(err.text, "conv = 3"));
+    mr_model_free(plain);
+    mr_dev_close(dev);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(other_parameters_start_the_same),
-                                       cmocka_unit_test(files_keep_the_bias),
-                                       cmocka_unit_test(int8_keeps_the_bias_in_fp32)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(other_parameters_start_the_same), cmocka_unit_test(a_wrong_configuration_makes_no_model),
+        cmocka_unit_test(files_keep_the_bias), cmocka_unit_test(int8_keeps_the_bias_in_fp32)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

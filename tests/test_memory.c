@@ -2,6 +2,7 @@
 #define HOST_MEMORY
 #include "api_support.h"
 #include "core/file.h"
+#include "core/mem.h"
 #include "core/safetensors.h"
 #include "scratch.h"
 
@@ -12,7 +13,7 @@ static int left; /* allocations up to the one that fails; 0: none fails */
 void *aligned_alloc(size_t alignment, size_t size)
 {
     void *p = NULL;
-    if (left > 0 && --left == 0) return NULL;
+    if (!size || (left > 0 && --left == 0)) return NULL; /* C allows NULL for no bytes */
     return posix_memalign(&p, alignment, size) ? NULL : p;
 }
 
@@ -307,6 +308,17 @@ static void a_call_that_failed_can_be_repeated(void **state)
     }
 }
 
+static void no_bytes_and_too_many(void **state)
+{
+    (void)state;
+    void *none = mr_alloc(0, 8);
+    assert_non_null(none);
+    mr_free(none);
+    assert_null(mr_alloc(SIZE_MAX, 1));
+    assert_null(mr_alloc(SIZE_MAX / 2, 3));
+    assert_null(mr_alloc(2, mr_memory_total()));
+}
+
 static int begin(void **state)
 {
     const char *const extra[] = {"mine.key", "value", NULL};
@@ -339,6 +351,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_call_says_that_memory_ran_out),
         cmocka_unit_test(a_call_that_failed_can_be_repeated),
+        cmocka_unit_test(no_bytes_and_too_many),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }
