@@ -39,7 +39,8 @@ static mr_net *net, *values_net;
 static mr_stream *stream;
 static mr_vocab *vocab;
 static const char *const of_text[] = {
-    "vocab", "[\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\",\"i\",\"j\",\"k\"]", "dim", "16", "layers", "2", NULL};
+    "vocab",  "bytes", "vocab", "[\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\",\"i\",\"j\",\"k\"]", "dim", "16",
+    "layers", "2",     NULL};
 static char model[MR_TEXT_MAX], state_file[MR_TEXT_MAX], other[MR_TEXT_MAX];
 static char *bytes;
 static size_t size;
@@ -179,12 +180,28 @@ static int set_scaler(mr_error *err)
     return mr_net_set_scaler(values_net, mean, scale, mean, scale, err);
 }
 
-static int fit_scaler(mr_error *err)
+static const mr_batch values_batch = {
+    .size = sizeof(mr_batch), .B = 1, .T = 2, .values = (float[]){1, 2, 3, 4, 5, 6}, .target_values = (float[]){1, 2}};
+
+static int fit_scaler(mr_error *err) { return mr_net_fit_scaler(values_net, &values_batch, err); }
+
+static int row_losses(mr_error *err)
 {
-    float values[] = {1, 2, 3, 4, 5, 6}, targets[] = {1, 2};
-    mr_batch batch = MR_BATCH;
-    batch.B = 1, batch.T = 2, batch.values = values, batch.target_values = targets;
-    return mr_net_fit_scaler(values_net, &batch, err);
+    float each[2];
+    return mr_net_losses(values_net, &values_batch, each, 2, err);
+}
+
+static int give_two(void *user, const mr_batch **batch)
+{
+    int *given = user;
+    *batch = &values_batch;
+    return (*given)++ < 2;
+}
+
+static int evaluate_all(mr_error *err)
+{
+    int given = 0;
+    return mr_net_evaluate_all(values_net, give_two, &given, &(mr_result)MR_RESULT, err);
 }
 
 /* ---- nets whose first call of a kind makes room */
@@ -290,6 +307,8 @@ static void every_call_says_that_memory_ran_out(void **state)
         {"mr_settings_check", check_settings},
         {"mr_net_set_scaler", set_scaler},
         {"mr_net_fit_scaler", fit_scaler},
+        {"mr_net_losses", row_losses},
+        {"mr_net_evaluate_all", evaluate_all},
     };
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
         if (!fail_in_turn(calls[i].name, calls[i].work)) fail_msg("%s: allocates nothing", calls[i].name);

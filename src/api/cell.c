@@ -22,9 +22,14 @@ static mr_cell cell_of(const mr_cell_args *a)
 
 static mr_raw raw_of(const mr_cell_args *a, const mr_cell *cell)
 {
-    mr_raw raw = {.cell = cell, .B = a->B, .T = a->T, .D = a->W ? a->D : 0, .H = a->H, .bf16 = a->dtype == MR_BF16};
-    raw.stream = a->stream, raw.work = a->workspace;
-    return raw;
+    return (mr_raw){.cell = cell,
+                    .B = a->B,
+                    .T = a->T,
+                    .D = a->W ? a->D : 0,
+                    .H = a->H,
+                    .bf16 = a->dtype == MR_BF16,
+                    .stream = a->stream,
+                    .work = a->workspace};
 }
 
 static sizes sizes_of(const mr_cell_args *a)
