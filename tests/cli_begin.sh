@@ -32,6 +32,7 @@ check "the step counts from 0" grep -q '"step":"1"' <(grep -ao '"step":"[0-9]*"'
 done_by "$minrnn" train "${tuned[@]}" --init base/model.safetensors --steps 20 --dropout 0.3 --out tuned
 check "the shape is the model's" grep -qx 'dim = 16' tuned/recipe.ini
 check "dropout is the run's own" grep -qx 'dropout = 0.3' tuned/recipe.ini
+check "tokens are counted" grep -aq '"state.tokens":"5120"' tuned/state.safetensors # 20 steps of 8 times 32
 check "the model is named from the root" grep -qx "init = $PWD/base/model.safetensors" tuned/recipe.ini
 # a flag may say the same
 check "no file of weights names a place" [ -z "$(grep -alF base/model.safetensors tuned/*.safetensors)" ]
@@ -44,6 +45,9 @@ mv base/model.safetensors away
 done_by "$minrnn" train --out halfway --resume --steps 20
 check "resumed: the same model" same_files tuned/model.safetensors halfway/model.safetensors
 refused 1 '--init: .*base/model.safetensors: cannot be opened' "$minrnn" train --out early --resume
+cp -r halfway damaged
+LC_ALL=C sed -i 's/"vocab":"\[/"vocab":"x/' damaged/state.safetensors
+refused 1 'damaged/state.safetensors: the vocabulary is neither' "$minrnn" train --out damaged --resume --steps 30
 mv away base/model.safetensors
 done_by "$minrnn" train --out early --resume --steps 20
 check "killed early: the same model" same_files tuned/model.safetensors early/model.safetensors

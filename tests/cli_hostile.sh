@@ -62,8 +62,8 @@ for value in 99999999999999999999 nan -1; do
 done
 
 # ---- what would need more memory than there is: said before it is asked for
-stopped 1 'GB of memory are needed and this machine has .*--dim, --layers' "$varied" train "${base[@]}" --dim 16384 \
-    --layers 20 --out new
+stopped 1 ': [0-9.]+ GB of memory are needed and this machine has [0-9.]+, .*--dim, --layers' "$varied" train \
+    "${base[@]}" --dim 16384 --layers 20 --out new
 stopped 1 'GB of memory are needed and this machine has .*lower (--)?batch' "$varied" train "${base[@]}" \
     --batch 1000000 --context 2000 --out new
 stopped 1 'too large; lower|GB of memory' "$minrnn" eval $model --data text.txt --batch 1048576

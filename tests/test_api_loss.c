@@ -171,6 +171,11 @@ static void every_call_is_refused(mr_net *net, mr_stream *stream, examples *e)
     int32_t drawn;
     mr_sample_options how = MR_SAMPLE_OPTIONS;
     char blob[8192];
+    mr_stream *clone;
+    mr_tensor first = MR_TENSOR;
+    OK(mr_net_tensor(net, 0, &first, &err));
+    float *weights = room(first.count * sizeof *weights);
+    memset(weights, 0, first.count * sizeof *weights);
     const char *const word = "keeps a forward";
     assert_that(mr_stream_state_size(stream), <=, sizeof blob);
     FAILS(MR_EINVAL, word, mr_net_keep_forward(net, &e->data, NULL, scores, MOST, &err));
@@ -189,6 +194,18 @@ static void every_call_is_refused(mr_net *net, mr_stream *stream, examples *e)
     FAILS(MR_EINVAL, word, mr_stream_step(stream, 1, scores, VOCAB, &err));
     FAILS(MR_EINVAL, word, mr_stream_sample(stream, e->ids, 1, &how, &drawn, 1, &err));
     FAILS(MR_EINVAL, word, mr_stream_save(stream, blob, sizeof blob, &err));
+    FAILS(MR_EINVAL, word, mr_net_put(net, MR_WEIGHTS, first.name, weights, first.count, &err));
+    FAILS(MR_EINVAL, word, mr_net_save_best(net, "/nowhere/at/all", &err));
+    FAILS(MR_EINVAL, word, mr_net_save_int8(net, "/nowhere/at/all", &err));
+    FAILS(MR_EINVAL, word, mr_net_set_scaler(net, NULL, NULL, NULL, NULL, &err));
+    FAILS(MR_EINVAL, word, mr_net_scaler(net, NULL, NULL, 0, NULL, NULL, 0, &err));
+    FAILS(MR_EINVAL, word, mr_net_learn(net, &e->data, NULL, &result, &err));
+    FAILS(MR_EINVAL, word, mr_stream_clone(stream, &clone, &err));
+    FAILS(MR_EINVAL, word, mr_stream_feed(stream, e->ids, 2, scores, VOCAB, &err));
+    FAILS(MR_EINVAL, word, mr_stream_score(stream, e->ids, e->ids, 2, scores, 2, &err));
+    FAILS(MR_EINVAL, word, mr_stream_step_many(&stream, 1, e->ids, NULL, scores, VOCAB, &err));
+    FAILS(MR_EINVAL, word, mr_stream_sample_many(&stream, 1, e->ids, &how, &drawn, &err));
+    free(weights);
 }
 
 static void a_kept_forward_holds_its_net(void **state)

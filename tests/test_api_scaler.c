@@ -146,6 +146,29 @@ static void a_fit_uses_only_what_counts(void **state)
     mr_context_free(ctx);
 }
 
+/* A fit needs targets only where they are values, and values only where they are the input. */
+static void a_fit_takes_what_there_is_to_scale(void **state)
+{
+    (void)state;
+    const char *const classes[] = {"input", "reals", "inputs", "2", "outputs", "2", "dim", "8", "layers", "1", NULL};
+    const char *const numbers[] = {"inputs", "3", "outputs", "2", "loss", "mse", "dim", "8", "layers", "1", NULL};
+    mr_context *ctx = context_on("cpu");
+    mr_net *inputs = net_of(ctx, classes), *outputs = net_of(ctx, numbers);
+    int32_t ids[B * T] = {0};
+    series s;
+    make_series(&s, 1);
+    s.in_units.target_values = NULL;
+    OK(mr_net_fit_scaler(inputs, &s.in_units, &err));
+    assert_int_equal(mr_net_scaler(inputs, NULL, NULL, 0, NULL, NULL, 0, NULL), 1);
+    s.in_units.values = NULL, s.in_units.ids = ids;
+    FAILS(MR_EINVAL, "target_values is NULL", mr_net_fit_scaler(outputs, &s.in_units, &err));
+    s.in_units.target_values = s.raw_target;
+    OK(mr_net_fit_scaler(outputs, &s.in_units, &err));
+    assert_int_equal(mr_net_scaler(outputs, NULL, NULL, 0, NULL, NULL, 0, NULL), 2);
+    mr_net_free(inputs), mr_net_free(outputs);
+    mr_context_free(ctx);
+}
+
 /* ---- files and streams */
 
 static void check_streams(mr_net *net, series *s)
@@ -293,7 +316,11 @@ static void wrong_scalers_are_refused(void **state)
     FAILS(MR_EINVAL, "values is NULL", mr_net_fit_scaler(net, &s.in_units, &err));
     s.in_units.values = s.raw, s.in_units.length = (int32_t[]){6, 6, 7, 6};
     FAILS(MR_EINVAL, "length[2] = 7", mr_net_fit_scaler(net, &s.in_units, &err));
-    s.in_units.length = NULL;
+    s.in_units.length = NULL, s.in_units.target_values = NULL;
+    FAILS(MR_EINVAL, "target_values is NULL", mr_net_fit_scaler(net, &s.in_units, &err));
+    s.in_units.target_values = s.raw_target, s.raw_target[3] = INFINITY;
+    FAILS(MR_EINVAL, "target_values[3]", mr_net_fit_scaler(net, &s.in_units, &err));
+    s.raw_target[3] = 1;
     OK(mr_net_train(net, &s.by_hand, NULL, &err));
     FAILS(MR_EINVAL, "before the first", mr_net_fit_scaler(net, &s.in_units, &err));
     FAILS(MR_EINVAL, "before the first", mr_net_set_scaler(net, input_mean, input_scale, NULL, NULL, &err));
@@ -307,6 +334,7 @@ int main(void)
         cmocka_unit_test(a_scaler_is_what_one_would_do_by_hand),
         cmocka_unit_test(own_losses_are_in_the_same_units),
         cmocka_unit_test(a_fit_uses_only_what_counts),
+        cmocka_unit_test(a_fit_takes_what_there_is_to_scale),
         cmocka_unit_test(files_keep_the_units),
         cmocka_unit_test(raw_values_train),
         cmocka_unit_test(the_heads_bias_is_optional_and_trained),

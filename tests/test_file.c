@@ -109,6 +109,7 @@ static void parts_of_a_file_are_read(void **state)
     mr_file_close(-1);
     assert_int_equal(mr_file_open(folder, &fd, &size, &err), MR_EIO);
     assert_int_equal(fd, -1);
+    assert_int_equal(size, 0);
     assert_int_equal(mr_file_open(at("absent"), &fd, &size, &err), MR_EIO);
 }
 

@@ -1,4 +1,4 @@
-/* The head's bias: where it is stored and how it starts; models without one are unchanged. */
+/* The parameters of a model: where they lie in their vector; and the head's bias, how it is stored and starts. */
 #include "support.h"
 #include "scratch.h"
 
@@ -107,10 +107,55 @@ static void int8_keeps_the_bias_in_fp32(void **state)
     mr_dev_close(dev);
 }
 
+/* Each parameter begins a cache line, or directly follows another; nothing overlaps, and no line is left out. */
+static void parameters_lie_close_together(void **state)
+{
+    (void)state;
+    const size_t line = MR_ALIGN / sizeof(float);
+    mr_dev *dev = open_device("cpu", 1, NULL);
+    for (int set = MR_DECAY_MATRICES; set <= MR_DECAY_ALL; set++) {
+        mr_model *model = model_with(1, (mr_decay_set)set, dev);
+        const mr_params *params = mr_model_params(model);
+        size_t lines = 0, used[4096] = {0};
+        assert_that(params->total, <=, 4096 * line);
+        assert_int_equal(params->total % line + params->decayed % line, 0);
+        for (int i = 0; i < params->count; i++) {
+            const mr_param *p = &params->list[i], *before = p - 1;
+            if (p->follows) assert_int_equal(p->offset, before->offset + before->count);
+            else assert_int_equal(p->offset % line, 0);
+            assert_int_equal(p->decay, p->offset < params->decayed);
+            for (size_t at = p->offset; at < p->offset + p->count; at++) used[at / line]++;
+        }
+        for (size_t at = 0; at < params->total / line; at++) {
+            assert_that(used[at], <=, line);
+            lines += used[at] > 0;
+        }
+        assert_int_equal(lines * line, params->total);
+        mr_model_free(model);
+    }
+    mr_dev_close(dev);
+}
+
+static void a_wrong_configuration_makes_no_model(void **state)
+{
+    (void)state;
+    mr_error err = {0};
+    mr_dev *dev = open_device("cpu", 1, NULL);
+    mr_model *plain = model_with(1, MR_DECAY_MATRICES, dev), *model = plain;
+    mr_config config = *mr_model_config(plain);
+    config.conv = 3;
+    assert_int_equal(mr_model_new(&config, dev, MR_DECAY_MATRICES, &model, &err), MR_ECONFIG);
+    assert_null(model);
+    assert_non_null(strstr(err.text, "conv = 3"));
+    mr_model_free(plain);
+    mr_dev_close(dev);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(other_parameters_start_the_same),
-                                       cmocka_unit_test(files_keep_the_bias),
-                                       cmocka_unit_test(int8_keeps_the_bias_in_fp32)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(other_parameters_start_the_same), cmocka_unit_test(a_wrong_configuration_makes_no_model),
+        cmocka_unit_test(parameters_lie_close_together), cmocka_unit_test(files_keep_the_bias),
+        cmocka_unit_test(int8_keeps_the_bias_in_fp32)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -25,7 +25,7 @@ static const char *const norms[] = {"rms", "layer", NULL};
 
 static const mr_option table[] = {
     {"layers", MR_OPT_INT, offsetof(settings, layers), "3", 1, 1000000, NULL, "", 0},
-    {"seed", MR_OPT_INT, offsetof(settings, seed), "-1", -9.3e18, 9.3e18, NULL, "", 0},
+    {"seed", MR_OPT_INT, offsetof(settings, seed), "-1", -0x1p63, 0x1p63, NULL, "", 0},
     {"dropout", MR_OPT_REAL, offsetof(settings, dropout), "0.1", 0, 0.95, NULL, "", 0},
     {"rate", MR_OPT_REAL, offsetof(settings, rate), "3e-4", -1e300, 1e300, NULL, "", 0},
     {"any", MR_OPT_REAL, offsetof(settings, any), "0", -INFINITY, INFINITY, NULL, "", 0},
@@ -97,7 +97,8 @@ static void whole_numbers_are_read(void **state)
     accepts("seed", "-9223372036854775808", "-9223372036854775808");
     refuses("layers", "0", "layers = 0: must be a whole number from 1 to 1000000");
     refuses("layers", "1000001", NULL);
-    refuses("seed", "9223372036854775808", NULL);
+    refuses("seed", "9223372036854775808",
+            "seed = 9223372036854775808: must be a whole number from -9.223372036854776e+18 to 9.223372036854776e+18");
     refuses("seed", "-9223372036854775809", NULL);
     static const char *const wrong[] = {"",     " 3", "3 ", "3x",  "3.0",   "1e6", "1_000",
                                         "0x10", "+",  "-",  "--3", "three", "3,4"};

@@ -74,6 +74,8 @@ static void warmup_rises_from_step_0(void **unused)
         const mr_learn_settings all = settings(schedule, 8, 8); /* nothing is left to decay */
         expect_rate(&all, 8, 0, 0.25);
         expect_rate(&all, 9, 0, 0.25);
+        assert_that(mr_learning_rate(&set, 0.5), ==, 0.25 / 16); /* between steps, as progress puts it */
+        assert_that(mr_learning_rate(&set, 8.5), ==, 0.25);
     }
 }
 

@@ -1,8 +1,6 @@
 /* The cells on the caller's buffers: checks the arguments and calls the ops. */
 #include "api/raw.h"
 
-#include <string.h>
-
 enum { GPU_ROW = 16 }; /* alignment that bf16 products on a GPU require */
 
 /* The parts of the workspace: the op's own, then fp32 copies if the device needs them. The backward writes the gradient
@@ -24,9 +22,14 @@ static mr_cell cell_of(const mr_cell_args *a)
 
 static mr_raw raw_of(const mr_cell_args *a, const mr_cell *cell)
 {
-    mr_raw raw = {.cell = cell, .B = a->B, .T = a->T, .D = a->W ? a->D : 0, .H = a->H, .bf16 = a->dtype == MR_BF16};
-    raw.stream = a->stream, raw.work = a->workspace;
-    return raw;
+    return (mr_raw){.cell = cell,
+                    .B = a->B,
+                    .T = a->T,
+                    .D = a->W ? a->D : 0,
+                    .H = a->H,
+                    .bf16 = a->dtype == MR_BF16,
+                    .stream = a->stream,
+                    .work = a->workspace};
 }
 
 static sizes sizes_of(const mr_cell_args *a)
@@ -99,10 +102,10 @@ size_t mr_cell_workspace(mr_context *ctx, const mr_cell_args *args) { return buf
 static int check(const mr_raw_lease *lease, const mr_cell_args *a, mr_raw_call call, mr_error *err)
 {
     const int bwd = call == MR_RAW_BACKWARD;
-    const int W = a->W != NULL, rows = W && a->dtype == MR_BF16 && !strcmp(lease->dev->kind, "cuda");
+    const int W = a->W != NULL, bf16_products = W && lease->dev->act_size == sizeof(uint16_t);
     const mr_raw_array arrays[] = {
         {"pre", a->pre, lease->act, 0},
-        {"x", a->x, rows ? GPU_ROW : lease->act, W},
+        {"x", a->x, bf16_products ? GPU_ROW : lease->act, W},
         {"W", a->W, lease->wide, 0},
         {"bias", a->bias, lease->wide, W},
         {"h", a->h, lease->act, 1},

@@ -14,7 +14,8 @@ static int take_vocab(creation *c, const char *text, mr_error *err)
 {
     mr_error inner;
     mr_vocab_free(c->vocab);
-    if (mr_vocab_parse(text, &c->vocab, &inner)) return mr_fail(err, MR_EINVAL, "vocab: %.800s", inner.text);
+    int status = mr_vocab_parse(text, &c->vocab, &inner);
+    if (status) return mr_fail(err, status == MR_ENOMEM ? status : MR_EINVAL, "vocab: %.800s", inner.text);
     const mr_interface interface = {MR_INPUT_TOKENS, c->vocab->size, MR_HEAD_TOKEN, MR_LOSS_XENT, c->vocab->size};
     mr_config_set_interface(&c->config, &interface);
     return 0;

@@ -13,7 +13,8 @@ int mr_model_read_vocab(mr_vocab **vocab, const mr_config *c, const mr_st *st, c
     mr_error inner;
     *vocab = NULL;
     if (!text) return 0;
-    if (mr_vocab_parse(text, vocab, &inner)) return mr_fail(err, MR_EFORMAT, "%s: vocab: %.800s", path, inner.text);
+    int status = mr_vocab_parse(text, vocab, &inner);
+    if (status) return mr_fail(err, status, "%s: vocab: %.800s", path, inner.text);
     if (c->input != MR_INPUT_TOKENS || c->head != MR_HEAD_TOKEN || c->loss != MR_LOSS_XENT)
         return mr_fail(err, MR_EFORMAT, "%s: has a vocabulary, but the model does not predict tokens from tokens",
                        path);
