@@ -41,10 +41,20 @@ check "what was left out is said" grep -qE \
     "^time is up; step 1; best at step 1: test loss [0-9.]+, .*\(on 256 of $(commas $test_tokens) tokens: \
 --max-seconds left no time for the rest\)$" out
 check "there is a model" [ -s late/model.safetensors ]
+check "the longer limit that it suggests is beyond the time used" python3 - late/log.jsonl err <<'PYTHON'
+import json, re, sys
+used = json.loads(open(sys.argv[1]).readlines()[-1])["seconds"]
+limit = float(re.search(r"^to train longer: .*--max-seconds (\S+)$", open(sys.argv[2]).read(), re.M)[1])
+assert limit >= 2 * used, (limit, used)
+PYTHON
+check "the only evaluation counts, though it was cut short" [ "$(grep -c 'no time to evaluate' err)" -eq 0 ]
 done_by "$minrnn" train --out late --resume
 check "the limit is of the run, not of the call" grep -q '^time is up; step 1;' out
 done_by "$minrnn" train --out late --resume --max-seconds 0 --steps 4
 check "and can be lifted" grep -q '^step 4;' out
+done_by "$minrnn" train --out late --resume --max-seconds 0 --eval-every 1000 --steps 6
+done_by "$minrnn" train --out late --resume --max-seconds 1e-6 --steps 1000
+check "a last step that was evaluated is not said to be missing" [ "$(grep -c 'no time to evaluate' err)" -eq 0 ]
 
 # ---- the learning rate fits the limit: it falls with the time, though hardly any of the steps is done
 for schedule in linear cosine; do

@@ -197,13 +197,26 @@ static void print_json(const mr_train_result *r)
            (long long)r->test_size, r->in_tokens ? "tokens" : "batches");
 }
 
-/* What to do next, where a run ended by time or overfits. */
+/* Up to two digits: 1234 is 1300. */
+static double round_up(double seconds)
+{
+    const double unit = pow(10, floor(log10(seconds)) - 1);
+    return ceil(seconds / unit) * unit;
+}
+
+/* What to do next, where a run ended by time or overfits. A longer limit must allow for the time that is used already,
+ * and for reading the data again. */
 static void print_hints(const settings *set, const mr_recipe *recipe, const mr_train_result *r)
 {
     const mr_overfit *o = &r->overfit;
+    if (r->unscored)
+        fprintf(stderr,
+                "--max-seconds left no time to evaluate step %lld: last.safetensors has it, and `minrnn eval` scores "
+                "it\n",
+                (long long)r->step);
     if (r->end == MR_END_SECONDS)
-        fprintf(stderr, "to train longer: minrnn train --out %s --resume --max-seconds %.4g\n", set->out,
-                2 * recipe->train.max_seconds);
+        fprintf(stderr, "to train longer: minrnn train --out %s --resume --max-seconds %.6g\n", set->out,
+                round_up(r->seconds + fmax(r->seconds, recipe->train.max_seconds)));
     if (!o->found) return;
     fprintf(stderr,
             "hint: it overfits: since step %lld the test loss rose from %.4g to %.4g while the training loss fell from "

@@ -37,6 +37,8 @@ typedef struct mr_train_result {
     mr_whole whole;
     int64_t scored, test_size; /* how much of the test set best_loss is of; in tokens, or in batches where the task … */
     int in_tokens;             /* … does not count them */
+    int unscored;              /* --max-seconds cut the evaluation of the last step short: it was not compared */
+    double seconds;            /* that the run has used, all calls together */
     mr_overfit overfit;
 } mr_train_result;
 
