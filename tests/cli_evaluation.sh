@@ -28,8 +28,23 @@ check "the default" grep -qx 'eval-tokens = 200000' usual/recipe.ini
 # ---- a folder that is older than the key keeps scoring everything
 done_by "$minrnn" train "${text[@]}" --steps 6 --eval-every 5 --eval-tokens 512 --out older
 sed -i '/^eval-tokens/d' older/recipe.ini
+refused 1 'eval-tokens = 512, which cannot become 0' "$minrnn" train --out older --resume --steps 12
+python3 - older/state.safetensors <<'PYTHON'
+import json, struct, sys
+content = open(sys.argv[1], "rb").read()
+size, = struct.unpack("<Q", content[:8])
+header = json.loads(content[8:8 + size])
+del header["__metadata__"]["train.eval-tokens"]
+text = json.dumps(header, separators=(",", ":")).encode()
+open(sys.argv[1], "wb").write(content[:8] + text + b" " * (size - len(text)) + content[8 + size:])
+PYTHON
+refused 1 'eval-tokens = 0, which cannot become 512' "$minrnn" train --out older --resume --eval-tokens 512
 done_by "$minrnn" train --out older --resume --steps 12
 check "0 for an older folder" grep -qx 'eval-tokens = 0' older/recipe.ini
+
+# ---- scores of different parts of the test text do not compete for the best
+refused 1 'eval-tokens = 512, which cannot become 1024 now; leave --eval-tokens out' \
+    "$minrnn" train --out part --resume --steps 20 --eval-tokens 1024
 
 # ---- a large share to train on
 done_by "$minrnn" train "${text[@]}" --split 0.9999 --steps 2 --out split
