@@ -82,6 +82,16 @@ rm plain/log.csv
 done_by "$minrnn" train --out plain --resume --steps 12
 check "a lost log.csv comes back" same_numbers plain csv
 
+# ---- events that begin late, or begin again, have the steps in between, and none twice
+done_by "$minrnn" train --out straight --resume --steps 14 --log tensorboard
+scalars straight
+done_by "$minrnn" train --out straight --resume --steps 16 --log jsonl
+done_by "$minrnn" train --out straight --resume --steps 18 --log csv,tensorboard
+check "begun again: csv" same_numbers straight csv
+scalars straight
+done_by "$minrnn" train --out straight --resume --steps 20
+scalars straight
+
 [ $tensorboard = yes ] || echo \
     "skipped in part: TensorBoard is not installed, the events were read by tests/events.py alone"
 finish

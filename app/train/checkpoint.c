@@ -204,6 +204,13 @@ static int read_state(mr_checkpoint *cp, const mr_st *st, const char *path, mr_e
     return status;
 }
 
+/* Event files have every step of a run whose last call wrote them: a call that begins to writes the steps before. */
+static int64_t steps_in_events(const mr_st *st, int64_t step)
+{
+    const char *log = mr_st_meta(st, "train.log");
+    return log && strstr(log, "tensorboard") ? step : 0;
+}
+
 static int check_state(mr_checkpoint *cp, const char *path, const mr_recipe *r, mr_error *err)
 {
     mr_st *st = NULL;
@@ -217,6 +224,7 @@ static int check_state(mr_checkpoint *cp, const char *path, const mr_recipe *r, 
     if (!status) status = same_recipe(cp, st, path, r, err);
     if (!status) status = same_data(st, path, r, err);
     if (!status) status = read_state(cp, st, path, err);
+    if (!status) cp->event_steps = steps_in_events(st, cp->step);
     mr_st_close(st);
     return status;
 }

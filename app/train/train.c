@@ -413,7 +413,7 @@ static int set_up(trainer *t, int resume, mr_error *err)
     if (status) return status;
     status = mr_run_check_free(t->dir, resume, err);
     if (!status) status = start_net(t, resume, err);
-    if (!status) status = mr_runlog_open(t->dir, t->set->log, t->cp.log_offset, t->cp.step, &t->log, err);
+    if (!status) status = mr_runlog_open(t->dir, t->set->log, t->cp.log_offset, t->cp.event_steps, &t->log, err);
     if (!status && mr_batch_new(&t->eval_batch, &task->interface, shapes[1].B, shapes[1].T))
         status = mr_no_memory(err, "batches; lower --batch or the length");
     if (!status) status = mr_prefetch_new(task, t->net, t->cp.step + 1, (int)t->set->accumulate, &t->batches, err);
