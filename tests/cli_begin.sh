@@ -118,6 +118,10 @@ before=$(snapshot whole)
 refused 1 'holds a run' "$minrnn" train text --data - --out whole <text.txt
 check "refused before anything was copied" [ "$before" = "$(snapshot whole)" ]
 refused 1 'standard input is empty' "$minrnn" train text --data - --out no </dev/null
+rm -rf no
+refused 1 'standard input can be given once' "$minrnn" train text --data - --data text.txt --data - --out no <text.txt
+check "it was refused before anything was written" [ ! -e no ]
+refused 1 'standard input can be given once' "$minrnn" eval whole --data - --data - <text.txt
 mkfifo silent
 refused 1 'silent is empty' "$minrnn" train text --data silent --out no
 refused 1 'is a device' "$minrnn" train text --data /dev/zero --out no

@@ -35,11 +35,12 @@ static int keep_data(mr_recipe *r, const char *dir, int resume, mr_error *err)
     char names[MR_TEXT_MAX];
     const mr_option *data = mr_option_find(r->task->type->options, "data");
     if (!data || !(data->flags & MR_OPT_MANY) || !mr_option_print(data, r->task->settings, names)[0]) return 0;
+    int status = mr_source_check(names, err);
+    if (status) return status;
     char *path = mr_path_join(dir, "data.txt");
     if (!path) return mr_no_memory(err, dir);
     const int begun = resume && mr_run_exists(dir) && mr_path_exists(path), lasting = mr_source_is_lasting(names);
     const int moved = lasting && !mr_path_exists(names) && !strcmp(mr_path_name(names), "data.txt");
-    int status = 0;
     if (begun && (moved || !lasting)) {
         snprintf(r->note, sizeof r->note, "the data is %.150s, the copy made when the run began", path);
         status = use_copy(r, data, path, err);
