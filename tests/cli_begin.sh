@@ -122,6 +122,8 @@ rm -rf no
 refused 1 'standard input can be given once' "$minrnn" train text --data - --data text.txt --data - --out no <text.txt
 check "it was refused before anything was written" [ ! -e no ]
 refused 1 'standard input can be given once' "$minrnn" eval whole --data - --data - <text.txt
+refused 2 '--data: a path with a line break' "$minrnn" train text --data "text.txt
+more.txt" --out no
 mkfifo silent
 refused 1 'silent is empty' "$minrnn" train text --data silent --out no
 refused 1 'is a device' "$minrnn" train text --data /dev/zero --out no
