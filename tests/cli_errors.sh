@@ -129,7 +129,10 @@ refused 1 'stranger\.txt' "$minrnn" eval $model --data stranger.txt
 printf 'Ж%.0s' {1..400} >stranger.txt
 refused 1 'stranger\.txt' "$minrnn" eval $model --data stranger.txt
 cp text.txt 'a ;b.txt'
-refused 1 'recipe\.ini cannot hold' "$varied" train "${base[@]}" --out new --data 'a ;b.txt'
+refused 1 'recipe\.ini cannot hold a blank with a semicolon' "$varied" train "${base[@]}" --out new --data 'a ;b.txt'
+cp 'a ;b.txt' 'a '
+refused 1 'recipe\.ini cannot hold a blank at the end' "$varied" train "${base[@]}" --out new --data 'a '
+check "nothing was written" [ ! -e new ]
 deep=$(printf 'd%.0s' {1..120})
 mkdir -p "$deep/$deep" && cp text.txt "$deep/$deep/"
 refused 1 'longer than' "$varied" train "${base[@]}" --out new --data "$deep/$deep/text.txt"
