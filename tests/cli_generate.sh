@@ -64,6 +64,8 @@ check "a text as its own prompt" json \
     "d['text'] == '''$(python3 -c 'import json; print(repr(json.load(open("whole.json"))["text"][20:])[1:-1])')'''" out
 
 # ---- stop
+refused 2 '--stop is empty' "$minrnn" generate $model --stop ''
+refused 2 '--stop is empty' "$minrnn" generate $model --stop x --stop=
 done_by "$minrnn" generate $model --tokens 400 --seed 5 --json
 cp out unstopped.json
 for stop in ' ' 'o' 'fox' 'é' '東京' 'never to be found'; do
