@@ -131,8 +131,8 @@ refused 1 'stranger\.txt' "$minrnn" eval $model --data stranger.txt
 cp text.txt 'a ;b.txt'
 refused 1 'recipe\.ini cannot hold a blank with a semicolon' "$varied" train "${base[@]}" --out new --data 'a ;b.txt'
 cp 'a ;b.txt' 'a '
-refused 1 'recipe\.ini cannot hold a blank at the end' "$varied" train "${base[@]}" --out new --data 'a '
-check "nothing was written" [ ! -e new ]
+refused 1 'recipe\.ini cannot hold a blank at the end' "$varied" train "${base[@]}" --out blank --data 'a '
+check "nothing was written" [ ! -e blank ]
 deep=$(printf 'd%.0s' {1..120})
 mkdir -p "$deep/$deep" && cp text.txt "$deep/$deep/"
 refused 1 'longer than' "$varied" train "${base[@]}" --out new --data "$deep/$deep/text.txt"
