@@ -198,7 +198,7 @@ int mr_args_parse(mr_args *a, int argc, char **argv)
             if (status >= 0) return status;
             i += used;
         } else if (!plain && argv[i][0] == '-' && argv[i][1]) return usage_error(a, "unknown flag %s", argv[i]);
-        else if (a->count == a->max) return usage_error(a, "what is \"%s\" for?", argv[i]);
+        else if (a->count == a->max) return usage_error(a, "unexpected argument \"%s\"", argv[i]);
         else a->given[a->count++] = argv[i];
     }
     if (a->count < a->min) return missing_operands(a);
