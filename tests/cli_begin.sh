@@ -122,6 +122,14 @@ before=$(snapshot whole)
 refused 1 'holds a run' "$minrnn" train text --data - --out whole <text.txt
 check "refused before anything was copied" [ "$before" = "$(snapshot whole)" ]
 refused 1 'standard input is empty' "$minrnn" train text --data - --out no </dev/null
+rm -rf no
+refused 1 'standard input can be given once' "$minrnn" train text --data - --data text.txt --data - --out no <text.txt
+check "it was refused before anything was written" [ ! -e no ]
+refused 1 'standard input can be given once' "$minrnn" eval whole --data - --data - <text.txt
+refused 2 '--data: a path with a line break' "$minrnn" train text --data "text.txt
+more.txt" --out no
+refused 1 'recipe.ini cannot hold a blank with a semicolon' "$minrnn" train text --data - --out 'no ;no' <text.txt
+check "the copy of standard input was not made" [ ! -e 'no ;no' ]
 mkfifo silent
 refused 1 'silent is empty' "$minrnn" train text --data silent --out no
 refused 1 'is a device' "$minrnn" train text --data /dev/zero --out no

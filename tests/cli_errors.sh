@@ -129,11 +129,33 @@ refused 1 'stranger\.txt' "$minrnn" eval $model --data stranger.txt
 printf 'Ж%.0s' {1..400} >stranger.txt
 refused 1 'stranger\.txt' "$minrnn" eval $model --data stranger.txt
 cp text.txt 'a ;b.txt'
-refused 1 'recipe\.ini cannot hold' "$varied" train "${base[@]}" --out new --data 'a ;b.txt'
+refused 1 'recipe\.ini cannot hold a blank with a semicolon' "$varied" train "${base[@]}" --out new --data 'a ;b.txt'
+cp 'a ;b.txt' 'a '
+refused 1 'recipe\.ini cannot hold a blank at the end' "$varied" train "${base[@]}" --out blank --data 'a '
+check "nothing was written" [ ! -e blank ]
 deep=$(printf 'd%.0s' {1..120})
 mkdir -p "$deep/$deep" && cp text.txt "$deep/$deep/"
 refused 1 'longer than' "$varied" train "${base[@]}" --out new --data "$deep/$deep/text.txt"
 refused 1 'data = .*shorter than' "$varied" train "${base[@]}" --out new --data "$(printf 'd%.0s' {1..2000})"
+
+refused 2 'RECIPE and --out DIR are missing' "$minrnn" train
+refused 2 'unknown flag --setps; did you mean --steps' "$minrnn" train text --setps 3
+refused 2 '--out DIR is missing' "$minrnn" train text --steps 3
+refused 2 'unexpected argument "nope"; see ' "$minrnn" info $model nope
+for flag in -V version; do
+    done_by "$minrnn" $flag
+    check "$flag is --version" cmp out <("$minrnn" --version)
+done
+printf 'ЖЖЖЖ' >unknown.txt
+refused 1 'unknown.txt: nothing is left without' "$minrnn" score $model unknown.txt --unknown skip --quiet
+refused 1 'nope/x: cannot be created' "$minrnn" quantize $model --out nope/x --quiet
+done_by "$minrnn" quantize $model --out q8 --quiet
+refused 1 ' q8: its weights have 8 bits already' "$minrnn" quantize q8 --out q9 --quiet
+for recipe in text image; do
+    done_by "$minrnn" train $recipe --help
+    check "$recipe --help: each flag once" [ -z "$(grep -oE '^  --[a-z0-9-]+' out | sort | uniq -d)" ]
+    check "$recipe --help: its own examples" [ "$(grep -c "^  minrnn train $recipe .*--out" out)" -eq 1 ]
+done
 
 # ---- recipes
 ini() { printf "$@" >bad.ini; }

@@ -28,8 +28,23 @@ check "the default" grep -qx 'eval-tokens = 200000' usual/recipe.ini
 # ---- a folder that is older than the key keeps scoring everything
 done_by "$minrnn" train "${text[@]}" --steps 6 --eval-every 5 --eval-tokens 512 --out older
 sed -i '/^eval-tokens/d' older/recipe.ini
+refused 1 'eval-tokens = 512, which cannot become 0' "$minrnn" train --out older --resume --steps 12
+python3 - older/state.safetensors <<'PYTHON'
+import json, struct, sys
+content = open(sys.argv[1], "rb").read()
+size, = struct.unpack("<Q", content[:8])
+header = json.loads(content[8:8 + size])
+del header["__metadata__"]["train.eval-tokens"]
+text = json.dumps(header, separators=(",", ":")).encode()
+open(sys.argv[1], "wb").write(content[:8] + text + b" " * (size - len(text)) + content[8 + size:])
+PYTHON
+refused 1 'eval-tokens = 0, which cannot become 512' "$minrnn" train --out older --resume --eval-tokens 512
 done_by "$minrnn" train --out older --resume --steps 12
 check "0 for an older folder" grep -qx 'eval-tokens = 0' older/recipe.ini
+
+# ---- scores of different parts of the test text do not compete for the best
+refused 1 'eval-tokens = 512, which cannot become 1024 now; leave --eval-tokens out' \
+    "$minrnn" train --out part --resume --steps 20 --eval-tokens 1024
 
 # ---- a large share to train on
 done_by "$minrnn" train "${text[@]}" --split 0.9999 --steps 2 --out split
@@ -42,10 +57,20 @@ check "what was left out is said" grep -qE \
 --max-seconds left no time for the rest\)$" out
 check "and what to do" grep -qx 'to train longer: minrnn train --out late --resume --max-seconds 2e-06' err
 check "there is a model" [ -s late/model.safetensors ]
+check "the longer limit that it suggests is beyond the time used" python3 - late/log.jsonl err <<'PYTHON'
+import json, re, sys
+used = json.loads(open(sys.argv[1]).readlines()[-1])["seconds"]
+limit = float(re.search(r"^to train longer: .*--max-seconds (\S+)$", open(sys.argv[2]).read(), re.M)[1])
+assert limit >= 2 * used, (limit, used)
+PYTHON
+check "the only evaluation counts, though it was cut short" [ "$(grep -c 'no time to evaluate' err)" -eq 0 ]
 done_by "$minrnn" train --out late --resume
 check "the limit is of the run, not of the call" grep -q '^time is up; step 1;' out
 done_by "$minrnn" train --out late --resume --max-seconds 0 --steps 4
 check "and can be lifted" grep -q '^step 4;' out
+done_by "$minrnn" train --out late --resume --max-seconds 0 --eval-every 1000 --steps 6
+done_by "$minrnn" train --out late --resume --max-seconds 1e-6 --steps 1000
+check "a last step that was evaluated is not said to be missing" [ "$(grep -c 'no time to evaluate' err)" -eq 0 ]
 
 # ---- the learning rate fits the limit: it falls with the time, though hardly any of the steps is done
 for schedule in linear cosine; do

@@ -64,6 +64,8 @@ check "a text as its own prompt" json \
     "d['text'] == '''$(python3 -c 'import json; print(repr(json.load(open("whole.json"))["text"][20:])[1:-1])')'''" out
 
 # ---- stop
+refused 2 '--stop is empty' "$minrnn" generate $model --stop ''
+refused 2 '--stop is empty' "$minrnn" generate $model --stop x --stop=
 done_by "$minrnn" generate $model --tokens 400 --seed 5 --json
 cp out unstopped.json
 for stop in ' ' 'o' 'fox' 'é' '東京' 'never to be found'; do
@@ -120,7 +122,7 @@ python3 - >stops <<'PYTHON'
 import json
 text = json.load(open("free.json"))["text"]
 for stops in (["e", "o"], ["o", "e"], ["fox", "brown"], [" b", "n"], ["ow", "row"], ["row", "ow"],
-              ["\n", "zzz"], ["zzz", "qqq"], ["", "o"], [text[4:10], text[8:10]], [text[8:10], text[4:10]],
+              ["\n", "zzz"], ["zzz", "qqq"], [text[4:10], text[8:10]], [text[8:10], text[4:10]],
               [text[5:9], text[4:10]], [text[7:12], text[7:9], text[6:8]]):
     places = [text.find(s) + len(s) for s in stops if s and s in text]
     end = min(places, default=None)  # the first that is complete; of two, the longer

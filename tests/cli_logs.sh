@@ -57,7 +57,11 @@ done_by "$minrnn" train "${text[@]}" --steps 5 --log csv --out rows
 check "csv alone" [ -s rows/log.csv -a -z "$(ls rows | grep tfevents)" ]
 done_by "$minrnn" train "${text[@]}" --steps 5 --log tensorboard --out events
 check "tensorboard alone" [ ! -e events/log.csv -a "$(ls events | grep -c tfevents)" -eq 1 ]
-refused 1 'csv,tensorboard' "$minrnn" train "${text[@]}" --steps 5 --log yaml --out none
+for wrong in yaml csv,csv tensorboard,tensorboard csv, ,csv tensorboard,cs; do
+    refused 1 'csv,tensorboard' "$minrnn" train "${text[@]}" --steps 5 --log $wrong --out none
+done
+done_by "$minrnn" train "${text[@]}" --steps 2 --log tensorboard,csv --out order
+check "in either order" grep -qx 'log = csv,tensorboard' order/recipe.ini
 
 # ---- a run that goes back to its checkpoint: what was undone goes from all three
 done_by "$minrnn" train "${text[@]}" --schedule constant --steps 8 --log csv,tensorboard --out undone
@@ -81,6 +85,16 @@ check "csv from step 1 on" same_numbers plain csv
 rm plain/log.csv
 done_by "$minrnn" train --out plain --resume --steps 12
 check "a lost log.csv comes back" same_numbers plain csv
+
+# ---- events that begin late, or begin again, have the steps in between, and none twice
+done_by "$minrnn" train --out straight --resume --steps 14 --log tensorboard
+scalars straight
+done_by "$minrnn" train --out straight --resume --steps 16 --log jsonl
+done_by "$minrnn" train --out straight --resume --steps 18 --log csv,tensorboard
+check "begun again: csv" same_numbers straight csv
+scalars straight
+done_by "$minrnn" train --out straight --resume --steps 20
+scalars straight
 
 [ $tensorboard = yes ] || echo \
     "skipped in part: TensorBoard is not installed, the events were read by tests/events.py alone"

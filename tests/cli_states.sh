@@ -14,7 +14,7 @@ import json, math, shutil, struct, subprocess, sys
 minrnn, stride = sys.argv[1], int(sys.argv[2])
 # of a state: what may change on resume or is only told; and what an older version did not write
 FREE = {"state.best-accuracy", "state.best-loss", "state.seconds", "state.setup-seconds", "train.clip", "train.dtype",
-        "train.eval-every", "train.eval-tokens", "train.log", "train.lr", "train.max-seconds", "train.patience",
+        "train.eval-every", "train.log", "train.lr", "train.max-seconds", "train.patience",
         "train.save-every", "train.schedule", "train.steps", "train.tf32", "train.warmup", "train.weight-decay"}
 MAY_LACK = {"state.best-step", "state.data-sha256", "state.tokens"}
 

@@ -140,8 +140,16 @@ static void a_deadline_in_the_past_leaves_one_batch(void **unused)
 typedef struct seen {
     mr_stop stop;
     int stop_in_whole; /* set `stop` in the evaluation of the whole test set */
+    int64_t stop_at;   /* set `stop` after this step; 0: never */
     int evaluations, wholes;
 } seen;
+
+static void on_step(void *user, int64_t step, int64_t tokens, double loss)
+{
+    seen *s = user;
+    (void)tokens, (void)loss;
+    if (step == s->stop_at) s->stop = 2;
+}
 
 static void on_evaluating(void *user, int done, int batches)
 {
@@ -159,7 +167,7 @@ static mr_train_result train(const char *name, int resume, const char *const *ke
     mr_context *ctx = new_context();
     mr_train_result result;
     mr_error err = {0};
-    const mr_train_watch watch = {.user = s, .began = began, .evaluating = on_evaluating};
+    const mr_train_watch watch = {.user = s, .began = began, .stepped = on_step, .evaluating = on_evaluating};
     in_folder(name, dir);
     if (mr_train(&r, ctx, dir, resume, &s->stop, &watch, &result, &err)) fail_msg("%s", err.text);
     mr_context_free(ctx);
@@ -241,6 +249,30 @@ static void no_time_at_all(void **unused)
     assert_int_equal(end.whole, MR_WHOLE_AT_END);
 }
 
+/* Time is up before the last step is evaluated as the others were: one batch is not compared with them, and the result
+ * says so. */
+static void a_last_step_without_its_evaluation(void **unused)
+{
+    (void)unused;
+    static const char *const keys[] = {"eval-tokens", "64", "eval-every", "2", "steps", "9", NULL};
+    static const char *const limit[] = {"eval-tokens", "64", "eval-every", "2", "steps", "9", "max-seconds", "1", NULL};
+    seen s = {.stop_at = 3}, t = {0}, u = {0};
+    const mr_train_result stopped = train("unscored", 0, keys, 0, &s);
+    assert_int_equal(stopped.end, MR_END_STOPPED);
+    assert_int_equal(stopped.step, 3);
+    assert_int_equal(stopped.unscored, 0);
+    const mr_train_result r = train("unscored", 1, limit, mr_seconds() - 1e6, &t);
+    assert_int_equal(r.end, MR_END_SECONDS);
+    assert_int_equal(r.step, 3);
+    assert_int_equal(r.best_step, 2);
+    assert_int_equal(t.evaluations, 1);
+    assert_int_equal(r.unscored, 1);
+    assert_true(r.seconds >= 1e6 && r.seconds < 2e6);
+    const mr_train_result end = train("unscored", 1, keys, 0, &u);
+    assert_int_equal(end.step, 9);
+    assert_int_equal(end.unscored, 0);
+}
+
 /* A limit that is far away changes no bit, whatever the schedule. */
 static void a_far_limit_changes_nothing(void **unused)
 {
@@ -261,6 +293,7 @@ int main(void)
         cmocka_unit_test(the_best_is_scored_on_all),
         cmocka_unit_test(ctrl_c_in_it_loses_nothing),
         cmocka_unit_test(no_time_at_all),
+        cmocka_unit_test(a_last_step_without_its_evaluation),
         cmocka_unit_test(a_far_limit_changes_nothing),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -116,6 +116,8 @@ static int take_value(const mr_args *a, const mr_option *o, void *settings, cons
     if (before && !(o->flags & MR_OPT_MANY)) return usage_error(a, "--%s is given twice; give it once", o->key);
     if (!value && o->type == MR_OPT_BOOL) value = "yes";
     if (!value) return usage_error(a, "--%s needs a value", o->key);
+    if ((o->flags & MR_OPT_MANY) && (o->flags & MR_OPT_PATH) && strchr(value, '\n'))
+        return usage_error(a, "--%s: a path with a line break cannot be kept; rename the file, or use a link", o->key);
     if ((o->flags & MR_OPT_RANDOM) && !strcmp(value, "random")) return -1;
     if (!(before ? mr_option_add : mr_option_parse)(o, settings, value, &err)) return -1;
     fprintf(stderr, "minrnn %s: --%s\n", a->command, err.text);
@@ -196,7 +198,7 @@ int mr_args_parse(mr_args *a, int argc, char **argv)
             if (status >= 0) return status;
             i += used;
         } else if (!plain && argv[i][0] == '-' && argv[i][1]) return usage_error(a, "unknown flag %s", argv[i]);
-        else if (a->count == a->max) return usage_error(a, "what is \"%s\" for?", argv[i]);
+        else if (a->count == a->max) return usage_error(a, "unexpected argument \"%s\"", argv[i]);
         else a->given[a->count++] = argv[i];
     }
     if (a->count < a->min) return missing_operands(a);

@@ -136,6 +136,13 @@ static int write_text(mr_session *session, const prompt_text *p, const mr_genera
     return status;
 }
 
+static int has_empty_stop(const mr_args *args)
+{
+    int empty = 0;
+    for (int i = 0; !empty && mr_args_value(args, "stop", i); i++) empty = !mr_args_value(args, "stop", i)[0];
+    return empty;
+}
+
 static int generate(mr_session *session, const mr_args *args, const settings *set, int on_gpu, mr_error *err)
 {
     const char *stops[STOPS_MAX + 1] = {NULL};
@@ -188,6 +195,7 @@ int mr_cmd_generate(int argc, char **argv)
         return mr_misused("generate", "--prompt and --prompt-file exclude each other; give one of them");
     if (mr_args_value(&args, "stop", STOPS_MAX))
         return mr_misused("generate", "more than %d texts to --stop at; give fewer", STOPS_MAX);
+    if (has_empty_stop(&args)) return mr_misused("generate", "--stop is empty; give the text to stop before");
     int status = mr_open_context(&set.common, &ctx, &err);
     if (!status) status = mr_session_open(&session, args.given[0], ctx, &err);
     if (!status) {

@@ -100,10 +100,14 @@ static int quantize(const char *path, const settings *set, const mr_args *args, 
 {
     mr_session session;
     measured before = {0}, after = {0};
+    char weights[MR_TEXT_MAX];
     mr_error err;
     int code = open_and_score(path, set, set->common.quiet, args, ctx, &session, &before);
     if (code >= 0) return code;
-    int status = mr_net_save_int8(session.net, set->out, &err);
+    int status = mr_net_setting(session.net, "weights", weights, sizeof weights, &err);
+    if (!status && strcmp(weights, "f32"))
+        status = mr_fail(&err, MR_EINVAL, "%s: its weights have 8 bits already", path);
+    if (!status) status = mr_net_save_int8(session.net, set->out, &err);
     mr_session_close(&session);
     if (status) return mr_report("quantize", &err);
     code = open_and_score(set->out, set, 1, args, ctx, &session, &after);

@@ -197,13 +197,26 @@ static void print_json(const mr_train_result *r)
            (long long)r->test_size, r->in_tokens ? "tokens" : "batches");
 }
 
-/* What to do next, where a run ended by time or overfits. */
+/* Up to two digits: 1234 is 1300. */
+static double round_up(double seconds)
+{
+    const double unit = pow(10, floor(log10(seconds)) - 1);
+    return ceil(seconds / unit) * unit;
+}
+
+/* What to do next, where a run ended by time or overfits. A longer limit must allow for the time that is used already,
+ * and for reading the data again. */
 static void print_hints(const settings *set, const mr_recipe *recipe, const mr_train_result *r)
 {
     const mr_overfit *o = &r->overfit;
+    if (r->unscored)
+        fprintf(stderr,
+                "--max-seconds left no time to evaluate step %lld: last.safetensors has it, and `minrnn eval` scores "
+                "it\n",
+                (long long)r->step);
     if (r->end == MR_END_SECONDS)
-        fprintf(stderr, "to train longer: minrnn train --out %s --resume --max-seconds %.4g\n", set->out,
-                2 * recipe->train.max_seconds);
+        fprintf(stderr, "to train longer: minrnn train --out %s --resume --max-seconds %.6g\n", set->out,
+                round_up(r->seconds + fmax(r->seconds, recipe->train.max_seconds)));
     if (!o->found) return;
     fprintf(stderr,
             "hint: it overfits: since step %lld the test loss rose from %.4g to %.4g while the training loss fell from "
@@ -246,6 +259,20 @@ static int train(mr_recipe *recipe, const mr_args *args, const settings *set, mr
     return status;
 }
 
+/* Flags that the recipe does not know are reported first: they were typed, and --out was only forgotten. */
+static int without_out(const mr_args *args, const settings *set)
+{
+    mr_recipe recipe;
+    mr_error err;
+    if (!args->count && set->resume) return mr_misused("train", "--out DIR is missing: the folder of the run");
+    if (!args->count)
+        return mr_misused("train", "RECIPE and --out DIR are missing; `minrnn train --help` lists the recipes");
+    if (mr_recipe_load(&recipe, args->given[0], &err)) return mr_report("train", &err);
+    const int code = take_flags(&recipe, args, set);
+    mr_recipe_free(&recipe);
+    return code >= 0 ? code : mr_misused("train", "--out DIR is missing: the folder that the run goes into");
+}
+
 int mr_cmd_train(int argc, char **argv)
 {
     settings set = {.began = mr_seconds()};
@@ -272,10 +299,10 @@ int mr_cmd_train(int argc, char **argv)
     mr_error err;
     int code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;
-    if (!set.out[0]) return mr_misused("train", "--out DIR is missing: the folder that the run goes into");
-    if (!set.resume && !args.count) return mr_misused("train", "name a recipe; `minrnn train --help` lists them");
     if (args.count && !mr_recipe_is_path(args.given[0]) && !mr_recipe_is_known(args.given[0]))
         return mr_unknown_name("train", "recipe", args.given[0], mr_recipe_names);
+    if (!set.out[0]) return without_out(&args, &set);
+    if (!set.resume && !args.count) return mr_misused("train", "name a recipe; `minrnn train --help` lists them");
     code = load_recipe(&recipe, &args, &set);
     if (code >= 0) return code;
     mr_catch_signals();

@@ -90,7 +90,8 @@ int main(int argc, char **argv)
     if (argc < 2) return print_help(stderr), MR_EXIT_USAGE;
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help"))
         return check_stdout(help(argc - 1, argv + 1), "help");
-    if (!strcmp(argv[1], "--version")) return check_stdout(print_version(), "--version");
+    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V") || !strcmp(argv[1], "version"))
+        return check_stdout(print_version(), "--version");
     const struct command *c = find(argv[1]);
     return c ? check_stdout(c->run(argc - 1, argv + 1), c->name) : unknown_command(argv[1]);
 }

@@ -40,10 +40,17 @@ static void print_overview(const mr_args *args)
     printf("\nexamples:\n%s", args->examples);
 }
 
+/* The command's own flags. Those that are keys of a recipe as well come with these. */
+static void print_flags(const mr_option *flags)
+{
+    for (const mr_option *o = flags; o->key; o++)
+        if (!mr_option_find(mr_train_table(), o->key)) mr_args_print_option(stdout, flags, o->key);
+}
+
 static void print_all(const mr_args *args)
 {
     printf("%s\n", args->usage);
-    mr_args_print_options(stdout, args->flags, MR_OPT_DERIVED);
+    print_flags(args->flags);
     print_recipes(stdout);
     printf("\nkeys of a recipe, as flags (default):\n[model]\n");
     mr_args_print_options(stdout, mr_model_table(), MR_OPT_DERIVED);
@@ -56,6 +63,17 @@ static void print_all(const mr_args *args)
     printf("\nexamples:\n%s", args->examples);
 }
 
+/* A call that trains the recipe as it is. A text has to be given. */
+static void print_example(const mr_recipe *recipe, const char *name)
+{
+    char value[MR_TEXT_MAX] = "-";
+    const char *task = recipe->task->type->name;
+    const mr_option *data = mr_option_find(recipe->task->type->options, "data");
+    if (data && (data->flags & MR_OPT_MANY)) mr_option_print(data, recipe->task->settings, value);
+    printf("\nexamples:\n  minrnn train %s%s --out runs/%s\n", name, value[0] ? "" : " --data book.txt", task);
+    printf("  minrnn train --out runs/%s --resume --steps %lld\n", task, 2 * (long long)mr_train_steps(&recipe->train));
+}
+
 static int print_recipe(const mr_args *args, const char *name)
 {
     mr_recipe recipe;
@@ -64,7 +82,7 @@ static int print_recipe(const mr_args *args, const char *name)
         return mr_unknown_name("train", "recipe", name, mr_recipe_names);
     if (mr_recipe_load(&recipe, name, &err)) return mr_report("train", &err);
     printf("usage: minrnn train %s --out DIR [--resume] [--key value …]\n\n", name);
-    mr_args_print_options(stdout, args->flags, MR_OPT_DERIVED);
+    print_flags(args->flags);
     printf("\nkeys of the recipe, as flags (its value)\n[task] %s: %s\n", recipe.task->type->name,
            recipe.task->type->summary);
     mr_args_print_values(stdout, recipe.task->type->options, recipe.task->settings);
@@ -72,7 +90,7 @@ static int print_recipe(const mr_args *args, const char *name)
         printf("[%s]\n", mr_section_names[section]);
         mr_args_print_values(stdout, mr_recipe_table(&recipe, section), mr_recipe_settings(&recipe, section));
     }
-    printf("\nexamples:\n%s", args->examples);
+    print_example(&recipe, name);
     mr_recipe_free(&recipe);
     return MR_EXIT_DONE;
 }

@@ -53,6 +53,14 @@ int mr_source_is_lasting(const char *names)
     return 1;
 }
 
+int mr_source_check(const char *names, mr_error *err)
+{
+    char name[MR_TEXT_MAX];
+    int standard = 0;
+    while (next_name(&names, name)) standard += !strcmp(name, "-");
+    return standard < 2 ? 0 : mr_fail(err, MR_EINVAL, "--data - is given twice; standard input can be given once");
+}
+
 /* ---- reading ---- */
 
 int mr_source_open(const char *name, int *fd, uint64_t *length, mr_error *err)
@@ -121,7 +129,7 @@ int mr_source_read(const char *names, uint64_t limit, char **data, size_t *size,
 {
     buffer b = {0};
     char name[MR_TEXT_MAX];
-    int status = 0;
+    int status = mr_source_check(names, err);
     while (!status && next_name(&names, name)) {
         uint64_t length;
         int fd = -1;

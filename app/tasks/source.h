@@ -23,6 +23,9 @@ int mr_source_read(const char *names, uint64_t limit, char **data, size_t *size,
  * reading it says what is wrong. */
 int mr_source_is_lasting(const char *names);
 
+/* Refuses standard input that is named twice: the second time there would be nothing left of it. */
+int mr_source_check(const char *names, mr_error *err);
+
 /* Copies all of it into a file, which is replaced atomically. Takes little memory, whatever the size. MR_EDATA: it is
  * empty. */
 int mr_source_copy(const char *names, const char *path, mr_error *err);

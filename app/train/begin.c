@@ -18,14 +18,25 @@ static int use_copy(mr_recipe *r, const mr_option *data, const char *path, mr_er
     return mr_option_parse(data, r->task->settings, path, err);
 }
 
+/* recipe.ini is written later than the rest. What it cannot hold is refused before anything is written. */
+static int check_recipe(const mr_recipe *r, mr_error *err)
+{
+    mr_strbuf text = {0};
+    int status = mr_recipe_print(r, &text, err);
+    mr_strbuf_free(&text);
+    return status;
+}
+
 static int copy_data(mr_recipe *r, const mr_option *data, const char *names, const char *dir, const char *path,
                      mr_error *err)
 {
-    int lock = -1, status = mr_make_directory(dir, err);
+    int lock = -1, status = use_copy(r, data, path, err);
+    if (!status) status = check_recipe(r, err);
+    if (!status) status = mr_make_directory(dir, err);
     if (!status) status = mr_lock_directory(dir, &lock, err);
     if (!status) status = mr_source_copy(names, path, err);
     mr_unlock(lock);
-    return status ? status : use_copy(r, data, path, err);
+    return status;
 }
 
 /* Where the run has a copy already, that is its data: it is there because there is nothing else to read again. A
@@ -35,11 +46,12 @@ static int keep_data(mr_recipe *r, const char *dir, int resume, mr_error *err)
     char names[MR_TEXT_MAX];
     const mr_option *data = mr_option_find(r->task->type->options, "data");
     if (!data || !(data->flags & MR_OPT_MANY) || !mr_option_print(data, r->task->settings, names)[0]) return 0;
+    int status = mr_source_check(names, err);
+    if (status) return status;
     char *path = mr_path_join(dir, "data.txt");
     if (!path) return mr_no_memory(err, dir);
     const int begun = resume && mr_run_exists(dir) && mr_path_exists(path), lasting = mr_source_is_lasting(names);
     const int moved = lasting && !mr_path_exists(names) && !strcmp(mr_path_name(names), "data.txt");
-    int status = 0;
     if (begun && (moved || !lasting)) {
         snprintf(r->note, sizeof r->note, "the data is %.150s, the copy made when the run began", path);
         status = use_copy(r, data, path, err);
@@ -63,6 +75,7 @@ static int open_all(mr_recipe *r, const char *state, mr_error *err)
 int mr_run_begin(mr_recipe *r, const char *dir, int resume, mr_error *err)
 {
     int status = keep_data(r, dir, resume, err);
+    if (!status) status = check_recipe(r, err);
     if (status) return status;
     char *state = mr_path_join(dir, "state.safetensors");
     if (!state) return mr_no_memory(err, dir);

@@ -13,6 +13,7 @@ typedef struct mr_checkpoint {
     int64_t tokens;                  /* trained on so far */
     double best_loss, best_accuracy; /* accuracy NaN where the task has none */
     uint64_t log_offset;
+    int64_t event_steps; /* steps that the event files for TensorBoard have: all or none */
     double seconds,
         setup_seconds; /* of the run so far, and those of them that its calls spent before their first step */
     char changed[512]; /* after mr_checkpoint_load: keys that have another value now, "lr = 0.001 (was 0.01)" */

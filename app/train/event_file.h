@@ -12,7 +12,7 @@
 
 typedef struct mr_event_file mr_event_file;
 
-/* The next file of the folder. `step`: how many steps are done; what follows counts. */
+/* The next file of the folder. `step`: the last one that counts of earlier files. */
 int mr_event_file_open(const char *dir, int64_t step, mr_event_file **out, mr_error *err);
 int mr_event_file_add(mr_event_file *file, const mr_log_entry *entry, mr_error *err);
 int mr_event_file_flush(mr_event_file *file, int sync, mr_error *err);

@@ -24,7 +24,7 @@ static const mr_option own[] = {
     {"accumulate", MR_OPT_INT, FIELD(accumulate), "1", 1, 1 << 16, NULL, "micro-batches a step", 0},
     {"eval-every", MR_OPT_INT, FIELD(eval_every), "100", 1, 1e12, NULL, "steps between evaluations", MR_OPT_MAY_CHANGE},
     {"eval-tokens", MR_OPT_INT, FIELD(eval_tokens), "200000", 0, 1e15, NULL,
-     "test tokens that an evaluation scores, evenly spread over the test data; 0: all", MR_OPT_MAY_CHANGE},
+     "test tokens that an evaluation scores, evenly spread over the test data; 0: all", 0},
     {"save-every", MR_OPT_INT, FIELD(save_every), "0", 0, 1e12, NULL, "steps between checkpoints; 0: every 15 seconds",
      MR_OPT_MAY_CHANGE},
     {"patience", MR_OPT_INT, FIELD(patience), "0", 0, 1e9, NULL,

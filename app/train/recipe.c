@@ -420,31 +420,45 @@ static void print_all(const mr_recipe *r, mr_strbuf *out)
     }
 }
 
-static int same_values(const mr_recipe *a, const mr_recipe *b, const char **differs)
+/* What a line of recipe.ini would misread in a value. */
+static const char *unfit_part(const mr_option *o, const char *value)
 {
-    char left[MR_TEXT_MAX], right[MR_TEXT_MAX];
+    static const char blanks[] = " \t\r\v\f";
+    const int many = (o->flags & MR_OPT_MANY) != 0;
+    if (!many && strchr(value, '\n')) return "a line break";
+    for (const char *c = value; *c; c++) {
+        if (!strchr(blanks, *c)) continue;
+        if (c[1] == ';') return "a blank with a semicolon after it, which starts a comment";
+        if (!c[1] || c[1] == '\n') return "a blank at the end";
+        if (c == value || c[-1] == '\n') return "a blank at the start";
+    }
+    return "this value";
+}
+
+static const mr_option *find_difference(const mr_recipe *a, const mr_recipe *b, char left[MR_TEXT_MAX])
+{
+    char right[MR_TEXT_MAX];
     for (int section = 0; section < MR_SECTIONS; section++)
         for (const mr_option *o = mr_recipe_table(a, section); o->key; o++) {
             if (o->flags & MR_OPT_DERIVED) continue;
             print_value(a, section, o, left);
             print_value(b, section, o, right);
-            *differs = o->key;
-            if (strcmp(left, right)) return 0;
+            if (strcmp(left, right)) return o;
         }
-    return 1;
+    return NULL;
 }
 
 int mr_recipe_print(const mr_recipe *r, mr_strbuf *out, mr_error *err)
 {
     mr_recipe again;
-    const char *differs = NULL;
+    char value[MR_TEXT_MAX];
     print_all(r, out);
     if (out->failed) return mr_no_memory(err, "the recipe");
     int status = parse(&again, "recipe.ini", out->data, out->size, err);
-    if (!status && !same_values(r, &again, &differs))
-        status =
-            mr_fail(err, MR_EINVAL,
-                    "recipe.ini cannot hold this value of %s; use a shorter or plainer path (a link will do)", differs);
+    const mr_option *differs = status ? NULL : find_difference(r, &again, value);
+    if (differs)
+        status = mr_fail(err, MR_EINVAL, "--%s %.300s: recipe.ini cannot hold %s; rename the file, or use a link",
+                         differs->key, value, unfit_part(differs, value));
     mr_recipe_free(&again);
     return status;
 }

@@ -104,7 +104,26 @@ static int make_csv(const char *json, const char *path, mr_append_file **out, mr
     return status;
 }
 
-int mr_runlog_open(const char *dir, mr_log_formats formats, uint64_t offset, int64_t step, mr_runlog **out,
+typedef struct missing_events {
+    mr_event_file *file;
+    int64_t after; /* the last step that is not missing */
+} missing_events;
+
+static int add_event(void *user, const mr_log_entry *e, mr_error *err)
+{
+    const missing_events *missing = user;
+    return e->step > missing->after ? mr_event_file_add(missing->file, e, err) : 0;
+}
+
+/* An event file that begins with what log.jsonl has and earlier event files do not. */
+static int make_events(const char *json, const char *dir, int64_t steps, mr_event_file **out, mr_error *err)
+{
+    int status = mr_event_file_open(dir, steps, out, err);
+    missing_events missing = {*out, steps};
+    return status ? status : read_entries(json, add_event, &missing, err);
+}
+
+int mr_runlog_open(const char *dir, mr_log_formats formats, uint64_t offset, int64_t event_steps, mr_runlog **out,
                    mr_error *err)
 {
     char *json = mr_path_join(dir, "log.jsonl"), *csv = mr_path_join(dir, "log.csv");
@@ -112,7 +131,7 @@ int mr_runlog_open(const char *dir, mr_log_formats formats, uint64_t offset, int
     int status = json && csv && log ? 0 : mr_no_memory(err, "the log");
     if (!status) status = mr_append_open(json, offset, &log->json, err);
     if (!status && formats & MR_LOG_CSV) status = make_csv(json, csv, &log->csv, err);
-    if (!status && formats & MR_LOG_EVENTS) status = mr_event_file_open(dir, step, &log->events, err);
+    if (!status && formats & MR_LOG_EVENTS) status = make_events(json, dir, event_steps, &log->events, err);
     mr_free(json);
     mr_free(csv);
     if (!status) return 0;

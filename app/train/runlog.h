@@ -14,8 +14,9 @@
 typedef struct mr_runlog mr_runlog;
 
 /* Opens DIR/log.jsonl for appending, cut to `offset` bytes: 0 for a new run. MR_EDATA when that is not the file that
- * the checkpoint knew. `step`: how many are done. */
-int mr_runlog_open(const char *dir, mr_log_formats formats, uint64_t offset, int64_t step, mr_runlog **out,
+ * the checkpoint knew. event_steps: how many steps the event files have already; the others of log.jsonl are written
+ * into the new one. */
+int mr_runlog_open(const char *dir, mr_log_formats formats, uint64_t offset, int64_t event_steps, mr_runlog **out,
                    mr_error *err);
 
 /* Lines are gathered in memory. A failed write loses nothing that can be written later. */

@@ -89,7 +89,9 @@ int mr_score_text(mr_net *net, const mr_score_options *options, mr_text_score *s
     if (!status) status = take_text(&s, text, tokens, err);
     if (!status && s.seen < 2)
         status = mr_fail(err, MR_EDATA, "%s: %s; a score needs two tokens or more", name,
-                         s.seen ? "only one token" : "is empty");
+                         s.seen              ? "only one token"
+                         : s.encoder.changed ? "nothing is left without the characters that were skipped"
+                                             : "is empty");
     score->tokens = s.seen;
     score->changed = s.encoder.changed;
     score->nats_per_token = s.sum / (double)s.predicted;

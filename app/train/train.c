@@ -16,6 +16,8 @@
 
 /* Saving changes no number, so when it happens may follow the clock. */
 #define SAVE_SECONDS 15
+/* The time kept for the last evaluation, of what the latest one took: on a busy machine the last may take longer. */
+#define EVAL_MARGIN 1.25
 
 typedef struct trainer {
     mr_recipe *recipe;
@@ -155,7 +157,7 @@ static int evaluate(trainer *t, mr_error *err)
     int status = score_net(t, t->net, tokens, &score, err);
     if (status) return status;
     if (!isfinite(score.loss)) return not_finite(t, cp->step, err);
-    t->clock.eval_costs = t->batch_seconds * mr_eval_batches(t->recipe->task, tokens);
+    t->clock.eval_costs = EVAL_MARGIN * t->batch_seconds * mr_eval_batches(t->recipe->task, tokens);
     /* what was cut short is of fewer tokens than other evaluations: it only counts where there is no other */
     t->out_of_time = score.out_of_time && cp->best_step;
     if (t->out_of_time) return 0;
@@ -370,6 +372,8 @@ static int run(trainer *t, mr_train_result *result, mr_error *err)
     result->best_accuracy = t->cp.best_accuracy;
     status = save(t, 1, err);
     result->overfit = t->overfit;
+    result->unscored = t->out_of_time;
+    result->seconds = run_seconds(t);
     return status ? status : score_whole(t, result, err);
 }
 
@@ -409,7 +413,7 @@ static int set_up(trainer *t, int resume, mr_error *err)
     if (status) return status;
     status = mr_run_check_free(t->dir, resume, err);
     if (!status) status = start_net(t, resume, err);
-    if (!status) status = mr_runlog_open(t->dir, t->set->log, t->cp.log_offset, t->cp.step, &t->log, err);
+    if (!status) status = mr_runlog_open(t->dir, t->set->log, t->cp.log_offset, t->cp.event_steps, &t->log, err);
     if (!status && mr_batch_new(&t->eval_batch, &task->interface, shapes[1].B, shapes[1].T))
         status = mr_no_memory(err, "batches; lower --batch or the length");
     if (!status) status = mr_prefetch_new(task, t->net, t->cp.step + 1, (int)t->set->accumulate, &t->batches, err);

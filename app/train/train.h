@@ -38,6 +38,8 @@ typedef struct mr_train_result {
     /* how much of the test set best_loss covers: in tokens, or in batches where the task does not count tokens */
     int64_t scored, test_size;
     int in_tokens;
+    int unscored;   /* --max-seconds cut the evaluation of the last step short: it was not compared */
+    double seconds; /* that the run has used, all calls together */
     mr_overfit overfit;
 } mr_train_result;
 

@@ -139,7 +139,9 @@ static int open_temporary(mr_replace *file, mr_error *err)
 {
     for (int attempt = 0; file->fd < 0; attempt++) {
         int fd = open(file->temporary, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
-        if (fd < 0) return fail_errno(err, file->temporary, "cannot be created");
+        /* a folder that is missing says nothing about the temporary file */
+        const int no_folder = fd < 0 && (errno == ENOENT || errno == ENOTDIR);
+        if (fd < 0) return fail_errno(err, no_folder ? file->path : file->temporary, "cannot be created");
         int busy = (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) || attempt == ATTEMPTS;
         if (!busy && is_current(fd, file->temporary)) file->fd = fd;
         else close(fd);

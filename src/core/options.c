@@ -131,10 +131,21 @@ static int parse_bool(const char *text, int *field)
     return 0;
 }
 
+/* a,b is the choice b,a as well. */
+static int is_choice(const char *text, const char *choice)
+{
+    const size_t first = strcspn(text, ","), size = strlen(text);
+    if (!strcmp(text, choice)) return 1;
+    if (first == size || strlen(choice) != size) return 0;
+    const size_t second = size - first - 1;
+    return !strncmp(choice, text + first + 1, second) && choice[second] == ',' &&
+           !strncmp(choice + second + 1, text, first);
+}
+
 static int parse_choice(const mr_option *option, const char *text, int *field)
 {
     for (int i = 0; option->choices[i]; i++)
-        if (!strcmp(text, option->choices[i])) {
+        if (is_choice(text, option->choices[i])) {
             *field = i;
             return 1;
         }
