@@ -5,7 +5,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 
 static const shape shapes[] = {
     {.name = "scan", .given = 1, .B = 2, .T = 9, .H = 5, .masked = 1, .carried = 1},
@@ -397,77 +396,6 @@ static void wrong_arguments_are_refused(void **state)
     mr_context_free(cpu), mr_context_free(ref), mr_context_free(wide);
 }
 
-/* Points the arguments to the arrays again, after one of them moved. */
-static void point_again(raw_run *r)
-{
-    const mr_cell_args cell = r->cell;
-    const mr_scan_args scan = r->scan;
-    point_scan(r), point_cell(r);
-    r->scan.workspace = scan.workspace, r->scan.workspace_size = scan.workspace_size;
-    r->cell.workspace = cell.workspace, r->cell.workspace_size = cell.workspace_size;
-    r->cell.saved = cell.saved, r->cell.saved_size = cell.saved_size;
-}
-
-/* Forward or backward with an array somewhere else: succeeds (why is NULL), or is refused for it. */
-static void call_with(raw_run *r, int backward, int which, void *at, const char *why)
-{
-    void *const before = r->at[which];
-    mr_error err = {0};
-    char wanted[64] = "";
-    r->at[which] = at, point_again(r);
-    int status = r->s.given ? (backward ? mr_scan_backward : mr_scan_forward)(r->ctx, &r->scan, &err)
-                            : (backward ? mr_cell_backward : mr_cell_forward)(r->ctx, &r->cell, &err);
-    if (why) snprintf(wanted, sizeof wanted, why, array[which].name, (int)element_size(r->dtype, which));
-    if (status != (why ? MR_EINVAL : 0) || !strstr(err.text, wanted))
-        fail_msg("%s, dtype %d, %s, %s: %d: %s, wanted \"%s\"", r->s.name, (int)r->dtype,
-                 backward ? "backward" : "forward", array[which].name, status, err.text, wanted);
-    r->at[which] = before, point_again(r);
-}
-
-static int is_needed(int which, int backward)
-{
-    switch (which) {
-    case X:
-    case BIAS:
-    case A:
-    case H: return 1;
-    case B_: return !backward;
-    case DX:
-    case DW:
-    case DBIAS:
-    case DPRE:
-    case DA:
-    case DB:
-    case DH: return backward;
-    default: return 0;
-    }
-}
-
-/* Each array lies at a multiple of its elements' size, and any such place will do; some may be left out. */
-static void arrays_are_needed_and_aligned(void **state)
-{
-    (void)state;
-    const int chosen[] = {0, 3, 5, 6};
-    mr_context *cpu = context_on("cpu"), *ref = context_on("ref");
-    for (int i = 0; i < 4 * 3; i++) {
-        const shape *s = &shapes[chosen[i / 3]];
-        const mr_dtype dtype = (mr_dtype[]){MR_F32, MR_BF16, MR_F64}[i % 3];
-        raw_run r = new_run(dtype == MR_F64 ? ref : cpu, &host, s, dtype, NULL);
-        for (int which = 0; which < ARRAYS; which++) {
-            const size_t size = element_size(dtype, which);
-            for (int backward = 0; backward <= 1 && r.at[which]; backward++) {
-                call_with(&r, backward, which, (char *)r.at[which] + size, NULL);
-                call_with(&r, backward, which, (char *)r.at[which] + size / 2, "%s: must be aligned to %d bytes");
-                if (which == PRE) call_with(&r, backward, which, NULL, "pre and W are NULL: one of them is needed");
-                else if (which != W && which != H_INIT)
-                    call_with(&r, backward, which, NULL, is_needed(which, backward) ? "%s is NULL" : NULL);
-            }
-        }
-        free_run(&r);
-    }
-    mr_context_free(cpu), mr_context_free(ref);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -480,7 +408,6 @@ int main(void)
         cmocka_unit_test(calls_stay_inside_saved_and_workspace),
         cmocka_unit_test(outputs_may_overwrite_inputs),
         cmocka_unit_test(wrong_arguments_are_refused),
-        cmocka_unit_test(arrays_are_needed_and_aligned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,6 +27,8 @@ static void wrong_calls_are_refused(void **state)
     FAILS(MR_EINVAL, "ends before", mr_net_create(ctx, (const char *[]){"dim", NULL}, &no_net, &err));
     FAILS(MR_EINVAL, "follows from vocab",
           mr_net_create(ctx, (const char *[]){"vocab", "bytes", "inputs", "4", NULL}, &no_net, &err));
+    FAILS(MR_EINVAL, "vocab: the vocabulary is neither",
+          mr_net_create(ctx, (const char *[]){"vocab", "letters", NULL}, &no_net, &err));
     FAILS(MR_EINVAL, "unknown key recipe",
           mr_net_create(ctx, (const char *[]){"dim", "4", "recipe", "text", NULL}, &no_net, &err));
     FAILS(MR_EINVAL, "weights = int8: a new model has f32",

@@ -77,8 +77,8 @@ int mr_raw_check_shape(int B, int T, int D, int H, int gates, mr_error *err)
         return mr_fail(err, MR_EINVAL,
                        "B = %d, T = %d, H = %d: each must be 1 or more; B·T and a token's channels must fit in an int",
                        B, T, H);
-    if (D && (D < 1 || (size_t)B * (size_t)T > most / (size_t)D || (size_t)H * (size_t)gates > most / (size_t)D))
-        return mr_fail(err, MR_EINVAL, "D = %d: must be 1 or more with W, and its arrays must fit in memory", D);
+    if (D && ((size_t)B * (size_t)T > most / (size_t)D || (size_t)H * (size_t)gates > most / (size_t)D))
+        return mr_fail(err, MR_EINVAL, "D = %d: too large for arrays of B = %d, T = %d, H = %d", D, B, T, H);
     return 0;
 }
 

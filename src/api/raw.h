@@ -29,7 +29,7 @@ typedef struct mr_raw_array {
 
 int mr_raw_check_arrays(const mr_raw_array *arrays, int count, mr_error *err);
 int mr_raw_check_buffer(const char *name, const void *room, size_t size, size_t needed, mr_error *err);
-int mr_raw_check_shape(int B, int T, int D, int H, int gates, mr_error *err);
+int mr_raw_check_shape(int B, int T, int D, int H, int gates, mr_error *err); /* D: 0 where there is no x */
 int mr_raw_check_one_token(int T, mr_error *err);
 
 /* An activation for the device: the caller's array itself, or a float copy of its n elements in `copy`. */
