@@ -126,7 +126,7 @@ rm -rf no
 refused 1 'standard input can be given once' "$minrnn" train text --data - --data text.txt --data - --out no <text.txt
 check "it was refused before anything was written" [ ! -e no ]
 refused 1 'standard input can be given once' "$minrnn" eval whole --data - --data - <text.txt
-refused 2 '--data: a path with a line break' "$minrnn" train text --data "text.txt
+refused 1 '--data: a path with a line break' "$minrnn" train text --data "text.txt
 more.txt" --out no
 refused 1 'recipe.ini cannot hold a blank with a semicolon' "$minrnn" train text --data - --out 'no ;no' <text.txt
 check "the copy of standard input was not made" [ ! -e 'no ;no' ]

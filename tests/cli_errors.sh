@@ -150,7 +150,7 @@ printf 'ЖЖЖЖ' >unknown.txt
 refused 1 'unknown.txt: nothing is left without' "$minrnn" score $model unknown.txt --unknown skip --quiet
 refused 1 'nope/x: cannot be created' "$minrnn" quantize $model --out nope/x --quiet
 done_by "$minrnn" quantize $model --out q8 --quiet
-refused 1 ' q8: its weights have 8 bits already' "$minrnn" quantize q8 --out q9 --quiet
+refused 1 ' q8: the weights already have 8 bits' "$minrnn" quantize q8 --out q9 --quiet
 for recipe in text image; do
     done_by "$minrnn" train $recipe --help
     check "$recipe --help: each flag once" [ -z "$(grep -oE '^  --[a-z0-9-]+' out | sort | uniq -d)" ]

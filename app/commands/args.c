@@ -116,10 +116,11 @@ static int take_value(const mr_args *a, const mr_option *o, void *settings, cons
     if (before && !(o->flags & MR_OPT_MANY)) return usage_error(a, "--%s is given twice; give it once", o->key);
     if (!value && o->type == MR_OPT_BOOL) value = "yes";
     if (!value) return usage_error(a, "--%s needs a value", o->key);
-    if ((o->flags & MR_OPT_MANY) && (o->flags & MR_OPT_PATH) && strchr(value, '\n'))
-        return usage_error(a, "--%s: a path with a line break cannot be kept; rename the file, or use a link", o->key);
+    const int broken = (o->flags & MR_OPT_MANY) && (o->flags & MR_OPT_PATH) && strchr(value, '\n');
     if ((o->flags & MR_OPT_RANDOM) && !strcmp(value, "random")) return -1;
-    if (!(before ? mr_option_add : mr_option_parse)(o, settings, value, &err)) return -1;
+    if (broken)
+        mr_fail(&err, MR_EINVAL, "%s: a path with a line break cannot be kept; rename the file, or use a link", o->key);
+    else if (!(before ? mr_option_add : mr_option_parse)(o, settings, value, &err)) return -1;
     fprintf(stderr, "minrnn %s: --%s\n", a->command, err.text);
     return MR_EXIT_FAILED;
 }

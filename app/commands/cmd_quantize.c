@@ -106,7 +106,7 @@ static int quantize(const char *path, const settings *set, const mr_args *args, 
     if (code >= 0) return code;
     int status = mr_net_setting(session.net, "weights", weights, sizeof weights, &err);
     if (!status && strcmp(weights, "f32"))
-        status = mr_fail(&err, MR_EINVAL, "%s: its weights have 8 bits already", path);
+        status = mr_fail(&err, MR_EINVAL, "%s: the weights already have 8 bits", path);
     if (!status) status = mr_net_save_int8(session.net, set->out, &err);
     mr_session_close(&session);
     if (status) return mr_report("quantize", &err);
