@@ -226,25 +226,25 @@ static void bars_stand_on_zero(void **unused)
     expect_valid_pictures(2);
 }
 
-/* Values above bars have three digits; ticks lie on both ends of an axis that ends on ticks, though 1.1 / 0.1 is more
- * than 11, and 0.3 / 0.1 less than 3. */
+/* Values above bars have three digits; ticks lie on both ends of an axis that ends on ticks, though 0.14 / 0.02 is more
+ * than 7, and 0.3 / 0.1 less than 3. */
 static void numbers_are_written_out(void **unused)
 {
     (void)unused;
     static const char *const groups[] = {"a", "b"};
-    static const double y[] = {1.23456, 1.5}, small[] = {0.1, 0.2}, x[] = {1, 2};
+    static const double y[] = {0.23456, 0.15}, small[] = {0.1, 0.2}, x[] = {1, 2};
     const mr_chart_series bars = {.name = "s", .n = 2, .y = y}, line = {.name = "s", .n = 2, .x = x, .y = small};
     mr_chart chart = {.title = "t",
-                      .y = {.label = "y", .low = 1.1, .high = 1.6},
+                      .y = {.label = "y", .low = 0.14, .high = 0.24},
                       .series = &bars,
                       .count = 1,
                       .groups = groups,
                       .group_count = 2};
     char *svg = picture("0.svg", &chart);
-    assert_non_null(strstr(svg, ">1.23<"));
-    assert_non_null(strstr(svg, ">1.1<"));
-    assert_non_null(strstr(svg, ">1.6<"));
-    assert_null(strstr(svg, ">1.15<"));
+    assert_non_null(strstr(svg, ">0.235<"));
+    assert_non_null(strstr(svg, ">0.14<"));
+    assert_non_null(strstr(svg, ">0.24<"));
+    assert_null(strstr(svg, ">0.17<"));
     mr_free(svg);
     chart = (mr_chart){.title = "t", .y = {.high = 0.3}, .series = &line, .count = 1};
     svg = picture("1.svg", &chart);

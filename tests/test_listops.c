@@ -6,7 +6,9 @@
 #include "core/rng.h"
 #include "tasks/shuffle.h"
 
+#include <limits.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdint.h>
 
 /* ---- a second evaluator */
@@ -431,6 +433,36 @@ static void broken_files_are_explained(void **state)
             "--min-length");
 }
 
+/* Instead of the C library's, which mr_alloc calls: the call that makes it 0 fails. */
+static atomic_long calls_left = LONG_MAX;
+
+void *aligned_alloc(size_t alignment, size_t size)
+{
+    void *block;
+    if (atomic_fetch_sub(&calls_left, 1) == 1) return NULL;
+    return posix_memalign(&block, alignment, size) ? NULL : block;
+}
+
+/* Whichever allocation fails, a set is whole or an error. */
+static void no_memory_is_an_error(void **state)
+{
+    (void)state;
+    const mr_listops_shape shape = {2, 12, 3, 3};
+    long calls = 1000000;
+    for (int i = 0; i < 7; i++) { /* none fails; then one does */
+        const long left = (long[]){calls, calls + 1, calls, calls - 1, calls - 4, calls / 2, 1}[i];
+        mr_byte_rows rows = {0};
+        mr_error err;
+        atomic_store(&calls_left, left);
+        int status = mr_listops_generate(&shape, 600, &rows, &err);
+        if (!i) calls -= atomic_load(&calls_left);
+        atomic_store(&calls_left, LONG_MAX);
+        assert_int_equal(status, i < 2 ? 0 : MR_ENOMEM);
+        if (i < 2) assert_int_equal(rows.count, 600);
+        mr_byte_rows_free(&rows);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -444,6 +476,7 @@ int main(void)
         cmocka_unit_test(parts_share_nothing),
         cmocka_unit_test(passes_hold_every_item_once),
         cmocka_unit_test(a_pool_of_batches_is_a_piece_of_the_pass),
+        cmocka_unit_test(no_memory_is_an_error),
         cmocka_unit_test(published_files_are_read),
         cmocka_unit_test(broken_files_are_explained),
     };

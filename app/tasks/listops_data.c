@@ -35,8 +35,8 @@ static int median(const int *values, int n)
 
 static int apply(int operator, const int * values, int n)
 {
-    int least = values[0], most = values[0], sum = 0;
-    for (int i = 0; i < n; i++) {
+    int least = values[0], most = values[0], sum = values[0];
+    for (int i = 1; i < n; i++) {
         if (values[i] < least) least = values[i];
         if (values[i] > most) most = values[i];
         sum += values[i];
