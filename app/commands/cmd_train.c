@@ -243,7 +243,7 @@ static int finish(const mr_run_view *v, const settings *set, const mr_train_resu
 static int train(mr_recipe *recipe, const mr_args *args, const settings *set, mr_error *err, int *code)
 {
     mr_context *ctx = NULL;
-    mr_train_result result;
+    mr_train_result result = {0};
     mr_run_view v;
     mr_train_watch watch = mr_run_view_start(&v, recipe, "", 1, set->common.quiet);
     mr_common common = set->common;
@@ -295,7 +295,7 @@ int mr_cmd_train(int argc, char **argv)
                     "  minrnn train --out runs/lstm --resume\n"
                     "  minrnn train text --data letters.txt --init runs/book --out runs/letters\n"
                     "  zcat *.gz | minrnn train text --data - --out runs/all\n"};
-    mr_recipe recipe;
+    mr_recipe recipe = {0};
     mr_error err;
     int code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;

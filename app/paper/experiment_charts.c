@@ -106,15 +106,16 @@ static void add_colours(drawn *d)
     }
 }
 
-static int write_chart(const choice *c, mr_chart *chart, const drawn *d, const char *dir, const char *file,
+static int write_chart(const choice *c, const mr_chart *chart, const drawn *d, const char *dir, const char *file,
                        mr_strbuf *names, mr_error *err)
 {
     char title[256], *path = mr_path_join(dir, file);
     snprintf(title, sizeof title, "%s%.160s", c->comparable ? "" : "(quick, " MR_NOT_COMPARABLE ") ", chart->title);
-    chart->title = title;
-    chart->series = d->series;
-    chart->count = d->count;
-    int status = path ? mr_chart_write(path, chart, err) : mr_no_memory(err, "a chart");
+    mr_chart whole = *chart;
+    whole.title = title;
+    whole.series = d->series;
+    whole.count = d->count;
+    int status = path ? mr_chart_write(path, &whole, err) : mr_no_memory(err, "a chart");
     mr_free(path);
     mr_strbuf_format(names, "%s\n", file);
     return status;

@@ -35,6 +35,7 @@ char *mr_cell_folder(const mr_job *j, const mr_planned *run, const char *dtype)
 
 void mr_cell_folder_clear(const char *dir, int keep_model)
 {
+    if (!dir) return;
     DIR *folder = opendir(dir);
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
         if (entry->d_name[0] == '.' && strcmp(entry->d_name, ".lock")) continue;

@@ -63,10 +63,11 @@ static void draw_group_names(mr_drawing *d)
     const mr_label size = mr_pixel(mr_fitting_size(TEXT_SIZE, room - 4, longest));
     for (size_t i = 0; i < 2 * d->chart->group_count; i++) {
         char where[128];
-        const group_name name = break_name(d->chart->groups[i / 2], room - 4);
+        const size_t group = i / 2;
+        const group_name name = break_name(d->chart->groups[group], room - 4);
         if (!name.lines[i % 2][0]) continue;
         snprintf(where, sizeof where, "x=\"%s\" y=\"%d\" text-anchor=\"middle\" style=\"font-size: %spx\"",
-                 mr_pixel(LEFT + room * ((double)(i / 2) + 0.5)).text, BOTTOM + (i % 2 ? 36 : 20), size.text);
+                 mr_pixel(LEFT + room * ((double)group + 0.5)).text, BOTTOM + (i % 2 ? 36 : 20), size.text);
         mr_draw_text(d->svg, where, name.lines[i % 2]);
     }
 }

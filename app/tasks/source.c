@@ -99,7 +99,7 @@ static int grow(buffer *b, size_t room, const char *name, mr_error *err)
 {
     char *data = mr_alloc(room, 1);
     if (!data) return mr_no_memory(err, name);
-    if (b->size) memcpy(data, b->data, b->size);
+    if (b->data) memcpy(data, b->data, b->size);
     mr_free(b->data);
     b->data = data;
     b->room = room;

@@ -95,7 +95,7 @@ int mr_stream_load(mr_stream *stream, const void *blob, size_t size, mr_error *e
     memset(&header, 0, sizeof header);
     if (blob && size) memcpy(&header, blob, size < sizeof header ? size : sizeof header);
     int status = check_blob(stream, &header, size, err);
-    if (status) return status;
+    if (status || !blob) return status;
     float *reals = mr_alloc_with(allocator, (size_t)header.reals + 1, sizeof *reals);
     if (!reals) return mr_no_memory(err, "a state");
     memcpy(reals, (const char *)blob + sizeof header, size - sizeof header);

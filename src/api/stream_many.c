@@ -6,6 +6,7 @@
 int mr_check_values(const mr_net *net, const float *values, size_t n, mr_error *err)
 {
     if (net->interface.input != MR_INPUT_REALS) return mr_fail(err, MR_EINVAL, "this model takes tokens, not values");
+    if (!values) return mr_fail(err, MR_EINVAL, "values is NULL");
     for (size_t i = 0; i < n * (size_t)net->interface.inputs; i++)
         if (!isfinite(values[i]))
             return mr_fail(err, MR_EINVAL, "values[%zu] is %s", i, isnan(values[i]) ? "NaN" : "infinite");

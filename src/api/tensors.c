@@ -45,7 +45,7 @@ static int move(mr_net *net, mr_vector which, int row, float *to, const float *f
     if (which == MR_BEST) {
         if (!net->best) return mr_fail(err, MR_EINVAL, "there are no best weights: call mr_net_mark_best first");
         if (to) memcpy(to, net->best + p->offset, p->count * sizeof *to);
-        else memcpy(net->best + p->offset, from, p->count * sizeof *from);
+        if (from) memcpy(net->best + p->offset, from, p->count * sizeof *from);
         return 0;
     }
     if (which != MR_WEIGHTS && !mr_model_fits(net->owner, 1, 1, 1)) {

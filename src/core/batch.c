@@ -12,10 +12,11 @@ typedef struct record {
     int32_t *length;
 } record;
 
+/* The batch must have its arrays. */
 static record *record_of(const mr_batch *batch)
 {
     char *inputs = batch->ids ? (char *)batch->ids : (char *)batch->values;
-    return inputs ? (record *)(void *)(inputs - MR_ALIGN) : NULL;
+    return (record *)(void *)(inputs - MR_ALIGN);
 }
 
 /* Takes the arrays from the arena; with base NULL it only counts their bytes. */
@@ -57,8 +58,7 @@ int32_t *mr_batch_lengths(const mr_batch *batch) { return record_of(batch)->leng
 
 void mr_batch_free(mr_batch *batch)
 {
-    const record *r = record_of(batch);
-    if (r) mr_free(r->block);
+    if (batch->ids || batch->values) mr_free(record_of(batch)->block);
     memset(batch, 0, sizeof *batch);
 }
 

@@ -119,22 +119,22 @@ int mr_scaler_add(mr_st_writer *w, const mr_scaler *s)
 }
 
 /* What a file's metadata claims about its scaler and its channels. */
-static mr_config read_claims(const mr_st *st)
+static void read_claims(const mr_st *st, mr_config *c)
 {
     static const char *const keys[][2] = {
         {"scaler", "model.scaler"}, {"inputs", "model.inputs"}, {"outputs", "model.outputs"}};
-    mr_config c;
-    mr_options_default(mr_config_options, &c);
+    *c = (mr_config){0};
+    mr_options_default(mr_config_options, c);
     for (int i = 0; i < 3; i++) {
         const char *value = mr_st_meta(st, keys[i][1]);
-        if (value) mr_option_parse(mr_option_find(mr_config_options, keys[i][0]), &c, value, NULL);
+        if (value) mr_option_parse(mr_option_find(mr_config_options, keys[i][0]), c, value, NULL);
     }
-    return c;
 }
 
 int mr_scaler_check(const mr_st *st, const char *path, int *tensors, mr_error *err)
 {
-    const mr_config c = read_claims(st);
+    mr_config c;
+    read_claims(st, &c);
     const int64_t channels[] = {c.inputs, c.outputs};
     int status = 0;
     for (int i = 0; i < 2; i++) {
@@ -154,7 +154,8 @@ static int read_side(const mr_st *st, const char *path, const side *of, double *
 
 int mr_scaler_read(mr_scaler *s, const mr_allocator *allocator, const mr_st *st, const char *path, mr_error *err)
 {
-    const mr_config c = read_claims(st);
+    mr_config c;
+    read_claims(st, &c);
     const int input = c.scaler & MR_SCALER_INPUT, target = c.scaler & MR_SCALER_TARGET;
     const size_t inputs = (size_t)s->inputs, outputs = (size_t)s->outputs;
     int tensors = 0, status = mr_scaler_check(st, path, &tensors, err);
