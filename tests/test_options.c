@@ -264,7 +264,7 @@ static void mistyped_keys_are_suggested(void **state)
 static void keys_may_take_many_values(void **state)
 {
     (void)state;
-    char text[MR_TEXT_MAX];
+    char text[MR_TEXT_MAX + 1];
     settings s;
     mr_error err;
     const mr_option *data = mr_option_find(table, "data");
@@ -273,6 +273,7 @@ static void keys_may_take_many_values(void **state)
     assert_int_equal(mr_option_add(data, &s, "-", &err), 0);
     assert_string_equal(s.data, "a.txt\nb c.txt\n-");
     memset(text, 'x', sizeof text);
+    text[MR_TEXT_MAX] = 0;
     text[MR_TEXT_MAX - 1 - strlen(s.data) - 1] = 0; /* the last that fits */
     settings full = s;
     assert_int_equal(mr_option_add(data, &full, text, &err), 0);
