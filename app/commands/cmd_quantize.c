@@ -2,6 +2,7 @@
 #include "core/mem.h"
 #include "commands/commands.h"
 #include "commands/evaluate.h"
+#include "commands/json_out.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -73,7 +74,25 @@ static int open_and_score(const char *path, const settings *set, int quiet, cons
     return code;
 }
 
-static void print_result(const settings *set, const char *from, const measured *before, const measured *after)
+static int print_json(const measured *before, const measured *after, int scored, const long long bytes[2])
+{
+    mr_json_out out;
+    mr_error err;
+    mr_json_writer *w = mr_json_out_begin(&out);
+    mr_json_write_open(w, '{');
+    mr_json_field_whole(w, "bits", 8);
+    if (scored) {
+        mr_json_field_real(w, "loss_before", before->score.loss, 9);
+        mr_json_field_real(w, "loss_after", after->score.loss, 9);
+        mr_json_field_whole(w, "rows", after->score.rows);
+    }
+    mr_json_field_whole(w, "bytes_before", bytes[0]);
+    mr_json_field_whole(w, "bytes_after", bytes[1]);
+    mr_json_write_close(w, '}');
+    return mr_json_out_end(&out, "\n", &err) ? mr_report("quantize", &err) : MR_EXIT_DONE;
+}
+
+static int print_result(const settings *set, const char *from, const measured *before, const measured *after)
 {
     struct stat large = {0}, small = {0};
     stat(from, &large);
@@ -81,19 +100,13 @@ static void print_result(const settings *set, const char *from, const measured *
     const long long bytes[] = {(long long)large.st_size, (long long)small.st_size};
     const double loss[] = {before->score.loss, after->score.loss};
     const int scored = !before->left_out[0] && !after->left_out[0];
-    if (set->common.json) {
-        printf("{\"bits\": 8, ");
-        if (scored)
-            printf("\"loss_before\": %.9g, \"loss_after\": %.9g, \"rows\": %lld, ", loss[0], loss[1],
-                   (long long)after->score.rows);
-        printf("\"bytes_before\": %lld, \"bytes_after\": %lld}\n", bytes[0], bytes[1]);
-        return;
-    }
+    if (set->common.json) return print_json(before, after, scored, bytes);
     printf("%s: %lld bytes, was %lld\n", set->out, bytes[1], bytes[0]);
     if (scored)
         printf("loss in nats: f32 %.4f, int8 %.4f (%+.4f), over %lld predictions\n", loss[0], loss[1],
                loss[1] - loss[0], (long long)after->score.rows);
     else printf("loss not measured: %s\n", before->left_out[0] ? before->left_out : after->left_out);
+    return MR_EXIT_DONE;
 }
 
 static int quantize(const char *path, const settings *set, const mr_args *args, mr_context *ctx)
@@ -113,8 +126,7 @@ static int quantize(const char *path, const settings *set, const mr_args *args, 
     code = open_and_score(set->out, set, 1, args, ctx, &session, &after);
     if (code >= 0) return code;
     mr_session_close(&session);
-    print_result(set, path, &before, &after);
-    return MR_EXIT_DONE;
+    return print_result(set, path, &before, &after);
 }
 
 int mr_cmd_quantize(int argc, char **argv)

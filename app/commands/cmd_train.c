@@ -8,6 +8,7 @@
 #include "train/train.h"
 #include "commands/args.h"
 #include "commands/commands.h"
+#include "commands/json_out.h"
 #include "commands/run_view.h"
 #include "commands/train_help.h"
 
@@ -188,13 +189,21 @@ static void print_result(const settings *set, const mr_train_result *r)
     printf("\n%s/model.safetensors\n", set->out);
 }
 
-static void print_json(const mr_train_result *r)
+static int print_json(const mr_train_result *r)
 {
-    printf("{\"step\": %lld, \"best_step\": %lld, \"best_loss\": %.9g", (long long)r->step, (long long)r->best_step,
-           r->best_loss);
-    if (isfinite(r->best_accuracy)) printf(", \"best_accuracy\": %.9g", r->best_accuracy);
-    printf(", \"scored\": %lld, \"test_size\": %lld, \"unit\": \"%s\"}\n", (long long)r->scored,
-           (long long)r->test_size, r->in_tokens ? "tokens" : "batches");
+    mr_json_out out;
+    mr_error err;
+    mr_json_writer *w = mr_json_out_begin(&out);
+    mr_json_write_open(w, '{');
+    mr_json_field_whole(w, "step", r->step);
+    mr_json_field_whole(w, "best_step", r->best_step);
+    mr_json_field_real(w, "best_loss", r->best_loss, 9);
+    if (isfinite(r->best_accuracy)) mr_json_field_real(w, "best_accuracy", r->best_accuracy, 9);
+    mr_json_field_whole(w, "scored", r->scored);
+    mr_json_field_whole(w, "test_size", r->test_size);
+    mr_json_field_text(w, "unit", r->in_tokens ? "tokens" : "batches");
+    mr_json_write_close(w, '}');
+    return mr_json_out_end(&out, "\n", &err) ? mr_report("train", &err) : MR_EXIT_DONE;
 }
 
 /* Up to two digits: 1234 is 1300. */
@@ -235,9 +244,10 @@ static int finish(const mr_run_view *v, const settings *set, const mr_train_resu
         return 128 + (int)*mr_stop_flag();
     }
     if (!set->common.quiet) print_hints(set, v->recipe, r);
-    if (set->common.json) print_json(r);
+    int code = MR_EXIT_DONE;
+    if (set->common.json) code = print_json(r);
     else print_result(set, r);
-    return r->whole == MR_WHOLE_STOPPED ? 128 + (int)*mr_stop_flag() : MR_EXIT_DONE;
+    return r->whole == MR_WHOLE_STOPPED ? 128 + (int)*mr_stop_flag() : code;
 }
 
 static int train(mr_recipe *recipe, const mr_args *args, const settings *set, mr_error *err, int *code)
