@@ -300,14 +300,3 @@ void mr_catch_signals(void)
     sigaction(SIGUSR1, &save, NULL);
     signal(SIGXFSZ, SIG_IGN);
 }
-
-void mr_print_json_string(FILE *to, const char *text, size_t size)
-{
-    char piece[MR_JSON_PIECE];
-    fputc('"', to);
-    for (size_t at = 0; at < size;) {
-        at += mr_json_piece(piece, text + at, size - at);
-        fputs(piece, to);
-    }
-    fputc('"', to);
-}

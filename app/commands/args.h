@@ -133,7 +133,4 @@ mr_stop *mr_stop_flag(void);
 mr_requests *mr_save_requests(void);
 void mr_catch_signals(void);
 
-/* A JSON string literal. Bytes that are not UTF-8 become U+FFFD. */
-void mr_print_json_string(FILE *to, const char *text, size_t size);
-
 #endif

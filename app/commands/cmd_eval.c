@@ -3,6 +3,7 @@
 #include "commands/commands.h"
 #include "commands/evaluate.h"
 #include "commands/json_out.h"
+#include "commands/run_view.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -83,6 +84,7 @@ static int evaluate(mr_session *s, const settings *set, mr_error *err)
 {
     mr_batch batch = {0};
     mr_score score;
+    mr_view_reading(&s->recipe, set->common.quiet);
     int status = mr_session_open_task(s, err);
     if (status) return status;
     if (s->recipe.task->note[0] && !set->common.quiet) fprintf(stderr, "minrnn eval: %s\n", s->recipe.task->note);

@@ -3,6 +3,7 @@
 #include "commands/commands.h"
 #include "commands/evaluate.h"
 #include "commands/json_out.h"
+#include "commands/run_view.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -55,6 +56,7 @@ static int score(mr_session *s, const settings *set, int quiet, const mr_args *a
     }
     int code = mr_eval_choose(s, "", set->batch, quiet, args);
     if (code >= 0) return code;
+    mr_view_reading(&s->recipe, quiet);
     if (mr_session_open_task(s, &err)) return leave_out(args, &err, m);
     int status = mr_eval_score(s, set->common.quiet, &batch, &m->score, &err);
     mr_batch_free(&batch);

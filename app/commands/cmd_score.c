@@ -4,6 +4,7 @@
 #include "train/session.h"
 #include "commands/args.h"
 #include "commands/commands.h"
+#include "commands/json_out.h"
 #include "commands/text_input.h"
 
 #include <errno.h>
@@ -11,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { FLUSHED_AFTER = 1024 }; /* log-probabilities that wait in memory at most */
 
 typedef struct settings {
     mr_common common;
@@ -46,8 +49,8 @@ static int parse_mode(const char *mode, int *chunk, mr_error *err)
 typedef struct stream {
     mr_text_input input;
     const settings *set;
-    int shown;          /* progress is printed */
-    const char *before; /* printed before its JSON object */
+    mr_json_out *json;
+    int shown; /* progress is printed */
     int64_t printed;
     double last; /* of mr_seconds(): when progress was printed */
 } stream;
@@ -70,28 +73,29 @@ static void on_logprob(void *user, double logprob)
         fflush(stderr);
     }
     if (!s->set->per_token) return;
-    if (s->set->common.json) printf("%s%.9g", s->printed ? ", " : "", logprob);
-    else printf("%.9g\n", logprob);
-    s->printed++;
+    if (!s->set->common.json) {
+        printf("%.9g\n", logprob);
+        return;
+    }
+    mr_json_write_real(&s->json->w, logprob, 9);
+    if (++s->printed % FLUSHED_AFTER == 0) mr_json_out_flush(s->json);
 }
 
 /* What follows the log-probabilities in JSON, or all of a line. */
-static void print_score(const settings *set, const mr_text_score *score)
+static void print_score(const settings *set, const mr_text_score *score, mr_json_writer *w)
 {
     if (!set->common.json) {
         printf("%lld tokens, %.6f nats a token\n", (long long)score->tokens, score->nats_per_token);
         return;
     }
-    printf("\"tokens\": %lld, \"nats_per_token\": %.9g", (long long)score->tokens, score->nats_per_token);
-    if (set->unknown)
-        printf(", \"%s\": %lld", set->unknown == MR_UNKNOWN_SKIP ? "skipped" : "replaced", (long long)score->changed);
+    mr_json_field_whole(w, "tokens", score->tokens);
+    mr_json_field_real(w, "nats_per_token", score->nats_per_token, 9);
+    if (set->unknown) mr_json_field_whole(w, set->unknown == MR_UNKNOWN_SKIP ? "skipped" : "replaced", score->changed);
 }
 
-/* One text. Log-probabilities are printed as they come, so JSON is closed even if the text fails. */
 static int score_input(mr_session *session, int chunk, stream *s, mr_text_score *score, mr_error *err)
 {
     const settings *set = s->set;
-    const int logprobs = set->common.json && set->per_token;
     const mr_score_options options = {.chunk = chunk,
                                       .unknown = (mr_unknown)set->unknown,
                                       .name = s->input.name,
@@ -99,65 +103,84 @@ static int score_input(mr_session *session, int chunk, stream *s, mr_text_score 
                                       .each = on_logprob,
                                       .user = s};
     char note[MR_ENCODE_NOTE];
-    if (logprobs) printf("%s{\"logprobs\": [", s->before);
     int status = mr_score_text(session->net, &options, score, err);
     if (s->shown) fprintf(stderr, "\r\033[K");
-    if (logprobs) printf(status ? "]}" : "], ");
-    else if (set->common.json && !status) printf("%s{", s->before);
     if (!status && score->changed && !set->common.quiet)
         fprintf(stderr, "minrnn score: %s: %s\n", s->input.name,
                 mr_encode_note((mr_unknown)set->unknown, score->changed, note));
     return status;
 }
 
-/* place: which of several files it is, from 1 on; 0: there is only this one. */
-static int score_file(mr_session *session, const char *path, int chunk, int place, const settings *set,
-                      mr_text_score *score, mr_error *err)
+static void begin_object(mr_json_writer *w, const char *file)
 {
-    stream s = {.set = set,
-                .shown = !set->common.quiet && isatty(STDERR_FILENO),
-                .before = place > 1 ? ",\n " : "",
-                .last = mr_seconds()};
+    mr_json_write_open(w, '{');
+    if (file) mr_json_field_text(w, "file", file);
+}
+
+/* One of several texts, or the only one. Log-probabilities are printed as they come, so JSON is closed even if the text
+ * fails. */
+static int score_file(mr_session *session, const char *path, int chunk, int several, const settings *set,
+                      mr_json_out *json, mr_text_score *score, mr_error *err)
+{
+    mr_json_writer *w = &json->w;
+    const int logprobs = set->common.json && set->per_token;
+    stream s = {.set = set, .json = json, .shown = !set->common.quiet && isatty(STDERR_FILENO), .last = mr_seconds()};
     int status = mr_text_input_open(&s.input, path, err);
     if (status) return status;
+    if (logprobs) {
+        begin_object(w, several ? path : NULL);
+        mr_json_write_key(w, "logprobs");
+        mr_json_write_open(w, '[');
+    }
     status = score_input(session, chunk, &s, score, err);
     mr_text_input_close(&s.input);
-    if (status) return status;
-    if (place && set->common.json) {
-        printf("\"file\": ");
-        mr_print_json_string(stdout, path, strlen(path));
-        printf(", ");
-    } else if (place) printf("%s: ", path);
-    print_score(set, score);
-    if (set->common.json) printf("}");
-    return 0;
+    if (logprobs) mr_json_write_close(w, ']');
+    else if (set->common.json && !status) begin_object(w, several ? path : NULL);
+    else if (several && !status) printf("%s: ", path);
+    if (!status) print_score(set, score, w);
+    if (logprobs || (set->common.json && !status)) mr_json_write_close(w, '}');
+    return status;
 }
 
 /* Several texts: each starts with a fresh state. The total is over all predictions. */
-static int score_files(mr_session *session, const mr_args *args, int chunk, const settings *set, mr_error *err)
+static int score_files(mr_session *session, const mr_args *args, int chunk, const settings *set, mr_json_out *json,
+                       mr_error *err)
 {
-    const int files = args->count - 1, json = set->common.json;
+    const int files = args->count - 1, brackets = set->common.json && files > 1;
     mr_text_score total = {0};
     double nats = 0;
-    int status = mr_session_need_text(session, args->given[0], err);
-    if (status) return status;
-    if (json && files > 1) printf("{\"files\": [");
+    int status = 0;
+    if (brackets) {
+        mr_json_write_open(&json->w, '{');
+        mr_json_write_key(&json->w, "files");
+        mr_json_write_open(&json->w, '[');
+    }
     for (int i = 1; !status && i <= files; i++) {
         mr_text_score score = {0};
-        status = score_file(session, args->given[i], chunk, files > 1 ? i : 0, set, &score, err);
+        status = score_file(session, args->given[i], chunk, files > 1, set, json, &score, err);
         total.tokens += score.tokens;
         total.changed += score.changed;
         nats += score.nats_per_token * (double)(score.tokens - 1);
     }
     total.nats_per_token = nats / (double)(total.tokens - files);
-    if (files > 1 && json) printf(status ? "]}" : "], ");
+    if (brackets) mr_json_write_close(&json->w, ']');
     if (files > 1 && !status) {
-        if (!json) printf("all: ");
-        print_score(set, &total);
-        if (json) printf("}");
+        if (!set->common.json) printf("all: ");
+        print_score(set, &total, &json->w);
     }
-    if (json && (!status || files > 1 || set->per_token)) printf("\n");
+    if (brackets) mr_json_write_close(&json->w, '}');
     return status;
+}
+
+static int score(mr_session *session, const mr_args *args, int chunk, const settings *set, mr_error *err)
+{
+    mr_json_out json;
+    mr_json_out_begin(&json);
+    int status = mr_session_need_text(session, args->given[0], err);
+    if (!status) status = score_files(session, args, chunk, set, &json, err);
+    const int printed = json.w.needs_comma; /* as it does after every object */
+    int ended = mr_json_out_end(&json, printed ? "\n" : "", status ? NULL : err);
+    return status ? status : ended;
 }
 
 int mr_cmd_score(int argc, char **argv)
@@ -187,7 +210,7 @@ int mr_cmd_score(int argc, char **argv)
     if (!status) status = mr_open_context(&set.common, &ctx, &err);
     if (!status) status = mr_session_open(&session, args.given[0], ctx, &err);
     if (!status) {
-        status = score_files(&session, &args, chunk, &set, &err);
+        status = score(&session, &args, chunk, &set, &err);
         mr_session_close(&session);
     }
     mr_context_free(ctx);

@@ -144,6 +144,7 @@ static int check_flag(const mr_flag_pair *flag, const mr_recipe *recipe, mr_erro
 
 static int begin(mr_recipe *recipe, const mr_args *args, const settings *set, mr_error *err)
 {
+    mr_view_reading(recipe, set->common.quiet);
     int status = mr_run_begin(recipe, set->out, set->resume, err);
     for (int i = 0; !status && recipe->train.init[0] && i < args->pair_count; i++)
         status = check_flag(&args->pairs[i], recipe, err);

@@ -3,12 +3,15 @@
 
 #include "core/clock.h"
 #include "commands/args.h"
+#include "tasks/source.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+
+enum { LARGE_TEXT = 50 * 1000 * 1000 }; /* bytes that take about a second to read and encode */
 
 static int columns(void)
 {
@@ -114,4 +117,13 @@ mr_train_watch mr_run_view_start(mr_run_view *v, const mr_recipe *recipe, const 
 void mr_run_view_clear(const mr_run_view *v)
 {
     if (v->terminal && !v->quiet) fprintf(stderr, "\r\033[K");
+}
+
+void mr_view_reading(const mr_recipe *recipe, int quiet)
+{
+    char names[MR_TEXT_MAX];
+    const mr_option *data = mr_option_find(recipe->task->type->options, "data");
+    if (quiet || !data || !(data->flags & MR_OPT_MANY)) return;
+    const uint64_t bytes = mr_source_bytes(mr_option_print(data, recipe->task->settings, names));
+    if (bytes >= LARGE_TEXT) fprintf(stderr, "reading %.0f MB of text …\n", (double)bytes / 1e6);
 }

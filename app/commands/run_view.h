@@ -20,5 +20,7 @@ typedef struct mr_run_view {
 mr_train_watch mr_run_view_start(mr_run_view *view, const mr_recipe *recipe, const char *label, int alone, int quiet);
 /* Takes the line off the terminal, before something else is printed. */
 void mr_run_view_clear(const mr_run_view *view);
+/* Before a task is opened: says so on stderr where its text is so large that reading it takes seconds. */
+void mr_view_reading(const mr_recipe *recipe, int quiet);
 
 #endif

@@ -53,6 +53,16 @@ int mr_source_is_lasting(const char *names)
     return 1;
 }
 
+uint64_t mr_source_bytes(const char *names)
+{
+    char name[MR_TEXT_MAX];
+    struct stat st;
+    uint64_t bytes = 0;
+    while (next_name(&names, name))
+        if (!stat(name, &st) && S_ISREG(st.st_mode)) bytes += (uint64_t)st.st_size;
+    return bytes;
+}
+
 int mr_source_check(const char *names, mr_error *err)
 {
     char name[MR_TEXT_MAX];

@@ -23,6 +23,9 @@ int mr_source_read(const char *names, uint64_t limit, char **data, size_t *size,
  * reading it says what is wrong. */
 int mr_source_is_lasting(const char *names);
 
+/* The bytes of those that are regular files. */
+uint64_t mr_source_bytes(const char *names);
+
 /* Refuses standard input that is named twice: the second time there would be nothing left of it. */
 int mr_source_check(const char *names, mr_error *err);
 

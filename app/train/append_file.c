@@ -1,6 +1,7 @@
 /* Appending to a file through a buffer. */
 #include "train/append_file.h"
 
+#include "core/file.h"
 #include "core/mem.h"
 
 #include <errno.h>
@@ -85,7 +86,7 @@ int mr_append_flush(mr_append_file *file, int sync, mr_error *err)
     memmove(file->buffer, file->buffer + done, file->used - done);
     file->used -= done;
     file->written += done;
-    if (!status && sync && fsync(file->fd) < 0)
+    if (!status && sync && mr_file_sync(file->fd))
         status = mr_fail(err, MR_EIO, "%s: cannot be written to the disk: %s", file->path, strerror(errno));
     return status;
 }

@@ -2,12 +2,10 @@
 #include "train/log_entry.h"
 
 #include "core/json.h"
+#include "core/json_write.h"
 #include "core/options.h"
-#include "core/strbuf.h"
 
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 static const char *const kinds[] = {"step", "eval", "whole"};
@@ -15,48 +13,44 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 
 /* ---- writing ---- */
 
-/* Adds `format`, in which the one %s is the number, to a line that is long enough for all of them. */
-static void add_real(char out[MR_LOG_LINE], const char *format, double value, const char *unknown)
-{
-    char number[MR_REAL_MAX];
-    const size_t used = strlen(out);
-    snprintf(out + used, MR_LOG_LINE - used, "%s%s", format,
-             isfinite(value) ? mr_real_print(number, value, 0) : unknown);
-}
-
 /* To a thousandth of a second. */
 static double rounded(double seconds) { return round(seconds * 1000) / 1000; }
 
-size_t mr_log_json(char out[MR_LOG_LINE], const mr_log_entry *e)
+void mr_log_json(mr_strbuf *out, const mr_log_entry *e)
 {
-    snprintf(out, MR_LOG_LINE, "{\"kind\":\"%s\",\"step\":%lld", kinds[e->kind], (long long)e->step);
-    add_real(out, ",\"loss\":", e->loss, "null");
+    mr_json_writer w = {.text = out};
+    mr_json_write_open(&w, '{');
+    mr_json_field_text(&w, "kind", kinds[e->kind]);
+    mr_json_field_whole(&w, "step", e->step);
+    mr_json_field_real(&w, "loss", e->loss, 0);
     if (e->kind == MR_LOG_STEP) {
-        add_real(out, ",\"lr\":", e->lr, "null");
-        add_real(out, ",\"grad_norm\":", e->grad_norm, "null");
-        add_real(out, ",\"tokens_per_s\":", e->tokens_per_s, "null");
-    } else if (!isnan(e->accuracy)) add_real(out, ",\"accuracy\":", e->accuracy, "null");
-    if (e->kind == MR_LOG_EVAL) strcat(out, e->best ? ",\"best\":true" : ",\"best\":false");
-    add_real(out, ",\"seconds\":", rounded(e->seconds), "null");
-    strcat(out, "}\n");
-    return strlen(out);
+        mr_json_field_real(&w, "lr", e->lr, 0);
+        mr_json_field_real(&w, "grad_norm", e->grad_norm, 0);
+        mr_json_field_real(&w, "tokens_per_s", e->tokens_per_s, 0);
+    } else if (!isnan(e->accuracy)) mr_json_field_real(&w, "accuracy", e->accuracy, 0);
+    if (e->kind == MR_LOG_EVAL) {
+        mr_json_write_key(&w, "best");
+        mr_json_write_word(&w, e->best ? "true" : "false");
+    }
+    mr_json_field_real(&w, "seconds", rounded(e->seconds), 0);
+    mr_json_write_close(&w, '}');
+    mr_strbuf_add(out, "\n");
 }
 
 const char mr_log_csv_header[] = "kind,step,loss,test_loss,accuracy,lr,grad_norm,tokens_per_s,seconds\n";
 
-size_t mr_log_csv(char out[MR_LOG_LINE], const mr_log_entry *e)
+void mr_log_csv(mr_strbuf *out, const mr_log_entry *e)
 {
     const int step = e->kind == MR_LOG_STEP;
-    snprintf(out, MR_LOG_LINE, "%s,%lld", kinds[e->kind], (long long)e->step);
-    add_real(out, ",", step ? e->loss : NAN, "");
-    add_real(out, ",", step ? NAN : e->loss, "");
-    add_real(out, ",", step ? NAN : e->accuracy, "");
-    add_real(out, ",", step ? e->lr : NAN, "");
-    add_real(out, ",", step ? e->grad_norm : NAN, "");
-    add_real(out, ",", step ? e->tokens_per_s : NAN, "");
-    add_real(out, ",", rounded(e->seconds), "");
-    strcat(out, "\n");
-    return strlen(out);
+    const double columns[] = {step ? e->loss : NAN, step ? NAN : e->loss,      step ? NAN : e->accuracy,
+                              step ? e->lr : NAN,   step ? e->grad_norm : NAN, step ? e->tokens_per_s : NAN,
+                              rounded(e->seconds)};
+    mr_strbuf_format(out, "%s,%lld", kinds[e->kind], (long long)e->step);
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        char number[MR_REAL_MAX];
+        mr_strbuf_format(out, ",%s", isfinite(columns[i]) ? mr_real_print(number, columns[i], 0) : "");
+    }
+    mr_strbuf_add(out, "\n");
 }
 
 /* ---- reading back ---- */

@@ -8,6 +8,8 @@
 #ifndef MR_APP_TRAIN_LOG_ENTRY_H
 #define MR_APP_TRAIN_LOG_ENTRY_H
 
+#include "core/strbuf.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,9 +31,9 @@ typedef struct mr_log_entry {
 
 enum { MR_LOG_LINE = 512 }; /* bytes that hold any line; seven numbers and their names need less than 350 */
 
-/* Both end in a line ending and return the bytes of the line. */
-size_t mr_log_json(char out[MR_LOG_LINE], const mr_log_entry *entry);
-size_t mr_log_csv(char out[MR_LOG_LINE], const mr_log_entry *entry);
+/* Both add a line with its line ending. */
+void mr_log_json(mr_strbuf *out, const mr_log_entry *entry);
+void mr_log_csv(mr_strbuf *out, const mr_log_entry *entry);
 extern const char mr_log_csv_header[];
 
 /* A line of log.jsonl, its line ending included. 0: it is none. `seconds` is NaN in logs of 0.1. */

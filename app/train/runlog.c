@@ -15,6 +15,7 @@
 struct mr_runlog {
     mr_append_file *json, *csv;
     mr_event_file *events;
+    mr_strbuf line; /* the one being written */
 };
 
 /* ---- reading back ---- */
@@ -84,10 +85,8 @@ int mr_runlog_read(const char *path, mr_curve_point **list, size_t *n, mr_error 
 
 static int add_row(void *user, const mr_log_entry *e, mr_error *err)
 {
-    char row[MR_LOG_LINE];
     (void)err;
-    mr_log_csv(row, e);
-    mr_strbuf_add(user, row);
+    mr_log_csv(user, e);
     return 0;
 }
 
@@ -142,11 +141,19 @@ int mr_runlog_open(const char *dir, mr_log_formats formats, uint64_t offset, int
 
 /* ---- writing ---- */
 
+typedef void write_line(mr_strbuf *out, const mr_log_entry *entry);
+
+static int add_line(mr_runlog *log, mr_append_file *file, write_line *write, const mr_log_entry *entry, mr_error *err)
+{
+    log->line.size = 0;
+    write(&log->line, entry);
+    return log->line.failed ? mr_no_memory(err, "the log") : mr_append(file, log->line.data, log->line.size, err);
+}
+
 int mr_runlog_add(mr_runlog *log, const mr_log_entry *entry, mr_error *err)
 {
-    char line[MR_LOG_LINE];
-    int status = mr_append(log->json, line, mr_log_json(line, entry), err);
-    if (!status && log->csv) status = mr_append(log->csv, line, mr_log_csv(line, entry), err);
+    int status = add_line(log, log->json, mr_log_json, entry, err);
+    if (!status && log->csv) status = add_line(log, log->csv, mr_log_csv, entry, err);
     if (!status && log->events) status = mr_event_file_add(log->events, entry, err);
     return status;
 }
@@ -167,6 +174,7 @@ int mr_runlog_close(mr_runlog *log, mr_error *err)
     int status = mr_append_close(log->json, err), other = mr_append_close(log->csv, status ? NULL : err);
     if (!status) status = other;
     other = mr_event_file_close(log->events, status ? NULL : err);
+    mr_strbuf_free(&log->line);
     mr_free(log);
     return status ? status : other;
 }

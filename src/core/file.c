@@ -175,7 +175,7 @@ int mr_replace_write(mr_replace *file, const void *data, size_t size, mr_error *
     return 0;
 }
 
-static int sync_retrying(int fd)
+int mr_file_sync(int fd)
 {
     int rc;
     do rc = fsync(fd);
@@ -191,7 +191,7 @@ static int sync_directory_of(const char *path, mr_error *err)
     char *slash = strrchr(dir, '/');
     if (slash) slash[slash == dir] = 0;
     int fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int rc = fd >= 0 && sync_retrying(fd) && errno != EINVAL ? fail_errno(err, path, "its folder cannot be synced") : 0;
+    int rc = fd >= 0 && mr_file_sync(fd) && errno != EINVAL ? fail_errno(err, path, "its folder cannot be synced") : 0;
     if (fd >= 0) close(fd);
     mr_free(dir);
     return rc;
@@ -212,7 +212,7 @@ static void release(mr_replace *file, int renamed)
 int mr_replace_commit(mr_replace *file, mr_error *err)
 {
     int rc = 0;
-    if (sync_retrying(file->fd)) rc = fail_errno(err, file->path, "cannot be synced");
+    if (mr_file_sync(file->fd)) rc = fail_errno(err, file->path, "cannot be synced");
     else if (rename(file->temporary, file->path)) rc = fail_errno(err, file->path, "cannot be replaced");
     int renamed = !rc;
     if (renamed) rc = sync_directory_of(file->path, err);

@@ -36,6 +36,9 @@ void mr_replace_abort(mr_replace *file);
 /* All of the above for one block of bytes. */
 int mr_file_replace(const char *path, const void *data, size_t size, mr_error *err);
 
+/* As fsync, and again where a signal interrupted it. */
+int mr_file_sync(int fd);
+
 /* Creates a directory and its parents; it may exist already. */
 int mr_make_directory(const char *path, mr_error *err);
 

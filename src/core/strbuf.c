@@ -121,24 +121,26 @@ static char short_escape(char c)
     }
 }
 
-size_t mr_json_piece(char out[MR_JSON_PIECE], const char *s, size_t size)
+/* The first character of s as written in a JSON string. Returns how many bytes of s it takes. */
+enum { JSON_PIECE = 16 };
+static size_t json_piece(char out[JSON_PIECE], const char *s, size_t size)
 {
     uint32_t c;
     const int n = mr_utf8_read(s, size, &c);
-    if (n <= 0) snprintf(out, MR_JSON_PIECE, "\\ufffd");
+    if (n <= 0) snprintf(out, JSON_PIECE, "\\ufffd");
     else if (c && c < 0x80 && strchr("\"\\\b\f\n\r\t", (int)c))
-        snprintf(out, MR_JSON_PIECE, "\\%c", short_escape((char)c));
-    else if (c < 0x20) snprintf(out, MR_JSON_PIECE, "\\u%04X", (unsigned)c);
-    else snprintf(out, MR_JSON_PIECE, "%.*s", n, s);
+        snprintf(out, JSON_PIECE, "\\%c", short_escape((char)c));
+    else if (c < 0x20) snprintf(out, JSON_PIECE, "\\u%04X", (unsigned)c);
+    else snprintf(out, JSON_PIECE, "%.*s", n, s);
     return n > 0 ? (size_t)n : 1;
 }
 
 void mr_strbuf_json(mr_strbuf *text, const char *s, size_t size)
 {
-    char piece[MR_JSON_PIECE];
+    char piece[JSON_PIECE];
     mr_strbuf_add(text, "\"");
     for (size_t at = 0; at < size;) {
-        at += mr_json_piece(piece, s + at, size - at);
+        at += json_piece(piece, s + at, size - at);
         mr_strbuf_add(text, piece);
     }
     mr_strbuf_add(text, "\"");

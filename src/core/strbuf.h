@@ -33,10 +33,6 @@ void mr_strbuf_format(mr_strbuf *text, const char *format, ...) __attribute__((f
 void mr_strbuf_json(mr_strbuf *text, const char *s, size_t size);
 void mr_strbuf_free(mr_strbuf *text);
 
-/* The first character of s as written in a JSON string, without allocating. Returns how many bytes of s it takes. */
-enum { MR_JSON_PIECE = 16 };
-size_t mr_json_piece(char out[MR_JSON_PIECE], const char *s, size_t size);
-
 /* Copies text and its zero byte into a caller's buffer. *needed (or NULL) is set to the bytes it takes; MR_EINVAL when
  * capacity is smaller. */
 int mr_copy_text(const char *from, char *to, size_t capacity, size_t *needed, mr_error *err);

@@ -76,6 +76,7 @@ static const struct alias {
     {"hidden-size", "dim"},
     {"hidden-dim", "dim"},
     {"hidden", "dim"},
+    {"dimension", "dim"},
     {"d-model", "dim"},
     {"n-embd", "dim"},
     {"embedding-size", "dim"},
