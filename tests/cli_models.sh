@@ -97,6 +97,7 @@ for kind in "F16", "BF16":
 write("notes.safetensors", plain, {"author": "somebody", "general.architecture": "minGRU", "note": "é \"x\""})
 write("newer.safetensors", plain, {"model.teeth": "32"})
 write("task.safetensors", plain, {"task.teeth": "32"})
+write("fewer.safetensors", plain, {"vocab": json.dumps(json.loads(meta["vocab"])[:-1])})
 write("integers.safetensors", {**plain, "embed.weight": ("I32", *plain["embed.weight"][1:])})
 PYTHON
 python3 change.py $model
@@ -116,6 +117,7 @@ done_by "$minrnn" generate notes.safetensors --tokens 40
 cp out noted
 done_by "$minrnn" generate $model --tokens 40
 check "notes of others change nothing" same_files out noted
+refused 1 'its vocabulary has [0-9]+ tokens, but the model has [0-9]+ inputs' "$minrnn" info fewer.safetensors
 refused 1 'unknown metadata key "model\.teeth"' "$minrnn" info newer.safetensors
 refused 1 'unknown metadata key "task\.teeth"' "$minrnn" info task.safetensors
 finish

@@ -325,6 +325,8 @@ check "long names are cut" grep -qE '>x{59}</text>' coloured/selective-copy.svg
 one=(selective-copy --quick --only minLSTM/2 --steps 1500)
 [ "$slow" = 1 ] && one=(selective-copy --quick --only minLSTM/2 --steps 300)
 done_by reproduce "${one[@]}" --out unstopped
+done_by reproduce "${one[@]}" --out never --budget 0.000001s
+check "no time at all: nothing is begun" [ ! -e never/runs -a "$(grep -c '1 left' err)" -eq 1 ]
 for budget in 0.15 1 4 16; do # a busy machine may need longer for the first state
     done_by reproduce "${one[@]}" --out stopped --budget ${budget}s
     [ -z "$(find stopped/runs -name state.safetensors)" ] || break

@@ -144,6 +144,7 @@ static void settings_follow_changes(void **state)
     OK(mr_net_setting(net, "lr", text, sizeof text, &err));
     assert_string_equal(text, "0.25");
     FAILS(MR_EINVAL, "nothing", mr_net_setting(net, "nothing", text, sizeof text, &err));
+    FAILS(MR_EINVAL, "not stored", mr_net_setting(net, "horizon", text, sizeof text, &err));
     OK(mr_net_setting(text_net, "vocab", text, sizeof text, &err));
     mr_vocab *vocab;
     OK(mr_vocab_parse(text, &vocab, &err));

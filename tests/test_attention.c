@@ -32,6 +32,22 @@ static mr_config config_at(int i)
     return c;
 }
 
+/* Learned positions are a matrix like others, whatever stands before them. */
+static void learned_positions_decay(void **state)
+{
+    (void)state;
+    mr_dev *dev = open_device("ref", 1, NULL);
+    mr_config c = config_at(1);
+    mr_model *model;
+    assert_int_equal(mr_model_new(&c, dev, MR_DECAY_MATRICES, &model, NULL), 0);
+    const mr_params *params = mr_model_params(model);
+    const int row = mr_params_find(params, "blocks.0.mixer.position");
+    assert_that(row, >=, 0);
+    assert_int_equal(params->list[row].decay, 1);
+    mr_model_free(model);
+    mr_dev_close(dev);
+}
+
 static double tolerance_of(const mr_dev *dev, double single)
 {
     return dev->real_size == sizeof(double) ? 1e-11 : single;
@@ -410,6 +426,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_configurations_are_refused),
+        cmocka_unit_test(learned_positions_decay),
         DEVICE_TESTS(agrees_with_pytorch),
         DEVICE_TESTS(at_once_equals_steps_equals_chunks),
         DEVICE_TESTS(gradients_through_chunks_equal_the_whole),

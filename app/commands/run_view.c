@@ -125,5 +125,6 @@ void mr_view_reading(const mr_recipe *recipe, int quiet)
     const mr_option *data = mr_option_find(recipe->task->type->options, "data");
     if (quiet || !data || !(data->flags & MR_OPT_MANY)) return;
     const uint64_t bytes = mr_source_bytes(mr_option_print(data, recipe->task->settings, names));
-    if (bytes >= LARGE_TEXT) fprintf(stderr, "reading %.0f MB of text …\n", (double)bytes / 1e6);
+    if (bytes >= LARGE_TEXT && bytes <= UINT32_MAX) /* more is refused */
+        fprintf(stderr, "reading %.0f MB of text …\n", (double)bytes / 1e6);
 }
