@@ -102,7 +102,7 @@ def check_metadata(metadata):
 
 def expected_shapes(form):
     """Name → shape of every tensor that a model of this form has."""
-    V, C, D = int(form["inputs"]), int(form["outputs"]), int(form["dim"])
+    V, D = int(form["inputs"]), int(form["dim"])
     H, F = D * int(form["expansion"]), D * int(form["mlp"])
     shapes = {}
 
@@ -157,7 +157,13 @@ def expected_shapes(form):
     norm("norm")
     if form["head"].startswith("pair-"):
         linear("pair", D, 4 * D)
-    shapes["head.weight"] = (C, D)
+    return {**shapes, **head_shapes(form)}
+
+
+def head_shapes(form):
+    """The same for the head and the scaler."""
+    V, C = int(form["inputs"]), int(form["outputs"])
+    shapes = {"head.weight": (C, int(form["dim"]))}
     if form.get("head-bias") == "yes":
         shapes["head.bias"] = (C,)
     for side, channels in ("input", V), ("target", C):
