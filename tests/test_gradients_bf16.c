@@ -213,7 +213,7 @@ static void a_gpu_keeps_the_bound(void **state)
 static void another_lawful_device_keeps_the_bound(void **state)
 {
     (void)state;
-    if (getenv("MINRNN_TEST_GPU_ONLY")) skip();
+    if (getenv("MINRNN_TEST_GPU_ONLY")) skip_because("MINRNN_TEST_GPU_ONLY is set");
     mr_dev *exact = open_device("ref64", 1, NULL), *dev = open_bf16(&stranger);
     worst_share = 0;
     for (int i = 0; i < case_count; i += report ? 1 : REDUCED ? 16 : 4)
@@ -248,7 +248,7 @@ static void wrong_devices_break_the_bound(void **state)
     (void)state;
     int models[COUNT(wrong_ones)] = {0};
     double most[COUNT(wrong_ones)] = {0};
-    if (getenv("MINRNN_TEST_GPU_ONLY")) skip();
+    if (getenv("MINRNN_TEST_GPU_ONLY")) skip_because("MINRNN_TEST_GPU_ONLY is set");
     mr_dev *exact = open_device("ref64", 1, NULL);
     bf16_places how;
     mr_dev *dev = open_bf16(&how);

@@ -3,6 +3,7 @@
 
 #include "tasks/cifar.h"
 #include "tasks/data.h"
+#include "skip_because.h"
 
 #include <math.h>
 
@@ -63,8 +64,7 @@ static int unload(void **state)
 static void need_data(void)
 {
     if (all) return;
-    fprintf(stderr, "SKIPPED: set MINRNN_DATA to the folder that has cifar10\n");
-    skip();
+    skip_because("set MINRNN_DATA to the folder that has cifar10");
 }
 
 static void records_are_the_published_ones(void **state)
@@ -93,8 +93,7 @@ static void the_official_layout_gives_the_same_grey(void **state)
     need_data();
     snprintf(path, sizeof path, "%s/cifar10/official_sample.bin", getenv("MINRNN_DATA"));
     if (!mr_path_exists(path)) {
-        fprintf(stderr, "SKIPPED: no %s\n", path);
-        skip();
+        skip_because("no %s", path);
     }
     assert_int_equal(mr_file_read(path, 1 << 24, &bytes, &size, NULL), 0);
     assert_int_equal(size, 1000 * MR_CIFAR_OFFICIAL);
