@@ -255,7 +255,7 @@ def why_not(name, label, column):
         return "needs the files of Long Range Arena (`minrnn data get lra`)"
     if column == "average_with_chomsky":
         return "an average of nine numbers that were not all run"
-    return "for want of device time"
+    return "not enough device time"
 
 
 def lra_average(found, label):

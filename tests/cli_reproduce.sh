@@ -151,7 +151,7 @@ for change in 's/"score": [^,]*,/"score": "abc",/' 's/"score": [^,]*,/"score": n
     sed "$change" own/sweep.json >spoiled.json
     refused 1 'spoiled.json: row 1 is not a result' "$minrnn" reproduce --merge spoiled.json sweep.ini --out spoiled
 done
-sed '4s/"score": [^,]*,/"score": null,/' own/sweep.json >spoiled.json # a row a line, after one that begins the list
+sed '4s/"score": [^,]*,/"score": null,/' own/sweep.json >spoiled.json # one row per line, after one that begins the list
 refused 1 'spoiled.json: row 3 is not a result' "$minrnn" reproduce --merge spoiled.json sweep.ini --out spoiled
 
 # ---- which data a result is of

@@ -6,7 +6,7 @@ usage: reader.py MODEL TEXTFILE
 
 Prints {"tokens": n, "nats_per_token": x, "logprobs": […]}: logprobs[i] is the log-probability of token i + 1
 given tokens 0 … i, and x is minus their mean. With --values, a model of reals is given the sequences of FILE (JSON:
-[sequence][token][value]) and its outputs are printed, a number a line. All arithmetic is float64, one sequence at a
+[sequence][token][value]) and its outputs are printed, one number per line. All arithmetic is float64, one sequence at a
 time, nothing shared with the command: where the two differ by more than fp32 rounding, the
 page or the command is wrong.
 """
