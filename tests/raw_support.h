@@ -291,7 +291,7 @@ static inline void run_on_host(mr_context *ctx, const shape *s, mr_dtype dtype, 
     free_run(&r);
 }
 
-/* By ref, in double. The backward of a bf16 call gets a rounded h, so the backward in double gets the same rounded h. */
+/* By ref, in double. The backward of a bf16 call gets a rounded h, so the one in double gets the same rounded h. */
 static inline void exact_values(mr_context *ref, const shape *s, const values *rounded, values *v)
 {
     raw_run r = new_run(ref, &host, s, MR_F64, NULL);
