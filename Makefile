@@ -91,5 +91,5 @@ install: all
 	@cmake --install $(BUILD) --strip
 
 clean:
-	rm -rf $(BUILD) build-asan build-tsan build-fuzz build-lint build-coverage build-mutants build-aarch64 \
-	    build-static
+	rm -rf $(BUILD) build-asan build-tsan build-clang build-fuzz build-lint build-coverage build-mutants \
+	    build-aarch64 build-static

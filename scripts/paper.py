@@ -255,7 +255,7 @@ def why_not(name, label, column):
         return "needs the files of Long Range Arena (`minrnn data get lra`)"
     if column == "average_with_chomsky":
         return "an average of nine numbers that were not all run"
-    return "for want of device time"
+    return "not enough device time"
 
 
 def lra_average(found, label):
@@ -379,7 +379,7 @@ def not_run(cells):
     return f"Not run, {count} of {len(cells)} numbers: {'; '.join(parts)}." if parts else None
 
 
-def figures(folders, out, experiments):
+def picture_links(folders, out, experiments):
     """Links to the pictures of the experiments, as seen from the page."""
     links = []
     for experiment in experiments:
@@ -433,13 +433,13 @@ def page(found, groups, tables, folders, out):
     for name in tables:
         cells = [c for (table, _, _), c in found.items() if table == name]
         experiments = {c["ours"]["experiment"] for c in cells if c["ours"] and c["ours"].get("experiment")}
-        charts = figures(folders, out, sorted(experiments - drawn))  # each once
+        charts = picture_links(folders, out, sorted(experiments - drawn))  # each once
         text += [*table_of(name, cells), "", *charts, *([""] if charts else [])]
         drawn |= experiments
     shown = {c["ours"].get("number") for c in found.values() if c["ours"]}
     beside = [g for g in groups if g["number"] not in shown]
     if beside:
-        charts = figures(folders, out, sorted({g["experiment"] for g in beside} - drawn))
+        charts = picture_links(folders, out, sorted({g["experiment"] for g in beside} - drawn))
         text += [*table_beside(beside), "", *charts, *([""] if charts else [])]
     return "\n".join(text)
 

@@ -24,7 +24,7 @@ PRINTS = {
     "huber": r"step 300: loss 0\.[12]\d, and 0\.5 where the series is 0\.5",
     "policy": r"(9\d|100) % of the rewards",
     "tensors": r"mingru: (\d+) of \1 parameters seen\nwritten by me",
-    "options": r"minrnn [\d.]+: cpu \w*, 1 thread a call\nnew model: \d+ parameters\n1 blocks held\n0 blocks left",
+    "options": r"minrnn [\d.]+: cpu \w*, 1 thread per call\nnew model: \d+ parameters\n1 blocks held\n0 blocks left",
     "scan": r"h 1\.8750 4, db\[0\] 0\.1250 1",
     "cell": r"h -?\d+\.\d+, dW -?\d+\.\d+",
 }

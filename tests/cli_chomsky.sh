@@ -20,7 +20,7 @@ if [ "${2-}" = all ]; then
     learns 0.45 cycle_nav chomsky-cycle_nav --steps 600     # 1/5
     learns 0.50 bucket_sort chomsky-bucket_sort --steps 600 # 0.36, by the likeliest symbol of each place
     learns 0.60 reverse chomsky --protocol deepmind --task reverse_string --steps 600   # 1/2
-    # how often the most frequent one occurs: who knows the length alone has a loss of 0.78
+    # how often the most frequent one occurs: a model that knows only the length has a loss of 0.78
     done_by "$minrnn" train chomsky-majority_count --mixer mingru --candidate linear --gate-init sums=10,-100 \
         --norm none --conv 0 --mlp 4 --dim 64 --batch 128 --lr 4e-3 --schedule cosine \
         --steps 1500 --train-length 16 --eval-from 12 --eval-to 16 --eval-lengths 5 --eval-samples 128 \

@@ -2,8 +2,8 @@
 # Runs and models of commit 4a3825d resume to the same bits and score the same, on every instruction set that was
 # recorded; and the same seed still gives the same bits.
 #
-# Sums are fixed by shape (CONTRIBUTING.md), so every x86-64 machine should find what was recorded on one; it was tried
-# on one alone. But where a product and a sum become one instruction is left to the compiler (-ffp-contract=fast), and
+# Sums are fixed by shape (CONTRIBUTING.md), so every x86-64 machine should find what was recorded on one; only
+# one was tried. But where a product and a sum become one instruction is left to the compiler (-ffp-contract=fast), and
 # attention calls expf and logf of the C library. The recorded bits are those of gcc 12 with the options of a release
 # and glibc 2.36. Other compilers, sanitizers and coverage must find them in plain C, and come near them (1e-5) with
 # vectors; MINRNN_TEST_NEAR=1 says that this is such a build. What is recorded, and how: compat/make.sh.
@@ -29,7 +29,7 @@ for isa in scalar avx2 avx512; do
         facts=$(sed -n "s/^$isa: \([0-9]*\) facts .*/\1/p" out)
         checks=$((checks + ${facts:-0}))
     else
-        echo "$isa left out: this machine does not have it"
+        left_out "$isa: this machine does not have it"
     fi
 done
 

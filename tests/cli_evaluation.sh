@@ -74,14 +74,18 @@ check "a last step that was evaluated is not said to be missing" [ "$(grep -c 'n
 
 # ---- the learning rate fits the limit: it falls with the time, though hardly any of the steps is done
 for schedule in linear cosine; do
-    done_by "$minrnn" train "${text[@]}" --steps 100000000 --warmup 0 --schedule $schedule --max-seconds 1 \
-        --eval-every 100000000 --out fits-$schedule
+    for seconds in 1 2 4 8 16 32 64 128; do # until there is time for three steps
+        rm -rf fits-$schedule
+        done_by "$minrnn" train "${text[@]}" --steps 100000000 --warmup 0 --schedule $schedule --max-seconds $seconds \
+            --eval-every 100000000 --out fits-$schedule
+        [ "$(grep -c '"kind":"step"' fits-$schedule/log.jsonl)" -lt 3 ] || break
+    done
     check "$schedule fits --max-seconds" python3 - fits-$schedule/log.jsonl <<'PYTHON'
 import json, sys
 steps = [line for line in map(json.loads, open(sys.argv[1])) if line["kind"] == "step"]
 rates = [line["lr"] for line in steps]
 assert all(a >= b for a, b in zip(rates, rates[1:])), "it rises"
-assert len(rates) < 3 or rates[-1] < 0.999 * rates[0], (len(rates), rates[0], rates[-1])
+assert len(rates) >= 3 and rates[-1] < 0.999 * rates[0], (len(rates), rates[0], rates[-1])
 PYTHON
 done
 done_by "$minrnn" train "${text[@]}" --steps 100000000 --warmup 0 --schedule constant --max-seconds 0.5 \

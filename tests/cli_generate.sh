@@ -54,7 +54,7 @@ check "and written on from" [ "$(characters prompted)" -eq $((9 + 50 + 1)) ]
 long=$(printf 'the quick brown fox %.0s' {1..45})
 written longer --prompt "$long" --tokens 5 --temperature 0
 check "a long prompt" [ "$(characters longer)" -eq $((${#long} + 5 + 1)) ]
-# the state goes on from the prompt: greedy text, fed back as a prompt, goes on as it did
+# the state continues from the prompt: greedy text, fed back as a prompt, continues as it did
 done_by "$minrnn" generate $model --prompt 'the quick' --temperature 0 --tokens 60 --json
 cp out whole.json
 head=$(python3 -c 'import json; print(json.load(open("whole.json"))["text"][:20])'; echo .)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# An installed tree is enough for a program of others: by pkg-config and by CMake, with the shared
+# An installed tree is enough for a third-party program: by pkg-config and by CMake, with the shared
 # library and the static one.
 source "$(dirname "$0")/cli_support.bash"
 built=$(dirname "$minrnn")
-[ "$sanitized" = 0 ] || { echo "skipped: a program of others is not sanitized"; exit 77; }
+[ "$sanitized" = 0 ] || { echo "skipped: a third-party program is not sanitized"; exit 77; }
 [ -e "$built/cmake_install.cmake" ] || { echo "skipped: not a build folder"; exit 77; }
 
 done_by cmake --install "$built" --prefix "$PWD/first" --strip # as `make install`
@@ -117,6 +117,8 @@ check "commands are completed" [ "$(complete_words minrnn sc)" = "score" ]
 check "flags are completed" [ "$(complete_words minrnn train --norm)" = "--normalize-gates --norm" ]
 check "values are completed" [ "$(complete_words minrnn train --mixer min)" = "mingru minlstm" ]
 check "files are left to the shell" [ -z "$(complete_words minrnn generate m)" ]
-if command -v zsh >/dev/null; then done_by zsh -n $share/zsh/site-functions/_minrnn; fi
-if command -v fish >/dev/null; then done_by fish -n $share/fish/vendor_completions.d/minrnn.fish; fi
+if command -v zsh >/dev/null; then done_by zsh -n $share/zsh/site-functions/_minrnn
+else left_out "completion of zsh: no zsh here"; fi
+if command -v fish >/dev/null; then done_by fish -n $share/fish/vendor_completions.d/minrnn.fish
+else left_out "completion of fish: no fish here"; fi
 finish

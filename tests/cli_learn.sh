@@ -148,7 +148,7 @@ mixer = minlstm
 INI
     learns letters 'max(s.values()) < 2.4'
 else
-    echo "Shakespeare left out: set MINRNN_DATA to the folder that has tinyshakespeare.txt"
+    left_out "Shakespeare: set MINRNN_DATA to the folder that has tinyshakespeare.txt"
 fi
 
 finish

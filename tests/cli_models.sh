@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a command takes for a model: a file, the folder of a run, weights of 16 bits, notes of others in the metadata.
+# What a command takes for a model: a file, the folder of a run, weights of 16 bits, other programs' metadata.
 source "$(dirname "$0")/cli_support.bash"
 
 make_text text.txt 1500 1
@@ -45,7 +45,7 @@ echo "data = nonsense" >run/recipe.ini
 refused 1 '--data' "$minrnn" eval run
 rm run/recipe.ini
 
-# ---- weights of 16 bits, and metadata of others
+# ---- weights of 16 bits, and other programs' metadata
 cat >change.py <<'PYTHON'
 import json, struct, sys
 data = open(sys.argv[1], "rb").read()

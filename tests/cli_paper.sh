@@ -110,11 +110,11 @@ check "diverged" grep -q '^| 1 | minLSTM | 37.6 ± 2 | diverged |' out_2/paper.m
 check "beside the paper" grep -q '^| selective-copy | GRU | 3 layers | ours | 88.5 |' out_2/paper.md
 check "the paper's settings beside" grep -q '^| selective-copy | minGRU | 3 layers | as-paper | 34 |' out_2/paper.md
 check "quick runs are left out" [ -z "$(grep -F '| 12 |' out_2/paper.md)" ]
-check "what was not run takes one line a table" \
+check "what was not run takes one line per table" \
     [ "$(grep -c '^Not run, 60 of 60 numbers: .*HalfCheetah-M' out_2/paper.md)" -eq 1 ]
 check "and no row" [ -z "$(grep -E '^\| (Hopper|Walker|HalfCheetah|xLSTM|H3)' out_2/paper.md)" ]
 check "which names it" \
-    grep -q '^Not run, 8 of 10 numbers: models .* from others (7: H3 Hyena, .*); for want of device time' out_1/paper.md
+    grep -q '^Not run, 8 of 10 numbers: models .* from others (7: H3 Hyena, .*); not enough device time' out_1/paper.md
 check "charts stand there once" [ "$(grep -c '!\[shakespeare\]' out_2/paper.md)" -eq 1 ]
 check "figures" grep -qF '![shakespeare](../results/shakespeare.svg)' out_2/paper.md
 

@@ -59,7 +59,7 @@ moment() {
         "$whole_time" "$1"
 }
 
-# A line that says how to go on comes with the exit status; only a signal before the first line
+# A line that says how to continue comes with the exit status; only a signal before the first line
 # of all may end the process.
 ended_well() { # SIGNAL STATUS
     case $1 in

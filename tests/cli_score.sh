@@ -57,7 +57,7 @@ check "without --per-token" json "set(d) == {'tokens', 'nats_per_token'} and d['
 done_by "$minrnn" score $model heard.txt
 check "for people" grep -qE "^$tokens tokens, [0-9.]+ nats a token$" out
 done_by "$minrnn" score $model heard.txt --per-token
-check "one line a token" [ "$(wc -l <out)" -eq "$tokens" ]
+check "one line per token" [ "$(wc -l <out)" -eq "$tokens" ]
 done_by "$minrnn" score $model heard.txt --per-token --json --threads 1
 check "any threads" same_files out mingru-4-2-parallel.json
 printf 'th' >two.txt
@@ -179,7 +179,7 @@ PYTHON
     small=$(python3 stream.py "$minrnn" small/model.safetensors 50000)
     large=$(python3 stream.py "$minrnn" small/model.safetensors 1000000)
     echo "peak memory: 50,000 tokens $small KiB, 1,000,000 tokens $large KiB"
-    # 2 MiB are 2 bytes a token: anything that grew with the text would be more
+    # 2 MiB are 2 bytes per token: anything that grew with the text would be more
     check "constant memory" [ $((large - small)) -le 2048 -a "$small" -gt 0 ]
 fi
 

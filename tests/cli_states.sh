@@ -8,11 +8,11 @@ done_by "$minrnn" train text --data text.txt --dim 4 --layers 1 --context 8 --ba
     --device cpu --out run
 
 cat >change.py <<'PYTHON'
-"""change.py MINRNN STRIDE: prints a line for every change that ends otherwise than it should. STRIDE: every so many
-tensors of the state, which has each of them several times."""
+"""change.py MINRNN STRIDE: prints a line for every change that does not end as it should. STRIDE: of the state's
+tensors, try every STRIDE-th; the state has several sets of the same tensors."""
 import json, math, shutil, struct, subprocess, sys
 minrnn, stride = sys.argv[1], int(sys.argv[2])
-# of a state: what may change on resume or is only told; and what an older version did not write
+# keys of a state: those that may change on resume or are only reported; and those that older versions did not write
 FREE = {"state.best-accuracy", "state.best-loss", "state.seconds", "state.setup-seconds", "train.clip", "train.dtype",
         "train.eval-every", "train.log", "train.lr", "train.max-seconds", "train.patience",
         "train.save-every", "train.schedule", "train.steps", "train.tf32", "train.warmup", "train.weight-decay"}

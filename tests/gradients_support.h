@@ -94,7 +94,7 @@ static inline mr_config config_for(const choice *c, int dim)
 
 /* ---- a model under test: loss = mean loss of the batch + Σ pull·(final state) */
 
-typedef struct subject {
+typedef struct tested_model {
     const choice *choice;
     mr_model *model;
     mr_batch batch;
@@ -103,24 +103,24 @@ typedef struct subject {
     double *before, *pull;
     double *weights, *grads, *dstate;
     bag bag;
-} subject;
+} tested_model;
 
 /* A state as a user would have it: after another batch. */
-static inline void walk_in(subject *s, const mr_interface *interface, uint32_t seed)
+static inline void walk_in(tested_model *s, const mr_interface *interface, uint32_t seed)
 {
     mr_batch first = make_batch(interface, s->batch.B, s->batch.T, 0, 0, seed);
     mr_model_forward(s->model, &first, s->state, 0);
     mr_batch_free(&first);
 }
 
-static inline void make_subject(subject *s, mr_dev *dev, int index, int dim, int B, int T)
+static inline void make_tested_model(tested_model *s, mr_dev *dev, int index, int dim, int B, int T)
 {
     const choice *c = &cases[index];
     mr_config config = config_for(c, dim);
     mr_interface interface = mr_config_interface(&config);
     mr_rng rng = mr_rng_at(3, MR_STREAM_SAMPLE, (uint32_t)index, 0);
     if (mr_head_pairs(interface.head)) B += B % 2;
-    *s = (subject){.choice = c, .model = make_model(&config, dev, B, T, 1), .bag = {.dev = dev}};
+    *s = (tested_model){.choice = c, .model = make_model(&config, dev, B, T, 1), .bag = {.dev = dev}};
     s->batch = make_batch(&interface, B, T, c->level[RESET], c->level[RAGGED], 100 + (uint32_t)index);
     size_t total = mr_model_params(s->model)->total;
     s->weights = bag_get(&s->bag, s->model->weights, total);
@@ -137,7 +137,7 @@ static inline void make_subject(subject *s, mr_dev *dev, int index, int dim, int
     s->before = bag_get(&s->bag, s->state->reals, s->reals);
 }
 
-static inline void free_subject(subject *s)
+static inline void free_tested_model(tested_model *s)
 {
     mr_state_free(s->state);
     mr_state_free(s->dafter);
@@ -147,7 +147,7 @@ static inline void free_subject(subject *s)
     mr_model_free(s->model);
 }
 
-static inline void forward(subject *s)
+static inline void forward(tested_model *s)
 {
     if (s->state) {
         put_doubles(s->bag.dev, s->state->reals, s->before, s->reals);
@@ -156,7 +156,7 @@ static inline void forward(subject *s)
     mr_model_forward(s->model, &s->batch, s->state, 1);
 }
 
-static inline double loss_of(subject *s)
+static inline double loss_of(tested_model *s)
 {
     double stats[MR_STATS], loss;
     mr_model_zero_stats(s->model);
@@ -176,7 +176,7 @@ static inline double loss_of(subject *s)
 
 /* The mean over some passes: gradients of parameters are added up, that of the state is
  * overwritten. Two passes show both. */
-static inline void backward_passes(subject *s, int passes)
+static inline void backward_passes(tested_model *s, int passes)
 {
     size_t total = mr_model_params(s->model)->total;
     mr_model_zero_grads(s->model);
@@ -190,9 +190,9 @@ static inline void backward_passes(subject *s, int passes)
     if (s->state) get_doubles(s->bag.dev, s->dstate, s->dbefore->reals, s->reals);
 }
 
-static inline void backward(subject *s) { backward_passes(s, 2); }
+static inline void backward(tested_model *s) { backward_passes(s, 2); }
 
-static inline void describe(const subject *s, const char *what, char *out, size_t size)
+static inline void describe(const tested_model *s, const char *what, char *out, size_t size)
 {
     const int *l = s->choice->level;
     snprintf(out, size,

@@ -6,7 +6,7 @@ usage: reader.py MODEL TEXTFILE
 
 Prints {"tokens": n, "nats_per_token": x, "logprobs": […]}: logprobs[i] is the log-probability of token i + 1
 given tokens 0 … i, and x is minus their mean. With --values, a model of reals is given the sequences of FILE (JSON:
-[sequence][token][value]) and its outputs are printed, a number a line. All arithmetic is float64, one sequence at a
+[sequence][token][value]) and its outputs are printed, one number per line. All arithmetic is float64, one sequence at a
 time, nothing shared with the command: where the two differ by more than fp32 rounding, the
 page or the command is wrong.
 """
@@ -102,7 +102,7 @@ def check_metadata(metadata):
 
 def expected_shapes(form):
     """Name → shape of every tensor that a model of this form has."""
-    V, C, D = int(form["inputs"]), int(form["outputs"]), int(form["dim"])
+    V, D = int(form["inputs"]), int(form["dim"])
     H, F = D * int(form["expansion"]), D * int(form["mlp"])
     shapes = {}
 
@@ -157,7 +157,13 @@ def expected_shapes(form):
     norm("norm")
     if form["head"].startswith("pair-"):
         linear("pair", D, 4 * D)
-    shapes["head.weight"] = (C, D)
+    return {**shapes, **head_shapes(form)}
+
+
+def head_shapes(form):
+    """The same for the head and the scaler."""
+    V, C = int(form["inputs"]), int(form["outputs"])
+    shapes = {"head.weight": (C, int(form["dim"]))}
     if form.get("head-bias") == "yes":
         shapes["head.bias"] = (C,)
     for side, channels in ("input", V), ("target", C):

@@ -7,6 +7,7 @@
 #include "core/mem.h"
 #include "core/rng.h"
 #include "model/network.h"
+#include "skip_because.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -80,7 +81,7 @@ static inline void on_the_gpu(void (*check)(mr_dev *), int bf16)
  * 2 threads. MINRNN_TEST_GPU_ONLY skips the test. */
 static inline void on_the_host(void (*check)(mr_dev *), int ref64)
 {
-    if (getenv("MINRNN_TEST_GPU_ONLY")) skip();
+    if (getenv("MINRNN_TEST_GPU_ONLY")) skip_because("MINRNN_TEST_GPU_ONLY is set");
     for (int wide = 0; wide <= ref64; wide++) {
         mr_dev *dev = open_device(wide ? "ref64" : "ref", 1, NULL);
         check(dev);

@@ -80,17 +80,17 @@ static void own_backward(mr_net *net, examples *e, const mr_learn_options *optio
 
 /* With a small eps, Adam's first step is the gradient's sign; a large eps makes the weights
  * show the gradient itself. */
-static mr_net *learner(mr_context *ctx, const char *const *faces, const char *mixer)
+static mr_net *learner(mr_context *ctx, const char *const *interfaces, const char *mixer)
 {
     const char *settings[32] = {"mixer", mixer, "dim",  "16",  "layers",  "2",   "conv",    "4",
                                 "eps",   "0.1", "clip", "0.5", "dropout", "0.2", "horizon", "16"};
     int n = 16;
-    for (int i = 0; faces[i]; i++) settings[n++] = faces[i];
+    for (int i = 0; interfaces[i]; i++) settings[n++] = interfaces[i];
     settings[n] = NULL;
     return net_of(ctx, settings);
 }
 
-static const char *const faces[][12] = {
+static const char *const interfaces[][12] = {
     {"inputs", "11", "outputs", "11", NULL},
     {"inputs", "11", "outputs", "5", "head", "last", NULL},
     {"inputs", "11", "outputs", "5", "head", "mean", NULL},
@@ -99,7 +99,7 @@ static const char *const faces[][12] = {
     {"input", "reals", "inputs", "3", "outputs", "2", "loss", "mse", NULL},
     {"input", "reals", "inputs", "3", "outputs", "2", "loss", "mse", "head", "last", NULL},
 };
-enum { FACES = 7 };
+enum { INTERFACES = 7 };
 
 static void check_own_steps(mr_context *ctx, const char *const *interface, const char *mixer)
 {
@@ -127,8 +127,8 @@ static void own_losses_equal_the_librarys(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
-    for (int f = 0; f < FACES; f++) check_own_steps(ctx, faces[f], "mingru");
-    for (int m = 1; m < MIXERS; m++) check_own_steps(ctx, faces[0], mixers[m]);
+    for (int f = 0; f < INTERFACES; f++) check_own_steps(ctx, interfaces[f], "mingru");
+    for (int m = 1; m < MIXERS; m++) check_own_steps(ctx, interfaces[0], mixers[m]);
     mr_context_free(ctx);
 }
 
@@ -137,7 +137,7 @@ static void backwards_add_up(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
-    mr_net *parts = learner(ctx, faces[0], "mingru"), *own = learner(ctx, faces[0], "mingru");
+    mr_net *parts = learner(ctx, interfaces[0], "mingru"), *own = learner(ctx, interfaces[0], "mingru");
     examples e[2];
     for (int step = 0; step < 2; step++) {
         for (int i = 0; i < 2; i++) {
@@ -212,7 +212,7 @@ static void a_kept_forward_holds_its_net(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
-    mr_net *net = learner(ctx, faces[0], "mingru"), *other = learner(ctx, faces[0], "mingru");
+    mr_net *net = learner(ctx, interfaces[0], "mingru"), *other = learner(ctx, interfaces[0], "mingru");
     mr_stream *stream = stream_on(net);
     float scores[MOST], d[MOST] = {0};
     examples e;
@@ -257,7 +257,7 @@ static void other_threads_wait_for_a_kept_forward(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
-    mr_net *net = learner(ctx, faces[0], "mingru");
+    mr_net *net = learner(ctx, interfaces[0], "mingru");
     float scores[MOST], d[MOST] = {1};
     examples e;
     pthread_t thread;
@@ -293,7 +293,7 @@ static void a_kept_forward_can_be_handed_on(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
-    mr_net *net = learner(ctx, faces[0], "mingru");
+    mr_net *net = learner(ctx, interfaces[0], "mingru");
     float d[MOST] = {1};
     examples e;
     pthread_t thread;
@@ -321,7 +321,7 @@ static void a_nonfinite_update_changes_nothing(void **state)
 {
     (void)state;
     mr_context *ctx = context_on("cpu");
-    mr_net *net = learner(ctx, faces[0], "mingru");
+    mr_net *net = learner(ctx, interfaces[0], "mingru");
     float scores[MOST], d[MOST], *before, *after;
     examples e;
     make_examples(&e, net, 3);

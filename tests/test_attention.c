@@ -173,15 +173,15 @@ static void check_chunked_gradients(mr_dev *dev)
 
 /* ---- gradients against finite differences: loss + Σ pull·(final state), along random directions */
 
-typedef struct subject {
+typedef struct tested_model {
     mr_model *model;
     mr_batch batch;
     mr_state *state, *after, *before;
     size_t reals;
     double *start, *pull;
-} subject;
+} tested_model;
 
-static double loss_of(subject *s, bag *own)
+static double loss_of(tested_model *s, bag *own)
 {
     double stats[MR_STATS], loss;
     put_doubles(own->dev, s->state->reals, s->start, s->reals);
@@ -198,7 +198,7 @@ static double loss_of(subject *s, bag *own)
     return loss;
 }
 
-static void check_direction(subject *s, bag *own, const char *what, void *place, double *x, const double *gradient,
+static void check_direction(tested_model *s, bag *own, const char *what, void *place, double *x, const double *gradient,
                             size_t n, mr_rng *rng)
 {
     const double step = 1e-5;
@@ -225,7 +225,8 @@ static void check_differences(mr_dev *dev, int i, int carried)
     enum { B = 2, T = 9 };
     bag own = {.dev = dev};
     mr_config config = config_at(i);
-    subject s = {.model = make_model(&config, dev, B, T, 1), .batch = make_batch(&text, B, T, i % 2, i % 3 == 0, 5)};
+    tested_model s = {.model = make_model(&config, dev, B, T, 1),
+                      .batch = make_batch(&text, B, T, i % 2, i % 3 == 0, 5)};
     const mr_params *params = mr_model_params(s.model);
     mr_rng rng = mr_rng_at(31, MR_STREAM_SAMPLE, (uint32_t)i, 0);
     s.state = make_state(s.model, B), s.after = make_state(s.model, B), s.before = make_state(s.model, B);

@@ -142,7 +142,7 @@ static void a_miss_is_reported(void **state)
     assert_int_equal(mr_check_open(&k, &err), 0);
     assert_int_equal(mr_check_case(&k, MR_OP_embed_fwd, 3, &row, &err), 0);
     assert_int_equal(row.misses, 0);
-    k.groups[0].subjects[0].dev->ops.embed_fwd = leaves_one_out;
+    k.groups[0].devices[0].dev->ops.embed_fwd = leaves_one_out;
     assert_int_equal(mr_check_case(&k, MR_OP_embed_fwd, 3, &row, &err), 0);
     assert_int_equal(row.misses, 1);
     assert_non_null(strstr(line, "embed_fwd ref64 threads=1 seed=3"));

@@ -3,6 +3,7 @@
 
 #include "tasks/cifar.h"
 #include "tasks/data.h"
+#include "skip_because.h"
 
 /* ---- the conversion, a second way: exact, in integers. The published data was computed in float: it may be off by one
  * where the exact value is very near a boundary. */
@@ -61,8 +62,7 @@ static int unload(void **state)
 static void need_data(void)
 {
     if (all) return;
-    fprintf(stderr, "SKIPPED: set MINRNN_DATA to the folder that has cifar10\n");
-    skip();
+    skip_because("set MINRNN_DATA to the folder that has cifar10");
 }
 
 static void records_are_the_published_ones(void **state)
@@ -90,10 +90,7 @@ static void the_official_layout_gives_the_same_grey(void **state)
     uint8_t gray[MR_CIFAR_GRAY];
     need_data();
     snprintf(path, sizeof path, "%s/cifar10/official_sample.bin", getenv("MINRNN_DATA"));
-    if (!mr_path_exists(path)) {
-        fprintf(stderr, "SKIPPED: no %s\n", path);
-        skip();
-    }
+    if (!mr_path_exists(path)) skip_because("no %s", path);
     assert_int_equal(mr_file_read(path, 1 << 24, &bytes, &size, NULL), 0);
     assert_int_equal(size, 1000 * MR_CIFAR_OFFICIAL);
     for (int i = 0; i < 1000; i++) {

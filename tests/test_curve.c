@@ -2,6 +2,7 @@
 #include "core/mem.h"
 #include "plot/curve.h"
 #include "scratch.h"
+#include "skip_because.h"
 
 #include <math.h>
 
@@ -31,8 +32,7 @@ static void expect_valid_pictures(int count)
 {
     char command[MR_TEXT_MAX];
     if (system("python3 -c 'import xml.dom.minidom' 2>/dev/null")) {
-        print_message("no python3 here to read the XML\n");
-        skip();
+        skip_because("no python3 here to read the XML");
     }
     snprintf(command, sizeof command,
              "python3 -c '\n"

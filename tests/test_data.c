@@ -7,6 +7,7 @@
 #include "core/mem.h"
 #include "core/sha256.h"
 #include "tasks/data.h"
+#include "skip_because.h"
 
 #include <fcntl.h>
 
@@ -205,7 +206,7 @@ static void fetch_archive(void)
              ">made/other.txt && "
              "tar -czf made.tar.gz made",
              folder);
-    if (system(command)) skip();
+    if (system(command)) skip_because("no tar or gzip here");
     in_folder("made.tar.gz", path);
     snprintf(url, sizeof url, "file://%s", path);
     mr_data_set set = {.name = "sample", .file = "sample.tar.gz", .url = url, .members = members};
@@ -247,13 +248,13 @@ static void downloads_are_checked(void **state)
 static void files_are_fetched(void **state)
 {
     (void)state;
-    skip();
+    skip_because("built without libcurl");
 }
 
 static void archives_are_fetched(void **state)
 {
     (void)state;
-    skip();
+    skip_because("built without libcurl");
 }
 #endif
 
@@ -263,7 +264,7 @@ static void downloaded(int terminal, int quiet, uint64_t done, uint64_t total, c
     char path[MR_TEXT_MAX], got[256] = "";
     mr_common set = {.quiet = quiet};
     int before = dup(STDERR_FILENO), master = posix_openpt(O_RDWR | O_NOCTTY);
-    if (master < 0 || grantpt(master) || unlockpt(master)) skip();
+    if (master < 0 || grantpt(master) || unlockpt(master)) skip_because("no pseudo-terminal here");
     int shown = open(ptsname(master), O_RDWR | O_NOCTTY);
     if (!terminal) {
         close(shown);

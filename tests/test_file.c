@@ -381,7 +381,7 @@ static void a_locked_folder_is_refused(void **state)
     assert_non_null(strstr(err.text, at("absent/.lock")));
 }
 
-/* Empty folders go, others stay; a lock file that was removed locks nobody out, and nobody in. */
+/* Empty folders are removed, others stay. Tidying without a lock does nothing. */
 static void an_unlocked_folder_is_tidied(void **state)
 {
     (void)state;

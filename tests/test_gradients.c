@@ -7,8 +7,8 @@
 
 /* The loss with x + step·direction in place of x; `place` is the device memory that holds x. */
 typedef struct probe {
-    subject *subject;
-    void *place; /* device memory of the values, or NULL: the subject's `before` */
+    tested_model *tested_model;
+    void *place; /* device memory of the values, or NULL: the tested_model's `before` */
     double *x;   /* their values, n of them */
     const double *gradient, *direction;
     size_t n;
@@ -16,7 +16,7 @@ typedef struct probe {
 
 static double loss_at(const probe *p, double step)
 {
-    subject *s = p->subject;
+    tested_model *s = p->tested_model;
     double *moved = mr_alloc(p->n, sizeof *moved), *kept = s->before, loss;
     assert_non_null(moved);
     for (size_t i = 0; i < p->n; i++) moved[i] = p->x[i] + step * p->direction[i];
@@ -43,7 +43,7 @@ static void check_probe(const probe *p, const char *what)
         tolerance = 1e-6 * (fabs(want) + size) + 1e-15 * fmax(1, fabs(above)) / steps[i];
         if (fabs(got - want) <= tolerance) return;
     }
-    describe(p->subject, what, name, sizeof name);
+    describe(p->tested_model, what, name, sizeof name);
     fail_msg("%s: gradient %.12g, finite difference %.12g, tolerance %.1e", name, want, got, tolerance);
 }
 
@@ -73,14 +73,14 @@ static void gradients_agree_with_differences(void **state)
     (void)state;
     mr_dev *dev = open_device("ref64", 1, NULL);
     for (int i = 0; i < case_count; i += REDUCED ? 5 : 1) {
-        subject s;
+        tested_model s;
         mr_rng rng = mr_rng_at(17, MR_STREAM_SAMPLE, (uint32_t)i, 0);
-        make_subject(&s, dev, i, 4, 3, 7);
+        make_tested_model(&s, dev, i, 4, 3, 7);
         backward(&s);
         const mr_params *params = mr_model_params(s.model);
         for (int row = 0; row < params->count; row++) {
             const mr_param *p = &params->list[row];
-            check_tensor((probe){.subject = &s,
+            check_tensor((probe){.tested_model = &s,
                                  .place = mr_real_at(dev, s.model->weights, p->offset),
                                  .x = s.weights + p->offset,
                                  .gradient = s.grads + p->offset,
@@ -88,9 +88,9 @@ static void gradients_agree_with_differences(void **state)
                          p->name, &rng);
         }
         if (s.choice->level[STATE] == CARRIED_STATE)
-            check_tensor((probe){.subject = &s, .x = s.before, .gradient = s.dstate, .n = s.reals}, "the state before",
-                         &rng);
-        free_subject(&s);
+            check_tensor((probe){.tested_model = &s, .x = s.before, .gradient = s.dstate, .n = s.reals},
+                         "the state before", &rng);
+        free_tested_model(&s);
     }
     mr_dev_close(dev);
 }
@@ -103,7 +103,7 @@ static void gradients_agree_with_differences(void **state)
 #define GRADIENT_OFF 1e-4
 #define FLOOR 1e-7
 
-static void compare(subject *got, subject *want)
+static void compare(tested_model *got, tested_model *want)
 {
     const mr_params *params = mr_model_params(want->model);
     double floor = FLOOR * norm_of(want->grads, params->total);
@@ -127,16 +127,16 @@ static void check_against_ref64(mr_dev *dev)
     mr_dev *exact = open_device("ref64", 1, NULL);
     for (int i = 0; i < case_count; i += REDUCED ? 5 : 1)
         for (int j = 0; j < COUNT(shapes); j++) {
-            subject got, want;
-            make_subject(&got, dev, i, shapes[j].dim, shapes[j].B, shapes[j].T);
-            make_subject(&want, exact, i, shapes[j].dim, shapes[j].B, shapes[j].T);
+            tested_model got, want;
+            make_tested_model(&got, dev, i, shapes[j].dim, shapes[j].B, shapes[j].T);
+            make_tested_model(&want, exact, i, shapes[j].dim, shapes[j].B, shapes[j].T);
             /* the same state for both, not the one that each computed */
             if (want.state) memcpy(got.before, want.before, want.reals * sizeof *want.before);
             backward(&got);
             backward(&want);
             compare(&got, &want);
-            free_subject(&got);
-            free_subject(&want);
+            free_tested_model(&got);
+            free_tested_model(&want);
         }
     mr_dev_close(exact);
 }

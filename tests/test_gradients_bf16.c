@@ -39,7 +39,7 @@ static const char *report; /* of the environment */
  * tight. The positive candidate jumps at 0: biases keep it away from there, on both sides. gelu effectively jumps too:
  * without norms, activations grow to some tens and are rounded by some tenths, and gelu' goes from 0 to 1 within ±2.
  * Halving the matrices keeps activations small. */
-static void leave_the_kinks(subject *s)
+static void leave_the_kinks(tested_model *s)
 {
     static const char suffix[] = "linear_h.bias";
     const mr_params *params = mr_model_params(s->model);
@@ -69,12 +69,12 @@ typedef struct part {
 } part;
 
 typedef struct bound {
-    subject want;
+    tested_model want;
     part parts[MOST_ROWS];
     int count;
 } bound;
 
-static double distance(const subject *got, const subject *want, const part *p)
+static double distance(const tested_model *got, const tested_model *want, const part *p)
 {
     const double *a = p->of_state ? got->dstate : got->grads + p->offset,
                  *b = p->of_state ? want->dstate : want->grads + p->offset;
@@ -102,9 +102,9 @@ static void list_parts(bound *b)
                                       .size = norm_of(b->want.dstate, b->want.reals)};
 }
 
-static void make_like(subject *s, const bound *b, mr_dev *dev, int index, int shape)
+static void make_like(tested_model *s, const bound *b, mr_dev *dev, int index, int shape)
 {
-    make_subject(s, dev, index, shapes[shape].dim, shapes[shape].B, shapes[shape].T);
+    make_tested_model(s, dev, index, shapes[shape].dim, shapes[shape].B, shapes[shape].T);
     leave_the_kinks(s);
     /* the same state for all, not the one that each computed */
     if (b->want.state) memcpy(s->before, b->want.before, b->want.reals * sizeof *s->before);
@@ -116,8 +116,8 @@ static void make_bound(bound *b, mr_dev *exact, int index, int shape)
 {
     bf16_places how;
     mr_dev *rounded = open_bf16(&how);
-    subject s;
-    make_subject(&b->want, exact, index, shapes[shape].dim, shapes[shape].B, shapes[shape].T);
+    tested_model s;
+    make_tested_model(&b->want, exact, index, shapes[shape].dim, shapes[shape].B, shapes[shape].T);
     leave_the_kinks(&b->want);
     backward_passes(&b->want, 1);
     list_parts(b);
@@ -136,14 +136,14 @@ static void make_bound(bound *b, mr_dev *exact, int index, int shape)
     const double all = norm_of(b->want.grads, mr_model_params(b->want.model)->total);
     for (part *p = b->parts; p < b->parts + b->count; p++)
         p->allowed = 1.5 * p->most + BF16 * p->size + 0x1p-12 * BF16 * all;
-    free_subject(&s);
+    free_tested_model(&s);
     mr_dev_close(rounded);
 }
 
 /* ---- a device against the bound */
 
 /* The largest error as a share of the bound, and where it is; NaN exceeds every bound. */
-static double largest_share(const subject *got, const bound *b, const part **where)
+static double largest_share(const tested_model *got, const bound *b, const part **where)
 {
     double largest = -1;
     for (const part *p = b->parts; p < b->parts + b->count; p++) {
@@ -155,7 +155,7 @@ static double largest_share(const subject *got, const bound *b, const part **whe
     return largest;
 }
 
-static void print_parts(const subject *got, const bound *b)
+static void print_parts(const tested_model *got, const bound *b)
 {
     char name[512];
     describe(got, "", name, sizeof name);
@@ -170,7 +170,7 @@ static void print_parts(const subject *got, const bound *b)
 static void check_model(mr_dev *dev, mr_dev *exact, int index, int shape)
 {
     bound b;
-    subject got;
+    tested_model got;
     const part *where = NULL;
     char name[512];
     make_bound(&b, exact, index, shape);
@@ -190,8 +190,8 @@ static void check_model(mr_dev *dev, mr_dev *exact, int index, int shape)
     const double pulled = b.want.state ? 8 * BF16 * norm_of(b.want.pull, b.want.reals) : 0;
     describe(&got, "loss", name, sizeof name);
     if (!report) check_near(name, &(double){loss_of(&got)}, &(double){loss_of(&b.want)}, 1, 8 * BF16 + pulled);
-    free_subject(&got);
-    free_subject(&b.want);
+    free_tested_model(&got);
+    free_tested_model(&b.want);
 }
 
 static void check_every_model(mr_dev *dev)
@@ -213,7 +213,7 @@ static void a_gpu_keeps_the_bound(void **state)
 static void another_lawful_device_keeps_the_bound(void **state)
 {
     (void)state;
-    if (getenv("MINRNN_TEST_GPU_ONLY")) skip();
+    if (getenv("MINRNN_TEST_GPU_ONLY")) skip_because("MINRNN_TEST_GPU_ONLY is set");
     mr_dev *exact = open_device("ref64", 1, NULL), *dev = open_bf16(&stranger);
     worst_share = 0;
     for (int i = 0; i < case_count; i += report ? 1 : REDUCED ? 16 : 4)
@@ -248,7 +248,7 @@ static void wrong_devices_break_the_bound(void **state)
     (void)state;
     int models[COUNT(wrong_ones)] = {0};
     double most[COUNT(wrong_ones)] = {0};
-    if (getenv("MINRNN_TEST_GPU_ONLY")) skip();
+    if (getenv("MINRNN_TEST_GPU_ONLY")) skip_because("MINRNN_TEST_GPU_ONLY is set");
     mr_dev *exact = open_device("ref64", 1, NULL);
     bf16_places how;
     mr_dev *dev = open_bf16(&how);
@@ -256,7 +256,7 @@ static void wrong_devices_break_the_bound(void **state)
         if (i % (REDUCED ? 16 : 4) != 1 && (REDUCED || is_cell(cases[i].level[FORM])))
             continue; /* a sample is enough */
         bound b;
-        subject got;
+        tested_model got;
         const part *where;
         make_bound(&b, exact, i, 0);
         make_like(&got, &b, dev, i, 0);
@@ -268,8 +268,8 @@ static void wrong_devices_break_the_bound(void **state)
             models[k] += share > 1;
             most[k] = fmax(most[k], share);
         }
-        free_subject(&got);
-        free_subject(&b.want);
+        free_tested_model(&got);
+        free_tested_model(&b.want);
     }
     for (int k = 0; k < COUNT(wrong_ones); k++) {
         const char *what = wrong_ones[k].fault == FAULT_SCALE ? "is 4u too large" : "forgets a part";

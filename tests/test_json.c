@@ -214,6 +214,22 @@ static void check_written(int spaced, const char *expected)
     mr_strbuf_free(&written);
 }
 
+static void the_writer_starts_lines(void **state)
+{
+    (void)state;
+    mr_strbuf written = {0};
+    mr_json_writer w = {.text = &written, .spaced = 1};
+    mr_json_write_open(&w, '[');
+    for (int i = 0; i < 2; i++) {
+        mr_json_write_line(&w);
+        mr_json_write_whole(&w, i);
+    }
+    mr_json_write_whole(&w, 2);
+    mr_json_write_close(&w, ']');
+    assert_string_equal(written.data, "[\n  0,\n  1, 2]");
+    mr_strbuf_free(&written);
+}
+
 static void the_writer_gives_valid_json(void **state)
 {
     (void)state;
@@ -228,7 +244,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strings_are_read_or_refused), cmocka_unit_test(numbers_are_read_or_refused),
         cmocka_unit_test(objects_and_arrays_are_read), cmocka_unit_test(words_are_matched),
-        cmocka_unit_test(the_writer_gives_valid_json),
+        cmocka_unit_test(the_writer_starts_lines),     cmocka_unit_test(the_writer_gives_valid_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

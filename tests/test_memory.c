@@ -255,7 +255,7 @@ static int reserve(mr_net *n, const lesson *l, mr_error *err)
     return mr_net_reserve_streams(n, 3, err);
 }
 
-static int feed(mr_net *n, const lesson *l, mr_error *err)
+static int feed_stream(mr_net *n, const lesson *l, mr_error *err)
 {
     mr_stream *s = NULL;
     int status = mr_stream_new(n, &s, err);
@@ -264,7 +264,7 @@ static int feed(mr_net *n, const lesson *l, mr_error *err)
     return status;
 }
 
-static int sample(mr_net *n, const lesson *l, mr_error *err)
+static int sample_stream(mr_net *n, const lesson *l, mr_error *err)
 {
     mr_stream *s = NULL;
     mr_sample_options how = MR_SAMPLE_OPTIONS;
@@ -317,8 +317,8 @@ static void every_call_says_that_memory_ran_out(void **state)
 static void a_call_that_failed_can_be_repeated(void **state)
 {
     (void)state;
-    int (*const calls[])(mr_net *, const lesson *, mr_error *) = {train_once, mark_best, evaluate, forward,
-                                                                  losses,     reserve,   feed,     sample};
+    int (*const calls[])(mr_net *, const lesson *, mr_error *) = {train_once, mark_best, evaluate,    forward,
+                                                                  losses,     reserve,   feed_stream, sample_stream};
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         char name[32];
         first_call = calls[i];

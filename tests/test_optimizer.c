@@ -174,8 +174,8 @@ static void test_schedules_are_closed_forms(void **state)
     mr_context_free(ctx);
 }
 
-/* Numbers that no formula stands between: the first step of a warm-up is one share of it, its last one is the whole
- * rate, and what falls has nearly ended at the last step. */
+/* Checked against plain numbers, not a formula: the first step of a warm-up has one share of the rate, its last step
+ * the whole rate, and a decaying rate is nearly 0 at the last step. */
 static void test_schedules_at_their_ends(void **state)
 {
     (void)state;
@@ -206,7 +206,7 @@ static void test_schedules_at_their_ends(void **state)
     mr_context_free(ctx);
 }
 
-/* A run with a limit of time says how far it is: what falls is at least that far, a constant rate does not care. */
+/* A run with a time limit says how far it is: a decaying rate has decayed at least that far, a constant rate stays. */
 static void test_progress_moves_a_schedule_on(void **state)
 {
     (void)state;

@@ -26,7 +26,7 @@ static mr_config config_at(int which)
 
 /* ---- gradients of: loss of a batch + Σ pull·(final state) */
 
-typedef struct subject {
+typedef struct tested_model {
     bag bag;
     mr_model *model;
     mr_batch batch;
@@ -34,16 +34,16 @@ typedef struct subject {
     int carried;
     size_t total, reals;
     double *before, *pull, *weights, *grads, *dstate;
-} subject;
+} tested_model;
 
 /* company: bits for resets, ragged rows, a carried state, a learned start; B rows. */
-static void make_subject(subject *s, mr_dev *dev, int which, int company, int B, int T, int dim)
+static void make_tested_model(tested_model *s, mr_dev *dev, int which, int company, int B, int T, int dim)
 {
     mr_config c = config_at(which);
     mr_rng rng = mr_rng_at(8, MR_STREAM_SAMPLE, (uint32_t)company, 0);
     c.dim = dim;
     c.h0_learned = company >> 3 & 1;
-    *s = (subject){.bag = {.dev = dev}, .model = make_model(&c, dev, B, T, 1), .carried = company >> 2 & 1};
+    *s = (tested_model){.bag = {.dev = dev}, .model = make_model(&c, dev, B, T, 1), .carried = company >> 2 & 1};
     s->batch = make_batch(&text, B, T, company & 1, company >> 1 & 1, 5 + (uint32_t)company);
     s->total = mr_model_params(s->model)->total;
     s->weights = bag_get(&s->bag, s->model->weights, s->total);
@@ -56,7 +56,7 @@ static void make_subject(subject *s, mr_dev *dev, int which, int company, int B,
     put_doubles(dev, s->dafter->reals, s->pull, s->reals);
 }
 
-static void free_subject(subject *s)
+static void free_tested_model(tested_model *s)
 {
     mr_state_free(s->state);
     mr_state_free(s->dafter);
@@ -66,14 +66,14 @@ static void free_subject(subject *s)
     mr_model_free(s->model);
 }
 
-static void forward(subject *s)
+static void forward(tested_model *s)
 {
     put_doubles(s->bag.dev, s->state->reals, s->before, s->reals);
     s->state->under_way = s->carried;
     mr_model_forward(s->model, &s->batch, s->state, 1);
 }
 
-static double loss_of(subject *s)
+static double loss_of(tested_model *s)
 {
     double stats[MR_STATS], loss, *after = mr_alloc(s->reals, sizeof *after);
     assert_non_null(after);
@@ -88,7 +88,7 @@ static double loss_of(subject *s)
     return loss;
 }
 
-static void backward(subject *s)
+static void backward(tested_model *s)
 {
     mr_model_zero_grads(s->model);
     forward(s);
@@ -99,7 +99,7 @@ static void backward(subject *s)
 }
 
 /* The slope of the loss along a direction through x must be gradient·direction. */
-static void check_slope(subject *s, const char *what, mr_real *place, double *x, const double *gradient, size_t n,
+static void check_slope(tested_model *s, const char *what, mr_real *place, double *x, const double *gradient, size_t n,
                         uint32_t seed)
 {
     const double step = 1e-6;
@@ -125,9 +125,9 @@ static void gradients_agree_with_differences(void **state)
     mr_dev *dev = open_device("ref64", 1, NULL);
     for (int which = 0; which < COUNT(kinds); which++)
         for (int company = 0; company < 16; company++) {
-            subject s;
+            tested_model s;
             char name[128];
-            make_subject(&s, dev, which, company, 3, 6, 4);
+            make_tested_model(&s, dev, which, company, 3, 6, 4);
             backward(&s);
             const mr_params *params = mr_model_params(s.model);
             for (int row = 0; row < params->count; row++) {
@@ -140,7 +140,7 @@ static void gradients_agree_with_differences(void **state)
             snprintf(name, sizeof name, "%s %d, company %d: the state before", kinds[which].mixer, kinds[which].reset,
                      company);
             if (s.carried) check_slope(&s, name, NULL, s.before, s.dstate, s.reals, 99);
-            free_subject(&s);
+            free_tested_model(&s);
         }
     mr_dev_close(dev);
 }
@@ -150,10 +150,10 @@ static void check_against_ref64(mr_dev *dev)
     mr_dev *exact = open_device("ref64", 1, NULL);
     for (int which = 0; which < COUNT(kinds); which++)
         for (int company = 0; company < 16; company += REDUCED ? 5 : 1) {
-            subject got, want;
+            tested_model got, want;
             const int B = company % 3 ? 3 : 17;
-            make_subject(&got, dev, which, company, B, 9, 10);
-            make_subject(&want, exact, which, company, B, 9, 10);
+            make_tested_model(&got, dev, which, company, B, 9, 10);
+            make_tested_model(&want, exact, which, company, B, 9, 10);
             backward(&got);
             backward(&want);
             const mr_params *params = mr_model_params(want.model);
@@ -163,8 +163,8 @@ static void check_against_ref64(mr_dev *dev)
                 check_norm(p->name, got.grads + p->offset, want.grads + p->offset, p->count, 1e-4, floor);
             }
             check_norm("the state before", got.dstate, want.dstate, want.reals, 1e-4, floor);
-            free_subject(&got);
-            free_subject(&want);
+            free_tested_model(&got);
+            free_tested_model(&want);
         }
     mr_dev_close(exact);
 }

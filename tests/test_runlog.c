@@ -5,6 +5,7 @@
 #include "train/runlog.h"
 #include "core/strbuf.h"
 #include "scratch.h"
+#include "skip_because.h"
 
 #include <locale.h>
 #include <math.h>
@@ -313,8 +314,7 @@ static void a_point_in_every_locale(void **unused)
 {
     (void)unused;
     if (!setlocale(LC_NUMERIC, "de_DE.UTF-8")) {
-        print_message("no locale with a decimal comma is installed\n");
-        skip();
+        skip_because("no locale with a decimal comma is installed");
     }
     char comma[8], tenth[MR_REAL_MAX], small[MR_REAL_MAX];
     snprintf(comma, sizeof comma, "%.1f", 0.5);

@@ -3,7 +3,7 @@
 #include "core/file.h"
 #include "core/mem.h"
 #include "core/safetensors.h"
-#include "scratch.h"
+#include "safetensors_support.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,23 +15,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static char path[MR_TEXT_MAX];
-
-static int make_path(void **state)
-{
-    if (make_folder(state)) return -1;
-    in_folder("x.safetensors", path);
-    return 0;
-}
-
-/* Fails where another file was left. */
-static int remove_path(void **state)
-{
-    (void)state;
-    unlink(path);
-    return rmdir(folder);
-}
 
 /* Opens a copy of exactly that size, so that a sanitizer sees every read beyond the end. */
 static int open_bytes(const void *data, size_t size, mr_error *err)

@@ -4,6 +4,7 @@
 #include "scratch.h"
 
 #include "model/file.h"
+#include "skip_because.h"
 
 enum { INPUTS = 3, OUTPUTS = 2, B = 4, T = 11 };
 
@@ -408,8 +409,7 @@ static void the_second_reader_computes_the_same(void **state)
     (void)state;
     const char *with = python();
     if (!with) {
-        print_message("SKIPPED: no python3 with numpy here; docs/format.md WAS NOT TESTED\n");
-        skip();
+        skip_because("no python3 with numpy here; docs/format.md WAS NOT TESTED");
     }
     mr_dev *dev = open_device("ref", 1, NULL); /* ref does not round activations to 8 bits */
     char plain[MR_TEXT_MAX], small[MR_TEXT_MAX], values[MR_TEXT_MAX];

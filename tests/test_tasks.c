@@ -4,6 +4,7 @@
 #include "model/vocab.h"
 
 #include "tasks/data.h"
+#include "skip_because.h"
 
 #include <ini.h>
 
@@ -382,8 +383,7 @@ static void shakespeare_is_the_published_text(void **state)
 {
     (void)state;
     if (!getenv("MINRNN_DATA")) {
-        fprintf(stderr, "SKIPPED: set MINRNN_DATA to the folder that has tinyshakespeare.txt\n");
-        skip();
+        skip_because("set MINRNN_DATA to the folder that has tinyshakespeare.txt");
     }
     int32_t *got = mr_alloc(111540, sizeof *got);
     char *path;

@@ -12,6 +12,7 @@ typedef struct settings {
     int64_t seed, cases;
     int quick, mutate, quiet, json, bf16;
     int rows, misses; /* rows printed; misses of this op so far */
+    mr_json_out out;  /* with --json */
 } settings;
 
 #define FIELD(name) offsetof(settings, name)
@@ -41,18 +42,18 @@ static void print_miss(void *arg, const char *line)
     if (s->misses++ < MISSES_SHOWN) fprintf(stderr, "miss: %s\n", line);
 }
 
-/* One object of the list "rows". */
-static void print_object(mr_json_out *out, int first)
+static void begin_json(mr_json_out *out)
 {
-    mr_error err;
-    fputs(first ? "\n  " : ",\n  ", stdout);
-    if (mr_json_out_end(out, "", &err)) mr_report("check", &err);
+    mr_json_writer *w = mr_json_out_begin(out);
+    mr_json_write_open(w, '{');
+    mr_json_write_key(w, "rows");
+    mr_json_write_open(w, '[');
 }
 
-static void print_row_json(const mr_check_row *row, int first)
+static void print_row_json(mr_json_out *out, const mr_check_row *row)
 {
-    mr_json_out out;
-    mr_json_writer *w = mr_json_out_begin(&out);
+    mr_json_writer *w = &out->w;
+    mr_json_write_line(w);
     mr_json_write_open(w, '{');
     mr_json_field_text(w, "op", row->op);
     mr_json_field_text(w, "isa", row->isa);
@@ -61,19 +62,31 @@ static void print_row_json(const mr_check_row *row, int first)
     mr_json_field_whole(w, "misses", row->misses);
     mr_json_field_real(w, "ns_per_element", row->ns_per_element, 4);
     mr_json_write_close(w, '}');
-    print_object(&out, first);
+    mr_json_out_flush(out);
 }
 
-static void print_mutant_json(const char *op, int caught, int tried, int first)
+static void print_mutant_json(mr_json_out *out, const char *op, int caught, int tried)
 {
-    mr_json_out out;
-    mr_json_writer *w = mr_json_out_begin(&out);
+    mr_json_writer *w = &out->w;
+    mr_json_write_line(w);
     mr_json_write_open(w, '{');
     mr_json_field_text(w, "op", op);
     mr_json_field_whole(w, "caught", caught);
     mr_json_field_whole(w, "mutants", tried);
     mr_json_write_close(w, '}');
-    print_object(&out, first);
+    mr_json_out_flush(out);
+}
+
+/* The end of the list, and the sums. */
+static int end_json(mr_json_out *out, int mutate, const mr_check_result *result, mr_error *err)
+{
+    mr_json_writer *w = &out->w;
+    mr_strbuf_add(&out->text, "\n ");
+    mr_json_write_close(w, ']');
+    mr_json_field_whole(w, mutate ? "caught" : "cases", mutate ? result->caught : result->cases);
+    mr_json_field_whole(w, mutate ? "mutants" : "misses", mutate ? result->mutants : result->misses);
+    mr_json_write_close(w, '}');
+    return mr_json_out_end(out, "\n", err);
 }
 
 static void print_row(void *arg, const mr_check_row *row)
@@ -82,7 +95,7 @@ static void print_row(void *arg, const mr_check_row *row)
     s->misses = 0;
     if (s->quiet && !row->misses) return;
     if (s->json) {
-        print_row_json(row, s->rows == 0);
+        print_row_json(&s->out, row);
     } else {
         if (!s->rows) printf("%-14s %-8s %10s %8s %10s\n", "op", "isa", "worst/tol", "cases", "ns/element");
         printf("%-14s %-8s %10.3f %8ld %10.3f  %s\n", row->op, row->isa, row->worst, row->cases, row->ns_per_element,
@@ -96,7 +109,7 @@ static void print_mutant(void *arg, const char *op, int caught, int tried)
 {
     settings *s = arg;
     s->misses = 0;
-    if (s->json) print_mutant_json(op, caught, tried, s->rows == 0);
+    if (s->json) print_mutant_json(&s->out, op, caught, tried);
     else printf("%-14s caught %d of %d\n", op, caught, tried);
     s->rows++;
     fflush(stdout);
@@ -104,9 +117,7 @@ static void print_mutant(void *arg, const char *op, int caught, int tried)
 
 static void print_total(const settings *s, const mr_check_result *result)
 {
-    if (s->json && s->mutate) printf("\n ], \"caught\": %d, \"mutants\": %d}\n", result->caught, result->mutants);
-    else if (s->json) printf("\n ], \"cases\": %ld, \"misses\": %ld}\n", result->cases, result->misses);
-    else if (s->mutate) printf("caught %d of %d\n", result->caught, result->mutants);
+    if (s->mutate) printf("caught %d of %d\n", result->caught, result->mutants);
     else printf("%ld cases, %ld missed\n", result->cases, result->misses);
 }
 
@@ -164,9 +175,11 @@ int mr_cmd_check(int argc, char **argv)
     if (code >= 0) return code;
     if (s.op[0] && !is_op(s.op)) return mr_unknown_name("check", "op", s.op, ops);
     mr_check_options options = options_from(&s);
-    if (s.json) printf("{\"rows\": [");
+    if (s.json) begin_json(&s.out);
     int status = s.mutate ? mr_check_mutate(&options, &result, &err) : mr_check_run(&options, &result, &err);
-    if (status == 0 || s.json) print_total(&s, &result);
-    if (status < 0) return mr_report("check", &err);
+    if (status == 0 && !s.json) print_total(&s, &result);
+    if (status < 0) mr_report("check", &err);
+    if (s.json && end_json(&s.out, s.mutate, &result, &err)) return mr_report("check", &err);
+    if (status < 0) return MR_EXIT_FAILED;
     return result.misses || result.caught != result.mutants ? MR_EXIT_FAILED : MR_EXIT_DONE;
 }

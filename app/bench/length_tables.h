@@ -2,7 +2,7 @@
 #ifndef MR_APP_BENCH_LENGTH_TABLES_H
 #define MR_APP_BENCH_LENGTH_TABLES_H
 
-#include "bench/measured.h"
+#include "bench/experiment_cells.h"
 #include "core/strbuf.h"
 
 /* ---- reading rows */

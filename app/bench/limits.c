@@ -50,7 +50,7 @@ static inline four set_four(float x) { return (four){x, x, x, x}; }
 static inline four multiply_add_four(four a, four b, four c) { return a * b + c; }
 FMA_LOOP(fma_plain, , four, set_four, multiply_add_four)
 
-/* Reads everything once, eight vectors at a time: what a matrix that meets one vector must at least do. The sum is
+/* Reads everything once, eight vectors at a time: the least that a matrix-vector product must read. The sum is
  * returned so that the compiler removes nothing. */
 #define READ_LOOP(function, attribute, vector)                                                                         \
     attribute static double function(const char *from, size_t bytes)                                                   \

@@ -26,7 +26,7 @@ static void describe_values(const mr_option *o, char *out, size_t size)
     }
 }
 
-/* One row: the flag, its values, what it does, and in brackets the value that it has unless given. */
+/* One row: the flag, its values, what it does, and in brackets its default. */
 static void print_row(FILE *to, const mr_option *o, const char *value)
 {
     char values[128], left[192];

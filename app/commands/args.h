@@ -102,7 +102,7 @@ const char *mr_args_value(const mr_args *args, const char *key, int index);
  * the exit status. */
 int mr_args_take_pairs(const mr_args *args, const mr_option *const *tables, void *const *settings);
 
-/* One row a flag: name, values, default, help. */
+/* One row per flag: name, values, default, help. */
 void mr_args_print_options(FILE *to, const mr_option *table, unsigned hidden);
 /* The same with the values that the settings have instead of the defaults. */
 void mr_args_print_values(FILE *to, const mr_option *table, const void *settings);

@@ -21,7 +21,7 @@ typedef struct settings {
 static const mr_option flags[] = {
     MR_COMMON_FLAGS,
     {"out", MR_OPT_TEXT, offsetof(settings, out), "", 0, 0, NULL, "the file to write", MR_OPT_PATH},
-    {"bits", MR_OPT_CHOICE, offsetof(settings, bits), "8", 0, 0, bits, "bits a weight", 0},
+    {"bits", MR_OPT_CHOICE, offsetof(settings, bits), "8", 0, 0, bits, "bits per weight", 0},
     {"batch", MR_OPT_INT, offsetof(settings, batch), "0", 0, 1 << 20, NULL,
      "sequences at once while it is scored; 0: as in training", 0},
     {0}};

@@ -207,7 +207,7 @@ static int print_json(const mr_train_result *r)
     return mr_json_out_end(&out, "\n", &err) ? mr_report("train", &err) : MR_EXIT_DONE;
 }
 
-/* Up to two digits: 1234 is 1300. */
+/* Rounds up to two significant digits: 1234 is 1300. */
 static double round_up(double seconds)
 {
     const double unit = pow(10, floor(log10(seconds)) - 1);

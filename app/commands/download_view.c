@@ -1,4 +1,4 @@
-/* The line of a download: how much has come, removed when all of it is there. */
+/* The line of a download: how much has been received; removed at the end. */
 #include "commands/download_view.h"
 
 #include "commands/args.h"

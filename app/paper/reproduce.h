@@ -45,7 +45,7 @@ typedef struct mr_reproduce_result {
     int over;       /* the time was up, or too little of it was left for another step */
 } mr_reproduce_result;
 
-/* Runs one experiment of recipes/experiments. Failures of single runs are counted and reported, and are no error.
+/* Runs one experiment of recipes/experiments. Failures of single runs are counted and reported, and are not errors.
  * MR_ESTOPPED: *stop was set; everything is saved. */
 int mr_reproduce(const char *name, const mr_reproduce_options *options, mr_reproduce_result *result, mr_error *err);
 

@@ -1,6 +1,6 @@
 /* Rows: what an experiment found. One row is one finished run or measurement: named texts and numbers, and a
- * learning curve. A file of rows is JSON, {"experiment": NAME, "rows": [{…}, …]}, a row a line, so that files from
- * several machines are merged by reading them one after the other. */
+ * learning curve. A file of rows is JSON, {"experiment": NAME, "rows": [{…}, …]}, one row per line, so that files
+ * from several machines are merged by reading them one after the other. */
 #ifndef MR_APP_PAPER_RESULT_ROWS_H
 #define MR_APP_PAPER_RESULT_ROWS_H
 

@@ -29,32 +29,40 @@ static void write_curve(mr_json_writer *w, const mr_row *row)
     mr_json_write_close(w, ']');
 }
 
+static void write_row(mr_json_writer *w, const mr_row *row, int with_curve)
+{
+    mr_json_write_open(w, '{');
+    for (int i = 0; i < row->count; i++) {
+        const mr_field *f = &row->fields[i];
+        if (f->text) mr_json_field_text(w, f->key, f->text);
+        else mr_json_field_real(w, f->key, f->number, 0);
+    }
+    if (with_curve && row->points) write_curve(w, row);
+    mr_json_write_close(w, '}');
+}
+
 void mr_row_print_json(mr_strbuf *out, const mr_row *row, int with_curve)
 {
     mr_json_writer w = {.text = out, .spaced = 1};
-    mr_json_write_open(&w, '{');
-    for (int i = 0; i < row->count; i++) {
-        const mr_field *f = &row->fields[i];
-        mr_json_write_key(&w, f->key);
-        if (f->text) mr_json_write_string(&w, f->text, strlen(f->text));
-        else mr_json_write_real(&w, f->number, 0);
-    }
-    if (with_curve && row->points) write_curve(&w, row);
-    mr_json_write_close(&w, '}');
+    write_row(&w, row, with_curve);
 }
 
 int mr_rows_write(const mr_rows *rows, const char *path, const char *experiment, mr_error *err)
 {
     mr_strbuf out = {0};
-    mr_strbuf_add(&out, "{\"experiment\": ");
-    mr_strbuf_json(&out, experiment, strlen(experiment));
-    mr_strbuf_add(&out, ", \"rows\": [\n");
+    mr_json_writer w = {.text = &out, .spaced = 1};
+    mr_json_write_open(&w, '{');
+    mr_json_field_text(&w, "experiment", experiment);
+    mr_json_write_key(&w, "rows");
+    mr_json_write_open(&w, '[');
     for (size_t i = 0; i < rows->count; i++) {
-        mr_strbuf_add(&out, "  ");
-        mr_row_print_json(&out, &rows->list[i], 1);
-        mr_strbuf_add(&out, i + 1 < rows->count ? ",\n" : "\n");
+        mr_json_write_line(&w);
+        write_row(&w, &rows->list[i], 1);
     }
-    mr_strbuf_add(&out, "]}\n");
+    mr_strbuf_add(&out, "\n");
+    mr_json_write_close(&w, ']');
+    mr_json_write_close(&w, '}');
+    mr_strbuf_add(&out, "\n");
     int status = out.failed ? mr_no_memory(err, "the results") : mr_file_replace(path, out.data, out.size, err);
     mr_strbuf_free(&out);
     return status;

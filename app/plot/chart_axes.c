@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Powers of two are known by all their digits; on a linear axis thousands are k, the small ones too. */
+/* Powers of two are written in full; on a linear axis thousands are written with k, small ones too. */
 static mr_label tick_label(const mr_span *span, double value)
 {
     mr_label out = mr_brief(value, 6);

@@ -62,7 +62,7 @@ void mr_chomsky_parity(const mr_chomsky_row *row)
     for (int i = 0; i < row->length; i++) row->answer[0] ^= row->ids[i];
 }
 
-/* A string and its first `place` symbols once more: the symbol that comes next is asked for. */
+/* A string and its first `place` symbols again; the answer is the next symbol. */
 static int string_and_copy(int length, int place) { return length + place; }
 
 static void draw_missing_duplicate(const mr_chomsky_row *row)

@@ -134,12 +134,6 @@ static int read_published(mr_task *task, mr_error *err)
     return status;
 }
 
-static int by_length(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static int sort_eval(listops *l, mr_error *err)
 {
     uint64_t *keys = mr_alloc(l->eval.count, sizeof *keys);
@@ -148,7 +142,7 @@ static int sort_eval(listops *l, mr_error *err)
     if (!status) {
         for (uint32_t i = 0; i < l->eval.count; i++)
             keys[i] = (uint64_t)l->rows.length[l->eval.first + i] << 32 | (l->eval.first + i);
-        qsort(keys, l->eval.count, sizeof *keys, by_length);
+        qsort(keys, l->eval.count, sizeof *keys, mr_by_length);
         for (uint32_t i = 0; i < l->eval.count; i++) l->order[i] = (uint32_t)keys[i];
     }
     mr_free(keys);
@@ -266,7 +260,7 @@ static const mr_option options[] = {
      .fallback = "10000",
      .min = 1,
      .max = 1000000000,
-     .help = "steps until training comes to the training set (with start-length)"},
+     .help = "steps until training reaches the training set (with start-length)"},
     {.key = NULL}};
 
 const mr_task_type mr_task_listops = {

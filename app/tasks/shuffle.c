@@ -31,7 +31,7 @@ uint32_t mr_shuffle_at(uint64_t seed, uint32_t stream, uint32_t n, uint64_t plac
     return permute(seed, stream, (uint32_t)(place / n), n, (uint32_t)(place % n));
 }
 
-static int by_length(const void *a, const void *b)
+int mr_by_length(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return (x > y) - (x < y);
@@ -54,7 +54,7 @@ void mr_shuffle_batch(const mr_task *task, uint32_t step, uint32_t micro, const 
         uint32_t item = mr_shuffle_at(task->seed, stream, n, first + (uint64_t)i);
         sorted[i] = (uint64_t)length[item] << 32 | item;
     }
-    qsort(sorted, (size_t)all, sizeof *sorted, by_length);
+    qsort(sorted, (size_t)all, sizeof *sorted, mr_by_length);
     const uint32_t piece = permute(task->seed, stream + VISITS, (uint32_t)pool, pieces, step % pieces);
     for (int i = 0; i < count; i++) items[i] = (int32_t)(uint32_t)sorted[piece * (uint32_t)count + (uint32_t)i];
 }

@@ -13,7 +13,7 @@
  * after a failure. */
 int mr_source_open(const char *name, int *fd, uint64_t *length, mr_error *err);
 
-/* Below, `names` has a name a line, as an option with MR_OPT_MANY does; "-" is standard input. */
+/* Below, `names` has one name per line, as an option with MR_OPT_MANY does; "-" is standard input. */
 
 /* Reads all of it into fresh memory (freed by mr_free; one zero byte follows). Refuses what is longer than `limit`
  * bytes together (MR_EDATA), and folders and devices (MR_EIO). */

@@ -15,7 +15,7 @@ typedef struct mr_task {
     const mr_task_type *type;
     void *settings;         /* the type's option struct, filled by its options */
     uint64_t seed;          /* of training batches */
-    int batch, context;     /* rows a batch; longest sequence in tokens where the user chooses it (text), else 0 */
+    int batch, context;     /* rows per batch; longest sequence in tokens where the user chooses it (text), else 0 */
     const mr_vocab *given;  /* the vocabulary of a model that exists already, or NULL: the task makes its own */
     mr_interface interface; /* set by open: what the model must look like */
     int max_T;              /* set by open: longest sequence of any batch */

@@ -3,7 +3,7 @@
 #include "tasks/source.h"
 
 typedef struct settings {
-    char data[MR_TEXT_MAX]; /* a name a line */
+    char data[MR_TEXT_MAX]; /* one name per line */
     int vocab, unknown;
     double split;
 } settings;

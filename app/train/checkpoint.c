@@ -204,7 +204,8 @@ static int read_state(mr_checkpoint *cp, const mr_st *st, const char *path, mr_e
     return status;
 }
 
-/* Event files have every step of a run whose last call wrote them: a call that begins to writes the steps before. */
+/* If the last call wrote event files, they hold every step: a call that starts writing them adds the earlier steps
+ * first. */
 static int64_t steps_in_events(const mr_st *st, int64_t step)
 {
     const char *log = mr_st_meta(st, "train.log");

@@ -10,7 +10,7 @@ typedef struct walk {
     mr_batch *batch;
     int count;       /* of the batches to score, … */
     int next, group; /* … the next one, and the group that is being scored, … */
-    int in_group;    /* … of which so many have been */
+    int in_group;    /* batches of this group scored so far */
     int out_of_time;
 } walk;
 

@@ -12,7 +12,7 @@ int mr_init_open(mr_recipe *recipe, const char *state, mr_error *err);
 /* After it was opened: does the model suit the task? */
 int mr_init_check(const mr_recipe *recipe, mr_error *err);
 
-/* Copies the model's weights into the new net, and lets go of the model. Without one it does nothing. */
+/* Copies the model's weights into the new net, and frees the model. Without one it does nothing. */
 int mr_init_weights(mr_recipe *recipe, mr_net *net, mr_error *err);
 
 /* Is it a key that the model decides and a flag cannot? `section` as in mr_recipe_table. */

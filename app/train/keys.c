@@ -15,13 +15,13 @@ static const char *const logs[] = {"jsonl", "csv", "tensorboard", "csv,tensorboa
 
 /* The program's own keys of [train]. */
 static const mr_option own[] = {
-    {"batch", MR_OPT_INT, FIELD(batch), "32", 1, 1 << 20, NULL, "sequences a step (or a micro-batch, see accumulate)",
-     0},
-    {"context", MR_OPT_INT, FIELD(context), "256", 1, 1 << 24, NULL, "tokens a sequence, where the task leaves it open",
-     0},
+    {"batch", MR_OPT_INT, FIELD(batch), "32", 1, 1 << 20, NULL,
+     "sequences per step (or per micro-batch, see accumulate)", 0},
+    {"context", MR_OPT_INT, FIELD(context), "256", 1, 1 << 24, NULL,
+     "tokens per sequence, where the task leaves it open", 0},
     {"max-seconds", MR_OPT_REAL, FIELD(max_seconds), "0", 0, 1e9, NULL,
      "end the run after so many seconds, reading and evaluation included; 0: never", MR_OPT_MAY_CHANGE},
-    {"accumulate", MR_OPT_INT, FIELD(accumulate), "1", 1, 1 << 16, NULL, "micro-batches a step", 0},
+    {"accumulate", MR_OPT_INT, FIELD(accumulate), "1", 1, 1 << 16, NULL, "micro-batches per step", 0},
     {"eval-every", MR_OPT_INT, FIELD(eval_every), "100", 1, 1e12, NULL, "steps between evaluations", MR_OPT_MAY_CHANGE},
     {"eval-tokens", MR_OPT_INT, FIELD(eval_tokens), "200000", 0, 1e15, NULL,
      "test tokens that an evaluation scores, evenly spread over the test data; 0: all", 0},

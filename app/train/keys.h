@@ -1,5 +1,5 @@
 /* The keys of a recipe's [model] and [train]: the library's catalogue (mr_key_at) and the program's own, as one kind
- * of table. The library's values are kept in slots, one a key: the program does not know what they mean. */
+ * of table. The library's values are kept in slots, one per key: the program does not know what they mean. */
 #ifndef MR_APP_TRAIN_KEYS_H
 #define MR_APP_TRAIN_KEYS_H
 

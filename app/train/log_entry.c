@@ -81,7 +81,7 @@ static double *number_of(mr_log_entry *e, const char *key)
     return NULL;
 }
 
-/* −1: no kind of ours. */
+/* −1: unknown kind. */
 static int read_kind(mr_json *json)
 {
     size_t length;

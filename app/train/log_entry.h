@@ -36,7 +36,7 @@ void mr_log_json(mr_strbuf *out, const mr_log_entry *entry);
 void mr_log_csv(mr_strbuf *out, const mr_log_entry *entry);
 extern const char mr_log_csv_header[];
 
-/* A line of log.jsonl, its line ending included. 0: it is none. `seconds` is NaN in logs of 0.1. */
+/* A line of log.jsonl, its line ending included. 0: not a log line. `seconds` is NaN in logs of 0.1. */
 int mr_log_parse(const char *line, size_t size, mr_log_entry *entry);
 
 #endif

@@ -370,7 +370,7 @@ static int fits_a_line(const char *key, const char *value)
     return strlen(key) + strlen(" = ") + strlen(value) <= INI_MAX_LINE - 2 && !strstr(value, " ;");
 }
 
-/* Paths, a name a line, as they are seen from any folder: runs may be resumed from another one. What would not fit
+/* Paths, one per line, as they are seen from any folder: runs may be resumed from another one. What would not fit
  * stays as it is. */
 static void make_absolute(const char *key, char value[MR_TEXT_MAX])
 {

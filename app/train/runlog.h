@@ -33,7 +33,7 @@ int mr_runlog_close(mr_runlog *log, mr_error *err);
 
 /* Reads a log.jsonl back as the points of its curve (freed by mr_free), in the order of the file. A last line without
  * its line ending is left out: a kill cut it off. So are evaluations of the whole test set at the end of a run, which
- * are no points of the curve. */
+ * are not points of the curve. */
 int mr_runlog_read(const char *path, mr_curve_point **points, size_t *n, mr_error *err);
 
 #endif

@@ -14,9 +14,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Saving changes no number, so when it happens may follow the clock. */
+/* Saving changes no number, so the clock may decide when. */
 #define SAVE_SECONDS 15
-/* The time kept for the last evaluation, of what the latest one took: on a busy machine the last may take longer. */
+/* Time reserved for the final evaluation, as a multiple of the latest one: on a busy machine it may take longer. */
 #define EVAL_MARGIN 1.25
 
 typedef struct trainer {
@@ -106,7 +106,7 @@ static int train_step(trainer *t, int64_t step, mr_error *err)
         status = mr_net_learn(t->net, batch, &part, &result, err);
         tokens += (int64_t)batch->B * batch->T;
     }
-    /* a loss may overflow where its gradient does not: that is no run to continue */
+    /* a loss may overflow where its gradient does not: such a run cannot continue */
     if (status == MR_ENONFINITE || (!status && !isfinite(result.loss))) return not_finite(t, step, err);
     if (status) return status;
     t->cp.step = step;
@@ -214,7 +214,7 @@ static int save(trainer *t, int at_end, mr_error *err)
     t->cp.setup_seconds = t->clock.setup;
     status = mr_checkpoint_save(&t->cp, t->dir, t->recipe, t->net, err);
     if (!status) t->saved_step = t->cp.step;
-    /* a step may be finite and the weights after it not (0 / 0 with eps = 0, say): such never reach a file */
+    /* a step may be finite and the weights after it not (0 / 0 with eps = 0, say): such weights are never saved */
     if (status == MR_ENONFINITE) return not_finite(t, t->cp.step, err);
     if (!status) status = draw_curve(t, at_end, err);
     t->saved = mr_seconds();

@@ -101,7 +101,7 @@ static int open_first(mr_context *ctx, const char *spec, mr_error *err)
     snprintf(ctx->chip, sizeof ctx->chip, "%s", dev->name ? dev->name : "");
     ctx->threads = dev->threads;
     snprintf(ctx->description, sizeof ctx->description, "%s%s%s", dev->kind, *dev->isa ? " " : "", dev->isa);
-    mr_context_log(ctx, "minrnn " MR_VERSION ": %s, %d thread%s a call", ctx->description, dev->threads,
+    mr_context_log(ctx, "minrnn " MR_VERSION ": %s, %d thread%s per call", ctx->description, dev->threads,
                    dev->threads > 1 ? "s" : "");
     return 0;
 }

@@ -45,7 +45,7 @@ int mr_make_directory(const char *path, mr_error *err);
 /* Locks DIR/.lock with flock, until mr_unlock or the end of the process. MR_EBUSY: another process holds it. */
 int mr_lock_directory(const char *path, int *lock, mr_error *err);
 void mr_unlock(int lock);
-/* The same, and removes the lock file, the folder where nothing else is in it, and then its parent likewise. */
+/* The same, and removes the lock file, then the folder and its parent, if empty. */
 void mr_unlock_and_tidy(const char *path, int lock);
 
 /* The part after the last slash. */

@@ -5,11 +5,17 @@
 #include <math.h>
 #include <string.h>
 
-/* What stands before a key or a value. */
+/* Writes the comma, if needed, before a key or a value. */
 static void separate(mr_json_writer *w)
 {
     if (w->needs_comma) mr_strbuf_add(w->text, w->spaced ? ", " : ",");
     w->needs_comma = 1;
+}
+
+void mr_json_write_line(mr_json_writer *w)
+{
+    mr_strbuf_add(w->text, w->needs_comma ? ",\n  " : "\n  ");
+    w->needs_comma = 0;
 }
 
 void mr_json_write_open(mr_json_writer *w, char bracket)

@@ -31,6 +31,8 @@ void mr_json_write_whole(mr_json_writer *w, int64_t value);
 /* With at most `digits` significant digits, 0: as mr_real_print; null where the value is NaN or infinite. */
 void mr_json_write_real(mr_json_writer *w, double value, int digits);
 void mr_json_write_word(mr_json_writer *w, const char *word); /* null, true or false */
+/* The next key or value starts a line, indented by two spaces; a comma stays on the line before. */
+void mr_json_write_line(mr_json_writer *w);
 
 /* A key and its value. text NULL: null. */
 void mr_json_field_text(mr_json_writer *w, const char *key, const char *text);

@@ -131,7 +131,7 @@ static int parse_bool(const char *text, int *field)
     return 0;
 }
 
-/* a,b is the choice b,a as well. */
+/* b,a is accepted for the choice a,b. */
 static int is_choice(const char *text, const char *choice)
 {
     const size_t first = strcspn(text, ","), size = strlen(text);

@@ -1,4 +1,4 @@
-/* What a wrong name may stand for: the word of another program, or the nearest in spelling. */
+/* What a wrong name was probably meant as: another program's word for it, or the nearest in spelling. */
 #include "core/options.h"
 
 #include <string.h>

@@ -5,11 +5,11 @@
 #
 # OUT gets text.txt, retrieval/, runs/ and expected/. What is committed was made by the command as of commit 4a3825d
 # (gcc 12, x86-64), on a machine with AVX-512 and the pictures of CIFAR-10; made again, times in the logs and how long
-# these are will differ, and nothing else. To make it with a later command is to give up the promise that older runs go
-# on with the same bits: say why in the commit. A key that a later version adds to files or recipes is allowed in
-# replay.py (NEW_KEYS) instead.
+# these are will differ, and nothing else. Do not regenerate it with a later command: that gives up the promise that
+# older runs continue with the same bits. If it must be, say why in the commit. A key that a later version adds to files
+# or recipes is allowed in replay.py (NEW_KEYS) instead.
 set -eu
-[ $# -eq 2 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -eq 2 ] || { sed -n '2,/^set/s/^# \{0,1\}//p' "$0"; exit 2; }
 minrnn=$(realpath "$1")
 here=$(cd "$(dirname "$0")" && pwd)
 [ -e "${MINRNN_DATA:-}/cifar10/gray.bin" ] || {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a command computes from the run folders in runs/, as facts; recorded once, and compared ever after.
+"""What a command computes from the run folders in runs/, as facts; recorded once, and compared from then on.
 
 usage: replay.py check MINRNN ISA exact|near    compare with expected/; exit 1 where a bit differs
        replay.py names                          the cases
@@ -8,8 +8,8 @@ usage: replay.py check MINRNN ISA exact|near    compare with expected/; exit 1 w
 
 A fact is a line: case, name, value as JSON. expected/all.txt holds those that are the same on every instruction set,
 expected/ISA.txt the others. Of a safetensors file the tensors are one fact and the metadata is another; metadata and
-recipes are told as changes against those in runs/, so that a key that is new, gone or changed shows by its name.
-`near` is for builds that round otherwise: it passes over sums of bits, and numbers may be 1e-5 apart.
+recipes are given as changes against those in runs/, so that a key that is new, gone or changed shows by its name.
+`near` is for builds that round differently: it passes over sums of bits, and numbers may be 1e-5 apart.
 """
 import hashlib
 import json
@@ -279,7 +279,7 @@ def check(minrnn, isa, how):
     data = os.environ.get("MINRNN_DATA", "")
     wanted = cases()
     if not has_pictures(data):
-        print(f"{isa}: image left out: set MINRNN_DATA to the folder that has cifar10/gray.bin")
+        print(f"left out: image on {isa}: set MINRNN_DATA to the folder that has cifar10/gray.bin")
         del wanted["image"]
     expected = {key: value for key, value in read_expected(isa).items() if key[0] in wanted}
     if {case for case, _ in expected} != {*wanted}:
@@ -297,6 +297,8 @@ def check(minrnn, isa, how):
         if wrong:
             failures += 1
             print(f"FAIL {isa} {case} {fact}: {wrong}"[:1500])
+    if failures:
+        print("a new key? add it to NEW_KEYS in tests/compat/replay.py")
     print(f"{isa}: {len(expected)} facts of {len(wanted)} runs, {failures} differ")
     return failures > 0
 

@@ -20,7 +20,7 @@ static int time_op(mr_check *k, int op, mr_check_row *rows, mr_error *err)
     mr_case c;
     int status = mr_case_draw(&c, op, 0, MR_CASE_SPEED) < 0 ? mr_no_memory(err, "a case of the check") : 0;
     for (int g = 0; g < k->count && status == 0; g++)
-        status = mr_case_time(&c, k->groups[g].subjects[0].dev, &rows[g].ns_per_element, err);
+        status = mr_case_time(&c, k->groups[g].devices[0].dev, &rows[g].ns_per_element, err);
     mr_case_free(&c);
     return status;
 }

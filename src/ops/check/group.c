@@ -9,7 +9,7 @@ void mr_check_close(mr_check *k)
 {
     mr_dev_close(k->ref.dev);
     for (int g = 0; g < k->count; g++)
-        for (int i = 0; i < k->groups[g].count; i++) mr_dev_close(k->groups[g].subjects[i].dev);
+        for (int i = 0; i < k->groups[g].count; i++) mr_dev_close(k->groups[g].devices[i].dev);
 }
 
 static const char *label(const mr_dev *dev) { return dev->isa[0] ? dev->isa : dev->kind; }
@@ -19,7 +19,7 @@ static int add_device(mr_group *g, const char *spec, mr_dev_options how, mr_erro
     mr_dev *dev;
     how.exact = 1;
     int status = mr_dev_open(spec, &how, &dev, err);
-    if (status == 0) g->subjects[g->count++] = (mr_subject){.dev = dev, .called = dev};
+    if (status == 0) g->devices[g->count++] = (mr_tested_device){.dev = dev, .called = dev};
     return status;
 }
 
@@ -48,7 +48,7 @@ int mr_check_open(mr_check *k, mr_error *err)
         mr_group *g = &k->groups[k->count++];
         g->isa = "";
         status = add_device(g, device, (mr_dev_options){.bf16 = o->bf16}, err);
-        if (status == 0) g->isa = label(g->subjects[0].dev);
+        if (status == 0) g->isa = label(g->devices[0].dev);
         return status;
     }
     for (const char *const *isa = mr_cpu_isas(); *isa && k->count < MR_CHECK_ISAS && status == 0; isa++)
@@ -58,7 +58,7 @@ int mr_check_open(mr_check *k, mr_error *err)
     return status;
 }
 
-static void report_miss(const mr_check *k, const mr_case *c, const mr_subject *s, const char *what)
+static void report_miss(const mr_check *k, const mr_case *c, const mr_tested_device *s, const char *what)
 {
     char line[MR_CASE_SHAPE + 512];
     if (!k->options->on_miss) return;
@@ -67,10 +67,10 @@ static void report_miss(const mr_check *k, const mr_case *c, const mr_subject *s
     k->options->on_miss(k->options->arg, line);
 }
 
-/* Checks one subject: against ref, against a second run, and against the first of its group,
+/* Checks one device: against ref, against a second run, and against the first of its group,
  * whose outcome is `leader`. */
-static int try_subject(const mr_case *c, mr_subject *s, const mr_outcome *ref, mr_outcome *leader, mr_verdict *verdict,
-                       mr_error *err)
+static int try_device(const mr_case *c, mr_tested_device *s, const mr_outcome *ref, mr_outcome *leader,
+                      mr_verdict *verdict, mr_error *err)
 {
     mr_outcome got = {0}, again = {0};
     int status = mr_case_run(c, s, 0, &got, err);
@@ -96,11 +96,11 @@ static int try_group(const mr_check *k, const mr_case *c, mr_group *g, const mr_
     int status = 0;
     for (int i = 0; i < g->count && status == 0; i++) {
         mr_verdict verdict = {0};
-        status = try_subject(c, &g->subjects[i], ref, &leader, &verdict, err);
+        status = try_device(c, &g->devices[i], ref, &leader, &verdict, err);
         row->cases++;
         row->misses += verdict.misses != 0;
         row->worst = fmax(row->worst, verdict.worst);
-        if (verdict.misses) report_miss(k, c, &g->subjects[i], verdict.what);
+        if (verdict.misses) report_miss(k, c, &g->devices[i], verdict.what);
     }
     mr_outcome_free(&leader);
     return status;
@@ -110,7 +110,7 @@ int mr_check_case(mr_check *k, int op, uint64_t seed, mr_check_row *rows, mr_err
 {
     mr_case c;
     mr_outcome ref = {0};
-    int stored = k->groups[0].subjects[0].dev->act_size < k->ref.dev->act_size;
+    int stored = k->groups[0].devices[0].dev->act_size < k->ref.dev->act_size;
     int status =
         mr_case_draw(&c, op, seed, stored ? MR_CASE_STORED_BF16 : 0) < 0 ? mr_no_memory(err, "a case of the check") : 0;
     if (k->options->bf16 && !stored) mr_case_bf16_products(&c);

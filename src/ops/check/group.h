@@ -10,14 +10,14 @@ enum { MR_CHECK_ISAS = 8, MR_CHECK_THREADS = 3 };
 /* One instruction set with several thread counts; the first count is 1. */
 typedef struct mr_group {
     const char *isa;
-    mr_subject subjects[MR_CHECK_THREADS];
+    mr_tested_device devices[MR_CHECK_THREADS];
     int count;
 } mr_group;
 
 typedef struct mr_check {
     const mr_check_options *options;
     mr_check_result *result;
-    mr_subject ref;
+    mr_tested_device ref;
     mr_group groups[MR_CHECK_ISAS];
     int count;
 } mr_check;

@@ -28,7 +28,7 @@ enum { ROUNDS = 4, TRIES = 60 }; /* rounds of each mutation; seeds tried until a
 /* A device that wraps another: it calls its ops, then corrupts what they wrote. */
 typedef struct mutant {
     mr_dev dev; /* must come first: ops are called with its address */
-    mr_subject *subject;
+    mr_tested_device *tested;
     mutation kind;
     int round;
     int applied;
@@ -48,7 +48,7 @@ static int pick_buffer(const mr_case *c, int output, int n)
 static void flip(mutant *m, char *at, unsigned char bits)
 {
     unsigned char byte;
-    mr_dev *dev = m->subject->dev;
+    mr_dev *dev = m->tested->dev;
     dev->download(dev, &byte, at, 1);
     byte ^= bits;
     dev->upload(dev, at, &byte, 1);
@@ -62,7 +62,7 @@ static double initial_value(const mr_case_buffer *b, size_t i)
 }
 
 /* Whether leaving this element unwritten would be noticed. */
-static int tells(const mr_case *c, const mr_case_buffer *b, size_t i, double value, double scale)
+static int would_be_noticed(const mr_case *c, const mr_case_buffer *b, size_t i, double value, double scale)
 {
     return isfinite(value) && !(fabs(value - initial_value(b, i)) <= 2 * mr_case_allows(c, b, value, scale));
 }
@@ -78,16 +78,16 @@ static double scale_of(const double *values, size_t count)
 static void spoil_values(mutant *m, const mr_case *c, int buffer, const double *values)
 {
     const mr_case_buffer *b = &c->buffers[buffer];
-    mr_dev *dev = m->subject->dev;
-    char *base = m->subject->placed->base + m->subject->placed->at[buffer];
+    mr_dev *dev = m->tested->dev;
+    char *base = m->tested->placed->base + m->tested->placed->at[buffer];
     size_t size = mr_case_element_size(dev, b->type), at = (c->seed * 7919 + (size_t)m->round * 31) % b->count;
     double scale = scale_of(values, b->count);
     if (m->kind == SKIPPED) {
         for (size_t i = 0; i < b->count; i++) {
             mr_case_write(dev, b->type, base + i * size, initial_value(b, i));
-            m->applied |= tells(c, b, i, values[i], scale);
+            m->applied |= would_be_noticed(c, b, i, values[i], scale);
         }
-    } else if (isfinite(values[at]) && (m->kind != UNWRITTEN || tells(c, b, at, values[at], scale))) {
+    } else if (isfinite(values[at]) && (m->kind != UNWRITTEN || would_be_noticed(c, b, at, values[at], scale))) {
         double off = b->type == MR_CASE_INT ? 1 : scale / 100 + 4 * mr_case_allows(c, b, values[at], scale);
         double value = m->kind == UNWRITTEN ? initial_value(b, at) : m->kind == IS_NAN ? NAN : values[at] + off;
         mr_case_write(dev, b->type, base + at * size, value);
@@ -100,14 +100,14 @@ static void spoil_output(mutant *m, const mr_case *c, int buffer)
     const mr_case_buffer *b = &c->buffers[buffer];
     double *values = mr_alloc(b->count, sizeof *values);
     if (!values) return;
-    mr_case_read(m->subject->dev, b->type, m->subject->placed->base + m->subject->placed->at[buffer], b->count, values);
+    mr_case_read(m->tested->dev, b->type, m->tested->placed->base + m->tested->placed->at[buffer], b->count, values);
     spoil_values(m, c, buffer, values);
     mr_free(values);
 }
 
 static void spoil(mutant *m)
 {
-    const mr_placed *p = m->subject->placed;
+    const mr_placed *p = m->tested->placed;
     const mr_case *c = p->c;
     int input = pick_buffer(c, 0, m->round), output = pick_buffer(c, 1, m->round);
     char *first = p->base + p->at[output], *end = first + p->bytes[output];
@@ -122,10 +122,10 @@ static void spoil(mutant *m)
         if (input >= 0) flip(m, p->base + p->at[input] + p->bytes[input] / 2, 0x55);
         break;
     case UNREPEATABLE:
-        if (m->subject->turn == 1) flip(m, first, 1);
+        if (m->tested->run_index == 1) flip(m, first, 1);
         break;
     case THREADS_DIFFER:
-        if (m->subject->dev->threads == (m->round % 2 ? 2 : 5)) flip(m, first, 1);
+        if (m->tested->dev->threads == (m->round % 2 ? 2 : 5)) flip(m, first, 1);
         break;
     default: spoil_output(m, c, output);
     }
@@ -135,7 +135,7 @@ static void spoil(mutant *m)
     static void mutant_##name(mr_dev *dev, const mr_##name##_args *args)                                               \
     {                                                                                                                  \
         mutant *m = (mutant *)dev;                                                                                     \
-        m->subject->dev->ops.name(m->subject->dev, args);                                                              \
+        m->tested->dev->ops.name(m->tested->dev, args);                                                                \
         spoil(m);                                                                                                      \
     }
 #include "ops/ops.def"
@@ -150,9 +150,9 @@ static const mr_ops mutant_ops = {
 static void set_mutants(mr_group *g, mutant *mutants, mutation kind, int round)
 {
     for (int i = 0; i < g->count; i++) {
-        mutants[i] = (mutant){.dev = *g->subjects[i].dev, .subject = &g->subjects[i], .kind = kind, .round = round};
+        mutants[i] = (mutant){.dev = *g->devices[i].dev, .tested = &g->devices[i], .kind = kind, .round = round};
         mutants[i].dev.ops = mutant_ops;
-        g->subjects[i].called = &mutants[i].dev;
+        g->devices[i].called = &mutants[i].dev;
     }
 }
 
@@ -169,7 +169,7 @@ static int try_seed(mr_check *k, int op, uint64_t seed, mutation kind, int round
     status = mr_check_case(k, op, seed, &spoiled, err);
     for (int i = 0; i < g->count; i++) {
         applied |= mutants[i].applied;
-        g->subjects[i].called = g->subjects[i].dev;
+        g->devices[i].called = g->devices[i].dev;
     }
     *caught = spoiled.misses > 0;
     return status < 0 ? status : applied;

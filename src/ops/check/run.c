@@ -122,21 +122,21 @@ static void put_values(const mr_case *c, mr_dev *dev, const mr_placed *p)
     }
 }
 
-static int run_placed(const mr_case *c, mr_subject *subject, mr_outcome *out, mr_error *err)
+static int run_placed(const mr_case *c, mr_tested_device *tested, mr_outcome *out, mr_error *err)
 {
-    mr_dev *dev = subject->dev;
+    mr_dev *dev = tested->dev;
     mr_placed *p = &out->placed;
     out->before = mr_alloc(p->total, 1);
     out->after = mr_alloc(p->total, 1);
     if (!out->before || !out->after) return mr_no_memory(err, "a case of the check");
-    memset(out->before, guard_bytes[subject->turn], p->total);
+    memset(out->before, guard_bytes[tested->run_index], p->total);
     dev->upload(dev, p->base, out->before, p->total);
     put_values(c, dev, p);
     if (c->first_op >= 0) mr_case_ops[c->first_op].call(dev, &p->first);
     dev->download(dev, out->before, p->base, p->total);
-    subject->placed = p;
-    mr_case_ops[c->op].call(subject->called, &p->args);
-    subject->placed = NULL;
+    tested->placed = p;
+    mr_case_ops[c->op].call(tested->called, &p->args);
+    tested->placed = NULL;
     int status = dev->sync(dev, err);
     if (status < 0) return status;
     dev->download(dev, out->after, p->base, p->total);
@@ -150,14 +150,14 @@ static int run_placed(const mr_case *c, mr_subject *subject, mr_outcome *out, mr
     return 0;
 }
 
-int mr_case_run(const mr_case *c, mr_subject *subject, int turn, mr_outcome *out, mr_error *err)
+int mr_case_run(const mr_case *c, mr_tested_device *tested, int run_index, mr_outcome *out, mr_error *err)
 {
     memset(out, 0, sizeof *out);
-    int status = place(c, subject->dev, &out->placed, err);
+    int status = place(c, tested->dev, &out->placed, err);
     if (status < 0) return status;
-    subject->turn = turn;
-    status = run_placed(c, subject, out, err);
-    subject->dev->release(subject->dev, out->placed.base);
+    tested->run_index = run_index;
+    status = run_placed(c, tested, out, err);
+    tested->dev->release(tested->dev, out->placed.base);
     out->placed.base = NULL;
     return status;
 }

@@ -5,11 +5,11 @@
 #include "ops/check/case.h"
 
 /* What is checked. `called` is the device whose op is called: dev itself, or a mutant that corrupts its results. */
-typedef struct mr_subject {
+typedef struct mr_tested_device {
     mr_dev *dev, *called;
     const struct mr_placed *placed; /* the layout of the current run … */
-    int turn;                       /* … and whether it is the first or the second */
-} mr_subject;
+    int run_index;                  /* … and which one it is: 0 or 1 */
+} mr_tested_device;
 
 /* A case in device memory: all buffers in one block, with guard words between them. */
 typedef struct mr_placed {
@@ -40,7 +40,7 @@ void mr_case_read(mr_dev *dev, mr_case_type type, const char *from, size_t count
 void mr_case_write(mr_dev *dev, mr_case_type type, char *to, double value);
 
 /* Returns 0 or a negative status with a message in err. Call mr_outcome_free either way. */
-int mr_case_run(const mr_case *c, mr_subject *subject, int turn, mr_outcome *out, mr_error *err);
+int mr_case_run(const mr_case *c, mr_tested_device *tested, int run_index, mr_outcome *out, mr_error *err);
 void mr_outcome_free(mr_outcome *out);
 
 /* Checks that values are within the tolerance of ref's, and that guards and inputs are unchanged. */

@@ -1,5 +1,5 @@
 /* Runs experiments that measure: opens the device, offers every cell, and keeps results like those of runs. */
-#include "bench/measured.h"
+#include "bench/experiment_cells.h"
 #include "paper/result_folder.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* The experiments that measure: training steps, inference, parameters. What they share. */
-#ifndef MR_APP_BENCH_MEASURED_H
-#define MR_APP_BENCH_MEASURED_H
+#ifndef MR_APP_BENCH_EXPERIMENT_CELLS_H
+#define MR_APP_BENCH_EXPERIMENT_CELLS_H
 
 #include "bench/experiments.h"
 #include "bench/timed_model.h"

@@ -1,5 +1,5 @@
 /* What the measured experiments share: the models, the limits, and rows for what was timed or skipped. */
-#include "bench/measured.h"
+#include "bench/experiment_cells.h"
 
 #include "model/mixer.h"
 
