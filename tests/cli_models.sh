@@ -27,8 +27,8 @@ refused 1 'none: .*No such file' "$minrnn" info none
 # ---- info lists the keys that the mixer uses
 keys() { awk 'NF == 0 { part++ } part == 1 && NF { print $1 }' out | tr '\n' ' '; }
 done_by "$minrnn" info run
-check "of a minGRU: $(keys)" [ "$(keys)" = "input inputs head loss outputs mixer candidate scan h0 gate-init layers dim \
-expansion conv conv-place mlp norm dropout weights head-bias scaler vocabulary " ]
+check "of a minGRU: $(keys)" [ "$(keys)" = "input inputs head loss outputs mixer candidate scan h0 gate-init layers \
+dim expansion conv conv-place mlp norm dropout weights head-bias scaler vocabulary " ]
 for words in "minlstm normalize-gates gru-reset" "gru gru-reset candidate" "lstm h0 normalize-gates" \
     "attention window expansion" "mamba states h0"; do
     read -r mixer used unused <<<"$words"

@@ -114,7 +114,8 @@ for ((i = 0; i < 20000; i++)); do echo dogs; done >long-lines.txt # longer than 
 refused 1 'stranger\.txt, line 1, byte 5: ' "$minrnn" score $model stranger.txt
 cat long-lines.txt stranger.txt >far.txt
 refused 1 'far\.txt, line 20001, byte 100005: ' "$minrnn" score $model far.txt
-refused 1 '^minrnn score: - is given twice; standard input can be given once' "$minrnn" score $model - text.txt - <text.txt
+refused 1 '^minrnn score: - is given twice; standard input can be given once' \
+    "$minrnn" score $model - text.txt - <text.txt
 refused 1 'directory' "$minrnn" score $model .
 for mode in chunk=0 chunk= chunk=-1 chunk=1x chunk=99999999999999999999 steps ''; do
     refused 1 '--mode' "$minrnn" score $model heard.txt --mode "$mode"

@@ -38,8 +38,8 @@ static const char style[] =
     "  }\n"
     "</style>\n";
 
-/* A long title is broken into rows, which move the rest of the picture down. Returns the bytes of the next row and moves
- * *rest after it; the last row that there is room for takes all. */
+/* A long title is broken into rows, which move the rest of the picture down. Returns the bytes of the next row and
+ * moves *rest after it; the last row that there is room for takes all. */
 static size_t next_row(const char **rest, int row)
 {
     const size_t size = row + 1 < TITLE_ROWS ? mr_row_bytes(*rest, TITLE_LETTERS) : strlen(*rest);
