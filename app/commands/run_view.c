@@ -127,5 +127,6 @@ void mr_view_reading(const mr_recipe *recipe, int quiet)
     if (quiet || !data || !(data->flags & MR_OPT_MANY)) return;
     mr_tell_typing(mr_option_print(data, recipe->task->settings, names), quiet);
     const uint64_t bytes = mr_source_bytes(names);
-    if (bytes >= LARGE_TEXT) fprintf(stderr, "reading %.0f MB of text …\n", (double)bytes / 1e6);
+    if (bytes >= LARGE_TEXT && bytes <= UINT32_MAX) /* more is refused, not read */
+        fprintf(stderr, "reading %.0f MB of text …\n", (double)bytes / 1e6);
 }
