@@ -130,6 +130,12 @@ refused 1 '--data: a path with a line break' "$minrnn" train text --data "text.t
 more.txt" --out no
 refused 1 'recipe.ini cannot hold a blank with a semicolon' "$minrnn" train text --data - --out 'no ;no' <text.txt
 check "the copy of standard input was not made" [ ! -e 'no ;no' ]
+cp text.txt 'odd ; name.txt'
+for names in "odd ; name.txt|text.txt" "text.txt|odd ; name.txt" "text.txt|odd ; name.txt|more.txt"; do
+    IFS='|' read -ra list <<<"$names"
+    refused 1 '--data odd ; name\.txt: recipe.ini cannot hold a blank with a semicolon' \
+        "$minrnn" train text "${list[@]/#/--data=}" --out no
+done
 mkfifo silent
 refused 1 'silent is empty' "$minrnn" train text --data silent --out no
 refused 1 'is a device' "$minrnn" train text --data /dev/zero --out no

@@ -48,7 +48,9 @@ for words in learning-rate:lr learning_rate:lr batch-size:batch batch_size:batch
     refused 2 "unknown flag --${words%:*}; did you mean --${words#*:}\?" \
         "$minrnn" train "${base[@]}" --out new --${words%:*} 1
 done
-refused 2 'unknown flag --max-new-tokens; did you mean --tokens' "$minrnn" generate $model --max-new-tokens 3
+for flag in max-new-tokens max_new_tokens max-length n-tokens length; do
+    refused 2 "unknown flag --$flag; did you mean --tokens" "$minrnn" generate $model --$flag 3
+done
 refused 2 'unknown flag --hidden-size' "$minrnn" info $model --hidden-size 3 # info has no --dim
 printf '[task]\nname = text\n[train]\nlearning-rate = 1\n' >bad.ini
 refused 1 'unknown key learning-rate; did you mean lr' "$minrnn" train bad.ini --out new
@@ -222,7 +224,8 @@ for bad in none empty cut cut1 more noise foreign key version dim vocab lacks na
         refused 1 "$bad\\.safetensors" "$minrnn" $command $bad.safetensors "${more[@]}"
     done
 done
-refused 1 'state of a training' "$minrnn" info good/state.safetensors
+refused 1 'state of a training run, not a model; .* model\.safetensors .*minrnn train --out FOLDER --resume' \
+    "$minrnn" info good/state.safetensors
 refused 1 'text\.txt' "$minrnn" info text.txt
 refused 1 'copy/model.safetensors.*not read text' "$minrnn" generate copy/model.safetensors
 refused 1 'copy/model.safetensors.*not read text' "$minrnn" score copy/model.safetensors text.txt

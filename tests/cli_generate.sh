@@ -77,7 +77,14 @@ done_by "$minrnn" generate $model --tokens 400 --seed 5 --stop o --prompt 'fox '
 check "--stop does not look at the prompt" grep -q '^fox ' out
 
 # ---- JSON; a text for people has no control characters but line ends
-check "JSON" json "set(d) >= {'prompt', 'text'} and d['prompt'] == '' and len(d['text']) == 400" unstopped.json
+check "JSON" json "set(d) == {'prompt', 'text', 'seed'} and d['seed'] == 5 and not d['prompt']" unstopped.json
+check "JSON: all of the text" json "len(d['text']) == 400" unstopped.json
+done_by "$minrnn" generate $model --tokens 40 --seed random --json --quiet
+check "JSON tells the seed that was drawn, which stderr does not" [ ! -s err ]
+cp out drawn.json
+seed=$(python3 -c 'import json; print(json.load(open("drawn.json"))["seed"])')
+done_by "$minrnn" generate $model --tokens 40 --json --seed "$seed"
+check "and it gives the same text" same_files out drawn.json
 done_by "$minrnn" generate $model --prompt $'the\n' --tokens 20 --json
 check "JSON with a line break" json "d['prompt'] == 'the\n' and len(d['text']) == 20" out
 check "nothing on stderr" [ ! -s err ]

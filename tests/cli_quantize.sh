@@ -81,6 +81,25 @@ refused 1 'already have 8 bits' "$minrnn" quantize mingru.8 --out x --data text.
 refused 1 'x/y' "$minrnn" quantize $model --out x/y --data text.txt
 check "nothing was written" [ ! -e x ]
 
+# ---- what can be read only once is read once
+done_by "$minrnn" quantize $model --out by-file --data text.txt --json
+mv out by-file.json
+done_by "$minrnn" quantize $model --out by-stdin --data - --json <text.txt
+check "standard input: the same losses" same_files out by-file.json
+done_by "$minrnn" quantize $model --out by-pipe --data <(cat text.txt) --json
+check "a pipe: the same losses" same_files out by-file.json
+
+# ---- what is read is not written over, whatever its name
+ln text.txt link.txt
+cp text.txt kept.txt
+for out in text.txt ./mingru/../text.txt link.txt; do
+    refused 1 "--out $out is also --data, which would be lost" "$minrnn" quantize $model --out $out --data heard.txt \
+        --data text.txt
+done
+refused 1 'is also --data' "$minrnn" quantize $model --out text.txt --data - <text.txt
+refused 1 'is also --data' "$minrnn" quantize mingru --out text.txt --quiet # the data of the recipe
+check "the text is as it was" same_files text.txt kept.txt
+
 # spoil NAME PYTHON: a copy of mingru.8 with header h and data d changed.
 spoil() {
     python3 - "$@" <<'PYTHON'

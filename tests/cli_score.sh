@@ -110,7 +110,12 @@ refused 1 'broken\.txt.*UTF-8' "$minrnn" score $model broken.txt
 printf 'the dog \346\235' >cut.txt
 refused 1 'cut\.txt.*middle of a character' "$minrnn" score $model cut.txt
 printf 'the Ж dog' >stranger.txt
-refused 1 'stranger\.txt' "$minrnn" score $model stranger.txt
+for ((i = 0; i < 20000; i++)); do echo dogs; done >long-lines.txt # longer than any buffer
+refused 1 'stranger\.txt, line 1, byte 5: ' "$minrnn" score $model stranger.txt
+cat long-lines.txt stranger.txt >far.txt
+refused 1 'far\.txt, line 20001, byte 100005: ' "$minrnn" score $model far.txt
+refused 1 '^minrnn score: - is given twice; standard input can be given once' \
+    "$minrnn" score $model - text.txt - <text.txt
 refused 1 'directory' "$minrnn" score $model .
 for mode in chunk=0 chunk= chunk=-1 chunk=1x chunk=99999999999999999999 steps ''; do
     refused 1 '--mode' "$minrnn" score $model heard.txt --mode "$mode"
@@ -143,7 +148,7 @@ check "and says which" grep -q 'none\.txt' err
 # ---- characters that the vocabulary lacks
 sed 's/the/Жthe/g' other.txt >strange.txt
 count=$(grep -o Ж strange.txt | wc -l)
-refused 1 'strange\.txt: byte .*U\+0416.*--unknown skip' "$minrnn" score $model strange.txt
+refused 1 'strange\.txt, line [0-9]+, byte .*U\+0416.*--unknown skip' "$minrnn" score $model strange.txt
 for mode in parallel step chunk=3; do
     done_by "$minrnn" score $model other.txt --mode $mode
     cp out plain

@@ -61,4 +61,37 @@ check "USR1: the same bits as a run that was not disturbed" same_files usr1/last
 signals nohup HUP USR1 saved TERM -- "$minrnn" train "${endless[@]}" --out nohup
 check "nohup: trained on until TERM, not $ending" [ "$ending" = 143 ]
 
+# ---- text typed at a terminal, and Ctrl-C instead of its end: 128 + 2, and nothing is left
+cat >typed.py <<'PYTHON'
+"""typed.py COMMAND…: runs the command at a terminal of its own, types a line when it asks for text, and Ctrl-C once the
+terminal has shown the line. Prints the exit status and what was on the terminal."""
+import os, pty, sys
+child, terminal = pty.fork()
+if not child: os.execv(sys.argv[1], sys.argv[1:])
+shown = b""
+def show_until(part):
+    global shown
+    while part not in shown:
+        try: more = os.read(terminal, 4096)
+        except OSError: more = b"" # Linux says so when the child has ended
+        if not more: break
+        shown += more
+show_until(b"Ctrl-D")
+os.write(terminal, b"the quick\n")
+show_until(b"the quick")
+os.write(terminal, b"\x03")
+show_until(b"everything until the end")
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print(shown.decode())
+PYTHON
+for words in "train text --data - --out typed" "eval usr1 --data -" "quantize usr1 --out typed8 --data -" \
+    "generate usr1 --prompt -"; do
+    # shellcheck disable=SC2086 # words
+    done_by python3 typed.py "$minrnn" $words
+    check "$words: exit $(head -n 1 out), not 130" [ "$(head -n 1 out)" = 130 ]
+    check "$words: says what it waits for" grep -q 'reading the text from standard input; end it with Ctrl-D' out
+done
+check "no file was written" [ ! -e typed8 -a "$(ls typed)" = "" ]
+done_by "$minrnn" train "${plain[@]}" --steps 1 --out typed
+
 finish

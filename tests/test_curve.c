@@ -174,13 +174,17 @@ static void best_point_is_marked(void **unused)
         int64_t best_step;
         const char *label;
     } cases[] = {{20, ">best 1.5, step 20<"}, {30, ">best 1.75, step 30<"}, {0, NULL}, {25, NULL}};
-    const mr_curve_point points[] = {{10, NAN, 2, NAN}, {20, NAN, 1.5, NAN}, {25, 1, NAN, NAN}, {30, NAN, 1.75, NAN}};
+    const mr_curve_point points[] = {{10, NAN, 2, 0.3}, {20, NAN, 1.5, 0.5}, {25, 1, NAN, NAN}, {30, NAN, 1.75, 0.4}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char path[MR_TEXT_MAX], *svg;
         size_t size;
         in_folder("best.svg", path);
         assert_int_equal(mr_curve_write(path, points, 4, cases[i].best_step, "t", NULL), 0);
         assert_int_equal(mr_file_read(path, 1 << 20, &svg, &size, NULL), 0);
+        /* a ring at the point, drawn after all lines, and one in the legend */
+        const char *ring = strstr(svg, "<circle class=\"ring\""), *lines = strstr(svg, ACCURACY);
+        assert_int_equal(ring != NULL, cases[i].label != NULL);
+        assert_true(lines && (!ring || (ring > lines && strstr(ring + 1, "<circle class=\"ring\""))));
         if (cases[i].label) assert_non_null(strstr(svg, cases[i].label));
         else assert_null(strstr(svg, ">best "));
         mr_free(svg);

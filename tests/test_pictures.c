@@ -165,6 +165,9 @@ static void many_series_and_none(void **state)
     }
     mr_chart chart = {.title = "many", .series = series, .count = COUNT(names)};
     check_chart("many.svg", &chart);
+    chart.title = "(quick, not comparable with the paper) a title that is too long for one row, over many series";
+    chart.count = 3;
+    check_chart("long-title.svg", &chart);
     chart = (mr_chart){.title = "none"};
     check_chart("none.svg", &chart);
 }

@@ -37,21 +37,20 @@ static const char *list(const char *a, const char *b)
 static void check_read(const char *names, const char *expected)
 {
     mr_error err = {0};
-    char *data = NULL;
-    size_t size = 0;
-    if (mr_source_read(names, 1 << 20, &data, &size, &err)) fail_msg("%s", err.text);
-    assert_int_equal(size, strlen(expected));
-    assert_string_equal(data, expected); /* a zero byte follows */
-    mr_free(data);
+    mr_source_text text;
+    if (mr_source_read(names, 1 << 20, NULL, &text, &err)) fail_msg("%s", err.text);
+    assert_int_equal(text.size, strlen(expected));
+    assert_string_equal(text.data, expected); /* a zero byte follows */
+    mr_free(text.data);
+    mr_free(text.ends);
 }
 
 static void check_refused(const char *names, uint64_t limit, int status, const char *sentence)
 {
     mr_error err = {0};
-    char *data = NULL;
-    size_t size = 0;
-    assert_int_equal(mr_source_read(names, limit, &data, &size, &err), status);
-    assert_null(data);
+    mr_source_text text = {0};
+    assert_int_equal(mr_source_read(names, limit, NULL, &text, &err), status);
+    assert_null(text.data);
     if (!strstr(err.text, sentence)) fail_msg("\"%s\" lacks \"%s\"", err.text, sentence);
 }
 
@@ -110,8 +109,8 @@ static void pipes_of_any_length_are_read_and_copied(void **state)
     for (int copy = 0; copy < 2; copy++) {
         pthread_t writer;
         mr_error err = {0};
-        char pipe[600], *data = NULL;
-        size_t size = 0;
+        mr_source_text text = {0};
+        char pipe[600];
         snprintf(pipe, sizeof pipe, "%s", at(copy ? "pipe1" : "pipe0"));
         put("tail", "tail");
         assert_int_equal(mkfifo(pipe, 0600), 0);
@@ -121,12 +120,13 @@ static void pipes_of_any_length_are_read_and_copied(void **state)
         assert_false(mr_source_is_lasting(names));
         assert_int_equal(pthread_create(&writer, NULL, write_pipe, &fd), 0);
         int status =
-            copy ? mr_source_copy(names, at("copy"), &err) : mr_source_read(names, LONG + 4, &data, &size, &err);
-        if (!status && copy) status = mr_file_read(at("copy"), UINT32_MAX, &data, &size, &err);
+            copy ? mr_source_copy(names, at("copy"), NULL, &err) : mr_source_read(names, LONG + 4, NULL, &text, &err);
+        if (!status && copy) status = mr_file_read(at("copy"), UINT32_MAX, &text.data, &text.size, &err);
         if (status) fail_msg("%s", err.text);
         pthread_join(writer, NULL);
-        check_long(data, size);
-        mr_free(data);
+        check_long(text.data, text.size);
+        mr_free(text.data);
+        mr_free(text.ends);
     }
 }
 
@@ -139,13 +139,76 @@ static void a_failed_copy_leaves_what_was_there(void **state)
     put("kept", "before");
     put("a", "text");
     put("none", "");
-    assert_int_equal(mr_source_copy(list("a", "absent"), at("kept"), &err), MR_EIO);
-    assert_int_equal(mr_source_copy(list("none", NULL), at("kept"), &err), MR_EDATA);
+    assert_int_equal(mr_source_copy(list("a", "absent"), at("kept"), NULL, &err), MR_EIO);
+    assert_int_equal(mr_source_copy(list("none", NULL), at("kept"), NULL, &err), MR_EDATA);
     if (!strstr(err.text, "is empty")) fail_msg("%s", err.text);
     assert_int_equal(mr_file_read(at("kept"), 100, &data, &size, &err), 0);
     assert_string_equal(data, "before");
     mr_free(data);
     assert_false(mr_path_exists(at("kept.tmp")));
+}
+
+/* A reader that waits for a pipe is woken, and leaves nothing. */
+static void *stop_reader(void *stop)
+{
+    *(mr_stop *)stop = 2;
+    return NULL;
+}
+
+static void a_stopped_reader_leaves_nothing(void **state)
+{
+    (void)state;
+    char pipe[600];
+    snprintf(pipe, sizeof pipe, "%s", at("silent"));
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    int fd = open(pipe, O_RDWR); /* a writer that writes nothing */
+    assert_true(fd >= 0);
+    for (int copy = 0; copy < 2; copy++) {
+        mr_stop stop = 0;
+        pthread_t other;
+        mr_error err = {0};
+        mr_source_text text = {0};
+        assert_int_equal(pthread_create(&other, NULL, stop_reader, &stop), 0);
+        assert_int_equal(copy ? mr_source_copy(pipe, at("half"), &stop, &err)
+                              : mr_source_read(pipe, 100, &stop, &text, &err),
+                         MR_ESTOPPED);
+        pthread_join(other, NULL);
+        assert_null(text.data);
+        assert_false(mr_path_exists(at("half")));
+        assert_false(mr_path_exists(at("half.tmp")));
+    }
+    close(fd);
+}
+
+static void a_file_is_itself_by_any_name(void **state)
+{
+    (void)state;
+    put("a", "text");
+    put("b", "text");
+    assert_int_equal(link(at("a"), at("other-name")), 0);
+    assert_true(mr_source_has_file(list("b", "a"), at("other-name")));
+    assert_true(mr_source_has_file(list("a", "b"), at("a")));
+    assert_false(mr_source_has_file(list("b", "absent"), at("a")));
+    assert_false(mr_source_has_file(list("a", "b"), at("absent")));
+    assert_false(mr_source_has_file("", at("a")));
+}
+
+static void each_has_its_name_and_its_end(void **state)
+{
+    (void)state;
+    char name[MR_SOURCE_LABEL];
+    mr_error err = {0};
+    mr_source_text text;
+    assert_string_equal(mr_source_name("a.txt\n-\nc.txt", 0, name), "a.txt");
+    assert_string_equal(mr_source_name("a.txt\n-\nc.txt", 1, name), "standard input");
+    assert_string_equal(mr_source_name("a.txt\n-\nc.txt", 2, name), "c.txt");
+    put("a", "first ");
+    put("none", "");
+    if (mr_source_read(list("a", "none"), 100, NULL, &text, &err)) fail_msg("%s", err.text);
+    assert_int_equal(text.ends[0], 6);
+    assert_int_equal(text.ends[1], 6);
+    mr_free(text.data);
+    mr_free(text.ends);
 }
 
 static void labels_and_kinds(void **state)
@@ -165,9 +228,13 @@ static void labels_and_kinds(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(files_are_read_in_order), cmocka_unit_test(what_cannot_be_read_is_named),
-        cmocka_unit_test(pipes_of_any_length_are_read_and_copied),
-        cmocka_unit_test(a_failed_copy_leaves_what_was_there), cmocka_unit_test(labels_and_kinds)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(files_are_read_in_order),
+                                       cmocka_unit_test(what_cannot_be_read_is_named),
+                                       cmocka_unit_test(pipes_of_any_length_are_read_and_copied),
+                                       cmocka_unit_test(a_failed_copy_leaves_what_was_there),
+                                       cmocka_unit_test(a_stopped_reader_leaves_nothing),
+                                       cmocka_unit_test(a_file_is_itself_by_any_name),
+                                       cmocka_unit_test(each_has_its_name_and_its_end),
+                                       cmocka_unit_test(labels_and_kinds)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -87,10 +87,12 @@ typedef struct prompt_text {
 static int read_prompt(const settings *set, prompt_text *p, mr_error *err)
 {
     const int standard = !strcmp(set->prompt, "-"), read = standard || set->prompt_file[0];
+    const char *path = standard ? "-" : set->prompt_file;
     *p = (prompt_text){.text = set->prompt, .size = strlen(set->prompt), .from = "--prompt"};
     if (!read) return 0;
+    mr_tell_typing(path, set->common.quiet);
     p->from = standard ? "standard input" : set->prompt_file;
-    int status = mr_text_input_all(standard ? "-" : set->prompt_file, PROMPT_MAX, &p->read, &p->size, err);
+    int status = mr_text_input_all(path, PROMPT_MAX, &p->read, &p->size, err);
     p->text = p->read;
     return status;
 }
@@ -111,7 +113,7 @@ static int encode_prompt(const mr_session *session, const prompt_text *p, const 
 
 /* ---- the command ---- */
 
-static int print_json(const prompt_text *p, const output *written, mr_error *err)
+static int print_json(const prompt_text *p, uint64_t seed, const output *written, mr_error *err)
 {
     mr_json_out out;
     mr_json_writer *w = mr_json_out_begin(&out);
@@ -120,6 +122,7 @@ static int print_json(const prompt_text *p, const output *written, mr_error *err
     mr_json_write_string(w, p->text, p->size);
     mr_json_write_key(w, "text");
     mr_json_write_string(w, written->text ? written->text : "", written->size);
+    mr_json_field_whole(w, "seed", (int64_t)seed);
     mr_json_write_close(w, '}');
     return mr_json_out_end(&out, "\n", err);
 }
@@ -130,7 +133,7 @@ static int write_text(mr_session *session, const prompt_text *p, const mr_genera
     if (!json) fwrite(p->text, 1, p->size, stdout);
     int status = mr_generate(session->net, want, on_piece, &out, err);
     if (!status && out.failed) status = mr_no_memory(err, "the text; lower --tokens");
-    if (json && !status) status = print_json(p, &out, err);
+    if (json && !status) status = print_json(p, want->how.seed, &out, err);
     if (!json) printf("\n");
     mr_free(out.text);
     return status;

@@ -29,6 +29,33 @@ static int next_tensor(const mr_net *net, int i, mr_tensor *t)
     return i < mr_net_tensors(net) && !mr_net_tensor(net, i, t, NULL);
 }
 
+/* Keys that not every mixer uses. */
+static const struct {
+    const char *key, *mixers;
+} particular[] = {
+    {"candidate", " mingru minlstm "},
+    {"scan", " mingru minlstm "},
+    {"normalize-gates", " minlstm "},
+    {"h0", " mingru minlstm gru lstm "},
+    {"gate-init", " mingru minlstm gru lstm "},
+    {"expansion", " mingru minlstm gru lstm mamba "},
+    {"gru-reset", " gru "},
+    {"heads", " attention "},
+    {"positions", " attention "},
+    {"window", " attention "},
+    {"states", " mamba "},
+};
+
+static int is_used(const char *key, const mr_net *net)
+{
+    char mixer[MR_TEXT_MAX], word[MR_TEXT_MAX + 2];
+    if (mr_net_setting(net, "mixer", mixer, sizeof mixer, NULL)) return 1;
+    snprintf(word, sizeof word, " %s ", mixer);
+    for (size_t i = 0; i < sizeof particular / sizeof *particular; i++)
+        if (!strcmp(particular[i].key, key)) return strstr(particular[i].mixers, word) != NULL;
+    return 1;
+}
+
 static void print_text(const view *v)
 {
     char value[MR_TEXT_MAX];
@@ -36,7 +63,8 @@ static void print_text(const view *v)
     mr_tensor t;
     printf("task %s, training step %lld\n\n", v->task ? v->task : "none", (long long)mr_net_steps(net));
     for (const mr_option *o = mr_model_table(); o->key; o++)
-        if (!mr_net_setting(net, o->key, value, sizeof value, NULL)) printf("  %-16s %s\n", o->key, value);
+        if (is_used(o->key, net) && !mr_net_setting(net, o->key, value, sizeof value, NULL))
+            printf("  %-16s %s\n", o->key, value);
     if (v->vocab)
         printf("  %-16s %d %s\n", "vocabulary", v->vocab,
                mr_vocab_is_bytes(mr_net_vocab(net)) ? "bytes" : "characters");

@@ -1,5 +1,6 @@
 /* minrnn quantize: a model with its matrices in 8 bits, and its loss before and after. */
 #include "core/mem.h"
+#include "tasks/source.h"
 #include "commands/commands.h"
 #include "commands/evaluate.h"
 #include "commands/json_out.h"
@@ -45,35 +46,55 @@ static int leave_out(const mr_args *args, const mr_error *err, measured *m)
     return -1;
 }
 
-/* Returns −1 to continue, otherwise the exit status. */
-static int score(mr_session *s, const settings *set, int quiet, const mr_args *args, measured *m)
+/* Refuses to write over what is read. */
+static int check_out(const mr_recipe *recipe, const char *out, mr_error *err)
+{
+    char names[MR_TEXT_MAX];
+    for (const mr_option *o = recipe->task->type->options; o->key; o++)
+        if ((o->flags & MR_OPT_PATH) && mr_source_has_file(mr_option_print(o, recipe->task->settings, names), out))
+            return mr_fail(err, MR_EINVAL, "--out %s is also --%s, which would be lost; name another file", out,
+                           o->key);
+    return 0;
+}
+
+/* Scores the net on the task, which is open. Returns −1 to continue, otherwise the exit status. */
+static int score(mr_session *s, const settings *set, measured *m)
 {
     mr_error err;
     mr_batch batch = {0};
-    if (!s->recipe.task) {
-        mr_error_set(&err, MR_EINVAL, "the model names no task");
-        return leave_out(args, &err, m);
-    }
-    int code = mr_eval_choose(s, "", set->batch, quiet, args);
-    if (code >= 0) return code;
-    mr_view_reading(&s->recipe, quiet);
-    if (mr_session_open_task(s, &err)) return leave_out(args, &err, m);
     int status = mr_eval_score(s, set->common.quiet, &batch, &m->score, &err);
     mr_batch_free(&batch);
     if (status == MR_ESTOPPED) return 128 + (int)*mr_stop_flag();
     return status ? mr_report("quantize", &err) : -1;
 }
 
-/* Opens a model and scores it; the session stays open when all went well. Returns −1 to continue, otherwise the exit
- * status. */
-static int open_and_score(const char *path, const settings *set, int quiet, const mr_args *args, mr_context *ctx,
-                          mr_session *s, measured *m)
+/* Opens the task and scores the model as it is. Returns −1 to continue, otherwise the exit status. */
+static int open_and_score(mr_session *s, const settings *set, const mr_args *args, measured *m)
 {
     mr_error err;
-    if (mr_session_open(s, path, ctx, &err)) return mr_report("quantize", &err);
-    int code = score(s, set, quiet, args, m);
-    if (code >= 0) mr_session_close(s);
-    return code;
+    if (!s->recipe.task) {
+        mr_error_set(&err, MR_EINVAL, "the model names no task");
+        return leave_out(args, &err, m);
+    }
+    int code = mr_eval_choose(s, "", set->batch, set->common.quiet, args);
+    if (code >= 0) return code;
+    if (check_out(&s->recipe, set->out, &err)) return mr_report("quantize", &err);
+    mr_view_reading(&s->recipe, set->common.quiet);
+    int status = mr_session_open_task(s, &err);
+    if (status == MR_ESTOPPED) return 128 + (int)*mr_stop_flag();
+    return status ? leave_out(args, &err, m) : score(s, set, m);
+}
+
+/* Puts the net of another file in the place of the session's. Its vocabulary is the same, so an open task stays. */
+static int change_net(mr_session *s, const char *path, mr_context *ctx, mr_error *err)
+{
+    mr_net *net;
+    int status = mr_net_open(ctx, path, &net, err);
+    if (status) return status;
+    if (s->recipe.task && s->recipe.task->given) s->recipe.task->given = s->recipe.task->vocab = mr_net_vocab(net);
+    mr_net_free(s->net);
+    s->net = net;
+    return 0;
 }
 
 static int print_json(const measured *before, const measured *after, int scored, const long long bytes[2])
@@ -101,34 +122,35 @@ static int print_result(const settings *set, const char *from, const measured *b
     stat(set->out, &small);
     const long long bytes[] = {(long long)large.st_size, (long long)small.st_size};
     const double loss[] = {before->score.loss, after->score.loss};
-    const int scored = !before->left_out[0] && !after->left_out[0];
+    const int scored = !before->left_out[0];
     if (set->common.json) return print_json(before, after, scored, bytes);
     printf("%s: %lld bytes, was %lld\n", set->out, bytes[1], bytes[0]);
     if (scored)
         printf("loss in nats: f32 %.4f, int8 %.4f (%+.4f), over %lld predictions\n", loss[0], loss[1],
                loss[1] - loss[0], (long long)after->score.rows);
-    else printf("loss not measured: %s\n", before->left_out[0] ? before->left_out : after->left_out);
+    else printf("loss not measured: %s\n", before->left_out);
     return MR_EXIT_DONE;
 }
 
-static int quantize(const char *path, const settings *set, const mr_args *args, mr_context *ctx)
+static int save(mr_session *s, const char *out, mr_error *err)
 {
-    mr_session session;
-    measured before = {0}, after = {0};
     char weights[MR_TEXT_MAX];
-    mr_error err;
-    int code = open_and_score(path, set, set->common.quiet, args, ctx, &session, &before);
-    if (code >= 0) return code;
-    int status = mr_net_setting(session.net, "weights", weights, sizeof weights, &err);
+    int status = mr_net_setting(s->net, "weights", weights, sizeof weights, err);
     if (!status && strcmp(weights, "f32"))
-        status = mr_fail(&err, MR_EINVAL, "%s: the weights already have 8 bits", path);
-    if (!status) status = mr_net_save_int8(session.net, set->out, &err);
-    mr_session_close(&session);
-    if (status) return mr_report("quantize", &err);
-    code = open_and_score(set->out, set, 1, args, ctx, &session, &after);
+        status = mr_fail(err, MR_EINVAL, "%s: the weights already have 8 bits", s->path);
+    return status ? status : mr_net_save_int8(s->net, out, err);
+}
+
+/* The data may be a pipe: the task is opened once, and both nets are scored on it. */
+static int quantize(mr_session *s, const settings *set, const mr_args *args, mr_context *ctx)
+{
+    measured before = {0}, after = {0};
+    mr_error err;
+    int code = open_and_score(s, set, args, &before);
     if (code >= 0) return code;
-    mr_session_close(&session);
-    return print_result(set, path, &before, &after);
+    if (save(s, set->out, &err) || change_net(s, set->out, ctx, &err)) return mr_report("quantize", &err);
+    if (!before.left_out[0]) code = score(s, set, &after);
+    return code >= 0 ? code : print_result(set, s->path, &before, &after);
 }
 
 int mr_cmd_quantize(int argc, char **argv)
@@ -152,6 +174,7 @@ int mr_cmd_quantize(int argc, char **argv)
                                 "  minrnn quantize runs/book/last.safetensors --out book8.safetensors --data book.txt\n"
                                 "  minrnn generate book8.safetensors --prompt \"Once\"\n"};
     mr_context *ctx = NULL;
+    mr_session session;
     mr_error err;
     char *path = NULL;
     int code = mr_args_parse(&args, argc, argv);
@@ -163,8 +186,12 @@ int mr_cmd_quantize(int argc, char **argv)
             mr_fail(&err, MR_EINVAL, "--out %s is the model itself, which would be lost; name another file", set.out);
     if (!status) status = mr_open_context(&set.common, &ctx, &err);
     mr_catch_signals();
-    code = status ? mr_report("quantize", &err) : quantize(path, &set, &args, ctx);
+    if (!status) status = mr_session_open(&session, path, ctx, &err);
+    if (!status) {
+        code = quantize(&session, &set, &args, ctx);
+        mr_session_close(&session);
+    }
     mr_context_free(ctx);
     mr_free(path);
-    return code;
+    return status ? mr_report("quantize", &err) : code;
 }

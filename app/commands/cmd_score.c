@@ -125,6 +125,7 @@ static int score_file(mr_session *session, const char *path, int chunk, int seve
     mr_json_writer *w = &json->w;
     const int logprobs = set->common.json && set->per_token;
     stream s = {.set = set, .json = json, .shown = !set->common.quiet && isatty(STDERR_FILENO), .last = mr_seconds()};
+    mr_tell_typing(path, set->common.quiet);
     int status = mr_text_input_open(&s.input, path, err);
     if (status) return status;
     if (logprobs) {
@@ -183,6 +184,14 @@ static int score(mr_session *session, const mr_args *args, int chunk, const sett
     return status ? status : ended;
 }
 
+/* The second time there would be nothing left of it. */
+static int check_names(const mr_args *args, mr_error *err)
+{
+    int standard = 0;
+    for (int i = 1; i < args->count; i++) standard += !strcmp(args->given[i], "-");
+    return standard < 2 ? 0 : mr_fail(err, MR_EINVAL, "- is given twice; standard input can be given once");
+}
+
 int mr_cmd_score(int argc, char **argv)
 {
     settings set = {0};
@@ -207,6 +216,7 @@ int mr_cmd_score(int argc, char **argv)
     int chunk = 1, code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;
     int status = parse_mode(set.mode, &chunk, &err);
+    if (!status) status = check_names(&args, &err);
     if (!status) status = mr_open_context(&set.common, &ctx, &err);
     if (!status) status = mr_session_open(&session, args.given[0], ctx, &err);
     if (!status) {

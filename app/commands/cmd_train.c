@@ -144,6 +144,7 @@ static int check_flag(const mr_flag_pair *flag, const mr_recipe *recipe, mr_erro
 
 static int begin(mr_recipe *recipe, const mr_args *args, const settings *set, mr_error *err)
 {
+    recipe->task->stop = mr_stop_flag();
     mr_view_reading(recipe, set->common.quiet);
     int status = mr_run_begin(recipe, set->out, set->resume, err);
     for (int i = 0; !status && recipe->train.init[0] && i < args->pair_count; i++)
@@ -319,5 +320,7 @@ int mr_cmd_train(int argc, char **argv)
     mr_catch_signals();
     int status = train(&recipe, &args, &set, &err, &code);
     mr_recipe_free(&recipe);
-    return status ? mr_report("train", &err) : code;
+    if (!status) return code;
+    mr_report("train", &err);
+    return status == MR_ESTOPPED ? 128 + (int)*mr_stop_flag() : MR_EXIT_FAILED;
 }

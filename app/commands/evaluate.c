@@ -62,6 +62,7 @@ int mr_eval_choose(mr_session *s, const char *name, int64_t batch, int quiet, co
     void *const settings_of[] = {s->recipe.task->settings};
     if (batch) s->recipe.train.batch = batch;
     s->recipe.task->given = mr_net_vocab(s->net);
+    s->recipe.task->stop = mr_stop_flag();
     code = mr_args_take_pairs(args, tables, settings_of);
     const char *data = code < 0 ? mr_session_find_data(s, args->given[0]) : NULL;
     if (data && !quiet) {

@@ -3,6 +3,7 @@
 
 #include "core/clock.h"
 #include "commands/args.h"
+#include "commands/text_input.h"
 #include "tasks/source.h"
 
 #include <math.h>
@@ -124,7 +125,8 @@ void mr_view_reading(const mr_recipe *recipe, int quiet)
     char names[MR_TEXT_MAX];
     const mr_option *data = mr_option_find(recipe->task->type->options, "data");
     if (quiet || !data || !(data->flags & MR_OPT_MANY)) return;
-    const uint64_t bytes = mr_source_bytes(mr_option_print(data, recipe->task->settings, names));
-    if (bytes >= LARGE_TEXT && bytes <= UINT32_MAX) /* more is refused */
+    mr_tell_typing(mr_option_print(data, recipe->task->settings, names), quiet);
+    const uint64_t bytes = mr_source_bytes(names);
+    if (bytes >= LARGE_TEXT && bytes <= UINT32_MAX) /* more is refused, not read */
         fprintf(stderr, "reading %.0f MB of text …\n", (double)bytes / 1e6);
 }

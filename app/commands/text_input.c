@@ -11,6 +11,12 @@
 
 enum { FIRST_ROOM = 1 << 16 };
 
+void mr_tell_typing(const char *names, int quiet)
+{
+    if (!quiet && mr_source_is_typed(names))
+        fprintf(stderr, "reading the text from standard input; end it with Ctrl-D\n");
+}
+
 int mr_text_input_open(mr_text_input *in, const char *path, mr_error *err)
 {
     *in = (mr_text_input){.fd = -1, .name = strcmp(path, "-") ? path : "standard input"};
@@ -20,8 +26,10 @@ int mr_text_input_open(mr_text_input *in, const char *path, mr_error *err)
 long mr_text_input_read(mr_text_input *in, char *buffer, size_t size)
 {
     ssize_t got;
-    do got = read(in->fd, buffer, size);
-    while (got < 0 && errno == EINTR && !*mr_stop_flag());
+    do {
+        if (mr_source_wait(in->fd, mr_stop_flag())) return errno = EINTR, -1;
+        got = read(in->fd, buffer, size);
+    } while (got < 0 && (errno == EINTR || errno == EAGAIN));
     if (got > 0) in->bytes += (uint64_t)got;
     return (long)got;
 }
@@ -48,6 +56,7 @@ static int read_all(mr_text_input *in, size_t limit, char **text, size_t *size, 
     for (*size = 0; !status && got > 0; *size += got > 0 ? (size_t)got : 0) {
         if (*size == room) status = grow(text, *size, &room, in->name, err);
         if (!status) got = mr_text_input_read(in, *text + *size, room - *size);
+        if (!status && *mr_stop_flag()) status = mr_fail(err, MR_ESTOPPED, "stopped while %s was read", in->name);
         if (!status && got < 0) status = mr_fail(err, MR_EIO, "%s: %s", in->name, strerror(errno));
         if (!status && *size + (size_t)got > limit)
             status = mr_fail(err, MR_EDATA, "%s: is longer than %zu bytes; give less", in->name, limit);

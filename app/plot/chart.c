@@ -3,6 +3,11 @@
 
 #include "core/file.h"
 
+#include <limits.h>
+#include <string.h>
+
+enum { TITLE_LETTERS = 70 }; /* of a row of the title: as many as fit, estimated */
+
 static const char style[] =
     "<style>\n"
     "  text { font: 13px system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'DejaVu Sans', sans-serif; "
@@ -16,6 +21,7 @@ static const char style[] =
     "opacity: .35 }\n"
     "  .spread { stroke: currentColor; stroke-width: 1.2; fill: none } .band { fill: currentColor; opacity: .16 } "
     ".over { color: #16191f }\n"
+    "  .ring { fill: none; stroke: currentColor; stroke-width: 2.4 }\n"
     "  .marker { fill: currentColor; stroke: currentColor; stroke-width: 1.6; stroke-linejoin: round }\n"
     "  .paper { stroke: #16191f; stroke-width: 1.5; stroke-linejoin: round }\n"
     "  .stripes { stroke: #ffffff; stroke-width: 2.4; opacity: .6 } .coloured { fill: currentColor }\n"
@@ -32,37 +38,60 @@ static const char style[] =
     "  }\n"
     "</style>\n";
 
+/* A long title is broken into rows, which move the rest of the picture down. Returns the bytes of the next row and
+ * moves *rest after it; the last row that there is room for takes all. */
+static size_t next_row(const char **rest, int row)
+{
+    const size_t size = row + 1 < TITLE_ROWS ? mr_row_bytes(*rest, TITLE_LETTERS) : strlen(*rest);
+    *rest += size + ((*rest)[size] == ' ');
+    return size;
+}
+
+static int title_rows(const char *title)
+{
+    int rows = 1;
+    for (next_row(&title, 0); *title; rows++) next_row(&title, rows);
+    return rows;
+}
+
 static void draw_title(mr_strbuf *svg, const char *title)
 {
     mr_strbuf_add(svg, "<title>");
-    mr_draw_escaped(svg, title);
+    mr_draw_escaped(svg, title, strlen(title), INT_MAX);
     mr_strbuf_add(svg, "</title>\n");
     mr_strbuf_add(svg, style);
     mr_strbuf_add(svg, "<rect class=\"ground\" width=\"100%\" height=\"100%\"/>\n");
-    mr_strbuf_format(svg, "<text class=\"title\" x=\"%d\" y=\"30\" style=\"font-size: %spx\">", LEFT,
-                     mr_pixel(mr_fitting_size(16, WIDTH - LEFT - 10, mr_letters(title))).text);
-    mr_draw_escaped(svg, title);
-    mr_strbuf_add(svg, "</text>\n");
+    for (int row = 0, rows = title_rows(title); row < rows; row++) {
+        const char *text = title;
+        const size_t size = next_row(&title, row);
+        mr_strbuf_format(svg, "<text class=\"title\" x=\"%d\" y=\"%d\">", LEFT, TITLE_TOP + TITLE_ROW * row);
+        mr_draw_escaped(svg, text, size, TITLE_LETTERS);
+        mr_strbuf_add(svg, "</text>\n");
+    }
 }
 
-/* The paper's values last, so that no line or bar hides them. */
 static void draw_series(mr_drawing *d)
 {
-    for (int paper = 0; paper < 2; paper++)
+    for (int over = 0; over < 2; over++)
         for (size_t i = 0; i < d->chart->count; i++)
-            if (mr_is_paper(&d->chart->series[i]) == paper) (d->chart->groups ? mr_draw_bars : mr_draw_line)(d, i);
+            if (mr_is_over(&d->chart->series[i]) == over) (d->chart->groups ? mr_draw_bars : mr_draw_line)(d, i);
 }
 
 void mr_chart_print(mr_strbuf *svg, const mr_chart *chart)
 {
-    mr_drawing d = {.chart = chart, .svg = svg, .top = TOP + LEGEND_ROW * (mr_legend_rows(chart) - 1)};
+    const char *title = chart->title ? chart->title : "";
+    const int down = TITLE_ROW * (title_rows(title) - 1);
+    mr_drawing d = {.chart = chart,
+                    .svg = svg,
+                    .legend_top = LEGEND_TOP + down,
+                    .top = TOP + down + LEGEND_ROW * (mr_legend_rows(chart) - 1)};
     const size_t points = mr_fit_spans(&d);
     if (d.top > BOTTOM - 100) d.top = BOTTOM - 100; /* more names than a legend can hold */
     mr_strbuf_format(svg,
                      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
                      "role=\"img\">\n",
                      WIDTH, HEIGHT, WIDTH, HEIGHT);
-    draw_title(svg, chart->title ? chart->title : "");
+    draw_title(svg, title);
     mr_draw_axes(&d);
     draw_series(&d);
     mr_draw_legend(&d);

@@ -19,6 +19,7 @@ typedef enum mr_chart_style {
     MR_CHART_PLAIN,  /* without markers, thinner */
     MR_CHART_FAINT,  /* thinner still, and not in the legend */
     MR_CHART_POINTS, /* markers alone */
+    MR_CHART_RING,   /* a large ring around each point, over all lines */
     /* the paper's values: diamonds, the same in every chart, of the series before it. Of several such series the first
      * is in the legend. In a chart of bars they lie over the bars of that series */
     MR_CHART_PAPER

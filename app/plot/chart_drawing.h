@@ -7,14 +7,14 @@
 /* The picture and the plot in it, in pixels. The right margin holds the second axis whether it is drawn or not, so that
  * pictures of different runs can be laid over each other. */
 enum { WIDTH = 800, HEIGHT = 480, LEFT = 68, RIGHT = WIDTH - 68, TOP = 78, BOTTOM = HEIGHT - 58 };
-enum { LEGEND_TOP = 57, LEGEND_ROW = 20 };
+enum { TITLE_TOP = 30, TITLE_ROW = 20, TITLE_ROWS = 3, LEGEND_TOP = 57, LEGEND_ROW = 20 };
 #define TEXT_SIZE 13.0
 
 typedef struct mr_drawing {
     const mr_chart *chart;
     mr_strbuf *svg;
     mr_span x, y, right;
-    int top;
+    int top, legend_top;
 } mr_drawing;
 
 /* ---- chart_text.c: numbers and texts in SVG */
@@ -25,16 +25,20 @@ typedef struct mr_label {
 
 mr_label mr_pixel(double value); /* a coordinate, to a tenth */
 mr_label mr_brief(double value, int digits);
-/* Any text as XML: escaped, without control characters and broken UTF-8, and cut to the length of a line. */
-void mr_draw_escaped(mr_strbuf *svg, const char *text);
+/* Any text as XML: escaped, without control characters and broken UTF-8. At most `most` characters of it; … stands for
+ * the rest. */
+void mr_draw_escaped(mr_strbuf *svg, const char *text, size_t size, int most);
 void mr_draw_text(mr_strbuf *svg, const char *attributes, const char *text); /* text NULL: none */
 int mr_letters(const char *text);
+/* The bytes of the first row of a text that is broken at blanks into rows of at most `most` letters. */
+size_t mr_row_bytes(const char *text, int most);
 /* The font size, at most `size`, at which so many letters fit into `room` pixels. */
 double mr_fitting_size(double size, double room, int letters);
 
 /* ---- chart_marks.c: what a series looks like */
 
 int mr_is_paper(const mr_chart_series *s);
+int mr_is_over(const mr_chart_series *s);           /* drawn last, so that no line or bar hides it */
 size_t mr_rank(const mr_drawing *d, size_t series); /* its number among the series that are not the paper's */
 int mr_series_colour(const mr_drawing *d, size_t series);
 const char *mr_line_class(mr_chart_style style);

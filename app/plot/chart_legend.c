@@ -50,7 +50,7 @@ static void draw_key(mr_drawing *d, size_t i, int x, int y)
             d->svg,
             "<rect fill=\"url(#bar%zu)\" stroke=\"currentColor\" x=\"%d\" y=\"%d\" width=\"22\" height=\"11\"/>", i, x,
             y - 10);
-    else if (s->style != MR_CHART_POINTS)
+    else if (s->style != MR_CHART_POINTS && s->style != MR_CHART_RING)
         mr_strbuf_format(d->svg, "<path class=\"key%s\" d=\"M%d %dh22\"/>", mr_line_class(s->style), x, y - 4);
     if (!d->chart->groups && s->style != MR_CHART_PLAIN && !mr_is_paper(s)) mr_draw_marker(d, i, x + 11, y - 4);
     mr_strbuf_add(d->svg, "</g>");
@@ -65,7 +65,7 @@ void mr_draw_legend(mr_drawing *d)
             char where[96];
             if (!is_in_legend(d->chart, i) || mr_is_paper(s) != paper) continue;
             place_entry(s, &x, &row);
-            const int start = x - width_of(s), y = LEGEND_TOP + LEGEND_ROW * row;
+            const int start = x - width_of(s), y = d->legend_top + LEGEND_ROW * row;
             draw_key(d, i, start, y);
             snprintf(where, sizeof where, "x=\"%d\" y=\"%d\"", start + KEY, y);
             mr_draw_text(d->svg, where, s->name);

@@ -21,7 +21,8 @@ static void draw_points(mr_drawing *d, size_t series, size_t count)
 {
     const mr_chart_series *s = &d->chart->series[series];
     const mr_span *span = mr_span_for(d, s);
-    const int marked = s->style == MR_CHART_LINE || s->style == MR_CHART_DASHED || s->style == MR_CHART_POINTS;
+    const int marked = s->style == MR_CHART_LINE || s->style == MR_CHART_DASHED || s->style == MR_CHART_POINTS ||
+                       s->style == MR_CHART_RING;
     const size_t each = count <= EVERY_POINT || s->style == MR_CHART_POINTS ? 1 : count / SOME_POINTS;
     size_t shown = 0;
     for (size_t i = 0; i < s->n; i++) {
@@ -42,7 +43,7 @@ void mr_draw_line(mr_drawing *d, size_t series)
     if (!count) return;
     mr_strbuf_format(d->svg, "<g class=\"c%d\">\n", mr_series_colour(d, series));
     if (s->band && s->spread) draw_band(d, s);
-    if (s->style != MR_CHART_POINTS && !mr_is_paper(s)) {
+    if (s->style != MR_CHART_POINTS && !mr_is_over(s)) {
         mr_strbuf_format(d->svg, "<polyline class=\"line%s\" points=\"", mr_line_class(s->style));
         for (size_t i = 0; i < s->n; i++)
             if (mr_has_point(d->chart, s, i))

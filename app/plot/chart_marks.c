@@ -38,7 +38,9 @@ int mr_series_colour(const mr_drawing *d, size_t i)
 
 const char *mr_line_class(mr_chart_style style)
 {
-    static const char *const classes[] = {"", " dashed", " plain", " faint", "", ""};
+    static const char *const classes[] = {
+        [MR_CHART_LINE] = "",   [MR_CHART_DASHED] = " dashed", [MR_CHART_PLAIN] = " plain", [MR_CHART_FAINT] = " faint",
+        [MR_CHART_POINTS] = "", [MR_CHART_RING] = "",          [MR_CHART_PAPER] = ""};
     return classes[style];
 }
 
@@ -65,8 +67,15 @@ static size_t marker_of(const mr_drawing *d, size_t series)
     return marked % MARKERS;
 }
 
+int mr_is_over(const mr_chart_series *s) { return mr_is_paper(s) || s->style == MR_CHART_RING; }
+
 void mr_draw_marker(mr_drawing *d, size_t series, double x, double y)
 {
+    if (d->chart->series[series].style == MR_CHART_RING) {
+        mr_strbuf_format(d->svg, "<circle class=\"ring\" cx=\"%s\" cy=\"%s\" r=\"7.5\"/>", mr_pixel(x).text,
+                         mr_pixel(y).text);
+        return;
+    }
     const struct marker *m = &markers[marker_of(d, series)];
     mr_strbuf_format(d->svg, "<path class=\"marker%s\" transform=\"translate(%s %s)\" d=\"%s\"/>",
                      m->hollow ? " hollow" : "", mr_pixel(x).text, mr_pixel(y).text, m->path);

@@ -24,13 +24,12 @@ mr_label mr_brief(double v, int digits)
 
 static int is_control(uint32_t c) { return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0xfffe || c == 0xffff; }
 
-void mr_draw_escaped(mr_strbuf *svg, const char *s)
+void mr_draw_escaped(mr_strbuf *svg, const char *s, size_t left, int most)
 {
-    size_t left = strlen(s);
     for (int shown = 0; left; shown++) {
         uint32_t codepoint;
         int bytes = mr_utf8_read(s, left, &codepoint);
-        if (shown == TEXT_CHARS) {
+        if (shown == most) {
             mr_strbuf_add(svg, "…");
             return;
         }
@@ -52,7 +51,7 @@ void mr_draw_escaped(mr_strbuf *svg, const char *s)
 void mr_draw_text(mr_strbuf *svg, const char *attributes, const char *s)
 {
     mr_strbuf_format(svg, "<text %s>", attributes);
-    mr_draw_escaped(svg, s ? s : "");
+    if (s) mr_draw_escaped(svg, s, strlen(s), TEXT_CHARS);
     mr_strbuf_add(svg, "</text>\n");
 }
 
@@ -61,6 +60,17 @@ int mr_letters(const char *s)
     int count = 0;
     for (; s && *s; s++) count += ((unsigned char)*s & 0xc0) != 0x80;
     return count < TEXT_CHARS ? count : TEXT_CHARS;
+}
+
+size_t mr_row_bytes(const char *text, int most)
+{
+    size_t at = 0, blank = 0;
+    for (int letters = 0; text[at]; at++) {
+        letters += ((unsigned char)text[at] & 0xc0) != 0x80;
+        if (text[at] == ' ') blank = at;
+        if (letters > most) return blank ? blank : at;
+    }
+    return at;
 }
 
 double mr_fitting_size(double size, double room, int count)

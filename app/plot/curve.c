@@ -134,7 +134,7 @@ int mr_curve_write(const char *path, const mr_curve_point *points, size_t n, int
          .x = &c->best_x,
          .y = &c->best_y,
          .colour = 6,
-         .style = MR_CHART_POINTS},
+         .style = MR_CHART_RING},
         {.name = accuracy->label, .n = accuracy->n, .x = accuracy->x, .y = accuracy->y, .colour = 3, .right = 1}};
     const mr_chart chart = {.title = title,
                             .x = {.label = "training steps", .high = c->last_step},

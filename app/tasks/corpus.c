@@ -3,6 +3,8 @@
 
 #include "core/mem.h"
 #include "core/rng.h"
+#include "core/utf8.h"
+#include "tasks/source.h"
 
 #include <limits.h>
 #include <string.h>
@@ -42,11 +44,40 @@ static void get_tokens(const corpus *c, size_t at, size_t n, int32_t *out)
 
 /* ---- from bytes to tokens */
 
-static size_t count_lines(const char *text, size_t size)
+static int stopped(const mr_task *task, const mr_corpus_source *source, mr_error *err)
 {
-    size_t lines = 0;
-    for (size_t i = 0; i < size; i++) lines += text[i] == '\n';
-    return lines;
+    return task->stop && *task->stop ? mr_fail(err, MR_ESTOPPED, "stopped while %s was read", source->name) : 0;
+}
+
+/* A place in the text, as a user finds it. */
+typedef struct place {
+    size_t at;    /* in all of the text */
+    size_t file;  /* which of the sources it is in */
+    size_t start; /* where that one begins */
+    size_t line;  /* its own, from 1 */
+} place;
+
+/* On by so many bytes, which are still there. */
+static void advance(place *p, const mr_corpus_source *source, size_t bytes)
+{
+    size_t from = p->at;
+    p->at += bytes;
+    while (source->names && source->ends[p->file] <= p->at && source->ends[p->file] < source->size) {
+        from = p->start = source->ends[p->file++];
+        p->line = 1;
+    }
+    p->line += mr_count_lines(source->bytes + from, p->at - from);
+}
+
+/* `what` is the library's sentence, whose place counts from elsewhere: "byte 7: what is wrong". */
+static int fail_at(const place *p, const mr_corpus_source *source, const mr_error *what, const char *hint,
+                   mr_error *err)
+{
+    char name[MR_SOURCE_LABEL];
+    const char *colon = strstr(what->text, ": ");
+    return mr_fail(err, what->status, "%s, line %zu, byte %zu: %s%s",
+                   source->names ? mr_source_name(source->names, p->file, name) : source->name, p->line,
+                   p->at - p->start + 1, colon ? colon + 2 : what->text, hint);
 }
 
 /* How many characters UTF-8 text has; for text that is not UTF-8, no fewer than can be read. */
@@ -59,37 +90,52 @@ static size_t count_characters(const char *text, size_t size)
 
 /* A piece at a time, so that tokens of one byte can be stored in the memory of the text itself: a token never comes
  * after the bytes that it was read from. */
-static int encode(corpus *c, mr_encoder *encoder, const mr_corpus_source *source, mr_error *err)
+static int encode(const mr_task *task, corpus *c, mr_encoder *encoder, const mr_corpus_source *source, mr_error *err)
 {
-    int32_t piece[4096];
-    size_t line = 1;
-    for (size_t at = 0; at < source->size;) {
-        size_t left = source->size - at, count, used;
-        int last = left <= sizeof piece / sizeof *piece;
+    enum { PIECE = 4096 };
+    int32_t piece[PIECE];
+    place here = {.line = 1};
+    while (here.at < source->size) {
+        size_t left = source->size - here.at, count, used;
+        const char *text = source->bytes + here.at;
         mr_error inner;
-        int status = mr_encode_text(encoder, source->bytes + at, last ? left : sizeof piece / sizeof *piece, last,
-                                    piece, sizeof piece / sizeof *piece, &count, &used, &inner);
-        line += count_lines(source->bytes + at, used);
-        if (status) return mr_fail(err, status, "%s, line %zu, %s", source->name, line, inner.text);
+        int status = stopped(task, source, err);
+        if (status) return status;
+        status = mr_encode_text(encoder, text, left <= PIECE ? left : PIECE, left <= PIECE, piece, PIECE, &count, &used,
+                                &inner);
+        advance(&here, source, used);
+        if (status) return fail_at(&here, source, &inner, "", err);
         put_tokens(c, piece, count);
-        at += used;
     }
     return 0;
 }
 
-static int make_tokens(corpus *c, mr_encoder *encoder, mr_corpus_source *source, mr_error *err)
+static int make_tokens(const mr_task *task, corpus *c, mr_encoder *encoder, mr_corpus_source *source, mr_error *err)
 {
     const mr_vocab *vocab = encoder->vocab;
     c->width = mr_vocab_size(vocab) <= 1 << 8 ? 1 : mr_vocab_size(vocab) <= 1 << 16 ? 2 : 4;
     if (c->width == 1) {
         c->tokens = source->bytes;
-        int status = encode(c, encoder, source, err);
+        int status = encode(task, c, encoder, source, err);
         source->bytes = NULL;
         return status;
     }
     c->tokens = mr_alloc(count_characters(source->bytes, source->size), (size_t)c->width);
     if (!c->tokens) return mr_no_memory(err, source->name);
-    return encode(c, encoder, source, err);
+    return encode(task, c, encoder, source, err);
+}
+
+/* The text is not UTF-8, as `what` says: names the place. */
+static int fail_utf8(const mr_corpus_source *source, const mr_error *what, mr_error *err)
+{
+    size_t at = 0;
+    place bad = {.line = 1};
+    for (int length = 1; length > 0 && at<source->size; at += length> 0 ? (size_t)length : 0) {
+        uint32_t codepoint;
+        length = mr_utf8_read(source->bytes + at, source->size - at, &codepoint);
+    }
+    advance(&bad, source, at);
+    return fail_at(&bad, source, what, "; use --vocab bytes", err);
 }
 
 static int choose_vocab(mr_task *task, corpus *c, const mr_corpus_source *source, mr_error *err)
@@ -99,8 +145,22 @@ static int choose_vocab(mr_task *task, corpus *c, const mr_corpus_source *source
     if (task->given) return 0;
     int status = mr_vocab_build(source->kind, source->bytes, source->size, &c->own, &inner);
     task->vocab = c->own;
-    if (status == MR_EDATA) return mr_fail(err, status, "%s, %s; use --vocab bytes", source->name, inner.text);
+    if (status == MR_EDATA) return fail_utf8(source, &inner, err);
     return status ? mr_fail(err, status, "%s: %s", source->name, inner.text) : 0;
+}
+
+static int sum(mr_task *task, const mr_corpus_source *source, mr_error *err)
+{
+    const size_t piece = 1 << 24;
+    mr_sha256 sha;
+    int status = stopped(task, source, err);
+    mr_sha256_begin(&sha);
+    for (size_t at = 0; !status && at < source->size; at += piece) {
+        mr_sha256_add(&sha, source->bytes + at, source->size - at < piece ? source->size - at : piece);
+        status = stopped(task, source, err);
+    }
+    mr_sha256_end(&sha, task->data_sha256);
+    return status;
 }
 
 /* ---- windows */
@@ -139,10 +199,10 @@ static int load(mr_task *task, corpus *c, mr_corpus_source *source, mr_error *er
         return mr_fail(err, MR_ECONFIG, "context = %d: windows of a text have at least 1 token; raise --context",
                        task->context);
     if (source->size == 0) return mr_fail(err, MR_EDATA, "%s is empty: give a text to learn from", source->name);
-    mr_sha256_of(source->bytes, source->size, task->data_sha256);
-    int status = choose_vocab(task, c, source, err);
+    int status = sum(task, source, err);
+    if (status == 0) status = choose_vocab(task, c, source, err);
     mr_encoder encoder = {.vocab = task->vocab, .unknown = source->unknown};
-    if (status == 0) status = make_tokens(c, &encoder, source, err);
+    if (status == 0) status = make_tokens(task, c, &encoder, source, err);
     mr_encode_note(source->unknown, encoder.changed, task->note);
     if (status == 0) status = split(task, c, source, err);
     return status;

@@ -10,12 +10,15 @@ typedef struct mr_corpus_source {
     const char *name; /* of the text, in errors */
     char *bytes;      /* from mr_alloc; mr_corpus_open frees it, also on failure */
     size_t size;
+    const char *names;  /* where the text comes from, as in tasks/source.h; NULL: from one place, `name` */
+    const size_t *ends; /* of each of `names`: where in the bytes it ends */
     mr_vocab_kind kind; /* unless the task was given a vocabulary */
     double split;       /* the share of the tokens, from the front, that is training text */
     mr_unknown unknown; /* what happens to characters that a given vocabulary lacks */
 } mr_corpus_source;
 
-/* Sets task->data, interface, max_T, eval_batches, vocab and note. What is left after a failure is
+/* Sets task->data, interface, max_T, eval_batches, vocab and note. Errors name the file, and its own line and byte.
+ * MR_ESTOPPED: *task->stop was set. What is left after a failure is
  * freed by mr_corpus_close. */
 int mr_corpus_open(mr_task *task, mr_corpus_source source, mr_error *err);
 

@@ -81,6 +81,13 @@ int mr_encode_text(mr_encoder *e, const char *text, size_t size, int last, int32
     return status;
 }
 
+size_t mr_count_lines(const char *text, size_t size)
+{
+    size_t lines = 0;
+    for (size_t i = 0; i < size; i++) lines += text[i] == '\n';
+    return lines;
+}
+
 const char *mr_encode_note(mr_unknown unknown, int64_t changed, char out[MR_ENCODE_NOTE])
 {
     out[0] = 0;

@@ -27,6 +27,9 @@ typedef struct mr_encoder {
 int mr_encode_text(mr_encoder *encoder, const char *text, size_t size, int last, int32_t *tokens, size_t capacity,
                    size_t *count, size_t *used, mr_error *err);
 
+/* Line breaks in a piece of text, to say in which line something is. */
+size_t mr_count_lines(const char *text, size_t size);
+
 /* "3 characters that the vocabulary lacks were skipped", for the user; "" where there were none. */
 enum { MR_ENCODE_NOTE = 96 };
 const char *mr_encode_note(mr_unknown unknown, int64_t changed, char out[MR_ENCODE_NOTE]);

@@ -7,6 +7,7 @@
 #include "core/options.h"
 #include "core/sha256.h"
 #include "core/status.h"
+#include "core/stop.h"
 #include "tasks/encode.h"
 
 typedef struct mr_task_type mr_task_type;
@@ -17,6 +18,7 @@ typedef struct mr_task {
     uint64_t seed;          /* of training batches */
     int batch, context;     /* rows per batch; longest sequence in tokens where the user chooses it (text), else 0 */
     const mr_vocab *given;  /* the vocabulary of a model that exists already, or NULL: the task makes its own */
+    const mr_stop *stop;    /* once it is set, opening ends with MR_ESTOPPED where it can; NULL: nobody stops it */
     mr_interface interface; /* set by open: what the model must look like */
     int max_T;              /* set by open: longest sequence of any batch */
     /* set by open: longest sequence that is trained on, most rows of a batch that is scored; 0: max_T, batch */

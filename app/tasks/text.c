@@ -1,4 +1,5 @@
 /* Text: predict the next character (or byte) of any file, or of several in a row. */
+#include "core/mem.h"
 #include "tasks/corpus.h"
 #include "tasks/source.h"
 
@@ -12,14 +13,22 @@ static int open_task(mr_task *task, mr_error *err)
 {
     const settings *s = task->settings;
     char label[MR_SOURCE_LABEL];
+    mr_source_text text;
     mr_corpus_source source = {.name = mr_source_label(s->data, label),
+                               .names = s->data,
                                .kind = (mr_vocab_kind)s->vocab,
                                .split = s->split,
                                .unknown = (mr_unknown)s->unknown};
     if (!s->data[0])
         return mr_fail(err, MR_ECONFIG, "there is no text to learn from or to score; give it with --data FILE");
-    int status = mr_source_read(s->data, UINT32_MAX, &source.bytes, &source.size, err);
-    return status ? status : mr_corpus_open(task, source, err);
+    int status = mr_source_read(s->data, UINT32_MAX, task->stop, &text, err);
+    if (status) return status;
+    source.bytes = text.data;
+    source.size = text.size;
+    source.ends = text.ends;
+    status = mr_corpus_open(task, source, err);
+    mr_free(text.ends);
+    return status;
 }
 
 static const mr_option options[] = {

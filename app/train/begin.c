@@ -34,7 +34,7 @@ static int copy_data(mr_recipe *r, const mr_option *data, const char *names, con
     if (!status) status = check_recipe(r, err);
     if (!status) status = mr_make_directory(dir, err);
     if (!status) status = mr_lock_directory(dir, &lock, err);
-    if (!status) status = mr_source_copy(names, path, err);
+    if (!status) status = mr_source_copy(names, path, r->task->stop, err);
     mr_unlock(lock);
     return status;
 }

@@ -420,19 +420,29 @@ static void print_all(const mr_recipe *r, mr_strbuf *out)
     }
 }
 
-/* What a line of recipe.ini would misread in a value. */
-static const char *unfit_part(const mr_option *o, const char *value)
+static const char *unfit_blank(const char *line, size_t n)
 {
-    static const char blanks[] = " \t\r\v\f";
-    const int many = (o->flags & MR_OPT_MANY) != 0;
-    if (!many && strchr(value, '\n')) return "a line break";
-    for (const char *c = value; *c; c++) {
-        if (!strchr(blanks, *c)) continue;
-        if (c[1] == ';') return "a blank with a semicolon after it, which starts a comment";
-        if (!c[1] || c[1] == '\n') return "a blank at the end";
-        if (c == value || c[-1] == '\n') return "a blank at the start";
+    for (size_t i = 0; i < n; i++) {
+        if (!strchr(" \t\r\v\f", line[i])) continue;
+        if (i + 1 < n && line[i + 1] == ';') return "a blank with a semicolon after it, which starts a comment";
+        if (i + 1 == n) return "a blank at the end";
+        if (!i) return "a blank at the start";
     }
-    return "this value";
+    return NULL;
+}
+
+/* What a line of recipe.ini would misread in a value of *n bytes. Where there are several, a line each, *value and *n
+ * become those of the one that has it. */
+static const char *unfit_part(const mr_option *o, const char **value, size_t *n)
+{
+    const char *line = *value, *what = NULL;
+    if (!(o->flags & MR_OPT_MANY) && strchr(line, '\n')) return "a line break";
+    for (size_t length; !what && *line; line += length + (line[length] == '\n')) {
+        length = strcspn(line, "\n");
+        what = unfit_blank(line, length);
+        if (what) *value = line, *n = length;
+    }
+    return what ? what : "this value";
 }
 
 static const mr_option *find_difference(const mr_recipe *a, const mr_recipe *b, char left[MR_TEXT_MAX])
@@ -456,9 +466,13 @@ int mr_recipe_print(const mr_recipe *r, mr_strbuf *out, mr_error *err)
     if (out->failed) return mr_no_memory(err, "the recipe");
     int status = parse(&again, "recipe.ini", out->data, out->size, err);
     const mr_option *differs = status ? NULL : find_difference(r, &again, value);
-    if (differs)
-        status = mr_fail(err, MR_EINVAL, "--%s %.300s: recipe.ini cannot hold %s; rename the file, or use a link",
-                         differs->key, value, unfit_part(differs, value));
+    if (differs) {
+        const char *shown = value;
+        size_t n = strlen(value);
+        const char *what = unfit_part(differs, &shown, &n);
+        status = mr_fail(err, MR_EINVAL, "--%s %.*s: recipe.ini cannot hold %s; rename the file, or use a link",
+                         differs->key, n < 300 ? (int)n : 300, shown, what);
+    }
     mr_recipe_free(&again);
     return status;
 }

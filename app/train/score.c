@@ -53,7 +53,7 @@ static int take_tokens(scorer *s, const int32_t *tokens, size_t count, mr_error 
 static int take_text(scorer *s, char *text, int32_t *tokens, mr_error *err)
 {
     const char *name = s->options->name;
-    size_t held = 0, count, used;
+    size_t held = 0, line = 1, count, used;
     mr_error inner;
     for (int last = 0; !last;) {
         long got = s->options->read(s->options->user, text + held, PIECE - held);
@@ -61,7 +61,8 @@ static int take_text(scorer *s, char *text, int32_t *tokens, mr_error *err)
         last = got == 0;
         held += (size_t)got;
         int status = mr_encode_text(&s->encoder, text, held, last, tokens, PIECE, &count, &used, &inner);
-        if (status) return mr_fail(err, status, "%s: %.900s", name, inner.text);
+        line += mr_count_lines(text, used);
+        if (status) return mr_fail(err, status, "%s, line %zu, %.900s", name, line, inner.text);
         status = take_tokens(s, tokens, count, err);
         if (status) return status;
         memmove(text, text + used, held - used);

@@ -99,8 +99,9 @@ static int read_file(mr_net *net, const mr_st *st, const char *path, mr_dev *dev
     mr_config config;
     if (mr_st_meta(st, "state.step"))
         return mr_fail(err, MR_EFORMAT,
-                       "%s: is the state of a training run, not a model; load it with mr_net_load_training or "
-                       "`minrnn train --resume`, or open the run's model file",
+                       "%s: is the state of a training run, not a model; the models beside it are model.safetensors "
+                       "(the best) and last.safetensors; `minrnn train --out FOLDER --resume` and "
+                       "mr_net_load_training continue from it",
                        path);
     int status = mr_model_read_config(st, path, &config, err);
     if (!status) status = mr_model_read_step(&net->steps, st, path, err);
