@@ -58,17 +58,26 @@ check "what the run does not write stays" [ "$(cat notes/notes.txt notes/log.csv
 # a run that failed in its beginning leaves nothing that stands in the way of the next try
 refused 1 'lower --context' "$minrnn" train text --data - --context 1000000 --out again <text.txt
 check "nothing is left" [ -z "$(snapshot again)" ]
+refused 1 'GB of memory are needed' "$minrnn" train text --data - --dim 16384 --layers 16 --context 8 --out again \
+    <text.txt
+check "nothing is left of a model that is too large" [ -z "$(snapshot again)" ]
+refused 1 'the model of --init has dim' "$minrnn" train text --data - --init whole --dim 8 --context 8 --out again \
+    <text.txt
+check "nothing is left of a flag that contradicts" [ -z "$(snapshot again)" ]
 done_by "$minrnn" train text --data - "${small[@]}" --out again <text.txt
 check "the same model" same_files whole/model.safetensors again/model.safetensors
 
 # killed early: with the recipe alone, with the copy of the data, with an empty log
-for left in recipe.ini 'recipe.ini data.txt' 'recipe.ini data.txt log.jsonl' 'recipe.ini log.jsonl log.csv curve.svg'; do
+for left in '' data.txt 'data.txt log.jsonl' 'log.jsonl log.csv curve.svg'; do
     rm -rf early && mkdir early
-    for name in $left; do cp "again/$name" early/ 2>/dev/null || : >"early/$name"; done
+    for name in recipe.ini $left; do cp "again/$name" early/ 2>/dev/null || : >"early/$name"; done
     sed -i 's|/again/|/early/|' early/recipe.ini
     done_by "$minrnn" train text --data - "${small[@]}" --out early --resume <text.txt
     check "$left: the same model" same_files whole/model.safetensors early/model.safetensors
 done
+
+rm -rf early && mkdir early && sed 's|/again/|/early/|' again/recipe.ini >early/recipe.ini
+untouched early 'early/data.txt: the run was ended before its data was copied' "$minrnn" train --out early --resume
 
 # ---- a lost log
 done_by "$minrnn" train "${data[@]}" --log csv --out logless

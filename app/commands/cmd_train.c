@@ -151,6 +151,7 @@ static int begin(mr_recipe *recipe, const mr_args *args, const settings *set, mr
     int status = mr_run_begin(recipe, set->out, set->resume, err);
     for (int i = 0; !status && recipe->train.init[0] && i < args->pair_count; i++)
         status = check_flag(&args->pairs[i], recipe, err);
+    if (status) mr_run_take_back(recipe, set->out);
     return status;
 }
 

@@ -9,7 +9,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 static char *free_note(mr_recipe *r)
 {
@@ -57,6 +56,15 @@ static int copy_data(mr_recipe *r, const mr_option *data, const char *names, con
     return status;
 }
 
+/* Does the recipe name a copy that was never made? */
+static int is_unfinished(const char *names, const char *path, const char *dir, int resume)
+{
+    char *whole = mr_path_absolute(path);
+    const int named = whole && !strcmp(names, whole);
+    mr_free(whole);
+    return named && resume && !mr_path_exists(path) && mr_run_exists(dir) && !mr_run_has_state(dir);
+}
+
 /* Where the run has a copy already, that is its data: it is there because there is nothing else to read again. A
  * folder that was moved has its copy elsewhere than the recipe says. */
 static int keep_data(mr_recipe *r, const char *dir, int resume, mr_error *err)
@@ -73,21 +81,13 @@ static int keep_data(mr_recipe *r, const char *dir, int resume, mr_error *err)
     if (!status && begun && (moved || !lasting)) {
         snprintf(free_note(r), sizeof *r->notes, "the data is %.150s, the copy made when the run began", path);
         status = use_copy(r, data, path, err);
-    } else if (!status && !lasting) status = copy_data(r, data, names, dir, path, resume, err);
+    } else if (!status && is_unfinished(names, path, dir, resume))
+        status = mr_fail(err, MR_EDATA, "%s: the run was ended before its data was copied; start it again with --data",
+                         path);
+    else if (!status && !lasting) status = copy_data(r, data, names, dir, path, resume, err);
     mr_free(moved);
     mr_free(path);
     return status;
-}
-
-/* A run that failed before its first step leaves no recipe and no copy of its data: the next try begins anew. */
-static void take_back(const char *dir)
-{
-    static const char *const names[] = {"data.txt", "recipe.ini"};
-    for (int i = 0; i < 2; i++) {
-        char *path = mr_path_join(dir, names[i]);
-        if (path) unlink(path);
-        mr_free(path);
-    }
 }
 
 /* ---- all of it ---- */
@@ -116,7 +116,7 @@ static int begin(mr_recipe *r, const char *dir, int resume, mr_error *err)
 int mr_run_begin(mr_recipe *r, const char *dir, int resume, mr_error *err)
 {
     const int status = begin(r, dir, resume, err);
-    if (status && r->begun) take_back(dir);
+    if (status) mr_run_take_back(r, dir);
     if (status) return status;
     const char *relative = mr_recipe_relative(r);
     if (r->init_net)

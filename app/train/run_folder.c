@@ -6,6 +6,7 @@
 #include "train/ini.h"
 
 #include <string.h>
+#include <unistd.h>
 
 static int in_folder(const char *dir, const char *name)
 {
@@ -97,6 +98,16 @@ int mr_run_write_recipe(const mr_recipe *r, const char *dir, mr_error *err)
     mr_strbuf_free(&text);
     mr_free(path);
     return status;
+}
+
+void mr_run_take_back(const mr_recipe *r, const char *dir)
+{
+    static const char *const names[] = {"data.txt", "recipe.ini"}; /* so that a kill in between leaves no lone copy */
+    for (int i = 0; r->begun && i < 2; i++) {
+        char *path = mr_path_join(dir, names[i]);
+        if (path) unlink(path);
+        mr_free(path);
+    }
 }
 
 int mr_run_find_copy(const char *names, const char *dir, char **path, mr_error *err)

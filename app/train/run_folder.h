@@ -19,6 +19,9 @@ int mr_run_check_free(const mr_recipe *recipe, const char *dir, int copies, int 
 /* Writes recipe.ini, which makes the folder that of a run. */
 int mr_run_write_recipe(const mr_recipe *recipe, const char *dir, mr_error *err);
 
+/* Removes what mr_run_begin wrote for a run that failed before its first step: the next try is a new run. */
+void mr_run_take_back(const mr_recipe *recipe, const char *dir);
+
 /* A run that keeps a copy of its data names it from the root. Was the folder moved since, so that `names` is missing
  * and the copy is in `dir`? Then *path is that copy, freed by mr_free; otherwise NULL. */
 int mr_run_find_copy(const char *names, const char *dir, char **path, mr_error *err);

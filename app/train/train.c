@@ -398,6 +398,7 @@ static int set_up(trainer *t, int resume, mr_error *err)
     status = t->recipe->begun ? 0 : mr_run_check_free(t->recipe, t->dir, 0, resume, err);
     const int begun = resume && mr_run_has_state(t->dir);
     if (!status) status = start_net(t, resume, err);
+    if (status) mr_run_take_back(t->recipe, t->dir);
     /* first, so that what a run leaves that is killed now is known as its own */
     if (!status && !begun) status = mr_run_write_recipe(t->recipe, t->dir, err);
     if (!status) find_log(t);
