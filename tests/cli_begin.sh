@@ -201,14 +201,18 @@ refused_after() { # PATTERN COMMAND…: fails, and the last line on stderr match
     checks=$((checks + 1))
     [ $status -eq 1 ] && tail -n 1 err | grep -qE -- "$pattern" || fail "status $status, $(tail -n 1 err)"
 }
-refused_after \
-    'full/state.safetensors: cannot be written.*the best model \(step 5\) is saved.*minrnn train --out full --resume' \
-    small $between "$minrnn" train text --data text.txt "${tiny[@]}" --steps 20 --eval-every 5 --save-every 5 --out full
+disk=(train text --data text.txt "${tiny[@]}" --eval-every 5 --save-every 5 --schedule constant)
+refused_after 'full/state.safetensors: cannot be .*the best model \(step 5\) is saved, but no state.*--init full' \
+    small $between "$minrnn" "${disk[@]}" --steps 20 --out full
 done_by "$minrnn" info full/model.safetensors
 check "no halves are left" [ -z "$(find full -name '*.tmp')" ]
-done_by "$minrnn" train --out full --resume
-done_by "$minrnn" train text --data text.txt "${tiny[@]}" --steps 20 --eval-every 5 --save-every 5 --out roomy
-check "resumed with room: the same model" same_files full/model.safetensors roomy/model.safetensors
+refused 1 'full: has a model but no state to resume from' "$minrnn" train --out full --resume
+done_by "$minrnn" "${disk[@]}" --steps 5 --out filled
+refused_after 'the best model \(step 10\) is saved; once it can be .*, resume: minrnn train --out filled --resume' \
+    small $between "$minrnn" train --out filled --resume --steps 20
+done_by "$minrnn" train --out filled --resume --steps 20
+done_by "$minrnn" "${disk[@]}" --steps 20 --out roomy
+check "resumed with room: the same model" same_files filled/model.safetensors roomy/model.safetensors
 refused_after 'could not be saved either' \
     small 16 "$minrnn" train text --data text.txt "${tiny[@]}" --steps 20 --eval-every 5 --save-every 5 --out fuller
 

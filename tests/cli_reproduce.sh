@@ -87,6 +87,7 @@ wrong blank 'blank.ini: A/accuracy: gate-init: a value may not contain a blank' 
 wrong quick 'quick.ini: slow/accuracy with --quick: unknown key stesp' '[quick]' 'stesp = 3'
 wrong paper 'paper.ini: fast/accuracy with --as-paper: clip = -1' '[as-paper]' 'recipe = selective-copy' \
     '[as-paper fast]' 'clip = -1'
+wrong stdin '\[row A\] data = -: standard input can be read once' '[row A]' 'recipe = text' 'data = -'
 { cat sweep.ini; printf '[row A]\nlrr = 1\n'; } >other.ini # a mistake in a row that is not asked for
 refused 1 'other.ini: A/accuracy: unknown key lrr' "$minrnn" reproduce other.ini --only slow --out nothing
 sed 's/^score.*/&\nfoo = 3/' sweep.ini >head.ini
@@ -97,7 +98,9 @@ refused 1 'no section \[quick\]' "$minrnn" reproduce sweep.ini --quick --out not
 mkdir -p elsewhere && cp sweep.ini elsewhere/
 refused 2 'sweep.ini was given twice' "$minrnn" reproduce sweep.ini elsewhere/sweep.ini --out nothing
 refused 2 'cannot be combined' "$minrnn" reproduce all chomsky --out nothing
-refused 1 'matches no cell' "$minrnn" reproduce sweep.ini --only '[' --out nothing
+refused 1 'matches no cell.*: slow/accuracy, fast/accuracy$' "$minrnn" reproduce sweep.ini --only '[' --out nothing
+refused 1 'matches no cell.* and [0-9]+ more$' "$minrnn" reproduce chomsky --only nothing --out nothing
+refused 1 'matches no cell' "$minrnn" reproduce efficiency --only nothing --out unmeasured
 check "nothing is left of any" [ ! -e nothing ]
 
 # sections in any order
@@ -182,7 +185,7 @@ done_by reproduce mine.ini --out data
 check "the same data is not run again" grep -q '^0 done, 2 were there$' err
 sed -i 's/learn/train/g' mine.txt
 run reproduce mine.ini --out data --budget 0.000001s
-check "other data is noticed" grep -q '^0 done, 0 were there, 2 outdated because the data has changed, 2 left' err
+check "other data is noticed" grep -q '^0 done, 0 were there, 2 outdated because the data .* has changed, 2 left' err
 check "its rows are outdated" json 'len(d["rows"]) == 2 and all(r["outdated"] == 1 for r in d["rows"])' data/mine.json
 check "and called so" grep -q '(outdated)' data/mine.md
 done_by reproduce mine.ini --out data --json
@@ -198,6 +201,49 @@ mv mine.txt gone.txt
 done_by reproduce mine.ini --out data
 check "without its data a row counts" grep -q '^0 done, 2 were there$' err
 mv gone.txt mine.txt
+
+# an unfinished run whose data has changed starts over
+sed 's/^steps.*/steps = 100000000\nsave-every = 1/; /^\[row large/,$d' mine.ini >begun.ini
+has_state() { compgen -G 'begun/runs/begun/*/state.safetensors' >/dev/null; }
+stop_begun() { # stops the only run of begun.ini once it has a state
+    rm -f err
+    "$minrnn" reproduce begun.ini --out begun --device cpu 2>err &
+    local pid=$!
+    for ((i = 0; i < 1200; i++)); do grep -qs 'parameters' err && has_state && break; sleep 0.05; done
+    kill -INT $pid
+    wait $pid
+    check "stopped" [ $? -eq 130 ]
+    check "it has a state" has_state
+}
+stop_begun
+sed -i 's/train/learn/g' mine.txt
+stop_begun
+check "other data: it starts over" grep -q 'small/.*: its data or the model of init has changed: .* starts over' err
+check "from step 0" [ "$(grep -c 'resumed at step' err)" -eq 0 ]
+stop_begun
+check "the same data: it is resumed" grep -q 'resumed at step' err
+check "and nothing is told" [ "$(grep -c 'starts over' err)" -eq 0 ]
+
+# the model that a run starts from
+done_by "$minrnn" train text --data mine.txt --context 16 --batch 4 --dim 8 --layers 1 --steps 2 --out im
+done_by "$minrnn" train text --data mine.txt --context 16 --batch 4 --dim 8 --layers 1 --steps 3 --out im2
+cp im/model.safetensors im.safetensors
+sed '/^\[row large/,$d; s/^dim.*/init = im.safetensors/; /^layers/d' mine.ini >from.ini
+done_by reproduce from.ini --out from
+done_by reproduce from.ini --out from
+check "the same model" grep -q '^0 done, 1 were there$' err
+mv im.safetensors im-gone
+done_by reproduce from.ini --out from
+check "without the model the row counts" grep -q '^0 done, 1 were there$' err
+cp im2/model.safetensors im.safetensors
+done_by reproduce from.ini --out from
+check "another model" grep -q '^1 done, 0 were there, 1 outdated because .* the model of init has changed$' err
+
+# kept models are in nobody's way, also when the rows are gone
+done_by reproduce from.ini --out from --again --keep
+rm from/from.json
+done_by reproduce from.ini --out from
+check "run again" grep -q '^1 done, 0 were there$' err
 sed 's/"data": "[^"]*", //' second.json >data/mine.json # as older versions wrote it
 done_by reproduce mine.ini --out data --json
 check "a row that names no data counts" grep -q '^0 done, 2 were there$' err

@@ -160,7 +160,20 @@ class Lab:
                 else:
                     self.fail(f"{what}: {name} is not whole", fault, result)
 
+    def check_lone_model(self, what, fault, place, command, result):
+        """A model whose state could not be written: not overwritten. Once it is moved away, the run starts over."""
+        left = place.files()
+        models = [name for name in left if name in (f"run/{model}" for model in MODELS)]
+        if os.path.exists(os.path.join(place.path, "run", "state.safetensors")) or not models:
+            return
+        again = place.run(command)
+        if again["code"] != 1 or b"no state to resume from" not in again["err"] or place.files() != left:
+            self.fail(f"{what}: a lone model was not kept: {again['code']} {again['err'][-200:]!r}", fault, result)
+        for name in models:
+            os.unlink(os.path.join(place.path, name))
+
     def check_resumed(self, what, fault, place, command, wanted, result):
+        self.check_lone_model(what, fault, place, command, result)
         again = place.run(command)
         if again["code"] != 0 or place.files() != wanted:
             odd = [k for k in set(wanted) | set(place.files()) if wanted.get(k) != place.files().get(k)]

@@ -62,10 +62,10 @@ static void play_batch(const mr_task *task, int index, mr_batch *batch)
         if (batch->target[i] >= 0) batch->target[i] = play.token_of[play.ranks[nth] - '0'];
 }
 
-static void on_start(void *user, const mr_net *net, int64_t step, double deadline)
+static void on_start(void *user, const mr_net *net, const mr_checkpoint *from, double deadline)
 {
     (void)user, (void)net, (void)deadline;
-    play.step = step;
+    play.step = from->step;
 }
 
 static void on_step(void *user, int64_t step, int64_t tokens, double loss)

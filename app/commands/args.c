@@ -109,6 +109,8 @@ static int count_key(const mr_flag_pair *pairs, int count, const char *key)
     return found;
 }
 
+static const char join_hint[] = "; `cat FILES… >ONE` makes one file of them, or a pipe: --data -";
+
 /* `before`: how often this flag was given before. */
 static int take_value(const mr_args *a, const mr_option *o, void *settings, const char *value, int before)
 {
@@ -121,7 +123,8 @@ static int take_value(const mr_args *a, const mr_option *o, void *settings, cons
     if (broken)
         mr_fail(&err, MR_EINVAL, "%s: a path with a line break cannot be kept; rename the file, or use a link", o->key);
     else if (!(before ? mr_option_add : mr_option_parse)(o, settings, value, &err)) return -1;
-    fprintf(stderr, "minrnn %s: --%s\n", a->command, err.text);
+    const int too_many = before && (o->flags & MR_OPT_PATH);
+    fprintf(stderr, "minrnn %s: --%s%s\n", a->command, err.text, too_many && !broken ? join_hint : "");
     return MR_EXIT_FAILED;
 }
 
@@ -145,7 +148,8 @@ static int take_flag(mr_args *a, char *flag, const char *next, int *used)
     *used = !equals && takes_next(o, next);
     const char *value = equals ? equals + 1 : *used ? next : NULL;
     if (a->pair_count == MR_PAIRS_MAX || a->set_count == MR_PAIRS_MAX)
-        return usage_error(a, "too many flags at --%s", flag);
+        return mr_misused(a->command, "at most %d flags can be given, and --%.100s is one too many%s", MR_PAIRS_MAX,
+                          flag, strcmp(flag, "data") ? "" : join_hint);
     if (!o) {
         a->pairs[a->pair_count++] = (mr_flag_pair){flag, value};
         return -1;

@@ -5,6 +5,7 @@
 #include "train/begin.h"
 #include "train/init.h"
 #include "train/recipes.h"
+#include "train/run_folder.h"
 #include "train/train.h"
 #include "commands/args.h"
 #include "commands/commands.h"
@@ -105,8 +106,10 @@ static int load_recipe(mr_recipe *recipe, const mr_args *args, const settings *s
     const int has_state = set->resume && mr_run_has_state(set->out);
     char began[MR_TEXT_MAX];
     mr_error err;
-    int status =
-        has_state || !named ? load_run_recipe(recipe, named, set->out, &err) : mr_recipe_load(recipe, named, &err);
+    int status = mr_run_check_model(set->out, &err);
+    if (!status)
+        status =
+            has_state || !named ? load_run_recipe(recipe, named, set->out, &err) : mr_recipe_load(recipe, named, &err);
     if (status) return mr_report("train", &err);
     strcpy(began, recipe->train.init);
     int code = take_flags(recipe, args, set);
@@ -149,6 +152,7 @@ static int begin(mr_recipe *recipe, const mr_args *args, const settings *set, mr
     int status = mr_run_begin(recipe, set->out, set->resume, err);
     for (int i = 0; !status && recipe->train.init[0] && i < args->pair_count; i++)
         status = check_flag(&args->pairs[i], recipe, err);
+    if (status) mr_run_take_back(recipe, set->out);
     return status;
 }
 

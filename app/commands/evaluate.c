@@ -65,6 +65,7 @@ int mr_eval_choose(mr_session *s, const char *name, int64_t batch, int quiet, co
     s->recipe.task->stop = mr_stop_flag();
     code = mr_args_take_pairs(args, tables, settings_of);
     const char *data = code < 0 ? mr_session_find_data(s, args->given[0]) : NULL;
+    if (quiet) s->run_sha256[0] = 0; /* nothing is told about it */
     if (data && !quiet) {
         const size_t first = strcspn(data, "\n");
         fprintf(stderr, "minrnn %s: data: %.*s%s, as in the run's recipe.ini\n", args->command, (int)first, data,
@@ -76,5 +77,11 @@ int mr_eval_choose(mr_session *s, const char *name, int64_t batch, int quiet, co
 int mr_eval_score(mr_session *s, int quiet, mr_batch *batch, mr_score *score, mr_error *err)
 {
     int shown = !quiet && isatty(STDERR_FILENO);
+    if (!quiet && mr_session_other_data(s)) {
+        fprintf(stderr,
+                "minrnn: the data has changed since the run was trained on it: its SHA-256 is %.12s…, then %.12s…\n",
+                s->recipe.task->data_sha256, s->run_sha256);
+        s->run_sha256[0] = 0; /* said once */
+    }
     return mr_session_evaluate(s, batch, shown ? on_tick : NULL, NULL, mr_stop_flag(), score, err);
 }

@@ -1,5 +1,7 @@
 /* minrnn reproduce: experiments are run one after another, with progress on stderr. */
 #include "core/clock.h"
+#include "core/mem.h"
+#include "core/strbuf.h"
 #include "commands/commands.h"
 #include "commands/reproduce_parts.h"
 #include "commands/run_view.h"
@@ -102,7 +104,8 @@ static void print_summary(const mr_reproduce_settings *set, const mr_reproduce_r
 {
     if (set->common.quiet) return;
     fprintf(stderr, "%d done, %d were there", r->done, r->found);
-    if (r->other_data) fprintf(stderr, ", %d outdated because the data has changed", r->other_data);
+    if (r->other_data)
+        fprintf(stderr, ", %d outdated because the data or the model of init has changed", r->other_data);
     const char *command = how_to_continue(set);
     if (r->left) fprintf(stderr, ", %d left: %s resumes them", r->left, command);
     if (r->cut) fprintf(stderr, ", not all measured: %s continues", command);
@@ -128,6 +131,34 @@ static int run_names(mr_reproduce_options *o, const char **names, size_t n, int 
         total->failed++;
     }
     return 0;
+}
+
+/* Adds the first cells of an experiment, "minGRU/accuracy, …". */
+static void add_cells(mr_strbuf *to, const char *name, const mr_reproduce_settings *set)
+{
+    enum { SHOWN = 4 };
+    const mr_plan_options every = {.profile = mr_reproduce_profile(set), .seeds = 1, .first_seed = 1};
+    mr_experiment e;
+    mr_planned *runs = NULL;
+    size_t count = 0;
+    if (mr_measured_find(name) || mr_experiment_load(&e, name, NULL)) return;
+    if (mr_experiment_plan(&e, &every, &runs, &count, NULL)) count = 0;
+    for (size_t i = 0; i < count && i < SHOWN; i++)
+        mr_strbuf_format(to, "%s%s/%s", i ? ", " : "", runs[i].row, runs[i].column);
+    if (count > SHOWN) mr_strbuf_format(to, " and %zu more", count - SHOWN);
+    mr_free(runs);
+    mr_experiment_free(&e);
+}
+
+static int no_cell(const mr_reproduce_settings *set, const char *name, mr_error *err)
+{
+    mr_strbuf cells = {0};
+    add_cells(&cells, name, set);
+    const int status =
+        mr_fail(err, MR_EINVAL, "--only %.80s: matches no cell; cells are named ROW/COLUMN (* and ? are wildcards)%s%s",
+                set->only, cells.size ? ": " : "", cells.size && !cells.failed ? cells.data : "");
+    mr_strbuf_free(&cells);
+    return status;
 }
 
 int mr_reproduce_run(const mr_reproduce_settings *set, const mr_args *args, double budget)
@@ -159,10 +190,7 @@ int mr_reproduce_run(const mr_reproduce_settings *set, const mr_args *args, doub
         return 128 + (int)*mr_stop_flag();
     }
     if (!status && set->only[0] && !(total.done + total.found + total.left + total.failed + total.no_data + total.cut))
-        status = mr_fail(&err, MR_EINVAL,
-                         "--only %.80s: matches no cell; cells are named ROW/COLUMN, as in the tables of --out (* and "
-                         "? are wildcards)",
-                         set->only);
+        status = no_cell(set, names[0], &err);
     if (!status) status = mr_reproduce_print(set, names, n, &err);
     if (status) return mr_report("reproduce", &err);
     print_summary(set, &total);

@@ -29,9 +29,11 @@ static void redraw(mr_run_view *v)
     fflush(stderr);
 }
 
-static void on_start(void *user, const mr_net *net, int64_t step, double deadline)
+static void on_start(void *user, const mr_net *net, const mr_checkpoint *from, double deadline)
 {
     mr_run_view *v = user;
+    const int64_t step = from->step;
+    v->best_step = from->best_step;
     const mr_train_settings *set = &v->recipe->train;
     mr_progress_start(&v->progress, step, mr_train_steps(set), deadline, mr_seconds());
     v->progress.utf8 = mr_locale_is_utf8();

@@ -1,27 +1,56 @@
 /* The short hash of a result's data, and whether a row was made from the same data. */
 #include "paper/data_identity.h"
 
+#include "core/mem.h"
+#include "train/session.h"
+
 #include <stdio.h>
 #include <string.h>
 
-char *mr_data_identity(char out[MR_DATA_IDENTITY], const char *train, const char *test)
+char *mr_data_identity(char out[MR_DATA_IDENTITY], const mr_data_sums *sums)
 {
-    char both[2 * MR_SHA256_TEXT], sha[MR_SHA256_TEXT];
-    snprintf(sha, sizeof sha, "%s", train);
-    if (strcmp(train, test)) {
-        const int size = snprintf(both, sizeof both, "%s %s", train, test);
-        mr_sha256_of(both, (size_t)size, sha);
+    char all[3 * MR_SHA256_TEXT], sha[MR_SHA256_TEXT];
+    const int other_test = strcmp(sums->train, sums->test) != 0;
+    snprintf(sha, sizeof sha, "%s", sums->train);
+    if (other_test || sums->init[0]) {
+        const int size = snprintf(all, sizeof all, "%s%s%s%s%s", sums->train, other_test ? " " : "",
+                                  other_test ? sums->test : "", sums->init[0] ? "+" : "", sums->init);
+        mr_sha256_of(all, (size_t)size, sha);
     }
     snprintf(out, MR_DATA_IDENTITY, "%.*s", MR_DATA_IDENTITY - 1, sha[0] ? sha : MR_DATA_GENERATED);
     return out;
 }
 
-/* What decides which data is read: the task with all its settings, and the key of the test. */
+static int sum_file(const char *path, char sum[MR_SHA256_TEXT])
+{
+    unsigned char piece[1 << 14];
+    mr_sha256 sha;
+    FILE *file = fopen(path, "rbe");
+    if (!file) return 0;
+    mr_sha256_begin(&sha);
+    for (size_t got; (got = fread(piece, 1, sizeof piece, file));) mr_sha256_add(&sha, piece, got);
+    const int read = !ferror(file);
+    fclose(file);
+    if (read) mr_sha256_end(&sha, sum);
+    return read;
+}
+
+int mr_data_sum_init(const mr_recipe *recipe, char sum[MR_SHA256_TEXT])
+{
+    char *path = NULL;
+    sum[0] = 0;
+    if (!recipe->train.init[0]) return 1;
+    const int read = !mr_model_path(recipe->train.init, &path, NULL) && sum_file(path, sum);
+    mr_free(path);
+    return read;
+}
+
+/* What decides which files are read: the task with all its settings, the key of the test, the model of `init`. */
 static int make_key(const mr_planned *run, const mr_recipe *recipe, char key[MR_SHA256_TEXT])
 {
     mr_strbuf text = {0};
     char value[MR_TEXT_MAX];
-    mr_strbuf_format(&text, "%s|%s", recipe->task->type->name, run->test);
+    mr_strbuf_format(&text, "%s|%s|%s", recipe->task->type->name, run->test, recipe->train.init);
     for (const mr_option *o = mr_recipe_table(recipe, MR_SECTION_TASK); o->key; o++)
         mr_strbuf_format(&text, "|%s", mr_option_print(o, mr_recipe_settings(recipe, MR_SECTION_TASK), value));
     if (!text.failed) mr_sha256_of(text.data, text.size, key);
@@ -49,7 +78,8 @@ static int read_sha256(const mr_planned *run, const char *test, char sha[MR_SHA2
 void mr_data_identity_now(mr_data_cache *cache, const mr_planned *run, const mr_recipe *recipe,
                           char out[MR_DATA_IDENTITY])
 {
-    char key[MR_SHA256_TEXT], train[MR_SHA256_TEXT], test[MR_SHA256_TEXT];
+    char key[MR_SHA256_TEXT];
+    mr_data_sums sums = {0};
     out[0] = 0;
     if (!make_key(run, recipe, key)) return;
     for (size_t i = 0; i < cache->count; i++)
@@ -57,9 +87,10 @@ void mr_data_identity_now(mr_data_cache *cache, const mr_planned *run, const mr_
             snprintf(out, MR_DATA_IDENTITY, "%s", cache->entries[i].identity);
             return;
         }
-    int known = read_sha256(run, "", train);
-    if (known && run->test[0]) known = read_sha256(run, run->test, test);
-    if (known) mr_data_identity(out, train, run->test[0] ? test : train);
+    int known = read_sha256(run, "", sums.train) && mr_data_sum_init(recipe, sums.init);
+    memcpy(sums.test, sums.train, sizeof sums.test);
+    if (known && run->test[0]) known = read_sha256(run, run->test, sums.test);
+    if (known) mr_data_identity(out, &sums);
     if (cache->count == MR_DATA_CACHE) return;
     snprintf(cache->entries[cache->count].key, sizeof key, "%s", key);
     snprintf(cache->entries[cache->count++].identity, MR_DATA_IDENTITY, "%s", out);

@@ -136,6 +136,10 @@ static int check_key(const mr_experiment *e, const char *source, const mr_ini_li
     if (wrong) return mr_fail(err, MR_EINVAL, "%s: [%s] %s: not a key of this section", source, l->section, l->key);
     if (!strcmp(l->key, "seed"))
         return mr_fail(err, MR_EINVAL, "%s: [%s] seed: seeds are given by --seed and --seeds", source, l->section);
+    if (!strcmp(l->key, "data") && !strcmp(l->value, "-"))
+        return mr_fail(err, MR_EINVAL,
+                       "%s: [%s] data = -: standard input can be read once, and every run reads its data; name a file",
+                       source, l->section);
     return of_row && !strcmp(l->key, "columns") ? check_columns(e, source, l, err) : 0;
 }
 

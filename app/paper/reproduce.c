@@ -103,13 +103,14 @@ static int check_all(const mr_experiment *e, const mr_reproduce_options *o, cons
     return status;
 }
 
-/* Was the row made from other data than there is now? Data is read to know, so this is asked only of rows that would
- * count otherwise. A row that names no data, and data that cannot be read, are taken for the same. */
+/* Was the row made from other data, or from another model of `init`, than there is now? They are read to know, so this
+ * is asked only of rows that would count otherwise. A row that names no data, and what cannot be read, are taken for
+ * the same. */
 static int is_of_other_data(mr_job *j, const mr_planned *run, const mr_recipe *recipe, const mr_row *old)
 {
     char now[MR_DATA_IDENTITY];
     const char *then = mr_row_text(old, "data");
-    if (!then[0] || !strcmp(then, MR_DATA_GENERATED)) return 0;
+    if (!then[0] || (!strcmp(then, MR_DATA_GENERATED) && !recipe->train.init[0])) return 0;
     mr_data_identity_now(&j->data, run, recipe, now);
     return now[0] && strcmp(now, then);
 }

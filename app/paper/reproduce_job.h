@@ -34,9 +34,10 @@ typedef struct mr_cell_run {
     mr_stop stop;                     /* what mr_train polls: a signal, the deadline, or a failure elsewhere */
     double began, last, spent, noted; /* spent: seconds before this call */
     double parameters;
-    int opened;                  /* its data could be read */
-    mr_score test;               /* of the best model, where the run has a test; otherwise its rows are 0 */
-    char data[MR_DATA_IDENTITY]; /* what it was trained and tested on */
+    int opened;        /* its data could be read */
+    mr_score test;     /* of the best model, where the run has a test; otherwise its rows are 0 */
+    mr_data_sums sums; /* of what it is made from */
+    int afresh;        /* what it was begun from has changed, so it was started over */
 } mr_cell_run;
 
 /* The recipe of a run, with --dtype and --tf32. */

@@ -7,6 +7,7 @@
 #include "core/pool.h"
 #include "core/sha256.h"
 #include "train/begin.h"
+#include "train/run_folder.h"
 #include "train/session.h"
 
 #include <ctype.h>
@@ -68,6 +69,64 @@ static void write_spent(const mr_cell_run *t)
     mr_free(path);
 }
 
+/* ---- what a run is made from ---- */
+
+/* Sums of data and model as they were when an unfinished run began, in a file beside its state. A model that cannot be
+ * read now is taken for the same: a run that has a state does not need it. */
+static int same_origin(mr_cell_run *t, int model_is_known)
+{
+    char *path = mr_path_join(t->dir, "origin"), *text = NULL, train[MR_SHA256_TEXT], init[MR_SHA256_TEXT];
+    size_t size;
+    int same = 1;
+    if (path && !mr_file_read(path, 256, &text, &size, NULL) && sscanf(text, "%64s %64s", train, init) == 2) {
+        if (!model_is_known) snprintf(t->sums.init, sizeof t->sums.init, "%s", init);
+        same = !strcmp(train, t->sums.train[0] ? t->sums.train : "-") &&
+               !strcmp(init, t->sums.init[0] ? t->sums.init : "-");
+    }
+    mr_free(text);
+    mr_free(path);
+    return same;
+}
+
+static int write_origin(const mr_cell_run *t, mr_error *err)
+{
+    char text[2 * MR_SHA256_TEXT + 8], *path = mr_path_join(t->dir, "origin");
+    const int size = snprintf(text, sizeof text, "%s %s\n", t->sums.train[0] ? t->sums.train : "-",
+                              t->sums.init[0] ? t->sums.init : "-");
+    int status = path ? mr_make_directory(t->dir, err) : mr_no_memory(err, "a run");
+    if (!status) status = mr_file_replace(path, text, (size_t)size, err);
+    mr_free(path);
+    return status;
+}
+
+/* Opens the run's recipe, and notes what it is made from. */
+static int open_recipe(mr_cell_run *t, mr_recipe *recipe, int *same, mr_error *err)
+{
+    int status = mr_run_begin(recipe, t->dir, 1, err);
+    if (status) return status;
+    memcpy(t->sums.train, recipe->task->data_sha256, sizeof t->sums.train);
+    memcpy(t->sums.test, recipe->task->data_sha256, sizeof t->sums.test);
+    const int known = mr_data_sum_init(recipe, t->sums.init);
+    *same = !mr_run_has_state(t->dir) || same_origin(t, known);
+    return 0;
+}
+
+/* An unfinished run whose data has changed cannot be resumed: it starts over, and so does what has no state. */
+static int begin(mr_cell_run *t, mr_recipe *recipe, mr_error *err)
+{
+    int same = 1;
+    if (!mr_run_has_state(t->dir)) mr_cell_folder_clear(t->dir, 0);
+    int status = open_recipe(t, recipe, &same, err);
+    t->afresh = !same;
+    if (t->afresh) {
+        mr_cell_folder_clear(t->dir, 0);
+        mr_recipe_free(recipe);
+        status = mr_cell_recipe(t->job->results.options, t->run, recipe, err);
+        if (!status) status = open_recipe(t, recipe, &same, err);
+    }
+    return status || mr_run_has_state(t->dir) ? status : write_origin(t, err);
+}
+
 /* ---- what happens in a run ---- */
 
 /* Looks at the clock after each step, and assumes that the next one takes as long. */
@@ -80,13 +139,13 @@ static void look_at_clock(mr_cell_run *t)
     t->last = now;
 }
 
-static void on_started(void *user, const mr_net *net, int64_t step, double deadline)
+static void on_started(void *user, const mr_net *net, const mr_checkpoint *from, double deadline)
 {
     mr_cell_run *t = user;
     t->parameters = (double)mr_net_parameters(net);
     t->last = mr_seconds();
     look_at_clock(t); /* reading the data may have used up the time */
-    if (t->watch.started) t->watch.started(t->watch.user, net, step, deadline);
+    if (t->watch.started) t->watch.started(t->watch.user, net, from, deadline);
 }
 
 static void on_stepped(void *user, int64_t step, int64_t tokens, double loss)
@@ -146,8 +205,8 @@ static int threads_each(const mr_reproduce_options *o)
     return all / o->side_by_side > 1 ? all / o->side_by_side : 1;
 }
 
-/* Scores the best model on data that it was not chosen by. trained_on: the SHA-256 of the data of training. */
-static int score_test(mr_cell_run *t, const char *trained_on, mr_context *ctx, mr_error *err)
+/* Scores the best model on data that it was not chosen by. */
+static int score_test(mr_cell_run *t, mr_context *ctx, mr_error *err)
 {
     mr_session session;
     mr_batch batch = {0};
@@ -159,7 +218,7 @@ static int score_test(mr_cell_run *t, const char *trained_on, mr_context *ctx, m
         status = mr_recipe_set(&session.recipe, key, value, err);
         if (!status) status = mr_session_open_task(&session, err);
         if (!status) status = mr_session_evaluate(&session, &batch, on_evaluating, t, &t->stop, &t->test, err);
-        if (!status) mr_data_identity(t->data, trained_on, session.recipe.task->data_sha256);
+        if (!status) memcpy(t->sums.test, session.recipe.task->data_sha256, sizeof t->sums.test);
         mr_batch_free(&batch);
         mr_session_close(&session);
     }
@@ -183,17 +242,16 @@ static int carry_out(mr_cell_run *t, mr_recipe *recipe, mr_train_result *r, mr_e
                             .evaluating = on_evaluating,
                             .evaluated = on_evaluated,
                             .notice = on_notice};
-    int status = mr_run_begin(recipe, t->dir, 1, err);
+    int status = begin(t, recipe, err);
     t->opened = !status;
-    if (!status) mr_data_identity(t->data, recipe->task->data_sha256, recipe->task->data_sha256);
     if (!status) status = mr_context_new(&options, &ctx, err);
     if (!status && o->watch->starts) o->watch->starts(o->watch->user, t->worker, t->run, recipe, &t->watch);
+    if (!status && t->afresh) on_notice(t, "its data or the model of init has changed: the unfinished run starts over");
     watch.save_requests = t->watch.save_requests;
     if (!status) read_spent(t);
     t->began = t->last = t->noted = mr_seconds();
     if (!status) status = mr_train(recipe, ctx, t->dir, 1, &t->stop, &watch, r, err);
-    if (!status && r->end != MR_END_STOPPED && t->run->test[0])
-        status = score_test(t, recipe->task->data_sha256, ctx, err);
+    if (!status && r->end != MR_END_STOPPED && t->run->test[0]) status = score_test(t, ctx, err);
     if (status == MR_ESTOPPED) status = 0, r->end = MR_END_STOPPED;
     mr_context_free(ctx);
     return status;

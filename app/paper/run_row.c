@@ -76,8 +76,9 @@ int mr_cell_row(const mr_cell_run *t, const mr_recipe *recipe, const mr_train_re
                 mr_row *row, mr_error *err)
 {
     const mr_job *j = t->job;
+    char data[MR_DATA_IDENTITY];
     mr_cell_row_start(j, t->run, recipe, row);
-    mr_row_set_text(row, "data", t->data);
+    mr_row_set_text(row, "data", mr_data_identity(data, &t->sums));
     set_paper(t->run, row);
     mr_row_set(row, "parameters", t->parameters);
     mr_row_set(row, "seconds", t->spent + mr_seconds() - t->began);

@@ -54,7 +54,7 @@ static int cut(int fd, const char *path, uint64_t offset, mr_error *err)
 int mr_append_open(const char *path, uint64_t offset, mr_append_file **out, mr_error *err)
 {
     *out = NULL;
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int fd = open(path, O_RDWR | O_CLOEXEC | (offset ? 0 : O_CREAT), 0666);
     if (fd < 0) return mr_fail(err, MR_EIO, "%s: cannot be opened for writing: %s", path, strerror(errno));
     int status = cut(fd, path, offset, err);
     mr_append_file *file = status ? NULL : mr_alloc(1, sizeof *file);

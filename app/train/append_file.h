@@ -10,7 +10,7 @@
 
 typedef struct mr_append_file mr_append_file;
 
-/* Opens a file, or creates it, and cuts it to `offset` bytes: 0 for a new one. MR_EDATA, and the file stays as it is,
+/* Opens a file and cuts it to `offset` bytes; 0: creates it where it is missing. MR_EDATA, and the file stays as it is,
  * when it is shorter than that or no line ends there: it is not the file that the checkpoint knew. */
 int mr_append_open(const char *path, uint64_t offset, mr_append_file **out, mr_error *err);
 int mr_append(mr_append_file *file, const void *bytes, size_t size, mr_error *err);

@@ -5,20 +5,21 @@
 #include "core/mem.h"
 #include "tasks/source.h"
 #include "train/init.h"
-#include "train/train.h"
+#include "train/run_folder.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* ---- data that can be read only once ---- */
-
-/* Makes `path` the recipe's only data. */
-static int use_copy(mr_recipe *r, const mr_option *data, const char *path, mr_error *err)
+static char *free_note(mr_recipe *r)
 {
-    return mr_option_parse(data, r->task->settings, path, err);
+    int i = 0;
+    while (i < MR_RECIPE_NOTES - 1 && r->notes[i][0]) i++;
+    return r->notes[i];
 }
 
-/* recipe.ini is written later than the rest. What it cannot hold is refused before anything is written. */
+/* ---- data that can be read only once ---- */
+
+/* What recipe.ini cannot hold is refused before anything is written. */
 static int check_recipe(const mr_recipe *r, mr_error *err)
 {
     mr_strbuf text = {0};
@@ -27,23 +28,48 @@ static int check_recipe(const mr_recipe *r, mr_error *err)
     return status;
 }
 
-static int copy_data(mr_recipe *r, const mr_option *data, const char *names, const char *dir, const char *path,
-                     mr_error *err)
+static int use_copy(mr_recipe *r, const mr_option *data, const char *path, mr_error *err)
 {
-    int lock = -1, status = use_copy(r, data, path, err);
+    return mr_option_parse(data, r->task->settings, path, err);
+}
+
+/* recipe.ini comes before the copy: then that is known as a run's, however early the run is killed. */
+static int write_copy(mr_recipe *r, const char *names, const char *dir, const char *path, int resume, mr_error *err)
+{
+    int status = mr_run_check_free(r, dir, 1, resume, err);
+    if (status) return status;
+    r->begun = !mr_run_exists(dir);
+    status = mr_run_write_recipe(r, dir, err);
+    return status ? status : mr_source_copy(names, path, r->task->stop, err);
+}
+
+static int copy_data(mr_recipe *r, const mr_option *data, const char *names, const char *dir, const char *path,
+                     int resume, mr_error *err)
+{
+    int lock = -1, status = mr_run_check_free(r, dir, 1, resume, err);
+    if (!status) status = use_copy(r, data, path, err);
     if (!status) status = check_recipe(r, err);
     if (!status) status = mr_make_directory(dir, err);
     if (!status) status = mr_lock_directory(dir, &lock, err);
-    if (!status) status = mr_source_copy(names, path, r->task->stop, err);
+    if (!status) status = write_copy(r, names, dir, path, resume, err);
     mr_unlock(lock);
     return status;
+}
+
+/* Does the recipe name a copy that was never made? */
+static int is_unfinished(const char *names, const char *path, const char *dir, int resume)
+{
+    char *whole = mr_path_absolute(path);
+    const int named = whole && !strcmp(names, whole);
+    mr_free(whole);
+    return named && resume && !mr_path_exists(path) && mr_run_exists(dir) && !mr_run_has_state(dir);
 }
 
 /* Where the run has a copy already, that is its data: it is there because there is nothing else to read again. A
  * folder that was moved has its copy elsewhere than the recipe says. */
 static int keep_data(mr_recipe *r, const char *dir, int resume, mr_error *err)
 {
-    char names[MR_TEXT_MAX];
+    char names[MR_TEXT_MAX], *moved = NULL;
     const mr_option *data = mr_option_find(r->task->type->options, "data");
     if (!data || !(data->flags & MR_OPT_MANY) || !mr_option_print(data, r->task->settings, names)[0]) return 0;
     int status = mr_source_check(names, err);
@@ -51,14 +77,15 @@ static int keep_data(mr_recipe *r, const char *dir, int resume, mr_error *err)
     char *path = mr_path_join(dir, "data.txt");
     if (!path) return mr_no_memory(err, dir);
     const int begun = resume && mr_run_exists(dir) && mr_path_exists(path), lasting = mr_source_is_lasting(names);
-    const int moved = lasting && !mr_path_exists(names) && !strcmp(mr_path_name(names), "data.txt");
-    if (begun && (moved || !lasting)) {
-        snprintf(r->note, sizeof r->note, "the data is %.150s, the copy made when the run began", path);
+    if (begun && lasting) status = mr_run_find_copy(names, dir, &moved, err);
+    if (!status && begun && (moved || !lasting)) {
+        snprintf(free_note(r), sizeof *r->notes, "the data is %.150s, the copy made when the run began", path);
         status = use_copy(r, data, path, err);
-    } else if (!lasting) {
-        status = mr_run_check_free(dir, resume, err);
-        if (!status) status = copy_data(r, data, names, dir, path, err);
-    }
+    } else if (!status && is_unfinished(names, path, dir, resume))
+        status = mr_fail(err, MR_EDATA, "%s: the run was ended before its data was copied; start it again with --data",
+                         path);
+    else if (!status && !lasting) status = copy_data(r, data, names, dir, path, resume, err);
+    mr_free(moved);
     mr_free(path);
     return status;
 }
@@ -72,17 +99,32 @@ static int open_all(mr_recipe *r, const char *state, mr_error *err)
     return status ? status : mr_init_check(r, err);
 }
 
-int mr_run_begin(mr_recipe *r, const char *dir, int resume, mr_error *err)
+static int begin(mr_recipe *r, const char *dir, int resume, mr_error *err)
 {
-    int status = keep_data(r, dir, resume, err);
+    /* before anything is read or written, where no run can be using the folder */
+    int status = mr_run_exists(dir) ? 0 : mr_run_check_free(r, dir, 0, resume, err);
+    if (!status) status = keep_data(r, dir, resume, err);
     if (!status) status = check_recipe(r, err);
     if (status) return status;
     char *state = mr_path_join(dir, "state.safetensors");
     if (!state) return mr_no_memory(err, dir);
     status = open_all(r, resume && mr_path_exists(state) ? state : NULL, err);
     mr_free(state);
-    if (!status && r->init_net)
-        snprintf(r->note, sizeof r->note, "starts from the weights of %.150s (step %lld)", r->train.init,
-                 (long long)mr_net_steps(r->init_net));
     return status;
+}
+
+int mr_run_begin(mr_recipe *r, const char *dir, int resume, mr_error *err)
+{
+    const int status = begin(r, dir, resume, err);
+    if (status) mr_run_take_back(r, dir);
+    if (status) return status;
+    const char *relative = mr_recipe_relative(r);
+    if (r->init_net)
+        snprintf(free_note(r), sizeof *r->notes, "starts from the weights of %.150s (step %lld)", r->train.init,
+                 (long long)mr_net_steps(r->init_net));
+    if (relative)
+        snprintf(free_note(r), sizeof *r->notes,
+                 "%s stays relative in recipe.ini, which has no room for names from the root; resume from this folder",
+                 relative);
+    return 0;
 }

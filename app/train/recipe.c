@@ -398,6 +398,23 @@ static const char *print_value(const mr_recipe *r, int section, const mr_option 
     return value;
 }
 
+/* Is one of the paths, a name a line, relative? */
+static int has_relative(const char *value)
+{
+    for (const char *at = value; *at; at += strcspn(at, "\n"), at += *at == '\n')
+        if (*at != '/' && *at != '-') return 1;
+    return 0;
+}
+
+const char *mr_recipe_relative(const mr_recipe *r)
+{
+    char value[MR_TEXT_MAX];
+    for (int section = 0; section < MR_SECTIONS; section++)
+        for (const mr_option *o = mr_recipe_table(r, section); o->key; o++)
+            if ((o->flags & MR_OPT_PATH) && has_relative(print_value(r, section, o, value))) return o->key;
+    return NULL;
+}
+
 static void print_key(mr_strbuf *out, const mr_option *o, const char *value)
 {
     while (*value) {

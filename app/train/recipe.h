@@ -7,6 +7,8 @@
 #include "tasks/task.h"
 #include "train/keys.h"
 
+enum { MR_RECIPE_NOTES = 3 };
+
 typedef struct mr_recipe {
     mr_task *task; /* made, its settings filled; opened by mr_recipe_open */
     mr_model_settings model;
@@ -15,7 +17,9 @@ typedef struct mr_recipe {
     mr_net *init_net;
     mr_context *init_ctx;
     mr_vocab *vocab;
-    char note[256]; /* by mr_run_begin: where the run's data or weights come from, or empty; printed when it starts */
+    /* by mr_run_begin: where data and weights come from, and the like; printed when the run starts. Or empty */
+    char notes[MR_RECIPE_NOTES][256];
+    int begun; /* mr_run_begin wrote recipe.ini into a folder that had no run */
 } mr_recipe;
 
 /* `name`: a built-in recipe, or the path of an INI file (anything with a '/' or ending in ".ini"). */
@@ -58,6 +62,9 @@ const char *mr_recipe_model_key(const mr_recipe *recipe, const char *key, char o
 /* The complete recipe as INI text. An error when it would not be read back as it is (a path that is long or has " ;" in
  * it). */
 int mr_recipe_print(const mr_recipe *recipe, mr_strbuf *out, mr_error *err);
+
+/* A key whose paths that print leaves relative, since from the root they do not fit a line or the key; NULL: none. */
+const char *mr_recipe_relative(const mr_recipe *recipe);
 
 /* The sections: names, tables and settings. */
 enum { MR_SECTION_TASK, MR_SECTION_MODEL, MR_SECTION_TRAIN, MR_SECTIONS };

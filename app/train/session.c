@@ -3,6 +3,7 @@
 
 #include "core/file.h"
 #include "core/mem.h"
+#include "train/run_folder.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -87,40 +88,66 @@ int mr_session_need_text(const mr_session *s, const char *path, mr_error *err)
 
 /* ---- the task ---- */
 
+/* A path as it is now: the copy of the data goes along where a run's folder is moved. */
+static void follow_copy(char value[MR_TEXT_MAX], const char *dir)
+{
+    char *copy = NULL;
+    if (!mr_run_find_copy(value, dir, &copy, NULL) && copy && strlen(copy) < MR_TEXT_MAX) strcpy(value, copy);
+    mr_free(copy);
+}
+
 /* Fills the paths that the session's task lacks. */
-static void take_paths(mr_session *s, const mr_recipe *from, char const **data)
+static void take_paths(mr_session *s, const mr_recipe *from, const char *dir, char const **data)
 {
     char value[MR_TEXT_MAX];
     for (const mr_option *o = s->recipe.task->type->options; o->key; o++) {
         if (!(o->flags & MR_OPT_PATH) || *mr_option_print(o, s->recipe.task->settings, value)) continue;
         if (!*mr_option_print(o, from->task->settings, value)) continue;
+        follow_copy(value, dir);
         mr_option_parse(o, s->recipe.task->settings, value, NULL);
         *data = (const char *)s->recipe.task->settings + o->offset;
     }
 }
 
-/* "recipe.ini" in the folder of a model file; NULL: no memory. */
-static char *recipe_beside(const char *model)
+/* The SHA-256 of the data of the run whose folder this is, if it has a state. */
+static void take_sha256(mr_session *s, const char *dir)
 {
-    const size_t folder = (size_t)(mr_path_name(model) - model);
-    char *path = mr_alloc(folder + sizeof "recipe.ini", 1);
-    if (!path) return NULL;
-    memcpy(path, model, folder);
-    strcpy(path + folder, "recipe.ini");
-    return path;
+    char *state = mr_path_join(dir, "state.safetensors");
+    size_t needed;
+    if (!state || !mr_path_exists(state) ||
+        mr_file_meta(state, "state.data-sha256", s->run_sha256, sizeof s->run_sha256, &needed, NULL))
+        s->run_sha256[0] = 0;
+    mr_free(state);
+}
+
+/* The folder of a model file, "." for the current one; NULL: no memory. */
+static char *folder_of(const char *model)
+{
+    const size_t size = (size_t)(mr_path_name(model) - model);
+    char *dir = mr_alloc(size + 2, 1);
+    if (dir) memcpy(dir, size ? model : ".", size ? size : 1);
+    return dir;
 }
 
 const char *mr_session_find_data(mr_session *s, const char *model)
 {
     mr_recipe run = {0};
     const char *data = NULL;
-    char *file = NULL, *path = mr_model_path(model, &file, NULL) ? NULL : recipe_beside(file);
+    char *file = NULL, *dir = mr_model_path(model, &file, NULL) ? NULL : folder_of(file);
+    char *path = dir ? mr_path_join(dir, "recipe.ini") : NULL;
     if (path && mr_path_exists(path) && !mr_recipe_load(&run, path, NULL) && run.task->type == s->recipe.task->type)
-        take_paths(s, &run, &data);
+        take_paths(s, &run, dir, &data);
+    if (data) take_sha256(s, dir);
     mr_recipe_free(&run);
     mr_free(path);
+    mr_free(dir);
     mr_free(file);
     return data;
+}
+
+int mr_session_other_data(const mr_session *s)
+{
+    return s->run_sha256[0] && strcmp(s->run_sha256, s->recipe.task->data_sha256);
 }
 
 int mr_session_open_task(mr_session *s, mr_error *err)

@@ -8,6 +8,7 @@
 #include "train/init.h"
 #include "train/prefetch.h"
 #include "train/run_clock.h"
+#include "train/run_folder.h"
 #include "train/runlog.h"
 
 #include <math.h>
@@ -41,29 +42,10 @@ typedef struct trainer {
     int out_of_time;          /* the last evaluation was cut short, and could not be compared with others */
     mr_overfit overfit;
     int64_t saved_step;
-    int served; /* requests to save that were met */
+    int log_lost; /* the log of the steps before this call is missing */
+    int served;   /* requests to save that were met */
     int lock;
 } trainer;
-
-static int in_folder(const char *dir, const char *name)
-{
-    char *path = mr_path_join(dir, name);
-    int there = path && mr_path_exists(path);
-    mr_free(path);
-    return there;
-}
-
-int mr_run_has_state(const char *dir) { return in_folder(dir, "state.safetensors"); }
-int mr_run_exists(const char *dir)
-{
-    return mr_run_has_state(dir) || in_folder(dir, "recipe.ini") || in_folder(dir, "model.safetensors");
-}
-
-int mr_run_check_free(const char *dir, int resume, mr_error *err)
-{
-    if (resume || !mr_run_exists(dir)) return 0;
-    return mr_fail(err, MR_EDATA, "%s: holds a run already; add --resume to continue it, or choose another --out", dir);
-}
 
 /* ---- one step ---- */
 
@@ -288,10 +270,14 @@ static int short_of_disk(const trainer *t, mr_error *err)
     const mr_error first = *err;
     mr_error second;
     char model[64] = "there is no best model yet";
-    if (t->cp.best_step && mr_checkpoint_save_best(&t->cp, t->dir, t->net, &second))
-        snprintf(model, sizeof model, "the best model could not be saved either");
-    else if (t->cp.best_step)
-        snprintf(model, sizeof model, "the best model (step %lld) is saved", (long long)t->cp.best_step);
+    const int saved = t->cp.best_step && !mr_checkpoint_save_best(&t->cp, t->dir, t->net, &second);
+    if (saved) snprintf(model, sizeof model, "the best model (step %lld) is saved", (long long)t->cp.best_step);
+    else if (t->cp.best_step) snprintf(model, sizeof model, "the best model could not be saved either");
+    if (saved && !mr_run_has_state(t->dir))
+        return mr_fail(err, MR_EIO,
+                       "%.600s; %s, but no state to resume from; once there is room, train further from it with --init "
+                       "%.150s --out ANOTHER, or remove it to start over",
+                       first.text, model, t->dir);
     return mr_fail(err, MR_EIO, "%.600s; %s; once it can be written, %s: minrnn train --out %.200s --resume",
                    first.text, model, mr_run_has_state(t->dir) ? "resume" : "start again (no state was saved yet)",
                    t->dir);
@@ -379,17 +365,6 @@ static int run(trainer *t, mr_train_result *result, mr_error *err)
 
 /* ---- setting up ---- */
 
-static int write_recipe(const trainer *t, mr_error *err)
-{
-    mr_strbuf text = {0};
-    char *path = mr_path_join(t->dir, "recipe.ini");
-    int status = path ? mr_recipe_print(t->recipe, &text, err) : mr_no_memory(err, "the recipe");
-    if (!status) status = mr_file_replace(path, text.data, text.size, err);
-    mr_strbuf_free(&text);
-    mr_free(path);
-    return status;
-}
-
 static int start_net(trainer *t, int resume, mr_error *err)
 {
     mr_shape shapes[2];
@@ -403,6 +378,15 @@ static int start_net(trainer *t, int resume, mr_error *err)
     return status;
 }
 
+/* A state alone is enough to continue: where its log is lost, another one begins. */
+static void find_log(trainer *t)
+{
+    char *path = mr_path_join(t->dir, "log.jsonl");
+    t->log_lost = t->cp.log_offset && path && !mr_path_exists(path);
+    if (t->log_lost) t->cp.log_offset = 0;
+    mr_free(path);
+}
+
 static int set_up(trainer *t, int resume, mr_error *err)
 {
     mr_task *task = t->recipe->task;
@@ -411,14 +395,34 @@ static int set_up(trainer *t, int resume, mr_error *err)
     int status = mr_make_directory(t->dir, err);
     if (!status) status = mr_lock_directory(t->dir, &t->lock, err);
     if (status) return status;
-    status = mr_run_check_free(t->dir, resume, err);
+    status = t->recipe->begun ? 0 : mr_run_check_free(t->recipe, t->dir, 0, resume, err);
+    const int begun = resume && mr_run_has_state(t->dir);
     if (!status) status = start_net(t, resume, err);
+    if (status) mr_run_take_back(t->recipe, t->dir);
+    /* first, so that what a run leaves that is killed now is known as its own */
+    if (!status && !begun) status = mr_run_write_recipe(t->recipe, t->dir, err);
+    if (!status) find_log(t);
     if (!status) status = mr_runlog_open(t->dir, t->set->log, t->cp.log_offset, t->cp.event_steps, &t->log, err);
     if (!status && mr_batch_new(&t->eval_batch, &task->interface, shapes[1].B, shapes[1].T))
         status = mr_no_memory(err, "batches; lower --batch or the length");
     if (!status) status = mr_prefetch_new(task, t->net, t->cp.step + 1, (int)t->set->accumulate, &t->batches, err);
     /* last, so that a resume that is refused leaves it as it was */
-    return status ? status : write_recipe(t, err);
+    return status || !begun ? status : mr_run_write_recipe(t->recipe, t->dir, err);
+}
+
+/* What the user should know before the first step. */
+static void tell_start(const trainer *t)
+{
+    char line[sizeof t->cp.changed + 32] = "";
+    for (int i = 0; i < MR_RECIPE_NOTES; i++) tell(t, t->recipe->notes[i]);
+    tell(t, t->recipe->task->note);
+    if (t->cp.changed[0]) snprintf(line, sizeof line, "from here on: %s", t->cp.changed);
+    tell(t, line);
+    snprintf(line, sizeof line, "log.jsonl is missing: another one begins at step %lld", (long long)t->cp.step + 1);
+    if (t->log_lost) tell(t, line);
+    snprintf(line, sizeof line, "the run is at step %lld already; more --steps train it further",
+             (long long)t->cp.step);
+    if (t->cp.step >= mr_train_steps(t->set)) tell(t, line);
 }
 
 static void tear_down(trainer *t)
@@ -448,17 +452,13 @@ int mr_train(mr_recipe *recipe, mr_context *ctx, const char *dir, int resume, co
     t.saved = mr_seconds();
     int status = set_up(&t, resume, err);
     if (!status) {
-        char line[sizeof t.cp.changed + 32] = "";
         t.clock.before = t.cp.seconds;
         t.clock.setup = t.cp.setup_seconds;
         t.first_step = mr_seconds();
         t.first_tokens = t.cp.tokens;
         mr_run_clock_ready(&t.clock, t.first_step);
-        if (watch->started) watch->started(watch->user, t.net, t.cp.step, mr_run_deadline(&t.clock));
-        tell(&t, recipe->note);
-        tell(&t, recipe->task->note);
-        if (t.cp.changed[0]) snprintf(line, sizeof line, "from here on: %s", t.cp.changed);
-        tell(&t, line);
+        if (watch->started) watch->started(watch->user, t.net, &t.cp, mr_run_deadline(&t.clock));
+        tell_start(&t);
         status = run(&t, result, err);
         if (status == MR_EIO) status = short_of_disk(&t, err);
     }

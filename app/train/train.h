@@ -3,6 +3,7 @@
 #define MR_APP_TRAIN_TRAIN_H
 
 #include "core/stop.h"
+#include "train/checkpoint.h"
 #include "train/evaluate.h"
 #include "train/overfit.h"
 #include "train/recipe.h"
@@ -11,8 +12,8 @@
 typedef struct mr_train_watch {
     void *user;
     double began; /* mr_seconds() when the command began: --max-seconds counts from there; 0: when training does */
-    /* step > 0: resumed there. deadline: of mr_seconds(), when --max-seconds ends the run; INFINITY: never */
-    void (*started)(void *user, const mr_net *net, int64_t step, double deadline);
+    /* from->step > 0: resumed there. deadline: of mr_seconds(), when --max-seconds ends the run; INFINITY: never */
+    void (*started)(void *user, const mr_net *net, const mr_checkpoint *from, double deadline);
     void (*stepped)(void *user, int64_t step, int64_t tokens, double loss);
     void (*evaluating)(void *user, int done, int batches);
     void (*evaluated)(void *user, int64_t step, const mr_score *score, int best);
@@ -44,17 +45,10 @@ typedef struct mr_train_result {
 } mr_train_result;
 
 /* Trains into the folder `dir`, which it locks. The recipe must be ready (mr_run_begin). resume: continues
- * from the folder's state, or starts afresh where there is none; without it a folder that holds a run is refused.
+ * from the folder's state, or starts afresh where there is none (train/run_folder.h says what is refused).
  * *stop set (by a signal handler): saves and returns with MR_END_STOPPED. A step that is not finite: MR_ENONFINITE
  * with step and layer, and the files stay as they were. */
 int mr_train(mr_recipe *recipe, mr_context *ctx, const char *dir, int resume, const mr_stop *stop,
              const mr_train_watch *watch, mr_train_result *result, mr_error *err);
-
-/* Refuses a folder that holds a run, unless it is to be resumed. */
-int mr_run_check_free(const char *dir, int resume, mr_error *err);
-
-/* Does the folder hold a run (a recipe or a state)? A state to continue from? */
-int mr_run_exists(const char *dir);
-int mr_run_has_state(const char *dir);
 
 #endif
