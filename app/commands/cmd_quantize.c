@@ -170,25 +170,25 @@ static int quantize(mr_session *s, const settings *set, const mr_args *args, mr_
 int mr_cmd_quantize(int argc, char **argv)
 {
     settings set = {0};
-    mr_args args = {
-        .command = "quantize",
-        .flags = flags,
-        .settings = &set,
-        .open = 1,
-        .operands = "MODEL",
-        .min = 1,
-        .max = 1,
-        .more_help = mr_eval_help,
-        .usage = "usage: minrnn quantize MODEL --out FILE [--bits 8] [--data FILE] [--json]\n\n"
-                 "Writes a model whose matrices are in 8 bits, a quarter of the size: eval, score, "
-                 "generate and info take it like\n"
-                 "any other. Prints the loss on the task's test data before and after; if there is no test "
-                 "data, it still writes\n"
-                 "the model. MODEL is a model file or the folder of a run. A FILE that exists is replaced only if "
-                 "it is a model in 8 bits.\n",
-        .examples = "  minrnn quantize runs/book --out book8.safetensors\n"
-                    "  minrnn quantize runs/book/last.safetensors --out book8.safetensors --data book.txt\n"
-                    "  minrnn generate book8.safetensors --prompt \"Once\"\n"};
+    mr_args args = {.command = "quantize",
+                    .flags = flags,
+                    .settings = &set,
+                    .open = 1,
+                    .operands = "MODEL",
+                    .min = 1,
+                    .max = 1,
+                    .more_help = mr_eval_help,
+                    .usage = "usage: minrnn quantize MODEL --out FILE [--bits 8] [--data FILE] [--json]\n\n"
+                             "Writes a model whose matrices are in 8 bits, a quarter of the size: eval, score, "
+                             "generate and info take it like\n"
+                             "any other. Prints the loss on the task's test data before and after; if there is no test "
+                             "data, it still writes\n"
+                             "the model. MODEL is a model file or the folder of a run. A FILE that exists is replaced "
+                             "only if it is a\n"
+                             "model in 8 bits.\n",
+                    .examples = "  minrnn quantize runs/book --out book8.safetensors\n"
+                                "  minrnn quantize runs/book/last.safetensors --out book8.safetensors --data book.txt\n"
+                                "  minrnn generate book8.safetensors --prompt \"Once\"\n"};
     mr_context *ctx = NULL;
     mr_session session;
     mr_error err;
