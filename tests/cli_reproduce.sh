@@ -56,6 +56,25 @@ cp sweep.ini efficiency.ini
 refused 1 'another name' "$minrnn" reproduce efficiency.ini --out own
 refused 1 'none.ini' "$minrnn" reproduce none.ini --out own
 
+# files of somebody else in --out stay; nothing is run
+cp sweep.ini column2.ini
+for file in sweep.md sweep.svg sweep-accuracy.svg; do
+    rm -rf mine && mkdir mine && echo '<svg>my notes</svg>' >mine/$file
+    refused 1 "mine/$file: was not made by minrnn.*give another --out, or move" \
+        "$minrnn" reproduce column2.ini sweep.ini --device cpu --out mine
+    refused 1 "mine/$file: was not made by minrnn" "$minrnn" reproduce --merge own/sweep.json sweep.ini --out mine
+    check "$file: alone, as it was" [ "$(ls mine):$(cat mine/$file)" = "$file:<svg>my notes</svg>" ]
+done
+mkdir measured-mine && echo mine >measured-mine/parameters.md
+refused 1 'parameters.md: was not made by minrnn' "$minrnn" reproduce parameters --out measured-mine
+rm measured-mine/parameters.md && echo mine >measured-mine/parameters2.svg
+for i in 1 2; do
+    done_by "$minrnn" reproduce parameters --out measured-mine
+    sed -i '/^Made by/d' measured-mine/parameters.md # as 0.1 left them
+    sed -i '/Made by/d' measured-mine/parameters.svg
+done
+check "files of other names stay" [ "$(cat measured-mine/parameters2.svg)" = mine ]
+
 # wrong NAME PATTERN LINE…: the sweep with these lines appended is refused, and leaves nothing.
 wrong() {
     local name=$1 pattern=$2
@@ -108,6 +127,9 @@ check "nothing is left of any" [ ! -e nothing ]
 { printf '[column a]\n'; cat sweep.ini; printf '[ours slow/a]\nclip = 2\n'; } >column.ini
 { printf '[column a b]\n[column a.b]\n'; cat sweep.ini; } >both.ini
 done_by reproduce row.ini --out own --only slow
+sed 's/clip = 2/clip = 3/' row.ini >changed.ini && mkdir edited && mv changed.ini edited/row.ini
+done_by reproduce edited/row.ini --out own --only slow
+check "rows of other settings are marked" [ "$(grep -c ', other settings$' out):$(grep -c slow/ out)" = 1:2 ]
 done_by reproduce column.ini --out own --only slow
 refused 1 'both.ini: columns "a b" and "a.b" would have the same chart' "$minrnn" reproduce both.ini --out nothing
 
@@ -422,6 +444,8 @@ refused 1 'another minrnn' "$minrnn" reproduce --merge whole/selective-copy.json
 exec 9>&-
 sed 's/"experiment": "selective-copy"/"experiment": "..\/evil"/g' other/selective-copy.json >evil.json
 refused 1 'does not know' "$minrnn" reproduce --merge evil.json --out merged
+echo '[]' >list.json
+refused 1 'list.json: has no rows; give a NAME.json' "$minrnn" reproduce --merge list.json --out merged
 head -c 300 other/selective-copy.json >torn.json
 refused 1 'torn.json' "$minrnn" reproduce --merge torn.json --out merged
 cp torn.json merged/selective-copy.json
@@ -433,7 +457,7 @@ check "and a line says so" grep -q 'merged/selective-copy.json: row' err
 check "the others are run" grep -q '^# ' out
 
 # ---- a run's folder that was damaged
-done_by reproduce "${one[@]}" --out damaged --budget 0.15s
+cp -a before damaged
 for file in damaged/runs/*/*/log.jsonl; do : >"$file"; done
 run reproduce "${one[@]}" --out damaged
 check "a damaged run fails" [ $status -eq 1 ]

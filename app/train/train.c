@@ -270,8 +270,10 @@ static int short_of_disk(const trainer *t, mr_error *err)
     const mr_error first = *err;
     mr_error second;
     char model[64] = "there is no best model yet";
+    const int later = mr_checkpoint_keeps_later(&t->cp);
     const int saved = t->cp.best_step && !mr_checkpoint_save_best(&t->cp, t->dir, t->net, &second);
-    if (saved) snprintf(model, sizeof model, "the best model (step %lld) is saved", (long long)t->cp.best_step);
+    if (later) snprintf(model, sizeof model, "the later model (step %lld) is kept", (long long)t->cp.later_model);
+    else if (saved) snprintf(model, sizeof model, "the best model (step %lld) is saved", (long long)t->cp.best_step);
     else if (t->cp.best_step) snprintf(model, sizeof model, "the best model could not be saved either");
     if (saved && !mr_run_has_state(t->dir))
         return mr_fail(err, MR_EIO,
@@ -325,6 +327,7 @@ static int score_whole(trainer *t, mr_train_result *r, mr_error *err)
     const int all = t->recipe->task->eval_batches;
     count_scored(t, r);
     if (r->scored == r->test_size || !r->best_step) return 0;
+    if (mr_checkpoint_keeps_later(&t->cp)) return r->whole = MR_WHOLE_LATER, 0;
     r->whole = r->end == MR_END_STOPPED ? MR_WHOLE_STOPPED : MR_WHOLE_NO_TIME;
     if (r->end == MR_END_STOPPED || mr_seconds() + t->batch_seconds * all > mr_run_deadline(&t->clock)) return 0;
     int status = score_best(t, &score, err);
@@ -343,6 +346,16 @@ static int score_whole(trainer *t, mr_train_result *r, mr_error *err)
     return status ? status : mr_runlog_flush(t->log, 1, err);
 }
 
+/* The run ends before the step of a model that it keeps. */
+static void tell_later(const trainer *t)
+{
+    char line[160];
+    snprintf(line, sizeof line,
+             "model.safetensors is kept: it is of step %lld, where the run has not come again; more --steps resume it",
+             (long long)t->cp.later_model);
+    if (mr_checkpoint_keeps_later(&t->cp)) tell(t, line);
+}
+
 static int run(trainer *t, mr_train_result *result, mr_error *err)
 {
     int status = loop(t, &result->end, err);
@@ -357,6 +370,7 @@ static int run(trainer *t, mr_train_result *result, mr_error *err)
     result->best_loss = t->cp.best_loss;
     result->best_accuracy = t->cp.best_accuracy;
     status = save(t, 1, err);
+    if (!status) tell_later(t);
     result->overfit = t->overfit;
     result->unscored = t->out_of_time;
     result->seconds = run_seconds(t);
