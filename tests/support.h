@@ -53,8 +53,7 @@ static inline mr_dev *open_test_gpu(const mr_dev_options *options)
     mr_dev *dev;
     if (!mr_dev_open("cuda", options, &dev, &err)) return dev;
     if (!access("/dev/nvidia0", F_OK) && !strstr(err.text, "has no CUDA")) fail_msg("the GPU: %s", err.text);
-    print_message("SKIPPED on a GPU: %s\n", err.text);
-    skip();
+    skip_because("on a GPU: %s", err.text);
     return NULL;
 }
 
@@ -387,6 +386,21 @@ static inline mr_batch make_batch(const mr_interface *interface, int B, int T, i
     if (!resets) batch.reset = NULL;
     if (!ragged) batch.length = NULL;
     return batch;
+}
+
+/* Tokens at … at + n − 1 of every row of a batch, as a batch of its own. */
+static inline mr_batch cut_batch(const mr_batch *from, const mr_interface *interface, int at, int n)
+{
+    mr_batch to = make_batch(interface, from->B, n, from->reset != NULL, 0, 1);
+    to.counted = 0;
+    for (int b = 0; b < from->B; b++) {
+        size_t source = (size_t)b * (size_t)from->T + (size_t)at, place = (size_t)b * (size_t)n;
+        memcpy(to.ids + place, from->ids + source, (size_t)n * sizeof *to.ids);
+        if (from->reset) memcpy(to.reset + place, from->reset + source, (size_t)n);
+        memcpy(to.target + place, from->target + source, (size_t)n * sizeof *to.target);
+        for (int t = 0; t < n; t++) to.counted += to.target[place + (size_t)t] >= 0;
+    }
+    return to;
 }
 
 #endif
