@@ -94,7 +94,7 @@ static void note_change(mr_checkpoint *cp, const char *key, const char *was, con
     if (more < 0 || (size_t)more >= sizeof cp->changed - used) cp->changed[used] = 0;
 }
 
-/* What a run has whose state is older than the key; NULL: every state has it. */
+/* The value of a key in a run whose state is older than the key; NULL: every state has it. */
 static const char *older_value(const mr_option *o)
 {
     if (o->flags & MR_OPT_SPARSE) return o->fallback;

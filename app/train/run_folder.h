@@ -8,7 +8,7 @@
 int mr_run_exists(const char *dir);
 int mr_run_has_state(const char *dir);
 
-/* Refuses a folder that has a model and no state: whoever trained there would overwrite the model. */
+/* Refuses a folder that has a model and no state: training there would overwrite the model. */
 int mr_run_check_model(const char *dir, mr_error *err);
 
 /* May a run of this recipe begin in the folder, or with `resume` continue there? Refuses a run that is not to be
