@@ -15,14 +15,16 @@ mr_checkpoint mr_checkpoint_start(void) { return (mr_checkpoint){.best_loss = NA
 
 /* ---- writing ---- */
 
-/* Of [train] a state has every key but paths; batch and context are in the net's own metadata already. */
+/* Of [train] a state has every key but paths and those that are written only when they differ from the default; batch
+ * and context are in the net's own metadata already. */
 static void add_train(mr_key_list *l, const mr_recipe *r)
 {
     char key[64], value[MR_TEXT_MAX];
     for (const mr_option *o = mr_train_table(); o->key; o++) {
         if (!strcmp(o->key, "batch") || !strcmp(o->key, "context") || (o->flags & MR_OPT_PATH)) continue;
         snprintf(key, sizeof key, "train.%s", o->key);
-        mr_key_list_add(l, key, mr_option_print(o, &r->train, value));
+        mr_option_print(o, &r->train, value);
+        if (!(o->flags & MR_OPT_SPARSE) || strcmp(value, o->fallback)) mr_key_list_add(l, key, value);
     }
 }
 
