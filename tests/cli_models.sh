@@ -34,7 +34,7 @@ while read -r mixer used; do
     cat shown >>of-any
     for key in $of_some_mixers; do
         [[ " $used " == *" $key "* ]] && times=1 || times=0
-        check "$mixer: $key is shown $times times" [ "$(grep -cx "$key" shown)" -eq $times ]
+        check "$mixer: $key must be shown $times times" [ "$(grep -cx "$key" shown)" -eq $times ]
     done
     done_by "$minrnn" info "of-$mixer" --json
     check "$mixer: the others in the order of the table, then the vocabulary" json \
