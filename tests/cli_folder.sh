@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The folder of a run: files in it that are somebody else's stay, and so does a model that has lost its state; a run
-# that lost its log goes on; a folder that was moved is still a run.
+# that lost its log continues; a folder that was moved is still a run.
 source "$(dirname "$0")/cli_support.bash"
 
 make_text text.txt 1500 1
@@ -83,7 +83,7 @@ untouched early 'early/data.txt: the run was ended before its data was copied' "
 done_by "$minrnn" train "${data[@]}" --log csv --out logless
 rm logless/log.jsonl
 done_by "$minrnn" train --out logless --resume --steps 9
-check "it is told" grep -q 'log.jsonl is missing: another one begins at step 7' err
+check "it says so" grep -q 'log.jsonl is missing: another one begins at step 7' err
 check "the log has the steps since" [ "$(grep -c '"kind":"step"' logless/log.jsonl)" -eq 3 ]
 check "so has log.csv" [ "$(grep -c '^step,' logless/log.csv)" -eq 3 ]
 done_by "$minrnn" train --out logless --resume --steps 12
@@ -117,7 +117,7 @@ refused 2 'whole holds a run: add --resume to continue it, or name a recipe' "$m
 printf 'Ω' | cat - other.txt >greek.txt
 untouched whole 'whole: holds a run already' "$minrnn" train text --data greek.txt --init whole --out whole
 
-# ---- what is told on resume
+# ---- what is printed on resume
 done_by "$minrnn" train --out short/../whole --resume --steps 5
 check "there already" grep -q 'the run is at step 6 already' err
 done_by "$minrnn" train "${data[@]}" --lr 0.01 --out worse
@@ -139,7 +139,7 @@ check "from inside" [ $? -eq 0 ]
 done_by "$minrnn" quantize moved --out eight.safetensors
 check "quantize finds the copy" grep -q 'data: moved/data.txt' err
 done_by "$minrnn" eval whole
-check "the same data: nothing is told" [ "$(grep -c 'has changed' err)" -eq 0 ]
+check "the same data: nothing is printed" [ "$(grep -c 'has changed' err)" -eq 0 ]
 cp text.txt kept.txt
 head -c 4000 other.txt >>text.txt
 done_by "$minrnn" eval whole
@@ -186,10 +186,10 @@ for i in {1..200}; do
 done
 done_by "$minrnn" train text "${files[@]:0:70}" "${small[@]}" --out many
 check "35 files stay relative" grep -qx "data = $long/001.txt" many/recipe.ini
-check "which is told" grep -q '^data stays relative in recipe.ini.*resume from this folder$' err
+check "it says so" grep -q '^data stays relative in recipe.ini.*resume from this folder$' err
 done_by "$minrnn" train text "${files[@]:0:20}" "${small[@]}" --out few
 check "10 do not" grep -qx "data = $PWD/$long/001.txt" few/recipe.ini
-check "and nothing is told" [ "$(grep -c 'stays relative' err)" -eq 0 ]
+check "and nothing is printed" [ "$(grep -c 'stays relative' err)" -eq 0 ]
 refused 1 'shorter than 1024 bytes; `cat FILES… >ONE` makes one file' "$minrnn" train text "${files[@]:0:100}" --out no
 refused 2 'at most 128 flags can be given, and --data is one too many; `cat FILES… >ONE`' \
     "$minrnn" train text "${files[@]}" --out no

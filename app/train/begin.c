@@ -33,7 +33,7 @@ static int use_copy(mr_recipe *r, const mr_option *data, const char *path, mr_er
     return mr_option_parse(data, r->task->settings, path, err);
 }
 
-/* recipe.ini comes before the copy: then that is known as a run's, however early the run is killed. */
+/* recipe.ini is written before the copy, so that the copy is recognised as a run's however early it is killed. */
 static int write_copy(mr_recipe *r, const char *names, const char *dir, const char *path, int resume, mr_error *err)
 {
     int status = mr_run_check_free(r, dir, 1, resume, err);
@@ -75,7 +75,7 @@ static int check_copy(const char *path, const char *dir, mr_error *err)
                    data);
 }
 
-/* Where the run has a copy already, that is its data: it is there because there is nothing else to read again. A
+/* Where the run has a copy already, that is its data: it exists because the source could be read only once. A
  * folder that was moved has its copy elsewhere than the recipe says. */
 static int keep_data(mr_recipe *r, const char *dir, int resume, mr_error *err)
 {

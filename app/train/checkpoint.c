@@ -17,14 +17,16 @@ mr_checkpoint mr_checkpoint_start(void) { return (mr_checkpoint){.best_loss = NA
 
 /* ---- writing ---- */
 
-/* Of [train] a state has every key but paths; batch and context are in the net's own metadata already. */
+/* Of [train] a state has every key but paths and those that are written only when they differ from the default; batch
+ * and context are in the net's own metadata already. */
 static void add_train(mr_key_list *l, const mr_recipe *r)
 {
     char key[64], value[MR_TEXT_MAX];
     for (const mr_option *o = mr_train_table(); o->key; o++) {
         if (!strcmp(o->key, "batch") || !strcmp(o->key, "context") || (o->flags & MR_OPT_PATH)) continue;
         snprintf(key, sizeof key, "train.%s", o->key);
-        mr_key_list_add(l, key, mr_option_print(o, &r->train, value));
+        mr_option_print(o, &r->train, value);
+        if (!(o->flags & MR_OPT_SPARSE) || strcmp(value, o->fallback)) mr_key_list_add(l, key, value);
     }
 }
 
@@ -99,7 +101,7 @@ static void note_change(mr_checkpoint *cp, const char *key, const char *was, con
     if (more < 0 || (size_t)more >= sizeof cp->changed - used) cp->changed[used] = 0;
 }
 
-/* What a run has whose state is older than the key; NULL: every state has it. */
+/* The value of a key in a run whose state is older than the key; NULL: every state has it. */
 static const char *older_value(const mr_option *o)
 {
     if (o->flags & MR_OPT_SPARSE) return o->fallback;

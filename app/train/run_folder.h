@@ -9,7 +9,7 @@ int mr_run_exists(const char *dir);
 int mr_run_has_state(const char *dir);
 int mr_run_has_recipe(const char *file); /* is there a recipe.ini beside the file? */
 
-/* Refuses a folder that has a model and no state, or one that cannot be read: whoever trained there would overwrite the
+/* Refuses a folder that has a model and no state, or one that cannot be read: training there would overwrite the
  * model. */
 int mr_run_check_model(const char *dir, mr_error *err);
 

@@ -88,7 +88,7 @@ int mr_session_need_text(const mr_session *s, const char *path, mr_error *err)
 
 /* ---- the task ---- */
 
-/* A path as it is now: the copy of the data goes along where a run's folder is moved. */
+/* Where the path points now: the copy moves with its run's folder. */
 static void follow_copy(char value[MR_TEXT_MAX], const char *dir)
 {
     char *copy = NULL;

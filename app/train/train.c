@@ -33,13 +33,13 @@ typedef struct trainer {
     mr_runlog *log;
     mr_checkpoint cp;
     mr_run_clock clock;
-    double saved, next_curve; /* of mr_seconds(): the last checkpoint, the earliest time for the next picture */
-    double first_step;        /* of mr_seconds(): when training began in this call */
-    int64_t first_tokens;     /* tokens trained on before that */
-    double progress;          /* of a schedule that fits --max-seconds */
-    double batch_seconds;     /* of an evaluation: how long a batch takes, NaN until there was one */
-    int64_t best_batches;     /* how many batches the best evaluation scored; 0: not known, as after a resume */
-    int out_of_time;          /* the last evaluation was cut short, and could not be compared with others */
+    double saved_at, next_curve; /* of mr_seconds(): the last checkpoint, the earliest time for the next picture */
+    double training_began;       /* of mr_seconds(): when training began in this call */
+    int64_t first_tokens;        /* tokens trained on before that */
+    double progress;             /* of a schedule that fits --max-seconds */
+    double batch_seconds;        /* of an evaluation: how long a batch takes, NaN until there was one */
+    int64_t best_batches;        /* how many batches the best evaluation scored; 0: not known, as after a resume */
+    int out_of_time;             /* the last evaluation was cut short, and could not be compared with others */
     mr_overfit overfit;
     int64_t saved_step;
     int log_lost; /* the log of the steps before this call is missing */
@@ -70,7 +70,7 @@ static double guess_eval(const trainer *t)
     mr_task_shapes(t->recipe->task, shapes);
     const double tokens =
         (double)mr_eval_batches(t->recipe->task, t->set->eval_tokens) * (double)shapes[1].B * (double)shapes[1].T;
-    return 0.5 * (mr_seconds() - t->first_step) * tokens / (double)(t->cp.tokens - t->first_tokens);
+    return 0.5 * (mr_seconds() - t->training_began) * tokens / (double)(t->cp.tokens - t->first_tokens);
 }
 
 static int train_step(trainer *t, int64_t step, mr_error *err)
@@ -93,15 +93,15 @@ static int train_step(trainer *t, int64_t step, mr_error *err)
     if (status) return status;
     t->cp.step = step;
     t->cp.tokens += tokens;
-    t->clock.step_costs = mr_seconds() - began;
-    if (isnan(t->batch_seconds)) t->clock.eval_costs = guess_eval(t);
+    t->clock.step_seconds = mr_seconds() - began;
+    if (isnan(t->batch_seconds)) t->clock.eval_seconds = guess_eval(t);
     if (t->watch->stepped) t->watch->stepped(t->watch->user, step, tokens, result.loss);
     const mr_log_entry entry = {.kind = MR_LOG_STEP,
                                 .step = step,
                                 .loss = result.loss,
                                 .lr = result.lr,
                                 .grad_norm = result.grad_norm,
-                                .tokens_per_s = (double)tokens / t->clock.step_costs,
+                                .tokens_per_s = (double)tokens / t->clock.step_seconds,
                                 .seconds = run_seconds(t)};
     return mr_runlog_add(t->log, &entry, err);
 }
@@ -120,7 +120,7 @@ static int is_better(const trainer *t, const mr_score *score)
 /* On `tokens` test tokens, 0: all; not beyond --max-seconds. */
 static int score_net(trainer *t, mr_net *net, int64_t tokens, mr_score *score, mr_error *err)
 {
-    const double began = mr_seconds(), deadline = mr_run_deadline(&t->clock) - t->clock.save_costs;
+    const double began = mr_seconds(), deadline = mr_run_deadline(&t->clock) - t->clock.save_seconds;
     const mr_eval_options options = {.tick = t->watch->evaluating,
                                      .user = t->watch->user,
                                      .stop = t->stop,
@@ -139,7 +139,7 @@ static int evaluate(trainer *t, mr_error *err)
     int status = score_net(t, t->net, tokens, &score, err);
     if (status) return status;
     if (!isfinite(score.loss)) return not_finite(t, cp->step, err);
-    t->clock.eval_costs = EVAL_MARGIN * t->batch_seconds * mr_eval_batches(t->recipe->task, tokens);
+    t->clock.eval_seconds = EVAL_MARGIN * t->batch_seconds * mr_eval_batches(t->recipe->task, tokens);
     /* what was cut short is of fewer tokens than other evaluations: it only counts where there is no other */
     t->out_of_time = score.out_of_time && cp->best_step;
     if (t->out_of_time) return 0;
@@ -199,8 +199,8 @@ static int save(trainer *t, int at_end, mr_error *err)
     /* a step may be finite and the weights after it not (0 / 0 with eps = 0, say): such weights are never saved */
     if (status == MR_ENONFINITE) return not_finite(t, t->cp.step, err);
     if (!status) status = draw_curve(t, at_end, err);
-    t->saved = mr_seconds();
-    t->clock.save_costs = t->saved - began;
+    t->saved_at = mr_seconds();
+    t->clock.save_seconds = t->saved_at - began;
     return status;
 }
 
@@ -208,7 +208,7 @@ static int save_is_due(const trainer *t)
 {
     if (t->cp.step == t->saved_step) return 0;
     if (t->set->save_every) return t->cp.step % t->set->save_every == 0;
-    return mr_seconds() - t->saved >= SAVE_SECONDS;
+    return mr_seconds() - t->saved_at >= SAVE_SECONDS;
 }
 
 static void tell(const trainer *t, const char *line)
@@ -413,7 +413,7 @@ static int set_up(trainer *t, int resume, mr_error *err)
     const int begun = resume && mr_run_has_state(t->dir);
     if (!status) status = start_net(t, resume, err);
     if (status) mr_run_take_back(t->recipe, t->dir);
-    /* first, so that what a run leaves that is killed now is known as its own */
+    /* first, so that the files of a run killed right after this are recognised as its own */
     if (!status && !begun) status = mr_run_write_recipe(t->recipe, t->dir, err);
     if (!status) find_log(t);
     if (!status) status = mr_runlog_open(t->dir, t->set->log, t->cp.log_offset, t->cp.event_steps, &t->log, err);
@@ -463,14 +463,14 @@ int mr_train(mr_recipe *recipe, mr_context *ctx, const char *dir, int resume, co
         .clock = {.limit = recipe->train.max_seconds, .began = watch->began != 0 ? watch->began : mr_seconds()},
         .lock = -1};
     memset(result, 0, sizeof *result);
-    t.saved = mr_seconds();
+    t.saved_at = mr_seconds();
     int status = set_up(&t, resume, err);
     if (!status) {
         t.clock.before = t.cp.seconds;
         t.clock.setup = t.cp.setup_seconds;
-        t.first_step = mr_seconds();
+        t.training_began = mr_seconds();
         t.first_tokens = t.cp.tokens;
-        mr_run_clock_ready(&t.clock, t.first_step);
+        mr_run_clock_ready(&t.clock, t.training_began);
         if (watch->started) watch->started(watch->user, t.net, &t.cp, mr_run_deadline(&t.clock));
         tell_start(&t);
         status = run(&t, result, err);
