@@ -59,12 +59,13 @@ moment() {
         "$whole_time" "$1"
 }
 
-# A line that says how to continue comes with the exit status; only a signal before the first line
-# of all may end the process.
+# A line that says how to continue comes with the exit status, or that there was nothing yet but reading; only a signal
+# before the first line of all may end the process.
 ended_well() { # SIGNAL STATUS
     case $1 in
     KILL) [ "$ending" = signal=9 ] || [ "$ending" = 0 ] ;;
     *)  [ "$ending" = 0 ] || { [ "$ending" = "$2" ] && [[ $last_line == *"minrnn train --out"*"--resume"* ]]; } ||
+            { [ "$ending" = "$2" ] && [[ $last_line == *"stopped while text.txt was read"* ]]; } ||
             { [[ $ending == signal=* ]] && [ -z "$last_line" ]; } ;;
     esac
 }

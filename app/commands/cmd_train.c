@@ -13,6 +13,7 @@
 #include "commands/run_view.h"
 #include "commands/train_help.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -147,6 +148,7 @@ static int check_flag(const mr_flag_pair *flag, const mr_recipe *recipe, mr_erro
 
 static int begin(mr_recipe *recipe, const mr_args *args, const settings *set, mr_error *err)
 {
+    assert(recipe->task); /* since it was loaded */
     recipe->task->stop = mr_stop_flag();
     mr_view_reading(recipe, set->common.quiet);
     int status = mr_run_begin(recipe, set->out, set->resume, err);

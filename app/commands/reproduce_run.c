@@ -178,7 +178,7 @@ static int no_cell(const mr_reproduce_settings *set, const char *name, mr_error 
 
 int mr_reproduce_run(const mr_reproduce_settings *set, const mr_args *args, double budget)
 {
-    const char *names[MOST];
+    const char *names[MOST] = {NULL};
     size_t n = choose_names(args, names);
     progress s = {.set = set};
     mr_reproduce_watch watch = {&s, starts, finished, failed, measured_row};
