@@ -126,11 +126,18 @@ check "nothing is left of any" [ ! -e nothing ]
 { sed -n '/^\[row slow/,$p' sweep.ini; sed '/^\[row/,$d' sweep.ini; printf '[ours slow]\nclip = 2\n'; } >row.ini
 { printf '[column a]\n'; cat sweep.ini; printf '[ours slow/a]\nclip = 2\n'; } >column.ini
 { printf '[column a b]\n[column a.b]\n'; cat sweep.ini; } >both.ini
+done_by reproduce row.ini --out own --only slow --steps 100
+check "a row's own settings; its curve: at most 100 points of training, each of equally many steps" python3 -c '
+import json
+row, = json.load(open("own/row.json"))["rows"]
+assert " clip=2" in row["settings"], row
+assert sum(p[1] is not None for p in row["curve"]) == 50, row["curve"]'
 done_by reproduce row.ini --out own --only slow
 sed 's/clip = 2/clip = 3/' row.ini >changed.ini && mkdir edited && mv changed.ini edited/row.ini
 done_by reproduce edited/row.ini --out own --only slow
-check "rows of other settings are marked" [ "$(grep -c ', other settings$' out):$(grep -c slow/ out)" = 1:2 ]
+check "rows of other settings are marked" [ "$(grep -c ', other settings$' out):$(grep -c slow/ out)" = 2:3 ]
 done_by reproduce column.ini --out own --only slow
+check "a cell's own settings" grep -q ' clip=2' own/column.md
 refused 1 'both.ini: columns "a b" and "a.b" would have the same chart' "$minrnn" reproduce both.ini --out nothing
 
 { cat sweep.ini; printf '[row plain]\n'; } >plain.ini # a row without keys is one, too
