@@ -28,20 +28,20 @@ static void every_row_has_its_own_key_and_place(void **state)
                 fail_msg("%s and %s are the same key, or share a field", o->key, other->key);
 }
 
-/* The text of a page of docs/. */
+/* The text of a file of the source tree. */
 static char *page(const char *name)
 {
     char path[MR_TEXT_MAX], *text;
     size_t size;
     mr_error err = {0};
-    snprintf(path, sizeof path, "%s/docs/%s", MINRNN_SOURCE_DIR, name);
+    snprintf(path, sizeof path, "%s/%s", MINRNN_SOURCE_DIR, name);
     if (mr_file_read(path, 1 << 20, &text, &size, &err)) fail_msg("%s", err.text);
     return text;
 }
 
 static int quotes(const char *text, const char *key)
 {
-    char quoted[80];
+    char quoted[96];
     snprintf(quoted, sizeof quoted, "`%s`", key);
     return strstr(text, quoted) != NULL;
 }
@@ -65,7 +65,7 @@ static int keys_in_list(const mr_option *table, const char *list)
 static void the_page_lists_the_keys_that_may_change(void **state)
 {
     (void)state;
-    char *text = page("runs.md"), *list = strstr(text, "These keys may change:");
+    char *text = page("docs/runs.md"), *list = strstr(text, "These keys may change:");
     assert_non_null(list);
     *strchr(list, '.') = 0;
     int count = keys_in_list(mr_train_table(), list) + keys_in_list(mr_model_table(), list), listed = 0;
@@ -78,10 +78,26 @@ static void the_page_lists_the_keys_that_may_change(void **state)
 static void the_page_of_tasks_has_their_keys(void **state)
 {
     (void)state;
-    char *text = page("tasks.md");
+    char *text = page("docs/tasks.md");
     for (const mr_task_type *const *type = mr_task_types(); *type; type++)
         for (const mr_option *o = (*type)->options; o->key; o++)
             if (!quotes(text, o->key)) fail_msg("docs/tasks.md does not name `%s` of %s", o->key, (*type)->name);
+    mr_free(text);
+}
+
+/* What a second reader of model files must know. */
+static void the_page_of_the_format_has_the_keys_of_models(void **state)
+{
+    (void)state;
+    char *text = page("docs/format.md"), *reader = page("tests/reader.py");
+    for (const mr_option *o = mr_model_table(); o->key; o++) {
+        char name[80];
+        snprintf(name, sizeof name, "model.%s", o->key);
+        if (!quotes(text, name)) fail_msg("docs/format.md does not name `%s`", name);
+        snprintf(name, sizeof name, "\"model.%s\"", o->key);
+        if (!strstr(reader, name)) fail_msg("tests/reader.py does not know %s", name);
+    }
+    mr_free(reader);
     mr_free(text);
 }
 
@@ -89,6 +105,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_key_of_the_library_has_its_slot), cmocka_unit_test(every_row_has_its_own_key_and_place),
-        cmocka_unit_test(the_page_lists_the_keys_that_may_change), cmocka_unit_test(the_page_of_tasks_has_their_keys)};
+        cmocka_unit_test(the_page_lists_the_keys_that_may_change), cmocka_unit_test(the_page_of_tasks_has_their_keys),
+        cmocka_unit_test(the_page_of_the_format_has_the_keys_of_models)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -328,6 +328,7 @@ int mr_cmd_train(int argc, char **argv)
     code = load_recipe(&recipe, &args, &set);
     if (code >= 0) return code;
     mr_catch_signals();
+    mr_catch_broken_pipe();
     int status = train(&recipe, &args, &set, &err, &code);
     mr_recipe_free(&recipe);
     if (!status) return code;
