@@ -40,7 +40,7 @@ asan: bootstrap
 	@cmake --build build-asan --parallel $(JOBS)
 	@scripts/test.sh build-asan --label-exclude slow
 
-# The tests that take no more than a second or two each, for CI.
+# The tests without the label `long` (tests/CMakeLists.txt), for CI.
 asan-fast: bootstrap
 	@$(CONFIGURE) -B build-asan -DMINRNN_SANITIZE=address,undefined -DMINRNN_CUDA=OFF
 	@cmake --build build-asan --parallel $(JOBS)

@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
 # Trains a minGRU on selective copying (recipes/demo.ini) and shows that it solves the task, on sequences that it has
 # not seen. Fails if the accuracy is below 99 %.
+# The run is in out/demo, or in the first free one of out/demo-2, out/demo-3, …
 # usage: scripts/demo.sh [path of the minrnn command]
 set -eu
 cd "$(dirname "$0")/.."
 minrnn=${1:-build/minrnn}
 out=out/demo
-
-rm -rf "$out"
+for ((i = 2; ; i++)); do # what is there may be somebody's: a run that was continued, or stopped
+    [ -e "$out" ] || break
+    out=out/demo-$i
+done
 started=$SECONDS
 "$minrnn" train demo --out "$out"
 seconds=$((SECONDS - started))

@@ -30,7 +30,7 @@ file == 1 && summary { next }
 file == 1 && /^SKIPPED: / { why = ": " substr($0, 10) }
 file == 1 && /^skipped: / { reason[program] = ": " substr($0, 10) }
 file == 1 && /^left out: / { names = names "left out of " program ": " substr($0, 11) "\n" }
-file == 1 && /SKIPPED on a GPU/ { no_gpu++; no_device = 1 }
+file == 1 && /^SKIPPED: on a GPU/ { no_gpu++; no_device = 1 }
 file == 1 && /on a GPU, .*: the largest error/ { gpu++ }
 file == 1 && /^\[       OK \] / { ok[program]++ }
 file == 1 && /^\[  FAILED  \] / { bad[program]++ }

@@ -210,8 +210,8 @@ static inline void same_vectors(const char *what, mr_net *got, mr_net *want, mr_
 
 /* ---- every mixer */
 
-static const char *const mixers[] = {"mingru", "minlstm", "gru", "lstm", "mamba", "attention"};
-enum { MIXERS = 6 };
+/* Their names, the default one first; NULL: no more. */
+static inline const char *const *mixers(void) { return mr_key_find("mixer")->choices; }
 
 static inline mr_net *net_with(mr_context *ctx, const char *mixer)
 {

@@ -201,7 +201,7 @@ refused_after() { # PATTERN COMMAND…: fails, and the last line on stderr match
     checks=$((checks + 1))
     [ $status -eq 1 ] && tail -n 1 err | grep -qE -- "$pattern" || fail "status $status, $(tail -n 1 err)"
 }
-disk=(train text --data text.txt "${tiny[@]}" --eval-every 5 --save-every 5 --schedule constant)
+disk=(train text --data text.txt "${tiny[@]}" --eval-every 5 --save-every 5 --schedule constant --eval-tokens 300)
 refused_after 'full/state.safetensors: cannot be .*the best model \(step 5\) is saved, but no state.*--init full' \
     small $between "$minrnn" "${disk[@]}" --steps 20 --out full
 done_by "$minrnn" info full/model.safetensors
@@ -210,6 +210,27 @@ refused 1 'full: has a model but no state to resume from' "$minrnn" train --out 
 done_by "$minrnn" "${disk[@]}" --steps 5 --out filled
 refused_after 'the best model \(step 10\) is saved; once it can be .*, resume: minrnn train --out filled --resume' \
     small $between "$minrnn" train --out filled --resume --steps 20
+# the state is at step 5 and the model at step 10, which no earlier one replaces
+cp filled/model.safetensors later
+refused_after 'the later model \(step 10\) is kept; once it can be' \
+    small $between "$minrnn" train --out filled --resume --steps 20 --save-every 3
+check "full again: the later model is there" same_files later filled/model.safetensors
+cp -r filled unread && head -c 3000 later >unread/model.safetensors
+cp -r filled nan && { head -c -4 later; printf '\0\0\300\177'; } >nan/model.safetensors
+done_by "$minrnn" train text --data text.txt "${tiny[@]}" --mixer minlstm --steps 12 --out lstm
+cp -r filled foreign && cp lstm/model.safetensors foreign/
+for dir in unread nan foreign; do
+    done_by "$minrnn" train --out $dir --resume --steps 7
+    done_by "$minrnn" info $dir --json
+    check "$dir: made again from the state" json '0 < d["step"] <= 7' out
+done
+done_by "$minrnn" train --out filled --resume --steps 7
+check "ended earlier: the later model is there" same_files later filled/model.safetensors
+check "which is not scored for the earlier one" grep -q 'tokens: model.safetensors is of a later step)$' out
+check "and a line says so" [ "$(grep -c 'model.safetensors is kept: it is of step 10' err)" -eq 1 ]
+done_by "$minrnn" train --out filled --resume --steps 10
+check "come there again: the same bits" same_files later filled/model.safetensors
+check "and nothing is kept" [ "$(grep -c 'is kept' err)" -eq 0 ]
 done_by "$minrnn" train --out filled --resume --steps 20
 done_by "$minrnn" "${disk[@]}" --steps 20 --out roomy
 check "resumed with room: the same model" same_files filled/model.safetensors roomy/model.safetensors

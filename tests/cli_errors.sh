@@ -265,7 +265,8 @@ check "a full disk: no leftovers" [ -z "$(find full -name '*.tmp')" ]
 done_by "$minrnn" train --out full --resume --steps 40
 done_by "$varied" train "${base[@]}" --out straight --steps 20
 done_by "$minrnn" train --out straight --resume --steps 40
-check "a full disk: the run goes on as if nothing had been" same_files full/last.safetensors straight/last.safetensors
+check "a full disk: the run continues as if nothing had happened" \
+    same_files full/last.safetensors straight/last.safetensors
 
 # ---- numbers that run away: weights grow a hundredfold a step
 wild=(text --data text.txt "${tiny[@]}" --lr 10 --weight-decay 10 --clip 0 --schedule constant --warmup 0

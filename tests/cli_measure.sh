@@ -12,7 +12,7 @@ percents() { json "[math.floor(r['percent'] + 0.5) for r in d['rows'] if r['row'
         and r['column'].startswith('cell')] == $2" r/parameters.json; }
 check "minGRU's share of GRU" percents 'minGRU / GRU' '[33, 22, 17, 13]'
 check "minLSTM's share of LSTM" percents 'minLSTM / LSTM' '[38, 25, 19, 15]'
-check "a whole model has more besides" json \
+check "a whole model has further parameters" json \
     "all(44 < r['percent'] < 46 for r in d['rows'] if r['column'] == 'model, expansion 1')" r/parameters.json
 check "the paper's beside ours" grep -qF "| minLSTM / LSTM, the paper's | 38 | 25 | 19 | 15 |" r/parameters.md
 check "the page is printed" grep -qF "| minGRU / GRU, the cell's projections | 33.3 | 22.2 | 16.7 | 13.3 |" out

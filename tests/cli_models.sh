@@ -24,21 +24,31 @@ refused 1 'bare: a folder without model\.safetensors' "$minrnn" generate bare
 refused 1 'text\.txt: not a model file' "$minrnn" generate text.txt
 refused 1 'none: .*No such file' "$minrnn" info none
 
-# ---- info lists the keys that the mixer uses
-keys() { awk 'NF == 0 { part++ } part == 1 && NF { print $1 }' out | tr '\n' ' '; }
-done_by "$minrnn" info run
-check "of a minGRU: $(keys)" [ "$(keys)" = "input inputs head loss outputs mixer candidate scan h0 gate-init layers \
-dim expansion conv conv-place mlp norm dropout weights head-bias scaler vocabulary " ]
-for words in "minlstm normalize-gates gru-reset" "gru gru-reset candidate" "lstm h0 normalize-gates" \
-    "attention window expansion" "mamba states h0"; do
-    read -r mixer used unused <<<"$words"
+# ---- info lists the keys that the mixer uses: all but those of other mixers
+of_some_mixers="candidate scan h0 gate-init expansion normalize-gates gru-reset heads positions window states"
+: >of-any
+while read -r mixer used; do
     done_by "$minrnn" train text --data text.txt "${tiny[@]}" --mixer "$mixer" --steps 1 --out "of-$mixer" --quiet
     done_by "$minrnn" info "of-$mixer"
-    check "$mixer uses $used" grep -qE "^  $used " out
-    check "$mixer does not use $unused" bash -c "! grep -qE '^  $unused ' out"
-done
-done_by "$minrnn" info run --json
-check "JSON has all keys" json "'heads' in d['config'] and 'gru-reset' in d['config']" out
+    awk 'NF == 0 { part++ } part == 1 && NF { print $1 }' out >shown
+    cat shown >>of-any
+    for key in $of_some_mixers; do
+        [[ " $used " == *" $key "* ]] && times=1 || times=0
+        check "$mixer: $key must be shown $times times" [ "$(grep -cx "$key" shown)" -eq $times ]
+    done
+    done_by "$minrnn" info "of-$mixer" --json
+    check "$mixer: the others in the order of the table, then the vocabulary" json \
+        "(lambda s: s == [k for k in d['config'] if k in s] + ['vocabulary'])(open('shown').read().split())" out
+done <<'MIXERS'
+mingru candidate scan h0 gate-init expansion
+minlstm candidate scan h0 gate-init expansion normalize-gates
+gru h0 gate-init expansion gru-reset
+lstm h0 gate-init expansion
+attention heads positions window
+mamba expansion states
+MIXERS
+check "JSON has all keys, and each is shown for some mixer" json \
+    "len(d['config']) > 20 and {*d['config'], 'vocabulary'} == {*open('of-any').read().split()}" out
 
 # ---- without data: what the run's recipe names, or what to give
 done_by "$minrnn" eval run --json

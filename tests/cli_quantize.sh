@@ -100,6 +100,20 @@ refused 1 'is also --data' "$minrnn" quantize $model --out text.txt --data - <te
 refused 1 'is also --data' "$minrnn" quantize mingru --out text.txt --quiet # the data of the recipe
 check "the text is as it was" same_files text.txt kept.txt
 
+# ---- nor is any other file, but a model in 8 bits is replaced
+echo notes >notes.txt
+mkdir folder
+for out in notes.txt folder minlstm/{model,last,state}.safetensors mingru/{state,last}.safetensors \
+    mingru/{log.jsonl,recipe.ini}; do
+    before=$(snapshot mingru; snapshot minlstm; cat notes.txt)
+    refused 1 "--out $out exists and is no 8-bit model; remove it first or give another name" \
+        "$minrnn" quantize $model --out $out --data heard.txt --quiet
+    check "$out: as it was" [ "$before" = "$(snapshot mingru; snapshot minlstm; cat notes.txt)" ]
+done
+cp mingru.8 again.8
+done_by "$minrnn" quantize minlstm --out again.8 --data text.txt
+check "a model in 8 bits is replaced" same_files again.8 minlstm.8
+
 # spoil NAME PYTHON: a copy of mingru.8 with header h and data d changed.
 spoil() {
     python3 - "$@" <<'PYTHON'

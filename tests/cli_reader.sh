@@ -11,7 +11,7 @@ for candidate in python3 /usr/bin/python3; do
     if "$candidate" -c 'import numpy' 2>/dev/null; then python=$candidate; break; fi
 done
 if [ -z "$python" ]; then
-    echo "SKIPPED: no python3 with numpy here; docs/format.md WAS NOT TESTED" >&2
+    echo "skipped: no python3 with numpy here: docs/format.md was not tested" >&2
     exit 77
 fi
 

@@ -59,12 +59,13 @@ moment() {
         "$whole_time" "$1"
 }
 
-# A line that says how to continue comes with the exit status; only a signal before the first line
-# of all may end the process.
+# A line that says how to continue comes with the exit status, or that there was nothing yet but reading; only a signal
+# before the first line of all may end the process.
 ended_well() { # SIGNAL STATUS
     case $1 in
     KILL) [ "$ending" = signal=9 ] || [ "$ending" = 0 ] ;;
     *)  [ "$ending" = 0 ] || { [ "$ending" = "$2" ] && [[ $last_line == *"minrnn train --out"*"--resume"* ]]; } ||
+            { [ "$ending" = "$2" ] && [[ $last_line == *"stopped while text.txt was read"* ]]; } ||
             { [[ $ending == signal=* ]] && [ -z "$last_line" ]; } ;;
     esac
 }
@@ -95,7 +96,8 @@ for signal in TERM:143 INT:130; do
     { read -r ending; read -r last_line; } < <(python3 stop_at.py "$name" started \
         "$varied" train "${recipe[@]}" --steps 100000000 --out "long-$name")
     check "$name: exit $ending, not $code" [ "$ending" = "$code" ]
-    check "$name: no way to go on in \"$last_line\"" grep -q "minrnn train --out long-$name --resume" <<<"$last_line"
+    check "$name: no command to resume in \"$last_line\"" \
+        grep -q "minrnn train --out long-$name --resume" <<<"$last_line"
     check "$name: it was saved" [ -s "long-$name/state.safetensors" ]
 done
 
@@ -132,7 +134,7 @@ refused 1 'another minrnn' "$minrnn" train --out shared --resume
 refused 1 'another minrnn' "$varied" train "${recipe[@]}" --out shared
 size=$(stat -c %s shared/log.jsonl)
 for ((i = 0; i < 600; i++)); do [ "$(stat -c %s shared/log.jsonl)" -gt "$size" ] && break; sleep 0.1; done
-check "the first run goes on" [ "$(stat -c %s shared/log.jsonl)" -gt "$size" ]
+check "the first run continues" [ "$(stat -c %s shared/log.jsonl)" -gt "$size" ]
 kill -TERM $first
 wait $first
 check "the first run ends as told" [ $? -eq 143 ]
@@ -145,7 +147,7 @@ for how in full short; do
     kill -KILL $first
     wait $first 2>/dev/null
     if [ -e "early-$how/state.safetensors" ]; then
-        echo "note: 15 seconds passed before the kill; nothing to see for $how"
+        left_out "killed early, $how: 15 seconds passed before the kill"
     elif [ $how = full ]; then done_by "$varied" train "${recipe[@]}" --out early-full --resume &&
         same_run "killed early" early-full
     else done_by "$minrnn" train --out early-short --resume --steps "$steps" --save-every 29 &&

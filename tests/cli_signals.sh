@@ -94,4 +94,14 @@ done
 check "no file was written" [ ! -e typed8 -a "$(ls typed)" = "" ]
 done_by "$minrnn" train "${plain[@]}" --steps 1 --out typed
 
+# ---- a reader that goes away: what was trained is saved
+(
+    set +o pipefail
+    { "$minrnn" train text --data text.txt "${tiny[@]}" --steps 100000000 --eval-every 2 --save-every 0 --out unread \
+        2>&1 || echo $? >unread-status; } | head -n 3 >/dev/null
+)
+check "unread: exit status $(cat unread-status)" [ "$(cat unread-status)" = 141 ]
+check "unread: a state" [ -s unread/state.safetensors -a -s unread/model.safetensors ]
+done_by "$minrnn" train --out unread --resume --steps 100000001 --max-seconds 0.001
+
 finish

@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 FILE_LINES, FUNCTION_LINES, COLUMNS = 500, 60, 120
-SOURCES = (".c", ".h", ".inc", ".def", ".cu", ".cuh")
+SOURCES = (".c", ".h", ".inc", ".def", ".cu", ".cuh", ".cpp", ".hpp", ".cc")
 
 # Arrows: the longest prefix that fits a file says what it may include, itself aside. Public headers are for everyone.
 PUBLIC = ("include/minrnn.h", "include/minrnn_experimental.h")
@@ -146,7 +146,8 @@ def blank(text, branch):
 
 
 def functions(text):
-    """(first line, last line) of every function body with its head, in whichever branch of an #if it lies."""
+    """(first line, last line) of every function body with its head, in the first three branches of an #if. A function
+    whose head is a macro is not seen."""
     return sorted({span for branch in range(3) for span in functions_of(blank(text, branch))})
 
 
@@ -222,9 +223,16 @@ def check_spans(path, what, spans):
             yield f"{path}:{first}: a {what} of {last - first + 1} lines; {FUNCTION_LINES} at most"
 
 
-def check_python(path, text, lines):
+def check_script(path, text, lines):
+    """Python, shell, CMake and make: files and marks of what is unfinished; functions of Python."""
     if len(lines) > FILE_LINES:
         yield f"{path}: {len(lines)} lines; {FILE_LINES} at most"
+    yield from check_unfinished(path, lines)
+    if path.endswith(".py"):
+        yield from check_python(path, text)
+
+
+def check_python(path, text):
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     try:
         spans = [(node.lineno, node.end_lineno) for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
@@ -281,10 +289,15 @@ def check_columns(path, lines):
             yield f"{path}:{number}: {len(line.expandtabs(8))} columns; {COLUMNS} at most"
 
 
-def check_words(path, lines):
+def check_unfinished(path, lines):
     for number, line in enumerate(lines, 1):
         if UNFINISHED.search(line):
             yield f"{path}:{number}: unfinished: {line.strip()}"
+
+
+def check_words(path, lines):
+    yield from check_unfinished(path, lines)
+    for number, line in enumerate(lines, 1):
         device = re.match(r"\s*#\s*(if|ifdef|ifndef|elif)\b.*(CUDA|NVCC|CUBLAS)", line)
         if device and not any(within(path, folder) for folder in ("src/core", "src/ops", "tests")):
             yield f"{path}:{number}: above src/ops no code knows its device: {line.strip()}"
@@ -303,8 +316,8 @@ def violations(root):
     for path in narrow_files(root):
         text = read(root, path)
         found += check_columns(path, lines_of(text))
-        if path.endswith(".py"):
-            found += check_python(path, text, lines_of(text))
+        if not path.endswith(SOURCES):
+            found += check_script(path, text, lines_of(text))
     return found, files
 
 

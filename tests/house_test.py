@@ -94,6 +94,10 @@ PLANTED = [
     ("scripts/bad.py", "class a:\n    def b(self):\n" + "        pass\n" * FUNCTION_LINES,
      f"bad.py:2: a function of {FUNCTION_LINES + 1} lines"),
     ("scripts/bad.py", "def a(:\n", "is not Python"),
+    ("tests/cli_bad.sh", ":\n" * (FILE_LINES + 1), f"{FILE_LINES + 1} lines"),
+    ("src/core/bad.cpp", "int x;\n" * (FILE_LINES + 1), f"{FILE_LINES + 1} lines"),
+    *((path, "# TO" "DO: later\n", f"{path}:1: unfinished")
+      for path in ("scripts/bad.py", "tests/cli_bad.sh", "tests/CMakeLists.txt")),
     (".ci/run", "#!/bin/sh\n" + "#" * (COLUMNS + 1) + "\n", f".ci/run:2: {COLUMNS + 1} columns"),
     *((path, "\n" + "#" * (COLUMNS + 1) + "\n", f"{path}:2: {COLUMNS + 1} columns")
       for path in ("src/ops/ops.def", "tests/cli_x.sh", "tests/cli_support.bash", "scripts/x.py", "scripts/x.cmake",

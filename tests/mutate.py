@@ -6,9 +6,9 @@
 It takes a sample of the mutants (tests/mutants/operators.py says what they are) of app/ without bench, src/api,
 src/model and src/core, or all mutants of the files that are named. For each it compiles one file, links one shared
 library and runs the tests that reach the changed line, the quickest first, until one fails or hangs. Where they pass
-and the line may decide what is freed, they run again under LeakSanitizer, as in `make asan`. Mutants that do not
-compile, or compile to the same code, do not count. tests/mutants-equivalent.txt argues which others change nothing
-that could be seen.
+and the line, or the name of its function, is about what is freed, they run again under LeakSanitizer, as in `make
+asan`. Mutants that do not compile, or compile to the same code, do not count. tests/mutants-equivalent.txt argues
+which others change nothing that could be seen.
 
 Everything happens in copies under --work. Results go to results.jsonl there as they come; started again on the same
 tree, it resumes. Exit status 1 when fewer than 95 of 100 were caught."""
@@ -161,8 +161,9 @@ class Trial:
                 what = {"verdict": "caught", "by": name, "how": how, "tests": number + 1}
                 break
         else:
-            line = self.texts[mutant.file].split("\n")[mutant.line - 1]
-            leak = self.leaks.find(self, names, worker, cpus) if FREES.search(line) else None
+            lines = self.texts[mutant.file].split("\n")
+            about = lines[mutant.line - 1] + lines[max(0, first - 2)]  # the line, and the head of its function
+            leak = self.leaks.find(self, names, worker, cpus) if FREES.search(about) else None
             if leak:
                 what = {"verdict": "caught", "by": leak, "how": "leaked", "tests": len(names)}
         return {**what, "seconds": round(time.monotonic() - began, 1)}

@@ -53,8 +53,7 @@ static inline mr_dev *open_test_gpu(const mr_dev_options *options)
     mr_dev *dev;
     if (!mr_dev_open("cuda", options, &dev, &err)) return dev;
     if (!access("/dev/nvidia0", F_OK) && !strstr(err.text, "has no CUDA")) fail_msg("the GPU: %s", err.text);
-    print_message("SKIPPED on a GPU: %s\n", err.text);
-    skip();
+    skip_because("on a GPU: %s", err.text);
     return NULL;
 }
 
@@ -318,17 +317,42 @@ static inline mr_config config_of(const mr_cell *cell, const mr_interface *inter
     return c;
 }
 
-/* The kinds of models: the kinds of cells, then the other mixers. */
-static const char *const other_mixers[] = {"mamba"};
-enum { MODEL_FORMS = COUNT(forms) + COUNT(other_mixers) };
+/* The kinds of models: the kinds of cells, then the mixers whose models are not tested elsewhere: a new mixer is
+ * one of them. */
+static const char *const tested_elsewhere[] = {
+    "mingru",    "minlstm", /* the kinds of cells */
+    "gru",       "lstm",    /* test_rnn.c, test_rnn_models.c */
+    "attention",            /* test_attention.c */
+};
+enum {
+#define MIXER(name) +1
+    MODEL_FORMS = COUNT(forms) - COUNT(tested_elsewhere)
+#include "model/mixers.def"
+#undef MIXER
+};
 
 static inline int is_cell(int i) { return i < COUNT(forms); }
-static inline const char *model_name(int i) { return is_cell(i) ? forms[i].name : other_mixers[i - COUNT(forms)]; }
+
+static inline int is_tested_elsewhere(const char *mixer)
+{
+    for (int i = 0; i < COUNT(tested_elsewhere); i++)
+        if (!strcmp(tested_elsewhere[i], mixer)) return 1;
+    return 0;
+}
+
+static inline const char *model_name(int i)
+{
+    if (is_cell(i)) return forms[i].name;
+    const char *const *mixer = mr_mixer_names;
+    for (int left = i - COUNT(forms); *mixer && (is_tested_elsewhere(*mixer) || left--);) mixer++;
+    if (!*mixer) fail_msg("tested_elsewhere names a mixer twice, or one that does not exist");
+    return *mixer;
+}
 
 static inline mr_config model_config(int i, const mr_interface *interface)
 {
     if (is_cell(i)) return config_of(&forms[i].cell, interface);
-    mr_config c = config_with(other_mixers[i - COUNT(forms)], interface);
+    mr_config c = config_with(model_name(i), interface);
     if (!strcmp(model_name(i), "mamba")) c.states = 5;
     return c;
 }
@@ -403,6 +427,21 @@ static inline mr_batch make_batch(const mr_interface *interface, int B, int T, i
     if (!resets) batch.reset = NULL;
     if (!ragged) batch.length = NULL;
     return batch;
+}
+
+/* Tokens at … at + n − 1 of every row of a batch, as a batch of its own. */
+static inline mr_batch cut_batch(const mr_batch *from, const mr_interface *interface, int at, int n)
+{
+    mr_batch to = make_batch(interface, from->B, n, from->reset != NULL, 0, 1);
+    to.counted = 0;
+    for (int b = 0; b < from->B; b++) {
+        size_t source = (size_t)b * (size_t)from->T + (size_t)at, place = (size_t)b * (size_t)n;
+        memcpy(to.ids + place, from->ids + source, (size_t)n * sizeof *to.ids);
+        if (from->reset) memcpy(to.reset + place, from->reset + source, (size_t)n);
+        memcpy(to.target + place, from->target + source, (size_t)n * sizeof *to.target);
+        for (int t = 0; t < n; t++) to.counted += to.target[place + (size_t)t] >= 0;
+    }
+    return to;
 }
 
 #endif

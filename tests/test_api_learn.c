@@ -213,18 +213,18 @@ static void chunks_see_the_state(void **state)
     (void)state;
     mr_context *ctx = context_on("cpu");
     passage *p = room(sizeof *p);
-    for (int m = 0; m < MIXERS; m++) {
-        mr_net *net = net_with(ctx, mixers[m]);
+    for (int m = 0; mixers()[m]; m++) {
+        mr_net *net = net_with(ctx, mixers()[m]);
         train(net, 0, 20); /* until the state has an effect */
         OK(mr_net_set(net, "lr", "0", &err));
         make_passage(p, net);
         for (int round = 0; round < 2; round++) {
             for (int i = 0; i < 3; i++) {
                 const double want = set_chunk(p, i);
-                if (!(fabs(learn_chunk(net, &p->chunk, 1) - want) < 1e-5)) fail_msg("%s: chunk %d", mixers[m], i);
+                if (!(fabs(learn_chunk(net, &p->chunk, 1) - want) < 1e-5)) fail_msg("%s: chunk %d", mixers()[m], i);
                 const double fresh = learn_chunk(net, &p->chunk, 0); /* a batch in between changes nothing */
                 if (i ? fabs(fresh - want) < 1e-3 : fabs(fresh - want) > 1e-5)
-                    fail_msg("%s: chunk %d: %g where the whole has %g", mixers[m], i, fresh, want);
+                    fail_msg("%s: chunk %d: %g where the whole has %g", mixers()[m], i, fresh, want);
             }
             mr_net_forget_carry(net);
         }

@@ -31,8 +31,8 @@ static void temperature_0_draws_the_likeliest(void **state)
     (void)state;
     const int32_t prompt[] = {1, 4, 2};
     mr_context *ctx = context_on("cpu");
-    for (int m = 0; m < MIXERS; m++) {
-        mr_net *net = trained(ctx, mixers[m]);
+    for (int m = 0; mixers()[m]; m++) {
+        mr_net *net = trained(ctx, mixers()[m]);
         mr_stream *drawing = stream_on(net), *stepping = stream_on(net);
         mr_sample_options how = as(0, 1);
         int32_t drawn[DRAWN];
@@ -41,7 +41,7 @@ static void temperature_0_draws_the_likeliest(void **state)
         OK(mr_stream_feed(stepping, prompt, 3, scores, VOCAB, &err));
         for (int i = 0; i < DRAWN; i++) {
             if (drawn[i] != highest(scores))
-                fail_msg("%s: token %d is %d, not %d", mixers[m], i, (int)drawn[i], highest(scores));
+                fail_msg("%s: token %d is %d, not %d", mixers()[m], i, (int)drawn[i], highest(scores));
             OK(mr_stream_step(stepping, drawn[i], scores, VOCAB, &err));
         }
         float after[VOCAB]; /* the last token was drawn but not fed */
@@ -81,8 +81,8 @@ static void draws_do_not_depend_on_the_calls(void **state)
     (void)state;
     static const size_t pieces[] = {1, 7, 16, 39};
     mr_context *ctx = context_on("cpu");
-    for (int m = 0; m < MIXERS; m++) {
-        mr_net *net = trained(ctx, mixers[m]);
+    for (int m = 0; mixers()[m]; m++) {
+        mr_net *net = trained(ctx, mixers()[m]);
         mr_sample_options how = as(0.9, 12);
         int32_t want[DRAWN], got[DRAWN], other[DRAWN];
         how.top_p = 0.95;
@@ -108,8 +108,8 @@ static void many_draw_as_each_alone(void **state)
     (void)state;
     enum { CROWD = 5, STEPS = 12 };
     mr_context *ctx = context_on("cpu");
-    for (int m = 0; m < MIXERS; m++) {
-        mr_net *net = trained(ctx, mixers[m]);
+    for (int m = 0; mixers()[m]; m++) {
+        mr_net *net = trained(ctx, mixers()[m]);
         mr_stream *together[CROWD], *alone[CROWD];
         mr_sample_options how[CROWD];
         int32_t tokens[CROWD], drawn[CROWD + 1], one;

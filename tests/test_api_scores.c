@@ -63,8 +63,8 @@ static void streams_score_like_batches(void **state)
     mr_batch data = MR_BATCH;
     data.B = 1, data.T = LONG, data.ids = ids, data.target = target;
     for (int i = 0; i < LONG; i++) ids[i] = random_below(&seed, VOCAB), target[i] = random_below(&seed, VOCAB);
-    for (int m = 0; m < MIXERS; m++) {
-        mr_net *net = net_with(ctx, mixers[m]);
+    for (int m = 0; mixers()[m]; m++) {
+        mr_net *net = net_with(ctx, mixers()[m]);
         mr_stream *stream = stream_on(net);
         float scores[VOCAB];
         OK(mr_net_losses(net, &data, want, LONG, &err));
@@ -76,7 +76,7 @@ static void streams_score_like_batches(void **state)
                 OK(mr_stream_score(stream, ids + at, target + at, n, got + at, n, &err));
                 assert_that(got[at + n], ==, 77);
             }
-            near_floats(mixers[m], got, want, LONG, 1e-4);
+            near_floats(mixers()[m], got, want, LONG, 1e-4);
         }
         mr_stream_reset(stream);
         for (int i = 0; i < LONG; i++) {
@@ -187,8 +187,8 @@ static void values_in_pieces_score_the_same(void **state)
     mr_batch data = MR_BATCH;
     data.B = 1, data.T = LONG, data.values = values;
     for (int i = 0; i < LONG * INPUTS; i++) values[i] = random_float(&seed);
-    for (int m = 0; m < MIXERS; m++) {
-        mr_net *net = values_net_with(ctx, mixers[m]);
+    for (int m = 0; mixers()[m]; m++) {
+        mr_net *net = values_net_with(ctx, mixers()[m]);
         mr_stream *stream = stream_on(net);
         OK(mr_net_forward(net, &data, want, LONG * OUTPUTS, &err));
         for (int p = 0; p < 4; p++) {
@@ -196,7 +196,7 @@ static void values_in_pieces_score_the_same(void **state)
             for (size_t at = 0; at < LONG; at += pieces[p]) {
                 const size_t n = LONG - at < pieces[p] ? LONG - at : pieces[p];
                 OK(mr_stream_feed_values(stream, values + at * INPUTS, n, got, OUTPUTS, &err));
-                near_floats(mixers[m], got, want + (at + n - 1) * OUTPUTS, OUTPUTS, 1e-4);
+                near_floats(mixers()[m], got, want + (at + n - 1) * OUTPUTS, OUTPUTS, 1e-4);
             }
         }
         FAILS(MR_EINVAL, "no tokens", mr_stream_feed_values(stream, values, 0, got, OUTPUTS, &err));

@@ -53,19 +53,6 @@ static double tolerance_of(const mr_dev *dev, double single)
     return dev->real_size == sizeof(double) ? 1e-11 : single;
 }
 
-/* Tokens at … at + n − 1 of every row of a batch, as a batch of its own. */
-static mr_batch cut_batch(const mr_batch *from, int at, int n)
-{
-    mr_batch to = make_batch(&text, from->B, n, from->reset != NULL, 0, 1);
-    for (int b = 0; b < from->B; b++) {
-        size_t source = (size_t)(b * from->T + at), place = (size_t)(b * n);
-        memcpy(to.ids + place, from->ids + source, (size_t)n * sizeof *to.ids);
-        if (from->reset) memcpy(to.reset + place, from->reset + source, (size_t)n);
-        memcpy(to.target + place, from->target + source, (size_t)n * sizeof *to.target);
-    }
-    return to;
-}
-
 static void rare_resets(mr_batch *batch)
 {
     mr_rng rng = mr_rng_at(22, MR_STREAM_SAMPLE, 0, 0);
@@ -88,7 +75,7 @@ static double *run_in(bag *own, mr_model *model, const mr_batch *batch, int cut,
     for (int at = 0, n; at < batch->T; at += n) {
         n = cut == WHOLE ? batch->T : cut == STEPS ? 1 : 1 + (int)mr_rng_below(&rng, 1u << mr_rng_below(&rng, 10));
         n = n < batch->T - at ? n : batch->T - at;
-        mr_batch piece = cut_batch(batch, at, n);
+        mr_batch piece = cut_batch(batch, &text, at, n);
         mr_model_forward(model, &piece, state, 0);
         for (int b = 0; b < batch->B; b++)
             get_doubles(own->dev, out + (size_t)(b * batch->T + at) * C,
@@ -144,8 +131,8 @@ static void check_chunked_gradients(mr_dev *dev)
         bag own = {.dev = dev};
         mr_config config = config_at(i);
         mr_model *model = make_model(&config, dev, B, T, 1);
-        mr_batch batch = make_batch(&text, B, T, i % 2, 0, (uint32_t)i), first = cut_batch(&batch, 0, CUT),
-                 second = cut_batch(&batch, CUT, T - CUT);
+        mr_batch batch = make_batch(&text, B, T, i % 2, 0, (uint32_t)i), first = cut_batch(&batch, &text, 0, CUT),
+                 second = cut_batch(&batch, &text, CUT, T - CUT);
         const mr_params *params = mr_model_params(model);
         mr_state *state = make_state(model, B), *between = make_state(model, B);
         learn(model, &batch, NULL, NULL, NULL);

@@ -92,7 +92,7 @@ static void a_part_is_spread_evenly(void **unused)
     for (int i = 0; i < 4; i++) assert_int_equal(scored[i], places[i]);
     assert_int_equal(first.rows, 4 * BATCH * CONTEXT);
     assert_int_equal(first.out_of_time, 0);
-    const mr_score again = score(&less, 0); /* whole batches, as few as have so many tokens */
+    const mr_score again = score(&less, 0); /* whole batches, as few as have this many tokens */
     assert_int_equal(scored_count, 4);
     assert_memory_equal(&first, &again, sizeof first);
     score(&one, 0);

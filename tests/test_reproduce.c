@@ -306,22 +306,9 @@ static void numbers_are_rounded_for_people(void **unused)
     assert_string_equal(mr_report_time(text, NAN), "0:00");
 }
 
-/* A key without a slot would be dropped silently. */
-static void every_key_of_the_library_has_its_slot(void **state)
-{
-    (void)state;
-    for (int i = 0; mr_key_at(i); i++) {
-        const mr_key *key = mr_key_at(i);
-        const mr_option *table = key->flags & MR_KEY_LEARN ? mr_train_table() : mr_model_table();
-        if (!mr_option_find(table, key->name))
-            fail_msg("%s has no slot: raise the number of them in keys.h", key->name);
-    }
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_key_of_the_library_has_its_slot),
-                                       cmocka_unit_test(the_papers_numbers_are_found),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_papers_numbers_are_found),
                                        cmocka_unit_test(every_planned_run_has_a_recipe),
                                        cmocka_unit_test(plan_options_choose_runs),
                                        cmocka_unit_test(data_is_named_by_its_hash),

@@ -17,7 +17,7 @@ static void near(double got, double want)
 static void without_a_limit(void **unused)
 {
     (void)unused;
-    mr_run_clock c = {.began = 1000, .before = 7, .eval_costs = 1e9};
+    mr_run_clock c = {.began = 1000, .before = 7, .eval_seconds = 1e9};
     mr_run_clock_ready(&c, 1003);
     near(mr_run_seconds(&c, 1010), 17);
     near(mr_run_progress(&c, 1e12), 0);
@@ -45,13 +45,13 @@ static void the_last_evaluation_is_within_the_limit(void **unused)
     (void)unused;
     mr_run_clock c = {.limit = 20, .began = 100};
     mr_run_clock_ready(&c, 104);
-    c.eval_costs = 5, c.save_costs = 1, c.step_costs = 0.5;
+    c.eval_seconds = 5, c.save_seconds = 1, c.step_seconds = 0.5;
     near(mr_run_progress(&c, 109), 5.0 / 13); /* of 16 seconds 6 are kept, and half of that counts half-way */
     near(mr_run_progress(&c, 113.9999999999999), 1);
     near(mr_run_progress(&c, 114), 1);
     assert_int_equal(mr_run_time_is_up(&c, 113.4), 0);
     assert_int_equal(mr_run_time_is_up(&c, 113.5), 1);
-    c.eval_costs = 100; /* more than there is: the run ends at once */
+    c.eval_seconds = 100; /* more than there is: the run ends at once */
     near(mr_run_progress(&c, 105), 1);
     assert_int_equal(mr_run_time_is_up(&c, 105), 1);
 }

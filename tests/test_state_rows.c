@@ -93,9 +93,8 @@ static void check_rows(mr_dev *dev, mr_model *model)
 
 static void check_device(mr_dev *dev)
 {
-    static const char *const mixers[] = {"mingru", "minlstm", "gru", "lstm", "mamba", "attention"};
-    for (int i = 0; i < 2 * COUNT(mixers); i++) {
-        mr_config config = config_with(mixers[i / 2], &interface);
+    for (int i = 0; mr_mixer_names[i / 2]; i++) {
+        mr_config config = config_with(mr_mixer_names[i / 2], &interface);
         config.layers = 2;
         config.dim = 12;
         config.conv = i % 2 ? 4 : 0;

@@ -227,7 +227,7 @@ static void test_stopped_anywhere_and_resumed(void **state)
     }
 }
 
-/* A run that patience ended stays ended; one whose steps are done goes on when it gets more. */
+/* A run that patience ended stays ended; one whose steps are done continues when it gets more. */
 static void test_resumed_after_the_end(void **state)
 {
     (void)state;

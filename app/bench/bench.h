@@ -66,7 +66,7 @@ void mr_bench_end(mr_bench *b);                  /* last */
  * use too is not always equally fast. Devices without a probe give the limit measured at the start. */
 double mr_bench_now(mr_bench *b, mr_bound bound);
 
-/* Measures how fast the device's threads read so many bytes again and again, each its own part: from now on the
+/* Measures how fast the device's threads read this many bytes again and again, each its own part: from now on the
  * limit of MR_BOUND_READ; *place gets the name of the smallest cache that holds them. A row reports it. Only on a
  * CPU; 0 elsewhere. */
 int mr_bench_read(mr_bench *b, size_t bytes, double *rate, const char **place, mr_error *err);

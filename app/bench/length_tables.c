@@ -272,6 +272,7 @@ int mr_measured_report_save(const char *dir, const char *name, mr_strbuf *md, mr
     char file[64];
     snprintf(file, sizeof file, "%s.md", name);
     char *path = mr_path_join(dir, file);
+    mr_strbuf_format(md, "\n" MR_MADE_BY_REPRODUCE "%s`.\n", name);
     int status = !path || md->failed ? mr_no_memory(err, "a report") : mr_file_replace(path, md->data, md->size, err);
     mr_free(path);
     mr_strbuf_free(md);

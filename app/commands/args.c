@@ -283,6 +283,12 @@ static void on_stop(int number)
     if (number != SIGHUP) signal(number, SIG_DFL);
 }
 
+/* Ctrl-C often ends the reader of a pipe, too: then it was Ctrl-C. */
+static void on_broken_pipe(int number)
+{
+    if (!stop_signal) stop_signal = number;
+}
+
 static void on_save_request(int number)
 {
     (void)number;
@@ -303,4 +309,11 @@ void mr_catch_signals(void)
     if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &stop, NULL);
     sigaction(SIGUSR1, &save, NULL);
     signal(SIGXFSZ, SIG_IGN);
+}
+
+void mr_catch_broken_pipe(void)
+{
+    struct sigaction broken = {.sa_handler = on_broken_pipe}, before;
+    sigemptyset(&broken.sa_mask);
+    if (!sigaction(SIGPIPE, NULL, &before) && before.sa_handler != SIG_IGN) sigaction(SIGPIPE, &broken, NULL);
 }

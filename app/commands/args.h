@@ -98,8 +98,8 @@ int mr_args_was_set(const mr_args *args, const char *key);
 const char *mr_args_value(const mr_args *args, const char *key, int index);
 
 /* Puts the collected pairs into the settings of whichever table knows their key; tables is NULL-terminated, settings
- * goes along with it. A key may be given once, or, with MR_OPT_MANY, several times. Returns −1 to continue, otherwise
- * the exit status. */
+ * has one entry for each table. A key may be given once, or, with MR_OPT_MANY, several times. Returns −1 to continue,
+ * otherwise the exit status. */
 int mr_args_take_pairs(const mr_args *args, const mr_option *const *tables, void *const *settings);
 
 /* One row per flag: name, values, default, help. */
@@ -132,5 +132,7 @@ int mr_open_context(const mr_common *common, mr_context **ctx, mr_error *err);
 mr_stop *mr_stop_flag(void);
 mr_requests *mr_save_requests(void);
 void mr_catch_signals(void);
+/* For commands that have work to save: a reader of their output that goes away stops them as SIGTERM does. */
+void mr_catch_broken_pipe(void);
 
 #endif

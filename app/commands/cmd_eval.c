@@ -19,7 +19,7 @@ static const mr_option flags[] = {
     {"task", MR_OPT_TEXT, offsetof(settings, task), "", 0, 0, NULL, "score on this task instead of the model's own", 0},
     {"batch", MR_OPT_INT, offsetof(settings, batch), "0", 0, 1 << 20, NULL, "sequences at once; 0: as in training", 0},
     {"examples", MR_OPT_INT, offsetof(settings, examples), "0", 0, 1000, NULL,
-     "show so many test sequences: target and prediction", 0},
+     "show this many test sequences: target and prediction", 0},
     {0}};
 
 static size_t likeliest(const float *scores, size_t count)

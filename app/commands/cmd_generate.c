@@ -29,7 +29,7 @@ static const mr_option flags[] = {
     MR_COMMON_FLAGS,
     {"prompt", MR_OPT_TEXT, FIELD(prompt), "", 0, 0, NULL, "the text to continue; -: standard input", 0},
     {"prompt-file", MR_OPT_TEXT, FIELD(prompt_file), "", 0, 0, NULL, "a file with the text to continue", MR_OPT_PATH},
-    {"unknown", MR_OPT_CHOICE, FIELD(unknown), "error", 0, 0, mr_unknown_choices, MR_UNKNOWN_HELP, 0},
+    MR_UNKNOWN_OPTION(FIELD(unknown), 0),
     {"tokens", MR_OPT_INT, FIELD(tokens), "500", 0, 1e15, NULL, "how many tokens", 0},
     {"temperature", MR_OPT_REAL, FIELD(temperature), "0.8", 0, 100, NULL,
      "0: always the likeliest token; 1: the model's own probabilities", 0},

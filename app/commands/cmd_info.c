@@ -29,31 +29,31 @@ static int next_tensor(const mr_net *net, int i, mr_tensor *t)
     return i < mr_net_tensors(net) && !mr_net_tensor(net, i, t, NULL);
 }
 
-/* Keys that not every mixer uses. */
+/* The keys that a mixer uses, of those that not every mixer does. A mixer without a row here uses all. */
 static const struct {
-    const char *key, *mixers;
-} particular[] = {
-    {"candidate", " mingru minlstm "},
-    {"scan", " mingru minlstm "},
-    {"normalize-gates", " minlstm "},
-    {"h0", " mingru minlstm gru lstm "},
-    {"gate-init", " mingru minlstm gru lstm "},
-    {"expansion", " mingru minlstm gru lstm mamba "},
-    {"gru-reset", " gru "},
-    {"heads", " attention "},
-    {"positions", " attention "},
-    {"window", " attention "},
-    {"states", " mamba "},
+    const char *mixer, *keys;
+} mixer_keys[] = {
+    {"mingru", " candidate scan h0 gate-init expansion "},
+    {"minlstm", " candidate scan h0 gate-init expansion normalize-gates "},
+    {"gru", " h0 gate-init expansion gru-reset "},
+    {"lstm", " h0 gate-init expansion "},
+    {"attention", " heads positions window "},
+    {"mamba", " expansion states "},
 };
 
 static int is_used(const char *key, const mr_net *net)
 {
-    char mixer[MR_TEXT_MAX], word[MR_TEXT_MAX + 2];
+    char mixer[MR_TEXT_MAX], word[MR_TEXT_MAX];
+    int used = 0, has_row = 0, in_a_row = 0;
     if (mr_net_setting(net, "mixer", mixer, sizeof mixer, NULL)) return 1;
-    snprintf(word, sizeof word, " %s ", mixer);
-    for (size_t i = 0; i < sizeof particular / sizeof *particular; i++)
-        if (!strcmp(particular[i].key, key)) return strstr(particular[i].mixers, word) != NULL;
-    return 1;
+    snprintf(word, sizeof word, " %s ", key);
+    for (size_t i = 0; i < sizeof mixer_keys / sizeof *mixer_keys; i++) {
+        const int own = !strcmp(mixer_keys[i].mixer, mixer), listed = strstr(mixer_keys[i].keys, word) != NULL;
+        has_row |= own;
+        in_a_row |= listed;
+        used |= own && listed;
+    }
+    return used || !has_row || !in_a_row;
 }
 
 static void print_text(const view *v)

@@ -1,4 +1,5 @@
 /* minrnn quantize: a model with its matrices in 8 bits, and its loss before and after. */
+#include "core/file.h"
 #include "core/mem.h"
 #include "tasks/source.h"
 #include "commands/commands.h"
@@ -47,7 +48,7 @@ static int leave_out(const mr_args *args, const mr_error *err, measured *m)
 }
 
 /* Refuses to write over what is read. */
-static int check_out(const mr_recipe *recipe, const char *out, mr_error *err)
+static int check_data(const mr_recipe *recipe, const char *out, mr_error *err)
 {
     char names[MR_TEXT_MAX];
     for (const mr_option *o = recipe->task->type->options; o->key; o++)
@@ -55,6 +56,18 @@ static int check_out(const mr_recipe *recipe, const char *out, mr_error *err)
             return mr_fail(err, MR_EINVAL, "--out %s is also --%s, which would be lost; name another file", out,
                            o->key);
     return 0;
+}
+
+/* Refuses to write over anything but what quantize writes itself. */
+static int check_out(const mr_recipe *recipe, const char *out, mr_error *err)
+{
+    char weights[16] = "";
+    size_t needed;
+    const int status = recipe->task ? check_data(recipe, out, err) : 0;
+    if (status || !mr_path_exists(out)) return status;
+    if (!mr_file_meta(out, "model.weights", weights, sizeof weights, &needed, NULL) && !strcmp(weights, "int8"))
+        return 0;
+    return mr_fail(err, MR_EINVAL, "--out %s exists and is no 8-bit model; remove it first or give another name", out);
 }
 
 /* Scores the net on the task, which is open. Returns −1 to continue, otherwise the exit status. */
@@ -73,6 +86,7 @@ static int open_and_score(mr_session *s, const settings *set, const mr_args *arg
 {
     mr_error err;
     if (!s->recipe.task) {
+        if (check_out(&s->recipe, set->out, &err)) return mr_report("quantize", &err);
         mr_error_set(&err, MR_EINVAL, "the model names no task");
         return leave_out(args, &err, m);
     }
@@ -169,7 +183,9 @@ int mr_cmd_quantize(int argc, char **argv)
                              "generate and info take it like\n"
                              "any other. Prints the loss on the task's test data before and after; if there is no test "
                              "data, it still writes\n"
-                             "the model. MODEL is a model file or the folder of a run.\n",
+                             "the model. MODEL is a model file or the folder of a run. A FILE that exists is replaced "
+                             "only if it is a\n"
+                             "model in 8 bits.\n",
                     .examples = "  minrnn quantize runs/book --out book8.safetensors\n"
                                 "  minrnn quantize runs/book/last.safetensors --out book8.safetensors --data book.txt\n"
                                 "  minrnn generate book8.safetensors --prompt \"Once\"\n"};

@@ -158,5 +158,6 @@ int mr_cmd_reproduce(int argc, char **argv)
     code = check_names(&set, &args);
     if (code >= 0) return code;
     mr_catch_signals();
+    mr_catch_broken_pipe();
     return mr_reproduce_run(&set, &args, budget);
 }

@@ -21,14 +21,13 @@ typedef struct settings {
     int per_token, unknown;
 } settings;
 
-static const mr_option flags[] = {
-    MR_COMMON_FLAGS,
-    {"mode", MR_OPT_TEXT, offsetof(settings, mode), "parallel", 0, 0, NULL,
-     "parallel, step (one token at a time) or chunk=N; the same result", 0},
-    {"per-token", MR_OPT_BOOL, offsetof(settings, per_token), "no", 0, 0, NULL, "the log-probability of every token",
-     0},
-    {"unknown", MR_OPT_CHOICE, offsetof(settings, unknown), "error", 0, 0, mr_unknown_choices, MR_UNKNOWN_HELP, 0},
-    {0}};
+static const mr_option flags[] = {MR_COMMON_FLAGS,
+                                  {"mode", MR_OPT_TEXT, offsetof(settings, mode), "parallel", 0, 0, NULL,
+                                   "parallel, step (one token at a time) or chunk=N; the same result", 0},
+                                  {"per-token", MR_OPT_BOOL, offsetof(settings, per_token), "no", 0, 0, NULL,
+                                   "the log-probability of every token", 0},
+                                  MR_UNKNOWN_OPTION(offsetof(settings, unknown), 0),
+                                  {0}};
 
 static int parse_mode(const char *mode, int *chunk, mr_error *err)
 {

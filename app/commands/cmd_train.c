@@ -13,6 +13,7 @@
 #include "commands/run_view.h"
 #include "commands/train_help.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -147,6 +148,7 @@ static int check_flag(const mr_flag_pair *flag, const mr_recipe *recipe, mr_erro
 
 static int begin(mr_recipe *recipe, const mr_args *args, const settings *set, mr_error *err)
 {
+    assert(recipe->task); /* since it was loaded */
     recipe->task->stop = mr_stop_flag();
     mr_view_reading(recipe, set->common.quiet);
     int status = mr_run_begin(recipe, set->out, set->resume, err);
@@ -176,11 +178,12 @@ static void print_part(const mr_train_result *r)
     static const char *const reasons[] = {
         [MR_WHOLE_NO_TIME] = "--max-seconds left no time for the rest",
         [MR_WHOLE_STOPPED] = "it was stopped before the rest",
+        [MR_WHOLE_LATER] = "model.safetensors is of a later step",
     };
     char scored[32], all[32];
     if (r->whole == MR_WHOLE_AT_END)
         printf(" (on all %s test %s)", grouped(all, r->test_size), r->in_tokens ? "tokens" : "batches");
-    if (r->whole != MR_WHOLE_NO_TIME && r->whole != MR_WHOLE_STOPPED) return;
+    if (r->whole == MR_WHOLE_ALWAYS || r->whole == MR_WHOLE_AT_END) return;
     printf(" (on %s of %s %s: %s)", grouped(scored, r->scored), grouped(all, r->test_size),
            r->in_tokens ? "tokens" : "batches", reasons[r->whole]);
 }
@@ -318,10 +321,14 @@ int mr_cmd_train(int argc, char **argv)
     if (args.count && !mr_recipe_is_path(args.given[0]) && !mr_recipe_is_known(args.given[0]))
         return mr_unknown_name("train", "recipe", args.given[0], mr_recipe_names);
     if (!set.out[0]) return without_out(&args, &set);
+    if (!set.resume && !args.count && mr_run_exists(set.out))
+        return mr_misused(
+            "train", "%.300s holds a run: add --resume to continue it, or name a recipe and another --out", set.out);
     if (!set.resume && !args.count) return mr_misused("train", "name a recipe; `minrnn train --help` lists them");
     code = load_recipe(&recipe, &args, &set);
     if (code >= 0) return code;
     mr_catch_signals();
+    mr_catch_broken_pipe();
     int status = train(&recipe, &args, &set, &err, &code);
     mr_recipe_free(&recipe);
     if (!status) return code;

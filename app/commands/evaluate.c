@@ -65,7 +65,7 @@ int mr_eval_choose(mr_session *s, const char *name, int64_t batch, int quiet, co
     s->recipe.task->stop = mr_stop_flag();
     code = mr_args_take_pairs(args, tables, settings_of);
     const char *data = code < 0 ? mr_session_find_data(s, args->given[0]) : NULL;
-    if (quiet) s->run_sha256[0] = 0; /* nothing is told about it */
+    if (quiet) s->run_sha256[0] = 0; /* so that nothing is printed about it */
     if (data && !quiet) {
         const size_t first = strcspn(data, "\n");
         fprintf(stderr, "minrnn %s: data: %.*s%s, as in the run's recipe.ini\n", args->command, (int)first, data,

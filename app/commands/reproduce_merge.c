@@ -21,9 +21,11 @@ static int merge_one(const char *out, const char *name, const mr_rows *rows, mr_
     size_t added;
     mr_rows all;
     if (!mr_rows_have(rows, name)) return 0;
-    int status = mr_reproduce_merge(out, name, rows, &added, err);
+    int status = mr_reproduce_check_files(out, name, mr_measured_find(name) != NULL, err);
+    if (!status) status = mr_reproduce_merge(out, name, rows, &added, err);
+    if (status) return status;
     *total += added;
-    if (!status) status = mr_reproduce_rows(out, name, &all, err);
+    status = mr_reproduce_rows(out, name, &all, err);
     if (status) return status;
     status = report(experiment, &all, out, err);
     mr_rows_free(&all);

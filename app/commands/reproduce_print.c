@@ -49,7 +49,21 @@ static int print_group_json(const mr_group *g, const char *name, int *first, mr_
     return status;
 }
 
-static void print_group(const mr_group *g)
+/* Does the experiment have other settings for this cell by now? */
+static int has_other_settings(const mr_group *g, const mr_planned *runs, size_t count)
+{
+    int same = 1;
+    for (size_t i = 0; i < count; i++) {
+        const mr_planned *run = &runs[i];
+        if (strcmp(mr_row_text(g->first, "profile"), mr_profile_names[run->profile]) ||
+            strcmp(mr_row_text(g->first, "row"), run->row) || strcmp(mr_row_text(g->first, "column"), run->column))
+            continue;
+        same = !strcmp(mr_row_text(g->first, "settings"), run->settings);
+    }
+    return !same;
+}
+
+static void print_group(const mr_group *g, int other_settings)
 {
     char paper[64], ours[64], time[32], steps[64], label[128];
     const mr_row *row = g->first;
@@ -61,10 +75,25 @@ static void print_group(const mr_group *g)
     mr_report_number(steps, g->steps, NAN, 9);
     printf("  %-36s ", label);
     if (comparable) printf("paper %-12s ", paper[0] ? paper : "-");
-    printf("ours %-16s %d seed%s, %s steps, %s, %s %s, %s%s\n", ours, g->seeds, g->seeds > 1 ? "s" : "", steps,
+    printf("ours %-16s %d seed%s, %s steps, %s, %s %s, %s%s%s\n", ours, g->seeds, g->seeds > 1 ? "s" : "", steps,
            mr_report_time(time, g->seconds), mr_row_text(row, "device"), mr_row_text(row, "dtype"),
            comparable ? mr_row_text(row, "profile") : "quick: " MR_NOT_COMPARABLE,
-           mr_row_outdated(row) ? ", outdated" : "");
+           other_settings ? ", other settings" : "", mr_row_outdated(row) ? ", outdated" : "");
+}
+
+static int print_table(const mr_reproduce_settings *set, const mr_experiment *e, const mr_group *groups, size_t n,
+                       mr_error *err)
+{
+    const mr_plan_options plan = {
+        .profile = mr_reproduce_profile(set), .seeds = 1, .first_seed = 1, .steps = set->steps};
+    mr_planned *runs = NULL;
+    size_t count = 0;
+    int status = mr_experiment_plan(e, &plan, &runs, &count, err);
+    if (!status && n) printf("%s: %s\n", e->name, e->summary);
+    for (size_t i = 0; !status && i < n; i++) print_group(&groups[i], has_other_settings(&groups[i], runs, count));
+    if (!status && n) printf("  %s/%s.md\n", set->out, e->name);
+    mr_free(runs);
+    return status;
 }
 
 static int print_results(const mr_reproduce_settings *set, const char *name, int *first, mr_error *err)
@@ -78,12 +107,9 @@ static int print_results(const mr_reproduce_settings *set, const char *name, int
     status = mr_reproduce_rows(set->out, e.name, &rows, err);
     if (!status) {
         status = mr_report_groups(&e, &rows, &groups, &n, err);
-        if (!status && !set->common.json && n) printf("%s: %s\n", e.name, e.summary);
-        for (size_t i = 0; !status && i < n; i++) {
-            if (set->common.json) status = print_group_json(&groups[i], e.name, first, err);
-            else print_group(&groups[i]);
-        }
-        if (!status && !set->common.json && n) printf("  %s/%s.md\n", set->out, e.name);
+        if (!status && !set->common.json) status = print_table(set, &e, groups, n, err);
+        for (size_t i = 0; !status && set->common.json && i < n; i++)
+            status = print_group_json(&groups[i], e.name, first, err);
         mr_free(groups);
         mr_rows_free(&rows);
     }

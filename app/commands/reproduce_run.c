@@ -1,5 +1,6 @@
 /* minrnn reproduce: experiments are run one after another, with progress on stderr. */
 #include "core/clock.h"
+#include "core/file.h"
 #include "core/mem.h"
 #include "core/strbuf.h"
 #include "commands/commands.h"
@@ -114,6 +115,20 @@ static void print_summary(const mr_reproduce_settings *set, const mr_reproduce_r
     fprintf(stderr, "\n");
 }
 
+/* Files of somebody else are refused before anything is run. */
+static int check_files(const mr_reproduce_settings *set, const char *const *names, size_t n, mr_error *err)
+{
+    int status = 0;
+    for (size_t i = 0; !status && i < n; i++) {
+        const int measured = mr_measured_find(names[i]) != NULL;
+        const char *name = mr_path_name(names[i]);
+        char alone[64];
+        snprintf(alone, sizeof alone, "%.*s", (int)(strlen(name) - (mr_ini_is_name(name) ? 4 : 0)), name);
+        status = mr_reproduce_check_files(set->out, alone, measured, err);
+    }
+    return status;
+}
+
 /* One after another. An error in one of several is reported, and the rest are run; its name becomes NULL. */
 static int run_names(mr_reproduce_options *o, const char **names, size_t n, int quiet, mr_reproduce_result *total,
                      mr_error *err)
@@ -163,7 +178,7 @@ static int no_cell(const mr_reproduce_settings *set, const char *name, mr_error 
 
 int mr_reproduce_run(const mr_reproduce_settings *set, const mr_args *args, double budget)
 {
-    const char *names[MOST];
+    const char *names[MOST] = {NULL};
     size_t n = choose_names(args, names);
     progress s = {.set = set};
     mr_reproduce_watch watch = {&s, starts, finished, failed, measured_row};
@@ -184,7 +199,8 @@ int mr_reproduce_run(const mr_reproduce_settings *set, const mr_args *args, doub
                               .tf32 = mr_args_was_set(args, "tf32") ? set->common.tf32 : -1,
                               .stop = mr_stop_flag(),
                               .watch = &watch};
-    int status = run_names(&o, names, n, set->common.quiet, &total, &err);
+    int status = check_files(set, names, n, &err);
+    if (!status) status = run_names(&o, names, n, set->common.quiet, &total, &err);
     if (status == MR_ESTOPPED) {
         fprintf(stderr, "stopped, saved; %s continues\n", how_to_continue(set));
         return 128 + (int)*mr_stop_flag();

@@ -30,8 +30,8 @@ typedef struct mr_data_cache {
     size_t count;
 } mr_data_cache;
 
-/* The identity of the data as it is now for a run and its recipe, which is not open; reads the data to know. "" where
- * that cannot be read. */
+/* The identity of the data as it is now for a run and its recipe, which is not open; reads the data to find out. ""
+ * where that cannot be read. */
 void mr_data_identity_now(mr_data_cache *cache, const mr_planned *run, const mr_recipe *recipe,
                           char out[MR_DATA_IDENTITY]);
 

@@ -333,7 +333,6 @@ int mr_planned_recipe(const mr_planned *run, mr_recipe *recipe, mr_error *err)
     char copy[sizeof run->settings], *rest = copy;
     int status = 0, loaded = 0;
     double warmup_share = 0;
-    memset(recipe, 0, sizeof *recipe);
     snprintf(copy, sizeof copy, "%s", run->settings);
     for (char *key = strtok_r(copy, " ", &rest); !status && key; key = strtok_r(NULL, " ", &rest)) {
         char *value = mr_setting_value(key);

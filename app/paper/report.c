@@ -4,6 +4,7 @@
 #include "core/file.h"
 #include "core/mem.h"
 #include "paper/experiment_charts.h"
+#include "paper/reproduce.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -206,11 +207,11 @@ static int write_markdown(const mr_experiment *e, const mr_group *groups, size_t
     char file[128];
     snprintf(file, sizeof file, "%s.md", e->name);
     char *path = mr_path_join(dir, file);
-    mr_strbuf_format(
-        &out,
-        "# %s\n\n%s.\n\nMade by `minrnn reproduce %s%s`. A time is that of one run with its evaluations; runs "
-        "at the same time share the device.\n\n",
-        e->name, e->summary, e->name, e->own[0] ? ".ini" : "");
+    mr_strbuf_format(&out,
+                     "# %s\n\n%s.\n\n" MR_MADE_BY_REPRODUCE
+                     "%s%s`. A time is that of one run with its evaluations; runs "
+                     "at the same time share the device.\n\n",
+                     e->name, e->summary, e->name, e->own[0] ? ".ini" : "");
     for (int profile = 0; profile < MR_PROFILES; profile++) add_table(&out, groups, n, (mr_profile)profile);
     if (charts->data) add_charts(&out, charts->data);
     int status = !path || out.failed ? mr_no_memory(err, "the table") : mr_file_replace(path, out.data, out.size, err);

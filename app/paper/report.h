@@ -21,7 +21,7 @@ typedef struct mr_group {
 /* In the order of the experiment's file, ours before as-paper before quick; freed by mr_free. */
 int mr_report_groups(const mr_experiment *e, const mr_rows *rows, mr_group **groups, size_t *count, mr_error *err);
 
-/* "96 ± 2.8" with so many significant digits, or "" when the value is not known. */
+/* "96 ± 2.8" with this many significant digits, or "" when the value is not known. */
 char *mr_report_number(char out[64], double value, double std, int digits);
 /* "1:02:03" */
 char *mr_report_time(char out[32], double seconds);

@@ -13,7 +13,7 @@ typedef struct worker {
     int number;
 } worker;
 
-/* The next run for a worker, which is free, or NULL. */
+/* The next run for an idle worker; NULL: none. */
 static const mr_planned *take_run(mr_job *j, int number)
 {
     int running = 0;

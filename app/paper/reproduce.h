@@ -52,6 +52,13 @@ int mr_reproduce(const char *name, const mr_reproduce_options *options, mr_repro
 /* Writes DIR/NAME.md and the charts from all rows; `experiment` is the writer's own. */
 typedef int mr_report_writer(const void *experiment, const mr_rows *rows, const char *dir, mr_error *err);
 
+/* What the pages of all experiments have, followed by their name. */
+#define MR_MADE_BY_REPRODUCE "Made by `minrnn reproduce "
+
+/* Refuses DIR/NAME.md, DIR/NAME.svg and DIR/NAME-*.svg that minrnn did not make: they would be overwritten. measured:
+ * the experiment measures, and its pages of 0.1 are known by other marks. */
+int mr_reproduce_check_files(const char *dir, const char *name, int measured, mr_error *err);
+
 /* The rows of DIR/NAME.json; none where there is no such file. */
 int mr_reproduce_rows(const char *dir, const char *name, mr_rows *rows, mr_error *err);
 /* Adds the rows of an experiment among `rows` to DIR/NAME.json; those that are there stay as they are, unless they are

@@ -37,7 +37,7 @@ typedef struct mr_cell_run {
     int opened;        /* its data could be read */
     mr_score test;     /* of the best model, where the run has a test; otherwise its rows are 0 */
     mr_data_sums sums; /* of what it is made from */
-    int afresh;        /* what it was begun from has changed, so it was started over */
+    int started_over;  /* what it was begun from has changed, so it was started over */
 } mr_cell_run;
 
 /* The recipe of a run, with --dtype and --tf32. */

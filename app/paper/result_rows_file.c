@@ -185,7 +185,8 @@ static int parse(mr_rows *rows, mr_json *json, const char *path, mr_error *err)
 {
     size_t size;
     int status = 0, seen = 0;
-    if (!mr_json_enter(json, '{')) return wrong_file(path, 0, err);
+    if (!mr_json_enter(json, '{'))
+        return mr_fail(err, MR_EFORMAT, "%s: has no rows; give a NAME.json that `minrnn reproduce` wrote", path);
     while (!status && mr_json_item(json, '}')) {
         const char *key = mr_json_key(json, &size);
         if (key && !strcmp(key, "rows") && !seen++) status = read_list(json, rows, path, err);

@@ -117,8 +117,8 @@ static int begin(mr_cell_run *t, mr_recipe *recipe, mr_error *err)
     int same = 1;
     if (!mr_run_has_state(t->dir)) mr_cell_folder_clear(t->dir, 0);
     int status = open_recipe(t, recipe, &same, err);
-    t->afresh = !same;
-    if (t->afresh) {
+    t->started_over = !same;
+    if (t->started_over) {
         mr_cell_folder_clear(t->dir, 0);
         mr_recipe_free(recipe);
         status = mr_cell_recipe(t->job->results.options, t->run, recipe, err);
@@ -246,7 +246,8 @@ static int carry_out(mr_cell_run *t, mr_recipe *recipe, mr_train_result *r, mr_e
     t->opened = !status;
     if (!status) status = mr_context_new(&options, &ctx, err);
     if (!status && o->watch->starts) o->watch->starts(o->watch->user, t->worker, t->run, recipe, &t->watch);
-    if (!status && t->afresh) on_notice(t, "its data or the model of init has changed: the unfinished run starts over");
+    if (!status && t->started_over)
+        on_notice(t, "its data or the model of init has changed: the unfinished run starts over");
     watch.save_requests = t->watch.save_requests;
     if (!status) read_spent(t);
     t->began = t->last = t->noted = mr_seconds();

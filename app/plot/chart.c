@@ -60,7 +60,7 @@ static void draw_title(mr_strbuf *svg, const char *title)
     mr_draw_escaped(svg, title, strlen(title), INT_MAX);
     mr_strbuf_add(svg, "</title>\n");
     mr_strbuf_add(svg, style);
-    mr_strbuf_add(svg, "<rect class=\"ground\" width=\"100%\" height=\"100%\"/>\n");
+    mr_strbuf_add(svg, MR_CHART_OLD_MARK "\n");
     for (int row = 0, rows = title_rows(title); row < rows; row++) {
         const char *text = title;
         const size_t size = next_row(&title, row);
@@ -89,7 +89,7 @@ void mr_chart_print(mr_strbuf *svg, const mr_chart *chart)
     if (d.top > BOTTOM - 100) d.top = BOTTOM - 100; /* more names than a legend can hold */
     mr_strbuf_format(svg,
                      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" "
-                     "role=\"img\">\n",
+                     "role=\"img\">\n" MR_CHART_MARK "\n",
                      WIDTH, HEIGHT, WIDTH, HEIGHT);
     draw_title(svg, title);
     mr_draw_axes(&d);

@@ -53,6 +53,10 @@ int mr_model_colour(const char *name);
 /* Any numbers and texts give a valid picture: points that are not finite are left out, and so are those that a
  * logarithmic axis cannot show (y = 0 is drawn on its floor). */
 void mr_chart_print(mr_strbuf *svg, const mr_chart *chart);
+/* What is in every picture, so that it is known as one of ours; pictures of 0.1 have the other alone. */
+#define MR_CHART_MARK "<!-- Made by minrnn. -->"
+#define MR_CHART_OLD_MARK "<rect class=\"ground\" width=\"100%\" height=\"100%\"/>"
+
 /* Replaces the file in one step. */
 int mr_chart_write(const char *path, const mr_chart *chart, mr_error *err);
 

@@ -32,7 +32,7 @@ void mr_draw_text(mr_strbuf *svg, const char *attributes, const char *text); /* 
 int mr_letters(const char *text);
 /* The bytes of the first row of a text that is broken at blanks into rows of at most `most` letters. */
 size_t mr_row_bytes(const char *text, int most);
-/* The font size, at most `size`, at which so many letters fit into `room` pixels. */
+/* The font size, at most `size`, at which this many letters fit into `room` pixels. */
 double mr_fitting_size(double size, double room, int letters);
 
 /* ---- chart_marks.c: what a series looks like */

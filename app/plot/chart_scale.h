@@ -41,7 +41,7 @@ typedef struct mr_tick {
     int labelled;
 } mr_tick;
 
-/* About so many; returns their number. */
+/* About this many; returns their number. */
 int mr_span_ticks(const mr_span *span, int about, mr_tick ticks[MR_TICKS]);
 
 #endif

@@ -57,7 +57,7 @@ typedef struct place {
     size_t line;  /* its own, from 1 */
 } place;
 
-/* On by so many bytes, which are still there. */
+/* Moves on by this many bytes, which are still in memory. */
 static void advance(place *p, const mr_corpus_source *source, size_t bytes)
 {
     size_t from = p->at;

@@ -2,14 +2,19 @@
 #ifndef MR_APP_TASKS_ENCODE_H
 #define MR_APP_TASKS_ENCODE_H
 
-#include "core/status.h"
+#include "core/options.h"
 #include "minrnn_experimental.h"
 
 typedef enum mr_unknown { MR_UNKNOWN_ERROR, MR_UNKNOWN_SKIP, MR_UNKNOWN_REPLACE } mr_unknown;
 
-/* The values of a flag `--unknown` in the order of mr_unknown, and what it does, for --help. */
+/* The option `unknown`: an mr_unknown at this offset of the settings. */
 extern const char *const mr_unknown_choices[];
-#define MR_UNKNOWN_HELP "characters that the vocabulary lacks: refuse them, leave them out, or put U+FFFD, ? or a space"
+#define MR_UNKNOWN_OPTION(at, option_flags)                                                                            \
+    {                                                                                                                  \
+        .key = "unknown", .type = MR_OPT_CHOICE, .offset = (at), .fallback = "error", .choices = mr_unknown_choices,   \
+        .help = "characters that the vocabulary lacks: refuse them, leave them out, or put U+FFFD, ? or a space",      \
+        .flags = (option_flags)                                                                                        \
+    }
 
 /* A text on its way into tokens, in one piece or several. Fill in the first two fields, leave the rest zero. */
 typedef struct mr_encoder {

@@ -252,7 +252,7 @@ static const mr_option options[] = {
      .fallback = "0",
      .min = 0,
      .max = MR_LISTOPS_LONGEST,
-     .help = "trains first on expressions of so many tokens, 16 or more, then on longer and longer ones; 0: on the "
+     .help = "trains first on expressions of this many tokens, 16 or more, then on longer and longer ones; 0: on the "
              "training set alone"},
     {.key = "grow-steps",
      .type = MR_OPT_INT,

@@ -21,13 +21,7 @@ static const mr_option options[] = {{.key = "vocab",
                                      .fallback = "chars",
                                      .choices = mr_vocab_choices,
                                      .help = "what a token is: a character or a byte (the text is plain ASCII)"},
-                                    {.key = "unknown",
-                                     .type = MR_OPT_CHOICE,
-                                     .offset = offsetof(settings, unknown),
-                                     .fallback = "error",
-                                     .choices = mr_unknown_choices,
-                                     .help = MR_UNKNOWN_HELP,
-                                     .flags = MR_OPT_SPARSE},
+                                    MR_UNKNOWN_OPTION(offsetof(settings, unknown), MR_OPT_SPARSE),
                                     {.key = NULL}};
 
 const mr_task_type mr_task_shakespeare = {

@@ -85,12 +85,22 @@ int mr_source_is_typed(const char *names)
     return 0;
 }
 
+/* /dev/stdin and /dev/fd/5 may be regular files, but only for this process. /dev/shm has files like any other. */
+static int is_of_process(const char *name)
+{
+    char *whole = mr_path_absolute(name);
+    const int found =
+        whole && (!strncmp(whole, "/proc/", 6) || (!strncmp(whole, "/dev/", 5) && strncmp(whole, "/dev/shm/", 9)));
+    mr_free(whole);
+    return found;
+}
+
 int mr_source_is_lasting(const char *names)
 {
     char name[MR_TEXT_MAX];
     struct stat st;
     while (next_name(&names, name))
-        if (!strcmp(name, "-") || (!stat(name, &st) && S_ISFIFO(st.st_mode))) return 0;
+        if (!strcmp(name, "-") || is_of_process(name) || (!stat(name, &st) && S_ISFIFO(st.st_mode))) return 0;
     return 1;
 }
 

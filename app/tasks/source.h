@@ -31,8 +31,8 @@ typedef struct mr_source_text {
  * MR_ESTOPPED; stop may be NULL. */
 int mr_source_read(const char *names, uint64_t limit, const mr_stop *stop, mr_source_text *text, mr_error *err);
 
-/* 1: all of them are regular files, so that they can be read again later. What cannot be looked at counts as one:
- * reading it says what is wrong. */
+/* 1: all of them are regular files, so that they can be read again later; what /dev and /proc have is of this process
+ * alone. What cannot be looked at counts as a file: reading it says what is wrong. */
 int mr_source_is_lasting(const char *names);
 
 /* The bytes of those that are regular files. */

@@ -51,13 +51,7 @@ static const mr_option options[] = {
      .min = 0.05,
      .max = 0.999999,
      .help = "share of the text, from the front, that is trained on; the rest is the test text"},
-    {.key = "unknown",
-     .type = MR_OPT_CHOICE,
-     .offset = offsetof(settings, unknown),
-     .fallback = "error",
-     .choices = mr_unknown_choices,
-     .help = MR_UNKNOWN_HELP,
-     .flags = MR_OPT_SPARSE},
+    MR_UNKNOWN_OPTION(offsetof(settings, unknown), MR_OPT_SPARSE),
     {.key = NULL}};
 
 const mr_task_type mr_task_text = {

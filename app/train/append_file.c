@@ -28,15 +28,15 @@ static int check_offset(int fd, const char *path, uint64_t offset, mr_error *err
     if (fstat(fd, &st) < 0) return mr_fail(err, MR_EIO, "%s: cannot be examined: %s", path, strerror(errno));
     if ((uint64_t)st.st_size < offset)
         return mr_fail(err, MR_EDATA,
-                       "%s: has %llu bytes, but the checkpoint was made at byte %llu of it: put the run's own log "
-                       "back, or start again in another folder",
+                       "%s: has %llu bytes, but the checkpoint was made at byte %llu of it; put the run's own log "
+                       "back, or remove this one and resume: only the log is lost",
                        path, (unsigned long long)st.st_size, (unsigned long long)offset);
     if (offset && pread(fd, &last, 1, (off_t)offset - 1) != 1)
         return mr_fail(err, MR_EIO, "%s: cannot be read: %s", path, strerror(errno));
     if (last != '\n')
         return mr_fail(err, MR_EDATA,
-                       "%s: no line ends at byte %llu, where the checkpoint was made: put the run's own log back, or "
-                       "start again in another folder",
+                       "%s: no line ends at byte %llu, where the checkpoint was made; put the run's own log back, or "
+                       "remove this one and resume: only the log is lost",
                        path, (unsigned long long)offset);
     return 0;
 }

@@ -33,7 +33,7 @@ static int use_copy(mr_recipe *r, const mr_option *data, const char *path, mr_er
     return mr_option_parse(data, r->task->settings, path, err);
 }
 
-/* recipe.ini comes before the copy: then that is known as a run's, however early the run is killed. */
+/* recipe.ini is written before the copy, so that the copy is recognised as a run's however early it is killed. */
 static int write_copy(mr_recipe *r, const char *names, const char *dir, const char *path, int resume, mr_error *err)
 {
     int status = mr_run_check_free(r, dir, 1, resume, err);
@@ -65,7 +65,17 @@ static int is_unfinished(const char *names, const char *path, const char *dir, i
     return named && resume && !mr_path_exists(path) && mr_run_exists(dir) && !mr_run_has_state(dir);
 }
 
-/* Where the run has a copy already, that is its data: it is there because there is nothing else to read again. A
+/* A run that began from a file has no copy: a data.txt in its folder is somebody else's. */
+static int check_copy(const char *path, const char *dir, mr_error *err)
+{
+    char data[MR_TEXT_MAX];
+    if (mr_run_names_copy(dir, data)) return 0;
+    data[strcspn(data, "\n")] = 0;
+    return mr_fail(err, MR_EDATA, "%.300s: is not this run's: it began with --data %.300s; leave --data out", path,
+                   data);
+}
+
+/* Where the run has a copy already, that is its data: it exists because the source could be read only once. A
  * folder that was moved has its copy elsewhere than the recipe says. */
 static int keep_data(mr_recipe *r, const char *dir, int resume, mr_error *err)
 {
@@ -77,6 +87,7 @@ static int keep_data(mr_recipe *r, const char *dir, int resume, mr_error *err)
     char *path = mr_path_join(dir, "data.txt");
     if (!path) return mr_no_memory(err, dir);
     const int begun = resume && mr_run_exists(dir) && mr_path_exists(path), lasting = mr_source_is_lasting(names);
+    if (begun && !lasting) status = check_copy(path, dir, err);
     if (begun && lasting) status = mr_run_find_copy(names, dir, &moved, err);
     if (!status && begun && (moved || !lasting)) {
         snprintf(free_note(r), sizeof *r->notes, "the data is %.150s, the copy made when the run began", path);
@@ -99,10 +110,21 @@ static int open_all(mr_recipe *r, const char *state, mr_error *err)
     return status ? status : mr_init_check(r, err);
 }
 
+/* Before anything is read or written. Where a run may be using the folder, that is told first. */
+static int check_folder(const mr_recipe *r, const char *dir, int resume, mr_error *err)
+{
+    int lock = -1;
+    if (!mr_run_exists(dir)) return mr_run_check_free(r, dir, 0, resume, err);
+    if (resume) return 0;
+    int status = mr_lock_directory(dir, &lock, err);
+    if (!status) status = mr_run_check_free(r, dir, 0, resume, err);
+    mr_unlock(lock);
+    return status;
+}
+
 static int begin(mr_recipe *r, const char *dir, int resume, mr_error *err)
 {
-    /* before anything is read or written, where no run can be using the folder */
-    int status = mr_run_exists(dir) ? 0 : mr_run_check_free(r, dir, 0, resume, err);
+    int status = check_folder(r, dir, resume, err);
     if (!status) status = keep_data(r, dir, resume, err);
     if (!status) status = check_recipe(r, err);
     if (status) return status;

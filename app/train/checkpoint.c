@@ -4,6 +4,8 @@
 #include "core/file.h"
 #include "core/mem.h"
 #include "core/safetensors.h"
+#include "train/later_model.h"
+#include "train/run_folder.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -15,14 +17,16 @@ mr_checkpoint mr_checkpoint_start(void) { return (mr_checkpoint){.best_loss = NA
 
 /* ---- writing ---- */
 
-/* Of [train] a state has every key but paths; batch and context are in the net's own metadata already. */
+/* Of [train] a state has every key but paths and those that are written only when they differ from the default; batch
+ * and context are in the net's own metadata already. */
 static void add_train(mr_key_list *l, const mr_recipe *r)
 {
     char key[64], value[MR_TEXT_MAX];
     for (const mr_option *o = mr_train_table(); o->key; o++) {
         if (!strcmp(o->key, "batch") || !strcmp(o->key, "context") || (o->flags & MR_OPT_PATH)) continue;
         snprintf(key, sizeof key, "train.%s", o->key);
-        mr_key_list_add(l, key, mr_option_print(o, &r->train, value));
+        mr_option_print(o, &r->train, value);
+        if (!(o->flags & MR_OPT_SPARSE) || strcmp(value, o->fallback)) mr_key_list_add(l, key, value);
     }
 }
 
@@ -77,8 +81,11 @@ int mr_checkpoint_save(const mr_checkpoint *cp, const char *dir, const mr_recipe
     return status ? status : write_model(mr_net_save, net, dir, "last.safetensors", err);
 }
 
+int mr_checkpoint_keeps_later(const mr_checkpoint *cp) { return cp->step < cp->later_model; }
+
 int mr_checkpoint_save_best(const mr_checkpoint *cp, const char *dir, mr_net *net, mr_error *err)
 {
+    if (mr_checkpoint_keeps_later(cp)) return 0;
     if (!cp->best_step) return mr_fail(err, MR_EINVAL, "%s: there is no best model yet", dir);
     return write_model(mr_net_save_best, net, dir, "model.safetensors", err);
 }
@@ -94,11 +101,25 @@ static void note_change(mr_checkpoint *cp, const char *key, const char *was, con
     if (more < 0 || (size_t)more >= sizeof cp->changed - used) cp->changed[used] = 0;
 }
 
-/* What a run has whose state is older than the key; NULL: every state has it. */
+/* The value of a key in a run whose state is older than the key; NULL: every state has it. */
 static const char *older_value(const mr_option *o)
 {
     if (o->flags & MR_OPT_SPARSE) return o->fallback;
     return strcmp(o->key, "eval-tokens") ? NULL : "0"; /* runs of 0.1 scored the whole test set */
+}
+
+/* A run without its recipe.ini has the values of the recipe that was named: flags that it began with are missing. */
+static int other_value(const char *path, const char *key, const char *was, const char *now, mr_error *err)
+{
+    if (!mr_run_has_recipe(path))
+        return mr_fail(err, MR_ECONFIG,
+                       "%s: the run has %s = %.100s, not %.100s, and its recipe.ini is missing; add "
+                       "--%s %.100s",
+                       path, key, was, now, key, was);
+    return mr_fail(err, MR_ECONFIG,
+                   "%s: the run has %s = %.100s, which cannot become %.100s now; leave --%s out, or "
+                   "choose another --out",
+                   path, key, was, now, key);
 }
 
 /* One key of the state against the recipe's. */
@@ -114,10 +135,7 @@ static int compare_key(mr_checkpoint *cp, const mr_st *st, const char *path, con
     if (!was) return mr_fail(err, MR_EFORMAT, "%s: its metadata lacks %s", path, key);
     if (!strcmp(was, value)) return 0;
     if (o->flags & MR_OPT_MAY_CHANGE) return note_change(cp, o->key, was, value), 0;
-    return mr_fail(
-        err, MR_ECONFIG,
-        "%s: the run has %s = %.100s, which cannot become %.100s now; leave --%s out, or choose another --out", path,
-        o->key, was, value, o->key);
+    return other_value(path, o->key, was, value, err);
 }
 
 static int same_recipe(mr_checkpoint *cp, const mr_st *st, const char *path, const mr_recipe *r, mr_error *err)
@@ -235,6 +253,7 @@ int mr_checkpoint_load(mr_checkpoint *cp, const char *dir, const mr_recipe *r, m
     char *path = mr_path_join(dir, "state.safetensors");
     if (!path) return mr_no_memory(err, dir);
     int status = check_state(cp, path, r, err);
+    if (!status) status = mr_later_model(dir, path, cp->step, &cp->later_model, err);
     if (!status) status = mr_net_load_training(net, path, err);
     mr_free(path);
     return status;

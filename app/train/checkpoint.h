@@ -12,6 +12,7 @@ typedef struct mr_checkpoint {
     int64_t stale;                   /* evaluations since the best one */
     int64_t tokens;                  /* trained on so far */
     double best_loss, best_accuracy; /* accuracy NaN where the task has none */
+    int64_t later_model; /* a model.safetensors of this step is kept until the run comes there again; or 0 */
     uint64_t log_offset;
     int64_t event_steps; /* steps that the event files for TensorBoard have: all or none */
     double seconds,
@@ -25,6 +26,9 @@ mr_checkpoint mr_checkpoint_start(void); /* before the first step */
  * replaced in one step and the state comes first: a kill in between leaves a state from which the other two are
  * written again. */
 int mr_checkpoint_save(const mr_checkpoint *cp, const char *dir, const mr_recipe *recipe, mr_net *net, mr_error *err);
+
+/* Is a model.safetensors of a later step there (train/later_model.h)? Then it is not overwritten. */
+int mr_checkpoint_keeps_later(const mr_checkpoint *cp);
 
 /* Writes model.safetensors alone, for a disk that has no room for a state, which is four times as large. MR_EINVAL:
  * there is no best model yet. */

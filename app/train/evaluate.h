@@ -21,7 +21,7 @@ typedef struct mr_eval_options {
     mr_eval_tick *tick; /* may be NULL */
     void *user;
     const mr_stop *stop; /* when it is set, the evaluation ends with MR_ESTOPPED; may be NULL */
-    int64_t tokens;      /* score only about so many tokens (mr_eval_batches); 0: all */
+    int64_t tokens;      /* score only about this many tokens (mr_eval_batches); 0: all */
     double deadline;     /* of mr_seconds(): no batch starts after it, except a group's first; 0: none */
 } mr_eval_options;
 

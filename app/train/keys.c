@@ -20,7 +20,7 @@ static const mr_option own[] = {
     {"context", MR_OPT_INT, FIELD(context), "256", 1, 1 << 24, NULL,
      "tokens per sequence, where the task leaves it open", 0},
     {"max-seconds", MR_OPT_REAL, FIELD(max_seconds), "0", 0, 1e9, NULL,
-     "end the run after so many seconds, reading and evaluation included; 0: never", MR_OPT_MAY_CHANGE},
+     "end the run after this many seconds, reading and evaluation included; 0: never", MR_OPT_MAY_CHANGE},
     {"accumulate", MR_OPT_INT, FIELD(accumulate), "1", 1, 1 << 16, NULL, "micro-batches per step", 0},
     {"eval-every", MR_OPT_INT, FIELD(eval_every), "100", 1, 1e12, NULL, "steps between evaluations", MR_OPT_MAY_CHANGE},
     {"eval-tokens", MR_OPT_INT, FIELD(eval_tokens), "200000", 0, 1e15, NULL,
@@ -28,25 +28,24 @@ static const mr_option own[] = {
     {"save-every", MR_OPT_INT, FIELD(save_every), "0", 0, 1e12, NULL, "steps between checkpoints; 0: every 15 seconds",
      MR_OPT_MAY_CHANGE},
     {"patience", MR_OPT_INT, FIELD(patience), "0", 0, 1e9, NULL,
-     "stop after so many evaluations without an improvement; 0: never", MR_OPT_MAY_CHANGE},
+     "stop after this many evaluations without an improvement; 0: never", MR_OPT_MAY_CHANGE},
     {"dtype", MR_OPT_CHOICE, FIELD(dtype), "f32", 0, 0, dtypes, "what matrix products are computed in",
      MR_OPT_MAY_CHANGE},
-    {"log", MR_OPT_CHOICE, FIELD(log), "jsonl", 0, 0, logs, "write log.csv or TensorBoard events besides log.jsonl",
-     MR_OPT_MAY_CHANGE},
+    {"log", MR_OPT_CHOICE, FIELD(log), "jsonl", 0, 0, logs,
+     "write log.csv or TensorBoard events in addition to log.jsonl", MR_OPT_MAY_CHANGE},
     {"tf32", MR_OPT_BOOL, FIELD(tf32), "yes", 0, 0, NULL, "GPU: f32 products may round to TF32", MR_OPT_MAY_CHANGE},
     {"init", MR_OPT_TEXT, FIELD(init), "", 0, 0, NULL,
      "start from the weights of this model (a file or a run's folder), with its [model] and vocabulary", MR_OPT_PATH},
     {0}};
 
-/* How a recipe is written; keys of the library that are not named here come last. */
+/* How a recipe is written; keys that are not named here come last. */
 static const char *const order[] = {"batch",  "context",    "steps",      "max-seconds", "lr",           "schedule",
                                     "warmup", "optimizer",  "betas",      "eps",         "weight-decay", "decay-set",
                                     "clip",   "accumulate", "eval-every", "eval-tokens", "save-every",   "patience",
                                     "log",    "dtype",      "tf32",       "seed",        "init",         NULL};
 
-enum { TRAIN_ROWS = MR_LEARN_SLOTS + 16 };
-
-static mr_option model_rows[MR_MODEL_SLOTS + 1], train_rows[TRAIN_ROWS + 1];
+/* Each table ends with a row that has no key; that of own[] counts for train_rows, too. */
+static mr_option model_rows[MR_MODEL_SLOTS + 1], train_rows[MR_LEARN_SLOTS + sizeof own / sizeof *own];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* A key of the library as an option whose field is a slot. */
@@ -64,7 +63,7 @@ static mr_option row_of(const mr_key *key, size_t offset)
 }
 
 /* The library's keys of [train], each with its slot. */
-static int learn_rows(mr_option *to)
+static void learn_rows(mr_option *to)
 {
     int count = 0;
     for (int i = 0; mr_key_at(i) && count < MR_LEARN_SLOTS; i++) {
@@ -73,26 +72,34 @@ static int learn_rows(mr_option *to)
         to[count] = row_of(key, FIELD(learn) + (size_t)count * sizeof(mr_slot));
         count++;
     }
-    return count;
+}
+
+/* Adds rows to the table of [train], those that it has already aside. */
+static void add_train_rows(const mr_option *rows)
+{
+    mr_option *end = train_rows;
+    while (end->key) end++;
+    for (const mr_option *o = rows; o->key; o++)
+        if (!mr_option_find(train_rows, o->key)) *end++ = *o;
 }
 
 static void make_tables(void)
 {
     mr_option learn[MR_LEARN_SLOTS + 1] = {{0}};
-    int models = 0, trains = 0;
+    int models = 0;
     for (int i = 0; mr_key_at(i) && models < MR_MODEL_SLOTS; i++)
         if (!(mr_key_at(i)->flags & MR_KEY_LEARN)) {
             model_rows[models] = row_of(mr_key_at(i), (size_t)models * sizeof(mr_slot));
             models++;
         }
-    const int learns = learn_rows(learn);
+    learn_rows(learn);
     for (int i = 0; order[i]; i++) {
         const mr_option *o = mr_option_find(own, order[i]);
         if (!o) o = mr_option_find(learn, order[i]);
-        if (o) train_rows[trains++] = *o;
+        if (o) add_train_rows((const mr_option[]){*o, {0}});
     }
-    for (int i = 0; i < learns; i++)
-        if (!mr_option_find(train_rows, learn[i].key)) train_rows[trains++] = learn[i];
+    add_train_rows(own);
+    add_train_rows(learn);
 }
 
 const mr_option *mr_model_table(void)

@@ -21,7 +21,7 @@ typedef struct mr_model_settings {
 
 typedef enum mr_train_dtype { MR_TRAIN_F32, MR_TRAIN_BF16 } mr_train_dtype;
 
-/* What is written besides log.jsonl: the sum of MR_LOG_CSV and MR_LOG_EVENTS. */
+/* What is written in addition to log.jsonl: the sum of MR_LOG_CSV and MR_LOG_EVENTS. */
 typedef enum mr_log_formats { MR_LOG_JSONL = 0, MR_LOG_CSV = 1, MR_LOG_EVENTS = 2, MR_LOG_BOTH = 3 } mr_log_formats;
 
 /* [train]: the program's own keys, then the library's. */

@@ -6,7 +6,7 @@
 /* "Clearly": by a twentieth of the best loss, and by a fiftieth of what training had gained, so that a loss near 0
  * may waver. */
 static const double of_best = 0.05, of_gain = 0.02;
-enum { TRAIN_STEPS = 100 }; /* training losses waver from batch to batch: means over so many steps, at most */
+enum { TRAIN_STEPS = 100 }; /* training losses waver from batch to batch: means over this many steps, at most */
 
 /* The mean training loss of the steps first … last; NaN where there is none. */
 static double mean_train(const mr_curve_point *points, size_t n, int64_t first, int64_t last)

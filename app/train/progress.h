@@ -33,7 +33,7 @@ int mr_progress_due(mr_progress *p, double every, double now);
 /* NaN until enough is known. */
 double mr_progress_seconds_left(const mr_progress *p);
 
-/* Writes the line, without a line ending, and returns its bytes. width > 0: for a terminal of so many columns, with
+/* Writes the line, without a line ending, and returns its bytes. width > 0: for a terminal of this many columns, with
  * a bar, never wider than width − 1; what does not fit is left out, the least important first. width 0: for a pipe,
  * everything and no bar. */
 size_t mr_progress_format(char *out, size_t size, const mr_progress *p, int width);

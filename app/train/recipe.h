@@ -17,7 +17,7 @@ typedef struct mr_recipe {
     mr_net *init_net;
     mr_context *init_ctx;
     mr_vocab *vocab;
-    /* by mr_run_begin: where data and weights come from, and the like; printed when the run starts. Or empty */
+    /* by mr_run_begin: notes on where data and weights come from, printed when the run starts; may be empty */
     char notes[MR_RECIPE_NOTES][256];
     int begun; /* mr_run_begin wrote recipe.ini into a folder that had no run */
 } mr_recipe;
@@ -63,7 +63,8 @@ const char *mr_recipe_model_key(const mr_recipe *recipe, const char *key, char o
  * it). */
 int mr_recipe_print(const mr_recipe *recipe, mr_strbuf *out, mr_error *err);
 
-/* A key whose paths that print leaves relative, since from the root they do not fit a line or the key; NULL: none. */
+/* The key whose paths mr_recipe_print leaves relative because absolute ones would not fit a line or the key; NULL:
+ * none. */
 const char *mr_recipe_relative(const mr_recipe *recipe);
 
 /* The sections: names, tables and settings. */

@@ -4,12 +4,12 @@
 #define MR_APP_TRAIN_RUN_CLOCK_H
 
 typedef struct mr_run_clock {
-    double limit;                  /* seconds that the run may take, all calls together; 0: no limit */
-    double began;                  /* mr_seconds() when this call of the command began */
-    double before;                 /* seconds of the calls before this one */
-    double setup;                  /* of all calls: seconds before their first step, such as reading the data */
-    double eval_costs;             /* seconds that an evaluation will take, as far as is known */
-    double step_costs, save_costs; /* the same of a step and of a checkpoint */
+    double limit;                      /* seconds that the run may take, all calls together; 0: no limit */
+    double began;                      /* mr_seconds() when this call of the command began */
+    double before;                     /* seconds of the calls before this one */
+    double setup;                      /* of all calls: seconds before their first step, such as reading the data */
+    double eval_seconds;               /* seconds that an evaluation will take, as far as is known */
+    double step_seconds, save_seconds; /* the same of a step and of a checkpoint */
 } mr_run_clock;
 
 /* After reading the data, just before the first step of this call. */

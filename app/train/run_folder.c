@@ -3,6 +3,8 @@
 
 #include "core/file.h"
 #include "core/mem.h"
+#include "core/safetensors.h"
+#include "tasks/source.h"
 #include "train/ini.h"
 
 #include <string.h>
@@ -25,9 +27,26 @@ static int has_model(const char *dir)
 
 int mr_run_exists(const char *dir) { return mr_run_has_state(dir) || in_folder(dir, "recipe.ini") || has_model(dir); }
 
+/* A state that is no safetensors file. Whatever else may be wrong with it is found when it is loaded. */
+static int check_state(const char *dir, mr_error *err)
+{
+    mr_error inner = {0};
+    mr_st *st = NULL;
+    char *path = mr_path_join(dir, "state.safetensors");
+    const int status = path ? mr_st_open(path, &st, &inner) : mr_no_memory(&inner, dir);
+    mr_st_close(st);
+    mr_free(path);
+    if (!status) return 0;
+    if (status != MR_EFORMAT && status != MR_EDATA) return mr_fail(err, status, "%s", inner.text);
+    if (!has_model(dir)) return mr_fail(err, status, "%.600s; the run is lost: remove %.300s", inner.text, dir);
+    return mr_fail(err, status, "%.500s; train further from its model with --init %.200s --out ANOTHER", inner.text,
+                   dir);
+}
+
 int mr_run_check_model(const char *dir, mr_error *err)
 {
-    if (mr_run_has_state(dir) || !has_model(dir)) return 0;
+    if (mr_run_has_state(dir)) return check_state(dir, err);
+    if (!has_model(dir)) return 0;
     return mr_fail(err, MR_EDATA,
                    "%.300s: has a model but no state to resume from; train further from it with --init %.300s --out "
                    "ANOTHER, or remove it to start over",
@@ -72,9 +91,8 @@ static int check_files(const mr_recipe *r, const char *dir, int copies, mr_error
 
 int mr_run_check_free(const mr_recipe *r, const char *dir, int copies, int resume, mr_error *err)
 {
-    if (resume && mr_run_has_state(dir)) return 0;
     int status = mr_run_check_model(dir, err);
-    if (status) return status;
+    if (status || (resume && mr_run_has_state(dir))) return status;
     char *recipe = mr_path_join(dir, "recipe.ini");
     if (!recipe) return mr_no_memory(err, dir);
     const int there = mr_path_exists(recipe), complete = there && is_complete(recipe);
@@ -110,14 +128,39 @@ void mr_run_take_back(const mr_recipe *r, const char *dir)
     }
 }
 
+/* ---- the copy of the data ---- */
+
+static int is_copy_name(const char *names) { return !strchr(names, '\n') && !strcmp(mr_path_name(names), "data.txt"); }
+
+int mr_run_has_recipe(const char *file)
+{
+    char *dir = mr_path_folder(file);
+    const int there = dir && in_folder(dir, "recipe.ini");
+    mr_free(dir);
+    return there;
+}
+
 int mr_run_find_copy(const char *names, const char *dir, char **path, mr_error *err)
 {
     *path = NULL;
-    if (strcmp(mr_path_name(names), "data.txt") || mr_path_exists(names)) return 0;
+    if (!is_copy_name(names) || (mr_path_exists(names) && !mr_run_has_recipe(names))) return 0;
     *path = mr_path_join(dir, "data.txt");
     if (!*path) return mr_no_memory(err, dir);
-    if (mr_path_exists(*path)) return 0;
+    if (mr_path_exists(*path) && !mr_source_has_file(names, *path)) return 0;
     mr_free(*path);
     *path = NULL;
     return 0;
+}
+
+int mr_run_names_copy(const char *dir, char data[MR_TEXT_MAX])
+{
+    mr_recipe run = {0};
+    char *path = mr_path_join(dir, "recipe.ini");
+    const int there = path && mr_path_exists(path) && !mr_recipe_load_run(&run, path, NULL);
+    const mr_option *o = there ? mr_option_find(run.task->type->options, "data") : NULL;
+    data[0] = 0;
+    if (o) mr_option_print(o, run.task->settings, data);
+    mr_recipe_free(&run);
+    mr_free(path);
+    return !there || is_copy_name(data);
 }

@@ -23,16 +23,19 @@ struct mr_runlog {
 /* Called for each entry of a log; a negative status ends the reading. */
 typedef int on_entry(void *user, const mr_log_entry *entry, mr_error *err);
 
-static int read_entries(const char *path, on_entry *take, void *user, mr_error *err)
+/* Of the lines that begin before byte `limit`; 0: of all. */
+static int read_entries(const char *path, uint64_t limit, on_entry *take, void *user, mr_error *err)
 {
     char line[MR_LOG_LINE];
     size_t number = 0;
+    uint64_t at = 0;
     int status = 0;
     FILE *file = fopen(path, "re");
     if (!file) return mr_fail(err, MR_EIO, "%s: cannot be opened: %s", path, strerror(errno));
-    while (!status && fgets(line, sizeof line, file)) {
+    while (!status && (!limit || at < limit) && fgets(line, sizeof line, file)) {
         mr_log_entry entry;
         size_t size = strlen(line);
+        at += size;
         int whole = size && line[size - 1] == '\n';
         number++;
         if (!whole && feof(file)) break;
@@ -71,7 +74,7 @@ static int keep_point(void *user, const mr_log_entry *e, mr_error *err)
 int mr_runlog_read(const char *path, mr_curve_point **list, size_t *n, mr_error *err)
 {
     points p = {0};
-    int status = read_entries(path, keep_point, &p, err);
+    int status = read_entries(path, 0, keep_point, &p, err);
     if (status) {
         mr_free(p.list);
         p = (points){0};
@@ -82,6 +85,40 @@ int mr_runlog_read(const char *path, mr_curve_point **list, size_t *n, mr_error 
 }
 
 /* ---- opening ---- */
+
+static int ignore(void *user, const mr_log_entry *e, mr_error *err)
+{
+    (void)user, (void)e, (void)err;
+    return 0;
+}
+
+/* A damaged line would stop the run at its next save, when the curve is drawn: it is found before the first step. */
+static int check_log(const char *json, uint64_t offset, mr_error *err)
+{
+    mr_error inner;
+    const int status = offset && mr_path_exists(json) ? read_entries(json, offset, ignore, NULL, &inner) : 0;
+    if (!status) return 0;
+    if (status != MR_EFORMAT) return mr_fail(err, status, "%s", inner.text);
+    return mr_fail(err, status,
+                   "%.700s; put the run's own log back, or remove this one and resume: only the log is lost",
+                   inner.text);
+}
+
+/* A log.csv is written anew: refused where somebody else wrote the one that is there. */
+static int check_csv(const char *csv, mr_error *err)
+{
+    const size_t size = strlen(mr_log_csv_header);
+    char first[256] = "";
+    FILE *file = fopen(csv, "re");
+    if (!file) return 0; /* none, or writing it will say why it cannot be used */
+    const int own = !fgets(first, sizeof first, file) || !strncmp(first, mr_log_csv_header, size);
+    fclose(file);
+    if (own) return 0;
+    return mr_fail(err, MR_EDATA,
+                   "%s: no run wrote this file, and --log csv would overwrite it; move it, or leave "
+                   "--log csv out",
+                   csv);
+}
 
 static int add_row(void *user, const mr_log_entry *e, mr_error *err)
 {
@@ -95,7 +132,7 @@ static int make_csv(const char *json, const char *path, mr_append_file **out, mr
 {
     mr_strbuf text = {0};
     mr_strbuf_add(&text, mr_log_csv_header);
-    int status = read_entries(json, add_row, &text, err);
+    int status = read_entries(json, 0, add_row, &text, err);
     if (!status && text.failed) status = mr_no_memory(err, path);
     if (!status) status = mr_file_replace(path, text.data, text.size, err);
     if (!status) status = mr_append_open(path, text.size, out, err);
@@ -119,7 +156,7 @@ static int make_events(const char *json, const char *dir, int64_t steps, mr_even
 {
     int status = mr_event_file_open(dir, steps, out, err);
     missing_events missing = {*out, steps};
-    return status ? status : read_entries(json, add_event, &missing, err);
+    return status ? status : read_entries(json, 0, add_event, &missing, err);
 }
 
 int mr_runlog_open(const char *dir, mr_log_formats formats, uint64_t offset, int64_t event_steps, mr_runlog **out,
@@ -128,6 +165,8 @@ int mr_runlog_open(const char *dir, mr_log_formats formats, uint64_t offset, int
     char *json = mr_path_join(dir, "log.jsonl"), *csv = mr_path_join(dir, "log.csv");
     mr_runlog *log = *out = mr_alloc(1, sizeof *log);
     int status = json && csv && log ? 0 : mr_no_memory(err, "the log");
+    if (!status && formats & MR_LOG_CSV) status = check_csv(csv, err);
+    if (!status) status = check_log(json, offset, err);
     if (!status) status = mr_append_open(json, offset, &log->json, err);
     if (!status && formats & MR_LOG_CSV) status = make_csv(json, csv, &log->csv, err);
     if (!status && formats & MR_LOG_EVENTS) status = make_events(json, dir, event_steps, &log->events, err);

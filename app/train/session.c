@@ -88,7 +88,7 @@ int mr_session_need_text(const mr_session *s, const char *path, mr_error *err)
 
 /* ---- the task ---- */
 
-/* A path as it is now: the copy of the data goes along where a run's folder is moved. */
+/* Where the path points now: the copy moves with its run's folder. */
 static void follow_copy(char value[MR_TEXT_MAX], const char *dir)
 {
     char *copy = NULL;
@@ -120,20 +120,11 @@ static void take_sha256(mr_session *s, const char *dir)
     mr_free(state);
 }
 
-/* The folder of a model file, "." for the current one; NULL: no memory. */
-static char *folder_of(const char *model)
-{
-    const size_t size = (size_t)(mr_path_name(model) - model);
-    char *dir = mr_alloc(size + 2, 1);
-    if (dir) memcpy(dir, size ? model : ".", size ? size : 1);
-    return dir;
-}
-
 const char *mr_session_find_data(mr_session *s, const char *model)
 {
     mr_recipe run = {0};
     const char *data = NULL;
-    char *file = NULL, *dir = mr_model_path(model, &file, NULL) ? NULL : folder_of(file);
+    char *file = NULL, *dir = mr_model_path(model, &file, NULL) ? NULL : mr_path_folder(file);
     char *path = dir ? mr_path_join(dir, "recipe.ini") : NULL;
     if (path && mr_path_exists(path) && !mr_recipe_load(&run, path, NULL) && run.task->type == s->recipe.task->type)
         take_paths(s, &run, dir, &data);

@@ -33,13 +33,13 @@ typedef struct trainer {
     mr_runlog *log;
     mr_checkpoint cp;
     mr_run_clock clock;
-    double saved, next_curve; /* of mr_seconds(): the last checkpoint, the earliest time for the next picture */
-    double first_step;        /* of mr_seconds(): when training began in this call */
-    int64_t first_tokens;     /* tokens trained on before that */
-    double progress;          /* of a schedule that fits --max-seconds */
-    double batch_seconds;     /* of an evaluation: how long a batch takes, NaN until there was one */
-    int64_t best_batches;     /* how many batches the best evaluation scored; 0: not known, as after a resume */
-    int out_of_time;          /* the last evaluation was cut short, and could not be compared with others */
+    double saved_at, next_curve; /* of mr_seconds(): the last checkpoint, the earliest time for the next picture */
+    double training_began;       /* of mr_seconds(): when training began in this call */
+    int64_t first_tokens;        /* tokens trained on before that */
+    double progress;             /* of a schedule that fits --max-seconds */
+    double batch_seconds;        /* of an evaluation: how long a batch takes, NaN until there was one */
+    int64_t best_batches;        /* how many batches the best evaluation scored; 0: not known, as after a resume */
+    int out_of_time;             /* the last evaluation was cut short, and could not be compared with others */
     mr_overfit overfit;
     int64_t saved_step;
     int log_lost; /* the log of the steps before this call is missing */
@@ -70,7 +70,7 @@ static double guess_eval(const trainer *t)
     mr_task_shapes(t->recipe->task, shapes);
     const double tokens =
         (double)mr_eval_batches(t->recipe->task, t->set->eval_tokens) * (double)shapes[1].B * (double)shapes[1].T;
-    return 0.5 * (mr_seconds() - t->first_step) * tokens / (double)(t->cp.tokens - t->first_tokens);
+    return 0.5 * (mr_seconds() - t->training_began) * tokens / (double)(t->cp.tokens - t->first_tokens);
 }
 
 static int train_step(trainer *t, int64_t step, mr_error *err)
@@ -93,15 +93,15 @@ static int train_step(trainer *t, int64_t step, mr_error *err)
     if (status) return status;
     t->cp.step = step;
     t->cp.tokens += tokens;
-    t->clock.step_costs = mr_seconds() - began;
-    if (isnan(t->batch_seconds)) t->clock.eval_costs = guess_eval(t);
+    t->clock.step_seconds = mr_seconds() - began;
+    if (isnan(t->batch_seconds)) t->clock.eval_seconds = guess_eval(t);
     if (t->watch->stepped) t->watch->stepped(t->watch->user, step, tokens, result.loss);
     const mr_log_entry entry = {.kind = MR_LOG_STEP,
                                 .step = step,
                                 .loss = result.loss,
                                 .lr = result.lr,
                                 .grad_norm = result.grad_norm,
-                                .tokens_per_s = (double)tokens / t->clock.step_costs,
+                                .tokens_per_s = (double)tokens / t->clock.step_seconds,
                                 .seconds = run_seconds(t)};
     return mr_runlog_add(t->log, &entry, err);
 }
@@ -120,7 +120,7 @@ static int is_better(const trainer *t, const mr_score *score)
 /* On `tokens` test tokens, 0: all; not beyond --max-seconds. */
 static int score_net(trainer *t, mr_net *net, int64_t tokens, mr_score *score, mr_error *err)
 {
-    const double began = mr_seconds(), deadline = mr_run_deadline(&t->clock) - t->clock.save_costs;
+    const double began = mr_seconds(), deadline = mr_run_deadline(&t->clock) - t->clock.save_seconds;
     const mr_eval_options options = {.tick = t->watch->evaluating,
                                      .user = t->watch->user,
                                      .stop = t->stop,
@@ -139,7 +139,7 @@ static int evaluate(trainer *t, mr_error *err)
     int status = score_net(t, t->net, tokens, &score, err);
     if (status) return status;
     if (!isfinite(score.loss)) return not_finite(t, cp->step, err);
-    t->clock.eval_costs = EVAL_MARGIN * t->batch_seconds * mr_eval_batches(t->recipe->task, tokens);
+    t->clock.eval_seconds = EVAL_MARGIN * t->batch_seconds * mr_eval_batches(t->recipe->task, tokens);
     /* what was cut short is of fewer tokens than other evaluations: it only counts where there is no other */
     t->out_of_time = score.out_of_time && cp->best_step;
     if (t->out_of_time) return 0;
@@ -199,8 +199,8 @@ static int save(trainer *t, int at_end, mr_error *err)
     /* a step may be finite and the weights after it not (0 / 0 with eps = 0, say): such weights are never saved */
     if (status == MR_ENONFINITE) return not_finite(t, t->cp.step, err);
     if (!status) status = draw_curve(t, at_end, err);
-    t->saved = mr_seconds();
-    t->clock.save_costs = t->saved - began;
+    t->saved_at = mr_seconds();
+    t->clock.save_seconds = t->saved_at - began;
     return status;
 }
 
@@ -208,7 +208,7 @@ static int save_is_due(const trainer *t)
 {
     if (t->cp.step == t->saved_step) return 0;
     if (t->set->save_every) return t->cp.step % t->set->save_every == 0;
-    return mr_seconds() - t->saved >= SAVE_SECONDS;
+    return mr_seconds() - t->saved_at >= SAVE_SECONDS;
 }
 
 static void tell(const trainer *t, const char *line)
@@ -270,8 +270,10 @@ static int short_of_disk(const trainer *t, mr_error *err)
     const mr_error first = *err;
     mr_error second;
     char model[64] = "there is no best model yet";
+    const int later = mr_checkpoint_keeps_later(&t->cp);
     const int saved = t->cp.best_step && !mr_checkpoint_save_best(&t->cp, t->dir, t->net, &second);
-    if (saved) snprintf(model, sizeof model, "the best model (step %lld) is saved", (long long)t->cp.best_step);
+    if (later) snprintf(model, sizeof model, "the later model (step %lld) is kept", (long long)t->cp.later_model);
+    else if (saved) snprintf(model, sizeof model, "the best model (step %lld) is saved", (long long)t->cp.best_step);
     else if (t->cp.best_step) snprintf(model, sizeof model, "the best model could not be saved either");
     if (saved && !mr_run_has_state(t->dir))
         return mr_fail(err, MR_EIO,
@@ -325,6 +327,7 @@ static int score_whole(trainer *t, mr_train_result *r, mr_error *err)
     const int all = t->recipe->task->eval_batches;
     count_scored(t, r);
     if (r->scored == r->test_size || !r->best_step) return 0;
+    if (mr_checkpoint_keeps_later(&t->cp)) return r->whole = MR_WHOLE_LATER, 0;
     r->whole = r->end == MR_END_STOPPED ? MR_WHOLE_STOPPED : MR_WHOLE_NO_TIME;
     if (r->end == MR_END_STOPPED || mr_seconds() + t->batch_seconds * all > mr_run_deadline(&t->clock)) return 0;
     int status = score_best(t, &score, err);
@@ -343,6 +346,16 @@ static int score_whole(trainer *t, mr_train_result *r, mr_error *err)
     return status ? status : mr_runlog_flush(t->log, 1, err);
 }
 
+/* The run ends before the step of a model that it keeps. */
+static void tell_later(const trainer *t)
+{
+    char line[160];
+    snprintf(line, sizeof line,
+             "model.safetensors is kept: it is of step %lld, where the run has not come again; more --steps resume it",
+             (long long)t->cp.later_model);
+    if (mr_checkpoint_keeps_later(&t->cp)) tell(t, line);
+}
+
 static int run(trainer *t, mr_train_result *result, mr_error *err)
 {
     int status = loop(t, &result->end, err);
@@ -357,6 +370,7 @@ static int run(trainer *t, mr_train_result *result, mr_error *err)
     result->best_loss = t->cp.best_loss;
     result->best_accuracy = t->cp.best_accuracy;
     status = save(t, 1, err);
+    if (!status) tell_later(t);
     result->overfit = t->overfit;
     result->unscored = t->out_of_time;
     result->seconds = run_seconds(t);
@@ -399,7 +413,7 @@ static int set_up(trainer *t, int resume, mr_error *err)
     const int begun = resume && mr_run_has_state(t->dir);
     if (!status) status = start_net(t, resume, err);
     if (status) mr_run_take_back(t->recipe, t->dir);
-    /* first, so that what a run leaves that is killed now is known as its own */
+    /* first, so that the files of a run killed right after this are recognised as its own */
     if (!status && !begun) status = mr_run_write_recipe(t->recipe, t->dir, err);
     if (!status) find_log(t);
     if (!status) status = mr_runlog_open(t->dir, t->set->log, t->cp.log_offset, t->cp.event_steps, &t->log, err);
@@ -449,14 +463,14 @@ int mr_train(mr_recipe *recipe, mr_context *ctx, const char *dir, int resume, co
         .clock = {.limit = recipe->train.max_seconds, .began = watch->began != 0 ? watch->began : mr_seconds()},
         .lock = -1};
     memset(result, 0, sizeof *result);
-    t.saved = mr_seconds();
+    t.saved_at = mr_seconds();
     int status = set_up(&t, resume, err);
     if (!status) {
         t.clock.before = t.cp.seconds;
         t.clock.setup = t.cp.setup_seconds;
-        t.first_step = mr_seconds();
+        t.training_began = mr_seconds();
         t.first_tokens = t.cp.tokens;
-        mr_run_clock_ready(&t.clock, t.first_step);
+        mr_run_clock_ready(&t.clock, t.training_began);
         if (watch->started) watch->started(watch->user, t.net, &t.cp, mr_run_deadline(&t.clock));
         tell_start(&t);
         status = run(&t, result, err);

@@ -28,7 +28,8 @@ typedef enum mr_whole {
     MR_WHOLE_ALWAYS,  /* yes: every evaluation does so */
     MR_WHOLE_AT_END,  /* yes: after training */
     MR_WHOLE_NO_TIME, /* no: it would have taken longer than --max-seconds */
-    MR_WHOLE_STOPPED  /* no: *stop was set */
+    MR_WHOLE_STOPPED, /* no: *stop was set */
+    MR_WHOLE_LATER    /* no: model.safetensors is a later one, which is kept (train/later_model.h) */
 } mr_whole;
 
 typedef struct mr_train_result {

@@ -319,6 +319,14 @@ char *mr_path_join(const char *dir, const char *name)
 
 int mr_path_exists(const char *path) { return access(path, F_OK) == 0; }
 
+char *mr_path_folder(const char *path)
+{
+    const size_t size = (size_t)(mr_path_name(path) - path);
+    char *dir = mr_alloc(size + 2, 1);
+    if (dir) memcpy(dir, size ? path : ".", size ? size : 1);
+    return dir;
+}
+
 char *mr_path_absolute(const char *path)
 {
     char here[PATH_MAX];

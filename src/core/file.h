@@ -51,6 +51,9 @@ void mr_unlock_and_tidy(const char *path, int lock);
 /* The part after the last slash. */
 const char *mr_path_name(const char *path);
 
+/* The part before it, "." where there is none, in new memory; NULL: out of memory. */
+char *mr_path_folder(const char *path);
+
 /* "dir/name" in new memory; NULL: out of memory. */
 char *mr_path_join(const char *dir, const char *name);
 int mr_path_exists(const char *path);

@@ -17,7 +17,7 @@
 
 enum {
     PREFIX = 8,                 /* bytes before the header that hold its length */
-    LONGEST_HEADER = 100000000, /* bytes, of any safetensors file: the Rust crate takes no longer one */
+    LONGEST_HEADER = 100000000, /* bytes, of any safetensors file: the Rust crate refuses longer headers */
     SHOWN = 100                 /* bytes of a name that an error message repeats */
 };
 

@@ -116,8 +116,8 @@ double mr_model_grad_norm(mr_model *model); /* of the last update; waits */
 
 /* Copies rows of the logits [rows, outputs], in the caller's units. */
 void mr_model_logits(mr_model *model, float *to, size_t first_row, size_t rows);
-/* For the caller's own loss, instead of mr_model_loss between forward and backward: sets its gradient by the scores of
- * mr_model_logits, for all rows; 0 for rows that do not count. */
+/* For the caller's own loss, instead of mr_model_loss between forward and backward: sets its gradient with respect to
+ * the scores of mr_model_logits, for all rows; 0 for rows that do not count. */
 void mr_model_put_dlogits(mr_model *model, const float *dscores, size_t rows);
 void mr_model_row_loss(mr_model *model, float *to, size_t rows);
 

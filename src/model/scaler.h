@@ -25,8 +25,8 @@ int mr_scaler_set(mr_scaler *scaler, const mr_allocator *allocator, const double
 void mr_scaler_free(mr_scaler *scaler, const mr_allocator *allocator);
 
 /* Convert n numbers of rows with `channels` channels; the first number is of channel `first`. `to` may be `from`. in:
- * values and targets to the network's units. out: scores to the caller's units. gradient: the gradient by the caller's
- * scores to the gradient by the network's. */
+ * values and targets to the network's units. out: scores to the caller's units. gradient: the gradient with respect
+ * to the caller's scores to that with respect to the network's. */
 typedef void mr_scaling(size_t n, size_t first, size_t channels, const double *mean, const double *scale,
                         const float *from, float *to);
 mr_scaling mr_scale_in, mr_scale_out, mr_scale_gradient;

@@ -54,7 +54,7 @@ typedef struct mr_case_buffer {
     size_t field;    /* offset in args where its address goes … */
     size_t alias;    /* … and again, when two arguments share memory … */
     size_t in_first; /* … and in the args of the op that runs before */
-    int shift;       /* misaligned by so many elements */
+    int shift;       /* misaligned by this many elements */
     void *data;      /* values on the host; float for ACT and REAL */
 } mr_case_buffer;
 
