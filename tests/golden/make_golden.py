@@ -362,7 +362,8 @@ def make_attention():
 
 if __name__ == "__main__":
     kinds, linear = ("mingru", "minlstm", "minlstm_normalised"), ("linear", "linear")
-    make_cells("cells.safetensors", kinds, (("positive", "linear"), ("positive", "log"), linear, ("tanh", "linear")), 0.5)
+    forms = (("positive", "linear"), ("positive", "log"), linear, ("tanh", "linear"))
+    make_cells("cells.safetensors", kinds, forms, 0.5)
     make_model("model_mingru_inside_rms.safetensors", "mingru", "positive", False, RMSNorm)
     make_model("model_mingru_residual_layer.safetensors", "mingru", "linear", True, nn.LayerNorm)
     make_model("model_minlstm_inside_layer.safetensors", "minlstm_normalised", "positive", False, nn.LayerNorm)

@@ -1,5 +1,5 @@
-/* Launches of the kernels of gates and recurrence for one kind of cell. Included by two files, so that they compile side
- * by side: minrnn.cu and minrnn_signed.cu. */
+/* Launches of the kernels of gates and recurrence for one kind of cell. Included by two files, so that they compile
+ * side by side: minrnn.cu and minrnn_signed.cu. */
 #ifndef MR_OPS_CUDA_SCAN_LAUNCH_CUH
 #define MR_OPS_CUDA_SCAN_LAUNCH_CUH
 
