@@ -245,12 +245,16 @@ MR_API int mr_scan_step(mr_context *ctx, const mr_scan_args *args, mr_error *err
 typedef enum mr_cell_kind { MR_MINGRU, MR_MINLSTM } mr_cell_kind;
 typedef enum mr_candidate { MR_POSITIVE, MR_LINEAR, MR_TANH } mr_candidate;
 typedef enum mr_scan { MR_SCAN_LINEAR, MR_SCAN_LOG } mr_scan;
+typedef enum mr_transition { MR_TRANSITION_POSITIVE, MR_TRANSITION_SIGNED } mr_transition;
 
 /* Pre-activations of G·H channels: minGRU (G = 2) k | v, minLSTM (G = 3) p | k | v.
  *   minGRU   a = σ(−k), b = σ(k)·c
  *   minLSTM  a = σ(p), b = σ(k)·c; with normalize, both gates are divided by their sum
+ * transition = signed, for states that can count modulo two: a may be negative, and exactly 1 or −1.
+ *   minGRU   a = clamp(1.2·tanh(k), −1, 1), b = (1 − |a|)·c
+ *   minLSTM  a = clamp(1.2·tanh(p), −1, 1), b = σ(k)·c; with normalize, b = (1 − |a|)·σ(k)·c
  *   c = cand(v): positive: v + 0.5 for v ≥ 0, σ(v) otherwise; linear: v; tanh: tanh(v)
- * scan = log computes the same as the paper does, in logarithms (candidate = positive only).
+ * scan = log computes the same as the paper does, in logarithms (candidate and transition positive only).
  * With W the call computes pre = x Wᵀ + bias itself. The forward leaves in `saved` what the backward needs; pass it
  * unchanged, the backward destroys it. Without W the caller gives pre. */
 typedef struct mr_cell_args {
@@ -284,6 +288,7 @@ typedef struct mr_cell_args {
     void *dpre;            /* [B, T, G·H] = without W; may be pre, which saves a copy */
     mr_wide *dh_in;        /* [B, H] = or NULL */
     mr_wide *dh_init;      /* [H] += or NULL; with h_init */
+    mr_transition transition;
 } mr_cell_args;
 #define MR_CELL_ARGS MR_SIZED(mr_cell_args)
 

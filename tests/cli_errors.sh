@@ -91,6 +91,11 @@ done
 refused 1 'states = 8.*mixer = mamba' "$varied" train "${base[@]}" --out new --states 8
 refused 1 'h0 = learned does not go with mixer = mamba' "$varied" train "${base[@]}" --out new --mixer mamba \
     --h0 learned
+refused 1 'scan = log needs transition = positive' "$varied" train "${base[@]}" --out new --scan log --transition signed
+for mixer in gru lstm mamba attention; do
+    refused 1 "transition = signed is for mixer = mingru and minlstm, not for $mixer" \
+        "$varied" train "${base[@]}" --out new --mixer $mixer --transition signed
+done
 refused 1 'scan = log does not go with mixer = mamba' "$varied" train "${base[@]}" --out new --mixer mamba --scan log
 refused 1 'candidate does not go with mixer = mamba' "$varied" train "${base[@]}" --out new --mixer mamba \
     --candidate tanh

@@ -124,6 +124,37 @@ learns languages 's["minLSTM/bucket_sort"] > 0.46        # chance: 0.36
     and s["GRU/parity"] > 0.90                  # 0.50
 '
 
+# ---- parity: a sign that flips with every one, at any length; positive transitions can only guess
+cat >signs.ini <<'INI'
+[experiment]
+summary = parity, small
+recipe = chomsky-parity
+score = accuracy
+[ours]
+dim = 32
+expansion = 1
+conv = 0
+mlp = 2
+h0 = learned
+train-length = 12
+eval-lengths = 20
+eval-samples = 32
+batch = 64
+lr = 5e-3
+warmup = 10
+steps = 200
+eval-every = 200
+[row minGRU]
+mixer = mingru
+transition = signed
+[row minLSTM]
+mixer = minlstm
+transition = signed
+[row positive]
+mixer = mingru
+INI
+learns signs 's["minGRU/accuracy"] == s["minLSTM/accuracy"] == 1 and s["positive/accuracy"] < 0.6'
+
 # ---- Shakespeare: a blind guess has ln 65 = 4.17, one that knows how often each letter comes 3.3, one that
 # knows the letter before 2.5
 if [ -n "${MINRNN_DATA:-}" ] && [ -e "$MINRNN_DATA/tinyshakespeare.txt" ]; then

@@ -92,6 +92,12 @@ check normalised 1e-5 --mixer minlstm --normalize-gates yes --candidate positive
     --norm layer --vocab bytes
 check none       1e-5 --mixer minlstm --normalize-gates no --candidate linear --scan linear --h0 zero --conv 4 --mlp 2 \
     --norm none --vocab bytes
+check signed     1e-5 --mixer mingru --transition signed --candidate tanh --h0 learned --conv 4 --mlp 2 --norm rms \
+    --vocab chars
+check signed-n   1e-5 --mixer minlstm --transition signed --normalize-gates yes --candidate positive --h0 learned \
+    --conv 0 --mlp 0 --norm layer --vocab bytes
+check signed-raw 1e-5 --mixer minlstm --transition signed --normalize-gates no --candidate linear --h0 zero --conv 0 \
+    --mlp 2 --norm rms --vocab chars
 check gru        1e-5 --mixer gru --h0 learned --conv 4 --conv-place inside --mlp 2 --norm rms --vocab chars
 check gru-after  1e-5 --mixer gru --gru-reset after --h0 zero --conv 0 --mlp 0 --norm layer --vocab bytes
 check lstm       1e-5 --mixer lstm --h0 learned --conv 0 --mlp 2 --norm rms --vocab chars --gate-init forget-bias=1 \

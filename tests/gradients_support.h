@@ -10,7 +10,9 @@
 
 enum { FORM, START, CONV, MLP, NORM, HEAD, LOSS, INPUT, DROPOUT, RESET, RAGGED, STATE, BIAS, FACTORS };
 enum { NO_STATE, FRESH_STATE, CARRIED_STATE }; /* levels of STATE */
-enum { MOST_LEVELS = 16, MOST_CASES = 300, TRIES = 60 };
+enum { MOST_LEVELS = 32, MOST_CASES = 400, TRIES = 60 };
+
+_Static_assert(COUNT(forms) + 1 <= MOST_LEVELS, "every form has a place in `covered`");
 
 static const int levels[FACTORS] = {[FORM] = COUNT(forms) + 1,
                                     [START] = 2,

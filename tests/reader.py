@@ -32,6 +32,7 @@ CHOICES = {
 AT_LEAST = {"model.inputs": 1, "model.outputs": 1, "model.layers": 1, "model.dim": 1, "model.expansion": 1,
             "model.mlp": 0}
 OPTIONAL = {"model.weights": ["f32", "int8"], "model.gru-reset": ["before", "after"],
+            "model.transition": ["positive", "signed"],
             "model.positions": ["rotary", "learned", "none"],
             "model.states": ["16", *map(str, range(1, 33))], "model.head-bias": ["no", "yes"],
             "model.scaler": ["none", "input", "target", "both"]}
@@ -292,7 +293,9 @@ class Model:
             return self.mamba(name, u)
         candidate = CANDIDATE[self.form["candidate"]]
         c = candidate(self.linear(f"{name}.linear_h", u))
-        if self.form["mixer"] == "mingru":
+        if self.form.get("transition") == "signed":
+            a, b = self.signed(name, u, c)
+        elif self.form["mixer"] == "mingru":
             z = sigmoid(self.linear(f"{name}.linear_z", u))
             a, b = 1 - z, z * c
         else:
@@ -308,6 +311,15 @@ class Model:
             h = a[t] * h + b[t]
             states[t] = h
         return states
+
+    def signed(self, name, u, c):
+        minimal = self.form["mixer"] == "mingru"
+        a = np.clip(1.2 * np.tanh(self.linear(f"{name}.linear_z" if minimal else f"{name}.linear_f", u)), -1, 1)
+        left = 1 - np.abs(a)
+        if minimal:
+            return a, left * c
+        admit = sigmoid(self.linear(f"{name}.linear_i", u))
+        return a, (left if self.form["normalize-gates"] == "yes" else 1) * admit * c
 
     def attention(self, name, u):
         heads, window = int(self.form["heads"]), int(self.form["window"])

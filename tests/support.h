@@ -265,20 +265,35 @@ typedef struct cell_form {
     mr_cell cell;
 } cell_form;
 
+#define FORM(name, ...)                                                                                                \
+    {                                                                                                                  \
+        name, { __VA_ARGS__ }                                                                                          \
+    }
 static const cell_form forms[] = {
-    {"mingru positive", {MR_MINGRU, MR_POSITIVE, MR_SCAN_LINEAR, 0}},
-    {"mingru positive log", {MR_MINGRU, MR_POSITIVE, MR_SCAN_LOG, 0}},
-    {"mingru linear", {MR_MINGRU, MR_LINEAR, MR_SCAN_LINEAR, 0}},
-    {"mingru tanh", {MR_MINGRU, MR_TANH, MR_SCAN_LINEAR, 0}},
-    {"minlstm positive", {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LINEAR, 0}},
-    {"minlstm positive log", {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LOG, 0}},
-    {"minlstm linear", {MR_MINLSTM, MR_LINEAR, MR_SCAN_LINEAR, 0}},
-    {"minlstm tanh", {MR_MINLSTM, MR_TANH, MR_SCAN_LINEAR, 0}},
-    {"minlstm normalised positive", {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LINEAR, 1}},
-    {"minlstm normalised positive log", {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LOG, 1}},
-    {"minlstm normalised linear", {MR_MINLSTM, MR_LINEAR, MR_SCAN_LINEAR, 1}},
-    {"minlstm normalised tanh", {MR_MINLSTM, MR_TANH, MR_SCAN_LINEAR, 1}},
+    FORM("mingru positive", .kind = MR_MINGRU, .candidate = MR_POSITIVE),
+    FORM("mingru positive log", .kind = MR_MINGRU, .candidate = MR_POSITIVE, .scan = MR_SCAN_LOG),
+    FORM("mingru linear", .kind = MR_MINGRU, .candidate = MR_LINEAR),
+    FORM("mingru tanh", .kind = MR_MINGRU, .candidate = MR_TANH),
+    FORM("minlstm positive", .kind = MR_MINLSTM, .candidate = MR_POSITIVE),
+    FORM("minlstm positive log", .kind = MR_MINLSTM, .candidate = MR_POSITIVE, .scan = MR_SCAN_LOG),
+    FORM("minlstm linear", .kind = MR_MINLSTM, .candidate = MR_LINEAR),
+    FORM("minlstm tanh", .kind = MR_MINLSTM, .candidate = MR_TANH),
+    FORM("minlstm normalised positive", .kind = MR_MINLSTM, .candidate = MR_POSITIVE, .normalize = 1),
+    FORM("minlstm normalised positive log", .kind = MR_MINLSTM, .candidate = MR_POSITIVE, .normalize = 1,
+         .scan = MR_SCAN_LOG),
+    FORM("minlstm normalised linear", .kind = MR_MINLSTM, .candidate = MR_LINEAR, .normalize = 1),
+    FORM("minlstm normalised tanh", .kind = MR_MINLSTM, .candidate = MR_TANH, .normalize = 1),
+    FORM("mingru signed positive", .kind = MR_MINGRU, .candidate = MR_POSITIVE, .transition = MR_TRANSITION_SIGNED),
+    FORM("mingru signed linear", .kind = MR_MINGRU, .candidate = MR_LINEAR, .transition = MR_TRANSITION_SIGNED),
+    FORM("mingru signed tanh", .kind = MR_MINGRU, .candidate = MR_TANH, .transition = MR_TRANSITION_SIGNED),
+    FORM("minlstm signed linear", .kind = MR_MINLSTM, .candidate = MR_LINEAR, .transition = MR_TRANSITION_SIGNED),
+    FORM("minlstm signed tanh", .kind = MR_MINLSTM, .candidate = MR_TANH, .transition = MR_TRANSITION_SIGNED),
+    FORM("minlstm signed normalised positive", .kind = MR_MINLSTM, .candidate = MR_POSITIVE, .normalize = 1,
+         .transition = MR_TRANSITION_SIGNED),
+    FORM("minlstm signed normalised linear", .kind = MR_MINLSTM, .candidate = MR_LINEAR, .normalize = 1,
+         .transition = MR_TRANSITION_SIGNED),
 };
+#undef FORM
 
 /* ---- models */
 
@@ -298,6 +313,7 @@ static inline mr_config config_of(const mr_cell *cell, const mr_interface *inter
     c.candidate = cell->candidate;
     c.scan = cell->scan;
     c.normalize_gates = cell->normalize;
+    c.transition = cell->transition;
     return c;
 }
 

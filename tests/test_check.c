@@ -188,7 +188,7 @@ static void a_seed_is_a_case(void **state)
 static void quick_covers_what_it_must(void **state)
 {
     (void)state;
-    int widths[36] = {0}, cells[2][3][2][2] = {{{{0}}}}, long_time = 0;
+    int widths[36] = {0}, cells[2][3][2][2] = {{{{0}}}}, with_sign[2][3][2] = {{{0}}}, long_time = 0;
     int given[6] = {0}, cases = 0;
     for (uint64_t seed = 0; seed < MR_CHECK_QUICK; seed++) {
         mr_case c;
@@ -196,7 +196,9 @@ static void quick_covers_what_it_must(void **state)
         const mr_minrnn_bwd_args *a = &c.args.minrnn_bwd;
         static const char *const optional[] = {"h_in", "h_init", "reset", "length", "dh_out", "dh_in"};
         if (a->H < 36) widths[a->H] = 1;
-        cells[a->cell.kind][a->cell.candidate][a->cell.scan][a->cell.normalize]++;
+        if (a->cell.transition == MR_TRANSITION_POSITIVE)
+            cells[a->cell.kind][a->cell.candidate][a->cell.scan][a->cell.normalize]++;
+        else with_sign[a->cell.kind][a->cell.candidate][a->cell.normalize] += a->cell.scan == MR_SCAN_LINEAR;
         long_time |= a->T >= 1000;
         cases++;
         for (int i = 0; i < c.buffer_count; i++)
@@ -208,6 +210,9 @@ static void quick_covers_what_it_must(void **state)
         assert_that(cells[MR_MINGRU][candidate][MR_SCAN_LINEAR][0], >, 0);
         assert_that(cells[MR_MINLSTM][candidate][MR_SCAN_LINEAR][0], >, 0);
         assert_that(cells[MR_MINLSTM][candidate][MR_SCAN_LINEAR][1], >, 0);
+        assert_that(with_sign[MR_MINGRU][candidate][0], >, 0);
+        assert_that(with_sign[MR_MINLSTM][candidate][0], >, 0);
+        assert_that(with_sign[MR_MINLSTM][candidate][1], >, 0);
         assert_int_equal(candidate != MR_POSITIVE && cells[MR_MINLSTM][candidate][MR_SCAN_LOG][1], 0);
     }
     assert_that(cells[MR_MINGRU][MR_POSITIVE][MR_SCAN_LOG][0], >, 0);

@@ -186,11 +186,14 @@ static void check_dtype(int bf16)
         int B, T, H, masked;
     } shapes[] = {{3, 96, 128, 0},   {3, 77, 128, 1}, {70, 32, 384, 0},
                   {9, 150, 1024, 1}, {2, 300, 64, 1}, {5, 1, 64, 1}};
-    static const mr_cell cells[] = {
-        {MR_MINGRU, MR_POSITIVE, MR_SCAN_LINEAR, 0},  {MR_MINGRU, MR_LINEAR, MR_SCAN_LINEAR, 0},
-        {MR_MINGRU, MR_TANH, MR_SCAN_LINEAR, 0},      {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LINEAR, 0},
-        {MR_MINLSTM, MR_LINEAR, MR_SCAN_LINEAR, 1},   {MR_MINLSTM, MR_TANH, MR_SCAN_LINEAR, 1},
-        {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LINEAR, 1}, {MR_MINLSTM, MR_LINEAR, MR_SCAN_LINEAR, 0}};
+    static const mr_cell cells[] = {{.kind = MR_MINGRU, .candidate = MR_POSITIVE},
+                                    {.kind = MR_MINGRU, .candidate = MR_LINEAR},
+                                    {.kind = MR_MINGRU, .candidate = MR_TANH},
+                                    {.kind = MR_MINLSTM, .candidate = MR_POSITIVE},
+                                    {.kind = MR_MINLSTM, .candidate = MR_LINEAR, .normalize = 1},
+                                    {.kind = MR_MINLSTM, .candidate = MR_TANH, .normalize = 1},
+                                    {.kind = MR_MINLSTM, .candidate = MR_POSITIVE, .normalize = 1},
+                                    {.kind = MR_MINLSTM, .candidate = MR_LINEAR}};
     mr_dev *gpu = open_test_gpu(&(mr_dev_options){.bf16 = bf16}), *ref = open_device("ref", 1, NULL);
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)

@@ -135,18 +135,20 @@ static void check_cell(golden_cell *c)
     if (learned) check_output(c, "dh_init", g.dh_init, H);
 }
 
-static void check_cells(mr_dev *dev)
+/* transition: which of two files, and which of the forms. */
+static void check_cells_with(mr_dev *dev, mr_transition transition)
 {
     static const char *const candidates[] = {"positive", "linear", "tanh"}, *const scans[] = {"linear", "log"};
     static const struct {
         const char *begin;
         int resets;
     } begins[] = {{"zero", 0}, {"learned", 1}, {"given", 1}, {"given", 0}};
-    mr_st *st = open_golden("cells");
+    mr_st *st = open_golden(transition == MR_TRANSITION_SIGNED ? "cells_signed" : "cells");
     const int64_t *x = tensor(st, "x")->shape, *init = tensor(st, "h_init")->shape;
     for (int i = 0; i < COUNT(forms); i++)
         for (int j = 0; j < COUNT(begins); j++) {
             mr_cell cell = forms[i].cell;
+            if (cell.transition != transition) continue;
             golden_cell c = {.bag = {.dev = dev},
                              .st = st,
                              .cell = cell,
@@ -156,13 +158,20 @@ static void check_cells(mr_dev *dev)
                              .H = (int)init[0],
                              .begin = begins[j].begin,
                              .resets = begins[j].resets};
-            snprintf(c.name, sizeof c.name, "%s%s.%s.%s.%s.%s", cell.kind == MR_MINGRU ? "mingru" : "minlstm",
-                     cell.normalize ? "_normalised" : "", candidates[cell.candidate], scans[cell.scan], c.begin,
+            snprintf(c.name, sizeof c.name, "%s%s%s.%s.%s.%s.%s", cell.kind == MR_MINGRU ? "mingru" : "minlstm",
+                     cell.normalize ? "_normalised" : "", transition == MR_TRANSITION_SIGNED ? "_signed" : "",
+                     candidates[cell.candidate], scans[cell.scan], c.begin,
                      c.resets ? "resets" : "whole");
             check_cell(&c);
             bag_empty(&c.bag);
         }
     mr_st_close(st);
+}
+
+static void check_cells(mr_dev *dev)
+{
+    check_cells_with(dev, MR_TRANSITION_POSITIVE);
+    check_cells_with(dev, MR_TRANSITION_SIGNED);
 }
 
 /* ---- models */
@@ -176,10 +185,26 @@ typedef struct golden_model {
 } golden_model;
 
 static const golden_model models[] = {
-    {"model_mingru_inside_rms", {MR_MINGRU, MR_POSITIVE, MR_SCAN_LINEAR, 0}, MR_CONV_INSIDE, MR_NORM_RMS, NULL},
-    {"model_mingru_residual_layer", {MR_MINGRU, MR_LINEAR, MR_SCAN_LINEAR, 0}, MR_CONV_RESIDUAL, MR_NORM_LAYER, NULL},
-    {"model_minlstm_inside_layer", {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LINEAR, 1}, MR_CONV_INSIDE, MR_NORM_LAYER, NULL},
-    {"model_minlstm_residual_rms", {MR_MINLSTM, MR_TANH, MR_SCAN_LINEAR, 0}, MR_CONV_RESIDUAL, MR_NORM_RMS, NULL},
+    {"model_mingru_inside_rms",
+     {.kind = MR_MINGRU, .candidate = MR_POSITIVE, .normalize = 0},
+     MR_CONV_INSIDE,
+     MR_NORM_RMS,
+     NULL},
+    {"model_mingru_residual_layer",
+     {.kind = MR_MINGRU, .candidate = MR_LINEAR, .normalize = 0},
+     MR_CONV_RESIDUAL,
+     MR_NORM_LAYER,
+     NULL},
+    {"model_minlstm_inside_layer",
+     {.kind = MR_MINLSTM, .candidate = MR_POSITIVE, .normalize = 1},
+     MR_CONV_INSIDE,
+     MR_NORM_LAYER,
+     NULL},
+    {"model_minlstm_residual_rms",
+     {.kind = MR_MINLSTM, .candidate = MR_TANH, .normalize = 0},
+     MR_CONV_RESIDUAL,
+     MR_NORM_RMS,
+     NULL},
     {"model_mamba_inside_rms", {0}, MR_CONV_INSIDE, MR_NORM_RMS, "mamba"},
 };
 

@@ -267,6 +267,30 @@ static void sums_sets_bias_and_candidates(void **state)
     }
 }
 
+/* Signed gates keep the same share of the state at the start as positive ones do. */
+static void signed_gates_start_with_the_same_share(void **state)
+{
+    (void)state;
+    static const char *const starts[] = {"forget-bias=2.5", "sums=1.5", "timescales", "timescales-uniform=9"};
+    for (int lstm = 0; lstm < 2; lstm++)
+        for (int i = 0; i < COUNT(starts); i++) {
+            mr_config c = config_with(lstm ? "minlstm" : "mingru", &text), other;
+            const char *gate = lstm ? "blocks.0.mixer.linear_f.bias" : "blocks.0.mixer.linear_z.bias";
+            const double sign = lstm ? 1 : -1;
+            int H;
+            strcpy(c.gate_init, starts[i]);
+            other = c;
+            other.transition = MR_TRANSITION_SIGNED;
+            float *positive = initial(&c, gate, 100, &H), *with_sign = initial(&other, gate, 100, &H);
+            for (int k = 0; k < H; k++) {
+                const double share = 1 / (1 + exp(-sign * positive[k]));
+                assert_that(fabs(1.2 * tanh(with_sign[k]) - share), <=, 1e-6);
+            }
+            mr_free(positive);
+            mr_free(with_sign);
+        }
+}
+
 /* ---- invalid configurations */
 
 static void refuse(mr_config c, const char *word)
@@ -344,9 +368,13 @@ static void int8_models_keep_weight_hh(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_agree_with_differences), DEVICE_TESTS(devices_agree_with_ref64),
-        cmocka_unit_test(biases_start_as_configured),       cmocka_unit_test(sums_sets_bias_and_candidates),
-        cmocka_unit_test(wrong_configurations_are_refused), cmocka_unit_test(int8_models_keep_weight_hh),
+        cmocka_unit_test(gradients_agree_with_differences),
+        DEVICE_TESTS(devices_agree_with_ref64),
+        cmocka_unit_test(biases_start_as_configured),
+        cmocka_unit_test(sums_sets_bias_and_candidates),
+        cmocka_unit_test(signed_gates_start_with_the_same_share),
+        cmocka_unit_test(wrong_configurations_are_refused),
+        cmocka_unit_test(int8_models_keep_weight_hh),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

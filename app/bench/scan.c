@@ -103,8 +103,8 @@ static void measure(mr_bench *b, recurrence *r, part which, const char *bench)
     mr_bench_measure(b, &job);
 }
 
-static const mr_cell cells[] = {{MR_MINGRU, MR_POSITIVE, MR_SCAN_LINEAR, 0},
-                                {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LINEAR, 1}};
+static const mr_cell cells[] = {{.kind = MR_MINGRU, .candidate = MR_POSITIVE},
+                                {.kind = MR_MINLSTM, .candidate = MR_POSITIVE, .normalize = 1}};
 
 static int bench_cells(mr_bench *b, const char *bench, int B, int T, int D, mr_error *err)
 {

@@ -33,8 +33,8 @@ static int next_tensor(const mr_net *net, int i, mr_tensor *t)
 static const struct {
     const char *mixer, *keys;
 } mixer_keys[] = {
-    {"mingru", " candidate scan h0 gate-init expansion "},
-    {"minlstm", " candidate scan h0 gate-init expansion normalize-gates "},
+    {"mingru", " candidate scan transition h0 gate-init expansion "},
+    {"minlstm", " candidate scan transition h0 gate-init expansion normalize-gates "},
     {"gru", " h0 gate-init expansion gru-reset "},
     {"lstm", " h0 gate-init expansion "},
     {"attention", " heads positions window "},

@@ -4,7 +4,7 @@
 
 #include "core/rng.h"
 
-enum { MR_CHOMSKY_LONGEST = 2048 }; /* the largest length that may be asked for */
+enum { MR_CHOMSKY_LONGEST = 16384 }; /* the largest length that may be asked for */
 
 typedef struct mr_chomsky mr_chomsky;
 

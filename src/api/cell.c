@@ -17,7 +17,11 @@ typedef struct sizes {
 
 static mr_cell cell_of(const mr_cell_args *a)
 {
-    return (mr_cell){.kind = a->kind, .candidate = a->candidate, .scan = a->scan, .normalize = a->normalize};
+    return (mr_cell){.kind = a->kind,
+                     .candidate = a->candidate,
+                     .scan = a->scan,
+                     .normalize = a->normalize,
+                     .transition = a->transition};
 }
 
 static mr_raw raw_of(const mr_cell_args *a, const mr_cell *cell)
@@ -66,12 +70,16 @@ static size_t saved_bytes(mr_dev *dev, const mr_cell_args *a)
 
 static int check_kind(const mr_cell_args *a, mr_error *err)
 {
-    if ((unsigned)a->kind > MR_MINLSTM || (unsigned)a->candidate > MR_TANH || (unsigned)a->scan > MR_SCAN_LOG)
-        return mr_fail(err, MR_EINVAL, "kind %d, candidate %d, scan %d: no such cell", (int)a->kind, (int)a->candidate,
-                       (int)a->scan);
+    if ((unsigned)a->kind > MR_MINLSTM || (unsigned)a->candidate > MR_TANH || (unsigned)a->scan > MR_SCAN_LOG ||
+        (unsigned)a->transition > MR_TRANSITION_SIGNED)
+        return mr_fail(err, MR_EINVAL, "kind %d, candidate %d, scan %d, transition %d: no such cell", (int)a->kind,
+                       (int)a->candidate, (int)a->scan, (int)a->transition);
     if (a->scan == MR_SCAN_LOG && a->candidate != MR_POSITIVE)
         return mr_fail(err, MR_EINVAL,
                        "cell: scan = log needs candidate = positive (negative states have no logarithm)");
+    if (a->scan == MR_SCAN_LOG && a->transition == MR_TRANSITION_SIGNED)
+        return mr_fail(err, MR_EINVAL,
+                       "cell: scan = log needs transition = positive (negative gates have no logarithm)");
     return 0;
 }
 

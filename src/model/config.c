@@ -15,6 +15,7 @@ static const char *const head_kinds[] = {"token", "last", "mean", "pair-last", "
 static const char *const losses[] = {"xent", "mse", NULL};
 static const char *const candidates[] = {"positive", "linear", "tanh", NULL};
 static const char *const scans[] = {"linear", "log", NULL};
+static const char *const transitions[] = {"positive", "signed", NULL};
 static const char *const starts[] = {"zero", "learned", NULL};
 static const char *const norms[] = {"rms", "layer", "none", NULL};
 static const char *const places[] = {"inside", "residual", NULL};
@@ -25,9 +26,10 @@ static const char *const weight_types[] = {"f32", "int8", NULL};
 
 _Static_assert(sizeof(mr_input) == sizeof(int) && sizeof(mr_head) == sizeof(int) && sizeof(mr_loss) == sizeof(int) &&
                    sizeof(mr_candidate) == sizeof(int) && sizeof(mr_scan) == sizeof(int) &&
-                   sizeof(mr_norm) == sizeof(int) && sizeof(mr_conv_place) == sizeof(int) &&
-                   sizeof(mr_weight_type) == sizeof(int) && sizeof(mr_gru_reset) == sizeof(int) &&
-                   sizeof(mr_scaler_kind) == sizeof(int) && sizeof(mr_positions) == sizeof(int),
+                   sizeof(mr_transition) == sizeof(int) && sizeof(mr_norm) == sizeof(int) &&
+                   sizeof(mr_conv_place) == sizeof(int) && sizeof(mr_weight_type) == sizeof(int) &&
+                   sizeof(mr_gru_reset) == sizeof(int) && sizeof(mr_scaler_kind) == sizeof(int) &&
+                   sizeof(mr_positions) == sizeof(int),
                "a choice is read into an int");
 
 #define FIELD(name) offsetof(mr_config, name)
@@ -78,12 +80,30 @@ const mr_option mr_config_options[] = {
      "attention: how many tokens each token sees, itself included; 0: the longest sequence", MR_OPT_SPARSE},
     {"states", MR_OPT_INT, FIELD(states), "16", 1, MR_SSCAN_STATES, NULL, "mamba: states of each channel",
      MR_OPT_SPARSE},
+    {"transition", MR_OPT_CHOICE, FIELD(transition), "positive", 0, 0, transitions,
+     "minGRU, minLSTM: what the state is multiplied by, in (0, 1) or, signed, in [-1, 1], which can track parity",
+     MR_OPT_SPARSE},
     {"head-bias", MR_OPT_BOOL, FIELD(head_bias), "no", 0, 0, NULL, "a bias for each output", MR_OPT_SPARSE},
     {"scaler", MR_OPT_CHOICE, FIELD(scaler), "none", 0, 0, scaler_kinds,
      "which values are in the caller's units, with means and scales in the file", MR_OPT_DERIVED | MR_OPT_SPARSE},
     {0}};
 
 static int has_mixer(const mr_config *c, const char *name) { return !strcmp(mr_mixer_names[c->mixer], name); }
+
+/* minGRU or minLSTM. */
+static int is_minimal(const mr_config *c) { return has_mixer(c, "mingru") || has_mixer(c, "minlstm"); }
+
+static int check_transition(const mr_config *c, mr_error *err)
+{
+    if (c->transition == MR_TRANSITION_POSITIVE) return 0;
+    if (!is_minimal(c))
+        return mr_fail(err, MR_ECONFIG,
+                       "transition = signed is for mixer = mingru and minlstm, not for %s; leave it out",
+                       mr_mixer_names[c->mixer]);
+    if (c->scan == MR_SCAN_LOG)
+        return mr_fail(err, MR_ECONFIG, "scan = log needs transition = positive (negative gates have no logarithm)");
+    return 0;
+}
 
 /* GRU or LSTM. */
 static int is_recurrent(const mr_config *c) { return has_mixer(c, "gru") || has_mixer(c, "lstm"); }
@@ -190,7 +210,8 @@ int mr_config_check(const mr_config *c, mr_error *err)
         return mr_fail(err, MR_ECONFIG, "outputs = %lld: a classifier needs two classes or more",
                        (long long)c->outputs);
     if (mr_gate_init_read(c->gate_init, &gates, err)) return MR_ECONFIG;
-    if (check_recurrent(c, err) || check_mamba(c, err) || check_scaler(c, err)) return MR_ECONFIG;
+    if (check_transition(c, err) || check_recurrent(c, err) || check_mamba(c, err) || check_scaler(c, err))
+        return MR_ECONFIG;
     if (is_attention(c) && check_attention(c, err)) return MR_ECONFIG;
     return check_size(c, err);
 }

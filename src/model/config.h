@@ -27,6 +27,7 @@ typedef struct mr_config {
     int mixer; /* index for mr_mixer_at */
     mr_candidate candidate;
     mr_scan scan;
+    mr_transition transition;
     int normalize_gates, h0_learned;
     mr_norm norm;
     mr_conv_place conv_place;

@@ -30,16 +30,29 @@ static mr_cell cell_of(const mr_config *c)
     return (mr_cell){.kind = kind,
                      .candidate = c->candidate,
                      .scan = c->scan,
-                     .normalize = kind == MR_MINLSTM && c->normalize_gates};
+                     .normalize = kind == MR_MINLSTM && c->normalize_gates,
+                     .transition = c->transition};
 }
 
 static size_t state_reals(const mr_config *c) { return (size_t)mr_config_width(c); }
 
+/* The same start with transition = signed: both cells' first gate q keeps a = clamp(reach·tanh(q), −1, 1), and what it
+ * keeps is also what a normalised input gate leaves out. */
+static mr_init signed_bias_init(const mr_config *c, const mr_gate_init *start, int block, gate_role role, double *value)
+{
+    const double keep = 1 / (1 + exp(-mr_gate_init_bias(start, block)));
+    if (role == INPUT && mr_gate_init_timed(start) && !c->normalize_gates) return *value = -1, MR_INIT_LOG_TAU;
+    if (role == INPUT) return MR_INIT_UNIFORM;
+    if (mr_gate_init_timed(start)) return *value = 1, MR_INIT_SIGNED_TAU;
+    return *value = mr_signed_gate(keep), MR_INIT_CONSTANT;
+}
+
 /* How a gate's bias starts. The part kept is a = σ(−z) in minGRU and a = σ(f) in minLSTM, hence the signs. */
-static mr_init bias_init(const mr_gate_init *start, int block, gate_role role, double *value)
+static mr_init bias_init(const mr_config *c, const mr_gate_init *start, int block, gate_role role, double *value)
 {
     const double sign = role == FORGET ? 1 : -1;
     if (start->kind == MR_GATE_INIT_DEFAULT || role == CANDIDATE) return MR_INIT_UNIFORM;
+    if (c->transition == MR_TRANSITION_SIGNED) return signed_bias_init(c, start, block, role, value);
     if (mr_gate_init_timed(start)) {
         *value = sign;
         return MR_INIT_LOG_TAU;
@@ -84,7 +97,7 @@ static void add_params(void *own, const mr_config *c, int block, const char *pre
     }
     for (int g = 0; gates[g].name; g++) {
         double value = bound;
-        mr_init init = bias_init(&start, block, gates[g].role, &value);
+        mr_init init = bias_init(c, &start, block, gates[g].role, &value);
         int row = add_gate(params, prefix, &gates[g], "bias", g > 0, init, value, 1, shape);
         if (g == 0) l->bias = row;
     }

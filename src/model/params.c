@@ -98,6 +98,10 @@ static double draw_step_size(mr_rng *rng)
     return s + log(-expm1(-s));
 }
 
+double mr_signed_gate(double a) { return atanh(a / MR_SIGNED_REACH); }
+
+static double kept_share(double tau) { return tau / (1 + tau); }
+
 /* Draws the elements of a part with the random numbers of the table's row `place`. row: the tensor's last dimension. */
 static void draw_part(const mr_param_part *part, int64_t row, uint64_t seed, int place, double horizon, int log_uniform,
                       float *out)
@@ -110,6 +114,7 @@ static void draw_part(const mr_param_part *part, int64_t row, uint64_t seed, int
         case MR_INIT_NORMAL: v *= mr_rng_normal(&rng); break;
         case MR_INIT_CONSTANT: break;
         case MR_INIT_LOG_TAU: v *= log(draw_tau(&rng, horizon, log_uniform)); break;
+        case MR_INIT_SIGNED_TAU: v *= mr_signed_gate(kept_share(draw_tau(&rng, horizon, log_uniform))); break;
         case MR_INIT_LOG_COUNT: v = log(1 + (double)(j % (size_t)row)); break;
         case MR_INIT_STEP_SIZE: v = draw_step_size(&rng); break;
         }
@@ -123,7 +128,7 @@ void mr_params_init(const mr_params *params, uint64_t seed, double horizon, int 
     for (int i = 0; i < params->count; i++) {
         const mr_param *p = &params->list[i];
         int place = i; /* rows of a group share time scales: all gates of a channel start with the same τ */
-        while (p->init == MR_INIT_LOG_TAU && params->list[place].follows) place--;
+        while ((p->init == MR_INIT_LOG_TAU || p->init == MR_INIT_SIGNED_TAU) && params->list[place].follows) place--;
         const mr_param_part all = {.count = p->count, .init = p->init, .value = p->init_value};
         const int64_t row = p->shape[p->ndim - 1];
         draw_part(&all, row, seed, place, horizon, log_uniform, out + p->offset);

@@ -11,10 +11,14 @@ typedef enum mr_init {
     MR_INIT_UNIFORM,
     MR_INIT_NORMAL,
     MR_INIT_CONSTANT,
-    MR_INIT_LOG_TAU,   /* the logarithm of a time scale τ */
-    MR_INIT_LOG_COUNT, /* log 1, log 2, … along the last dimension */
-    MR_INIT_STEP_SIZE  /* its softplus is log-uniform in 0.001 … 0.1 */
+    MR_INIT_LOG_TAU,    /* the logarithm of a time scale τ */
+    MR_INIT_SIGNED_TAU, /* the signed gate (mr_signed_gate) that keeps τ/(1 + τ), as the sigmoid of log τ does */
+    MR_INIT_LOG_COUNT,  /* log 1, log 2, … along the last dimension */
+    MR_INIT_STEP_SIZE   /* its softplus is log-uniform in 0.001 … 0.1 */
 } mr_init;
+
+/* The q at which a signed transition is a: MR_SIGNED_REACH·tanh(q) = a. */
+double mr_signed_gate(double a);
 
 /* Elements of a tensor that start in another way than the rest. All parts of a tensor have the same time scales. */
 typedef struct mr_param_part {

@@ -44,16 +44,21 @@ typedef struct mr_conv_bwd_args {
  *   minGRU   a = σ(−k), b = σ(k)·c          minLSTM  a = σ(p), b = σ(k)·c, or, normalised, with
  *   c = cand(v):                                     a = σ(d), b = σ(−d)·c, d = softplus(−k) − softplus(−p)
  *     positive: v + 0.5 for v ≥ 0, σ(v) otherwise;  linear: v;  tanh: tanh(v)
+ * With transition = signed, a is clamp(MR_SIGNED_REACH·tanh(q), −1, 1), q = k in minGRU and p in minLSTM, and
+ *   minGRU   b = (1 − |a|)·c                minLSTM  b = σ(k)·c, or, normalised, b = (1 − |a|)·σ(k)·c
  * A sequence starts from cand(h_init) (h_init NULL: from 0): before token 0 when h_in is NULL, and before every token
  * with reset = 1. Otherwise it continues from h_in. W NULL computes gates and scan alone: `saved` then begins with pre,
  * [B, T, G·H] acts, the backward replaces it by its gradient, and D, x, b, dx, dW, db are ignored. Tokens at and beyond
  * length[b] do not exist: their h is 0, they pass no gradient, and h_out is the state after the real ones. scan = log
- * computes the same function the paper's way (positive only). */
+ * computes the same function the paper's way (candidate and transition positive only). */
+#define MR_SIGNED_REACH 1.2 /* more than 1, so that a can be exactly ±1 and stay there: smooth gates do not */
+
 typedef struct mr_cell {
     mr_cell_kind kind;
     mr_candidate candidate;
     mr_scan scan;
     int normalize; /* minLSTM */
+    mr_transition transition;
 } mr_cell;
 
 static inline int mr_cell_gates(const mr_cell *cell) { return cell->kind == MR_MINGRU ? 2 : 3; }

@@ -2,7 +2,7 @@
 #ifndef MR_OPS_TYPES_H
 #define MR_OPS_TYPES_H
 
-#include "minrnn_experimental.h" /* mr_cell_kind, mr_candidate, mr_scan */
+#include "minrnn_experimental.h" /* mr_cell_kind, mr_candidate, mr_scan, mr_transition */
 
 #include <stddef.h>
 #include <stdint.h>

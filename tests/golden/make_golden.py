@@ -57,8 +57,18 @@ def log_g(x):
 CANDIDATES = {"positive": g, "linear": lambda x: x, "tanh": torch.tanh}
 
 
+def signed_gates(kind, pre):
+    a = torch.clamp(1.2 * torch.tanh(pre[0]), -1, 1)
+    if kind == "mingru":
+        return a, 1 - a.abs()
+    i = torch.sigmoid(pre[1])
+    return a, (1 - a.abs()) * i if kind == "minlstm_normalised" else i
+
+
 def gates(kind, pre):
     """Coefficient and input gate, as the paper's vanilla listings write them."""
+    if kind.endswith("_signed"):
+        return signed_gates(kind.removesuffix("_signed"), pre)
     if kind == "mingru":
         z = torch.sigmoid(pre[0])
         return 1 - z, z
@@ -118,7 +128,7 @@ def scan_log(kind, pre, start, given, reset):
 def run_cell(shared, kind, candidate, scan, begin, with_resets):
     B, T, _ = shared["x"].shape
     H = shared["h_init"].shape[0]
-    count = 2 if kind == "mingru" else 3
+    count = 2 if kind.startswith("mingru") else 3
     x, W = shared["x"].clone().requires_grad_(), shared["W"][:count * H].clone().requires_grad_()
     bias, h_init = shared["b"][:count * H].clone().requires_grad_(), shared["h_init"].clone().requires_grad_()
     h_in = shared["h_in"].clone().requires_grad_()
@@ -140,20 +150,21 @@ def run_cell(shared, kind, candidate, scan, begin, with_resets):
     return out
 
 
-def make_cells():
+def make_cells(file, kinds, forms, scale):
+    """scale: of the biases; large enough that some signed gates are at their ends."""
     B, T, D, H = 2, 7, 3, 4
     reset = torch.zeros(B, T, dtype=torch.uint8)
     reset[0, 3] = reset[1, 0] = reset[1, 5] = reset[1, 6] = 1
-    shared = {"x": randn(B, T, D), "W": randn(3 * H, D, scale=0.8), "b": randn(3 * H, scale=0.5), "h_init": randn(H),
+    shared = {"x": randn(B, T, D), "W": randn(3 * H, D, scale=0.8), "b": randn(3 * H, scale=scale), "h_init": randn(H),
               "h_in": single(torch.rand(B, H) + 0.1), "dh": randn(B, T, H), "dh_out": randn(B, H), "reset": reset}
     tensors = dict(shared)
-    for kind in ("mingru", "minlstm", "minlstm_normalised"):
-        for candidate, scan in (("positive", "linear"), ("positive", "log"), ("linear", "linear"), ("tanh", "linear")):
+    for kind in kinds:
+        for candidate, scan in forms:
             for begin, with_resets in (("zero", False), ("learned", True), ("given", True), ("given", False)):
                 name = ".".join((kind, candidate, scan, begin, "resets" if with_resets else "whole"))
                 for key, value in run_cell(shared, kind, candidate, scan, begin, with_resets).items():
                     tensors[f"{name}.{key}"] = value
-    save("cells.safetensors", tensors)
+    save(file, tensors)
 
 
 # ---- models
@@ -350,7 +361,9 @@ def make_attention():
 
 
 if __name__ == "__main__":
-    make_cells()
+    kinds, linear = ("mingru", "minlstm", "minlstm_normalised"), ("linear", "linear")
+    forms = (("positive", "linear"), ("positive", "log"), linear, ("tanh", "linear"))
+    make_cells("cells.safetensors", kinds, forms, 0.5)
     make_model("model_mingru_inside_rms.safetensors", "mingru", "positive", False, RMSNorm)
     make_model("model_mingru_residual_layer.safetensors", "mingru", "linear", True, nn.LayerNorm)
     make_model("model_minlstm_inside_layer.safetensors", "minlstm_normalised", "positive", False, nn.LayerNorm)
@@ -360,3 +373,6 @@ if __name__ == "__main__":
     torch.manual_seed(2025)  # of its own, so that what is above stays as it is
     make_model("model_mamba_inside_rms.safetensors", "mingru", "positive", False, RMSNorm,
                mixer=lambda: Mamba(6, 12, 5), tokens=35)
+    torch.manual_seed(2026)
+    make_cells("cells_signed.safetensors", [kind + "_signed" for kind in kinds],
+               (("positive", "linear"), linear, ("tanh", "linear")), 1.0)

@@ -33,13 +33,30 @@ static const struct {
     {MR_OP_rnn_bwd, 16, 6e-2},   {MR_OP_attn_fwd, 4, 2e-2},     {MR_OP_attn_bwd, 8, 4e-2},
 };
 
-/* The slope of the positive candidate jumps at v = 0, and rounded operands change the sign of some v: there the
- * gradient agrees only roughly. A rounded v keeps its sign, so stored activations do not need this. */
+/* The cell of a minrnn op; NULL: another op. */
+static const mr_cell *cell_of(const mr_case *c)
+{
+    if (c->op == MR_OP_minrnn_fwd) return &c->args.minrnn_fwd.cell;
+    return c->op == MR_OP_minrnn_bwd ? &c->args.minrnn_bwd.cell : NULL;
+}
+
+/* A signed gate passes a rounding on more strongly than a sigmoid: its slope is up to 1.2, not 1/4. */
+static double steepness(const mr_case *c)
+{
+    const mr_cell *cell = cell_of(c);
+    return cell && cell->transition == MR_TRANSITION_SIGNED ? MR_SIGNED_REACH / 0.25 : 1;
+}
+
+/* The slope of the positive candidate jumps at v = 0, that of signed gates at 0 and at ±1, and rounded operands move
+ * some across: there the gradient agrees only roughly. A rounded v keeps its sign, so stored activations need this for
+ * signed gates alone. */
 void mr_case_bf16_products(mr_case *c)
 {
+    const mr_cell *cell = cell_of(c);
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (c->op == rules[i].op) c->tolerance = fmax(c->tolerance, rules[i].products);
-    if (c->op == MR_OP_minrnn_bwd && c->args.minrnn_bwd.cell.candidate == MR_POSITIVE) c->tolerance = 0.5;
+        if (c->op == rules[i].op) c->tolerance = fmax(c->tolerance, rules[i].products * steepness(c));
+    if (c->op == MR_OP_minrnn_bwd && cell->candidate == MR_POSITIVE) c->tolerance = 0.5;
+    if (c->op == MR_OP_minrnn_bwd && cell->transition == MR_TRANSITION_SIGNED) c->tolerance = 1;
 }
 
 /* Rounds to nearest, ties to even; NaN stays NaN. */
@@ -58,9 +75,10 @@ void mr_case_bf16_stored(mr_case *c)
     int operands = 0; /* 1: the op rounds W and b */
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (c->op == rules[i].op) {
-            c->inner = rules[i].inner;
+            c->inner = rules[i].inner * steepness(c);
             operands = 1;
         }
+    if (c->op == MR_OP_minrnn_bwd && cell_of(c)->transition == MR_TRANSITION_SIGNED) c->tolerance = 1;
     for (mr_case_buffer *b = c->buffers; b < c->buffers + c->buffer_count; b++) {
         int operand =
             operands && b->type == MR_CASE_REAL &&

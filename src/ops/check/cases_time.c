@@ -144,21 +144,35 @@ void mr_case_pair_bwd(mr_case *c)
     mr_case_add(c, MR_FIELD(pair_bwd, dx), ACT, OUT, 2 * c->elements, EMPTY, 0);
 }
 
-/* Cycles through all cells; 480 seeds combine each of them with each width. */
+/* Cycles through all cells; 840 seeds combine each of them with each width. */
 static mr_cell draw_cell(mr_case *c)
 {
-    static const mr_cell cells[] = {
+    enum { LINEAR = 9 };
+    static const struct {
+        mr_cell_kind kind;
+        mr_candidate candidate;
+        mr_scan scan;
+        int normalize;
+    } cells[] = {
         {MR_MINGRU, MR_POSITIVE, MR_SCAN_LINEAR, 0},  {MR_MINGRU, MR_LINEAR, MR_SCAN_LINEAR, 0},
-        {MR_MINGRU, MR_TANH, MR_SCAN_LINEAR, 0},      {MR_MINGRU, MR_POSITIVE, MR_SCAN_LOG, 0},
-        {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LINEAR, 0}, {MR_MINLSTM, MR_LINEAR, MR_SCAN_LINEAR, 0},
-        {MR_MINLSTM, MR_TANH, MR_SCAN_LINEAR, 0},     {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LOG, 0},
+        {MR_MINGRU, MR_TANH, MR_SCAN_LINEAR, 0},      {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LINEAR, 0},
+        {MR_MINLSTM, MR_LINEAR, MR_SCAN_LINEAR, 0},   {MR_MINLSTM, MR_TANH, MR_SCAN_LINEAR, 0},
         {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LINEAR, 1}, {MR_MINLSTM, MR_LINEAR, MR_SCAN_LINEAR, 1},
-        {MR_MINLSTM, MR_TANH, MR_SCAN_LINEAR, 1},     {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LOG, 1},
+        {MR_MINLSTM, MR_TANH, MR_SCAN_LINEAR, 1},     {MR_MINGRU, MR_POSITIVE, MR_SCAN_LOG, 0},
+        {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LOG, 0},    {MR_MINLSTM, MR_POSITIVE, MR_SCAN_LOG, 1},
     };
     static const char *const candidates[] = {"positive", "linear", "tanh"};
-    mr_cell cell = cells[c->speed ? 0 : (c->seed / 40 + c->seed) % (sizeof cells / sizeof *cells)];
-    mr_case_say(c, "%s %s%s%s", cell.kind == MR_MINGRU ? "mingru" : "minlstm", candidates[cell.candidate],
-                cell.scan == MR_SCAN_LOG ? " log" : "", cell.normalize ? " normalized" : "");
+    const size_t positive = sizeof cells / sizeof *cells,
+                 all = positive + LINEAR; /* the linear ones once more, signed */
+    const size_t i = c->speed ? 0 : (c->seed / 40 + c->seed) % all, row = i < positive ? i : i - positive;
+    const mr_cell cell = {.kind = cells[row].kind,
+                          .candidate = cells[row].candidate,
+                          .scan = cells[row].scan,
+                          .normalize = cells[row].normalize,
+                          .transition = i < positive ? MR_TRANSITION_POSITIVE : MR_TRANSITION_SIGNED};
+    mr_case_say(c, "%s %s%s%s%s", cell.kind == MR_MINGRU ? "mingru" : "minlstm", candidates[cell.candidate],
+                cell.scan == MR_SCAN_LOG ? " log" : "", cell.normalize ? " normalized" : "",
+                cell.transition == MR_TRANSITION_SIGNED ? " signed" : "");
     return cell;
 }
 

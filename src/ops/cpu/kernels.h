@@ -82,7 +82,16 @@ typedef struct mr_run {
 
 typedef void mr_scan_fn(const mr_run *run);
 
-enum { MR_GATES_GRU, MR_GATES_LSTM, MR_GATES_LSTM_NORM, MR_GATES };
+enum {
+    MR_GATES_GRU,
+    MR_GATES_LSTM,
+    MR_GATES_LSTM_NORM,
+    MR_LOG_GATES, /* those above have a scan in logarithms */
+    MR_GATES_SIGNED_GRU = MR_LOG_GATES,
+    MR_GATES_SIGNED_LSTM,
+    MR_GATES_SIGNED_LSTM_NORM,
+    MR_GATES
+};
 enum { MR_CANDIDATES = 3 };
 
 /* One row of the convolution: y = bias + Σ w[j]·x[j]; x[j] points to zeros where there is no input. */
@@ -193,7 +202,7 @@ typedef struct mr_cpu_kernels {
     mr_scan_fn *scan_bwd[MR_GATES][MR_CANDIDATES];
     mr_scan_fn *effect_fwd[MR_GATES][MR_CANDIDATES]; /* on the state before the run */
     mr_scan_fn *effect_bwd[MR_GATES][MR_CANDIDATES]; /* on the carry after it */
-    mr_scan_fn *scan_log[MR_GATES];                  /* positive candidate; carry [2n]: scratch */
+    mr_scan_fn *scan_log[MR_LOG_GATES];              /* positive candidate; carry [2n]: scratch */
     mr_scan_fn *given_fwd, *given_bwd, *given_effect_fwd, *given_effect_bwd; /* with a and b given */
     void (*candidate)(mr_candidate kind, int n, const float *v, float *c);
     void (*candidate_bwd)(mr_candidate kind, int n, const float *v, const float *dc, float *dv); /* dv += */

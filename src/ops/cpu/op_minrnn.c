@@ -40,8 +40,9 @@ size_t mr_cpu_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int D
 
 static int kind_of(const mr_cell *cell)
 {
-    if (cell->kind == MR_MINGRU) return MR_GATES_GRU;
-    return cell->normalize ? MR_GATES_LSTM_NORM : MR_GATES_LSTM;
+    const int first = cell->transition == MR_TRANSITION_SIGNED ? MR_GATES_SIGNED_GRU : MR_GATES_GRU;
+    if (cell->kind == MR_MINGRU) return first;
+    return first + (cell->normalize ? MR_GATES_LSTM_NORM : MR_GATES_LSTM);
 }
 
 static void choose_functions(scan *s, const mr_cell *cell)

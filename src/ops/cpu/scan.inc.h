@@ -8,6 +8,7 @@ typedef struct gates {
     vf slope_b;      /* that of the input gate */
     vf slope_c;      /* ∂c/∂v */
     vf not_p, not_k; /* σ(−p), σ(−k), normalised gates only */
+    vf lost;         /* signed: −∂keep/∂a */
 } gates;
 
 INLINE vf candidate(int kind, vf v, vf *slope)
@@ -44,12 +45,38 @@ INLINE void normalised_gates(vf p, vf k, gates *g)
     g->not_k = v_reciprocal(1.0f + ek) * v_if_less(k, zero, one, ek);
 }
 
+INLINE int is_signed(int kind) { return kind >= MR_GATES_SIGNED_GRU; }
+INLINE int has_two_gates(int kind) { return kind == MR_GATES_GRU || kind == MR_GATES_SIGNED_GRU; }
+
+/* a = clamp(reach·tanh(q), −1, 1); comparisons are such that NaN stays NaN. */
+INLINE void signed_gates(int kind, vf q, vf k, gates *g)
+{
+    const vf zero = v_set(0.0f), one = v_set(1.0f), minus = v_set(-1.0f);
+    const float reach = (float)MR_SIGNED_REACH;
+    vf t = v_tanh(q), wide = reach * t;
+    g->a = v_if_less(one, wide, one, v_if_less(wide, minus, minus, wide));
+    g->slope_a = v_if_less(v_abs(wide), one, reach * (1.0f - t * t), zero);
+    vf rest = 1.0f - v_abs(g->a), sign = v_if_less(g->a, zero, minus, one);
+    if (kind == MR_GATES_SIGNED_GRU) {
+        g->keep = rest;
+        g->lost = sign;
+        return;
+    }
+    vf not_i, i = v_sigmoid_pair(k, &not_i);
+    const int normalised = kind == MR_GATES_SIGNED_LSTM_NORM;
+    g->keep = normalised ? rest * i : i;
+    g->slope_b = normalised ? rest * i * not_i : i * not_i;
+    g->lost = normalised ? sign * i : zero;
+}
+
 /* p is only used for minLSTM. */
 INLINE gates make_gates(int kind, int cand, vf p, vf k, vf v)
 {
     gates g = {0};
     g.c = candidate(cand, v, &g.slope_c);
-    if (kind == MR_GATES_GRU) {
+    if (is_signed(kind)) {
+        signed_gates(kind, has_two_gates(kind) ? k : p, k, &g);
+    } else if (kind == MR_GATES_GRU) {
         g.keep = v_sigmoid_pair(k, &g.a);
         g.slope_a = g.a * g.keep;
     } else if (kind == MR_GATES_LSTM) {
@@ -67,7 +94,7 @@ INLINE gates make_gates(int kind, int cand, vf p, vf k, vf v)
 
 INLINE gates load_gates(int kind, int cand, const float *pre, size_t gate, int n)
 {
-    if (kind == MR_GATES_GRU)
+    if (has_two_gates(kind))
         return make_gates(kind, cand, v_set(0.0f), v_load_part(pre, n), v_load_part(pre + gate, n));
     return make_gates(kind, cand, v_load_part(pre, n), v_load_part(pre + gate, n), v_load_part(pre + 2 * gate, n));
 }
@@ -89,7 +116,7 @@ typedef struct ahead {
 INLINE ahead ahead_of(int kind, const mr_run *run)
 {
     enum { FAR = 4096 }; /* floats */
-    const size_t gates_here = kind == MR_GATES_GRU ? 2 : 3, far = FAR / run->pre_row + 2;
+    const size_t gates_here = has_two_gates(kind) ? 2 : 3, far = FAR / run->pre_row + 2;
     return (size_t)run->n == run->gate ? (ahead){gates_here, LANES, far} : (ahead){1, run->gate, far};
 }
 
@@ -98,10 +125,10 @@ INLINE void ask_for_gates(int kind, const float *near, const float *far, ahead o
     const float *at = far + (size_t)c * order.channel;
     __builtin_prefetch(at, 0, 2);
     __builtin_prefetch(at + order.gate, 0, 2);
-    if (kind != MR_GATES_GRU) __builtin_prefetch(at + 2 * order.gate, 0, 2);
+    if (!has_two_gates(kind)) __builtin_prefetch(at + 2 * order.gate, 0, 2);
     __builtin_prefetch(near + c);
     __builtin_prefetch(near + gate + c);
-    if (kind != MR_GATES_GRU) __builtin_prefetch(near + 2 * gate + c);
+    if (!has_two_gates(kind)) __builtin_prefetch(near + 2 * gate + c);
 }
 
 INLINE void scan_fwd(int kind, int cand, const mr_run *given)
@@ -129,9 +156,9 @@ INLINE void bwd_step(int kind, int cand, float *pre, size_t gate, const float *b
     gates g = load_gates(kind, cand, pre, gate, n);
     vf d = v_load_part(dh, n) + v_load_part(carry, n), h = v_load_part(before, n);
     v_store_part(carry, g.a * d, n);
-    vf dv = d * g.keep * g.slope_c;
-    if (kind == MR_GATES_GRU) {
-        v_store_part(pre, d * g.slope_a * (g.c - h), n);
+    vf dv = d * g.keep * g.slope_c, dq = d * g.slope_a * (h - g.lost * g.c); /* dq: signed */
+    if (has_two_gates(kind)) {
+        v_store_part(pre, is_signed(kind) ? dq : d * g.slope_a * (g.c - h), n);
         v_store_part(pre + gate, dv, n);
         return;
     }
@@ -141,6 +168,7 @@ INLINE void bwd_step(int kind, int cand, float *pre, size_t gate, const float *b
         dp = dd * g.not_p;
         dk = -dd * g.not_k;
     }
+    if (is_signed(kind)) dp = dq;
     v_store_part(pre, dp, n);
     v_store_part(pre + gate, dk, n);
     v_store_part(pre + 2 * gate, dv, n);
@@ -316,12 +344,20 @@ static void candidate_bwd_row(mr_candidate kind, int n, const float *v, const fl
 #define SCAN_KIND(name, kind)                                                                                          \
     SCAN_FUNCTIONS(name##_positive, kind, MR_POSITIVE)                                                                 \
     SCAN_FUNCTIONS(name##_linear, kind, MR_LINEAR)                                                                     \
-    SCAN_FUNCTIONS(name##_tanh, kind, MR_TANH)                                                                         \
+    SCAN_FUNCTIONS(name##_tanh, kind, MR_TANH)
+
+#define SCAN_LOG(name, kind)                                                                                           \
     static void log_##name(const mr_run *run) { scan_log(kind, run); }
 
 SCAN_KIND(gru, MR_GATES_GRU)
 SCAN_KIND(lstm, MR_GATES_LSTM)
 SCAN_KIND(lstm_norm, MR_GATES_LSTM_NORM)
+SCAN_KIND(signed_gru, MR_GATES_SIGNED_GRU)
+SCAN_KIND(signed_lstm, MR_GATES_SIGNED_LSTM)
+SCAN_KIND(signed_lstm_norm, MR_GATES_SIGNED_LSTM_NORM)
+SCAN_LOG(gru, MR_GATES_GRU)
+SCAN_LOG(lstm, MR_GATES_LSTM)
+SCAN_LOG(lstm_norm, MR_GATES_LSTM_NORM)
 
 #define SCAN_ROW(prefix, name)                                                                                         \
     {                                                                                                                  \
@@ -329,5 +365,6 @@ SCAN_KIND(lstm_norm, MR_GATES_LSTM_NORM)
     }
 #define SCAN_TABLE(prefix)                                                                                             \
     {                                                                                                                  \
-        SCAN_ROW(prefix, gru), SCAN_ROW(prefix, lstm), SCAN_ROW(prefix, lstm_norm)                                     \
+        SCAN_ROW(prefix, gru), SCAN_ROW(prefix, lstm), SCAN_ROW(prefix, lstm_norm), SCAN_ROW(prefix, signed_gru),      \
+            SCAN_ROW(prefix, signed_lstm), SCAN_ROW(prefix, signed_lstm_norm)                                          \
     }

@@ -145,7 +145,9 @@ static void minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
     /* a fusable layer recomputes pre in its backward */
     g.pre = mr_cuda_fusable(cuda_of(dev), &a->cell, a->D, a->H) ? NULL : a->saved;
     g.y = a->h;
-    const bool one = a->T == 1 && a->W && !a->length && a->cell.scan == MR_SCAN_LINEAR; /* a length may be 0 */
+    /* a length may be 0; signed gates have no such kernel */
+    const bool one = a->T == 1 && a->W && !a->length && a->cell.scan == MR_SCAN_LINEAR &&
+                     a->cell.transition == MR_TRANSITION_POSITIVE;
     if (!one || !run_few(cuda_of(dev), g, (const float *)a->W, (size_t)a->B * (size_t)a->H * dev->act_size))
         minrnn_fwd_now(dev, a);
 }

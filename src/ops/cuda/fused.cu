@@ -75,7 +75,7 @@ static __global__ void add_groups(int groups, size_t weights, size_t rows, const
 int mr_cuda_fusable(const mr_cuda *c, const mr_cell *cell, int D, int H)
 {
     return c->capability >= 80 && (c->bf16 || !c->exact) && D == FUSED_D && H % FUSED_CHANNELS == 0 &&
-           cell->scan == MR_SCAN_LINEAR;
+           cell->scan == MR_SCAN_LINEAR && cell->transition == MR_TRANSITION_POSITIVE;
 }
 
 /* Whether the fused kernels apply: enough blocks to fill the chip, or sequences too short to split; offsets within a

@@ -5,10 +5,10 @@
 #include "ops/cuda/cuda.cuh"
 
 /* The kinds of cells, as template arguments: each combination is a kernel of its own. */
-enum { GRU, LSTM, LSTM_NORM };
+enum { GRU, LSTM, LSTM_NORM, SIGNED_GRU, SIGNED_LSTM, SIGNED_LSTM_NORM };
 
 template <int KIND> struct gate_count {
-    static const int value = KIND == GRU ? 2 : 3;
+    static const int value = KIND == GRU || KIND == SIGNED_GRU ? 2 : 3;
 };
 
 /* e^x and 1/x in one instruction each; denormal results become 0. */
@@ -64,12 +64,29 @@ __device__ __forceinline__ void shares(float p, float k, float &a, float &i)
     i = down * r;
 }
 
+/* clamp(reach·tanh(q), −1, 1). NaN stays NaN, and −0 becomes 0: see FORGETS in scan_kernels.cuh. */
+__device__ __forceinline__ float signed_decay(float q)
+{
+    const float a = (float)MR_SIGNED_REACH * tanhf(q);
+    return a > 1 ? 1 : a < -1 ? -1 : __fadd_rn(a, 0.0f);
+}
+
+/* Its slope from its value, so that tanh is computed once. */
+__device__ __forceinline__ float signed_slope(float a)
+{
+    return fabsf(a) < 1 ? (float)MR_SIGNED_REACH - a * a * (float)(1 / MR_SIGNED_REACH) : 0;
+}
+
 /* h = a·h' + i·c from the pre-activations q[0 … gates−1]. */
 template <int KIND, int CAND> __device__ __forceinline__ void gates_of(const float *q, float &a, float &i, float &c)
 {
     if (KIND == GRU) sigmoids(q[0], i, a);
     if (KIND == LSTM) a = fast_sigmoid(q[0]), i = fast_sigmoid(q[1]);
     if (KIND == LSTM_NORM) shares(q[0], q[1], a, i);
+    if (KIND >= SIGNED_GRU) a = signed_decay(q[0]);
+    if (KIND == SIGNED_GRU) i = 1 - fabsf(a);
+    if (KIND == SIGNED_LSTM) i = fast_sigmoid(q[1]);
+    if (KIND == SIGNED_LSTM_NORM) i = (1 - fabsf(a)) * fast_sigmoid(q[1]);
     c = candidate<CAND>(q[gate_count<KIND>::value - 1]);
 }
 
@@ -85,6 +102,15 @@ __device__ __forceinline__ void gates_bwd(float *q, float a, float i, float c, f
         float dd = (da - di) * a * i;
         q[0] = dd * fast_sigmoid(-q[0]);
         q[1] = -dd * fast_sigmoid(-q[1]);
+    }
+    const float sign = a < 0 ? -1 : 1, slope = signed_slope(a);
+    if (KIND == SIGNED_GRU) q[0] = (da - sign * di) * slope;
+    if (KIND == SIGNED_LSTM) q[0] = da * slope, q[1] = di * i * (1 - i);
+    if (KIND == SIGNED_LSTM_NORM) {
+        float open, shut;
+        sigmoids(q[1], open, shut);
+        q[0] = (da - sign * open * di) * slope;
+        q[1] = di * (1 - fabsf(a)) * open * shut;
     }
 }
 

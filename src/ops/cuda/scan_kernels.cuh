@@ -48,8 +48,8 @@ static __device__ __forceinline__ void start_state(const scan_args &g, const spa
     for (int v = 0; v < V; v++) start[v] = s.on && g.h_init ? candidate<CAND>(g.h_init[s.ch + v]) : 0;
 }
 
-/* A slice in which a sequence starts forgets what was before it, NaN included: its A is −0, which
- * no product of gates can be. */
+/* A slice in which a sequence starts forgets what was before it, NaN included: its A is −0. Products of gates are
+ * never that: those that round to −0 (signed gates may be negative) become 0. */
 #define FORGETS (-0.0f)
 static __device__ __forceinline__ bool forgets(float A) { return __float_as_uint(A) == 0x80000000u; }
 
@@ -60,7 +60,8 @@ template <int MASKED> static __device__ __forceinline__ float apply(float A, flo
 
 template <int MASKED> static __device__ __forceinline__ float join(float A, float before)
 {
-    return MASKED && forgets(A) ? A : A * before;
+    if (!MASKED) return A * before;
+    return forgets(A) || forgets(before) ? FORGETS : __fadd_rn(__fmul_rn(A, before), 0.0f);
 }
 
 /* Passes the given state through the effects of the chunks before this one (backward: after it). */
@@ -283,7 +284,7 @@ static __device__ __forceinline__ unsigned slice_effect(const scan_args &g, cons
             gates_of<KIND, CAND>(p, a[k][v], i[k][v], c[k][v]);
             const bool starting = MASKED && cut >> k & 1;
             B[v] = starting ? 0 : here ? a[k][v] * (B[v] + d[v]) : B[v];
-            A[v] = starting ? FORGETS : here ? a[k][v] * A[v] : A[v];
+            A[v] = starting ? FORGETS : here ? join<MASKED>(a[k][v], A[v]) : A[v];
         }
     }
     return cut;

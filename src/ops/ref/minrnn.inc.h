@@ -19,9 +19,42 @@ typedef struct gates {
     double a, i, c;
 } gates;
 
+/* transition = signed. */
+static double signed_decay(double q)
+{
+    double a = MR_SIGNED_REACH * tanh(q);
+    return a > 1 ? 1 : a < -1 ? -1 : a;
+}
+
+static double signed_slope(double q)
+{
+    double a = MR_SIGNED_REACH * tanh(q);
+    return fabs(a) < 1 ? MR_SIGNED_REACH * (1 - tanh(q) * tanh(q)) : 0;
+}
+
+static gates signed_gates(const mr_cell *cell, const real *pre, size_t H)
+{
+    double a = signed_decay(pre[0]), rest = 1 - fabs(a);
+    if (cell->kind == MR_MINGRU) return (gates){a, rest, candidate(cell->candidate, pre[H])};
+    return (gates){a, (cell->normalize ? rest : 1) * sigmoid(pre[H]), candidate(cell->candidate, pre[2 * H])};
+}
+
+static void signed_gates_bwd(const mr_cell *cell, real *pre, size_t H, double da, double di)
+{
+    double q = pre[0], sign = signed_decay(q) < 0 ? -1 : 1, rest = 1 - fabs(signed_decay(q));
+    if (cell->kind == MR_MINGRU) {
+        pre[0] = (real)((da - sign * di) * signed_slope(q));
+        return;
+    }
+    double k = pre[H], i = sigmoid(k), slope = i * sigmoid(-k);
+    pre[0] = (real)((da - (cell->normalize ? sign * i * di : 0)) * signed_slope(q));
+    pre[H] = (real)(di * (cell->normalize ? rest : 1) * slope);
+}
+
 /* `pre` points to the channel's first pre-activation; those of the other gates follow H apart. */
 static gates gates_of(const mr_cell *cell, const real *pre, size_t H)
 {
+    if (cell->transition == MR_TRANSITION_SIGNED) return signed_gates(cell, pre, H);
     if (cell->kind == MR_MINGRU) return (gates){sigmoid(-pre[0]), sigmoid(pre[0]), candidate(cell->candidate, pre[H])};
     double p = pre[0], k = pre[H], c = candidate(cell->candidate, pre[2 * H]);
     if (!cell->normalize) return (gates){sigmoid(p), sigmoid(k), c};
@@ -35,6 +68,10 @@ static void gates_bwd(const mr_cell *cell, real *pre, size_t H, double da, doubl
     gates g = gates_of(cell, pre, H);
     real *v = pre + (cell->kind == MR_MINGRU ? 1 : 2) * H;
     *v = (real)(dc * candidate_slope(cell->candidate, *v));
+    if (cell->transition == MR_TRANSITION_SIGNED) {
+        signed_gates_bwd(cell, pre, H, da, di);
+        return;
+    }
     if (cell->kind == MR_MINGRU) {
         pre[0] = (real)((di - da) * g.a * g.i);
         return;
