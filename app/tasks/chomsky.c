@@ -2,7 +2,7 @@
  * them. */
 #include "core/mem.h"
 #include "tasks/chomsky.h"
-#include "tasks/task.h"
+#include "tasks/split.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,15 +16,16 @@ enum { TRAIN_MULTIPLE = 16, EVAL_MULTIPLE = 32 };
 
 /* The random stream that draws what all rows of a batch share; rows use the numbers below it. */
 #define SHARED UINT32_MAX
-static const uint64_t eval_seed = 0x63686f6d736b79; /* "chomsky" */
+/* The strings of each split, in the order of mr_split: "chomsky", "chomtest". */
+static const uint64_t eval_seeds[] = {0x63686f6d736b79, 0x63686f6d74657374};
 
 typedef struct settings {
     char task[MR_TEXT_MAX];
-    int protocol;
+    int protocol, split;
     int64_t train_length, eval_from, eval_to, eval_lengths, eval_samples;
 } settings;
 
-/* What follows from the settings; the test set is `blocks` times `samples` sequences of one length. */
+/* What follows from the settings; what is scored is `blocks` times `samples` sequences of one length. */
 typedef struct chomsky {
     const mr_chomsky *kind;
     int train_length, from, to, blocks, samples;
@@ -97,7 +98,7 @@ static void train_batch(const mr_task *task, uint32_t step, uint32_t micro, mr_b
 }
 
 /* Lengths are drawn one from each of as many equal shares of the range as there are blocks: each length is as likely
- * as any other, and a test set is not harder or easier than another because its draws happened to be longer or
+ * as any other, and one split is not harder or easier than another because its draws happened to be longer or
  * shorter. */
 static int scored_length(const chomsky *c, int block, mr_rng *rng)
 {
@@ -109,8 +110,9 @@ static int scored_length(const chomsky *c, int block, mr_rng *rng)
 static void eval_batch(const mr_task *task, int index, mr_batch *batch)
 {
     const chomsky *c = task->data;
+    const settings *s = task->settings;
     int block = index / c->parts, first = index % c->parts * task->batch, left = c->samples - first;
-    part p = {.seed = eval_seed,
+    part p = {.seed = eval_seeds[s->split],
               .stream = MR_STREAM_EVAL,
               .a = (uint32_t)block,
               .first = first,
@@ -215,6 +217,7 @@ static const char protocol_help[] = "whose tasks and lengths; deepmind's tasks:"
 static const mr_option options[] = {
     {"task", MR_OPT_TEXT, FIELD(task), "even_pairs", 0, 0, NULL, task_help, 0},
     {"protocol", MR_OPT_CHOICE, FIELD(protocol), "paper", 0, 0, protocols, protocol_help, 0},
+    MR_OPTION_SPLIT_WITH(FIELD(split), MR_OPT_SPARSE),
     {"train-length", MR_OPT_INT, FIELD(train_length), "40", 1, MR_CHOMSKY_LONGEST, NULL,
      "longest string that is trained on", 0},
     {"eval-from", MR_OPT_INT, FIELD(eval_from), "0", 0, MR_CHOMSKY_LONGEST, NULL,
@@ -222,9 +225,9 @@ static const mr_option options[] = {
     {"eval-to", MR_OPT_INT, FIELD(eval_to), "0", 0, MR_CHOMSKY_LONGEST, NULL,
      "longest string that is scored; 0: 256 (paper), 100 (deepmind)", 0},
     {"eval-lengths", MR_OPT_INT, FIELD(eval_lengths), "100", 1, 10000, NULL,
-     "paper: lengths drawn for the test set, one from each equal share of the range (deepmind: every one)", 0},
+     "paper: lengths that are scored, one drawn from each equal share of the range (deepmind: every one)", 0},
     {"eval-samples", MR_OPT_INT, FIELD(eval_samples), "0", 0, 1 << 16, NULL,
-     "strings of each length in the test set; 0: 256 (paper), 512 (deepmind)", 0},
+     "strings of each length that are scored; 0: 256 (paper), 512 (deepmind)", 0},
     {0}};
 
 const mr_task_type mr_task_chomsky = {

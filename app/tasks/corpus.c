@@ -173,6 +173,7 @@ static size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
 static int split(mr_task *task, corpus *c, const mr_corpus_source *source, mr_error *err)
 {
     size_t context = (size_t)task->context;
+    if (source->validation) c->count = (size_t)(source->split * (double)c->count);
     c->train = (size_t)(source->split * (double)c->count);
     if (c->train < 2 || c->count - c->train < 2)
         return mr_fail(err, MR_EDATA,

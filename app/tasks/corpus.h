@@ -14,6 +14,7 @@ typedef struct mr_corpus_source {
     const size_t *ends; /* of each of `names`: where in the bytes it ends */
     mr_vocab_kind kind; /* unless the task was given a vocabulary */
     double split;       /* the share of the tokens, from the front, that is training text */
+    int validation;     /* 1: the training text alone, split once more by that share; the test text is not read */
     mr_unknown unknown; /* what happens to characters that a given vocabulary lacks */
 } mr_corpus_source;
 

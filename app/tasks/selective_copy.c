@@ -1,18 +1,19 @@
 /* Selective copying: remember a few tokens scattered over a long stretch of noise, and repeat them in order at
  * the end. */
 #include "core/rng.h"
-#include "tasks/task.h"
+#include "tasks/split.h"
 
 #include <inttypes.h>
 
 typedef struct settings {
     int64_t length, tokens, symbols, eval_batches, start_length, grow_steps;
+    int split;
 } settings;
 
-/* The test set is the same whatever the model, its seed or its batch: `eval-batches` batches of 64 sequences,
- * drawn from a fixed seed and cut into batches of task->batch rows. */
+/* What is scored is the same whatever the model, its seed or its batch: `eval-batches` batches of 64 sequences, drawn
+ * from a fixed seed for each split and cut into batches of task->batch rows. */
 enum { MARKER = 0, EVAL_ROWS = 64 };
-static const uint64_t eval_seed = 0x73656c636f7079; /* "selcopy" */
+static const uint64_t eval_seeds[] = {0x73656c636f7079, 0x73656c74657374}; /* "selcopy", "seltest" */
 
 static int32_t noise(const settings *s) { return (int32_t)s->symbols + 1; }
 
@@ -80,7 +81,8 @@ static void eval_batch(const mr_task *task, int index, mr_batch *batch)
         size_t at = (size_t)row * (size_t)batch->T;
         int64_t sequence = first + row;
         uint32_t a = (uint32_t)(sequence / EVAL_ROWS), b = (uint32_t)(sequence % EVAL_ROWS);
-        draw_row(s, s->length, mr_rng_at(eval_seed, MR_STREAM_EVAL, a, b), batch->ids + at, batch->target + at);
+        draw_row(s, s->length, mr_rng_at(eval_seeds[s->split], MR_STREAM_EVAL, a, b), batch->ids + at,
+                 batch->target + at);
     }
 }
 
@@ -103,6 +105,7 @@ static int open_task(mr_task *task, mr_error *err)
 }
 
 static const mr_option options[] = {
+    MR_OPTION_SPLIT_WITH(offsetof(settings, split), MR_OPT_SPARSE),
     {.key = "length",
      .type = MR_OPT_INT,
      .offset = offsetof(settings, length),
@@ -130,7 +133,7 @@ static const mr_option options[] = {
      .fallback = "200",
      .min = 1,
      .max = 1 << 20,
-     .help = "size of the test set, in batches of 64 sequences"},
+     .help = "size of the validation and of the test set, in batches of 64 sequences"},
     {.key = "start-length",
      .type = MR_OPT_INT,
      .offset = offsetof(settings, start_length),

@@ -1,0 +1,170 @@
+/* What is scored: validation and test are different sequences, whose identity depends on nothing but them. */
+#include "task_support.h"
+
+#include "tasks/test_set.h"
+
+#include <math.h>
+
+static mr_test_set set_of(const char *name, int batch, int context, const setting *settings)
+{
+    mr_task *task = open_task(name, batch, context, settings);
+    mr_test_set set;
+    mr_error err = {0};
+    if (mr_test_set_of(task, &set, &err)) fail_msg("%s", err.text);
+    assert_int_equal(strlen(set.identity), 16);
+    mr_task_free(task);
+    return set;
+}
+
+#define SMALL_CHOMSKY                                                                                                  \
+    {"eval-lengths", "9"}, { "eval-samples", "20" }
+static const setting copy_validation[] = {{"length", "40"}, {"tokens", "4"}, {"eval-batches", "2"}, {NULL, NULL}},
+                     copy_test[] = {{"length", "40"}, {"tokens", "4"}, {"eval-batches", "2"}, {"split", "test"}, {0}},
+                     pairs_validation[] = {SMALL_CHOMSKY, {"task", "even_pairs"}, {NULL, NULL}},
+                     pairs_test[] = {SMALL_CHOMSKY, {"task", "even_pairs"}, {"split", "test"}, {NULL, NULL}},
+                     sort_test[] = {SMALL_CHOMSKY, {"task", "bucket_sort"}, {"split", "test"}, {NULL, NULL}},
+                     listops[] = {{"min-length", "10"},      {"max-length", "40"}, {"train-size", "16"},
+                                  {"validation-size", "30"}, {"test-size", "30"},  {NULL, NULL}};
+
+static const struct {
+    const char *task;
+    const setting *settings;
+    int64_t sequences;
+} sets[] = {{"selective-copy", copy_validation, 128},
+            {"selective-copy", copy_test, 128},
+            {"chomsky", pairs_validation, 180},
+            {"chomsky", pairs_test, 180},
+            {"chomsky", sort_test, 180},
+            {"listops", listops, 30}};
+
+static void batches_do_not_change_it(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        const mr_test_set one = set_of(sets[i].task, 64, 0, sets[i].settings);
+        assert_int_equal(one.sequences, sets[i].sequences);
+        for (int batch = 1; batch < 100; batch = 3 * batch + 1) {
+            const mr_test_set other = set_of(sets[i].task, batch, 0, sets[i].settings);
+            assert_string_equal(one.identity, other.identity);
+            assert_int_equal(one.answers, other.answers);
+            assert_true(one.constant == other.constant);
+        }
+    }
+}
+
+static void every_set_has_its_own(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+        for (size_t k = 0; k < i; k++)
+            assert_string_not_equal(set_of(sets[i].task, 7, 0, sets[i].settings).identity,
+                                    set_of(sets[k].task, 7, 0, sets[k].settings).identity);
+}
+
+/* One changed token, or one changed answer, is another test set. */
+static int spoiled; /* 1: an input, 2: an answer */
+static void (*honest)(const mr_task *task, int index, mr_batch *batch);
+static void spoil(const mr_task *task, int index, mr_batch *batch)
+{
+    honest(task, index, batch);
+    if (index != 1 || !spoiled) return;
+    if (spoiled == 1) batch->ids[3] ^= 1;
+    for (int t = 0; spoiled == 2 && t < batch->T; t++)
+        if (batch->target[t] >= 0) {
+            batch->target[t] ^= 1;
+            break;
+        }
+}
+
+static void one_token_changes_it(void **state)
+{
+    (void)state;
+    char seen[3][MR_TEST_SET_IDENTITY];
+    mr_task *task = open_task("chomsky", 20, 0, pairs_test);
+    mr_task_type type = *task->type;
+    const mr_task_type *real = task->type;
+    honest = type.eval_batch;
+    type.eval_batch = spoil;
+    task->type = &type;
+    for (spoiled = 0; spoiled < 3; spoiled++) {
+        mr_test_set set;
+        assert_int_equal(mr_test_set_of(task, &set, NULL), 0);
+        memcpy(seen[spoiled], set.identity, sizeof set.identity);
+    }
+    assert_string_not_equal(seen[0], seen[1]);
+    assert_string_not_equal(seen[0], seen[2]);
+    assert_string_not_equal(seen[1], seen[2]);
+    task->type = real;
+    mr_task_free(task);
+}
+
+static void constant_answers_are_counted(void **state)
+{
+    (void)state;
+    int64_t counts[16] = {0}, all = 0, most = 0;
+    mr_shape shapes[2];
+    mr_batch batch;
+    mr_task *task = open_task("chomsky", 20, 0, sort_test);
+    mr_task_shapes(task, shapes);
+    assert_int_equal(mr_batch_new(&batch, &task->interface, shapes[1].B, shapes[1].T), 0);
+    for (int i = 0; i < task->eval_batches; i++) {
+        task->type->eval_batch(task, i, &batch);
+        for (int at = 0; at < batch.B * batch.T; at++)
+            if (batch.target[at] >= 0) counts[batch.target[at]]++, all++;
+    }
+    for (int i = 0; i < 16; i++) most = counts[i] > most ? counts[i] : most;
+    const mr_test_set set = set_of("chomsky", 20, 0, sort_test);
+    assert_int_equal(set.answers, all);
+    assert_true(set.constant == (double)most / (double)all);
+    assert_true(set.chance == 0.1);
+    mr_batch_free(&batch);
+    mr_task_free(task);
+}
+
+/* The test sequences are drawn from a seed of their own, not from the validation sequences' or from training. */
+static void no_test_sequence_is_a_validation_sequence(void **state)
+{
+    (void)state;
+    mr_shape shapes[2];
+    mr_batch a, b;
+    mr_task *left = open_task("selective-copy", 64, 0, copy_validation),
+            *right = open_task("selective-copy", 64, 0, copy_test);
+    mr_task_shapes(left, shapes);
+    assert_int_equal(mr_batch_new(&a, &left->interface, shapes[1].B, shapes[1].T), 0);
+    assert_int_equal(mr_batch_new(&b, &left->interface, shapes[1].B, shapes[1].T), 0);
+    for (int i = 0; i < left->eval_batches; i++)
+        for (int k = 0; k < right->eval_batches; k++) {
+            left->type->eval_batch(left, i, &a);
+            right->type->eval_batch(right, k, &b);
+            for (int row = 0; row < a.B; row++)
+                for (int other = 0; other < b.B; other++)
+                    if (!memcmp(a.ids + row * a.T, b.ids + other * b.T, (size_t)a.T * sizeof *a.ids))
+                        fail_msg("row %d of batch %d is row %d of batch %d", row, i, other, k);
+        }
+    mr_batch_free(&a);
+    mr_batch_free(&b);
+    mr_task_free(left);
+    mr_task_free(right);
+}
+
+/* The reading is stopped when the task is. */
+static void it_can_be_stopped(void **state)
+{
+    (void)state;
+    mr_stop stop = 1;
+    mr_test_set set;
+    mr_error err = {0};
+    mr_task *task = open_task("chomsky", 20, 0, sort_test);
+    task->stop = &stop;
+    assert_int_equal(mr_test_set_of(task, &set, &err), MR_ESTOPPED);
+    mr_task_free(task);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(batches_do_not_change_it), cmocka_unit_test(every_set_has_its_own),
+        cmocka_unit_test(one_token_changes_it),     cmocka_unit_test(constant_answers_are_counted),
+        cmocka_unit_test(it_can_be_stopped),        cmocka_unit_test(no_test_sequence_is_a_validation_sequence)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
