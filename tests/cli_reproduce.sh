@@ -98,7 +98,7 @@ wrong range 'A/accuracy: lr = -3' '[row A]' 'lr = -3'
 wrong model 'A/accuracy: heads = 3' '[row A]' 'mixer = attention' 'heads = 3'
 wrong gates 'A/accuracy: gate-init' '[row A]' 'gate-init = sums=99'
 wrong test 'A/accuracy: unknown key splt' '[row A]' 'test = splt=foo'
-wrong tested 'tested.ini: A/accuracy: test = =: must be a key and its value' '[row A]' 'test = ='
+wrong tested 'tested.ini: A/accuracy: test = =: must be keys and values' '[row A]' 'test = ='
 wrong four 'four.ini: A/accuracy: paper: .* is too much; give table' '[row A]' \
     'paper = shakespeare | minGRU | test_loss | more'
 wrong share 'warmup-share = 4' '[row A]' 'warmup-share = 4'

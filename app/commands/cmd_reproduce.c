@@ -22,6 +22,8 @@ static const mr_option flags[] = {
     {"as-paper", MR_OPT_BOOL, FIELD(as_paper), "no", 0, 0, NULL, "the paper's own settings where ours differ", 0},
     {"quick", MR_OPT_BOOL, FIELD(quick), "no", 0, 0, NULL,
      "small versions that take seconds, to see that everything works; not comparable with the paper", 0},
+    {"search", MR_OPT_BOOL, FIELD(search), "no", 0, 0, NULL,
+     "the settings that each model may choose from ([try …] of the file), scored on validation", 0},
     {"again", MR_OPT_BOOL, FIELD(again), "no", 0, 0, NULL, "run again what has a result; the old one stays until then",
      0},
     {"keep", MR_OPT_BOOL, FIELD(keep), "no", 0, 0, NULL, "keep the models, in DIR/runs", 0},
@@ -43,14 +45,18 @@ const mr_measured *mr_measured_find(const char *name)
 
 mr_profile mr_reproduce_profile(const mr_reproduce_settings *set)
 {
-    return set->quick ? MR_PROFILE_QUICK : set->as_paper ? MR_PROFILE_PAPER : MR_PROFILE_OURS;
+    return set->search     ? MR_PROFILE_SEARCH
+           : set->quick    ? MR_PROFILE_QUICK
+           : set->as_paper ? MR_PROFILE_PAPER
+                           : MR_PROFILE_OURS;
 }
 
 /* A file without a section for --quick or --as-paper would be run with the usual settings under a wrong name. */
-static const char *profile_missing(const mr_reproduce_settings *set, const mr_experiment *e)
+const char *mr_reproduce_lacks(const mr_reproduce_settings *set, const mr_experiment *e)
 {
     const mr_profile wanted = mr_reproduce_profile(set);
-    return wanted == MR_PROFILE_OURS || mr_experiment_has_profile(e, wanted) ? NULL : mr_profile_names[wanted];
+    if (wanted == MR_PROFILE_OURS || mr_experiment_has_profile(e, wanted)) return NULL;
+    return wanted == MR_PROFILE_SEARCH ? "try ROW: NAME" : mr_profile_names[wanted];
 }
 
 /* Can it be run? A file is read to find out, so that a bad one stops the command before the first run. */
@@ -60,7 +66,7 @@ static int is_experiment(const mr_reproduce_settings *set, const char *name, mr_
     if (mr_measured_find(name)) return 1;
     if (mr_experiment_load(&e, name, err)) return 0;
     const int own = mr_ini_is_name(name), taken = own && mr_measured_find(e.name);
-    const char *missing = own ? profile_missing(set, &e) : NULL;
+    const char *missing = mr_reproduce_lacks(set, &e);
     if (taken)
         mr_error_set(err, MR_EINVAL, "%.200s: there is an experiment %s already; give the file another name", name,
                      e.name);
@@ -116,7 +122,8 @@ static int check_names(const mr_reproduce_settings *set, const mr_args *args)
             if (!strcmp(mr_path_name(args->given[k]), mr_path_name(name)))
                 return mr_misused("reproduce", "%.100s was given twice", mr_path_name(name));
         if (is_experiment(set, name, &err)) continue;
-        return mr_ini_is_name(name) ? mr_report("reproduce", &err) : unknown_experiment(name);
+        return mr_ini_is_name(name) || mr_experiment_built_in(name) >= 0 ? mr_report("reproduce", &err)
+                                                                         : unknown_experiment(name);
     }
     return -1;
 }
@@ -151,7 +158,8 @@ int mr_cmd_reproduce(int argc, char **argv)
                                                  : "say which experiment; `minrnn reproduce --list` lists them");
     if (!set.out[0]) return mr_misused("reproduce", "--out: say which folder the results go into");
     if (set.merge) return mr_reproduce_merge_files(&set, &args);
-    if (set.quick && set.as_paper) return mr_misused("reproduce", "--quick and --as-paper exclude each other");
+    if (set.quick + set.as_paper + set.search > 1)
+        return mr_misused("reproduce", "--quick, --as-paper and --search exclude each other");
     double budget = set.budget[0] ? read_budget(set.budget) : -1;
     if (budget == 0)
         return mr_misused("reproduce", "--budget %.40s: must be a time such as 90s, 25m or 3h", set.budget);

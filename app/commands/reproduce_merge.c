@@ -22,7 +22,7 @@ static int merge_one(const char *out, const char *name, const mr_rows *rows, mr_
     mr_rows all;
     if (!mr_rows_have(rows, name)) return 0;
     int status = mr_reproduce_check_files(out, name, mr_measured_find(name) != NULL, err);
-    if (!status) status = mr_reproduce_merge(out, name, rows, &added, err);
+    if (!status) status = mr_reproduce_merge(out, name, rows, mr_measured_find(name) ? NULL : experiment, &added, err);
     if (status) return status;
     *total += added;
     status = mr_reproduce_rows(out, name, &all, err);

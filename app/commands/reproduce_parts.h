@@ -10,7 +10,7 @@ typedef struct mr_reproduce_settings {
     char out[MR_TEXT_MAX], only[MR_TEXT_MAX], budget[MR_TEXT_MAX];
     int64_t seeds, side_by_side, steps;
     double cell_seconds;
-    int quick, as_paper, again, keep, merge, list;
+    int quick, as_paper, search, again, keep, merge, list;
 } mr_reproduce_settings;
 
 /* The experiments that measure instead of training; ends with NULL. */
@@ -18,6 +18,8 @@ extern const mr_measured *const mr_measured_experiments[];
 const mr_measured *mr_measured_find(const char *name); /* or NULL */
 
 /* The profile that --quick or --as-paper ask for. */
+/* The section that the experiment's file lacks for --as-paper, --quick or --search; NULL: it can be run. */
+const char *mr_reproduce_lacks(const mr_reproduce_settings *set, const mr_experiment *e);
 mr_profile mr_reproduce_profile(const mr_reproduce_settings *set);
 
 /* Runs the experiments that the arguments name and prints their results. budget: seconds; 0: no limit. Returns the exit

@@ -53,6 +53,7 @@ static int print_group_json(const mr_group *g, const char *name, int *first, mr_
 static int has_other_settings(const mr_group *g, const mr_planned *runs, size_t count)
 {
     int same = 1;
+    if (!strcmp(mr_row_text(g->first, "profile"), mr_profile_names[MR_PROFILE_SEARCH])) return 0;
     for (size_t i = 0; i < count; i++) {
         const mr_planned *run = &runs[i];
         if (strcmp(mr_row_text(g->first, "profile"), mr_profile_names[run->profile]) ||
@@ -67,7 +68,7 @@ static void print_group(const mr_group *g, int other_settings)
 {
     char paper[64], ours[64], time[32], steps[64], label[128];
     const mr_row *row = g->first;
-    const int comparable = mr_row_comparable(row);
+    const int comparable = mr_row_comparable(row), searched = !strcmp(mr_row_text(row, "profile"), "search");
     snprintf(label, sizeof label, "%s/%s", mr_row_text(row, "row"), mr_row_text(row, "column"));
     mr_report_number(paper, mr_row_number(row, "paper"), mr_row_number(row, "paper_std"), 4);
     if (g->failed == g->seeds) snprintf(ours, sizeof ours, "diverged");
@@ -75,9 +76,10 @@ static void print_group(const mr_group *g, int other_settings)
     mr_report_number(steps, g->steps, NAN, 9);
     printf("  %-36s ", label);
     if (comparable) printf("paper %-12s ", paper[0] ? paper : "-");
-    printf("ours %-16s %d seed%s, %s steps, %s, %s %s, %s%s%s\n", ours, g->seeds, g->seeds > 1 ? "s" : "", steps,
+    printf("ours %-16s %d seed%s, %s steps, %s, %s %s, %s%s%s%s%s\n", ours, g->seeds, g->seeds > 1 ? "s" : "", steps,
            mr_report_time(time, g->seconds), mr_row_text(row, "device"), mr_row_text(row, "dtype"),
-           comparable ? mr_row_text(row, "profile") : "quick: " MR_NOT_COMPARABLE,
+           !strcmp(mr_row_text(row, "profile"), "quick") ? "quick: " MR_NOT_COMPARABLE : mr_row_text(row, "profile"),
+           searched ? " on validation: " : "", searched ? mr_row_text(row, "setting") : "",
            other_settings ? ", other settings" : "", mr_row_outdated(row) ? ", outdated" : "");
 }
 

@@ -82,8 +82,17 @@ static int reproduce_one(const char *name, const mr_reproduce_options *o, mr_rep
     return m ? mr_reproduce_measured(m, o, r, err) : mr_reproduce(name, o, r, err);
 }
 
-/* The names that were given, or all of them, measurements first. */
-static size_t choose_names(const mr_args *args, const char **names)
+static int can_be_run(const mr_reproduce_settings *set, const char *name)
+{
+    mr_experiment e;
+    if (mr_experiment_load(&e, name, NULL)) return 1; /* which says why it cannot */
+    const int can = !mr_reproduce_lacks(set, &e);
+    mr_experiment_free(&e);
+    return can;
+}
+
+/* The names that were given, or all that can be run in this way, measurements first. */
+static size_t choose_names(const mr_reproduce_settings *set, const mr_args *args, const char **names)
 {
     size_t n = 0;
     if (args->count != 1 || strcmp(args->given[0], "all")) {
@@ -91,7 +100,8 @@ static size_t choose_names(const mr_args *args, const char **names)
         return n;
     }
     for (int i = 0; mr_measured_experiments[i] && n < MOST; i++) names[n++] = mr_measured_experiments[i]->name;
-    for (int i = 0; mr_experiment_names[i] && n < MOST; i++) names[n++] = mr_experiment_names[i];
+    for (int i = 0; mr_experiment_names[i] && n < MOST; i++)
+        if (can_be_run(set, mr_experiment_names[i])) names[n++] = mr_experiment_names[i];
     return n;
 }
 
@@ -106,7 +116,9 @@ static void print_summary(const mr_reproduce_settings *set, const mr_reproduce_r
     if (set->common.quiet) return;
     fprintf(stderr, "%d done, %d were there", r->done, r->found);
     if (r->other_data)
-        fprintf(stderr, ", %d outdated because the data or the model of init has changed", r->other_data);
+        fprintf(stderr,
+                ", %d outdated because the data, the model of init, the test set or the way of scoring has changed",
+                r->other_data);
     const char *command = how_to_continue(set);
     if (r->left) fprintf(stderr, ", %d left: %s resumes them", r->left, command);
     if (r->cut) fprintf(stderr, ", not all measured: %s continues", command);
@@ -179,7 +191,7 @@ static int no_cell(const mr_reproduce_settings *set, const char *name, mr_error 
 int mr_reproduce_run(const mr_reproduce_settings *set, const mr_args *args, double budget)
 {
     const char *names[MOST] = {NULL};
-    size_t n = choose_names(args, names);
+    size_t n = choose_names(set, args, names);
     progress s = {.set = set};
     mr_reproduce_watch watch = {&s, starts, finished, failed, measured_row};
     mr_reproduce_result total = {0};

@@ -59,39 +59,37 @@ static int make_key(const mr_planned *run, const mr_recipe *recipe, char key[MR_
     return made;
 }
 
-/* Opens the task of the run as training does, or with `test` as its test does. */
-static int read_sha256(const mr_planned *run, const char *test, char sha[MR_SHA256_TEXT])
+/* Opens the task of the run as training does, or with `test` as its test does. The set is NULL where only the data is
+ * asked for. */
+static int look_at(const mr_planned *run, const char *test, char sha[MR_SHA256_TEXT], mr_test_set *set)
 {
     mr_recipe recipe;
-    char key[sizeof run->test];
     mr_error err;
-    snprintf(key, sizeof key, "%s", test);
-    const char *value = mr_setting_value(key);
     if (mr_planned_recipe(run, &recipe, &err)) return 0;
-    int status = key[0] ? mr_recipe_set(&recipe, key, value, &err) : 0;
+    int status = mr_settings_apply(&recipe, test, &err);
     if (!status) status = mr_recipe_open_task(&recipe, &err);
     if (!status) snprintf(sha, MR_SHA256_TEXT, "%s", recipe.task->data_sha256);
+    if (!status && set) status = mr_test_set_of(recipe.task, set, &err);
     mr_recipe_free(&recipe);
     return !status;
 }
 
-void mr_data_identity_now(mr_data_cache *cache, const mr_planned *run, const mr_recipe *recipe,
-                          char out[MR_DATA_IDENTITY])
+mr_data_now mr_data_identity_now(mr_data_cache *cache, const mr_planned *run, const mr_recipe *recipe)
 {
     char key[MR_SHA256_TEXT];
     mr_data_sums sums = {0};
-    out[0] = 0;
-    if (!make_key(run, recipe, key)) return;
+    mr_data_now now = {0};
+    mr_test_set set;
+    if (!make_key(run, recipe, key)) return now;
     for (size_t i = 0; i < cache->count; i++)
-        if (!strcmp(cache->entries[i].key, key)) {
-            snprintf(out, MR_DATA_IDENTITY, "%s", cache->entries[i].identity);
-            return;
-        }
-    int known = read_sha256(run, "", sums.train) && mr_data_sum_init(recipe, sums.init);
+        if (!strcmp(cache->entries[i].key, key)) return cache->entries[i].now;
+    int known = look_at(run, "", sums.train, run->test[0] ? NULL : &set) && mr_data_sum_init(recipe, sums.init);
     memcpy(sums.test, sums.train, sizeof sums.test);
-    if (known && run->test[0]) known = read_sha256(run, run->test, sums.test);
-    if (known) mr_data_identity(out, &sums);
-    if (cache->count == MR_DATA_CACHE) return;
+    if (known && run->test[0]) known = look_at(run, run->test, sums.test, &set);
+    if (known) mr_data_identity(now.data, &sums);
+    if (known) memcpy(now.test_set, set.identity, sizeof now.test_set);
+    if (cache->count == MR_DATA_CACHE) return now;
     snprintf(cache->entries[cache->count].key, sizeof key, "%s", key);
-    snprintf(cache->entries[cache->count++].identity, MR_DATA_IDENTITY, "%s", out);
+    cache->entries[cache->count++].now = now;
+    return now;
 }

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const mr_profile_names[MR_PROFILES] = {"ours", "as-paper", "quick"};
+const char *const mr_profile_names[MR_PROFILES] = {"ours", "as-paper", "quick", "search"};
 
 static const char row_prefix[] = MR_ROW_PREFIX, column_prefix[] = MR_COLUMN_PREFIX;
 
@@ -108,10 +108,8 @@ typedef struct cell {
 
 static void add_setting(cell *c, const char *key, const char *value)
 {
-    size_t used = strlen(c->run.settings), room = sizeof c->run.settings - used;
-    int n = snprintf(c->run.settings + used, room, "%s%s=%s", used ? " " : "", key, value);
     if (strpbrk(value, " \t")) c->blank = key;
-    if (n < 0 || (size_t)n >= room) c->too_long = 1;
+    if (!mr_settings_add(c->run.settings, sizeof c->run.settings, key, value)) c->too_long = 1;
 }
 
 static void add_section(cell *c, const char *section)
@@ -128,14 +126,61 @@ static const char *profile_section(const cell *c)
     return c->options->profile == MR_PROFILE_PAPER ? "as-paper" : "ours";
 }
 
-/* The sections of the profile for this row and for this cell. */
-static void add_profile_of_row(cell *c)
+/* The section of the profile for this column, for this row, or for this cell. */
+enum { OF_COLUMN, OF_ROW, OF_CELL };
+static const char *part_section(const cell *c, int part, char out[160])
 {
-    char section[128];
-    snprintf(section, sizeof section, "%s %s", profile_section(c), c->run.row);
+    snprintf(out, 160, "%s %s%s%s", profile_section(c), part == OF_COLUMN ? "" : c->run.row, part == OF_ROW ? "" : "/",
+             part == OF_ROW ? "" : c->run.column);
+    return out;
+}
+
+/* A key that the profile has for this cell, or for its row. */
+static const char *part_value(const cell *c, const char *key)
+{
+    char section[160];
+    const char *value = mr_ini_find(&c->e->lines, part_section(c, OF_CELL, section), key);
+    return value ? value : mr_ini_find(&c->e->lines, part_section(c, OF_ROW, section), key);
+}
+
+const char *mr_experiment_tried(const char *label, const char *row, const char *column)
+{
+    const size_t n = strlen(row), m = strlen(column);
+    if (strncmp(label, row, n)) return NULL;
+    label += n;
+    if (*label == '/' && !strncmp(label + 1, column, m)) label += 1 + m;
+    return !strncmp(label, ": ", 2) ? label + 2 : NULL;
+}
+
+/* Finds the section of one of the settings tried, and counts them. */
+static int find_tried(cell *c, const char *wanted, char section[160])
+{
+    int from = 0, count = 0;
+    section[0] = 0;
+    for (const char *label; (label = mr_experiment_label(c->e, MR_TRY_PREFIX, &from));) {
+        const char *name = mr_experiment_tried(label, c->run.row, c->run.column);
+        if (!name) continue;
+        count++;
+        if (wanted && !strcmp(name, wanted)) snprintf(section, 160, MR_TRY_PREFIX "%s", label);
+    }
+    return count;
+}
+
+/* What is used of the settings tried, or with --search the one that is tried now. */
+static int add_tried(cell *c, mr_error *err)
+{
+    const int searching = c->options->profile == MR_PROFILE_SEARCH;
+    const char *wanted = searching ? c->run.setting : part_value(c, "use");
+    char section[160];
+    const int count = c->options->profile == MR_PROFILE_PAPER ? 0 : find_tried(c, wanted, section);
+    c->run.tried = count ? count : 1;
+    if (!count) return 0;
+    if (!wanted) return mr_fail(err, MR_EINVAL, "has settings to try, and no `use = NAME` says which is used");
+    if (!section[0]) return mr_fail(err, MR_EINVAL, "use = %.40s: there is no such setting to try", wanted);
+    if (!searching) snprintf(c->run.setting, sizeof c->run.setting, "%s", wanted);
+    else add_setting(c, "search", c->run.setting);
     add_section(c, section);
-    snprintf(section, sizeof section, "%s %s/%s", profile_section(c), c->run.row, c->run.column);
-    add_section(c, section);
+    return 0;
 }
 
 /* The value of one of our own keys in the first section that has it: quick (with --quick), the row, the column, the
@@ -170,6 +215,7 @@ static int find_paper(cell *c, mr_error *err)
     const char *at = own_value(c, "paper"), *of_column = mr_ini_find(&c->e->lines, c->column, "paper");
     char part[3][64];
     c->run.paper = (mr_paper_cell){NAN, NAN};
+    if (c->options->profile == MR_PROFILE_SEARCH) return 0;
     if (!at || !strcmp(at, "-") || (of_column && !strcmp(of_column, "-"))) return 0;
     for (int i = 0; i < 3; i++) at = paper_part(c, at, part[i]);
     if (*at) return mr_fail(err, MR_EINVAL, "paper: \"%.80s\" is too much; give table | row | column", at);
@@ -178,26 +224,49 @@ static int find_paper(cell *c, mr_error *err)
     return mr_fail(err, MR_EINVAL, "the paper's tables have no %s", c->run.paper_cell);
 }
 
+/* Settings of the task that it is scored with, or with --search those of training. */
+static int take_test(cell *c, mr_error *err)
+{
+    const int searching = c->options->profile == MR_PROFILE_SEARCH;
+    const char *test = own_value(c, searching ? "search" : "test"), *value = test ? strchr(test, '=') : NULL;
+    if (!test) return 0;
+    if (!value || value == test || !value[1] || strlen(test) >= sizeof c->run.test)
+        return mr_fail(err, MR_EINVAL, "%s = %.80s: must be keys and values, as in split=test",
+                       searching ? "search" : "test", test);
+    snprintf(c->run.test, sizeof c->run.test, "%s", test);
+    if (!searching) return 0;
+    char *rest = c->run.test;
+    for (char *key = strtok_r(rest, " ", &rest); key; key = strtok_r(NULL, " ", &rest)) {
+        const char *of_key = mr_setting_value(key);
+        add_setting(c, key, of_key);
+    }
+    c->run.test[0] = 0;
+    return 0;
+}
+
 static int fill(cell *c, mr_error *err)
 {
     const mr_plan_options *o = c->options;
-    const char *recipe = own_value(c, "recipe"), *target = own_value(c, "target-loss"), *test = own_value(c, "test");
-    const char *value = test ? strchr(test, '=') : NULL;
-    char steps[24];
+    const char *recipe = own_value(c, "recipe"), *target = own_value(c, "target-loss");
+    const char *own_budget = part_value(c, "own-budget");
+    char steps[24], section[160];
     c->run.settings[0] = 0;
     c->run.profile = o->profile;
     c->run.target_loss = NAN;
+    snprintf(c->run.own_budget, sizeof c->run.own_budget, "%s", own_budget ? own_budget : "");
     if (!recipe) return mr_fail(err, MR_EINVAL, "no recipe is named; put `recipe = NAME` under [experiment]");
     if (target && !mr_real_read(target, &c->run.target_loss))
         return mr_fail(err, MR_EINVAL, "target-loss = %.80s: must be a number", target);
-    if (test && (!value || value == test || !value[1] || strlen(test) >= sizeof c->run.test))
-        return mr_fail(err, MR_EINVAL, "test = %.80s: must be a key and its value, as in split=test", test);
-    if (test) snprintf(c->run.test, sizeof c->run.test, "%s", test);
     add_setting(c, "recipe", recipe);
     add_section(c, profile_section(c));
     add_section(c, c->column);
+    add_section(c, part_section(c, OF_COLUMN, section));
     add_section(c, c->row);
-    add_profile_of_row(c);
+    add_section(c, part_section(c, OF_ROW, section));
+    add_section(c, part_section(c, OF_CELL, section));
+    int status = add_tried(c, err);
+    if (!status) status = take_test(c, err);
+    if (status) return status;
     if (o->profile == MR_PROFILE_QUICK) add_section(c, "quick");
     snprintf(steps, sizeof steps, "%lld", (long long)o->steps);
     if (o->steps) add_setting(c, "steps", steps);
@@ -281,6 +350,26 @@ static int fill_named(cell *c, mr_error *err)
     return mr_fail(err, status, "%.200s: %s/%s: %.600s", c->e->source, c->run.row, c->run.column, wrong.text);
 }
 
+/* Adds the run of a cell, or with --search one for each of the settings to be tried. */
+static int add_runs(cell *c, mr_planned *runs, size_t *count, mr_error *err)
+{
+    int from = 0, status = 0;
+    const int searching = c->options->profile == MR_PROFILE_SEARCH;
+    for (const char *label; !status; ++*count) {
+        const char *name = NULL;
+        while (searching && !name && (label = mr_experiment_label(c->e, MR_TRY_PREFIX, &from)))
+            name = mr_experiment_tried(label, c->run.row, c->run.column);
+        if (searching && !name) break;
+        if (name) snprintf(c->run.setting, sizeof c->run.setting, "%s", name);
+        if (runs) status = fill_named(c, err);
+        if (runs) runs[*count] = c->run;
+        if (searching) continue;
+        ++*count;
+        break;
+    }
+    return status;
+}
+
 /* Walks all cells; runs NULL: only counts them. */
 static int walk(const mr_experiment *e, const mr_plan_options *o, int64_t seed, mr_planned *runs, size_t *count,
                 mr_error *err)
@@ -298,9 +387,7 @@ static int walk(const mr_experiment *e, const mr_plan_options *o, int64_t seed, 
             snprintf(c.row, sizeof c.row, "%s%s", row_prefix, row);
             snprintf(c.column, sizeof c.column, "%s%s", column_prefix, c.run.column);
             if (!is_wanted(&c)) continue;
-            if (runs) status = fill_named(&c, err);
-            if (runs) runs[*count] = c.run;
-            ++*count;
+            status = add_runs(&c, runs, count, err);
         }
     }
     return status;
@@ -321,13 +408,6 @@ int mr_experiment_plan(const mr_experiment *e, const mr_plan_options *o, mr_plan
 
 /* ---- its recipe ---- */
 
-char *mr_setting_value(char *setting)
-{
-    char *at = setting + strcspn(setting, "=");
-    if (*at) *at++ = 0;
-    return at;
-}
-
 int mr_planned_recipe(const mr_planned *run, mr_recipe *recipe, mr_error *err)
 {
     char copy[sizeof run->settings], *rest = copy;
@@ -342,7 +422,7 @@ int mr_planned_recipe(const mr_planned *run, mr_recipe *recipe, mr_error *err)
         } else if (!strcmp(key, "warmup-share")) {
             if (!mr_real_read(value, &warmup_share) || !(warmup_share >= 0 && warmup_share <= 1))
                 status = mr_fail(err, MR_EINVAL, "warmup-share = %.40s: must be a number from 0 to 1", value);
-        } else status = mr_recipe_set(recipe, key, value, err);
+        } else if (strcmp(key, "search")) status = mr_recipe_set(recipe, key, value, err);
         loaded = 1;
     }
     if (status) mr_recipe_free(recipe);

@@ -6,28 +6,44 @@
  *     score   = loss                      or accuracy
  *     scale   = 1                         the score is multiplied by this, to have the paper's unit
  *     paper   = shakespeare | $row | test_loss      table, row and column of the paper's number; -: none
- *     test    = split=test                where given, the best model is scored once more at the end, with this key
- *                                         of its task
+ *     test    = split=test                where given, the model that was chosen is scored once at the end, and so is
+ *                                         the last one, with these settings of its task (key=value, by blanks)
  *     target-loss = 1.6                   where given, the first step with a test loss of at most this is recorded
+ *     search  = split=validation          where given, settings of runs with --search
+ *     budget  = steps, batch, layers      keys that all rows of a column share: only [ours] and [ours /COLUMN] may set
+ *                                         them, or a row that says why (own-budget)
  *     [ours] [as-paper] [quick]           keys of the recipe: by default; with --as-paper; on top of everything
  *                                         else with --quick
- *     [ours minGRU] [ours minGRU/NAME]    the same for one row, or one cell; so too [as-paper …]
+ *     [ours /NAME]                        the same for one column, …
+ *     [ours minGRU] [ours minGRU/NAME]    … for one row, or one cell; so too [as-paper …]. Also: use (which of the
+ *                                         settings to be tried is used), own-budget (why the row has another one)
+ *     [try minGRU: A] [try minGRU/NAME: B]    settings of a row or a cell that --search tries, scored on validation;
+ *                                         at most MR_MOST_TRIED for a cell, and its [ours …] says use = A
  *     [row minGRU] [column NAME]          the table; keys of the recipe, and also: recipe, paper, test,
  *                                         target-loss as above, name (what $row or $column stands for), columns (of
  *                                         a row: A, B, … alone)
  *
  * The profiles may have recipe, paper, test and target-loss too, but not for one row or cell. Besides the keys of a
  * recipe there is warmup-share, the warm-up as a share of the steps. Without columns there is one, named after the
- * score. Later sections win: recipe, profile, column, row, the profile's for that row, for that cell, quick. */
+ * score. Later sections win: recipe, profile, column, the profile's for that column, row, the profile's for that row,
+ * for that cell, what is used of the settings tried, quick. */
 #ifndef MR_APP_PAPER_EXPERIMENT_H
 #define MR_APP_PAPER_EXPERIMENT_H
 
 #include "train/ini.h"
 #include "paper/paper_numbers.h"
-#include "train/recipe.h"
+#include "paper/settings.h"
 
-typedef enum mr_profile { MR_PROFILE_OURS, MR_PROFILE_PAPER, MR_PROFILE_QUICK, MR_PROFILES } mr_profile;
-extern const char *const mr_profile_names[MR_PROFILES]; /* "ours", "as-paper", "quick" */
+typedef enum mr_profile {
+    MR_PROFILE_OURS,
+    MR_PROFILE_PAPER,
+    MR_PROFILE_QUICK,
+    MR_PROFILE_SEARCH, /* ours, with each of the settings to be tried, scored on validation alone */
+    MR_PROFILES
+} mr_profile;
+extern const char *const mr_profile_names[MR_PROFILES]; /* "ours", "as-paper", "quick", "search" */
+
+enum { MR_MOST_TRIED = 8 }; /* settings that a cell may choose from */
 
 typedef struct mr_experiment {
     const char *name;
@@ -48,7 +64,10 @@ typedef struct mr_planned {
     mr_paper_cell paper;
     char paper_cell[200]; /* "table | row | column", "" */
     double target_loss;   /* NaN: none */
-    char test[48];        /* "key=value", "": the score is that of the best evaluation */
+    char test[128];       /* "key=value …", "": the score is that of the best evaluation */
+    char setting[48];     /* which of the settings tried this is; "": the cell has none */
+    int tried;            /* how many settings its cell may choose from; 1 where nothing is chosen */
+    char own_budget[160]; /* why it has another budget than its column; "" */
 } mr_planned;
 
 /* What to leave out, and what to change. */
@@ -82,8 +101,12 @@ const char *mr_list_word(const char **list, size_t *n);
 
 #define MR_ROW_PREFIX "row "
 #define MR_COLUMN_PREFIX "column "
+#define MR_TRY_PREFIX "try "
 /* The label of the next section with that prefix, from header `from` on, which is moved past it; or NULL. */
 const char *mr_experiment_label(const mr_experiment *e, const char *prefix, int *from);
+
+/* Is "ROW: NAME" or "ROW/COLUMN: NAME" a setting for this cell? Its NAME, or NULL. */
+const char *mr_experiment_tried(const char *label, const char *row, const char *column);
 
 /* The name of the only column where none is named. */
 const char *mr_experiment_column(const mr_experiment *e);
@@ -98,9 +121,6 @@ int mr_experiment_plan(const mr_experiment *e, const mr_plan_options *options, m
 
 /* The place of a cell in the table, in the order of the file; cells that are not in it come last. */
 int mr_experiment_place(const mr_experiment *e, const char *row, const char *column);
-
-/* Cuts "key=value" in two and returns the value; "" if there is none. */
-char *mr_setting_value(char *setting);
 
 /* The recipe of a run with its settings and seed, not open yet. */
 int mr_planned_recipe(const mr_planned *run, mr_recipe *recipe, mr_error *err);

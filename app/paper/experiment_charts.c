@@ -43,14 +43,11 @@ static int same_cell(const mr_group *a, const mr_group *b)
     return !strcmp(row_of(a), row_of(b)) && !strcmp(column_of(a), column_of(b));
 }
 
-/* Is `a` the better one to show? Current before outdated, whole runs before those cut short by --steps, then more
- * seeds, then the newer. */
+/* Is `a` the better one to show? Whole runs before those cut short by --steps, then more seeds, then the newer. */
 static int is_better(const mr_group *a, const mr_group *b)
 {
-    const int outdated = mr_row_outdated(b->first) - mr_row_outdated(a->first);
     const int whole = isnan(mr_row_number(a->first, "asked_steps")) - isnan(mr_row_number(b->first, "asked_steps"));
     const int known = isfinite(a->mean) - isfinite(b->mean);
-    if (outdated) return outdated > 0;
     if (whole) return whole > 0;
     if (known) return known > 0;
     if (a->seeds != b->seeds) return a->seeds > b->seeds;
@@ -59,9 +56,11 @@ static int is_better(const mr_group *a, const mr_group *b)
 
 static int is_drawn(const choice *c, const mr_group *g)
 {
+    if (mr_row_outdated(g->first)) return 0;
     if (strcmp(mr_row_text(g->first, "profile"), mr_row_text(c->groups->first, "profile"))) return 0;
     for (size_t i = 0; i < c->n; i++)
-        if (&c->groups[i] != g && same_cell(&c->groups[i], g) && is_better(&c->groups[i], g) &&
+        if (&c->groups[i] != g && !mr_row_outdated(c->groups[i].first) && same_cell(&c->groups[i], g) &&
+            is_better(&c->groups[i], g) &&
             !strcmp(mr_row_text(c->groups[i].first, "profile"), mr_row_text(g->first, "profile")))
             return 0;
     return 1;

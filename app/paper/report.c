@@ -54,19 +54,20 @@ static int place_of(const mr_experiment *e, const mr_row *row)
 static mr_group make_group(const mr_experiment *e, const mr_rows *rows, const mr_row *first)
 {
     mr_group g = {.first = first, .place = place_of(e, first)};
-    mean score = {0}, steps = {0}, best = {0}, seconds = {0}, target = {0};
+    mean score = {0}, last = {0}, steps = {0}, best = {0}, seconds = {0}, target = {0};
     for (size_t i = 0; i < rows->count; i++) {
         const mr_row *row = &rows->list[i];
         if (!same_group(first, row)) continue;
         g.seeds++;
         g.failed += mr_row_text(row, "failed")[0] != 0;
         count_in(&score, mr_row_number(row, "score"));
+        count_in(&last, mr_row_number(row, "last_score"));
         count_in(&steps, mr_row_number(row, "steps"));
         count_in(&best, mr_row_number(row, "best_step"));
         count_in(&seconds, mr_row_number(row, "seconds"));
         count_in(&target, mr_row_number(row, "target_step"));
     }
-    g.mean = mean_of(&score), g.std = std_of(&score);
+    g.mean = mean_of(&score), g.std = std_of(&score), g.last = mean_of(&last);
     g.steps = mean_of(&steps), g.best_step = mean_of(&best), g.seconds = mean_of(&seconds),
     g.target_step = mean_of(&target);
     return g;
@@ -155,6 +156,8 @@ static void add_group(mr_strbuf *out, const mr_group *g, int with_paper, int wit
         add_cell(out, mr_report_number(text, mr_row_number(row, "paper"), mr_row_number(row, "paper_std"), 4));
     if (g->failed == g->seeds) add_cell(out, "diverged");
     else add_cell(out, mr_report_number(text, g->mean, g->std, 4));
+    add_cell(out, mr_report_number(text, g->last, NAN, 4));
+    add_cell(out, mr_report_number(text, mr_row_number(row, "constant"), NAN, 4));
     mr_strbuf_format(out, "| %d ", g->seeds);
     if (g->failed && g->failed < g->seeds) mr_strbuf_format(out, "(%d diverged) ", g->failed);
     if (mr_row_outdated(row)) mr_strbuf_add(out, "(outdated) ");
@@ -172,16 +175,19 @@ static void add_head(mr_strbuf *out, mr_profile profile, int with_paper, int wit
     mr_strbuf_format(out, "## %s\n\n", mr_profile_names[profile]);
     if (profile == MR_PROFILE_QUICK)
         mr_strbuf_add(out, "Small versions, only to see that everything works: " MR_NOT_COMPARABLE ".\n\n");
+    if (profile == MR_PROFILE_SEARCH)
+        mr_strbuf_add(out, "Settings that a model could choose from, scored on validation.\n\n");
     mr_strbuf_format(out,
-                     "| row | column | %sours | seeds | steps | best step | %stime | device | dtype | settings |\n",
+                     "| row | column | %sours | last | constant | seeds | steps | best step | %stime | device | dtype "
+                     "| settings |\n",
                      with_paper ? "paper | " : "", with_target ? "steps to target | " : "");
-    mr_strbuf_format(out, "|---|---|%s---|---|---|---|%s---|---|---|---|\n", with_paper ? "---|" : "",
+    mr_strbuf_format(out, "|---|---|%s---|---|---|---|---|---|%s---|---|---|---|\n", with_paper ? "---|" : "",
                      with_target ? "---|" : "");
 }
 
 static void add_table(mr_strbuf *out, const mr_group *groups, size_t n, mr_profile profile)
 {
-    const int with_paper = profile != MR_PROFILE_QUICK;
+    const int with_paper = profile == MR_PROFILE_OURS || profile == MR_PROFILE_PAPER;
     int with_target = 0, any = 0;
     for (size_t i = 0; i < n; i++) with_target |= isfinite(mr_row_number(groups[i].first, "target_loss"));
     for (size_t i = 0; i < n; i++) {
@@ -207,11 +213,13 @@ static int write_markdown(const mr_experiment *e, const mr_group *groups, size_t
     char file[128];
     snprintf(file, sizeof file, "%s.md", e->name);
     char *path = mr_path_join(dir, file);
-    mr_strbuf_format(&out,
-                     "# %s\n\n%s.\n\n" MR_MADE_BY_REPRODUCE
-                     "%s%s`. A time is that of one run with its evaluations; runs "
-                     "at the same time share the device.\n\n",
-                     e->name, e->summary, e->name, e->own[0] ? ".ini" : "");
+    mr_strbuf_format(
+        &out,
+        "# %s\n\n%s.\n\n" MR_MADE_BY_REPRODUCE "%s%s`. A time is that of one run with its evaluations; runs "
+        "at the same time share the device. `last` is the score of the last checkpoint, `constant` that of "
+        "always giving the most frequent answer; outdated rows were scored in another way or on another "
+        "test set, and do not count.\n\n",
+        e->name, e->summary, e->name, e->own[0] ? ".ini" : "");
     for (int profile = 0; profile < MR_PROFILES; profile++) add_table(&out, groups, n, (mr_profile)profile);
     if (charts->data) add_charts(&out, charts->data);
     int status = !path || out.failed ? mr_no_memory(err, "the table") : mr_file_replace(path, out.data, out.size, err);

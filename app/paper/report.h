@@ -14,6 +14,7 @@ typedef struct mr_group {
     const mr_row *first;
     int seeds, failed; /* failed: seeds whose run became NaN, left out of the means */
     double mean, std;  /* of the score; std (n − 1) NaN for one seed */
+    double last;       /* the mean of the last checkpoints' scores */
     double steps, best_step, seconds, target_step;
     int place;
 } mr_group;

@@ -4,6 +4,7 @@
 #include "core/mem.h"
 #include "paper/report.h"
 #include "paper/reproduce_job.h"
+#include "paper/result_review.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -64,13 +65,10 @@ static void run_all(mr_job *j)
 static int check_run(const mr_reproduce_options *o, const mr_planned *run, mr_error *err)
 {
     mr_recipe recipe;
-    char key[sizeof run->test];
     int status = mr_cell_recipe(o, run, &recipe, err);
     if (status) return status;
-    snprintf(key, sizeof key, "%s", run->test);
-    const char *value = mr_setting_value(key);
     status = mr_recipe_check_model(&recipe, err);
-    if (!status && key[0]) status = mr_recipe_set(&recipe, key, value, err);
+    if (!status) status = mr_settings_apply(&recipe, run->test, err);
     mr_recipe_free(&recipe);
     return status;
 }
@@ -89,7 +87,7 @@ static int check_runs(const mr_planned *runs, size_t count, const mr_reproduce_o
  * rows, of --as-paper and of --quick, where the file has something for them. */
 static int check_all(const mr_experiment *e, const mr_reproduce_options *o, const char *name, mr_error *err)
 {
-    static const char *const flags[MR_PROFILES] = {"", " with --as-paper", " with --quick"};
+    static const char *const flags[MR_PROFILES] = {"", " with --as-paper", " with --quick", " with --search"};
     int status = 0;
     for (int i = 0; !status && i < MR_PROFILES; i++) {
         const mr_plan_options all = {.profile = (mr_profile)i, .seeds = 1, .first_seed = 1, .steps = o->plan.steps};
@@ -103,26 +101,14 @@ static int check_all(const mr_experiment *e, const mr_reproduce_options *o, cons
     return status;
 }
 
-/* Was the row made from other data, or from another model of `init`, than there is now? They are read to know, so this
- * is asked only of rows that would count otherwise. A row that names no data, and what cannot be read, are taken for
- * the same. */
-static int is_of_other_data(mr_job *j, const mr_planned *run, const mr_recipe *recipe, const mr_row *old)
-{
-    char now[MR_DATA_IDENTITY];
-    const char *then = mr_row_text(old, "data");
-    if (!then[0] || (!strcmp(then, MR_DATA_GENERATED) && !recipe->train.init[0])) return 0;
-    mr_data_identity_now(&j->data, run, recipe, now);
-    return now[0] && strcmp(now, then);
-}
-
 /* Is the run's result there? A row that must be replaced is marked as outdated until then. */
 static int has_result(mr_job *j, const mr_planned *run, const mr_recipe *recipe, int *outdated)
 {
     mr_row row = {0};
     mr_cell_row_start(j, run, recipe, &row);
     mr_row *old = mr_rows_find(&j->results.rows, &row);
-    int found = old && !mr_row_outdated(old) && mr_row_same_measure(old, &row) && !j->results.options->again;
-    if (found && is_of_other_data(j, run, recipe, old)) found = 0, j->result->other_data++;
+    int found = old && !mr_row_outdated(old) && !j->results.options->again;
+    if (found && !mr_row_is_current(&j->data, run, recipe, &row, old)) found = 0, j->result->other_data++;
     *outdated = old && !found && !mr_row_outdated(old);
     if (*outdated) mr_row_set(old, "outdated", 1);
     mr_row_free(&row);

@@ -40,7 +40,7 @@ typedef struct mr_reproduce_options {
 typedef struct mr_reproduce_result {
     /* runs: done now, there already, not finished, failed, without their data */
     int done, found, left, failed, no_data;
-    int other_data; /* rows that do not count because the data has changed since */
+    int other_data; /* rows that do not count: data, test set or the way of scoring has changed since */
     int cut;        /* measurements: the time was up before the last one */
     int over;       /* the time was up, or too little of it was left for another step */
 } mr_reproduce_result;
@@ -62,7 +62,9 @@ int mr_reproduce_check_files(const char *dir, const char *name, int measured, mr
 /* The rows of DIR/NAME.json; none where there is no such file. */
 int mr_reproduce_rows(const char *dir, const char *name, mr_rows *rows, mr_error *err);
 /* Adds the rows of an experiment among `rows` to DIR/NAME.json; those that are there stay as they are, unless they are
- * outdated. *added: how many are new. */
-int mr_reproduce_merge(const char *dir, const char *name, const mr_rows *rows, size_t *added, mr_error *err);
+ * outdated. Then all of them are reviewed (paper/result_review.h), where `e` is the experiment; NULL: it measures.
+ * *added: how many are new. */
+int mr_reproduce_merge(const char *dir, const char *name, const mr_rows *rows, const mr_experiment *e, size_t *added,
+                       mr_error *err);
 
 #endif

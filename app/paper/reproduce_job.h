@@ -4,6 +4,7 @@
 
 #include "paper/data_identity.h"
 #include "paper/result_folder.h"
+#include "tasks/test_set.h"
 #include "train/train.h"
 
 #include <stdatomic.h>
@@ -34,10 +35,12 @@ typedef struct mr_cell_run {
     mr_stop stop;                     /* what mr_train polls: a signal, the deadline, or a failure elsewhere */
     double began, last, spent, noted; /* spent: seconds before this call */
     double parameters;
-    int opened;        /* its data could be read */
-    mr_score test;     /* of the best model, where the run has a test; otherwise its rows are 0 */
-    mr_data_sums sums; /* of what it is made from */
-    int started_over;  /* what it was begun from has changed, so it was started over */
+    int opened;         /* its data could be read */
+    mr_score test;      /* of the model that was chosen, where the run has a test; otherwise its rows are 0 */
+    mr_score last_test; /* the same of the last model */
+    mr_test_set set;    /* what the score is of */
+    mr_data_sums sums;  /* of what it is made from */
+    int started_over;   /* what it was begun from has changed, so it was started over */
 } mr_cell_run;
 
 /* The recipe of a run, with --dtype and --tf32. */

@@ -3,6 +3,7 @@
 
 #include "core/file.h"
 #include "core/mem.h"
+#include "paper/result_review.h"
 
 #include <string.h>
 
@@ -19,8 +20,10 @@ static void copy_row(mr_row *to, const mr_row *from)
     }
 }
 
-static int add_rows(const char *dir, const char *name, const mr_rows *from, size_t *added, mr_error *err)
+static int add_rows(const char *dir, const char *name, const mr_rows *from, const mr_experiment *e, size_t *added,
+                    mr_error *err)
 {
+    size_t outdated;
     mr_rows rows;
     char *path = mr_result_path(dir, name);
     int status = path ? mr_reproduce_rows(dir, name, &rows, err) : mr_no_memory(err, "the results");
@@ -37,19 +40,21 @@ static int add_rows(const char *dir, const char *name, const mr_rows *from, size
         status = mr_rows_put(&rows, &copy, err);
         if (!status) ++*added;
     }
-    if (!status && *added) status = mr_rows_write(&rows, path, name, err);
+    if (!status && e) status = mr_rows_review(e, &rows, &outdated, err);
+    if (!status && (*added || e)) status = mr_rows_write(&rows, path, name, err);
     mr_rows_free(&rows);
     mr_free(path);
     return status;
 }
 
-int mr_reproduce_merge(const char *dir, const char *name, const mr_rows *from, size_t *added, mr_error *err)
+int mr_reproduce_merge(const char *dir, const char *name, const mr_rows *from, const mr_experiment *e, size_t *added,
+                       mr_error *err)
 {
     char *runs = NULL;
     int lock = -1;
     *added = 0;
     int status = mr_result_folder_lock(dir, name, &runs, &lock, err); /* or a run would overwrite these rows */
-    if (!status) status = add_rows(dir, name, from, added, err);
+    if (!status) status = add_rows(dir, name, from, e, added, err);
     mr_unlock_and_tidy(runs, lock);
     mr_free(runs);
     return status;

@@ -120,7 +120,8 @@ int mr_row_same_measure(const mr_row *a, const mr_row *b)
 int mr_row_same_data(const mr_row *a, const mr_row *b)
 {
     const char *left = mr_row_text(a, "data"), *right = mr_row_text(b, "data");
-    return !*left || !*right || !strcmp(left, right);
+    return (!*left || !*right || !strcmp(left, right)) &&
+           !strcmp(mr_row_text(a, "test_set"), mr_row_text(b, "test_set"));
 }
 
 mr_row *mr_rows_find(const mr_rows *rows, const mr_row *row)

@@ -8,7 +8,7 @@
 #include "core/strbuf.h"
 #include "plot/curve.h"
 
-enum { MR_ROW_FIELDS = 40, MR_ROW_KEY = 32 };
+enum { MR_ROW_FIELDS = 56, MR_ROW_KEY = 32 };
 
 typedef struct mr_field {
     char key[MR_ROW_KEY];
@@ -46,7 +46,7 @@ int mr_row_same(const mr_row *a, const mr_row *b);
  * pass. */
 int mr_row_same_measure(const mr_row *a, const mr_row *b);
 
-/* Of the same data. Rows of older versions do not name it, and pass. */
+/* Of the same data, and scored on the same test set. Rows of older versions do not name it, and pass. */
 int mr_row_same_data(const mr_row *a, const mr_row *b);
 
 /* The row that is the same run as `row`, or NULL. */

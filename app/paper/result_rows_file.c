@@ -5,6 +5,7 @@
 #include "core/mem.h"
 #include "core/options.h"
 #include "paper/result_rows.h"
+#include "paper/settings.h"
 #include "core/strbuf.h"
 
 #include <ctype.h>
@@ -155,6 +156,8 @@ static int read_row(mr_json *json, mr_row *row)
     if (!mr_json_enter(json, '{')) return 0;
     while (mr_json_item(json, '}'))
         if (!read_field(json, row)) return 0;
+    for (int i = 0; i < row->count; i++)
+        if (row->fields[i].text && !strcmp(row->fields[i].key, "settings")) mr_settings_tidy(row->fields[i].text);
     return !json->wrong && is_whole(row);
 }
 

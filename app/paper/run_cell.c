@@ -205,24 +205,32 @@ static int threads_each(const mr_reproduce_options *o)
     return all / o->side_by_side > 1 ? all / o->side_by_side : 1;
 }
 
-/* Scores the best model on data that it was not chosen by. */
-static int score_test(mr_cell_run *t, mr_context *ctx, mr_error *err)
+/* Scores one model of the run on data that it was not chosen by. */
+static int score_model(mr_cell_run *t, mr_context *ctx, const char *name, mr_score *score, mr_error *err)
 {
     mr_session session;
     mr_batch batch = {0};
-    char key[sizeof t->run->test], *path = mr_path_join(t->dir, "model.safetensors");
-    snprintf(key, sizeof key, "%s", t->run->test);
-    char *value = mr_setting_value(key);
+    char *path = mr_path_join(t->dir, name);
     int status = path ? mr_session_open(&session, path, ctx, err) : mr_no_memory(err, "the test");
     if (!status) {
-        status = mr_recipe_set(&session.recipe, key, value, err);
+        status = mr_settings_apply(&session.recipe, t->run->test, err);
         if (!status) status = mr_session_open_task(&session, err);
-        if (!status) status = mr_session_evaluate(&session, &batch, on_evaluating, t, &t->stop, &t->test, err);
+        if (!status) status = mr_session_evaluate(&session, &batch, on_evaluating, t, &t->stop, score, err);
         if (!status) memcpy(t->sums.test, session.recipe.task->data_sha256, sizeof t->sums.test);
+        if (!status && !t->set.identity[0]) status = mr_test_set_of(session.recipe.task, &t->set, err);
         mr_batch_free(&batch);
         mr_session_close(&session);
     }
     mr_free(path);
+    return status;
+}
+
+/* The model that was chosen and the last one, which may be the same, once each. */
+static int score_test(mr_cell_run *t, mr_context *ctx, const mr_train_result *r, mr_error *err)
+{
+    int status = score_model(t, ctx, "model.safetensors", &t->test, err);
+    if (!status && r->best_step == r->step) t->last_test = t->test;
+    else if (!status) status = score_model(t, ctx, "last.safetensors", &t->last_test, err);
     return status;
 }
 
@@ -252,7 +260,8 @@ static int carry_out(mr_cell_run *t, mr_recipe *recipe, mr_train_result *r, mr_e
     if (!status) read_spent(t);
     t->began = t->last = t->noted = mr_seconds();
     if (!status) status = mr_train(recipe, ctx, t->dir, 1, &t->stop, &watch, r, err);
-    if (!status && r->end != MR_END_STOPPED && t->run->test[0]) status = score_test(t, ctx, err);
+    if (!status && r->end != MR_END_STOPPED)
+        status = t->run->test[0] ? score_test(t, ctx, r, err) : mr_test_set_of(recipe->task, &t->set, err);
     if (status == MR_ESTOPPED) status = 0, r->end = MR_END_STOPPED;
     mr_context_free(ctx);
     return status;

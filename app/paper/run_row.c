@@ -31,6 +31,23 @@ static size_t thin_curve(const mr_curve_point *all, size_t n, int64_t best_step,
     return kept;
 }
 
+static void set_last(const mr_job *j, mr_row *row, double loss, double accuracy)
+{
+    mr_row_set(row, "last_score", j->e->scale * (j->e->by_loss ? loss : accuracy));
+}
+
+/* What the score is of, and what a model would score that always gives the same answer. */
+static void set_test_set(const mr_cell_run *t, mr_row *row)
+{
+    const double scale = t->job->e->scale;
+    mr_row_set_text(row, "test_set", t->set.identity);
+    mr_row_set(row, "strings", (double)t->set.sequences);
+    mr_row_set(row, "answers", (double)t->set.answers);
+    if (t->job->e->by_loss) return;
+    mr_row_set(row, "chance", scale * t->set.chance);
+    mr_row_set(row, "constant", scale * t->set.constant);
+}
+
 static int take_curve(const mr_cell_run *t, mr_row *row, int64_t best_step, mr_error *err)
 {
     mr_curve_point *all = NULL;
@@ -40,6 +57,11 @@ static int take_curve(const mr_cell_run *t, mr_row *row, int64_t best_step, mr_e
     if (!status) row->curve = mr_alloc(2 * CURVE_HALF + 4, sizeof *row->curve);
     if (!status && !row->curve) status = mr_no_memory(err, "the curve");
     if (!status) row->points = thin_curve(all, n, best_step, row->curve);
+    for (size_t i = n; !status && i-- && !t->last_test.rows;)
+        if (isfinite(all[i].test_loss)) {
+            set_last(t->job, row, all[i].test_loss, all[i].accuracy);
+            break;
+        }
     for (size_t i = 0; !status && i < n; i++)
         if (all[i].test_loss <= t->run->target_loss) {
             mr_row_set(row, "target_step", (double)all[i].step);
@@ -58,12 +80,15 @@ void mr_cell_row_start(const mr_job *j, const mr_planned *run, const mr_recipe *
     mr_row_set_text(row, "measure", j->e->by_loss ? "loss" : "accuracy");
     mr_row_set(row, "scale", j->e->scale);
     if (run->test[0]) mr_row_set_text(row, "test", run->test);
+    if (run->setting[0]) mr_row_set_text(row, "setting", run->setting);
+    if (run->own_budget[0]) mr_row_set_text(row, "own_budget", run->own_budget);
+    mr_row_set(row, "tried", run->tried);
 }
 
-/* A quick run is too small to stand beside the paper's number. */
+/* A quick run is too small to stand beside the paper's number, and a search is scored on validation. */
 static void set_paper(const mr_planned *run, mr_row *row)
 {
-    if (run->profile == MR_PROFILE_QUICK) {
+    if (run->profile == MR_PROFILE_QUICK || run->profile == MR_PROFILE_SEARCH) {
         mr_row_set_text(row, "comparable", "no");
         return;
     }
@@ -95,7 +120,10 @@ int mr_cell_row(const mr_cell_run *t, const mr_recipe *recipe, const mr_train_re
     mr_row_set(row, "accuracy", accuracy);
     if (t->test.rows) mr_row_set(row, "valid_loss", r->best_loss);
     if (t->test.rows) mr_row_set(row, "valid_accuracy", r->best_accuracy);
+    if (t->last_test.rows) set_last(j, row, t->last_test.loss, t->last_test.accuracy);
+    set_test_set(t, row);
     mr_row_set(row, "steps", (double)r->step);
+    mr_row_set(row, "sequences", (double)(r->step * recipe->train.batch * recipe->train.accumulate));
     mr_row_set(row, "best_step", (double)r->best_step);
     return take_curve(t, row, r->best_step, err);
 }

@@ -1,0 +1,147 @@
+#!/usr/bin/env bash
+# The protocol of `minrnn reproduce`: what chooses is not what is scored, rows name their test set, those of another do
+# not count, settings are tried on validation, budgets are the same for all.
+source "$(dirname "$0")/cli_support.bash"
+export MINRNN_DATA=$work/no_data XDG_CACHE_HOME=$work/no_cache
+reproduce() { "$minrnn" reproduce "$@" --device cpu; }
+
+# row FILE EXPRESSION: holds for every row r, which are rows.
+row() {
+    python3 - "$@" <<'PYTHON'
+import json, sys
+rows = json.load(open(sys.argv[1]))["rows"]
+rule = "(" + sys.argv[2] + ")"
+sys.exit(not (rows and all(eval(rule, {"r": r, "rows": rows, "len": len, "abs": abs}) for r in rows)))
+PYTHON
+}
+
+cat >small.ini <<'INI'
+[experiment]
+summary = parity of short strings
+recipe = chomsky-parity
+score = accuracy
+paper = -
+test = split=test
+budget = steps, batch, layers
+[ours]
+layers = 1
+dim = 8
+batch = 16
+steps = 6
+eval-every = 2
+eval-lengths = 4
+eval-samples = 16
+eval-to = 64
+[as-paper]
+steps = 8
+[quick]
+steps = 2
+[row A]
+mixer = mingru
+[row B]
+mixer = minlstm
+INI
+sed 's/^\[row A\]/[try A: plain]\n[try A: fast]\nlr = 1e-2\n[try A: slow]\nlr = 1e-5\n[ours A]\nuse = fast\n&/' \
+    small.ini >tried.ini
+
+# ---- the score is that of the test set, of the model that validation chose, and of the last one
+done_by reproduce ./small.ini --out one --keep
+check "fields" row one/small.json 'len(r["test_set"]) == 16 and r["strings"] == 64 and r["answers"] == 64 and
+    r["chance"] == .5 and r["constant"] >= .5 and r["sequences"] == 96 and r["test"] == "split=test" and
+    r["tried"] == 1'
+for cell in A B; do
+    model=$(echo one/runs/small/"$cell"-accuracy-1-*/model.safetensors)
+    for split in validation test; do
+        "$minrnn" eval "$model" --split $split --json --device cpu >$split.$cell || fail "eval --split $split"
+    done
+    check "$cell: the test score and the validation score" python3 - "$cell" <<'PYTHON'
+import json, sys
+cell = sys.argv[1]
+row = [r for r in json.load(open("one/small.json"))["rows"] if r["row"] == cell][0]
+got = {split: json.load(open(f"{split}.{cell}"))["accuracy"] for split in ("validation", "test")}
+assert row["score"] == got["test"] and row["valid_accuracy"] == got["validation"], (row, got)
+evaluations = [p for p in row["curve"] if p[2] is not None]
+assert [p[0] for p in evaluations] == [2, 4, 6]
+assert max(p[3] for p in evaluations) == row["valid_accuracy"]
+PYTHON
+done
+check "the two rows are of one test set" row one/small.json 'r["test_set"] == rows[0]["test_set"]'
+
+# the last model, scored on the same strings
+"$minrnn" train chomsky-parity --mixer mingru --layers 1 --dim 8 --batch 16 --steps 6 --eval-every 2 --eval-lengths 4 \
+    --eval-samples 16 --eval-to 64 --eval-tokens 0 --out last --device cpu --quiet >log 2>&1 || fail "train"
+"$minrnn" eval last/last.safetensors --split test --json --device cpu >test.last
+check "the last checkpoint's score" python3 -c 'import json
+row = [r for r in json.load(open("one/small.json"))["rows"] if r["row"] == "A"][0]
+assert row["last_score"] == json.load(open("test.last"))["accuracy"]'
+
+# ---- rows of another test set, or of none, do not count
+spoil() { # FILE CODE
+    python3 - "$1" "$2" <<'PYTHON'
+import json, sys
+data = json.load(open(sys.argv[1]))
+for r in data["rows"]: exec(sys.argv[2])
+json.dump(data, open(sys.argv[1], "w"))
+PYTHON
+}
+done_by reproduce ./small.ini --out one
+check "nothing is run again" grep -q '^0 done, 2 were there' err
+for code in 'r["test_set"] = "0" * 16' 'del r["test_set"]' 'del r["test"]'; do
+    cp -r one other
+    spoil other/small.json "$code"
+    done_by reproduce --merge other/small.json small.ini --out other
+    check "$code: marked" row other/small.json 'r["outdated"] == 1'
+    check "$code: the page says so" grep -q '(outdated)' other/small.md
+    done_by reproduce ./small.ini --out other --again
+    cp one/small.json other/small.json
+    spoil other/small.json "$code"
+    done_by reproduce ./small.ini --out other
+    check "$code: run again" grep -q '^2 done, 0 were there, 2 outdated because' err
+    check "$code: now they hold" row other/small.json '"outdated" not in r'
+    rm -r other
+done
+
+# ---- duplicates in old rows are the same settings
+cp -r one other
+spoil other/small.json 'r["settings"] = r["settings"].replace("layers=1", "layers=3 layers=1")'
+done_by reproduce ./small.ini --out other
+check "the same run" grep -q '^0 done, 2 were there' err
+rm -r other
+
+# ---- how a row differs from the paper's settings
+done_by reproduce --merge one/small.json small.ini --out one
+check "differs" row one/small.json '"steps=6 (8)" in r["differs"] and
+    "dim=8 (256)" in r["differs"] and "seed" not in r["differs"] and "mixer" not in r["differs"]'
+
+# ---- settings that are tried are scored on validation, and the one in use is among them
+done_by reproduce ./tried.ini --out two --search
+check "three runs of A, none of B" row two/tried.json 'len(rows) == 3 and r["row"] == "A" and r["profile"] == "search"'
+check "never scored on the test set" row two/tried.json '"test" not in r and "paper" not in r and r["tried"] == 3'
+check "by name" row two/tried.json '{x["setting"] for x in rows} == {"plain", "fast", "slow"} and
+    "search=" + r["setting"] in r["settings"]'
+check "and on the page" grep -q '## search' two/tried.md
+done_by reproduce ./tried.ini --out two
+check "the run itself uses it" row two/tried.json \
+    'r["profile"] == "search" or r["row"] == "B" or ("lr=1e-2" in r["settings"] and r["setting"] == "fast")'
+check "the search has other strings than the test" row two/tried.json \
+    'len({x["test_set"] for x in rows if x["row"] == "A"}) == 2'
+refused 1 'has no section \[try' reproduce ./small.ini --search --out none
+
+# ---- files that break the rules are refused before anything is run
+bad() { # PATTERN: of tried.ini, changed by sed
+    sed "$2" tried.ini >bad.ini
+    refused 1 "$1" reproduce ./bad.ini --out none
+    check "nothing was written" test ! -e none
+}
+bad 'the budget is the same for all rows' 's/^lr = 1e-2/steps = 12/'
+bad 'the budget is the same for all rows' 's/^mixer = minlstm/&\nbatch = 64/'
+bad 'no such setting to try' 's/use = fast/use = other/'
+bad 'no .use = NAME. says' 's/use = fast/lr = 1e-3/'
+bad 'there is no such row' 's/try A: slow/try C: slow/'
+bad 'at most 8 are allowed' "s/^\[try A: slow\]/$(printf '[try A: x%d]\\n' 1 2 3 4 5 6)&/"
+bad 'must be \[try ROW: NAME\]' 's/try A: slow/try A slow/'
+sed 's/^\[row B\]/[ours B]\nown-budget = it is slow\nsteps = 3\n&/' small.ini >slow.ini
+done_by reproduce ./slow.ini --out three
+check "a budget of its own says why" row three/slow.json \
+    'r["row"] == "A" or (r["own_budget"] == "it is slow" and r["steps"] == 3)'
+finish
