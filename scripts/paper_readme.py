@@ -45,7 +45,7 @@ def claim(name, cell):
 
 def step_text(row):
     """A median, its memory, and of how many."""
-    return f"{row['ms']:.3g} ms, {row['bytes'] / 1e9:.2g} GB (median of {text.number(row['repetitions'])})"
+    return f"{row['ms']:.3g} ms, {row['bytes'] / 1e9:.3g} GB (median of {text.number(row['repetitions'])})"
 
 
 def step_claim(measured):

@@ -199,7 +199,8 @@ check "how many" line wait '^The paper.s tables have 204 numbers\. 1 of them .*,
 # ---- settings tried, what differs, what was seen
 page how 'files["chomsky"] = (chomsky("minLSTM", "bucket_sort", .95, .95, differs="lr=0.001 (0.0003)", tried=1,
     parameters=1060864, sequences=3840000, tokens=7, last_score=.91)
-    + chomsky("minLSTM", "cycle_nav", .8, .8, differs="", own_budget="needs more strings") + chomsky("minLSTM", "majority", .9) + chomsky("minLSTM", "even_pairs", .9)
+    + chomsky("minLSTM", "cycle_nav", .8, .8, differs="", own_budget="needs more strings")
+    + chomsky("minLSTM", "majority", .9) + chomsky("minLSTM", "even_pairs", .9)
     + chomsky("minLSTM", "majority_count", .4) + chomsky("minLSTM", "missing_duplicate", .3) + chomsky(
     "minLSTM", "missing_duplicate", .3, profile="as-paper", settings="recipe=y", tokens=65e6))
 files["chomsky"][1]["last_score"] = .93
