@@ -180,9 +180,12 @@ def beside_section(beside, outdated):
 def waiting_beside(outdated, groups):
     """Outdated runs that have no current group and no line in a table above (Chomsky: all have one)."""
     current = {(g["experiment"], g["row"], g["column"]) for g in groups}
-    names = [(r["experiment"], r["row"], r["column"]) for r in outdated
-             if "seed" in r and not r.get("paper_cell") and r["experiment"] != "chomsky"]
-    return [f"{e} {r}/{c}" for e, r, c in sorted(set(names) - current)]
+    names = {(r["experiment"], r["row"], r["column"]) for r in outdated
+             if "seed" in r and not r.get("paper_cell") and r["experiment"] != "chomsky"} - current
+    rows = {}
+    for experiment, row, _ in sorted(names):
+        rows.setdefault(experiment, {})[row] = True
+    return [f"{experiment} ({', '.join(found)})" for experiment, found in rows.items()]
 
 
 def head(cells):

@@ -193,7 +193,7 @@ check "also what is beside the paper" line wait '^\| minGRU \| parity \|  \|  \|
 check "and measurements" line wait '^\| minGRU 512 \| ms \| 2.72 \| waiting \|'
 check "not what cannot be run" cell wait '"yet" in c("d4rl", "Hopper-M", "minGRU")["why"]
     and "data get lra" in c("lra", "minLSTM", "retrieval")["why"]'
-check "outdated runs that the paper does not have" line wait '^Waiting to be run again: listops minGRU/accuracy\.$'
+check "outdated runs that the paper does not have" line wait '^Waiting to be run again: listops \(minGRU\)\.$'
 check "how many" line wait '^The paper.s tables have 204 numbers\. 1 of them .*, and [0-9]+ are waiting'
 
 # ---- settings tried, what differs, what was seen
