@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The pages of this project say what its rows say: docs/results/paper.md, paper.json and the claims of README.md are, byte
-# for byte, what scripts/paper.py makes of the rows in docs/results. Then the claims themselves, on made-up rows.
+# The pages of this project say what its rows say: docs/results/paper.md, paper.json and the claims of README.md are,
+# byte for byte, what scripts/paper.py makes of the rows in docs/results. Then the claims themselves, on made-up rows.
 source "$(dirname "$0")/cli_support.bash"
 source=$(dirname "$tests")
 paper() { python3 "$source/scripts/paper.py" "$@"; }
@@ -42,8 +42,8 @@ python3 - <<'PYTHON'
 import json
 def seeds(scores, experiment, label, column, cell, **more):
     made = dict(experiment=experiment, profile="ours", row=label, column=column, settings="recipe=x", kind="cuda",
-                dtype="f32", device="a GPU", date="2026-01-01T00:00:00Z", measure="accuracy", scale=1, test_set="a" * 16,
-                strings=12800, differs="steps=9 (10)", paper_cell=cell)
+                dtype="f32", device="a GPU", date="2026-01-01T00:00:00Z", measure="accuracy", scale=1,
+                test_set="a" * 16, strings=12800, differs="steps=9 (10)", paper_cell=cell)
     made.update(more)
     rows = [dict(made, seed=seed, score=score) for seed, score in enumerate(scores, 1)]
     return [{k: v for k, v in row.items() if v is not None} for row in rows]
@@ -56,12 +56,14 @@ write("image", seeds((.75, .76, .77), "image", "minLSTM", "accuracy", "lra | min
                      differs="steps=9 (10), flip=yes (no), shift=2 (0)"))
 write("shakespeare", seeds((1.7, 1.71), "shakespeare", "minGRU", "test loss", "shakespeare | minGRU | test_loss",
                            measure="loss", differs="") + seeds(
-    (1.23, 1.23), "shakespeare", "minLSTM", "test loss", "shakespeare | minLSTM | test_loss", measure="loss", differs=None))
+    (1.23, 1.23), "shakespeare", "minLSTM", "test loss", "shakespeare | minLSTM | test_loss", measure="loss",
+    differs=None))
 write("chomsky", seeds((.81,), "chomsky", "minLSTM", "cycle_nav", "chomsky | minLSTM | cycle_nav") + seeds(
     (.456, .456), "chomsky", "minLSTM", "majority_count", "chomsky | minLSTM | majority_count", test_set=None))
 step = dict(experiment="efficiency", column="B=64 T=4096", kind="cuda", dtype="f32", device="a GPU", ms=2.5, bytes=31e8,
             repetitions=7)
-write("efficiency", [dict(step, row="minGRU"), dict(step, row="PyTorch GRU module", ms=543.2, torch="2.1+cu", repetitions=4)])
+peer = dict(step, row="PyTorch GRU module", ms=543.2, torch="2.1+cu", repetitions=4)
+write("efficiency", [dict(step, row="minGRU"), peer])
 PYTHON
 printf 'a\n<!-- claims: made by scripts/paper.py -->\nold\n<!-- /claims -->\nb\n' >page.md
 done_by paper rows pages --readme page.md
@@ -73,7 +75,8 @@ check "so are changed pictures" claims \
 check "the paper's settings, and a worse number" claims \
     "| 1.705 ± 0.0071 (2 seeds; the paper's settings) | paper: 1.548 (not as good) |"
 check "one seed is no verdict" claims '| 0.81 (1 seed; own settings) | paper: 0.79 (one seed) |'
-check "times, with how often" claims '| training step, minGRU, B=64 T=4096, a GPU | 2.5 ms, 3.1 GB (median of 7) | PyTorch 2.1:'
+check "times, with how often" claims \
+    '| training step, minGRU, B=64 T=4096, a GPU | 2.5 ms, 3.1 GB (median of 7) | PyTorch 2.1:'
 check "of peers, too" claims 'GRU, cuDNN: 543 ms, 3.1 GB (median of 4) |'
 check "nothing of outdated rows, of rows that do not say what differs, or name no test set" \
     [ -z "$(grep -E '12\.3|1\.23|0\.456' page.md)" ]

@@ -42,7 +42,7 @@ for name, rows in files.items():
     with open(f"{sys.argv[1]}_rows/{name}.json", "w") as file: json.dump({"experiment": name, "rows": rows}, file)
 PYTHON
 page() {
-    python3 made.py "$1" "$2" || fail "rows of $1"
+    python3 -S made.py "$1" "$2" || fail "rows of $1"
     done_by python3 "$tests/../scripts/paper.py" "$1_rows" "$1"
 }
 cat >cell.py <<'PYTHON'
@@ -56,7 +56,7 @@ ok = eval("(" + sys.argv[2] + ")", names)
 if not ok: print("false:", sys.argv[2])
 sys.exit(not ok)
 PYTHON
-cell() { python3 cell.py "$@"; }
+cell() { python3 -S cell.py "$@"; }
 line() { grep -qE -- "$2" "$1/paper.md"; }
 no_line() { ! line "$@"; }
 
