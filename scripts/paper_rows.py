@@ -13,6 +13,8 @@ TEXTS = ("settings", "profile", "device", "date", "paper_cell", "measure", "test
          "own_budget", "setting")
 MEANS = ("steps", "best_step", "seconds", "target_step", "parameters", "sequences", "tokens", "chance", "constant",
          "valid_accuracy", "valid_loss")
+NUMBERS = (*MEANS, "seed", "score", "last_score", "scale", "strings", "answers", "asked_steps", "side_by_side", "ms",
+           "bytes", "repetitions", "percent", "tried", "used", "outdated")
 SEARCH = "-search"  # NAME-search.json: the settings that were tried for NAME, scored on validation; never results
 
 
@@ -39,7 +41,9 @@ def is_row(row, names):
     """Texts that tell runs apart, and numbers that are finite."""
     if not isinstance(row, dict) or not all(isinstance(row.get(key), str) and row[key] for key in names):
         return False
-    if not all(isinstance(row.get(key, ""), str) for key in TEXTS):
+    if not all(isinstance(row.get(key, ""), str) for key in TEXTS) or row.get("paper_cell", " |  | ").count(" | ") != 2:
+        return False
+    if any(isinstance(row.get(key), str) for key in NUMBERS):
         return False
     for key, value in row.items():
         if key == "curve":

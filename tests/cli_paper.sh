@@ -178,7 +178,9 @@ check "one scored in another way does not" grep -q '^| shakespeare | minGRU | te
 before=$(snapshot out_5)
 mkdir broken
 for rows in '[{}]' 5 '[null]' "$(sed 's/.*"rows": //; s/"score": [^,]*/"score": "abc"/; s/}$//' results/image.json)" \
-    "$(sed 's/.*"rows": //; s/"score": [^,]*/"score": 1e999/; s/}$//' results/image.json)"; do
+    "$(sed 's/.*"rows": //; s/"score": [^,]*/"score": 1e999/; s/}$//' results/image.json)" \
+    "$(sed 's/.*"rows": //; s/"seed": [^,]*/"seed": 1, "strings": "many"/; s/}$//' results/image.json)" \
+    "$(sed 's/.*"rows": //; s/"paper_cell": "lra |/"paper_cell": "/; s/}$//' results/image.json)"; do
     printf '{"experiment": "image", "rows": %s}' "$rows" >broken/image.json
     refused 1 'broken/image.json: has rows that are no results' paper broken out_5
 done
