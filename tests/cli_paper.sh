@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/paper.py on made-up results: the right number beside each of the paper's, seeds together,
-# reasons where there is none.
+# scripts/paper.py on made-up results: the right number beside each of the paper's, seeds together, reasons where there
+# is none. cli_paper_verdict.sh has what is said about the numbers, cli_claims.sh the pages of this project.
 source "$(dirname "$0")/cli_support.bash"
 paper() { python3 "$tests/../scripts/paper.py" "$@"; }
 
@@ -91,7 +91,7 @@ check "reasons" \
     cell out_1 'all(c["why"]
         for c in cells.values() if not c["ours"]) and "yet" in c("d4rl", "Hopper-M", "minGRU")["why"]'
 check "more reasons" cell out_1 '("quotes" in c("chomsky", "xLSTM", "majority")["why"]
-    and "device time" in c("chomsky", "GRU", "majority")["why"]
+    and c("chomsky", "GRU", "majority")["why"] == "waiting"
     and "data get lra" in c("lra", "Mamba", "retrieval")["why"])'
 python3 - <<'PYTHON'
 import json
@@ -103,18 +103,21 @@ done_by paper results out_2
 check "the average of nine" cell out_2 \
     'abs(o("lra", "minLSTM", "average_with_chomsky")["mean"] - (6 * 0.9 + 3 * 0.45) / 9) < 1e-9'
 only='`minrnn reproduce shakespeare --only "=minGRU/test loss"'
-check "a good number" grep -q "^| minGRU | test_loss | 1.548 | 1.5 | yes | 1 | 1000 | 1:40 | a GPU, f32 | $only\` |$" \
-    out_2/paper.md
-check "a worse one" grep -q '^| 3 | minGRU | 99.5 ± 0.2 | 99.2 ± 0.1 | no | 3 |' out_2/paper.md
-check "diverged" grep -q '^| 1 | minLSTM | 37.6 ± 2 | diverged |' out_2/paper.md
+check "a number beside the paper's" grep -q "^| minGRU | test_loss | ours | 1.548 | 1.5 |" out_2/paper.md
+check "and how it was made" grep -q "^| minGRU | test_loss | ours | .* | 1:40 | a GPU, f32 | $only\` |$" out_2/paper.md
+check "mean and ± on the page" grep -q '^| 3 | minGRU | ours | 99.5 ± 0.2 | 99.2 ± 0.1 |' out_2/paper.md
+check "diverged" grep -q '^| 1 | minLSTM | ours | 37.6 ± 2 | diverged |' out_2/paper.md
 check "beside the paper" grep -q '^| selective-copy | GRU | 3 layers | ours | 88.5 |' out_2/paper.md
-check "the paper's settings beside" grep -q '^| selective-copy | minGRU | 3 layers | as-paper | 34 |' out_2/paper.md
+check "the paper's settings have a line of their own" \
+    grep -q "^| 3 | minGRU | the paper's | 99.5 ± 0.2 | 34 |" out_2/paper.md
+check "and their command" \
+    grep -q "^| 3 | minGRU | the paper's | .* --only \"=minGRU/3 layers\" --as-paper\` |$" out_2/paper.md
 check "quick runs are left out" [ -z "$(grep -F '| 12 |' out_2/paper.md)" ]
 check "what was not run takes one line per table" \
     [ "$(grep -c '^Not run, 60 of 60 numbers: .*HalfCheetah-M' out_2/paper.md)" -eq 1 ]
 check "and no row" [ -z "$(grep -E '^\| (Hopper|Walker|HalfCheetah|xLSTM|H3)' out_2/paper.md)" ]
 check "which names it" \
-    grep -q '^Not run, 8 of 10 numbers: models .* from others (7: H3 Hyena, .*); not enough device time' out_1/paper.md
+    grep -q '^Not run, 7 of 10 numbers: models .* from others (7: H3 Hyena, .*).$' out_1/paper.md
 check "charts stand there once" [ "$(grep -c '!\[shakespeare\]' out_2/paper.md)" -eq 1 ]
 check "figures" grep -qF '![shakespeare](../results/shakespeare.svg)' out_2/paper.md
 
@@ -135,12 +138,21 @@ json.dump(dict(d, rows=[real, *says, dict(real, seed=4, score=9.9, measure="accu
           open("scored/shakespeare.json", "w"))
 PYTHON
 done_by paper results:more out_5
+mkdir trial
+python3 - <<'PYTHON'
+import json
+d = json.load(open("more/shakespeare.json"))
+json.dump(dict(d, rows=[r for r in d["rows"] if "asked_steps" in r]), open("trial/shakespeare.json", "w"))
+PYTHON
+done_by paper trial out_8
 check "a run in two folders is one" cell out_5 'o("shakespeare", "minGRU", "test_loss")["seeds"] == 1'
 check "a trial does not take the place of a run" cell out_5 \
     'o("shakespeare", "minGRU", "test_loss")["mean"] == 1.5
      and c("shakespeare", "minGRU", "test_loss")["command"].startswith("minrnn reproduce shakespeare --only")'
-check "it stands beside, with its steps" grep -q \
-    '^| shakespeare | minGRU | test loss | ours | 4.4 ± 0 | 2 | 1 | .*--seeds 2 --steps 1`' out_5/paper.md
+check "it stands beside" grep -q '^| shakespeare | minGRU | test loss | ours | 4.4 ± 0 |' out_5/paper.md
+check "with its steps" grep -q \
+    '^| shakespeare | minGRU | test loss | ours | .* --seeds 2 --steps 1` |$' out_5/paper.md
+check "nor of one that is not there" cell out_8 'c("shakespeare", "minGRU", "test_loss")["why"] == "waiting"'
 check "outdated rows are left out" [ -z "$(grep -F '9.9' out_5/paper.md)" ]
 done_by paper seven out_6
 mkdir other_data
@@ -154,28 +166,30 @@ done_by paper other_data out_7
 check "seeds of other data have no common mean" \
     cell out_7 '[o("shakespeare", "minGRU", "test_loss")[k] for k in ("seed_list", "data")] == [[3, 7], "aaaa"]'
 check "how many ran at once is a whole number" \
-    grep -q '^| minGRU | test_loss | .* | 1:40, up to 3 at once |' out_6/paper.md
+    grep -q '^| minGRU | test_loss | ours | .* | 1:40, up to 3 at once |' out_6/paper.md
 check "which seeds" cell out_6 'o("shakespeare", "minGRU", "test_loss")["seed_list"] == [2, 3, 7]'
 check "and how to run them" grep -q "$only --seed 2 --seeds 2\`, $only --seed 7\`" out_6/paper.md
 done_by paper scored out_7
 check "a row that does not say how it was scored goes with those that do" cell out_7 \
     'o("shakespeare", "minGRU", "test_loss")["seed_list"] == [1, 2, 3]'
-check "one scored in another way does not" grep -q '^| shakespeare | minGRU | test loss | ours | 9.9 | 1 |' \
-    out_7/paper.md
+check "one scored in another way does not" grep -q '^| shakespeare | minGRU | test loss | ours | 9.9 |' out_7/paper.md
 
 # ---- what is wrong
 before=$(snapshot out_5)
 mkdir broken
 for rows in '[{}]' 5 '[null]' "$(sed 's/.*"rows": //; s/"score": [^,]*/"score": "abc"/; s/}$//' results/image.json)" \
-    "$(sed 's/.*"rows": //; s/"score": [^,]*/"score": 1e999/; s/}$//' results/image.json)"; do
+    "$(sed 's/.*"rows": //; s/"score": [^,]*/"score": 1e999/; s/}$//' results/image.json)" \
+    "$(sed 's/.*"rows": //; s/"seed": [^,]*/"seed": 1, "strings": "many"/; s/}$//' results/image.json)" \
+    "$(sed 's/.*"rows": //; s/"paper_cell": "lra |/"paper_cell": "/; s/}$//' results/image.json)"; do
     printf '{"experiment": "image", "rows": %s}' "$rows" >broken/image.json
     refused 1 'broken/image.json: has rows that are no results' paper broken out_5
 done
 check "the pages stay" [ "$before" = "$(snapshot out_5)" ]
 : >file
-refused 1 'file: cannot be written' paper results file
-run paper nowhere
-check "no folder" [ $status -ne 0 ]
+refused 1 'file: cannot be read or written' paper results file
+refused 1 'nowhere: is no folder' paper nowhere out_5
+run paper
+check "wrong usage" [ $status -eq 2 ]
 mkdir torn
 head -c 100 results/image.json >torn/image.json
 refused 1 'torn/image.json: cannot be read' paper torn out_3
