@@ -14,13 +14,13 @@ TEXTS = ("settings", "profile", "device", "date", "paper_cell", "measure", "test
 MEANS = ("steps", "best_step", "seconds", "target_step", "parameters", "sequences", "tokens", "chance", "constant",
          "valid_accuracy", "valid_loss")
 NUMBERS = (*MEANS, "seed", "score", "last_score", "scale", "strings", "answers", "asked_steps", "side_by_side", "ms",
-           "bytes", "repetitions", "percent", "tried", "used", "outdated")
-SEARCH = "-search"  # NAME-search.json: the settings that were tried for NAME, scored on validation; never results
+           "bytes", "repetitions", "percent", "tried", "outdated")
+SEARCH = "search"  # the profile of settings that were tried, scored on validation: never results
 
 
 class Results:
     """rows: the current ones. outdated: those of another protocol or test set, which count nowhere.
-    tried: {(experiment, row, column): {setting: {"scores": […], "used": …}}}."""
+    tried: {(experiment, row, column): {setting: scores on validation}}."""
 
     def __init__(self):
         self.rows, self.outdated, self.tried = [], [], {}
@@ -58,12 +58,13 @@ def has_score(row):
     return isinstance(row.get("score"), (int, float)) or "failed" in row
 
 
-def is_result(row):
-    return is_row(row, ("experiment", "row", "column", "kind", "dtype")) and ("seed" not in row or has_score(row))
-
-
 def is_try(row):
-    return is_row(row, ("row", "column", "setting")) and has_score(row)
+    return isinstance(row, dict) and row.get("profile") == SEARCH
+
+
+def is_result(row):
+    names = ("experiment", "row", "column", "kind", "dtype", *(["setting"] if is_try(row) else []))
+    return is_row(row, names) and ("seed" not in row or has_score(row))
 
 
 def read_file(path):
@@ -77,8 +78,7 @@ def read_file(path):
     if not isinstance(data, dict) or "rows" not in data or "experiment" not in data:
         return None
     name, rows = data["experiment"], data["rows"]
-    good = is_try if isinstance(name, str) and name.endswith(SEARCH) else is_result
-    if not isinstance(name, str) or not isinstance(rows, list) or not all(good(row) for row in rows):
+    if not isinstance(name, str) or not isinstance(rows, list) or not all(is_result(row) for row in rows):
         sys.exit(f"paper.py: {path}: has rows that are no results of `minrnn reproduce`; "
                  "remove the file or replace it with a whole one")
     return name, rows
@@ -93,24 +93,23 @@ def read_results(folders):
     """Each run once, whatever folders it is in: the newest row of it."""
     rows, tries, results = {}, {}, Results()
     for path in in_folders(folders, "*.json"):
-        name, found = read_file(path) or ("", [])
+        _, found = read_file(path) or ("", [])
         for row in found:
             if row.get("profile") == "quick":
                 continue
             if row.get("outdated"):
-                if not name.endswith(SEARCH):
+                if not is_try(row):
                     results.outdated.append(row)
-            elif name.endswith(SEARCH):
-                cell = name[:-len(SEARCH)], row["row"], row["column"]
+            elif is_try(row):
+                cell = row["experiment"], row["row"], row["column"]
                 keep_newest(tries, (cell, row["setting"], row.get("seed")), row)
             else:
                 same = tuple(row.get(key) for key in (*RUN, "seed", *([] if "seed" in row else ["device"])))
                 keep_newest(rows, same, row)
     results.rows = list(rows.values())
     for (cell, setting, _), row in tries.items():
-        one = results.tried.setdefault(cell, {}).setdefault(setting, {"scores": [], "used": False})
-        one["scores"] += [row["score"]] if "score" in row and "failed" not in row else []
-        one["used"] |= row.get("used") == 1
+        scores = results.tried.setdefault(cell, {}).setdefault(setting, [])
+        scores += [row["score"]] if "score" in row and "failed" not in row else []
     return results
 
 
@@ -160,7 +159,7 @@ def group_of(number, run, members):
         "data": first_of(members, "data"), "test_set": first_of(members, "test_set"),
         "measure": first_of(members, "measure"), "scale": first_of(members, "scale"),
         "strings": min(strings) if strings and min(strings) > 0 else None, "answers": first_of(members, "answers"),
-        "tried": 1 if all(r.get("tried") == 1 for r in members) else None,
+        "tried": max(r.get("tried", 0) for r in members) or None, "setting": first_of(members, "setting"),
         "differs": texts_of(members, "differs"), "own_budget": first_of(members, "own_budget"),
         "side_by_side": [min(beside), max(beside)], **{key: mean_of(members, key) for key in MEANS}}
 

@@ -93,10 +93,10 @@ def tried_text(group, tried):
         return "1" if group["tried"] == 1 else "waiting"
     sign = 1 if is_accuracy(group) else -1
 
-    def rank(setting):
-        return sign * sum(setting["scores"]) / len(setting["scores"]) if setting["scores"] else -math.inf
+    def rank(scores):
+        return sign * sum(scores) / len(scores) if scores else -math.inf
+    count = str(len(settings)) + (f" of {group['tried']:g}" if len(settings) < (group["tried"] or 0) else "")
+    if group["setting"] not in settings:
+        return f"{count}, the one used is not among them"
     best = max(rank(s) for s in settings.values())
-    used = [s for s in settings.values() if s["used"]]
-    if not used:
-        return f"{len(settings)}, the one used is not among them"
-    return str(len(settings)) + ("" if all(rank(s) == best for s in used) else ", not the best on validation")
+    return count + ("" if rank(settings[group["setting"]]) == best else ", not the best on validation")

@@ -31,10 +31,10 @@ def listops(*scores, **more):
     return seeds(scores, "listops", "minLSTM + conv + MLP", "accuracy",
                  "listops_ablation | minLSTM + conv + MLP | accuracy", **more)
 def tried(label, column, **settings):
-    """Settings by name, each with its scores on validation; the first is the one that is used."""
-    return [dict(experiment="chomsky-search", row=label, column=column, setting=name, seed=s, score=score,
-                 used=int(number == 0), profile="ours", kind="cuda", dtype="f32")
-            for number, (name, scores) in enumerate(settings.items()) for s, score in enumerate(scores, 1)]
+    """Settings by name, each with its scores on validation."""
+    return [dict(experiment="chomsky", row=label, column=column, setting=name, seed=s, score=score, settings=name,
+                 profile="search", kind="cuda", dtype="f32")
+            for name, scores in settings.items() for s, score in enumerate(scores, 1)]
 files = {}
 exec(sys.argv[2])
 os.makedirs(sys.argv[1] + "_rows")
@@ -200,26 +200,27 @@ check "how many" line wait '^The paper.s tables have 204 numbers\. 1 of them .*,
 page how 'files["chomsky"] = (chomsky("minLSTM", "bucket_sort", .95, .95, differs="lr=0.001 (0.0003)", tried=1,
     parameters=1060864, sequences=3840000, tokens=7, last_score=.91)
     + chomsky("minLSTM", "cycle_nav", .8, .8, differs="", own_budget="needs more strings")
-    + chomsky("minLSTM", "majority", .9) + chomsky("minLSTM", "even_pairs", .9)
-    + chomsky("minLSTM", "majority_count", .4) + chomsky("minLSTM", "missing_duplicate", .3) + chomsky(
+    + chomsky("minLSTM", "majority", .9, setting="a", tried=3)
+    + chomsky("minLSTM", "even_pairs", .9, setting="a", tried=5)
+    + chomsky("minLSTM", "majority_count", .4, setting="z") + chomsky("minLSTM", "missing_duplicate", .3, setting="a")
+    + chomsky(
     "minLSTM", "missing_duplicate", .3, profile="as-paper", settings="recipe=y", tokens=65e6))
 files["chomsky"][1]["last_score"] = .93
-files["chomsky-search"] = (tried("minLSTM", "majority", a=[.90, .92], b=[.95, .80], c=[.1])
+files["chomsky"] += (tried("minLSTM", "majority", a=[.90, .92], b=[.95, .80], c=[.1])
     + tried("minLSTM", "even_pairs", a=[.90, .92], b=[.95, .90]) + tried("minLSTM", "majority_count", a=[.4], b=[.3])
     + tried("minLSTM", "missing_duplicate", a=[.3], b=[.9]))
-for r in files["chomsky-search"]:
-    if r["column"] == "majority_count": r["used"] = 0
-    if r["column"] == "missing_duplicate" and r["setting"] == "b": r["outdated"] = 1
-files["shakespeare"] = shakespeare("minGRU", 1.5, tokens=32768000, sequences=9)
-files["shakespeare-search"] = [dict(row="minGRU", column="test loss", setting=n, score=s, used=u)
-                               for n, s, u in (("a", 1.6, 1), ("b", 1.7, 0), ("c", 1.8, 0))]'
+for r in files["chomsky"]:
+    if r["profile"] == "search" and r["column"] == "missing_duplicate" and r["setting"] == "b": r["outdated"] = 1
+files["shakespeare"] = shakespeare("minGRU", 1.5, tokens=32768000, sequences=9, setting="a")
+files["shakespeare"] += [dict(t, experiment="shakespeare")
+                         for t in tried("minGRU", "test loss", a=[1.6], b=[1.7], c=[1.8])]'
 check "one setting" line how \
     '^\| minLSTM \| bucket_sort \| ours \| 1,060,864 \| 3.84 million sequences \| 1 \| lr=0.001'
 check "not said" line how \
     '^\| minLSTM \| cycle_nav \| ours \|  \|  \| waiting \| nothing; own budget: needs more strings \|'
 check "three, and the best is used" line how '^\| minLSTM \| majority \| ours \|  \|  \| 3 \| not recorded \|'
 check "two, and another was better" line how \
-    '^\| minLSTM \| even_pairs \| ours \|  \|  \| 2, not the best on validation \|'
+    '^\| minLSTM \| even_pairs \| ours \|  \|  \| 2 of 5, not the best on validation \|'
 check "none of them is used" line how '^\| minLSTM \| majority_count \| ours .* \| 2, the one used is not among them \|'
 check "outdated ones do not count" line how '^\| minLSTM \| missing_duplicate \| ours \|  \|  \| 1 \|'
 check "the paper's settings" line how \
@@ -227,9 +228,10 @@ check "the paper's settings" line how \
 check "the smallest loss is the best; a text is tokens" line how \
     '^\| minGRU \| test_loss \| ours \|  \| 32.8 million tokens \| 3 \|'
 check "the mean of the last" line how '^\| minLSTM \| bucket_sort \| ours \| 0.94 \| 0.95 ± 0 \| 0.92 \|'
-check "what was tried is no result" cell how 'not any("search" in g["experiment"] for g in d["groups"])'
+check "what was tried is no result" cell how 'not any(g["profile"] == "search" for g in d["groups"])'
 mkdir broken
-printf '{"experiment": "chomsky-search", "rows": [{"row": "a", "column": "b", "score": 1}]}' >broken/chomsky-search.json
-refused 1 'chomsky-search.json: has rows that are no results' python3 "$tests/../scripts/paper.py" broken out
+printf '{"experiment": "x", "rows": [{"experiment": "x", "row": "a", "column": "b", "kind": "cpu", %s}]}' \
+    '"dtype": "f32", "profile": "search", "score": 1, "seed": 1' >broken/x.json
+refused 1 'x.json: has rows that are no results' python3 "$tests/../scripts/paper.py" broken out
 check "the rule stands at the top" line how '^\*\*As good\?\*\* .*more than 2e, otherwise "not distinguishable"'
 finish

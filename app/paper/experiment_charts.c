@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     MODELS = 12,
@@ -216,6 +217,35 @@ static int draw_bars(const choice *c, const char *const *columns, size_t count, 
 
 char mr_chart_file_letter(char c) { return (char)(isalnum((unsigned char)c) || c == '_' || !c ? c : '-'); }
 
+/* NAME-COLUMN.svg, as far as a file may be named so. */
+static char *column_file(const mr_experiment *e, const char *column, char file[160])
+{
+    snprintf(file, 150, "%s-%.60s", e->name, column);
+    for (char *at = file; *at; at++) *at = mr_chart_file_letter(*at);
+    return strcat(file, ".svg");
+}
+
+static void take_away(const char *dir, const char *file)
+{
+    char *path = mr_path_join(dir, file);
+    if (path) unlink(path);
+    mr_free(path);
+}
+
+/* Charts of results that are outdated by now. */
+static void take_away_old(const mr_experiment *e, const char *const *drawn_columns, size_t count, const char *dir)
+{
+    char file[160];
+    int from = 0;
+    for (const char *column; (column = mr_experiment_label(e, MR_COLUMN_PREFIX, &from));) {
+        size_t i = 0;
+        while (i < count && strcmp(drawn_columns[i], column)) i++;
+        if (i == count || count < 2) take_away(dir, column_file(e, column, file));
+    }
+    snprintf(file, sizeof file, "%s.svg", e->name);
+    if (!count) take_away(dir, file);
+}
+
 int mr_experiment_charts_write(const mr_experiment *e, const mr_rows *rows, const mr_group *groups, size_t n,
                                const char *dir, mr_strbuf *names, mr_error *err)
 {
@@ -223,16 +253,15 @@ int mr_experiment_charts_write(const mr_experiment *e, const mr_rows *rows, cons
     const char *columns[COLUMNS];
     char file[160], title[160], label[64];
     size_t count = list_columns(&c, columns);
+    take_away_old(e, columns, count, dir);
+    if (!count) return 0;
     snprintf(file, sizeof file, "%s.svg", e->name);
-    if (count < 2) return draw_curves(&c, count ? columns[0] : "", e->summary, dir, file, names, err);
+    if (count < 2) return draw_curves(&c, columns[0], e->summary, dir, file, names, err);
     int status = draw_bars(&c, columns, count, dir, file, names, err);
     for (size_t i = 0; !status && i < count; i++) {
-        snprintf(file, sizeof file, "%s-%.60s", e->name, columns[i]);
-        for (char *at = file; *at; at++) *at = mr_chart_file_letter(*at);
-        strcat(file, ".svg");
         name_column(columns[i], label);
         snprintf(title, sizeof title, "%s: %s", e->name, label);
-        status = draw_curves(&c, columns[i], title, dir, file, names, err);
+        status = draw_curves(&c, columns[i], title, dir, column_file(e, columns[i], file), names, err);
     }
     return status;
 }
