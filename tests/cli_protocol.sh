@@ -101,6 +101,14 @@ for code in 'r["test_set"] = "0" * 16' 'del r["test_set"]' 'del r["test"]'; do
     rm -r other
 done
 
+# a row that does not hold any more makes room for one that does, also where nobody has marked it yet
+cp -r one other
+spoil other/small.json 'del r["test_set"]; r["score"] = 0.125'
+done_by reproduce --merge one/small.json small.ini --out other
+check "both are replaced" grep -q '^2 rows read, 2 new' out
+check "and hold" row other/small.json '"outdated" not in r and r["score"] != 0.125'
+rm -r other
+
 # ---- duplicates in old rows are the same settings
 cp -r one other
 spoil other/small.json 'r["settings"] = r["settings"].replace("layers=1", "layers=3 layers=1")'

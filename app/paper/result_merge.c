@@ -31,6 +31,8 @@ static int add_rows(const char *dir, const char *name, const mr_rows *from, cons
         mr_free(path);
         return status;
     }
+    /* first, so that rows which do not hold any more make room; and again for those that were added */
+    if (e) status = mr_rows_review(e, &rows, &outdated, err);
     for (size_t i = 0; !status && i < from->count; i++) {
         mr_row copy;
         const mr_row *old = mr_rows_find(&rows, &from->list[i]);
