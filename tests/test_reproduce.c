@@ -127,6 +127,47 @@ static mr_planned *plan(const char *name, const mr_plan_options *options, size_t
     return runs;
 }
 
+/* The value of one key of a run's recipe. */
+static const char *value_of(const mr_planned *run, const char *key, char out[MR_TEXT_MAX])
+{
+    mr_recipe recipe;
+    mr_error err = {0};
+    out[0] = 0;
+    if (mr_planned_recipe(run, &recipe, &err)) fail_msg("%s", err.text);
+    for (int section = 0; section < MR_SECTIONS; section++) {
+        const mr_option *o = mr_option_find(mr_recipe_table(&recipe, section), key);
+        if (o) mr_option_print(o, mr_recipe_settings(&recipe, section), out);
+    }
+    mr_recipe_free(&recipe);
+    return out;
+}
+
+/* --as-paper: the paper's steps, no growing sequences, no augmentation, no early end, nothing chosen. */
+static void the_papers_settings_are_its_own(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *name, *steps;
+    } papers[] = {{"chomsky", "500000"}, {"selective-copy", "400000"}, {"shakespeare", "5000"},
+                  {"listops", "250000"}, {"image", "250000"},          {"retrieval", "250000"}};
+    static const char *const off[][2] = {
+        {"start-length", "0"},      {"flip", "no"},          {"shift", "0"}, {"patience", "0"},
+        {"transition", "positive"}, {"gate-init", "default"}};
+    char value[MR_TEXT_MAX];
+    for (size_t i = 0; i < sizeof papers / sizeof *papers; i++) {
+        size_t count;
+        mr_planned *runs = plan(papers[i].name, &(mr_plan_options){.profile = MR_PROFILE_PAPER, .seeds = 1}, &count);
+        for (size_t k = 0; k < count; k++) {
+            if (strstr(runs[k].row, "signed")) continue; /* not in the paper */
+            assert_string_equal(value_of(&runs[k], "steps", value), papers[i].steps);
+            assert_int_equal(runs[k].tried, 1);
+            for (size_t n = 0; n < sizeof off / sizeof *off; n++)
+                if (*value_of(&runs[k], off[n][0], value)) assert_string_equal(value, off[n][1]);
+        }
+        mr_free(runs);
+    }
+}
+
 static void plan_options_choose_runs(void **unused)
 {
     (void)unused;
@@ -308,13 +349,11 @@ static void numbers_are_rounded_for_people(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_papers_numbers_are_found),
-                                       cmocka_unit_test(every_planned_run_has_a_recipe),
-                                       cmocka_unit_test(plan_options_choose_runs),
-                                       cmocka_unit_test(data_is_named_by_its_hash),
-                                       cmocka_unit_test(rows_read_back),
-                                       cmocka_unit_test(malformed_rows_are_refused),
-                                       cmocka_unit_test(seeds_are_grouped),
-                                       cmocka_unit_test(numbers_are_rounded_for_people)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_papers_numbers_are_found),  cmocka_unit_test(every_planned_run_has_a_recipe),
+        cmocka_unit_test(plan_options_choose_runs),      cmocka_unit_test(the_papers_settings_are_its_own),
+        cmocka_unit_test(data_is_named_by_its_hash),     cmocka_unit_test(rows_read_back),
+        cmocka_unit_test(malformed_rows_are_refused),    cmocka_unit_test(seeds_are_grouped),
+        cmocka_unit_test(numbers_are_rounded_for_people)};
     return cmocka_run_group_tests(tests, choose_path, remove_folder);
 }
