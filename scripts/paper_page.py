@@ -197,8 +197,8 @@ def head(cells):
             RULE, "",
             "Ours is mean ± standard deviation over seeds (n − 1), on the test set, of the checkpoint that was chosen "
             "on validation. \"Last\" is the last checkpoint on the same test set. Best constant: the score of always "
-            "giving the most frequent answer of the test set. Settings tried: for this cell, scored on validation; 1: one "
-            "setting for all models, whose earlier history is in [findings.md](findings.md).", "",
+            "giving the most frequent answer of the test set. Settings tried: for this cell, scored on validation; 1: "
+            "one setting for all models, whose earlier history is in [findings.md](findings.md).", "",
             "Made by `scripts/paper.py` from the results of `minrnn reproduce`. `paper.json` has every number, also "
             "those that were not run. The JSON of the experiments has all settings.", ""]
 
