@@ -160,8 +160,7 @@ static void check_cells_with(mr_dev *dev, mr_transition transition)
                              .resets = begins[j].resets};
             snprintf(c.name, sizeof c.name, "%s%s%s.%s.%s.%s.%s", cell.kind == MR_MINGRU ? "mingru" : "minlstm",
                      cell.normalize ? "_normalised" : "", transition == MR_TRANSITION_SIGNED ? "_signed" : "",
-                     candidates[cell.candidate], scans[cell.scan], c.begin,
-                     c.resets ? "resets" : "whole");
+                     candidates[cell.candidate], scans[cell.scan], c.begin, c.resets ? "resets" : "whole");
             check_cell(&c);
             bag_empty(&c.bag);
         }
