@@ -46,6 +46,9 @@ PYTHON
 mv mine.txt gone.txt
 done_by reproduce mine.ini --out data
 check "without its data a row counts" grep -q '^0 done, 2 were there$' err
+mkdir unnamed && sed 's/"test_set": "[^"]*", //' data/mine.json >unnamed/mine.json
+run reproduce mine.ini --out unnamed --budget 0.000001s
+check "but not where it names no test set" grep -q '^0 done, 0 were there, 2 outdated' err
 mv gone.txt mine.txt
 
 # the context decides which sequences are scored, so rows of different contexts have different test sets

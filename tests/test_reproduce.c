@@ -109,6 +109,7 @@ static void every_planned_run_has_a_recipe(void **unused)
                 if (mr_recipe_check_model(&recipe, &err))
                     fail_msg("%s, %s/%s: %s", e.name, runs[k].row, runs[k].column, err.text);
                 assert_int_equal(mr_train_seed(&recipe.train), runs[k].seed);
+                if (profile == MR_PROFILE_SEARCH) assert_true(isnan(runs[k].paper.value) && !runs[k].test[0]);
                 mr_recipe_free(&recipe);
             }
             mr_free(runs);
