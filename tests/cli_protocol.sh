@@ -116,6 +116,19 @@ done_by reproduce ./small.ini --out other
 check "the same run" grep -q '^0 done, 2 were there' err
 rm -r other
 
+# ---- charts of rows that do not hold any more are taken away
+{ sed '/^\[row B\]/,$d' small.ini && printf '[column %s]\n' a b c; } >wide.ini
+done_by reproduce ./wide.ini --out wide
+charts() { # CODE FILES: the charts after rows were marked
+    spoil wide/wide.json "$1"
+    done_by reproduce --merge wide/wide.json wide.ini --out wide
+    check "charts: $2" [ "$(cd wide && echo *.svg)" = "$2" ]
+}
+charts '' 'wide-a.svg wide-b.svg wide-c.svg wide.svg'
+charts 'if r["column"] == "c": r["outdated"] = 1' 'wide-a.svg wide-b.svg wide.svg'
+charts 'if r["column"] == "b": r["outdated"] = 1' 'wide.svg' # one column has one chart
+charts 'r["outdated"] = 1' '*.svg'
+
 # ---- how a row differs from the paper's settings
 done_by reproduce --merge one/small.json small.ini --out one
 check "differs" row one/small.json '"steps=6 (8)" in r["differs"] and
