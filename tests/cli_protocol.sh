@@ -67,13 +67,19 @@ PYTHON
 done
 check "the two rows are of one test set" row one/small.json 'r["test_set"] == rows[0]["test_set"]'
 
-# the last model, scored on the same strings
+# the model that was chosen and the last one, which is worse here, are scored on the same strings
+sed '/^\[row B\]/,$d; s/^layers = 1/&\nlr = 0.03/' small.ini >worse.ini
+done_by reproduce ./worse.ini --out worse
 "$minrnn" train chomsky-parity --mixer mingru --layers 1 --dim 8 --batch 16 --steps 6 --eval-every 2 --eval-lengths 4 \
-    --eval-samples 16 --eval-to 64 --eval-tokens 0 --out last --device cpu --quiet >log 2>&1 || fail "train"
-"$minrnn" eval last/last.safetensors --split test --json --device cpu >test.last
+    --eval-samples 16 --eval-to 64 --eval-tokens 0 --lr 0.03 --out last --device cpu --quiet >log 2>&1 || fail "train"
+for model in model last; do
+    "$minrnn" eval last/$model.safetensors --split test --json --device cpu >test.$model
+done
 check "the last checkpoint's score" python3 -c 'import json
-row = [r for r in json.load(open("one/small.json"))["rows"] if r["row"] == "A"][0]
-assert row["last_score"] == json.load(open("test.last"))["accuracy"]'
+row = json.load(open("worse/worse.json"))["rows"][0]
+chosen, last = (json.load(open("test." + model))["accuracy"] for model in ("model", "last"))
+assert row["best_step"] < row["steps"] and chosen != last, (row, chosen, last)
+assert row["score"] == chosen and row["last_score"] == last, (row, chosen, last)'
 
 # ---- rows of another test set, or of none, do not count
 spoil() { # FILE CODE
@@ -200,6 +206,7 @@ bad() { # PATTERN: of tried.ini, changed by sed
 }
 bad 'the budget is the same for all rows' 's/^lr = 1e-2/steps = 12/'
 bad 'the budget is the same for all rows' 's/^mixer = minlstm/&\nbatch = 64/'
+bad 'the budget is the same for all rows' 's/^\[ours A\]/&\nsteps = 12/'
 bad 'no such setting to try' 's/use = fast/use = other/'
 bad 'no .use = NAME. says' 's/use = fast/lr = 1e-3/'
 for test in split =test split= "split=$(printf 'x%.0s' {1..140})"; do
@@ -207,7 +214,13 @@ for test in split =test split= "split=$(printf 'x%.0s' {1..140})"; do
 done
 bad 'there is no such row' 's/try A: slow/try C: slow/'
 bad 'at most 8 are allowed' "s/^\[try A: slow\]/$(printf '[try A: x%d]\\n' 1 2 3 4 5 6)&/"
-bad 'must be \[try ROW: NAME\]' 's/try A: slow/try A slow/'
+for name in 'A slow' 'A: ' 'A: very slow'; do
+    bad 'must be \[try ROW: NAME\]' "s/try A: slow/try $name/"
+done
+{ cat wide.ini && printf '[try A: x%d]\n' {1..8} && echo '[try A/b: y]'; } >many.ini
+refused 1 'many.ini: A/b has 9 settings to try; at most 8' reproduce ./many.ini --out none
+sed -i '/^\[try A\/b/d' many.ini
+refused 1 'many.ini: A/a: has settings to try, and no .use = NAME. says' reproduce ./many.ini --out none
 sed 's/^\[row B\]/[ours B]\nown-budget = it is slow\nsteps = 3\n&/' small.ini >slow.ini
 done_by reproduce ./slow.ini --out three
 check "a budget of its own says why" row three/slow.json \
