@@ -123,7 +123,7 @@ check "the same run" grep -q '^0 done, 2 were there' err
 rm -r other
 
 # ---- charts of rows that do not hold any more are taken away
-{ sed '/^\[row B\]/,$d' small.ini && printf '[column %s]\n' a b c; } >wide.ini
+{ sed '/^\[row B\]/,$d' small.ini && printf '[column %s]\neval-to = %d\n' a 64 b 60 c 56; } >wide.ini
 done_by reproduce ./wide.ini --out wide
 charts() { # CODE FILES: the charts after rows were marked
     spoil wide/wide.json "$1"
@@ -183,7 +183,8 @@ check "another target" row loss/loss.json 'r["outdated"] == 1'
 # ---- settings that are tried are scored on validation, and the one in use is among them
 done_by reproduce ./tried.ini --out two --search
 check "three runs of A, none of B" row two/tried.json 'len(rows) == 3 and r["row"] == "A" and r["profile"] == "search"'
-check "never scored on the test set" row two/tried.json '"test" not in r and "paper" not in r and r["tried"] == 3'
+check "never scored on the test set" row two/tried.json '"test" not in r and "paper" not in r and r["tried"] == 3 and
+    r["comparable"] == "no"'
 check "by name" row two/tried.json '{x["setting"] for x in rows} == {"plain", "fast", "slow"} and
     "search=" + r["setting"] in r["settings"]'
 check "and on the page" grep -q '## search' two/tried.md
