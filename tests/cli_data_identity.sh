@@ -46,7 +46,17 @@ PYTHON
 mv mine.txt gone.txt
 done_by reproduce mine.ini --out data
 check "without its data a row counts" grep -q '^0 done, 2 were there$' err
+mkdir unnamed && sed 's/"test_set": "[^"]*", //' data/mine.json >unnamed/mine.json
+run reproduce mine.ini --out unnamed --budget 0.000001s
+check "but not where it names no test set" grep -q '^0 done, 0 were there, 2 outdated' err
 mv gone.txt mine.txt
+
+# the context decides which sequences are scored, so rows of different contexts have different test sets
+sed 's/^dim = 16/context = 32/' mine.ini >contexts.ini
+done_by reproduce contexts.ini --out contexts
+check "two contexts, two test sets" json 'len({r["test_set"] for r in d["rows"]}) == 2' contexts/contexts.json
+done_by reproduce contexts.ini --out contexts
+check "each row is compared with its own" grep -q '^0 done, 2 were there$' err
 
 # an unfinished run whose data has changed starts over
 sed 's/^steps.*/steps = 100000000\nsave-every = 1/; /^\[row large/,$d' mine.ini >begun.ini
@@ -84,6 +94,14 @@ check "without the model the row counts" grep -q '^0 done, 1 were there$' err
 cp im2/model.safetensors im.safetensors
 done_by reproduce from.ini --out from
 check "another model" grep -q '^1 done, 0 were there, 1 outdated because .* the model of init, .* has changed$' err
+
+# a text is read with the vocabulary of that model, which may have characters that the text has not
+printf 'Zebra! ' | cat - mine.txt >wide.txt
+done_by "$minrnn" train text --data wide.txt --context 16 --batch 4 --dim 8 --layers 1 --steps 2 --out wide
+sed 's/im.safetensors/wide/' from.ini >widened.ini
+done_by reproduce widened.ini --out widened
+done_by reproduce widened.ini --out widened
+check "a model with more characters" grep -q '^0 done, 1 were there$' err
 
 # kept models are in nobody's way, also when the rows are gone
 done_by reproduce from.ini --out from --again --keep

@@ -67,13 +67,19 @@ PYTHON
 done
 check "the two rows are of one test set" row one/small.json 'r["test_set"] == rows[0]["test_set"]'
 
-# the last model, scored on the same strings
+# the model that was chosen and the last one, which is worse here, are scored on the same strings
+sed '/^\[row B\]/,$d; s/^layers = 1/&\nlr = 0.03/' small.ini >worse.ini
+done_by reproduce ./worse.ini --out worse
 "$minrnn" train chomsky-parity --mixer mingru --layers 1 --dim 8 --batch 16 --steps 6 --eval-every 2 --eval-lengths 4 \
-    --eval-samples 16 --eval-to 64 --eval-tokens 0 --out last --device cpu --quiet >log 2>&1 || fail "train"
-"$minrnn" eval last/last.safetensors --split test --json --device cpu >test.last
+    --eval-samples 16 --eval-to 64 --eval-tokens 0 --lr 0.03 --out last --device cpu --quiet >log 2>&1 || fail "train"
+for model in model last; do
+    "$minrnn" eval last/$model.safetensors --split test --json --device cpu >test.$model
+done
 check "the last checkpoint's score" python3 -c 'import json
-row = [r for r in json.load(open("one/small.json"))["rows"] if r["row"] == "A"][0]
-assert row["last_score"] == json.load(open("test.last"))["accuracy"]'
+row = json.load(open("worse/worse.json"))["rows"][0]
+chosen, last = (json.load(open("test." + model))["accuracy"] for model in ("model", "last"))
+assert row["best_step"] < row["steps"] and chosen != last, (row, chosen, last)
+assert row["score"] == chosen and row["last_score"] == last, (row, chosen, last)'
 
 # ---- rows of another test set, or of none, do not count
 spoil() { # FILE CODE
@@ -116,15 +122,69 @@ done_by reproduce ./small.ini --out other
 check "the same run" grep -q '^0 done, 2 were there' err
 rm -r other
 
+# ---- charts of rows that do not hold any more are taken away
+{ sed '/^\[row B\]/,$d' small.ini && printf '[column %s]\neval-to = %d\n' a 64 b 60 c 56; } >wide.ini
+done_by reproduce ./wide.ini --out wide
+charts() { # CODE FILES: the charts after rows were marked
+    spoil wide/wide.json "$1"
+    done_by reproduce --merge wide/wide.json wide.ini --out wide
+    check "charts: $2" [ "$(cd wide && echo *.svg)" = "$2" ]
+}
+charts '' 'wide-a.svg wide-b.svg wide-c.svg wide.svg'
+charts 'if r["column"] == "c": r["outdated"] = 1' 'wide-a.svg wide-b.svg wide.svg'
+charts 'if r["column"] == "b": r["outdated"] = 1' 'wide.svg' # one column has one chart
+charts 'r["outdated"] = 1' '*.svg'
+
 # ---- how a row differs from the paper's settings
 done_by reproduce --merge one/small.json small.ini --out one
 check "differs" row one/small.json '"steps=6 (8)" in r["differs"] and
     "dim=8 (256)" in r["differs"] and "seed" not in r["differs"] and "mixer" not in r["differs"]'
 
+mkdir now
+differs() { # SED EXPRESSION: of the same rows, by a file that has changed since
+    sed "$1" small.ini >now/small.ini
+    done_by reproduce --merge one/small.json now/small.ini --out one
+    check "$1: $2" row one/small.json "$2"
+}
+differs 's/^steps = 6/steps = 7/' '"steps=6 (8)" in r["differs"]'
+differs 's/^\[as-paper\]/&\nsplit = test\npatience = 3\nlr = 1/' '"split" not in r["differs"] and
+    "patience" not in r["differs"] and " (1)" in r["differs"]'
+differs 's/^\[as-paper\]/&\nrecipe = selective-copy/' 'r["differs"] == ""' # another task has other keys
+done_by reproduce ./small.ini --out quick --quick
+done_by reproduce --merge quick/small.json small.ini --out quick
+check "a quick row is not compared" row quick/small.json '"differs" not in r and "outdated" not in r'
+
+# ---- rows of runs that failed have no score and no test set, and hold
+cp -r one other
+spoil other/small.json 'r["failed"] = "step 3: not finite"; del r["score"]; del r["test_set"]'
+done_by reproduce ./small.ini --out other
+check "not run again" grep -q '^0 done, 2 were there' err
+done_by reproduce --merge other/small.json small.ini --out other
+check "nor marked" row other/small.json '"outdated" not in r'
+rm -r other
+
+# ---- scores in percent, and losses, which no constant answer has
+sed 's/^paper = -/&\nscale = 100/' small.ini >percent.ini
+done_by reproduce ./percent.ini --out percent
+check "in percent" row percent/percent.json 'r["score"] == 100 * r["accuracy"] and r["chance"] == 50 and
+    50 <= r["constant"] <= 100'
+check "the last one too" python3 -c 'import json
+plain, percent = (json.load(open(f))["rows"] for f in ("one/small.json", "percent/percent.json"))
+assert [100 * r["last_score"] for r in plain] == [r["last_score"] for r in percent] and len(plain) == 2'
+sed 's/^score = .*/score = loss\ntarget-loss = 0.25/; s/^steps = 6/&\naccumulate = 2/' small.ini >loss.ini
+done_by reproduce ./loss.ini --out loss
+done_by reproduce --merge loss/loss.json loss.ini --out loss
+check "losses" row loss/loss.json '"chance" not in r and "constant" not in r and r["score"] == r["loss"] and
+    r["sequences"] == 192 and "outdated" not in r'
+sed -i 's/target-loss = .*/target-loss = 0.5/' loss.ini
+done_by reproduce --merge loss/loss.json loss.ini --out loss
+check "another target" row loss/loss.json 'r["outdated"] == 1'
+
 # ---- settings that are tried are scored on validation, and the one in use is among them
 done_by reproduce ./tried.ini --out two --search
 check "three runs of A, none of B" row two/tried.json 'len(rows) == 3 and r["row"] == "A" and r["profile"] == "search"'
-check "never scored on the test set" row two/tried.json '"test" not in r and "paper" not in r and r["tried"] == 3'
+check "never scored on the test set" row two/tried.json '"test" not in r and "paper" not in r and r["tried"] == 3 and
+    r["comparable"] == "no"'
 check "by name" row two/tried.json '{x["setting"] for x in rows} == {"plain", "fast", "slow"} and
     "search=" + r["setting"] in r["settings"]'
 check "and on the page" grep -q '## search' two/tried.md
@@ -133,6 +193,10 @@ check "the run itself uses it" row two/tried.json \
     'r["profile"] == "search" or r["row"] == "B" or ("lr=1e-2" in r["settings"] and r["setting"] == "fast")'
 check "the search has other strings than the test" row two/tried.json \
     'len({x["test_set"] for x in rows if x["row"] == "A"}) == 2'
+spoil two/tried.json 'r["tried"] = 7'
+done_by reproduce --merge two/tried.json tried.ini --out two
+check "how many were tried is that of the file" row two/tried.json 'r["tried"] == (3 if r["row"] == "A" else 1)
+    and "outdated" not in r'
 refused 1 'has no section \[try' reproduce ./small.ini --search --out none
 
 # ---- files that break the rules are refused before anything is run
@@ -143,11 +207,21 @@ bad() { # PATTERN: of tried.ini, changed by sed
 }
 bad 'the budget is the same for all rows' 's/^lr = 1e-2/steps = 12/'
 bad 'the budget is the same for all rows' 's/^mixer = minlstm/&\nbatch = 64/'
+bad 'the budget is the same for all rows' 's/^\[ours A\]/&\nsteps = 12/'
 bad 'no such setting to try' 's/use = fast/use = other/'
 bad 'no .use = NAME. says' 's/use = fast/lr = 1e-3/'
+for test in split =test split= "split=$(printf 'x%.0s' {1..140})"; do
+    bad 'must be keys and values, as in split=test' "s/^test = .*/test = $test/"
+done
 bad 'there is no such row' 's/try A: slow/try C: slow/'
 bad 'at most 8 are allowed' "s/^\[try A: slow\]/$(printf '[try A: x%d]\\n' 1 2 3 4 5 6)&/"
-bad 'must be \[try ROW: NAME\]' 's/try A: slow/try A slow/'
+for name in 'A slow' 'A: ' 'A: very slow'; do
+    bad 'must be \[try ROW: NAME\]' "s/try A: slow/try $name/"
+done
+{ cat wide.ini && printf '[try A: x%d]\n' {1..8} && echo '[try A/b: y]'; } >many.ini
+refused 1 'many.ini: A/b has 9 settings to try; at most 8' reproduce ./many.ini --out none
+sed -i '/^\[try A\/b/d' many.ini
+refused 1 'many.ini: A/a: has settings to try, and no .use = NAME. says' reproduce ./many.ini --out none
 sed 's/^\[row B\]/[ours B]\nown-budget = it is slow\nsteps = 3\n&/' small.ini >slow.ini
 done_by reproduce ./slow.ini --out three
 check "a budget of its own says why" row three/slow.json \

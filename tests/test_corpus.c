@@ -102,10 +102,53 @@ static void a_stopped_task_is_not_opened(void **state)
     mr_task_free(task);
 }
 
+/* Which tokens a text of 100 different bytes is trained on and scored on, in windows of 4. */
+static void expect_parts(int validation, int first, int end)
+{
+    enum { SIZE = 100, TRIES = 200 };
+    mr_error err = {0};
+    mr_task *task = new_task("text", 1, 4, (setting[]){{0}});
+    mr_corpus_source source = {.name = "a text",
+                               .bytes = mr_alloc(SIZE, 1),
+                               .size = SIZE,
+                               .split = 0.9,
+                               .kind = MR_VOCAB_BYTES,
+                               .validation = validation};
+    for (int i = 0; i < SIZE; i++) source.bytes[i] = (char)i;
+    if (mr_corpus_open(task, source, &err)) fail_msg("%s", err.text);
+    mr_batch batch = new_batch(task);
+    int next = first, last_trained = 0;
+    for (int i = 0; i < task->eval_batches; i++) {
+        mr_corpus_eval_batch(task, i, &batch);
+        for (int t = 0; t < batch.T && batch.target[t] >= 0; t++, next++) {
+            assert_int_equal(batch.ids[t], next);
+            assert_int_equal(batch.target[t], next + 1);
+        }
+    }
+    assert_int_equal(next + 1, end);
+    assert_int_equal(task->test_tokens, end - first - 1);
+    for (uint32_t step = 1; step <= TRIES; step++) {
+        mr_corpus_train_batch(task, step, 0, &batch);
+        if (batch.target[3] > last_trained) last_trained = batch.target[3];
+    }
+    assert_int_equal(last_trained, first - 1);
+    mr_batch_free(&batch);
+    mr_task_free(task);
+}
+
+/* The validation text is the end of the training text, and is not trained on; the test text is then in neither. */
+static void validation_is_held_out(void **state)
+{
+    (void)state;
+    expect_parts(0, 90, 100);
+    expect_parts(1, 81, 90);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(places_are_those_of_the_file), cmocka_unit_test(places_in_long_files),
-        cmocka_unit_test(a_character_may_lie_in_two_files), cmocka_unit_test(a_stopped_task_is_not_opened)};
+        cmocka_unit_test(a_character_may_lie_in_two_files), cmocka_unit_test(a_stopped_task_is_not_opened),
+        cmocka_unit_test(validation_is_held_out)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -6,6 +6,7 @@
 #include "paper/data_identity.h"
 #include "paper/report.h"
 #include "paper/reproduce.h"
+#include "paper/settings.h"
 #include "scratch.h"
 
 #include <math.h>
@@ -108,6 +109,7 @@ static void every_planned_run_has_a_recipe(void **unused)
                 if (mr_recipe_check_model(&recipe, &err))
                     fail_msg("%s, %s/%s: %s", e.name, runs[k].row, runs[k].column, err.text);
                 assert_int_equal(mr_train_seed(&recipe.train), runs[k].seed);
+                if (profile == MR_PROFILE_SEARCH) assert_true(isnan(runs[k].paper.value) && !runs[k].test[0]);
                 mr_recipe_free(&recipe);
             }
             mr_free(runs);
@@ -218,6 +220,68 @@ static void plan_options_choose_runs(void **unused)
         assert_that(count, >=, 1);
         mr_free(runs);
     }
+}
+
+static void settings_have_each_key_once(void **unused)
+{
+    (void)unused;
+    char text[32] = "";
+    assert_true(mr_settings_add(text, sizeof text, "a", "1"));
+    assert_true(mr_settings_add(text, sizeof text, "ab", "2"));
+    assert_true(mr_settings_add(text, sizeof text, "a", "3")); /* not the start of ab */
+    assert_string_equal(text, "ab=2 a=3");
+    assert_true(mr_settings_add(text, sizeof text, "a", "4")); /* the last one leaves no blank */
+    assert_string_equal(text, "ab=2 a=4");
+    assert_true(mr_settings_add(text, sizeof text, "ba", "5"));
+    assert_true(mr_settings_add(text, sizeof text, "a", "6"));
+    assert_string_equal(text, "ab=2 ba=5 a=6");
+    assert_true(mr_settings_add(text, sizeof text, "c", "012345678901234")); /* 31 characters */
+    assert_string_equal(text, "ab=2 ba=5 a=6 c=012345678901234");
+    assert_false(mr_settings_add(text, sizeof text, "c", "0123456789012345"));
+}
+
+/* One line of the table below: the settings of the only run. */
+static void expect_settings(const char *name, mr_profile profile, const char *only, const char *settings, int tried)
+{
+    size_t count;
+    mr_planned *runs = plan(name, &(mr_plan_options){.profile = profile, .seeds = 1, .only = only}, &count);
+    assert_int_equal(count, 1);
+    assert_string_equal(runs->settings, settings);
+    assert_int_equal(runs->tried, tried);
+    mr_free(runs);
+}
+
+/* What is said later holds: all runs, a column, a row, a cell, the setting that is used of those tried, quick. */
+static void sections_follow_one_another(void **unused)
+{
+    (void)unused;
+    static const char text[] =
+        "[experiment]\nsummary = s\nscore = accuracy\nrecipe = chomsky-parity\nbudget = steps\n"
+        "test = split=test\nsearch = eval-lengths=9\n"
+        "[ours]\nsteps = 1\n[ours /c]\nsteps = 2\nlr = 1e-2\n"
+        "[ours A]\nuse = x\nlr = 1e-3\ndim = 8\n[ours A/c]\nuse = y\ndim = 16\n"
+        "[try A: x]\nclip = 2\n[try A/c: y]\nclip = 3\ndim = 24\n"
+        "[try A/c: z]\nclip = 4\n[as-paper]\n[as-paper A]\nsteps = 7\n[quick]\nsteps = 5\nclip = 6\n"
+        "[row A]\nmixer = mingru\nlr = 1e-4\n[row B]\nmixer = gru\n[column c]\n[column d]\n";
+    char name[MR_TEXT_MAX];
+    write_file("plan.ini", text, strlen(text), name);
+#define START "recipe=chomsky-parity steps=2 mixer=mingru lr=1e-3 "
+    expect_settings(name, MR_PROFILE_OURS, "=A/c", START "clip=3 dim=24", 3);
+    expect_settings(name, MR_PROFILE_OURS, "=A/d", "recipe=chomsky-parity steps=1 mixer=mingru lr=1e-3 dim=8 clip=2",
+                    1);
+    expect_settings(name, MR_PROFILE_OURS, "=B/c", "recipe=chomsky-parity steps=2 lr=1e-2 mixer=gru", 1);
+    expect_settings(name, MR_PROFILE_QUICK, "=A/c", "recipe=chomsky-parity mixer=mingru lr=1e-3 dim=24 steps=5 clip=6",
+                    3);
+    expect_settings(name, MR_PROFILE_PAPER, "=A/c", "recipe=chomsky-parity mixer=mingru lr=1e-4 steps=7", 1);
+    expect_settings(name, MR_PROFILE_SEARCH, "=A/d",
+                    "recipe=chomsky-parity steps=1 mixer=mingru lr=1e-3 dim=8 search=x clip=2 eval-lengths=9", 1);
+    size_t count;
+    mr_planned *runs = plan(name, &(mr_plan_options){.profile = MR_PROFILE_SEARCH, .seeds = 1, .only = "=A/c"}, &count);
+    assert_int_equal(count, 3);
+    assert_string_equal(runs[2].settings, START "dim=16 search=z clip=4 eval-lengths=9");
+    assert_string_equal(runs[2].setting, "z");
+    assert_string_equal(runs[2].test, "");
+    mr_free(runs);
 }
 
 static mr_row make_row(const char *label, int seed, double score)
@@ -350,10 +414,11 @@ static void numbers_are_rounded_for_people(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_papers_numbers_are_found),  cmocka_unit_test(every_planned_run_has_a_recipe),
-        cmocka_unit_test(plan_options_choose_runs),      cmocka_unit_test(the_papers_settings_are_its_own),
-        cmocka_unit_test(data_is_named_by_its_hash),     cmocka_unit_test(rows_read_back),
-        cmocka_unit_test(malformed_rows_are_refused),    cmocka_unit_test(seeds_are_grouped),
-        cmocka_unit_test(numbers_are_rounded_for_people)};
+        cmocka_unit_test(the_papers_numbers_are_found),   cmocka_unit_test(every_planned_run_has_a_recipe),
+        cmocka_unit_test(plan_options_choose_runs),       cmocka_unit_test(the_papers_settings_are_its_own),
+        cmocka_unit_test(data_is_named_by_its_hash),      cmocka_unit_test(rows_read_back),
+        cmocka_unit_test(malformed_rows_are_refused),     cmocka_unit_test(seeds_are_grouped),
+        cmocka_unit_test(numbers_are_rounded_for_people), cmocka_unit_test(settings_have_each_key_once),
+        cmocka_unit_test(sections_follow_one_another)};
     return cmocka_run_group_tests(tests, choose_path, remove_folder);
 }

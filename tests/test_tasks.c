@@ -390,6 +390,7 @@ static void shakespeare_is_the_published_text(void **state)
     mr_task *task = open_task("shakespeare", 64, 256, (setting[]){{0}});
     assert_int_equal(task->interface.inputs, 65);
     assert_int_equal(task->vocab->size, 65);
+    assert_int_equal(task->test_tokens, 111539);
     assert_int_equal(task->eval_batches, 7); /* 111,539 tokens in windows of 256: 436 rows */
     assert_int_equal(collect_test_text(task, got), 111539);
     assert_int_equal(mr_data_find("shakespeare", &path, NULL), 0);
@@ -403,6 +404,10 @@ static void shakespeare_is_the_published_text(void **state)
     }
     assert_int_equal(fgetc(file), EOF);
     fclose(file);
+    mr_task_free(task);
+    /* to choose settings by: the last tenth of the training text, which is nine tenths of all */
+    task = open_task("shakespeare", 64, 256, (setting[]){{"split", "validation"}, {0}});
+    assert_int_equal(task->test_tokens, 1003854 - 903468 - 1);
     mr_task_free(task);
     assert_int_equal(mr_data_get("shakespeare", NULL, NULL, &path, NULL), 0);
     mr_free(path);

@@ -4,6 +4,7 @@
 #include "tasks/test_set.h"
 
 #include <math.h>
+#include <stddef.h>
 
 static mr_test_set set_of(const char *name, int batch, int context, const setting *settings)
 {
@@ -121,6 +122,129 @@ static void constant_answers_are_counted(void **state)
     mr_task_free(task);
 }
 
+/* ---- made-up sequences: all that a batch can hold counts, padding and the cut into batches do not ---- */
+
+enum { MADE = 6, MADE_T = 4, MADE_WIDTH = 2, MADE_CLASSES = 3 };
+static struct {
+    int32_t ids[MADE][MADE_T], target[MADE][MADE_T], length[MADE];
+    float values[MADE][MADE_T][MADE_WIDTH], wanted[MADE][MADE_T][MADE_WIDTH];
+    uint8_t reset[MADE][MADE_T], mask[MADE][MADE_T];
+} made;
+
+static void make_up(void)
+{
+    for (int s = 0; s < MADE; s++) {
+        made.length[s] = MADE_T;
+        for (int t = 0; t < MADE_T; t++) {
+            made.ids[s][t] = 8 * s + t;
+            made.target[s][t] = s == 1 ? 2 : (s + t) % 2;
+            made.reset[s][t] = 0;
+            made.mask[s][t] = 1;
+            for (int k = 0; k < MADE_WIDTH; k++) made.values[s][t][k] = made.wanted[s][t][k] = (float)(s + 8 * t + k);
+        }
+    }
+}
+
+/* Answers of sequence s: one for each token, one, or of a pair one for both. */
+static void put_answers(mr_head head, int s, int b, mr_batch *batch)
+{
+    if (mr_head_pairs(head) && b % 2) return;
+    const int at = head == MR_HEAD_TOKEN ? b * MADE_T : mr_head_pairs(head) ? b / 2 : b;
+    for (int t = 0; t < (head == MR_HEAD_TOKEN ? MADE_T : 1); t++) {
+        if (batch->target) batch->target[at + t] = made.target[s][t];
+        if (batch->mask) batch->mask[at + t] = made.mask[s][t];
+        if (batch->target_values)
+            memcpy(batch->target_values + (at + t) * MADE_WIDTH, made.wanted[s][t], sizeof made.wanted[s][t]);
+    }
+}
+
+static void made_batch(const mr_task *task, int index, mr_batch *batch)
+{
+    const int first = index * task->batch, left = MADE - first;
+    batch->B = left < task->batch ? left : task->batch;
+    batch->T = MADE_T;
+    batch->reset = mr_batch_resets(batch);
+    batch->length = mr_batch_lengths(batch);
+    for (int b = 0; b < batch->B; b++) {
+        const int s = first + b;
+        if (batch->ids) memcpy(batch->ids + b * MADE_T, made.ids[s], sizeof made.ids[s]);
+        else memcpy(batch->values + b * MADE_T * MADE_WIDTH, made.values[s], sizeof made.values[s]);
+        memcpy(batch->reset + b * MADE_T, made.reset[s], sizeof made.reset[s]);
+        batch->length[b] = made.length[s];
+        put_answers(task->interface.head, s, b, batch);
+    }
+}
+
+static mr_test_set made_set(mr_input input, mr_head head, mr_loss loss, int batch)
+{
+    const mr_task_type type = {.name = "made up", .eval_batch = made_batch};
+    const mr_interface interface = {input, MADE_WIDTH, head, loss, loss == MR_LOSS_MSE ? MADE_WIDTH : MADE_CLASSES};
+    const mr_task task = {.type = &type,
+                          .batch = batch,
+                          .interface = interface,
+                          .max_T = MADE_T,
+                          .eval_batches = (MADE + batch - 1) / batch};
+    mr_test_set set;
+    assert_int_equal(mr_test_set_of(&task, &set, NULL), 0);
+    return set;
+}
+
+/* Changes one byte, and expects another test set, or the same. */
+static void change(mr_input input, mr_head head, mr_loss loss, void *at, int counts)
+{
+    const mr_test_set before = made_set(input, head, loss, 4);
+    *(uint8_t *)at ^= 1;
+    const mr_test_set after = made_set(input, head, loss, 4);
+    *(uint8_t *)at ^= 1;
+    if (strcmp(before.identity, after.identity) ? !counts : counts)
+        fail_msg("input %d, head %d, loss %d: byte %td of what was made up", input, head, loss,
+                 (char *)at - (char *)&made);
+}
+
+static void everything_in_a_batch_counts(void **state)
+{
+    (void)state;
+    for (int input = 0; input < 2; input++)
+        for (int head = 0; head <= MR_HEAD_PAIR_MEAN; head++)
+            for (int loss = 0; loss < 2; loss++) {
+                const int pairs = mr_head_pairs((mr_head)head), mse = loss == MR_LOSS_MSE;
+                make_up();
+                const mr_test_set set = made_set(input, head, loss, 4);
+                assert_int_equal(set.sequences, pairs ? MADE / 2 : MADE);
+                assert_int_equal(set.answers, head == MR_HEAD_TOKEN ? MADE * MADE_T : set.sequences);
+                if (mse) assert_true(isnan(set.chance) && isnan(set.constant));
+                else assert_true(set.chance == 1.0 / MADE_CLASSES);
+                assert_string_equal(made_set(input, head, loss, 2).identity, set.identity);
+                assert_string_equal(made_set(input, head, loss, 6).identity, set.identity);
+                change(input, head, loss, &made.ids[3][3], input == MR_INPUT_TOKENS);
+                change(input, head, loss, &made.values[3][3][1], input == MR_INPUT_REALS);
+                change(input, head, loss, &made.reset[3][3], 1);
+                change(input, head, loss, &made.target[2][0], !mse);
+                change(input, head, loss, &made.target[3][0], !mse && !pairs);
+                change(input, head, loss, &made.wanted[2][0][1], mse);
+                change(input, head, loss, &made.mask[2][0], mse);
+                made.mask[2][0] = 0;
+                assert_int_equal(made_set(input, head, loss, 4).answers, set.answers - mse);
+                made.length[3] = 2; /* the rest is padding */
+                made.target[3][2] = made.target[3][3] = -1;
+                change(input, head, loss, &made.ids[3][2], 0);
+                change(input, head, loss, &made.values[3][2][0], 0);
+                change(input, head, loss, &made.reset[3][2], 0);
+            }
+}
+
+/* Published results name their test set by these digits: when they change, all results are outdated. */
+static void identities_do_not_change(void **state)
+{
+    (void)state;
+    static const char *const known[] = {"9af637016fbb8ffd", "780afd4863bc0d9b", "2a13f14674cc22a5", "ef57e0ccffa89d71",
+                                        "ff7c1ea1f5090ba6"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        assert_string_equal(set_of(sets[i].task, 64, 0, sets[i].settings).identity, known[i]);
+    make_up();
+    assert_string_equal(made_set(MR_INPUT_TOKENS, MR_HEAD_PAIR_LAST, MR_LOSS_XENT, 2).identity, "22357838637511ab");
+}
+
 /* The test sequences are drawn from a seed of their own, not from the validation sequences' or from training. */
 static void no_test_sequence_is_a_validation_sequence(void **state)
 {
@@ -162,9 +286,13 @@ static void it_can_be_stopped(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(batches_do_not_change_it), cmocka_unit_test(every_set_has_its_own),
-        cmocka_unit_test(one_token_changes_it),     cmocka_unit_test(constant_answers_are_counted),
-        cmocka_unit_test(it_can_be_stopped),        cmocka_unit_test(no_test_sequence_is_a_validation_sequence)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(everything_in_a_batch_counts),
+                                       cmocka_unit_test(identities_do_not_change),
+                                       cmocka_unit_test(batches_do_not_change_it),
+                                       cmocka_unit_test(every_set_has_its_own),
+                                       cmocka_unit_test(one_token_changes_it),
+                                       cmocka_unit_test(constant_answers_are_counted),
+                                       cmocka_unit_test(it_can_be_stopped),
+                                       cmocka_unit_test(no_test_sequence_is_a_validation_sequence)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include "paper/data_identity.h"
 
 #include "core/mem.h"
+#include "train/init.h"
 #include "train/session.h"
 
 #include <stdio.h>
@@ -45,12 +46,14 @@ int mr_data_sum_init(const mr_recipe *recipe, char sum[MR_SHA256_TEXT])
     return read;
 }
 
-/* What decides which files are read: the task with all its settings, the key of the test, the model of `init`. */
+/* What decides which files are read and how they are cut into sequences: the task with all its settings, the key of the
+ * test, the model of `init`, the context. */
 static int make_key(const mr_planned *run, const mr_recipe *recipe, char key[MR_SHA256_TEXT])
 {
     mr_strbuf text = {0};
     char value[MR_TEXT_MAX];
-    mr_strbuf_format(&text, "%s|%s|%s", recipe->task->type->name, run->test, recipe->train.init);
+    mr_strbuf_format(&text, "%s|%s|%s|%lld", recipe->task->type->name, run->test, recipe->train.init,
+                     (long long)recipe->train.context);
     for (const mr_option *o = mr_recipe_table(recipe, MR_SECTION_TASK); o->key; o++)
         mr_strbuf_format(&text, "|%s", mr_option_print(o, mr_recipe_settings(recipe, MR_SECTION_TASK), value));
     if (!text.failed) mr_sha256_of(text.data, text.size, key);
@@ -59,14 +62,15 @@ static int make_key(const mr_planned *run, const mr_recipe *recipe, char key[MR_
     return made;
 }
 
-/* Opens the task of the run as training does, or with `test` as its test does. The set is NULL where only the data is
- * asked for. */
+/* Opens the task of the run as training does, with the vocabulary of the model of `init`, or with `test` as its test
+ * does. The set is NULL where only the data is asked for. */
 static int look_at(const mr_planned *run, const char *test, char sha[MR_SHA256_TEXT], mr_test_set *set)
 {
     mr_recipe recipe;
     mr_error err;
     if (mr_planned_recipe(run, &recipe, &err)) return 0;
-    int status = mr_settings_apply(&recipe, test, &err);
+    int status = mr_init_open(&recipe, NULL, &err);
+    if (!status) status = mr_settings_apply(&recipe, test, &err);
     if (!status) status = mr_recipe_open_task(&recipe, &err);
     if (!status) snprintf(sha, MR_SHA256_TEXT, "%s", recipe.task->data_sha256);
     if (!status && set) status = mr_test_set_of(recipe.task, set, &err);

@@ -23,7 +23,6 @@ static void copy_row(mr_row *to, const mr_row *from)
 static int add_rows(const char *dir, const char *name, const mr_rows *from, const mr_experiment *e, size_t *added,
                     mr_error *err)
 {
-    size_t outdated;
     mr_rows rows;
     char *path = mr_result_path(dir, name);
     int status = path ? mr_reproduce_rows(dir, name, &rows, err) : mr_no_memory(err, "the results");
@@ -32,7 +31,7 @@ static int add_rows(const char *dir, const char *name, const mr_rows *from, cons
         return status;
     }
     /* first, so that rows which do not hold any more make room; and again for those that were added */
-    if (e) status = mr_rows_review(e, &rows, &outdated, err);
+    if (e) status = mr_rows_review(e, &rows, err);
     for (size_t i = 0; !status && i < from->count; i++) {
         mr_row copy;
         const mr_row *old = mr_rows_find(&rows, &from->list[i]);
@@ -42,7 +41,7 @@ static int add_rows(const char *dir, const char *name, const mr_rows *from, cons
         status = mr_rows_put(&rows, &copy, err);
         if (!status) ++*added;
     }
-    if (!status && e) status = mr_rows_review(e, &rows, &outdated, err);
+    if (!status && e) status = mr_rows_review(e, &rows, err);
     if (!status && (*added || e)) status = mr_rows_write(&rows, path, name, err);
     mr_rows_free(&rows);
     mr_free(path);

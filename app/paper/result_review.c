@@ -93,7 +93,7 @@ static int set_differs(const mr_experiment *e, const mr_recipe *ours, mr_row *ro
 
 /* ---- all of it ---- */
 
-static int review(const mr_experiment *e, mr_row *row, mr_data_cache *cache, size_t *outdated, mr_error *err)
+static int review(const mr_experiment *e, mr_row *row, mr_data_cache *cache, mr_error *err)
 {
     const mr_profile profile = profile_of(row);
     mr_planned run;
@@ -103,10 +103,7 @@ static int review(const mr_experiment *e, mr_row *row, mr_data_cache *cache, siz
     snprintf(run.settings, sizeof run.settings, "%s", mr_row_text(row, "settings"));
     if (mr_planned_recipe(&run, &recipe, err)) return 0; /* keys of another version */
     start_row(e, &run, &wanted);
-    if (!mr_row_outdated(row) && !mr_row_is_current(cache, &run, &recipe, &wanted, row)) {
-        mr_row_set(row, "outdated", 1);
-        ++*outdated;
-    }
+    if (!mr_row_outdated(row) && !mr_row_is_current(cache, &run, &recipe, &wanted, row)) mr_row_set(row, "outdated", 1);
     mr_row_set(row, "tried", run.tried);
     int status = set_differs(e, &recipe, row, err);
     mr_row_free(&wanted);
@@ -114,13 +111,12 @@ static int review(const mr_experiment *e, mr_row *row, mr_data_cache *cache, siz
     return status;
 }
 
-int mr_rows_review(const mr_experiment *e, mr_rows *rows, size_t *outdated, mr_error *err)
+int mr_rows_review(const mr_experiment *e, mr_rows *rows, mr_error *err)
 {
     mr_data_cache cache = {0};
     int status = 0;
-    *outdated = 0;
     for (size_t i = 0; !status && i < rows->count; i++)
         if (!strcmp(mr_row_text(&rows->list[i], "experiment"), e->name))
-            status = review(e, &rows->list[i], &cache, outdated, err);
+            status = review(e, &rows->list[i], &cache, err);
     return status;
 }

@@ -12,7 +12,7 @@ int mr_row_is_current(mr_data_cache *cache, const mr_planned *run, const mr_reci
                       const mr_row *row);
 
 /* Marks the rows of an experiment that do not hold any more as outdated, and says in each how its settings differ from
- * the paper's (`differs`), as the experiment's file has them now. *outdated: how many it marked. */
-int mr_rows_review(const mr_experiment *e, mr_rows *rows, size_t *outdated, mr_error *err);
+ * the paper's (`differs`), as the experiment's file has them now. */
+int mr_rows_review(const mr_experiment *e, mr_rows *rows, mr_error *err);
 
 #endif
