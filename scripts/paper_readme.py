@@ -19,7 +19,7 @@ CLAIMS = [
     ("G-Image, minLSTM, accuracy", "lra", "minLSTM", "g_image"),
 ]
 # Keys of `differs` that a reader must know of, and what they do.
-HELP = [("start-length", "lengths grow in training"), ("flip", "mirrored pictures"), ("shift", "shifted pictures")]
+HELP = [("start-length", "short sequences first"), ("flip", "mirrored pictures"), ("shift", "shifted pictures")]
 VERDICTS = {"yes": "as good", "no": "not as good"}  # the others stand for themselves
 STEP = "B=64 T=4096"  # the training step that is claimed
 PEERS = [("PyTorch minGRU log-space", "minGRU in the paper's code, eager"), ("PyTorch GRU module", "GRU, cuDNN")]

@@ -72,7 +72,7 @@ def read_file(path):
     try:
         with open(path, encoding="utf-8") as file:
             data = json.load(file)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         sys.exit(f"paper.py: {path}: cannot be read as JSON ({error}); "
                  "remove the file or replace it with a whole one")
     if not isinstance(data, dict) or "rows" not in data or "experiment" not in data:
@@ -101,6 +101,8 @@ def read_results(folders):
                 if not is_try(row):
                     results.outdated.append(row)
             elif is_try(row):
+                if "asked_steps" in row:  # another budget than the others'
+                    continue
                 cell = row["experiment"], row["row"], row["column"]
                 keep_newest(tries, (cell, row["setting"], row.get("seed")), row)
             else:

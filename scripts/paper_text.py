@@ -1,4 +1,6 @@
 """Numbers, times and commands as the pages write them."""
+import math
+
 from paper_rows import MEASURED
 
 
@@ -7,6 +9,8 @@ def number(value, std=None, digits=4):
         return ""
     if isinstance(value, str):
         return value
+    if std and value:  # as many digits as the error has a use for
+        digits = max(digits, min(8, math.floor(math.log10(abs(value))) - math.floor(math.log10(std)) + 1))
     text = f"{value:.{digits}g}"
     return text + (f" ± {std:.2g}" if std is not None else "")
 

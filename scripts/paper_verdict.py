@@ -3,6 +3,9 @@
 RULE says it in words, for the page."""
 import math
 
+# Experiments of which settings were once compared by their test accuracy (findings.md): no verdict for them.
+CHOSEN_ON_TEST = {"image"}
+
 LOWER = {"test_loss"}  # columns in which less is better
 RULE = ("**As good?** \"Yes\" where ours is better than the paper's number by more than 2e, \"no\" where it is worse "
         "by more than 2e, otherwise \"not distinguishable\". e² = se² + se_paper². se² = sd²/seeds, and for accuracies "
@@ -55,6 +58,8 @@ def no_verdict(cell, group, test_sets):
     """Why there is none, in a few words, or None."""
     if cell["quoted"]:
         return cell["quoted"]
+    if group["experiment"] in CHOSEN_ON_TEST and group["profile"] == "ours":
+        return "settings compared on the test set"
     if test_sets > 1:
         return "several test sets"
     if group["diverged"]:

@@ -97,7 +97,7 @@ for code in 'r["test_set"] = "0" * 16' 'del r["test_set"]' 'del r["test"]'; do
     spoil other/small.json "$code"
     done_by reproduce --merge other/small.json small.ini --out other
     check "$code: marked" row other/small.json 'r["outdated"] == 1'
-    check "$code: the page says so" grep -q '(outdated)' other/small.md
+    check "$code: the page says so" grep -q "^## outdated" other/small.md
     done_by reproduce ./small.ini --out other --again
     cp one/small.json other/small.json
     spoil other/small.json "$code"
@@ -113,6 +113,22 @@ spoil other/small.json 'del r["test_set"]; r["score"] = 0.125'
 done_by reproduce --merge one/small.json small.ini --out other
 check "both are replaced" grep -q '^2 rows read, 2 new' out
 check "and hold" row other/small.json '"outdated" not in r and r["score"] != 0.125'
+rm -r other
+
+# damaged rows are refused, and those without settings do not count
+for code in 'r["tried"] = -1' 'r["tried"] = "x"' 'r["last_score"] = "x"' 'r["test_set"] = 7' 'r["setting"] = 1' \
+    'r["profile"] = "search"' 'r["settings"] = 3'; do
+    mkdir other
+    cp one/small.json other/small.json
+    spoil other/small.json "$code"
+    refused 1 'row 1 is not a result' reproduce --merge other/small.json small.ini --out other2
+    rm -r other
+done
+cp -r one other
+spoil other/small.json 'del r["settings"]'
+done_by reproduce --merge other/small.json small.ini --out other
+check "no settings: outdated" row other/small.json 'r["outdated"] == 1'
+check "and kept apart on the page" grep -q '^## outdated' other/small.md
 rm -r other
 
 # ---- duplicates in old rows are the same settings
@@ -216,7 +232,15 @@ done
 bad 'there is no such row' 's/try A: slow/try C: slow/'
 bad 'at most 8 are allowed' "s/^\[try A: slow\]/$(printf '[try A: x%d]\\n' 1 2 3 4 5 6)&/"
 for name in 'A slow' 'A: ' 'A: very slow'; do
-    bad 'must be \[try ROW: NAME\]' "s/try A: slow/try $name/"
+    bad 'must be .try ROW: NAME.' 's,try A: slow,try /accuracy: slow,'
+bad 'two settings to try that are called slow' 's,try A: fast,try A/accuracy: slow,'
+bad '"steps batch" is not a key' 's/^budget = .*/budget = steps batch/'
+bad '"step" is not a key' 's/^budget = .*/budget = step, batch/'
+bad 'own-budget: say why' 's/^use = fast/&\nown-budget =/'
+bad 'chosen on validation and scored on the test set' 's/^test = .*/&\nsearch = split=test/'
+bad 'chosen on validation and scored on the test set' 's/^test = .*/test = split=validation/'
+bad 'keys of the task chomsky alone' 's/^test = .*/test = split=test lr=1/'
+bad 'must be \[try ROW: NAME\]' "s/try A: slow/try $name/"
 done
 { cat wide.ini && printf '[try A: x%d]\n' {1..8} && echo '[try A/b: y]'; } >many.ini
 refused 1 'many.ini: A/b has 9 settings to try; at most 8' reproduce ./many.ini --out none

@@ -230,6 +230,9 @@ static int take_test(cell *c, mr_error *err)
     const int searching = c->options->profile == MR_PROFILE_SEARCH;
     const char *test = own_value(c, searching ? "search" : "test"), *value = test ? strchr(test, '=') : NULL;
     if (!test) return 0;
+    if (strstr(test, searching ? "split=test" : "split=validation"))
+        return mr_fail(err, MR_EINVAL, "%s = %.80s: settings are chosen on validation and scored on the test set",
+                       searching ? "search" : "test", test);
     if (!value || value == test || !value[1] || strlen(test) >= sizeof c->run.test)
         return mr_fail(err, MR_EINVAL, "%s = %.80s: must be keys and values, as in split=test",
                        searching ? "search" : "test", test);
@@ -425,6 +428,7 @@ int mr_planned_recipe(const mr_planned *run, mr_recipe *recipe, mr_error *err)
         } else if (strcmp(key, "search")) status = mr_recipe_set(recipe, key, value, err);
         loaded = 1;
     }
+    if (!loaded) return mr_fail(err, MR_EINVAL, "the settings name no recipe");
     if (status) mr_recipe_free(recipe);
     if (status) return status;
     mr_train_set_whole(&recipe->train, "seed", run->seed);

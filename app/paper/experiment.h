@@ -8,6 +8,7 @@
  *     paper   = shakespeare | $row | test_loss      table, row and column of the paper's number; -: none
  *     test    = split=test                where given, the model that was chosen is scored once at the end, and so is
  *                                         the last one, with these settings of its task (key=value, by blanks)
+ *     note    = Ours are raw              a sentence for the page
  *     target-loss = 1.6                   where given, the first step with a test loss of at most this is recorded
  *     search  = split=validation          where given, settings of runs with --search
  *     budget  = steps, batch, layers      keys that all rows of a column share: only [ours] and [ours /COLUMN] may set

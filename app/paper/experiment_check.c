@@ -90,7 +90,8 @@ static int check_try(const mr_experiment *e, const char *source, const char *sec
     char part[128];
     const char *label = section + strlen(MR_TRY_PREFIX), *colon = strstr(label, ": ");
     snprintf(part, sizeof part, "%.*s", colon ? (int)(colon - label) : 0, label);
-    if (!colon || !colon[2] || strchr(colon + 2, ' ') || strlen(colon + 2) >= sizeof((mr_planned *)0)->setting)
+    if (!colon || *label == '/' || !colon[2] || strchr(colon + 2, ' ') ||
+        strlen(colon + 2) >= sizeof((mr_planned *)0)->setting)
         return mr_fail(err, MR_EINVAL, "%s: [%s]: must be [try ROW: NAME] or [try ROW/COLUMN: NAME], NAME one word",
                        source, section);
     return is_part(e, part) ? 0 : mr_fail(err, MR_EINVAL, "%s: [%s]: there is no such row or cell", source, section);
@@ -145,8 +146,8 @@ static int check_columns(const mr_experiment *e, const char *source, const mr_in
 /* Which of our own keys a section may have; keys of recipes are checked with the recipe. */
 static int check_key(const mr_experiment *e, const char *source, const mr_ini_line *l, mr_error *err)
 {
-    static const char *const heads[] = {"summary", "score",       "scale",  "recipe", "paper",
-                                        "test",    "target-loss", "search", "budget", NULL};
+    static const char *const heads[] = {"summary",     "score",  "scale",  "recipe", "paper", "test",
+                                        "target-loss", "search", "budget", "note",   NULL};
     static const char *const of_part[] = {"use", "own-budget", NULL};
     const int in_table = is_table(l->section), of_row = !strncmp(l->section, MR_ROW_PREFIX, strlen(MR_ROW_PREFIX));
     int wrong;
@@ -157,6 +158,8 @@ static int check_key(const mr_experiment *e, const char *source, const mr_ini_li
     else if (!strcmp(l->key, "budget")) wrong = 1;
     else wrong = mr_experiment_own_key(l->key) && (part_of_profile(l->section) || is_try(l->section));
     if (wrong) return mr_fail(err, MR_EINVAL, "%s: [%s] %s: not a key of this section", source, l->section, l->key);
+    if (!strcmp(l->key, "own-budget") && !l->value[0])
+        return mr_fail(err, MR_EINVAL, "%s: [%s] own-budget: say why", source, l->section);
     if (!strcmp(l->key, "seed"))
         return mr_fail(err, MR_EINVAL, "%s: [%s] seed: seeds are given by --seed and --seeds", source, l->section);
     if (!strcmp(l->key, "data") && !strcmp(l->value, "-"))
@@ -185,11 +188,44 @@ static int check_budget(const mr_experiment *e, const char *source, const mr_ini
     return 0;
 }
 
+/* Is it a key of some recipe? */
+static int is_recipe_key(const char *key, size_t n)
+{
+    const mr_option *tables[64] = {mr_model_table(), mr_train_table()};
+    char word[64];
+    snprintf(word, sizeof word, "%.*s", n < 63 ? (int)n : 63, key);
+    for (int i = 0; mr_task_types()[i] && i < 60; i++) tables[2 + i] = mr_task_types()[i]->options;
+    for (int i = 0; tables[i]; i++)
+        if (mr_option_find(tables[i], word)) return 1;
+    return 0;
+}
+
+/* A word that is no key would leave the budget open. */
+static int check_budget_keys(const mr_experiment *e, const char *source, mr_error *err)
+{
+    const char *list = mr_ini_find(&e->lines, "experiment", "budget");
+    size_t n;
+    for (const char *word; (word = mr_list_word(&list, &n));)
+        if (!is_recipe_key(word, n))
+            return mr_fail(err, MR_EINVAL,
+                           "%s: budget: \"%.*s\" is not a key of a recipe; give keys with commas between", source,
+                           (int)n, word);
+    return 0;
+}
+
 static int check_tried(const mr_experiment *e, const char *source, const char *row, const char *column, mr_error *err)
 {
     int from = 0, count = 0;
-    for (const char *label; (label = mr_experiment_label(e, MR_TRY_PREFIX, &from));)
-        count += mr_experiment_tried(label, row, column) != NULL;
+    const char *names[2 * MR_MOST_TRIED], *name;
+    for (const char *label; (label = mr_experiment_label(e, MR_TRY_PREFIX, &from));) {
+        if (!(name = mr_experiment_tried(label, row, column))) continue;
+        for (int i = 0; i < count && i < 2 * MR_MOST_TRIED; i++)
+            if (!strcmp(names[i], name))
+                return mr_fail(err, MR_EINVAL, "%s: %s/%s has two settings to try that are called %s", source, row,
+                               column, name);
+        if (count < 2 * MR_MOST_TRIED) names[count] = name;
+        count++;
+    }
     if (count <= MR_MOST_TRIED) return 0;
     return mr_fail(err, MR_EINVAL, "%s: %s/%s has %d settings to try; at most %d are allowed, for every model", source,
                    row, column, count, MR_MOST_TRIED);
@@ -214,6 +250,7 @@ int mr_experiment_check(const mr_experiment *e, const char *source, mr_error *er
     for (int i = 0; !status && i < e->lines.headers; i++) status = check_section(e, source, i, err);
     for (int i = 0; !status && i < e->lines.count; i++) status = check_key(e, source, &e->lines.list[i], err);
     for (int i = 0; !status && i < e->lines.count; i++) status = check_budget(e, source, &e->lines.list[i], err);
+    if (!status) status = check_budget_keys(e, source, err);
     if (!status) status = check_all_tried(e, source, err);
     if (!status && !mr_experiment_label(e, MR_ROW_PREFIX, &from))
         status = mr_fail(err, MR_EINVAL, "%s: has no [row NAME]: rows are what is run", source);

@@ -98,6 +98,10 @@ char *mr_report_number(char out[64], double value, double std, int digits)
 {
     char a[MR_REAL_MAX], b[MR_REAL_MAX];
     out[0] = 0;
+    if (std > 0 && isfinite(value) && value != 0) { /* as many digits as the error has a use for */
+        const int useful = (int)(floor(log10(fabs(value))) - floor(log10(std))) + 1;
+        if (useful > digits) digits = useful < 8 ? useful : 8;
+    }
     if (isfinite(value))
         snprintf(out, 64, "%s%s%s", mr_real_print(a, value, digits), isfinite(std) ? " ± " : "",
                  isfinite(std) ? mr_real_print(b, std, 2) : "");
@@ -172,7 +176,10 @@ static void add_group(mr_strbuf *out, const mr_group *g, int with_paper, int wit
 
 static void add_head(mr_strbuf *out, mr_profile profile, int with_paper, int with_target)
 {
-    mr_strbuf_format(out, "## %s\n\n", mr_profile_names[profile]);
+    mr_strbuf_format(out, "## %s\n\n", profile == MR_PROFILES ? "outdated" : mr_profile_names[profile]);
+    if (profile == MR_PROFILES)
+        mr_strbuf_add(out, "Scored in another way or on another test set than now: these do not count, and wait for "
+                           "their runs.\n\n");
     if (profile == MR_PROFILE_QUICK)
         mr_strbuf_add(out, "Small versions, only to see that everything works: " MR_NOT_COMPARABLE ".\n\n");
     if (profile == MR_PROFILE_SEARCH)
@@ -185,13 +192,15 @@ static void add_head(mr_strbuf *out, mr_profile profile, int with_paper, int wit
                      with_target ? "---|" : "");
 }
 
-static void add_table(mr_strbuf *out, const mr_group *groups, size_t n, mr_profile profile)
+/* The groups of one profile, or those that are outdated. */
+static void add_table(mr_strbuf *out, const mr_group *groups, size_t n, mr_profile profile, int outdated)
 {
-    const int with_paper = profile == MR_PROFILE_OURS || profile == MR_PROFILE_PAPER;
+    const int with_paper = !outdated && (profile == MR_PROFILE_OURS || profile == MR_PROFILE_PAPER);
     int with_target = 0, any = 0;
     for (size_t i = 0; i < n; i++) with_target |= isfinite(mr_row_number(groups[i].first, "target_loss"));
     for (size_t i = 0; i < n; i++) {
-        if (strcmp(mr_row_text(groups[i].first, "profile"), mr_profile_names[profile])) continue;
+        if (mr_row_outdated(groups[i].first) != outdated) continue;
+        if (!outdated && strcmp(mr_row_text(groups[i].first, "profile"), mr_profile_names[profile])) continue;
         if (!any++) add_head(out, profile, with_paper, with_target);
         add_group(out, &groups[i], with_paper, with_target);
     }
@@ -220,7 +229,10 @@ static int write_markdown(const mr_experiment *e, const mr_group *groups, size_t
         "always giving the most frequent answer; outdated rows were scored in another way or on another "
         "test set, and do not count.\n\n",
         e->name, e->summary, e->name, e->own[0] ? ".ini" : "");
-    for (int profile = 0; profile < MR_PROFILES; profile++) add_table(&out, groups, n, (mr_profile)profile);
+    const char *note = mr_ini_find(&e->lines, "experiment", "note");
+    if (note) mr_strbuf_format(&out, "%s.\n\n", note);
+    for (int profile = 0; profile < MR_PROFILES; profile++) add_table(&out, groups, n, (mr_profile)profile, 0);
+    add_table(&out, groups, n, MR_PROFILES, 1);
     if (charts->data) add_charts(&out, charts->data);
     int status = !path || out.failed ? mr_no_memory(err, "the table") : mr_file_replace(path, out.data, out.size, err);
     mr_strbuf_free(&out);

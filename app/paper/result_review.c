@@ -101,7 +101,7 @@ static int review(const mr_experiment *e, mr_row *row, mr_data_cache *cache, mr_
     mr_row wanted = {0};
     if (profile == MR_PROFILE_QUICK || !plan_cell(e, row, profile, &run, err)) return 0;
     snprintf(run.settings, sizeof run.settings, "%s", mr_row_text(row, "settings"));
-    if (mr_planned_recipe(&run, &recipe, err)) return 0; /* keys of another version */
+    if (mr_planned_recipe(&run, &recipe, err)) return mr_row_set(row, "outdated", 1), 0; /* keys of another version */
     start_row(e, &run, &wanted);
     if (!mr_row_outdated(row) && !mr_row_is_current(cache, &run, &recipe, &wanted, row)) mr_row_set(row, "outdated", 1);
     mr_row_set(row, "tried", run.tried);

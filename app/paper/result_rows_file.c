@@ -133,6 +133,21 @@ static int read_field(mr_json *json, mr_row *row)
     return !row->failed;
 }
 
+/* Are the fields of the protocol what they should be: numbers, texts, a count? */
+static int is_sound(const mr_row *row)
+{
+    static const char *const numbers[] = {"tried",   "last_score", "outdated", "constant",    "chance",    "strings",
+                                          "answers", "sequences",  "steps",    "target_loss", "parameters"};
+    static const char *const words[] = {"settings", "setting", "own_budget", "test_set", "differs", "test", "data"};
+    const double tried = mr_row_number(row, "tried");
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (mr_row_text(row, numbers[i])[0]) return 0;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (isfinite(mr_row_number(row, words[i]))) return 0;
+    if (!strcmp(mr_row_text(row, "profile"), "search") && !mr_row_text(row, "setting")[0]) return 0;
+    return isnan(tried) || (tried >= 1 && tried <= 1e6 && tried == floor(tried));
+}
+
 /* Does it have the fields that tell runs apart, and, if it is a run (it has a seed), a score or why there is none? */
 static int is_whole(const mr_row *row)
 {
@@ -144,7 +159,7 @@ static int is_whole(const mr_row *row)
         for (; *text; text++)
             if (iscntrl((unsigned char)*text)) return 0;
     }
-    if (mr_row_text(row, "seed")[0] || mr_row_text(row, "score")[0]) return 0;
+    if (mr_row_text(row, "seed")[0] || mr_row_text(row, "score")[0] || !is_sound(row)) return 0;
     if (isnan(seed)) return isnan(mr_row_number(row, "score")); /* a measurement */
     return seed >= 0 && seed <= 9e15 && seed == floor(seed) &&
            (isfinite(mr_row_number(row, "score")) || mr_row_text(row, "failed")[0]);

@@ -56,7 +56,10 @@ int mr_settings_apply(mr_recipe *recipe, const char *settings, mr_error *err)
     snprintf(copy, sizeof copy, "%s", settings);
     for (char *key = strtok_r(copy, " ", &rest); !status && key; key = strtok_r(NULL, " ", &rest)) {
         const char *value = mr_setting_value(key);
-        status = mr_recipe_set(recipe, key, value, err);
+        if (!mr_option_find(recipe->task->type->options, key))
+            status = mr_fail(err, MR_EINVAL, "unknown key %.60s; the test takes keys of the task %s alone", key,
+                             recipe->task->type->name);
+        else status = mr_recipe_set(recipe, key, value, err);
     }
     return status;
 }

@@ -14,7 +14,7 @@ int mr_settings_add(char *settings, size_t room, const char *key, const char *va
  * all of them. */
 void mr_settings_tidy(char *settings);
 
-/* Sets them one after another in a recipe: keys of recipes alone. */
+/* Sets them one after another in a recipe: keys of its task alone. */
 int mr_settings_apply(mr_recipe *recipe, const char *settings, mr_error *err);
 
 #endif
