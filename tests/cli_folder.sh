@@ -124,7 +124,7 @@ done_by "$minrnn" train "${data[@]}" --lr 0.01 --out worse
 best=$(grep -o '"best":true' worse/log.jsonl | wc -l)
 check "it has a best step" [ "$best" -ge 1 ]
 done_by "$minrnn" train --out worse --resume --steps 9 --lr 10 --clip 0
-check "the best is older than the resume" grep -qE '^step 9: test loss .* \(best at step [36]\)$' err
+check "the best is older than the resume" grep -qE '^step 9: (test|validation) loss .* \(best at step [36]\)$' err
 
 # ---- eval: moved, and edited
 done_by "$minrnn" train text --data - "${small[@]}" --out piped <text.txt

@@ -79,7 +79,7 @@ best=$(python3 -c 'import json; print(json.load(open("out"))["best_loss"])')
 done_by "$minrnn" eval learns/model.safetensors --data text.txt --json
 check "model.safetensors is the best" json "abs(d['loss'] - $best) <= 1e-6 * $best" out
 done_by "$minrnn" eval learns/model.safetensors --data text.txt --batch 3
-check "eval for people" grep -qE '^text: loss [0-9.]+, accuracy [0-9.]+ %, over [0-9]+ predictions$' out
+check "eval for people" grep -qE '^text: test loss [0-9.]+, accuracy [0-9.]+ %, over [0-9]+ predictions$' out
 done_by "$minrnn" eval copy-1/model.safetensors --length 50 --examples 2
 check "eval --examples" [ "$(grep -c target out)" -eq 2 -a "$(grep -c predicted out)" -eq 2 ]
 
@@ -134,7 +134,7 @@ check "--version: parts" grep -qE '^cuda: ' out
 # ---- a pipe gets plain lines, --quiet only the result, a terminal a progress line
 done_by "$varied" train "${text[@]}" --steps 30 --eval-every 10 --out plain
 check "no control characters in a pipe" [ -z "$(cat out err | LC_ALL=C tr -d '\n' | LC_ALL=C grep -a '[[:cntrl:]]')" ]
-check "an evaluation is a line" [ "$(grep -cE '^step [0-9]+: test loss [0-9.]+' err)" -eq 3 ]
+check "an evaluation is a line" [ "$(grep -cE '^step [0-9]+: (test|validation) loss [0-9.]+' err)" -eq 3 ]
 done_by "$varied" train "${text[@]}" --steps 30 --eval-every 10 --out quiet --quiet
 check "--quiet" [ ! -s err -a -s out ]
 cat >terminal.py <<'PYTHON'

@@ -65,6 +65,7 @@ static int print_score_json(const mr_session *s, const mr_score *score, mr_error
     mr_json_writer *w = mr_json_out_begin(&out);
     mr_json_write_open(w, '{');
     mr_json_field_text(w, "task", s->recipe.task->type->name);
+    mr_json_field_text(w, "split", mr_task_scored(s->recipe.task));
     mr_json_field_real(w, "loss", score->loss, 9);
     if (isfinite(score->accuracy)) mr_json_field_real(w, "accuracy", score->accuracy, 9);
     mr_json_field_whole(w, "rows", score->rows);
@@ -75,7 +76,8 @@ static int print_score_json(const mr_session *s, const mr_score *score, mr_error
 
 static void print_score(const mr_session *s, const mr_score *score)
 {
-    printf("%s: loss %.4f", s->recipe.task->type->name, score->loss);
+    const mr_task *task = s->recipe.task;
+    printf("%s: %s loss %.4f", task->type->name, mr_task_scored(task), score->loss);
     if (isfinite(score->accuracy)) printf(", accuracy %.2f %%", 100 * score->accuracy);
     printf(", over %lld predictions\n", (long long)score->rows);
 }

@@ -188,11 +188,11 @@ static void print_part(const mr_train_result *r)
            r->in_tokens ? "tokens" : "batches", reasons[r->whole]);
 }
 
-static void print_result(const settings *set, const mr_train_result *r)
+static void print_result(const settings *set, const mr_recipe *recipe, const mr_train_result *r)
 {
     static const char *const ends[] = {"", "no better evaluation for a while; ", "time is up; ", ""};
-    printf("%sstep %lld; best at step %lld: test loss %.4f", ends[r->end], (long long)r->step, (long long)r->best_step,
-           r->best_loss);
+    printf("%sstep %lld; best at step %lld: %s loss %.4f", ends[r->end], (long long)r->step, (long long)r->best_step,
+           mr_task_scored(recipe->task), r->best_loss);
     if (isfinite(r->best_accuracy)) printf(", accuracy %.2f %%", 100 * r->best_accuracy);
     print_part(r);
     printf("\n%s/model.safetensors\n", set->out);
@@ -237,11 +237,11 @@ static void print_hints(const settings *set, const mr_recipe *recipe, const mr_t
                 round_up(r->seconds + fmax(r->seconds, recipe->train.max_seconds)));
     if (!o->found) return;
     fprintf(stderr,
-            "hint: it overfits: since step %lld the test loss rose from %.4g to %.4g while the training loss fell from "
+            "hint: it overfits: since step %lld the %s loss rose from %.4g to %.4g while the training loss fell from "
             "%.4g to %.4g; model.safetensors is the best point, step %lld; try fewer --steps, --patience, more "
             "--dropout or --weight-decay, or more data\n",
-            (long long)o->best_step, o->best_loss, o->last_loss, o->train_at_best, o->train_at_end,
-            (long long)r->best_step);
+            (long long)o->best_step, mr_task_scored(recipe->task), o->best_loss, o->last_loss, o->train_at_best,
+            o->train_at_end, (long long)r->best_step);
 }
 
 static int finish(const mr_run_view *v, const settings *set, const mr_train_result *r)
@@ -255,7 +255,7 @@ static int finish(const mr_run_view *v, const settings *set, const mr_train_resu
     if (!set->common.quiet) print_hints(set, v->recipe, r);
     int code = MR_EXIT_DONE;
     if (set->common.json) code = print_json(r);
-    else print_result(set, r);
+    else print_result(set, v->recipe, r);
     return r->whole == MR_WHOLE_STOPPED ? 128 + (int)*mr_stop_flag() : code;
 }
 

@@ -88,7 +88,8 @@ static void on_evaluated(void *user, int64_t step, const mr_score *score, int be
     mr_progress_eval(&v->progress, score->loss, score->accuracy);
     if (best) v->best_step = step;
     if (v->quiet || v->label[0]) return;
-    fprintf(stderr, "%sstep %lld: test loss %.4f", v->terminal ? "\r\033[K" : "", (long long)step, score->loss);
+    fprintf(stderr, "%sstep %lld: %s loss %.4f", v->terminal ? "\r\033[K" : "", (long long)step,
+            mr_task_scored(v->recipe->task), score->loss);
     if (isfinite(score->accuracy)) fprintf(stderr, ", accuracy %.2f %%", 100 * score->accuracy);
     if (best) fprintf(stderr, " (best)");
     else if (v->best_step) fprintf(stderr, " (best at step %lld)", (long long)v->best_step);

@@ -24,6 +24,13 @@ const mr_task_type *mr_task_type_find(const char *name)
     return NULL;
 }
 
+const char *mr_task_scored(const mr_task *task)
+{
+    const mr_option *split = mr_option_find(task->type->options, "split");
+    if (!split || split->type != MR_OPT_CHOICE) return "test";
+    return split->choices[*(const int *)(const void *)((const char *)task->settings + split->offset)];
+}
+
 int mr_task_new(const mr_task_type *type, mr_task **out, mr_error *err)
 {
     mr_task *task = mr_alloc(1, sizeof *task);

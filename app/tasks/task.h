@@ -53,6 +53,9 @@ int64_t mr_task_stage(uint32_t step, int stages, int64_t grow_steps);
 /* The largest batches: of training (`shapes[0]`) and of scoring. */
 void mr_task_shapes(const mr_task *task, mr_shape shapes[2]);
 
+/* What its scores are of: "validation" or "test", as its key `split` says; without one, "test". */
+const char *mr_task_scored(const mr_task *task);
+
 /* The list, from tasks.def. */
 const mr_task_type *const *mr_task_types(void);          /* NULL-terminated */
 const mr_task_type *mr_task_type_find(const char *name); /* or NULL */

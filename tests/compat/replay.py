@@ -35,6 +35,8 @@ NEW_KEYS = {
     "recipe": {"model.head-bias", "model.transition", "task.split", "task.unknown", "train.eval-tokens",
                "train.log"},
     "info": {"head-bias", "scaler", "transition"},
+    "eval": {"split"},
+    "eval test": {"split"},
 }
 
 
