@@ -6,7 +6,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 typedef struct tally {
     const mr_task *task;
@@ -84,7 +83,7 @@ static void add_batch(tally *t)
 
 static void finish(tally *t)
 {
-    const int classes = t->counts ? t->task->interface.outputs : 0;
+    const int classes = t->task->interface.loss == MR_LOSS_XENT ? t->task->interface.outputs : 0;
     int64_t most = 0;
     for (int i = 0; i < classes; i++)
         if (t->counts[i] > most) most = t->counts[i];
@@ -102,10 +101,8 @@ int mr_test_set_of(const mr_task *task, mr_test_set *set, mr_error *err)
     mr_task_shapes(task, shapes);
     if (mr_batch_new(&batch, &task->interface, shapes[1].B, shapes[1].T))
         return mr_no_memory(err, "batches; lower --batch or the length");
-    const int classes = task->interface.loss == MR_LOSS_XENT;
-    if (classes) t.counts = mr_alloc((size_t)task->interface.outputs, sizeof *t.counts);
-    int status = classes && !t.counts ? mr_no_memory(err, "the test set") : 0;
-    if (classes && t.counts) memset(t.counts, 0, (size_t)task->interface.outputs * sizeof *t.counts);
+    t.counts = mr_alloc((size_t)task->interface.outputs, sizeof *t.counts);
+    int status = t.counts ? 0 : mr_no_memory(err, "the test set");
     for (int i = 0; !status && i < task->eval_batches; i++) {
         if (task->stop && *task->stop) status = mr_fail(err, MR_ESTOPPED, "stopped while the test set was read");
         if (!status) task->type->eval_batch(task, i, &batch), add_batch(&t);

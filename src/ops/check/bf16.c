@@ -55,8 +55,9 @@ void mr_case_bf16_products(mr_case *c)
     const mr_cell *cell = cell_of(c);
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (c->op == rules[i].op) c->tolerance = fmax(c->tolerance, rules[i].products * steepness(c));
-    if (c->op == MR_OP_minrnn_bwd && cell->candidate == MR_POSITIVE) c->tolerance = 0.5;
-    if (c->op == MR_OP_minrnn_bwd && cell->transition == MR_TRANSITION_SIGNED) c->tolerance = 1;
+    if (!cell || c->op != MR_OP_minrnn_bwd) return;
+    if (cell->candidate == MR_POSITIVE) c->tolerance = 0.5;
+    if (cell->transition == MR_TRANSITION_SIGNED) c->tolerance = 1;
 }
 
 /* Rounds to nearest, ties to even; NaN stays NaN. */
@@ -72,13 +73,14 @@ static float nearest(float x)
 
 void mr_case_bf16_stored(mr_case *c)
 {
+    const mr_cell *cell = cell_of(c);
     int operands = 0; /* 1: the op rounds W and b */
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (c->op == rules[i].op) {
             c->inner = rules[i].inner * steepness(c);
             operands = 1;
         }
-    if (c->op == MR_OP_minrnn_bwd && cell_of(c)->transition == MR_TRANSITION_SIGNED) c->tolerance = 1;
+    if (cell && c->op == MR_OP_minrnn_bwd && cell->transition == MR_TRANSITION_SIGNED) c->tolerance = 1;
     for (mr_case_buffer *b = c->buffers; b < c->buffers + c->buffer_count; b++) {
         int operand =
             operands && b->type == MR_CASE_REAL &&
