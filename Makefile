@@ -13,7 +13,7 @@ CONFIGURE = cmake -S . --log-level=NOTICE -DCMAKE_INSTALL_PREFIX=$(PREFIX) $(CHO
 
 .NOTPARALLEL:
 .PHONY: all demo test test-full asan asan-fast tsan fuzz lint coverage mutants golden test-aarch64 static install \
-    clean bootstrap
+    clean bootstrap bootstrap-tests
 
 all: bootstrap
 	@$(CONFIGURE) -B $(BUILD)
@@ -22,11 +22,14 @@ all: bootstrap
 bootstrap:
 	@scripts/bootstrap.sh
 
+bootstrap-tests:
+	@scripts/bootstrap.sh tests
+
 demo: all
 	@scripts/demo.sh $(BUILD)/minrnn
 
-test: all
-	@scripts/bootstrap.sh tests
+# What tests need comes first, because the build takes in what is there.
+test: bootstrap bootstrap-tests all
 	@scripts/test.sh $(BUILD) --label-exclude slow
 
 test-full: all asan tsan

@@ -165,6 +165,7 @@ MR_API int mr_net_open_memory(mr_context *ctx, const void *data, size_t size, mr
  *            2i and 2i+1 together)
  *   outputs  number of classes, or of predicted values
  *   loss     xent (cross-entropy of classes), mse (squared error of values)
+ *   output   of mse: linear (predicted values can be any numbers), tanh (they are between -1 and 1)
  *   horizon  the longest sequence in tokens (256): attention's window, and the range of gate-init = timescales
  * MR_EINVAL, MR_ECONFIG. */
 MR_API int mr_net_create(mr_context *ctx, const char *const *settings, mr_net **out, mr_error *err);
@@ -293,7 +294,7 @@ typedef struct mr_result {
 } mr_result;
 #define MR_RESULT MR_SIZED(mr_result)
 
-/* Computes the scores [rows, outputs] of a batch. Targets are not read. */
+/* Computes the scores [rows, outputs] of a batch: logits, or predicted values. Targets are not read. */
 MR_API int mr_net_forward(mr_net *net, const mr_batch *batch, float *scores, size_t capacity, mr_error *err);
 /* Computes the loss of a batch without training. */
 MR_API int mr_net_evaluate(mr_net *net, const mr_batch *batch, mr_result *result, mr_error *err);

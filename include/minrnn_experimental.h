@@ -109,7 +109,8 @@ MR_API int mr_net_save_int8(mr_net *net, const char *path, mr_error *err);
 /* The scaler: a mean and scale for each input (input = reals) and each target (loss = mse), saved with the model. The
  * net then works on (value - mean) / scale and returns scores in the caller's units, so it can train on raw sensor
  * values. fit takes mean and deviation from the values and targets of one batch, so put all data into it. set takes
- * them from the caller; a pair that is NULL stays off. Call either before the first training step. */
+ * them from the caller; a pair that is NULL stays off. With output = tanh targets are not scaled: fit leaves them
+ * alone, set refuses them. Call either before the first training step. */
 MR_API int mr_net_fit_scaler(mr_net *net, const mr_batch *batch, mr_error *err);
 MR_API int mr_net_set_scaler(mr_net *net, const double *input_mean, const double *input_scale,
                              const double *target_mean, const double *target_scale, mr_error *err);
@@ -164,6 +165,7 @@ MR_API int mr_net_losses(mr_net *net, const mr_batch *batch, float *losses, size
  * train, read or write the weights wait; from the thread that kept the forward they are refused, because they would
  * wait for ever. Between backward and update the net is not locked, but mr_net_train is refused, because it would
  * discard the gradients.
+ * With output = tanh, scores and your gradient are those after the tanh.
  * With a scaler of targets, scores are in the caller's units: a squared error and its gradients are scale² times those
  * of mr_net_train, an absolute error's scale times. Divide your loss by that factor (mr_net_scaler returns the scale),
  * so that `clip` means the same. */

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Makes sure that everything the build needs is there. Silent and off the network when it is; otherwise it installs the
 # packages on Debian and Ubuntu, and names them for other systems.
-# usage: scripts/bootstrap.sh [lint|tests]      lint: what `make lint` needs, too
-#                                               tests: NumPy alone; without it the tests of tests/reader.py are skipped
+# usage: scripts/bootstrap.sh [lint|control|tests]
+#   lint: what `make lint` needs, too
+#   control: libhdf5 and MuJoCo, for offline reinforcement learning; everything else works without them
+#   tests: what only tests need, NumPy, and what control needs; without them, their tests are skipped
 set -eu
 lint_tools=()
 [ "${1:-}" != lint ] || lint_tools=(clang-format clang-tidy cppcheck)
@@ -38,10 +40,49 @@ has_numpy() { # in one of the interpreters that the tests try
     return 1
 }
 
+has_hdf5() { pkg-config --exists hdf5-serial 2>/dev/null || pkg-config --exists hdf5 2>/dev/null; }
+
+has_mujoco() { # the system's, or that of the Python package, as scripts/control.cmake finds them
+    local folder
+    for folder in /usr /usr/local; do
+        [ ! -e "$folder/include/mujoco/mujoco.h" ] || return 0
+    done
+    python3 -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec("mujoco"))' 2>/dev/null
+}
+
+name_control_parts() { # how to install what control still lacks
+    local how=(the development files of libhdf5)
+    if command -v dnf >/dev/null; then how=(sudo dnf install hdf5-devel)
+    elif command -v pacman >/dev/null; then how=(sudo pacman -S --needed hdf5)
+    elif command -v brew >/dev/null || [ "$(uname -s)" = Darwin ]; then how=(brew install hdf5)
+    elif command -v apt-get >/dev/null; then how=(apt-get install libhdf5-dev)
+    fi
+    has_hdf5 || echo "minrnn: no HDF5 here, for D4RL's files: ${how[*]}"
+    has_mujoco || echo "minrnn: no MuJoCo here, for the simulations: python3 -m pip install mujoco==3.3.7" \
+        "(or Debian's libmujoco-dev)"
+}
+
+install_control_parts() { # one by one: older releases of Debian and Ubuntu have no MuJoCo
+    command -v apt-get >/dev/null || return 0
+    has_hdf5 || (install_with_apt libhdf5-dev) || true
+    has_mujoco || (install_with_apt libmujoco-dev) || true
+}
+
+if [ "${1:-}" = control ]; then
+    install_control_parts
+    name_control_parts >&2
+    if ! has_hdf5 || ! has_mujoco; then exit 1; fi
+    echo "minrnn: HDF5 and MuJoCo are here; run make again"
+    exit 0
+fi
+
 if [ "${1:-}" = tests ]; then
-    if has_numpy; then exit 0; fi
-    if command -v apt-get >/dev/null; then (install_with_apt python3-numpy) || true; fi
+    install_control_parts
+    if ! has_numpy && command -v apt-get >/dev/null; then (install_with_apt python3-numpy) || true; fi
     has_numpy || echo "minrnn: no NumPy here (python3-numpy): the tests with tests/reader.py will be skipped"
+    if ! has_hdf5 || ! has_mujoco; then
+        echo "minrnn: no HDF5 or no MuJoCo here (scripts/bootstrap.sh control): the tests of control will be skipped"
+    fi
     exit 0
 fi
 

@@ -10,6 +10,13 @@ jobs=$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 mapfile -t files < <(
     ls src/core/*.c src/model/*.c src/api/*.c src/ops/*.c src/ops/check/*.c app/*/*.c | grep -v no_cuda
 )
+# Libraries whose headers have a folder of their own; files for libraries that are not here are left out.
+mapfile -t libraries < <(grep -oE -- '-isystem [^ ]+' "$build/compile_commands.json" | sed 's/^-isystem /-I/' | sort -u)
+for file in app/control/hdf5_*.c app/control/env_mujoco.c; do
+    if grep -q "/$file" "$build/compile_commands.json"; then continue; fi
+    echo "lint: $file: NOT CHECKED, this build has no library for it (scripts/bootstrap.sh control)"
+    for i in "${!files[@]}"; do [ "${files[i]}" != "$file" ] || unset "files[i]"; done
+done
 
 have() {
     command -v "$1" >/dev/null && return 0
@@ -54,7 +61,7 @@ if have cppcheck cppcheck; then
 fi
 if have gcc gcc; then
     printf '%s\n' "${files[@]}" | xargs -P "$jobs" -n 1 gcc -std=c11 -O1 -fanalyzer -c -o /dev/null \
-        -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -Iinclude -Isrc -Iapp -I. 2>"$found" >/dev/null
+        -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -Iinclude -Isrc -Iapp -I. "${libraries[@]}" 2>"$found" >/dev/null
     verdict "gcc -fanalyzer" "$found"
 fi
 exit $failed

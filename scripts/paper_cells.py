@@ -19,6 +19,9 @@ RAN = {
     "lra": ({"minLSTM"}, "quoted"),
     "selective_copy_comparison": ({"minGRU minGRU", "minLSTM minLSTM"}, "quoted"),
 }
+# Control: here a row is a data set and a column a model. Those that minrnn has, and whether the authors ran them.
+D4RL = "d4rl"
+D4RL_MODELS = {"DT": "quoted", "DMamba": "quoted", "minLSTM": None, "minGRU": None}
 # Chomsky: the accuracy of a guess, which xLSTM's scaled accuracy takes for 0.
 CHANCE = {"bucket_sort": 1 / 10, "missing_duplicate": 1 / 9, "cycle_nav": 1 / 5, "even_pairs": 1 / 2,
           "majority": 1 / 63, "majority_count": 1 / 63, "parity": 1 / 2}
@@ -82,8 +85,9 @@ def best_group(groups):
 
 
 def why_not(name, label, column):
-    if name == "d4rl":
-        return "offline reinforcement learning is not part of this project yet"
+    if name == D4RL:
+        return "an average of nine numbers that were not all run" if label == "Average" else \
+            WAITING if column in D4RL_MODELS else "models that the paper quotes from others"
     if label.split(" ")[0] not in OURS and name not in MEASURED and not label[0].isdigit():
         return "models that the paper quotes from others"
     if name == "selective_copy_comparison" and label not in ("Mamba S6", "minGRU minGRU", "minLSTM minLSTM"):
@@ -100,8 +104,11 @@ def new_cell(name, label, column, paper, std, groups):
     own = best_group([g for g in groups if g["profile"] != "as-paper"])
     as_paper = best_group([g for g in groups if g["profile"] == "as-paper"])
     ours, other = (own, as_paper) if own else (as_paper, None)
+    quoted = D4RL_MODELS.get(column) if name == D4RL else quoted_as(name, label)
+    if name == D4RL and ours and ours["data_made"]:
+        quoted = "data like D4RL's"
     cell = {"table": name, "row": label, "column": column, "paper": paper, "paper_std": std, "against": None,
-            "quoted": quoted_as(name, label), "paper_scaled": None, "ours": ours, "as_paper": other,
+            "quoted": quoted, "paper_scaled": None, "ours": ours, "as_paper": other,
             "why": None if ours else why_not(name, label, column)}
     if name == "chomsky" and paper is not None:
         cell["paper_scaled"] = paper if cell["quoted"] else scaled(paper, column)
@@ -131,13 +138,18 @@ def groups_in(cell):
     return [cell[key] for key in ("ours", "as_paper") if cell[key]]
 
 
+def shares_test_set(cell):
+    """Where all rows of ours must have the same test set: (table, column); control: (table, data set)."""
+    return cell["table"], cell["row" if cell["table"] == D4RL else "column"]
+
+
 def test_sets(cells):
     """{(table, column): {test set: rows}}: a column that has more than one gets no verdicts. None: not named."""
     found = {}
     for cell in (c for c in cells if c["column"] != "steps"):
         for group in groups_in(cell):
             if group.get("mean") is not None and "test_set" in group:
-                rows = found.setdefault((cell["table"], cell["column"]), {}).setdefault(group["test_set"], [])
+                rows = found.setdefault(shares_test_set(cell), {}).setdefault(group["test_set"], [])
                 rows += [cell["row"]] if cell["row"] not in rows else []
     return found
 
@@ -150,7 +162,7 @@ def judge(cells):
             group = cell[key]
             if not group or "scored" not in group:
                 continue
-            words, error = verdict(cell, group, len(sets.get((cell["table"], cell["column"]), ())))
+            words, error = verdict(cell, group, len(sets.get(shares_test_set(cell), ())))
             cell[key] = dict(group, verdict=words, error=error)
             if cell["table"] == "chomsky" and group["mean"] is not None:
                 cell[key]["scaled"] = scaled(group["mean"] / scale_of(group), cell["column"])
@@ -160,8 +172,17 @@ def judge(cells):
 def average(cells, label):
     """The paper's last column: the mean over its six tasks of the Chomsky hierarchy and these three."""
     mine = [c for c in cells if c["row"] == label and c["table"] in ("chomsky", "lra") and c["column"] != AVERAGE]
-    values = [c["ours"]["mean"] for c in mine if c["ours"] and c["ours"]["mean"] is not None]
+    return mean_of_nine(mine)
+
+
+def mean_of_nine(cells):
+    values = [c["ours"]["mean"] for c in cells if c["ours"] and c["ours"]["mean"] is not None]
     return sum(values) / 9 if len(values) == 9 else None
+
+
+def d4rl_average(cells, column):
+    """The paper's last row: the mean over the nine data sets."""
+    return mean_of_nine([c for c in cells if c["table"] == D4RL and c["column"] == column])
 
 
 def compare(groups, measured, tables, tried):
@@ -180,6 +201,8 @@ def compare(groups, measured, tables, tried):
             cells.append(cell)
     for cell in cells:
         mean = average(cells, cell["row"]) if cell["column"] == AVERAGE and not cell["quoted"] else None
+        if cell["table"] == D4RL and cell["row"] == "Average":
+            mean = d4rl_average(cells, cell["column"])
         if mean is not None:
             cell.update(ours={"mean": mean, "std": None, "seeds": None, "experiment": None}, why=None)
     added = list(added_cells(groups, tables))

@@ -9,7 +9,7 @@ from paper_verdict import RULE, did_not_learn
 TITLES = {
     "selective_copy_layers": "Selective copying: layers (accuracy, %)",
     "selective_copy_comparison": "Selective copying: other models (accuracy, %)",
-    "d4rl": "D4RL (normalised score)",
+    "d4rl": "Control (D4RL's score)",
     "shakespeare": "Shakespeare (test loss in nats, and its step)",
     "chomsky": "Chomsky hierarchy (accuracy)",
     "lra": "Long Range Arena (accuracy)",
@@ -21,6 +21,9 @@ TITLES = {
 }
 NOTES = {
     "selective_copy_comparison": "The paper quotes all models but minGRU and minLSTM from the Mamba paper.",
+    "d4rl": "A row is a data set, a column a model. 0 is a random policy, 100 an expert; the mean of 100 episodes. "
+            "\"Data\": the score of the episodes that the policy learned from. Rows on data like D4RL's, made by "
+            "`minrnn data make d4rl-like`, have no verdict. The paper quotes DT and DMamba.",
     "shakespeare": "As in the paper, a loss is that of the best test step; \"last\" is that of the last one.",
     "chomsky": "Strings of 40 to 256 symbols. Scaled accuracy is 0 at chance and 1 if perfect. The paper's minLSTM row "
                "is raw and on the generators that we use. Its other rows are quoted from xLSTM's figure 4: scaled, and "
@@ -64,27 +67,31 @@ def how(group):
             text.clock(group["seconds"]) + text.at_once(group), text.device(group), text.command(group)]
 
 
-def result_line(cell, group, is_loss):
+def with_chance(name):
+    return name not in ("shakespeare", "d4rl")
+
+
+def result_line(cell, group):
     chomsky = cell["table"] == "chomsky"
     group = group or {}
     scored = "scored" in group
     line = [row_name(cell), cell["column"], SETTINGS.get(group.get("profile"), "") if group else "", paper_text(cell),
-            ours_text(group) if group else WAITING, text.number(group.get("last"))]
+            ours_text(group) if group else WAITING,
+            text.number(group.get("data_score" if cell["table"] == "d4rl" else "last"))]
     if chomsky:
         line += [text.number(cell["paper_scaled"], digits=3), text.number(group.get("scaled"), digits=3)]
-    if not is_loss:
+    if with_chance(cell["table"]):
         line += [text.number(group.get("chance"), digits=3), text.number(group.get("constant"), digits=3)]
     return [*line, group.get("verdict", ""), text.seeds(group) if scored else ""]
 
 
 def results_table(name, cells):
     """A line for each group of ours, and for each cell that waits for one."""
-    is_loss = name == "shakespeare"
-    head = ["row", "column", "settings", "paper", "ours", "last"]
+    head = ["row", "column", "settings", "paper", "ours", "data" if name == "d4rl" else "last"]
     head += ["paper, scaled", "ours, scaled"] if name == "chomsky" else []
-    head += [] if is_loss else ["chance", "best constant"]
+    head += ["chance", "best constant"] if with_chance(name) else []
     return text.table([*head, "as good", "seeds"],
-                      [result_line(cell, group, is_loss) for cell in cells for group in groups_in(cell) or [None]])
+                      [result_line(cell, group) for cell in cells for group in groups_in(cell) or [None]])
 
 
 def how_table(cells):

@@ -12,7 +12,7 @@ SCORED = ("measure", "scale", "test", "target_loss")  # rows that differ in thes
 TEXTS = ("settings", "profile", "device", "date", "paper_cell", "measure", "test", "data", "test_set", "differs",
          "own_budget", "setting")
 MEANS = ("steps", "best_step", "seconds", "target_step", "parameters", "sequences", "tokens", "chance", "constant",
-         "valid_accuracy", "valid_loss")
+         "valid_accuracy", "valid_loss", "data_score", "data_made")
 NUMBERS = (*MEANS, "seed", "score", "last_score", "scale", "strings", "answers", "asked_steps", "side_by_side", "ms",
            "bytes", "repetitions", "percent", "tried", "outdated")
 SEARCH = "search"  # the profile of settings that were tried, scored on validation: never results

@@ -12,7 +12,8 @@ RULE = ("**As good?** \"Yes\" where ours is better than the paper's number by mo
         "the binomial variance p(1 − p)/(test strings) on top. se_paper is the paper's ± as printed (it does not say "
         "of what); without one it is the binomial part for accuracies and 0 for losses. There is no verdict for one "
         "seed, if a seed diverged, for rows that do not name their test set, or against numbers that the paper quotes "
-        "from elsewhere (\"quoted\", \"other generators\"). \"Did not learn\": not better than the best constant "
+        "from elsewhere (\"quoted\", \"other generators\") or has on other data (\"data like D4RL's\"). "
+        "\"Did not learn\": not better than the best constant "
         "answer by more than 2 se.")
 
 
@@ -96,7 +97,7 @@ def tried_text(group, tried):
     settings = tried.get((group["experiment"], group["row"], group["column"]))
     if not settings:
         return "1" if group["tried"] == 1 else "waiting"
-    sign = 1 if is_accuracy(group) else -1
+    sign = -1 if group["measure"] == "loss" else 1
 
     def rank(scores):
         return sign * sum(scores) / len(scores) if scores else -math.inf

@@ -120,6 +120,7 @@ BF16_WRITES(pair_fwd, y, 4 * a->P * a->D)
 BF16_WRITES(pair_bwd, dx, 2 * a->P * a->D)
 BF16_WRITES(xent, dlogits, a->R * a->C)
 BF16_WRITES(mse, dpred, a->R * a->C)
+BF16_WRITES(tanh_bwd, dx, a->n)
 BF16_WRITES(silu_fwd, y, a->n)
 BF16_WRITES(silu_bwd, dx, a->n)
 BF16_WRITES(sscan_fwd, y, a->B * a->T * a->E)
@@ -287,11 +288,12 @@ static inline mr_dev *open_bf16(const bf16_places *how)
     dev->impl = (void *)how;
     dev->put_act = bf16_put_act;
 #define TAKE(name) .name = bf16_##name
-    dev->ops = (mr_ops){TAKE(embed_fwd),   TAKE(embed_bwd),  TAKE(linear_fwd), TAKE(linear_bwd_x), TAKE(linear_bwd_w),
-                        TAKE(dropout_bwd), TAKE(norm_fwd),   TAKE(norm_bwd),   TAKE(conv_fwd),     TAKE(conv_bwd),
-                        TAKE(minrnn_fwd),  TAKE(minrnn_bwd), TAKE(pool_fwd),   TAKE(pool_bwd),     TAKE(pair_fwd),
-                        TAKE(pair_bwd),    TAKE(xent),       TAKE(mse),        TAKE(silu_fwd),     TAKE(silu_bwd),
-                        TAKE(sscan_fwd),   TAKE(sscan_bwd)};
+    dev->ops = (mr_ops){TAKE(embed_fwd),    TAKE(embed_bwd),   TAKE(linear_fwd), TAKE(linear_bwd_x),
+                        TAKE(linear_bwd_w), TAKE(dropout_bwd), TAKE(norm_fwd),   TAKE(norm_bwd),
+                        TAKE(conv_fwd),     TAKE(conv_bwd),    TAKE(minrnn_fwd), TAKE(minrnn_bwd),
+                        TAKE(pool_fwd),     TAKE(pool_bwd),    TAKE(pair_fwd),   TAKE(pair_bwd),
+                        TAKE(xent),         TAKE(mse),         TAKE(silu_fwd),   TAKE(silu_bwd),
+                        TAKE(sscan_fwd),    TAKE(sscan_bwd),   TAKE(tanh_bwd),   .tanh_fwd = bf16_exact.tanh_fwd};
 #undef TAKE
     return dev;
 }

@@ -91,6 +91,8 @@ done
 refused 1 'states = 8.*mixer = mamba' "$varied" train "${base[@]}" --out new --states 8
 refused 1 'h0 = learned does not go with mixer = mamba' "$varied" train "${base[@]}" --out new --mixer mamba \
     --h0 learned
+refused 1 'output = tanh is for predicted values .loss = mse., not for classes' "$varied" train "${base[@]}" --out new \
+    --output tanh
 refused 1 'scan = log needs transition = positive' "$varied" train "${base[@]}" --out new --scan log --transition signed
 for mixer in gru lstm mamba attention; do
     refused 1 "transition = signed is for mixer = mingru and minlstm, not for $mixer" \

@@ -35,6 +35,11 @@ def tried(label, column, **settings):
     return [dict(experiment="chomsky", row=label, column=column, setting=name, seed=s, score=score, settings=name,
                  profile="search", kind="cuda", dtype="f32")
             for name, scores in settings.items() for s, score in enumerate(scores, 1)]
+SETS = [f"{env}-M{end}" for end in ("", "-R", "-E") for env in ("HalfCheetah", "Hopper", "Walker")]
+def control(label, column, *scores, **more):
+    made = dict(measure="return", strings=100, test_set=f"{SETS.index(column):016x}", data_made=0, data_score=40.5)
+    made.update(more)
+    return seeds(scores, "control", label, column, f"d4rl | {column} | {label}", **made)
 files = {}
 exec(sys.argv[2])
 os.makedirs(sys.argv[1] + "_rows")
@@ -191,7 +196,7 @@ check "a line that waits" line wait '^\| minLSTM \| bucket_sort \|  \| 0.94 \| w
 check "so does what was never run" line wait '^\| minGRU \| test_loss \|  \| 1.548 \| waiting \|'
 check "also what is beside the paper" line wait '^\| minGRU \| parity \|  \|  \| waiting \|'
 check "and measurements" line wait '^\| minGRU 512 \| ms \| 2.72 \| waiting \|'
-check "not what cannot be run" cell wait '"yet" in c("d4rl", "Hopper-M", "minGRU")["why"]
+check "not what cannot be run" cell wait '"quotes" in c("d4rl", "Hopper-M", "DS4")["why"]
     and "data get lra" in c("lra", "minLSTM", "retrieval")["why"]'
 check "outdated runs that the paper does not have" line wait '^Waiting to be run again: listops \(minGRU\)\.$'
 check "how many" line wait '^The paper.s tables have 204 numbers\. 1 of them .*, and [0-9]+ are waiting'
@@ -234,4 +239,23 @@ printf '{"experiment": "x", "rows": [{"experiment": "x", "row": "a", "column": "
     '"dtype": "f32", "profile": "search", "score": 1, "seed": 1' >broken/x.json
 refused 1 'x.json: has rows that are no results' python3 "$tests/../scripts/paper.py" broken out
 check "the rule stands at the top" line how '^\*\*As good\?\*\* .*more than 2e, otherwise "not distinguishable"'
+
+# ---- control: a row is a data set, each with a test set of its own; other data than the paper's gets no verdict
+page acts 'files["control"] = (control("minGRU", "Hopper-M", 90, 91, 92) + control("minLSTM", "Hopper-M", 85, 86, 84)
+    + control("minGRU", "Walker-M", 99, 98, 97, data_made=1) + control("DT", "Hopper-M", 99, 98, 97)
+    + control("minGRU", "HalfCheetah-M", 43))'
+check "better than 79.4 ± 8.2 by less than twice that" cell acts \
+    'v("d4rl", "Hopper-M", "minGRU") == v("d4rl", "Hopper-M", "minLSTM") == "not distinguishable"'
+check "its error has no binomial part" cell acts \
+    'near(o("d4rl", "Hopper-M", "minGRU")["error"], (1 / 3 + 8.2 ** 2) ** .5)'
+check "data like D4RL's" cell acts 'v("d4rl", "Walker-M", "minGRU") == "data like D4RL\x27s"'
+check "a quoted model" cell acts 'v("d4rl", "Hopper-M", "DT") == "quoted"'
+check "one seed" cell acts 'v("d4rl", "HalfCheetah-M", "minGRU") == "one seed"'
+check "with the data's score" line acts '^\| Hopper-M \| minGRU \| ours \| 79.4 ± 8.2 \| 91 ± 1 \| 40.5 \|'
+check "no average of a part" cell acts 'c("d4rl", "Average", "minGRU")["ours"] is None'
+page nine 'files["control"] = [r for i, name in enumerate(SETS) for r in control("minGRU", name, i, i + 1)]'
+check "the average of nine" cell nine 'near(o("d4rl", "Average", "minGRU")["mean"], 4.5)'
+page mixed 'files["control"] = (control("minGRU", "Hopper-M", 90, 91)
+    + control("minLSTM", "Hopper-M", 85, 86, test_set="f" * 16))'
+check "two test sets of one data set" cell mixed 'v("d4rl", "Hopper-M", "minGRU") == "several test sets"'
 finish

@@ -41,7 +41,8 @@ MASKS = [
     (r"(?m)^(evaluating.*|.*tokens/s.*)\n", ""),  # lines that only a slow machine prints
     (r"\b\d+:\d\d\b", "M:SS"), (r"\bcpu: .*scalar", "cpu: …"), (r'"(tokens_per_s|seconds)": ?[\d.e+-]+', r'"\1":N'),
     (r"\b\d+(\.\d+)? ?(s|ms|seconds?|minutes?)\b", "N s"), (r"\b[0-9a-f]{64}\b", "SHA256"),
-    (r"\b(cuda|curl|cblas): .*", r"\1: …"), (r"\d+:\d\d left", "N left"), (r"(\d\.\d\d)\d+(e-\d+)?", r"\1…"),
+    (r"\b(cuda|curl|cblas|hdf5|mujoco): .*", r"\1: …"), (r"\d+:\d\d left", "N left"),
+    (r"(\d\.\d\d)\d+(e-\d+)?", r"\1…"),
     (r"\d\.\d+e-\d+", "N"), (r"20\d\d-\d\d-\d\d", "DATE"),
     (r"[^|,]*, \d+ threads?, scalar", " MACHINE"),
 ]

@@ -9,6 +9,7 @@
  * the same cases after all others, so that a new mixer changes no case of the old ones. */
 
 enum { FORM, START, CONV, MLP, NORM, HEAD, LOSS, INPUT, DROPOUT, RESET, RAGGED, STATE, BIAS, FACTORS };
+enum { XENT, MSE, MSE_OF_TANH };               /* levels of LOSS */
 enum { NO_STATE, FRESH_STATE, CARRIED_STATE }; /* levels of STATE */
 enum { MOST_LEVELS = 32, MOST_CASES = 400, TRIES = 60 };
 
@@ -20,7 +21,7 @@ static const int levels[FACTORS] = {[FORM] = COUNT(forms) + 1,
                                     [MLP] = 2,
                                     [NORM] = 3,
                                     [HEAD] = 5,
-                                    [LOSS] = 2,
+                                    [LOSS] = 3,
                                     [INPUT] = 2,
                                     [DROPOUT] = 2,
                                     [RESET] = 2,
@@ -97,7 +98,7 @@ static inline mr_config config_for(const choice *c, int dim)
     mr_interface interface = {.input = (mr_input)c->level[INPUT],
                               .inputs = 5,
                               .head = (mr_head)c->level[HEAD],
-                              .loss = (mr_loss)c->level[LOSS],
+                              .loss = c->level[LOSS] == XENT ? MR_LOSS_XENT : MR_LOSS_MSE,
                               .outputs = 4};
     mr_config config = model_config(c->level[FORM], &interface);
     config.layers = 2;
@@ -109,6 +110,7 @@ static inline mr_config config_for(const choice *c, int dim)
     config.norm = c->level[NORM];
     config.dropout = c->level[DROPOUT] ? 0.3 : 0;
     config.head_bias = c->level[BIAS];
+    config.output = c->level[LOSS] == MSE_OF_TANH ? MR_OUTPUT_TANH : MR_OUTPUT_LINEAR;
     return config;
 }
 

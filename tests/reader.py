@@ -35,6 +35,7 @@ OPTIONAL = {"model.weights": ["f32", "int8"], "model.gru-reset": ["before", "aft
             "model.transition": ["positive", "signed"],
             "model.positions": ["rotary", "learned", "none"],
             "model.states": ["16", *map(str, range(1, 33))], "model.head-bias": ["no", "yes"],
+            "model.output": ["linear", "tanh"],
             "model.scaler": ["none", "input", "target", "both"]}
 ATTENTION = ["model.heads", "model.window"]
 MODEL_KEYS = {*CHOICES, *AT_LEAST, "model.gate-init", "model.dropout"}
@@ -378,6 +379,8 @@ class Model:
             pairs = [np.concatenate([a, b, a * b, a - b], axis=1) for a, b in zip(codes[0::2], codes[1::2])]
             codes = [gelu(self.linear("pair", pair)) for pair in pairs]
         scores = self.head(np.concatenate(codes))
+        if self.form.get("output") == "tanh":
+            scores = np.tanh(scores)
         if "scaler.target.mean" in self.tensors:
             scores = scores * self.tensors["scaler.target.scale"] + self.tensors["scaler.target.mean"]
         return scores

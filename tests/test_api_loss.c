@@ -98,8 +98,9 @@ static const char *const interfaces[][12] = {
     {"inputs", "11", "outputs", "5", "head", "pair-mean", NULL},
     {"input", "reals", "inputs", "3", "outputs", "2", "loss", "mse", NULL},
     {"input", "reals", "inputs", "3", "outputs", "2", "loss", "mse", "head", "last", NULL},
+    {"input", "reals", "inputs", "3", "outputs", "2", "loss", "mse", "output", "tanh", NULL},
 };
-enum { INTERFACES = 7 };
+enum { INTERFACES = 8 };
 
 static void check_own_steps(mr_context *ctx, const char *const *interface, const char *mixer)
 {

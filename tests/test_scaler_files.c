@@ -29,12 +29,18 @@ static void set_scaler(mr_model *m, int sides)
                      0);
 }
 
-static mr_model *model_for(mr_dev *dev, mr_head head, int sides)
+static mr_model *model_with(mr_dev *dev, mr_head head, int sides, mr_output output)
 {
     mr_config config = config_for(head);
+    config.output = output;
     mr_model *m = make_model(&config, dev, B, T, 0);
     set_scaler(m, sides);
     return m;
+}
+
+static mr_model *model_for(mr_dev *dev, mr_head head, int sides)
+{
+    return model_with(dev, head, sides, MR_OUTPUT_LINEAR);
 }
 
 static float *weights_of(mr_model *m)
@@ -314,19 +320,28 @@ static void unsound_scalers_are_refused(void **state)
     mr_dev_close(dev);
 }
 
-/* Tokens and classes cannot be scaled: a file that claims otherwise is refused before its tensors are read. */
+/* Tokens, classes and values of tanh cannot be scaled: a file that claims otherwise is refused before its tensors are
+ * read. */
 static void scalers_without_values_are_refused(void **state)
 {
     (void)state;
     static const struct {
         mr_interface interface;
+        mr_output output;
         mr_scaler_kind key;
         const char *says;
-    } cases[] = {
-        {{MR_INPUT_TOKENS, 5, MR_HEAD_LAST, MR_LOSS_MSE, 2}, MR_SCALER_BOTH, "scaler = both: tokens cannot be scaled"},
-        {{MR_INPUT_REALS, 5, MR_HEAD_LAST, MR_LOSS_XENT, 2},
-         MR_SCALER_TARGET,
-         "scaler = target: classes cannot be scaled"}};
+    } cases[] = {{{MR_INPUT_TOKENS, 5, MR_HEAD_LAST, MR_LOSS_MSE, 2},
+                  MR_OUTPUT_LINEAR,
+                  MR_SCALER_BOTH,
+                  "scaler = both: tokens cannot be scaled"},
+                 {{MR_INPUT_REALS, 5, MR_HEAD_LAST, MR_LOSS_XENT, 2},
+                  MR_OUTPUT_LINEAR,
+                  MR_SCALER_TARGET,
+                  "scaler = target: classes cannot be scaled"},
+                 {{MR_INPUT_REALS, 5, MR_HEAD_LAST, MR_LOSS_MSE, 2},
+                  MR_OUTPUT_TANH,
+                  MR_SCALER_BOTH,
+                  "scaler = both: output = tanh predicts between -1 and 1"}};
     mr_dev *dev = open_device("cpu", 1, NULL);
     char path[MR_TEXT_MAX];
     in_folder("nothing.safetensors", path);
@@ -336,6 +351,7 @@ static void scalers_without_values_are_refused(void **state)
         mr_model *read;
         mr_st_writer *w = mr_st_writer_new();
         config.scaler = cases[i].key;
+        config.output = cases[i].output;
         assert_int_equal(mr_model_add_config(w, &config), 0);
         assert_int_equal(mr_st_write(w, path, NULL), 0);
         mr_st_writer_free(w);
@@ -417,7 +433,9 @@ static void the_second_reader_computes_the_same(void **state)
     in_folder("read8.safetensors", small);
     in_folder("values.json", values);
     for (int i = 0; i < 5; i++) {
-        mr_model *m = model_for(dev, (mr_head)i, i == 4 ? MR_SCALER_BOTH : MR_SCALER_BOTH - i), *eight;
+        const int sides = i == 4 ? MR_SCALER_BOTH : MR_SCALER_BOTH - i;
+        const mr_output output = sides & MR_SCALER_TARGET ? MR_OUTPUT_LINEAR : MR_OUTPUT_TANH;
+        mr_model *m = model_with(dev, (mr_head)i, sides, output), *eight;
         mr_error err = {0};
         write_model(m, plain);
         write_int8(m, dev, small);

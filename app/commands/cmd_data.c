@@ -89,20 +89,22 @@ int mr_cmd_data(int argc, char **argv)
         .flags = flags,
         .settings = &set,
         .max = 2,
-        .usage = "usage: minrnn data [list | get NAME | path NAME]\n\n"
+        .usage = "usage: minrnn data [list | get NAME | path NAME | make d4rl-like ENV SET]\n\n"
                  "Data sets: what there is and where; get downloads one from its source and checks its SHA-256\n"
                  "(where one is published). Archives are unpacked with the help of the program gzip.\n"
-                 "A folder with the files can be named in MINRNN_DATA instead.\n",
+                 "A folder with the files can be named in MINRNN_DATA instead.\n"
+                 "make records data of control from trained policies: see `minrnn data make --help`.\n",
         .examples =
             "  minrnn data list\n  minrnn data get shakespeare\n  head -c 200 \"$(minrnn data path shakespeare)\"\n"};
     mr_error err;
     char *path = NULL;
+    if (argc > 1 && !strcmp(argv[1], "make")) return mr_cmd_data_make(argc - 1, argv + 1);
     int code = mr_args_parse(&args, argc, argv), status;
     if (code >= 0) return code;
     if (!args.count || (!strcmp(args.given[0], "list") && args.count == 1)) return list(&set);
     int get = !strcmp(args.given[0], "get");
     if (args.count < 2 || (!get && strcmp(args.given[0], "path")))
-        return mr_misused("data", "give list, get NAME or path NAME; see `minrnn data --help`");
+        return mr_misused("data", "give list, get NAME or path NAME, or make; see `minrnn data --help`");
     if (!mr_data_set_find(args.given[1])) return unknown_set(args.given[1]);
     mr_catch_signals();
     status = get ? mr_data_get(args.given[1], mr_download_view, &set, &path, &err)

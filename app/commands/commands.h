@@ -12,6 +12,8 @@ int mr_cmd_bench(int argc, char **argv);
 int mr_cmd_check(int argc, char **argv);
 int mr_cmd_reproduce(int argc, char **argv);
 int mr_cmd_data(int argc, char **argv);
+int mr_cmd_data_make(int argc, char **argv); /* `minrnn data make …`, with argv[0] = "make" */
+int mr_cmd_rollout(int argc, char **argv);
 
 enum { MR_EXIT_DONE = 0, MR_EXIT_FAILED = 1, MR_EXIT_USAGE = 2 };
 

@@ -3,6 +3,8 @@
 #include "minrnn_experimental.h"
 #include "commands/args.h"
 #include "commands/commands.h"
+#include "control/env.h"
+#include "control/hdf5_file.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,10 +19,11 @@ static const struct command {
                 {"score", mr_cmd_score, "log-probability of a text"},
                 {"info", mr_cmd_info, "what a model file holds"},
                 {"quantize", mr_cmd_quantize, "weights in 8 bits, to run a model faster"},
+                {"rollout", mr_cmd_rollout, "let a policy act in its environment"},
                 {"bench", mr_cmd_bench, "times, and their share of this machine's limits"},
                 {"check", mr_cmd_check, "every op on this machine against the reference"},
                 {"reproduce", mr_cmd_reproduce, "the paper's experiments: its numbers and ours"},
-                {"data", mr_cmd_data, "data sets: list, get, path"},
+                {"data", mr_cmd_data, "data sets: list, get, path, make"},
                 {0}};
 
 static void print_help(FILE *to)
@@ -45,6 +48,8 @@ static int print_version(void)
     printf("curl: no\n");
 #endif
     printf("cblas: %s\n", mr_uses_cblas() ? "yes" : "no");
+    printf("hdf5: %s\n", mr_hdf5_version() ? mr_hdf5_version() : "no");
+    printf("mujoco: %s\n", mr_mujoco_version() ? mr_mujoco_version() : "no");
     return MR_EXIT_DONE;
 }
 

@@ -17,10 +17,10 @@ typedef struct mr_reproduce_settings {
 extern const mr_measured *const mr_measured_experiments[];
 const mr_measured *mr_measured_find(const char *name); /* or NULL */
 
-/* The profile that --quick or --as-paper ask for. */
-/* The section that the experiment's file lacks for --as-paper, --quick or --search; NULL: it can be run. */
-const char *mr_reproduce_lacks(const mr_reproduce_settings *set, const mr_experiment *e);
+/* The profile that --as-paper, --quick or --search ask for. */
 mr_profile mr_reproduce_profile(const mr_reproduce_settings *set);
+/* The section that the experiment's file lacks for that profile; NULL: it can be run. */
+const char *mr_reproduce_lacks(const mr_reproduce_settings *set, const mr_experiment *e);
 
 /* Runs the experiments that the arguments name and prints their results. budget: seconds; 0: no limit. Returns the exit
  * status. */

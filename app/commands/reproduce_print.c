@@ -93,6 +93,8 @@ static int print_table(const mr_reproduce_settings *set, const mr_experiment *e,
     int status = mr_experiment_plan(e, &plan, &runs, &count, err);
     if (!status && n) printf("%s: %s\n", e->name, e->summary);
     for (size_t i = 0; !status && i < n; i++) print_group(&groups[i], has_other_settings(&groups[i], runs, count));
+    const char *note = mr_ini_find(&e->lines, "experiment", "note");
+    if (!status && n && note) printf("  note: %s.\n", note);
     if (!status && n) printf("  %s/%s.md\n", set->out, e->name);
     mr_free(runs);
     return status;

@@ -10,7 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const mr_measure_names[MR_MEASURES] = {"accuracy", "loss", "return"};
 const char *const mr_profile_names[MR_PROFILES] = {"ours", "as-paper", "quick", "search"};
+
+mr_profile mr_profile_find(const char *name)
+{
+    int profile = 0;
+    while (profile < MR_PROFILES && strcmp(mr_profile_names[profile], name)) profile++;
+    return (mr_profile)profile;
+}
 
 static const char row_prefix[] = MR_ROW_PREFIX, column_prefix[] = MR_COLUMN_PREFIX;
 
@@ -24,9 +32,11 @@ static int head(mr_experiment *e, mr_error *err)
     e->scale = 1;
     if (!e->summary || !score)
         return mr_fail(err, MR_EINVAL, "%.200s: [experiment] needs a summary and a score", e->source);
-    e->by_loss = !strcmp(score, "loss");
-    if (!e->by_loss && strcmp(score, "accuracy"))
-        return mr_fail(err, MR_EINVAL, "%.200s: score = %.80s: must be loss or accuracy", e->source, score);
+    int by = 0;
+    while (by < MR_MEASURES && strcmp(mr_measure_names[by], score)) by++;
+    if (by == MR_MEASURES)
+        return mr_fail(err, MR_EINVAL, "%.200s: score = %.80s: must be loss, accuracy or return", e->source, score);
+    e->measure = (mr_measure)by;
     if (scale && !mr_real_read(scale, &e->scale))
         return mr_fail(err, MR_EINVAL, "%.200s: scale = %.80s: must be a number", e->source, scale);
     return 0;
@@ -224,26 +234,26 @@ static int find_paper(cell *c, mr_error *err)
     return mr_fail(err, MR_EINVAL, "the paper's tables have no %s", c->run.paper_cell);
 }
 
-/* Settings of the task that it is scored with, or with --search those of training. */
-static int take_test(cell *c, mr_error *err)
+/* `test` of a run, or `search` of one with --search, whose keys become settings of the run itself. */
+static int take_split(cell *c, mr_error *err)
 {
     const int searching = c->options->profile == MR_PROFILE_SEARCH;
-    const char *test = own_value(c, searching ? "search" : "test"), *value = test ? strchr(test, '=') : NULL;
-    if (!test) return 0;
-    if (strstr(test, searching ? "split=test" : "split=validation"))
-        return mr_fail(err, MR_EINVAL, "%s = %.80s: settings are chosen on validation and scored on the test set",
-                       searching ? "search" : "test", test);
-    if (!value || value == test || !value[1] || strlen(test) >= sizeof c->run.test)
-        return mr_fail(err, MR_EINVAL, "%s = %.80s: must be keys and values, as in split=test",
-                       searching ? "search" : "test", test);
-    snprintf(c->run.test, sizeof c->run.test, "%s", test);
-    if (!searching) return 0;
-    char *rest = c->run.test;
-    for (char *key = strtok_r(rest, " ", &rest); key; key = strtok_r(NULL, " ", &rest)) {
+    const char *name = searching ? "search" : "test", *split = own_value(c, name);
+    const char *value = split ? strchr(split, '=') : NULL;
+    char keys[sizeof c->run.test], *rest = keys;
+    c->run.test[0] = 0;
+    if (!split) return 0;
+    if (strstr(split, searching ? "split=test" : "split=validation"))
+        return mr_fail(err, MR_EINVAL, "%s = %.80s: settings are chosen on validation and scored on the test set", name,
+                       split);
+    if (!value || value == split || !value[1] || strlen(split) >= sizeof keys)
+        return mr_fail(err, MR_EINVAL, "%s = %.80s: must be keys and values, as in split=test", name, split);
+    snprintf(keys, sizeof keys, "%s", split);
+    if (!searching) memcpy(c->run.test, keys, sizeof keys);
+    for (char *key; searching && (key = strtok_r(NULL, " ", &rest));) {
         const char *of_key = mr_setting_value(key);
         add_setting(c, key, of_key);
     }
-    c->run.test[0] = 0;
     return 0;
 }
 
@@ -268,7 +278,7 @@ static int fill(cell *c, mr_error *err)
     add_section(c, part_section(c, OF_ROW, section));
     add_section(c, part_section(c, OF_CELL, section));
     int status = add_tried(c, err);
-    if (!status) status = take_test(c, err);
+    if (!status) status = take_split(c, err);
     if (status) return status;
     if (o->profile == MR_PROFILE_QUICK) add_section(c, "quick");
     snprintf(steps, sizeof steps, "%lld", (long long)o->steps);
@@ -342,7 +352,10 @@ int mr_experiment_place(const mr_experiment *e, const char *row, const char *col
     return 1000 * place_of(e, row_prefix, row) + place_of(e, column_prefix, column);
 }
 
-const char *mr_experiment_column(const mr_experiment *e) { return e->by_loss ? "test loss" : "accuracy"; }
+const char *mr_experiment_column(const mr_experiment *e)
+{
+    return e->measure == MR_BY_LOSS ? "test loss" : mr_measure_names[e->measure];
+}
 
 /* The same, with file and cell in its errors. */
 static int fill_named(cell *c, mr_error *err)

@@ -3,7 +3,7 @@
  *     [experiment]
  *     summary = Shakespeare by characters: test loss
  *     recipe  = shakespeare               what every run starts from
- *     score   = loss                      or accuracy
+ *     score   = loss                      or accuracy, or return: what a policy earns when it acts
  *     scale   = 1                         the score is multiplied by this, to have the paper's unit
  *     paper   = shakespeare | $row | test_loss      table, row and column of the paper's number; -: none
  *     test    = split=test                where given, the model that was chosen is scored once at the end, and so is
@@ -43,6 +43,11 @@ typedef enum mr_profile {
     MR_PROFILES
 } mr_profile;
 extern const char *const mr_profile_names[MR_PROFILES]; /* "ours", "as-paper", "quick", "search" */
+mr_profile mr_profile_find(const char *name);           /* MR_PROFILES: there is no such one */
+
+/* What the score is: the larger the better, but of a loss. */
+typedef enum mr_measure { MR_BY_ACCURACY, MR_BY_LOSS, MR_BY_RETURN, MR_MEASURES } mr_measure;
+extern const char *const mr_measure_names[MR_MEASURES]; /* "accuracy", "loss", "return" */
 
 enum { MR_MOST_TRIED = 8 }; /* settings that a cell may choose from */
 
@@ -52,7 +57,7 @@ typedef struct mr_experiment {
     char own[64];       /* the name, where it comes from a file */
     mr_ini lines;
     const char *summary;
-    int by_loss; /* the score is the loss, and less is better */
+    mr_measure measure;
     double scale;
 } mr_experiment;
 

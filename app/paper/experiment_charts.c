@@ -124,7 +124,8 @@ static int write_chart(const choice *c, const mr_chart *chart, const drawn *d, c
 /* Accuracies are drawn on the whole scale, so that charts can be compared. */
 static mr_chart_axis score_axis(const mr_experiment *e)
 {
-    if (e->by_loss) return (mr_chart_axis){.label = "test loss (nats)"};
+    if (e->measure == MR_BY_LOSS) return (mr_chart_axis){.label = "test loss (nats)"};
+    if (e->measure == MR_BY_RETURN) return (mr_chart_axis){.label = "score (0: random, 100: expert)"};
     return (mr_chart_axis){.label = e->scale == 100 ? "accuracy (%)" : "accuracy", .high = e->scale};
 }
 
@@ -167,10 +168,11 @@ static int draw_curves(const choice *c, const char *column, const char *title, c
         d->series[d->count++] = (mr_chart_series){
             .name = d->names[k], .n = points[k], .x = d->x[k], .y = d->y[k], .spread = d->spread[k], .band = 1};
         d->paper_x[k] = paper_place(d, points, k, last);
-        add_paper_series(c, d, k, 1, &d->paper_x[k]);
+        if (c->e->measure != MR_BY_RETURN) add_paper_series(c, d, k, 1, &d->paper_x[k]);
     }
     add_colours(d);
     mr_chart chart = {.title = title, .x = {.label = "training steps", .high = last}, .y = score_axis(c->e)};
+    if (c->e->measure == MR_BY_RETURN) chart.y = (mr_chart_axis){.label = "squared error of actions, validation"};
     int status = write_chart(c, &chart, d, dir, file, names, err);
     mr_free(d);
     return status;

@@ -191,13 +191,11 @@ static int check_budget(const mr_experiment *e, const char *source, const mr_ini
 /* Is it a key of some recipe? */
 static int is_recipe_key(const char *key, size_t n)
 {
-    const mr_option *tables[64] = {mr_model_table(), mr_train_table()};
     char word[64];
     snprintf(word, sizeof word, "%.*s", n < 63 ? (int)n : 63, key);
-    for (int i = 0; mr_task_types()[i] && i < 60; i++) tables[2 + i] = mr_task_types()[i]->options;
-    for (int i = 0; tables[i]; i++)
-        if (mr_option_find(tables[i], word)) return 1;
-    return 0;
+    int found = mr_option_find(mr_model_table(), word) || mr_option_find(mr_train_table(), word);
+    for (int i = 0; mr_task_types()[i]; i++) found |= mr_option_find(mr_task_types()[i]->options, word) != NULL;
+    return found;
 }
 
 /* A word that is no key would leave the budget open. */

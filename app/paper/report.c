@@ -46,9 +46,8 @@ static double std_of(const mean *m)
 
 static int place_of(const mr_experiment *e, const mr_row *row)
 {
-    int profile = 0;
-    while (profile < MR_PROFILES && strcmp(mr_profile_names[profile], mr_row_text(row, "profile"))) profile++;
-    return 1000000 * profile + mr_experiment_place(e, mr_row_text(row, "row"), mr_row_text(row, "column"));
+    return 1000000 * (int)mr_profile_find(mr_row_text(row, "profile")) +
+           mr_experiment_place(e, mr_row_text(row, "row"), mr_row_text(row, "column"));
 }
 
 static mr_group make_group(const mr_experiment *e, const mr_rows *rows, const mr_row *first)
@@ -121,7 +120,7 @@ static double value_at(const mr_experiment *e, const mr_row *row, int64_t step)
 {
     for (size_t i = 0; i < row->points; i++)
         if (row->curve[i].step == step && isfinite(row->curve[i].test_loss))
-            return e->scale * (e->by_loss ? row->curve[i].test_loss : row->curve[i].accuracy);
+            return e->scale * (e->measure == MR_BY_ACCURACY ? row->curve[i].accuracy : row->curve[i].test_loss);
     return NAN;
 }
 
@@ -192,11 +191,11 @@ static void add_head(mr_strbuf *out, mr_profile profile, int with_paper, int wit
                      with_target ? "---|" : "");
 }
 
-/* The groups of one profile, or those that are outdated. */
-static void add_table(mr_strbuf *out, const mr_group *groups, size_t n, mr_profile profile, int outdated)
+/* The groups of one profile; MR_PROFILES: those that are outdated. */
+static void add_table(mr_strbuf *out, const mr_group *groups, size_t n, mr_profile profile)
 {
-    const int with_paper = !outdated && (profile == MR_PROFILE_OURS || profile == MR_PROFILE_PAPER);
-    int with_target = 0, any = 0;
+    const int with_paper = profile == MR_PROFILE_OURS || profile == MR_PROFILE_PAPER;
+    int with_target = 0, any = 0, outdated = profile == MR_PROFILES;
     for (size_t i = 0; i < n; i++) with_target |= isfinite(mr_row_number(groups[i].first, "target_loss"));
     for (size_t i = 0; i < n; i++) {
         if (mr_row_outdated(groups[i].first) != outdated) continue;
@@ -231,8 +230,7 @@ static int write_markdown(const mr_experiment *e, const mr_group *groups, size_t
         e->name, e->summary, e->name, e->own[0] ? ".ini" : "");
     const char *note = mr_ini_find(&e->lines, "experiment", "note");
     if (note) mr_strbuf_format(&out, "%s.\n\n", note);
-    for (int profile = 0; profile < MR_PROFILES; profile++) add_table(&out, groups, n, (mr_profile)profile, 0);
-    add_table(&out, groups, n, MR_PROFILES, 1);
+    for (int profile = 0; profile <= MR_PROFILES; profile++) add_table(&out, groups, n, (mr_profile)profile);
     if (charts->data) add_charts(&out, charts->data);
     int status = !path || out.failed ? mr_no_memory(err, "the table") : mr_file_replace(path, out.data, out.size, err);
     mr_strbuf_free(&out);

@@ -38,6 +38,7 @@ typedef struct mr_cell_run {
     int opened;         /* its data could be read */
     mr_score test;      /* of the model that was chosen, where the run has a test; otherwise its rows are 0 */
     mr_score last_test; /* the same of the last model */
+    mr_play play;       /* of the model, where the score is its return; otherwise its episodes are 0 */
     mr_test_set set;    /* what the score is of */
     mr_data_sums sums;  /* of what it is made from */
     int started_over;   /* what it was begun from has changed, so it was started over */

@@ -18,14 +18,15 @@ int mr_row_is_current(mr_data_cache *cache, const mr_planned *run, const mr_reci
     return (!now.test_set[0] || !strcmp(now.test_set, set)) && (!now.data[0] || !data[0] || !strcmp(now.data, data));
 }
 
-/* ---- the run of a row ---- */
-
-static mr_profile profile_of(const mr_row *row)
+void mr_row_set_measure(const mr_experiment *e, const mr_planned *run, mr_row *row)
 {
-    int profile = 0;
-    while (profile < MR_PROFILES && strcmp(mr_profile_names[profile], mr_row_text(row, "profile"))) profile++;
-    return (mr_profile)(profile < MR_PROFILES ? profile : MR_PROFILE_OURS);
+    mr_row_set_text(row, "measure", mr_measure_names[e->measure]);
+    mr_row_set(row, "scale", e->scale);
+    mr_row_set(row, "target_loss", run->target_loss);
+    if (run->test[0]) mr_row_set_text(row, "test", run->test);
 }
+
+/* ---- the run of a row ---- */
 
 /* The first run of the row's cell with this profile; 0: the experiment has no such cell. */
 static int plan_cell(const mr_experiment *e, const mr_row *row, mr_profile profile, mr_planned *run, mr_error *err)
@@ -39,15 +40,6 @@ static int plan_cell(const mr_experiment *e, const mr_row *row, mr_profile profi
     if (found) *run = runs[0];
     mr_free(runs);
     return found;
-}
-
-/* What a row of that run would say about how it is scored. */
-static void start_row(const mr_experiment *e, const mr_planned *run, mr_row *row)
-{
-    mr_row_set_text(row, "measure", e->by_loss ? "loss" : "accuracy");
-    mr_row_set(row, "scale", e->scale);
-    mr_row_set(row, "target_loss", run->target_loss);
-    if (run->test[0]) mr_row_set_text(row, "test", run->test);
 }
 
 /* ---- what differs from the paper ---- */
@@ -95,14 +87,15 @@ static int set_differs(const mr_experiment *e, const mr_recipe *ours, mr_row *ro
 
 static int review(const mr_experiment *e, mr_row *row, mr_data_cache *cache, mr_error *err)
 {
-    const mr_profile profile = profile_of(row);
+    const mr_profile found = mr_profile_find(mr_row_text(row, "profile"));
+    const mr_profile profile = found < MR_PROFILES ? found : MR_PROFILE_OURS;
     mr_planned run;
     mr_recipe recipe;
     mr_row wanted = {0};
     if (profile == MR_PROFILE_QUICK || !plan_cell(e, row, profile, &run, err)) return 0;
     snprintf(run.settings, sizeof run.settings, "%s", mr_row_text(row, "settings"));
     if (mr_planned_recipe(&run, &recipe, err)) return mr_row_set(row, "outdated", 1), 0; /* keys of another version */
-    start_row(e, &run, &wanted);
+    mr_row_set_measure(e, &run, &wanted);
     if (!mr_row_outdated(row) && !mr_row_is_current(cache, &run, &recipe, &wanted, row)) mr_row_set(row, "outdated", 1);
     mr_row_set(row, "tried", run.tried);
     int status = set_differs(e, &recipe, row, err);

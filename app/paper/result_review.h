@@ -5,6 +5,9 @@
 #include "paper/data_identity.h"
 #include "paper/result_rows.h"
 
+/* How a row of that run is scored. */
+void mr_row_set_measure(const mr_experiment *e, const mr_planned *run, mr_row *row);
+
 /* Was the row scored as `wanted`, a row that is made for the run, would be: in the same way, on the same test set, from
  * the same data and model of `init`? They are read to know. What cannot be read is taken for the same; a row that does
  * not name its test set is not. */

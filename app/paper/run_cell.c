@@ -234,6 +234,28 @@ static int score_test(mr_cell_run *t, mr_context *ctx, const mr_train_result *r,
     return status;
 }
 
+/* Lets the model act. */
+static int play_model(mr_cell_run *t, mr_context *ctx, mr_task *task, mr_error *err)
+{
+    mr_net *net = NULL;
+    char *path = mr_path_join(t->dir, "model.safetensors");
+    int status = path ? mr_net_open(ctx, path, &net, err) : mr_no_memory(err, "the test");
+    task->stop = &t->stop;
+    if (!status)
+        status = task->type->play(task, net, threads_each(t->job->results.options), on_evaluating, t, &t->play, err);
+    if (!status) status = mr_test_set_of(task, &t->set, err);
+    mr_net_free(net);
+    mr_free(path);
+    return status;
+}
+
+/* What is scored at the end, on data that nothing was chosen by. */
+static int score_end(mr_cell_run *t, mr_context *ctx, const mr_recipe *recipe, const mr_train_result *r, mr_error *err)
+{
+    if (t->job->e->measure == MR_BY_RETURN) return play_model(t, ctx, recipe->task, err);
+    return t->run->test[0] ? score_test(t, ctx, r, err) : mr_test_set_of(recipe->task, &t->set, err);
+}
+
 static int carry_out(mr_cell_run *t, mr_recipe *recipe, mr_train_result *r, mr_error *err)
 {
     mr_job *j = t->job;
@@ -260,8 +282,7 @@ static int carry_out(mr_cell_run *t, mr_recipe *recipe, mr_train_result *r, mr_e
     if (!status) read_spent(t);
     t->began = t->last = t->noted = mr_seconds();
     if (!status) status = mr_train(recipe, ctx, t->dir, 1, &t->stop, &watch, r, err);
-    if (!status && r->end != MR_END_STOPPED)
-        status = t->run->test[0] ? score_test(t, ctx, r, err) : mr_test_set_of(recipe->task, &t->set, err);
+    if (!status && r->end != MR_END_STOPPED) status = score_end(t, ctx, recipe, r, err);
     if (status == MR_ESTOPPED) status = 0, r->end = MR_END_STOPPED;
     mr_context_free(ctx);
     return status;

@@ -4,6 +4,7 @@
 #include "core/clock.h"
 #include "core/file.h"
 #include "core/mem.h"
+#include "paper/result_review.h"
 #include "train/runlog.h"
 
 #include <math.h>
@@ -33,7 +34,8 @@ static size_t thin_curve(const mr_curve_point *all, size_t n, int64_t best_step,
 
 static void set_last(const mr_job *j, mr_row *row, double loss, double accuracy)
 {
-    mr_row_set(row, "last_score", j->e->scale * (j->e->by_loss ? loss : accuracy));
+    if (j->e->measure != MR_BY_RETURN)
+        mr_row_set(row, "last_score", j->e->scale * (j->e->measure == MR_BY_LOSS ? loss : accuracy));
 }
 
 /* What the score is of, and what a model would score that always gives the same answer. */
@@ -43,9 +45,19 @@ static void set_test_set(const mr_cell_run *t, mr_row *row)
     mr_row_set_text(row, "test_set", t->set.identity);
     mr_row_set(row, "strings", (double)t->set.sequences);
     mr_row_set(row, "answers", (double)t->set.answers);
-    if (t->job->e->by_loss) return;
+    if (t->job->e->measure != MR_BY_ACCURACY) return;
     mr_row_set(row, "chance", scale * t->set.chance);
     mr_row_set(row, "constant", scale * t->set.constant);
+}
+
+/* What the policy earned, and what it learned from. */
+static void set_play(const mr_cell_run *t, mr_row *row)
+{
+    mr_row_set(row, "return_mean", t->play.mean);
+    mr_row_set(row, "return_std", t->play.std);
+    mr_row_set(row, "data_score", t->play.data_score);
+    mr_row_set(row, "data_made", t->play.data_made);
+    mr_row_set(row, "play_seconds", t->play.seconds);
 }
 
 static int take_curve(const mr_cell_run *t, mr_row *row, int64_t best_step, mr_error *err)
@@ -76,10 +88,7 @@ void mr_cell_row_start(const mr_job *j, const mr_planned *run, const mr_recipe *
 {
     mr_result_folder_stamp(&j->results, row, run->row, run->column, run->settings, mr_recipe_dtype(recipe));
     mr_row_set(row, "seed", (double)run->seed);
-    mr_row_set(row, "target_loss", run->target_loss);
-    mr_row_set_text(row, "measure", j->e->by_loss ? "loss" : "accuracy");
-    mr_row_set(row, "scale", j->e->scale);
-    if (run->test[0]) mr_row_set_text(row, "test", run->test);
+    mr_row_set_measure(j->e, run, row);
     if (run->setting[0]) mr_row_set_text(row, "setting", run->setting);
     if (run->own_budget[0]) mr_row_set_text(row, "own_budget", run->own_budget);
     mr_row_set(row, "tried", run->tried);
@@ -115,7 +124,9 @@ int mr_cell_row(const mr_cell_run *t, const mr_recipe *recipe, const mr_train_re
     }
     const double loss = t->test.rows ? t->test.loss : r->best_loss,
                  accuracy = t->test.rows ? t->test.accuracy : r->best_accuracy;
-    mr_row_set(row, "score", j->e->scale * (j->e->by_loss ? loss : accuracy));
+    const double scores[MR_MEASURES] = {accuracy, loss, t->play.score};
+    mr_row_set(row, "score", j->e->scale * scores[j->e->measure]);
+    if (t->play.episodes) set_play(t, row);
     mr_row_set(row, "loss", loss);
     mr_row_set(row, "accuracy", accuracy);
     if (t->test.rows) mr_row_set(row, "valid_loss", r->best_loss);

@@ -107,7 +107,7 @@ static char *if_exists(char *path)
     return NULL;
 }
 
-static char *locate_file(const char *file)
+char *mr_data_locate(const char *file)
 {
     const char *folder = environment("MINRNN_DATA");
     char *path = folder ? if_exists(mr_path_join(folder, file)) : NULL;
@@ -116,12 +116,12 @@ static char *locate_file(const char *file)
 
 static char *locate(const mr_data_set *set)
 {
-    char *path = set->members ? NULL : locate_file(set->file);
-    if (set->instead) path = locate_file(set->instead);
+    char *path = set->members ? NULL : mr_data_locate(set->file);
+    if (set->instead) path = mr_data_locate(set->instead);
     for (const mr_data_member *m = set->members; !path && m && m->file; m++) {
-        char *member = locate_file(m->file);
+        char *member = mr_data_locate(m->file);
         if (!member) return NULL;
-        if (!m[1].file) path = locate_file(set->members->file);
+        if (!m[1].file) path = mr_data_locate(set->members->file);
         mr_free(member);
     }
     return path;
@@ -151,7 +151,7 @@ int mr_data_find_member(const char *name, const char *file, char **path, mr_erro
     *path = NULL;
     int status = need_set(name, &set, err);
     if (status) return status;
-    *path = locate_file(file);
+    *path = mr_data_locate(file);
     return *path ? 0 : not_here(set, file, err);
 }
 

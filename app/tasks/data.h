@@ -37,6 +37,9 @@ int mr_data_find(const char *name, char **path, mr_error *err);
 /* The same for one member of an archive, or for what is made from them. */
 int mr_data_find_member(const char *name, const char *file, char **path, mr_error *err);
 
+/* A file in $MINRNN_DATA or in the cache folder, of no set in the list; NULL: it is in neither. Freed by mr_free. */
+char *mr_data_locate(const char *file);
+
 /* The path of a file in the cache folder, which is made if needed; NULL where that is impossible. Freed by mr_free. */
 char *mr_data_cache(const char *file);
 

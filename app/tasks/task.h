@@ -12,6 +12,19 @@
 
 typedef struct mr_task_type mr_task_type;
 
+/* What came of letting a model act. */
+typedef struct mr_play {
+    double score;      /* in the unit of the paper's table */
+    double mean, std;  /* of the sums of rewards */
+    int data_made;     /* 1: the data is like D4RL's, made by minrnn */
+    double data_score; /* the score of those that the model learned from */
+    int64_t episodes, steps;
+    double seconds;
+} mr_play;
+
+/* Called now and then: so much of it is done. */
+typedef void mr_task_tick(void *user, int done, int all);
+
 typedef struct mr_task {
     const mr_task_type *type;
     void *settings;         /* the type's option struct, filled by its options */
@@ -28,7 +41,9 @@ typedef struct mr_task {
     const mr_vocab *vocab;            /* set by open: how tokens read as text, or NULL */
     char data_sha256[MR_SHA256_TEXT]; /* set by open: of the data it read; empty where there is none */
     char note[MR_ENCODE_NOTE];        /* set by open: what the user should know about the data, or empty */
-    void *data;                       /* the task's own */
+    /* set by open, the task's own: the mean and the scale of each input, for the model's scaler; NULL: it has none */
+    const double *input_mean, *input_scale;
+    void *data; /* the task's own */
 } mr_task;
 
 struct mr_task_type {
@@ -36,6 +51,7 @@ struct mr_task_type {
     const mr_option *options; /* rows of [task]; their struct has settings_size bytes */
     size_t settings_size;
     int best_by_accuracy; /* which checkpoint is the best: highest accuracy, else lowest loss */
+    int best_is_last;     /* the last one, whatever its loss: a policy is not judged by that */
     int (*open)(mr_task *task, mr_error *err);
     void (*close)(mr_task *task); /* frees task->data, also what a failed open left (or NULL); may be NULL */
     /* Pure functions of the task and the numbers given, safe to call from another thread: so that a resumed run sees
@@ -44,6 +60,11 @@ struct mr_task_type {
     void (*eval_batch)(const mr_task *task, int index, mr_batch *batch);
     /* The group of a test batch: a score is the mean over groups, which follow one another. NULL: there is one. */
     int (*eval_group)(const mr_task *task, int index);
+    /* Scores a net by letting it act, where a task is about that; else NULL. threads: 0: all. */
+    int (*play)(const mr_task *task, mr_net *net, int threads, mr_task_tick *tick, void *user, mr_play *play,
+                mr_error *err);
+    /* What `play` depends on besides the net, as 16 hexadecimal digits, and its episodes; with `play`. */
+    int (*play_identity)(const mr_task *task, char identity[17], int64_t *episodes, mr_error *err);
 };
 
 /* Training that grows in `stages` equal shares of grow_steps: the stage of a step (steps count from 1), `stages`

@@ -96,7 +96,8 @@ int mr_test_set_of(const mr_task *task, mr_test_set *set, mr_error *err)
 {
     mr_shape shapes[2];
     mr_batch batch;
-    *set = (mr_test_set){0};
+    *set = (mr_test_set){.chance = NAN, .constant = NAN};
+    if (task->type->play_identity) return task->type->play_identity(task, set->identity, &set->sequences, err);
     tally t = {.task = task, .batch = &batch, .set = set};
     mr_task_shapes(task, shapes);
     if (mr_batch_new(&batch, &task->interface, shapes[1].B, shapes[1].T))

@@ -88,7 +88,7 @@ static int check_trainable(const mr_net *net, const char *path, mr_error *err)
                        "%s: its weights are in 8 bits, which are not trained; give the model that it was made from",
                        path);
     if (mr_net_scaler(net, NULL, NULL, 0, NULL, NULL, 0, NULL))
-        return mr_fail(err, MR_ECONFIG, "%s: has a scaler, which no task of this command works with", path);
+        return mr_fail(err, MR_ECONFIG, "%s: has a scaler of its own, which a new run cannot take over", path);
     return 0;
 }
 

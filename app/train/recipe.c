@@ -235,8 +235,9 @@ static int check_keys(mr_key_list *l, mr_error *err)
 
 int mr_recipe_check_model(const mr_recipe *r, mr_error *err)
 {
+    /* mse takes every key of a model, xent not all (output) */
     const mr_interface plain = {
-        .input = MR_INPUT_TOKENS, .inputs = 2, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = 2};
+        .input = MR_INPUT_TOKENS, .inputs = 2, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_MSE, .outputs = 2};
     mr_key_list list = {0};
     add_keys(&list, r);
     add_interface(&list, &plain, 1);
@@ -329,6 +330,8 @@ int mr_recipe_net(mr_recipe *r, mr_context *ctx, mr_net **out, mr_error *err)
     if (!status) status = check_memory(&list, ctx, err);
     if (!status) status = mr_net_create(ctx, (const char *const *)list.list, out, err);
     mr_key_list_free(&list);
+    if (!status && r->task->input_mean)
+        status = mr_net_set_scaler(*out, r->task->input_mean, r->task->input_scale, NULL, NULL, err);
     if (!status) status = add_meta(r, *out, err);
     if (!status) status = mr_recipe_take_model(r, *out, err);
     if (!status) return 0;

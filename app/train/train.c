@@ -111,7 +111,7 @@ static int train_step(trainer *t, int64_t step, mr_error *err)
 static int is_better(const trainer *t, const mr_score *score)
 {
     const mr_checkpoint *cp = &t->cp;
-    if (!cp->best_step) return 1;
+    if (!cp->best_step || t->recipe->task->type->best_is_last) return 1;
     if (t->recipe->task->type->best_by_accuracy && score->accuracy != cp->best_accuracy)
         return score->accuracy > cp->best_accuracy;
     return score->loss < cp->best_loss;

@@ -33,9 +33,13 @@ int mr_net_fit_scaler(mr_net *net, const mr_batch *batch, mr_error *err)
 {
     mr_checked_batch checked = {0};
     mr_scaler_fit *fit = NULL;
-    if (net->interface.input != MR_INPUT_REALS && net->interface.loss != MR_LOSS_MSE)
-        return mr_fail(err, MR_EINVAL, "this model takes tokens and predicts classes: there is nothing to scale");
-    int status = mr_checked_batch_take(&checked, net, batch, net->interface.loss == MR_LOSS_MSE, err);
+    const int tanh = mr_model_config(net->owner)->output == MR_OUTPUT_TANH; /* targets are within ±1 as they are */
+    const int targets = net->interface.loss == MR_LOSS_MSE && !tanh;
+    if (net->interface.input != MR_INPUT_REALS && !targets)
+        return mr_fail(err, MR_EINVAL, "this model takes tokens and predicts %s: there is nothing to scale",
+                       tanh ? "values between -1 and 1" : "classes");
+    int status = mr_checked_batch_take(&checked, net, batch, targets, err);
+    if (!targets) checked.batch.target_values = NULL;
     if (!status) status = mr_scaler_fit_new(&net->interface, &net->ctx->allocator, &fit, err);
     if (!status) status = mr_scaler_fit_add(fit, &checked.batch, err);
     if (!status) {

@@ -38,7 +38,9 @@ enum {
     MR_STREAM_INIT = 0x40000000,
     MR_STREAM_TRAIN = 0x50000000,
     MR_STREAM_EVAL = 0x60000000,
-    MR_STREAM_SAMPLE = 0x70000000
+    MR_STREAM_SAMPLE = 0x70000000,
+    MR_STREAM_ENV = 0x78000000, /* the first state of an episode of control */
+    MR_STREAM_ACT = 0x79000000  /* the noise in its actions */
 };
 
 /* Dropout keeps element i of a site when this is below round((1 − p)·2³²). */

@@ -13,6 +13,7 @@
 static const char *const inputs[] = {"tokens", "reals", NULL};
 static const char *const head_kinds[] = {"token", "last", "mean", "pair-last", "pair-mean", NULL};
 static const char *const losses[] = {"xent", "mse", NULL};
+static const char *const outputs[] = {"linear", "tanh", NULL};
 static const char *const candidates[] = {"positive", "linear", "tanh", NULL};
 static const char *const scans[] = {"linear", "log", NULL};
 static const char *const transitions[] = {"positive", "signed", NULL};
@@ -29,7 +30,7 @@ _Static_assert(sizeof(mr_input) == sizeof(int) && sizeof(mr_head) == sizeof(int)
                    sizeof(mr_transition) == sizeof(int) && sizeof(mr_norm) == sizeof(int) &&
                    sizeof(mr_conv_place) == sizeof(int) && sizeof(mr_weight_type) == sizeof(int) &&
                    sizeof(mr_gru_reset) == sizeof(int) && sizeof(mr_scaler_kind) == sizeof(int) &&
-                   sizeof(mr_positions) == sizeof(int),
+                   sizeof(mr_positions) == sizeof(int) && sizeof(mr_output) == sizeof(int),
                "a choice is read into an int");
 
 #define FIELD(name) offsetof(mr_config, name)
@@ -84,6 +85,8 @@ const mr_option mr_config_options[] = {
      "minGRU, minLSTM: what the state is multiplied by, in (0, 1) or, signed, in [-1, 1], which can track parity",
      MR_OPT_SPARSE},
     {"head-bias", MR_OPT_BOOL, FIELD(head_bias), "no", 0, 0, NULL, "a bias for each output", MR_OPT_SPARSE},
+    {"output", MR_OPT_CHOICE, FIELD(output), "linear", 0, 0, outputs,
+     "predicted values (loss = mse): any numbers, or with tanh between -1 and 1", MR_OPT_SPARSE},
     {"scaler", MR_OPT_CHOICE, FIELD(scaler), "none", 0, 0, scaler_kinds,
      "which values are in the caller's units, with means and scales in the file", MR_OPT_DERIVED | MR_OPT_SPARSE},
     {0}};
@@ -172,6 +175,21 @@ static int check_mamba(const mr_config *c, mr_error *err)
     return 0;
 }
 
+static int check_output(const mr_config *c, mr_error *err)
+{
+    if (c->output == MR_OUTPUT_LINEAR) return 0;
+    if (c->loss != MR_LOSS_MSE)
+        return mr_fail(err, MR_ECONFIG,
+                       "output = tanh is for predicted values (loss = mse), not for classes (loss = "
+                       "xent); leave it out");
+    if (c->scaler & MR_SCALER_TARGET)
+        return mr_fail(err, MR_ECONFIG,
+                       "scaler = %s: output = tanh predicts between -1 and 1, so targets cannot be "
+                       "scaled; scale the inputs only",
+                       scaler_kinds[c->scaler]);
+    return 0;
+}
+
 static int check_scaler(const mr_config *c, mr_error *err)
 {
     if ((c->scaler & MR_SCALER_INPUT) && c->input != MR_INPUT_REALS)
@@ -210,7 +228,8 @@ int mr_config_check(const mr_config *c, mr_error *err)
         return mr_fail(err, MR_ECONFIG, "outputs = %lld: a classifier needs two classes or more",
                        (long long)c->outputs);
     if (mr_gate_init_read(c->gate_init, &gates, err)) return MR_ECONFIG;
-    if (check_transition(c, err) || check_recurrent(c, err) || check_mamba(c, err) || check_scaler(c, err))
+    if (check_transition(c, err) || check_recurrent(c, err) || check_mamba(c, err) || check_scaler(c, err) ||
+        check_output(c, err))
         return MR_ECONFIG;
     if (is_attention(c) && check_attention(c, err)) return MR_ECONFIG;
     return check_size(c, err);

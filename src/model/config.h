@@ -12,6 +12,9 @@ typedef enum mr_gru_reset { MR_RESET_BEFORE, MR_RESET_AFTER } mr_gru_reset;
 
 typedef enum mr_weight_type { MR_WEIGHTS_F32, MR_WEIGHTS_INT8 } mr_weight_type;
 
+/* What the predicted values are of the head's products. */
+typedef enum mr_output { MR_OUTPUT_LINEAR, MR_OUTPUT_TANH } mr_output;
+
 /* A sum of bits. */
 typedef enum mr_scaler_kind { MR_SCALER_NONE, MR_SCALER_INPUT, MR_SCALER_TARGET, MR_SCALER_BOTH } mr_scaler_kind;
 
@@ -38,6 +41,7 @@ typedef struct mr_config {
     char gate_init[MR_TEXT_MAX];
     mr_gru_reset gru_reset;
     int head_bias;
+    mr_output output;
     mr_scaler_kind scaler; /* of a file: what it has; of a model: what is set (model/scaler.h) */
     /* attention */
     int64_t heads, window;

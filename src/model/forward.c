@@ -86,8 +86,9 @@ static void draw_once(mr_model *m, int B, size_t first_row)
 static void step_once(void *arg)
 {
     stepping *s = arg;
-    mr_run_forward(s->model, s->pass, s->state, s->state,
-                   mr_head_rows(s->model->interface.head, (size_t)s->pass->B, 1));
+    const size_t rows = mr_head_rows(s->model->interface.head, (size_t)s->pass->B, 1);
+    mr_run_forward(s->model, s->pass, s->state, s->state, rows);
+    mr_head_scores(s->model, rows);
     if (s->draw) draw_once(s->model, s->pass->B, 0);
 }
 
@@ -116,7 +117,10 @@ void mr_model_forward(mr_model *m, const mr_batch *batch, mr_state *state, int t
     mr_upload_inputs(m, batch);
     m->rows = mr_model_rows(m, batch);
     if (in && !train && batch->T == 1) run_step(m, batch, state, 0);
-    else mr_run_forward(m, &pass, in, out, m->rows);
+    else {
+        mr_run_forward(m, &pass, in, out, m->rows);
+        mr_head_scores(m, m->rows);
+    }
     if (state) state->under_way = 1;
 }
 

@@ -1,5 +1,6 @@
 /* The head: from the last block's output to the logits. It is a norm, pooling where there is one output per sequence,
- * for pairs a layer over features of both sequences, and the last product. */
+ * for pairs a layer over features of both sequences, and the last product. The logits stay as they are until the
+ * loss; with output = tanh a caller sees their tanh. */
 #include "model/network.h"
 
 void mr_head_params(mr_model *m)
@@ -22,6 +23,9 @@ void mr_head_plan(mr_model *m, mr_arena *arena)
     /* room for whole pairs */
     m->pooled = m->interface.head == MR_HEAD_TOKEN ? m->normed : mr_arena_take(arena, 2 * ((B + 1) / 2) * row);
     m->logits = mr_arena_take(arena, rows * (size_t)m->config.outputs * m->dev->act_size);
+    m->scores = m->config.output == MR_OUTPUT_TANH
+                    ? mr_arena_take(arena, rows * (size_t)m->config.outputs * m->dev->real_size)
+                    : NULL;
     if (!mr_head_pairs(m->interface.head)) return;
     m->features = mr_arena_take(arena, rows * 4 * row);
     m->paired = mr_arena_take(arena, rows * row);
@@ -77,6 +81,13 @@ void mr_head_forward(mr_model *m, const mr_pass *p, size_t rows)
                                    .x = pairs ? m->paired : m->pooled,
                                    .b = mr_weight(p, m->head_bias),
                                    .y = m->logits});
+}
+
+void mr_head_scores(mr_model *m, size_t rows)
+{
+    if (!m->scores) return;
+    const size_t n = rows * (size_t)m->interface.outputs;
+    m->dev->ops.tanh_fwd(m->dev, &(mr_tanh_fwd_args){.n = n, .x = m->logits, .y = m->scores});
 }
 
 /* From m->dpaired, the gradient before the gelu, to m->dpooled. */

@@ -20,6 +20,7 @@ static void run_loss(mr_model *m, size_t rows, int gradient)
     else
         dev->ops.mse(dev, &(mr_mse_args){.R = R,
                                          .C = C,
+                                         .tanh = m->config.output == MR_OUTPUT_TANH,
                                          .pred = m->logits,
                                          .target = m->target_values,
                                          .mask = m->mask,

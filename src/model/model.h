@@ -41,9 +41,9 @@ void mr_model_put_bytes(mr_model *model, const int8_t *from);
 void mr_model_get_bytes(mr_model *model, int row, int8_t *to); /* of one matrix */
 
 /* Sets the scaler (model/scaler.h): from now on values, targets and scores are in the caller's units. A pair that is
- * NULL is off, as both are at first. Inputs need input = reals, targets loss = mse. Losses are still those of the
- * scaled numbers. May be called before or after the plan, but not while the model, or one that shares its weights,
- * runs; such models use their owner's scaler. */
+ * NULL is off, as both are at first. Inputs need input = reals, targets loss = mse and output = linear. Losses are
+ * still those of the scaled numbers. May be called before or after the plan, but not while the model, or one that
+ * shares its weights, runs; such models use their owner's scaler. */
 int mr_model_set_scaler(mr_model *model, const double *input_mean, const double *input_scale, const double *target_mean,
                         const double *target_scale, mr_error *err);
 const mr_scaler *mr_model_scaler(const mr_model *model); /* never NULL, but its pairs may be */
@@ -114,7 +114,8 @@ void mr_model_set_step(mr_model *model, const mr_step *step); /* before the forw
 void mr_model_update(mr_model *model);
 double mr_model_grad_norm(mr_model *model); /* of the last update; waits */
 
-/* Copies rows of the logits [rows, outputs], in the caller's units. */
+/* Copies rows of the scores [rows, outputs] of the last forward: the logits, with output = tanh their tanh, in the
+ * caller's units. */
 void mr_model_logits(mr_model *model, float *to, size_t first_row, size_t rows);
 /* For the caller's own loss, instead of mr_model_loss between forward and backward: sets its gradient with respect to
  * the scores of mr_model_logits, for all rows; 0 for rows that do not count. */

@@ -39,6 +39,7 @@ struct mr_model {
     mr_real *start_state; /* the state that the last training forward started from, if `carried` */
     int carried;
     mr_act *normed, *pooled, *logits, *dpooled;
+    mr_real *scores; /* output = tanh: tanh of the logits, or a caller's gradient of it; otherwise NULL */
     /* a head of pairs: the features [P, 4·D], the layer over them [P, D] before and after gelu, and their gradients */
     mr_act *features, *pair_pre, *paired, *dfeatures, *dpaired;
     mr_scratch scratch;
@@ -79,6 +80,9 @@ void mr_head_params(mr_model *model);
 void mr_head_plan(mr_model *model, mr_arena *arena);
 void mr_head_plan_gradients(mr_model *model, mr_arena *arena);
 void mr_head_forward(mr_model *model, const mr_pass *pass, size_t rows);
+/* What a caller sees of the logits, where that is not the logits themselves. Training needs it only for the caller's
+ * own loss: `mse` computes the tanh itself. */
+void mr_head_scores(mr_model *model, size_t rows);
 /* From the gradient of the logits to that of the last block's output, in scratch.d. */
 void mr_head_backward(mr_model *model, const mr_pass *pass, size_t rows);
 

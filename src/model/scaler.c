@@ -9,12 +9,14 @@
 
 /* ---- numbers ---- */
 
+/* Row by row, so that the compiler sees loops over neighbours. `first` is the channel of the first number. */
 void mr_scale_in(size_t n, size_t first, size_t channels, const double *mean, const double *scale, const float *from,
                  float *to)
 {
-    for (size_t i = 0, c = first; i < n; i++) {
-        to[i] = (float)((from[i] - mean[c]) / scale[c]);
-        if (++c == channels) c = 0;
+    for (size_t i = 0, count; i < n; i += count, first = 0) {
+        count = n - i < channels - first ? n - i : channels - first;
+        const double *m = mean + first, *s = scale + first;
+        for (size_t k = 0; k < count; k++) to[i + k] = (float)((from[i + k] - m[k]) / s[k]);
     }
 }
 

@@ -94,6 +94,12 @@ void mr_upload_targets(mr_model *m, const mr_batch *batch, double scale)
 void mr_model_put_dlogits(mr_model *m, const float *dscores, size_t rows)
 {
     const size_t outputs = (size_t)m->interface.outputs;
+    if (m->scores) {
+        m->dev->put(m->dev, m->scores, dscores, rows * outputs);
+        m->dev->ops.tanh_bwd(
+            m->dev, &(mr_tanh_bwd_args){.n = rows * outputs, .x = m->logits, .dy = m->scores, .dx = m->logits});
+        return;
+    }
     put_scaled(m, mr_scale_gradient, outputs, m->scaler->target_mean, m->scaler->target_scale, dscores, rows * outputs,
                m->logits, NULL);
 }
@@ -103,9 +109,10 @@ void mr_model_put_dlogits(mr_model *m, const float *dscores, size_t rows)
 void mr_model_logits(mr_model *m, float *to, size_t first_row, size_t rows)
 {
     const mr_scaler *s = m->scaler;
-    size_t outputs = (size_t)m->interface.outputs;
-    m->dev->get_act(m->dev, to, mr_act_at(m->dev, m->logits, first_row * outputs), rows * outputs);
-    if (s->target_mean) mr_scale_out(rows * outputs, 0, outputs, s->target_mean, s->target_scale, to, to);
+    const size_t outputs = (size_t)m->interface.outputs, first = first_row * outputs, n = rows * outputs;
+    if (m->scores) m->dev->get(m->dev, to, mr_real_at(m->dev, m->scores, first), n);
+    else m->dev->get_act(m->dev, to, mr_act_at(m->dev, m->logits, first), n);
+    if (s->target_mean) mr_scale_out(n, 0, outputs, s->target_mean, s->target_scale, to, to);
 }
 
 void mr_model_row_loss(mr_model *m, float *to, size_t rows) { m->dev->get(m->dev, to, m->row_loss, rows); }

@@ -156,8 +156,9 @@ typedef struct mr_xent_args {
     double *stats;         /* [MR_STATS] +=; correct: the first largest logit is the target */
 } mr_xent_args;
 
+/* With tanh, tanh(pred) takes the place of pred in the loss, and dpred is the gradient before the tanh. */
 typedef struct mr_mse_args {
-    int R, C;
+    int R, C, tanh;
     const mr_act *pred;    /* [R, C] */
     const mr_real *target; /* [R, C] */
     const uint8_t *mask;   /* [R] or NULL: all count */
@@ -166,6 +167,20 @@ typedef struct mr_mse_args {
     mr_real *row_loss;     /* [R]: mean over C of (pred − target)² */
     double *stats;         /* [MR_STATS] +=; MR_STAT_CORRECT is left alone */
 } mr_mse_args;
+
+/* tanh between what the head computes and the scores that a caller sees, which are fp32 on every device. */
+typedef struct mr_tanh_fwd_args {
+    size_t n;
+    const mr_act *x; /* [n] */
+    mr_real *y;      /* [n] */
+} mr_tanh_fwd_args;
+
+typedef struct mr_tanh_bwd_args {
+    size_t n;
+    const mr_act *x;   /* [n] input of the forward */
+    const mr_real *dy; /* [n] */
+    mr_act *dx;        /* [n]; may be x itself */
+} mr_tanh_bwd_args;
 
 /* How tokens are drawn. */
 typedef struct mr_sampling {

@@ -32,9 +32,9 @@ TEXT = "--data text.txt --context 20".split()
 NEW_KEYS = {
     # evaluations on a part of the test set, other logs; the time of a run
     "metadata": {"train.eval-tokens", "train.log", "state.seconds", "state.setup-seconds"},
-    "recipe": {"model.head-bias", "model.transition", "task.split", "task.unknown", "train.eval-tokens",
+    "recipe": {"model.head-bias", "model.output", "model.transition", "task.split", "task.unknown", "train.eval-tokens",
                "train.log"},
-    "info": {"head-bias", "scaler", "transition"},
+    "info": {"head-bias", "output", "scaler", "transition"},
     "eval": {"split"},
     "eval test": {"split"},
 }

@@ -242,7 +242,11 @@ void mr_case_mse(mr_case *c)
     double factor = mr_case_chance(c, 50) ? 1 : 0.01;
     c->elements = (size_t)a->R * a->C;
     int separate = mr_case_below(c, 3);
-    mr_case_say(c, "R=%d C=%d%s", a->R, a->C, separate == 0 ? " dpred=pred" : separate == 1 ? " no dpred" : "");
+    a->tanh = mr_case_chance(c, 50);
+    mr_case_say(c, "R=%d C=%d%s%s", a->R, a->C, a->tanh ? " tanh" : "",
+                separate == 0   ? " dpred=pred"
+                : separate == 1 ? " no dpred"
+                                : "");
     mr_case_buffer *pred = mr_case_add(c, MR_FIELD(mse, pred), ACT, separate ? IN : ADD, c->elements, NORMAL, 1);
     if (separate == 0) pred->alias = offsetof(mr_mse_args, dpred);
     if (separate == 2) mr_case_add(c, MR_FIELD(mse, dpred), ACT, OUT, c->elements, EMPTY, 0);
@@ -251,6 +255,27 @@ void mr_case_mse(mr_case *c)
     if (mr_case_chance(c, 60)) mr_case_add(c, MR_FIELD(mse, mask), BYTE, IN, (size_t)a->R, MR_FILL_FLAG, 0.7);
     mr_case_add(c, MR_FIELD(mse, row_loss), REAL, OUT, (size_t)a->R, EMPTY, 0);
     mr_case_add(c, MR_FIELD(mse, stats), DOUBLE, ADD, MR_STATS, NORMAL, 10);
+}
+
+void mr_case_tanh_fwd(mr_case *c)
+{
+    mr_tanh_fwd_args *a = &c->args.tanh_fwd;
+    a->n = c->elements = (size_t)mr_case_rows(c) * (size_t)mr_case_width(c);
+    mr_case_say(c, "n=%zu", a->n);
+    mr_case_add(c, MR_FIELD(tanh_fwd, x), ACT, IN, a->n, NORMAL, mr_case_chance(c, 50) ? 1 : 30);
+    mr_case_add(c, MR_FIELD(tanh_fwd, y), REAL, OUT, a->n, EMPTY, 0);
+}
+
+void mr_case_tanh_bwd(mr_case *c)
+{
+    mr_tanh_bwd_args *a = &c->args.tanh_bwd;
+    const int in_place = mr_case_chance(c, 50);
+    a->n = c->elements = (size_t)mr_case_rows(c) * (size_t)mr_case_width(c);
+    mr_case_say(c, "n=%zu%s", a->n, in_place ? " dx=x" : "");
+    mr_case_buffer *x = mr_case_add(c, MR_FIELD(tanh_bwd, x), ACT, in_place ? ADD : IN, a->n, NORMAL, 1);
+    if (in_place) x->alias = offsetof(mr_tanh_bwd_args, dx);
+    else mr_case_add(c, MR_FIELD(tanh_bwd, dx), ACT, OUT, a->n, EMPTY, 0);
+    mr_case_add(c, MR_FIELD(tanh_bwd, dy), REAL, IN, a->n, NORMAL, 1);
 }
 
 void mr_case_sample(mr_case *c)

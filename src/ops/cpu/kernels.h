@@ -216,6 +216,8 @@ typedef struct mr_cpu_kernels {
     /* losses and optimiser */
     float (*max)(int n, const float *x);
     float (*exp_sum)(int n, const float *x, float max, float *e); /* Σ exp(x − max); e, if not NULL, gets the terms */
+    void (*tanh)(size_t n, const float *x, float *y);
+    void (*tanh_bwd)(size_t n, const float *x, const float *dy, float *dx);
     double (*sumsq)(size_t n, const float *x);
     void (*adam)(const mr_adam_row *row);
 

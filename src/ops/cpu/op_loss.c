@@ -1,4 +1,5 @@
-/* Losses, row by row; the sums over rows are made in double, in order, after all rows are done. */
+/* Losses, row by row; the sums over rows are made in double, in order, after all rows are done. And tanh, for scores
+ * within ±1. */
 #include "ops/cpu/cpu.h"
 
 #include <math.h>
@@ -69,18 +70,29 @@ static void xent(mr_dev *dev, const mr_xent_args *a)
     a->stats[MR_STAT_COUNT] += count;
 }
 
-static void mse_row(const mr_mse_args *a, int r)
+enum { PIECE = 64 }; /* predictions whose tanh is computed at a time */
+
+static void mse_row(const loss_job *job, int r)
 {
+    const mr_mse_args *a = job->mse;
     const size_t at = (size_t)r * (size_t)a->C;
     const float *pred = (const float *)a->pred + at, *target = (const float *)a->target + at;
-    float *d = a->dpred ? (float *)a->dpred + at : NULL;
-    const int counts = !a->mask || a->mask[r];
+    float *d = a->dpred ? (float *)a->dpred + at : NULL, part[PIECE];
     const float factor = d ? (float)(*a->scale * 2.0 / a->C) : 0.0f;
     double sum = 0.0;
-    for (int c = 0; c < a->C; c++) {
-        const float gap = counts ? pred[c] - target[c] : 0.0f;
-        sum += (double)gap * (double)gap;
-        if (d) d[c] = factor * gap;
+    ((float *)a->row_loss)[r] = 0.0f;
+    if (a->mask && !a->mask[r]) {
+        if (d) memset(d, 0, (size_t)a->C * sizeof *d);
+        return;
+    }
+    for (int first = 0; first < a->C; first += PIECE) {
+        const int n = mr_min_int(PIECE, a->C - first);
+        if (a->tanh) job->cpu->kernels.tanh((size_t)n, pred + first, part);
+        for (int c = 0; c < n; c++) {
+            const float y = a->tanh ? part[c] : pred[first + c], gap = y - target[first + c];
+            sum += (double)gap * (double)gap;
+            if (d) d[first + c] = a->tanh ? factor * gap * (1.0f - y * y) : factor * gap;
+        }
     }
     ((float *)a->row_loss)[r] = (float)(sum / a->C);
 }
@@ -90,12 +102,12 @@ static void mse_task(void *arg, int task, int slot)
     (void)slot;
     const loss_job *job = arg;
     const int first = task * job->span, end = mr_min_int(job->mse->R, first + job->span);
-    for (int r = first; r < end; r++) mse_row(job->mse, r);
+    for (int r = first; r < end; r++) mse_row(job, r);
 }
 
 static void mse(mr_dev *dev, const mr_mse_args *a)
 {
-    loss_job job = {.cpu = mr_cpu_of(dev), .mse = a, .span = mr_cpu_grain(a->C)};
+    loss_job job = {.cpu = mr_cpu_of(dev), .mse = a, .span = mr_cpu_grain(a->tanh ? 8 * a->C : a->C)};
     mr_cpu_run(job.cpu, mse_task, &job, (int)mr_ceil_div((size_t)a->R, (size_t)job.span));
     double loss = 0.0, count = 0.0;
     for (int r = 0; r < a->R; r++) {
@@ -107,8 +119,43 @@ static void mse(mr_dev *dev, const mr_mse_args *a)
     a->stats[MR_STAT_COUNT] += count;
 }
 
+/* ---- tanh */
+
+enum { TANH_SPAN = 8192 }; /* elements of a task: by shape alone, never by the number of threads */
+
+typedef struct tanh_job {
+    mr_cpu *cpu;
+    size_t n;
+    const float *x, *dy; /* dy NULL: forward */
+    float *to;
+} tanh_job;
+
+static void tanh_task(void *arg, int task, int slot)
+{
+    (void)slot;
+    const tanh_job *job = arg;
+    const size_t first = (size_t)task * TANH_SPAN, left = job->n - first, n = left < TANH_SPAN ? left : TANH_SPAN;
+    if (job->dy) job->cpu->kernels.tanh_bwd(n, job->x + first, job->dy + first, job->to + first);
+    else job->cpu->kernels.tanh(n, job->x + first, job->to + first);
+}
+
+static void tanh_fwd(mr_dev *dev, const mr_tanh_fwd_args *a)
+{
+    tanh_job job = {.cpu = mr_cpu_of(dev), .n = a->n, .x = (const float *)a->x, .to = (float *)a->y};
+    mr_cpu_run(job.cpu, tanh_task, &job, (int)mr_ceil_div(a->n, TANH_SPAN));
+}
+
+static void tanh_bwd(mr_dev *dev, const mr_tanh_bwd_args *a)
+{
+    tanh_job job = {
+        .cpu = mr_cpu_of(dev), .n = a->n, .x = (const float *)a->x, .dy = (const float *)a->dy, .to = (float *)a->dx};
+    mr_cpu_run(job.cpu, tanh_task, &job, (int)mr_ceil_div(a->n, TANH_SPAN));
+}
+
 void mr_cpu_loss_ops(mr_ops *ops)
 {
     ops->xent = xent;
     ops->mse = mse;
+    ops->tanh_fwd = tanh_fwd;
+    ops->tanh_bwd = tanh_bwd;
 }

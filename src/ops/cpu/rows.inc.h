@@ -235,6 +235,23 @@ static float exp_sum_row(int n, const float *x, float max, float *e)
     return v_sum(sum);
 }
 
+static void tanh_row(size_t n, const float *x, float *y)
+{
+    for (size_t i = 0; i < n; i += LANES) {
+        int m = part(n - i);
+        v_store_part(y + i, v_tanh(v_load_part(x + i, m)), m);
+    }
+}
+
+static void tanh_bwd_row(size_t n, const float *x, const float *dy, float *dx)
+{
+    for (size_t i = 0; i < n; i += LANES) {
+        int m = part(n - i);
+        vf y = v_tanh(v_load_part(x + i, m));
+        v_store_part(dx + i, v_load_part(dy + i, m) * (1.0f - y * y), m);
+    }
+}
+
 static double sumsq_row(size_t n, const float *x)
 {
     typedef double wide __attribute__((vector_size(8 * LANES)));

@@ -237,7 +237,7 @@ void mr_cuda_linear_ops(mr_ops *ops); /* linear, dropout */
 void mr_cuda_minrnn_ops(mr_ops *ops);
 void mr_cuda_scan_ops(mr_ops *ops);
 void mr_cuda_norm_ops(mr_ops *ops);
-void mr_cuda_loss_ops(mr_ops *ops);  /* xent, mse */
+void mr_cuda_loss_ops(mr_ops *ops);  /* xent, mse, tanh */
 void mr_cuda_time_ops(mr_ops *ops);  /* conv, pool, pair */
 void mr_cuda_token_ops(mr_ops *ops); /* embed */
 void mr_cuda_train_ops(mr_ops *ops); /* sumsq, adam */

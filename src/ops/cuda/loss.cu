@@ -1,4 +1,4 @@
-/* Losses: one warp per row, or one thread per row for few classes. */
+/* Losses: one warp per row, or one thread per row for few classes. And tanh, for scores within ±1. */
 #include "ops/cuda/cuda.cuh"
 
 enum { ROW_WARPS = 8 };
@@ -122,7 +122,7 @@ template <class A> static void xent_launch(mr_cuda *c, const mr_xent_args *a)
 static void xent(mr_dev *dev, const mr_xent_args *a) { BY_ACT(cuda_of(dev), xent_launch, cuda_of(dev), a); }
 
 template <class A>
-static __global__ void mse_rows(int R, int C, const A *pred, const float *target, const uint8_t *mask,
+static __global__ void mse_rows(int R, int C, int squash, const A *pred, const float *target, const uint8_t *mask,
                                 const double *scale, A *dpred, float *row_loss, double *partial)
 {
     const int r = blockIdx.x * ROW_WARPS + threadIdx.y, lane = threadIdx.x;
@@ -132,9 +132,10 @@ static __global__ void mse_rows(int R, int C, const A *pred, const float *target
         const float factor = dpred ? (float)(*scale * 2 / C) : 0;
         for (int i = lane; i < C; i += 32) {
             size_t at = (size_t)r * C + i;
-            float off = counts ? load(pred + at) - target[at] : 0;
+            const float x = load(pred + at), y = squash ? tanhf(x) : x, slope = squash ? 1 - y * y : 1;
+            const float off = counts ? y - target[at] : 0;
             sum += off * off;
-            if (dpred) store(dpred + at, factor * off);
+            if (dpred) store(dpred + at, counts ? factor * off * slope : 0);
         }
         sum = warp_sum(sum) / C;
         if (lane == 0) row_loss[r] = sum;
@@ -147,17 +148,49 @@ template <class A> static void mse_launch(mr_cuda *c, const mr_mse_args *a)
     const unsigned blocks = row_blocks(a->R);
     double *partial = (double *)mr_cuda_scratch(c, (size_t)blocks * MR_STATS * sizeof(double));
     if (!partial) return;
-    mse_rows<A><<<blocks, dim3(32, ROW_WARPS), 0, c->stream>>>(a->R, a->C, (const A *)a->pred, (const float *)a->target,
-                                                               a->mask, a->scale, (A *)a->dpred, (float *)a->row_loss,
-                                                               partial);
+    mse_rows<A><<<blocks, dim3(32, ROW_WARPS), 0, c->stream>>>(a->R, a->C, a->tanh, (const A *)a->pred,
+                                                               (const float *)a->target, a->mask, a->scale,
+                                                               (A *)a->dpred, (float *)a->row_loss, partial);
     add_stats<<<MR_STATS, 1024, 0, c->stream>>>((int)blocks, partial, a->stats);
     LAUNCHED(c, "mse_rows");
 }
 
 static void mse(mr_dev *dev, const mr_mse_args *a) { BY_ACT(cuda_of(dev), mse_launch, cuda_of(dev), a); }
 
+template <class A> static __global__ void tanh_each(size_t n, const A *x, float *y)
+{
+    const size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+    if (i < n) y[i] = tanhf(load(x + i));
+}
+
+template <class A> static __global__ void tanh_bwd_each(size_t n, const A *x, const float *dy, A *dx)
+{
+    const size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    const float y = tanhf(load(x + i));
+    store(dx + i, dy[i] * (1 - y * y));
+}
+
+template <class A> static void tanh_launch(mr_cuda *c, const mr_tanh_fwd_args *a)
+{
+    tanh_each<A><<<(unsigned)div_up(a->n, 256), 256, 0, c->stream>>>(a->n, (const A *)a->x, (float *)a->y);
+    LAUNCHED(c, "tanh_each");
+}
+
+template <class A> static void tanh_bwd_launch(mr_cuda *c, const mr_tanh_bwd_args *a)
+{
+    tanh_bwd_each<A>
+        <<<(unsigned)div_up(a->n, 256), 256, 0, c->stream>>>(a->n, (const A *)a->x, (const float *)a->dy, (A *)a->dx);
+    LAUNCHED(c, "tanh_bwd_each");
+}
+
+static void tanh_fwd(mr_dev *dev, const mr_tanh_fwd_args *a) { BY_ACT(cuda_of(dev), tanh_launch, cuda_of(dev), a); }
+static void tanh_bwd(mr_dev *dev, const mr_tanh_bwd_args *a) { BY_ACT(cuda_of(dev), tanh_bwd_launch, cuda_of(dev), a); }
+
 void mr_cuda_loss_ops(mr_ops *ops)
 {
     ops->xent = xent;
     ops->mse = mse;
+    ops->tanh_fwd = tanh_fwd;
+    ops->tanh_bwd = tanh_bwd;
 }

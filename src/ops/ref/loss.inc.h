@@ -1,4 +1,4 @@
-/* Pooling, losses and the optimiser. */
+/* Pooling, losses, tanh of scores, and the optimiser. */
 
 static void pool_fwd(mr_dev *dev, const mr_pool_fwd_args *a)
 {
@@ -84,13 +84,29 @@ static void mse(mr_dev *dev, const mr_mse_args *a)
         int counts = !a->mask || a->mask[r];
         double loss = 0;
         for (size_t c = 0; c < C; c++) {
-            double off = counts ? (double)IN(a->pred)[r * C + c] - IN(a->target)[r * C + c] : 0;
+            double x = IN(a->pred)[r * C + c], y = a->tanh ? tanh(x) : x, slope = a->tanh ? 1 - y * y : 1;
+            double off = counts ? y - IN(a->target)[r * C + c] : 0;
             loss += off * off / (double)C;
-            if (a->dpred) OUT(a->dpred)[r * C + c] = (real)(*a->scale * 2 / (double)C * off);
+            if (a->dpred) OUT(a->dpred)[r * C + c] = counts ? (real)(*a->scale * 2 / (double)C * off * slope) : 0;
         }
         a->stats[MR_STAT_LOSS] += loss;
         a->stats[MR_STAT_COUNT] += counts;
         OUT(a->row_loss)[r] = (real)loss;
+    }
+}
+
+static void tanh_fwd(mr_dev *dev, const mr_tanh_fwd_args *a)
+{
+    (void)dev;
+    for (size_t i = 0; i < a->n; i++) OUT(a->y)[i] = (real)tanh(IN(a->x)[i]);
+}
+
+static void tanh_bwd(mr_dev *dev, const mr_tanh_bwd_args *a)
+{
+    (void)dev;
+    for (size_t i = 0; i < a->n; i++) {
+        double y = tanh(IN(a->x)[i]);
+        OUT(a->dx)[i] = (real)(IN(a->dy)[i] * (1 - y * y));
     }
 }
 

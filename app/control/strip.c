@@ -1,0 +1,60 @@
+/* The film strip: frames side by side, each with the body's parts and the ground. */
+#include "control/strip.h"
+
+#include "core/file.h"
+#include "core/strbuf.h"
+
+#include <math.h>
+
+enum { FRAME = 120, HEIGHT = 180, GROUND = 150 };
+#define PIXELS 70.0 /* a metre */
+
+void mr_strip_film(void *user, const mr_env *env, int step)
+{
+    mr_strip *s = user;
+    if (step % MR_STRIP_EVERY || s->frames == MR_STRIP_FRAMES) return;
+    s->count[s->frames] = mr_env_parts(env, s->parts[s->frames], MR_STRIP_PARTS);
+    s->frames++;
+}
+
+/* The middle of the body stands in the middle of its frame. */
+static double middle(const mr_strip *s, int frame)
+{
+    double low = INFINITY, high = -INFINITY;
+    for (int i = 0; i < s->count[frame]; i++) {
+        const double *p = s->parts[frame][i];
+        low = fmin(low, fmin(p[0], p[2])), high = fmax(high, fmax(p[0], p[2]));
+    }
+    return s->count[frame] ? (low + high) / 2 : 0;
+}
+
+static void add_frame(mr_strbuf *out, const mr_strip *s, int frame)
+{
+    const double x = FRAME * (frame + 0.5), centre = middle(s, frame);
+    for (int i = 0; i < s->count[frame]; i++) {
+        const double *p = s->parts[frame][i];
+        mr_strbuf_format(out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", x + PIXELS * (p[0] - centre),
+                         GROUND - PIXELS * p[1], x + PIXELS * (p[2] - centre), GROUND - PIXELS * p[3]);
+    }
+    mr_strbuf_format(out, "<text x=\"%.1f\" y=\"%d\" stroke=\"none\" fill=\"#444\">%.1f m</text>\n", x, HEIGHT - 10,
+                     centre);
+}
+
+int mr_strip_write(const mr_strip *s, const mr_env_type *type, const char *path, mr_error *err)
+{
+    mr_strbuf out = {0};
+    const int width = FRAME * (s->frames > 0 ? s->frames : 1);
+    mr_strbuf_format(&out,
+                     "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\">\n"
+                     "<title>%s, every %d steps; below, how far it is</title>\n"
+                     "<rect width=\"%d\" height=\"%d\" fill=\"#fff\"/>\n"
+                     "<line x1=\"0\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"#888\"/>\n"
+                     "<g stroke=\"#2563eb\" stroke-width=\"7\" stroke-linecap=\"round\" stroke-opacity=\"0.75\" "
+                     "font-family=\"sans-serif\" font-size=\"12\" text-anchor=\"middle\">\n",
+                     width, HEIGHT, width, HEIGHT, type->title, MR_STRIP_EVERY, width, HEIGHT, GROUND, width, GROUND);
+    for (int i = 0; i < s->frames; i++) add_frame(&out, s, i);
+    mr_strbuf_add(&out, "</g>\n</svg>\n");
+    int status = out.failed ? mr_no_memory(err, path) : mr_file_replace(path, out.data, out.size, err);
+    mr_strbuf_free(&out);
+    return status;
+}
