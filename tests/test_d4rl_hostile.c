@@ -371,21 +371,30 @@ static void flipped_bytes_do_no_harm(void **state)
     mr_hdf5_alone = 1;
 }
 
-static void the_death_of_the_reader_is_an_error(void **state)
+/* A reader of a file with a good set, in a process of its own. */
+static mr_hdf5 *open_in_a_process(const char *name)
 {
-    (void)state;
     char path[MR_TEXT_MAX];
-    float *numbers;
-    size_t rows, columns;
     mr_hdf5 *h;
-    mr_error err = {0};
-    hid_t file = start_file("dead.hdf5", path);
+    hid_t file = start_file(name, path);
     put_set(file, "", H5T_IEEE_F32LE, H5T_STD_U8LE);
     H5Fclose(file);
     mr_hdf5_alone = 0;
-    assert_int_equal(mr_hdf5_open(path, &h, &err), 0);
+    assert_int_equal(mr_hdf5_open(path, &h, NULL), 0);
+    mr_hdf5_alone = 1;
     assert_true(mr_hdf5_has(h, "rewards"));
-    assert_true(h->reader > 0 && !kill(h->reader, SIGSEGV));
+    assert_true(h->reader > 0);
+    return h;
+}
+
+static void the_death_of_the_reader_is_an_error(void **state)
+{
+    (void)state;
+    float *numbers;
+    size_t rows, columns;
+    mr_error err = {0};
+    mr_hdf5 *h = open_in_a_process("dead.hdf5");
+    assert_int_equal(kill(h->reader, SIGSEGV), 0);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(mr_hdf5_read_floats(h, "rewards", &numbers, &rows, &columns, &err), MR_EFORMAT);
         assert_says(&err, "dead.hdf5: is damaged: libhdf5 failed while it read it (");
@@ -394,7 +403,22 @@ static void the_death_of_the_reader_is_an_error(void **state)
     }
     assert_true(mr_hdf5_has(h, "absent") && mr_hdf5_has_attribute(h, "/", "absent")); /* so that they are read */
     mr_hdf5_close(h);
-    mr_hdf5_alone = 1;
+}
+
+static void a_reader_that_is_stuck_is_replaced(void **state)
+{
+    (void)state;
+    float *numbers;
+    size_t rows, columns;
+    mr_hdf5 *h = open_in_a_process("stuck.hdf5");
+    const pid_t first = h->reader;
+    assert_int_equal(kill(first, SIGSTOP), 0);
+    assert_int_equal(mr_hdf5_read_floats(h, "rewards", &numbers, &rows, &columns, NULL), 0);
+    assert_int_equal(rows, STEPS);
+    assert_true(h->reader > 0 && h->reader != first);
+    assert_int_equal(kill(first, 0), -1); /* it is gone */
+    mr_free(numbers);
+    mr_hdf5_close(h);
 }
 
 int main(void)
@@ -409,6 +433,7 @@ int main(void)
         cmocka_unit_test(truncated_files_are_refused),
         cmocka_unit_test(flipped_bytes_do_no_harm),
         cmocka_unit_test(the_death_of_the_reader_is_an_error),
+        cmocka_unit_test(a_reader_that_is_stuck_is_replaced),
     };
     mr_hdf5_alone = 1; /* where nothing else is said, so that sanitizers see what is done */
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -1,6 +1,8 @@
 /* Reading HDF5 files in a process of its own. libhdf5 trusts the bytes of a file: damaged ones have made it read
  * outside its memory, loop and ask for more memory than there is. So a child of this process opens the file and answers
- * requests; where it dies, the caller gets an error, and nothing else has happened. */
+ * requests; where it dies, the caller gets an error, and nothing else has happened. A child of a process with threads
+ * can be born while one of them holds a lock that nobody will open there (that of AddressSanitizer's memory, for one), and
+ * then never answers: it is replaced. */
 #include "control/hdf5_inside.h"
 
 #include "core/mem.h"
@@ -15,6 +17,7 @@
 #endif
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +28,8 @@
 enum { NAME = 256, TEXT = 1024 };
 /* A reader may compute for so long, and longer for a large file. */
 enum { SECONDS = 2, BYTES_A_SECOND = 1 << 18 };
+/* Other work may slow it down by so much; after that it is taken for stuck, and another one is asked. */
+enum { SLOWER = 5, READERS = 4 };
 
 typedef enum question { OPEN, HAS, HAS_ATTRIBUTE, DOUBLES, FLOATS, NUMBER, WORDS } question;
 
@@ -79,23 +84,27 @@ static int send_all(int wire, const void *data, size_t size)
     return 0;
 }
 
-static int receive_all(int wire, void *data, size_t size)
+typedef enum receipt { RECEIVED, ENDED, STUCK } receipt;
+
+static receipt receive_all(int wire, void *data, size_t size)
 {
     for (char *next = data; size;) {
         ssize_t got = recv(wire, next, size, 0);
         if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return -1;
+        if (got <= 0) return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? STUCK : ENDED;
         next += got;
         size -= (size_t)got;
     }
-    return 0;
+    return RECEIVED;
 }
+
+static rlim_t seconds_for(const mr_hdf5 *h) { return SECONDS + (rlim_t)(h->bytes / BYTES_A_SECOND); }
 
 /* Dies without a word, a core file or a handler of its parent. */
 static void prepare_to_die(const mr_hdf5 *h)
 {
     static const int deadly[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGXCPU, SIGPIPE};
-    const rlim_t seconds = SECONDS + (rlim_t)(h->bytes / BYTES_A_SECOND);
+    const rlim_t seconds = seconds_for(h);
     const int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
 #if defined(__linux__) /* two readers have each other's wires open, so neither would see that a killed parent is gone */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -131,6 +140,8 @@ static int start_reader(mr_hdf5 *h, mr_error *err)
         return mr_fail(err, MR_EIO, "%s: cannot be read: %s", h->path, strerror(errno));
     fcntl(ends[0], F_SETFD, FD_CLOEXEC);
     fcntl(ends[1], F_SETFD, FD_CLOEXEC);
+    setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){.tv_sec = (time_t)(SLOWER * seconds_for(h))},
+               sizeof(struct timeval));
     mr_hdf5_enter(); /* so that libhdf5 is not in use by another thread while the process is copied */
     const pid_t child = fork();
     if (!child) {
@@ -170,11 +181,12 @@ static int reader_died(mr_hdf5 *h, mr_error *err)
                    h->died_of ? strsignal(h->died_of) : "its process ended");
 }
 
-static int exchange(mr_hdf5 *h, const request *q, answer *a, void **numbers, mr_error *err)
+/* One question and its answer, with the numbers of an array. STUCK: none came in time. */
+static int exchange(mr_hdf5 *h, const request *q, answer *a, void **numbers, receipt *got, mr_error *err)
 {
-    *numbers = NULL;
-    if (h->wire < 0 || send_all(h->wire, q, sizeof *q) || receive_all(h->wire, a, sizeof *a))
-        return reader_died(h, err);
+    *got = ENDED;
+    if (h->wire >= 0 && !send_all(h->wire, q, sizeof *q)) *got = receive_all(h->wire, a, sizeof *a);
+    if (*got != RECEIVED) return *got == STUCK ? 0 : reader_died(h, err);
     a->err.text[sizeof a->err.text - 1] = a->text[TEXT - 1] = 0; /* it may have been damaged, too */
     if (a->status || (q->what != DOUBLES && q->what != FLOATS)) return 0;
     if (a->columns && a->rows > SIZE_MAX / width(q->what) / a->columns) return reader_died(h, err);
@@ -184,10 +196,40 @@ static int exchange(mr_hdf5 *h, const request *q, answer *a, void **numbers, mr_
         return mr_fail(err, MR_ENOMEM, "%s: array %s has %zu × %zu numbers, too many for the memory of this machine",
                        h->path, q->object, a->rows, a->columns);
     }
-    if (!receive_all(h->wire, *numbers, a->rows * a->columns * width(q->what))) return 0;
+    *got = receive_all(h->wire, *numbers, a->rows * a->columns * width(q->what));
+    if (*got == RECEIVED) return 0;
     mr_free(*numbers);
     *numbers = NULL;
-    return reader_died(h, err);
+    return *got == STUCK ? 0 : reader_died(h, err);
+}
+
+/* Another reader, with the file open, in the place of one that is stuck. */
+static int replace_reader(mr_hdf5 *h, const request *q, receipt *got, mr_error *err)
+{
+    answer a = {0};
+    void *none;
+    kill_reader(h);
+    h->died_of = 0;
+    int rc = start_reader(h, err);
+    *got = RECEIVED;
+    if (!rc && q->what != OPEN) rc = exchange(h, &(request){.what = OPEN}, &a, &none, got, err);
+    if (rc || *got == STUCK || !a.status) return rc;
+    return mr_fail(err, a.status, "%s", a.err.text);
+}
+
+static int ask_reader(mr_hdf5 *h, const request *q, answer *a, void **numbers, mr_error *err)
+{
+    receipt got;
+    *numbers = NULL;
+    int rc = exchange(h, q, a, numbers, &got, err);
+    for (int i = 1; !rc && got == STUCK && i < READERS; i++) {
+        rc = replace_reader(h, q, &got, err);
+        if (!rc && got != STUCK) rc = exchange(h, q, a, numbers, &got, err);
+    }
+    if (rc || got != STUCK) return rc;
+    kill_reader(h);
+    return mr_fail(err, MR_EIO, "%s: cannot be read: libhdf5 gave no answer in %d s, %d times", h->path,
+                   (int)(SLOWER * seconds_for(h)), READERS);
 }
 
 static int ask(mr_hdf5 *h, request *q, const char *object, const char *name, answer *a, void **numbers, mr_error *err)
@@ -199,7 +241,7 @@ static int ask(mr_hdf5 *h, request *q, const char *object, const char *name, ans
         return mr_fail(err, MR_EINVAL, "%s: a name has more than %d bytes", h->path, NAME - 1);
     strcpy(q->object, object);
     strcpy(q->name, name);
-    if (h->reader) rc = exchange(h, q, a, numbers, err);
+    if (h->reader) rc = ask_reader(h, q, a, numbers, err);
     else {
         mr_hdf5_enter();
         serve(h, q, a, numbers);

@@ -68,6 +68,8 @@ static int fill_by(maker *m, mr_actor actor, uint64_t first, size_t until, size_
     const size_t start = m->at;
     size_t episodes = 0;
     int status = 0;
+    /* not before the first policy is read: a process that is copied while threads start may get their locks */
+    if (!m->pool && !(m->pool = mr_pool_new(m->threads, NULL))) return mr_no_memory(err, "threads");
     while (!status && m->at < until) {
         mr_record_job job = {.model = m->model,
                              .actor = actor,
@@ -171,7 +173,6 @@ int mr_d4rl_make(const mr_d4rl_job *job, mr_d4rl_made *made, mr_error *err)
     const size_t steps = job->steps ? job->steps : mr_d4rl_usual_steps(job->type, job->kind);
     *made = (mr_d4rl_made){0};
     int status = mr_env_model_load(job->type, job->assets, &m.model, err);
-    if (!status && !(m.pool = mr_pool_new(m.threads, NULL))) status = mr_no_memory(err, "threads");
     if (!status) status = mr_d4rl_new(&made->set, steps, job->type->observed, job->type->acted, err);
     if (!status) status = fill(&m, made, err);
     if (!status) snprintf(made->set.made_by, sizeof made->set.made_by, "D4RL-like, by minrnn %s", mr_version());
