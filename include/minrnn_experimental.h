@@ -270,7 +270,7 @@ typedef struct mr_cell_args {
     void *stream;          /* a cudaStream_t, or NULL; only with "cuda" */
     const void *x;         /* [B, T, D] with W; 16-byte aligned in bf16 on a GPU */
     const mr_wide *W;      /* [G·H, D] or NULL */
-    const mr_wide *bias;   /* [G·H] with W */
+    const mr_wide *bias;   /* [G·H] with W, or NULL: none */
     const void *pre;       /* [B, T, G·H] without W */
     const mr_wide *h_in;   /* [B, H] or NULL: a sequence starts at token 0 */
     const mr_wide *h_init; /* [H] or NULL: sequences start from cand(h_init), or from 0 */
@@ -286,7 +286,7 @@ typedef struct mr_cell_args {
     const void *dh;        /* [B, T, H] */
     const mr_wide *dh_out; /* [B, H] or NULL: zero */
     void *dx;              /* [B, T, D] = with W */
-    mr_wide *dW, *dbias;   /* [G·H, D], [G·H] += with W */
+    mr_wide *dW, *dbias;   /* [G·H, D], [G·H] += with W, and with bias */
     void *dpre;            /* [B, T, G·H] = without W; may be pre, which saves a copy */
     mr_wide *dh_in;        /* [B, H] = or NULL */
     mr_wide *dh_init;      /* [H] += or NULL; with h_init */

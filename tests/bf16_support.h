@@ -121,8 +121,8 @@ BF16_WRITES(pair_bwd, dx, 2 * a->P * a->D)
 BF16_WRITES(xent, dlogits, a->R * a->C)
 BF16_WRITES(mse, dpred, a->R * a->C)
 BF16_WRITES(tanh_bwd, dx, a->n)
-BF16_WRITES(silu_fwd, y, a->n)
-BF16_WRITES(silu_bwd, dx, a->n)
+BF16_WRITES(activate_fwd, y, a->M * a->F)
+BF16_WRITES(activate_bwd, dx, (a->gated ? 2 : 1) * a->M * a->F)
 BF16_WRITES(sscan_fwd, y, a->B * a->T * a->E)
 #undef BF16_WRITES
 
@@ -255,7 +255,7 @@ static inline void bf16_minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
     own.W = NULL;
     if (bf16_faulty(dev, FAULT_TERM, "minrnn_bwd")) own.dh_out = NULL;
     bf16_exact.minrnn_bwd(dev, &own);
-    for (int n = 0; n < N; n++)
+    for (int n = 0; a->db && n < N; n++)
         for (int m = 0; m < M; m++) ((double *)a->db)[n] += d[(size_t)m * (size_t)N + (size_t)n];
     bf16_store(dev, "", d, (size_t)M * (size_t)N);
     bf16_exact.linear_bwd_w(dev,
@@ -288,12 +288,12 @@ static inline mr_dev *open_bf16(const bf16_places *how)
     dev->impl = (void *)how;
     dev->put_act = bf16_put_act;
 #define TAKE(name) .name = bf16_##name
-    dev->ops = (mr_ops){TAKE(embed_fwd),    TAKE(embed_bwd),   TAKE(linear_fwd), TAKE(linear_bwd_x),
-                        TAKE(linear_bwd_w), TAKE(dropout_bwd), TAKE(norm_fwd),   TAKE(norm_bwd),
-                        TAKE(conv_fwd),     TAKE(conv_bwd),    TAKE(minrnn_fwd), TAKE(minrnn_bwd),
-                        TAKE(pool_fwd),     TAKE(pool_bwd),    TAKE(pair_fwd),   TAKE(pair_bwd),
-                        TAKE(xent),         TAKE(mse),         TAKE(silu_fwd),   TAKE(silu_bwd),
-                        TAKE(sscan_fwd),    TAKE(sscan_bwd),   TAKE(tanh_bwd),   .tanh_fwd = bf16_exact.tanh_fwd};
+    dev->ops = (mr_ops){TAKE(embed_fwd),    TAKE(embed_bwd),   TAKE(linear_fwd),   TAKE(linear_bwd_x),
+                        TAKE(linear_bwd_w), TAKE(dropout_bwd), TAKE(norm_fwd),     TAKE(norm_bwd),
+                        TAKE(conv_fwd),     TAKE(conv_bwd),    TAKE(minrnn_fwd),   TAKE(minrnn_bwd),
+                        TAKE(pool_fwd),     TAKE(pool_bwd),    TAKE(pair_fwd),     TAKE(pair_bwd),
+                        TAKE(xent),         TAKE(mse),         TAKE(activate_fwd), TAKE(activate_bwd),
+                        TAKE(sscan_fwd),    TAKE(sscan_bwd),   TAKE(tanh_bwd),     .tanh_fwd = bf16_exact.tanh_fwd};
 #undef TAKE
     return dev;
 }

@@ -72,6 +72,14 @@ check() { # NAME TOLERANCE-OF-PARALLEL FLAG…
     done
 }
 
+# the forms of other projects' models
+check forms      1e-5 --mixer minlstm --h0 zero --conv 7 --mlp 0 --mlp-width 29 --mlp-gate geglu --gelu erf \
+    --mixer-bias no --norm-eps 1e-4 --width 31 --tie-embeddings yes --vocab bytes
+check erf        1e-5 --mixer mingru --conv 3 --conv-place residual --mlp 2 --gelu erf --norm layer --norm-eps 0.01 \
+    --vocab chars
+check swiglu     1e-5 --mixer mamba --mixer-conv 6 --dt-rank 5 --conv 1 --mlp 2 --mlp-gate swiglu --mlp-bias no \
+    --mixer-bias no --width 37 --vocab chars
+check unbiased   1e-5 --mixer attention --mixer-bias no --mlp 1 --mlp-gate geglu --conv 16 --vocab chars
 # scan = log rounds worse, the more the longer the span that it is computed over at once
 check plain      1e-5 --mixer mingru --candidate positive --scan linear --h0 zero --conv 0 --mlp 0 --norm rms \
     --vocab chars

@@ -31,6 +31,7 @@ static const int levels[FACTORS] = {[FORM] = COUNT(forms) + 1,
 
 typedef struct choice {
     int level[FACTORS];
+    int extra; /* which of `extras`, counted from 1; 0: none */
 } choice;
 
 static choice cases[MOST_CASES];
@@ -53,7 +54,7 @@ static inline int new_pairs(const choice *c, int mark)
 
 static inline choice random_choice(mr_rng *rng)
 {
-    choice c;
+    choice c = {.extra = 0};
     for (int f = 0; f < FACTORS; f++) c.level[f] = (int)mr_rng_below(rng, (uint32_t)levels[f]);
     return c;
 }
@@ -64,6 +65,61 @@ static inline int all_pairs(void)
     for (int f = 0; f < FACTORS; f++)
         for (int g = f + 1; g < FACTORS; g++) pairs += levels[f] * levels[g];
     return pairs;
+}
+
+/* Options that other projects' models have: a few models beyond the covering set, so that it stays as it is. */
+typedef struct extra_model {
+    const char *mixer; /* NULL: that of the first form */
+    int conv, residual, width, mlp_width, mixer_conv, dt_rank, no_mixer_bias, no_mlp_bias, tied;
+    mr_head head;
+    mr_gelu gelu;
+    mr_mlp_gate gate;
+    double eps;
+} extra_model;
+
+static const extra_model extras[] = {
+    {.gelu = MR_GELU_IS_ERF, .mlp_width = 8, .head = MR_HEAD_PAIR_MEAN, .conv = 3},
+    {.gate = MR_MLP_GEGLU, .mlp_width = 7, .conv = 7, .eps = 1e-3},
+    {.gelu = MR_GELU_IS_ERF, .gate = MR_MLP_GEGLU, .mlp_width = 9, .no_mlp_bias = 1, .no_mixer_bias = 1, .width = 5},
+    {.gate = MR_MLP_SWIGLU, .mlp_width = 13, .conv = 16, .residual = 1, .tied = 1, .mixer = "minlstm"},
+    {.mixer = "mamba", .mixer_conv = 2, .dt_rank = 3, .width = 7, .no_mixer_bias = 1, .conv = 1},
+    {.mixer = "mamba", .mixer_conv = 6, .tied = 1, .gelu = MR_GELU_IS_ERF, .mlp_width = 5, .eps = 1e-2},
+    {.mixer = "attention", .no_mixer_bias = 1, .gate = MR_MLP_SWIGLU, .mlp_width = 6, .no_mlp_bias = 1},
+    {.mixer = "gru", .width = 7, .conv = 2},
+};
+enum { NOT_IN_BF16 = 2 }; /* the last ones: bf16_support.h has no such mixers */
+
+static inline void put_extra(mr_config *config, const extra_model *e)
+{
+    for (int i = 0; e->mixer && mr_mixer_names[i]; i++)
+        if (!strcmp(mr_mixer_names[i], e->mixer)) config->mixer = i;
+    if (e->mixer && !strcmp(e->mixer, "attention")) config->window = 5;
+    config->conv = e->conv;
+    config->conv_place = e->residual ? MR_CONV_RESIDUAL : MR_CONV_INSIDE;
+    config->width = e->width;
+    config->mlp_width = e->mlp_width;
+    if (e->mixer_conv) config->mixer_conv = e->mixer_conv;
+    config->dt_rank = e->dt_rank;
+    config->mixer_bias = !e->no_mixer_bias;
+    config->mlp_bias = !e->no_mlp_bias;
+    config->gelu = e->gelu;
+    config->mlp_gate = e->gate;
+    config->norm_eps = e->eps;
+    config->tied = e->tied;
+    if (e->tied) config->outputs = config->inputs;
+}
+
+/* Adds them to the cases: with tokens, a carried state and resets. */
+static inline int add_extras(void)
+{
+    for (int i = 0; i < COUNT(extras); i++) {
+        choice c = {.level = {[CONV] = 1, [RESET] = 1, [STATE] = CARRIED_STATE, [RAGGED] = i % 2, [NORM] = i % 2},
+                    .extra = i + 1};
+        c.level[HEAD] = (int)extras[i].head;
+        if (case_count == MOST_CASES) return -1;
+        cases[case_count++] = c;
+    }
+    return 0;
 }
 
 /* Greedy: takes the best of some random cases until every pair is covered. */
@@ -89,6 +145,7 @@ static inline int make_cases(void **state)
             cases[case_count] = cases[i];
             cases[case_count++].level[FORM] = form;
         }
+    if (add_extras()) return -1;
     print_message("%d models cover all pairs of choices\n", case_count);
     return 0;
 }
@@ -111,6 +168,7 @@ static inline mr_config config_for(const choice *c, int dim)
     config.dropout = c->level[DROPOUT] ? 0.3 : 0;
     config.head_bias = c->level[BIAS];
     config.output = c->level[LOSS] == MSE_OF_TANH ? MR_OUTPUT_TANH : MR_OUTPUT_LINEAR;
+    if (c->extra) put_extra(&config, &extras[c->extra - 1]);
     return config;
 }
 

@@ -11,6 +11,7 @@ time, nothing shared with the command: where the two differ by more than fp32 ro
 page or the command is wrong.
 """
 import json
+import math
 import re
 import sys
 
@@ -25,7 +26,7 @@ CHOICES = {
     "model.scan": ["linear", "log"],
     "model.normalize-gates": ["yes", "no"],
     "model.h0": ["zero", "learned"],
-    "model.conv": ["0", "4"],
+    "model.conv": [str(taps) for taps in range(17)],
     "model.conv-place": ["inside", "residual"],
     "model.norm": ["rms", "layer", "none"],
 }
@@ -35,9 +36,13 @@ OPTIONAL = {"model.weights": ["f32", "int8"], "model.gru-reset": ["before", "aft
             "model.transition": ["positive", "signed"],
             "model.positions": ["rotary", "learned", "none"],
             "model.states": ["16", *map(str, range(1, 33))], "model.head-bias": ["no", "yes"],
-            "model.output": ["linear", "tanh"],
+            "model.output": ["linear", "tanh"], "model.gelu": ["tanh", "erf"],
+            "model.mlp-gate": ["none", "geglu", "swiglu"], "model.mixer-bias": ["yes", "no"],
+            "model.mlp-bias": ["yes", "no"], "model.tie-embeddings": ["no", "yes"],
+            "model.mixer-conv": ["4", *map(str, range(1, 17))],
             "model.scaler": ["none", "input", "target", "both"]}
 ATTENTION = ["model.heads", "model.window"]
+NUMBERS = ["model.width", "model.mlp-width", "model.dt-rank", "model.norm-eps"]  # absent: 0
 MODEL_KEYS = {*CHOICES, *AT_LEAST, "model.gate-init", "model.dropout"}
 OTHER_KEYS = {"format", "version", "vocab", "step", "train.batch", "train.context"}
 
@@ -88,7 +93,7 @@ def read_container(path):
 def check_metadata(metadata):
     require(metadata.get("format") == "minrnn" and metadata.get("version") == "1", "not a minrnn file of version 1")
     for key in metadata:
-        require(key in MODEL_KEYS | OPTIONAL.keys() | OTHER_KEYS | {*ATTENTION} or key.startswith("task."),
+        require(key in MODEL_KEYS | OPTIONAL.keys() | OTHER_KEYS | {*ATTENTION, *NUMBERS} or key.startswith("task."),
                 f"unknown key {key}")
     for key in MODEL_KEYS:
         require(key in metadata, f"{key} is missing")
@@ -96,6 +101,9 @@ def check_metadata(metadata):
         require(metadata[key] in values, f"{key} = {metadata[key]}")
     for key, values in OPTIONAL.items():
         require(metadata.get(key, values[0]) in values, f"{key} = {metadata.get(key)}")
+    for key in NUMBERS:
+        require(re.fullmatch(r"[0-9.e+-]+", metadata.get(key, "0")) and float(metadata.get(key, "0")) >= 0,
+                f"{key} = {metadata.get(key)}")
     numbers = dict(AT_LEAST, **({key: 1 for key in ATTENTION} if metadata["model.mixer"] == "attention" else {}))
     for key, least in numbers.items():
         require(key in metadata, f"{key} is missing")
@@ -105,24 +113,21 @@ def check_metadata(metadata):
 def expected_shapes(form):
     """Name → shape of every tensor that a model of this form has."""
     V, D = int(form["inputs"]), int(form["dim"])
-    H, F = D * int(form["expansion"]), D * int(form["mlp"])
+    H = int(form.get("width", 0)) or D * int(form["expansion"])
+    F = int(form.get("mlp-width", 0)) or D * int(form["mlp"])
     shapes = {}
 
-    def linear(name, outputs, inputs):
+    def linear(name, outputs, inputs, bias="yes"):
         shapes[f"{name}.weight"] = (outputs, inputs)
-        shapes[f"{name}.bias"] = (outputs,)
+        if bias == "yes":
+            shapes[f"{name}.bias"] = (outputs,)
+
+    mixer_bias, mlp_bias = form.get("mixer-bias", "yes"), form.get("mlp-bias", "yes")
 
     def norm(name):
         shapes[f"{name}.weight"] = (D,)
         if form["norm"] == "layer":
             shapes[f"{name}.bias"] = (D,)
-
-    def mamba(name):
-        R, S = (D + 15) // 16, int(form.get("states", 16))
-        shapes.update({f"{name}.in_proj.weight": (2 * H, D), f"{name}.conv1d.weight": (H, 1, 4),
-                       f"{name}.conv1d.bias": (H,),
-                       f"{name}.x_proj.weight": (R + 2 * S, H), f"{name}.A_log": (H, S), f"{name}.D": (H,)})
-        linear(f"{name}.dt_proj", H, R)
 
     if form["input"] == "tokens":
         shapes["embed.weight"] = (V, D)
@@ -130,42 +135,53 @@ def expected_shapes(form):
         linear("embed", D, V)
     for i in range(int(form["layers"])):
         block = f"blocks.{i}"
-        if form["conv"] == "4":
-            shapes[f"{block}.conv.weight"] = (D, 1, 4)
+        if form["conv"] != "0":
+            shapes[f"{block}.conv.weight"] = (D, 1, int(form["conv"]))
             shapes[f"{block}.conv.bias"] = (D,)
             if form["conv-place"] == "residual":
                 linear(f"{block}.conv.point", D, D)
         norm(f"{block}.norm1")
         for gate in {"mingru": ["linear_z", "linear_h"],
                      "minlstm": ["linear_f", "linear_i", "linear_h"]}.get(form["mixer"], []):
-            linear(f"{block}.mixer.{gate}", H, D)
+            linear(f"{block}.mixer.{gate}", H, D, mixer_bias)
         rows = {"gru": 3 * H, "lstm": 4 * H}.get(form["mixer"])
         if rows:
             shapes.update({f"{block}.mixer.weight_ih": (rows, D), f"{block}.mixer.weight_hh": (rows, H)})
             shapes.update({f"{block}.mixer.bias_ih": (rows,), f"{block}.mixer.bias_hh": (rows,)})
         if form["mixer"] == "mamba":
-            mamba(f"{block}.mixer")
+            shapes.update(mamba_shapes(f"{block}.mixer", form, H))
         if form["mixer"] == "attention":
-            shapes.update({f"{block}.mixer.in_proj_weight": (3 * D, D), f"{block}.mixer.in_proj_bias": (3 * D,)})
+            shapes[f"{block}.mixer.in_proj_weight"] = (3 * D, D)
+            if mixer_bias == "yes":
+                shapes[f"{block}.mixer.in_proj_bias"] = (3 * D,)
             if form.get("positions") == "learned":
                 shapes[f"{block}.mixer.position"] = (int(form["window"]), D)
         elif form["h0"] == "learned":
             shapes[f"{block}.mixer.h0"] = (2 * H,) if form["mixer"] == "lstm" else (H,)
-        linear(f"{block}.mixer.down", D, D if form["mixer"] == "attention" else H)
+        linear(f"{block}.mixer.down", D, D if form["mixer"] == "attention" else H, mixer_bias)
         if F > 0:
             norm(f"{block}.norm2")
-            linear(f"{block}.mlp.up", F, D)
-            linear(f"{block}.mlp.down", D, F)
+            for name in ["up"] if form.get("mlp-gate", "none") == "none" else ["gate", "up"]:
+                linear(f"{block}.mlp.{name}", F, D, mlp_bias)
+            linear(f"{block}.mlp.down", D, F, mlp_bias)
     norm("norm")
     if form["head"].startswith("pair-"):
         linear("pair", D, 4 * D)
     return {**shapes, **head_shapes(form)}
 
 
+def mamba_shapes(name, form, H):
+    D, S, taps = int(form["dim"]), int(form.get("states", 16)), int(form.get("mixer-conv", 4))
+    R = int(form.get("dt-rank", 0)) or (D + 15) // 16
+    return {f"{name}.in_proj.weight": (2 * H, D), f"{name}.conv1d.weight": (H, 1, taps), f"{name}.conv1d.bias": (H,),
+            f"{name}.x_proj.weight": (R + 2 * S, H), f"{name}.A_log": (H, S), f"{name}.D": (H,),
+            f"{name}.dt_proj.weight": (H, R), f"{name}.dt_proj.bias": (H,)}
+
+
 def head_shapes(form):
     """The same for the head and the scaler."""
     V, C = int(form["inputs"]), int(form["outputs"])
-    shapes = {"head.weight": (C, int(form["dim"]))}
+    shapes = {} if form.get("tie-embeddings") == "yes" else {"head.weight": (C, int(form["dim"]))}
     if form.get("head-bias") == "yes":
         shapes["head.bias"] = (C,)
     for side, channels in ("input", V), ("target", C):
@@ -201,6 +217,9 @@ def softplus(x):
     return np.logaddexp(0, x)
 
 
+ERF = np.vectorize(math.erf, otypes=[np.float64])
+
+
 def gelu(x):
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
 
@@ -233,22 +252,26 @@ class Model:
             require(self.tensors[name].shape == shape, f"{name}: shape {self.tensors[name].shape}, not {shape}")
 
     def linear(self, name, x):
-        return x @ self.tensors[f"{name}.weight"].T + self.tensors[f"{name}.bias"]
+        return x @ self.tensors[f"{name}.weight"].T + self.tensors.get(f"{name}.bias", 0)
+
+    def gelu(self, x):
+        return x * 0.5 * (1 + ERF(x / np.sqrt(2))) if self.form.get("gelu") == "erf" else gelu(x)
 
     def norm(self, name, x):
-        weight = self.tensors[f"{name}.weight"]
+        weight, eps = self.tensors[f"{name}.weight"], float(self.form.get("norm-eps", 0))
         if self.form["norm"] == "none":
             return x * weight
         if self.form["norm"] == "rms":
-            return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * weight
+            return x / np.sqrt((x**2).mean(-1, keepdims=True) + (eps or 1e-6)) * weight
         centred = x - x.mean(-1, keepdims=True)
         variance = (centred**2).mean(-1, keepdims=True)
-        return centred / np.sqrt(variance + 1e-5) * weight + self.tensors[f"{name}.bias"]
+        return centred / np.sqrt(variance + (eps or 1e-5)) * weight + self.tensors[f"{name}.bias"]
 
     def conv(self, name, x):
         weight, bias = self.tensors[f"{name}.weight"], self.tensors[f"{name}.bias"]
-        padded = np.concatenate([np.zeros((3, x.shape[1])), x])  # padded[t + j] is x[t − 3 + j]
-        return bias + sum(weight[:, 0, j] * padded[j:j + len(x)] for j in range(4))
+        taps = weight.shape[2]
+        padded = np.concatenate([np.zeros((taps - 1, x.shape[1])), x])  # padded[t + j] is x[t − taps + 1 + j]
+        return bias + sum(weight[:, 0, j] * padded[j:j + len(x)] for j in range(taps))
 
     def recurrent(self, name, u):
         """GRU or LSTM."""
@@ -328,7 +351,7 @@ class Model:
         n = np.arange(len(u))
         if positions == "learned":
             u = u + self.tensors[f"{name}.position"][n % window]
-        qkv = u @ self.tensors[f"{name}.in_proj_weight"].T + self.tensors[f"{name}.in_proj_bias"]
+        qkv = u @ self.tensors[f"{name}.in_proj_weight"].T + self.tensors.get(f"{name}.in_proj_bias", 0)
         q, k, v = qkv.reshape(len(u), 3, heads, -1).transpose(1, 2, 0, 3)
         size = q.shape[-1]
         if positions == "rotary":
@@ -343,7 +366,7 @@ class Model:
         return (weights @ v).transpose(1, 0, 2).reshape(len(u), -1)
 
     def block(self, name, x):
-        conv_place = self.form["conv-place"] if self.form["conv"] == "4" else "none"
+        conv_place = self.form["conv-place"] if self.form["conv"] != "0" else "none"
         if conv_place == "residual":
             x = x + self.linear(f"{name}.conv.point", self.conv(f"{name}.conv", x))
         u = self.norm(f"{name}.norm1", x)
@@ -351,9 +374,17 @@ class Model:
             u = self.conv(f"{name}.conv", u)
         x = x + self.linear(f"{name}.mixer.down",
                             (self.attention if self.form["mixer"] == "attention" else self.mixer)(f"{name}.mixer", u))
-        if int(self.form["mlp"]) > 0:
-            x = x + self.linear(f"{name}.mlp.down", gelu(self.linear(f"{name}.mlp.up", self.norm(f"{name}.norm2", x))))
+        if f"{name}.norm2.weight" in self.tensors:
+            x = x + self.linear(f"{name}.mlp.down", self.hidden(f"{name}.mlp", self.norm(f"{name}.norm2", x)))
         return x
+
+    def hidden(self, name, v):
+        gate = self.form.get("mlp-gate", "none")
+        up = self.linear(f"{name}.up", v)
+        if gate == "none":
+            return self.gelu(up)
+        g = self.linear(f"{name}.gate", v)
+        return up * (g * sigmoid(g) if gate == "swiglu" else self.gelu(g))
 
     def blocks(self, x):
         for i in range(int(self.form["layers"])):
@@ -361,7 +392,8 @@ class Model:
         return self.norm("norm", x)
 
     def head(self, y):
-        return y @ self.tensors["head.weight"].T + self.tensors.get("head.bias", 0)
+        tied = self.form.get("tie-embeddings") == "yes"
+        return y @ self.tensors["embed.weight" if tied else "head.weight"].T + self.tensors.get("head.bias", 0)
 
     def code(self, values):
         """What a sequence of values comes to: a row for each token, or one."""
@@ -377,7 +409,7 @@ class Model:
         codes = [self.code(np.array(values, np.float64)) for values in sequences]
         if self.form["head"].startswith("pair-"):
             pairs = [np.concatenate([a, b, a * b, a - b], axis=1) for a, b in zip(codes[0::2], codes[1::2])]
-            codes = [gelu(self.linear("pair", pair)) for pair in pairs]
+            codes = [self.gelu(self.linear("pair", pair)) for pair in pairs]
         scores = self.head(np.concatenate(codes))
         if self.form.get("output") == "tanh":
             scores = np.tanh(scores)

@@ -83,7 +83,6 @@ static int is_needed(int which, int backward)
 {
     switch (which) {
     case X:
-    case BIAS:
     case A:
     case H: return 1;
     case B_: return !backward;
@@ -122,11 +121,45 @@ static void arrays_are_needed_and_aligned(void **state)
     mr_context_free(cpu), mr_context_free(ref);
 }
 
+static int same_array(const raw_run *a, const raw_run *b, int which)
+{
+    const size_t n = count_of(&a->s, which);
+    return !n || !memcmp(a->at[which], b->at[which], n * element_size(a->dtype, which));
+}
+
+static void a_cell_without_bias_is_one_with_zeros(void **state)
+{
+    (void)state;
+    mr_context *cpu = context_on("cpu"), *ref = context_on("ref");
+    for (int i = 0; i < SHAPES * 3; i++) {
+        const shape *s = &shapes[i / 3];
+        const mr_dtype dtype = (mr_dtype[]){MR_F32, MR_BF16, MR_F64}[i % 3];
+        if (s->given || !count_of(s, BIAS)) continue;
+        mr_context *ctx = dtype == MR_F64 ? ref : cpu;
+        raw_run with = new_run(ctx, &host, s, dtype, NULL), without = new_run(ctx, &host, s, dtype, NULL);
+        values v = draw_values(s, 5);
+        memset(v.of[BIAS], 0, count_of(s, BIAS) * sizeof(double));
+        raw_run *const both[] = {&with, &without};
+        for (int k = 0; k < 2; k++) {
+            put_arrays(both[k], &v, 0, ARRAYS);
+            if (k) both[k]->cell.bias = NULL, both[k]->cell.dbias = NULL;
+            run_forward(both[k]), run_backward(both[k]);
+        }
+        for (int which = INPUTS; which < ARRAYS; which++)
+            if (which != DBIAS && !same_array(&with, &without, which))
+                fail_msg("%s, dtype %d: %s differs without bias", s->name, (int)dtype, array[which].name);
+        free_values(&v);
+        free_run(&with), free_run(&without);
+    }
+    mr_context_free(cpu), mr_context_free(ref);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shapes_have_limits),
         cmocka_unit_test(arrays_are_needed_and_aligned),
+        cmocka_unit_test(a_cell_without_bias_is_one_with_zeros),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,6 +80,7 @@ static mr_norm_fwd_args norm_args(work *w, const mr_act *x, mr_act *y, mr_real *
     return (mr_norm_fwd_args){.M = w->s.M,
                               .D = w->s.D,
                               .kind = w->s.norm,
+                              .eps = w->s.norm == MR_NORM_LAYER ? 1e-4 : 1e-6,
                               .x = x,
                               .w = reals(w, D, 1),
                               .b = w->s.norm == MR_NORM_LAYER ? reals(w, D, 1) : NULL,
@@ -115,14 +116,15 @@ static mr_act *mix(work *w, const mr_act *x, const mr_cell *cell)
     mr_dev *dev = w->dev;
     size_t B = (size_t)w->s.M, D = (size_t)w->s.D, H = (size_t)w->s.H, G = (size_t)mr_cell_gates(cell);
     mr_act *u = acts(w, B * D), *y = acts(w, B * D), *h = acts(w, B * H);
-    mr_real *tail = reals(w, B * MR_TAIL * D, 1), *state = reals(w, B * H, 1), *stat = reals(w, 2 * B, 1);
+    mr_real *tail = reals(w, B * 3 * D, 1), *state = reals(w, B * H, 1), *stat = reals(w, 2 * B, 1);
     uint8_t *reset = some_resets(w, B);
     mr_norm_fwd_args first = norm_args(w, x, u, stat);
     mr_conv_fwd_args conv = {.B = (int)B,
                              .T = 1,
                              .D = (int)D,
+                             .taps = 4,
                              .x = u,
-                             .w = reals(w, D * MR_CONV, 1),
+                             .w = reals(w, D * 4, 1),
                              .b = reals(w, D, 1),
                              .tail_in = tail,
                              .reset = reset,
@@ -148,7 +150,7 @@ static mr_act *mix(work *w, const mr_act *x, const mr_cell *cell)
     keep_act(w, "norm before conv", u, B * D);
     keep(w, "its statistics", stat, 2 * B);
     keep_act(w, "conv", y, B * D);
-    keep(w, "tail", tail, B * MR_TAIL * D);
+    keep(w, "tail", tail, B * 3 * D);
     keep_act(w, "h", h, B * H);
     keep(w, "h_out", state, B * H);
     return h;

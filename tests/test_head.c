@@ -143,10 +143,10 @@ static void a_wrong_configuration_makes_no_model(void **state)
     mr_dev *dev = open_device("cpu", 1, NULL);
     mr_model *plain = model_with(1, MR_DECAY_MATRICES, dev), *model = plain;
     mr_config config = *mr_model_config(plain);
-    config.conv = 3;
+    config.conv = 17;
     assert_int_equal(mr_model_new(&config, dev, MR_DECAY_MATRICES, &model, &err), MR_ECONFIG);
     assert_null(model);
-    assert_non_null(strstr(err.text, "conv = 3"));
+    assert_non_null(strstr(err.text, "conv = 17"));
     mr_model_free(plain);
     mr_dev_close(dev);
 }

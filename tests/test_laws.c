@@ -14,7 +14,8 @@ static int next_piece(int cut, mr_rng *rng, int left)
 
 typedef struct layer {
     bag bag;
-    const cell_form *form; /* NULL: the convolution */
+    const cell_form *form; /* NULL: a convolution */
+    int taps;
     int B, T, D, H;
     size_t state;              /* reals of one stream */
     double *x;                 /* [B, T, D] host */
@@ -25,6 +26,12 @@ typedef struct layer {
     mr_real *W, *b, *init;
     void *x_dev, *y_dev, *carry, *saved, *reset_dev, *length_dev;
 } layer;
+
+/* The forms, then convolutions. */
+static const int conv_taps[] = {4, 2, 7, MR_TAPS_MOST};
+enum { LAYERS = COUNT(forms) + COUNT(conv_taps) };
+static const cell_form *form_at(int i) { return i < COUNT(forms) ? &forms[i] : NULL; }
+static int taps_at(int i) { return i < COUNT(forms) ? 0 : conv_taps[i - COUNT(forms)]; }
 
 static const char *name_of(const layer *l) { return l->form ? l->form->name : "conv"; }
 
@@ -50,14 +57,15 @@ static double tolerance_of(const layer *l)
 static double gradient_tolerance(const layer *l) { return is_bf16(l->bag.dev) ? 8 * BF16 : 5e-5; }
 
 /* start: 0 zero, 1 learned, 2 given (and learned after resets). */
-static layer make_layer(mr_dev *dev, const cell_form *form, int B, int T, int D, int H, int start)
+static layer make_layer(mr_dev *dev, int which, int B, int T, int D, int H, int start)
 {
-    layer l = {.bag = {.dev = dev}, .form = form, .B = B, .T = T, .D = D, .H = form ? H : D};
+    const cell_form *form = form_at(which);
+    layer l = {.bag = {.dev = dev}, .form = form, .taps = taps_at(which), .B = B, .T = T, .D = D, .H = form ? H : D};
     bag *own = &l.bag;
     mr_rng rng = mr_rng_at((uint64_t)(T * 8 + start), MR_STREAM_SAMPLE, 2, 0);
     size_t N = (size_t)B * (size_t)T, rows = form ? (size_t)(mr_cell_gates(&form->cell) * H) : (size_t)D,
-           taps = form ? (size_t)D : MR_CONV;
-    l.state = form ? (size_t)H : MR_TAIL * (size_t)D;
+           taps = form ? (size_t)D : (size_t)l.taps;
+    l.state = form ? (size_t)H : (size_t)(l.taps - 1) * (size_t)D;
     l.x = bag_random(own, &rng, N * (size_t)D, 1);
     l.W = bag_put(own, bag_random(own, &rng, rows * taps, 0.4), rows * taps);
     l.b = bag_put(own, bag_random(own, &rng, rows, 2), rows); /* widely spread: some channels remember for long */
@@ -118,6 +126,7 @@ static void forward_piece(layer *l, int at, int n, int carried)
         dev->ops.conv_fwd(dev, &(mr_conv_fwd_args){.B = l->B,
                                                    .T = n,
                                                    .D = l->D,
+                                                   .taps = l->taps,
                                                    .x = l->x_dev,
                                                    .w = l->W,
                                                    .b = l->b,
@@ -166,7 +175,7 @@ static result run_backward(layer *l)
     mr_dev *dev = own->dev;
     size_t N = (size_t)(l->B * l->T), reals = (size_t)l->B * l->state, D = (size_t)l->D;
     size_t rows = l->form ? (size_t)(mr_cell_gates(&l->form->cell) * l->H) : D,
-           weights = rows * (l->form ? D : MR_CONV);
+           weights = rows * (l->form ? D : (size_t)l->taps);
     result r = run(l, WHOLE);
     void *in = bag_put(own, l->given, reals), *dy = bag_put_as(own, ACTS, l->dy, N * (size_t)l->H),
          *dstate = bag_put(own, l->dstate, reals);
@@ -201,6 +210,7 @@ static result run_backward(layer *l)
         dev->ops.conv_bwd(dev, &(mr_conv_bwd_args){.B = l->B,
                                                    .T = l->T,
                                                    .D = l->D,
+                                                   .taps = l->taps,
                                                    .x = l->x_dev,
                                                    .w = l->W,
                                                    .tail_in = in,
@@ -235,16 +245,12 @@ static void check_zero(const layer *l, const char *law, const double *x, size_t 
                      x[i]);
 }
 
-/* The forms, then the convolution. */
-static const cell_form *form_at(int i) { return i < COUNT(forms) ? &forms[i] : NULL; }
-enum { LAYERS = COUNT(forms) + 1 };
-
 /* ---- at once ≡ token by token ≡ in chunks */
 
-static void check_cuts_of(mr_dev *dev, const cell_form *form, int T, int start)
+static void check_cuts_of(mr_dev *dev, int which, int T, int start)
 {
     int B = T > 1000 ? 1 : 2;
-    layer l = make_layer(dev, form, B, T, 3, 19, start);
+    layer l = make_layer(dev, which, B, T, 3, 19, start);
     uint8_t *reset = mr_alloc((size_t)(B * T), 1);
     assert_non_null(reset);
     add_resets(&l, reset, (uint32_t)T);
@@ -266,15 +272,15 @@ static void check_cuts(mr_dev *dev)
         for (int t = 0; t < (REDUCED ? 5 : COUNT(lengths)); t++) {
             int many = lengths[t] <= 256;
             for (int start = many ? 0 : 1 + (i + t) % 2; start < 3; start += many ? 1 : 3)
-                check_cuts_of(dev, form_at(i), lengths[t], start);
+                check_cuts_of(dev, i, lengths[t], start);
         }
 }
 
 /* ---- a reset is a new sequence */
 
-static void check_resets_of(mr_dev *dev, const cell_form *form, int T, int cut)
+static void check_resets_of(mr_dev *dev, int which, int T, int cut)
 {
-    layer l = make_layer(dev, form, 2, T, 3, 19, 2);
+    layer l = make_layer(dev, which, 2, T, 3, 19, 2);
     bag *own = &l.bag;
     size_t values = (size_t)(2 * T * l.H), reals = 2 * l.state, H = (size_t)l.H, D = (size_t)l.D;
     mr_rng rng = mr_rng_at(9, MR_STREAM_SAMPLE, 5, 0);
@@ -314,7 +320,7 @@ static void check_resets(mr_dev *dev)
         int T, cut;
     } cases[] = {{1, 0}, {2, 1}, {9, 0}, {9, 4}, {9, 8}, {300, 129}, {1500, 1100}};
     for (int i = 0; i < LAYERS; i++)
-        for (int j = 0; j < COUNT(cases) - REDUCED; j++) check_resets_of(dev, form_at(i), cases[j].T, cases[j].cut);
+        for (int j = 0; j < COUNT(cases) - REDUCED; j++) check_resets_of(dev, i, cases[j].T, cases[j].cut);
 }
 
 /* ---- a row of a ragged batch equals that row alone */
@@ -349,7 +355,7 @@ static void check_ragged(mr_dev *dev)
     static int32_t lengths[] = {41, 1, 2, 17, 40};
     uint8_t reset[5 * 41];
     for (int i = 0; i < LAYERS; i++) {
-        layer l = make_layer(dev, form_at(i), COUNT(lengths), lengths[0], 3, 19, 2);
+        layer l = make_layer(dev, i, COUNT(lengths), lengths[0], 3, 19, 2);
         mr_rng rng = mr_rng_at(10, MR_STREAM_SAMPLE, 6, 0);
         add_resets(&l, reset, 77);
         l.length = lengths;

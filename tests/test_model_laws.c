@@ -18,9 +18,13 @@ static mr_config config_at(int i, const mr_interface *interface)
     c.layers = 2;
     c.dim = 9;
     c.h0_learned = is_cell(i) && i % 2;
-    c.conv = i % 3 ? 4 : 0;
+    c.conv = i % 3 ? (i % 4 == 1 ? 7 : i % 4 == 2 ? 2 : 4) : 0;
     c.conv_place = i % 3 == 1 ? MR_CONV_INSIDE : MR_CONV_RESIDUAL;
     c.mlp = i % 4 < 2 ? 2 : 0;
+    c.mlp_gate = c.mlp ? (mr_mlp_gate)(i % 3) : MR_MLP_PLAIN;
+    c.gelu = i % 3 == 2 ? MR_GELU_IS_ERF : MR_GELU_IS_TANH;
+    c.mixer_bias = i % 7 != 3 || !strcmp(model_name(i), "gru") || !strcmp(model_name(i), "lstm");
+    c.tied = i % 5 == 2;
     c.head_bias = i % 2 == 0;
     c.norm = i % 5 < 2 ? MR_NORM_RMS : i % 5 < 4 ? MR_NORM_LAYER : MR_NORM_NONE;
     return c;

@@ -35,12 +35,12 @@ static int next_tensor(const mr_net *net, int i, mr_tensor *t)
 static const struct {
     const char *mixer, *keys;
 } mixer_keys[] = {
-    {"mingru", " candidate scan transition h0 gate-init expansion "},
-    {"minlstm", " candidate scan transition h0 gate-init expansion normalize-gates "},
-    {"gru", " h0 gate-init expansion gru-reset "},
-    {"lstm", " h0 gate-init expansion "},
-    {"attention", " heads positions window "},
-    {"mamba", " expansion states "},
+    {"mingru", " candidate scan transition h0 gate-init expansion width mixer-bias "},
+    {"minlstm", " candidate scan transition h0 gate-init expansion width mixer-bias normalize-gates "},
+    {"gru", " h0 gate-init expansion width gru-reset "},
+    {"lstm", " h0 gate-init expansion width "},
+    {"attention", " heads positions window mixer-bias "},
+    {"mamba", " expansion width states mixer-conv dt-rank mixer-bias "},
 };
 
 static int is_used(const char *key, const mr_net *net)

@@ -115,7 +115,7 @@ static int check(const mr_raw_lease *lease, const mr_cell_args *a, mr_raw_call c
         {"pre", a->pre, lease->act, 0},
         {"x", a->x, bf16_products ? GPU_ROW : lease->act, W},
         {"W", a->W, lease->wide, 0},
-        {"bias", a->bias, lease->wide, W},
+        {"bias", a->bias, lease->wide, 0},
         {"h", a->h, lease->act, 1},
         {"h_in", a->h_in, lease->wide, 0},
         {"h_out", a->h_out, lease->wide, 0},
@@ -124,7 +124,7 @@ static int check(const mr_raw_lease *lease, const mr_cell_args *a, mr_raw_call c
         {"dh", a->dh, lease->act, bwd},
         {"dx", a->dx, lease->act, bwd && W},
         {"dW", a->dW, lease->wide, bwd && W},
-        {"dbias", a->dbias, lease->wide, bwd && W},
+        {"dbias", a->dbias, lease->wide, bwd && W && a->bias},
         {"dpre", a->dpre, lease->act, bwd && !W},
         {"dh_out", a->dh_out, lease->wide, 0},
         {"dh_in", a->dh_in, lease->wide, 0},
@@ -165,7 +165,8 @@ static void backward(const mr_raw_lease *lease, const mr_cell_args *a, const lay
     g.W = a->W, g.b = a->bias, g.h_in = a->h_in, g.h_init = a->h_init, g.reset = a->reset, g.length = a->length;
     g.saved = a->W ? a->saved : gradient_of_pre(lease, a, l, n.pre);
     g.h = mr_raw_in(lease, a->h, l->h, n.h), g.dh = mr_raw_in(lease, a->dh, l->dh, n.h), g.dh_out = a->dh_out;
-    g.dx = mr_raw_out(lease, a->dx, l->dx), g.dW = a->dW, g.db = a->dbias, g.dh_in = a->dh_in, g.dh_init = a->dh_init;
+    g.dx = mr_raw_out(lease, a->dx, l->dx), g.dW = a->dW, g.db = a->bias ? a->dbias : NULL, g.dh_in = a->dh_in,
+    g.dh_init = a->dh_init;
     g.work = l->work;
     lease->dev->ops.minrnn_bwd(lease->dev, &g);
     if (a->W) mr_raw_return(lease, a->dx, l->dx, n.x);

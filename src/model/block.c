@@ -1,24 +1,36 @@
 /* One block: its parameters, its memory, its forward and backward. */
 #include "model/block.h"
 
+#include <math.h>
 #include <stdio.h>
 
-static int has_mlp(const mr_config *c) { return c->mlp > 0; }
+static int has_mlp(const mr_config *c) { return mr_config_mlp(c) > 0; }
+static int gated(const mr_config *c) { return c->mlp_gate != MR_MLP_PLAIN; }
+/* Only gelu in its tanh form is a part of the linear layer before it. */
+static int activates_apart(const mr_config *c) { return gated(c) || c->gelu == MR_GELU_IS_ERF; }
+/* Rows of the MLP's first matrix: the gate's, then those of `up`. */
+static int hidden_rows(const mr_config *c) { return (gated(c) ? 2 : 1) * mr_config_mlp(c); }
 static int conv_inside(const mr_config *c) { return c->conv && c->conv_place == MR_CONV_INSIDE; }
 static int conv_residual(const mr_config *c) { return c->conv && c->conv_place == MR_CONV_RESIDUAL; }
 
-/* A depthwise convolution in PyTorch's Conv1d form: [D, 1, 4], bound 1/√4. */
-static int add_conv(mr_params *params, const mr_config *c, const char *prefix)
+/* The MLP's first matrix: `up`, after the gate if there is one, then their biases in the same order. */
+static int add_hidden(mr_params *params, const mr_config *c, const char *prefix)
 {
-    int row = mr_params_add(params, prefix, "conv.weight", 0, MR_INIT_UNIFORM, 0.5, 3, (int64_t[]){c->dim, 1, MR_CONV});
-    mr_params_add(params, prefix, "conv.bias", 0, MR_INIT_UNIFORM, 0.5, 1, &c->dim);
+    const int64_t shape[] = {mr_config_mlp(c), c->dim};
+    const double bound = 1 / sqrt((double)c->dim);
+    if (!gated(c)) return mr_add_linear(params, prefix, "mlp.up", shape[0], shape[1], c->mlp_bias);
+    int row = mr_params_add(params, prefix, "mlp.gate.weight", 0, MR_INIT_UNIFORM, bound, 2, shape);
+    mr_params_add(params, prefix, "mlp.up.weight", 1, MR_INIT_UNIFORM, bound, 2, shape);
+    if (!c->mlp_bias) return row;
+    mr_params_add(params, prefix, "mlp.gate.bias", 0, MR_INIT_UNIFORM, bound, 1, shape);
+    mr_params_add(params, prefix, "mlp.up.bias", 1, MR_INIT_UNIFORM, bound, 1, shape);
     return row;
 }
 
 void mr_block_state_parts(const mr_config *c, size_t parts[MR_STATE_PARTS])
 {
     const mr_mixer *mixer = mr_mixer_at(c->mixer);
-    parts[0] = c->conv ? MR_TAIL * (size_t)c->dim : 0;
+    parts[0] = mr_config_tail(c) * (size_t)c->dim;
     parts[2] = mixer->state_rest ? mixer->state_rest(c) : 0;
     parts[1] = mixer->state_reals(c) - parts[2];
 }
@@ -37,23 +49,26 @@ int mr_block_init(mr_block *b, int index, const mr_config *c, mr_params *params)
     snprintf(prefix, sizeof prefix, "blocks.%d.", index);
     snprintf(inner, sizeof inner, "%smixer.", prefix);
     *b = (mr_block){.index = index, .conv = -1, .point = -1, .norm1 = -1, .down = -1, .norm2 = -1, .up = -1, .mlp = -1};
+    b->down_bias = b->up_bias = b->mlp_bias = -1;
     b->mixer = mr_alloc_with(params->allocator, 1, mixer->layer_size);
     if (!b->mixer) return MR_ENOMEM;
     if (conv_residual(c)) {
-        b->conv = add_conv(params, c, prefix);
+        b->conv = mr_add_conv(params, prefix, "conv", c->dim, (int)c->conv);
         b->point = mr_add_linear(params, prefix, "conv.point", c->dim, c->dim, 1);
     }
     b->norm1 = mr_add_norm(params, c, prefix, "norm1");
-    if (conv_inside(c)) b->conv = add_conv(params, c, prefix);
+    if (conv_inside(c)) b->conv = mr_add_conv(params, prefix, "conv", c->dim, (int)c->conv);
     mixer->params(b->mixer, c, index, inner, params);
-    b->down = mr_add_linear(params, inner, "down", c->dim, mixer->width(c), 1);
+    b->down = mr_add_linear(params, inner, "down", c->dim, mixer->width(c), c->mixer_bias);
+    if (c->mixer_bias) b->down_bias = b->down + 1;
     if (has_mlp(c)) {
         b->norm2 = mr_add_norm(params, c, prefix, "norm2");
-        b->up = mr_add_linear(params, prefix, "mlp.up", c->mlp * c->dim, c->dim, 1);
-        b->mlp = mr_add_linear(params, prefix, "mlp.down", c->dim, c->mlp * c->dim, 1);
+        b->up = add_hidden(params, c, prefix);
+        b->mlp = mr_add_linear(params, prefix, "mlp.down", c->dim, mr_config_mlp(c), c->mlp_bias);
+        if (c->mlp_bias) b->up_bias = b->up + (gated(c) ? 2 : 1), b->mlp_bias = b->mlp + 1;
     }
     b->tail_at = (size_t)index * mr_block_state_reals(c);
-    b->mixer_at = b->tail_at + (c->conv ? MR_TAIL * (size_t)c->dim : 0);
+    b->mixer_at = b->tail_at + mr_config_tail(c) * (size_t)c->dim;
     return 0;
 }
 
@@ -63,7 +78,7 @@ void mr_block_plan(mr_block *b, const mr_config *c, mr_dev *dev, mr_arena *arena
 {
     const mr_mixer *mixer = mr_mixer_at(c->mixer);
     size_t N = (size_t)B * (size_t)T, act = dev->act_size;
-    size_t row = N * (size_t)c->dim * act, wide = N * (size_t)(c->mlp * c->dim) * act, stat = 2 * N * dev->real_size;
+    size_t row = N * (size_t)c->dim * act, wide = N * (size_t)mr_config_mlp(c) * act, stat = 2 * N * dev->real_size;
     if (c->conv) b->conv_y = mr_arena_take(arena, row);
     b->x1 = keep && conv_residual(c) ? mr_arena_take(arena, row) : b->x;
     b->u = mr_arena_take(arena, row);
@@ -76,7 +91,7 @@ void mr_block_plan(mr_block *b, const mr_config *c, mr_dev *dev, mr_arena *arena
     b->v = mr_arena_take(arena, row);
     b->stat2 = keep ? mr_arena_take(arena, stat) : NULL;
     b->act = mr_arena_take(arena, wide);
-    b->pre = keep ? mr_arena_take(arena, wide) : NULL;
+    b->pre = keep || activates_apart(c) ? mr_arena_take(arena, N * (size_t)hidden_rows(c) * act) : NULL;
     b->out = keep ? mr_arena_take(arena, row) : b->x;
 }
 
@@ -87,6 +102,7 @@ static void conv(const mr_block *b, const mr_pass *p, const mr_act *x, const mr_
     p->dev->ops.conv_fwd(p->dev, &(mr_conv_fwd_args){.B = p->B,
                                                      .T = p->T,
                                                      .D = (int)p->config->dim,
+                                                     .taps = (int)p->config->conv,
                                                      .x = x,
                                                      .w = mr_weight(p, b->conv),
                                                      .b = mr_weight(p, b->conv + 1),
@@ -103,11 +119,48 @@ static mr_dropout drop_at(const mr_block *b, const mr_pass *p, int place)
     return (mr_dropout){.p = share, .site = (uint32_t)(2 * b->index + place), .step = p->step};
 }
 
+static mr_activation activation_of(const mr_config *c)
+{
+    if (c->mlp_gate == MR_MLP_SWIGLU) return MR_SILU;
+    return c->gelu == MR_GELU_IS_ERF ? MR_GELU_ERF : MR_GELU_TANH;
+}
+
+/* From b->x2 to b->out. */
+static void mlp_forward(mr_block *b, const mr_pass *p)
+{
+    const mr_config *c = p->config;
+    const int N = p->B * p->T, D = (int)c->dim, F = mr_config_mlp(c), apart = activates_apart(c);
+    mr_norm_layer(p, b->norm2, b->x2, b->v, b->stat2);
+    mr_linear(p, b->up,
+              (mr_linear_fwd_args){.M = N,
+                                   .N = hidden_rows(c),
+                                   .K = D,
+                                   .x = b->v,
+                                   .b = mr_weight(p, b->up_bias),
+                                   .gelu = !apart,
+                                   .pre = apart ? NULL : b->pre,
+                                   .y = apart ? b->pre : b->act});
+    if (apart)
+        p->dev->ops.activate_fwd(
+            p->dev,
+            &(mr_activate_fwd_args){
+                .M = (size_t)N, .F = (size_t)F, .kind = activation_of(c), .gated = gated(c), .x = b->pre, .y = b->act});
+    mr_linear(p, b->mlp,
+              (mr_linear_fwd_args){.M = N,
+                                   .N = D,
+                                   .K = F,
+                                   .x = b->act,
+                                   .b = mr_weight(p, b->mlp_bias),
+                                   .drop = drop_at(b, p, 1),
+                                   .residual = b->x2,
+                                   .y = b->out});
+}
+
 void mr_block_forward(mr_block *b, const mr_pass *p, const mr_block_state *s)
 {
     const mr_config *c = p->config;
     const mr_mixer *mixer = mr_mixer_at(c->mixer);
-    int N = p->B * p->T, D = (int)c->dim, F = (int)(c->mlp * c->dim);
+    int N = p->B * p->T, D = (int)c->dim;
     if (conv_residual(c)) {
         conv(b, p, b->x, s);
         mr_linear(
@@ -123,25 +176,11 @@ void mr_block_forward(mr_block *b, const mr_pass *p, const mr_block_state *s)
                                    .N = D,
                                    .K = mixer->width(c),
                                    .x = b->h,
-                                   .b = mr_weight(p, b->down + 1),
+                                   .b = mr_weight(p, b->down_bias),
                                    .drop = drop_at(b, p, 0),
                                    .residual = b->x1,
                                    .y = b->x2});
-    if (!has_mlp(c)) return;
-    mr_norm_layer(p, b->norm2, b->x2, b->v, b->stat2);
-    mr_linear(
-        p, b->up,
-        (mr_linear_fwd_args){
-            .M = N, .N = F, .K = D, .x = b->v, .b = mr_weight(p, b->up + 1), .gelu = 1, .pre = b->pre, .y = b->act});
-    mr_linear(p, b->mlp,
-              (mr_linear_fwd_args){.M = N,
-                                   .N = D,
-                                   .K = F,
-                                   .x = b->act,
-                                   .b = mr_weight(p, b->mlp + 1),
-                                   .drop = drop_at(b, p, 1),
-                                   .residual = b->x2,
-                                   .y = b->out});
+    if (has_mlp(c)) mlp_forward(b, p);
 }
 
 /* ---- backward: the forward's lines in reverse ---- */
@@ -152,6 +191,7 @@ static void conv_bwd(const mr_block *b, const mr_pass *p, const mr_act *x, const
     p->dev->ops.conv_bwd(p->dev, &(mr_conv_bwd_args){.B = p->B,
                                                      .T = p->T,
                                                      .D = (int)p->config->dim,
+                                                     .taps = (int)p->config->conv,
                                                      .x = x,
                                                      .w = mr_weight(p, b->conv),
                                                      .tail_in = s->tail_in,
@@ -167,13 +207,12 @@ static void conv_bwd(const mr_block *b, const mr_pass *p, const mr_act *x, const
 }
 
 /* The backward of a linear layer over all tokens, with its bias. */
-static void linear_bwd(const mr_pass *p, int row, int out, int in, const mr_act *dy, const mr_act *x, const mr_act *pre,
-                       mr_act *dx)
+static void linear_bwd(const mr_pass *p, int row, int bias, int out, int in, const mr_act *dy, const mr_act *x,
+                       const mr_act *pre, mr_act *dx)
 {
-    mr_linear_bwd(
-        p, row,
-        (mr_linear_bwd_w_args){.M = p->B * p->T, .N = out, .K = in, .dy = dy, .x = x, .db = mr_grad(p, row + 1)}, pre,
-        dx);
+    mr_linear_bwd(p, row,
+                  (mr_linear_bwd_w_args){.M = p->B * p->T, .N = out, .K = in, .dy = dy, .x = x, .db = mr_grad(p, bias)},
+                  pre, dx);
 }
 
 /* The gradient of a branch's output: the residual stream's gradient through the branch's dropout. */
@@ -188,24 +227,37 @@ static const mr_act *branch_grad(const mr_block *b, const mr_pass *p, const mr_s
     return w->branch;
 }
 
+static void mlp_backward(mr_block *b, const mr_pass *p, const mr_scratch *w)
+{
+    const mr_config *c = p->config;
+    const int D = (int)c->dim, F = mr_config_mlp(c), apart = activates_apart(c);
+    linear_bwd(p, b->mlp, b->mlp_bias, D, F, branch_grad(b, p, w, 1), b->act, apart ? NULL : b->pre, w->wide);
+    if (apart) /* pre becomes its own gradient */
+        p->dev->ops.activate_bwd(p->dev, &(mr_activate_bwd_args){.M = (size_t)p->B * (size_t)p->T,
+                                                                 .F = (size_t)F,
+                                                                 .kind = activation_of(c),
+                                                                 .gated = gated(c),
+                                                                 .x = b->pre,
+                                                                 .dy = w->wide,
+                                                                 .dx = b->pre});
+    linear_bwd(p, b->up, b->up_bias, hidden_rows(c), D, apart ? b->pre : w->wide, b->v, NULL, w->inner);
+    mr_norm_layer_bwd(p, b->norm2, b->x2, b->stat2, w->inner, 1, w->d);
+}
+
 void mr_block_backward(mr_block *b, const mr_pass *p, const mr_scratch *w, const mr_block_state *s,
                        const mr_block_state_grad *g)
 {
     const mr_config *c = p->config;
     const mr_mixer *mixer = mr_mixer_at(c->mixer);
-    int D = (int)c->dim, F = (int)(c->mlp * c->dim);
-    if (has_mlp(c)) {
-        linear_bwd(p, b->mlp, D, F, branch_grad(b, p, w, 1), b->act, b->pre, w->wide);
-        linear_bwd(p, b->up, F, D, w->wide, b->v, NULL, w->inner);
-        mr_norm_layer_bwd(p, b->norm2, b->x2, b->stat2, w->inner, 1, w->d);
-    }
-    linear_bwd(p, b->down, D, mixer->width(c), branch_grad(b, p, w, 0), b->h, NULL, w->dh);
+    const int D = (int)c->dim;
+    if (has_mlp(c)) mlp_backward(b, p, w);
+    linear_bwd(p, b->down, b->down_bias, D, mixer->width(c), branch_grad(b, p, w, 0), b->h, NULL, w->dh);
     mixer->backward(b->mixer, p, conv_inside(c) ? b->conv_y : b->u, b->h, w->dh, w->inner, s->mixer_in, g->mixer_out,
                     g->mixer_in);
     if (conv_inside(c)) conv_bwd(b, p, b->u, w->inner, w->branch, 0, s, g);
     mr_norm_layer_bwd(p, b->norm1, b->x1, b->stat1, conv_inside(c) ? w->branch : w->inner, 1, w->d);
     if (conv_residual(c)) {
-        linear_bwd(p, b->point, D, D, w->d, b->conv_y, NULL, w->inner);
+        linear_bwd(p, b->point, b->point + 1, D, D, w->d, b->conv_y, NULL, w->inner);
         conv_bwd(b, p, b->x, w->inner, w->d, 1, s, g);
     }
 }

@@ -6,8 +6,9 @@
 
 typedef struct mr_block {
     int index;
-    /* rows of the parameter table, −1 where the configuration has none; a bias is the row after its weight */
-    int conv, point, norm1, down, norm2, up, mlp;
+    /* rows of the parameter table, −1 where the configuration has none; a bias that has no name here is the row after
+     * its weight; up: the gate's, where there is one */
+    int conv, point, norm1, down, down_bias, norm2, up, up_bias, mlp, mlp_bias;
     void *mixer; /* the mixer's layer */
     /* Activations of N = B·T tokens. Without training, all blocks share them, and x, x1, x2, out are one buffer. */
     mr_act *x;                /* [N, D] the block's input */
@@ -17,7 +18,7 @@ typedef struct mr_block {
     mr_act *h;                /* [N, H] the mixer's output */
     mr_act *x2;               /* [N, D] after the mixer; out if there is no MLP */
     mr_act *v;                /* [N, D] normed */
-    mr_act *pre, *act;        /* [N, F] before and after gelu; without training pre is NULL */
+    mr_act *pre, *act;        /* [N, F or, gated, 2·F] and [N, F]: before and after the activation; pre may be NULL */
     mr_act *out;              /* [N, D] the next block's input */
     mr_real *stat1, *stat2;   /* [N, 2] */
     size_t tail_at, mixer_at; /* where this block's state begins: reals per stream before it */

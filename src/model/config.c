@@ -23,6 +23,8 @@ static const char *const places[] = {"inside", "residual", NULL};
 static const char *const gru_resets[] = {"before", "after", NULL};
 static const char *const position_kinds[] = {"rotary", "learned", "none", NULL};
 static const char *const scaler_kinds[] = {"none", "input", "target", "both", NULL};
+static const char *const gelus[] = {"tanh", "erf", NULL};
+static const char *const mlp_gates[] = {"none", "geglu", "swiglu", NULL};
 static const char *const weight_types[] = {"f32", "int8", NULL};
 
 _Static_assert(sizeof(mr_input) == sizeof(int) && sizeof(mr_head) == sizeof(int) && sizeof(mr_loss) == sizeof(int) &&
@@ -30,7 +32,8 @@ _Static_assert(sizeof(mr_input) == sizeof(int) && sizeof(mr_head) == sizeof(int)
                    sizeof(mr_transition) == sizeof(int) && sizeof(mr_norm) == sizeof(int) &&
                    sizeof(mr_conv_place) == sizeof(int) && sizeof(mr_weight_type) == sizeof(int) &&
                    sizeof(mr_gru_reset) == sizeof(int) && sizeof(mr_scaler_kind) == sizeof(int) &&
-                   sizeof(mr_positions) == sizeof(int) && sizeof(mr_output) == sizeof(int),
+                   sizeof(mr_positions) == sizeof(int) && sizeof(mr_output) == sizeof(int) &&
+                   sizeof(mr_gelu) == sizeof(int) && sizeof(mr_mlp_gate) == sizeof(int),
                "a choice is read into an int");
 
 #define FIELD(name) offsetof(mr_config, name)
@@ -60,7 +63,8 @@ const mr_option mr_config_options[] = {
     {"dim", MR_OPT_INT, FIELD(dim), "64", 1, 65536, NULL, "channels of the residual stream", 0},
     {"expansion", MR_OPT_INT, FIELD(expansion), "2", 1, 64, NULL,
      "state channels for each channel of the stream (not of attention)", 0},
-    {"conv", MR_OPT_INT, FIELD(conv), "0", 0, 4, NULL, "causal convolution before the mixer: 0 or 4 taps", 0},
+    {"conv", MR_OPT_INT, FIELD(conv), "0", 0, MR_TAPS_MOST, NULL,
+     "taps of the causal convolution before the mixer, 4 as a rule; 0: none", 0},
     {"conv-place", MR_OPT_CHOICE, FIELD(conv_place), "inside", 0, 0, places,
      "norm → conv → mixer, or x += conv(x) as in the authors' code", 0},
     {"mlp", MR_OPT_INT, FIELD(mlp), "0", 0, 64, NULL, "width factor of the MLP after the mixer; 0: none", 0},
@@ -83,6 +87,25 @@ const mr_option mr_config_options[] = {
      MR_OPT_SPARSE},
     {"transition", MR_OPT_CHOICE, FIELD(transition), "positive", 0, 0, transitions,
      "minGRU, minLSTM: what the state is multiplied by, in (0, 1) or, signed, in [-1, 1], which can track parity",
+     MR_OPT_SPARSE},
+    {"width", MR_OPT_INT, FIELD(width), "0", 0, 1 << 22, NULL,
+     "state channels; 0: dim times expansion (not of attention)", MR_OPT_SPARSE},
+    {"mlp-width", MR_OPT_INT, FIELD(mlp_width), "0", 0, 1 << 22, NULL, "width of the MLP; 0: dim times mlp",
+     MR_OPT_SPARSE},
+    {"mlp-gate", MR_OPT_CHOICE, FIELD(mlp_gate), "none", 0, 0, mlp_gates,
+     "gated MLP: down(act(gate(v)) * up(v)), act = gelu or silu", MR_OPT_SPARSE},
+    {"gelu", MR_OPT_CHOICE, FIELD(gelu), "tanh", 0, 0, gelus, "the form of gelu in MLPs and heads of pairs",
+     MR_OPT_SPARSE},
+    {"norm-eps", MR_OPT_REAL, FIELD(norm_eps), "0", 0, 1, NULL,
+     "what norms add under the root; 0: 1e-6 (rms), 1e-5 (layer)", MR_OPT_SPARSE},
+    {"mixer-bias", MR_OPT_BOOL, FIELD(mixer_bias), "yes", 0, 0, NULL,
+     "biases of the mixer's projections, the last one included", MR_OPT_SPARSE},
+    {"mlp-bias", MR_OPT_BOOL, FIELD(mlp_bias), "yes", 0, 0, NULL, "biases of the MLP", MR_OPT_SPARSE},
+    {"tie-embeddings", MR_OPT_BOOL, FIELD(tied), "no", 0, 0, NULL, "the head's matrix is that of the embedding",
+     MR_OPT_SPARSE},
+    {"mixer-conv", MR_OPT_INT, FIELD(mixer_conv), "4", 1, MR_TAPS_MOST, NULL, "mamba: taps of its own convolution",
+     MR_OPT_SPARSE},
+    {"dt-rank", MR_OPT_INT, FIELD(dt_rank), "0", 0, 65536, NULL, "mamba: rank of the step sizes; 0: dim/16, rounded up",
      MR_OPT_SPARSE},
     {"head-bias", MR_OPT_BOOL, FIELD(head_bias), "no", 0, 0, NULL, "a bias for each output", MR_OPT_SPARSE},
     {"output", MR_OPT_CHOICE, FIELD(output), "linear", 0, 0, outputs,
@@ -166,8 +189,11 @@ static int check_mamba(const mr_config *c, mr_error *err)
 {
     const int mamba = has_mixer(c, "mamba");
     const char *key = NULL;
-    if (!mamba && c->states != 16)
-        return mr_fail(err, MR_ECONFIG, "states = %lld: only for mixer = mamba; leave it out", (long long)c->states);
+    if (!mamba && (c->states != 16 || c->mixer_conv != 4 || c->dt_rank))
+        return mr_fail(err, MR_ECONFIG, "%s: only for mixer = mamba; leave it out",
+                       c->states != 16      ? "states"
+                       : c->mixer_conv != 4 ? "mixer-conv"
+                                            : "dt-rank");
     if (c->scan != MR_SCAN_LINEAR) key = "scan = log";
     if (c->candidate != MR_POSITIVE) key = "candidate";
     if (c->h0_learned) key = "h0 = learned";
@@ -201,10 +227,31 @@ static int check_scaler(const mr_config *c, mr_error *err)
     return 0;
 }
 
+/* Options of the block and the head that other projects' models have. */
+static int check_forms(const mr_config *c, mr_error *err)
+{
+    if (c->mlp_gate != MR_MLP_PLAIN && !mr_config_mlp(c))
+        return mr_fail(err, MR_ECONFIG, "mlp-gate = %s: there is no MLP; set mlp or mlp-width", mlp_gates[c->mlp_gate]);
+    if (c->width && is_attention(c))
+        return mr_fail(err, MR_ECONFIG, "width = %lld: attention has dim channels; leave it out", (long long)c->width);
+    if (!c->mixer_bias && is_recurrent(c))
+        return mr_fail(err, MR_ECONFIG, "mixer-bias = no does not go with mixer = %s; leave it out",
+                       mr_mixer_names[c->mixer]);
+    if (c->norm_eps > 0 && c->norm == MR_NORM_NONE)
+        return mr_fail(err, MR_ECONFIG, "norm-eps = %g: norm = none has no epsilon; leave it out", c->norm_eps);
+    if (!c->tied) return 0;
+    if (c->input != MR_INPUT_TOKENS || c->inputs != c->outputs)
+        return mr_fail(err, MR_ECONFIG,
+                       "tie-embeddings = yes needs tokens as input and as many outputs as there are tokens");
+    return 0;
+}
+
 static int check_size(const mr_config *c, mr_error *err)
 {
-    double dim = (double)c->dim, width = dim * (double)c->expansion, hidden = dim * (double)c->mlp;
-    double block = dim * (3 * width + hidden + hidden + dim + 16) + dim * width + (8 + 3 * (double)c->states) * width;
+    double dim = (double)c->dim, width = c->width ? (double)c->width : dim * (double)c->expansion;
+    double hidden = c->mlp_width ? (double)c->mlp_width : dim * (double)c->mlp;
+    double block = dim * (3 * width + 3 * hidden + dim + 16) + dim * width + (20 + 3 * (double)c->states) * width;
+    block += width * 2 * (double)c->dt_rank;
     if (is_recurrent(c)) block += 4 * width * width + dim * width;
     double total = dim * ((double)c->inputs + (double)c->outputs) + (double)c->layers * block;
     if (mr_head_pairs(c->head)) total += 4 * dim * dim;
@@ -220,8 +267,8 @@ static int check_size(const mr_config *c, mr_error *err)
 int mr_config_check(const mr_config *c, mr_error *err)
 {
     mr_gate_init gates;
-    if (c->conv != 0 && c->conv != MR_CONV)
-        return mr_fail(err, MR_ECONFIG, "conv = %lld: must be 0 or 4", (long long)c->conv);
+    if (c->conv < 0 || c->conv > MR_TAPS_MOST)
+        return mr_fail(err, MR_ECONFIG, "conv = %lld: must be 0 … %d", (long long)c->conv, MR_TAPS_MOST);
     if (c->scan == MR_SCAN_LOG && c->candidate != MR_POSITIVE)
         return mr_fail(err, MR_ECONFIG, "scan = log needs candidate = positive (negative states have no logarithm)");
     if (c->head == MR_HEAD_TOKEN && c->loss == MR_LOSS_XENT && c->outputs < 2)
@@ -229,7 +276,7 @@ int mr_config_check(const mr_config *c, mr_error *err)
                        (long long)c->outputs);
     if (mr_gate_init_read(c->gate_init, &gates, err)) return MR_ECONFIG;
     if (check_transition(c, err) || check_recurrent(c, err) || check_mamba(c, err) || check_scaler(c, err) ||
-        check_output(c, err))
+        check_output(c, err) || check_forms(c, err))
         return MR_ECONFIG;
     if (is_attention(c) && check_attention(c, err)) return MR_ECONFIG;
     return check_size(c, err);

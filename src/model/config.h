@@ -12,6 +12,12 @@ typedef enum mr_gru_reset { MR_RESET_BEFORE, MR_RESET_AFTER } mr_gru_reset;
 
 typedef enum mr_weight_type { MR_WEIGHTS_F32, MR_WEIGHTS_INT8 } mr_weight_type;
 
+/* The form of gelu. */
+typedef enum mr_gelu { MR_GELU_IS_TANH, MR_GELU_IS_ERF } mr_gelu;
+
+/* What the MLP's hidden numbers are multiplied with. */
+typedef enum mr_mlp_gate { MR_MLP_PLAIN, MR_MLP_GEGLU, MR_MLP_SWIGLU } mr_mlp_gate;
+
 /* What the predicted values are of the head's products. */
 typedef enum mr_output { MR_OUTPUT_LINEAR, MR_OUTPUT_TANH } mr_output;
 
@@ -35,9 +41,14 @@ typedef struct mr_config {
     mr_norm norm;
     mr_conv_place conv_place;
     int64_t layers, dim, expansion, conv, mlp;
+    int64_t width, mlp_width; /* 0: dim·expansion, dim·mlp */
+    mr_gelu gelu;
+    mr_mlp_gate mlp_gate;
+    double norm_eps; /* 0: that of the kind */
+    int mixer_bias, mlp_bias, tied;
     double dropout;
     mr_weight_type weights;
-    int64_t states;
+    int64_t states, mixer_conv, dt_rank; /* mamba */
     char gate_init[MR_TEXT_MAX];
     mr_gru_reset gru_reset;
     int head_bias;
@@ -63,7 +74,19 @@ void mr_config_settle(mr_config *config, int64_t longest);
 void mr_config_set_interface(mr_config *config, const mr_interface *interface);
 mr_interface mr_config_interface(const mr_config *config);
 
-/* Width of the recurrent state, dim·expansion. */
-static inline int mr_config_width(const mr_config *config) { return (int)(config->dim * config->expansion); }
+/* Width of the recurrent state. */
+static inline int mr_config_width(const mr_config *config)
+{
+    return (int)(config->width ? config->width : config->dim * config->expansion);
+}
+
+/* Width of the MLP; 0: there is none. */
+static inline int mr_config_mlp(const mr_config *config)
+{
+    return (int)(config->mlp_width ? config->mlp_width : config->dim * config->mlp);
+}
+
+/* Inputs that the block's convolution carries from call to call. */
+static inline size_t mr_config_tail(const mr_config *config) { return config->conv ? (size_t)config->conv - 1 : 0; }
 
 #endif

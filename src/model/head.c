@@ -3,12 +3,15 @@
  * loss; with output = tanh a caller sees their tanh. */
 #include "model/network.h"
 
+/* gelu in its tanh form is a part of the product. */
+static int is_fused(const mr_model *m) { return m->config.gelu == MR_GELU_IS_TANH; }
+
 void mr_head_params(mr_model *m)
 {
     const mr_config *c = &m->config;
     m->norm = mr_add_norm(&m->params, c, "", "norm");
     if (mr_head_pairs(m->interface.head)) m->pair = mr_add_linear(&m->params, "", "pair", c->dim, 4 * c->dim, 1);
-    m->head = mr_add_linear(&m->params, "", "head", c->outputs, c->dim, 0);
+    m->head = c->tied ? m->embed : mr_add_linear(&m->params, "", "head", c->outputs, c->dim, 0);
     /* The last row. Initial values depend on a row's number, so all others are the same with and without this one. */
     m->head_bias =
         c->head_bias ? mr_params_add(&m->params, "", "head.bias", 0, MR_INIT_CONSTANT, 0, 1, &c->outputs) : -1;
@@ -29,7 +32,7 @@ void mr_head_plan(mr_model *m, mr_arena *arena)
     if (!mr_head_pairs(m->interface.head)) return;
     m->features = mr_arena_take(arena, rows * 4 * row);
     m->paired = mr_arena_take(arena, rows * row);
-    m->pair_pre = m->train ? mr_arena_take(arena, rows * row) : NULL;
+    m->pair_pre = m->train || !is_fused(m) ? mr_arena_take(arena, rows * row) : NULL;
 }
 
 void mr_head_plan_gradients(mr_model *m, mr_arena *arena)
@@ -56,9 +59,13 @@ static void forward_pairs(mr_model *m, const mr_pass *p, size_t rows)
                                    .K = 4 * D,
                                    .x = m->features,
                                    .b = mr_weight(p, m->pair + 1),
-                                   .gelu = 1,
-                                   .pre = m->pair_pre,
-                                   .y = m->paired});
+                                   .gelu = is_fused(m),
+                                   .pre = is_fused(m) ? m->pair_pre : NULL,
+                                   .y = is_fused(m) ? m->paired : m->pair_pre});
+    if (!is_fused(m))
+        m->dev->ops.activate_fwd(
+            m->dev,
+            &(mr_activate_fwd_args){.M = rows, .F = (size_t)D, .kind = MR_GELU_ERF, .x = m->pair_pre, .y = m->paired});
 }
 
 void mr_head_forward(mr_model *m, const mr_pass *p, size_t rows)
@@ -90,10 +97,15 @@ void mr_head_scores(mr_model *m, size_t rows)
     m->dev->ops.tanh_fwd(m->dev, &(mr_tanh_fwd_args){.n = n, .x = m->logits, .y = m->scores});
 }
 
-/* From m->dpaired, the gradient before the gelu, to m->dpooled. */
+/* From m->dpaired, the gradient before the gelu (after it, if that is not fused), to m->dpooled. */
 static void backward_pairs(mr_model *m, const mr_pass *p, size_t rows)
 {
     const int D = (int)m->config.dim, P = (int)rows;
+    if (!is_fused(m))
+        m->dev->ops.activate_bwd(
+            m->dev,
+            &(mr_activate_bwd_args){
+                .M = rows, .F = (size_t)D, .kind = MR_GELU_ERF, .x = m->pair_pre, .dy = m->dpaired, .dx = m->dpaired});
     mr_linear_bwd(p, m->pair,
                   (mr_linear_bwd_w_args){
                       .M = P, .N = D, .K = 4 * D, .dy = m->dpaired, .x = m->features, .db = mr_grad(p, m->pair + 1)},
@@ -114,7 +126,7 @@ void mr_head_backward(mr_model *m, const mr_pass *p, size_t rows)
                                          .dy = m->logits,
                                          .x = pairs ? m->paired : m->pooled,
                                          .db = mr_grad(p, m->head_bias)},
-                  pairs ? m->pair_pre : NULL,
+                  pairs && is_fused(m) ? m->pair_pre : NULL,
                   pairs    ? m->dpaired
                   : pooled ? m->dpooled
                            : dnormed);

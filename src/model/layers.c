@@ -1,6 +1,8 @@
 /* Linear layers and norms: their rows in the parameter table, and their ops with the pass's weights and gradients. */
 #include "model/layers.h"
 
+#include "model/quantize.h"
+
 #include <math.h>
 #include <stdio.h>
 
@@ -17,14 +19,26 @@ int mr_add_linear(mr_params *params, const char *prefix, const char *name, int64
     return row;
 }
 
+int mr_add_conv(mr_params *params, const char *prefix, const char *name, int64_t channels, int taps)
+{
+    char full[64];
+    const double bound = 1 / sqrt((double)taps);
+    snprintf(full, sizeof full, "%s.weight", name);
+    int row = mr_params_add(params, prefix, full, 0, MR_INIT_UNIFORM, bound, 3, (int64_t[]){channels, 1, taps});
+    snprintf(full, sizeof full, "%s.bias", name);
+    mr_params_add(params, prefix, full, 0, MR_INIT_UNIFORM, bound, 1, &channels);
+    return row;
+}
+
 void mr_linear(const mr_pass *p, int row, mr_linear_fwd_args a) { mr_linear_part(p, row, 0, a); }
 
 void mr_linear_part(const mr_pass *p, int row, int first, mr_linear_fwd_args a)
 {
     /* elements of the matrix before row `first` */
     const size_t offset = p->params->list[row].offset, before = (size_t)first * (size_t)a.K;
-    a.W = mr_real_at(p->dev, p->weights, offset + (p->bytes ? (size_t)first : before));
-    if (p->bytes)
+    const int small = p->bytes && mr_param_quantizes(&p->params->list[row]);
+    a.W = mr_real_at(p->dev, p->weights, offset + (small ? (size_t)first : before));
+    if (small)
         p->dev->ops.linear_q_fwd(p->dev, &(mr_linear_q_fwd_args){.M = a.M,
                                                                  .N = a.N,
                                                                  .K = a.K,
@@ -79,11 +93,18 @@ int mr_add_norm(mr_params *params, const mr_config *c, const char *prefix, const
 /* Only a layer norm has a bias, in the row after its weight. */
 static int bias_row(const mr_pass *p, int row) { return p->config->norm == MR_NORM_LAYER ? row + 1 : -1; }
 
+static double eps_of(const mr_config *c)
+{
+    if (c->norm_eps > 0) return c->norm_eps;
+    return c->norm == MR_NORM_LAYER ? MR_LAYER_EPS : MR_RMS_EPS;
+}
+
 void mr_norm_layer(const mr_pass *p, int row, const mr_act *x, mr_act *y, mr_real *stat)
 {
     p->dev->ops.norm_fwd(p->dev, &(mr_norm_fwd_args){.M = p->B * p->T,
                                                      .D = (int)p->config->dim,
                                                      .kind = p->config->norm,
+                                                     .eps = eps_of(p->config),
                                                      .x = x,
                                                      .w = mr_weight(p, row),
                                                      .b = mr_weight(p, bias_row(p, row)),

@@ -38,6 +38,9 @@ static inline mr_real *mr_grad(const mr_pass *pass, int row)
  * bias, if there is one, is the next row. */
 int mr_add_linear(mr_params *params, const char *prefix, const char *name, int64_t out, int64_t in, int bias);
 
+/* A depthwise convolution in PyTorch's Conv1d form: a weight [channels, 1, taps], whose row is returned, and a bias. */
+int mr_add_conv(mr_params *params, const char *prefix, const char *name, int64_t channels, int taps);
+
 /* y = x Wᵀ + …, for the matrix in `row`, whether the model has it in fp32 or in 8 bits. Sets args.W. */
 void mr_linear(const mr_pass *pass, int row, mr_linear_fwd_args args);
 /* Its backward: adds to the gradient of W, and of the bias where args.db is set, and writes dx, times gelu'(pre) where

@@ -38,7 +38,9 @@ static void add_params(void *own, const mr_config *c, int block, const char *pre
     double bound = 1 / sqrt((double)c->dim);
     l->weight =
         mr_params_add(params, prefix, "in_proj_weight", 0, MR_INIT_UNIFORM, bound, 2, (int64_t[]){3 * c->dim, c->dim});
-    l->bias = mr_params_add(params, prefix, "in_proj_bias", 0, MR_INIT_UNIFORM, bound, 1, (int64_t[]){3 * c->dim});
+    l->bias = -1;
+    if (c->mixer_bias)
+        l->bias = mr_params_add(params, prefix, "in_proj_bias", 0, MR_INIT_UNIFORM, bound, 1, (int64_t[]){3 * c->dim});
     l->position = -1;
     if (c->positions != MR_POSITIONS_LEARNED) return;
     l->position = mr_params_add(params, prefix, "position", 0, MR_INIT_NORMAL, 0.02, 2, (int64_t[]){c->window, c->dim});

@@ -19,24 +19,25 @@ typedef struct layer {
 
 /* The sizes that the functions below need. */
 typedef struct sizes {
-    int D, E, R, S, tokens; /* stream, channels, rank of the step sizes, states */
+    int D, E, R, S, taps, tokens; /* stream, channels, rank of the step sizes, states */
 } sizes;
 
 static sizes sizes_of(const mr_config *c, int B, int T)
 {
-    int D = (int)c->dim;
-    return (sizes){D, mr_config_width(c), (D + CHANNELS_A_RANK - 1) / CHANNELS_A_RANK, (int)c->states, B * T};
+    const int D = (int)c->dim, rank = c->dt_rank ? (int)c->dt_rank : (D + CHANNELS_A_RANK - 1) / CHANNELS_A_RANK;
+    return (sizes){D, mr_config_width(c), rank, (int)c->states, (int)c->mixer_conv, B * T};
 }
 
-static size_t state_reals(const mr_config *c) { return (size_t)mr_config_width(c) * (MR_TAIL + (size_t)c->states); }
+static size_t tail_reals(const mr_config *c) { return (size_t)mr_config_width(c) * ((size_t)c->mixer_conv - 1); }
+
+static size_t state_reals(const mr_config *c) { return tail_reals(c) + (size_t)mr_config_width(c) * (size_t)c->states; }
 
 static size_t state_rest(const mr_config *c) { return (size_t)mr_config_width(c) * (size_t)c->states; }
 
-/* A state is the convolution's tails [B, 3, E], then the scan's [B, states, E]. */
+/* A state is the convolution's tails [B, taps − 1, E], then the scan's [B, states, E]. */
 static mr_real *scan_part(const mr_pass *p, const mr_real *state)
 {
-    return state ? mr_real_at(p->dev, (mr_real *)state, (size_t)p->B * MR_TAIL * (size_t)mr_config_width(p->config))
-                 : NULL;
+    return state ? mr_real_at(p->dev, (mr_real *)state, (size_t)p->B * tail_reals(p->config)) : NULL;
 }
 
 static int add_rate(mr_params *params, const char *prefix, const char *name, mr_init init, int ndim,
@@ -54,8 +55,7 @@ static void add_params(void *own, const mr_config *c, int block, const char *pre
     const sizes s = sizes_of(c, 1, 1);
     const int64_t E = s.E;
     l->in_proj = mr_add_linear(params, prefix, "in_proj", 2 * E, s.D, 0);
-    l->conv = mr_params_add(params, prefix, "conv1d.weight", 0, MR_INIT_UNIFORM, 0.5, 3, (int64_t[]){E, 1, MR_CONV});
-    mr_params_add(params, prefix, "conv1d.bias", 0, MR_INIT_UNIFORM, 0.5, 1, &E);
+    l->conv = mr_add_conv(params, prefix, "conv1d", E, s.taps);
     l->x_proj = mr_add_linear(params, prefix, "x_proj", s.R + 2 * s.S, E, 0);
     l->dt_proj = mr_add_linear(params, prefix, "dt_proj", E, s.R, 0);
     mr_params_add(params, prefix, "dt_proj.bias", 0, MR_INIT_STEP_SIZE, 0, 1, &E);
@@ -87,6 +87,7 @@ static void forward(void *own, const mr_pass *p, const mr_act *x, mr_act *y, con
     ops->conv_fwd(p->dev, &(mr_conv_fwd_args){.B = p->B,
                                               .T = p->T,
                                               .D = s.E,
+                                              .taps = s.taps,
                                               .x = l->x,
                                               .w = mr_weight(p, l->conv),
                                               .b = mr_weight(p, l->conv + 1),
@@ -95,7 +96,8 @@ static void forward(void *own, const mr_pass *p, const mr_act *x, mr_act *y, con
                                               .length = p->length,
                                               .y = l->conv_y,
                                               .tail_out = state_out});
-    ops->silu_fwd(p->dev, &(mr_silu_fwd_args){.n = (size_t)s.tokens * (size_t)s.E, .x = l->conv_y, .y = l->u});
+    ops->activate_fwd(p->dev, &(mr_activate_fwd_args){
+                                  .M = (size_t)s.tokens, .F = (size_t)s.E, .kind = MR_SILU, .x = l->conv_y, .y = l->u});
     mr_linear_part(p, l->x_proj, 0, (mr_linear_fwd_args){.M = s.tokens, .N = s.R, .K = s.E, .x = l->u, .y = l->dt});
     mr_linear_part(p, l->x_proj, s.R,
                    (mr_linear_fwd_args){.M = s.tokens, .N = 2 * s.S, .K = s.E, .x = l->u, .y = l->bc});
@@ -156,6 +158,7 @@ static void conv_bwd(const layer *l, const mr_pass *p, const sizes *s, const mr_
     p->dev->ops.conv_bwd(p->dev, &(mr_conv_bwd_args){.B = p->B,
                                                      .T = p->T,
                                                      .D = s->E,
+                                                     .taps = s->taps,
                                                      .x = l->x,
                                                      .w = mr_weight(p, l->conv),
                                                      .tail_in = state_in,
@@ -185,8 +188,10 @@ static void backward(void *own, const mr_pass *p, const mr_act *x, const mr_act 
                        (mr_linear_bwd_w_args){.M = s.tokens, .N = s.R, .K = s.E, .dy = l->ddt, .x = l->u}, 1, l->du);
     mr_linear_part_bwd(p, l->x_proj, s.R,
                        (mr_linear_bwd_w_args){.M = s.tokens, .N = 2 * s.S, .K = s.E, .dy = l->bc, .x = l->u}, 1, l->du);
-    p->dev->ops.silu_bwd(
-        p->dev, &(mr_silu_bwd_args){.n = (size_t)s.tokens * (size_t)s.E, .x = l->conv_y, .dy = l->du, .dx = l->conv_y});
+    p->dev->ops.activate_bwd(
+        p->dev,
+        &(mr_activate_bwd_args){
+            .M = (size_t)s.tokens, .F = (size_t)s.E, .kind = MR_SILU, .x = l->conv_y, .dy = l->du, .dx = l->conv_y});
     conv_bwd(l, p, &s, state_in, dstate_out, dstate_in);
     mr_linear_part_bwd(p, l->in_proj, 0, (mr_linear_bwd_w_args){.M = s.tokens, .N = s.E, .K = s.D, .dy = l->du, .x = x},
                        0, dx);

@@ -95,7 +95,8 @@ static void add_params(void *own, const mr_config *c, int block, const char *pre
         int row = add_gate(params, prefix, &gates[g], "weight", g > 0, MR_INIT_UNIFORM, gain * bound, 2, shape);
         if (g == 0) l->weight = row;
     }
-    for (int g = 0; gates[g].name; g++) {
+    l->bias = -1;
+    for (int g = 0; c->mixer_bias && gates[g].name; g++) {
         double value = bound;
         mr_init init = bias_init(c, &start, block, gates[g].role, &value);
         int row = add_gate(params, prefix, &gates[g], "bias", g > 0, init, value, 1, shape);

@@ -4,14 +4,19 @@
 
 #include "model/gate_init.h"
 
+#include <math.h>
 #include <string.h>
+
+/* With a head that shares it, smaller, so that logits start near 0. */
+static double embedding_deviation(const mr_config *c) { return c->tied ? 1 / sqrt((double)c->dim) : 1; }
 
 static int build_table(mr_model *m, mr_decay_set set)
 {
     const mr_config *c = &m->config;
     mr_params *params = &m->params;
     if (c->input == MR_INPUT_TOKENS)
-        m->embed = mr_params_add(params, "", "embed.weight", 0, MR_INIT_NORMAL, 1, 2, (int64_t[]){c->inputs, c->dim});
+        m->embed = mr_params_add(params, "", "embed.weight", 0, MR_INIT_NORMAL, embedding_deviation(c), 2,
+                                 (int64_t[]){c->inputs, c->dim});
     else m->embed = mr_add_linear(params, "", "embed", c->dim, c->inputs, 1);
     mr_params_flag(params, m->embed, MR_PARAM_F32);
     for (int i = 0; i < c->layers; i++)

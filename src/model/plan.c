@@ -27,7 +27,7 @@ static void plan_gradients(mr_model *m, mr_arena *arena, size_t N)
     m->scratch.branch = c->dropout > 0 || c->conv ? mr_arena_take(arena, row) : NULL;
     m->scratch.inner = mr_arena_take(arena, row);
     m->scratch.dh = mr_arena_take(arena, N * (size_t)mr_mixer_at(c->mixer)->width(c) * act);
-    m->scratch.wide = mr_arena_take(arena, N * (size_t)(c->mlp * c->dim) * act);
+    m->scratch.wide = mr_arena_take(arena, N * (size_t)mr_config_mlp(c) * act);
     mr_head_plan_gradients(m, arena);
     m->start_state = mr_arena_take(arena, (size_t)m->shape.B * mr_model_state_reals(m) * m->dev->real_size);
 }

@@ -72,14 +72,15 @@ typedef struct mr_dropout_bwd_args {
 
 typedef enum mr_norm { MR_NORM_RMS, MR_NORM_LAYER, MR_NORM_NONE } mr_norm;
 
-/* rms: y = x·rstd·w with rstd = 1/√(mean(x²) + 1e-6); layer: y = (x − mean)·rstd·w + b with rstd = 1/√(var + 1e-5);
+/* rms: y = x·rstd·w with rstd = 1/√(mean(x²) + eps); layer: y = (x − mean)·rstd·w + b with rstd = 1/√(var + eps);
  * none: y = x·w (rstd = 1). */
-#define MR_RMS_EPS 1e-6
+#define MR_RMS_EPS 1e-6 /* where nothing else is asked for */
 #define MR_LAYER_EPS 1e-5
 
 typedef struct mr_norm_fwd_args {
     int M, D;
     mr_norm kind;
+    double eps;
     const mr_act *x;  /* [M, D] */
     const mr_real *w; /* [D] */
     const mr_real *b; /* [D], layer only, else NULL */
@@ -132,19 +133,26 @@ typedef struct mr_pair_bwd_args {
     mr_act *dx;       /* [2·P, D] */
 } mr_pair_bwd_args;
 
-/* silu(x) = x·σ(x). */
-typedef struct mr_silu_fwd_args {
-    size_t n;
-    const mr_act *x; /* [n] */
-    mr_act *y;       /* [n]; may be x itself */
-} mr_silu_fwd_args;
+/* silu(x) = x·σ(x). gelu in the tanh form is as above, with erf it is ½x·(1 + erf(x/√2)). */
+typedef enum mr_activation { MR_SILU, MR_GELU_TANH, MR_GELU_ERF } mr_activation;
 
-typedef struct mr_silu_bwd_args {
-    size_t n;
-    const mr_act *x;  /* [n] input of the forward */
-    const mr_act *dy; /* [n] */
-    mr_act *dx;       /* [n]; may be x or dy itself */
-} mr_silu_bwd_args;
+/* An activation by itself; gated: y = act(g)·u, where a row of x is [g | u]. */
+typedef struct mr_activate_fwd_args {
+    size_t M, F;
+    mr_activation kind;
+    int gated;
+    const mr_act *x; /* [M, F]; gated: [M, 2·F] */
+    mr_act *y;       /* [M, F]; not gated: may be x itself */
+} mr_activate_fwd_args;
+
+typedef struct mr_activate_bwd_args {
+    size_t M, F;
+    mr_activation kind;
+    int gated;
+    const mr_act *x;  /* input of the forward */
+    const mr_act *dy; /* [M, F] */
+    mr_act *dx;       /* of the size of x; may be x itself; not gated: may be dy itself */
+} mr_activate_bwd_args;
 
 typedef struct mr_xent_args {
     int R, C;

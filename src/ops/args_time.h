@@ -5,38 +5,38 @@
 
 #include "ops/types.h"
 
-/* y[t] = b + Σ_j w[j]·x[t − 3 + j], j = 0 … 3. Inputs before the sequence are zero; tail_in holds the last three inputs
- * before this chunk, oldest first. A reset before t makes everything before t zero. Tokens at and beyond length[b] do
- * not exist: their y is 0, they pass no gradient, and tail_out comes from the real tokens. */
-#define MR_CONV 4
-#define MR_TAIL (MR_CONV - 1)
+/* y[t] = b + Σ_j w[j]·x[t − K + 1 + j], j = 0 … K − 1, with K = taps. Inputs before the sequence are zero; tail_in
+ * holds the last K − 1 inputs before this chunk, oldest first. A reset before t makes everything before t zero.
+ * Tokens at and beyond length[b] do not exist: their y is 0, they pass no gradient, and tail_out comes from the
+ * real tokens. */
+#define MR_TAPS_MOST 16
 
 typedef struct mr_conv_fwd_args {
-    int B, T, D;
+    int B, T, D, taps;      /* taps: 1 … MR_TAPS_MOST */
     const mr_act *x;        /* [B, T, D] */
-    const mr_real *w;       /* [D, 4] */
+    const mr_real *w;       /* [D, K] */
     const mr_real *b;       /* [D] */
-    const mr_real *tail_in; /* [B, 3, D] or NULL: zero */
+    const mr_real *tail_in; /* [B, K − 1, D] or NULL: zero */
     const uint8_t *reset;   /* [B, T] or NULL */
     const int32_t *length;  /* [B] or NULL: all T */
     mr_act *y;              /* [B, T, D] */
-    mr_real *tail_out;      /* [B, 3, D] or NULL; may be tail_in itself. A reset zeroes the inputs before it */
+    mr_real *tail_out;      /* [B, K − 1, D] or NULL; may be tail_in itself. A reset zeroes the inputs before it */
 } mr_conv_fwd_args;
 
 typedef struct mr_conv_bwd_args {
-    int B, T, D;
+    int B, T, D, taps;
     const mr_act *x;          /* [B, T, D] */
-    const mr_real *w;         /* [D, 4] */
-    const mr_real *tail_in;   /* [B, 3, D] or NULL */
+    const mr_real *w;         /* [D, K] */
+    const mr_real *tail_in;   /* [B, K − 1, D] or NULL */
     const uint8_t *reset;     /* [B, T] or NULL */
     const int32_t *length;    /* [B] or NULL */
     const mr_act *dy;         /* [B, T, D] */
-    const mr_real *dtail_out; /* [B, 3, D] or NULL: zero */
+    const mr_real *dtail_out; /* [B, K − 1, D] or NULL: zero */
     int accumulate;           /* 1: dx += */
     mr_act *dx;               /* [B, T, D] */
-    mr_real *dw;              /* [D, 4] += */
+    mr_real *dw;              /* [D, K] += */
     mr_real *db;              /* [D] += */
-    mr_real *dtail_in;        /* [B, 3, D] or NULL; zero when tail_in is NULL */
+    mr_real *dtail_in;        /* [B, K − 1, D] or NULL; zero when tail_in is NULL */
 } mr_conv_bwd_args;
 
 /* The recurrence h_t = a_t·h_{t−1} + b_t of one layer, computed from the layer's input.
@@ -68,7 +68,7 @@ typedef struct mr_minrnn_fwd_args {
     int B, T, D, H;
     const mr_act *x;       /* [B, T, D] */
     const mr_real *W;      /* [G·H, D] */
-    const mr_real *b;      /* [G·H] */
+    const mr_real *b;      /* [G·H] or NULL: no bias */
     const mr_real *h_in;   /* [B, H] or NULL */
     const mr_real *h_init; /* [H] or NULL */
     const uint8_t *reset;  /* [B, T] or NULL */
@@ -97,7 +97,7 @@ typedef struct mr_minrnn_bwd_args {
     int accumulate;        /* 1: dx += */
     mr_act *dx;            /* [B, T, D] */
     mr_real *dW;           /* [G·H, D] += */
-    mr_real *db;           /* [G·H] += */
+    mr_real *db;           /* [G·H] += or NULL */
     mr_real *dh_in;        /* [B, H] or NULL; zero where a sequence started before token 0 */
     mr_real *dh_init;      /* [H] += or NULL */
     void *work;            /* as in the forward */

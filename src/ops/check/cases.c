@@ -159,7 +159,7 @@ void mr_case_dropout_bwd(mr_case *c)
     mr_case_say(c, "%s", alias ? " dx=dy" : "");
 }
 
-static mr_norm draw_norm(mr_case *c, int *M, int *D)
+static mr_norm draw_norm(mr_case *c, int *M, int *D, double *eps)
 {
     static const char *const names[] = {[MR_NORM_RMS] = "rms", [MR_NORM_LAYER] = "layer", [MR_NORM_NONE] = "none"};
     mr_norm kind = (mr_norm)mr_case_below(c, 3);
@@ -167,7 +167,9 @@ static mr_norm draw_norm(mr_case *c, int *M, int *D)
     *D = mr_case_width(c);
     c->elements = (size_t)*M * *D;
     if (kind == MR_NORM_LAYER && *D < 4) c->tolerance *= 20; /* so few values may be nearly equal: x − mean cancels */
-    mr_case_say(c, "M=%d D=%d %s", *M, *D, names[kind]);
+    *eps = kind == MR_NORM_LAYER ? MR_LAYER_EPS : MR_RMS_EPS;
+    if (mr_case_chance(c, 30)) *eps *= mr_case_chance(c, 50) ? 100 : 1000;
+    mr_case_say(c, "M=%d D=%d %s eps=%g", *M, *D, names[kind], *eps);
     return kind;
 }
 
@@ -175,7 +177,7 @@ void mr_case_norm_fwd(mr_case *c)
 {
     static const double scales[] = {1, 1, 100, 1e-2};
     mr_norm_fwd_args *a = &c->args.norm_fwd;
-    a->kind = draw_norm(c, &a->M, &a->D);
+    a->kind = draw_norm(c, &a->M, &a->D, &a->eps);
     size_t D = (size_t)a->D;
     mr_case_add(c, MR_FIELD(norm_fwd, x), ACT, IN, c->elements, NORMAL, scales[mr_case_below(c, 4)]);
     mr_case_add(c, MR_FIELD(norm_fwd, w), REAL, IN, D, NORMAL, 1);
@@ -188,7 +190,7 @@ void mr_case_norm_bwd(mr_case *c)
 {
     mr_norm_bwd_args *a = &c->args.norm_bwd;
     mr_norm_fwd_args *first = &c->first.norm_fwd;
-    a->kind = first->kind = draw_norm(c, &a->M, &a->D);
+    a->kind = first->kind = draw_norm(c, &a->M, &a->D, &first->eps);
     first->M = a->M;
     first->D = a->D;
     c->first_op = MR_OP_norm_fwd;

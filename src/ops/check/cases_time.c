@@ -48,16 +48,22 @@ void mr_case_add_state(mr_case *c, const char *in_name, size_t in, const char *o
     if (mr_case_chance(c, 70)) mr_case_add(c, out_name, out, REAL, OUT, count, EMPTY, 0);
 }
 
+static void draw_conv(mr_case *c, int *B, int *T, int *D, int *taps)
+{
+    *D = mr_case_width(c);
+    draw_time(c, *D, B, T);
+    *taps = c->speed || mr_case_chance(c, 50) ? 4 : 1 + mr_case_below(c, MR_TAPS_MOST);
+    c->elements = (size_t)*B * *T * *D;
+    mr_case_say(c, "B=%d T=%d D=%d taps=%d", *B, *T, *D, *taps);
+}
+
 void mr_case_conv_fwd(mr_case *c)
 {
     mr_conv_fwd_args *a = &c->args.conv_fwd;
-    a->D = mr_case_width(c);
-    draw_time(c, a->D, &a->B, &a->T);
-    size_t D = (size_t)a->D, tail = (size_t)a->B * MR_TAIL * D;
-    c->elements = (size_t)a->B * a->T * D;
-    mr_case_say(c, "B=%d T=%d D=%d", a->B, a->T, a->D);
+    draw_conv(c, &a->B, &a->T, &a->D, &a->taps);
+    size_t D = (size_t)a->D, taps = (size_t)a->taps, tail = (size_t)a->B * (taps - 1) * D;
     mr_case_add(c, MR_FIELD(conv_fwd, x), ACT, IN, c->elements, NORMAL, 1);
-    mr_case_add(c, MR_FIELD(conv_fwd, w), REAL, IN, D * MR_CONV, NORMAL, 0.5);
+    mr_case_add(c, MR_FIELD(conv_fwd, w), REAL, IN, D * taps, NORMAL, 0.5);
     mr_case_add(c, MR_FIELD(conv_fwd, b), REAL, IN, D, NORMAL, 1);
     mr_case_add_reset(c, offsetof(mr_conv_fwd_args, reset), a->B, a->T);
     mr_case_add_length(c, offsetof(mr_conv_fwd_args, length), a->B, a->T);
@@ -68,13 +74,10 @@ void mr_case_conv_fwd(mr_case *c)
 void mr_case_conv_bwd(mr_case *c)
 {
     mr_conv_bwd_args *a = &c->args.conv_bwd;
-    a->D = mr_case_width(c);
-    draw_time(c, a->D, &a->B, &a->T);
-    size_t D = (size_t)a->D, tail = (size_t)a->B * MR_TAIL * D;
-    c->elements = (size_t)a->B * a->T * D;
-    mr_case_say(c, "B=%d T=%d D=%d", a->B, a->T, a->D);
+    draw_conv(c, &a->B, &a->T, &a->D, &a->taps);
+    size_t D = (size_t)a->D, taps = (size_t)a->taps, tail = (size_t)a->B * (taps - 1) * D;
     mr_case_add(c, MR_FIELD(conv_bwd, x), ACT, IN, c->elements, NORMAL, 1);
-    mr_case_add(c, MR_FIELD(conv_bwd, w), REAL, IN, D * MR_CONV, NORMAL, 0.5);
+    mr_case_add(c, MR_FIELD(conv_bwd, w), REAL, IN, D * taps, NORMAL, 0.5);
     mr_case_add_reset(c, offsetof(mr_conv_bwd_args, reset), a->B, a->T);
     mr_case_add_length(c, offsetof(mr_conv_bwd_args, length), a->B, a->T);
     mr_case_add(c, MR_FIELD(conv_bwd, dy), ACT, IN, c->elements, NORMAL, 1);
@@ -90,7 +93,7 @@ void mr_case_conv_bwd(mr_case *c)
     if (a->accumulate) mr_case_say(c, " accumulate");
     mr_case_add(c, MR_FIELD(conv_bwd, dx), ACT, a->accumulate ? ADD : OUT, c->elements, a->accumulate ? NORMAL : EMPTY,
                 1);
-    mr_case_add(c, MR_FIELD(conv_bwd, dw), REAL, ADD, D * MR_CONV, NORMAL, 1);
+    mr_case_add(c, MR_FIELD(conv_bwd, dw), REAL, ADD, D * taps, NORMAL, 1);
     mr_case_add(c, MR_FIELD(conv_bwd, db), REAL, ADD, D, NORMAL, 1);
     if (mr_case_chance(c, 60)) mr_case_add(c, MR_FIELD(conv_bwd, dtail_in), REAL, OUT, tail, EMPTY, 0);
 }
@@ -190,10 +193,12 @@ static void draw_recurrence(mr_case *c, mr_cell *cell, int *B, int *T, int *D, i
 
 /* The bias decides how far the gates are open: ordinary, or saturated as far as training could ever drive them. The log
  * scan sums logarithms of gates, so only `linear` is exact for closed gates. */
+/* NULL: this case has no bias. */
 static mr_case_buffer *add_bias(mr_case *c, const mr_cell *cell, size_t field, int H)
 {
     static const double extremes[] = {30, 100, 1e4};
     size_t count = (size_t)H * mr_cell_gates(cell);
+    if (!c->speed && mr_case_chance(c, 15)) return mr_case_say(c, " no bias"), NULL;
     if (cell->scan == MR_SCAN_LOG || mr_case_chance(c, 60))
         return mr_case_add(c, "b", field, REAL, IN, count, NORMAL, 1);
     double extreme = extremes[mr_case_below(c, 3)];
@@ -241,7 +246,11 @@ static void add_forward(mr_case *c, const mr_minrnn_bwd_args *a)
     c->first.minrnn_fwd = (mr_minrnn_fwd_args){.cell = a->cell, .B = a->B, .T = a->T, .D = a->D, .H = a->H};
     mr_case_add(c, SHARED(x), ACT, IN, (size_t)a->B * a->T * D, NORMAL, 1) ALSO(x);
     mr_case_add(c, SHARED(W), REAL, IN, gates * D, NORMAL, 1 / sqrt((double)D)) ALSO(W);
-    add_bias(c, &a->cell, offsetof(mr_minrnn_bwd_args, b), a->H) ALSO(b);
+    mr_case_buffer *b = add_bias(c, &a->cell, offsetof(mr_minrnn_bwd_args, b), a->H);
+    if (b) {
+        b ALSO(b);
+        mr_case_add(c, SHARED(db), REAL, ADD, gates, NORMAL, 1);
+    }
     mr_case_buffer *reset = mr_case_add_reset(c, offsetof(mr_minrnn_bwd_args, reset), a->B, a->T);
     mr_case_buffer *length = mr_case_add_length(c, offsetof(mr_minrnn_bwd_args, length), a->B, a->T);
     if (reset) reset ALSO(reset);
@@ -264,7 +273,7 @@ void mr_case_minrnn_bwd(mr_case *c)
     mr_minrnn_bwd_args *a = &c->args.minrnn_bwd;
     draw_recurrence(c, &a->cell, &a->B, &a->T, &a->D, &a->H);
     add_forward(c, a);
-    size_t gates = (size_t)mr_cell_gates(&a->cell) * a->H, D = (size_t)a->D, states = (size_t)a->B * a->H;
+    const size_t gates = (size_t)mr_cell_gates(&a->cell) * a->H, D = (size_t)a->D, states = (size_t)a->B * a->H;
     mr_case_add(c, MR_FIELD(minrnn_bwd, dh), ACT, IN, c->elements, NORMAL, 1);
     if (mr_case_chance(c, 60)) {
         mr_case_add(c, MR_FIELD(minrnn_bwd, dh_out), REAL, IN, states, NORMAL, 1);
@@ -275,7 +284,6 @@ void mr_case_minrnn_bwd(mr_case *c)
     mr_case_add(c, MR_FIELD(minrnn_bwd, dx), ACT, a->accumulate ? ADD : OUT, (size_t)a->B * a->T * D,
                 a->accumulate ? NORMAL : EMPTY, 1);
     mr_case_add(c, MR_FIELD(minrnn_bwd, dW), REAL, ADD, gates * D, NORMAL, 1);
-    mr_case_add(c, MR_FIELD(minrnn_bwd, db), REAL, ADD, gates, NORMAL, 1);
     if (mr_case_chance(c, 60)) mr_case_add(c, MR_FIELD(minrnn_bwd, dh_in), REAL, OUT, states, EMPTY, 0);
 }
 
@@ -338,33 +346,6 @@ void mr_case_scan_bwd(mr_case *c)
 }
 
 /* ---- the selective scan */
-
-void mr_case_silu_fwd(mr_case *c)
-{
-    mr_silu_fwd_args *a = &c->args.silu_fwd;
-    a->n = c->elements = (size_t)mr_case_rows(c) * (size_t)mr_case_width(c);
-    const int same = mr_case_chance(c, 50);
-    mr_case_say(c, "n=%zu%s", a->n, same ? " y=x" : "");
-    mr_case_buffer *x = mr_case_add(c, MR_FIELD(silu_fwd, x), ACT, same ? ADD : IN, a->n,
-                                    mr_case_chance(c, 80) ? NORMAL : MR_FILL_SATURATED, 3);
-    if (x->fill == MR_FILL_SATURATED) x->value = 1e4;
-    if (same) x->alias = offsetof(mr_silu_fwd_args, y);
-    else mr_case_add(c, MR_FIELD(silu_fwd, y), ACT, OUT, a->n, EMPTY, 0);
-}
-
-void mr_case_silu_bwd(mr_case *c)
-{
-    mr_silu_bwd_args *a = &c->args.silu_bwd;
-    a->n = c->elements = (size_t)mr_case_rows(c) * (size_t)mr_case_width(c);
-    const int with = mr_case_below(c, 3); /* which input dx shares memory with */
-    mr_case_say(c, "n=%zu%s", a->n, with == 0 ? "" : with == 1 ? " dx=x" : " dx=dy");
-    mr_case_buffer *x = mr_case_add(c, MR_FIELD(silu_bwd, x), ACT, with == 1 ? ADD : IN, a->n,
-                                    mr_case_chance(c, 80) ? NORMAL : MR_FILL_SATURATED, 3);
-    mr_case_buffer *dy = mr_case_add(c, MR_FIELD(silu_bwd, dy), ACT, with == 2 ? ADD : IN, a->n, NORMAL, 1);
-    if (x->fill == MR_FILL_SATURATED) x->value = 1e4;
-    if (with == 0) mr_case_add(c, MR_FIELD(silu_bwd, dx), ACT, OUT, a->n, EMPTY, 0);
-    else (with == 1 ? x : dy)->alias = offsetof(mr_silu_bwd_args, dx);
-}
 
 static void draw_sscan(mr_case *c, int *B, int *T, int *E, int *N)
 {

@@ -257,6 +257,7 @@ static void fill_device(mr_cpu *cpu, int threads, const mr_allocator *allocator)
     mr_cpu_linear_ops(&dev->ops);
     mr_cpu_minrnn_ops(&dev->ops);
     mr_cpu_norm_ops(&dev->ops);
+    mr_cpu_activate_ops(&dev->ops);
     mr_cpu_conv_ops(&dev->ops);
     mr_cpu_token_ops(&dev->ops);
     mr_cpu_loss_ops(&dev->ops);

@@ -76,6 +76,7 @@ int mr_cpu_has_amx(void);
 void mr_cpu_linear_ops(mr_ops *ops);
 void mr_cpu_minrnn_ops(mr_ops *ops);
 void mr_cpu_norm_ops(mr_ops *ops);
+void mr_cpu_activate_ops(mr_ops *ops);
 void mr_cpu_conv_ops(mr_ops *ops);
 void mr_cpu_token_ops(mr_ops *ops);
 void mr_cpu_loss_ops(mr_ops *ops);

@@ -8,6 +8,7 @@
 #include "ops/cpu/gemm.inc.h"
 #include "ops/cpu/dots.inc.h"
 #include "ops/cpu/rows.inc.h"
+#include "ops/cpu/activate.inc.h"
 #include "ops/cpu/scan.inc.h"
 #include "ops/cpu/rnn.inc.h"
 #include "ops/cpu/attn.inc.h"
@@ -55,8 +56,8 @@ const mr_cpu_kernels TABLE_NAME(ISA) = {
     .adam = adam_row,
     .rnn_fwd = {lstm_fwd, gru_after_fwd, gru_before_gates, gru_before_fwd},
     .rnn_bwd = {lstm_bwd, gru_after_bwd, gru_before_bwd, gru_before_gates_bwd},
-    .silu = silu_row,
-    .silu_bwd = silu_bwd_row,
+    .activate = activate_row,
+    .activate_bwd = activate_bwd_row,
     .sscan_rates = sscan_rates,
     .sscan_fwd = sscan_fwd,
     .sscan_bwd = sscan_bwd,

@@ -96,17 +96,26 @@ enum { MR_CANDIDATES = 3 };
 
 /* One row of the convolution: y = bias + Σ w[j]·x[j]; x[j] points to zeros where there is no input. */
 typedef struct mr_conv_row {
-    int n;
-    const float *x[MR_CONV], *w[MR_CONV]; /* [n] each */
-    const float *bias;                    /* [n], forward */
-    float *y;                             /* [n], forward */
-    const float *dy;                      /* [n], gradient of the weights */
-    float *dw[MR_CONV], *db;              /* [n] += */
+    int n, taps;
+    const float *x[MR_TAPS_MOST], *w[MR_TAPS_MOST]; /* [n] each */
+    const float *bias;                              /* [n], forward */
+    float *y;                                       /* [n], forward */
+    const float *dy;                                /* [n], gradient of the weights */
+    float *dw[MR_TAPS_MOST], *db;                   /* [n] += */
 } mr_conv_row;
+
+/* y = act(x), times up if that is not NULL; or the gradients dx and dup. */
+typedef struct mr_activate_row {
+    size_t n;
+    mr_activation kind;
+    const float *x, *up, *dy;
+    float *y, *dx, *dup;
+} mr_activate_row;
 
 typedef struct mr_norm_row {
     int n;
     mr_norm kind;
+    double eps;             /* forward */
     const float *x, *w, *b; /* b may be NULL */
     float mean, rstd;       /* set by the forward, read by the backward */
     float *y;
@@ -224,9 +233,10 @@ typedef struct mr_cpu_kernels {
     void (*rnn_fwd[MR_RNN_PARTS])(const mr_rnn_row *row);
     void (*rnn_bwd[MR_RNN_PARTS])(const mr_rnn_row *row);
 
+    void (*activate)(const mr_activate_row *row);
+    void (*activate_bwd)(const mr_activate_row *row);
+
     /* Mamba */
-    void (*silu)(size_t n, const float *x, float *y);
-    void (*silu_bwd)(size_t n, const float *x, const float *dy, float *dx);
     void (*sscan_rates)(int n, int states, const float *A_log, float *rate, size_t rate_row);
     void (*sscan_fwd)(const mr_sscan_run *run);
     void (*sscan_bwd)(const mr_sscan_run *run);

@@ -1,15 +1,15 @@
 /* The depthwise convolution over time. Position q of a sequence is a row of x for q ≥ 0 and of the carried tail
- * for q = −3 … −1. A token sees the `reach` positions before it: three, or fewer after a reset. A task is a span
- * of tokens of one sequence. */
+ * for q = −past … −1, where past is one less than the taps. A token sees the `reach` positions before it: `past` of
+ * them, or fewer after a reset. A task is a span of tokens of one sequence. */
 #include "ops/cpu/cpu.h"
 
 #include <string.h>
 
-enum { SPAN = 256, WEIGHT_ROWS = MR_CONV + 1 };
+enum { SPAN = 256 };
 
 typedef struct conv {
     mr_cpu *cpu;
-    int B, T, D, spans;
+    int B, T, D, spans, taps, past;
     const float *x, *tail_in, *bias;
     const uint8_t *reset;
     const int32_t *length;
@@ -19,40 +19,43 @@ typedef struct conv {
     int accumulate;
     size_t row;     /* D rounded up */
     float *zeros;   /* [row] */
-    float *weights; /* [4, row] */
-    float *partial; /* [B·spans, 5, row] dw, db */
+    float *weights; /* [taps, row] */
+    float *partial; /* [B·spans, taps + 1, row] dw, db */
 } conv;
+
+/* Of the gradients: those of the taps, and the bias. */
+static size_t weight_rows(const conv *c) { return (size_t)c->taps + 1; }
 
 static int length_of(const conv *c, int b) { return c->length ? mr_max_int(0, mr_min_int(c->T, c->length[b])) : c->T; }
 
-/* How many positions of its sequence token t sees before itself: at most three. */
+/* How many positions of its sequence token t sees before itself. */
 static int reach_of(const conv *c, int b, int t)
 {
     int reach = 0;
-    for (; reach < MR_TAIL; reach++)
+    for (; reach < c->past; reach++)
         if (t - reach < 0 || (c->reset && c->reset[(size_t)b * (size_t)c->T + (size_t)(t - reach)])) break;
-    return t - reach < 0 ? MR_TAIL : reach;
+    return t - reach < 0 ? c->past : reach;
 }
 
 static const float *input_at(const conv *c, int b, int q)
 {
     if (q >= 0) return c->x + ((size_t)b * (size_t)c->T + (size_t)q) * (size_t)c->D;
-    return c->tail_in ? c->tail_in + ((size_t)b * MR_TAIL + (size_t)(q + MR_TAIL)) * (size_t)c->D : c->zeros;
+    return c->tail_in ? c->tail_in + ((size_t)b * (size_t)c->past + (size_t)(q + c->past)) * (size_t)c->D : c->zeros;
 }
 
 static void point_to_inputs(const conv *c, int b, int t, mr_conv_row *row)
 {
     const int reach = reach_of(c, b, t);
-    for (int lag = 0; lag < MR_CONV; lag++) row->x[MR_TAIL - lag] = lag <= reach ? input_at(c, b, t - lag) : c->zeros;
+    for (int lag = 0; lag < c->taps; lag++) row->x[c->past - lag] = lag <= reach ? input_at(c, b, t - lag) : c->zeros;
 }
 
 /* Points the row at the gradients that reach position q: dy of the later tokens that see it. */
 static void point_to_gradients(const conv *c, int b, int q, mr_conv_row *row)
 {
     const int length = length_of(c, b);
-    for (int lag = 0; lag < MR_CONV; lag++) {
+    for (int lag = 0; lag < c->taps; lag++) {
         const int t = q + lag, reaches = t >= 0 && t < length && lag <= reach_of(c, b, t);
-        row->x[MR_TAIL - lag] = reaches ? c->dy + ((size_t)b * (size_t)c->T + (size_t)t) * (size_t)c->D : c->zeros;
+        row->x[c->past - lag] = reaches ? c->dy + ((size_t)b * (size_t)c->T + (size_t)t) * (size_t)c->D : c->zeros;
     }
 }
 
@@ -60,9 +63,9 @@ static void point_to_gradients(const conv *c, int b, int q, mr_conv_row *row)
 static int tail_row(const conv *c, int b, int q)
 {
     const int length = length_of(c, b), lag = length - 1 - q;
-    if (lag < 0 || lag >= MR_TAIL) return -1;
+    if (lag < 0 || lag >= c->past) return -1;
     if (length && lag > reach_of(c, b, length - 1)) return -1;
-    return MR_TAIL - 1 - lag;
+    return c->past - 1 - lag;
 }
 
 static void set_row(const conv *c, float *to, const float *from)
@@ -73,8 +76,8 @@ static void set_row(const conv *c, float *to, const float *from)
 
 static mr_conv_row weights_row(const conv *c)
 {
-    mr_conv_row row = {.n = c->D, .bias = c->bias};
-    for (int j = 0; j < MR_CONV; j++) row.w[j] = c->weights + (size_t)j * c->row;
+    mr_conv_row row = {.n = c->D, .taps = c->taps, .bias = c->bias};
+    for (int j = 0; j < c->taps; j++) row.w[j] = c->weights + (size_t)j * c->row;
     return row;
 }
 
@@ -100,10 +103,11 @@ static void forward_task(void *arg, int task, int slot)
 static void write_tail(const conv *c, int b)
 {
     const int length = length_of(c, b);
-    for (int i = 0; i < MR_TAIL; i++) {
-        const int q = length - MR_TAIL + i;
+    for (int i = 0; i < c->past; i++) {
+        const int q = length - c->past + i;
         const int there = tail_row(c, b, q) >= 0 && (q >= 0 || c->tail_in);
-        set_row(c, c->tail_out + ((size_t)b * MR_TAIL + (size_t)i) * (size_t)c->D, there ? input_at(c, b, q) : NULL);
+        set_row(c, c->tail_out + ((size_t)b * (size_t)c->past + (size_t)i) * (size_t)c->D,
+                there ? input_at(c, b, q) : NULL);
     }
 }
 
@@ -114,15 +118,15 @@ static void input_gradient(const conv *c, int b, int q, float *to, mr_conv_row *
     c->cpu->kernels.conv(row);
     const int tail = c->dtail_out ? tail_row(c, b, q) : -1;
     if (tail < 0) return;
-    c->cpu->kernels.add((size_t)c->D, to, c->dtail_out + ((size_t)b * MR_TAIL + (size_t)tail) * (size_t)c->D);
+    c->cpu->kernels.add((size_t)c->D, to, c->dtail_out + ((size_t)b * (size_t)c->past + (size_t)tail) * (size_t)c->D);
 }
 
 /* Without tail_in a sequence starts at token 0, and dtail_in is 0. */
 static void tail_gradient(const conv *c, int b, mr_conv_row *row)
 {
-    float *to = c->dtail_in + (size_t)b * MR_TAIL * (size_t)c->D;
-    for (int i = 0; i < MR_TAIL; i++, to += c->D)
-        if (c->tail_in) input_gradient(c, b, i - MR_TAIL, to, row);
+    float *to = c->dtail_in + (size_t)b * (size_t)c->past * (size_t)c->D;
+    for (int i = 0; i < c->past; i++, to += c->D)
+        if (c->tail_in) input_gradient(c, b, i - c->past, to, row);
         else set_row(c, to, NULL);
 }
 
@@ -132,11 +136,11 @@ static void backward_task(void *arg, int task, int slot)
     const conv *c = arg;
     const int b = task / c->spans, first = task % c->spans * SPAN, end = mr_min_int(c->T, first + SPAN);
     const int length = length_of(c, b);
-    float *sums = c->partial + (size_t)task * WEIGHT_ROWS * c->row;
-    memset(sums, 0, WEIGHT_ROWS * c->row * sizeof *sums);
+    float *sums = c->partial + (size_t)task * weight_rows(c) * c->row;
+    memset(sums, 0, weight_rows(c) * c->row * sizeof *sums);
     mr_conv_row row = weights_row(c);
-    for (int j = 0; j < MR_CONV; j++) row.dw[j] = sums + (size_t)j * c->row;
-    row.db = sums + MR_CONV * c->row;
+    for (int j = 0; j < c->taps; j++) row.dw[j] = sums + (size_t)j * c->row;
+    row.db = sums + (size_t)c->taps * c->row;
     for (int t = first; t < end; t++) {
         const size_t at = ((size_t)b * (size_t)c->T + (size_t)t) * (size_t)c->D;
         if (t >= length) {
@@ -153,19 +157,21 @@ static void backward_task(void *arg, int task, int slot)
     if (!first && c->dtail_in) tail_gradient(c, b, &row);
 }
 
-/* Weights are [D, 4] in memory; the kernels want [4, D]. */
+/* Weights are [D, taps] in memory; the kernels want [taps, D]. */
 static int take_scratch(conv *c, const float *w, int gradients)
 {
+    const size_t taps = (size_t)c->taps;
+    c->past = c->taps - 1;
     c->spans = (int)mr_ceil_div((size_t)c->T, SPAN);
     c->row = mr_round_up((size_t)c->D, 16);
-    c->zeros = mr_cpu_scratch(c->cpu, MR_SCRATCH_STATE, (1 + 2 * MR_CONV + 2) * c->row);
+    c->zeros = mr_cpu_scratch(c->cpu, MR_SCRATCH_STATE, (1 + 2 * taps + 2) * c->row);
     if (!c->zeros) return 0;
     memset(c->zeros, 0, c->row * sizeof *c->zeros);
     c->weights = c->zeros + c->row;
     for (size_t d = 0; d < (size_t)c->D; d++)
-        for (size_t j = 0; j < MR_CONV; j++) c->weights[j * c->row + d] = w[MR_CONV * d + j];
+        for (size_t j = 0; j < taps; j++) c->weights[j * c->row + d] = w[taps * d + j];
     if (!gradients) return 1;
-    c->partial = mr_cpu_scratch(c->cpu, MR_SCRATCH_PARTIAL, (size_t)c->B * (size_t)c->spans * WEIGHT_ROWS * c->row);
+    c->partial = mr_cpu_scratch(c->cpu, MR_SCRATCH_PARTIAL, (size_t)c->B * (size_t)c->spans * (taps + 1) * c->row);
     return c->partial != NULL;
 }
 
@@ -176,6 +182,7 @@ static void conv_fwd(mr_dev *dev, const mr_conv_fwd_args *a)
         .B = a->B,
         .T = a->T,
         .D = a->D,
+        .taps = a->taps,
         .x = (const float *)a->x,
         .bias = (const float *)a->b,
         .tail_in = (const float *)a->tail_in,
@@ -196,6 +203,7 @@ static void conv_bwd(mr_dev *dev, const mr_conv_bwd_args *a)
         .B = a->B,
         .T = a->T,
         .D = a->D,
+        .taps = a->taps,
         .x = (const float *)a->x,
         .tail_in = (const float *)a->tail_in,
         .reset = a->reset,
@@ -209,13 +217,14 @@ static void conv_bwd(mr_dev *dev, const mr_conv_bwd_args *a)
     if (!take_scratch(&c, (const float *)a->w, 1)) return;
     const int tasks = c.B * c.spans;
     mr_cpu_run(c.cpu, backward_task, &c, tasks);
-    float *sums = c.weights + MR_CONV * c.row; /* [5, row] */
-    memset(sums, 0, WEIGHT_ROWS * c.row * sizeof *sums);
-    mr_cpu_reduce(c.cpu, WEIGHT_ROWS * c.row, c.partial, WEIGHT_ROWS * c.row, tasks, sums);
+    const size_t taps = (size_t)c.taps, rows = weight_rows(&c);
+    float *sums = c.weights + taps * c.row; /* [taps + 1, row] */
+    memset(sums, 0, rows * c.row * sizeof *sums);
+    mr_cpu_reduce(c.cpu, rows * c.row, c.partial, rows * c.row, tasks, sums);
     float *dw = (float *)a->dw, *db = (float *)a->db;
-    for (int d = 0; d < c.D; d++) {
-        for (int j = 0; j < MR_CONV; j++) dw[MR_CONV * (size_t)d + (size_t)j] += sums[(size_t)j * c.row + (size_t)d];
-        db[d] += sums[MR_CONV * c.row + (size_t)d];
+    for (size_t d = 0; d < (size_t)c.D; d++) {
+        for (size_t j = 0; j < taps; j++) dw[taps * d + j] += sums[j * c.row + d];
+        db[d] += sums[taps * c.row + d];
     }
 }
 

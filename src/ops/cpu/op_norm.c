@@ -16,7 +16,7 @@ static void forward_task(void *arg, int task, int slot)
     const mr_norm_fwd_args *a = job->args;
     const int first = task * job->span, end = mr_min_int(a->M, first + job->span);
     float *stat = (float *)a->stat;
-    mr_norm_row row = {.n = a->D, .kind = a->kind, .w = (const float *)a->w, .b = (const float *)a->b};
+    mr_norm_row row = {.n = a->D, .kind = a->kind, .eps = a->eps, .w = (const float *)a->w, .b = (const float *)a->b};
     for (int i = first; i < end; i++) {
         row.x = (const float *)a->x + (size_t)i * (size_t)a->D;
         row.y = (float *)a->y + (size_t)i * (size_t)a->D;

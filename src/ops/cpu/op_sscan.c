@@ -1,4 +1,4 @@
-/* Mamba's selective scan, and SiLU. A task is one sequence × a block of channels, walked in chunks of
+/* Mamba's selective scan. A task is one sequence × a block of channels, walked in chunks of
  * MR_SSCAN_CHUNK tokens; the backward takes the chunks from last to first, each from the state that the forward
  * saved before it. Gradients of B and C are sums over all channels: each block of channels has its own sums, which
  * are added in order at the end. */
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { ENOUGH_TASKS = 16, LEAST_CHANNELS = 16, MOST_CHANNELS = 128, SILU_SPAN = 16384, RATES_SPAN = 64 };
+enum { ENOUGH_TASKS = 16, LEAST_CHANNELS = 16, MOST_CHANNELS = 128, RATES_SPAN = 64 };
 
 typedef struct sscan {
     mr_cpu *cpu;
@@ -242,41 +242,8 @@ static void sscan_bwd(mr_dev *dev, const mr_sscan_bwd_args *a)
     add_param_gradients(&s, sums, (float *)a->dA_log, (float *)a->dD);
 }
 
-/* ---- SiLU */
-
-typedef struct silu_job {
-    mr_cpu *cpu;
-    size_t n;
-    const float *x, *dy; /* dy NULL: forward */
-    float *to;
-} silu_job;
-
-static void silu_task(void *arg, int task, int slot)
-{
-    (void)slot;
-    const silu_job *job = arg;
-    const size_t first = (size_t)task * SILU_SPAN, left = job->n - first, n = left < SILU_SPAN ? left : SILU_SPAN;
-    if (job->dy) job->cpu->kernels.silu_bwd(n, job->x + first, job->dy + first, job->to + first);
-    else job->cpu->kernels.silu(n, job->x + first, job->to + first);
-}
-
-static void silu_fwd(mr_dev *dev, const mr_silu_fwd_args *a)
-{
-    silu_job job = {.cpu = mr_cpu_of(dev), .n = a->n, .x = (const float *)a->x, .to = (float *)a->y};
-    mr_cpu_run(job.cpu, silu_task, &job, (int)mr_ceil_div(a->n, SILU_SPAN));
-}
-
-static void silu_bwd(mr_dev *dev, const mr_silu_bwd_args *a)
-{
-    silu_job job = {
-        .cpu = mr_cpu_of(dev), .n = a->n, .x = (const float *)a->x, .dy = (const float *)a->dy, .to = (float *)a->dx};
-    mr_cpu_run(job.cpu, silu_task, &job, (int)mr_ceil_div(a->n, SILU_SPAN));
-}
-
 void mr_cpu_sscan_ops(mr_ops *ops)
 {
-    ops->silu_fwd = silu_fwd;
-    ops->silu_bwd = silu_bwd;
     ops->sscan_fwd = sscan_fwd;
     ops->sscan_bwd = sscan_bwd;
 }

@@ -147,8 +147,7 @@ static void norm_fwd_row(mr_norm_row *row)
         vf x = centred(row->x + i, row->mean, n - i);
         square += x * x;
     }
-    double eps = row->kind == MR_NORM_LAYER ? MR_LAYER_EPS : MR_RMS_EPS;
-    row->rstd = row->kind == MR_NORM_NONE ? 1.0f : (float)(1.0 / sqrt((double)v_sum(square) / n + eps));
+    row->rstd = row->kind == MR_NORM_NONE ? 1.0f : (float)(1.0 / sqrt((double)v_sum(square) / n + row->eps));
     for (int i = 0; i < n; i += LANES) {
         vf y = (v_load_part(row->x + i, n - i) - row->mean) * row->rstd * v_load_part(row->w + i, n - i);
         if (row->b) y += v_load_part(row->b + i, n - i);
@@ -181,28 +180,41 @@ static void norm_bwd_row(const mr_norm_row *row)
     }
 }
 
-static void conv_row(const mr_conv_row *row)
+INLINE void conv_taps(const mr_conv_row *row, int taps)
 {
     for (int i = 0; i < row->n; i += LANES) {
         int m = row->n - i;
         vf y = row->bias ? v_load_part(row->bias + i, m) : v_set(0.0f);
-        EACH(j, MR_CONV) y += v_load_part(row->w[j] + i, m) * v_load_part(row->x[j] + i, m);
+        EACH(j, taps) y += v_load_part(row->w[j] + i, m) * v_load_part(row->x[j] + i, m);
         v_store_part(row->y + i, y, m);
     }
 }
 
-static void conv_grad_row(const mr_conv_row *row)
+INLINE void conv_grad_taps(const mr_conv_row *row, int taps)
 {
     for (int i = 0; i < row->n; i += LANES) {
         int m = row->n - i;
         vf dy = v_load_part(row->dy + i, m);
         v_store_part(row->db + i, v_load_part(row->db + i, m) + dy, m);
-        EACH(j, MR_CONV)
+        EACH(j, taps)
         {
             vf dw = v_load_part(row->dw[j] + i, m) + dy * v_load_part(row->x[j] + i, m);
             v_store_part(row->dw[j] + i, dw, m);
         }
     }
+}
+
+/* The usual four taps become a constant. */
+static void conv_row(const mr_conv_row *row)
+{
+    if (row->taps == 4) conv_taps(row, 4);
+    else conv_taps(row, row->taps);
+}
+
+static void conv_grad_row(const mr_conv_row *row)
+{
+    if (row->taps == 4) conv_grad_taps(row, 4);
+    else conv_grad_taps(row, row->taps);
 }
 
 static float max_row(int n, const float *x)

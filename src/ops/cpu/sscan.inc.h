@@ -1,30 +1,6 @@
-/* The selective scan and SiLU. A vector of channels goes through a chunk of tokens with its states in registers; B and
+/* The selective scan. A vector of channels goes through a chunk of tokens with its states in registers; B and
  * C, which all channels share, are broadcast. Functions take the number of states as an argument, so that the usual 16
  * becomes a compile-time constant. */
-INLINE vf v_silu(vf x) { return x * v_sigmoid(x); }
-
-INLINE vf v_silu_slope(vf x)
-{
-    vf other, s = v_sigmoid_pair(x, &other);
-    return s + x * (s * other);
-}
-
-static void silu_row(size_t n, const float *x, float *y)
-{
-    for (size_t i = 0; i < n; i += LANES) {
-        int m = part(n - i);
-        v_store_part(y + i, v_silu(v_load_part(x + i, m)), m);
-    }
-}
-
-static void silu_bwd_row(size_t n, const float *x, const float *dy, float *dx)
-{
-    for (size_t i = 0; i < n; i += LANES) {
-        int m = part(n - i);
-        v_store_part(dx + i, v_load_part(dy + i, m) * v_silu_slope(v_load_part(x + i, m)), m);
-    }
-}
-
 /* Transposes from [n, states], the layout of the parameter, to [states, n]. */
 static void sscan_rates(int n, int states, const float *A_log, float *rate, size_t rate_row)
 {

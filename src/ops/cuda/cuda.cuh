@@ -237,11 +237,13 @@ void mr_cuda_linear_ops(mr_ops *ops); /* linear, dropout */
 void mr_cuda_minrnn_ops(mr_ops *ops);
 void mr_cuda_scan_ops(mr_ops *ops);
 void mr_cuda_norm_ops(mr_ops *ops);
-void mr_cuda_loss_ops(mr_ops *ops);  /* xent, mse, tanh */
-void mr_cuda_time_ops(mr_ops *ops);  /* conv, pool, pair */
+void mr_cuda_loss_ops(mr_ops *ops); /* xent, mse, tanh */
+void mr_cuda_conv_ops(mr_ops *ops);
+void mr_cuda_pool_ops(mr_ops *ops);  /* pool, pair */
 void mr_cuda_token_ops(mr_ops *ops); /* embed */
 void mr_cuda_train_ops(mr_ops *ops); /* sumsq, adam */
-void mr_cuda_sscan_ops(mr_ops *ops); /* silu, sscan */
+void mr_cuda_activate_ops(mr_ops *ops);
+void mr_cuda_sscan_ops(mr_ops *ops);
 void mr_cuda_sample_ops(mr_ops *ops);
 void mr_cuda_state_ops(mr_ops *ops);
 void mr_cuda_attn_ops(mr_ops *ops); /* attention, positions */

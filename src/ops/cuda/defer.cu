@@ -77,10 +77,10 @@ static void conv_fwd(mr_dev *dev, const mr_conv_fwd_args *a)
 {
     mr_cuda *c = cuda_of(dev);
     const size_t bytes = (size_t)a->B * (size_t)a->D * dev->act_size,
-                 tail = MR_TAIL * (size_t)a->B * (size_t)a->D * sizeof(float);
+                 tail = 3 * (size_t)a->B * (size_t)a->D * sizeof(float);
     const uintptr_t all =
         (uintptr_t)a->w | (uintptr_t)a->b | (uintptr_t)a->tail_in | (uintptr_t)a->tail_out | (uintptr_t)a->y;
-    if (a->T != 1 || all % 16 || !takes_norm(c, a->x, a->B, a->D, a->y, bytes) ||
+    if (a->T != 1 || a->taps != 4 || all % 16 || !takes_norm(c, a->x, a->B, a->D, a->y, bytes) ||
         overlap(a->tail_out, tail, c->waiting.x, bytes)) {
         conv_fwd_now(dev, a);
         return;
@@ -97,7 +97,7 @@ static few_args with_norm(const mr_cuda *c, few_args g)
     g.norm = n->kind == MR_NORM_LAYER ? FEW_LAYER
              : n->kind == MR_NORM_RMS ? FEW_RMS
                                       : FEW_SCALE,
-    g.norm_w = (const float *)n->w, g.norm_b = (const float *)n->b;
+    g.norm_eps = (float)n->eps, g.norm_w = (const float *)n->w, g.norm_b = (const float *)n->b;
     g.norm_y = n->y, g.stat = (float *)n->stat;
     return g;
 }

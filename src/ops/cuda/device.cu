@@ -411,9 +411,11 @@ static void fill_ops(mr_dev *dev)
     mr_cuda_scan_ops(&dev->ops);
     mr_cuda_norm_ops(&dev->ops);
     mr_cuda_loss_ops(&dev->ops);
-    mr_cuda_time_ops(&dev->ops);
+    mr_cuda_conv_ops(&dev->ops);
+    mr_cuda_pool_ops(&dev->ops);
     mr_cuda_token_ops(&dev->ops);
     mr_cuda_train_ops(&dev->ops);
+    mr_cuda_activate_ops(&dev->ops);
     mr_cuda_sscan_ops(&dev->ops);
     mr_cuda_sample_ops(&dev->ops);
     mr_cuda_rnn_ops(&dev->ops);

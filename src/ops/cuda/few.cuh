@@ -14,7 +14,7 @@ struct few_args {
     const float *b;
     /* the norm before: x is then its input; its outputs are written too */
     int norm;
-    float one_by_K;
+    float one_by_K, norm_eps;
     const float *norm_w, *norm_b;
     void *norm_y;
     float *stat;
@@ -44,9 +44,7 @@ void mr_cuda_norm_conv(mr_cuda *c, const mr_norm_fwd_args *norm, const mr_conv_f
 
 static __device__ __forceinline__ float norm_rstd(const few_args &g, float squares)
 {
-    return g.norm == FEW_SCALE
-               ? 1
-               : rsqrtf(squares * g.one_by_K + (float)(g.norm == FEW_LAYER ? MR_LAYER_EPS : MR_RMS_EPS));
+    return g.norm == FEW_SCALE ? 1 : rsqrtf(squares * g.one_by_K + g.norm_eps);
 }
 
 /* One warp normalises ROWS rows of x, `apart` rows apart, the first being row m: from `from` to `to` (if not NULL), and

@@ -185,6 +185,8 @@ static __device__ __forceinline__ float sum_of_block(float v, float *shared)
     return v;
 }
 
+enum { TAIL = 3 }; /* of a convolution with four taps */
+
 /* tail_out may be tail_in: a thread reads all of its channels before it writes. */
 template <class A> static __global__ void norm_conv(norm_conv_args g)
 {
@@ -192,7 +194,7 @@ template <class A> static __global__ void norm_conv(norm_conv_args g)
     const int D = g.norm.D, d = 4 * threadIdx.x, layer = g.norm.kind == MR_NORM_LAYER;
     const bool on = d < D;
     const size_t m = blockIdx.x, at = m * D + d;
-    float x[4] = {0, 0, 0, 0}, w[4], b[4] = {0, 0, 0, 0}, taps[4][4], y[4], past[MR_TAIL][4] = {}, mean = 0, square = 0;
+    float x[4] = {0, 0, 0, 0}, w[4], b[4] = {0, 0, 0, 0}, taps[4][4], y[4], past[TAIL][4] = {}, mean = 0, square = 0;
     early_start();
     if (on) {
         quad<float>::load((const float *)g.norm.w + d, w);
@@ -204,14 +206,13 @@ template <class A> static __global__ void norm_conv(norm_conv_args g)
     if (on) {
         quad<A>::load((const A *)g.norm.x + at, x);
         if (g.conv.tail_in && !(g.conv.reset && g.conv.reset[m]))
-            for (int j = 0; j < MR_TAIL; j++)
-                quad<float>::load((const float *)g.conv.tail_in + (m * MR_TAIL + j) * D + d, past[j]);
+            for (int j = 0; j < TAIL; j++)
+                quad<float>::load((const float *)g.conv.tail_in + (m * TAIL + j) * D + d, past[j]);
     }
     if (layer) mean = sum_of_block((x[0] + x[1]) + (x[2] + x[3]), shared) / D;
     for (int k = 0; on && k < 4; k++) x[k] -= mean, square += x[k] * x[k];
     square = sum_of_block(square, shared);
-    const float rstd =
-        g.norm.kind == MR_NORM_NONE ? 1 : rsqrtf(square / D + (float)(layer ? MR_LAYER_EPS : MR_RMS_EPS));
+    const float rstd = g.norm.kind == MR_NORM_NONE ? 1 : rsqrtf(square / D + (float)g.norm.eps);
     if (!on) return;
     if (g.norm.stat && d == 0) ((float *)g.norm.stat)[2 * m] = mean, ((float *)g.norm.stat)[2 * m + 1] = rstd;
     for (int k = 0; k < 4; k++) x[k] = rounded<A>(x[k] * rstd * w[k] + b[k]); /* rounded as later tokens will see it */
@@ -220,7 +221,7 @@ template <class A> static __global__ void norm_conv(norm_conv_args g)
         y[k] += taps[k][0] * past[0][k] + taps[k][1] * past[1][k] + taps[k][2] * past[2][k] + taps[k][3] * x[k];
     quad<A>::store((A *)g.conv.y + at, y);
     if (!g.conv.tail_out) return;
-    float *tail = (float *)g.conv.tail_out + m * MR_TAIL * D + d;
+    float *tail = (float *)g.conv.tail_out + m * TAIL * D + d;
     quad<float>::store(tail, past[1]);
     quad<float>::store(tail + D, past[2]);
     quad<float>::store(tail + 2 * D, x);

@@ -194,9 +194,9 @@ static __device__ __forceinline__ void finish_cells(const few_args &g, const flo
         if (!place(g, i, SHARE, g.H, &r, &j, &m, &ch)) continue;
         if (i >= THREADS) state = state_before(g, m, ch);
         float q[3] = {};
-        q[0] = sum_at<T>(tile, r, j) + g.b[ch];
-        q[1] = sum_at<T>(tile, r, j + SHARE) + g.b[ch + g.H];
-        if (SHARE * 3 == T::TN) q[2] = sum_at<T>(tile, r, j + 2 * SHARE) + g.b[ch + 2 * g.H];
+        q[0] = sum_at<T>(tile, r, j) + (g.b ? g.b[ch] : 0.0f);
+        q[1] = sum_at<T>(tile, r, j + SHARE) + (g.b ? g.b[ch + g.H] : 0.0f);
+        if (SHARE * 3 == T::TN) q[2] = sum_at<T>(tile, r, j + 2 * SHARE) + (g.b ? g.b[ch + 2 * g.H] : 0.0f);
         finish_gates<A>(g, m, ch, q, state);
     }
 }

@@ -61,7 +61,7 @@ template <class ACT> static void by_kind(mr_cuda *c, const mr_cell *cell, const 
     else by_candidate<ACT, LSTM>(c, cell, f, down);
 }
 
-/* Adds the groups' shares to dW and db, in order. */
+/* Adds the groups' shares to dW and, if there is a bias, db, in order. */
 static __global__ void add_groups(int groups, size_t weights, size_t rows, const float *sums, float *dW, float *db)
 {
     const size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x, n = weights + rows;
@@ -69,7 +69,8 @@ static __global__ void add_groups(int groups, size_t weights, size_t rows, const
     float sum = 0;
 #pragma unroll 8
     for (int r = 0; r < groups; r++) sum += sums[r * n + i];
-    (i < weights ? dW[i] : db[i - weights]) += sum;
+    if (i < weights) dW[i] += sum;
+    else if (db) db[i - weights] += sum;
 }
 
 int mr_cuda_fusable(const mr_cuda *c, const mr_cell *cell, int D, int H)

@@ -22,7 +22,7 @@ template <int G> static __device__ __forceinline__ void my_bias(const float *fro
 #pragma unroll
     for (int j = 0; j < G; j++)
 #pragma unroll
-        for (int v = 0; v < 2; v++) bias[j][v] = from[(size_t)j * H + ch + v];
+        for (int v = 0; v < 2; v++) bias[j][v] = from ? from[(size_t)j * H + ch + v] : 0;
 }
 
 /* ---- forward ---- */

@@ -8,6 +8,7 @@ struct norm_args {
     int M, D;
     mr_norm kind;
     int accumulate;
+    float eps; /* forward */
     const float *w, *b;
     float *stat;    /* [M, 2] */
     float *partial; /* backward: [blocks, 2, D] dw, db */
@@ -15,8 +16,7 @@ struct norm_args {
 
 static __device__ __forceinline__ float rstd_of(const norm_args &g, float square)
 {
-    return g.kind == MR_NORM_NONE ? 1
-                                  : rsqrtf(square / g.D + (float)(g.kind == MR_NORM_LAYER ? MR_LAYER_EPS : MR_RMS_EPS));
+    return g.kind == MR_NORM_NONE ? 1 : rsqrtf(square / g.D + g.eps);
 }
 
 /* How a row is spread over a warp: LPR lanes per row, each with N channels: quads that are LPR·4 apart (WHOLE: they
@@ -144,7 +144,8 @@ static __global__ void norm_rows_bwd(norm_args g, const A *x, const A *dy, A *dx
 
 template <class A, int LPR, int N, int WHOLE> static void launch(mr_cuda *c, const mr_norm_fwd_args *a)
 {
-    const norm_args g = {a->M, a->D, a->kind, 0, (const float *)a->w, (const float *)a->b, (float *)a->stat, NULL};
+    const norm_args g = {
+        a->M, a->D, a->kind, 0, (float)a->eps, (const float *)a->w, (const float *)a->b, (float *)a->stat, NULL};
     const size_t blocks = div_up((size_t)a->M, ROW_WARPS * row_of<A, LPR, N, WHOLE>::rows);
     norm_rows<A, LPR, N, WHOLE><<<(unsigned)blocks, dim3(32, ROW_WARPS), 0, c->stream>>>(g, (const A *)a->x, (A *)a->y);
     LAUNCHED(c, "norm_rows");
@@ -157,7 +158,7 @@ template <class A, int LPR, int N, int WHOLE> static void launch(mr_cuda *c, con
                  all = div_up((size_t)a->M, (size_t)ROW_WARPS * rows);
     /* four per multiprocessor of the largest chips; depends only on the shape */
     const unsigned blocks = (unsigned)(all < 528 ? all : 528);
-    norm_args g = {a->M, a->D, a->kind, a->accumulate, (const float *)a->w, NULL, (float *)a->stat, NULL};
+    norm_args g = {a->M, a->D, a->kind, a->accumulate, 0, (const float *)a->w, NULL, (float *)a->stat, NULL};
     g.partial = (float *)mr_cuda_scratch(c, blocks * 2 * D * sizeof(float));
     if (!g.partial) return;
     CHECK(c, mr_cuda_allow_shared((const void *)norm_rows_bwd<A, LPR, N, WHOLE>, shared));

@@ -109,54 +109,8 @@ static void sscan_bwd(mr_dev *dev, const mr_sscan_bwd_args *a)
     BY_ACT(cuda_of(dev), launch_backward, cuda_of(dev), g, a);
 }
 
-/* ---- SiLU: four elements a thread where addresses allow it ---- */
-
-static __device__ __forceinline__ float silu_of(float x, float dy, bool down)
-{
-    const float s = sigmoid(x);
-    return down ? dy * s * (1 + x * (1 - s)) : x * s;
-}
-
-template <class A> static __global__ void silu_quads(size_t n, const A *x, const A *dy, A *to)
-{
-    const size_t i = 4 * (blockIdx.x * (size_t)blockDim.x + threadIdx.x);
-    float v[4], d[4] = {};
-    if (i >= n) return;
-    quad<A>::load(x + i, v);
-    if (dy) quad<A>::load(dy + i, d);
-    for (int k = 0; k < 4; k++) v[k] = silu_of(v[k], d[k], dy != NULL);
-    quad<A>::store(to + i, v);
-}
-
-template <class A> static __global__ void silu_each(size_t n, const A *x, const A *dy, A *to)
-{
-    const size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
-    if (i < n) store(to + i, silu_of(load(x + i), dy ? load(dy + i) : 0.0f, dy != NULL));
-}
-
-/* dy NULL: forward. */
-template <class A> static void silu_launch(mr_cuda *c, size_t n, const void *x, const void *dy, void *to)
-{
-    const uintptr_t all = (uintptr_t)x | (uintptr_t)dy | (uintptr_t)to;
-    if (n % 4 == 0 && all % (4 * sizeof(A)) == 0)
-        silu_quads<A><<<(unsigned)div_up(n / 4, 256), 256, 0, c->stream>>>(n, (const A *)x, (const A *)dy, (A *)to);
-    else silu_each<A><<<(unsigned)div_up(n, 256), 256, 0, c->stream>>>(n, (const A *)x, (const A *)dy, (A *)to);
-    LAUNCHED(c, "silu");
-}
-
-static void silu_fwd(mr_dev *dev, const mr_silu_fwd_args *a)
-{
-    BY_ACT(cuda_of(dev), silu_launch, cuda_of(dev), a->n, a->x, NULL, a->y);
-}
-static void silu_bwd(mr_dev *dev, const mr_silu_bwd_args *a)
-{
-    BY_ACT(cuda_of(dev), silu_launch, cuda_of(dev), a->n, a->x, a->dy, a->dx);
-}
-
 void mr_cuda_sscan_ops(mr_ops *ops)
 {
-    ops->silu_fwd = silu_fwd;
-    ops->silu_bwd = silu_bwd;
     ops->sscan_fwd = sscan_fwd;
     ops->sscan_bwd = sscan_bwd;
 }

@@ -10,8 +10,7 @@ static void norm_fwd(mr_dev *dev, const mr_norm_fwd_args *a)
         if (a->kind == MR_NORM_LAYER)
             for (size_t d = 0; d < D; d++) mean += x[d] / (double)D;
         for (size_t d = 0; d < D; d++) square += (x[d] - mean) * (x[d] - mean) / (double)D;
-        double rstd =
-            a->kind == MR_NORM_NONE ? 1 : 1 / sqrt(square + (a->kind == MR_NORM_LAYER ? MR_LAYER_EPS : MR_RMS_EPS));
+        double rstd = a->kind == MR_NORM_NONE ? 1 : 1 / sqrt(square + a->eps);
         for (size_t d = 0; d < D; d++)
             OUT(a->y)[m * D + d] = (real)((x[d] - mean) * rstd * IN(a->w)[d] + (a->b ? IN(a->b)[d] : 0));
         if (!a->stat) continue;
@@ -61,78 +60,80 @@ static int visible(const uint8_t *reset, int has_tail, long source, long last)
     return 1;
 }
 
-/* Input `source` of row b: a token, or for negative numbers an entry of the tail (oldest first). */
-static const real *conv_source(const mr_act *x, const mr_real *tail, int b, size_t T, size_t D, long source)
+/* Input `source` of row b: a token, or for negative numbers one of the `past` entries of the tail (oldest first). */
+static const real *conv_source(const mr_act *x, const mr_real *tail, int past, int b, size_t T, size_t D, long source)
 {
     if (source >= 0) return IN(x) + ((size_t)b * T + (size_t)source) * D;
-    return IN(tail) + ((size_t)b * MR_TAIL + (size_t)(source + MR_TAIL)) * D;
+    return IN(tail) + ((size_t)b * (size_t)past + (size_t)(source + past)) * D;
 }
 
 static void conv_fwd(mr_dev *dev, const mr_conv_fwd_args *a)
 {
     (void)dev;
     size_t T = (size_t)a->T, D = (size_t)a->D;
-    int has_tail = a->tail_in != NULL;
+    int has_tail = a->tail_in != NULL, K = a->taps, past = K - 1;
     for (int b = 0; b < a->B; b++) {
         const uint8_t *reset = a->reset ? a->reset + (size_t)b * T : NULL;
         long real_T = real_tokens(a->length, b, a->T);
         for (long t = 0; t < a->T; t++)
             for (size_t d = 0; d < D; d++) {
                 double v = IN(a->b)[d];
-                for (int j = 0; j < MR_CONV; j++)
-                    if (visible(reset, has_tail, t - MR_TAIL + j, t))
-                        v += (double)IN(a->w)[d * MR_CONV + j] *
-                             conv_source(a->x, a->tail_in, b, T, D, t - MR_TAIL + j)[d];
+                for (int j = 0; j < K; j++)
+                    if (visible(reset, has_tail, t - past + j, t))
+                        v += (double)IN(a->w)[d * (size_t)K + (size_t)j] *
+                             conv_source(a->x, a->tail_in, past, b, T, D, t - past + j)[d];
                 OUT(a->y)[((size_t)b * T + (size_t)t) * D + d] = t < real_T ? (real)v : 0;
             }
         /* tail_out may be tail_in: entry j only reads later entries, so going upwards is safe. */
-        for (int j = 0; a->tail_out && j < MR_TAIL; j++) {
-            long source = real_T - MR_TAIL + j;
+        for (int j = 0; a->tail_out && j < past; j++) {
+            long source = real_T - past + j;
             int seen = visible(reset, has_tail, source, real_T - 1);
             for (size_t d = 0; d < D; d++) OUT(a->tail_out)
-            [((size_t)b * MR_TAIL + (size_t)j) * D + d] = seen ? conv_source(a->x, a->tail_in, b, T, D, source)[d] : 0;
+            [((size_t)b * (size_t)past + (size_t)j) * D + d] =
+                seen ? conv_source(a->x, a->tail_in, past, b, T, D, source)[d] : 0;
         }
     }
 }
 
 /* Adds g to the gradient of input `source` of one row and channel: dx for tokens, dtail (or NULL) for the tail. */
-static void conv_send(real *dx, real *dtail, size_t D, long source, double g)
+static void conv_send(real *dx, real *dtail, int past, size_t D, long source, double g)
 {
     if (source >= 0) dx[(size_t)source * D] += g;
-    else if (dtail) dtail[(size_t)(source + MR_TAIL) * D] += g;
+    else if (dtail) dtail[(size_t)(source + past) * D] += g;
 }
 
 static void conv_bwd(mr_dev *dev, const mr_conv_bwd_args *a)
 {
     (void)dev;
     size_t T = (size_t)a->T, D = (size_t)a->D;
-    int has_tail = a->tail_in != NULL;
+    int has_tail = a->tail_in != NULL, K = a->taps, past = K - 1;
     if (!a->accumulate) memset(a->dx, 0, (size_t)a->B * T * D * sizeof(real));
-    if (a->dtail_in) memset(a->dtail_in, 0, (size_t)a->B * MR_TAIL * D * sizeof(real));
+    if (a->dtail_in) memset(a->dtail_in, 0, (size_t)a->B * (size_t)past * D * sizeof(real));
     for (size_t d = 0; d < D; d++) {
-        double dw[MR_CONV] = {0}, db = 0;
+        double dw[MR_TAPS_MOST] = {0}, db = 0;
         for (int b = 0; b < a->B; b++) {
             const uint8_t *reset = a->reset ? a->reset + (size_t)b * T : NULL;
             long real_T = real_tokens(a->length, b, a->T);
             real *dx = OUT(a->dx) + (size_t)b * T * D + d;
-            real *dtail = a->dtail_in ? OUT(a->dtail_in) + (size_t)b * MR_TAIL * D + d : NULL;
+            real *dtail = a->dtail_in ? OUT(a->dtail_in) + (size_t)b * (size_t)past * D + d : NULL;
             for (long t = 0; t < real_T; t++) {
                 double dy = IN(a->dy)[((size_t)b * T + (size_t)t) * D + d];
                 db += dy;
-                for (int j = 0; j < MR_CONV; j++) {
-                    long source = t - MR_TAIL + j;
+                for (int j = 0; j < K; j++) {
+                    long source = t - past + j;
                     if (!visible(reset, has_tail, source, t)) continue;
-                    dw[j] += dy * conv_source(a->x, a->tail_in, b, T, D, source)[d];
-                    conv_send(dx, dtail, D, source, dy * IN(a->w)[d * MR_CONV + j]);
+                    dw[j] += dy * conv_source(a->x, a->tail_in, past, b, T, D, source)[d];
+                    conv_send(dx, dtail, past, D, source, dy * IN(a->w)[d * (size_t)K + (size_t)j]);
                 }
             }
-            for (int j = 0; a->dtail_out && j < MR_TAIL; j++) {
-                long source = real_T - MR_TAIL + j;
+            for (int j = 0; a->dtail_out && j < past; j++) {
+                long source = real_T - past + j;
                 if (visible(reset, has_tail, source, real_T - 1))
-                    conv_send(dx, dtail, D, source, IN(a->dtail_out)[((size_t)b * MR_TAIL + (size_t)j) * D + d]);
+                    conv_send(dx, dtail, past, D, source,
+                              IN(a->dtail_out)[((size_t)b * (size_t)past + (size_t)j) * D + d]);
             }
         }
-        for (int j = 0; j < MR_CONV; j++) OUT(a->dw)[d * MR_CONV + j] += dw[j];
+        for (int j = 0; j < K; j++) OUT(a->dw)[d * (size_t)K + (size_t)j] += dw[j];
         OUT(a->db)[d] += db;
     }
 }

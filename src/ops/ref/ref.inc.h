@@ -16,6 +16,7 @@ static double sigmoid(double x) { return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (
 static double softplus(double x) { return (x > 0 ? x : 0) + log1p(exp(-fabs(x))); }
 
 #include "ops/ref/linear.inc.h"
+#include "ops/ref/activate.inc.h"
 #include "ops/ref/norm_conv.inc.h"
 #include "ops/ref/minrnn.inc.h"
 #include "ops/ref/attn.inc.h"

@@ -1,19 +1,4 @@
-/* Mamba's selective scan, and the SiLU around it. */
-
-static double silu(double x) { return x * sigmoid(x); }
-static double silu_slope(double x) { return sigmoid(x) * (1 + x * sigmoid(-x)); }
-
-static void silu_fwd(mr_dev *dev, const mr_silu_fwd_args *a)
-{
-    (void)dev;
-    for (size_t i = 0; i < a->n; i++) OUT(a->y)[i] = (real)silu(IN(a->x)[i]);
-}
-
-static void silu_bwd(mr_dev *dev, const mr_silu_bwd_args *a)
-{
-    (void)dev;
-    for (size_t i = 0; i < a->n; i++) OUT(a->dx)[i] = (real)(IN(a->dy)[i] * silu_slope(IN(a->x)[i]));
-}
+/* Mamba's selective scan. */
 
 /* One channel of one sequence: h = decay·h + Δ·B·u. */
 static void sscan_channel(const mr_sscan_fwd_args *a, size_t b, size_t e)
