@@ -40,7 +40,7 @@ static int choose(const mr_foreign *from, const char *name, const mr_format **fo
 {
     const char *made = mr_foreign_meta(from, "format");
     if (made && !strcmp(made, "minrnn"))
-        return mr_fail(err, MR_EFORMAT, "%s: is a file of minrnn, which needs no import", from->path);
+        return mr_fail(err, MR_EFORMAT, "%s: already a file of minrnn, which needs no import", from->path);
     *format = strcmp(name, "auto") ? mr_format_find(name) : mr_format_guess(from, NULL);
     if (*format && (*format)->import) return 0;
     if (strcmp(name, "auto")) return mr_fail(err, MR_EINVAL, "--from %s: cannot be imported", name);

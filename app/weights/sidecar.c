@@ -49,13 +49,15 @@ static const char *read_word(mr_json *json)
     return NULL;
 }
 
-/* A string, number or word; *is_text: in quotes. NULL: there is none of them, or the error is set. */
+/* A string, number or word; *is_text: in quotes. NULL: there is none of them, or json.wrong is set. */
 static const char *read_plain(reader *r, int *is_text)
 {
     size_t size;
     const char *number, *text = mr_json_string(&r->json, &size);
     *is_text = text != NULL;
-    if (text) return strlen(text) == size ? text : (wrong(r, "a zero byte in a text"), NULL);
+    if (text && strlen(text) == size) return text;
+    if (text) r->json.wrong = "a zero byte in a text";
+    if (r->json.wrong) return NULL;
     const char *word = read_word(&r->json);
     if (word) return word;
     size = mr_json_number(&r->json, &number);
