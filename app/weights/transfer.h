@@ -84,7 +84,7 @@ int mr_has_ours(const mr_transfer *t, const char *ours);
 /* One of the sizes of a tensor of ours; 0: there is no such tensor. */
 int64_t mr_size_of(const mr_transfer *t, const char *ours, int which);
 
-/* A part of ours: `rows` rows from `row`, `columns` columns from `column`; 0: all of them. What lies outside is 0. */
+/* A part of ours: `rows` rows from `row`, `columns` columns from `column`; 0: all of them. Around it ours is 0. */
 typedef struct mr_part {
     const char *ours;
     int64_t row, rows, column, columns;
