@@ -95,7 +95,7 @@ void mr_move(mr_transfer *t, const char *theirs, const char *ours);
 /* Theirs is the rows of several of ours, one after another, and has `ones` more sizes of 1 at the end. */
 void mr_move_parts(mr_transfer *t, const char *theirs, const mr_part *parts, int count, int ones);
 
-/* What theirs does not have: ours is `value` everywhere, or with MR_EYE an identity of `size` at row, column, else 0. */
+/* What theirs does not have: ours is `value` everywhere, or an identity of `size` at row, column, and 0 around it. */
 void mr_fill(mr_transfer *t, const char *ours, float value);
 void mr_fill_eye(mr_transfer *t, const char *ours, int64_t row, int64_t column, int64_t size);
 /* Exporting: does ours have just that? */
