@@ -262,13 +262,13 @@ check "a model that is not replaced is intact" [ "$(sum_of model)" = "$before" ]
 # ---- what cannot be written
 
 done_by "$minrnn" export run --to torch --out torch.safetensors
-refused 1 'mixer = attention: a .* has mingru' "$minrnn" export run --to lucidrains --out new
+refused 1 'mixer = attention: a .* has mixer = mingru' "$minrnn" export run --to lucidrains --out new
 rm -rf run
 done_by "$minrnn" train text --data text.txt "${tiny[@]}" --mixer gru --steps 1 --out run --quiet
-refused 1 'gru-reset = before: a .* has after' "$minrnn" export run --to torch --out new
+refused 1 'gru-reset = before: a .* has gru-reset = after' "$minrnn" export run --to torch --out new
 rm -rf run
 done_by "$minrnn" train text --data text.txt "${tiny[@]}" --mixer mingru --mixer-bias no --steps 1 --out run --quiet
-refused 1 'gelu = tanh: a minLM has erf' "$minrnn" export run --to lucidrains --out new
+refused 1 'gelu = tanh: a minLM has gelu = erf' "$minrnn" export run --to lucidrains --out new
 done_by "$minrnn" quantize run --out small --quiet
 refused 1 'weights = int8' "$minrnn" export small --to torch --out new
 check "nothing was written" [ ! -e new ]

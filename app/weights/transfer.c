@@ -204,5 +204,5 @@ int mr_is_set(const mr_transfer *t, const char *key, const char *value)
 void mr_need(mr_transfer *t, const char *key, const char *value)
 {
     if (t->status || mr_is_set(t, key, value)) return;
-    mr_transfer_fail(t, "%s = %s: a %s has %s", key, mr_setting_of(t, key).text, t->layout, value);
+    mr_transfer_fail(t, "%s = %s: a %s has %s = %s", key, mr_setting_of(t, key).text, t->layout, key, value);
 }
