@@ -165,6 +165,11 @@ done_by "$minrnn" info there --json
 check "info of something else" json \
     "d['from'] is None and d['tensors'] == [{'name': 'x', 'shape': [2], 'dtype': 'I32'}]" out
 
+make other there 't["a\nb\033[2Jé"] = ["I32", [2], [1, 2]]'
+done_by "$minrnn" info there
+check "info of a name that steers a terminal" grep -qF '  a?b?[2Jé  ' out
+refused 1 'the first is a\?b\?\[2J' "$minrnn" import there --out new
+
 # ---- what is refused: one line, status 1, nothing written
 
 spoiled() { # KIND CHANGE PATTERN [FLAG…]

@@ -58,6 +58,18 @@ static long long bytes_of(const mr_foreign *f)
     return total;
 }
 
+/* A stranger's name as printable text: control characters, which steer terminals, become '?'. */
+static void print_name(const char *name)
+{
+    int width = 0;
+    for (; *name; name++) {
+        const unsigned char c = (unsigned char)*name;
+        putchar(c < ' ' || c == 0x7f ? '?' : c);
+        width += (c & 0xc0) != 0x80; /* bytes that continue a character take no place */
+    }
+    for (; width < 52; width++) putchar(' ');
+}
+
 static void print_text(const mr_foreign *f, const char *given)
 {
     const char *what;
@@ -65,7 +77,9 @@ static void print_text(const mr_foreign *f, const char *given)
     printf("%s\n\n", what ? what : "weights of a program that minrnn does not know");
     for (int i = 0; i < f->count; i++) {
         const mr_st_tensor *t = f->tensors[i].at;
-        printf("  %-52s %-4s ", t->name, mr_st_dtype_name(t->dtype));
+        printf("  ");
+        print_name(t->name);
+        printf(" %-4s ", mr_st_dtype_name(t->dtype));
         for (int k = 0; k < t->ndim; k++) printf("%s%lld", k ? " × " : "", (long long)t->shape[k]);
         printf("\n");
     }
