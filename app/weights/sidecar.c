@@ -67,7 +67,7 @@ static const char *read_plain(reader *r, int *is_text)
 /* Skips a list or an object with everything inside. */
 static int skip_nested(reader *r)
 {
-    char open[DEEPEST];
+    char open[DEEPEST] = {0};
     int depth = 0, is_text;
     do {
         const char bracket = mr_json_peek(&r->json) == '{' ? '{' : '[';

@@ -140,20 +140,22 @@ void mr_import_torch(mr_transfer *t)
 
 static void export_scaler(mr_transfer *t)
 {
-    const size_t in = (size_t)mr_net_inputs(t->net), out = (size_t)mr_net_outputs(t->net);
-    const int64_t sizes[] = {(int64_t)in, (int64_t)in, (int64_t)out, (int64_t)out};
     static const char *const names[] = {"scaler.input.mean", "scaler.input.scale", "scaler.target.mean",
                                         "scaler.target.scale"};
-    double *numbers = mr_alloc(2 * in + 2 * out, sizeof *numbers),
-           *at[] = {numbers, numbers + in, numbers + 2 * in, numbers + 2 * in + out};
+    const size_t in = (size_t)mr_net_inputs(t->net), out = (size_t)mr_net_outputs(t->net);
+    const size_t first[] = {0, in, 2 * in, 2 * in + out};
+    double *numbers = mr_alloc(2 * in + 2 * out, sizeof *numbers);
     if (!numbers) {
         t->status = mr_no_memory(t->err, "the scaler");
         return;
     }
-    const int which = mr_net_scaler(t->net, at[0], at[1], in, at[2], at[3], out, t->err);
+    const int which =
+        mr_net_scaler(t->net, numbers, numbers + in, in, numbers + 2 * in, numbers + 2 * in + out, out, t->err);
     if (which < 0) t->status = which;
-    for (int i = 0; !t->status && i < 4; i++)
-        if (which & (i < 2 ? 1 : 2)) t->status = mr_st_add(t->to, names[i], MR_ST_F64, 1, &sizes[i], at[i]);
+    for (int i = 0; !t->status && i < 4; i++) {
+        const int64_t size = (int64_t)(i < 2 ? in : out);
+        if (which & (i < 2 ? 1 : 2)) t->status = mr_st_add(t->to, names[i], MR_ST_F64, 1, &size, numbers + first[i]);
+    }
     mr_transfer_lend(t, numbers);
 }
 

@@ -114,8 +114,9 @@ void mr_set(mr_transfer *t, const char *key, const char *format, ...)
 static void set_channels(mr_transfer *t, const char *factor, const char *plain, int64_t width, int64_t dim)
 {
     const mr_key *key = mr_key_find(factor);
-    const int whole = dim && width && width % dim == 0 && (!key || (double)(width / dim) <= key->max);
-    if (whole) mr_set(t, factor, "%lld", (long long)(width / dim));
+    const int64_t times = dim && width % dim == 0 ? width / dim : 0;
+    const int whole = times && (!key || (double)times <= key->max);
+    if (whole) mr_set(t, factor, "%lld", (long long)times);
     else mr_set(t, plain, "%lld", (long long)width);
 }
 

@@ -54,7 +54,7 @@ const int64_t *mr_sizes_of(mr_transfer *t, const char *name, int ndim)
     else if (theirs->at->ndim != ndim)
         mr_transfer_fail(t, "tensor %.*s has %d sizes, not %d", SHOWN, name, theirs->at->ndim, ndim);
     else if (!mr_st_elements(theirs->at)) mr_transfer_fail(t, "tensor %.*s is empty", SHOWN, name);
-    return t->status ? none : theirs->at->shape;
+    return !t->status && theirs ? theirs->at->shape : none;
 }
 
 /* The row of the net's table with this name; −1: there is none. */
@@ -197,7 +197,7 @@ static void bring(mr_transfer *t, const window *w, const float *from)
 static void carry(mr_transfer *t, const window *w, float *to)
 {
     float *numbers = get_ours(t, &w->ours);
-    if (!t->status)
+    if (!t->status && w->across)
         for (int64_t i = 0; i < (int64_t)w->ours.count; i++) {
             const int64_t r = i / w->across - w->row, c = i % w->across - w->column;
             if (r >= 0 && r < w->rows && c >= 0 && c < w->columns) to[r * w->columns + c] = numbers[i];
