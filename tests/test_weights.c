@@ -205,6 +205,39 @@ static void minlstm_must_normalize(void **state)
                   "normalize-gates = no: a minLSTM of minGRU-pytorch has normalize-gates = yes");
 }
 
+/* A layer alone reads and writes some channels only; a model that was trained since then may use the others. */
+static void a_layer_that_outgrew_its_layout_is_refused(void **state)
+{
+    (void)state;
+    float gates[12], all[6 * 5], one;
+    char path[MR_TEXT_MAX], back[MR_TEXT_MAX];
+    mr_error err = {0};
+    for (int i = 0; i < 12; i++) gates[i] = (float)(i + 1);
+    mr_st_writer *w = mr_st_writer_new();
+    mr_st_add(w, "to_hidden_and_gate.weight", MR_ST_F32, 2, (int64_t[]){6, 2}, gates);
+    in_folder("layer.safetensors", path);
+    in_folder("back.safetensors", back);
+    assert_int_equal(mr_st_write(w, path, &err), 0);
+    mr_st_writer_free(w);
+    mr_net *net = import_at(path, "lucidrains", NULL);
+    assert_setting(net, "dim", "5"); /* 2 inputs, 3 outputs */
+    assert_int_equal(mr_export(net, mr_format_find("lucidrains"), back, &err), 0);
+    assert_int_equal(mr_net_get(net, MR_WEIGHTS, "blocks.0.mixer.linear_z.weight", all, 15, &err), 0);
+    assert_true(all[0] == 7 && all[1] == 8 && all[2] == 0 && all[5] == 9); /* rows of 5, the first 2 are theirs */
+    one = all[4];
+    all[4] = 0.5F;
+    assert_int_equal(mr_net_put(net, MR_WEIGHTS, "blocks.0.mixer.linear_z.weight", all, 15, &err), 0);
+    assert_int_equal(mr_export(net, mr_format_find("lucidrains"), back, &err), MR_ECONFIG);
+    assert_says(&err, "tensor blocks.0.mixer.linear_z.weight has numbers where a");
+    all[4] = one;
+    assert_int_equal(mr_net_put(net, MR_WEIGHTS, "blocks.0.mixer.linear_z.weight", all, 15, &err), 0);
+    all[0] = 2; /* an embedding that is no copy: no layer any more, and no minLM either */
+    assert_int_equal(mr_net_put(net, MR_WEIGHTS, "embed.bias", all, 5, &err), 0);
+    assert_int_equal(mr_export(net, mr_format_find("lucidrains"), back, &err), MR_ECONFIG);
+    assert_says(&err, "input = reals: a minLM has input = tokens");
+    mr_net_free(net);
+}
+
 /* ---- settings beside the tensors */
 
 /* Writes a small model of ours under PyTorch's names, without its metadata but for one key. */
@@ -298,6 +331,7 @@ int main(void)
         cmocka_unit_test(a_scaler_comes_back),
         cmocka_unit_test(what_a_minlm_does_not_have_is_refused),
         cmocka_unit_test(minlstm_must_normalize),
+        cmocka_unit_test(a_layer_that_outgrew_its_layout_is_refused),
         cmocka_unit_test(settings_come_from_flags_then_metadata_then_the_config),
         cmocka_unit_test(settings_that_mean_nothing_are_refused),
     };
