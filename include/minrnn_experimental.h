@@ -103,6 +103,11 @@ MR_API int mr_net_tensor(const mr_net *net, int index, mr_tensor *out, mr_error 
 MR_API int mr_net_get(mr_net *net, mr_vector which, const char *name, float *to, size_t capacity, mr_error *err);
 MR_API int mr_net_put(mr_net *net, mr_vector which, const char *name, const float *from, size_t count, mr_error *err);
 
+/* Points to a tensor's elements in place, where the device's memory is the host's (cpu), until the net is freed. Do not
+ * write while a call uses the net. What is written is not checked, but a net with NaN or infinity is not saved. Not for
+ * MR_BEST and 8-bit matrices. MR_EDEVICE: another device. */
+MR_API int mr_net_view(mr_net *net, mr_vector which, const char *name, float **out, mr_error *err);
+
 /* Writes the model with 8-bit matrices: a quarter of the size. Such a model runs but cannot be trained. */
 MR_API int mr_net_save_int8(mr_net *net, const char *path, mr_error *err);
 

@@ -3,7 +3,9 @@
 #include "support.h"
 
 #include <stdatomic.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { TASKS = 1000 };
 
@@ -69,10 +71,36 @@ static void fewer_than_one_thread_is_one(void **state)
     mr_pool_free(NULL);
 }
 
+/* A child has none of its parent's threads: its pools start their own. */
+static void a_pool_works_on_after_a_fork(void **state)
+{
+    (void)state;
+    mr_pool *pool = mr_pool_new(3, NULL);
+    job before = {.threads = 3};
+    mr_pool_run(pool, count, &before, TASKS);
+    const pid_t child = fork();
+    if (!child) {
+        job own = {.threads = 3};
+        alarm(60); /* tasks that wait for threads that do not exist would never end */
+        mr_pool_run(pool, meet, &own, 3);
+        mr_pool_free(pool);
+        _exit(own.finished == 3 ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    job after = {.threads = 3};
+    mr_pool_run(pool, count, &after, TASKS);
+    for (int i = 0; i < TASKS; i++) assert_int_equal(after.runs[i], 1);
+    mr_pool_free(pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_task_runs_once),
                                        cmocka_unit_test(a_call_returns_when_all_is_done),
-                                       cmocka_unit_test(fewer_than_one_thread_is_one)};
+                                       cmocka_unit_test(fewer_than_one_thread_is_one),
+                                       cmocka_unit_test(a_pool_works_on_after_a_fork)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,6 +38,14 @@ static int find(const mr_net *net, mr_vector which, const char *name, int *row, 
     return 0;
 }
 
+/* Gradients and moments are made with the first plan for training. */
+static int make_vectors(mr_net *net, mr_error *err)
+{
+    if (mr_model_fits(net->owner, 1, 1, 1)) return 0;
+    net->last_batch.B = 0;
+    return mr_model_plan(net->owner, 1, 1, 1, err);
+}
+
 /* Copies a tensor's part of a vector: out if `to` is set, in otherwise. */
 static int move(mr_net *net, mr_vector which, int row, float *to, const float *from, mr_error *err)
 {
@@ -48,11 +56,8 @@ static int move(mr_net *net, mr_vector which, int row, float *to, const float *f
         if (from) memcpy(net->best + p->offset, from, p->count * sizeof *from);
         return 0;
     }
-    if (which != MR_WEIGHTS && !mr_model_fits(net->owner, 1, 1, 1)) {
-        int status = mr_model_plan(net->owner, 1, 1, 1, err);
-        net->last_batch.B = 0;
-        if (status) return status;
-    }
+    const int status = which == MR_WEIGHTS ? 0 : make_vectors(net, err);
+    if (status) return status;
     if (to) mr_model_get_part(net->owner, which, p->offset, p->count, to);
     else mr_model_put_part(net->owner, which, p->offset, p->count, from);
     return 0;
@@ -110,4 +115,20 @@ int mr_net_put(mr_net *net, mr_vector which, const char *name, const float *from
             return mr_fail(err, MR_EINVAL, "%s: element %zu is %s", name, i, isnan(from[i]) ? "NaN" : "infinite");
     status = mr_lease_begin_exclusive(&lease, net, err);
     return status ? status : mr_lease_end(&lease, move(net, which, row, NULL, from, err), err);
+}
+
+int mr_net_view(mr_net *net, mr_vector which, const char *name, float **out, mr_error *err)
+{
+    mr_lease lease;
+    *out = NULL;
+    int row, status = find(net, which, name, &row, err);
+    if (!status && which == MR_BEST) status = mr_fail(err, MR_EINVAL, "the best weights cannot be viewed; copy them");
+    if (!status && is_int8(net, row)) status = mr_fail(err, MR_ECONFIG, "%s: has 8 bits and cannot be viewed", name);
+    if (!status) status = mr_lease_begin_exclusive(&lease, net, err);
+    if (status) return status;
+    if (which != MR_WEIGHTS) status = make_vectors(net, err);
+    if (!status) *out = mr_model_host_part(net->owner, which, mr_model_params(net->owner)->list[row].offset);
+    if (!status && !*out)
+        status = mr_fail(err, MR_EDEVICE, "%s: this device's memory cannot be seen in place; copy the tensor", name);
+    return mr_lease_end(&lease, status, err);
 }

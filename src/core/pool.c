@@ -48,6 +48,7 @@ typedef struct worker {
 
 struct mr_pool {
     int threads, started;
+    unsigned forks; /* of this process when the threads were started */
     const mr_allocator *allocator;
     worker *workers; /* slots 1 … threads−1; slot 0 is the caller */
     pthread_mutex_t lock;
@@ -59,6 +60,13 @@ struct mr_pool {
     mr_pool_fn *fn; /* fn and arg are read only while a task is unfinished, and do not change until all are done */
     void *arg;
 };
+
+/* A child process has a copy of a pool, but none of its threads. So each fork is counted in the child, and a pool that
+ * is older starts its threads anew. */
+static atomic_uint forks;
+
+static void count_fork(void) { atomic_fetch_add(&forks, 1); }
+static void watch_forks(void) { pthread_atfork(NULL, NULL, count_fork); }
 
 static uint64_t as_range(uint64_t begin, uint64_t end) { return begin << 32 | end; }
 
@@ -123,23 +131,33 @@ static void announce(mr_pool *pool)
     pthread_mutex_unlock(&pool->lock);
 }
 
-mr_pool *mr_pool_new(int threads, const mr_allocator *allocator)
+static void start_threads(mr_pool *pool)
 {
-    mr_pool *pool = mr_alloc_with(allocator, 1, sizeof *pool);
-    if (!pool) return NULL;
-    pool->allocator = allocator;
-    pool->threads = threads < 1 ? 1 : threads;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->wake, NULL);
     pthread_cond_init(&pool->done, NULL);
-    pool->workers = mr_alloc_with(allocator, (size_t)pool->threads, sizeof *pool->workers);
-    pool->ranges = mr_alloc_with(allocator, (size_t)pool->threads, sizeof *pool->ranges);
+    pool->forks = atomic_load(&forks);
     pool->started = 1;
+    atomic_store(&pool->job, 0);
+    for (int slot = 0; pool->ranges && slot < pool->threads; slot++) atomic_store(&pool->ranges[slot].tasks, 0);
     for (int slot = 1; pool->workers && pool->ranges && slot < pool->threads; slot++) {
         pool->workers[slot] = (worker){.pool = pool, .slot = slot};
         if (pthread_create(&pool->workers[slot].thread, NULL, work, &pool->workers[slot])) break;
         pool->started++;
     }
+}
+
+mr_pool *mr_pool_new(int threads, const mr_allocator *allocator)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    mr_pool *pool = mr_alloc_with(allocator, 1, sizeof *pool);
+    if (!pool) return NULL;
+    pool->allocator = allocator;
+    pool->threads = threads < 1 ? 1 : threads;
+    pool->workers = mr_alloc_with(allocator, (size_t)pool->threads, sizeof *pool->workers);
+    pool->ranges = mr_alloc_with(allocator, (size_t)pool->threads, sizeof *pool->ranges);
+    start_threads(pool);
     if (pool->workers && pool->ranges && pool->started == pool->threads) return pool;
     mr_pool_free(pool);
     return NULL;
@@ -148,12 +166,14 @@ mr_pool *mr_pool_new(int threads, const mr_allocator *allocator)
 void mr_pool_free(mr_pool *pool)
 {
     if (!pool) return;
-    atomic_store(&pool->quit, 1);
-    announce(pool);
-    for (int slot = 1; slot < pool->started; slot++) pthread_join(pool->workers[slot].thread, NULL);
-    pthread_cond_destroy(&pool->wake);
-    pthread_cond_destroy(&pool->done);
-    pthread_mutex_destroy(&pool->lock);
+    if (pool->forks == atomic_load(&forks)) {
+        atomic_store(&pool->quit, 1);
+        announce(pool);
+        for (int slot = 1; slot < pool->started; slot++) pthread_join(pool->workers[slot].thread, NULL);
+        pthread_cond_destroy(&pool->wake);
+        pthread_cond_destroy(&pool->done);
+        pthread_mutex_destroy(&pool->lock);
+    }
     mr_free_with(pool->allocator, pool->ranges);
     mr_free_with(pool->allocator, pool->workers);
     mr_free_with(pool->allocator, pool);
@@ -165,6 +185,7 @@ void mr_pool_run(mr_pool *pool, mr_pool_fn *fn, void *arg, int tasks)
         for (int task = 0; task < tasks; task++) fn(arg, task, 0);
         return;
     }
+    if (pool->forks != atomic_load_explicit(&forks, memory_order_relaxed)) start_threads(pool);
     pool->fn = fn;
     pool->arg = arg;
     atomic_store_explicit(&pool->left, tasks, memory_order_relaxed);

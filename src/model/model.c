@@ -135,6 +135,11 @@ void mr_model_get_part(mr_model *m, mr_vector which, size_t offset, size_t count
     m->dev->get(m->dev, to, mr_real_at(m->dev, vector_of(m, which), offset), count);
 }
 
+float *mr_model_host_part(mr_model *m, mr_vector which, size_t offset)
+{
+    return m->dev->host_floats ? (float *)mr_real_at(m->dev, vector_of(m, which), offset) : NULL;
+}
+
 const mr_quants *mr_model_quants(const mr_model *m) { return m->quants.at ? &m->quants : NULL; }
 const char *mr_model_dtype(const mr_model *m, int row)
 {

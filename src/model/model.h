@@ -32,6 +32,8 @@ void mr_model_put(mr_model *model, mr_vector which, const float *from);
 void mr_model_get(mr_model *model, mr_vector which, float *to);
 /* The same for elements offset … offset + count − 1. */
 void mr_model_put_part(mr_model *model, mr_vector which, size_t offset, size_t count, const float *from);
+/* The same in place; NULL: the host cannot see this device's memory as floats. */
+float *mr_model_host_part(mr_model *model, mr_vector which, size_t offset);
 void mr_model_get_part(mr_model *model, mr_vector which, size_t offset, size_t count, float *to);
 
 /* 8-bit models also have a vector of mr_model_quants(…)->bytes bytes. NULL for all others. */

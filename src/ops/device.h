@@ -28,6 +28,7 @@ struct mr_dev {
     /* tokens drawn before the host reads them: 1 … MR_DRAWN; above 1 where reading means waiting for the device */
     int ahead;
     size_t act_size, real_size; /* bytes of one mr_act, mr_real */
+    int host_floats;            /* 1: an mr_real is a float that the host may read and write in place */
     size_t memory;              /* total memory in bytes; 0: unknown, alloc fails when it runs out */
     /* bytes allocated so far, released ones included, with the device's own scratch */
     size_t taken;

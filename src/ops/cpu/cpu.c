@@ -236,6 +236,7 @@ static void fill_device(mr_cpu *cpu, int threads, const mr_allocator *allocator)
         .ahead = 1,
         .act_size = sizeof(float),
         .real_size = sizeof(float),
+        .host_floats = 1,
         .alloc = device_alloc,
         .release = device_release,
         .upload = copy_bytes,

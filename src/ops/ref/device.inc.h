@@ -93,6 +93,7 @@ int REF_OPEN(const mr_dev_options *options, mr_dev **out, mr_error *err)
                     .ahead = 1,
                     .act_size = sizeof(real),
                     .real_size = sizeof(real),
+                    .host_floats = sizeof(real) == sizeof(float),
                     .alloc = host_alloc,
                     .release = host_release,
                     .upload = host_copy,

@@ -1,0 +1,62 @@
+"""Streams: one sequence and its state, token by token."""
+import numpy as np
+
+
+class Stream:
+    """One sequence. Its state is small and does not grow; made by Model.stream().
+
+    >>> import minrnn
+    >>> model = minrnn.Model(vocab="bytes", layers=1, dim=8, seed=3)
+    >>> stream = model.stream()
+    >>> stream.feed(b"abc").shape
+    (256,)
+    >>> other = stream.clone()
+    >>> bool((stream.step(100) == other.step(100)).all())
+    True
+    """
+
+    def __init__(self, model, core=None):
+        self._model = model
+        self._core = core or model._net.stream()
+
+    def step(self, x):
+        """Feeds one token (an int) or one row of values; returns the scores after it."""
+        scores = np.empty(self._model.outputs, np.float32)
+        if self._model.input == "tokens":
+            self._core.step(int(x), scores)
+        else:
+            row = self._model._values(x, (self._model.inputs,))
+            self._core.feed(row, 1, True, scores)
+        return scores
+
+    def feed(self, x):
+        """Feeds text, tokens or rows of values; returns the scores after the last one."""
+        scores = np.empty(self._model.outputs, np.float32)
+        if self._model.input == "tokens":
+            tokens = self._model._tokens(x)
+            self._core.feed(tokens, len(tokens), False, scores)
+        else:
+            values = np.ascontiguousarray(x, np.float32).reshape(-1, self._model.inputs)
+            self._core.feed(values, len(values), True, scores)
+        return scores
+
+    def reset(self):
+        """Starts a new sequence."""
+        self._core.reset()
+
+    def save(self):
+        """The state, as bytes: for later, for another process or device."""
+        return self._core.save()
+
+    def load(self, state):
+        """Continues from a saved state."""
+        self._core.load(state)
+
+    def clone(self):
+        """Another stream with the same state."""
+        return Stream(self._model, self._core.clone())
+
+    __copy__ = clone
+
+    def __deepcopy__(self, memo):
+        return self.clone()
