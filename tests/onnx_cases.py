@@ -1,4 +1,5 @@
-"""The models that onnx_check.py exports: a name, the settings of mr_net_create, and how much the embedding is scaled."""
+"""The models that onnx_check.py exports: names, and settings of mr_net_create. "scale" makes the residual stream
+small, so that the epsilon of norms shows; "scaler" and "int8" stand for calls of the API."""
 
 TEXT = {"vocab": "bytes", "dim": 24, "layers": 2}
 IDS = {"input": "tokens", "inputs": 11, "outputs": 5, "dim": 20, "layers": 2}

@@ -20,8 +20,8 @@ enum {
     MODEL_META = 14
 };
 
-/* Readers of protobuf take less than 2 GB. The graph needs some of it besides the weights. */
-static const int64_t most_bytes = INT32_MAX, graph_bytes = 1 << 24;
+/* Room for the graph besides the weights, before it is known. */
+static const int64_t graph_bytes = 1 << 24;
 
 /* Keys whose values the graph has, or that do not matter for it. A model that has another value than the default for a
  * key that is not here would be exported wrongly, so it is refused. */
@@ -52,9 +52,9 @@ static int check_keys(mr_net *net, mr_error *err)
     return 0;
 }
 
-static int check_size(int64_t bytes, mr_error *err)
+int mr_onnx_check_size(int64_t bytes, mr_error *err)
 {
-    if (bytes <= most_bytes) return 0;
+    if (bytes <= INT32_MAX) return 0;
     return mr_fail(err, MR_ECONFIG, "the ONNX file would have %.1f GB, and such files must have less than 2.1 GB",
                    (double)bytes / 1e9);
 }
@@ -130,7 +130,7 @@ static int write_file(mr_onnx_export *x, mr_proto *head, const char *path)
     for (int i = 1; i < 5; i++) size += pieces[i]->size;
     mr_proto_begin(head, MODEL_GRAPH, size);
     if (head->failed || mr_onnx_failed(g)) return mr_no_memory(x->err, "the ONNX graph");
-    int status = check_size((int64_t)(head->size + size), x->err);
+    int status = mr_onnx_check_size((int64_t)(head->size + size), x->err);
     if (!status) status = mr_replace_begin(&file, path, x->err);
     if (status) return status;
     for (int i = 0; !status && i < 5; i++) status = mr_replace_write(&file, pieces[i]->data, pieces[i]->size, x->err);
@@ -144,7 +144,7 @@ int mr_export_onnx(mr_net *net, const char *path, mr_error *err)
     mr_onnx_export x = {.net = net, .err = err};
     mr_proto head = {0};
     int status = check_keys(net, err);
-    if (!status) status = check_size(mr_net_parameters(net) * (int64_t)sizeof(float) + graph_bytes, err);
+    if (!status) status = mr_onnx_check_size(mr_net_parameters(net) * (int64_t)sizeof(float) + graph_bytes, err);
     if (status) return status;
     mr_onnx_start(&x.graph, NULL, "minrnn");
     mr_onnx_stack(&x);

@@ -24,7 +24,7 @@ static mr_onnx_value count_up(mr_onnx_graph *g, mr_onnx_value length)
 /* Rows of the state, then those of this run. */
 static mr_onnx_value rows(mr_onnx_export *x, const shape *s)
 {
-    return count_up(&x->graph, mr_onnx_op2(&x->graph, "Add", x->time, axis(&x->graph, s->window)));
+    return count_up(&x->graph, mr_onnx_op2(&x->graph, "Add", mr_onnx_time(x), axis(&x->graph, s->window)));
 }
 
 /* cos and sin of each row's angles, [rows, 1, pairs, 1]. Scores depend on differences of positions only, so a row's
@@ -49,15 +49,15 @@ static void make_turns(mr_onnx_export *x, const shape *s)
     x->sine = mr_onnx_op1(g, "Sin", narrow);
 }
 
-/* How many tokens a sequence has had, [batch]. Above W, it is W plus the rest of a division by W: more than W is never looked at,
- * and learned positions repeat. So a float is exact for sequences of any length. */
+/* How many tokens a sequence has had, [batch]. Above W, multiples of W are left out, so that a float is exact for
+ * sequences of any length: learned positions repeat after W, and no more than W rows are looked at. */
 static void open_position(mr_onnx_export *x, const shape *s)
 {
     mr_onnx_graph *g = &x->graph;
     const mr_onnx_value window = mr_onnx_number(g, MR_ONNX_I64, (double)s->window);
     const mr_onnx_state state = mr_onnx_open_state(x, "state.position", 0, NULL, NULL);
     x->position = mr_onnx_cast(g, state.now, MR_ONNX_I64);
-    const mr_onnx_value next = mr_onnx_op2(g, "Add", x->position, x->time);
+    const mr_onnx_value next = mr_onnx_op2(g, "Add", x->position, mr_onnx_time(x));
     const mr_onnx_value turned = mr_onnx_op2(g, "Add", mr_onnx_op2(g, "Mod", next, window), window);
     const mr_onnx_value kept = mr_onnx_op3(g, "Where", mr_onnx_op2(g, "Greater", next, window), turned, next);
     mr_onnx_keep(x, state, mr_onnx_cast(g, kept, MR_ONNX_F32));
@@ -68,7 +68,7 @@ static void make_visible(mr_onnx_export *x, const shape *s)
 {
     mr_onnx_graph *g = &x->graph;
     const mr_onnx_value row = rows(x, s), window = mr_onnx_number(g, MR_ONNX_I64, (double)s->window);
-    const mr_onnx_value token = mr_onnx_op2(g, "Unsqueeze", count_up(g, x->time), axis(g, 1));
+    const mr_onnx_value token = mr_onnx_op2(g, "Unsqueeze", count_up(g, mr_onnx_time(x)), axis(g, 1));
     const mr_onnx_value distance = mr_onnx_op2(g, "Sub", row, token);
     const mr_onnx_value near =
         mr_onnx_op2(g, "And", mr_onnx_op2(g, "Greater", distance, mr_onnx_number(g, MR_ONNX_I64, 0)),
@@ -84,7 +84,7 @@ static mr_onnx_value placed(mr_onnx_export *x, const shape *s, const char *prefi
     mr_onnx_graph *g = &x->graph;
     char name[MR_ONNX_NAME];
     const mr_onnx_value count = mr_onnx_op2(g, "Unsqueeze", x->position, axis(g, 1));
-    const mr_onnx_value n = mr_onnx_op2(g, "Add", count, count_up(g, x->time));
+    const mr_onnx_value n = mr_onnx_op2(g, "Add", count, count_up(g, mr_onnx_time(x)));
     const mr_onnx_value place = mr_onnx_op2(g, "Mod", n, mr_onnx_number(g, MR_ONNX_I64, (double)s->window));
     const mr_onnx_value table = mr_onnx_weight(x, mr_onnx_join(name, prefix, "position"));
     return mr_onnx_op2(g, "Add", in, mr_onnx_op2(g, "Gather", table, place));

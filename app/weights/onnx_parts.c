@@ -125,6 +125,12 @@ mr_onnx_state mr_onnx_block_state(mr_onnx_export *x, int block, const char *word
     return mr_onnx_open_state(x, name, ndim, dims, start);
 }
 
+mr_onnx_value mr_onnx_time(mr_onnx_export *x)
+{
+    if (!x->time) x->time = mr_onnx_slice(&x->graph, mr_onnx_op1(&x->graph, "Shape", x->input), 0, 1, 2);
+    return x->time;
+}
+
 /* ---- layers */
 
 mr_onnx_value mr_onnx_mix(mr_onnx_export *x, const char *weight, const char *bias, mr_onnx_value in)

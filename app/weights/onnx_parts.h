@@ -8,8 +8,8 @@
 
 enum { MR_ONNX_NAME = 128 };
 
-/* A part of the state: an input, and the output that is this input of the next run. Sequences start with zeros, so where
- * a start is learned, the graph's state is the difference from it. */
+/* A part of the state: an input, and the output that is this input of the next run. Sequences start with zeros: where a
+ * start is learned, the graph's state is the difference from it. */
 typedef struct mr_onnx_state {
     mr_onnx_value now;         /* the state itself */
     mr_onnx_value next, start; /* the output; the learned start or 0 */
@@ -22,7 +22,8 @@ typedef struct mr_onnx_export {
     mr_error *err;
     int dim, layers;
     char scope[MR_ONNX_NAME];
-    mr_onnx_value time; /* [1] how many tokens each sequence has in this run */
+    mr_onnx_value input; /* ids or values */
+    mr_onnx_value time;  /* of mr_onnx_time; 0: not made yet */
     /* attention: the same for all blocks; 0: not made yet */
     mr_onnx_value position, cosine, sine, visible;
 } mr_onnx_export;
@@ -47,14 +48,17 @@ float *mr_onnx_read(mr_onnx_export *x, const char *name);
 mr_onnx_value mr_onnx_weight(mr_onnx_export *x, const char *name);
 mr_onnx_value mr_onnx_transposed(mr_onnx_export *x, const char *name);
 
-/* A part of the state. dims are those of one sequence; start (or NULL: zeros) is what a sequence starts with. The caller
- * computes the next state from `now` and passes it to mr_onnx_keep. */
+/* A part of the state. dims are those of one sequence; start (or NULL: zeros) is what a sequence starts with. The
+ * caller computes the next state from `now` and passes it to mr_onnx_keep. */
 mr_onnx_state mr_onnx_open_state(mr_onnx_export *x, const char *name, int ndim, const int64_t *dims,
                                  const float *start);
 /* The same for block i: `word` is the last part of the name. */
 mr_onnx_state mr_onnx_block_state(mr_onnx_export *x, int block, const char *word, int ndim, const int64_t *dims,
                                   const float *start);
 void mr_onnx_keep(mr_onnx_export *x, mr_onnx_state state, mr_onnx_value next);
+
+/* How many tokens each sequence has in this run, [1]. */
+mr_onnx_value mr_onnx_time(mr_onnx_export *x);
 
 /* x·Wᵀ + b, with PREFIX.weight, and PREFIX.bias where there is one; mix: where these have other names. */
 mr_onnx_value mr_onnx_linear(mr_onnx_export *x, const char *prefix, mr_onnx_value in);
@@ -71,6 +75,9 @@ mr_onnx_value mr_onnx_gru(mr_onnx_export *x, int block, const char *prefix, mr_o
 mr_onnx_value mr_onnx_lstm(mr_onnx_export *x, int block, const char *prefix, mr_onnx_value in);
 mr_onnx_value mr_onnx_mamba(mr_onnx_export *x, int block, const char *prefix, mr_onnx_value in);
 mr_onnx_value mr_onnx_attention(mr_onnx_export *x, int block, const char *prefix, mr_onnx_value in);
+
+/* Refuses a file that readers of protobuf would not take: they stop at 2 GB. */
+int mr_onnx_check_size(int64_t bytes, mr_error *err);
 
 /* The whole net, from its inputs to the scores. */
 void mr_onnx_stack(mr_onnx_export *x);

@@ -48,25 +48,17 @@ static mr_onnx_value scaled(mr_onnx_export *x, mr_onnx_value in, int target)
 
 /* ---- inputs */
 
-static void open_time(mr_onnx_export *x, mr_onnx_value input)
-{
-    x->time = mr_onnx_slice(&x->graph, mr_onnx_op1(&x->graph, "Shape", input), 0, 1, 2);
-}
-
 static mr_onnx_value embed(mr_onnx_export *x)
 {
     mr_onnx_graph *g = &x->graph;
     enter(x, "embed");
     if (mr_net_input(x->net) == MR_INPUT_TOKENS) {
-        const mr_onnx_value ids =
-            mr_onnx_input(g, "ids", &(mr_onnx_form){MR_ONNX_I64, 2, {MR_ONNX_BATCH, MR_ONNX_TIME}});
-        open_time(x, ids);
-        return mr_onnx_op2(g, "Gather", mr_onnx_weight(x, "embed.weight"), ids);
+        x->input = mr_onnx_input(g, "ids", &(mr_onnx_form){MR_ONNX_I64, 2, {MR_ONNX_BATCH, MR_ONNX_TIME}});
+        return mr_onnx_op2(g, "Gather", mr_onnx_weight(x, "embed.weight"), x->input);
     }
     const mr_onnx_form form = {MR_ONNX_F32, 3, {MR_ONNX_BATCH, MR_ONNX_TIME, mr_net_inputs(x->net)}};
-    const mr_onnx_value values = mr_onnx_input(g, "values", &form);
-    open_time(x, values);
-    return mr_onnx_linear(x, "embed", scaled(x, values, 0));
+    x->input = mr_onnx_input(g, "values", &form);
+    return mr_onnx_linear(x, "embed", scaled(x, x->input, 0));
 }
 
 /* ---- blocks */
@@ -136,7 +128,7 @@ static mr_onnx_value pool(mr_onnx_export *x, mr_onnx_value y, int mean)
     const mr_onnx_state seen = mr_onnx_open_state(x, "state.count", 0, NULL, NULL);
     const mr_onnx_value here = mr_onnx_op2(g, "Squeeze", mr_onnx_op2(g, "ReduceSum", y, axis), axis);
     const mr_onnx_value sum = mr_onnx_op2(g, "Add", total.now, here);
-    const mr_onnx_value count = mr_onnx_op2(g, "Add", seen.now, mr_onnx_cast(g, x->time, MR_ONNX_F32));
+    const mr_onnx_value count = mr_onnx_op2(g, "Add", seen.now, mr_onnx_cast(g, mr_onnx_time(x), MR_ONNX_F32));
     mr_onnx_keep(x, total, sum);
     mr_onnx_keep(x, seen, count);
     return mr_onnx_op2(g, "Div", sum, mr_onnx_op2(g, "Unsqueeze", count, axis));

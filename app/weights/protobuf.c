@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* How a field's value is stored: the lower three bits of its tag. */
-enum { VARINT = 0, LENGTH_DELIMITED = 2, FIXED32 = 5 };
+enum { VARINT = 0, LENGTH_DELIMITED = 2 };
 
 static int make_room(mr_proto *message, size_t more)
 {
@@ -51,15 +51,6 @@ void mr_proto_whole(mr_proto *message, int field, int64_t value)
 {
     add_tag(message, field, VARINT);
     add_varint(message, (uint64_t)value);
-}
-
-void mr_proto_float(mr_proto *message, int field, float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    const unsigned char bytes[] = {bits & 255, bits >> 8 & 255, bits >> 16 & 255, bits >> 24 & 255};
-    add_tag(message, field, FIXED32);
-    mr_proto_add(message, bytes, sizeof bytes);
 }
 
 void mr_proto_begin(mr_proto *message, int field, size_t size)

@@ -20,7 +20,6 @@ typedef struct mr_proto {
 } mr_proto;
 
 void mr_proto_whole(mr_proto *message, int field, int64_t value); /* int32, int64, enum: a varint */
-void mr_proto_float(mr_proto *message, int field, float value);
 void mr_proto_text(mr_proto *message, int field, const char *text);
 void mr_proto_bytes(mr_proto *message, int field, const void *data, size_t size);
 /* Adds a message as a field and empties it, so that it can be filled again. */
