@@ -60,8 +60,7 @@ HEADS = {
     "int8": {**TEXT, "mixer": "mingru", "conv": 4, "mlp": 2, "int8": True},
     "int8-gru": {**TEXT, "mixer": "gru", "conv": 0, "mlp": 2, "int8": True},
 }
-# keys that a build may not have yet
-NEWER = {
+FORMS = {
     "gelu-erf": {**TEXT, "mixer": "mingru", "mlp": 2, "gelu": "erf"},
     "geglu": {**TEXT, "mixer": "mingru", "mlp-gate": "geglu", "mlp-width": 37},
     "geglu-erf": {**TEXT, "mixer": "lstm", "mlp-gate": "geglu", "mlp": 2, "gelu": "erf", "mlp-bias": "no"},
@@ -73,6 +72,8 @@ NEWER = {
     "mamba-bare": {**TEXT, "mixer": "mamba", "mixer-conv": 1, "mixer-bias": "no"},
     "tied": {**TEXT, "mixer": "mingru", "tie-embeddings": "yes"},
     "attention-bare": {**TEXT, "mixer": "attention", "mixer-bias": "no", "window": 8, "gelu": "erf", "mlp": 1},
+    "int8-forms": {**TEXT, "mixer": "mamba", "mlp-gate": "swiglu", "mlp": 2, "tie-embeddings": "yes", "int8": True},
+    "pair-erf": {**IDS, "mixer": "minlstm", "head": "pair-last", "gelu": "erf"},
     "gru-wide": {**TEXT, "mixer": "gru", "width": 13, "mlp-width": 5, "norm-eps": 0.001, "norm": "rms"},
 }
-CASES = {**MINRNN, **OTHERS, **HEADS, **NEWER}
+CASES = {**MINRNN, **OTHERS, **HEADS, **FORMS}

@@ -11,7 +11,6 @@ typedef struct shape {
     int64_t heads, size, window, dim;
 } shape;
 
-static mr_onnx_value axes(mr_onnx_graph *g, int count, const int64_t *list) { return mr_onnx_list(g, count, list); }
 static mr_onnx_value axis(mr_onnx_graph *g, int64_t number) { return mr_onnx_list(g, 1, &number); }
 
 /* 0, 1, … below a length [1]. */
@@ -24,7 +23,8 @@ static mr_onnx_value count_up(mr_onnx_graph *g, mr_onnx_value length)
 /* Rows of the state, then those of this run. */
 static mr_onnx_value rows(mr_onnx_export *x, const shape *s)
 {
-    return count_up(&x->graph, mr_onnx_op2(&x->graph, "Add", mr_onnx_time(x), axis(&x->graph, s->window)));
+    const mr_onnx_value time = mr_onnx_time(x);
+    return count_up(&x->graph, mr_onnx_op2(&x->graph, "Add", time, axis(&x->graph, s->window)));
 }
 
 /* cos and sin of each row's angles, [rows, 1, pairs, 1]. Scores depend on differences of positions only, so a row's
@@ -39,8 +39,9 @@ static void make_turns(mr_onnx_export *x, const shape *s)
     const mr_onnx_value speed =
         mr_onnx_tensor(g, "rotary.turns", &(mr_onnx_form){MR_ONNX_F64, 3, {1, pairs, 1}}, turns);
     mr_free(turns);
-    const mr_onnx_value row =
-        mr_onnx_op2(g, "Unsqueeze", mr_onnx_cast(g, rows(x, s), MR_ONNX_F64), axes(g, 3, (int64_t[]){1, 2, 3}));
+    const mr_onnx_value others = mr_onnx_list(g, 3, (int64_t[]){1, 2, 3});
+    const mr_onnx_value row = mr_onnx_op2(g, "Unsqueeze", mr_onnx_cast(g, rows(x, s), MR_ONNX_F64), others);
+
     const mr_onnx_value angle = mr_onnx_op2(g, "Mul", row, speed);
     const mr_onnx_value part = mr_onnx_op2(g, "Sub", angle, mr_onnx_op1(g, "Floor", angle));
     const mr_onnx_value radians = mr_onnx_op2(g, "Mul", part, mr_onnx_number(g, MR_ONNX_F64, 2 * acos(-1)));
@@ -68,12 +69,12 @@ static void make_visible(mr_onnx_export *x, const shape *s)
 {
     mr_onnx_graph *g = &x->graph;
     const mr_onnx_value row = rows(x, s), window = mr_onnx_number(g, MR_ONNX_I64, (double)s->window);
-    const mr_onnx_value token = mr_onnx_op2(g, "Unsqueeze", count_up(g, mr_onnx_time(x)), axis(g, 1));
+    const mr_onnx_value second = axis(g, 1), others = mr_onnx_list(g, 3, (int64_t[]){1, 2, 3});
+    const mr_onnx_value token = mr_onnx_op2(g, "Unsqueeze", count_up(g, mr_onnx_time(x)), second);
     const mr_onnx_value distance = mr_onnx_op2(g, "Sub", row, token);
-    const mr_onnx_value near =
-        mr_onnx_op2(g, "And", mr_onnx_op2(g, "Greater", distance, mr_onnx_number(g, MR_ONNX_I64, 0)),
-                    mr_onnx_op2(g, "LessOrEqual", distance, window));
-    const mr_onnx_value count = mr_onnx_op2(g, "Unsqueeze", x->position, axes(g, 3, (int64_t[]){1, 2, 3}));
+    const mr_onnx_value after = mr_onnx_op2(g, "Greater", distance, mr_onnx_number(g, MR_ONNX_I64, 0));
+    const mr_onnx_value near = mr_onnx_op2(g, "And", after, mr_onnx_op2(g, "LessOrEqual", distance, window));
+    const mr_onnx_value count = mr_onnx_op2(g, "Unsqueeze", x->position, others);
     const mr_onnx_value real = mr_onnx_op2(g, "GreaterOrEqual", mr_onnx_op2(g, "Add", row, count), window);
     x->visible = mr_onnx_op2(g, "And", near, real);
 }
@@ -98,10 +99,10 @@ static mr_onnx_value rotate(mr_onnx_export *x, const shape *s, mr_onnx_value in,
     mr_onnx_value part[2];
     in = mr_onnx_op2(g, "Reshape", in, mr_onnx_list(g, 5, (int64_t[]){0, 0, s->heads, s->size / 2, 2}));
     mr_onnx_split(g, in, 4, 2, (int64_t[]){1, 1}, part);
-    const mr_onnx_value turned[] = {
-        mr_onnx_op2(g, "Sub", mr_onnx_op2(g, "Mul", part[0], cosine), mr_onnx_op2(g, "Mul", part[1], sine)),
-        mr_onnx_op2(g, "Add", mr_onnx_op2(g, "Mul", part[0], sine), mr_onnx_op2(g, "Mul", part[1], cosine))};
-    in = mr_onnx_concat(g, 4, 2, turned);
+    const mr_onnx_value a = mr_onnx_op2(g, "Mul", part[0], cosine), b = mr_onnx_op2(g, "Mul", part[1], sine);
+    const mr_onnx_value c = mr_onnx_op2(g, "Mul", part[0], sine), d = mr_onnx_op2(g, "Mul", part[1], cosine);
+    const mr_onnx_value first = mr_onnx_op2(g, "Sub", a, b), second = mr_onnx_op2(g, "Add", c, d);
+    in = mr_onnx_concat(g, 4, 2, (mr_onnx_value[]){first, second});
     return mr_onnx_op2(g, "Reshape", in, mr_onnx_list(g, 4, (int64_t[]){0, 0, s->heads, s->size}));
 }
 

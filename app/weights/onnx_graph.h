@@ -2,7 +2,10 @@
  * inside another one (the body of a Scan) may use the values of the graph around it.
  *
  * Values are handles; 0 stands for an optional input that is left out. Names are made here and are unique over a graph
- * and the graphs inside it. When memory runs out, mr_onnx_failed says so at the end. */
+ * and the graphs inside it. When memory runs out, mr_onnx_failed says so at the end.
+ *
+ * A function that makes values gives them the next numbers. C does not say which argument of a call is computed first,
+ * so at most one argument of a call makes values: then every compiler's program writes the same bytes. */
 #ifndef MR_APP_WEIGHTS_ONNX_GRAPH_H
 #define MR_APP_WEIGHTS_ONNX_GRAPH_H
 

@@ -13,8 +13,9 @@ static void step(mr_onnx_graph *body, mr_onnx_value A, int64_t H, int64_t S)
     const mr_onnx_value axis2 = mr_onnx_list(body, 1, &(int64_t){2});
     const mr_onnx_value wide = mr_onnx_op2(body, "Mul", mr_onnx_op2(body, "Unsqueeze", size, axis2), A);
     const mr_onnx_value kept = mr_onnx_op2(body, "Mul", mr_onnx_op1(body, "Exp", wide), s);
-    const mr_onnx_value added =
-        mr_onnx_op2(body, "Mul", mr_onnx_op2(body, "Unsqueeze", in, axis2), mr_onnx_op2(body, "Unsqueeze", B, axis1));
+    const mr_onnx_value column = mr_onnx_op2(body, "Unsqueeze", in, axis2);
+    const mr_onnx_value added = mr_onnx_op2(body, "Mul", column, mr_onnx_op2(body, "Unsqueeze", B, axis1));
+
     const mr_onnx_value next = mr_onnx_op2(body, "Add", kept, added);
     const mr_onnx_value y = mr_onnx_op2(body, "MatMul", next, mr_onnx_op2(body, "Unsqueeze", C, axis2));
     mr_onnx_inner_output(body, "next", &state, next);

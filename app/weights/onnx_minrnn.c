@@ -13,7 +13,8 @@ static mr_onnx_value candidate(mr_onnx_export *x, mr_onnx_value v)
     if (mr_onnx_is(x, "candidate", "linear", "positive")) return v;
     if (mr_onnx_is(x, "candidate", "tanh", "positive")) return mr_onnx_op1(g, "Tanh", v);
     const mr_onnx_value above = mr_onnx_op2(g, "GreaterOrEqual", v, mr_onnx_number(g, MR_ONNX_F32, 0));
-    return mr_onnx_op3(g, "Where", above, mr_onnx_shift(g, v, 0.5), mr_onnx_op1(g, "Sigmoid", v));
+    const mr_onnx_value shifted = mr_onnx_shift(g, v, 0.5);
+    return mr_onnx_op3(g, "Where", above, shifted, mr_onnx_op1(g, "Sigmoid", v));
 }
 
 static float candidate_of(mr_onnx_export *x, double v)
@@ -37,8 +38,8 @@ static gates signed_gates(mr_onnx_export *x, mr_onnx_value q, mr_onnx_value i, m
 {
     mr_onnx_graph *g = &x->graph;
     gates out;
-    out.a = mr_onnx_op3(g, "Clip", mr_onnx_scale(g, mr_onnx_op1(g, "Tanh", q), 1.2), mr_onnx_number(g, MR_ONNX_F32, -1),
-                        mr_onnx_number(g, MR_ONNX_F32, 1));
+    const mr_onnx_value low = mr_onnx_number(g, MR_ONNX_F32, -1), high = mr_onnx_number(g, MR_ONNX_F32, 1);
+    out.a = mr_onnx_op3(g, "Clip", mr_onnx_scale(g, mr_onnx_op1(g, "Tanh", q), 1.2), low, high);
     out.b = i ? mr_onnx_op2(g, "Mul", mr_onnx_op1(g, "Sigmoid", i), c) : c;
     if (!i || mr_onnx_is(x, "normalize-gates", "yes", "no"))
         out.b = mr_onnx_op2(g, "Mul", rest(x, mr_onnx_op1(g, "Abs", out.a)), out.b);

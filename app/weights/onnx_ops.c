@@ -60,10 +60,9 @@ mr_onnx_value mr_onnx_reduce_mean(mr_onnx_graph *graph, mr_onnx_value x, int axi
 
 mr_onnx_value mr_onnx_slice(mr_onnx_graph *graph, mr_onnx_value x, int axis, int64_t from, int64_t to)
 {
-    return one(graph, "Slice", 4,
-               (mr_onnx_value[]){x, mr_onnx_list(graph, 1, &from), mr_onnx_list(graph, 1, &to),
-                                 mr_onnx_list(graph, 1, &(int64_t){axis})},
-               NULL);
+    const mr_onnx_value begin = mr_onnx_list(graph, 1, &from), end = mr_onnx_list(graph, 1, &to);
+    const mr_onnx_value axes = mr_onnx_list(graph, 1, &(int64_t){axis});
+    return one(graph, "Slice", 4, (mr_onnx_value[]){x, begin, end, axes}, NULL);
 }
 
 void mr_onnx_split(mr_onnx_graph *graph, mr_onnx_value x, int axis, int count, const int64_t *sizes, mr_onnx_value *out)

@@ -175,12 +175,12 @@ mr_onnx_value mr_onnx_conv(mr_onnx_export *x, int block, const char *prefix, con
         in = mr_onnx_concat(g, 1, 2, (mr_onnx_value[]){tail.now, in});
         mr_onnx_keep(x, tail, mr_onnx_slice(g, in, 1, 1 - taps, INT32_MAX));
     }
-    const mr_onnx_value inputs[] = {mr_onnx_transpose(g, in, 3, turn), mr_onnx_weight(x, weight),
-                                    mr_onnx_weight(x, mr_onnx_join(bias, prefix, "bias"))};
+    const mr_onnx_value rows = mr_onnx_transpose(g, in, 3, turn), taken = mr_onnx_weight(x, weight);
+    const mr_onnx_value shift = mr_onnx_weight(x, mr_onnx_join(bias, prefix, "bias"));
     mr_proto attributes = {0};
     mr_onnx_value out;
     mr_onnx_set_whole(&attributes, "group", channels);
-    mr_onnx_node(g, "Conv", inputs[2] ? 3 : 2, inputs, 1, &out, &attributes);
+    mr_onnx_node(g, "Conv", shift ? 3 : 2, (mr_onnx_value[]){rows, taken, shift}, 1, &out, &attributes);
     return mr_onnx_transpose(g, out, 3, turn);
 }
 
@@ -195,7 +195,8 @@ mr_onnx_value mr_onnx_gelu(mr_onnx_export *x, mr_onnx_value in)
     mr_onnx_graph *g = &x->graph;
     if (mr_onnx_is(x, "gelu", "erf", "tanh")) {
         const mr_onnx_value erf = mr_onnx_op1(g, "Erf", mr_onnx_scale(g, in, sqrt(0.5)));
-        return mr_onnx_op2(g, "Mul", mr_onnx_scale(g, in, 0.5), mr_onnx_shift(g, erf, 1));
+        const mr_onnx_value half = mr_onnx_scale(g, in, 0.5);
+        return mr_onnx_op2(g, "Mul", half, mr_onnx_shift(g, erf, 1));
     }
     const double c = 2 * sqrt(2 / acos(-1));
     const mr_onnx_value square = mr_onnx_op2(g, "Mul", in, in);

@@ -72,9 +72,12 @@ static mr_onnx_value recurrent(mr_onnx_export *x, int block, const char *prefix,
     mr_onnx_graph *g = &x->graph;
     char name[MR_ONNX_NAME];
     mr_onnx_state state[2];
-    mr_onnx_value out[3],
-        inputs[7] = {mr_onnx_transpose(g, in, 3, to_rows), matrix(x, prefix, "weight_ih", groups, order),
-                     matrix(x, prefix, "weight_hh", groups, order), biases(x, prefix, groups, order)};
+    mr_onnx_value out[3], inputs[7] = {0}; /* one that is left out: lengths */
+    inputs[0] = mr_onnx_transpose(g, in, 3, to_rows);
+    inputs[1] = matrix(x, prefix, "weight_ih", groups, order);
+    inputs[2] = matrix(x, prefix, "weight_hh", groups, order);
+    inputs[3] = biases(x, prefix, groups, order);
+
     const int64_t channels = mr_onnx_size(x, mr_onnx_join(name, prefix, "weight_hh"), 1);
     const mr_onnx_value front = mr_onnx_list(g, 1, &(int64_t){0}), second = mr_onnx_list(g, 1, &(int64_t){1});
     mr_proto attributes = {0};

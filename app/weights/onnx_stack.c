@@ -143,7 +143,8 @@ static mr_onnx_value pair(mr_onnx_export *x, mr_onnx_value y)
     y = mr_onnx_op2(g, "Reshape", y, mr_onnx_list(g, 3, (int64_t[]){-1, 2, x->dim}));
     mr_onnx_split(g, y, 1, 2, (int64_t[]){1, 1}, two);
     const mr_onnx_value a = mr_onnx_op2(g, "Squeeze", two[0], axis), b = mr_onnx_op2(g, "Squeeze", two[1], axis);
-    const mr_onnx_value parts[] = {a, b, mr_onnx_op2(g, "Mul", a, b), mr_onnx_op2(g, "Sub", a, b)};
+    const mr_onnx_value product = mr_onnx_op2(g, "Mul", a, b), difference = mr_onnx_op2(g, "Sub", a, b);
+    const mr_onnx_value parts[] = {a, b, product, difference};
     return mr_onnx_gelu(x, mr_onnx_linear(x, "pair", mr_onnx_concat(g, 1, 4, parts)));
 }
 
