@@ -14,9 +14,12 @@ check "no other files" [ "$(ls)" = "$(printf '%s\n' again.onnx err model.onnx ou
 cp run/model.safetensors copy.safetensors
 refused 1 'copy.safetensors is the model itself' "$minrnn" export copy.safetensors --to onnx --out copy.safetensors
 check "the model is intact" same_files copy.safetensors run/model.safetensors
+echo kept >precious
+refused 1 'precious exists and is no export' "$minrnn" export run --to onnx --out precious
+check "the other file is intact" [ "$(cat precious)" = kept ]
 refused 1 'missing/model.onnx' "$minrnn" export run --to onnx --out missing/model.onnx
 refused 1 'text.txt: not a model file' "$minrnn" export text.txt --to onnx --out other.onnx
-refused 2 '--out FILE is missing' "$minrnn" export run --to onnx
+refused 2 'out FILE is missing' "$minrnn" export run --to onnx
 check "nothing was left" [ ! -e other.onnx ]
 
 # The interpreter: one that has onnxruntime.

@@ -308,6 +308,14 @@ static void what_cannot_be_written_is_refused(void **state)
     mr_net *net = net_of(ctx, models[0]);
     in_folder("missing/model.onnx", path);
     FAILS(MR_EIO, "missing/model.onnx", mr_export_onnx(net, path, &err));
+    assert_false(mr_is_our_onnx(path));
+    in_folder("model.onnx", path);
+    OK(mr_export_onnx(net, path, &err));
+    assert_true(mr_is_our_onnx(path));
+    write_file("other.onnx", "\x08\x07\x12\x07pytorch and more", 20, path);
+    assert_false(mr_is_our_onnx(path));
+    write_file("short.onnx", "\x08\x07\x12\x06minrnn", 10, path);
+    assert_false(mr_is_our_onnx(path));
     OK(mr_onnx_check_size(INT32_MAX, &err));
     FAILS(MR_ECONFIG, "2.1 GB", mr_onnx_check_size((int64_t)INT32_MAX + 1, &err));
     mr_net_free(net);

@@ -120,6 +120,19 @@ static void add_head(mr_proto *to)
     mr_proto_free(&opset);
 }
 
+int mr_is_our_onnx(const char *path)
+{
+    static const char made_by[] = "\x12\x06minrnn"; /* after the field of the version, which has two bytes */
+    char bytes[2 + sizeof made_by - 1];
+    uint64_t size;
+    int fd;
+    if (mr_file_open(path, &fd, &size, NULL)) return 0;
+    const int ours = size > sizeof bytes && !mr_file_read_at(fd, path, 0, bytes, sizeof bytes, NULL) &&
+                     !memcmp(bytes + 2, made_by, sizeof made_by - 1);
+    mr_file_close(fd);
+    return ours;
+}
+
 /* The pieces are written one after another: the weights are in memory once. */
 static int write_file(mr_onnx_export *x, mr_proto *head, const char *path)
 {

@@ -10,4 +10,7 @@
  * MR_ECONFIG: the file would have 2 GB or more, or the net has a key that this exporter does not know. */
 int mr_export_onnx(mr_net *net, const char *path, mr_error *err);
 
+/* Does a file begin as those do that mr_export_onnx writes? */
+int mr_is_our_onnx(const char *path);
+
 #endif
