@@ -35,7 +35,7 @@ elif [ "$sanitized" = 1 ]; then left_out "scores in onnxruntime: python cannot l
 else
     check "scores" "$python" "$tests/onnx_check.py" "$minrnn" "$library"
 
-    # A text, scored by the program of docs/weights.md's kind: tokens by the metadata, one step at a time.
+    # A text, scored one step at a time; its tokens by the metadata.
     cat >score.py <<'PYTHON'
 import json, sys
 import numpy as np, onnxruntime
@@ -55,5 +55,13 @@ sys.exit(not (len(off) == len(expected) == len(ids) - 1 and worst <= 1e-5))
 PYTHON
     "$minrnn" score run text.txt --per-token --json --mode step --device cpu >score.json
     check "log-probabilities of a text" "$python" score.py model.onnx text.txt score.json
+
+    # The program of the documentation.
+    sed -n '/^<!-- program: onnx -->$/,/^```$/p' "$tests"/../docs/weights*.md | sed '1,/^```python$/d; /^```$/d' >write.py
+    done_by "$python" write.py model.onnx "the quick"
+    check "the prompt and 200 characters" python3 - <<'PYTHON'
+text = open("out", encoding="utf-8", newline="").read()
+assert text.startswith("the quick") and len(text) == len("the quick") + 200 + 1, text
+PYTHON
 fi
 finish
