@@ -124,7 +124,8 @@ static mr_onnx_value pool(mr_onnx_export *x, mr_onnx_value y, int mean)
     mr_onnx_graph *g = &x->graph;
     const mr_onnx_value axis = mr_onnx_list(g, 1, &(int64_t){1});
     if (!mean) return mr_onnx_op2(g, "Squeeze", mr_onnx_slice(g, y, 1, -1, INT32_MAX), axis);
-    const mr_onnx_state total = mr_onnx_open_state(x, "state.sum", 1, &(int64_t){x->dim}, NULL);
+    const int64_t dim = x->dim;
+    const mr_onnx_state total = mr_onnx_open_state(x, "state.sum", 1, &dim, NULL);
     const mr_onnx_state seen = mr_onnx_open_state(x, "state.count", 0, NULL, NULL);
     const mr_onnx_value here = mr_onnx_op2(g, "Squeeze", mr_onnx_op2(g, "ReduceSum", y, axis), axis);
     const mr_onnx_value sum = mr_onnx_op2(g, "Add", total.now, here);
