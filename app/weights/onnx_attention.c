@@ -41,7 +41,6 @@ static void make_turns(mr_onnx_export *x, const shape *s)
     mr_free(turns);
     const mr_onnx_value others = mr_onnx_list(g, 3, (int64_t[]){1, 2, 3});
     const mr_onnx_value row = mr_onnx_op2(g, "Unsqueeze", mr_onnx_cast(g, rows(x, s), MR_ONNX_F64), others);
-
     const mr_onnx_value angle = mr_onnx_op2(g, "Mul", row, speed);
     const mr_onnx_value part = mr_onnx_op2(g, "Sub", angle, mr_onnx_op1(g, "Floor", angle));
     const mr_onnx_value radians = mr_onnx_op2(g, "Mul", part, mr_onnx_number(g, MR_ONNX_F64, 2 * acos(-1)));
@@ -125,7 +124,7 @@ static mr_onnx_value remember(mr_onnx_export *x, const shape *s, int block, cons
 {
     const mr_onnx_state state = mr_onnx_block_state(x, block, word, 2, (int64_t[]){s->window, s->dim}, NULL);
     const mr_onnx_value all = mr_onnx_concat(&x->graph, 1, 2, (mr_onnx_value[]){state.now, in});
-    mr_onnx_give(&x->graph, state.next, mr_onnx_slice(&x->graph, all, 1, -s->window, INT32_MAX));
+    mr_onnx_keep(x, state, mr_onnx_slice(&x->graph, all, 1, -s->window, INT32_MAX));
     return all;
 }
 

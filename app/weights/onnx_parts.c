@@ -38,9 +38,14 @@ double mr_onnx_setting(mr_onnx_export *x, const char *key, double fallback)
 
 int mr_onnx_find(mr_onnx_export *x, const char *name, mr_tensor *tensor)
 {
+    const int count = mr_net_tensors(x->net);
     *tensor = (mr_tensor)MR_TENSOR;
-    for (int i = 0; !mr_net_tensor(x->net, i, tensor, NULL); i++)
-        if (!strcmp(tensor->name, name)) return 1;
+    for (int i = 0; i < count; i++) { /* most are looked for in the order of the net */
+        const int index = (x->found + i) % count;
+        if (mr_net_tensor(x->net, index, tensor, NULL) || strcmp(tensor->name, name)) continue;
+        x->found = index;
+        return 1;
+    }
     return 0;
 }
 

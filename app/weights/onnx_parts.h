@@ -21,6 +21,7 @@ typedef struct mr_onnx_export {
     int status; /* the first failure, described in err; the graph is of no use after it */
     mr_error *err;
     int dim, layers;
+    int found; /* the number of the tensor that was found last */
     char scope[MR_ONNX_NAME];
     mr_onnx_value input; /* ids or values */
     mr_onnx_value time;  /* of mr_onnx_time; 0: not made yet */

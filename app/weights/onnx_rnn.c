@@ -77,7 +77,6 @@ static mr_onnx_value recurrent(mr_onnx_export *x, int block, const char *prefix,
     inputs[1] = matrix(x, prefix, "weight_ih", groups, order);
     inputs[2] = matrix(x, prefix, "weight_hh", groups, order);
     inputs[3] = biases(x, prefix, groups, order);
-
     const int64_t channels = mr_onnx_size(x, mr_onnx_join(name, prefix, "weight_hh"), 1);
     const mr_onnx_value front = mr_onnx_list(g, 1, &(int64_t){0}), second = mr_onnx_list(g, 1, &(int64_t){1});
     mr_proto attributes = {0};

@@ -21,7 +21,7 @@ static mr_onnx_value scaler_tensor(mr_onnx_export *x, const char *name, const do
     return mr_onnx_tensor(&x->graph, name, &(mr_onnx_form){MR_ONNX_F64, 1, {channels}}, data);
 }
 
-/* The first op, and the second: (v − mean)/scale of inputs, o·scale + mean of scores. */
+/* Inputs: (v − mean)/scale; scores (target = 1): o·scale + mean. A net without such a scaler: `in` as it is. */
 static mr_onnx_value scaled(mr_onnx_export *x, mr_onnx_value in, int target)
 {
     mr_onnx_graph *g = &x->graph;
@@ -124,7 +124,7 @@ static mr_onnx_value pool(mr_onnx_export *x, mr_onnx_value y, int mean)
     mr_onnx_graph *g = &x->graph;
     const mr_onnx_value axis = mr_onnx_list(g, 1, &(int64_t){1});
     if (!mean) return mr_onnx_op2(g, "Squeeze", mr_onnx_slice(g, y, 1, -1, INT32_MAX), axis);
-    const int64_t dim = x->dim;
+    const int64_t dim = x->dim; /* a variable for cppcheck, which stumbles over &(int64_t){x->dim} */
     const mr_onnx_state total = mr_onnx_open_state(x, "state.sum", 1, &dim, NULL);
     const mr_onnx_state seen = mr_onnx_open_state(x, "state.count", 0, NULL, NULL);
     const mr_onnx_value here = mr_onnx_op2(g, "Squeeze", mr_onnx_op2(g, "ReduceSum", y, axis), axis);
