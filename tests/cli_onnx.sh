@@ -57,7 +57,8 @@ PYTHON
     check "log-probabilities of a text" "$python" score.py model.onnx text.txt score.json
 
     # The program of the documentation.
-    sed -n '/^<!-- program: onnx -->$/,/^```$/p' "$tests"/../docs/weights*.md | sed '1,/^```python$/d; /^```$/d' >write.py
+    sed -n '/^<!-- program: onnx -->$/,/^```$/p' "$tests"/../docs/weights*.md |
+        sed '1,/^```python$/d; /^```$/d' >write.py
     done_by "$python" write.py model.onnx "the quick"
     check "the prompt and 200 characters" python3 - <<'PYTHON'
 text = open("out", encoding="utf-8", newline="").read()
