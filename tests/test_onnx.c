@@ -257,6 +257,26 @@ static void files_are_whole(void **state)
     mr_context_free(ctx);
 }
 
+/* A new mixer or key has to be built in app/weights/onnx_*.c and compared in onnx_cases.py. */
+static void every_mixer_and_key_is_known(void **state)
+{
+    (void)state;
+    mr_context *ctx = context_on("cpu");
+    const mr_key *key;
+    for (const char *const *mixer = mr_key_find("mixer")->choices; *mixer; mixer++) {
+        mr_net *net = net_of(ctx, (const char *const[]){IDS, "mixer", *mixer, NULL});
+        size_t size;
+        char *data = export(net, "mixer.onnx", &size);
+        check_model((span){(unsigned char *)data, size});
+        mr_free(data);
+        mr_net_free(net);
+    }
+    for (int i = 0; (key = mr_key_at(i)); i++)
+        if (!(key->flags & MR_KEY_LEARN) && !mr_onnx_knows(key->name)) fail_msg("key %s", key->name);
+    assert_false(mr_onnx_knows("lr"));
+    mr_context_free(ctx);
+}
+
 static void scalers_are_in_the_graph(void **state)
 {
     (void)state;
@@ -374,6 +394,7 @@ int main(void)
         cmocka_unit_test(fields_are_protobufs),
         cmocka_unit_test(long_fields_have_long_lengths),
         cmocka_unit_test(files_are_whole),
+        cmocka_unit_test(every_mixer_and_key_is_known),
         cmocka_unit_test(scalers_are_in_the_graph),
         cmocka_unit_test(a_file_says_what_the_model_is),
         cmocka_unit_test(what_cannot_be_written_is_refused),

@@ -23,8 +23,8 @@ enum {
 /* Room for the graph besides the weights, before it is known. */
 static const int64_t graph_bytes = 1 << 24;
 
-/* Keys whose values the graph has, or that do not matter for it. A model that has another value than the default for a
- * key that is not here would be exported wrongly, so it is refused. */
+/* Keys that the graph obeys, or that do not matter for it. A model that has another value than the default for a key that
+ * is not here would be exported wrongly, so it is refused. */
 static const char *const known[] = {"input",      "inputs",     "head",           "loss",      "outputs",
                                     "output",     "mixer",      "candidate",      "scan",      "h0",
                                     "gate-init",  "transition", "gru-reset",      "states",    "normalize-gates",
@@ -34,7 +34,7 @@ static const char *const known[] = {"input",      "inputs",     "head",         
                                     "window",     "gelu",       "head-bias",      "scaler",    "mlp-bias",
                                     "mixer-bias", "dt-rank",    "tie-embeddings", "mixer-conv"};
 
-static int is_known(const char *key)
+int mr_onnx_knows(const char *key)
 {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(known[i], key)) return 1;
@@ -46,7 +46,7 @@ static int check_keys(mr_net *net, mr_error *err)
     char value[MR_TEXT_MAX];
     const mr_key *key;
     for (int i = 0; (key = mr_key_at(i)); i++)
-        if (!(key->flags & MR_KEY_LEARN) && !is_known(key->name) &&
+        if (!(key->flags & MR_KEY_LEARN) && !mr_onnx_knows(key->name) &&
             !mr_net_setting(net, key->name, value, sizeof value, NULL) && strcmp(value, key->fallback))
             return mr_fail(err, MR_ECONFIG, "%s = %s cannot be exported to ONNX", key->name, value);
     return 0;

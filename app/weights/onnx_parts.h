@@ -80,6 +80,9 @@ mr_onnx_value mr_onnx_attention(mr_onnx_export *x, int block, const char *prefix
 /* Refuses a file that readers of protobuf would not take: they stop at 2 GB. */
 int mr_onnx_check_size(int64_t bytes, mr_error *err);
 
+/* Is this a key of models that the graph obeys, or that does not matter for it? */
+int mr_onnx_knows(const char *key);
+
 /* The whole net, from its inputs to the scores. */
 void mr_onnx_stack(mr_onnx_export *x);
 
