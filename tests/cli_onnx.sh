@@ -57,7 +57,7 @@ PYTHON
     check "log-probabilities of a text" "$python" score.py model.onnx text.txt score.json
 
     # The program of the documentation.
-    sed -n '/^<!-- program: onnx -->$/,/^```$/p' "$tests"/../docs/weights*.md |
+    sed -n '/^<!-- program: onnx -->$/,/^```$/p' "$tests"/../docs/weights.md |
         sed '1,/^```python$/d; /^```$/d' >write.py
     done_by "$python" write.py model.onnx "the quick"
     check "the prompt and 200 characters" python3 - <<'PYTHON'
