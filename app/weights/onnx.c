@@ -23,8 +23,8 @@ enum {
 /* Room for the graph besides the weights, before it is known. */
 static const int64_t graph_bytes = 1 << 24;
 
-/* Keys that the graph obeys, or that do not matter for it. A model that has another value than the default for a key that
- * is not here would be exported wrongly, so it is refused. */
+/* Keys that the graph obeys, or that do not matter for it. A model that has another value than the default for a key
+ * that is not here would be exported wrongly, so it is refused. */
 static const char *const known[] = {"input",      "inputs",     "head",           "loss",      "outputs",
                                     "output",     "mixer",      "candidate",      "scan",      "h0",
                                     "gate-init",  "transition", "gru-reset",      "states",    "normalize-gates",
