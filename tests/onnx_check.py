@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from types import SimpleNamespace
 
 try:
     import numpy as np
@@ -20,6 +21,7 @@ except ImportError as missing:
     sys.exit(77)
 try:
     import onnx
+    import onnx.reference
 except ImportError:
     onnx = None
 
@@ -156,6 +158,25 @@ def run(session, data, chunks, state=None):
     return scores, state
 
 
+class Reference:
+    """The evaluator of the package onnx, called as onnxruntime is: another reading of the standard."""
+
+    def __init__(self, path):
+        model = onnx.load(path)
+        self.evaluator = onnx.reference.ReferenceEvaluator(model)
+        self.inputs, self.outputs = model.graph.input, model.graph.output
+
+    def get_inputs(self):
+        return [SimpleNamespace(name=part.name, shape=[d.dim_value for d in part.type.tensor_type.shape.dim])
+                for part in self.inputs]
+
+    def get_outputs(self):
+        return self.outputs
+
+    def run(self, names, values):
+        return self.evaluator.run(names, values)
+
+
 def run_joined(session, data):
     """Two sequences side by side of which one is at token 10 and one at its start: the scores of each."""
     _, state = run(session, data[:1, :10], [10])
@@ -170,6 +191,13 @@ def worst_of(got, wanted):
         return np.inf
     off = np.abs(got - wanted) / np.maximum(1, np.abs(wanted))
     return np.inf if np.isnan(off).any() else off.max()
+
+
+def compare_reference(library, net, path, data, head):
+    data = np.ascontiguousarray(data[:2, :9])
+    scores, _ = run(Reference(path), data, [4, 5])
+    wanted = library.forward(net, data)
+    return worst_of(np.concatenate(scores, axis=1).reshape(wanted.shape) if head == "token" else scores[-1], wanted)
 
 
 def compare(library, net, session, data, head):
@@ -226,7 +254,10 @@ def check_case(minrnn, library, name, settings):
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(out, options)
     head = settings.get("head", "token")
-    results = compare(library, net, session, inputs_of(settings, np.random.default_rng(len(name))), head)
+    data = inputs_of(settings, np.random.default_rng(len(name)))
+    results = compare(library, net, session, data, head)
+    if onnx is not None:
+        results["reference"] = compare_reference(library, net, out, data, head)
     library.lib.mr_net_free(net)
     return results
 

@@ -1,4 +1,5 @@
-/* Mamba's layer as ONNX: all that depends on the inputs alone for all tokens at once, then a Scan over time. */
+/* Mamba's layer as ONNX: all that depends on the inputs alone for all tokens at once, then a Scan over time, which
+ * is the first axis there. */
 #include "weights/onnx_parts.h"
 
 /* A step of the Scan for one token: s = exp(Δ·A)·s + (Δ·v)·B, y = Σ C·s, with Δ and Δ·v [batch, H], B and C [batch, S]
@@ -34,8 +35,6 @@ static mr_onnx_value scan(mr_onnx_export *x, int block, const mr_onnx_value in[4
     step(&body, A, H, S);
     mr_onnx_set_graph(&attributes, "body", &body);
     mr_onnx_set_whole(&attributes, "num_scan_inputs", 4);
-    mr_onnx_set_list(&attributes, "scan_input_axes", 4, (int64_t[]){1, 1, 1, 1});
-    mr_onnx_set_list(&attributes, "scan_output_axes", 1, (int64_t[]){1});
     mr_onnx_node(&x->graph, "Scan", 5, (mr_onnx_value[]){state.now, in[0], in[1], in[2], in[3]}, 2, out, &attributes);
     mr_onnx_keep(x, state, out[0]);
     return out[1];
@@ -52,7 +51,7 @@ mr_onnx_value mr_onnx_mamba(mr_onnx_export *x, int block, const char *prefix, mr
     mr_onnx_value half[2], part[3];
     mr_onnx_split(g, mr_onnx_linear(x, mr_onnx_join(name, prefix, "in_proj"), in), 2, 2, (int64_t[]){H, H}, half);
     const mr_onnx_value heard = mr_onnx_conv(x, block, mr_onnx_join(name, prefix, "conv1d"), "mixer_conv", half[0]);
-    const mr_onnx_value v = mr_onnx_silu(x, heard);
+    const mr_onnx_value v = mr_onnx_silu(x, mr_onnx_turn(x, heard)), z = mr_onnx_turn(x, half[1]);
     const mr_onnx_value all = mr_onnx_linear(x, mr_onnx_join(name, prefix, "x_proj"), v);
     mr_onnx_split(g, all, 2, 3, (int64_t[]){R, S, S}, part);
     const mr_onnx_value size =
@@ -60,5 +59,5 @@ mr_onnx_value mr_onnx_mamba(mr_onnx_export *x, int block, const char *prefix, mr
     const mr_onnx_value inputs[] = {size, mr_onnx_op2(g, "Mul", size, v), part[1], part[2]};
     const mr_onnx_value y = scan(x, block, inputs, A, H, S);
     const mr_onnx_value whole = mr_onnx_op2(g, "Add", y, mr_onnx_op2(g, "Mul", D, v));
-    return mr_onnx_op2(g, "Mul", mr_onnx_silu(x, half[1]), whole);
+    return mr_onnx_turn(x, mr_onnx_op2(g, "Mul", mr_onnx_silu(x, z), whole));
 }

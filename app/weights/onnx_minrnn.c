@@ -1,5 +1,5 @@
 /* minGRU and minLSTM as ONNX: the gates of all tokens at once, then a Scan over time that computes h = a·h + b. A model
- * with scan = log has the same h. */
+ * with scan = log has the same h. Time is the first axis here: some programs have no Scan over another one. */
 #include "weights/onnx_parts.h"
 
 #include "core/mem.h"
@@ -82,8 +82,6 @@ static mr_onnx_value scan(mr_onnx_export *x, gates in, mr_onnx_state state, int6
     mr_onnx_inner_output(&body, "row", &row, next);
     mr_onnx_set_graph(&attributes, "body", &body);
     mr_onnx_set_whole(&attributes, "num_scan_inputs", 2);
-    mr_onnx_set_list(&attributes, "scan_input_axes", 2, (int64_t[]){1, 1});
-    mr_onnx_set_list(&attributes, "scan_output_axes", 1, (int64_t[]){1});
     mr_onnx_node(&x->graph, "Scan", 3, (mr_onnx_value[]){state.now, in.a, in.b}, 2, out, &attributes);
     mr_onnx_keep(x, state, out[0]);
     return out[1];
@@ -104,11 +102,12 @@ mr_onnx_value mr_onnx_minrnn(mr_onnx_export *x, int block, const char *prefix, m
 {
     const int lstm = mr_onnx_is(x, "mixer", "minlstm", "mingru");
     char name[MR_ONNX_NAME], weight[MR_ONNX_NAME];
+    in = mr_onnx_turn(x, in);
     const mr_onnx_value q = mr_onnx_linear(x, mr_onnx_join(name, prefix, lstm ? "linear_f" : "linear_z"), in);
     const mr_onnx_value i = lstm ? mr_onnx_linear(x, mr_onnx_join(name, prefix, "linear_i"), in) : 0;
     const mr_onnx_value c = candidate(x, mr_onnx_linear(x, mr_onnx_join(name, prefix, "linear_h"), in));
     const int64_t channels = mr_onnx_size(x, mr_onnx_join(weight, name, "weight"), 0);
     const gates both =
         mr_onnx_is(x, "transition", "signed", "positive") ? signed_gates(x, q, i, c) : positive_gates(x, q, i, c);
-    return scan(x, both, open_h(x, block, prefix, channels), channels);
+    return mr_onnx_turn(x, scan(x, both, open_h(x, block, prefix, channels), channels));
 }

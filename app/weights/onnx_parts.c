@@ -136,6 +136,11 @@ mr_onnx_value mr_onnx_time(mr_onnx_export *x)
     return x->time;
 }
 
+mr_onnx_value mr_onnx_turn(mr_onnx_export *x, mr_onnx_value in)
+{
+    return mr_onnx_transpose(&x->graph, in, 3, (int64_t[]){1, 0, 2});
+}
+
 /* ---- layers */
 
 mr_onnx_value mr_onnx_mix(mr_onnx_export *x, const char *weight, const char *bias, mr_onnx_value in)

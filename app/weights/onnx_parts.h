@@ -61,6 +61,9 @@ void mr_onnx_keep(mr_onnx_export *x, mr_onnx_state state, mr_onnx_value next);
 /* How many tokens each sequence has in this run, [1]. */
 mr_onnx_value mr_onnx_time(mr_onnx_export *x);
 
+/* [batch, time, channels] as [time, batch, channels], or back. */
+mr_onnx_value mr_onnx_turn(mr_onnx_export *x, mr_onnx_value in);
+
 /* x·Wᵀ + b, with PREFIX.weight, and PREFIX.bias where there is one; mix: where these have other names. */
 mr_onnx_value mr_onnx_linear(mr_onnx_export *x, const char *prefix, mr_onnx_value in);
 mr_onnx_value mr_onnx_mix(mr_onnx_export *x, const char *weight, const char *bias, mr_onnx_value in);

@@ -68,12 +68,11 @@ static mr_onnx_value recurrent(mr_onnx_export *x, int block, const char *prefix,
 {
     const int lstm = !strcmp(op, "LSTM"), groups = lstm ? 4 : 3, states = lstm ? 2 : 1;
     const int *order = lstm ? lstm_order : gru_order;
-    const int64_t to_rows[] = {1, 0, 2};
     mr_onnx_graph *g = &x->graph;
     char name[MR_ONNX_NAME];
     mr_onnx_state state[2];
     mr_onnx_value out[3], inputs[7] = {0}; /* one that is left out: lengths */
-    inputs[0] = mr_onnx_transpose(g, in, 3, to_rows);
+    inputs[0] = mr_onnx_turn(x, in);
     inputs[1] = matrix(x, prefix, "weight_ih", groups, order);
     inputs[2] = matrix(x, prefix, "weight_hh", groups, order);
     inputs[3] = biases(x, prefix, groups, order);
@@ -86,7 +85,7 @@ static mr_onnx_value recurrent(mr_onnx_export *x, int block, const char *prefix,
     if (!lstm) mr_onnx_set_whole(&attributes, "linear_before_reset", mr_onnx_is(x, "gru-reset", "after", "before"));
     mr_onnx_node(g, op, 5 + states, inputs, 1 + states, out, &attributes);
     for (int i = 0; i < states; i++) mr_onnx_keep(x, state[i], mr_onnx_op2(g, "Squeeze", out[1 + i], front));
-    return mr_onnx_transpose(g, mr_onnx_op2(g, "Squeeze", out[0], second), 3, to_rows);
+    return mr_onnx_turn(x, mr_onnx_op2(g, "Squeeze", out[0], second));
 }
 
 mr_onnx_value mr_onnx_gru(mr_onnx_export *x, int block, const char *prefix, mr_onnx_value in)
