@@ -83,7 +83,8 @@ fi
 if [ "${1:-}" = tests ]; then
     install_control_parts
     if ! has_python_headers && command -v apt-get >/dev/null; then (install_with_apt python3-dev) || true; fi
-    has_python_headers || echo "minrnn: no Python headers here (python3-dev): the tests of the Python package will be skipped"
+    has_python_headers ||
+        echo "minrnn: no Python headers here (python3-dev): the tests of the Python package will be skipped"
     if ! has_numpy && command -v apt-get >/dev/null; then (install_with_apt python3-numpy) || true; fi
     has_numpy || echo "minrnn: no NumPy here (python3-numpy): the tests with tests/reader.py will be skipped"
     if ! has_hdf5 || ! has_mujoco; then

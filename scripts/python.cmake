@@ -1,7 +1,8 @@
 # The Python extension minrnn._core (python/): with Python's limited API, so that one file serves all versions from 3.11
 # on. `pip install .` asks for it (pyproject.toml); otherwise it is built with the tests, where Python's headers are.
 option(MINRNN_PYTHON "the Python extension (pip install .)" OFF)
-if(CMAKE_CROSSCOMPILING OR MINRNN_STATIC OR MINRNN_SANITIZE OR MINRNN_ONE_LIBRARY OR NOT (MINRNN_PYTHON OR MINRNN_TESTS))
+if(CMAKE_CROSSCOMPILING OR MINRNN_STATIC OR MINRNN_SANITIZE OR MINRNN_ONE_LIBRARY
+   OR NOT (MINRNN_PYTHON OR MINRNN_TESTS))
   return()
 endif()
 if(MINRNN_PYTHON)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The Python package: its tests, the examples of its docstrings and of python/examples, with the extension of this build.
+# The Python package: its tests, the examples of its docstrings and of python/examples, with this build's extension.
 # usage: cli_python.sh MINRNN
 set -euo pipefail
 minrnn=$(realpath "${1:?usage: cli_python.sh MINRNN}")
