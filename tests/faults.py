@@ -213,6 +213,7 @@ class Lab:
         self.reading("eval", ["eval", model, "--data", "../text.txt", "--threads", "2"])
         self.reading("generate", ["generate", model, "--tokens", "5", "--prompt", "ab", "--json"])
         self.reading("score", ["score", model, "../text.txt", "--mode", "chunk=16", "--json", "--per-token"])
+        self.reading("export onnx", ["export", model, "--to", "onnx", "--out", "model.onnx"])
         self.reading("quantize", ["quantize", model, "--data", "../text.txt", "--out", "small.safetensors"])
         self.reading("export", ["export", model, "--to", "torch", "--out", "torch.safetensors"])
         foreign = ["export", model, "--to", "torch", "--out", "../foreign.safetensors"]

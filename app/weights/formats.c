@@ -2,6 +2,7 @@
 #include "weights/formats.h"
 
 #include "core/file.h"
+#include "weights/onnx.h"
 
 #include <string.h>
 
@@ -15,6 +16,7 @@ const mr_format mr_formats[] = {
     {"mamba", "Mamba of Hugging Face's transformers", mr_guess_mamba, mr_import_mamba, NULL, NULL},
     {"torch", "our tensors with PyTorch's names; nn.GRU, nn.LSTM", mr_guess_torch, mr_import_torch, mr_export_torch,
      NULL},
+    {"onnx", "a graph with its weights, for onnxruntime and others", NULL, NULL, NULL, mr_export_onnx},
     {0}};
 
 const mr_format *mr_format_find(const char *name)
@@ -78,6 +80,7 @@ int mr_export_check(const char *path, mr_error *err)
     size_t needed = 0;
     if (!mr_path_exists(path)) return 0;
     if (!mr_file_meta(path, MARK, mark, sizeof mark, &needed, NULL) && needed) return 0;
+    if (mr_is_our_onnx(path)) return 0;
     return mr_fail(err, MR_EINVAL, "--out %s exists and is no export of minrnn; remove it first or give another name",
                    path);
 }
