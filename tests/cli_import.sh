@@ -228,6 +228,12 @@ head -c 100 there/model.safetensors >cut
 refused 1 'cut off' "$minrnn" import cut --out new
 refused 1 'not a model file' "$minrnn" import text.txt --out new
 refused 1 'gone' "$minrnn" import gone --out new
+printf 'PK\003\004 and so on' >zip.pt
+printf '\200\002\212\012l and so on' >legacy.pt
+for file in zip.pt legacy.pt; do
+    refused 1 "$file: written by torch.save" "$minrnn" import $file --out new
+    refused 1 "$file: written by torch.save" "$minrnn" info $file
+done
 mkdir empty && refused 1 'a folder without safetensors files' "$minrnn" import empty --out new
 for map in '"to_out.weight":"gone.safetensors"' '"to_out.weight":"../x.safetensors"' '"x":"model.safetensors"' \
     '"to_out.weight":"model.safetensors"' '"x":"model.safetensors","x":"model.safetensors"'; do

@@ -38,7 +38,7 @@ int mr_foreign_view_open(const char *given, mr_foreign **out, mr_error *err)
         *out = NULL;
     }
     char *index = mr_path_join(given, "model.safetensors.index.json");
-    const int surely = is_index(given) || (index && mr_path_exists(index));
+    const int surely = is_index(given) || (index && mr_path_exists(index)) || mr_is_torch_save(given);
     mr_free(index);
     if (status && surely) return mr_fail(err, status, "%s", inner.text);
     return 0;

@@ -52,11 +52,26 @@ static int add_shard(mr_foreign *f, char *path, mr_error *err)
     return status;
 }
 
+int mr_is_torch_save(const char *path)
+{
+    unsigned char begin[4] = {0};
+    uint64_t size = 0;
+    int fd = -1;
+    if (mr_file_open(path, &fd, &size, NULL)) return 0;
+    const int read = size >= sizeof begin && !mr_file_read_at(fd, path, 0, begin, sizeof begin, NULL);
+    mr_file_close(fd);
+    return read && (!memcmp(begin, "PK\3\4", 4) || (begin[0] == 0x80 && begin[1] >= 2 && begin[1] <= 5 && begin[3]));
+}
+
 static int open_single(mr_foreign *f, mr_error *err)
 {
     f->shards = mr_alloc(1, sizeof *f->shards);
     if (!f->shards) return mr_no_memory(err, f->path);
-    return add_shard(f, mr_strdup(f->path), err);
+    const int status = add_shard(f, mr_strdup(f->path), err);
+    if (status != MR_EFORMAT || !mr_is_torch_save(f->path)) return status;
+    return mr_fail(err, MR_EFORMAT,
+                   "%s: written by torch.save, and not a safetensors file; docs/weights.md says how to convert it",
+                   f->path);
 }
 
 /* ---- the index */

@@ -35,6 +35,9 @@ int mr_foreign_open_memory(const void *data, size_t size, const char *config, si
                            mr_error *err);
 void mr_foreign_close(mr_foreign *foreign);
 
+/* Does a file begin as torch.save writes it: as a zip archive or a pickle? Such a file is not read. */
+int mr_is_torch_save(const char *path);
+
 const mr_foreign_tensor *mr_foreign_find(const mr_foreign *foreign, const char *name); /* or NULL */
 /* The same for a name with a number, "layers.%d.weight". */
 const mr_foreign_tensor *mr_foreign_find_at(const mr_foreign *foreign, const char *format, int number);
