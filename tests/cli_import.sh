@@ -191,6 +191,7 @@ for kind in mingru-lm minlstm-lm; do
     spoiled $kind 't["norm.weight"][2][0] = float("-inf")' 'tensor norm\.weight: element 0 is infinite'
     spoiled $kind 't["norm.weight"] = ["F64", [6], [1e39] * 6]' 'element 0 is too large for a float'
     spoiled $kind 't["norm.weight"] = ["I32", [6], [1] * 6]' 'norm\.weight is I32, not of floats'
+    spoiled $kind 'w("to_logits.weight", 8, 6)' 'to_logits\.weight is 8 × 6, not 9 × 6'
     spoiled $kind 'w("token_emb.weight", 54)' 'tensor token_emb\.weight has 1 sizes, not 2'
     spoiled $kind 'w("token_emb.weight", 0, 6)' 'tensor token_emb\.weight is empty'
     spoiled $kind 'w("layers.0.0.net.0.weight", 6, 1, 17)' 'conv = 17'
@@ -212,6 +213,7 @@ spoiled mamba 'c["use_bias"] = True' 'use_bias = true cannot be expressed'
 spoiled mamba 'c["model_type"] = "mamba2"' 'model_type = mamba2 cannot be expressed'
 spoiled mamba 'c["hidden_act"] = "gelu"' 'hidden_act = gelu cannot be expressed'
 spoiled mamba 'c["hidden_size"] = 6' 'hidden_size = 6, but the tensors have 5'
+spoiled mamba 'c["intermediate_size"] = 12' 'intermediate_size = 12, but the tensors have 10'
 spoiled mamba 'c["num_hidden_layers"] = 3' 'num_hidden_layers = 3, but the tensors have 2'
 spoiled mamba 'c["use_conv_bias"] = False' 'conv1d\.bias has no place'
 spoiled mamba 'w("lm_head.weight", 7, 5)' 'lm_head\.weight is not the embedding'
@@ -221,6 +223,13 @@ spoiled mamba 't.clear(); c = mamba(K=17)' 'conv_kernel = 17: at most 16'
 spoiled gru 'w("weight_hh_l0", 11, 4)' 'neither of a GRU nor of an LSTM'
 spoiled gru 'w("weight_ih_l0_reverse", 12, 3)' 'weight_ih_l0_reverse has no place'
 spoiled gru 'del t["bias_hh_l1"]' 'has no tensor bias_hh_l1'
+
+spoiled gru 'meta["vocab"] = "[1]"; w("embed.weight", 9, 4); w("blocks.0.norm1.weight", 4)' 'has no place in a nn'
+
+# a run without a model is no other program's weights
+mkdir half && cp run/state.safetensors half
+refused 1 'a folder without model.safetensors' "$minrnn" info half
+refused 1 'already a file of minrnn' "$minrnn" import half --out new
 
 # files that are no weights, shards that lie
 make mingru there

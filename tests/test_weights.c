@@ -194,6 +194,10 @@ static void what_a_minlm_does_not_have_is_refused(void **state)
         if (!strcmp(cases[i].value, "gru")) settings[15] = "yes"; /* gru has no other */
         refuse_export("lucidrains", settings, cases[i].says);
     }
+    refuse_export("lucidrains",
+                  (const char *const[]){"inputs", "9", "outputs", "8", "mixer-bias", "no", "dim", "6", "mlp", "2",
+                                        "gelu", "erf", "norm-eps", "1.1920929e-07", NULL},
+                  "outputs = 8: a minLM has outputs = 9");
     refuse_export("torch", (const char *const[]){"vocab", "bytes", "mixer", "gru", "dim", "4", NULL},
                   "gru-reset = before: a model under PyTorch's names has gru-reset = after");
 }
@@ -320,6 +324,7 @@ static void settings_that_mean_nothing_are_refused(void **state)
     refuse_at(path, "torch", NULL, "unknown key lr");
     write_config("{}");
     refuse_at(path, "torch", "bytes", "reads 5 tokens and has 5 outputs, the vocabulary has 256");
+    refuse_at(path, "torch", "[1]", "vocab: ");
     refuse_at(path, "nothing", NULL, "--from nothing: cannot be imported");
 }
 

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static int is_minrnn(const char *format) { return format && !strcmp(format, "minrnn"); }
+
 /* Is it a folder with a run's model, or a file of minrnn? */
 static int is_ours(const char *given)
 {
@@ -16,7 +18,7 @@ static int is_ours(const char *given)
     size_t needed = 0;
     char *inside = mr_path_join(given, "model.safetensors");
     const char *path = inside && mr_path_exists(inside) ? inside : given;
-    const int ours = !mr_file_meta(path, "format", format, sizeof format, &needed, NULL) && !strcmp(format, "minrnn");
+    const int ours = !mr_file_meta(path, "format", format, sizeof format, &needed, NULL) && is_minrnn(format);
     mr_free(inside);
     return ours;
 }
@@ -33,7 +35,7 @@ int mr_foreign_view_open(const char *given, mr_foreign **out, mr_error *err)
     *out = NULL;
     if (is_ours(given)) return 0;
     const int status = mr_foreign_open(given, out, &inner);
-    if (!status && !(*out)->count) {
+    if (!status && (!(*out)->count || is_minrnn(mr_foreign_meta(*out, "format")))) { /* such as a state */
         mr_foreign_close(*out);
         *out = NULL;
     }

@@ -36,7 +36,7 @@ static void set_model(mr_transfer *t, int lstm)
     mr_set(t, "inputs", "%lld", (long long)tokens[0]);
     mr_set(t, "head", "token");
     mr_set(t, "loss", "xent");
-    mr_set(t, "outputs", "%lld", (long long)mr_sizes_of(t, "to_logits.weight", 2)[0]);
+    mr_set(t, "outputs", "%lld", (long long)tokens[0]);
     mr_gates_set(t, lstm);
     mr_set(t, "layers", "%d", mr_foreign_blocks(t->from, norms));
     mr_set(t, "dim", "%lld", (long long)tokens[1]);
@@ -143,6 +143,7 @@ static void need_model(mr_transfer *t)
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) mr_need(t, needs[i][0], needs[i][1]);
     need_epsilon(t);
     if (!mr_is_set(t, "conv", "0")) mr_need(t, "conv-place", "residual");
+    mr_need(t, "outputs", mr_setting_of(t, "inputs").text);
     if (!t->status && !mr_has_ours(t, "blocks.0.mlp.up.weight")) mr_transfer_fail(t, "mlp = 0: a minLM has an MLP");
 }
 

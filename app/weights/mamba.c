@@ -69,6 +69,7 @@ static void check_config(mr_transfer *t, const sizes *s)
     need_size(t, "vocab_size", s->vocab);
     need_size(t, "hidden_size", s->dim);
     need_size(t, "num_hidden_layers", s->layers);
+    need_size(t, "intermediate_size", s->width);
     need_size(t, "state_size", s->states);
     need_size(t, "conv_kernel", s->taps);
     need_size(t, "time_step_rank", s->rank);

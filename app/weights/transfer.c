@@ -136,7 +136,8 @@ static int follows_from_vocab(const char *key)
 static int vocab_size(mr_transfer *t)
 {
     mr_vocab *vocab;
-    if ((t->status = mr_vocab_parse(t->vocab, &vocab, t->err))) return 0;
+    mr_error inner;
+    if (mr_vocab_parse(t->vocab, &vocab, &inner)) return mr_transfer_fail(t, "vocab: %.800s", inner.text), 0;
     const int size = mr_vocab_size(vocab);
     mr_vocab_free(vocab);
     return size;
