@@ -1,8 +1,8 @@
 /* Reading HDF5 files in a process of its own. libhdf5 trusts the bytes of a file: damaged ones have made it read
  * outside its memory, loop and ask for more memory than there is. So a child of this process opens the file and answers
  * requests; where it dies, the caller gets an error, and nothing else has happened. A child of a process with threads
- * can be born while one of them holds a lock that nobody will open there (that of AddressSanitizer's memory, for one), and
- * then never answers: it is replaced. */
+ * can be born while one of them holds a lock that nobody will open there (that of AddressSanitizer's memory, for one),
+ * and then never answers: it is replaced. */
 #include "control/hdf5_inside.h"
 
 #include "core/mem.h"
