@@ -22,7 +22,7 @@ static const mr_option flags[] = {
     MR_COMMON_FLAGS,
     {"env", MR_OPT_TEXT, offsetof(settings, env), "", 0, 0, NULL,
      "hopper, halfcheetah or walker2d; by default the one it was trained for", 0},
-    {"episodes", MR_OPT_INT, offsetof(settings, episodes), "10", 1, 100000, NULL, "how many, all at once", 0},
+    {"episodes", MR_OPT_INT, offsetof(settings, episodes), "10", 1, 100000, NULL, "how many", 0},
     {"target", MR_OPT_REAL, offsetof(settings, target), "0", -1e9, 1e9, NULL,
      "the return to ask for; 0: 3600 (hopper), 12000 (halfcheetah), 5000 (walker2d)", 0},
     {"assets", MR_OPT_TEXT, offsetof(settings, assets), "", 0, 0, NULL,
