@@ -194,6 +194,22 @@ static void observations_are_scaled_by_training_steps(void **state)
     mr_task_free(task);
 }
 
+static void returns_that_no_float_holds_are_refused(void **state)
+{
+    mr_d4rl set;
+    char path[MR_TEXT_MAX];
+    (void)state;
+    has_hdf5();
+    in_folder("huge.hdf5", path);
+    assert_int_equal(mr_d4rl_new(&set, 4, OBSERVED, ACTED, NULL), 0);
+    set.terminals[1] = 1;
+    set.rewards[2] = set.rewards[3] = 3e38F;
+    assert_int_equal(mr_d4rl_write(&set, path, NULL), 0);
+    mr_d4rl_free(&set);
+    const setting settings[] = {{"data", path}, {NULL, NULL}};
+    refused(new_task("control", 2, CONTEXT, settings), MR_EDATA, "huge.hdf5: the rewards of episode 1 add up to more");
+}
+
 /* ---- acting ---- */
 
 static mr_net *new_policy(mr_context *ctx, const char *mixer, const char *inputs, const char *outputs)
@@ -407,6 +423,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(validation_is_the_episodes_held_out, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_batch_is_a_function_of_its_place, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(observations_are_scaled_by_training_steps, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(returns_that_no_float_holds_are_refused, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(acting_is_predicting, open_simulation, close_simulation),
         cmocka_unit_test_setup_teardown(many_episodes_follow_in_waves, open_simulation, close_simulation),
         cmocka_unit_test_setup_teardown(the_clock_ends_an_episode, open_simulation, close_simulation),
