@@ -64,10 +64,24 @@ assert json.load(open('first'))['returns'] != json.load(open('out'))['returns']"
 done_by "$minrnn" rollout timed --episodes 1 --target 1000 --strip strip.svg --device cpu
 check "a film strip" grep -q '</svg>' strip.svg
 refused 1 'there are hopper, halfcheetah and walker2d' "$minrnn" rollout whole --env ant
-refused 1 'no policy for Walker2d' "$minrnn" rollout whole --env walker2d
+refused 1 'whole is no policy for Walker2d: it was trained for Hopper' "$minrnn" rollout whole --env walker2d
 done_by "$minrnn" train selective-copy --length 8 --tokens 2 --steps 2 --eval-batches 1 --dim 8 --layers 1 \
     --out copy --quiet
 refused 1 'not trained for control' "$minrnn" rollout copy
 refused 1 'no policy for Hopper' "$minrnn" rollout copy --env hopper
 refused 1 'nowhere' "$minrnn" rollout whole --assets nowhere
+
+# ---- as the recipe says, unless the command line does
+mkdir assets
+cp "$MINRNN_DATA/rl/hopper.xml" assets/
+done_by "$minrnn" train "${small[@]}" --target 1234 --assets assets --steps 5 --out own
+done_by "$minrnn" rollout own --episodes 1 --json
+check "its own target" json "d['target'] == 1234" out
+done_by "$minrnn" rollout own --episodes 1 --target 77 --json
+check "another target" json "d['target'] == 77" out
+done_by "$minrnn" eval own
+check "what is called its data" grep -q "data: .*recorded_hopper.hdf5, as" err
+rm assets/hopper.xml
+refused 1 'assets: no file hopper.xml' "$minrnn" rollout own
+done_by "$minrnn" rollout own --episodes 1 --assets "$MINRNN_DATA/rl"
 finish
