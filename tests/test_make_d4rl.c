@@ -81,6 +81,37 @@ static void falls_are_terminals(void **state)
     mr_d4rl_free(&made.set);
 }
 
+/* From what a step observed, its action leads to the next observation and earns its reward. Floats and the unknown
+ * place on the track leave small differences. */
+static void a_step_leads_to_the_next(void **state)
+{
+    mr_d4rl_made made = make("hopper", MR_D4RL_MEDIUM, 3000);
+    const mr_d4rl *set = &made.set;
+    mr_env_model *model;
+    mr_env *env;
+    int compared = 0;
+    (void)state;
+    assert_int_equal(mr_env_model_load(mr_env_type_find("hopper"), NULL, &model, NULL), 0);
+    assert_int_equal(mr_env_new(model, &env, NULL), 0);
+    for (size_t t = 0; t + 1 < set->steps; t++) {
+        const float *from = set->observations + t * 11, *to = from + 11;
+        double positions[MR_ENV_MOST_JOINTS] = {0}, velocities[MR_ENV_MOST_JOINTS], seen[MR_ENV_MOST_OBSERVED];
+        int known = !set->terminals[t] && !set->timeouts[t];
+        for (int i = 0; i < 5; i++) positions[i + 1] = (double)from[i];
+        for (int i = 0; i < 6; i++) velocities[i] = (double)from[5 + i], known &= fabs(velocities[i]) < 10;
+        if (!known) continue;
+        mr_env_set_state(env, positions, velocities, seen);
+        const mr_env_result r = mr_env_step(env, set->actions + t * 3, seen);
+        compared++;
+        assert_true(fabs(r.reward - (double)set->rewards[t]) < 1e-3);
+        for (int i = 0; i < 11; i++) assert_true(fabs(seen[i] - (double)to[i]) < 1e-2);
+    }
+    assert_true(compared > 2500);
+    mr_env_free(env);
+    mr_env_model_free(model);
+    mr_d4rl_free(&made.set);
+}
+
 static void replay_becomes_better(void **state)
 {
     mr_d4rl_made made = make("halfcheetah", MR_D4RL_REPLAY, 10000);
@@ -127,8 +158,9 @@ static void sets_have_the_sizes_of_d4rl(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_end_in_a_timeout), cmocka_unit_test(a_longer_set_begins_with_a_shorter_one),
-        cmocka_unit_test(falls_are_terminals),    cmocka_unit_test(replay_becomes_better),
-        cmocka_unit_test(it_can_be_stopped),      cmocka_unit_test(sets_have_the_sizes_of_d4rl)};
+        cmocka_unit_test(parts_end_in_a_timeout),     cmocka_unit_test(a_longer_set_begins_with_a_shorter_one),
+        cmocka_unit_test(falls_are_terminals),        cmocka_unit_test(a_step_leads_to_the_next),
+        cmocka_unit_test(replay_becomes_better),      cmocka_unit_test(it_can_be_stopped),
+        cmocka_unit_test(sets_have_the_sizes_of_d4rl)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
