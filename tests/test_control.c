@@ -212,13 +212,13 @@ static void returns_that_no_float_holds_are_refused(void **state)
 
 /* ---- acting ---- */
 
-static mr_net *new_policy(mr_context *ctx, const char *mixer, const char *inputs, const char *outputs)
+static mr_net *new_policy(mr_context *ctx, const char *mixer, const char *inputs, const char *outputs, const char *seed)
 {
     static const double mean[MR_TOKEN_MOST] = {0, 1.2, 0.1};
     double scale[MR_TOKEN_MOST];
     const char *settings[] = {"mixer",  mixer,  "dim",  "16",    "layers",  "2",     "input", "reals",
                               "inputs", inputs, "head", "token", "outputs", outputs, "loss",  "mse",
-                              "output", "tanh", "seed", "3",     "horizon", "60",    NULL};
+                              "output", "tanh", "seed", seed,    "horizon", "60",    NULL};
     mr_net *net;
     mr_error err = {0};
     for (int i = 0; i < MR_TOKEN_MOST; i++) scale[i] = i ? 1 : 5; /* so that the return decides what it does */
@@ -310,7 +310,7 @@ static void check_episode(mr_net *net, const mr_rollout *r, int number)
     double earned;
     assert_int_equal(mr_env_new(model, &env, NULL), 0);
     assert_int_equal(act_from_the_past(net, env, number, 20, &earned), r->lengths[number]);
-    assert_true(r->lengths[number] > 5 && fabs(earned - r->rewards[number]) < 1e-2 * fabs(earned));
+    assert_true(r->lengths[number] > 5 && fabs(earned - r->rewards[number]) < 1e-4 * fabs(earned));
     mr_env_free(env);
 }
 
@@ -321,7 +321,7 @@ static void acting_is_predicting(void **state)
     (void)state;
     needs_env("hopper");
     for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
-        mr_net *net = new_policy(ctx, policies[p][0], policies[p][1], "3");
+        mr_net *net = new_policy(ctx, policies[p][0], policies[p][1], "3", "3");
         mr_rollout r = roll_out(net, &(mr_rollout_options){.episodes = 3, .seed = 5, .target = 20, .threads = 2});
         double squares = 0;
         for (int i = 0; i < 3; i++) check_episode(net, &r, i);
@@ -373,19 +373,23 @@ static void many_episodes_follow_in_waves(void **state)
     watched w = {0};
     (void)state;
     needs_env("hopper");
-    mr_net *net = new_policy(ctx, "minlstm", "18", "3");
+    mr_net *net = new_policy(ctx, "minlstm", "18", "3", "58"); /* its episodes have 16 to 27 steps */
     mr_rollout few = roll_out(net, &o);
     o.episodes = MR_ROLLOUT_AT_ONCE;
     mr_rollout wave = roll_out(net, &o);
     const long before = peak_megabytes();
     o.episodes = MANY, o.film = see_film, o.film_user = &w, o.tick = see_tick, o.user = &w;
     mr_rollout many = roll_out(net, &o);
-    assert_true(peak_megabytes() < before + 1000);
-    for (int i = 0; i < 3; i++) /* batches of another size may be summed in another order */
+    assert_true(peak_megabytes() < 2 * before + 500); /* all at once took eight times as much */
+    for (int i = 0; i < 3; i++)                       /* batches of another size may be summed in another order */
         assert_true(fabs(few.rewards[i] - many.rewards[i]) < 1e-2 * fabs(few.rewards[i]));
     assert_memory_equal(wave.rewards, many.rewards, sizeof(double) * MR_ROLLOUT_AT_ONCE);
     assert_int_equal(w.filmed, many.lengths[0]);
     assert_true(w.ticks > 8 * 5 && w.done > 8 * MR_ENV_STEPS);
+    int longest = 0; /* others ended before it, so it has moved among the streams */
+    for (int i = 0; i < MR_ROLLOUT_AT_ONCE; i++)
+        if (wave.lengths[i] > wave.lengths[longest]) longest = i;
+    check_episode(net, &many, longest);
     check_episode(net, &many, MR_ROLLOUT_AT_ONCE);
     check_episode(net, &many, MANY - 1);
     mr_rollout_free(&few);
@@ -398,7 +402,7 @@ static void the_clock_ends_an_episode(void **state)
 {
     (void)state;
     needs_env("halfcheetah"); /* never falls */
-    mr_net *net = new_policy(ctx, "mingru", "27", "6");
+    mr_net *net = new_policy(ctx, "mingru", "27", "6", "3");
     mr_rollout r = roll_out(net, &(mr_rollout_options){.episodes = 1, .seed = 5, .target = 20});
     assert_int_equal(r.lengths[0], 1000);
     assert_true(r.std == 0);
@@ -413,6 +417,9 @@ static void scores_are_those_of_d4rl(void **state)
     assert_true(fabs(mr_env_score(mr_env_type_find("halfcheetah"), -280.178953)) < 1e-9);
     assert_true(fabs(mr_env_score(mr_env_type_find("walker2d"), (4592.3 + 1.629008) / 2) - 50) < 1e-9);
     assert_null(mr_env_type_find("ant"));
+    assert_true(mr_env_type_find("hopper")->target == 3600); /* Decision Transformer's */
+    assert_true(mr_env_type_find("halfcheetah")->target == 12000);
+    assert_true(mr_env_type_find("walker2d")->target == 5000);
 }
 
 int main(void)
