@@ -194,6 +194,33 @@ static void observations_are_scaled_by_training_steps(void **state)
     mr_task_free(task);
 }
 
+/* There is nothing else to train on, or to score. */
+static void one_episode_is_trained_on_and_scored(void **state)
+{
+    mr_d4rl set;
+    mr_batch batch;
+    char path[MR_TEXT_MAX];
+    (void)state;
+    has_hdf5();
+    in_folder("one.hdf5", path);
+    assert_int_equal(mr_d4rl_new(&set, 4, OBSERVED, ACTED, NULL), 0);
+    for (size_t s = 0; s < 4; s++) set.observations[s * OBSERVED] = (float)s;
+    set.terminals[3] = 1;
+    assert_int_equal(mr_d4rl_write(&set, path, NULL), 0);
+    mr_d4rl_free(&set);
+    const setting settings[] = {{"data", path}, {NULL, NULL}};
+    mr_task *task = open_task("control", 2, CONTEXT, settings);
+    batch = reals_batch(task);
+    assert_int_equal(task->eval_batches, 1);
+    task->type->eval_batch(task, 0, &batch);
+    assert_int_equal(batch.counted, 4);
+    task->type->train_batch(task, 1, 0, &batch);
+    assert_true(batch.counted >= 2);
+    assert_true(fabs(task->input_mean[1] - 1.5) < 1e-6);
+    mr_batch_free(&batch);
+    mr_task_free(task);
+}
+
 static void returns_that_no_float_holds_are_refused(void **state)
 {
     mr_d4rl set;
@@ -430,6 +457,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(validation_is_the_episodes_held_out, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_batch_is_a_function_of_its_place, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(observations_are_scaled_by_training_steps, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(one_episode_is_trained_on_and_scored, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(returns_that_no_float_holds_are_refused, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(acting_is_predicting, open_simulation, close_simulation),
         cmocka_unit_test_setup_teardown(many_episodes_follow_in_waves, open_simulation, close_simulation),
