@@ -28,6 +28,8 @@ check "what it reads and predicts" json \
     "d['config']['inputs'] == 18 and d['config']['outputs'] == 3 and d['config']['output'] == 'tanh'" out
 done_by "$minrnn" eval whole --device cpu --threads 1 --json
 check "it has learned something" json "0 < d['loss'] < 0.4 and d['rows'] > 0 and d['split'] == 'validation'" out
+done_by "$minrnn" quantize whole --out small.safetensors
+check "its loss is no entropy" grep -q '^squared error: f32 ' out
 done_by "$minrnn" train "${small[@]}" --timestep yes --context 7 --steps 5 --out timed
 done_by "$minrnn" info timed --json
 check "with the time" json "d['config']['inputs'] == 27" out
