@@ -43,6 +43,17 @@ echo text >text.hdf5
 refused 1 'text.hdf5' "$minrnn" train rl-hopper-medium --data text.hdf5 --out new
 refused 1 'control takes 1 to 1000' "$minrnn" train rl-hopper-medium --data "$recorded" --context 2000 --out new
 
+# ---- D4RL's own file comes first, then the one made here
+tiny=(env MINRNN_DATA="$PWD/own-data" XDG_CACHE_HOME="$PWD/cache" "$minrnn" train rl-hopper-medium-expert --dim 8
+    --layers 1 --batch 2 --steps 1 --device cpu)
+mkdir -p own-data/d4rl cache/minrnn/d4rl-like
+echo text >cache/minrnn/d4rl-like/hopper-medium-expert.hdf5
+cp "$recorded" own-data/d4rl/hopper_medium_expert-v2.hdf5
+done_by "${tiny[@]}" --out theirs
+check "whose data it is" grep -q 'not made by minrnn' err
+rm own-data/d4rl/hopper_medium_expert-v2.hdf5
+refused 1 'd4rl-like/hopper-medium-expert.hdf5' "${tiny[@]}" --out like
+
 # ---- acting
 if grep -qx 'mujoco: no' version; then
     refused 1 'built without MuJoCo.*bootstrap.sh control' "$minrnn" rollout whole

@@ -121,6 +121,10 @@ static void replay_becomes_better(void **state)
     double best = 0; /* now and then one falls onto its back */
     for (int i = 6; i < 10; i++) best = fmax(best, made.set.episodes[i].reward);
     assert_true(best > 4000);
+    for (int i = 0; i < 10; i++) /* each starts elsewhere, whoever acts */
+        for (int k = 0; k < i; k++)
+            assert_memory_not_equal(made.set.observations + (size_t)i * 1000 * 17,
+                                    made.set.observations + (size_t)k * 1000 * 17, 17 * sizeof(float));
     mr_d4rl_free(&made.set);
 }
 
@@ -152,6 +156,7 @@ static void sets_have_the_sizes_of_d4rl(void **state)
     assert_int_equal(mr_d4rl_usual_steps(hopper, MR_D4RL_MEDIUM), 1000000);
     assert_int_equal(mr_d4rl_usual_steps(hopper, MR_D4RL_REPLAY), 402000);
     assert_int_equal(mr_d4rl_usual_steps(walker, MR_D4RL_REPLAY), 302000);
+    assert_int_equal(mr_d4rl_usual_steps(mr_env_type_find("halfcheetah"), MR_D4RL_REPLAY), 202000);
     assert_int_equal(mr_d4rl_usual_steps(walker, MR_D4RL_EXPERT), 2000000);
 }
 
