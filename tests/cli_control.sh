@@ -44,15 +44,18 @@ refused 1 'text.hdf5' "$minrnn" train rl-hopper-medium --data text.hdf5 --out ne
 refused 1 'control takes 1 to 1000' "$minrnn" train rl-hopper-medium --data "$recorded" --context 2000 --out new
 
 # ---- D4RL's own file comes first, then the one made here
-tiny=(env MINRNN_DATA="$PWD/own-data" XDG_CACHE_HOME="$PWD/cache" "$minrnn" train rl-hopper-medium-expert --dim 8
-    --layers 1 --batch 2 --steps 1 --device cpu)
+tiny=(env MINRNN_DATA="$PWD/own-data" XDG_CACHE_HOME="$PWD/cache" "$minrnn" train --dim 8 --layers 1 --batch 2
+    --steps 1 --device cpu)
 mkdir -p own-data/d4rl cache/minrnn/d4rl-like
-echo text >cache/minrnn/d4rl-like/hopper-medium-expert.hdf5
-cp "$recorded" own-data/d4rl/hopper_medium_expert-v2.hdf5
-done_by "${tiny[@]}" --out theirs
-check "whose data it is" grep -q 'not made by minrnn' err
-rm own-data/d4rl/hopper_medium_expert-v2.hdf5
-refused 1 'd4rl-like/hopper-medium-expert.hdf5' "${tiny[@]}" --out like
+for set in medium-replay medium-expert; do
+    theirs=own-data/d4rl/hopper_${set/-/_}-v2.hdf5
+    echo text >cache/minrnn/d4rl-like/hopper-$set.hdf5
+    cp "$recorded" "$theirs"
+    done_by "${tiny[@]}" rl-hopper-$set --out theirs-$set
+    check "whose data it is" grep -q 'not made by minrnn' err
+    rm "$theirs"
+    refused 1 "d4rl-like/hopper-$set.hdf5" "${tiny[@]}" rl-hopper-$set --out like
+done
 
 # ---- acting
 if grep -qx 'mujoco: no' version; then

@@ -1,6 +1,7 @@
 /* D4RL-like data: where its episodes end, that its parts are what they are called, and that it can be stopped. */
 #include "control/hdf5_file.h"
 #include "control/make_d4rl.h"
+#include "control/policy.h"
 #include "scratch.h"
 #include "skip_because.h"
 
@@ -112,6 +113,35 @@ static void a_step_leads_to_the_next(void **state)
     mr_d4rl_free(&made.set);
 }
 
+/* What was added to the first action of a set, in deviations. */
+static void first_noise(uint64_t seed, double noise[6])
+{
+    mr_d4rl_job job = job_of("halfcheetah", MR_D4RL_MEDIUM, 50);
+    mr_d4rl_made made;
+    mr_policy *policy;
+    double seen[MR_POLICY_LANES][MR_ENV_MOST_OBSERVED] = {{0}};
+    float draws[MR_POLICY_LANES][MR_ENV_MOST_ACTED] = {{0}}, actions[MR_POLICY_LANES][MR_ENV_MOST_ACTED];
+    job.seed = seed;
+    assert_int_equal(mr_d4rl_make(&job, &made, NULL), 0);
+    assert_int_equal(mr_policy_load(policies, job.type, "ppo", &policy, NULL), 0);
+    for (int i = 0; i < 17; i++) seen[0][i] = (double)made.set.observations[i];
+    mr_policy_act(policy, seen, 0, draws, actions);
+    for (int i = 0; i < 6; i++) noise[i] = ((double)made.set.actions[i] - (double)actions[0][i]) / .1;
+    mr_policy_free(policy);
+    mr_d4rl_free(&made.set);
+}
+
+static void another_seed_has_other_noise(void **state)
+{
+    double a[6], b[6];
+    int other = 0;
+    (void)state;
+    first_noise(3, a);
+    first_noise(4, b);
+    for (int i = 0; i < 6; i++) other += fabs(a[i] - b[i]) > .01;
+    assert_true(other >= 3); /* some may have been cut at ±1 */
+}
+
 static void replay_becomes_better(void **state)
 {
     mr_d4rl_made made = make("halfcheetah", MR_D4RL_REPLAY, 10000);
@@ -162,10 +192,13 @@ static void sets_have_the_sizes_of_d4rl(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_end_in_a_timeout),     cmocka_unit_test(a_longer_set_begins_with_a_shorter_one),
-        cmocka_unit_test(falls_are_terminals),        cmocka_unit_test(a_step_leads_to_the_next),
-        cmocka_unit_test(replay_becomes_better),      cmocka_unit_test(it_can_be_stopped),
-        cmocka_unit_test(sets_have_the_sizes_of_d4rl)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_end_in_a_timeout),
+                                       cmocka_unit_test(a_longer_set_begins_with_a_shorter_one),
+                                       cmocka_unit_test(falls_are_terminals),
+                                       cmocka_unit_test(a_step_leads_to_the_next),
+                                       cmocka_unit_test(another_seed_has_other_noise),
+                                       cmocka_unit_test(replay_becomes_better),
+                                       cmocka_unit_test(it_can_be_stopped),
+                                       cmocka_unit_test(sets_have_the_sizes_of_d4rl)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
