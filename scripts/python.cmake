@@ -1,7 +1,7 @@
 # The Python extension minrnn._core (python/): with Python's limited API, so that one file serves all versions from 3.11
 # on. `pip install .` asks for it (pyproject.toml); otherwise it is built with the tests, where Python's headers are.
 option(MINRNN_PYTHON "the Python extension (pip install .)" OFF)
-if(CMAKE_CROSSCOMPILING OR MINRNN_STATIC OR MINRNN_SANITIZE OR MINRNN_ONE_LIBRARY
+if((CMAKE_CROSSCOMPILING AND NOT MINRNN_PYTHON) OR MINRNN_STATIC OR MINRNN_SANITIZE OR MINRNN_ONE_LIBRARY
    OR NOT (MINRNN_PYTHON OR MINRNN_TESTS))
   return()
 endif()
@@ -23,7 +23,7 @@ set_target_properties(minrnn_python PROPERTIES OUTPUT_NAME _core PREFIX "" SUFFI
 if(APPLE)
   target_link_options(minrnn_python PRIVATE -undefined dynamic_lookup)
 else()
-  target_link_options(minrnn_python PRIVATE -Wl,--exclude-libs,ALL)
+  target_link_options(minrnn_python PRIVATE -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/python/src/exports.map)
 endif()
 if(MINRNN_PYTHON)
   install(TARGETS minrnn_python LIBRARY DESTINATION minrnn COMPONENT python)
