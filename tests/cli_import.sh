@@ -231,6 +231,10 @@ mkdir half && cp run/state.safetensors half
 refused 1 'a folder without model.safetensors' "$minrnn" info half
 refused 1 'already a file of minrnn' "$minrnn" import half --out new
 
+# a model whose metadata were damaged is still called a model
+python3 -c 'import sys; sys.stdout.buffer.write(open("model", "rb").read().replace(b"minrnn", b"minrmm"))' >damaged
+refused 1 'not a minrnn model' "$minrnn" info damaged
+
 # files that are no weights, shards that lie
 make mingru there
 head -c 100 there/model.safetensors >cut

@@ -23,6 +23,13 @@ static int is_ours(const char *given)
     return ours;
 }
 
+/* A state, or a model of minrnn whose metadata were damaged: opening it as a model says what is wrong. */
+static int is_remains(const mr_foreign *f)
+{
+    return is_minrnn(mr_foreign_meta(f, "format")) ||
+           (mr_foreign_meta(f, "version") && mr_foreign_meta(f, "model.mixer"));
+}
+
 static int is_index(const char *given)
 {
     const size_t size = strlen(given);
@@ -35,7 +42,7 @@ int mr_foreign_view_open(const char *given, mr_foreign **out, mr_error *err)
     *out = NULL;
     if (is_ours(given)) return 0;
     const int status = mr_foreign_open(given, out, &inner);
-    if (!status && (!(*out)->count || is_minrnn(mr_foreign_meta(*out, "format")))) { /* such as a state */
+    if (!status && (!(*out)->count || is_remains(*out))) {
         mr_foreign_close(*out);
         *out = NULL;
     }
