@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Writes models of other programs, and what these programs compute with them.
+
+usage: make_peers.py FOLDER [NAME…]
+
+Needs torch, transformers, minGRU-pytorch and safetensors. Each model gets a folder: model.safetensors (or parts with an
+index), config.json where the program writes one, expected.safetensors (y: the outputs, and x: the inputs of models
+of reals; y64: the same in fp64) and case.json (which model this is, its tokens, and what the weights do not say).
+Without names: all models of peer_cases.py and some of them in other dtypes and in parts."""
+import json
+import pathlib
+import sys
+
+import torch
+from safetensors.torch import save_file
+
+from peer_cases import by_name, cast, every
+from peer_models import exact_output, output
+
+LENGTH = 12
+# models that are also written in other dtypes and in parts: NAME@VARIANT
+VARIED = ["lm-mingru-v9-d8-l2-conv", "mamba", "layer-minlstm-d5-e1.5", "authors-minlstm-3"]
+DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64}
+
+
+def tensors_of(model):
+    """What torch saves, without the second name of a tied weight."""
+    state, seen = {}, set()
+    for name, weight in model.state_dict().items():
+        if weight.data_ptr() not in seen or weight.numel() == 0:
+            state[name] = weight.detach().clone().contiguous()
+        seen.add(weight.data_ptr())
+    return state
+
+
+def save_parts(state, folder, parts=3):
+    """The form in which Hugging Face saves large models."""
+    names = list(state)
+    cuts = [names[i::parts] for i in range(parts)]
+    index = {"metadata": {"total_size": sum(w.numel() * w.element_size() for w in state.values())}, "weight_map": {}}
+    for i, some in enumerate(cuts, 1):
+        file = f"model-{i:05}-of-{parts:05}.safetensors"
+        save_file({name: state[name] for name in some}, folder / file, metadata={"format": "pt"})
+        index["weight_map"].update({name: file for name in some})
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
+
+
+def save_model(case, model, variant, folder):
+    state = tensors_of(model)
+    if variant in DTYPES:
+        whole = cast(model, DTYPES[variant])
+        state = {name: whole[name] for name in state}
+    if case.config is not None:
+        text = json.loads(model.config.to_json_string(use_diff=False))
+        text["architectures"] = [type(model).__name__]
+        text["dtype"] = {"f16": "float16", "bf16": "bfloat16"}.get(variant, "float32")
+        (folder / "config.json").write_text(json.dumps(text, indent=1, sort_keys=True) + "\n")
+    if variant == "parts":
+        save_parts(state, folder)
+    else:
+        save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def write(full_name, base):
+    name, _, variant = full_name.partition("@")
+    case, folder = by_name(name), base / full_name
+    folder.mkdir(parents=True, exist_ok=True)
+    model = case.build()
+    save_model(case, model, variant, folder)
+    x = case.example(LENGTH)
+    with torch.no_grad():
+        expected = {"y": output(model, x)[0].float().contiguous()}
+        exact = exact_output(model, x)
+        if exact is not None:
+            expected["y64"] = exact[0].contiguous()
+    if case.reals:
+        expected["x"] = x[0].contiguous()
+    save_file(expected, folder / "expected.safetensors")
+    facts = {"family": case.family, "input": "reals" if case.reals else "tokens", "inputs": case.inputs,
+             "settings": case.settings, "trained": case.train, "dtype": variant if variant in DTYPES else "f32"}
+    if not case.reals:
+        facts["tokens"] = x[0].tolist()
+    (folder / "case.json").write_text(json.dumps(facts) + "\n")
+    return folder
+
+
+def main():
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
+    torch.set_num_threads(1)
+    names = sys.argv[2:] or [case.name for case in every()] + [f"{name}@{variant}" for name in VARIED
+                                                               for variant in (*DTYPES, "parts")]
+    for name in names:
+        folder = write(name, pathlib.Path(sys.argv[1]))
+        print(folder.name, sum(file.stat().st_size for file in folder.iterdir()))
+
+
+if __name__ == "__main__":
+    main()
