@@ -81,8 +81,10 @@ def mambas():
 
 AUTHORS_FORMS = [
     dict(inputs=16, outputs=16, dim=8, depth=1), dict(inputs=9, outputs=5, dim=6, depth=2, taps=4),
-    dict(inputs=7, outputs=7, dim=5, depth=2, mlp=2, h0=False), dict(inputs=6, outputs=6, dim=4, depth=1, taps=4, mlp=2),
-    dict(inputs=3, outputs=2, dim=6, depth=2, reals=True, mlp=1.5), dict(inputs=8, outputs=8, dim=6, depth=3, expansion=6),
+    dict(inputs=7, outputs=7, dim=5, depth=2, mlp=2, h0=False),
+    dict(inputs=6, outputs=6, dim=4, depth=1, taps=4, mlp=2),
+    dict(inputs=3, outputs=2, dim=6, depth=2, reals=True, mlp=1.5),
+    dict(inputs=8, outputs=8, dim=6, depth=3, expansion=6),
 ]
 
 
