@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Writes models of other programs, and what these programs compute with them.
 
-usage: make_peers.py FOLDER [NAME…]
+usage: make_peers.py FOLDER [NAME… | --drawn COUNT]
 
 Needs torch, transformers, minGRU-pytorch and safetensors. Each model gets a folder: model.safetensors (or parts with an
 index), config.json where the program writes one, expected.safetensors (y: the outputs, and x: the inputs of models
 of reals; y64: the same in fp64) and case.json (which model this is, its tokens, and what the weights do not say).
-Without names: all models of peer_cases.py and some of them in other dtypes and in parts."""
+Without names: all models of peer_cases.py and some of them in other dtypes and in parts. --drawn: models
+of random sizes, COUNT of each kind."""
 import json
 import pathlib
 import sys
@@ -15,6 +16,7 @@ import torch
 from safetensors.torch import save_file
 
 from peer_cases import by_name, cast, every
+from peer_drawn import names as drawn_names
 from peer_models import exact_output, output
 
 LENGTH = 12
@@ -50,6 +52,8 @@ def save_model(case, model, variant, folder):
     if variant in DTYPES:
         whole = cast(model, DTYPES[variant])
         state = {name: whole[name] for name in state}
+    if case.settings.get("normalize-gates") == "yes":  # the authors' code has it in its config
+        (folder / "config.json").write_text('{"use_coeff_norm": true}\n')
     if case.config is not None:
         text = json.loads(model.config.to_json_string(use_diff=False))
         text["architectures"] = [type(model).__name__]
@@ -77,7 +81,7 @@ def write(full_name, base):
         expected["x"] = x[0].contiguous()
     save_file(expected, folder / "expected.safetensors")
     facts = {"family": case.family, "input": "reals" if case.reals else "tokens", "inputs": case.inputs,
-             "settings": case.settings, "trained": case.train, "dtype": variant if variant in DTYPES else "f32"}
+             "layer": case.layer, "settings": case.settings, "trained": case.train, "dtype": variant if variant in DTYPES else "f32"}
     if not case.reals:
         facts["tokens"] = x[0].tolist()
     (folder / "case.json").write_text(json.dumps(facts) + "\n")
@@ -88,7 +92,10 @@ def main():
     if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
     torch.set_num_threads(1)
-    names = sys.argv[2:] or [case.name for case in every()] + [f"{name}@{variant}" for name in VARIED
+    wanted = sys.argv[2:]
+    if wanted[:1] == ["--drawn"]:
+        wanted = drawn_names(int(wanted[1]))
+    names = wanted or [case.name for case in every()] + [f"{name}@{variant}" for name in VARIED
                                                                for variant in (*DTYPES, "parts")]
     for name in names:
         folder = write(name, pathlib.Path(sys.argv[1]))

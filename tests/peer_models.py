@@ -22,6 +22,7 @@ class Case:
     make: object  # () -> nn.Module
     inputs: int
     reals: bool = False
+    layer: bool = False  # nothing around it
     train: int = 0  # steps of Adam; 0: only shaken
     settings: dict = dataclasses.field(default_factory=dict)
     config: object = None  # of transformers
