@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Writes models of other programs, and what these programs compute with them.
 
-usage: make_peers.py FOLDER [NAME… | --drawn COUNT]
+usage: make_peers.py FOLDER [NAME… | --drawn COUNT | --golden]
 
 Needs torch, transformers, minGRU-pytorch and safetensors. Each model gets a folder: model.safetensors (or parts with an
 index), config.json where the program writes one, expected.safetensors (y: the outputs, and x: the inputs of models
 of reals; y64: the same in fp64) and case.json (which model this is, its tokens, and what the weights do not say).
 Without names: all models of peer_cases.py and some of them in other dtypes and in parts. --drawn: models
-of random sizes, COUNT of each kind."""
+of random sizes, COUNT of each kind. --golden: those of
+tests/golden/peers."""
 import json
 import pathlib
 import sys
@@ -22,6 +23,10 @@ from peer_models import exact_output, output
 LENGTH = 12
 # models that are also written in other dtypes and in parts: NAME@VARIANT
 VARIED = ["lm-mingru-v9-d8-l2-conv", "mamba", "layer-minlstm-d5-e1.5", "authors-minlstm-3"]
+# small ones, one of each kind, which are in the repository
+GOLDEN = ["layer-mingru-d4-e1.5-proj0", "layer-minlstm-d5-e1.5@parts", "lm-mingru-v9-d6-l1-conv-e1",
+          "lm-minlstm-v7-d5-l1-conv-taps7-ff2@bf16", "mamba-d5-e1-states2-taps2-v7", "authors-minlstm-3-normalized",
+          "ours-attention-0", "torch-lstm-2"]
 DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64}
 
 
@@ -55,11 +60,11 @@ def save_model(case, model, variant, folder):
     if case.settings.get("normalize-gates") == "yes":  # the authors' code has it in its config
         (folder / "config.json").write_text('{"use_coeff_norm": true}\n')
     if case.config is not None:
-        text = json.loads(model.config.to_json_string(use_diff=False))
-        text["architectures"] = [type(model).__name__]
-        text["dtype"] = {"f16": "float16", "bf16": "bfloat16"}.get(variant, "float32")
-        (folder / "config.json").write_text(json.dumps(text, indent=1, sort_keys=True) + "\n")
-    if variant == "parts":
+        model.to(DTYPES.get(variant, torch.float32))
+        model.save_pretrained(folder, max_shard_size="2KB" if variant == "parts" else "1GB")
+        (folder / "generation_config.json").unlink()
+        model.float()
+    elif variant == "parts":
         save_parts(state, folder)
     else:
         save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
@@ -81,7 +86,8 @@ def write(full_name, base):
         expected["x"] = x[0].contiguous()
     save_file(expected, folder / "expected.safetensors")
     facts = {"family": case.family, "input": "reals" if case.reals else "tokens", "inputs": case.inputs,
-             "layer": case.layer, "settings": case.settings, "trained": case.train, "dtype": variant if variant in DTYPES else "f32"}
+             "layer": case.layer, "settings": case.settings, "trained": case.train,
+             "dtype": variant if variant in DTYPES else "f32"}
     if not case.reals:
         facts["tokens"] = x[0].tolist()
     (folder / "case.json").write_text(json.dumps(facts) + "\n")
@@ -95,6 +101,8 @@ def main():
     wanted = sys.argv[2:]
     if wanted[:1] == ["--drawn"]:
         wanted = drawn_names(int(wanted[1]))
+    elif wanted == ["--golden"]:
+        wanted = GOLDEN
     names = wanted or [case.name for case in every()] + [f"{name}@{variant}" for name in VARIED
                                                                for variant in (*DTYPES, "parts")]
     for name in names:

@@ -62,7 +62,7 @@ MAMBA_FORMS = [
     {"expand": 1, "hidden_size": 7}, {"vocab_size": 13, "hidden_size": 17}, {"layer_norm_epsilon": 1e-6},
     {"tie_word_embeddings": False}, {"use_conv_bias": False}, {"num_hidden_layers": 3, "state_size": 1},
     {"tie_word_embeddings": False, "use_conv_bias": False, "conv_kernel": 1, "state_size": 32},
-    {"hidden_size": 5, "expand": 1, "state_size": 2, "conv_kernel": 2, "vocab_size": 7, "tie_word_embeddings": False},
+    {"hidden_size": 5, "expand": 1, "state_size": 2, "conv_kernel": 2, "vocab_size": 7},
     {"hidden_size": 33, "layer_norm_epsilon": 1e-3, "time_step_rank": 1},
 ]
 
@@ -125,7 +125,8 @@ def bare():
                              ("gru-nobias", lambda: nn.GRU(4, 6, bias=False, batch_first=True), 4),
                              ("lstm", lambda: nn.LSTM(5, 7, batch_first=True), 5),
                              ("lstm-2", lambda: nn.LSTM(4, 4, 2, batch_first=True), 4)):
-        yield Case(f"torch-{name}", "torch", make, size, reals=True, layer=True, train=2, settings={"mixer": name.split("-")[0]})
+        yield Case(f"torch-{name}", "torch", make, size, reals=True, layer=True, train=2,
+                   settings={"mixer": name.split("-")[0]})
 
 
 def every():
