@@ -85,9 +85,10 @@ def write(full_name, base):
     if case.reals:
         expected["x"] = x[0].contiguous()
     save_file(expected, folder / "expected.safetensors")
+    flags = [word for key, value in case.settings.items() if key != "mixer" for word in (f"--{key}", value)]
     facts = {"family": case.family, "input": "reals" if case.reals else "tokens", "inputs": case.inputs,
-             "layer": case.layer, "settings": case.settings, "trained": case.train,
-             "dtype": variant if variant in DTYPES else "f32"}
+             "layer": case.layer, "mixer": case.settings["mixer"], "flags": flags, "exports": case.exports,
+             "trained": case.train, "dtype": variant if variant in DTYPES else "f32"}
     if not case.reals:
         facts["tokens"] = x[0].tolist()
     (folder / "case.json").write_text(json.dumps(facts) + "\n")

@@ -53,7 +53,7 @@ def draw_ours(dice, name):
     form = dict(mixer=mixer, inputs=dice.randint(2, 20), dim=dim, depth=dice.randint(1, 3),
                 width=0 if mixer == "attention" else dim * dice.randint(1, 3), mlp=dim * dice.randint(0, 3),
                 heads=heads, reals=reals, outputs=dice.randint(2, 9) if reals else 0)
-    settings = {"mixer": mixer, "norm": "layer"}
+    settings = {"mixer": mixer, "norm": "layer", "normalize-gates": "no"}
     if mixer == "attention":
         settings.update({"heads": str(heads), "positions": "none", "window": "64"})
     return Case(name, "ours", lambda: Ours(**form), form["inputs"], reals=reals, train=dice.choice((0, 3)),

@@ -24,6 +24,7 @@ class Case:
     reals: bool = False
     layer: bool = False  # nothing around it
     train: int = 0  # steps of Adam; 0: only shaken
+    exports: bool = True  # what is imported can be exported as what it was
     settings: dict = dataclasses.field(default_factory=dict)
     config: object = None  # of transformers
 

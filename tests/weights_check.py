@@ -19,7 +19,7 @@ import tempfile
 
 FORMS = {"F32": "f", "F64": "d", "F16": "e", "I64": "q"}
 # the families that can be exported, and what `minrnn export` calls them
-EXPORTS = {"mingru-pytorch": "lucidrains", "mamba": "mamba", "ours": "torch", "torch": "torch"}
+EXPORTS = {"mingru-pytorch": "lucidrains", "ours": "torch", "torch": "torch"}
 
 
 def read(path):
