@@ -105,7 +105,7 @@ CALLS = {"torch._utils._rebuild_tensor_v2": rebuild_tensor, "torch._utils._rebui
 def allowed(module, name):
     full = f"{module}.{name}"
     known = full in CALLS or INERT.fullmatch(full) or module in ("torch", "torch.cuda") and name in STORAGES
-    require(known, f"names {full[:200]}, which is no part of a state dict "
+    require(known, f"names {ascii(full[:200])[1:-1]}, which is no part of a state dict "
             "(save model.state_dict() rather than the model)")
     return Global(full)
 

@@ -215,7 +215,8 @@ def gather(path, options, tensors):
         for where, state in state_dicts(file.root):
             for name, value in state.items():
                 if isinstance(value, Tensor):
-                    print(".".join(where) or "-", name, value.storage.dtype, list(value.shape), sep="\t")
+                    texts = (".".join(where) or "-", str(name))
+                    print(*(text if text.isprintable() else ascii(text) for text in texts), value.storage.dtype, list(value.shape), sep="\t")
         return
     found = select(file.root, options)
     limit = GROWTH * os.path.getsize(path) + SLACK

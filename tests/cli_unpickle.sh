@@ -96,6 +96,7 @@ refuse compressed 'compressed'
 refuse big-endian 'big-endian'
 refuse legacy-count 'cut short'
 refuse legacy-long 'cut short'
+refuse program-lines 'names a.nb.c'
 refuse program-underflow 'takes more than it has'
 refuse program-no-mark 'without a mark'
 refuse program-no-end 'pickle exhausted|without an end'
@@ -112,6 +113,31 @@ refuse program-call-text 'a call of'
 refuse program-storage 'no storage'
 check "nothing was run" [ -z "$(find . .. /tmp -maxdepth 1 -name unpickle-ran)" ]
 check "no partial file is left" [ -z "$(find . -name '.unpickle-*')" ]
+
+# Damaged at random: a file is converted or refused with one line.
+check "2000 damaged files" python3 - "$script" honest.pt legacy.pt <<'PYTHON'
+import contextlib, io, os, random, sys
+script, *files = sys.argv[1:]
+sys.path.insert(0, os.path.dirname(script))
+import unpickle
+random.seed(1)
+content = [open(file, "rb").read() for file in files]
+done = 0
+for i in range(2000):
+    data = bytearray(content[i % 2])
+    for _ in range(1 + i % 3):
+        place = random.randrange(min(len(data), 1200))
+        data[place:place + random.randrange(3)] = random.randbytes(random.randrange(3))
+    open("damaged.pt", "wb").write(data)
+    sys.argv = ["unpickle.py", "damaged.pt", "--out", "damaged.safetensors"]
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            unpickle.main()
+        done += 1
+    except SystemExit as end:
+        assert isinstance(end.code, str) and end.code.startswith("damaged.pt: ") and "\n" not in end.code, end.code
+assert 0 < done < 1000, done
+PYTHON
 
 refused 1 "called 'w'" unpickle same-name.pt --strip m. --out no.safetensors
 refused 1 "no state dict 'none' in it; there is: 'model', 'ema'" unpickle two.pt --key none --out no.safetensors

@@ -148,7 +148,8 @@ def save_hostile():
 
 
 # pickles that pickle itself does not write
-PROGRAMS = {"underflow": b"\x80\x020.", "no-mark": b"\x80\x02K\x01t.", "no-end": b"\x80\x02}",
+PROGRAMS = {"lines": b"\x80\x04\x8c\x03a\nb\x8c\x01c\x93.",
+            "underflow": b"\x80\x020.", "no-mark": b"\x80\x02K\x01t.", "no-end": b"\x80\x02}",
             "instance": b"(cos\nsystem\no.",
             "memo": b"\x80\x02}r\xff\xff\xff\x7f.", "extension": b"\x80\x02\x82\x01.",
             "odd": b"\x80\x02}(K\x01u.",
