@@ -216,7 +216,8 @@ def gather(path, options, tensors):
             for name, value in state.items():
                 if isinstance(value, Tensor):
                     texts = (".".join(where) or "-", str(name))
-                    print(*(text if text.isprintable() else ascii(text) for text in texts), value.storage.dtype, list(value.shape), sep="\t")
+                    texts = [text if text.isprintable() else ascii(text) for text in texts]
+                    print(*texts, value.storage.dtype, list(value.shape), sep="\t")
         return
     found = select(file.root, options)
     limit = GROWTH * os.path.getsize(path) + SLACK
