@@ -11,7 +11,7 @@ import sys
 import torch
 from safetensors.torch import load_file
 
-from make_peers import LENGTH
+from make_peers import LONG
 from peer_cases import by_name, cast
 from peer_models import GammaNorm, output
 
@@ -32,7 +32,7 @@ def load(folder):
     if case.config is not None and not case.config.use_conv_bias:
         weights = {key: value for key, value in weights.items() if not key.endswith("conv1d.bias") or value.any()}
     fresh.load_state_dict(weights, strict=True)
-    x = case.example(LENGTH)
+    x = case.example(LONG)
     with torch.no_grad():
         return torch.equal(output(model, x), output(fresh, x))
 

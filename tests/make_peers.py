@@ -20,7 +20,7 @@ from peer_cases import by_name, cast, every
 from peer_drawn import names as drawn_names
 from peer_models import exact_output, output
 
-LENGTH = 12
+LENGTH, LONG = 12, 100  # tokens; LONG: where sizes are drawn
 # models that are also written in other dtypes and in parts: NAME@VARIANT
 VARIED = ["lm-mingru-v9-d8-l2-conv", "mamba", "layer-minlstm-d5-e1.5", "authors-minlstm-3"]
 # small ones, one of each kind, which are in the repository
@@ -76,7 +76,7 @@ def write(full_name, base):
     folder.mkdir(parents=True, exist_ok=True)
     model = case.build()
     save_model(case, model, variant, folder)
-    x = case.example(LENGTH)
+    x = case.example(LONG if name.startswith("drawn-") else LENGTH)
     with torch.no_grad():
         expected = {"y": output(model, x)[0].float().contiguous()}
         exact = exact_output(model, x)

@@ -114,7 +114,7 @@ def ours():
             arguments = dict(form, mixer=mixer, **other)
             settings = {"mixer": mixer, "norm": "layer", "normalize-gates": "no"}
             if mixer == "attention":
-                settings.update({"heads": "2", "positions": "none", "window": "64"})
+                settings.update({"heads": "2", "positions": "none", "window": "128"})
             yield Case(f"ours-{mixer}-{i}", "ours", lambda a=arguments: Ours(**a), form["inputs"],
                        reals=form.get("reals", False), train=3 if i == 1 else 0, settings=settings)
 
