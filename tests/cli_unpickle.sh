@@ -36,7 +36,7 @@ steps I64 [2] 7 -1
 transposed F32 [3, 2] 0 3 1 4 2 5
 whole F32 [2, 3] 0 1 2 3 4 5
 EXPECTED
-for file in honest legacy nested; do
+for file in honest legacy nested authors; do
     done_by unpickle $file.pt --out $file.safetensors
     check "$file: says what it wrote" grep -q "^$file.safetensors: 11 tensors" out
     done_by python3 show.py $file.safetensors

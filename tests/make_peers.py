@@ -4,11 +4,10 @@
 usage: make_peers.py FOLDER [NAME… | --drawn COUNT | --golden]
 
 Needs torch, transformers, minGRU-pytorch and safetensors. Each model gets a folder: model.safetensors (or parts with an
-index), config.json where the program writes one, expected.safetensors (y: the outputs, and x: the inputs of models
-of reals; y64: the same in fp64) and case.json (which model this is, its tokens, and what the weights do not say).
-Without names: all models of peer_cases.py and some of them in other dtypes and in parts. --drawn: models
-of random sizes, COUNT of each kind. --golden: those of
-tests/golden/peers."""
+index, or model.pt), config.json where the program writes one, expected.safetensors (y: the outputs, and x: the inputs
+of models of reals; y64: the same in fp64) and case.json (which model this is, its tokens, and what the weights do not
+say). Without names: all models of peer_cases.py, and some of them in other dtypes, in parts and by torch.save. --drawn:
+models of random sizes, COUNT of each kind. --golden: those of tests/golden/peers."""
 import json
 import pathlib
 import sys
@@ -59,7 +58,12 @@ def save_model(case, model, variant, folder):
         state = {name: whole[name] for name in state}
     if case.settings.get("normalize-gates") == "yes":  # the authors' code has it in its config
         (folder / "config.json").write_text('{"use_coeff_norm": true}\n')
-    if case.config is not None:
+    if variant in ("pt", "legacy"):
+        torch.save({"model": model.state_dict(), "step": 1}, folder / "model.pt",
+                   _use_new_zipfile_serialization=variant == "pt")
+        if case.config is not None:
+            (folder / "config.json").write_text(model.config.to_json_string())
+    elif case.config is not None:
         model.to(DTYPES.get(variant, torch.float32))
         model.save_pretrained(folder, max_shard_size="2KB" if variant == "parts" else "1GB")
         (folder / "generation_config.json").unlink()
@@ -105,7 +109,7 @@ def main():
     elif wanted == ["--golden"]:
         wanted = GOLDEN
     names = wanted or [case.name for case in every()] + [f"{name}@{variant}" for name in VARIED
-                                                               for variant in (*DTYPES, "parts")]
+                                                               for variant in (*DTYPES, "parts", "pt", "legacy")]
     for name in names:
         folder = write(name, pathlib.Path(sys.argv[1]))
         print(folder.name, sum(file.stat().st_size for file in folder.iterdir()))

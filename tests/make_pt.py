@@ -14,7 +14,7 @@ FORMATS = {"FloatStorage": "f", "DoubleStorage": "d", "LongStorage": "q", "HalfS
 
 
 def pretend():
-    """As much of torch as pickle asks for when it writes a name."""
+    """As much of torch and attrdict as pickle asks for when it writes a name."""
     torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
     for name in FORMATS:
         setattr(torch, name, type(name, (), {"__module__": "torch"}))
@@ -22,11 +22,15 @@ def pretend():
         function = types.FunctionType((lambda *_: None).__code__, {}, name)
         function.__module__, function.__qualname__ = "torch._utils", name
         setattr(utils, name, function)
-    sys.modules.update({"torch": torch, "torch._utils": utils})
-    return torch, utils
+    attrdict = types.ModuleType("attrdict.dictionary")
+    attrdict.AttrDict = type("AttrDict", (dict,), {"__module__": "attrdict.dictionary",
+                                                   "__getstate__": lambda self: (dict(self), tuple, False)})
+    sys.modules.update({"torch": torch, "torch._utils": utils, "attrdict": types.ModuleType("attrdict"),
+                        "attrdict.dictionary": attrdict})
+    return torch, utils, attrdict.AttrDict
 
 
-TORCH, UTILS = pretend()
+TORCH, UTILS, ATTR_DICT = pretend()
 
 
 class Storage:
@@ -109,6 +113,7 @@ def save_honest():
     state, stores = honest()
     save("honest.pt", state, stores)
     save_legacy("legacy.pt", state, stores)
+    save("authors.pt", ATTR_DICT(model=state, step=1), stores)
     adam = {"state": {0: {"exp_avg": state["whole"], "step": state["number"]}}, "param_groups": [{"params": [0]}]}
     save("nested.pt", {"step": 3, "best": 0.5, "run": {"model": state}, "optimizer": adam}, stores)
     save("two.pt", {"model": {"w": state["whole"]}, "ema": {"w": state["double"]}}, stores)

@@ -1,5 +1,5 @@
-"""More models like those of peer_cases.py, with sizes drawn at random. A norm of two or three channels is almost a sign,
-which makes much of rounding: the stacks have four or more."""
+"""More models like those of peer_cases.py, with sizes drawn at random. A norm of two or three channels is almost a
+sign, which makes much of rounding: the stacks have four or more."""
 import random
 
 import torch.nn as nn

@@ -116,17 +116,30 @@ def compare_weights(folder, exported):
             raise Failed(f"exported: {name}, which was not imported")
 
 
+def unpickled(folder, work):
+    """The folder itself, or what scripts/unpickle.py makes of a model.pt in it."""
+    if not (folder / "model.pt").exists():
+        return folder
+    script = pathlib.Path(__file__).resolve().parent.parent / "scripts" / "unpickle.py"
+    result = work / "unpickled"
+    result.mkdir()
+    command(sys.executable, script, folder / "model.pt", "--out", result / "model.safetensors")
+    if (folder / "config.json").exists():
+        shutil.copy(folder / "config.json", result)
+    return result
+
+
 def check_model(options, folder, work):
     facts = json.loads((folder / "case.json").read_text())
-    model, exported = work / "model.safetensors", work / "exported"
-    source = folder if list(folder.glob("*.index.json")) else folder / "model.safetensors"
+    model, exported, weights = work / "model.safetensors", work / "exported", unpickled(folder, work)
+    source = weights if list(weights.glob("*.index.json")) else weights / "model.safetensors"
     command(options.minrnn, "import", source, "--out", model, *facts.get("flags", []))
     worst = compare_outputs(options, model, folder, facts)
     if facts["family"] in EXPORTS and facts.get("exports", True):
         exported.mkdir()
         command(options.minrnn, "export", model, "--to", EXPORTS[facts["family"]],
                 "--out", exported / "model.safetensors")
-        compare_weights(folder, exported)
+        compare_weights(weights, exported)
         if options.exports:
             shutil.copytree(exported, options.exports / folder.name)
     return facts["family"] + (" layers" if facts["layer"] else ""), worst
