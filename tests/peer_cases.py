@@ -23,7 +23,7 @@ LM_FORMS = [  # tokens, dim, depth, and what differs from the defaults
     (11, 8, 1, {}), (13, 7, 2, {}), (9, 8, 2, {"enable_conv": True}), (9, 6, 1, {"enable_conv": True, "expansion": 1.}),
     (16, 6, 2, {"enable_conv": True, "conv_kernel_size": 4, "expansion": 2.}),
     (7, 5, 1, {"enable_conv": True, "conv_kernel_size": 7, "ff_mult": 2}), (12, 10, 3, {"ff_mult": 2.5}),
-    (5, 4, 1, {"ff_mult": 2, "expansion": 3.}), (257, 16, 2, {"expansion": 1.2}),
+    (5, 4, 1, {"ff_mult": 2, "expansion": 3.}), (256, 16, 2, {"expansion": 1.2}),
     (6, 4, 1, {"enable_conv": True, "conv_kernel_size": 1}), (10, 9, 5, {"enable_conv": True, "ff_mult": 1}),
 ]
 

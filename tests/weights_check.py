@@ -91,6 +91,20 @@ def compare_outputs(options, model, folder, facts):
     return worst
 
 
+def compare_scores(options, model, folder, facts):
+    """A model of bytes: the log-probabilities of `minrnn score`, token by token."""
+    expected, text = read(folder / "expected.safetensors"), model.parent / "text"
+    wanted, width, tokens = numbers(expected["y64" if "y64" in expected else "y"]), facts["inputs"], facts["tokens"]
+    text.write_bytes(bytes(tokens))
+    found = json.loads(command(options.minrnn, "score", model, text, "--per-token", "--json"))["logprobs"]
+    rows = [wanted[i:i + width] for i in range(0, len(wanted), width)]
+    log_sums = [max(row) + math.log(sum(math.exp(value - max(row)) for value in row)) for row in rows]
+    worst = error_of(found, [row[token] - total for row, total, token in zip(rows, log_sums, tokens[1:])], "score")
+    if not worst <= 1e-5:
+        raise Failed(f"log-probabilities differ by {worst:.2g}; 1e-5 at most")
+    return worst
+
+
 def expected_weights(tensors):
     """Name → floats of what an export must have: older norms have gamma, which stands for a weight of gamma + 1."""
     result = {}
@@ -133,8 +147,11 @@ def check_model(options, folder, work):
     facts = json.loads((folder / "case.json").read_text())
     model, exported, weights = work / "model.safetensors", work / "exported", unpickled(folder, work)
     source = weights if list(weights.glob("*.index.json")) else weights / "model.safetensors"
-    command(options.minrnn, "import", source, "--out", model, *facts.get("flags", []))
+    flags = facts["flags"] + (["--vocab", "bytes"] if facts["inputs"] == 256 else [])
+    command(options.minrnn, "import", source, "--out", model, *flags)
     worst = compare_outputs(options, model, folder, facts)
+    if facts["inputs"] == 256:
+        worst = max(worst, compare_scores(options, model, folder, facts))
     if facts["family"] in EXPORTS and facts.get("exports", True):
         exported.mkdir()
         command(options.minrnn, "export", model, "--to", EXPORTS[facts["family"]],
