@@ -3,7 +3,7 @@
 # came in. slow_weights.sh does the same with many more.
 source "$(dirname "$0")/cli_support.bash"
 
-outputs=$(dirname "$minrnn")/tests/model_outputs
+outputs=${MINRNN_OUTPUTS:-$(dirname "$minrnn")/tests/model_outputs}
 check "model_outputs is built" [ -x "$outputs" ]
 peers=$tests/golden/peers
 

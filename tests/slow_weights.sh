@@ -10,7 +10,7 @@ for package in torch transformers minGRU_pytorch safetensors; do
         exit 77
     fi
 done
-outputs=$(dirname "$minrnn")/tests/model_outputs
+outputs=${MINRNN_OUTPUTS:-$(dirname "$minrnn")/tests/model_outputs}
 check "model_outputs is built" [ -x "$outputs" ]
 
 compare() {
