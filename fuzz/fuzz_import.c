@@ -48,7 +48,7 @@ static void try_layout(const mr_foreign *f, const char *layout)
 {
     static const char *const settings[] = {"layers", "2", NULL};
     for (int given = 0; given < 2; given++) {
-        const mr_import_options options = {layout, NULL, given ? settings : NULL};
+        const mr_import_options options = {layout, NULL, given ? settings : NULL, NULL};
         const mr_format *format;
         mr_net *net = NULL;
         mr_error err = {0};

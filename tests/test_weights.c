@@ -30,7 +30,7 @@ static mr_net *create(const char *const *settings)
 
 static mr_net *import_at(const char *path, const char *from, const char *const *settings)
 {
-    const mr_import_options options = {from, NULL, settings};
+    const mr_import_options options = {from, NULL, settings, NULL};
     const mr_format *format;
     mr_foreign *f;
     mr_net *net = NULL;
@@ -43,7 +43,7 @@ static mr_net *import_at(const char *path, const char *from, const char *const *
 
 static void refuse_at(const char *path, const char *from, const char *vocab, const char *says)
 {
-    const mr_import_options options = {from, vocab, NULL};
+    const mr_import_options options = {from, vocab, NULL, NULL};
     const mr_format *format;
     mr_foreign *f;
     mr_net *net = NULL;

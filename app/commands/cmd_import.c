@@ -38,7 +38,7 @@ static void more_help(FILE *to, const char *topic)
         if (f->import) fprintf(to, "  %-11s %s\n", f->name, f->about);
     fprintf(to, "\nWhat the weights do not tell is taken from a config.json beside them, else it is:\n"
                 "  norm-eps         lucidrains: 1.1920929e-07, as nn.RMSNorm has it; mamba: 1e-5\n"
-                "  normalize-gates  borealis, minlstm: yes\n"
+                "  normalize-gates  borealis, minlstm: no, as in the authors' code\n"
                 "  heads, window, positions, norm, candidate, …\n"
                 "                   torch: the default of a new model\n"
                 "Any key of a model may be given as a flag and then holds: --norm-eps 1e-6 "
@@ -115,10 +115,13 @@ static int check_out(const char *out, mr_error *err)
 /* ---- the command ---- */
 
 static int print_result(const settings *set, const mr_foreign *from, const mr_format *format, const mr_net *net,
-                        mr_error *err)
+                        const char *assumed, mr_error *err)
 {
     const char *what = format->guess ? format->guess(from) : NULL;
     mr_json_out out;
+    if (*assumed && !set->common.quiet)
+        fprintf(stderr, "minrnn import: nothing tells these settings, so they were assumed: %s (a flag sets each)\n",
+                assumed);
     if (!set->common.json) {
         printf("%s: %s; %lld parameters\n", set->out, what ? what : format->name, (long long)mr_net_parameters(net));
         return 0;
@@ -129,6 +132,7 @@ static int print_result(const settings *set, const mr_foreign *from, const mr_fo
     mr_json_field_text(w, "what", what);
     mr_json_field_text(w, "out", set->out);
     mr_json_field_whole(w, "parameters", mr_net_parameters(net));
+    mr_json_field_text(w, "assumed", assumed);
     mr_json_write_close(w, '}');
     return mr_json_out_end(&out, "\n", err);
 }
@@ -138,16 +142,16 @@ static int import(const settings *set, const char *given, const char *const *key
     mr_foreign *from = NULL;
     mr_net *net = NULL;
     const mr_format *format;
-    char *vocab = NULL;
+    char *vocab = NULL, assumed[MR_ASSUMED_ROOM] = "";
     int status = check_out(set->out, err);
     if (!status) status = mr_foreign_open(given, &from, err);
     if (!status) status = read_vocab(set, &vocab, err);
     if (!status) {
-        const mr_import_options options = {layouts[set->from], vocab, keys};
+        const mr_import_options options = {layouts[set->from], vocab, keys, assumed};
         status = mr_import(from, &options, ctx, &net, &format, err);
     }
     if (!status) status = mr_net_save(net, set->out, err);
-    if (!status) status = print_result(set, from, format, net, err);
+    if (!status) status = print_result(set, from, format, net, assumed, err);
     mr_net_free(net);
     mr_foreign_close(from);
     mr_free(vocab);

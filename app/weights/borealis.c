@@ -31,6 +31,7 @@ static int64_t set_gates(mr_transfer *t, int block, int *lstm)
     *lstm = gates[0] == 3 * width;
     mr_gates_set(t, *lstm);
     if (normalize) mr_set(t, "normalize-gates", strcmp(normalize, "false") ? "yes" : "no");
+    else if (*lstm) mr_assume(t, "normalize-gates", "no"); /* the default of their code */
     if (mr_foreign_has(t->from, of_layer(block, "init_hidden_state").text)) mr_set(t, "h0", "learned");
     return width;
 }

@@ -64,6 +64,7 @@ int mr_import(const mr_foreign *from, const mr_import_options *options, mr_conte
     if (!status) (*format)->import(&t);
     mr_transfer_finish(&t);
     status = t.status;
+    if (options->assumed) memcpy(options->assumed, t.assumed, sizeof t.assumed);
     if (!status) {
         *out = t.net;
         t.net = NULL;

@@ -24,6 +24,7 @@ typedef struct mr_import_options {
     const char *from;            /* name of a format, or "auto" */
     const char *vocab;           /* as the key `vocab` has it, or NULL */
     const char *const *settings; /* keys that the weights do not tell: key, value, …, NULL; they win. Or NULL */
+    char *assumed; /* MR_ASSUMED_ROOM bytes for the settings that nothing told, "heads = 1, …"; or NULL */
 } mr_import_options;
 
 /* A net from another program's weights. *format is set to the layout that was read. */

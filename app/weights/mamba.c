@@ -2,6 +2,7 @@
  * comes from config.json; without one, the defaults of that program hold. */
 #include "core/mem.h"
 #include "weights/formats.h"
+#include "weights/gates.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,12 @@ static void need_word(mr_transfer *t, const char *key, const char *value)
         mr_transfer_fail(t, "config.json: %s = %.60s cannot be expressed; only %s can", key, has, value);
 }
 
+static int is_word(const mr_transfer *t, const char *key, const char *value)
+{
+    const char *has = mr_sidecar_value(&t->from->config, key);
+    return has && !strcmp(has, value);
+}
+
 /* A size that must be that of the tensors. */
 static void need_size(mr_transfer *t, const char *key, int64_t size)
 {
@@ -37,11 +44,7 @@ static void need_size(mr_transfer *t, const char *key, int64_t size)
         mr_transfer_fail(t, "config.json: %s = %.60s, but the tensors have %lld", key, has, (long long)size);
 }
 
-static int is_false(const mr_transfer *t, const char *key)
-{
-    const char *has = mr_sidecar_value(&t->from->config, key);
-    return has && !strcmp(has, "false");
-}
+static int is_false(const mr_transfer *t, const char *key) { return is_word(t, key, "false"); }
 
 /* ---- settings */
 
@@ -65,7 +68,7 @@ static void check_config(mr_transfer *t, const sizes *s)
 {
     need_word(t, "model_type", "mamba");
     need_word(t, "use_bias", "false");
-    need_word(t, "hidden_act", "silu");
+    if (!is_word(t, "hidden_act", "swish")) need_word(t, "hidden_act", "silu"); /* two names of one function */
     need_size(t, "vocab_size", s->vocab);
     need_size(t, "hidden_size", s->dim);
     need_size(t, "num_hidden_layers", s->layers);
@@ -92,7 +95,8 @@ static void set_keys(mr_transfer *t, const sizes *s, int tied)
     mr_set(t, "conv", "0");
     mr_set(t, "mlp", "0");
     mr_set(t, "norm", "rms");
-    mr_set(t, "norm-eps", "%s", epsilon ? epsilon : "1e-5");
+    /* 0 would mean that of the kind */
+    mr_set(t, "norm-eps", "%s", !epsilon ? "1e-5" : atof(epsilon) == 0 ? MR_EPS_TINY : epsilon);
     mr_set(t, "states", "%lld", (long long)s->states);
     mr_set(t, "mixer-bias", "no");
     if (s->taps != 4) mr_set(t, "mixer-conv", "%lld", (long long)s->taps);

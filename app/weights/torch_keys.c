@@ -119,6 +119,28 @@ static void take_meta(mr_transfer *t, char *scaler, size_t room)
         }
 }
 
+/* What the shapes do not tell, where there are no keys beside them. */
+static void assume_keys(mr_transfer *t)
+{
+    const int attention = has(t, MIXER "in_proj_weight"), lstm = has(t, MIXER "linear_f.weight");
+    if (attention) mr_assume(t, "heads", NULL), mr_assume(t, "positions", NULL);
+    if (lstm) mr_assume(t, "normalize-gates", NULL);
+    if (lstm || has(t, MIXER "linear_z.weight")) mr_assume(t, "candidate", NULL);
+    if (has(t, "blocks.0.mlp.up.weight")) mr_assume(t, "gelu", NULL);
+}
+
+static int has_keys(const mr_transfer *t)
+{
+    const char *key, *value;
+    if (t->from->config.count) return 1;
+    for (int s = 0; s < t->from->shard_count; s++)
+        for (int i = 0; i < mr_st_meta_count(t->from->shards[s].st); i++) {
+            mr_st_meta_at(t->from->shards[s].st, i, &key, &value);
+            if (!strncmp(key, "model.", 6)) return 1;
+        }
+    return 0;
+}
+
 void mr_torch_set_keys(mr_transfer *t, char *scaler, size_t room)
 {
     int64_t dim = 0;
@@ -129,6 +151,7 @@ void mr_torch_set_keys(mr_transfer *t, char *scaler, size_t room)
     set_block(t, dim);
     take_config(t, scaler, room);
     take_meta(t, scaler, room);
+    if (!has_keys(t)) assume_keys(t);
 }
 
 /* ---- writing */

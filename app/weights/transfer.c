@@ -111,6 +111,25 @@ void mr_set(mr_transfer *t, const char *key, const char *format, ...)
     set_text(t, key, value);
 }
 
+static int is_given(const mr_transfer *t, const char *key)
+{
+    for (const char *const *given = t->given; given && *given; given += 2)
+        if (!strcmp(*given, key)) return 1;
+    return 0;
+}
+
+void mr_assume(mr_transfer *t, const char *key, const char *value)
+{
+    const size_t used = strlen(t->assumed);
+    const mr_key *known = mr_key_find(key);
+    if (t->status || is_given(t, key)) return;
+    if (value) mr_set(t, key, "%s", value);
+    snprintf(t->assumed + used, sizeof t->assumed - used, "%s%s = %s", used ? ", " : "", key,
+             value   ? value
+             : known ? known->fallback
+                     : "");
+}
+
 static void set_channels(mr_transfer *t, const char *factor, const char *plain, int64_t width, int64_t dim)
 {
     const mr_key *key = mr_key_find(factor);

@@ -11,7 +11,7 @@
 #include "minrnn_experimental.h"
 #include "weights/foreign.h"
 
-enum { MR_KEYS_MAX = 64, MR_KEY_ROOM = 64 };
+enum { MR_KEYS_MAX = 64, MR_KEY_ROOM = 64, MR_ASSUMED_ROOM = 256 };
 
 typedef struct mr_setting {
     char key[MR_KEY_ROOM];
@@ -32,7 +32,8 @@ typedef struct mr_transfer {
     const char *vocab;        /* as the key `vocab` has it, or NULL */
     mr_setting keys[MR_KEYS_MAX];
     int key_count;
-    float *taken; /* by mr_take */
+    char assumed[MR_ASSUMED_ROOM]; /* what nothing told: "heads = 1, positions = rotary" */
+    float *taken;                  /* by mr_take */
     /* exporting */
     mr_st_writer *to;
     void **lent; /* what the writer borrows */
@@ -62,6 +63,9 @@ void mr_transfer_lend(mr_transfer *t, void *memory);
 
 /* Importing: the value of a key of the net to be made. What the user gave wins. */
 void mr_set(mr_transfer *t, const char *key, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The same where nothing told the value: unless the user gave it, it is named among those that were assumed. value
+ * NULL: the default of a new model. */
+void mr_assume(mr_transfer *t, const char *key, const char *value);
 /* The channels of the state as a multiple of dim where they are one, and in the same way those of the MLP. */
 void mr_set_width(mr_transfer *t, int64_t width, int64_t dim);
 void mr_set_mlp_width(mr_transfer *t, int64_t width, int64_t dim);
