@@ -65,7 +65,7 @@ ended_well() { # SIGNAL STATUS
     case $1 in
     KILL) [ "$ending" = signal=9 ] || [ "$ending" = 0 ] ;;
     *)  [ "$ending" = 0 ] || { [ "$ending" = "$2" ] && [[ $last_line == *"minrnn train --out"*"--resume"* ]]; } ||
-            { [ "$ending" = "$2" ] && [[ $last_line == *"stopped while text.txt was read"* ]]; } ||
+            { [ "$ending" = "$2" ] && [[ $last_line == *"stopped while "*"text.txt was read"* ]]; } ||
             { [[ $ending == signal=* ]] && [ -z "$last_line" ]; } ;;
     esac
 }
