@@ -5,4 +5,7 @@
     output, h_n = layer(x)
 """
 from .functions import cell, scan
-__all__ = ["cell", "scan"]
+from .modules import MinGRU, MinLSTM
+from .weights import from_lucidrains, from_model, to_model
+
+__all__ = ["MinGRU", "MinLSTM", "cell", "from_lucidrains", "from_model", "scan", "to_model"]
