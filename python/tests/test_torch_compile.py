@@ -79,7 +79,8 @@ class Func(unittest.TestCase):
         for args, extra, _ in self.each():
             def one(x, w, b, h0, i, reset, length):
                 return self.loss(x[None], w, b, h0[None], i, reset[None], length[None])
-            got = torch.vmap(torch.func.grad(one, argnums=(0, 1, 2, 3, 4)), (0, None, None, 0, None, 0, 0))(*args, *extra)
+            gradient = torch.func.grad(one, argnums=(0, 1, 2, 3, 4))
+            got = torch.vmap(gradient, (0, None, None, 0, None, 0, 0))(*args, *extra)
             for i in range(3):
                 leaves = [args[0][i:i + 1], args[1], args[2], args[3][i:i + 1], args[4]]
                 leaves = [x.detach().clone().requires_grad_() for x in leaves]

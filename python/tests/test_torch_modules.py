@@ -241,7 +241,8 @@ class Weights(unittest.TestCase):
     def test_a_model_of_minrnn(self):
         for mixer in ("mingru", "minlstm"):
             for more in ({}, {"mixer_bias": False}, {"transition": "signed", "candidate": "tanh"}):
-                model = minrnn.Model(mixer=mixer, input="reals", inputs=2, outputs=1, loss="mse", layers=2, dim=8, **more)
+                model = minrnn.Model(mixer=mixer, input="reals", inputs=2, outputs=1, loss="mse", layers=2, dim=8,
+                                     **more)
                 layer, x = from_model(model, 1), torch.randn(2, 9, 8)
                 self.assertEqual(layer.bias, not more.get("mixer_bias") is False)
                 self.assertEqual((layer.signed, layer.candidate),

@@ -95,8 +95,8 @@ class Bits(unittest.TestCase):
                "import test_torch_processes as t; print(t.fingerprint())"
         seen = set()
         for threads in (1, 2, 5):
-            done = subprocess.run([sys.executable, "-c", code.format(threads)], cwd=here, capture_output=True, text=True,
-                                  check=True, timeout=300)
+            done = subprocess.run([sys.executable, "-c", code.format(threads)], cwd=here, capture_output=True,
+                                  text=True, check=True, timeout=300)
             seen.add(done.stdout.strip())
         self.assertEqual(len(seen), 1, seen)
 

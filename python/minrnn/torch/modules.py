@@ -59,7 +59,7 @@ class _Recurrent(nn.Module):
 
     def _refuse(self, unknown, candidate, dropout):
         if unknown.pop("proj_size", 0):
-            raise ValueError(f"proj_size: {type(self).__name__} has no projection of its state; put a nn.Linear after it")
+            raise ValueError(f"proj_size: {type(self).__name__} projects no state; put an nn.Linear after it")
         if unknown:
             raise TypeError(f"{', '.join(sorted(unknown))}: {type(self).__name__} has no such argument")
         if candidate not in CANDIDATES:
@@ -76,7 +76,7 @@ class _Recurrent(nn.Module):
         return 2 if self.bidirectional else 1
 
     def reset_parameters(self):
-        """Uniform within ±1/√hidden_size, as nn.GRU; then the bias of the gate that forgets, where one was asked for."""
+        """Uniform within ±1/√hidden_size, as nn.GRU; then the bias of the gate that forgets, if asked for."""
         bound = 1 / math.sqrt(self.hidden_size)
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -bound, bound)
@@ -94,8 +94,9 @@ class _Recurrent(nn.Module):
     @property
     def all_weights(self):
         """The parameters of each layer and direction, as nn.GRU lists them."""
-        return [[p for p in (self._parameters[f"weight_l{layer}{suffix}"], self._parameters.get(f"bias_l{layer}{suffix}"))
-                 if p is not None] for layer in range(self.num_layers) for suffix in self._suffixes]
+        places = [f"_l{layer}{suffix}" for layer in range(self.num_layers) for suffix in self._suffixes]
+        return [[self._parameters[name + place] for name in ("weight", "bias") if name + place in self._parameters]
+                for place in places]
 
     def extra_repr(self):
         shown = [f"{self.input_size}, {self.hidden_size}"]
