@@ -4,7 +4,7 @@
 # usage: scripts/bootstrap.sh [lint|control|tests]
 #   lint: what `make lint` needs, too
 #   control: libhdf5 and MuJoCo, for offline reinforcement learning; everything else works without them
-#   tests: what only tests need, NumPy, and what control needs; without them, their tests are skipped
+#   tests: what only tests need, NumPy, Python's headers, and what control needs; without them, their tests are skipped
 set -eu
 lint_tools=()
 [ "${1:-}" != lint ] || lint_tools=(clang-format clang-tidy cppcheck)
@@ -38,6 +38,10 @@ has_numpy() { # in one of the interpreters that the tests try
         "$python" -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec("numpy"))' 2>/dev/null && return
     done
     return 1
+}
+
+has_python_headers() {
+    python3 -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))'
 }
 
 has_hdf5() { pkg-config --exists hdf5-serial 2>/dev/null || pkg-config --exists hdf5 2>/dev/null; }
@@ -78,6 +82,9 @@ fi
 
 if [ "${1:-}" = tests ]; then
     install_control_parts
+    if ! has_python_headers && command -v apt-get >/dev/null; then (install_with_apt python3-dev) || true; fi
+    has_python_headers ||
+        echo "minrnn: no Python headers here (python3-dev): the tests of the Python package will be skipped"
     if ! has_numpy && command -v apt-get >/dev/null; then (install_with_apt python3-numpy) || true; fi
     has_numpy || echo "minrnn: no NumPy here (python3-numpy): the tests with tests/reader.py will be skipped"
     if ! has_hdf5 || ! has_mujoco; then

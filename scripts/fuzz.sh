@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every fuzz target for some seconds, starting from the corpus of the repository, two at a time. Prints one line
 # for each target at the end.
-# usage: scripts/fuzz.sh BUILD SECONDS [TARGET…]       TARGET: model, recipe, text, command, d4rl
+# usage: scripts/fuzz.sh BUILD SECONDS [TARGET…]       TARGET: model, recipe, text, import, command, d4rl
 # Findings are in BUILD/findings; `BUILD/fuzz/fuzz_TARGET FILE` reproduces one. New inputs worth keeping go to
 # BUILD/corpus.
 set -u
@@ -10,7 +10,7 @@ shift 2
 root=$(cd "$(dirname "$0")/.." && pwd)
 targets=("$@")
 if [ $# -eq 0 ]; then
-    targets=(model recipe text command)
+    targets=(model recipe text import command)
     [ ! -x "$build/fuzz/fuzz_d4rl" ] || targets+=(d4rl) # only where there is libhdf5
 fi
 mkdir -p "$build/findings" "$build/corpus"

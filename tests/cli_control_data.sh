@@ -47,6 +47,10 @@ check "what was made, in JSON" json "[(p['name'], p['steps'], p['d4rl_return_mea
     [('medium', 1500, 2852), ('expert', 1500, 4921)] and d['made_by'].startswith('D4RL-like, by minrnn ') and
     d['path'] == 'two.hdf5'" out
 
+done_by "${make[@]}" hopper medium --steps 5 --out cut.hdf5 --json
+check "no complete episode, no return" grep -q 'return unknown .*difference unknown' err
+check "nor in JSON" json "d['parts'][0]['episodes'] == 0 and d['parts'][0]['return_mean'] is None" out
+
 # ---- the default place, and reading it back
 done_by "${make[@]}" hopper medium --steps 3000 --quiet
 check "in the cache folder" [ "$(cat out)" = "$XDG_CACHE_HOME/minrnn/d4rl-like/hopper-medium.hdf5" ]
@@ -74,6 +78,7 @@ echo mine >notes.txt
 refused 1 'notes.txt exists and was not made by this command' "${make[@]}" hopper medium --steps 100 --out notes.txt
 check "notes are kept" [ "$(cat notes.txt)" = mine ]
 refused 1 'no/folder' "${make[@]}" hopper medium --steps 100 --out no/folder/x.hdf5
+refused 1 'no/folder' timeout 60 "${make[@]}" hopper medium --steps 1000000000 --out no/folder/x.hdf5 # before the work
 refused 1 'nowhere' "${make[@]}" hopper medium --steps 100 --assets nowhere --out new.hdf5
 mkdir half
 "${make[@]}" walker2d medium-expert --out half/x.hdf5 2>err &

@@ -78,7 +78,7 @@ done
 refused 1 '--mixer = mingrue.*one of mingru' "$varied" train "${base[@]}" --out new --mixer mingrue
 refused 1 '--candidate = ' "$varied" train "${base[@]}" --out new --candidate sin
 refused 1 '--normalize-gates = .*yes or no' "$varied" train "${base[@]}" --out new --normalize-gates maybe
-refused 1 'conv = 3' "$varied" train "${base[@]}" --out new --conv 3
+refused 1 'conv = 17' "$varied" train "${base[@]}" --out new --conv 17
 for value in forget-bias= forget-bias=x forget-bias=nan forget-bias=1e9 uniform sums sums= sums=-101 sums=21 sums=nan \
     sums=1, sums=1,x forget-bias=1,,2 timescales=2,3 timescales= timescales=0 timescales=nan timescales-uniform=x; do
     refused 1 "gate-init = $value" "$varied" train "${base[@]}" --out new --gate-init $value
@@ -88,7 +88,7 @@ refused 1 'scan = log needs candidate = positive' "$varied" train "${base[@]}" -
 for value in 0 33 x; do
     refused 1 '--states = ' "$varied" train "${base[@]}" --out new --mixer mamba --states $value
 done
-refused 1 'states = 8.*mixer = mamba' "$varied" train "${base[@]}" --out new --states 8
+refused 1 'states.*mixer = mamba' "$varied" train "${base[@]}" --out new --states 8
 refused 1 'h0 = learned does not go with mixer = mamba' "$varied" train "${base[@]}" --out new --mixer mamba \
     --h0 learned
 refused 1 'output = tanh is for predicted values .loss = mse., not for classes' "$varied" train "${base[@]}" --out new \

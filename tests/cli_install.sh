@@ -114,7 +114,7 @@ complete_words() { # the words that bash offers for the given command line
         $share/bash-completion/completions/minrnn "$@"
 }
 check "commands are completed" [ "$(complete_words minrnn sc)" = "score" ]
-check "flags are completed" [ "$(complete_words minrnn train --norm)" = "--normalize-gates --norm" ]
+check "flags are completed" [ "$(complete_words minrnn train --norm)" = "--normalize-gates --norm --norm-eps" ]
 check "values are completed" [ "$(complete_words minrnn train --mixer min)" = "mingru minlstm" ]
 check "files are left to the shell" [ -z "$(complete_words minrnn generate m)" ]
 if command -v zsh >/dev/null; then done_by zsh -n $share/zsh/site-functions/_minrnn

@@ -138,7 +138,7 @@ for kind in F16 BF16; do
     done
     done_by "$minrnn" quantize $kind.safetensors --out $kind-8.safetensors --data text.txt --quiet
 done
-refused 1 'embed\.weight is I32; minrnn reads F32, F16 and BF16' "$minrnn" info integers.safetensors
+refused 1 'embed\.weight is I32; minrnn reads F32, F16, BF16 and F64' "$minrnn" info integers.safetensors
 done_by "$minrnn" generate notes.safetensors --tokens 40
 cp out noted
 done_by "$minrnn" generate $model --tokens 40

@@ -213,7 +213,13 @@ class Lab:
         self.reading("eval", ["eval", model, "--data", "../text.txt", "--threads", "2"])
         self.reading("generate", ["generate", model, "--tokens", "5", "--prompt", "ab", "--json"])
         self.reading("score", ["score", model, "../text.txt", "--mode", "chunk=16", "--json", "--per-token"])
+        self.reading("export onnx", ["export", model, "--to", "onnx", "--out", "model.onnx"])
         self.reading("quantize", ["quantize", model, "--data", "../text.txt", "--out", "small.safetensors"])
+        self.reading("export", ["export", model, "--to", "torch", "--out", "torch.safetensors"])
+        foreign = ["export", model, "--to", "torch", "--out", "../foreign.safetensors"]
+        assert Place(self, "undisturbed").copy_run().run(foreign)["code"] == 0
+        self.reading("info of foreign weights", ["info", "../foreign.safetensors", "--json"])
+        self.reading("import", ["import", "../foreign.safetensors", "--out", "small.safetensors"])
         self.reading("train from a model", [*TUNE, "--data", "../text.txt", "--data", "../text.txt"])
         self.reading("train on standard input", [*TUNE, "--data", "-", "--unknown", "skip"])
         self.training("train", FIRST, False, FAULTS)

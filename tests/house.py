@@ -26,9 +26,10 @@ ARROWS = {
     "app/plot": ["src/core"],
     "app/control": ["app/plot", "src/core"],
     "app/tasks": ["app/control", "src/core"],
+    "app/weights": ["src/core"],
     "app/train": ["app/tasks", "app/control", "app/plot", "src/core"],
     "app/paper": ["app/train", "app/tasks", "app/control", "app/plot", "src/core"],
-    "app/commands": ["app/paper", "app/train", "app/tasks", "app/control", "app/plot", "src/core",
+    "app/commands": ["app/paper", "app/train", "app/tasks", "app/weights", "app/control", "app/plot", "src/core",
                      "app/bench/experiments.h"],
     "app/bench": ["app", "src/model", "src/ops", "src/core"],
     "examples": [],
@@ -40,7 +41,8 @@ INSIDERS = "app/bench"
 # A backend's folder is closed: no other backend includes its files, and neither does anyone outside src/ops.
 BACKENDS = ["src/ops/ref", "src/ops/cpu", "src/ops/cuda"]
 # Every line of code, scripts and build files has at most COLUMNS columns; recorded data in tests and fuzz is not code.
-NARROW = ("src", "include", "app", "examples", "python", "tests", "scripts", "fuzz", ".ci", "CMakeLists.txt", "Makefile")
+NARROW = ("src", "include", "app", "examples", "python", "tests", "scripts", "fuzz", ".ci", "CMakeLists.txt",
+          "Makefile")
 NARROW_TYPES = (*SOURCES, ".py", ".sh", ".bash", ".cmake", ".cmake.in", "CMakeLists.txt", "Makefile")
 MEASURED = ["src", "include", "app", "examples", "python", "tests", "fuzz"]
 UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) + r")\b")

@@ -7,6 +7,7 @@
 #include "skip_because.h"
 
 #include <math.h>
+#include <sys/resource.h>
 
 enum { EPISODES = 120, CONTEXT = 5, OBSERVED = 11, ACTED = 3, ROWS = 64 };
 
@@ -87,6 +88,8 @@ static void check_token(const mr_task *task, const mr_batch *batch, int row, int
     assert_int_equal(batch->mask[at], kind == 1);
     for (int k = 0; kind == 1 && k < ACTED; k++)
         assert_true(batch->target_values[at * ACTED + (size_t)k] == done_at(step, k));
+    if (inputs > 1 + OBSERVED + ACTED + 3) /* the time counts from the start of the episode, not of the window */
+        assert_true(flags[3] == (float)((double)(step - first_of(episode_at(step))) / 1000));
 }
 
 /* The step that a row starts with, told by its first observation; checks the whole row. */
@@ -161,6 +164,7 @@ static void a_batch_is_a_function_of_its_place(void **state)
     const size_t numbers = (size_t)ROWS * (size_t)task->max_T * (size_t)task->interface.inputs;
     assert_int_equal(task->interface.inputs, 1 + OBSERVED + ACTED + 3 + MR_TIME_NUMBERS);
     task->type->train_batch(task, 7, 1, &a);
+    for (int row = 0; row < ROWS; row++) check_row(task, &a, row);
     task->type->train_batch(task, 8, 1, &b);
     assert_memory_not_equal(a.values, b.values, numbers * sizeof(float));
     task->type->train_batch(task, 7, 0, &b);
@@ -190,19 +194,61 @@ static void observations_are_scaled_by_training_steps(void **state)
     mr_task_free(task);
 }
 
+/* There is nothing else to train on, or to score. */
+static void one_episode_is_trained_on_and_scored(void **state)
+{
+    mr_d4rl set;
+    mr_batch batch;
+    char path[MR_TEXT_MAX];
+    (void)state;
+    has_hdf5();
+    in_folder("one.hdf5", path);
+    assert_int_equal(mr_d4rl_new(&set, 4, OBSERVED, ACTED, NULL), 0);
+    for (size_t s = 0; s < 4; s++) set.observations[s * OBSERVED] = (float)s;
+    set.terminals[3] = 1;
+    assert_int_equal(mr_d4rl_write(&set, path, NULL), 0);
+    mr_d4rl_free(&set);
+    const setting settings[] = {{"data", path}, {NULL, NULL}};
+    mr_task *task = open_task("control", 2, CONTEXT, settings);
+    batch = reals_batch(task);
+    assert_int_equal(task->eval_batches, 1);
+    task->type->eval_batch(task, 0, &batch);
+    assert_int_equal(batch.counted, 4);
+    task->type->train_batch(task, 1, 0, &batch);
+    assert_true(batch.counted >= 2);
+    assert_true(fabs(task->input_mean[1] - 1.5) < 1e-6);
+    mr_batch_free(&batch);
+    mr_task_free(task);
+}
+
+static void returns_that_no_float_holds_are_refused(void **state)
+{
+    mr_d4rl set;
+    char path[MR_TEXT_MAX];
+    (void)state;
+    has_hdf5();
+    in_folder("huge.hdf5", path);
+    assert_int_equal(mr_d4rl_new(&set, 4, OBSERVED, ACTED, NULL), 0);
+    set.terminals[1] = 1;
+    set.rewards[2] = set.rewards[3] = 3e38F;
+    assert_int_equal(mr_d4rl_write(&set, path, NULL), 0);
+    mr_d4rl_free(&set);
+    const setting settings[] = {{"data", path}, {NULL, NULL}};
+    refused(new_task("control", 2, CONTEXT, settings), MR_EDATA, "huge.hdf5: the rewards of episode 1 add up to more");
+}
+
 /* ---- acting ---- */
 
-static mr_net *new_policy(mr_context *ctx, const char *mixer)
+static mr_net *new_policy(mr_context *ctx, const char *mixer, const char *inputs, const char *outputs, const char *seed)
 {
-    static const double mean[1 + OBSERVED + ACTED + 3] = {0, 1.2, 0.1}, plain = 1;
-    double scale[1 + OBSERVED + ACTED + 3];
-    const char *settings[] = {"mixer",  mixer,  "dim",  "16",    "layers",  "2",  "input", "reals",
-                              "inputs", "18",   "head", "token", "outputs", "3",  "loss",  "mse",
-                              "output", "tanh", "seed", "3",     "horizon", "60", NULL};
+    static const double mean[MR_TOKEN_MOST] = {0, 1.2, 0.1};
+    double scale[MR_TOKEN_MOST];
+    const char *settings[] = {"mixer",  mixer,  "dim",  "16",    "layers",  "2",     "input", "reals",
+                              "inputs", inputs, "head", "token", "outputs", outputs, "loss",  "mse",
+                              "output", "tanh", "seed", seed,    "horizon", "60",    NULL};
     mr_net *net;
     mr_error err = {0};
-    for (int i = 0; i < 1 + OBSERVED + ACTED + 3; i++) scale[i] = plain;
-    scale[0] = 5; /* so that the return decides what it does */
+    for (int i = 0; i < MR_TOKEN_MOST; i++) scale[i] = i ? 1 : 5; /* so that the return decides what it does */
     if (mr_net_create(ctx, settings, &net, &err)) fail_msg("%s", err.text);
     if (mr_net_set_scaler(net, mean, scale, NULL, NULL, &err)) fail_msg("%s", err.text);
     return net;
@@ -221,21 +267,25 @@ static void predict(mr_net *net, const float *rows, int tokens, float *action)
 }
 
 /* One episode without streams: every action from the whole past. */
-static int act_from_the_past(mr_net *net, mr_env *env, const mr_tokens *tokens, double wanted, double *earned)
+static int act_from_the_past(mr_net *net, mr_env *env, int number, double wanted, double *earned)
 {
+    mr_tokens tokens;
+    assert_int_equal(mr_tokens_of_net(mr_env_type_find("hopper"), net, &tokens, NULL), 0);
+    assert_true(tokens.blank[1] == 1.2F);
     float *rows = mr_alloc((size_t)3 * MR_ENV_STEPS * MR_TOKEN_MOST, sizeof *rows), observation[OBSERVED],
           action[ACTED];
     double seen[OBSERVED];
-    const size_t inputs = (size_t)mr_tokens_inputs(tokens);
+    const size_t inputs = (size_t)mr_tokens_inputs(&tokens);
     int step = 0;
-    mr_env_reset(env, 5, 0, seen);
+    *earned = 0;
+    mr_env_reset(env, 5, (uint64_t)number, seen);
     for (mr_env_result r = {0}; step < MR_ENV_STEPS && !r.terminal; step++) {
         float *row = rows + (size_t)step * 3 * inputs, ask = (float)wanted;
         for (int k = 0; k < OBSERVED; k++) observation[k] = (float)seen[k];
-        mr_token_put(tokens, MR_TOKEN_RETURN, &ask, step, row);
-        mr_token_put(tokens, MR_TOKEN_OBSERVATION, observation, step, row + inputs);
+        mr_token_put(&tokens, MR_TOKEN_RETURN, &ask, step, row);
+        mr_token_put(&tokens, MR_TOKEN_OBSERVATION, observation, step, row + inputs);
         predict(net, rows, 3 * step + 2, action);
-        mr_token_put(tokens, MR_TOKEN_ACTION, action, step, row + 2 * inputs);
+        mr_token_put(&tokens, MR_TOKEN_ACTION, action, step, row + 2 * inputs);
         r = mr_env_step(env, action, seen);
         wanted -= r.reward, *earned += r.reward;
     }
@@ -243,39 +293,148 @@ static int act_from_the_past(mr_net *net, mr_env *env, const mr_tokens *tokens, 
     return step;
 }
 
-static void acting_is_predicting(void **state)
+static mr_env_model *model;
+static mr_context *ctx;
+
+static int open_simulation(void **state)
 {
-    static const char *const mixers[] = {"mingru", "minlstm", "mamba", "attention"};
-    mr_env_model *model;
-    mr_context *ctx;
     mr_context_options options = MR_CONTEXT_OPTIONS;
     mr_error err = {0};
     (void)state;
-    if (!mr_mujoco_version()) skip_because("built without MuJoCo");
-    if (mr_env_model_load(mr_env_type_find("hopper"), NULL, &model, &err)) skip_because("%s", err.text);
+    model = NULL;
     options.device = "cpu";
     assert_int_equal(mr_context_new(&options, &ctx, &err), 0);
-    for (int m = 0; m < 4; m++) {
-        mr_net *net = new_policy(ctx, mixers[m]);
-        mr_rollout r;
-        mr_tokens tokens;
-        mr_env *env;
-        double earned = 0;
-        const mr_rollout_options o = {.episodes = 3, .seed = 5, .target = 20, .threads = 2};
-        if (mr_rollout_run(net, model, &o, &r, &err)) fail_msg("%s", err.text);
-        assert_int_equal(mr_tokens_of_net(mr_env_type_find("hopper"), net, &tokens, &err), 0);
-        assert_true(tokens.blank[1] == 1.2F);
-        assert_int_equal(mr_env_new(model, &env, &err), 0);
-        assert_int_equal(act_from_the_past(net, env, &tokens, 20, &earned), r.lengths[0]);
-        assert_true(r.lengths[0] > 5 && fabs(earned - r.rewards[0]) < 1e-2 * fabs(earned));
+    return 0;
+}
+
+static int close_simulation(void **state)
+{
+    (void)state;
+    mr_context_free(ctx);
+    mr_env_model_free(model);
+    return 0;
+}
+
+static void needs_env(const char *name)
+{
+    mr_error err = {0};
+    if (!mr_mujoco_version()) skip_because("built without MuJoCo");
+    if (mr_env_model_load(mr_env_type_find(name), NULL, &model, &err)) skip_because("%s", err.text);
+}
+
+static mr_rollout roll_out(mr_net *net, const mr_rollout_options *options)
+{
+    mr_rollout r;
+    mr_error err = {0};
+    if (mr_rollout_run(net, model, options, &r, &err)) fail_msg("%s", err.text);
+    return r;
+}
+
+/* Is an episode of a rollout what comes out when every action is computed from the whole past? */
+static void check_episode(mr_net *net, const mr_rollout *r, int number)
+{
+    mr_env *env;
+    double earned;
+    assert_int_equal(mr_env_new(model, &env, NULL), 0);
+    assert_int_equal(act_from_the_past(net, env, number, 20, &earned), r->lengths[number]);
+    assert_true(r->lengths[number] > 5 && fabs(earned - r->rewards[number]) < 1e-4 * fabs(earned));
+    mr_env_free(env);
+}
+
+static void acting_is_predicting(void **state)
+{
+    static const char *const policies[][2] = {
+        {"mingru", "18"}, {"minlstm", "18"}, {"mamba", "18"}, {"attention", "18"}, {"mingru", "27"}};
+    (void)state;
+    needs_env("hopper");
+    for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
+        mr_net *net = new_policy(ctx, policies[p][0], policies[p][1], "3", "3");
+        mr_rollout r = roll_out(net, &(mr_rollout_options){.episodes = 3, .seed = 5, .target = 20, .threads = 2});
+        double squares = 0;
+        for (int i = 0; i < 3; i++) check_episode(net, &r, i);
+        for (int i = 0; i < 3; i++) squares += (r.rewards[i] - r.mean) * (r.rewards[i] - r.mean);
         assert_true(fabs(r.mean - (r.rewards[0] + r.rewards[1] + r.rewards[2]) / 3) < 1e-9);
+        assert_true(squares > 0 && fabs(r.std - sqrt(squares / 2)) < 1e-9);
         assert_int_equal(r.steps, r.lengths[0] + r.lengths[1] + r.lengths[2]);
-        mr_env_free(env);
         mr_rollout_free(&r);
         mr_net_free(net);
     }
-    mr_context_free(ctx);
-    mr_env_model_free(model);
+}
+
+typedef struct watched {
+    int filmed, ticks, done;
+} watched;
+
+static void see_film(void *user, const mr_env *env, int step)
+{
+    watched *w = user;
+    (void)env;
+    assert_int_equal(step, w->filmed++);
+}
+
+static void see_tick(void *user, int done, int all)
+{
+    watched *w = user;
+    assert_true(done > w->done && done <= all);
+    assert_int_equal(all % MR_ENV_STEPS, 0);
+    w->done = done;
+    w->ticks++;
+}
+
+static long peak_megabytes(void)
+{
+    struct rusage usage;
+    assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+#if defined(__APPLE__)
+    return usage.ru_maxrss >> 20;
+#else
+    return usage.ru_maxrss >> 10;
+#endif
+}
+
+/* A simulation takes megabytes. */
+static void many_episodes_follow_in_waves(void **state)
+{
+    enum { MANY = 8 * MR_ROLLOUT_AT_ONCE + 2 };
+    mr_rollout_options o = {.episodes = 3, .seed = 5, .target = 20};
+    watched w = {0};
+    (void)state;
+    needs_env("hopper");
+    mr_net *net = new_policy(ctx, "minlstm", "18", "3", "58"); /* its episodes have 16 to 27 steps */
+    mr_rollout few = roll_out(net, &o);
+    o.episodes = MR_ROLLOUT_AT_ONCE;
+    mr_rollout wave = roll_out(net, &o);
+    const long before = peak_megabytes();
+    o.episodes = MANY, o.film = see_film, o.film_user = &w, o.tick = see_tick, o.user = &w;
+    mr_rollout many = roll_out(net, &o);
+    assert_true(peak_megabytes() < 2 * before + 500); /* all at once took eight times as much */
+    for (int i = 0; i < 3; i++)                       /* batches of another size may be summed in another order */
+        assert_true(fabs(few.rewards[i] - many.rewards[i]) < 1e-2 * fabs(few.rewards[i]));
+    assert_memory_equal(wave.rewards, many.rewards, sizeof(double) * MR_ROLLOUT_AT_ONCE);
+    assert_int_equal(w.filmed, many.lengths[0]);
+    assert_true(w.ticks > 8 * 5 && w.done > 8 * MR_ENV_STEPS);
+    int longest = 0; /* others ended before it, so it has moved among the streams */
+    for (int i = 0; i < MR_ROLLOUT_AT_ONCE; i++)
+        if (wave.lengths[i] > wave.lengths[longest]) longest = i;
+    check_episode(net, &many, longest);
+    check_episode(net, &many, MR_ROLLOUT_AT_ONCE);
+    check_episode(net, &many, MANY - 1);
+    mr_rollout_free(&few);
+    mr_rollout_free(&wave);
+    mr_rollout_free(&many);
+    mr_net_free(net);
+}
+
+static void the_clock_ends_an_episode(void **state)
+{
+    (void)state;
+    needs_env("halfcheetah"); /* never falls */
+    mr_net *net = new_policy(ctx, "mingru", "27", "6", "3");
+    mr_rollout r = roll_out(net, &(mr_rollout_options){.episodes = 1, .seed = 5, .target = 20});
+    assert_int_equal(r.lengths[0], 1000);
+    assert_true(r.std == 0);
+    mr_rollout_free(&r);
+    mr_net_free(net);
 }
 
 static void scores_are_those_of_d4rl(void **state)
@@ -285,6 +444,9 @@ static void scores_are_those_of_d4rl(void **state)
     assert_true(fabs(mr_env_score(mr_env_type_find("halfcheetah"), -280.178953)) < 1e-9);
     assert_true(fabs(mr_env_score(mr_env_type_find("walker2d"), (4592.3 + 1.629008) / 2) - 50) < 1e-9);
     assert_null(mr_env_type_find("ant"));
+    assert_true(mr_env_type_find("hopper")->target == 3600); /* Decision Transformer's */
+    assert_true(mr_env_type_find("halfcheetah")->target == 12000);
+    assert_true(mr_env_type_find("walker2d")->target == 5000);
 }
 
 int main(void)
@@ -295,7 +457,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(validation_is_the_episodes_held_out, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_batch_is_a_function_of_its_place, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(observations_are_scaled_by_training_steps, make_folder, remove_folder),
-        cmocka_unit_test(acting_is_predicting),
+        cmocka_unit_test_setup_teardown(one_episode_is_trained_on_and_scored, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(returns_that_no_float_holds_are_refused, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(acting_is_predicting, open_simulation, close_simulation),
+        cmocka_unit_test_setup_teardown(many_episodes_follow_in_waves, open_simulation, close_simulation),
+        cmocka_unit_test_setup_teardown(the_clock_ends_an_episode, open_simulation, close_simulation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

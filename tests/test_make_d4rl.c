@@ -1,6 +1,7 @@
 /* D4RL-like data: where its episodes end, that its parts are what they are called, and that it can be stopped. */
 #include "control/hdf5_file.h"
 #include "control/make_d4rl.h"
+#include "control/policy.h"
 #include "scratch.h"
 #include "skip_because.h"
 
@@ -81,6 +82,66 @@ static void falls_are_terminals(void **state)
     mr_d4rl_free(&made.set);
 }
 
+/* From what a step observed, its action leads to the next observation and earns its reward. Floats and the unknown
+ * place on the track leave small differences. */
+static void a_step_leads_to_the_next(void **state)
+{
+    mr_d4rl_made made = make("hopper", MR_D4RL_MEDIUM, 3000);
+    const mr_d4rl *set = &made.set;
+    mr_env_model *model;
+    mr_env *env;
+    int compared = 0;
+    (void)state;
+    assert_int_equal(mr_env_model_load(mr_env_type_find("hopper"), NULL, &model, NULL), 0);
+    assert_int_equal(mr_env_new(model, &env, NULL), 0);
+    for (size_t t = 0; t + 1 < set->steps; t++) {
+        const float *from = set->observations + t * 11, *to = from + 11;
+        double positions[MR_ENV_MOST_JOINTS] = {0}, velocities[MR_ENV_MOST_JOINTS], seen[MR_ENV_MOST_OBSERVED];
+        int known = !set->terminals[t] && !set->timeouts[t];
+        for (int i = 0; i < 5; i++) positions[i + 1] = (double)from[i];
+        for (int i = 0; i < 6; i++) velocities[i] = (double)from[5 + i], known &= fabs(velocities[i]) < 10;
+        if (!known) continue;
+        mr_env_set_state(env, positions, velocities, seen);
+        const mr_env_result r = mr_env_step(env, set->actions + t * 3, seen);
+        compared++;
+        assert_true(fabs(r.reward - (double)set->rewards[t]) < 1e-3);
+        for (int i = 0; i < 11; i++) assert_true(fabs(seen[i] - (double)to[i]) < 1e-2);
+    }
+    assert_true(compared > 2500);
+    mr_env_free(env);
+    mr_env_model_free(model);
+    mr_d4rl_free(&made.set);
+}
+
+/* What was added to the first action of a set, in deviations. */
+static void first_noise(uint64_t seed, double noise[6])
+{
+    mr_d4rl_job job = job_of("halfcheetah", MR_D4RL_MEDIUM, 50);
+    mr_d4rl_made made;
+    mr_policy *policy;
+    double seen[MR_POLICY_LANES][MR_ENV_MOST_OBSERVED] = {{0}};
+    float draws[MR_POLICY_LANES][MR_ENV_MOST_ACTED] = {{0}}, actions[MR_POLICY_LANES][MR_ENV_MOST_ACTED];
+    job.seed = seed;
+    assert_int_equal(mr_d4rl_make(&job, &made, NULL), 0);
+    assert_int_equal(mr_policy_load(policies, job.type, "ppo", &policy, NULL), 0);
+    for (int i = 0; i < 17; i++) seen[0][i] = (double)made.set.observations[i];
+    mr_policy_act(policy, seen, 0, draws, actions);
+    for (int i = 0; i < 6; i++) noise[i] = ((double)made.set.actions[i] - (double)actions[0][i]) / .1;
+    mr_policy_free(policy);
+    mr_d4rl_free(&made.set);
+}
+
+static void another_seed_has_other_noise(void **state)
+{
+    double a[6], b[6];
+    int other = 0;
+    (void)state;
+    first_noise(3, a);
+    first_noise(4, b);
+    for (int i = 0; i < 6; i++) other += fabs(a[i] - b[i]) > .01;
+    assert_true(other >= 3); /* some may have been cut at ±1 */
+}
+
 static void replay_becomes_better(void **state)
 {
     mr_d4rl_made made = make("halfcheetah", MR_D4RL_REPLAY, 10000);
@@ -90,6 +151,10 @@ static void replay_becomes_better(void **state)
     double best = 0; /* now and then one falls onto its back */
     for (int i = 6; i < 10; i++) best = fmax(best, made.set.episodes[i].reward);
     assert_true(best > 4000);
+    for (int i = 0; i < 10; i++) /* each starts elsewhere, whoever acts */
+        for (int k = 0; k < i; k++)
+            assert_memory_not_equal(made.set.observations + (size_t)i * 1000 * 17,
+                                    made.set.observations + (size_t)k * 1000 * 17, 17 * sizeof(float));
     mr_d4rl_free(&made.set);
 }
 
@@ -121,14 +186,19 @@ static void sets_have_the_sizes_of_d4rl(void **state)
     assert_int_equal(mr_d4rl_usual_steps(hopper, MR_D4RL_MEDIUM), 1000000);
     assert_int_equal(mr_d4rl_usual_steps(hopper, MR_D4RL_REPLAY), 402000);
     assert_int_equal(mr_d4rl_usual_steps(walker, MR_D4RL_REPLAY), 302000);
+    assert_int_equal(mr_d4rl_usual_steps(mr_env_type_find("halfcheetah"), MR_D4RL_REPLAY), 202000);
     assert_int_equal(mr_d4rl_usual_steps(walker, MR_D4RL_EXPERT), 2000000);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_end_in_a_timeout), cmocka_unit_test(a_longer_set_begins_with_a_shorter_one),
-        cmocka_unit_test(falls_are_terminals),    cmocka_unit_test(replay_becomes_better),
-        cmocka_unit_test(it_can_be_stopped),      cmocka_unit_test(sets_have_the_sizes_of_d4rl)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_end_in_a_timeout),
+                                       cmocka_unit_test(a_longer_set_begins_with_a_shorter_one),
+                                       cmocka_unit_test(falls_are_terminals),
+                                       cmocka_unit_test(a_step_leads_to_the_next),
+                                       cmocka_unit_test(another_seed_has_other_noise),
+                                       cmocka_unit_test(replay_becomes_better),
+                                       cmocka_unit_test(it_can_be_stopped),
+                                       cmocka_unit_test(sets_have_the_sizes_of_d4rl)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -98,9 +98,8 @@ static void a_pool_works_on_after_a_fork(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_task_runs_once),
-                                       cmocka_unit_test(a_call_returns_when_all_is_done),
-                                       cmocka_unit_test(fewer_than_one_thread_is_one),
-                                       cmocka_unit_test(a_pool_works_on_after_a_fork)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_task_runs_once), cmocka_unit_test(a_call_returns_when_all_is_done),
+        cmocka_unit_test(fewer_than_one_thread_is_one), cmocka_unit_test(a_pool_works_on_after_a_fork)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -363,9 +363,71 @@ static void every_float_of_16_bits_is_converted(void **state)
     mr_free(data);
 }
 
+/* ---- floats of 64 bits */
+
+enum { DOUBLES = 1300 }; /* more than are converted at a time */
+
+static void write_doubles(double last)
+{
+    static double numbers[DOUBLES];
+    mr_error err = {0};
+    mr_st_writer *w = mr_st_writer_new();
+    for (int i = 0; i < DOUBLES; i++) numbers[i] = (i % 2 ? -1 : 1) * exp2(i % 276 - 150) * (1 + i / 7919.0);
+    numbers[DOUBLES - 1] = last;
+    assert_int_equal(mr_st_add(w, "a", MR_ST_F64, 1, (int64_t[]){1}, &last), 0); /* so that "f64" begins elsewhere */
+    assert_int_equal(mr_st_add(w, "f64", MR_ST_F64, 2, (int64_t[]){2, DOUBLES / 2}, numbers), 0);
+    assert_int_equal(mr_st_write(w, path, &err), 0);
+    mr_st_writer_free(w);
+}
+
+static int read_doubles(int memory, float got[DOUBLES], mr_error *err)
+{
+    mr_st *st;
+    char *data;
+    size_t size;
+    assert_int_equal(mr_file_read(path, 1 << 24, &data, &size, err), 0);
+    assert_int_equal(memory ? mr_st_open_memory(data, size, "x", &st, err) : mr_st_open(path, &st, err), 0);
+    const int status = mr_st_read_floats(st, path, mr_st_find(st, "f64"), got, err);
+    mr_st_close(st);
+    mr_free(data);
+    return status;
+}
+
+static void doubles_are_rounded_to_floats(void **state)
+{
+    (void)state;
+    static float got[DOUBLES];
+    mr_error err = {0};
+    write_doubles(3.4028235e38);
+    for (int memory = 0; memory < 2; memory++) {
+        memset(got, 0, sizeof got);
+        assert_int_equal(read_doubles(memory, got, &err), 0);
+        for (int i = 0; i < DOUBLES - 1; i++)
+            assert_true(got[i] == (float)((i % 2 ? -1 : 1) * exp2(i % 276 - 150) * (1 + i / 7919.0)));
+        assert_true(got[DOUBLES - 1] == 3.4028235e38F);
+    }
+}
+
+static void a_double_too_large_for_a_float_is_refused(void **state)
+{
+    (void)state;
+    static float got[DOUBLES];
+    mr_error err = {0};
+    write_doubles(-3.5e38);
+    for (int memory = 0; memory < 2; memory++) {
+        assert_int_equal(read_doubles(memory, got, &err), MR_EFORMAT);
+        assert_non_null(strstr(err.text, "tensor f64: element 1299 is too large for a float"));
+    }
+    write_doubles(INFINITY); /* not finite: as in the file, for the caller to find */
+    assert_int_equal(read_doubles(0, got, &err), 0);
+    assert_true(isinf(got[DOUBLES - 1]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(doubles_are_rounded_to_floats),
+        cmocka_unit_test(a_double_too_large_for_a_float_is_refused),
         cmocka_unit_test(what_is_written_reads_back),
         cmocka_unit_test(the_same_content_gives_the_same_bytes),
         cmocka_unit_test(every_header_is_padded),

@@ -9,6 +9,7 @@
 #include "commands/commands.h"
 #include "commands/json_out.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,16 +49,25 @@ static int find_policies(const settings *set, char **path, mr_error *err)
                    "name the file with --policies");
 }
 
+/* A folder that cannot be written is found before the work, not after it. */
+static int try_folder(const char *path, mr_error *err)
+{
+    mr_hdf5 *h;
+    int status = mr_hdf5_create(path, &h, err);
+    if (!status) mr_hdf5_close(h);
+    return status;
+}
+
 /* Refuses to write over anything but what this command writes. */
 static int check_out(const char *path, mr_error *err)
 {
     char made_by[64] = "";
     mr_hdf5 *h = NULL;
-    if (!mr_path_exists(path)) return 0;
+    if (!mr_path_exists(path)) return try_folder(path, err);
     if (!mr_hdf5_open(path, &h, NULL) && mr_hdf5_has_attribute(h, "/", "made_by"))
         mr_hdf5_attribute_text(h, "/", "made_by", made_by, sizeof made_by, NULL);
     mr_hdf5_close(h);
-    if (!strncmp(made_by, "D4RL-like", 9)) return 0;
+    if (!strncmp(made_by, "D4RL-like", 9)) return try_folder(path, err);
     return mr_fail(err, MR_EINVAL, "%s exists and was not made by this command; remove it first or give another name",
                    path);
 }
@@ -100,12 +110,17 @@ static int watch(void *arg, size_t done, size_t total)
 
 static void print_part(const mr_d4rl_part *p)
 {
-    char ours[64], theirs[64];
+    char ours[64], theirs[64], difference[64];
     snprintf(ours, sizeof ours, "%.0f ± %.0f", p->mean, p->deviation);
+    snprintf(difference, sizeof difference, "%+.0f", p->mean - p->published_mean);
+    if (!p->episodes) { /* all were cut */
+        strcpy(ours, "unknown");
+        strcpy(difference, "unknown");
+    }
     snprintf(theirs, sizeof theirs, "%.0f ± %.0f", p->published_mean, p->published_deviation);
     /* ± has two bytes and one column */
-    fprintf(stderr, "%-14s %8zu steps %6zu episodes   return %-15s D4RL's: %7zu steps, return %-15s difference %+.0f\n",
-            p->name, p->steps, p->episodes, ours, p->published_steps, theirs, p->mean - p->published_mean);
+    fprintf(stderr, "%-14s %8zu steps %6zu episodes   return %-15s D4RL's: %7zu steps, return %-15s difference %s\n",
+            p->name, p->steps, p->episodes, ours, p->published_steps, theirs, difference);
 }
 
 static int print_json(const mr_d4rl_made *made, const char *path)
@@ -124,8 +139,8 @@ static int print_json(const mr_d4rl_made *made, const char *path)
         mr_json_field_text(w, "name", p->name);
         mr_json_field_whole(w, "steps", (int64_t)p->steps);
         mr_json_field_whole(w, "episodes", (int64_t)p->episodes);
-        mr_json_field_real(w, "return_mean", p->mean, 9);
-        mr_json_field_real(w, "return_sd", p->deviation, 9);
+        mr_json_field_real(w, "return_mean", p->episodes ? p->mean : NAN, 9);
+        mr_json_field_real(w, "return_sd", p->episodes ? p->deviation : NAN, 9);
         mr_json_field_whole(w, "d4rl_steps", (int64_t)p->published_steps);
         mr_json_field_real(w, "d4rl_return_mean", p->published_mean, 9);
         mr_json_field_real(w, "d4rl_return_sd", p->published_deviation, 9);

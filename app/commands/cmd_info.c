@@ -1,7 +1,9 @@
-/* minrnn info: what a model file holds. It checks the file as the other commands do. */
+/* minrnn info: what a model file holds, or the weights of another program. It checks the file as the other commands do.
+ */
 #include "train/session.h"
 #include "commands/args.h"
 #include "commands/commands.h"
+#include "commands/foreign_view.h"
 #include "commands/json_out.h"
 
 #include <stddef.h>
@@ -128,6 +130,26 @@ static int print_json(const view *v, mr_error *err)
     return mr_json_out_end(&out, "\n", err);
 }
 
+static int show_model(const mr_common *set, const char *given, mr_error *err)
+{
+    mr_context *ctx = NULL;
+    mr_session session;
+    struct stat st = {0};
+    int status = mr_open_context(set, &ctx, err);
+    if (!status) status = mr_session_open(&session, given, ctx, err);
+    if (!status) {
+        stat(session.path, &st);
+        const view v = {&session, session.recipe.task ? session.recipe.task->type->name : NULL,
+                        mr_net_vocab(session.net) ? mr_vocab_size(mr_net_vocab(session.net)) : 0, (long long)st.st_size,
+                        (long long)mr_net_state_bytes(session.net)};
+        if (set->json) status = print_json(&v, err);
+        else print_text(&v);
+        mr_session_close(&session);
+    }
+    mr_context_free(ctx);
+    return status;
+}
+
 int mr_cmd_info(int argc, char **argv)
 {
     mr_common set = {0};
@@ -138,25 +160,18 @@ int mr_cmd_info(int argc, char **argv)
                     .min = 1,
                     .max = 1,
                     .usage = "usage: minrnn info MODEL [--json]\n\nConfiguration, parameters and sizes of a model "
-                             "file (or of the folder of a run), after checking all of it.\n",
-                    .examples = "  minrnn info runs/book\n  minrnn info runs/book/last.safetensors --json\n"};
-    mr_context *ctx = NULL;
-    mr_session session;
+                             "file (or of the folder of a run), after checking all of it.\nOf weights of another "
+                             "program (a file, an index, a folder): the tensors, whose they are, and how to import\n"
+                             "them.\n",
+                    .examples = "  minrnn info runs/book\n  minrnn info runs/book/last.safetensors --json\n"
+                                "  minrnn info mamba-130m-hf\n"};
+    mr_foreign *foreign = NULL;
     mr_error err;
-    struct stat st = {0};
     int code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;
-    int status = mr_open_context(&set, &ctx, &err);
-    if (!status) status = mr_session_open(&session, args.given[0], ctx, &err);
-    if (!status) {
-        stat(session.path, &st);
-        const view v = {&session, session.recipe.task ? session.recipe.task->type->name : NULL,
-                        mr_net_vocab(session.net) ? mr_vocab_size(mr_net_vocab(session.net)) : 0, (long long)st.st_size,
-                        (long long)mr_net_state_bytes(session.net)};
-        if (set.json) status = print_json(&v, &err);
-        else print_text(&v);
-        mr_session_close(&session);
-    }
-    mr_context_free(ctx);
+    int status = mr_foreign_view_open(args.given[0], &foreign, &err);
+    if (!status && foreign) status = mr_foreign_view_print(foreign, args.given[0], set.json, &err);
+    else if (!status) status = show_model(&set, args.given[0], &err);
+    mr_foreign_close(foreign);
     return status ? mr_report("info", &err) : MR_EXIT_DONE;
 }

@@ -129,7 +129,9 @@ static int print_json(const measured *before, const measured *after, int scored,
     return mr_json_out_end(&out, "\n", &err) ? mr_report("quantize", &err) : MR_EXIT_DONE;
 }
 
-static int print_result(const settings *set, const char *from, const measured *before, const measured *after)
+/* `what`: the kind of loss, in words. */
+static int print_result(const settings *set, const char *from, const char *what, const measured *before,
+                        const measured *after)
 {
     struct stat large = {0}, small = {0};
     stat(from, &large);
@@ -140,8 +142,8 @@ static int print_result(const settings *set, const char *from, const measured *b
     if (set->common.json) return print_json(before, after, scored, bytes);
     printf("%s: %lld bytes, was %lld\n", set->out, bytes[1], bytes[0]);
     if (scored)
-        printf("loss in nats: f32 %.4f, int8 %.4f (%+.4f), over %lld predictions\n", loss[0], loss[1],
-               loss[1] - loss[0], (long long)after->score.rows);
+        printf("%s: f32 %.4f, int8 %.4f (%+.4f), over %lld predictions\n", what, loss[0], loss[1], loss[1] - loss[0],
+               (long long)after->score.rows);
     else printf("loss not measured: %s\n", before->left_out);
     return MR_EXIT_DONE;
 }
@@ -164,7 +166,8 @@ static int quantize(mr_session *s, const settings *set, const mr_args *args, mr_
     if (code >= 0) return code;
     if (save(s, set->out, &err) || change_net(s, set->out, ctx, &err)) return mr_report("quantize", &err);
     if (!before.left_out[0]) code = score(s, set, &after);
-    return code >= 0 ? code : print_result(set, s->path, &before, &after);
+    const char *what = mr_net_loss(s->net) == MR_LOSS_MSE ? "squared error" : "loss in nats";
+    return code >= 0 ? code : print_result(set, s->path, what, &before, &after);
 }
 
 int mr_cmd_quantize(int argc, char **argv)

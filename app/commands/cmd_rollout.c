@@ -22,11 +22,12 @@ static const mr_option flags[] = {
     MR_COMMON_FLAGS,
     {"env", MR_OPT_TEXT, offsetof(settings, env), "", 0, 0, NULL,
      "hopper, halfcheetah or walker2d; by default the one it was trained for", 0},
-    {"episodes", MR_OPT_INT, offsetof(settings, episodes), "10", 1, 100000, NULL, "how many, all at once", 0},
+    {"episodes", MR_OPT_INT, offsetof(settings, episodes), "10", 1, 100000, NULL, "how many", 0},
     {"target", MR_OPT_REAL, offsetof(settings, target), "0", -1e9, 1e9, NULL,
-     "the return to ask for; 0: 3600 (hopper), 12000 (halfcheetah), 5000 (walker2d)", 0},
+     "the return to ask for; 0: that of the model's recipe, or 3600 (hopper), 12000 (halfcheetah), 5000 (walker2d)", 0},
     {"assets", MR_OPT_TEXT, offsetof(settings, assets), "", 0, 0, NULL,
-     "the folder with Gymnasium's XML files; else looked for in MINRNN_DATA and in gymnasium", 0},
+     "the folder with Gymnasium's XML files; else that of the recipe, or looked for in MINRNN_DATA and in gymnasium",
+     0},
     {"strip", MR_OPT_TEXT, offsetof(settings, strip), "", 0, 0, NULL,
      "write a film strip of the first episode to this SVG file", 0},
     {0}};
@@ -38,19 +39,42 @@ static void on_tick(void *user, int done, int all)
     fflush(stderr);
 }
 
-/* The environment that is asked for, or that of the model's task; NULL after an error. */
+/* A setting of the task that the model was trained for, as text; "" where there is none. */
+static const char *of_task(const mr_session *s, const char *key, char text[MR_TEXT_MAX])
+{
+    const mr_task *task = s->recipe.task;
+    const mr_option *o = task && !strcmp(task->type->name, "control") ? mr_option_find(task->type->options, key) : NULL;
+    text[0] = 0;
+    if (o) mr_option_print(o, task->settings, text);
+    return text;
+}
+
+/* The environment that is asked for, or that of the model's task; NULL after an error. Numbers that fit are not enough:
+ * HalfCheetah and Walker2d have as many. */
 static const mr_env_type *choose_env(const mr_session *s, const settings *set, const char *model, mr_error *err)
 {
-    char own[MR_TEXT_MAX] = "";
-    const mr_task *task = s->recipe.task;
-    const mr_option *o = task ? mr_option_find(task->type->options, "env") : NULL;
-    if (o) mr_option_print(o, task->settings, own);
-    const char *name = set->env[0] ? set->env : own;
-    const mr_env_type *type = mr_env_type_find(name);
-    if (type) return type;
-    if (name[0]) mr_fail(err, MR_EINVAL, "--env %.80s: there are hopper, halfcheetah and walker2d", name);
-    else mr_fail(err, MR_EINVAL, "%.300s was not trained for control; name the environment with --env", model);
+    char text[MR_TEXT_MAX];
+    const mr_env_type *own = mr_env_type_find(of_task(s, "env", text)), *type = own;
+    if (set->env[0]) type = mr_env_type_find(set->env);
+    if (!type && set->env[0])
+        mr_fail(err, MR_EINVAL, "--env %.80s: there are hopper, halfcheetah and walker2d", set->env);
+    else if (!type)
+        mr_fail(err, MR_EINVAL, "%.300s was not trained for control; name the environment with --env", model);
+    else if (own && own != type)
+        mr_fail(err, MR_EINVAL, "--env %s: %.300s is no policy for %s: it was trained for %s", type->name, model,
+                type->title, own->title);
+    else return type;
     return NULL;
+}
+
+/* The return to ask for: of the command line, of the model's recipe, or that of Decision Transformer. */
+static double choose_target(const mr_session *s, const settings *set, const mr_env_type *type)
+{
+    char text[MR_TEXT_MAX];
+    double own = 0;
+    if (set->target != 0) return set->target;
+    if (!mr_real_read(of_task(s, "target", text), &own) || own == 0) return type->target;
+    return own;
 }
 
 static int print_json(const mr_env_type *type, const settings *set, const mr_rollout *r, double target, mr_error *err)
@@ -93,9 +117,12 @@ static int roll_out(mr_session *s, const settings *set, const char *given, mr_er
     mr_env_model *model = NULL;
     mr_rollout r = {0};
     mr_strip strip = {.frames = 0};
+    char text[MR_TEXT_MAX];
     const mr_env_type *type = choose_env(s, set, given, err);
     if (!type) return err->status;
-    const double target = set->target != 0 ? set->target : type->target;
+    const double target = choose_target(s, set, type);
+    if (s->recipe.task) mr_session_find_data(s, given); /* and the folder of assets */
+    const char *assets = set->assets[0] ? set->assets : of_task(s, "assets", text);
     const int shown = !set->common.quiet && isatty(STDERR_FILENO);
     const mr_rollout_options options = {.episodes = (int)set->episodes,
                                         .seed = (uint64_t)set->common.seed,
@@ -105,7 +132,7 @@ static int roll_out(mr_session *s, const settings *set, const char *given, mr_er
                                         .tick = shown ? on_tick : NULL,
                                         .film = set->strip[0] ? mr_strip_film : NULL,
                                         .film_user = &strip};
-    int status = mr_env_model_load(type, set->assets[0] ? set->assets : NULL, &model, err);
+    int status = mr_env_model_load(type, assets[0] ? assets : NULL, &model, err);
     if (!status) status = mr_rollout_run(s->net, model, &options, &r, err);
     if (shown) fprintf(stderr, "\r\033[K");
     if (!status && set->common.json) status = print_json(type, set, &r, target, err);

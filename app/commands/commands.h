@@ -8,6 +8,8 @@ int mr_cmd_generate(int argc, char **argv);
 int mr_cmd_score(int argc, char **argv);
 int mr_cmd_info(int argc, char **argv);
 int mr_cmd_quantize(int argc, char **argv);
+int mr_cmd_import(int argc, char **argv);
+int mr_cmd_export(int argc, char **argv);
 int mr_cmd_bench(int argc, char **argv);
 int mr_cmd_check(int argc, char **argv);
 int mr_cmd_reproduce(int argc, char **argv);

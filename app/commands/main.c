@@ -19,6 +19,8 @@ static const struct command {
                 {"score", mr_cmd_score, "log-probability of a text"},
                 {"info", mr_cmd_info, "what a model file holds"},
                 {"quantize", mr_cmd_quantize, "weights in 8 bits, to run a model faster"},
+                {"import", mr_cmd_import, "a model from the weights of another program"},
+                {"export", mr_cmd_export, "the weights of a model for another program"},
                 {"rollout", mr_cmd_rollout, "let a policy act in its environment"},
                 {"bench", mr_cmd_bench, "times, and their share of this machine's limits"},
                 {"check", mr_cmd_check, "every op on this machine against the reference"},

@@ -76,7 +76,8 @@ static void print_group(const mr_group *g, int other_settings)
     mr_report_number(steps, g->steps, NAN, 9);
     printf("  %-36s ", label);
     if (comparable) printf("paper %-12s ", paper[0] ? paper : "-");
-    printf("ours %-16s %d seed%s, %s steps, %s, %s %s, %s%s%s%s%s\n", ours, g->seeds, g->seeds > 1 ? "s" : "", steps,
+    printf("ours %-16s %s%d seed%s, %s steps, %s, %s %s, %s%s%s%s%s\n", ours,
+           mr_row_on_like_data(row) ? "D4RL-like data, " : "", g->seeds, g->seeds > 1 ? "s" : "", steps,
            mr_report_time(time, g->seconds), mr_row_text(row, "device"), mr_row_text(row, "dtype"),
            !strcmp(mr_row_text(row, "profile"), "quick") ? "quick: " MR_NOT_COMPARABLE : mr_row_text(row, "profile"),
            searched ? " on validation: " : "", searched ? mr_row_text(row, "setting") : "",

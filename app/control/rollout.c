@@ -1,4 +1,5 @@
-/* Episodes side by side: the net steps all streams together, then all simulations step on their threads. */
+/* Episodes side by side: the net steps all streams together, then all simulations step on their threads. A simulation
+ * takes megabytes, so there are not more of them than MR_ROLLOUT_AT_ONCE: further episodes follow in waves. */
 #include "control/rollout.h"
 
 #include "core/clock.h"
@@ -22,6 +23,7 @@ typedef struct stage {
     const mr_rollout_options *options;
     const mr_env_type *type;
     mr_tokens tokens;
+    int places; /* episodes at once */
     actor *actors, **active;
     mr_stream **streams; /* of the active ones */
     float *rows;         /* [active, inputs] */
@@ -97,41 +99,65 @@ static void leave_out_finished(stage *s)
     for (int i = 0; i < kept; i++) s->streams[i] = s->active[i]->stream;
 }
 
-static int run(stage *s, mr_error *err)
+/* Puts the episodes from `first` on into their places. */
+static void begin_wave(stage *s, int first)
+{
+    const int left = s->options->episodes - first;
+    s->count = left < s->places ? left : s->places;
+    for (int i = 0; i < s->count; i++) {
+        actor *a = s->active[i] = &s->actors[i];
+        *a = (actor){.env = a->env, .stream = a->stream, .index = first + i};
+        s->streams[i] = a->stream;
+        mr_stream_reset(a->stream);
+    }
+    mr_pool_run(s->pool, start_one, s, s->count);
+}
+
+static int run_wave(stage *s, int first, mr_error *err)
 {
     const mr_rollout_options *o = s->options;
-    mr_pool_run(s->pool, start_one, s, o->episodes);
+    const int before = first / s->places * MR_ENV_STEPS, all = (o->episodes + s->places - 1) / s->places * MR_ENV_STEPS;
+    begin_wave(s, first);
     for (int step = 0; s->count; step++) {
         if (o->stop && *o->stop) return mr_fail(err, MR_ESTOPPED, "stopped while the policy acted");
-        if (o->film && !s->actors[0].over) o->film(o->film_user, s->actors[0].env, step);
+        if (o->film && !first && !s->actors[0].over) o->film(o->film_user, s->actors[0].env, step);
         int status = act(s, err);
         if (status) return status;
         mr_pool_run(s->pool, step_one, s, s->count);
         leave_out_finished(s);
-        if (o->tick) o->tick(o->user, step + 1, MR_ENV_STEPS);
+        if (o->tick) o->tick(o->user, before + step + 1, all);
     }
     return 0;
+}
+
+static int run(stage *s, mr_rollout *out, mr_error *err)
+{
+    int status = 0;
+    for (int first = 0; !status && first < s->options->episodes; first += s->places) {
+        status = run_wave(s, first, err);
+        for (int i = 0; !status && i < s->places && first + i < s->options->episodes; i++) {
+            out->rewards[first + i] = s->actors[i].earned;
+            out->lengths[first + i] = s->actors[i].length;
+        }
+    }
+    return status;
 }
 
 /* ---- what it needs ---- */
 
 static int make_actors(stage *s, mr_net *net, const mr_env_model *model, mr_error *err)
 {
-    int status = mr_net_reserve_streams(net, s->options->episodes, err);
-    for (int i = 0; !status && i < s->options->episodes; i++) {
-        actor *a = s->active[i] = &s->actors[i];
-        a->index = i;
-        status = mr_env_new(model, &a->env, err);
-        if (!status) status = mr_stream_new(net, &a->stream, err);
-        s->streams[i] = a->stream;
-        s->count++;
+    int status = mr_net_reserve_streams(net, s->places, err);
+    for (int i = 0; !status && i < s->places; i++) {
+        status = mr_env_new(model, &s->actors[i].env, err);
+        if (!status) status = mr_stream_new(net, &s->actors[i].stream, err);
     }
     return status;
 }
 
 static int make_stage(stage *s, mr_net *net, const mr_env_model *model, mr_error *err)
 {
-    const size_t n = (size_t)s->options->episodes;
+    const size_t n = (size_t)s->places;
     int status = mr_tokens_of_net(s->type, net, &s->tokens, err);
     if (status) return status;
     s->actors = mr_alloc(n, sizeof *s->actors);
@@ -140,7 +166,7 @@ static int make_stage(stage *s, mr_net *net, const mr_env_model *model, mr_error
     s->rows = mr_alloc(n * (size_t)mr_tokens_inputs(&s->tokens), sizeof *s->rows);
     s->actions = mr_alloc(n * (size_t)s->type->acted, sizeof *s->actions);
     const int threads = s->options->threads ? s->options->threads : mr_processors();
-    s->pool = mr_pool_new(threads < s->options->episodes ? threads : s->options->episodes, NULL);
+    s->pool = mr_pool_new(threads < s->places ? threads : s->places, NULL);
     if (!s->actors || !s->active || !s->streams || !s->rows || !s->actions || !s->pool)
         return mr_no_memory(err, "the episodes");
     memset(s->actors, 0, n * sizeof *s->actors);
@@ -149,7 +175,7 @@ static int make_stage(stage *s, mr_net *net, const mr_env_model *model, mr_error
 
 static void free_stage(stage *s)
 {
-    for (int i = 0; s->actors && i < s->options->episodes; i++) {
+    for (int i = 0; s->actors && i < s->places; i++) {
         mr_stream_free(s->actors[i].stream);
         mr_env_free(s->actors[i].env);
     }
@@ -161,32 +187,35 @@ static void free_stage(stage *s)
     mr_free(s->actions);
 }
 
-static int take_result(const stage *s, mr_rollout *out, mr_error *err)
+static int make_result(int episodes, mr_rollout *out, mr_error *err)
 {
-    const int n = s->options->episodes;
+    out->rewards = mr_alloc((size_t)episodes, sizeof *out->rewards);
+    out->lengths = mr_alloc((size_t)episodes, sizeof *out->lengths);
+    return out->rewards && out->lengths ? 0 : mr_no_memory(err, "the episodes");
+}
+
+static void sum_up(int episodes, mr_rollout *out)
+{
     double sum = 0, squares = 0;
-    out->rewards = mr_alloc((size_t)n, sizeof *out->rewards);
-    out->lengths = mr_alloc((size_t)n, sizeof *out->lengths);
-    if (!out->rewards || !out->lengths) return mr_no_memory(err, "the episodes");
-    for (int i = 0; i < n; i++) {
-        sum += out->rewards[i] = s->actors[i].earned;
-        out->steps += out->lengths[i] = s->actors[i].length;
-    }
-    out->mean = sum / n;
-    for (int i = 0; i < n; i++) squares += (out->rewards[i] - out->mean) * (out->rewards[i] - out->mean);
-    out->std = n > 1 ? sqrt(squares / (n - 1)) : 0;
-    return 0;
+    for (int i = 0; i < episodes; i++) sum += out->rewards[i], out->steps += out->lengths[i];
+    out->mean = sum / episodes;
+    for (int i = 0; i < episodes; i++) squares += (out->rewards[i] - out->mean) * (out->rewards[i] - out->mean);
+    out->std = episodes > 1 ? sqrt(squares / (episodes - 1)) : 0;
 }
 
 int mr_rollout_run(mr_net *net, const mr_env_model *model, const mr_rollout_options *options, mr_rollout *out,
                    mr_error *err)
 {
-    stage s = {.options = options, .type = mr_env_model_type(model)};
+    const int n = options->episodes;
+    stage s = {.options = options,
+               .type = mr_env_model_type(model),
+               .places = n < MR_ROLLOUT_AT_ONCE ? n : MR_ROLLOUT_AT_ONCE};
     const double began = mr_seconds();
     *out = (mr_rollout){0};
     int status = make_stage(&s, net, model, err);
-    if (!status) status = run(&s, err);
-    if (!status) status = take_result(&s, out, err);
+    if (!status) status = make_result(n, out, err);
+    if (!status) status = run(&s, out, err);
+    if (!status) sum_up(n, out);
     free_stage(&s);
     out->seconds = mr_seconds() - began;
     if (status) mr_rollout_free(out);

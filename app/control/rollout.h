@@ -6,13 +6,15 @@
 #include "control/tokens.h"
 #include "core/stop.h"
 
+enum { MR_ROLLOUT_AT_ONCE = 128 }; /* episodes side by side; more follow in waves of so many */
+
 typedef struct mr_rollout_options {
     int episodes;        /* 1 … */
     uint64_t seed;       /* of the first states */
     double target;       /* the return that is asked for at the start; what was earned is taken off on the way */
     int threads;         /* for the simulations; 0: all */
     const mr_stop *stop; /* MR_ESTOPPED once it is set; may be NULL */
-    void (*tick)(void *user, int done, int all); /* after each step of all episodes; may be NULL */
+    void (*tick)(void *user, int done, int all); /* after each step of the episodes of a wave; may be NULL */
     void *user;
     /* called for each step of episode 0, before its action; may be NULL */
     void (*film)(void *user, const mr_env *env, int step);

@@ -129,6 +129,14 @@ static mr_chart_axis score_axis(const mr_experiment *e)
     return (mr_chart_axis){.label = e->scale == 100 ? "accuracy (%)" : "accuracy", .high = e->scale};
 }
 
+/* Some of what is drawn was learned from data like D4RL's. */
+static int on_like_data(const choice *c)
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (is_drawn(c, &c->groups[i]) && mr_row_on_like_data(c->groups[i].first)) return 1;
+    return 0;
+}
+
 static void add_paper_series(const choice *c, drawn *d, size_t k, size_t n, const double *x)
 {
     size_t known = 0;
@@ -173,6 +181,7 @@ static int draw_curves(const choice *c, const char *column, const char *title, c
     add_colours(d);
     mr_chart chart = {.title = title, .x = {.label = "training steps", .high = last}, .y = score_axis(c->e)};
     if (c->e->measure == MR_BY_RETURN) chart.y = (mr_chart_axis){.label = "squared error of actions, validation"};
+    if (on_like_data(c)) chart.x.label = "training steps, on D4RL-like data";
     int status = write_chart(c, &chart, d, dir, file, names, err);
     mr_free(d);
     return status;
@@ -203,7 +212,7 @@ static int draw_bars(const choice *c, const char *const *columns, size_t count, 
         if (k == MODELS || at == count) continue;
         d->y[k][at] = g->mean;
         d->spread[k][at] = g->std;
-        d->paper[k][at] = mr_row_number(g->first, "paper");
+        if (!mr_row_on_like_data(g->first)) d->paper[k][at] = mr_row_number(g->first, "paper");
     }
     for (size_t k = 0; k < d->models; k++) {
         d->series[d->count++] =
@@ -212,6 +221,7 @@ static int draw_bars(const choice *c, const char *const *columns, size_t count, 
     }
     add_colours(d);
     mr_chart chart = {.title = c->e->summary, .y = score_axis(c->e), .groups = groups, .group_count = count};
+    if (on_like_data(c)) chart.y.label = "score (0: random, 100: expert), D4RL-like data";
     int status = write_chart(c, &chart, d, dir, file, names, err);
     mr_free(d);
     return status;

@@ -149,14 +149,29 @@ static void add_cell(mr_strbuf *out, const char *text)
     mr_strbuf_add(out, " ");
 }
 
-static void add_group(mr_strbuf *out, const mr_group *g, int with_paper, int with_target)
+/* The columns that only some tables have. */
+typedef struct columns {
+    int paper, target, data;
+} columns;
+
+/* The score of the episodes that a policy learned from. Data like D4RL's is always called so. */
+static void add_data(mr_strbuf *out, const mr_row *row)
+{
+    char text[64], score[64];
+    mr_report_number(score, mr_row_number(row, "data_score"), NAN, 4);
+    snprintf(text, sizeof text, "%s%.40s", mr_row_on_like_data(row) ? "D4RL-like: " : "", score);
+    add_cell(out, text);
+}
+
+static void add_group(mr_strbuf *out, const mr_group *g, const columns *with)
 {
     char text[64];
     const mr_row *row = g->first;
     add_cell(out, mr_row_text(row, "row"));
     add_cell(out, mr_row_text(row, "column"));
-    if (with_paper)
+    if (with->paper)
         add_cell(out, mr_report_number(text, mr_row_number(row, "paper"), mr_row_number(row, "paper_std"), 4));
+    if (with->data) add_data(out, row);
     if (g->failed == g->seeds) add_cell(out, "diverged");
     else add_cell(out, mr_report_number(text, g->mean, g->std, 4));
     add_cell(out, mr_report_number(text, g->last, NAN, 4));
@@ -166,14 +181,14 @@ static void add_group(mr_strbuf *out, const mr_group *g, int with_paper, int wit
     if (mr_row_outdated(row)) mr_strbuf_add(out, "(outdated) ");
     add_cell(out, mr_report_number(text, g->steps, NAN, 9));
     add_cell(out, mr_report_number(text, g->best_step, NAN, 6));
-    if (with_target) add_cell(out, mr_report_number(text, g->target_step, NAN, 6));
+    if (with->target) add_cell(out, mr_report_number(text, g->target_step, NAN, 6));
     add_cell(out, mr_report_time(text, g->seconds));
     add_cell(out, mr_row_text(row, "device"));
     add_cell(out, mr_row_text(row, "dtype"));
     mr_strbuf_format(out, "| `%s` |\n", mr_row_text(row, "settings"));
 }
 
-static void add_head(mr_strbuf *out, mr_profile profile, int with_paper, int with_target)
+static void add_head(mr_strbuf *out, mr_profile profile, const columns *with)
 {
     mr_strbuf_format(out, "## %s\n\n", profile == MR_PROFILES ? "outdated" : mr_profile_names[profile]);
     if (profile == MR_PROFILES)
@@ -184,24 +199,28 @@ static void add_head(mr_strbuf *out, mr_profile profile, int with_paper, int wit
     if (profile == MR_PROFILE_SEARCH)
         mr_strbuf_add(out, "Settings that a model could choose from, scored on validation.\n\n");
     mr_strbuf_format(out,
-                     "| row | column | %sours | last | constant | seeds | steps | best step | %stime | device | dtype "
-                     "| settings |\n",
-                     with_paper ? "paper | " : "", with_target ? "steps to target | " : "");
-    mr_strbuf_format(out, "|---|---|%s---|---|---|---|---|---|%s---|---|---|---|\n", with_paper ? "---|" : "",
-                     with_target ? "---|" : "");
+                     "| row | column | %s%sours | last | constant | seeds | steps | best step | %stime | device | "
+                     "dtype | settings |\n",
+                     with->paper ? "paper | " : "", with->data ? "data | " : "",
+                     with->target ? "steps to target | " : "");
+    mr_strbuf_format(out, "|---|---|%s%s---|---|---|---|---|---|%s---|---|---|---|\n", with->paper ? "---|" : "",
+                     with->data ? "---|" : "", with->target ? "---|" : "");
 }
 
 /* The groups of one profile; MR_PROFILES: those that are outdated. */
 static void add_table(mr_strbuf *out, const mr_group *groups, size_t n, mr_profile profile)
 {
-    const int with_paper = profile == MR_PROFILE_OURS || profile == MR_PROFILE_PAPER;
-    int with_target = 0, any = 0, outdated = profile == MR_PROFILES;
-    for (size_t i = 0; i < n; i++) with_target |= isfinite(mr_row_number(groups[i].first, "target_loss"));
+    columns with = {.paper = profile == MR_PROFILE_OURS || profile == MR_PROFILE_PAPER};
+    int any = 0, outdated = profile == MR_PROFILES;
+    for (size_t i = 0; i < n; i++) {
+        with.target |= isfinite(mr_row_number(groups[i].first, "target_loss"));
+        with.data |= isfinite(mr_row_number(groups[i].first, "data_score"));
+    }
     for (size_t i = 0; i < n; i++) {
         if (mr_row_outdated(groups[i].first) != outdated) continue;
         if (!outdated && strcmp(mr_row_text(groups[i].first, "profile"), mr_profile_names[profile])) continue;
-        if (!any++) add_head(out, profile, with_paper, with_target);
-        add_group(out, &groups[i], with_paper, with_target);
+        if (!any++) add_head(out, profile, &with);
+        add_group(out, &groups[i], &with);
     }
     if (any) mr_strbuf_add(out, "\n");
 }

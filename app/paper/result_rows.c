@@ -69,6 +69,8 @@ double mr_row_number(const mr_row *row, const char *key)
 
 int mr_row_outdated(const mr_row *row) { return mr_row_number(row, "outdated") == 1; }
 
+int mr_row_on_like_data(const mr_row *row) { return mr_row_number(row, "data_made") == 1; }
+
 int mr_row_comparable(const mr_row *row)
 {
     return strcmp(mr_row_text(row, "comparable"), "no") && strcmp(mr_row_text(row, "profile"), "quick");

@@ -37,7 +37,9 @@ void mr_row_set(mr_row *row, const char *key, double number);
 const char *mr_row_text(const mr_row *row, const char *key); /* "" if there is none */
 double mr_row_number(const mr_row *row, const char *key);    /* NaN if there is none */
 int mr_row_outdated(const mr_row *row);                      /* to be replaced, and kept until then */
-int mr_row_comparable(const mr_row *row);                    /* 0: of --quick, too small for the paper's number */
+/* 1: learned from data that is like D4RL's, which does not compare with the paper's. */
+int mr_row_on_like_data(const mr_row *row);
+int mr_row_comparable(const mr_row *row); /* 0: of --quick, too small for the paper's number */
 void mr_row_free(mr_row *row);
 
 /* The same run: equal in experiment, row, column, seed, settings, kind (of the device) and dtype. */

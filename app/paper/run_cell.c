@@ -243,7 +243,6 @@ static int play_model(mr_cell_run *t, mr_context *ctx, mr_task *task, mr_error *
     task->stop = &t->stop;
     if (!status)
         status = task->type->play(task, net, threads_each(t->job->results.options), on_evaluating, t, &t->play, err);
-    if (!status) status = mr_test_set_of(task, &t->set, err);
     mr_net_free(net);
     mr_free(path);
     return status;
@@ -273,6 +272,8 @@ static int carry_out(mr_cell_run *t, mr_recipe *recipe, mr_train_result *r, mr_e
                             .evaluated = on_evaluated,
                             .notice = on_notice};
     int status = begin(t, recipe, err);
+    /* what a policy acts in is looked for before the training, which may take hours */
+    if (!status && j->e->measure == MR_BY_RETURN) status = mr_test_set_of(recipe->task, &t->set, err);
     t->opened = !status;
     if (!status) status = mr_context_new(&options, &ctx, err);
     if (!status && o->watch->starts) o->watch->starts(o->watch->user, t->worker, t->run, recipe, &t->watch);

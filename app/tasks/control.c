@@ -1,6 +1,7 @@
 /* Control: a policy learned from recorded episodes, as in Decision Transformer. It reads the return that is still
  * wanted, the observation and the action of each step, and predicts the action from all that came before it. */
 #include "control/d4rl.h"
+#include "control/hdf5_file.h"
 #include "control/rollout.h"
 #include "core/mem.h"
 #include "core/rng.h"
@@ -108,7 +109,9 @@ static int find_data(const mr_task *task, char **path, mr_error *err)
 {
     const settings *s = task->settings;
     char name[96], like[96];
+    mr_hdf5 *none;
     *path = NULL;
+    if (!mr_hdf5_version()) return mr_hdf5_open("", &none, err); /* says what to install */
     if (s->data[0]) {
         *path = mr_alloc(strlen(s->data) + 1, 1);
         return *path ? (void)strcpy(*path, s->data), 0 : mr_no_memory(err, s->data);
@@ -145,7 +148,8 @@ static int is_held_out(const mr_d4rl *d, size_t episode)
     return episode % HELD_OUT == HELD_OUT - 1;
 }
 
-static void find_windows(const mr_task *task, control *c)
+/* The return that is wanted at each step. */
+static int find_wanted(control *c, const char *path, mr_error *err)
 {
     const mr_d4rl *d = &c->set;
     for (size_t i = 0; i < d->episode_count; i++) {
@@ -155,7 +159,18 @@ static void find_windows(const mr_task *task, control *c)
             wanted += d->rewards[e->first + k];
             c->wanted[e->first + k] = (float)wanted;
             c->episode_of[e->first + k] = (uint32_t)i;
+            if (isfinite(c->wanted[e->first + k])) continue;
+            return mr_fail(err, MR_EDATA, "%s: the rewards of episode %zu add up to more than a float holds", path, i);
         }
+    }
+    return 0;
+}
+
+static void find_windows(const mr_task *task, control *c)
+{
+    const mr_d4rl *d = &c->set;
+    for (size_t i = 0; i < d->episode_count; i++) {
+        const mr_episode *e = &d->episodes[i];
         if (!is_held_out(d, i) || d->episode_count == 1)
             for (size_t k = 0; k < e->length; k++) c->starts[c->start_count++] = (uint32_t)(e->first + k);
         for (size_t k = 0; is_held_out(d, i) && k < e->length && c->window_count < MOST_WINDOWS;
@@ -194,6 +209,8 @@ static int make_control(mr_task *task, const char *path, mr_error *err)
     c->starts = mr_alloc(c->set.steps, sizeof *c->starts);
     c->windows = mr_alloc(MOST_WINDOWS, sizeof *c->windows);
     if (!c->wanted || !c->episode_of || !c->starts || !c->windows) return mr_no_memory(err, path);
+    status = find_wanted(c, path, err);
+    if (status) return status;
     find_windows(task, c);
     find_scaler(task->settings, env_of(task), c);
     return 0;
@@ -371,6 +388,7 @@ const mr_task_type mr_task_control = {
     .options = options,
     .settings_size = sizeof(settings),
     .best_is_last = 1,
+    .scored = "validation",
     .open = open_task,
     .close = close_task,
     .train_batch = train_batch,

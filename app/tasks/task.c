@@ -27,7 +27,7 @@ const mr_task_type *mr_task_type_find(const char *name)
 const char *mr_task_scored(const mr_task *task)
 {
     const mr_option *split = mr_option_find(task->type->options, "split");
-    if (!split || split->type != MR_OPT_CHOICE) return "test";
+    if (!split || split->type != MR_OPT_CHOICE) return task->type->scored ? task->type->scored : "test";
     return split->choices[*(const int *)(const void *)((const char *)task->settings + split->offset)];
 }
 

@@ -52,6 +52,7 @@ struct mr_task_type {
     size_t settings_size;
     int best_by_accuracy; /* which checkpoint is the best: highest accuracy, else lowest loss */
     int best_is_last;     /* the last one, whatever its loss: a policy is not judged by that */
+    const char *scored;   /* what its scores are of, where it has no key `split`; NULL: "test" */
     int (*open)(mr_task *task, mr_error *err);
     void (*close)(mr_task *task); /* frees task->data, also what a failed open left (or NULL); may be NULL */
     /* Pure functions of the task and the numbers given, safe to call from another thread: so that a resumed run sees
@@ -74,7 +75,7 @@ int64_t mr_task_stage(uint32_t step, int stages, int64_t grow_steps);
 /* The largest batches: of training (`shapes[0]`) and of scoring. */
 void mr_task_shapes(const mr_task *task, mr_shape shapes[2]);
 
-/* What its scores are of: "validation" or "test", as its key `split` says; without one, "test". */
+/* What its scores are of: "validation" or "test", as its key `split` says; without one, as its type does, or "test". */
 const char *mr_task_scored(const mr_task *task);
 
 /* The list, from tasks.def. */

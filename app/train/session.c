@@ -96,7 +96,7 @@ static void follow_copy(char value[MR_TEXT_MAX], const char *dir)
     mr_free(copy);
 }
 
-/* Fills the paths that the session's task lacks. */
+/* Fills the paths that the session's task lacks. *data: that of its data. */
 static void take_paths(mr_session *s, const mr_recipe *from, const char *dir, char const **data)
 {
     char value[MR_TEXT_MAX];
@@ -105,7 +105,7 @@ static void take_paths(mr_session *s, const mr_recipe *from, const char *dir, ch
         if (!*mr_option_print(o, from->task->settings, value)) continue;
         follow_copy(value, dir);
         mr_option_parse(o, s->recipe.task->settings, value, NULL);
-        *data = (const char *)s->recipe.task->settings + o->offset;
+        if (!strcmp(o->key, "data")) *data = (const char *)s->recipe.task->settings + o->offset;
     }
 }
 

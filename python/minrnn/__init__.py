@@ -17,5 +17,5 @@ from .streams import Stream
 
 __version__ = _core.build()["version"]
 __all__ = ["DataError", "DeviceError", "Error", "FileError", "FormatError", "InvalidArgument", "Log", "Model",
-           "NotFinite", "OutOfMemory", "Result", "Score", "Stream", "context", "load", "mingru", "mingru_vjp", "minlstm",
-           "minlstm_vjp", "read_log", "scan", "scan_vjp"]
+           "NotFinite", "OutOfMemory", "Result", "Score", "Stream", "context", "load", "mingru", "mingru_vjp",
+           "minlstm", "minlstm_vjp", "read_log", "scan", "scan_vjp"]

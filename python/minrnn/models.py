@@ -49,10 +49,10 @@ def _settings(settings):
 
 
 class Model:
-    """A model. `minrnn.Model(mixer="mingru", layers=2, dim=64, input="reals", inputs=3, outputs=1, loss="mse")` makes one
-    with random weights: the keys are those of `minrnn train --help` and of docs/api.md, with _ for -; `minrnn.load`
-    opens one. Nothing is copied between NumPy arrays and the library that need not be, and every long call lets other
-    threads run.
+    """A model. `minrnn.Model(mixer="mingru", layers=2, dim=64, input="reals", inputs=3, outputs=1, loss="mse")` makes
+    one with random weights: the keys are those of `minrnn train --help` and of docs/api.md, with _ for -;
+    `minrnn.load` opens one. Nothing is copied between NumPy arrays and the library that need not be, and every long
+    call lets other threads run.
 
     >>> model = Model(input="reals", inputs=2, outputs=1, loss="mse", layers=1, dim=16, lr=0.01, seed=1)
     >>> rng = np.random.default_rng(1)
@@ -254,15 +254,15 @@ class Model:
         return result
 
     def fit_scaler(self, **batch):
-        """Takes means and deviations of values and targets from a batch, so that the model works in your units. Call it
-        before the first step, with all data."""
+        """Takes means and deviations of values and targets from a batch, so that the model works in your units. Call
+        it before the first step, with all data."""
         self._net.fit_scaler(self._batch(batch))
 
     # ---- tensors
 
     def state_dict(self, which="weights"):
-        """Name → array of every tensor. On a CPU the arrays are the model's own memory: nothing is copied, and writing to
-        them changes the model. which: weights, gradients, moment1, moment2, best."""
+        """Name → array of every tensor. On a CPU the arrays are the model's own memory: nothing is copied, and writing
+        to them changes the model. which: weights, gradients, moment1, moment2, best."""
         return {name: self.tensor(name, which) for name, _, _ in self._net.tensors()}
 
     def tensor(self, name, which="weights", copy=None):
@@ -282,7 +282,7 @@ class Model:
         return out
 
     def load_state_dict(self, tensors):
-        """Sets the weights from a dict of arrays (NumPy, or anything with DLPack). Names and shapes must be the model's."""
+        """Sets the weights from a dict of arrays (NumPy or torch). Names and shapes must be the model's."""
         have = {name: shape for name, _, shape in self._net.tensors()}
         if tensors.keys() != have.keys():
             lacking, extra = sorted(have.keys() - tensors.keys()), sorted(tensors.keys() - have.keys())

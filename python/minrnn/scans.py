@@ -222,8 +222,8 @@ def _vjp(*arguments):
 
 def mingru(x, weight, bias=None, h0=None, *, h_init=None, reset=None, length=None, candidate="positive",
            signed=False):
-    """A minGRU layer: h, last = mingru(x, weight, bias). x: [batch, time, D]; weight: [2·H, D], the gate's rows and then
-    the candidate's; bias: [2·H]. h: [batch, time, H]; last: the state after the last token.
+    """A minGRU layer: h, last = mingru(x, weight, bias). x: [batch, time, D]; weight: [2·H, D], the gate's rows and
+    then the candidate's; bias: [2·H]. h: [batch, time, H]; last: the state after the last token.
 
     h = (1 − z)·h + z·c with z = σ(gate), c = candidate(v): positive (v + 0.5 for v ≥ 0, else σ(v)), linear or tanh.
 

@@ -270,9 +270,9 @@ static void describe_cell(const mr_cell_args *a, int back, int has_W, size_t sav
     memcpy(items, list, sizeof list);
 }
 
-/* raw_cell(context, call, dtype, kind, candidate, scan, normalize, transition, B, T, D, H, stream, x, weight, bias, pre,
- * h0, h_init, reset, length, h, h_last, saved, dh, dh_last, dx (or dpre), dweight, dbias, dh0, dh_init, saved_size,
- * workspace, workspace_size) */
+/* raw_cell(context, call, dtype, kind, candidate, scan, normalize, transition, B, T, D, H, stream, x, weight, bias,
+ * pre, h0, h_init, reset, length, h, h_last, saved, dh, dh_last, dx (or dpre), dweight, dbias, dh0, dh_init,
+ * saved_size, workspace, workspace_size) */
 PY_FUNCTION(raw_cell)
 {
     (void)self;

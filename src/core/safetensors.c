@@ -2,7 +2,6 @@
 #include "core/safetensors.h"
 
 #include "core/file.h"
-#include "core/half.h"
 #include "core/json.h"
 #include "core/mem.h"
 
@@ -437,28 +436,7 @@ int mr_st_read(const mr_st *st, const char *path, const mr_st_tensor *tensor, vo
     return 0;
 }
 
-int mr_st_is_float(mr_st_dtype dtype) { return dtype == MR_ST_F32 || dtype == MR_ST_F16 || dtype == MR_ST_BF16; }
-
 size_t mr_st_elements(const mr_st_tensor *tensor) { return tensor->bytes / dtypes[tensor->dtype].size; }
-
-/* Numbers of 16 bits are read into the upper half of `to` and widened from the front: each is read before anything is
- * written over it. */
-int mr_st_read_floats(const mr_st *st, const char *path, const mr_st_tensor *tensor, float *to, mr_error *err)
-{
-    const size_t count = mr_st_elements(tensor);
-    const char *narrow = (const char *)to + tensor->bytes;
-    if (tensor->dtype == MR_ST_F32) return mr_st_read(st, path, tensor, to, err);
-    if (!mr_st_is_float(tensor->dtype))
-        return mr_fail(err, MR_EFORMAT, "%s: tensor %.*s is %s, not of floats", path, SHOWN, tensor->name,
-                       mr_st_dtype_name(tensor->dtype));
-    int status = mr_st_read(st, path, tensor, (char *)to + tensor->bytes, err);
-    for (size_t i = 0; !status && i < count; i++) {
-        uint16_t bits;
-        memcpy(&bits, narrow + i * sizeof bits, sizeof bits);
-        to[i] = tensor->dtype == MR_ST_F16 ? mr_f16_read(bits) : mr_bf16_read(bits);
-    }
-    return status;
-}
 
 int mr_st_meta_count(const mr_st *st) { return st->meta_count; }
 

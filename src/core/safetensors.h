@@ -45,7 +45,8 @@ int mr_st_count(const mr_st *st);
 const mr_st_tensor *mr_st_at(const mr_st *st, int index);          /* in the order of the data */
 const mr_st_tensor *mr_st_find(const mr_st *st, const char *name); /* or NULL */
 int mr_st_read(const mr_st *st, const char *path, const mr_st_tensor *tensor, void *to, mr_error *err);
-/* Its numbers as float: F32 as they are, F16 and BF16 converted; other types are refused. */
+/* Its numbers as float: F32 as they are, F16 and BF16 converted, F64 rounded; one too large for a float and other types
+ * are refused. */
 int mr_st_read_floats(const mr_st *st, const char *path, const mr_st_tensor *tensor, float *to, mr_error *err);
 int mr_st_is_float(mr_st_dtype dtype);             /* one that mr_st_read_floats takes */
 size_t mr_st_elements(const mr_st_tensor *tensor); /* how many numbers it has */

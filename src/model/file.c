@@ -88,7 +88,7 @@ int mr_model_check_tensor(const mr_st *st, const char *path, const char *name, m
     if (!t) return mr_fail(err, MR_EFORMAT, "%s: has no tensor %s, which its configuration needs", path, name);
     if (t->dtype != dtype && !(dtype == MR_ST_F32 && mr_st_is_float(t->dtype)))
         return mr_fail(err, MR_EFORMAT, "%s: tensor %s is %s; minrnn reads %s", path, name, mr_st_dtype_name(t->dtype),
-                       dtype == MR_ST_F32 ? "F32, F16 and BF16" : mr_st_dtype_name(dtype));
+                       dtype == MR_ST_F32 ? "F32, F16, BF16 and F64" : mr_st_dtype_name(dtype));
     int same = t->ndim == ndim;
     for (int i = 0; same && i < ndim; i++) same = t->shape[i] == shape[i];
     if (!same)

@@ -17,7 +17,7 @@ int mr_model_read_config(const mr_st *st, const char *path, mr_config *config, m
 int mr_model_check_tensors(const mr_st *st, const char *path, const char *const *prefixes, const mr_params *params,
                            mr_error *err);
 
-/* Checks that the file has one tensor, with this type and shape. Where F32 is wanted, F16 and BF16 will do. */
+/* Checks that the file has one tensor, with this type and shape. Where F32 is wanted, F16, BF16 and F64 do. */
 int mr_model_check_tensor(const mr_st *st, const char *path, const char *name, mr_st_dtype dtype, int ndim,
                           const int64_t *shape, mr_error *err);
 /* Reads a checked tensor of F32, or of F16 or BF16, which it converts. Refuses NaN and infinities. */

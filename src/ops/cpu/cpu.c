@@ -1,6 +1,8 @@
 /* The CPU device: choice of the kernels, scratch memory, tasks on threads, opening and closing. */
 #include "ops/cpu/cpu.h"
 
+#include "ops/cpu/features.h"
+
 #include "core/mem.h"
 
 #include <stdio.h>
@@ -35,10 +37,9 @@ static const char *const all_names[] = {
 static int best_here(void)
 {
 #if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 2;
-    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512dq")) return 1;
-    if (!__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512bw")) return 1;
+    const int features = mr_cpu_features();
+    if (!(features & MR_HAS_AVX2)) return 2;
+    if (!(features & MR_HAS_AVX512)) return 1;
 #endif
     return 0;
 }

@@ -42,10 +42,11 @@ static void task(void *arg, int task, int slot)
 
 static void run(activate_job job, size_t M, size_t F)
 {
+    if (!M || !F) return;
     job.rows = job.gated ? M : 1;
     job.F = job.gated ? F : M * F;
     job.span = job.gated ? SPAN / F + 1 : SPAN;
-    if (M && F) mr_cpu_run(job.cpu, task, &job, (int)mr_ceil_div(job.gated ? M : job.F, job.span));
+    mr_cpu_run(job.cpu, task, &job, (int)mr_ceil_div(job.gated ? M : job.F, job.span));
 }
 
 static void activate_fwd(mr_dev *dev, const mr_activate_fwd_args *a)

@@ -8,7 +8,6 @@ extern const mr_quant_kernels mr_quant_plain;
 #if defined(__x86_64__)
 extern const mr_quant_kernels mr_quant_avx2, mr_quant_avx512; /* products of 16 bits */
 extern const mr_quant_kernels mr_quant_avx2_vnni, mr_quant_avx512_vnni;
-int mr_quant_has_avx_vnni(void);
 #endif
 
 #endif

@@ -1,4 +1,5 @@
 /* 8-bit kernels for any machine, and the choice of kernels for this one. */
+#include "ops/cpu/features.h"
 #include "ops/cpu/quant_kernels.h"
 
 #include "ops/cpu/quant_round.h"
@@ -50,8 +51,9 @@ const mr_quant_kernels mr_quant_plain = {round_row, dots};
 const mr_quant_kernels *mr_quant_choose(const char *isa)
 {
 #if defined(__x86_64__)
-    if (!strcmp(isa, "avx512")) return __builtin_cpu_supports("avx512vnni") ? &mr_quant_avx512_vnni : &mr_quant_avx512;
-    if (!strcmp(isa, "avx2")) return mr_quant_has_avx_vnni() ? &mr_quant_avx2_vnni : &mr_quant_avx2;
+    if (!strcmp(isa, "avx512"))
+        return (mr_cpu_features() & MR_HAS_AVX512_VNNI) ? &mr_quant_avx512_vnni : &mr_quant_avx512;
+    if (!strcmp(isa, "avx2")) return (mr_cpu_features() & MR_HAS_AVX_VNNI) ? &mr_quant_avx2_vnni : &mr_quant_avx2;
 #else
     (void)isa;
 #endif

@@ -5,9 +5,7 @@
 #include "ops/cpu/quant_round.h"
 
 #if defined(__x86_64__)
-#include <cpuid.h>
 #include <immintrin.h>
-#include <stdatomic.h>
 
 #define WITH(target_list) __attribute__((target(target_list)))
 #define INSIDE(target_list) static inline __attribute__((always_inline, target(target_list)))
@@ -129,19 +127,6 @@ const mr_quant_kernels mr_quant_avx512_vnni = {round_512, dots_512_vnni};
 const mr_quant_kernels mr_quant_avx512 = {round_512, dots_512};
 const mr_quant_kernels mr_quant_avx2_vnni = {round_256, dots_256_vnni};
 const mr_quant_kernels mr_quant_avx2 = {round_256, dots_256};
-
-/* Compiler versions disagree on the name for __builtin_cpu_supports, so this uses cpuid. Asked once: under a hypervisor
- * cpuid takes as long as a layer. */
-int mr_quant_has_avx_vnni(void)
-{
-    static atomic_int answer; /* 0: not asked yet, 1: no, 2: yes */
-    if (!atomic_load_explicit(&answer, memory_order_relaxed)) {
-        unsigned a, b, c, d;
-        const int yes = __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & (1u << 4));
-        atomic_store_explicit(&answer, 1 + yes, memory_order_relaxed);
-    }
-    return atomic_load_explicit(&answer, memory_order_relaxed) == 2;
-}
 #else
 typedef int mr_quant_x86_is_empty; /* a file must declare something */
 #endif
