@@ -1,0 +1,57 @@
+"""What the ops need on a GPU: the context of its device, PyTorch's current stream, and memory from PyTorch's allocator.
+
+A call only launches into the current stream, and its memory belongs to that stream, so CUDA graphs can capture it.
+"""
+import functools
+
+import torch
+
+from .. import _core
+from ..contexts import context
+
+_LEGACY = 1  # cudaStreamLegacy: the default stream, whose handle is 0, where 0 would mean the context's own stream
+_ROW = 16    # alignment in bytes that matrix products in bf16 need
+
+
+def place(device):
+    """The context and the stream of a device."""
+    stream = torch.cuda.current_stream(device).cuda_stream
+    return context(f"cuda:{device.index}"), stream or _LEGACY
+
+
+@functools.lru_cache(4096)
+def _cell_workspace(where, ints, weights):
+    return _core.raw_cell_sizes(where, 0, *ints, weights)[1]
+
+
+@functools.lru_cache(4096)
+def _scan_workspace(where, ints):
+    return _core.raw_scan_workspace(where, *ints)
+
+
+@functools.lru_cache(4096)
+def _saved(where, bf16, kind, signed, D, H):
+    return _core.raw_cell_sizes(where, 0, int(bf16), kind, 0, 0, 1, int(signed), 1, 1, D, H, 1)[0]
+
+
+def recomputes(x, kind, signed, D, H):
+    """Whether the kernels for these sizes keep nothing for the backward."""
+    if not torch.cuda.is_available():
+        return False  # traced where there is no GPU: some memory too much
+    where = context(f"cuda:{x.device.index or 0}")
+    return _saved(where, x.dtype == torch.bfloat16, kind, signed, int(D), int(H)) == 0
+
+
+def cell_room(where, ints, weights, device):
+    """Workspace of a cell, as a tensor that lives until the launch is queued."""
+    return torch.empty(_cell_workspace(where, ints, weights), dtype=torch.uint8, device=device)
+
+
+def scan_room(where, ints, device):
+    """Workspace of a scan."""
+    return torch.empty(_scan_workspace(where, ints), dtype=torch.uint8, device=device)
+
+
+def aligned(x):
+    """x, or a copy of it where it begins in the middle of a row of 16 bytes."""
+    return x if x.data_ptr() % _ROW == 0 else x.clone()

@@ -1,0 +1,289 @@
+"""scan and cell on tensors: arguments checked, gradients, batching rules (torch.vmap), autocast.
+
+Beneath a transform of torch.func a cell is a matrix product of PyTorch and the gates alone, because `saved` of several
+samples cannot be told apart. Elsewhere one call does both.
+"""
+import torch
+import torch.nn.functional as F
+
+from ..scans import CANDIDATES
+from . import ops
+
+KINDS = {"mingru": 0, "minlstm": 1}
+_TWICE = "minrnn: the second derivative of a {} is not there; it needs one backward, without create_graph=True"
+_HALF = (torch.float16, torch.bfloat16)
+_keeps_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
+
+
+def _transformed():
+    """Whether a transform of torch.func is at work."""
+    return torch._C._are_functorch_transforms_active()
+
+
+# ---- batching: samples become rows where they may, and are run one after another where each needs its own gradient
+
+def _fold(x, dim, count):
+    """Rows of all samples: [count, B, ...] as [count·B, ...]."""
+    if x is None:
+        return None
+    x = x.unsqueeze(0).expand(count, *x.shape) if dim is None else x.movedim(dim, 0)
+    return x.reshape(count * x.shape[1], *x.shape[2:])
+
+
+def _fold_all(count, dims, args):
+    return [_fold(x, dim, count) for x, dim in zip(args, dims)]
+
+
+def _one_by_one(call, count, dims, args):
+    samples = []
+    for i in range(count):
+        samples.append(call(*(x if dim is None else x.select(dim, i) for x, dim in zip(args, dims))))
+    outputs = tuple(torch.stack(parts) for parts in zip(*samples))
+    return outputs, (0,) * len(outputs)
+
+
+def _unfold(count, outputs):
+    """The outputs as samples; one without elements belongs to an absent argument."""
+    outputs = tuple(x.reshape(count, x.shape[0] // count, *x.shape[1:]) if x.dim() > 1 else x for x in outputs)
+    return outputs, tuple(0 if x.dim() > 1 else None for x in outputs)
+
+
+# ---- gradients
+
+class _CellBackward(torch.autograd.Function):
+    """The backward as a function of its own: for torch.vmap, and so that a second derivative is refused by name."""
+
+    @staticmethod
+    def forward(*args):
+        return ops.cell_backward(*args)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        raise RuntimeError(_TWICE.format("cell"))
+
+    @staticmethod
+    def vmap(info, dims, *args):
+        weight, h_init = args[1], args[4]
+        if weight is not None or h_init is not None:
+            return _one_by_one(_CellBackward.apply, info.batch_size, dims, args)
+        x, _, _, h0, _, reset, length, h, _, dh, dlast = args[:11]
+        picked = [0, 3, 5, 6, 7, 9, 10]
+        x, h0, reset, length, h, dh, dlast = _fold_all(info.batch_size, [dims[i] for i in picked],
+                                                       [args[i] for i in picked])
+        saved = x.new_empty(0, dtype=torch.uint8)
+        return _unfold(info.batch_size, _CellBackward.apply(x, None, None, h0, None, reset, length, h, saved, dh, dlast,
+                                                            *args[11:]))
+
+
+class _Cell(torch.autograd.Function):
+    @staticmethod
+    def forward(*args):
+        return ops.cell(*args, True)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        h, _, saved = output
+        ctx.mark_non_differentiable(saved)
+        ctx.save_for_backward(*inputs[:7], h, saved)
+        ctx.set_materialize_grads(False)
+        ctx.options = inputs[7:]
+
+    @staticmethod
+    def backward(ctx, dh, dlast, _):
+        saved = ctx.saved_tensors
+        if dh is None:
+            dh = torch.zeros_like(saved[7])
+        args = (*saved, dh, dlast, *ctx.options)
+        if torch.compiler.is_compiling():
+            gradients = ops.cell_backward(*args)
+        elif torch.is_grad_enabled() or _transformed():
+            gradients = _CellBackward.apply(*args)
+        else:  # nobody needs `saved` again unless the graph is kept
+            gradients = (ops.cell_backward if _keeps_graph() else ops.cell_backward_)(*args)
+        present = (g if x is not None else None for g, x in zip(gradients, saved[:5]))
+        return (*present, None, None, None, None, None, None)
+
+    @staticmethod
+    def vmap(info, dims, *args):
+        x, weight, bias, h0, h_init, reset, length = args[:7]
+        if weight is not None or dims[4] is not None:
+            return _one_by_one(_Cell.apply, info.batch_size, dims, args)
+        x, h0, reset, length = _fold_all(info.batch_size, [dims[i] for i in (0, 3, 5, 6)], (x, h0, reset, length))
+        return _unfold(info.batch_size, _Cell.apply(x, None, None, h0, h_init, reset, length, *args[7:]))
+
+
+class _ScanBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(*args):
+        return ops.scan_backward(*args)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        raise RuntimeError(_TWICE.format("scan"))
+
+    @staticmethod
+    def vmap(info, dims, *args):
+        return _unfold(info.batch_size, _ScanBackward.apply(*_fold_all(info.batch_size, dims, args)))
+
+
+class _Scan(torch.autograd.Function):
+    @staticmethod
+    def forward(*args):
+        return ops.scan(*args)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        a, _, *rest = inputs
+        ctx.save_for_backward(a, *rest, output[0])
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx, dh, dlast):
+        saved = ctx.saved_tensors
+        args = (*saved, torch.zeros_like(saved[4]) if dh is None else dh, dlast)
+        plain = torch.compiler.is_compiling() or not (torch.is_grad_enabled() or _transformed())
+        da, db, dh0 = (ops.scan_backward if plain else _ScanBackward.apply)(*args)
+        return da, db, None if saved[1] is None else dh0, None, None
+
+    @staticmethod
+    def vmap(info, dims, *args):
+        return _unfold(info.batch_size, _Scan.apply(*_fold_all(info.batch_size, dims, args)))
+
+
+# ---- arguments
+
+def _check(x, name, shape, like):
+    """A tensor of a shape, on the device of the main argument."""
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(f"{name}: must be a tensor, not {type(x).__name__}")
+    if x.shape != shape:
+        raise ValueError(f"{name}: has the shape {tuple(x.shape)}, where {tuple(shape)} is needed")
+    if x.device != like.device:
+        raise ValueError(f"{name}: is on {x.device}, and the input on {like.device}; all must be on one device")
+    return x
+
+
+def _wide(x, name, shape, like, dtype):
+    """A state or a weight, in the dtype that the op wants."""
+    if x is None:
+        return None
+    _check(x, name, shape, like)
+    wanted = ops.wide(dtype)
+    if x.dtype == wanted:
+        return x
+    if x.dtype not in _HALF or wanted == torch.float64:
+        raise TypeError(f"{name}: is {x.dtype}, where {wanted} is needed beside {dtype}")
+    return x.float()
+
+
+def _main(x, name):
+    """The main argument in a dtype that the ops have, by autocast's rules."""
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(f"{name}: must be a tensor, not {type(x).__name__}")
+    kind = x.device.type
+    if kind not in ("cpu", "cuda"):
+        raise ValueError(f"{name}: is on {x.device}; minrnn computes on cpu and cuda")
+    if torch.is_autocast_enabled(kind) and x.dtype != torch.float64 and x.is_floating_point():
+        return x.to(torch.bfloat16) if torch.get_autocast_dtype(kind) == torch.bfloat16 else x.float()
+    if x.dtype == torch.float16:
+        return x.float()
+    if x.dtype not in ops.DTYPES:
+        raise TypeError(f"{name}: is {x.dtype}; float32, bfloat16, float16 or float64 is needed")
+    if x.dtype == torch.float64 and kind != "cpu":
+        raise TypeError(f"{name}: float64 is computed on the CPU alone, not on {x.device}")
+    return x
+
+
+def _masks(reset, length, like, B, T):
+    if reset is not None:
+        _check(reset, "reset", (B, T), like)
+        if reset.dtype not in (torch.bool, torch.uint8):
+            raise TypeError(f"reset: is {reset.dtype}; bool or uint8 is needed")
+        reset = reset.to(torch.uint8)
+    if length is not None:
+        _check(length, "length", (B,), like)
+        if length.is_floating_point() or length.dtype == torch.bool:
+            raise TypeError(f"length: is {length.dtype}; whole numbers are needed")
+        length = length.to(torch.int32)  # the kernels take less than 0 as 0, more than T as T
+    return reset, length
+
+
+def _needs(*tensors):
+    """Whether a backward may come."""
+    return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+
+
+# ---- the functions
+
+def scan(a, b, h0=None, reset=None, length=None):
+    """h[t] = a[t]·h[t−1] + b[t] along time: h, last = scan(a, b). a and b: [batch, time, channels] or [time, channels].
+
+    h0: the state before the first token, [batch, channels]. reset: [batch, time], true where a new sequence starts.
+    length: [batch], tokens of each row; the rest is padding. last: the state after the last token, in float32 where a
+    and b are bfloat16. Differentiable in a, b and h0, once.
+
+    >>> import torch
+    >>> scan(torch.full((1, 4, 1), 0.5), torch.ones(1, 4, 1))[0].flatten().tolist()
+    [1.0, 1.5, 1.75, 1.875]
+    """
+    given = b
+    b, a = _main(b, "b"), _main(a, "a")
+    if b.dim() == 2:
+        row = [None if x is None else x.unsqueeze(0) for x in (a, given, h0, reset)]
+        h, last = scan(*row, None if length is None else length.reshape(1))
+        return h.squeeze(0), last.squeeze(0)
+    if b.dim() != 3:
+        raise ValueError(f"b: has {b.dim()} dimensions; 2 (time, channels) or 3 (batch, time, channels) are needed")
+    _check(a, "a", b.shape, b)
+    if a.dtype != b.dtype:
+        raise TypeError(f"a: is {a.dtype}, and b {b.dtype}; both must be the same")
+    B, T, H = b.shape
+    h0 = _wide(h0, "h0", (B, H), b, b.dtype)
+    args = (a, b, h0, *_masks(reset, length, b, B, T))
+    h, last = _Scan.apply(*args) if _transformed() or _needs(a, b, h0) else ops.scan(*args)
+    return (h.to(torch.float16) if given.dtype == torch.float16 else h), last
+
+
+def cell(x, weight, bias=None, h0=None, h_init=None, reset=None, length=None, *, kind="mingru", candidate="positive",
+         normalize=True, signed=False):
+    """A layer of minGRU or minLSTM: h, last = cell(x, weight, bias). x: [batch, time, D]; weight: [G·H, D], with the
+    rows gate, candidate of minGRU or forget gate, input gate, candidate of minLSTM; bias: [G·H].
+
+    h0: [batch, H], the first state; h_init: [H], what sequences start from (see docs/format.md); reset and length as in
+    scan. last: the state after the last token, in float32 where x is bfloat16. Differentiable in all that are numbers.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind: is {kind!r}; it must be one of {', '.join(KINDS)}")
+    if candidate not in CANDIDATES:
+        raise ValueError(f"candidate: is {candidate!r}; it must be one of {', '.join(CANDIDATES)}")
+    given, x = x, _main(x, "x")
+    gates = 3 if kind == "minlstm" else 2
+    if x.dim() != 3:
+        raise ValueError(f"x: has {x.dim()} dimensions; 3 (batch, time, features) are needed")
+    if weight.dim() != 2 or weight.shape[0] % gates or weight.shape[1] != x.shape[2] or not x.shape[2]:
+        raise ValueError(f"weight: has the shape {tuple(weight.shape)}, where [{gates}·H, {x.shape[2]}] is needed, "
+                         "with one feature or more")
+    B, T, D = x.shape
+    rows = weight.shape[0]
+    H, dtype = rows // gates, x.dtype
+    weight = _wide(weight, "weight", (rows, D), x, dtype)
+    bias, h0 = _wide(bias, "bias", (rows,), x, dtype), _wide(h0, "h0", (B, H), x, dtype)
+    h_init = _wide(h_init, "h_init", (H,), x, dtype)
+    args = (h0, h_init, *_masks(reset, length, x, B, T), KINDS[kind], CANDIDATES[candidate], bool(normalize),
+            bool(signed))
+    if _transformed():
+        pre = F.linear(x, weight.to(dtype), None if bias is None else bias.to(dtype))
+        h, last, _ = _Cell.apply(pre, None, None, *args)
+    elif _needs(x, weight, bias, h0, h_init):
+        h, last, _ = _Cell.apply(x, weight, bias, *args)
+    else:
+        h, last, _ = ops.cell(x, weight, bias, *args, False)
+    return (h.to(torch.float16) if given.dtype == torch.float16 else h), last

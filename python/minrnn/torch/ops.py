@@ -1,0 +1,210 @@
+"""The operators minrnn::cell and minrnn::scan and their backwards, for CPU, CUDA and tracing.
+
+They are plain: no gradients and no batching rules (see functions.py), contiguous results, inputs never changed. Only
+cell_backward_ consumes `saved`, which spares a copy; functions.py says when that is right. Gradients of arguments that
+are absent come back with no elements.
+"""
+import torch
+
+from .. import _core
+from ..contexts import context
+from ..scans import BACKWARD, BF16, F32, F64, FORWARD
+from . import cuda
+
+DTYPES = {torch.float32: F32, torch.bfloat16: BF16, torch.float64: F64}
+
+_library = torch.library.Library("minrnn", "DEF")
+_SHARED = "Tensor x, Tensor? weight, Tensor? bias, Tensor? h0, Tensor? h_init, Tensor? reset, Tensor? length, "
+_KIND = "int kind, int candidate, bool normalize, bool signed"
+_GRADIENTS = "(Tensor dx, Tensor dweight, Tensor dbias, Tensor dh0, Tensor dh_init)"
+
+
+def wide(dtype):
+    """The dtype of states and weights beside activations of a dtype."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _at(x):
+    return None if x is None else x.data_ptr()
+
+
+def _plain(x):
+    return x if x is None or x.is_contiguous() else x.contiguous()
+
+
+def _place(x):
+    """Context and stream for the arguments beside x."""
+    if x.is_cuda:
+        return cuda.place(x.device)
+    return context("ref" if x.dtype == torch.float64 else "cpu"), 0
+
+
+def _cell_shape(x, weight, kind):
+    """B, T, D, H, where x is the input, or without weight the pre-activations."""
+    B, T, D = x.shape
+    return B, T, D, (D if weight is None else weight.shape[0]) // (3 if kind else 2)
+
+
+def _saved_bytes(x, weight, kind, signed, shape):
+    """Bytes that a backward will need, and with them the padding at the end."""
+    B, T, D, H = shape
+    if weight is None or (x.is_cuda and cuda.recomputes(x, kind, signed, D, H)):
+        return 0, 0
+    on_cpu = not x.is_cuda
+    item = 8 if x.dtype == torch.float64 else 2 if x.dtype == torch.bfloat16 and not on_cpu else 4
+    unit, numbers = 64 if on_cpu else 256, B * T * H * (3 if kind else 2) * item
+    return numbers, (numbers + unit - 1) // unit * unit
+
+
+def _new_saved(x, weight, kind, signed, shape):
+    numbers, size = _saved_bytes(x, weight, kind, signed, shape)
+    saved = x.new_empty(size, dtype=torch.uint8)
+    if numbers != size:
+        saved[numbers:].zero_()  # the same bytes each time
+    return saved
+
+
+# ---- the cell
+
+def _cell(x, weight, bias, h0, h_init, reset, length, kind, candidate, normalize, signed, keep):
+    shape = B, T, D, H = _cell_shape(x, weight, kind)
+    h, last = x.new_empty((B, T, H)), x.new_empty((B, H), dtype=wide(x.dtype))
+    # the kernels need it also where nobody will ask for a backward; on a CPU the extension has room of its own
+    saved = _new_saved(x, weight, kind, signed, shape) if keep or x.is_cuda else None
+    if h.numel() == 0:
+        last.zero_() if h0 is None else last.copy_(h0)
+    else:
+        x, weight, bias, h0, h_init, reset, length = map(_plain, (x, weight, bias, h0, h_init, reset, length))
+        where, stream = _place(x)
+        ints = (DTYPES[x.dtype], kind, candidate, 0, normalize, signed, B, T, D, H)
+        room, has = None, weight is not None
+        if x.is_cuda:
+            x, room = cuda.aligned(x), cuda.cell_room(where, ints, int(has), x.device)
+        size = 0 if saved is None else saved.numel()
+        _core.raw_cell(where, FORWARD, *ints, stream, x.data_ptr() if has else None, _at(weight), _at(bias),
+                       None if has else x.data_ptr(), _at(h0), _at(h_init), _at(reset), _at(length), h.data_ptr(),
+                       last.data_ptr(), saved.data_ptr() if size else None, None, None, None, None, None, None, None,
+                       size, *_room(room))
+    return h, last, saved if keep else x.new_empty(0, dtype=torch.uint8)
+
+
+def _room(room):
+    return (0, 0) if room is None else (room.data_ptr(), room.numel())
+
+
+def _cell_fake(x, weight, bias, h0, h_init, reset, length, kind, candidate, normalize, signed, keep):
+    shape = B, T, _, H = _cell_shape(x, weight, kind)
+    size = _saved_bytes(x, weight, kind, signed, shape)[1] if keep else 0
+    return x.new_empty((B, T, H)), x.new_empty((B, H), dtype=wide(x.dtype)), x.new_empty(size, dtype=torch.uint8)
+
+
+def _gradients(x, others, make):
+    """Room for the gradients of x and of others; nothing where one is absent."""
+    return [make(like.shape, dtype=like.dtype) if like is not None else x.new_empty(0, dtype=wide(x.dtype))
+            for like in others]
+
+
+def _cell_backward(x, weight, bias, h0, h_init, reset, length, h, saved, dh, dlast, kind, candidate, normalize, signed,
+                   consume=False):
+    B, T, D, H = _cell_shape(x, weight, kind)
+    dx = x.new_empty(x.shape)
+    dweight, dbias, dh0, dh_init = _gradients(x, (weight, bias, h0, h_init), x.new_zeros)
+    if B * T * H == 0:
+        if h0 is not None and dlast is not None:
+            dh0.copy_(dlast)
+        return dx, dweight, dbias, dh0, dh_init
+    x, weight, bias, h0, h_init, reset, length, h, dh, dlast = map(
+        _plain, (x, weight, bias, h0, h_init, reset, length, h, dh, dlast))
+    if not consume or saved.data_ptr() % 64:
+        saved = saved.clone()
+    where, stream = _place(x)
+    ints = (DTYPES[x.dtype], kind, candidate, 0, normalize, signed, B, T, D, H)
+    room = None
+    if x.is_cuda:
+        x = cuda.aligned(x)
+        room = cuda.cell_room(where, ints, int(weight is not None), x.device)
+    has = weight is not None
+    _core.raw_cell(where, BACKWARD, *ints, stream, x.data_ptr() if has else None, _at(weight), _at(bias),
+                   None if has else x.data_ptr(), _at(h0), _at(h_init), _at(reset), _at(length), h.data_ptr(), None,
+                   saved.data_ptr() or None, dh.data_ptr(), _at(dlast), dx.data_ptr(),
+                   dweight.data_ptr() if has else None, None if bias is None else dbias.data_ptr(),
+                   None if h0 is None else dh0.data_ptr(), None if h_init is None else dh_init.data_ptr(),
+                   saved.numel(), *_room(room))
+    return dx, dweight, dbias, dh0, dh_init
+
+
+def _cell_backward_consuming(*args):
+    return _cell_backward(*args, consume=True)
+
+
+def _cell_backward_fake(x, weight, bias, h0, h_init, *_):
+    return (x.new_empty(x.shape), *_gradients(x, (weight, bias, h0, h_init), x.new_empty))
+
+
+# ---- the scan
+
+def _scan(a, b, h0, reset, length):
+    B, T, H = b.shape
+    h, last = b.new_empty(b.shape), b.new_empty((B, H), dtype=wide(b.dtype))
+    if B * T * H == 0:
+        last.zero_() if h0 is None else last.copy_(h0)
+        return h, last
+    a, b, h0, reset, length = map(_plain, (a, b, h0, reset, length))
+    where, stream = _place(b)
+    ints = (DTYPES[b.dtype], B, T, H)
+    room = cuda.scan_room(where, ints, b.device) if b.is_cuda else None
+    _core.raw_scan(where, FORWARD, *ints, stream, a.data_ptr(), b.data_ptr(), _at(h0), _at(reset), _at(length),
+                   h.data_ptr(), last.data_ptr(), None, None, None, None, None, *_room(room))
+    return h, last
+
+
+def _scan_fake(a, b, h0, reset, length):
+    B, _, H = b.shape
+    return b.new_empty(b.shape), b.new_empty((B, H), dtype=wide(b.dtype))
+
+
+def _scan_backward(a, h0, reset, length, h, dh, dlast):
+    B, T, H = a.shape
+    da, db = a.new_empty(a.shape), a.new_empty(a.shape)
+    dh0, = _gradients(a, (h0,), a.new_zeros)
+    if B * T * H == 0:
+        if h0 is not None and dlast is not None:
+            dh0.copy_(dlast)
+        return da, db, dh0
+    a, h0, reset, length, h, dh, dlast = map(_plain, (a, h0, reset, length, h, dh, dlast))
+    where, stream = _place(a)
+    ints = (DTYPES[a.dtype], B, T, H)
+    room = cuda.scan_room(where, ints, a.device) if a.is_cuda else None
+    _core.raw_scan(where, BACKWARD, *ints, stream, a.data_ptr(), None, _at(h0), _at(reset), _at(length), h.data_ptr(),
+                   None, dh.data_ptr(), _at(dlast), da.data_ptr(), db.data_ptr(),
+                   None if h0 is None else dh0.data_ptr(), *_room(room))
+    return da, db, dh0
+
+
+def _scan_backward_fake(a, h0, *_):
+    return (a.new_empty(a.shape), a.new_empty(a.shape), *_gradients(a, (h0,), a.new_empty))
+
+
+# ---- registration
+
+def _register(name, schema, kernel, fake):
+    _library.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
+    for key in ("CPU", "CUDA"):
+        _library.impl(name, kernel, key)
+    torch.library.register_fake(f"minrnn::{name}", fake, lib=_library)
+
+
+_BACK = f"({_SHARED}Tensor h, Tensor%s saved, Tensor dh, Tensor? dlast, {_KIND}) -> {_GRADIENTS}"
+_register("cell", f"({_SHARED}{_KIND}, bool keep) -> (Tensor h, Tensor last, Tensor saved)", _cell, _cell_fake)
+_register("cell_backward", _BACK % "", _cell_backward, _cell_backward_fake)
+_register("cell_backward_", _BACK % "(a!)", _cell_backward_consuming, _cell_backward_fake)
+_register("scan", "(Tensor a, Tensor b, Tensor? h0, Tensor? reset, Tensor? length) -> (Tensor h, Tensor last)", _scan,
+          _scan_fake)
+_register("scan_backward", "(Tensor a, Tensor? h0, Tensor? reset, Tensor? length, Tensor h, Tensor dh, Tensor? dlast) "
+          "-> (Tensor da, Tensor db, Tensor dh0)", _scan_backward, _scan_backward_fake)
+
+cell = torch.ops.minrnn.cell.default
+cell_backward = torch.ops.minrnn.cell_backward.default
+cell_backward_ = torch.ops.minrnn.cell_backward_.default
+scan = torch.ops.minrnn.scan.default
+scan_backward = torch.ops.minrnn.scan_backward.default
