@@ -208,6 +208,17 @@ def write(path, tensors):
     return 8 + len(text) + at
 
 
+def place(path, tensors):
+    """As write. What is wrong with the place is said of the place, not of the file that is read. A rename would put a
+    file where a device was."""
+    if os.path.lexists(path) and not os.path.isfile(path):
+        sys.exit(f"{path}: not a regular file; give another name")
+    try:
+        return write(path, tensors)
+    except OSError as error:
+        sys.exit(f"{path}: {error.strerror or error}")
+
+
 def gather(path, options, tensors):
     file = open_file(path)
     if options.list:
@@ -263,7 +274,7 @@ def main():
     if options.out is not None:
         if any(os.path.exists(options.out) and os.path.samefile(path, options.out) for path in options.files):
             sys.exit(f"{options.out}: would replace the file that is read")
-        size = guarded(options.out if len(options.files) > 1 else options.files[0], write, options.out, tensors)
+        size = guarded(options.out if len(options.files) > 1 else options.files[0], place, options.out, tensors)
         print(f"{options.out}: {len(tensors)} tensors, {size} bytes")
 
 

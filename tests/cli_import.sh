@@ -184,6 +184,7 @@ spoiled() { # KIND CHANGE PATTERN [FLAG…]
 }
 for kind in mingru-lm minlstm-lm; do
     spoiled $kind 'del t["layers.1.4.2.bias"]' 'has no tensor layers\.1\.4\.2\.bias'
+    spoiled $kind 'del t["layers.0.1.weight"]' 'has no tensor layers\.0\.1\.weight'
     spoiled $kind 'w("layers.1.5.weight", 2)' 'tensor layers\.1\.5\.weight has no place in a minLM'
     spoiled $kind 'w("layers.3.1.weight", 6)' 'tensor layers\.3\.1\.weight has no place'
     spoiled $kind 't["layers.0.2.to_out.weight"][1].reverse()' \
@@ -218,6 +219,10 @@ spoiled mamba 'c["hidden_size"] = 6' 'hidden_size = 6, but the tensors have 5'
 spoiled mamba 'c["intermediate_size"] = 12' 'intermediate_size = 12, but the tensors have 10'
 spoiled mamba 'c["num_hidden_layers"] = 3' 'num_hidden_layers = 3, but the tensors have 2'
 spoiled mamba 'c["use_conv_bias"] = False' 'conv1d\.bias has no place'
+spoiled mamba 'c["layer_norm_epsilon"] = "x"' 'norm-eps = x: must be a number'
+spoiled mamba 'c["layer_norm_epsilon"] = ""' 'norm-eps = : must be a number'
+spoiled mamba 'c["layer_norm_epsilon"] = True' 'norm-eps = true: must be a number'
+spoiled mamba 'c["layer_norm_epsilon"] = [1]' 'config\.json: layer_norm_epsilon is a list or an object'
 spoiled mamba 'w("lm_head.weight", 7, 5)' 'lm_head\.weight is not the embedding'
 spoiled mamba 'c["tie_word_embeddings"] = False' 'has no tensor lm_head\.weight'
 spoiled mamba 't.clear(); c = mamba(S=33)' 'state_size = 33: at most 32'
@@ -227,6 +232,16 @@ spoiled gru 'w("weight_ih_l0_reverse", 12, 3)' 'weight_ih_l0_reverse has no plac
 spoiled gru 'del t["bias_hh_l1"]' 'has no tensor bias_hh_l1'
 
 spoiled gru 'meta["vocab"] = "[1]"; w("embed.weight", 9, 4); w("blocks.0.norm1.weight", 4)' 'has no place in a nn'
+
+# settings that cannot be read must not be assumed
+make mamba there
+rm there/config.json
+ln -s nowhere there/config.json
+refused 1 'there/config\.json: cannot be opened' "$minrnn" import there --out new
+make mingru-lm there
+printf 'abc\377' >latin.txt
+refused 1 '^minrnn import: --text latin\.txt: line 1, byte 4: 0xFF' \
+    "$minrnn" import there --out new --vocab chars --text latin.txt
 
 # a run without a model is no other program's weights
 mkdir half && cp run/state.safetensors half
@@ -303,7 +318,8 @@ check "nothing was written" [ ! -e new ]
 
 make mingru there
 refused 2 '--out MODEL is missing' "$minrnn" import there
-refused 2 '--steps is neither a flag nor a key of a model' "$minrnn" import there --out new --steps 3
+refused 2 '--steps is neither a flag nor a key of a model$' "$minrnn" import there --out new --steps 3
+refused 2 'did you mean --heads\?' "$minrnn" import there --out new --headz 3
 refused 2 'did you mean --heads' "$minrnn" import there --out new --head_s 3
 refused 2 'belong together' "$minrnn" import there --out new --vocab chars
 refused 2 'unknown layout toch; did you mean torch' "$minrnn" export model --to toch --out new

@@ -143,6 +143,14 @@ refused 1 "called 'w'" unpickle same-name.pt --strip m. --out no.safetensors
 refused 1 "no state dict 'none' in it; there is: 'model', 'ema'" unpickle two.pt --key none --out no.safetensors
 refused 1 "'b' is also in another file" unpickle part-1.bin part-1.bin --out no.safetensors
 refused 1 'would replace the file' unpickle honest.pt --out honest.pt
+mkfifo pipe
+mkdir folder
+ln -s nowhere dangling
+for place in pipe folder dangling; do
+    refused 1 "^$place: not a regular file" unpickle honest.pt --out $place
+done
+check "what was there is there" test -p pipe -a -d folder -a -L dangling
+refused 1 '^nowhere/no.safetensors: No such file' unpickle honest.pt --out nowhere/no.safetensors
 refused 1 'nowhere' unpickle part-1.bin part-2.bin --out nowhere/no.safetensors
 refused 2 'either --out FILE or --list' unpickle honest.pt
 refused 2 'unpickle.py --help' unpickle

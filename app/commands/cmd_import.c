@@ -64,8 +64,11 @@ static int read_vocab(const settings *set, char **out, mr_error *err)
     *out = NULL;
     if (set->vocab == VOCAB_NONE) return 0;
     const mr_vocab_kind kind = set->vocab == VOCAB_BYTES ? MR_VOCAB_BYTES : MR_VOCAB_CHARS;
+    mr_error inner;
     int status = set->vocab == VOCAB_CHARS ? mr_text_input_all(set->text, TEXT_LIMIT, &text, &size, err) : 0;
-    if (!status) status = mr_vocab_build(kind, text, size, &vocab, err);
+    const int read = !status;
+    if (read) status = mr_vocab_build(kind, text, size, &vocab, &inner);
+    if (read && status) mr_fail(err, status, "--text %.200s: %s", set->text, inner.text);
     if (!status) status = print_vocab(vocab, out, err);
     mr_vocab_free(vocab);
     mr_free(text);
@@ -81,7 +84,7 @@ static int take_pairs(const mr_args *args, const char *list[2 * MR_PAIRS_MAX + 1
     for (int i = 0; i < args->pair_count; i++) {
         const mr_flag_pair *p = &args->pairs[i];
         const mr_key *key = mr_key_find(p->key);
-        const char *near = mr_key_nearest(p->key);
+        const char *near = key ? NULL : mr_key_nearest(p->key); /* a key of training is as near as can be */
         if (!key || (key->flags & MR_KEY_LEARN) || !strcmp(p->key, "weights") || !strcmp(p->key, "scaler"))
             return mr_misused("import", "--%s is neither a flag nor a key of a model%s%s%s", p->key,
                               near ? "; did you mean --" : "", near ? near : "", near ? "?" : "");

@@ -203,7 +203,9 @@ static int open_config(mr_foreign *f, const char *folder, mr_error *err)
 {
     char *path = mr_path_join(folder, "config.json");
     if (!path) return mr_no_memory(err, folder);
-    const int status = mr_path_exists(path) ? read_sidecar(&f->config, path, NULL, err) : 0;
+    struct stat st;
+    /* a link to nowhere is no missing file: what it should say must not be assumed */
+    const int status = !lstat(path, &st) ? read_sidecar(&f->config, path, NULL, err) : 0;
     mr_free(path);
     return status;
 }

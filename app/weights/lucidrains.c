@@ -31,14 +31,14 @@ static void set_model(mr_transfer *t, int lstm)
     const int64_t *gates = mr_sizes_of(t, mr_name_of("layers.0.2.%s", gates_of(lstm)).text, 2);
     const int64_t *up = mr_sizes_of(t, "layers.0.4.0.weight", 2);
     const int gamma = mr_foreign_has(t->from, "norm.gamma"), conv = mr_foreign_has(t->from, "layers.0.0.net.0.weight");
-    const char *norms = gamma ? "layers.%d.1.gamma" : "layers.%d.1.weight";
+    const char *block = lstm ? "layers.%d.2.to_hidden_and_f_i_gate.weight" : "layers.%d.2.to_hidden_and_gate.weight";
     mr_set(t, "input", "tokens");
     mr_set(t, "inputs", "%lld", (long long)tokens[0]);
     mr_set(t, "head", "token");
     mr_set(t, "loss", "xent");
     mr_set(t, "outputs", "%lld", (long long)tokens[0]);
     mr_gates_set(t, lstm);
-    mr_set(t, "layers", "%d", mr_foreign_blocks(t->from, norms));
+    mr_set(t, "layers", "%d", mr_foreign_blocks(t->from, block));
     mr_set(t, "dim", "%lld", (long long)tokens[1]);
     mr_set_width(t, gates[0] / (lstm ? 3 : 2), tokens[1]);
     mr_set(t, "conv", "%lld", conv ? (long long)mr_sizes_of(t, "layers.0.0.net.0.weight", 3)[2] : 0);

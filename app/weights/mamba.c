@@ -80,9 +80,19 @@ static void check_config(mr_transfer *t, const sizes *s)
     if (s->taps > 16) mr_transfer_fail(t, "conv_kernel = %lld: at most 16 can be expressed", (long long)s->taps);
 }
 
+/* norm-eps. 0 would mean that of the kind; what is no number is the key's to refuse. */
+static const char *epsilon_of(mr_transfer *t)
+{
+    const mr_sidecar_entry *entry = mr_sidecar_find(&t->from->config, "layer_norm_epsilon");
+    const char *value = mr_sidecar_value(&t->from->config, "layer_norm_epsilon");
+    char *end;
+    if (entry && !entry->value) mr_transfer_fail(t, "config.json: layer_norm_epsilon is a list or an object");
+    if (!value) return "1e-5";
+    return strtod(value, &end) == 0 && end > value && !*end ? MR_EPS_TINY : value;
+}
+
 static void set_keys(mr_transfer *t, const sizes *s, int tied)
 {
-    const char *epsilon = mr_sidecar_value(&t->from->config, "layer_norm_epsilon");
     mr_set(t, "input", "tokens");
     mr_set(t, "inputs", "%lld", (long long)s->vocab);
     mr_set(t, "head", "token");
@@ -95,8 +105,7 @@ static void set_keys(mr_transfer *t, const sizes *s, int tied)
     mr_set(t, "conv", "0");
     mr_set(t, "mlp", "0");
     mr_set(t, "norm", "rms");
-    /* 0 would mean that of the kind */
-    mr_set(t, "norm-eps", "%s", !epsilon ? "1e-5" : atof(epsilon) == 0 ? MR_EPS_TINY : epsilon);
+    mr_set(t, "norm-eps", "%s", epsilon_of(t));
     mr_set(t, "states", "%lld", (long long)s->states);
     mr_set(t, "mixer-bias", "no");
     if (s->taps != 4) mr_set(t, "mixer-conv", "%lld", (long long)s->taps);

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import _core
+from .arrays import real, whole
 from .contexts import context
 from .errors import InvalidArgument
 from .streams import Stream
@@ -118,10 +119,10 @@ class Model:
             x = x.encode()
         if isinstance(x, (bytes, bytearray)):
             return np.frombuffer(self._net.encode(bytes(x)), np.int32)
-        return np.ascontiguousarray(x, np.int32).ravel()
+        return whole(x, "tokens").ravel()
 
     def _values(self, x, shape):
-        x = np.ascontiguousarray(x, np.float32)
+        x = real(x, "values")
         if x.shape != shape:
             raise InvalidArgument(f"values: has the shape {x.shape}, where {shape} is needed")
         return x
@@ -135,7 +136,7 @@ class Model:
         return self._decode_bytes(tokens).decode("utf-8", "replace")
 
     def _decode_bytes(self, tokens):
-        tokens = np.ascontiguousarray(tokens, np.int32).ravel()
+        tokens = whole(tokens, "tokens").ravel()
         return self._net.decode(tokens, len(tokens))
 
     def stream(self):
@@ -177,7 +178,7 @@ class Model:
         name, dims = ("ids", 2) if self.input == "tokens" else ("values", 3)
         if batch.get(name) is None:
             raise InvalidArgument(f"batch: {name} is missing")
-        main = np.ascontiguousarray(batch[name], np.int32 if dims == 2 else np.float32)
+        main = whole(batch[name], name) if dims == 2 else real(batch[name], name)
         if main.ndim != dims or (dims == 3 and main.shape[2] != self.inputs):
             wanted = "[batch, time]" if dims == 2 else f"[batch, time, {self.inputs}]"
             raise InvalidArgument(f"batch: {name} has the shape {main.shape}; {wanted} is needed")
@@ -185,7 +186,8 @@ class Model:
         for other, dtype in (("reset", np.uint8), ("length", np.int32), ("target", np.int32),
                              ("target_values", np.float32), ("mask", np.uint8)):
             value = batch.get(other)
-            arrays[other] = None if value is None else np.ascontiguousarray(value, dtype)
+            arrays[other] = (None if value is None else real(value, other) if dtype is np.float32
+                             else whole(value, other, dtype))
         return (*main.shape[:2], arrays.get("ids"), arrays.get("values"), arrays["reset"], arrays["length"],
                 arrays["target"], arrays["target_values"], arrays["mask"])
 
@@ -210,7 +212,7 @@ class Model:
 
     def backward(self, dscores):
         """Adds to the gradients, from that of your loss with respect to the scores of forward(train=True)."""
-        dscores = np.ascontiguousarray(dscores, np.float32)
+        dscores = real(dscores, "dscores")
         self._net.backward(dscores, dscores.size)
 
     def update(self):
@@ -234,6 +236,8 @@ class Model:
         if you like). accumulate: so many batches make one step. carry: rows continue where those of the last batch
         ended. callback(result) is called after each step; if it returns True, training stops. Returns the last Result.
         Ctrl-C stops between steps."""
+        if accumulate < 1:
+            raise InvalidArgument(f"accumulate = {accumulate}: must be 1 or more")
         result, micro = None, 0
         for batch in batches:
             arguments = self._batch(batch)
@@ -291,9 +295,11 @@ class Model:
         for name, value in tensors.items():
             if hasattr(value, "detach"):
                 value = value.detach().cpu().float().numpy()
-            ready[name] = np.ascontiguousarray(value, np.float32)
+            ready[name] = real(value, name)
             if ready[name].shape != have[name]:
                 raise InvalidArgument(f"{name}: has the shape {ready[name].shape}, where {have[name]} is needed")
+            if not np.isfinite(ready[name]).all():
+                raise InvalidArgument(f"{name}: a number is NaN or infinite")
         for name, value in ready.items():
             self._net.put(0, name, value)
 

@@ -6,13 +6,13 @@ DLPack; torch tensors keep their gradients (see minrnn.torch). float64 runs on t
 import numpy as np
 
 from . import _core
+from .arrays import whole
 from .contexts import context
 
 F32, BF16, F64 = 0, 1, 2
 FORWARD, BACKWARD, STEP = 0, 1, 2
 CANDIDATES = {"positive": 0, "linear": 1, "tanh": 2}
 _DTYPES = {np.dtype(np.float32): F32, np.dtype(np.float64): F64}
-_WHOLE = np.dtype(np.int32)
 
 
 def _is_torch(x):
@@ -39,9 +39,9 @@ def _check(x, name, shape):
 
 def _masks(reset, length, shape):
     if reset is not None:
-        reset = _check(np.ascontiguousarray(reset, np.uint8), "reset", shape)
+        reset = _check(whole(reset, "reset", np.uint8), "reset", shape)
     if length is not None:
-        length = _check(np.ascontiguousarray(length, _WHOLE), "length", shape[:1])
+        length = _check(whole(length, "length"), "length", shape[:1])
         if ((length < 0) | (length > shape[1])).any():
             raise ValueError(f"length: must be 0 to {shape[1]}")
     return reset, length

@@ -1,6 +1,9 @@
 """Streams: one sequence and its state, token by token."""
 import numpy as np
 
+from .arrays import real, whole
+from .errors import InvalidArgument
+
 
 class Stream:
     """One sequence. Its state is small and does not grow; made by Model.stream().
@@ -23,7 +26,7 @@ class Stream:
         """Feeds one token (an int) or one row of values; returns the scores after it."""
         scores = np.empty(self._model.outputs, np.float32)
         if self._model.input == "tokens":
-            self._core.step(int(x), scores)
+            self._core.step(x if type(x) is int else whole(x, "token").item(), scores)
         else:
             row = self._model._values(x, (self._model.inputs,))
             self._core.feed(row, 1, True, scores)
@@ -36,7 +39,10 @@ class Stream:
             tokens = self._model._tokens(x)
             self._core.feed(tokens, len(tokens), False, scores)
         else:
-            values = np.ascontiguousarray(x, np.float32).reshape(-1, self._model.inputs)
+            values, inputs = real(x, "values"), self._model.inputs
+            if values.ndim > 1 and values.shape[-1] != inputs or values.size % inputs:
+                raise InvalidArgument(f"values: has the shape {values.shape}, where [time, {inputs}] is needed")
+            values = values.reshape(-1, inputs)
             self._core.feed(values, len(values), True, scores)
         return scores
 

@@ -198,6 +198,49 @@ class Models(unittest.TestCase):
         with self.assertRaises(minrnn.DeviceError):
             minrnn.context("cuda:77")
 
+    def test_numbers_are_never_changed_on_their_way(self):
+        model = text_model()
+        ids = np.zeros((2, 4), np.int64)
+        for wrong in (ids + 2**32, ids + 0.5, np.full((2, 4), np.nan), np.uint64(2**63) + ids.astype(np.uint64),
+                      ids + 1j, ids.astype(str), np.ma.array(ids, mask=True)):
+            with self.assertRaisesRegex(minrnn.InvalidArgument, "^ids"):
+                model.forward(wrong)
+            with self.assertRaisesRegex(minrnn.InvalidArgument, "^target"):
+                model.fit([dict(ids=ids, target=wrong)])
+        for name in "mask", "reset":
+            for wrong in 256, -1, np.nan:
+                with self.assertRaisesRegex(minrnn.InvalidArgument, f"^{name}.0..0. = "):
+                    model.fit([{"ids": ids, "target": ids, name: np.full((2, 4), wrong)}])
+        for good in ids + 0.0, ids.astype(np.uint64), ids.tolist(), ids > 5, ids.astype(object):
+            np.testing.assert_array_equal(model.forward(good), model.forward(ids))
+        with self.assertRaisesRegex(minrnn.InvalidArgument, "^token = 1.5"):
+            model.stream().step(1.5)
+        with self.assertRaisesRegex(minrnn.InvalidArgument, "^tokens.1. = 4294967297"):
+            model.score([1, 2**32 + 1])
+        with self.assertRaisesRegex(minrnn.InvalidArgument, "^reset"):
+            minrnn.scan(np.ones((1, 2, 3)), np.ones((1, 2, 3)), reset=[[256, 0]])
+        with self.assertRaisesRegex(minrnn.InvalidArgument, "^accumulate = 0"):
+            model.fit([], accumulate=0)
+
+    def test_rows_of_values_are_not_folded(self):
+        model = minrnn.Model(input="reals", inputs=3, outputs=1, loss="mse", layers=1, dim=8)
+        rows = np.arange(12, dtype=np.float32).reshape(4, 3)
+        want = model.stream().feed(rows)
+        np.testing.assert_array_equal(model.stream().feed(rows.T.copy().T), want)
+        for wrong in rows.T, rows.reshape(2, 6), np.ones(4):
+            with self.assertRaisesRegex(minrnn.InvalidArgument, "^values: has the shape"):
+                model.stream().feed(wrong)
+
+    def test_a_state_dict_is_taken_whole_or_not_at_all(self):
+        model = text_model()
+        before = {name: value.copy() for name, value in model.state_dict().items()}
+        wrong = {name: value + 1 for name, value in before.items()}
+        wrong[sorted(wrong)[-1]][...] = np.nan
+        with self.assertRaisesRegex(minrnn.InvalidArgument, "NaN or infinite"):
+            model.load_state_dict(wrong)
+        for name, value in model.state_dict().items():
+            np.testing.assert_array_equal(value, before[name], name)
+
     def test_other_threads_run_meanwhile(self):
         model = text_model(dim=64, layers=2)
         ticks, stop = [], threading.Event()

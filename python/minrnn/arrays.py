@@ -1,0 +1,34 @@
+"""What users give as arrays: of the library's types, and never another number than was given."""
+import numpy as np
+
+from .errors import InvalidArgument
+
+
+def _plain(x, name, kinds):
+    if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
+        raise InvalidArgument(f"{name}: a masked array; its mask would be lost")
+    x = np.asarray(x)
+    if x.dtype.kind in kinds:
+        raise InvalidArgument(f"{name}: must be numbers, not {x.dtype}")
+    return x
+
+
+def whole(x, name, dtype=np.int32):
+    """x as whole numbers; what the type cannot hold is refused, not wrapped or cut off."""
+    x = _plain(x, name, "cSUMm")
+    with np.errstate(invalid="ignore"):
+        result = np.ascontiguousarray(x, dtype)
+    if x.dtype != result.dtype and not (result == x).all():
+        at = np.argwhere(result != x)[0]
+        where = "".join(f"[{i}]" for i in at) if x.ndim else ""
+        limits = np.iinfo(dtype)
+        raise InvalidArgument(f"{name}{where} = {x[tuple(at)] if x.ndim else x}: must be a whole number from "
+                              f"{limits.min} to {limits.max}")
+    return result
+
+
+def real(x, name):
+    """x as floats. Numbers that are too large become infinite, which the library refuses by their place."""
+    x = _plain(x, name, "cSUMm")
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(x, np.float32)
