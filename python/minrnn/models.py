@@ -323,6 +323,8 @@ class Model:
 
     def __reduce__(self):
         import tempfile
+        if self.config["weights"] == "int8":
+            raise InvalidArgument("a model with 8-bit weights cannot be pickled or copied; open its file again")
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "model.safetensors")
             self.save(path)

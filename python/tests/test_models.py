@@ -118,6 +118,8 @@ class Models(unittest.TestCase):
             self.assertEqual((again.steps, again.vocab, again.metadata["mine.author"]), (3, "bytes", "me"))
         model.save(self.path, int8=True)
         self.assertAlmostEqual(minrnn.load(self.path).score(TEXT).nats_per_token, want, 1)
+        with self.assertRaisesRegex(ValueError, "8-bit weights cannot be pickled"):
+            pickle.dumps(minrnn.load(self.path))
 
     def test_training_goes_on_where_it_was_saved(self):
         model, other = text_model(), text_model(seed=5)
