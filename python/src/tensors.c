@@ -43,7 +43,8 @@ static int take(const mr_net *net, PyObject *const *args, Py_ssize_t n, int writ
     return mr_py_borrow(args[2], name, t->count, sizeof(float), written, array);
 }
 
-NET_FAST(get)
+/* Copies a tensor into an array, or with `into_net` the other way. */
+static PyObject *copy(PyObject *self, PyObject *const *args, Py_ssize_t n, int into_net)
 {
     mr_net *net = ((py_net *)self)->net;
     mr_tensor t;
@@ -51,27 +52,16 @@ NET_FAST(get)
     mr_error err;
     long which;
     int status;
-    if (take(net, args, n, 1, &which, &t, &array)) return NULL;
-    Py_BEGIN_ALLOW_THREADS status = mr_net_get(net, (mr_vector)which, t.name, array.at, t.count, &err);
+    if (take(net, args, n, !into_net, &which, &t, &array)) return NULL;
+    Py_BEGIN_ALLOW_THREADS status = into_net ? mr_net_put(net, (mr_vector)which, t.name, array.at, t.count, &err)
+                                             : mr_net_get(net, (mr_vector)which, t.name, array.at, t.count, &err);
     Py_END_ALLOW_THREADS mr_py_return(&array, 1);
     if (status) return mr_py_raise(&err);
     Py_RETURN_NONE;
 }
 
-NET_FAST(put)
-{
-    mr_net *net = ((py_net *)self)->net;
-    mr_tensor t;
-    py_array array;
-    mr_error err;
-    long which;
-    int status;
-    if (take(net, args, n, 0, &which, &t, &array)) return NULL;
-    Py_BEGIN_ALLOW_THREADS status = mr_net_put(net, (mr_vector)which, t.name, array.at, t.count, &err);
-    Py_END_ALLOW_THREADS mr_py_return(&array, 1);
-    if (status) return mr_py_raise(&err);
-    Py_RETURN_NONE;
-}
+NET_FAST(get) { return copy(self, args, n, 0); }
+NET_FAST(put) { return copy(self, args, n, 1); }
 
 /* ---- views: an object whose buffer is the tensor itself; it keeps the net alive */
 
