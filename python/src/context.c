@@ -22,8 +22,10 @@ PY_FUNCTION(context_new)
     py_context *c = (py_context *)PyType_GenericAlloc(mr_py_context_type, 0);
     int status;
     if (!c) return NULL;
-    Py_BEGIN_ALLOW_THREADS status = mr_context_new(&options, &c->ctx, &err);
-    Py_END_ALLOW_THREADS if (!status) return (PyObject *)c;
+    Py_BEGIN_ALLOW_THREADS
+    status = mr_context_new(&options, &c->ctx, &err);
+    Py_END_ALLOW_THREADS
+    if (!status) return (PyObject *)c;
     Py_DECREF(c);
     return mr_py_raise(&err);
 }
@@ -33,8 +35,10 @@ static void context_free(PyObject *self)
     py_context *c = (py_context *)self;
     PyTypeObject *type = Py_TYPE(self);
     for (int i = 0; i < c->room_count; i++) free(c->rooms[i].at);
-    Py_BEGIN_ALLOW_THREADS mr_context_free(c->ctx);
-    Py_END_ALLOW_THREADS PyObject_Free(self);
+    Py_BEGIN_ALLOW_THREADS
+    mr_context_free(c->ctx);
+    Py_END_ALLOW_THREADS
+    PyObject_Free(self);
     Py_DECREF(type);
 }
 
@@ -51,8 +55,10 @@ static PyObject *context_wait(PyObject *self, PyObject *none)
     (void)none;
     mr_error err;
     int status;
-    Py_BEGIN_ALLOW_THREADS status = mr_context_wait(((py_context *)self)->ctx, &err);
-    Py_END_ALLOW_THREADS if (status) return mr_py_raise(&err);
+    Py_BEGIN_ALLOW_THREADS
+    status = mr_context_wait(((py_context *)self)->ctx, &err);
+    Py_END_ALLOW_THREADS
+    if (status) return mr_py_raise(&err);
     Py_RETURN_NONE;
 }
 
@@ -172,10 +178,10 @@ static int run_scan(py_context *c, call what, mr_scan_args *a, mr_error *err)
     size_t size = a->workspace ? 0 : mr_scan_workspace(c->ctx, a);
     void *own = size ? take_room(c, &size) : NULL;
     if (own) a->workspace = own, a->workspace_size = size;
-    Py_BEGIN_ALLOW_THREADS status = (what == FORWARD ? mr_scan_forward
-                                     : what == STEP  ? mr_scan_step
-                                                     : mr_scan_backward)(c->ctx, a, err);
-    Py_END_ALLOW_THREADS give_room(c, own, size);
+    Py_BEGIN_ALLOW_THREADS
+    status = (what == FORWARD ? mr_scan_forward : what == STEP ? mr_scan_step : mr_scan_backward)(c->ctx, a, err);
+    Py_END_ALLOW_THREADS
+    give_room(c, own, size);
     return status;
 }
 
@@ -246,10 +252,10 @@ static int run_cell(py_context *c, call what, mr_cell_args *a, mr_error *err)
     void *own = size ? take_room(c, &size) : NULL, *kept = keep ? take_room(c, &keep) : NULL;
     if (own) a->workspace = own, a->workspace_size = size;
     if (kept) a->saved = kept, a->saved_size = keep;
-    Py_BEGIN_ALLOW_THREADS status = (what == FORWARD ? mr_cell_forward
-                                     : what == STEP  ? mr_cell_step
-                                                     : mr_cell_backward)(c->ctx, a, err);
-    Py_END_ALLOW_THREADS give_room(c, own, size);
+    Py_BEGIN_ALLOW_THREADS
+    status = (what == FORWARD ? mr_cell_forward : what == STEP ? mr_cell_step : mr_cell_backward)(c->ctx, a, err);
+    Py_END_ALLOW_THREADS
+    give_room(c, own, size);
     give_room(c, kept, keep);
     return status;
 }

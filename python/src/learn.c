@@ -25,8 +25,10 @@ NET_FAST(run)
         mr_py_drop_batch(&batch);
         return NULL;
     }
-    Py_BEGIN_ALLOW_THREADS status = run_batch(net, (running)what, &batch.batch, out.at, count, &err);
-    Py_END_ALLOW_THREADS mr_py_return(&out, 1);
+    Py_BEGIN_ALLOW_THREADS
+    status = run_batch(net, (running)what, &batch.batch, out.at, count, &err);
+    Py_END_ALLOW_THREADS
+    mr_py_return(&out, 1);
     mr_py_drop_batch(&batch);
     if (status) return mr_py_raise(&err);
     Py_RETURN_NONE;
@@ -52,10 +54,12 @@ NET_FAST(learn)
     options.micro = (int)PyLong_AsLong(args[2]), options.micros = (int)PyLong_AsLong(args[3]);
     options.carry = PyObject_IsTrue(args[4]), options.progress = PyFloat_AsDouble(args[5]);
     if (PyErr_Occurred() || mr_py_take_batch(net, args[1], &batch)) return NULL;
-    Py_BEGIN_ALLOW_THREADS status = what == EVALUATE ? mr_net_evaluate(net, &batch.batch, &result, &err)
-                                    : what == TRAIN  ? mr_net_train(net, &batch.batch, &result, &err)
-                                                     : mr_net_learn(net, &batch.batch, &options, &result, &err);
-    Py_END_ALLOW_THREADS mr_py_drop_batch(&batch);
+    Py_BEGIN_ALLOW_THREADS
+    status = what == EVALUATE ? mr_net_evaluate(net, &batch.batch, &result, &err)
+             : what == TRAIN  ? mr_net_train(net, &batch.batch, &result, &err)
+                              : mr_net_learn(net, &batch.batch, &options, &result, &err);
+    Py_END_ALLOW_THREADS
+    mr_py_drop_batch(&batch);
     return status ? mr_py_raise(&err) : result_of(&result);
 }
 
@@ -67,8 +71,10 @@ NET_FAST(backward)
     if (mr_py_count("backward", n, 2, 2)) return NULL;
     const size_t count = PyLong_AsSize_t(args[1]);
     if (PyErr_Occurred() || mr_py_borrow(args[0], "dscores", count, sizeof(float), 0, &scores)) return NULL;
-    Py_BEGIN_ALLOW_THREADS status = mr_net_backward(((py_net *)self)->net, scores.at, count, &err);
-    Py_END_ALLOW_THREADS mr_py_return(&scores, 1);
+    Py_BEGIN_ALLOW_THREADS
+    status = mr_net_backward(((py_net *)self)->net, scores.at, count, &err);
+    Py_END_ALLOW_THREADS
+    mr_py_return(&scores, 1);
     if (status) return mr_py_raise(&err);
     Py_RETURN_NONE;
 }
@@ -79,17 +85,21 @@ NET_PLAIN(update)
     mr_result result = MR_RESULT;
     mr_error err;
     int status;
-    Py_BEGIN_ALLOW_THREADS status = mr_net_update(((py_net *)self)->net, &result, &err);
-    Py_END_ALLOW_THREADS return status ? mr_py_raise(&err) : result_of(&result);
+    Py_BEGIN_ALLOW_THREADS
+    status = mr_net_update(((py_net *)self)->net, &result, &err);
+    Py_END_ALLOW_THREADS
+    return status ? mr_py_raise(&err) : result_of(&result);
 }
 
 NET_PLAIN(drop)
 {
     (void)none;
     mr_net *net = ((py_net *)self)->net;
-    Py_BEGIN_ALLOW_THREADS mr_net_drop(net);
+    Py_BEGIN_ALLOW_THREADS
+    mr_net_drop(net);
     mr_net_drop_gradients(net);
-    Py_END_ALLOW_THREADS Py_RETURN_NONE;
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
 }
 
 NET_PLAIN(mark_best)
@@ -97,8 +107,10 @@ NET_PLAIN(mark_best)
     (void)none;
     mr_error err;
     int status;
-    Py_BEGIN_ALLOW_THREADS status = mr_net_mark_best(((py_net *)self)->net, &err);
-    Py_END_ALLOW_THREADS if (status) return mr_py_raise(&err);
+    Py_BEGIN_ALLOW_THREADS
+    status = mr_net_mark_best(((py_net *)self)->net, &err);
+    Py_END_ALLOW_THREADS
+    if (status) return mr_py_raise(&err);
     Py_RETURN_NONE;
 }
 

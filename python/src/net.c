@@ -39,8 +39,10 @@ PY_FUNCTION(net_open)
     const char *path = mr_py_text(args[1], "path");
     py_net *net = path ? new_net(args[0]) : NULL;
     if (!net) return NULL;
-    Py_BEGIN_ALLOW_THREADS status = mr_net_open(ctx_of(net), path, &net->net, &err);
-    Py_END_ALLOW_THREADS return made(net, status, &err);
+    Py_BEGIN_ALLOW_THREADS
+    status = mr_net_open(ctx_of(net), path, &net->net, &err);
+    Py_END_ALLOW_THREADS
+    return made(net, status, &err);
 }
 
 PY_FUNCTION(net_open_bytes)
@@ -53,8 +55,10 @@ PY_FUNCTION(net_open_bytes)
     if (mr_py_count("net_open_bytes", n, 2, 2) || PyBytes_AsStringAndSize(args[1], &bytes, &size)) return NULL;
     py_net *net = new_net(args[0]);
     if (!net) return NULL;
-    Py_BEGIN_ALLOW_THREADS status = mr_net_open_memory(ctx_of(net), bytes, (size_t)size, &net->net, &err);
-    Py_END_ALLOW_THREADS return made(net, status, &err);
+    Py_BEGIN_ALLOW_THREADS
+    status = mr_net_open_memory(ctx_of(net), bytes, (size_t)size, &net->net, &err);
+    Py_END_ALLOW_THREADS
+    return made(net, status, &err);
 }
 
 PY_FUNCTION(net_create)
@@ -70,7 +74,8 @@ PY_FUNCTION(net_create)
     for (Py_ssize_t i = 0; net && i < count; i++)
         if (!(settings[i] = mr_py_text(PyList_GetItem(args[1], i), "settings"))) Py_CLEAR(net);
     if (net) {
-        Py_BEGIN_ALLOW_THREADS status = mr_net_create(ctx_of(net), settings, &net->net, &err);
+        Py_BEGIN_ALLOW_THREADS
+        status = mr_net_create(ctx_of(net), settings, &net->net, &err);
         Py_END_ALLOW_THREADS
     }
     free((void *)settings);
@@ -81,8 +86,10 @@ static void net_free(PyObject *self)
 {
     py_net *net = (py_net *)self;
     PyTypeObject *type = Py_TYPE(self);
-    Py_BEGIN_ALLOW_THREADS mr_net_free(net->net);
-    Py_END_ALLOW_THREADS Py_XDECREF(net->context);
+    Py_BEGIN_ALLOW_THREADS
+    mr_net_free(net->net);
+    Py_END_ALLOW_THREADS
+    Py_XDECREF(net->context);
     PyObject_Free(self);
     Py_DECREF(type);
 }
@@ -221,8 +228,10 @@ static PyObject *save(PyObject *self, PyObject *const *args, Py_ssize_t n)
     const long how = PyLong_AsLong(args[0]);
     const char *path = PyErr_Occurred() ? NULL : mr_py_text(args[1], "path");
     if (!path) return NULL;
-    Py_BEGIN_ALLOW_THREADS status = save_as(((py_net *)self)->net, (saving)how, path, &err);
-    Py_END_ALLOW_THREADS if (status) return mr_py_raise(&err);
+    Py_BEGIN_ALLOW_THREADS
+    status = save_as(((py_net *)self)->net, (saving)how, path, &err);
+    Py_END_ALLOW_THREADS
+    if (status) return mr_py_raise(&err);
     Py_RETURN_NONE;
 }
 

@@ -36,16 +36,20 @@ NET_PLAIN(stream)
     int status;
     py_stream *s = new_stream(self);
     if (!s) return NULL;
-    Py_BEGIN_ALLOW_THREADS status = mr_stream_new(net_of(s), &s->stream, &err);
-    Py_END_ALLOW_THREADS return made(s, status, &err);
+    Py_BEGIN_ALLOW_THREADS
+    status = mr_stream_new(net_of(s), &s->stream, &err);
+    Py_END_ALLOW_THREADS
+    return made(s, status, &err);
 }
 
 static void stream_free(PyObject *self)
 {
     py_stream *s = (py_stream *)self;
     PyTypeObject *type = Py_TYPE(self);
-    Py_BEGIN_ALLOW_THREADS mr_stream_free(s->stream);
-    Py_END_ALLOW_THREADS Py_XDECREF(s->net);
+    Py_BEGIN_ALLOW_THREADS
+    mr_stream_free(s->stream);
+    Py_END_ALLOW_THREADS
+    Py_XDECREF(s->net);
     PyObject_Free(self);
     Py_DECREF(type);
 }
@@ -98,8 +102,10 @@ static PyObject *step(PyObject *self, PyObject *const *args, Py_ssize_t n)
     const size_t outputs = (size_t)mr_net_outputs(net_of(s));
     if (PyErr_Occurred() || mr_py_borrow(args[1], "out", outputs, sizeof(float), 1, &out)) return NULL;
     if (begin(s)) return mr_py_return(&out, 1), NULL;
-    Py_BEGIN_ALLOW_THREADS status = mr_stream_step(s->stream, (int32_t)token, out.at, outputs, &err);
-    Py_END_ALLOW_THREADS mr_py_return(&out, 1);
+    Py_BEGIN_ALLOW_THREADS
+    status = mr_stream_step(s->stream, (int32_t)token, out.at, outputs, &err);
+    Py_END_ALLOW_THREADS
+    mr_py_return(&out, 1);
     return end(s, status, &err);
 }
 
@@ -117,9 +123,11 @@ static PyObject *feed(PyObject *self, PyObject *const *args, Py_ssize_t n)
     if (PyErr_Occurred() || mr_py_borrow(args[0], values ? "values" : "tokens", count * width, 4, 0, &a[0]))
         return NULL;
     if (mr_py_borrow(args[3], "out", outputs, sizeof(float), 1, &a[1]) || begin(s)) return mr_py_return(a, 2), NULL;
-    Py_BEGIN_ALLOW_THREADS status = values ? mr_stream_feed_values(s->stream, a[0].at, count, a[1].at, outputs, &err)
-                                           : mr_stream_feed(s->stream, a[0].at, count, a[1].at, outputs, &err);
-    Py_END_ALLOW_THREADS mr_py_return(a, 2);
+    Py_BEGIN_ALLOW_THREADS
+    status = values ? mr_stream_feed_values(s->stream, a[0].at, count, a[1].at, outputs, &err)
+                    : mr_stream_feed(s->stream, a[0].at, count, a[1].at, outputs, &err);
+    Py_END_ALLOW_THREADS
+    mr_py_return(a, 2);
     return end(s, status, &err);
 }
 
@@ -138,8 +146,10 @@ static PyObject *sample(PyObject *self, PyObject *const *args, Py_ssize_t n)
     how.position = PyLong_AsUnsignedLongLong(args[8]);
     if (PyErr_Occurred() || mr_py_borrow(args[0], "tokens", fed, 4, 0, &a[0])) return NULL;
     if (mr_py_borrow(args[2], "drawn", count, 4, 1, &a[1]) || begin(s)) return mr_py_return(a, 2), NULL;
-    Py_BEGIN_ALLOW_THREADS status = mr_stream_sample(s->stream, a[0].at, fed, &how, a[1].at, count, &err);
-    Py_END_ALLOW_THREADS mr_py_return(a, 2);
+    Py_BEGIN_ALLOW_THREADS
+    status = mr_stream_sample(s->stream, a[0].at, fed, &how, a[1].at, count, &err);
+    Py_END_ALLOW_THREADS
+    mr_py_return(a, 2);
     return end(s, status, &err);
 }
 
@@ -156,8 +166,10 @@ static PyObject *score(PyObject *self, PyObject *const *args, Py_ssize_t n)
         mr_py_borrow(args[1], "targets", count, 4, 0, &a[1]) || mr_py_borrow(args[3], "losses", count, 4, 1, &a[2]) ||
         begin(s))
         return mr_py_return(a, 3), NULL;
-    Py_BEGIN_ALLOW_THREADS status = mr_stream_score(s->stream, a[0].at, a[1].at, count, a[2].at, count, &err);
-    Py_END_ALLOW_THREADS mr_py_return(a, 3);
+    Py_BEGIN_ALLOW_THREADS
+    status = mr_stream_score(s->stream, a[0].at, a[1].at, count, a[2].at, count, &err);
+    Py_END_ALLOW_THREADS
+    mr_py_return(a, 3);
     return end(s, status, &err);
 }
 

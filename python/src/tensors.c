@@ -53,9 +53,11 @@ static PyObject *copy(PyObject *self, PyObject *const *args, Py_ssize_t n, int i
     long which;
     int status;
     if (take(net, args, n, !into_net, &which, &t, &array)) return NULL;
-    Py_BEGIN_ALLOW_THREADS status = into_net ? mr_net_put(net, (mr_vector)which, t.name, array.at, t.count, &err)
-                                             : mr_net_get(net, (mr_vector)which, t.name, array.at, t.count, &err);
-    Py_END_ALLOW_THREADS mr_py_return(&array, 1);
+    Py_BEGIN_ALLOW_THREADS
+    status = into_net ? mr_net_put(net, (mr_vector)which, t.name, array.at, t.count, &err)
+                      : mr_net_get(net, (mr_vector)which, t.name, array.at, t.count, &err);
+    Py_END_ALLOW_THREADS
+    mr_py_return(&array, 1);
     if (status) return mr_py_raise(&err);
     Py_RETURN_NONE;
 }
