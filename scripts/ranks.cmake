@@ -1,0 +1,16 @@
+# The MPI engine of src/comm: a shared object of its own beside the command and the library, built where mpicc is found.
+# Nothing links it; a run with several ranks loads it.
+set(MINRNN_HAS_MPI no)
+if(NOT MINRNN_MPI OR MINRNN_STATIC OR MINRNN_FUZZ OR CMAKE_CROSSCOMPILING)
+  return()
+endif()
+find_package(MPI QUIET COMPONENTS C)
+if(NOT MPI_C_FOUND)
+  return()
+endif()
+set(MINRNN_HAS_MPI yes)
+add_library(minrnn_mpi MODULE src/comm/mpi/plugin.c)
+target_include_directories(minrnn_mpi PRIVATE include src)
+target_link_libraries(minrnn_mpi PRIVATE MPI::MPI_C)
+set_target_properties(minrnn_mpi PROPERTIES LINKER_LANGUAGE C)
+install(TARGETS minrnn_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
