@@ -222,6 +222,26 @@ typedef struct mr_sumsq_args {
     double *out;      /* [1] = */
 } mr_sumsq_args;
 
+/* The norm in parts, for gradients that are summed over ranks: each rank has some of the parts. */
+enum { MR_SUM_PART = 16384 };
+typedef struct mr_sumsq_parts_args {
+    size_t n;
+    const mr_real *g; /* [n] */
+    double *parts;    /* [⌈n / MR_SUM_PART⌉] = */
+} mr_sumsq_parts_args;
+
+typedef struct mr_sum_parts_args {
+    size_t n;
+    const double *parts; /* [n] */
+    double *out;         /* [1] = */
+} mr_sum_parts_args;
+
+typedef struct mr_accumulate_args {
+    size_t n;
+    const mr_real *x; /* [n] */
+    mr_real *y;       /* [n] += */
+} mr_accumulate_args;
+
 /* g' = g·min(1, clip/(√sumsq + 1e-6)); Adam: g' += wd·p for decayed elements; m, v as usual; AdamW: p −= lr·wd·p for
  * decayed elements; p −= lr·(m/bias1)/(√(v/bias2) + eps). Elements 0 … n_decay−1 are decayed. Nothing changes when
  * sumsq is not finite. */

@@ -3,37 +3,64 @@
 
 #include <math.h>
 
-enum { SPAN = 16384 };
+enum { SPAN = MR_SUM_PART };
 
 typedef struct train_job {
     mr_cpu *cpu;
-    const mr_sumsq_args *sumsq;
+    const mr_sumsq_parts_args *squares;
+    const mr_accumulate_args *add;
     const mr_adam_args *adam;
-    double *sums;      /* [spans] */
     mr_adam_row row;   /* the scalars */
     double l2, shrink; /* for decayed elements */
 } train_job;
 
 static size_t span_at(size_t first, size_t n) { return n - first < SPAN ? n - first : SPAN; }
 
-static void sumsq_task(void *arg, int task, int slot)
+static void squares_task(void *arg, int task, int slot)
 {
     (void)slot;
     const train_job *job = arg;
+    const mr_sumsq_parts_args *a = job->squares;
     const size_t first = (size_t)task * SPAN;
-    job->sums[task] = job->cpu->kernels.sumsq(span_at(first, job->sumsq->n), (const float *)job->sumsq->g + first);
+    a->parts[task] = job->cpu->kernels.sumsq(span_at(first, a->n), (const float *)a->g + first);
+}
+
+static void sumsq_parts(mr_dev *dev, const mr_sumsq_parts_args *a)
+{
+    train_job job = {.cpu = mr_cpu_of(dev), .squares = a};
+    mr_cpu_run(job.cpu, squares_task, &job, (int)mr_ceil_div(a->n, SPAN));
+}
+
+static void sum_parts(mr_dev *dev, const mr_sum_parts_args *a)
+{
+    double total = 0.0;
+    (void)dev;
+    for (size_t i = 0; i < a->n; i++) total += a->parts[i];
+    *a->out = total;
 }
 
 static void sumsq(mr_dev *dev, const mr_sumsq_args *a)
 {
-    train_job job = {.cpu = mr_cpu_of(dev), .sumsq = a};
     const size_t spans = mr_ceil_div(a->n, SPAN);
-    job.sums = (double *)mr_cpu_scratch(job.cpu, MR_SCRATCH_PARTIAL, 2 * spans);
-    if (!job.sums) return;
-    mr_cpu_run(job.cpu, sumsq_task, &job, (int)spans);
-    double total = 0.0;
-    for (size_t i = 0; i < spans; i++) total += job.sums[i];
-    *a->out = total;
+    double *parts = (double *)mr_cpu_scratch(mr_cpu_of(dev), MR_SCRATCH_PARTIAL, 2 * spans);
+    if (!parts) return;
+    sumsq_parts(dev, &(mr_sumsq_parts_args){.n = a->n, .g = a->g, .parts = parts});
+    sum_parts(dev, &(mr_sum_parts_args){.n = spans, .parts = parts, .out = a->out});
+}
+
+static void accumulate_task(void *arg, int task, int slot)
+{
+    (void)slot;
+    const train_job *job = arg;
+    const size_t first = (size_t)task * SPAN;
+    job->cpu->kernels.add(span_at(first, job->add->n), (float *)job->add->y + first,
+                          (const float *)job->add->x + first);
+}
+
+static void accumulate(mr_dev *dev, const mr_accumulate_args *a)
+{
+    train_job job = {.cpu = mr_cpu_of(dev), .add = a};
+    mr_cpu_run(job.cpu, accumulate_task, &job, (int)mr_ceil_div(a->n, SPAN));
 }
 
 static void adam_part(const train_job *job, size_t first, size_t end, int decayed)
@@ -89,5 +116,8 @@ static void adam(mr_dev *dev, const mr_adam_args *a)
 void mr_cpu_train_ops(mr_ops *ops)
 {
     ops->sumsq = sumsq;
+    ops->sumsq_parts = sumsq_parts;
+    ops->sum_parts = sum_parts;
+    ops->accumulate = accumulate;
     ops->adam = adam;
 }

@@ -241,7 +241,7 @@ void mr_cuda_loss_ops(mr_ops *ops); /* xent, mse, tanh */
 void mr_cuda_conv_ops(mr_ops *ops);
 void mr_cuda_pool_ops(mr_ops *ops);  /* pool, pair */
 void mr_cuda_token_ops(mr_ops *ops); /* embed */
-void mr_cuda_train_ops(mr_ops *ops); /* sumsq, adam */
+void mr_cuda_train_ops(mr_ops *ops); /* sums of squares, add, adam */
 void mr_cuda_activate_ops(mr_ops *ops);
 void mr_cuda_sscan_ops(mr_ops *ops);
 void mr_cuda_sample_ops(mr_ops *ops);

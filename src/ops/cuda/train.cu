@@ -52,6 +52,56 @@ static void sumsq(mr_dev *dev, const mr_sumsq_args *a)
     LAUNCHED(c, "square_sums");
 }
 
+/* One block for each part. */
+static __global__ void square_parts(size_t n, const float *g, double *parts)
+{
+    __shared__ double shared[32];
+    const size_t first = blockIdx.x * (size_t)MR_SUM_PART, end = min(n, first + MR_SUM_PART);
+    double sum = 0;
+    for (size_t i = first + threadIdx.x; i < end; i += SUM_THREADS) sum += (double)g[i] * g[i];
+    sum = block_sum(sum, shared);
+    if (threadIdx.x == 0) parts[blockIdx.x] = sum;
+}
+
+static void sumsq_parts(mr_dev *dev, const mr_sumsq_parts_args *a)
+{
+    mr_cuda *c = cuda_of(dev);
+    if (!a->n) return;
+    square_parts<<<(unsigned)div_up(a->n, MR_SUM_PART), SUM_THREADS, 0, c->stream>>>(a->n, (const float *)a->g,
+                                                                                    a->parts);
+    LAUNCHED(c, "square_parts");
+}
+
+static __global__ void sum_all(size_t n, const double *parts, double *out)
+{
+    __shared__ double shared[32];
+    double sum = 0;
+    for (size_t i = threadIdx.x; i < n; i += SUM_BLOCKS) sum += parts[i];
+    sum = block_sum(sum, shared);
+    if (threadIdx.x == 0) *out = sum;
+}
+
+static void sum_parts(mr_dev *dev, const mr_sum_parts_args *a)
+{
+    mr_cuda *c = cuda_of(dev);
+    sum_all<<<1, SUM_BLOCKS, 0, c->stream>>>(a->n, a->parts, a->out);
+    LAUNCHED(c, "sum_all");
+}
+
+static __global__ void add_elements(size_t n, const float *x, float *y)
+{
+    const size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+    if (i < n) y[i] += x[i];
+}
+
+static void accumulate(mr_dev *dev, const mr_accumulate_args *a)
+{
+    mr_cuda *c = cuda_of(dev);
+    if (!a->n) return;
+    add_elements<<<(unsigned)div_up(a->n, 256), 256, 0, c->stream>>>(a->n, (const float *)a->x, (float *)a->y);
+    LAUNCHED(c, "add_elements");
+}
+
 static __global__ void adam_elements(size_t n, size_t n_decay, float *p, float *m, float *v, const float *g,
                                      const mr_step *step, const double *sumsq)
 {
@@ -82,5 +132,8 @@ static void adam(mr_dev *dev, const mr_adam_args *a)
 void mr_cuda_train_ops(mr_ops *ops)
 {
     ops->sumsq = sumsq;
+    ops->sumsq_parts = sumsq_parts;
+    ops->sum_parts = sum_parts;
+    ops->accumulate = accumulate;
     ops->adam = adam;
 }

@@ -118,6 +118,31 @@ static void sumsq(mr_dev *dev, const mr_sumsq_args *a)
     *a->out = sum;
 }
 
+static void sumsq_parts(mr_dev *dev, const mr_sumsq_parts_args *a)
+{
+    (void)dev;
+    for (size_t first = 0; first < a->n; first += MR_SUM_PART) {
+        const size_t end = a->n - first < MR_SUM_PART ? a->n : first + MR_SUM_PART;
+        double sum = 0;
+        for (size_t i = first; i < end; i++) sum += (double)IN(a->g)[i] * IN(a->g)[i];
+        a->parts[first / MR_SUM_PART] = sum;
+    }
+}
+
+static void sum_parts(mr_dev *dev, const mr_sum_parts_args *a)
+{
+    (void)dev;
+    double sum = 0;
+    for (size_t i = 0; i < a->n; i++) sum += a->parts[i];
+    *a->out = sum;
+}
+
+static void accumulate(mr_dev *dev, const mr_accumulate_args *a)
+{
+    (void)dev;
+    for (size_t i = 0; i < a->n; i++) OUT(a->y)[i] = (real)(OUT(a->y)[i] + IN(a->x)[i]);
+}
+
 static void adam(mr_dev *dev, const mr_adam_args *a)
 {
     (void)dev;
