@@ -1,6 +1,5 @@
 # `make install`: the command with its man page and completions, both libraries, both headers, and the files with which
 # pkg-config and CMake find them.
-include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 install(TARGETS minrnn minrnn_static)
