@@ -57,9 +57,13 @@ typedef struct mr_config {
     /* attention */
     int64_t heads, window;
     mr_positions positions;
+    /* not a key; of a model whose sequences may be cut between ranks (model/sequence.h): its mixers project apart from
+     * their recurrence */
+    int cut;
 } mr_config;
 
 extern const mr_option mr_config_options[];
+extern const char *const mr_head_names[]; /* by mr_head */
 
 /* Checks what no single key can: combinations that make no sense, sizes that fit no memory. */
 int mr_config_check(const mr_config *config, mr_error *err);

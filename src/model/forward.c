@@ -19,7 +19,8 @@ mr_pass mr_pass_over(const mr_model *m, const mr_batch *batch, int train)
                      .T = batch->T,
                      .reset = batch->reset ? m->reset : NULL,
                      .length = batch->length ? m->length : NULL,
-                     .train = train};
+                     .train = train,
+                     .sequence = m->sequence};
 }
 
 /* A part of a state's reals (device). at: reals per stream before it. */
@@ -98,7 +99,7 @@ static void run_step(mr_model *m, const mr_batch *batch, mr_state *state, int dr
     const mr_pass pass = mr_pass_over(m, batch, 0);
     const mr_replay_key key = mr_step_key(m, state->reals, batch, draw);
     stepping s = {m, &pass, state->reals, draw};
-    m->dev->replay(m->dev, &key, step_once, &s);
+    mr_run_replayed(m, &key, step_once, &s);
 }
 
 mr_real *mr_keep_state(mr_model *m, const mr_batch *batch, const mr_state *state)
@@ -121,6 +122,7 @@ void mr_model_forward(mr_model *m, const mr_batch *batch, mr_state *state, int t
         mr_run_forward(m, &pass, in, out, m->rows);
         mr_head_scores(m, m->rows);
     }
+    if (state) mr_sequence_carry(&pass, batch->length, out);
     if (state) state->under_way = 1;
 }
 

@@ -129,6 +129,7 @@ void mr_model_learn(mr_model *m, const mr_batch *batch, mr_state *state, const m
     mr_model_set_step(m, step);
     mr_upload_inputs(m, batch);
     mr_upload_targets(m, batch, scale);
-    m->dev->replay(m->dev, &key, run_learning, &l);
+    mr_run_replayed(m, &key, run_learning, &l);
+    if (state) mr_sequence_carry(&l.pass, batch->length, l.out);
     if (state) state->under_way = 1;
 }

@@ -35,6 +35,7 @@ int mr_model_new(const mr_config *config, mr_dev *dev, mr_decay_set set, mr_mode
     if (!m) return mr_no_memory(err, "the model");
     m->config = *config;
     m->config.scaler = MR_SCALER_NONE; /* until one is set */
+    m->config.cut = 0;                 /* until mr_model_cut */
     m->own_scaler = (mr_scaler){.inputs = config->inputs, .outputs = config->outputs};
     m->scaler = &m->own_scaler;
     m->decay_set = set;
@@ -85,6 +86,12 @@ int mr_model_share(const mr_model *owner, mr_dev *dev, mr_model **out, mr_error 
 }
 
 void mr_model_use(mr_model *m, mr_dev *dev) { m->dev = dev; }
+
+void mr_model_cut(mr_model *m, mr_sequence *sequence)
+{
+    m->sequence = sequence;
+    if (sequence) m->config.cut = 1;
+}
 
 const mr_config *mr_model_config(const mr_model *m) { return &m->config; }
 const mr_params *mr_model_params(const mr_model *m) { return &m->params; }

@@ -50,6 +50,11 @@ int mr_model_set_scaler(mr_model *model, const double *input_mean, const double 
                         const double *target_scale, mr_error *err);
 const mr_scaler *mr_model_scaler(const mr_model *model); /* never NULL, but its pairs may be */
 
+/* From now on every pass is over this rank's part of sequences that the group shares (model/sequence.h), which must live
+ * as long as the model uses it; NULL: whole sequences again. Call it before the plan, or with one that was there then. */
+struct mr_sequence;
+void mr_model_cut(mr_model *model, struct mr_sequence *sequence);
+
 /* Allocates memory for batches up to B × T. train: also for gradients and moments. May be called again for larger
  * shapes. */
 int mr_model_plan(mr_model *model, int B, int T, int train, mr_error *err);

@@ -7,6 +7,7 @@
 #include "model/model.h"
 #include "model/quantize.h"
 #include "model/scaler.h"
+#include "model/sequence.h"
 
 struct mr_model {
     mr_config config;
@@ -14,6 +15,7 @@ struct mr_model {
     mr_params params;
     mr_dev *dev;
     mr_decay_set decay_set;
+    mr_sequence *sequence;                  /* or NULL */
     int shares;                             /* weights and bytes belong to another model */
     int embed, norm, pair, head, head_bias; /* rows of the parameter table; head_bias −1: none */
     mr_block *blocks;
@@ -69,6 +71,8 @@ mr_real *mr_keep_state(mr_model *model, const mr_batch *batch, const mr_state *s
  * training. */
 mr_replay_key mr_step_key(const void *model, const void *state, const mr_batch *batch, int draw);
 mr_replay_key mr_learn_key(const void *model, const mr_batch *batch, const mr_state *state, int first, int last);
+/* Runs work, which the device may record and replay unless it exchanges messages. */
+void mr_run_replayed(mr_model *model, const mr_replay_key *key, void (*work)(void *arg), void *arg);
 /* Between host and device (upload.c). plan allocates memory for converting numbers, enough for all of m->shapes; 0 or
  * MR_ENOMEM. */
 int mr_upload_plan(mr_model *model);

@@ -245,6 +245,7 @@ void mr_cuda_train_ops(mr_ops *ops); /* sums of squares, add, adam */
 void mr_cuda_activate_ops(mr_ops *ops);
 void mr_cuda_sscan_ops(mr_ops *ops);
 void mr_cuda_sample_ops(mr_ops *ops);
+void mr_cuda_effect_ops(mr_ops *ops);
 void mr_cuda_state_ops(mr_ops *ops);
 void mr_cuda_attn_ops(mr_ops *ops); /* attention, positions */
 size_t mr_cuda_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int D, int H);

@@ -1,0 +1,172 @@
+/* One sequence over several ranks: states, scores, losses and the gradients of every parameter are those of one rank
+ * with the whole sequence. The ranks are threads here; mpi_sequence.c is for MPI. */
+#include "cut_support.h"
+#include "thread_ranks.h"
+
+typedef struct job {
+    const cut_case *k;
+    mr_dev *dev;
+    mr_comm *comm;
+    cut_result result;
+} job;
+
+static void *run_job(void *arg)
+{
+    job *j = arg;
+    cut_run(j->k, j->dev, j->comm, &j->result);
+    return NULL;
+}
+
+/* All ranks of a case side by side. */
+static void run_ranks(const cut_case *k, const char *device, int ranks, int fail_after, job *jobs)
+{
+    static thread_ranks group;
+    pthread_t threads[MOST_RANKS];
+    thread_ranks_open(&group, ranks);
+    group.fail_after = fail_after;
+    for (int r = 0; r < ranks; r++) {
+        jobs[r] = (job){.k = k, .dev = open_device(device, 1, NULL), .comm = &group.comm[r]};
+        assert_int_equal(pthread_create(&threads[r], NULL, run_job, &jobs[r]), 0);
+    }
+    for (int r = 0; r < ranks; r++) pthread_join(threads[r], NULL);
+    for (int r = 0; r < ranks; r++) mr_dev_close(jobs[r].dev);
+    assert_that(thread_ranks_close(&group), <=, fail_after < 0 ? 0 : 1 << 20);
+}
+
+static void check_case(int i, const char *device)
+{
+    const cut_case k = cut_case_at(i);
+    mr_dev *dev = open_device(device, 1, NULL);
+    cut_result want;
+    cut_run(&k, dev, NULL, &want);
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        job jobs[MOST_RANKS];
+        cut_result parts[MOST_RANKS];
+        run_ranks(&k, device, ranks, -1, jobs);
+        for (int r = 0; r < ranks; r++) parts[r] = jobs[r].result;
+        cut_compare(&k, dev, parts, ranks, &want);
+        for (int r = 0; r < ranks; r++) cut_result_free(&parts[r]);
+    }
+    cut_result_free(&want);
+    mr_dev_close(dev);
+}
+
+static void ranks_agree_in_doubles(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CUT_CASES; i += REDUCED ? 7 : 1) check_case(i, "ref64");
+}
+
+static void ranks_agree_on_the_cpu(void **state)
+{
+    (void)state;
+    for (int i = 0; i < CUT_CASES; i += REDUCED ? 7 : 1) check_case(i, "cpu");
+}
+
+static void a_failed_exchange_is_reported(void **state)
+{
+    (void)state;
+    const cut_case k = cut_case_at(0);
+    job jobs[MOST_RANKS];
+    run_ranks(&k, "cpu", 2, 0, jobs);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(jobs[r].result.status, MR_EDEVICE);
+        assert_string_equal(jobs[r].result.why.text,
+                            r ? "rank 1: the exchange fails on purpose" : "rank 0: the exchange fails on purpose");
+        cut_result_free(&jobs[r].result);
+    }
+}
+
+static void refused(const mr_config *c, int ranks, int T, const char *why)
+{
+    mr_error err = {0};
+    assert_int_equal(mr_sequence_check(c, ranks, T, &err), MR_ECONFIG);
+    assert_string_equal(err.text, why);
+    assert_int_equal(mr_sequence_check(c, 1, T, &err), 0);
+}
+
+static void what_cannot_be_cut_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const char *const mixers[] = {"attention", "gru", "lstm"};
+    char why[200];
+    for (int i = 0; i < COUNT(mixers); i++) {
+        const mr_config c = config_with(mixers[i], &cut_text);
+        snprintf(why, sizeof why, "sequence-ranks = 2: mixer = %s cannot be cut in time; mingru, minlstm and mamba can",
+                 mixers[i]);
+        refused(&c, 2, 100, why);
+    }
+    mr_config c = config_with("mingru", &cut_text);
+    c.conv = 0;
+    assert_int_equal(mr_sequence_check(&c, 3, 3, NULL), 0);
+    refused(&c, 4, 3, "sequence-ranks = 4: more ranks than the 3 tokens of a sequence");
+    c.conv = 4;
+    assert_int_equal(mr_sequence_check(&c, 3, 9, NULL), 0);
+    refused(
+        &c, 3, 8,
+        "sequence-ranks = 3: 2 tokens a rank are fewer than the 3 that a convolution looks back; use fewer ranks or "
+        "longer sequences");
+    c = config_with("mamba", &cut_text);
+    assert_int_equal(mr_sequence_check(&c, 2, 6, NULL), 0);
+    refused(
+        &c, 2, 5,
+        "sequence-ranks = 2: 2 tokens a rank are fewer than the 3 that a convolution looks back; use fewer ranks or "
+        "longer sequences");
+    c = config_with("mingru", &cut_text);
+    c.head = MR_HEAD_MEAN;
+    refused(&c, 2, 100,
+            "sequence-ranks = 2: head = mean needs the whole sequence in one place; only head = token can be cut in "
+            "time");
+}
+
+/* ---- work that exchanges messages is not recorded */
+
+static int recordings;
+
+static void counting_replay(mr_dev *dev, const mr_replay_key *key, void (*work)(void *arg), void *arg)
+{
+    (void)dev;
+    (void)key;
+    recordings++;
+    work(arg);
+}
+
+static void exchanges_are_not_recorded(void **state)
+{
+    (void)state;
+    thread_ranks group;
+    mr_sequence *sequence;
+    const cut_case k = cut_case_at(0);
+    const mr_step step = {.seed = 5, .lr = 1e-3, .bias1 = 1, .bias2 = 1};
+    mr_dev *dev = open_device("cpu", 1, NULL);
+    mr_model *model = make_model(&k.config, dev, CUT_B, CUT_T, 1);
+    mr_batch batch = make_batch(&cut_text, CUT_B, CUT_T, 0, 0, 1);
+    dev->replay = counting_replay;
+    mr_model_learn(model, &batch, NULL, &step, 1, 1, 1);
+    assert_int_equal(recordings, 1);
+    thread_ranks_open(&group, 1);
+    assert_int_equal(mr_sequence_new(&k.config, dev, &group.comm[0], 0, 1, &sequence, NULL), 0);
+    mr_model_cut(model, sequence);
+    assert_int_equal(mr_model_plan(model, CUT_B, CUT_T, 1, NULL), 0);
+    mr_model_learn(model, &batch, NULL, &step, 1, 1, 1);
+    assert_int_equal(recordings, 1);
+    mr_model_cut(model, NULL);
+    mr_model_learn(model, &batch, NULL, &step, 1, 1, 1);
+    assert_int_equal(recordings, 2);
+    mr_batch_free(&batch);
+    mr_model_free(model);
+    mr_sequence_free(sequence);
+    mr_dev_close(dev);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_cannot_be_cut_is_refused_by_name),
+        cmocka_unit_test(exchanges_are_not_recorded),
+        cmocka_unit_test(a_failed_exchange_is_reported),
+        cmocka_unit_test(ranks_agree_in_doubles),
+        cmocka_unit_test(ranks_agree_on_the_cpu),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
