@@ -77,6 +77,7 @@ static inline mr_batch cut_part(const cut_rank *r, uint32_t seed)
 {
     mr_batch whole = make_batch(&r->k->interface, CUT_B, CUT_T, r->k->resets, r->k->ragged, seed), part;
     const int ranks = mr_sequence_ranks(r->sequence), rank = mr_sequence_rank(r->sequence);
+    if (!r->sequence) return whole;
     if (mr_sequence_batch(&whole, &r->k->interface, ranks, rank, &part, NULL)) abort();
     mr_batch_free(&whole);
     return part;
