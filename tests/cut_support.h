@@ -1,5 +1,5 @@
-/* Models whose sequences are cut between ranks: what one rank computes, and how the ranks' results together compare with
- * those of a model that has the whole sequences. */
+/* Models whose sequences are cut between ranks: what one rank computes, and how the ranks' results together compare
+ * with those of a model that has the whole sequences. */
 #ifndef MR_TESTS_CUT_SUPPORT_H
 #define MR_TESTS_CUT_SUPPORT_H
 

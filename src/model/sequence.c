@@ -88,11 +88,10 @@ int mr_sequence_rank(const mr_sequence *s) { return s ? s->rank : 0; }
 int mr_sequence_ranks(const mr_sequence *s) { return s ? s->ranks : 1; }
 uint64_t mr_sequence_bytes(const mr_sequence *s) { return s->bytes; }
 
-int mr_sequence_status(mr_sequence *s, mr_error *err)
+int mr_sequence_status(const mr_sequence *s, mr_error *err)
 {
-    const int status = s->status;
-    if (status && err) *err = s->why;
-    return status;
+    if (s->status && err) *err = s->why;
+    return s->status;
 }
 
 void mr_sequence_enter(const mr_pass *p, int block)

@@ -2,10 +2,10 @@
  * the same model. What one needs of the others is what their chunks do to the state that passes through, which is
  * affine (ops/args_cut.h), and the last inputs of the chunk before, for convolutions.
  *
- * Each layer's forward: the first rank computes its chunk and sends the state after it. The others compute the effect of
- * theirs on a state, (A, C), and send it to those after them; from what it gets, each follows the state up to its own
- * chunk, in the order of ranks, and then computes it. The backward is the same from the last rank to the first, with the
- * gradient of the state. It keeps the A of the forward, so that it sends C alone.
+ * Each layer's forward: the first rank computes its chunk and sends the state after it. The others compute the effect
+ * of theirs on a state, (A, C), and send it to those after them; from what it gets, each follows the state up to its own
+ * chunk, in the order of ranks, and then computes it. The backward is the same from the last rank to the first, with
+ * the gradient of the state. It keeps the A of the forward, so that it sends C alone.
  *
  * With n reals of a state over all rows (minGRU, minLSTM: B·H; Mamba: B·E·states), a layer's forward and backward send,
  * over all ranks, n·(S·(S − 1) + (S − 1)·(S − 2)) reals: 2·n for two ranks. A convolution sends B·(taps − 1)·D reals
@@ -32,9 +32,8 @@ int mr_sequence_rank(const mr_sequence *sequence); /* among the group's, from 0;
 int mr_sequence_ranks(const mr_sequence *sequence);
 /* Bytes that this rank has sent so far. */
 uint64_t mr_sequence_bytes(const mr_sequence *sequence);
-/* The first failure of an exchange since the last call, or 0. After one, the group exchanges nothing any more, and
- * results mean nothing. */
-int mr_sequence_status(mr_sequence *sequence, mr_error *err);
+/* The first failure of an exchange, or 0. After it the group exchanges nothing any more, and results mean nothing. */
+int mr_sequence_status(const mr_sequence *sequence, mr_error *err);
 
 /* The first token of a rank's chunk; of rank `ranks`: T. */
 static inline int mr_sequence_cut(int T, int ranks, int rank) { return (int)((int64_t)T * rank / ranks); }
