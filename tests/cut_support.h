@@ -13,6 +13,15 @@ static const mr_interface cut_text = {
 static const mr_interface cut_values = {
     .input = MR_INPUT_REALS, .inputs = 3, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_MSE, .outputs = 2};
 
+/* One answer for each sequence, or for two. */
+static inline mr_interface cut_pooled(int i)
+{
+    static const mr_head heads[] = {MR_HEAD_LAST, MR_HEAD_MEAN, MR_HEAD_PAIR_LAST, MR_HEAD_PAIR_MEAN};
+    mr_interface interface = i % 2 ? cut_text : cut_values;
+    interface.head = heads[i / 2 % COUNT(heads)];
+    return interface;
+}
+
 /* One case: a model and the kind of its batches. */
 typedef struct cut_case {
     mr_interface interface;
@@ -28,7 +37,7 @@ static inline cut_case cut_case_at(int i)
 {
     static const int taps[] = {0, 4, 4, 2, 7};
     const int form = i % MODEL_FORMS, turn = i / MODEL_FORMS;
-    cut_case k = {.form = form, .interface = i % 5 == 3 ? cut_values : cut_text};
+    cut_case k = {.form = form, .interface = i % 5 == 3 ? cut_values : i % 5 == 4 ? cut_pooled(i / 5) : cut_text};
     mr_config *c = &k.config;
     *c = model_config(form, &k.interface);
     c->layers = CUT_LAYERS;
@@ -41,8 +50,8 @@ static inline cut_case cut_case_at(int i)
     k.resets = turn == 1 || turn == 3;
     k.ragged = turn >= 2;
     k.carried = turn == 0 || turn == 3;
-    snprintf(k.name, sizeof k.name, "%s, conv %d %s%s%s%s%s", model_name(form), (int)c->conv,
-             c->conv_place == MR_CONV_INSIDE ? "inside" : "residual", c->h0_learned ? ", h0" : "",
+    snprintf(k.name, sizeof k.name, "%s, head %d, conv %d %s%s%s%s%s", model_name(form), (int)k.interface.head,
+             (int)c->conv, c->conv_place == MR_CONV_INSIDE ? "inside" : "residual", c->h0_learned ? ", h0" : "",
              k.resets ? ", resets" : "", k.ragged ? ", ragged" : "", k.carried ? ", carried" : "");
     return k;
 }
@@ -50,7 +59,7 @@ static inline cut_case cut_case_at(int i)
 /* What a rank has computed, in doubles. */
 typedef struct cut_result {
     size_t params, hidden, logits, state; /* how many */
-    double *grads, *h, *scores;           /* of its tokens: h [layers, B, T, H], scores [B, T, outputs] */
+    double *grads, *h, *scores;           /* of its tokens: h [layers, B, T, H], scores [rows, outputs] */
     double *after, *before;               /* the state after the batch, and the gradient of that before it */
     double loss, count;                   /* sums */
     uint64_t bytes;
@@ -109,7 +118,7 @@ static inline void cut_compute(cut_rank *r, cut_result *to)
     to->T = batch.T;
     to->params = mr_model_params(r->model)->total;
     to->state = CUT_B * mr_model_state_reals(r->model);
-    to->logits = N * (size_t)r->k->interface.outputs;
+    to->logits = mr_batch_rows(&batch, r->k->interface.head) * (size_t)r->k->interface.outputs;
     to->hidden = CUT_LAYERS * N * H;
     if (r->k->carried) mr_model_forward(r->model, &before, r->state, 0);
     else mr_state_reset(r->state);
@@ -161,9 +170,15 @@ static inline void cut_run(const cut_case *k, mr_dev *dev, mr_comm *comm, cut_re
 
 /* ---- comparing */
 
+/* In doubles; the weights of means are floats there, too. */
+static inline double cut_exact(const cut_case *k)
+{
+    return k->interface.head == MR_HEAD_MEAN || k->interface.head == MR_HEAD_PAIR_MEAN ? 1e-6 : 1e-11;
+}
+
 static inline double cut_tolerance(const mr_dev *dev, const cut_case *k)
 {
-    if (dev->real_size == sizeof(double)) return 1e-11;
+    if (dev->real_size == sizeof(double)) return cut_exact(k);
     return is_cell(k->form) && forms[k->form].cell.scan == MR_SCAN_LOG ? 2e-3 : 1e-4;
 }
 
@@ -193,7 +208,7 @@ static inline void cut_compare_tokens(const char *name, const cut_result *parts,
 static inline void cut_compare_gradients(const cut_case *k, const mr_dev *dev, const mr_params *params,
                                          const cut_result *parts, int ranks, const cut_result *want)
 {
-    const double tolerance = dev->real_size == sizeof(double) ? 1e-11 : 1e-4;
+    const double tolerance = dev->real_size == sizeof(double) ? cut_exact(k) : 1e-4;
     double *sum = mr_alloc(want->params, sizeof *sum);
     char name[256];
     assert_non_null(sum);
@@ -222,7 +237,9 @@ static inline uint64_t cut_bytes(const cut_case *k, const mr_dev *dev, int ranks
     /* the state after each forward, from rank to rank where rows end at different places */
     const uint64_t state = n + tails, forwards = k->carried ? 2 : 1;
     reals += forwards * (k->ragged ? S : 1) * state;
-    return reals * CUT_LAYERS * dev->real_size;
+    const uint64_t pooled = k->interface.head == MR_HEAD_TOKEN ? 0 : CUT_B * D * dev->act_size;
+    const uint64_t lengths = pooled ? CUT_B * sizeof(int32_t) : 0;
+    return reals * CUT_LAYERS * dev->real_size + (S - 1) * (forwards * S * (pooled + lengths) + pooled);
 }
 
 static inline void cut_compare(const cut_case *k, const mr_dev *dev, const cut_result *parts, int ranks,
@@ -240,7 +257,10 @@ static inline void cut_compare(const cut_case *k, const mr_dev *dev, const cut_r
     }
     snprintf(name, sizeof name, "%s, %d ranks", k->name, ranks);
     cut_compare_tokens(name, parts, ranks, offsetof(cut_result, h), CUT_LAYERS, H, want->h, tolerance / 10);
-    cut_compare_tokens(name, parts, ranks, offsetof(cut_result, scores), 1, C, want->scores, tolerance);
+    if (k->interface.head == MR_HEAD_TOKEN)
+        cut_compare_tokens(name, parts, ranks, offsetof(cut_result, scores), 1, C, want->scores, tolerance);
+    else
+        for (int r = 0; r < ranks; r++) check_near(name, parts[r].scores, want->scores, want->logits, tolerance);
     check_near(name, &loss, &want->loss, 1, tolerance / 10);
     assert_that(count, ==, want->count);
     check_near(name, parts[0].after, want->after, want->state, tolerance / 10);

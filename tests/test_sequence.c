@@ -112,11 +112,6 @@ static void what_cannot_be_cut_is_refused_by_name(void **state)
         &c, 2, 5,
         "sequence-ranks = 2: 2 tokens a rank are fewer than the 3 that a convolution looks back; use fewer ranks or "
         "longer sequences");
-    c = config_with("mingru", &cut_text);
-    c.head = MR_HEAD_MEAN;
-    refused(&c, 2, 100,
-            "sequence-ranks = 2: head = mean needs the whole sequence in one place; only head = token can be cut in "
-            "time");
 }
 
 /* ---- work that exchanges messages is not recorded */

@@ -11,7 +11,7 @@
 #include <string.h>
 
 static const char *const inputs[] = {"tokens", "reals", NULL};
-const char *const mr_head_names[] = {"token", "last", "mean", "pair-last", "pair-mean", NULL};
+static const char *const head_kinds[] = {"token", "last", "mean", "pair-last", "pair-mean", NULL};
 static const char *const losses[] = {"xent", "mse", NULL};
 static const char *const outputs[] = {"linear", "tanh", NULL};
 static const char *const candidates[] = {"positive", "linear", "tanh", NULL};
@@ -42,7 +42,7 @@ const mr_option mr_config_options[] = {
     {"input", MR_OPT_CHOICE, FIELD(input), "tokens", 0, 0, inputs, "kind of input", MR_OPT_DERIVED},
     {"inputs", MR_OPT_INT, FIELD(inputs), "1", 1, 1 << 24, NULL, "size of the vocabulary, or values per token",
      MR_OPT_DERIVED},
-    {"head", MR_OPT_CHOICE, FIELD(head), "token", 0, 0, mr_head_names,
+    {"head", MR_OPT_CHOICE, FIELD(head), "token", 0, 0, head_kinds,
      "what there is an output for: each token, each sequence (its last token or its mean), each pair", MR_OPT_DERIVED},
     {"loss", MR_OPT_CHOICE, FIELD(loss), "xent", 0, 0, losses, "what training minimises", MR_OPT_DERIVED},
     {"outputs", MR_OPT_INT, FIELD(outputs), "1", 1, 1 << 24, NULL, "number of classes, or of predicted values",

@@ -63,7 +63,6 @@ typedef struct mr_config {
 } mr_config;
 
 extern const mr_option mr_config_options[];
-extern const char *const mr_head_names[]; /* by mr_head */
 
 /* Checks what no single key can: combinations that make no sense, sizes that fit no memory. */
 int mr_config_check(const mr_config *config, mr_error *err);

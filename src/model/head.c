@@ -78,8 +78,10 @@ void mr_head_forward(mr_model *m, const mr_pass *p, size_t rows)
                                                          .D = D,
                                                          .kind = pooling_of(m),
                                                          .length = p->length,
+                                                         .weight = mr_sequence_weights(p),
                                                          .x = m->normed,
                                                          .y = m->pooled});
+    if (m->interface.head != MR_HEAD_TOKEN) mr_sequence_sum(p, m->pooled);
     if (pairs) forward_pairs(m, p, rows);
     mr_linear(p, m->head,
               (mr_linear_fwd_args){.M = (int)rows,
@@ -131,12 +133,14 @@ void mr_head_backward(mr_model *m, const mr_pass *p, size_t rows)
                   : pooled ? m->dpooled
                            : dnormed);
     if (pairs) backward_pairs(m, p, rows);
+    if (pooled) mr_sequence_share(p, m->dpooled);
     if (pooled)
         m->dev->ops.pool_bwd(m->dev, &(mr_pool_bwd_args){.B = p->B,
                                                          .T = p->T,
                                                          .D = D,
                                                          .kind = pooling_of(m),
                                                          .length = p->length,
+                                                         .weight = mr_sequence_weights(p),
                                                          .dy = m->dpooled,
                                                          .dx = dnormed});
     mr_norm_layer_bwd(p, m->norm, mr_model_top(m), m->stat, dnormed, 0, m->scratch.d);

@@ -23,7 +23,14 @@ struct mr_sequence {
     mr_real *gradient;     /* [n] of the state after this rank's chunk */
     mr_real *tail, *dtail; /* of any convolution: what this rank sends, and what comes back */
     mr_real *carried;      /* a state of all blocks */
-    mr_message *list;      /* room for MESSAGES to and from every rank */
+    /* a head that pools: what each rank pooled [ranks, B, D], weights [B] and then the number of ranks, how many tokens
+     * of each row each rank has [ranks, B], and on the host the last two */
+    mr_act *pooled;
+    mr_real *weights;
+    int32_t *tokens, *host_tokens;
+    float *host_weights;
+    int host_rows;
+    mr_message *list; /* room for MESSAGES to and from every rank */
     mr_staging staging;
     uint64_t bytes;
     int status;
@@ -34,29 +41,37 @@ enum { MESSAGES = 4 };
 
 /* ---- the group */
 
+/* The recurrent state of one stream, without the tail of the mixer's own convolution. */
+static size_t state_of(const mr_config *c)
+{
+    const mr_mixer *mixer = mr_mixer_at(c->mixer);
+    return mixer->state_rest ? mixer->state_rest(c) : mixer->state_reals(c);
+}
+
+/* Reals of a convolution's tail. */
+static size_t tail_of(const mr_config *c, int which)
+{
+    if (which == MR_CONV_OF_BLOCK) return mr_config_tail(c) * (size_t)c->dim;
+    return mr_mixer_at(c->mixer)->state_reals(c) - state_of(c);
+}
+
 int mr_sequence_check(const mr_config *c, int ranks, int T, mr_error *err)
 {
     const mr_mixer *mixer = mr_mixer_at(c->mixer);
-    const int shortest = T / ranks, conv = (int)c->conv,
-              own = c->mixer_conv && mixer->state_rest ? (int)c->mixer_conv : 0;
-    const int taps = conv > own ? conv : own;
+    const int shortest = T / ranks, past = (int)mr_config_tail(c),
+              own = (int)tail_of(c, MR_CONV_OF_MIXER) / mr_config_width(c), most = past > own ? past : own;
     if (ranks == 1) return 0;
     if (!mixer->cut)
         return mr_fail(err, MR_ECONFIG,
                        "sequence-ranks = %d: mixer = %s cannot be cut in time; mingru, minlstm and mamba can", ranks,
                        mixer->name);
-    if (c->head != MR_HEAD_TOKEN)
-        return mr_fail(err, MR_ECONFIG,
-                       "sequence-ranks = %d: head = %s needs the whole sequence in one place; only head = token can be "
-                       "cut in time",
-                       ranks, mr_head_names[c->head]);
     if (shortest < 1)
         return mr_fail(err, MR_ECONFIG, "sequence-ranks = %d: more ranks than the %d tokens of a sequence", ranks, T);
-    if (shortest < taps - 1)
+    if (shortest < most)
         return mr_fail(err, MR_ECONFIG,
                        "sequence-ranks = %d: %d tokens a rank are fewer than the %d that a convolution looks back; use "
                        "fewer ranks or longer sequences",
-                       ranks, shortest, taps - 1);
+                       ranks, shortest, most);
     return 0;
 }
 
@@ -79,6 +94,8 @@ void mr_sequence_free(mr_sequence *s)
 {
     if (!s) return;
     mr_staging_free(&s->staging, s->dev);
+    mr_free_with(s->dev->allocator, s->host_tokens);
+    mr_free_with(s->dev->allocator, s->host_weights);
     mr_free_with(s->dev->allocator, s->blocks);
     mr_free_with(s->dev->allocator, s->list);
     mr_free_with(s->dev->allocator, s);
@@ -101,20 +118,6 @@ void mr_sequence_enter(const mr_pass *p, int block)
 
 /* ---- memory */
 
-/* The recurrent state of one stream, without the tail of the mixer's own convolution. */
-static size_t state_of(const mr_config *c)
-{
-    const mr_mixer *mixer = mr_mixer_at(c->mixer);
-    return mixer->state_rest ? mixer->state_rest(c) : mixer->state_reals(c);
-}
-
-/* Reals of a convolution's tail. */
-static size_t tail_of(const mr_config *c, int which)
-{
-    if (which == MR_CONV_OF_BLOCK) return mr_config_tail(c) * (size_t)c->dim;
-    return mr_mixer_at(c->mixer)->state_reals(c) - state_of(c);
-}
-
 void mr_sequence_plan(mr_sequence *s, mr_arena *arena, int B)
 {
     const mr_config *c = &s->config;
@@ -135,16 +138,24 @@ void mr_sequence_plan(mr_sequence *s, mr_arena *arena, int B)
     s->tail = mr_arena_take(arena, most);
     s->dtail = mr_arena_take(arena, most);
     s->carried = mr_arena_take(arena, row * (size_t)c->layers * mr_block_state_reals(c));
+    if (c->head == MR_HEAD_TOKEN) return;
+    s->pooled = mr_arena_take(arena, (size_t)s->ranks * (size_t)B * (size_t)c->dim * s->dev->act_size);
+    s->weights = mr_arena_take(arena, ((size_t)B + 1) * s->dev->real_size);
+    s->tokens = mr_arena_take(arena, (size_t)s->ranks * (size_t)B * sizeof *s->tokens);
 }
 
 /* ---- messages */
 
-static int add(mr_sequence *s, int count, int peer, int receive, mr_real *at, size_t reals)
+static int add_bytes(mr_sequence *s, int count, int peer, int receive, void *at, size_t bytes)
 {
-    const size_t bytes = reals * s->dev->real_size;
     s->list[count] = (mr_message){.peer = s->first + peer, .receive = receive, .at = at, .bytes = bytes};
     if (!receive) s->bytes += bytes;
     return count + 1;
+}
+
+static int add(mr_sequence *s, int count, int peer, int receive, mr_real *at, size_t reals)
+{
+    return add_bytes(s, count, peer, receive, at, reals * s->dev->real_size);
 }
 
 static void exchange(mr_sequence *s, int count)
@@ -264,6 +275,92 @@ void mr_sequence_conv_bwd(const mr_pass *p, int which, mr_conv_bwd_args a)
                                                                .length = a.length,
                                                                .dtail = s->dtail,
                                                                .dx = a.dx});
+}
+
+/* ---- heads that pool */
+
+/* Every rank gets the rows of all others; a row is `bytes` long. */
+static void gather(mr_sequence *s, void *all, size_t bytes)
+{
+    int count = 0;
+    for (int r = 0; r < s->ranks; r++) {
+        if (r == s->rank) continue;
+        count = add_bytes(s, count, r, 0, (char *)all + (size_t)s->rank * bytes, bytes);
+        count = add_bytes(s, count, r, 1, (char *)all + (size_t)r * bytes, bytes);
+    }
+    exchange(s, count);
+}
+
+/* Host memory for B rows; 0 or MR_ENOMEM. */
+static int make_room(mr_sequence *s, int B)
+{
+    if (B <= s->host_rows) return 0;
+    mr_free_with(s->dev->allocator, s->host_tokens);
+    mr_free_with(s->dev->allocator, s->host_weights);
+    s->host_tokens = mr_alloc_with(s->dev->allocator, (size_t)s->ranks * (size_t)B, sizeof *s->host_tokens);
+    s->host_weights = mr_alloc_with(s->dev->allocator, (size_t)B + 1, sizeof *s->host_weights);
+    s->host_rows = s->host_tokens && s->host_weights ? B : 0;
+    return s->host_rows ? 0 : mr_no_memory(&s->why, "the lengths of rows");
+}
+
+/* The share of what is pooled of row b that comes from this rank: its share of the tokens, or all of it from the rank
+ * with the last token. */
+static float weight_of(const mr_sequence *s, int B, int b)
+{
+    const int mean = s->config.head == MR_HEAD_MEAN || s->config.head == MR_HEAD_PAIR_MEAN;
+    const int32_t own = s->host_tokens[s->rank * B + b];
+    int32_t all = 0, later = 0;
+    for (int r = 0; r < s->ranks; r++) {
+        all += s->host_tokens[r * B + b];
+        if (r > s->rank) later += s->host_tokens[r * B + b];
+    }
+    if (mean) return all ? (float)own / (float)all : 0;
+    return own && !later ? 1 : 0;
+}
+
+void mr_sequence_lengths(mr_sequence *s, const mr_batch *batch)
+{
+    const int B = batch->B;
+    const size_t row = (size_t)B * sizeof *s->tokens;
+    if (s->config.head == MR_HEAD_TOKEN || s->status) return;
+    s->status = make_room(s, B);
+    if (s->status) return;
+    for (int b = 0; b < B; b++) s->host_tokens[s->rank * B + b] = batch->length ? batch->length[b] : batch->T;
+    s->dev->upload(s->dev, s->tokens + s->rank * B, s->host_tokens + s->rank * B, row);
+    gather(s, s->tokens, row);
+    s->dev->download(s->dev, s->host_tokens, s->tokens, row * (size_t)s->ranks);
+    for (int b = 0; b < B; b++) s->host_weights[b] = weight_of(s, B, b);
+    s->host_weights[B] = (float)s->ranks;
+    s->dev->put(s->dev, s->weights, s->host_weights, (size_t)B + 1);
+}
+
+const mr_real *mr_sequence_weights(const mr_pass *p) { return p->sequence ? p->sequence->weights : NULL; }
+
+/* The sum over ranks is their mean by their number. */
+void mr_sequence_sum(const mr_pass *p, mr_act *pooled)
+{
+    mr_sequence *s = p->sequence;
+    if (!s || s->ranks == 1) return;
+    const size_t n = (size_t)p->B * (size_t)s->config.dim, bytes = n * s->dev->act_size;
+    s->dev->copy(s->dev, mr_act_at(s->dev, s->pooled, (size_t)s->rank * n), pooled, bytes);
+    gather(s, s->pooled, bytes);
+    s->dev->ops.pool_fwd(s->dev, &(mr_pool_fwd_args){.B = 1,
+                                                     .T = s->ranks,
+                                                     .D = (int)n,
+                                                     .kind = MR_POOL_MEAN,
+                                                     .weight = mr_real_at(s->dev, s->weights, (size_t)p->B),
+                                                     .x = s->pooled,
+                                                     .y = pooled});
+}
+
+void mr_sequence_share(const mr_pass *p, mr_act *dpooled)
+{
+    mr_sequence *s = p->sequence;
+    if (!s || s->ranks == 1) return;
+    const size_t bytes = (size_t)p->B * (size_t)s->config.dim * s->dev->act_size;
+    int count = s->rank ? add_bytes(s, 0, 0, 1, dpooled, bytes) : 0;
+    for (int r = 1; !s->rank && r < s->ranks; r++) count = add_bytes(s, count, r, 0, dpooled, bytes);
+    exchange(s, count);
 }
 
 /* ---- what the next batch continues from */

@@ -70,6 +70,15 @@ enum { MR_CONV_OF_BLOCK, MR_CONV_OF_MIXER, MR_CONVS };
 void mr_sequence_conv_fwd(const mr_pass *pass, int which, mr_conv_fwd_args args);
 void mr_sequence_conv_bwd(const mr_pass *pass, int which, mr_conv_bwd_args args);
 
+/* Heads that pool: a rank pools its own tokens of each row with these weights [B], so that the sum over the ranks is
+ * what one rank would have pooled; without a sequence NULL. All ranks then have the sum and compute the same scores,
+ * but only the first counts them (mr_sequence_batch leaves the others no target), and shares the gradient of what was
+ * pooled. They send (S − 1)·(S + 1)·B·D activations in all, and each batch's lengths, (S − 1)·S·B numbers of 4 bytes. */
+void mr_sequence_lengths(mr_sequence *sequence, const mr_batch *batch);
+const mr_real *mr_sequence_weights(const mr_pass *pass);
+void mr_sequence_sum(const mr_pass *pass, mr_act *pooled);    /* [B, D] */
+void mr_sequence_share(const mr_pass *pass, mr_act *dpooled); /* [B, D] */
+
 /* After a forward: gives the first rank the states after the last tokens, where its next batch continues. reals: a state
  * of all blocks (mr_state). length: the lengths in this rank's chunk, on the host, or NULL on all ranks. */
 void mr_sequence_carry(const mr_pass *pass, const int32_t *length, mr_real *reals);

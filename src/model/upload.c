@@ -75,6 +75,7 @@ void mr_upload_inputs(mr_model *m, const mr_batch *batch)
                    m->values, NULL);
     if (batch->reset) dev->upload(dev, m->reset, batch->reset, N);
     if (batch->length) dev->upload(dev, m->length, batch->length, (size_t)batch->B * sizeof *m->length);
+    if (m->sequence) mr_sequence_lengths(m->sequence, batch);
 }
 
 void mr_upload_targets(mr_model *m, const mr_batch *batch, double scale)

@@ -103,10 +103,12 @@ typedef struct mr_norm_bwd_args {
 
 typedef enum mr_pooling { MR_POOL_LAST, MR_POOL_MEAN } mr_pooling;
 
+/* Without a token, or with a weight of 0, y is 0 and dx, too. */
 typedef struct mr_pool_fwd_args {
     int B, T, D;
     mr_pooling kind;
     const int32_t *length; /* [B] or NULL */
+    const mr_real *weight; /* [B] factors of y, or NULL: 1 */
     const mr_act *x;       /* [B, T, D] */
     mr_act *y;             /* [B, D] */
 } mr_pool_fwd_args;
@@ -115,6 +117,7 @@ typedef struct mr_pool_bwd_args {
     int B, T, D;
     mr_pooling kind;
     const int32_t *length; /* [B] or NULL */
+    const mr_real *weight; /* [B] or NULL */
     const mr_act *dy;      /* [B, D] */
     mr_act *dx;            /* [B, T, D] */
 } mr_pool_bwd_args;

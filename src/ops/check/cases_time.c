@@ -106,6 +106,13 @@ void mr_case_conv_bwd(mr_case *c)
     if (mr_case_chance(c, 60)) mr_case_add(c, MR_FIELD(conv_bwd, dtail_in), REAL, OUT, tail, EMPTY, 0);
 }
 
+static void add_weight(mr_case *c, size_t field, int B)
+{
+    if (mr_case_chance(c, 70)) return;
+    mr_case_say(c, " weight");
+    mr_case_add(c, "weight", field, REAL, IN, (size_t)B, MR_FILL_WHOLE, 0.8); /* some are 0 */
+}
+
 void mr_case_pool_fwd(mr_case *c)
 {
     mr_pool_fwd_args *a = &c->args.pool_fwd;
@@ -114,7 +121,8 @@ void mr_case_pool_fwd(mr_case *c)
     a->kind = c->speed || mr_case_below(c, 2) ? MR_POOL_MEAN : MR_POOL_LAST;
     c->elements = (size_t)a->B * a->T * a->D;
     mr_case_say(c, "B=%d T=%d D=%d %s", a->B, a->T, a->D, a->kind == MR_POOL_MEAN ? "mean" : "last");
-    mr_case_add_length(c, offsetof(mr_pool_fwd_args, length), a->B, a->T);
+    mr_case_add_room(c, offsetof(mr_pool_fwd_args, length), a->B, a->T);
+    add_weight(c, offsetof(mr_pool_fwd_args, weight), a->B);
     mr_case_add(c, MR_FIELD(pool_fwd, x), ACT, IN, c->elements, NORMAL, 1);
     mr_case_add(c, MR_FIELD(pool_fwd, y), ACT, OUT, (size_t)a->B * a->D, EMPTY, 0);
 }
@@ -127,7 +135,8 @@ void mr_case_pool_bwd(mr_case *c)
     a->kind = c->speed || mr_case_below(c, 2) ? MR_POOL_MEAN : MR_POOL_LAST;
     c->elements = (size_t)a->B * a->T * a->D;
     mr_case_say(c, "B=%d T=%d D=%d %s", a->B, a->T, a->D, a->kind == MR_POOL_MEAN ? "mean" : "last");
-    mr_case_add_length(c, offsetof(mr_pool_bwd_args, length), a->B, a->T);
+    mr_case_add_room(c, offsetof(mr_pool_bwd_args, length), a->B, a->T);
+    add_weight(c, offsetof(mr_pool_bwd_args, weight), a->B);
     mr_case_add(c, MR_FIELD(pool_bwd, dy), ACT, IN, (size_t)a->B * a->D, NORMAL, 1);
     mr_case_add(c, MR_FIELD(pool_bwd, dx), ACT, OUT, c->elements, EMPTY, 0);
 }
