@@ -61,6 +61,7 @@ typedef struct cut_result {
     size_t params, hidden, logits, state; /* how many */
     double *grads, *h, *scores;           /* of its tokens: h [layers, B, T, H], scores [rows, outputs] */
     double *after, *before;               /* the state after the batch, and the gradient of that before it */
+    double *learned;                      /* gradients as mr_model_learn makes them */
     double loss, count;                   /* sums */
     uint64_t bytes;
     int status, T;
@@ -69,7 +70,7 @@ typedef struct cut_result {
 
 static inline void cut_result_free(cut_result *r)
 {
-    double *const all[] = {r->grads, r->h, r->scores, r->after, r->before};
+    double *const all[] = {r->grads, r->h, r->scores, r->after, r->before, r->learned};
     for (int i = 0; i < COUNT(all); i++) mr_free(all[i]);
 }
 
@@ -139,6 +140,9 @@ static inline void cut_compute(cut_rank *r, cut_result *to)
     mr_model_stats(r->model, stats);
     to->loss = stats[MR_STAT_LOSS];
     to->count = stats[MR_STAT_COUNT];
+    to->bytes = r->sequence ? mr_sequence_bytes(r->sequence) : 0;
+    mr_model_learn(r->model, &batch, r->state, &(mr_step){.seed = 5}, 1.0 / (double)batch.counted, 1, 0);
+    to->learned = cut_read(r->dev, REALS, r->model->grads, to->params);
     mr_batch_free(&before);
     mr_batch_free(&batch);
 }
@@ -160,7 +164,6 @@ static inline void cut_run(const cut_case *k, mr_dev *dev, mr_comm *comm, cut_re
     r.state = make_state(r.model, CUT_B), r.dout = make_state(r.model, CUT_B), r.din = make_state(r.model, CUT_B);
     cut_compute(&r, to);
     if (comm) to->status = mr_sequence_status(r.sequence, &to->why);
-    if (comm) to->bytes = mr_sequence_bytes(r.sequence);
     mr_state_free(r.state);
     mr_state_free(r.dout);
     mr_state_free(r.din);
@@ -206,19 +209,20 @@ static inline void cut_compare_tokens(const char *name, const cut_result *parts,
 
 /* Gradients of every parameter, summed over the ranks in their order. */
 static inline void cut_compare_gradients(const cut_case *k, const mr_dev *dev, const mr_params *params,
-                                         const cut_result *parts, int ranks, const cut_result *want)
+                                         const cut_result *parts, int ranks, const cut_result *want, int learned)
 {
     const double tolerance = dev->real_size == sizeof(double) ? cut_exact(k) : 1e-4;
+    const double *all = learned ? want->learned : want->grads;
     double *sum = mr_alloc(want->params, sizeof *sum);
     char name[256];
     assert_non_null(sum);
     for (int r = 0; r < ranks; r++)
-        for (size_t i = 0; i < want->params; i++) sum[i] += parts[r].grads[i];
+        for (size_t i = 0; i < want->params; i++) sum[i] += learned ? parts[r].learned[i] : parts[r].grads[i];
     for (int p = 0; p < params->count; p++) {
         const mr_param *row = &params->list[p];
-        snprintf(name, sizeof name, "%s, %d ranks: %s", k->name, ranks, row->name);
-        check_norm(name, sum + row->offset, want->grads + row->offset, row->count, tolerance,
-                   1e-7 * norm_of(want->grads, want->params));
+        snprintf(name, sizeof name, "%s, %d ranks: %s%s", k->name, ranks, row->name, learned ? ", learned" : "");
+        check_norm(name, sum + row->offset, all + row->offset, row->count, tolerance,
+                   1e-7 * norm_of(all, want->params));
     }
     mr_free(sum);
 }
@@ -267,7 +271,8 @@ static inline void cut_compare(const cut_case *k, const mr_dev *dev, const cut_r
     check_norm(name, parts[0].before, want->before, want->state, tolerance, 1e-9);
     assert_that(bytes, ==, cut_bytes(k, dev, ranks));
     assert_int_equal(mr_model_new(&k->config, (mr_dev *)(uintptr_t)dev, MR_DECAY_MATRICES, &model, NULL), 0);
-    cut_compare_gradients(k, dev, mr_model_params(model), parts, ranks, want);
+    for (int learned = 0; learned < 2; learned++)
+        cut_compare_gradients(k, dev, mr_model_params(model), parts, ranks, want, learned);
     mr_model_free(model);
 }
 

@@ -2,13 +2,13 @@
  * others send it what they computed. */
 #include "cut_support.h"
 
-enum { FIELDS = 5 };
+enum { FIELDS = 6 };
 
 /* A result's arrays, and how many numbers each has. */
 static void fields_of(cut_result *r, double ***arrays, size_t *counts)
 {
-    double **const all[FIELDS] = {&r->grads, &r->h, &r->scores, &r->after, &r->before};
-    const size_t sizes[FIELDS] = {r->params, r->hidden, r->logits, r->state, r->state};
+    double **const all[FIELDS] = {&r->grads, &r->h, &r->scores, &r->after, &r->before, &r->learned};
+    const size_t sizes[FIELDS] = {r->params, r->hidden, r->logits, r->state, r->state, r->params};
     memcpy(arrays, all, sizeof all);
     memcpy(counts, sizes, sizeof sizes);
 }

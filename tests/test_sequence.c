@@ -17,6 +17,16 @@ static void *run_job(void *arg)
     return NULL;
 }
 
+/* A GPU must have been found before. */
+static mr_dev *open_rank(const char *device)
+{
+    mr_error err = {0};
+    mr_dev *dev;
+    if (strcmp(device, "cuda")) return open_device(device, 1, NULL);
+    if (mr_dev_open(device, &(mr_dev_options){.exact = 1}, &dev, &err)) fail_msg("%s", err.text);
+    return dev;
+}
+
 /* All ranks of a case side by side. */
 static void run_ranks(const cut_case *k, const char *device, int ranks, int fail_after, job *jobs)
 {
@@ -25,7 +35,7 @@ static void run_ranks(const cut_case *k, const char *device, int ranks, int fail
     thread_ranks_open(&group, ranks);
     group.fail_after = fail_after;
     for (int r = 0; r < ranks; r++) {
-        jobs[r] = (job){.k = k, .dev = open_device(device, 1, NULL), .comm = &group.comm[r]};
+        jobs[r] = (job){.k = k, .dev = open_rank(device), .comm = &group.comm[r]};
         assert_int_equal(pthread_create(&threads[r], NULL, run_job, &jobs[r]), 0);
     }
     for (int r = 0; r < ranks; r++) pthread_join(threads[r], NULL);
@@ -36,7 +46,7 @@ static void run_ranks(const cut_case *k, const char *device, int ranks, int fail
 static void check_case(int i, const char *device)
 {
     const cut_case k = cut_case_at(i);
-    mr_dev *dev = open_device(device, 1, NULL);
+    mr_dev *dev = open_rank(device);
     cut_result want;
     cut_run(&k, dev, NULL, &want);
     for (int ranks = 1; ranks <= 4; ranks++) {
@@ -61,6 +71,64 @@ static void ranks_agree_on_the_cpu(void **state)
 {
     (void)state;
     for (int i = 0; i < CUT_CASES; i += REDUCED ? 7 : 1) check_case(i, "cpu");
+}
+
+static void ranks_agree_on_a_gpu(void **state)
+{
+    (void)state;
+    mr_dev_close(open_test_gpu(&(mr_dev_options){.exact = 1}));
+    for (int i = 0; i < CUT_CASES; i += REDUCED ? 7 : 1) check_case(i, "cuda");
+}
+
+/* ---- dropout: a run that drops the same elements in every chunk would train less */
+
+typedef struct dropping {
+    mr_dev *dev;
+    mr_comm *comm;
+    int train;
+    double scores[10 * 11];
+} dropping;
+
+/* Ten tokens that all are alike and start sequences. */
+static void *run_dropping(void *arg)
+{
+    dropping *d = arg;
+    mr_config config = config_with("mingru", &cut_text);
+    mr_sequence *sequence;
+    config.layers = 1, config.dim = 8, config.dropout = 0.5;
+    mr_model *model = make_model(&config, d->dev, 1, 10, 1);
+    mr_batch batch = make_batch(&cut_text, 1, 10, 1, 0, 1);
+    for (int t = 0; t < 10; t++) batch.ids[t] = 3, batch.reset[t] = 1;
+    if (mr_sequence_new(&config, d->dev, d->comm, 0, 2, &sequence, NULL)) abort();
+    mr_model_cut(model, sequence);
+    if (mr_model_plan(model, 1, 10, 1, NULL)) abort();
+    mr_model_set_step(model, &(mr_step){.seed = 5});
+    mr_model_forward(model, &batch, NULL, d->train);
+    get_as(d->dev, ACTS, d->scores, model->logits, COUNT(d->scores));
+    mr_batch_free(&batch);
+    mr_model_free(model);
+    mr_sequence_free(sequence);
+    return NULL;
+}
+
+static void ranks_drop_different_elements(void **state)
+{
+    (void)state;
+    for (int train = 0; train < 2; train++) {
+        thread_ranks group;
+        dropping ranks[2];
+        pthread_t threads[2];
+        thread_ranks_open(&group, 2);
+        for (int r = 0; r < 2; r++) {
+            ranks[r] = (dropping){.dev = open_device("cpu", 1, NULL), .comm = &group.comm[r], .train = train};
+            assert_int_equal(pthread_create(&threads[r], NULL, run_dropping, &ranks[r]), 0);
+        }
+        for (int r = 0; r < 2; r++) pthread_join(threads[r], NULL);
+        const int alike = !memcmp(ranks[0].scores, ranks[1].scores, sizeof ranks[0].scores);
+        assert_int_equal(alike, !train);
+        for (int r = 0; r < 2; r++) mr_dev_close(ranks[r].dev);
+        thread_ranks_close(&group);
+    }
 }
 
 static void a_failed_exchange_is_reported(void **state)
@@ -162,6 +230,8 @@ int main(void)
         cmocka_unit_test(a_failed_exchange_is_reported),
         cmocka_unit_test(ranks_agree_in_doubles),
         cmocka_unit_test(ranks_agree_on_the_cpu),
+        cmocka_unit_test(ranks_agree_on_a_gpu),
+        cmocka_unit_test(ranks_drop_different_elements),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
