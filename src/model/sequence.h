@@ -3,13 +3,10 @@
  * affine (ops/args_cut.h), and the last inputs of the chunk before, for convolutions.
  *
  * Each layer's forward: the first rank computes its chunk and sends the state after it. The others compute the effect
- * of theirs on a state, (A, C), and send it to those after them; from what it gets, each follows the state up to its own
- * chunk, in the order of ranks, and then computes it. The backward is the same from the last rank to the first, with
- * the gradient of the state. It keeps the A of the forward, so that it sends C alone.
- *
- * With n reals of a state over all rows (minGRU, minLSTM: B·H; Mamba: B·E·states), a layer's forward and backward send,
- * over all ranks, n·(S·(S − 1) + (S − 1)·(S − 2)) reals: 2·n for two ranks. A convolution sends B·(taps − 1)·D reals
- * from each rank to the next, and as many back. */
+ * of theirs on a state, (A, C), and send it to those after them; from what it gets, each follows the state up to its
+ * own chunk, in the order of ranks, and then computes it. The backward is the same from the last rank to the first,
+ * with the gradient of the state. It has the A of the forward, so that it sends C alone. docs/design.md counts the
+ * bytes. */
 #ifndef MR_MODEL_SEQUENCE_H
 #define MR_MODEL_SEQUENCE_H
 
@@ -73,14 +70,14 @@ void mr_sequence_conv_bwd(const mr_pass *pass, int which, mr_conv_bwd_args args)
 /* Heads that pool: a rank pools its own tokens of each row with these weights [B], so that the sum over the ranks is
  * what one rank would have pooled; without a sequence NULL. All ranks then have the sum and compute the same scores,
  * but only the first counts them (mr_sequence_batch leaves the others no target), and shares the gradient of what was
- * pooled. They send (S − 1)·(S + 1)·B·D activations in all, and each batch's lengths, (S − 1)·S·B numbers of 4 bytes. */
+ * pooled. */
 void mr_sequence_lengths(mr_sequence *sequence, const mr_batch *batch);
 const mr_real *mr_sequence_weights(const mr_pass *pass);
 void mr_sequence_sum(const mr_pass *pass, mr_act *pooled);    /* [B, D] */
 void mr_sequence_share(const mr_pass *pass, mr_act *dpooled); /* [B, D] */
 
-/* After a forward: gives the first rank the states after the last tokens, where its next batch continues. reals: a state
- * of all blocks (mr_state). length: the lengths in this rank's chunk, on the host, or NULL on all ranks. */
+/* After a forward: gives the first rank the states after the last tokens, where its next batch continues. reals: a
+ * state of all blocks (mr_state). length: the lengths in this rank's chunk, on the host, or NULL on all ranks. */
 void mr_sequence_carry(const mr_pass *pass, const int32_t *length, mr_real *reals);
 
 #endif
