@@ -210,12 +210,15 @@ static void exchanges_are_not_recorded(void **state)
     thread_ranks_open(&group, 1);
     assert_int_equal(mr_sequence_new(&k.config, dev, &group.comm[0], 0, 1, &sequence, NULL), 0);
     mr_model_cut(model, sequence);
+    assert_false(mr_model_fits(model, CUT_B, CUT_T, 1)); /* its plan has no memory for the group */
     assert_int_equal(mr_model_plan(model, CUT_B, CUT_T, 1, NULL), 0);
     mr_model_learn(model, &batch, NULL, &step, 1, 1, 1);
     assert_int_equal(recordings, 1);
     mr_model_cut(model, NULL);
     mr_model_learn(model, &batch, NULL, &step, 1, 1, 1);
     assert_int_equal(recordings, 2);
+    mr_model_cut(model, sequence);
+    assert_true(mr_model_fits(model, CUT_B, CUT_T, 1));
     mr_batch_free(&batch);
     mr_model_free(model);
     mr_sequence_free(sequence);

@@ -90,7 +90,10 @@ void mr_model_use(mr_model *m, mr_dev *dev) { m->dev = dev; }
 void mr_model_cut(mr_model *m, mr_sequence *sequence)
 {
     m->sequence = sequence;
-    if (sequence) m->config.cut = 1;
+    if (!sequence || sequence == m->group) return;
+    m->group = sequence;
+    m->config.cut = 1;
+    m->shape_count = 0; /* no plan fits any more */
 }
 
 const mr_config *mr_model_config(const mr_model *m) { return &m->config; }

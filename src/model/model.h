@@ -50,9 +50,9 @@ int mr_model_set_scaler(mr_model *model, const double *input_mean, const double 
                         const double *target_scale, mr_error *err);
 const mr_scaler *mr_model_scaler(const mr_model *model); /* never NULL, but its pairs may be */
 
-/* From now on every pass is over this rank's part of sequences that the group shares (model/sequence.h), which must
- * live as long as the model uses it; NULL: whole sequences again. Call it before the plan, or with the group that was
- * set then. */
+/* From now on every pass is over this rank's part of sequences that the group shares (model/sequence.h); NULL: whole
+ * sequences again, say for streams. A group that is new to the model needs a new plan, and must live as long as the
+ * model. */
 struct mr_sequence;
 void mr_model_cut(mr_model *model, struct mr_sequence *sequence);
 

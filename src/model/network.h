@@ -15,7 +15,7 @@ struct mr_model {
     mr_params params;
     mr_dev *dev;
     mr_decay_set decay_set;
-    mr_sequence *sequence;                  /* or NULL */
+    mr_sequence *group, *sequence;          /* the last one set, whose memory is planned; the one in use, or NULL */
     int shares;                             /* weights and bytes belong to another model */
     int embed, norm, pair, head, head_bias; /* rows of the parameter table; head_bias −1: none */
     mr_block *blocks;

@@ -73,7 +73,7 @@ static void plan_all(mr_model *m, mr_arena *arena)
     m->length = mr_arena_take(arena, B * sizeof *m->length);
     m->row_loss = mr_arena_take(arena, rows * real);
     plan_blocks(m, arena, N);
-    if (m->sequence) mr_sequence_plan(m->sequence, arena, m->shape.B);
+    if (m->group) mr_sequence_plan(m->group, arena, m->shape.B);
     mr_head_plan(m, arena);
     if (m->train) plan_gradients(m, arena, N);
 }
