@@ -62,6 +62,9 @@ void mr_model_free(mr_model *m)
     mr_free_with(m->dev->allocator, m->blocks);
     mr_params_free(&m->params);
     mr_quants_free(&m->quants);
+    mr_ranks_free(m->ranks, m->dev);
+    mr_tree_free(&m->tree, m->dev);
+    release(m, m->parts);
     release(m, m->grads);
     release(m, m->moment1);
     release(m, m->moment2);
