@@ -205,9 +205,17 @@ MR_API int mr_net_find_nonfinite(mr_net *net, char *where, size_t capacity);
 MR_API int mr_ranks_launched(int *rank); /* how many a launcher started; 1: none did. rank may be NULL */
 /* How many of them run on this machine, as far as the launcher tells, and which one of these this process is. */
 MR_API void mr_ranks_here(int *place, int *count);
-/* Joins them; waits until all have. engine: "mpi" (CPU and GPU), "nccl" (GPU), or "auto". MR_EDEVICE: the engine is not
- * installed, or no launcher started this process. Join before the first net is made, and once. */
-MR_API int mr_context_join(mr_context *ctx, const char *engine, mr_error *err);
+typedef struct mr_join_options {
+    size_t size;
+    const char *engine; /* "mpi" (CPU and GPU), "nccl" (GPU), or NULL or "auto": NCCL for a GPU, where it is installed */
+    /* 1: each rank keeps a part of the optimiser's moments, with the same result. mr_net_save_training must then be
+     * called on every rank, and mr_net_get and mr_net_put do not reach the moments. */
+    int shard;
+} mr_join_options;
+#define MR_JOIN_OPTIONS MR_SIZED(mr_join_options)
+/* Joins them; waits until all have. options NULL: the defaults. MR_EDEVICE: the engine is not installed, or no launcher
+ * started this process. Join before the first net is made, and once. */
+MR_API int mr_context_join(mr_context *ctx, const mr_join_options *options, mr_error *err);
 MR_API int mr_context_rank(const mr_context *ctx);           /* 0 ... ranks-1 */
 MR_API int mr_context_ranks(const mr_context *ctx);          /* 1: this process alone */
 MR_API const char *mr_context_engine(const mr_context *ctx); /* "mpi: Open MPI v4.1.4"; "": not joined */

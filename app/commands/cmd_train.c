@@ -22,7 +22,7 @@
 typedef struct settings {
     mr_common common;
     char out[MR_TEXT_MAX];
-    int resume, ranks;
+    int resume, ranks, shard;
     double began; /* mr_seconds() when the command began */
 } settings;
 
@@ -33,6 +33,8 @@ static const mr_option flags[] = {
      "continue the run in --out, or start it where there is none yet", 0},
     {"ranks", MR_OPT_CHOICE, offsetof(settings, ranks), "auto", 0, 0, mr_rank_engines,
      "how processes that mpirun, srun or torchrun started exchange gradients; off: each trains alone", 0},
+    {"shard", MR_OPT_BOOL, offsetof(settings, shard), "no", 0, 0, NULL,
+     "ranks: each keeps a part of the optimiser's memory; the same numbers", 0},
     {0}};
 
 /* ---- the command ---- */
@@ -154,7 +156,7 @@ static int begin(mr_recipe *recipe, const mr_args *args, const settings *set, mr
 {
     assert(recipe->task); /* since it was loaded */
     recipe->task->stop = mr_stop_flag();
-    mr_view_reading(recipe, set->common.quiet);
+    mr_view_reading(recipe, set->common.quiet || crew->rank);
     int status = crew->rank ? 0 : mr_run_begin(recipe, set->out, set->resume, err);
     for (int i = 0; !status && !crew->rank && recipe->train.init[0] && i < args->pair_count; i++)
         status = check_flag(&args->pairs[i], recipe, err);
@@ -275,11 +277,9 @@ static int train(mr_recipe *recipe, const mr_args *args, const settings *set, mr
 {
     mr_train_result result = {.shared = 1};
     mr_run_view v;
-    mr_train_watch watch = mr_run_view_start(&v, recipe, "", 1, set->common.quiet);
+    mr_train_watch watch = mr_run_view_start(&v, recipe, "", 1, set->common.quiet || crew->rank);
     watch.began = set->began;
     watch.crew = crew;
-    crew->tell = watch.notice;
-    crew->tell_user = watch.user;
     int status = begin(recipe, args, set, crew, err);
     if (!status) status = mr_train(recipe, crew->ctx, set->out, set->resume, mr_stop_flag(), &watch, &result, err);
     if (!status && !crew->rank) *code = finish(&v, set, &result);
@@ -296,7 +296,7 @@ static int run(mr_recipe *recipe, const mr_args *args, const settings *set)
     int code = MR_EXIT_DONE, shared = 1;
     common.dtype = recipe->train.dtype;
     common.tf32 = recipe->train.tf32;
-    int status = mr_ranked_begin(&ranked, &common, mr_rank_engines[set->ranks], &err);
+    int status = mr_ranked_begin(&ranked, &common, mr_rank_engines[set->ranks], set->shard, &err);
     if (!status) status = train(recipe, args, set, &ranked.crew, &err, &code, &shared);
     mr_recipe_free(recipe);
     if (status) mr_ranked_report(&ranked, "train", shared, &err);

@@ -48,16 +48,21 @@ static mr_common share_machine(const mr_common *common)
     return mine;
 }
 
-int mr_ranked_begin(mr_ranked *r, const mr_common *common, const char *engine, mr_error *err)
+int mr_ranked_begin(mr_ranked *r, const mr_common *common, const char *engine, int shard, mr_error *err)
 {
+    mr_join_options options = MR_JOIN_OPTIONS;
+    options.engine = engine;
+    options.shard = shard;
     const int together = mr_ranks_launched(NULL) > 1 && strcmp(engine, "off");
     const mr_common mine = together ? share_machine(common) : *common;
     *r = (mr_ranked){.crew = {.size = 1, .lost = -1}};
     if (!together) unmute();
     int status = mr_open_context(&mine, &r->ctx, err);
-    if (!status && together) status = mr_context_join(r->ctx, engine, err);
+    if (!status && together) status = mr_context_join(r->ctx, &options, err);
     if (!status) unmute();
-    return status ? status : mr_crew_begin(&r->crew, r->ctx, mr_stop_flag(), err);
+    if (!status) status = mr_crew_begin(&r->crew, r->ctx, mr_stop_flag(), err);
+    if (!common->quiet) r->crew.tell = mr_print_notice;
+    return status;
 }
 
 int mr_rank_check_micros(const mr_crew *crew, int64_t micros, mr_error *err)

@@ -112,8 +112,8 @@ static int end_group(group_sums *g, const mr_net *net, mr_score *score, mr_error
     return 0;
 }
 
-static int add_batch(group_sums *g, const mr_net *net, const walk *w, int k, const double sums[MR_SUMS], mr_score *score,
-                     mr_error *err)
+static int add_batch(group_sums *g, const mr_net *net, const walk *w, int k, const double sums[MR_SUMS],
+                     mr_score *score, mr_error *err)
 {
     const int group = group_of(w->task, place(w, k));
     int status = k && group != g->group ? end_group(g, net, score, err) : 0;

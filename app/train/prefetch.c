@@ -13,8 +13,8 @@ struct mr_prefetch {
     mr_batch slot[SLOTS];
     int status[SLOTS]; /* of checking the batch */
     mr_error error[SLOTS];
-    int64_t step; /* the first one */
-    int first, count; /* micro-batches of each */
+    int64_t step;        /* the first one */
+    int first, count;    /* micro-batches of each */
     int64_t made, taken; /* batches made and handed out; slot k % SLOTS holds batch k */
     int quit, started;
     pthread_t thread;
@@ -33,8 +33,8 @@ static void *make_batches(void *arg)
         pthread_mutex_unlock(&p->lock);
         if (quit) return NULL;
         mr_batch *batch = &p->slot[k % SLOTS];
-        p->task->type->train_batch(p->task, (uint32_t)(p->step + k / p->count),
-                                   (uint32_t)(p->first + k % p->count), batch);
+        p->task->type->train_batch(p->task, (uint32_t)(p->step + k / p->count), (uint32_t)(p->first + k % p->count),
+                                   batch);
         p->status[k % SLOTS] = mr_net_check(p->net, batch, &p->error[k % SLOTS]);
         pthread_mutex_lock(&p->lock);
         p->made = k + 1;

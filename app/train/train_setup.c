@@ -42,8 +42,7 @@ static int start_in_folder(mr_trainer *t, int resume, int begun, mr_error *err)
     /* first, so that the files of a run killed right after this are recognised as its own */
     if (!status && !begun) status = mr_run_write_recipe(t->recipe, t->dir, err);
     if (!status) find_log(t);
-    return status ? status
-                  : mr_runlog_open(t->dir, t->set->log, t->cp.log_offset, t->cp.event_steps, &t->log, err);
+    return status ? status : mr_runlog_open(t->dir, t->set->log, t->cp.log_offset, t->cp.event_steps, &t->log, err);
 }
 
 static int make_batches(mr_trainer *t, mr_error *err)

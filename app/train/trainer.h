@@ -40,7 +40,7 @@ typedef struct mr_trainer {
     int64_t saved_step;
     int by_itself; /* the step under way fails on this rank alone */
     int log_lost;  /* the log of the steps before this call is missing */
-    int served;   /* requests to save that were met */
+    int served;    /* requests to save that were met */
     int lock;
 } mr_trainer;
 

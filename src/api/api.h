@@ -32,6 +32,7 @@ struct mr_context {
     mr_courier *courier; /* may be NULL */
     mr_channel channel;  /* for mr_context_gather */
     char engine[80];
+    int shard;                /* ranks share the optimiser's memory */
     int index;                /* of a GPU */
     void *stream;             /* that the GPU's device works in */
     pthread_mutex_t raw_lock; /* protects raw */
@@ -128,6 +129,7 @@ int mr_lease_resume(mr_lease *lease, mr_net *net);
 /* ---- ranks */
 
 static inline int mr_has_ranks(const mr_net *net) { return net->ctx->comm != NULL; }
+static inline int mr_writes(const mr_net *net) { return !net->ctx->comm || net->ctx->comm->rank == 0; }
 void mr_context_leave(mr_context *ctx);
 /* Refuses what only a process alone can do. */
 int mr_check_alone(const mr_net *net, const char *what, mr_error *err);

@@ -348,8 +348,9 @@ int mr_net_find_nonfinite(mr_net *net, char *where, size_t capacity)
     if (!room || mr_lease_begin_exclusive(&lease, net, NULL)) return mr_free_with(&net->ctx->allocator, room), 0;
     int found = find_in_vector(net, MR_WEIGHTS, "weights", room, where, capacity);
     const int trains = mr_model_fits(net->owner, 1, 1, 1);
-    if (!found && trains) found = find_in_vector(net, MR_MOMENT1, "first moment", room, where, capacity);
-    if (!found && trains) found = find_in_vector(net, MR_MOMENT2, "second moment", room, where, capacity);
+    const int moments = trains && mr_model_has_whole(net->owner, MR_MOMENT1);
+    if (!found && moments) found = find_in_vector(net, MR_MOMENT1, "first moment", room, where, capacity);
+    if (!found && moments) found = find_in_vector(net, MR_MOMENT2, "second moment", room, where, capacity);
     if (!found && net->last_batch.B) found = mr_model_find_nonfinite(net->owner, &net->last_batch, where, capacity);
     mr_lease_end(&lease, 0, NULL);
     mr_free_with(&net->ctx->allocator, room);

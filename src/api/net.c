@@ -21,7 +21,7 @@ int mr_net_make_owner(mr_net *net, const mr_config *config, mr_dev *dev, mr_erro
     if (status) return status;
     net->interface = mr_config_interface(config);
     net->state_reals = mr_model_state_reals(net->owner);
-    return net->ctx->comm ? mr_model_join(net->owner, net->ctx->comm, net->ctx->courier, err) : 0;
+    return net->ctx->comm ? mr_model_join(net->owner, net->ctx->comm, net->ctx->courier, net->ctx->shard, err) : 0;
 }
 
 static void free_runners(mr_net *net, mr_dev *dev)

@@ -29,14 +29,18 @@ static int start_courier(mr_context *ctx, mr_error *err)
     return ctx->courier ? 0 : mr_no_memory(err, "a thread for messages");
 }
 
-int mr_context_join(mr_context *ctx, const char *engine, mr_error *err)
+int mr_context_join(mr_context *ctx, const mr_join_options *options, mr_error *err)
 {
+    static const mr_join_options plain = MR_JOIN_OPTIONS;
+    mr_join_options o;
     mr_error ignored;
     if (!err) err = &ignored;
     if (ctx->comm) return mr_fail(err, MR_EINVAL, "this context has joined %s already", ctx->engine);
-    int status = mr_comm_join(engine, !strncmp(ctx->spec, "cuda", 4), &ctx->comm, err);
+    int status = mr_sized_copy(&o, sizeof o, options ? options : &plain, "mr_join_options", err);
+    if (!status) status = mr_comm_join(o.engine ? o.engine : "auto", !strncmp(ctx->spec, "cuda", 4), &ctx->comm, err);
     if (!status) status = start_courier(ctx, err);
     if (status) return mr_context_leave(ctx), status;
+    ctx->shard = o.shard;
     ctx->channel = mr_channel_over(ctx->comm, NULL);
     snprintf(ctx->engine, sizeof ctx->engine, "%s: %s", ctx->comm->engine, ctx->comm->version);
     mr_context_log(ctx, "rank %d of %d, %s", ctx->comm->rank, ctx->comm->size, ctx->engine);

@@ -48,6 +48,7 @@ struct mr_model {
     mr_tree tree;
     mr_ranks *ranks; /* NULL: this process trains alone */
     int sending;     /* the backward under way tells `ranks` what is complete */
+    int shard;       /* moments lie as in mr_shard_at */
     double *parts;
     mr_step *step;
     double *stats, *sumsq, *scale;
@@ -77,8 +78,17 @@ mr_replay_key mr_step_key(const void *model, const void *state, const mr_batch *
 mr_replay_key mr_learn_key(const void *model, const mr_batch *batch, const mr_state *state, int first, int last);
 /* The stages of a backward, in order: the head is 0, the last block 1, …; the first layer comes last. */
 int mr_model_stage_of_row(const mr_model *model, int row);
+static inline size_t mr_model_norm_parts(const mr_model *m)
+{
+    return (m->params.total + MR_SUM_PART - 1) / MR_SUM_PART;
+}
 /* Clips and updates with the norm that lies in m->sumsq: for elements first … of all vectors, moments from `moment`. */
 void mr_model_adam(mr_model *model, mr_span span, size_t moment);
+
+/* Moments of ranks that share them (shard.c): how many this one has, and its update after mr_ranks_add_up. */
+size_t mr_shard_reals(const mr_model *model);
+int mr_shard_update(mr_model *model, mr_error *err);
+void mr_shard_put(mr_model *model, mr_vector which, const float *from);
 
 /* Between host and device (upload.c). plan allocates memory for converting numbers, enough for all of m->shapes; 0 or
  * MR_ENOMEM. */

@@ -19,7 +19,7 @@ struct mr_ranks {
     int micros;
     mr_node (*nodes)[MR_NODES]; /* [ranks] the nodes that each one has at the end of a step */
     int *node_count;            /* [ranks] */
-    mr_message *messages;       /* memory for all lists */
+    mr_message *messages;       /* memory for the lists of nodes */
     mr_real *received;          /* device */
     /* of this step */
     mr_real *grads, *mine[MR_NODES]; /* the vectors of this rank's nodes, the last one in grads */
@@ -27,6 +27,7 @@ struct mr_ranks {
     int merges; /* of kept vectors into the last node */
     int next;   /* the first piece that was not sent yet */
     mr_error error;
+    mr_message *sums; /* memory for the lists of sums */
 };
 
 const mr_comm *mr_ranks_comm(const mr_ranks *r) { return r->channel.comm; }
@@ -44,9 +45,12 @@ int mr_ranks_new(mr_dev *dev, mr_comm *comm, mr_courier *courier, const mr_param
     const size_t ranks = (size_t)comm->size;
     int status = mr_pieces_new(&r->pieces, params, stages, PIECE);
     if (!status) r->traffic = mr_alloc_with(dev->allocator, (size_t)r->pieces.count, sizeof *r->traffic);
+    const size_t each = 2 * (ranks - 1);
+    r->sums = mr_alloc_with(dev->allocator, (size_t)r->pieces.count * each, sizeof *r->sums);
+    for (int p = 0; r->traffic && p < r->pieces.count; p++) r->traffic[p].sums = r->sums + (size_t)p * each;
     r->nodes = mr_alloc_with(dev->allocator, ranks, sizeof *r->nodes);
     r->node_count = mr_alloc_with(dev->allocator, ranks, sizeof *r->node_count);
-    if (!status && r->traffic && r->nodes && r->node_count) return 0;
+    if (!status && r->traffic && r->sums && r->nodes && r->node_count) return 0;
     mr_ranks_free(r, dev);
     *out = NULL;
     return MR_ENOMEM;
@@ -62,6 +66,7 @@ void mr_ranks_free(mr_ranks *r, mr_dev *dev)
     mr_free_with(dev->allocator, r->nodes);
     mr_free_with(dev->allocator, r->node_count);
     mr_free_with(dev->allocator, r->messages);
+    mr_free_with(dev->allocator, r->sums);
     mr_free_with(dev->allocator, r);
 }
 
@@ -79,14 +84,12 @@ static int foreign_nodes(const mr_ranks *r)
     return sum;
 }
 
-/* The lists of a piece have at most as many messages as this. */
+/* The list of a piece has at most as many messages as this. */
 static size_t most_node_messages(const mr_ranks *r)
 {
     const mr_comm *comm = r->channel.comm;
     return (size_t)(comm->size - 1) * (size_t)r->node_count[comm->rank] + (size_t)foreign_nodes(r);
 }
-
-static size_t most_sum_messages(const mr_ranks *r) { return 2 * (size_t)(r->channel.comm->size - 1); }
 
 static int plan(mr_ranks *r, mr_dev *dev, int micros)
 {
@@ -100,7 +103,7 @@ static int plan(mr_ranks *r, mr_dev *dev, int micros)
         mr_micros_of_rank(micros, q, comm->size, &first, &end);
         r->node_count[q] = mr_nodes_of(first, end, r->nodes[q]);
     }
-    const size_t each = most_node_messages(r) + most_sum_messages(r);
+    const size_t each = most_node_messages(r);
     mr_free_with(dev->allocator, r->messages);
     if (r->received) dev->release(dev, r->received);
     for (int p = 0; p < r->pieces.count; p++) {
@@ -110,10 +113,7 @@ static int plan(mr_ranks *r, mr_dev *dev, int micros)
     r->messages = mr_alloc_with(dev->allocator, pieces * each, sizeof *r->messages);
     r->received = dev->alloc(dev, (reals + 1) * dev->real_size);
     if (!r->messages || !r->received) return MR_ENOMEM;
-    for (size_t p = 0; p < pieces; p++) {
-        r->traffic[p].nodes = r->messages + p * each;
-        r->traffic[p].sums = r->traffic[p].nodes + most_node_messages(r);
-    }
+    for (size_t p = 0; p < pieces; p++) r->traffic[p].nodes = r->messages + p * each;
     r->micros = micros;
     return 0;
 }
