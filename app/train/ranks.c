@@ -46,7 +46,9 @@ static void name_slow(mr_crew *c, int rank, double seconds)
 static int on_waiting(void *user, int rank, double seconds)
 {
     mr_crew *c = user;
-    if (seconds < 1) c->next_line = SLOW; /* another exchange than last time */
+    /* another exchange than last time; or this process itself was stopped for a while */
+    if (seconds < c->waited || seconds > c->waited + 2) c->next_line = seconds + SLOW;
+    c->waited = seconds;
     if (is_gone(c, rank) || gives_up(c)) return c->lost = rank, 1;
     name_slow(c, rank, seconds);
     return 0;

@@ -21,7 +21,8 @@ typedef struct mr_crew {
     void *tell_user;
     int patient;       /* 1: the others may take their time */
     int lost;          /* a rank that has ended or does not answer, or −1 */
-    double next_line;  /* seconds of waiting at which the next line is due */
+    double waited;     /* seconds, at the last call while waiting */
+    double next_line;  /* at which of them the next line is due */
     double stop_began; /* of mr_seconds(): when *stop was seen while waiting; 0: not yet */
 } mr_crew;
 
