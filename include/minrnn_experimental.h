@@ -198,8 +198,8 @@ MR_API int mr_net_find_nonfinite(mr_net *net, char *where, size_t capacity);
  * mpirun, srun --mpi=pmix or torchrun starts the same program several times; each process, a rank, opens a context of
  * the same kind of device, joins, and makes the same net. A step is `micros` micro-batches, however many ranks there
  * are. Each rank calls mr_net_learn for its own ones (mr_rank_micros), in order; the last call exchanges gradients,
- * updates, and writes the same result everywhere. Sums are made in an order that does not depend on the number of ranks:
- * the weights have the same bits for any. Only mr_net_learn with several micro-batches trains; mr_net_save… write on
+ * updates, and writes the same result everywhere. Sums are made in an order that does not depend on the number of
+ * ranks: the weights have the same bits for any. Only mr_net_learn with several micro-batches trains; mr_net_save… write on
  * rank 0 and do nothing on others. */
 
 MR_API int mr_ranks_launched(int *rank); /* how many a launcher started; 1: none did. rank may be NULL */
@@ -207,7 +207,8 @@ MR_API int mr_ranks_launched(int *rank); /* how many a launcher started; 1: none
 MR_API void mr_ranks_here(int *place, int *count);
 typedef struct mr_join_options {
     size_t size;
-    const char *engine; /* "mpi" (CPU and GPU), "nccl" (GPU), or NULL or "auto": NCCL for a GPU, where it is installed */
+    const char
+        *engine; /* "mpi" (CPU and GPU), "nccl" (GPU), or NULL or "auto": NCCL for a GPU, where it is installed */
     /* 1: each rank keeps a part of the optimiser's moments, with the same result. mr_net_save_training must then be
      * called on every rank, and mr_net_get and mr_net_put do not reach the moments. */
     int shard;

@@ -16,6 +16,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <signal.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -255,19 +256,26 @@ static void print_hints(const settings *set, const mr_recipe *recipe, const mr_t
             o->train_at_end, (long long)r->best_step);
 }
 
+/* As a shell reports a signal; another rank may have got it. */
+static int stopped_status(void)
+{
+    const int number = *mr_stop_flag();
+    return 128 + (number ? number : SIGTERM);
+}
+
 static int finish(const mr_run_view *v, const settings *set, const mr_train_result *r)
 {
     mr_run_view_clear(v);
     if (r->end == MR_END_STOPPED) {
         fprintf(stderr, "stopped at step %lld, saved; resume with: minrnn train --out %s --resume\n",
                 (long long)r->step, set->out);
-        return 128 + (int)*mr_stop_flag();
+        return stopped_status();
     }
     if (!set->common.quiet) print_hints(set, v->recipe, r);
     int code = MR_EXIT_DONE;
     if (set->common.json) code = print_json(r);
     else print_result(set, v->recipe, r);
-    return r->whole == MR_WHOLE_STOPPED ? 128 + (int)*mr_stop_flag() : code;
+    return r->whole == MR_WHOLE_STOPPED ? stopped_status() : code;
 }
 
 /* The run of a crew, which is of one unless a launcher started this process. Sets *shared: all ranks know of its
@@ -302,7 +310,7 @@ static int run(mr_recipe *recipe, const mr_args *args, const settings *set)
     if (status) mr_ranked_report(&ranked, "train", shared, &err);
     mr_ranked_end(&ranked, status && !shared);
     if (!status) return code;
-    return status == MR_ESTOPPED ? 128 + (int)*mr_stop_flag() : MR_EXIT_FAILED;
+    return status == MR_ESTOPPED ? stopped_status() : MR_EXIT_FAILED;
 }
 
 /* Flags that the recipe does not know are reported first: they were typed, and --out was only forgotten. */
@@ -337,8 +345,7 @@ int mr_cmd_train(int argc, char **argv)
             "saves and trains on.\n",
         .examples = "  minrnn train text --data book.txt --out runs/book\n"
                     "  minrnn train selective-copy --length 256 --tokens 8 --steps 2000 --out runs/copy\n"
-                    "  minrnn train shakespeare --mixer minlstm --out runs/lstm --max-seconds 600\n"
-                    "  minrnn train --out runs/lstm --resume\n"
+                    "  minrnn train shakespeare --mixer minlstm --out runs/lstm --max-seconds 600 --resume\n"
                     "  mpirun -n 4 minrnn train text --data book.txt --accumulate 4 --out runs/four\n"
                     "  minrnn train text --data letters.txt --init runs/book --out runs/letters\n"
                     "  zcat *.gz | minrnn train text --data - --out runs/all\n"};

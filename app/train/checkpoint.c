@@ -102,10 +102,10 @@ static void note_change(mr_checkpoint *cp, const char *key, const char *was, con
 }
 
 /* The value of a key in a run whose state is older than the key; NULL: every state has it. */
-static const char *older_value(const mr_option *o, const mr_recipe *r)
+static const char *older_value(const mr_option *o)
 {
     if (o->flags & MR_OPT_SPARSE) return o->fallback;
-    if (!strcmp(o->key, "gradient-sum")) return r->train.accumulate > 1 ? "order" : o->fallback;
+    if (!strcmp(o->key, "gradient-sum")) return "order"; /* up to 0.2 there was no other */
     return strcmp(o->key, "eval-tokens") ? NULL : "0"; /* runs of 0.1 scored the whole test set */
 }
 
@@ -130,7 +130,7 @@ static int compare_key(mr_checkpoint *cp, const mr_st *st, const char *path, con
     char key[64], value[MR_TEXT_MAX];
     snprintf(key, sizeof key, "%s.%s", mr_section_names[section], o->key);
     const char *was = mr_st_meta(st, key);
-    if (!was) was = older_value(o, r);
+    if (!was) was = older_value(o);
     mr_option_print(o, mr_recipe_settings(r, section), value);
     if (!was && (o->flags & MR_OPT_MAY_CHANGE)) return 0; /* a key that is newer than the state */
     if (!was) return mr_fail(err, MR_EFORMAT, "%s: its metadata lacks %s", path, key);

@@ -35,7 +35,7 @@ static int gives_up(mr_crew *c)
 static void name_slow(mr_crew *c, int rank, double seconds)
 {
     char line[200];
-    if (c->patient || seconds < c->next_line) return;
+    if ((c->patient && rank == 0) || seconds < c->next_line) return;
     c->next_line = 2 * seconds;
     snprintf(line, sizeof line, "rank %d (process %lld on %.60s) has kept the others waiting for %.0f s", rank,
              (long long)c->places[rank].process, c->places[rank].host, seconds);

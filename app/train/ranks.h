@@ -19,7 +19,7 @@ typedef struct mr_crew {
     const mr_stop *stop;
     void (*tell)(void *user, const char *line); /* of a rank that keeps the others waiting; or NULL */
     void *tell_user;
-    int patient;       /* 1: the others may take their time */
+    int patient;       /* 1: rank 0 may take its time */
     int lost;          /* a rank that has ended or does not answer, or −1 */
     double waited;     /* seconds, at the last call while waiting */
     double next_line;  /* at which of them the next line is due */
@@ -34,7 +34,8 @@ void mr_crew_end(mr_crew *crew);
  * unless that is rank 0. */
 int mr_crew_agree(mr_crew *crew, int status, mr_error *err);
 
-/* Do all ranks have the same version, device, settings and data? Fails on all of them, naming the first that differs. */
+/* Do all ranks have the same version, device, settings and data? Fails on all of them, naming the first that
+ * differs. */
 int mr_crew_same_run(mr_crew *crew, const mr_recipe *recipe, mr_error *err);
 /* Have they the same weights, moments and step? dir: of the run. */
 int mr_crew_same_net(mr_crew *crew, mr_net *net, const char *dir, mr_error *err);
@@ -44,8 +45,8 @@ int mr_crew_sum(mr_crew *crew, int64_t *value, mr_error *err);
 /* Everybody's `bytes` become rank 0's; any[0 … flags − 1]: 1 where it is not 0 on any rank. */
 int mr_crew_follow(mr_crew *crew, void *orders, size_t bytes, int *any, int flags, mr_error *err);
 
-/* After a call failed with MR_ESTOPPED: was it because of a rank that is gone? Then says so in *err and returns 1. step,
- * saved: of the run. */
+/* After a call failed with MR_ESTOPPED: was it because of a rank that is gone? Then says so in *err and returns 1.
+ * step, saved: of the run. */
 int mr_crew_lost(const mr_crew *crew, int64_t step, int64_t saved, const char *dir, mr_error *err);
 /* Should this rank speak for all about that one? */
 int mr_crew_speaks(const mr_crew *crew, int about);

@@ -184,7 +184,7 @@ static int take_older(mr_recipe *r, const mr_ini *lines, mr_error *err)
     /* runs of 0.1 scored the whole test set */
     if (!mr_ini_find(lines, "train", "eval-tokens")) r->train.eval_tokens = 0;
     /* runs up to 0.2 added micro-batches up one after another */
-    if (mr_ini_find(lines, "train", "gradient-sum") || r->train.accumulate == 1) return 0;
+    if (mr_ini_find(lines, "train", "gradient-sum")) return 0;
     return mr_recipe_set(r, "gradient-sum", "order", err);
 }
 

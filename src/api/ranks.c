@@ -1,4 +1,5 @@
-/* Several processes that train one net: joining them, what each one does, and small things that they tell each other. */
+/* Several processes that train one net: joining them, what each one does, and small things that they tell each
+ * other. */
 #include "api/api.h"
 
 #include "comm/engine.h"

@@ -44,7 +44,8 @@ struct mr_model {
     /* a head of pairs: the features [P, 4·D], the layer over them [P, D] before and after gelu, and their gradients */
     mr_act *features, *pair_pre, *paired, *dfeatures, *dpaired;
     mr_scratch scratch;
-    /* several micro-batches a step: the tree of their gradients, the ranks that have others, and the parts of the norm */
+    /* several micro-batches a step: the tree of their gradients, the ranks that have others, and the parts of the
+     * norm */
     mr_tree tree;
     mr_ranks *ranks; /* NULL: this process trains alone */
     int sending;     /* the backward under way tells `ranks` what is complete */

@@ -27,7 +27,8 @@ int mr_ranks_begin(mr_ranks *ranks, mr_dev *dev, int micros, int last, const mr_
                    mr_error *err);
 /* Within it: a stage is complete. Errors are kept for mr_ranks_add_up. */
 void mr_ranks_stage_done(mr_ranks *ranks, mr_dev *dev, int stage);
-/* After it: the sum, in every rank's gradient vector, or with own_only in the parts that mr_piece_of_rank gives to it. */
+/* After it: the sum, in every rank's gradient vector, or with own_only in the parts that mr_piece_of_rank gives to
+ * it. */
 int mr_ranks_add_up(mr_ranks *ranks, mr_dev *dev, int own_only, mr_error *err);
 
 /* Every rank sends its parts of a vector to all others. */

@@ -14,8 +14,8 @@ typedef struct mr_tree {
 
 void mr_tree_free(mr_tree *tree, mr_dev *dev);
 
-/* How many kept vectors the gradient of micro-batch `micro` completes nodes with, from the last one back. `node` becomes
- * what the gradient is after that. */
+/* How many kept vectors the gradient of micro-batch `micro` completes nodes with, from the last one back. `node`
+ * becomes what the gradient is after that. */
 int mr_tree_merges(const mr_tree *tree, int micro, mr_node *node);
 /* Adds the last `merges` kept vectors to the gradient, for some elements of it. */
 void mr_tree_merge(const mr_tree *tree, mr_dev *dev, int merges, mr_real *grads, mr_span span);

@@ -188,6 +188,8 @@ def facts_of(minrnn, flags):
     """Every fact of a case: from its seed, from its folder resumed, from its model."""
     model, small = "run/model.safetensors", "eight.safetensors"
     data = ["--data", "text.txt"] if flags[0] == "text" else []
+    if "--accumulate" in flags:  # what runs did before gradients were added in a tree
+        flags = [*flags, "--gradient-sum", "order"]
     minrnn("train", *flags, "--steps", HALF, "--out", "half", "--quiet")
     facts = of_folder(minrnn, "half")
     shutil.copytree(minrnn.path("run"), minrnn.path("resumed"))
