@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Training with several processes under mpirun: the same files for any number of ranks, resumed with another number
-# after one was killed; ranks that do not fit together, are slow, or are too many; and what is said where MPI is missing.
+# after one was killed; ranks that do not fit together, are slow, or are too many; what is said where MPI is missing.
 # usage: cli_ranks.sh path/to/minrnn
 source "$(dirname "$0")/cli_support.bash"
 
@@ -125,6 +125,14 @@ for victim in 1 0; do
         same_files killed/last.safetensors whole$victim/last.safetensors
     check "rank $victim killed: the log, too" [ "$(timeless killed/log.jsonl)" = "$(timeless whole$victim/log.jsonl)" ]
 done
+
+# ---- the exchange by itself
+
+done_by mpirun -n 3 "$minrnn" bench ranks --parameters 3000000 --repeats 3 --json
+check "rank 0 prints one object" json 'd["ranks"] == 3 and d["rows"][0]["parameters"] == 3000000' out
+check "bytes are those of the model" json 'd["rows"][0]["bytes"] == 2 * 4 * 3000000 * 2 / 3' out
+check "times are times" json 'd["rows"][0]["ms"] >= d["rows"][0]["best_ms"] > 0 < d["rows"][0]["model_ms"]' out
+refused 1 'was not started as one of several' "$minrnn" bench ranks
 
 # ---- a slow rank
 
