@@ -12,7 +12,8 @@ words = ["lorem", "ipsum", "dolor", "sit", "amet", "tempor", "magna", "aliqua"]
 print(" ".join(random.choice(words) for _ in range(4000)))
 PYTHON
 small=(--dim 24 --layers 2 --batch 2 --context 16 --eval-every 20 --eval-tokens 2000 --threads 1)
-six=(text --data text.txt "${small[@]}" --accumulate 6)
+rest=("${small[@]}" --accumulate 6 --schedule constant)
+six=(text --data text.txt "${rest[@]}")
 
 # ---- without a launcher, and without MPI
 
@@ -163,9 +164,9 @@ other() { # PATTERN [flags of rank 1]    one line, nothing written
 }
 head -c 20000 text.txt >shorter.txt
 other 'rank 1 has lr = 0.5, and rank 0 lr = ' "${six[@]}" --steps 2 --lr 0.5
-other 'rank 1 has data with the SHA-256' text --data shorter.txt "${small[@]}" --accumulate 6 --steps 2
-other 'rank 1 has context = 8, and rank 0 context = 16' text --data text.txt "${small[@]/16/8}" --accumulate 6 --steps 2
-other 'rank 1: nowhere.txt: cannot be opened' text --data nowhere.txt "${small[@]}" --accumulate 6 --steps 2
+other 'rank 1 has data with the SHA-256' text --data shorter.txt "${rest[@]}" --steps 2
+other 'rank 1 has context = 8, and rank 0 context = 16' text --data text.txt "${rest[@]/16/8}" --steps 2
+other 'rank 1: nowhere.txt: cannot be opened' text --data nowhere.txt "${rest[@]}" --steps 2
 other 'rank 1 has the device = ' "${six[@]}" --steps 2 --device ref
 run ranks 3 few text --data text.txt "${small[@]}" --accumulate 2 --steps 2
 check "more ranks than micro-batches" grep -qE '^minrnn train: accumulate = 2: 3 ranks need .*--accumulate 3' err
