@@ -52,6 +52,7 @@ content = open(sys.argv[1], "rb").read()
 size = struct.unpack("<Q", content[:8])[0]
 head = json.loads(content[8:8 + size])
 head.pop("__metadata__")
+assert len(content) == 8 + size + max(entry["data_offsets"][1] for entry in head.values())
 total = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
 total.update(content[8 + size:])
 print(total.hexdigest())
@@ -117,7 +118,9 @@ for victim in 1 0; do
     check "rank $victim killed: one line" [ "$(wc -l <lines)" -eq 1 ]
     check "rank $victim killed: it says so" grep -q "rank $victim .*has ended or does not answer" lines
     check "rank $victim killed: no rank is left" wait_for [ -z "$(pgrep -f -- "--out killed")" ]
-    check "rank $victim killed: nothing is half written" [ -z "$(find killed -name '*.tmp*')" ]
+    for file in killed/last.safetensors killed/state.safetensors; do # nothing is half written
+        check "rank $victim killed: $file is whole" tensors "$file" >sums
+    done
     step=$(grep -oE '"step":[0-9]+' killed/log.jsonl | tail -n 1 | cut -d : -f 2)
     steps=$((${step:-0} + 20))
     done_by ranks 2 killed --resume --steps $steps --save-every 0
