@@ -152,10 +152,12 @@ static inline void cut_run(const cut_case *k, mr_dev *dev, mr_comm *comm, cut_re
 {
     cut_rank r = {.k = k, .dev = dev};
     const int T = comm ? (CUT_T + comm->size - 1) / comm->size : CUT_T;
+    /* half of the cases as beside an exchange of gradients, which has a courier */
+    mr_courier *courier = comm && k->form % 2 ? mr_courier_new(comm, NULL) : NULL;
     *to = (cut_result){0};
     r.model = make_model(&k->config, dev, CUT_B, T, 1);
     if (comm) {
-        to->status = mr_sequence_new(&k->config, dev, comm, 0, comm->size, &r.sequence, &to->why);
+        to->status = mr_sequence_new(&k->config, dev, comm, courier, 0, comm->size, &r.sequence, &to->why);
         if (to->status) return;
         mr_model_cut(r.model, r.sequence);
         to->status = mr_model_plan(r.model, CUT_B, T, 1, &to->why);
@@ -169,6 +171,7 @@ static inline void cut_run(const cut_case *k, mr_dev *dev, mr_comm *comm, cut_re
     mr_state_free(r.din);
     mr_model_free(r.model);
     mr_sequence_free(r.sequence);
+    mr_courier_free(courier);
 }
 
 /* ---- comparing */

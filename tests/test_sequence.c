@@ -27,20 +27,28 @@ static mr_dev *open_rank(const char *device)
     return dev;
 }
 
-/* All ranks of a case side by side. */
-static void run_ranks(const cut_case *k, const char *device, int ranks, int fail_after, job *jobs)
+static int failing_exchange(mr_comm *comm, const mr_message *list, int count, void *stream, mr_error *err)
 {
-    static thread_ranks group;
+    (void)list;
+    (void)count;
+    (void)stream;
+    return mr_fail(err, MR_EDEVICE, "rank %d: the exchange fails on purpose", comm->rank);
+}
+
+/* All ranks of a case side by side. */
+static void run_ranks(const cut_case *k, const char *device, int ranks, int fails, job *jobs)
+{
+    static team group;
     pthread_t threads[MOST_RANKS];
-    thread_ranks_open(&group, ranks);
-    group.fail_after = fail_after;
+    team_begin(&group, ranks);
+    for (int r = 0; r < ranks && fails; r++) group.comms[r].exchange = failing_exchange;
     for (int r = 0; r < ranks; r++) {
-        jobs[r] = (job){.k = k, .dev = open_rank(device), .comm = &group.comm[r]};
+        jobs[r] = (job){.k = k, .dev = open_rank(device), .comm = &group.comms[r]};
         assert_int_equal(pthread_create(&threads[r], NULL, run_job, &jobs[r]), 0);
     }
     for (int r = 0; r < ranks; r++) pthread_join(threads[r], NULL);
     for (int r = 0; r < ranks; r++) mr_dev_close(jobs[r].dev);
-    assert_that(thread_ranks_close(&group), <=, fail_after < 0 ? 0 : 1 << 20);
+    assert_int_equal(team_end(&group), 0);
 }
 
 static void check_case(int i, const char *device)
@@ -52,7 +60,7 @@ static void check_case(int i, const char *device)
     for (int ranks = 1; ranks <= 4; ranks++) {
         job jobs[MOST_RANKS];
         cut_result parts[MOST_RANKS];
-        run_ranks(&k, device, ranks, -1, jobs);
+        run_ranks(&k, device, ranks, 0, jobs);
         for (int r = 0; r < ranks; r++) parts[r] = jobs[r].result;
         cut_compare(&k, dev, parts, ranks, &want);
         for (int r = 0; r < ranks; r++) cut_result_free(&parts[r]);
@@ -99,7 +107,7 @@ static void *run_dropping(void *arg)
     mr_model *model = make_model(&config, d->dev, 1, 10, 1);
     mr_batch batch = make_batch(&cut_text, 1, 10, 1, 0, 1);
     for (int t = 0; t < 10; t++) batch.ids[t] = 3, batch.reset[t] = 1;
-    if (mr_sequence_new(&config, d->dev, d->comm, 0, 2, &sequence, NULL)) abort();
+    if (mr_sequence_new(&config, d->dev, d->comm, NULL, 0, 2, &sequence, NULL)) abort();
     mr_model_cut(model, sequence);
     if (mr_model_plan(model, 1, 10, 1, NULL)) abort();
     mr_model_set_step(model, &(mr_step){.seed = 5});
@@ -115,19 +123,19 @@ static void ranks_drop_different_elements(void **state)
 {
     (void)state;
     for (int train = 0; train < 2; train++) {
-        thread_ranks group;
+        team group;
         dropping ranks[2];
         pthread_t threads[2];
-        thread_ranks_open(&group, 2);
+        team_begin(&group, 2);
         for (int r = 0; r < 2; r++) {
-            ranks[r] = (dropping){.dev = open_device("cpu", 1, NULL), .comm = &group.comm[r], .train = train};
+            ranks[r] = (dropping){.dev = open_device("cpu", 1, NULL), .comm = &group.comms[r], .train = train};
             assert_int_equal(pthread_create(&threads[r], NULL, run_dropping, &ranks[r]), 0);
         }
         for (int r = 0; r < 2; r++) pthread_join(threads[r], NULL);
         const int alike = !memcmp(ranks[0].scores, ranks[1].scores, sizeof ranks[0].scores);
         assert_int_equal(alike, !train);
         for (int r = 0; r < 2; r++) mr_dev_close(ranks[r].dev);
-        thread_ranks_close(&group);
+        team_end(&group);
     }
 }
 
@@ -136,7 +144,7 @@ static void a_failed_exchange_is_reported(void **state)
     (void)state;
     const cut_case k = cut_case_at(0);
     job jobs[MOST_RANKS];
-    run_ranks(&k, "cpu", 2, 0, jobs);
+    run_ranks(&k, "cpu", 2, 1, jobs);
     for (int r = 0; r < 2; r++) {
         assert_int_equal(jobs[r].result.status, MR_EDEVICE);
         assert_string_equal(jobs[r].result.why.text,
@@ -197,7 +205,7 @@ static void counting_replay(mr_dev *dev, const mr_replay_key *key, void (*work)(
 static void exchanges_are_not_recorded(void **state)
 {
     (void)state;
-    thread_ranks group;
+    team group;
     mr_sequence *sequence;
     const cut_case k = cut_case_at(0);
     const mr_step step = {.seed = 5, .lr = 1e-3, .bias1 = 1, .bias2 = 1};
@@ -207,8 +215,8 @@ static void exchanges_are_not_recorded(void **state)
     dev->replay = counting_replay;
     mr_model_learn(model, &batch, NULL, &step, 1, 1, 1);
     assert_int_equal(recordings, 1);
-    thread_ranks_open(&group, 1);
-    assert_int_equal(mr_sequence_new(&k.config, dev, &group.comm[0], 0, 1, &sequence, NULL), 0);
+    team_begin(&group, 1);
+    assert_int_equal(mr_sequence_new(&k.config, dev, &group.comms[0], NULL, 0, 1, &sequence, NULL), 0);
     mr_model_cut(model, sequence);
     assert_false(mr_model_fits(model, CUT_B, CUT_T, 1)); /* its plan has no memory for the group */
     assert_int_equal(mr_model_plan(model, CUT_B, CUT_T, 1, NULL), 0);

@@ -15,10 +15,10 @@ mr_replay_key mr_step_key(const void *model, const void *state, const mr_batch *
                                     flag(batch->length != NULL, MR_REPLAY_LENGTH) | flag(draw, MR_REPLAY_DRAW)};
 }
 
-/* A recording would leave out what the host does, such as the sending. */
+/* A recording holds no messages. */
 void mr_run_replayed(mr_model *m, const mr_replay_key *key, void (*work)(void *), void *arg)
 {
-    if (m->sequence) work(arg);
+    if (m->sequence || m->sending) work(arg);
     else m->dev->replay(m->dev, key, work, arg);
 }
 

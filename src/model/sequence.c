@@ -15,7 +15,7 @@ typedef struct kept {
 struct mr_sequence {
     mr_config config;
     mr_dev *dev;
-    mr_comm *comm;
+    mr_channel channel;
     int first, ranks, rank; /* rank: within the group */
     int block;              /* whose layers run */
     kept *blocks;
@@ -31,7 +31,6 @@ struct mr_sequence {
     float *host_weights;
     int host_rows;
     mr_message *list; /* room for MESSAGES to and from every rank */
-    mr_staging staging;
     uint64_t bytes;
     int status;
     mr_error why;
@@ -75,14 +74,18 @@ int mr_sequence_check(const mr_config *c, int ranks, int T, mr_error *err)
     return 0;
 }
 
-int mr_sequence_new(const mr_config *config, mr_dev *dev, mr_comm *comm, int first, int ranks, mr_sequence **out,
-                    mr_error *err)
+int mr_sequence_new(const mr_config *config, mr_dev *dev, mr_comm *comm, mr_courier *courier, int first, int ranks,
+                    mr_sequence **out, mr_error *err)
 {
     mr_sequence *s = mr_alloc_with(dev->allocator, 1, sizeof *s);
     *out = NULL;
     if (!s) return mr_no_memory(err, "a group of ranks");
-    *s = (mr_sequence){
-        .config = *config, .dev = dev, .comm = comm, .first = first, .ranks = ranks, .rank = comm->rank - first};
+    *s = (mr_sequence){.config = *config,
+                       .dev = dev,
+                       .channel = mr_channel_over(comm, courier),
+                       .first = first,
+                       .ranks = ranks,
+                       .rank = comm->rank - first};
     s->blocks = mr_alloc_with(dev->allocator, (size_t)config->layers, sizeof *s->blocks);
     s->list = mr_alloc_with(dev->allocator, (size_t)ranks * MESSAGES, sizeof *s->list);
     if (s->blocks && s->list) return *out = s, 0;
@@ -93,7 +96,7 @@ int mr_sequence_new(const mr_config *config, mr_dev *dev, mr_comm *comm, int fir
 void mr_sequence_free(mr_sequence *s)
 {
     if (!s) return;
-    mr_staging_free(&s->staging, s->dev);
+    mr_channel_free(&s->channel, s->dev);
     mr_free_with(s->dev->allocator, s->host_tokens);
     mr_free_with(s->dev->allocator, s->host_weights);
     mr_free_with(s->dev->allocator, s->blocks);
@@ -160,7 +163,10 @@ static int add(mr_sequence *s, int count, int peer, int receive, mr_real *at, si
 
 static void exchange(mr_sequence *s, int count)
 {
-    if (!s->status) s->status = mr_exchange(s->comm, s->dev, &s->staging, s->list, count, &s->why);
+    int64_t number;
+    if (!count || s->status) return;
+    s->status = mr_channel_post(&s->channel, s->dev, s->list, count, &number, &s->why);
+    if (!s->status) s->status = mr_channel_wait(&s->channel, s->dev, number, NULL, 0, &s->why);
 }
 
 /* ---- states */

@@ -19,10 +19,11 @@ typedef struct mr_sequence mr_sequence;
 /* Can a model run over this many ranks on rows of T tokens? Refuses what cannot be cut, by name. */
 int mr_sequence_check(const mr_config *config, int ranks, int T, mr_error *err);
 
-/* The group of ranks first … first + ranks − 1 of `comm`, to which this one belongs. Nothing else may use `comm` while
- * a forward or backward runs. The device must be that of the model. */
-int mr_sequence_new(const mr_config *config, mr_dev *dev, mr_comm *comm, int first, int ranks, mr_sequence **out,
-                    mr_error *err);
+/* The group of ranks first … first + ranks − 1 of `comm`, to which this one belongs. courier: of `comm`, or NULL;
+ * whoever else uses `comm` while a forward or backward runs must go through the same. The device must be that of the
+ * model. */
+int mr_sequence_new(const mr_config *config, mr_dev *dev, mr_comm *comm, mr_courier *courier, int first, int ranks,
+                    mr_sequence **out, mr_error *err);
 void mr_sequence_free(mr_sequence *sequence); /* NULL is fine */
 
 int mr_sequence_rank(const mr_sequence *sequence); /* among the group's, from 0; of NULL: 0 */
