@@ -60,6 +60,8 @@ int mr_model_plan_shapes(mr_model *model, const mr_shape *shapes, int count, int
 int mr_model_plan_more(mr_model *model, int B, int T, mr_error *err);
 int mr_model_fits(const mr_model *model, int B, int T, int train); /* is it planned for such a batch? */
 size_t mr_model_planned_bytes(const mr_model *model);
+/* The same with the vectors of parameters, gradients and moments. */
+size_t mr_model_memory(const mr_model *model);
 
 /* The state of B streams: convolution tails and hidden states of every block. */
 size_t mr_model_state_reals(const mr_model *model); /* of one stream */

@@ -11,6 +11,12 @@ int mr_model_fits(const mr_model *m, int B, int T, int train)
 
 size_t mr_model_planned_bytes(const mr_model *m) { return m->planned; }
 
+size_t mr_model_memory(const mr_model *m)
+{
+    const size_t vectors = m->grads ? 4 : 1;
+    return m->planned + vectors * m->params.total * m->dev->real_size + m->quants.bytes;
+}
+
 static void release_training(mr_model *m)
 {
     m->dev->release(m->dev, m->grads);
