@@ -25,7 +25,7 @@ void mr_head_plan(mr_model *m, mr_arena *arena)
     m->stat = mr_arena_take(arena, 2 * B * T * m->dev->real_size);
     /* room for whole pairs */
     m->pooled = m->interface.head == MR_HEAD_TOKEN ? m->normed : mr_arena_take(arena, 2 * ((B + 1) / 2) * row);
-    m->logits = mr_arena_take(arena, mr_scores_kept(m, rows) * (size_t)m->config.outputs * m->dev->act_size);
+    m->logits = mr_arena_take(arena, mr_scores_kept(m, rows) * m->dev->act_size);
     m->scores = m->config.output == MR_OUTPUT_TANH
                     ? mr_arena_take(arena, rows * (size_t)m->config.outputs * m->dev->real_size)
                     : NULL;

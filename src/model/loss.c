@@ -20,7 +20,18 @@ int mr_in_slices(const mr_model *m, size_t rows)
     return m->interface.loss == MR_LOSS_XENT && rows > mr_slice_rows(m);
 }
 
-size_t mr_scores_kept(const mr_model *m, size_t rows) { return mr_in_slices(m, rows) ? mr_slice_rows(m) : rows; }
+/* Scores from one row of a slice to the next: a GPU multiplies matrices several times as fast whose rows begin at
+ * multiples of 16 bytes, and 50,257 tokens, for one, are an odd number of them. */
+static size_t slice_row(const mr_model *m)
+{
+    const size_t C = (size_t)m->interface.outputs;
+    return C % 8 && !m->quants.at ? (C + 63) / 64 * 64 : C; /* linear_q_fwd leaves no room between rows */
+}
+
+size_t mr_scores_kept(const mr_model *m, size_t rows)
+{
+    return mr_in_slices(m, rows) ? mr_slice_rows(m) * slice_row(m) : rows * (size_t)m->interface.outputs;
+}
 
 /* ---- the product */
 
@@ -36,7 +47,7 @@ static mr_act *head_input(const mr_model *m, size_t first)
     return rows_from(m, mr_head_pairs(m->interface.head) ? m->paired : m->pooled, first);
 }
 
-void mr_head_product(mr_model *m, const mr_pass *p, size_t first, size_t rows)
+static void product(mr_model *m, const mr_pass *p, size_t first, size_t rows, size_t row)
 {
     mr_linear(p, m->head,
               (mr_linear_fwd_args){.M = (int)rows,
@@ -44,10 +55,11 @@ void mr_head_product(mr_model *m, const mr_pass *p, size_t first, size_t rows)
                                    .K = (int)m->config.dim,
                                    .x = head_input(m, first),
                                    .b = mr_weight(p, m->head_bias),
-                                   .y = m->logits});
+                                   .y = m->logits,
+                                   .row = (int)row});
 }
 
-void mr_head_product_bwd(mr_model *m, const mr_pass *p, size_t first, size_t rows)
+static void product_bwd(mr_model *m, const mr_pass *p, size_t first, size_t rows, size_t row)
 {
     const int pairs = mr_head_pairs(m->interface.head), token = m->interface.head == MR_HEAD_TOKEN;
     mr_act *to = pairs ? m->dpaired : token ? m->scratch.inner : m->dpooled;
@@ -57,14 +69,25 @@ void mr_head_product_bwd(mr_model *m, const mr_pass *p, size_t first, size_t row
                                          .K = (int)m->config.dim,
                                          .dy = m->logits,
                                          .x = head_input(m, first),
-                                         .db = mr_grad(p, m->head_bias)},
+                                         .db = mr_grad(p, m->head_bias),
+                                         .row = (int)row},
                   pairs && m->config.gelu == MR_GELU_IS_TANH ? rows_from(m, m->pair_pre, first) : NULL,
                   rows_from(m, to, first));
 }
 
+void mr_head_product(mr_model *m, const mr_pass *p, size_t first, size_t rows)
+{
+    product(m, p, first, rows, (size_t)m->interface.outputs);
+}
+
+void mr_head_product_bwd(mr_model *m, const mr_pass *p, size_t first, size_t rows)
+{
+    product_bwd(m, p, first, rows, (size_t)m->interface.outputs);
+}
+
 /* ---- the loss */
 
-static void xent(mr_model *m, size_t first, size_t rows, int gradient)
+static void xent(mr_model *m, size_t first, size_t rows, size_t row, int gradient)
 {
     m->dev->ops.xent(m->dev, &(mr_xent_args){.R = (int)rows,
                                              .C = m->interface.outputs,
@@ -73,7 +96,8 @@ static void xent(mr_model *m, size_t first, size_t rows, int gradient)
                                              .scale = m->scale,
                                              .dlogits = gradient ? m->logits : NULL,
                                              .row_loss = mr_real_at(m->dev, m->row_loss, first),
-                                             .stats = m->stats});
+                                             .stats = m->stats,
+                                             .row = (int)row});
 }
 
 static void mse(mr_model *m, size_t rows, int gradient)
@@ -92,15 +116,15 @@ static void mse(mr_model *m, size_t rows, int gradient)
 
 void mr_run_loss(mr_model *m, const mr_pass *p, size_t rows, int gradient)
 {
-    const size_t slice = mr_slice_rows(m);
+    const size_t slice = mr_slice_rows(m), row = slice_row(m);
     if (m->interface.loss == MR_LOSS_MSE) mse(m, rows, gradient);
-    else if (!mr_in_slices(m, rows)) xent(m, 0, rows, gradient);
+    else if (!mr_in_slices(m, rows)) xent(m, 0, rows, (size_t)m->interface.outputs, gradient);
     else
         for (size_t first = 0; first < rows; first += slice) {
             const size_t n = rows - first < slice ? rows - first : slice;
-            mr_head_product(m, p, first, n);
-            xent(m, first, n, gradient);
-            if (gradient) mr_head_product_bwd(m, p, first, n);
+            product(m, p, first, n, row);
+            xent(m, first, n, row, gradient);
+            if (gradient) product_bwd(m, p, first, n, row);
         }
 }
 

@@ -92,7 +92,7 @@ void mr_head_backward(mr_model *model, const mr_pass *pass, size_t rows);
  * last product, and m->logits has room for a slice only. */
 size_t mr_slice_rows(const mr_model *model);
 int mr_in_slices(const mr_model *model, size_t rows);
-size_t mr_scores_kept(const mr_model *model, size_t rows); /* how many of so many rows m->logits has room for */
+size_t mr_scores_kept(const mr_model *model, size_t rows); /* how many numbers m->logits has room for */
 /* The last product, for rows first … first + rows − 1, whose logits are put at the start of m->logits; and from their
  * gradient there to those of the weights and of the product's input. */
 void mr_head_product(mr_model *model, const mr_pass *pass, size_t first, size_t rows);
