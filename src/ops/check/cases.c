@@ -22,9 +22,16 @@ void mr_case_embed_bwd(mr_case *c)
     a->N = mr_case_rows(c) * (1 + mr_case_below(c, 4));
     a->D = mr_case_width(c);
     a->vocab = 1 + mr_case_below(c, 70);
+    int used = a->vocab;
+    if (!c->speed && mr_case_chance(c, 4)) { /* a large vocabulary, all of it or a few tokens again and again */
+        a->vocab = 4096 + mr_case_below(c, 2000);
+        a->D = 1 + mr_case_below(c, 12);
+        a->N = mr_case_chance(c, 50) ? 3000 + mr_case_below(c, 2000) : a->N;
+        used = a->N < 3000 ? a->vocab : 1 + mr_case_below(c, 4);
+    }
     c->elements = (size_t)a->N * a->D;
     mr_case_say(c, "N=%d D=%d vocab=%d", a->N, a->D, a->vocab);
-    mr_case_add(c, MR_FIELD(embed_bwd, ids), INT, IN, (size_t)a->N, MR_FILL_BELOW, a->vocab);
+    mr_case_add(c, MR_FIELD(embed_bwd, ids), INT, IN, (size_t)a->N, MR_FILL_BELOW, used);
     mr_case_add(c, MR_FIELD(embed_bwd, dy), ACT, IN, c->elements, NORMAL, 1);
     mr_case_add(c, MR_FIELD(embed_bwd, dtable), REAL, ADD, (size_t)a->vocab * a->D, NORMAL, 1);
 }
