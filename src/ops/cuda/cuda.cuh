@@ -16,7 +16,7 @@ extern "C" {
 
 typedef __nv_bfloat16 bf16;
 
-enum { MR_CUDA_PLANS = 512, MR_CUDA_SHADOWS = 256, MR_CUDA_WORKSPACE = 32 << 20 };
+enum { MR_CUDA_PLANS = 512, MR_CUDA_SHADOWS = 2048, MR_CUDA_WORKSPACE = 32 << 20 };
 
 /* A planned product: its shape and options, and the algorithm chosen for them. */
 struct mr_cuda_plan {
