@@ -105,6 +105,7 @@ static void note_change(mr_checkpoint *cp, const char *key, const char *was, con
 static const char *older_value(const mr_option *o)
 {
     if (o->flags & MR_OPT_SPARSE) return o->fallback;
+    if (!strcmp(o->key, "gradient-sum")) return "order"; /* up to 0.2 there was no other */
     return strcmp(o->key, "eval-tokens") ? NULL : "0"; /* runs of 0.1 scored the whole test set */
 }
 

@@ -8,12 +8,15 @@
 typedef enum mr_optimizer { MR_ADAMW, MR_ADAM } mr_optimizer;
 typedef enum mr_schedule { MR_SCHEDULE_CONSTANT, MR_SCHEDULE_LINEAR, MR_SCHEDULE_COSINE } mr_schedule;
 
+typedef enum mr_gradient_sum { MR_SUM_TREE, MR_SUM_ORDER } mr_gradient_sum;
+
 typedef struct mr_learn_settings {
     int64_t steps, warmup, seed;
     double lr, weight_decay, clip, eps, betas[2];
     mr_optimizer optimizer;
     mr_schedule schedule;
     mr_decay_set decay_set;
+    mr_gradient_sum gradient_sum;
 } mr_learn_settings;
 
 extern const mr_option mr_learn_table[];

@@ -13,8 +13,10 @@ size_t mr_model_planned_bytes(const mr_model *m) { return m->planned; }
 
 size_t mr_model_memory(const mr_model *m)
 {
-    const size_t vectors = m->grads ? 4 : 1;
-    return m->planned + vectors * m->params.total * m->dev->real_size + m->quants.bytes;
+    size_t vectors = m->grads ? 2 : 1, moments = m->shard ? mr_shard_reals(m) : m->params.total;
+    for (int i = 0; i < MR_NODES; i++) vectors += m->tree.kept[i] != NULL;
+    const size_t reals = vectors * m->params.total + (m->grads ? 2 * moments : 0);
+    return m->planned + reals * m->dev->real_size + m->quants.bytes;
 }
 
 static void release_training(mr_model *m)
@@ -96,8 +98,9 @@ static int plan_vectors(mr_model *m, int train, mr_error *err)
                        "a model with 8-bit weights cannot be trained; train the one that it was made from");
     if (!train || m->grads) return 0;
     m->grads = m->dev->alloc(m->dev, bytes);
-    m->moment1 = m->dev->alloc(m->dev, bytes);
-    m->moment2 = m->dev->alloc(m->dev, bytes);
+    const size_t moments = m->shard ? mr_shard_reals(m) * m->dev->real_size : bytes;
+    m->moment1 = m->dev->alloc(m->dev, moments);
+    m->moment2 = m->dev->alloc(m->dev, moments);
     if (m->grads && m->moment1 && m->moment2) return 0;
     release_training(m);
     return mr_no_memory(err, "gradients and moments; lower layers, dim or expansion");
