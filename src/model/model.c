@@ -82,6 +82,7 @@ int mr_model_share(const mr_model *owner, mr_dev *dev, mr_model **out, mr_error 
     int status = mr_model_new(&owner->config, dev, owner->decay_set, out, err);
     if (status) return status;
     (*out)->shares = 1;
+    (*out)->slice = owner->slice;
     (*out)->weights = owner->weights;
     (*out)->bytes = owner->bytes;
     (*out)->scaler = owner->scaler; /* a pointer, so that setting it later reaches this model too */

@@ -67,6 +67,8 @@ int mr_model_plan_shapes(mr_model *model, const mr_shape *shapes, int count, int
 int mr_model_plan_more(mr_model *model, int B, int T, mr_error *err);
 int mr_model_fits(const mr_model *model, int B, int T, int train); /* is it planned for such a batch? */
 size_t mr_model_planned_bytes(const mr_model *model);
+/* The same with the vectors of parameters, gradients (also those of micro-batches that wait for others) and moments. */
+size_t mr_model_memory(const mr_model *model);
 
 /* The state of B streams: convolution tails and hidden states of every block. */
 size_t mr_model_state_reals(const mr_model *model); /* of one stream */
@@ -127,7 +129,8 @@ void mr_model_draw(mr_model *model, mr_state *state, int fresh, int count, int32
 void mr_model_draw_rows(mr_model *model, int B, const mr_sampling *how, const uint64_t *position, int32_t *tokens);
 
 /* Adds the loss of the last forward to the stats. With scale ≠ 0 it also replaces the logits by the gradient of
- * scale·(sum of row losses). */
+ * scale·(sum of row losses), or where they go in slices (loss.c) adds to the head's gradients, which must have been
+ * zeroed before. The backward needs it then. */
 void mr_model_loss(mr_model *model, const mr_batch *batch, double scale);
 /* Adds to the gradients. dstate_out: gradient of the state after the batch (NULL: zero). dstate_in: receives the
  * gradient of the state before it (NULL: not needed). */
@@ -145,7 +148,8 @@ double mr_model_grad_norm(mr_model *model); /* of the last update; waits */
  * caller's units. */
 void mr_model_logits(mr_model *model, float *to, size_t first_row, size_t rows);
 /* For the caller's own loss, instead of mr_model_loss between forward and backward: sets its gradient with respect to
- * the scores of mr_model_logits, for all rows; 0 for rows that do not count. */
+ * the scores of mr_model_logits, for all rows; 0 for rows that do not count. In slices it adds to the head's
+ * gradients, too. */
 void mr_model_put_dlogits(mr_model *model, const float *dscores, size_t rows);
 void mr_model_row_loss(mr_model *model, float *to, size_t rows);
 

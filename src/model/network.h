@@ -1,5 +1,5 @@
-/* What a model is made of. Only for the files that implement model.h (model.c, plan.c, forward.c, learn.c, step.c,
- * replay.c, upload.c, head.c, state.c, nonfinite.c) and for tests. */
+/* What a model is made of. Only for the files that implement model.h (model.c, plan.c, forward.c, learn.c, loss.c,
+ * step.c, replay.c, upload.c, head.c, state.c, nonfinite.c) and for tests. */
 #ifndef MR_MODEL_NETWORK_H
 #define MR_MODEL_NETWORK_H
 
@@ -42,6 +42,7 @@ struct mr_model {
     mr_real *start_state; /* the state that the last training forward started from, if `carried` */
     int carried;
     mr_act *normed, *pooled, *logits, *dpooled;
+    size_t slice;    /* rows whose scores are in memory at a time, for tests; 0: as loss.c has it */
     mr_real *scores; /* output = tanh: tanh of the logits, or a caller's gradient of it; otherwise NULL */
     /* a head of pairs: the features [P, 4·D], the layer over them [P, D] before and after gelu, and their gradients */
     mr_act *features, *pair_pre, *paired, *dfeatures, *dpaired;
@@ -109,7 +110,24 @@ void mr_head_forward(mr_model *model, const mr_pass *pass, size_t rows);
 /* What a caller sees of the logits, where that is not the logits themselves. Training needs it only for the caller's
  * own loss: `mse` computes the tanh itself. */
 void mr_head_scores(mr_model *model, size_t rows);
-/* From the gradient of the logits to that of the last block's output, in scratch.d. */
+/* From the gradient of the logits, or in slices from that of the last product's input, to that of the last block's
+ * output, in scratch.d. */
 void mr_head_backward(mr_model *model, const mr_pass *pass, size_t rows);
+
+/* The last product and the loss (loss.c). A batch with many scores goes in slices: the forward then ends before the
+ * last product, and m->logits has room for a slice only. */
+size_t mr_slice_rows(const mr_model *model);
+int mr_in_slices(const mr_model *model, size_t rows);
+size_t mr_scores_kept(const mr_model *model, size_t rows); /* how many numbers m->logits has room for */
+/* The last product, for rows first … first + rows − 1, whose logits are put at the start of m->logits; and from their
+ * gradient there to those of the weights and of the product's input. */
+void mr_head_product(mr_model *model, const mr_pass *pass, size_t first, size_t rows);
+void mr_head_product_bwd(mr_model *model, const mr_pass *pass, size_t first, size_t rows);
+/* After the targets' upload: adds to the stats. With `gradient` the logits become their gradient, or in slices the
+ * backward of the last product is done as well. */
+void mr_run_loss(mr_model *model, const mr_pass *pass, size_t rows, int gradient);
+/* Where a batch goes in slices: scores for the host, and the gradient of a caller's own loss. */
+void mr_scores_get(mr_model *model, float *to, size_t first, size_t rows);
+void mr_scores_put_gradient(mr_model *model, const float *dscores, size_t rows);
 
 #endif

@@ -11,6 +11,14 @@ int mr_model_fits(const mr_model *m, int B, int T, int train)
 
 size_t mr_model_planned_bytes(const mr_model *m) { return m->planned; }
 
+size_t mr_model_memory(const mr_model *m)
+{
+    size_t vectors = m->grads ? 2 : 1, moments = m->shard ? mr_shard_reals(m) : m->params.total;
+    for (int i = 0; i < MR_NODES; i++) vectors += m->tree.kept[i] != NULL;
+    const size_t reals = vectors * m->params.total + (m->grads ? 2 * moments : 0);
+    return m->planned + reals * m->dev->real_size + m->quants.bytes;
+}
+
 static void release_training(mr_model *m)
 {
     m->dev->release(m->dev, m->grads);

@@ -136,8 +136,8 @@ static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
         mr_cuda_start_grad(c, a->cell.candidate, g.B * g.chunks, g.H, g.to_start, g.h_init, (float *)a->dh_init);
     if (!a->W) return;
     if (a->db) mr_cuda_reduce(c, g.bias_sums, (size_t)a->B * (size_t)g.chunks, (size_t)N, (size_t)N, (float *)a->db);
-    mr_cuda_product_dx(c, M, N, a->D, g.pre, (const float *)a->W, NULL, a->accumulate, a->dx);
-    mr_cuda_product_dw(c, M, N, a->D, g.pre, a->x, (float *)a->dW, NULL);
+    mr_cuda_product_dx(c, M, N, a->D, g.pre, N, (const float *)a->W, NULL, a->accumulate, a->dx);
+    mr_cuda_product_dw(c, M, N, a->D, g.pre, N, a->x, (float *)a->dW, NULL);
 }
 
 /* The effect of all chunks together. */

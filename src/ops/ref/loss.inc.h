@@ -66,9 +66,9 @@ static void pair_bwd(mr_dev *dev, const mr_pair_bwd_args *args)
 static void xent(mr_dev *dev, const mr_xent_args *a)
 {
     (void)dev;
-    size_t C = (size_t)a->C;
+    size_t C = (size_t)a->C, row = mr_row_step(a->row, a->C);
     for (size_t r = 0; r < (size_t)a->R; r++) {
-        const real *x = IN(a->logits) + r * C;
+        const real *x = IN(a->logits) + r * row;
         long target = a->target[r];
         size_t best = 0;
         double sum = 0, nan = 0;
@@ -84,7 +84,7 @@ static void xent(mr_dev *dev, const mr_xent_args *a)
         a->stats[MR_STAT_COUNT] += target >= 0;
         OUT(a->row_loss)[r] = (real)loss;
         for (size_t c = 0; a->dlogits && c < C; c++) OUT(a->dlogits)
-        [r * C + c] = target < 0 ? 0 : (real)(*a->scale * (exp(x[c] - top) / sum - ((long)c == target)));
+        [r * row + c] = target < 0 ? 0 : (real)(*a->scale * (exp(x[c] - top) / sum - ((long)c == target)));
     }
 }
 
