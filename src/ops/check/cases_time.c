@@ -30,7 +30,7 @@ mr_case_buffer *mr_case_add_length(mr_case *c, size_t field, int B, int T)
 {
     if (mr_case_chance(c, 50)) return NULL;
     mr_case_say(c, " length");
-    return mr_case_add(c, "length", field, INT, IN, (size_t)B, MR_FILL_LENGTH, T);
+    return mr_case_add(c, "length", field, INT, IN, (size_t)B, MR_FILL_LEFT, T);
 }
 
 void mr_case_add_state(mr_case *c, const char *in_name, size_t in, const char *out_name, size_t out, size_t count,
@@ -98,6 +98,13 @@ void mr_case_conv_bwd(mr_case *c)
     if (mr_case_chance(c, 60)) mr_case_add(c, MR_FIELD(conv_bwd, dtail_in), REAL, OUT, tail, EMPTY, 0);
 }
 
+/* Of nothing there is no mean. */
+static void add_pooled_length(mr_case *c, size_t field, int B, int T)
+{
+    mr_case_buffer *length = mr_case_add_length(c, field, B, T);
+    if (length) length->fill = MR_FILL_LENGTH;
+}
+
 void mr_case_pool_fwd(mr_case *c)
 {
     mr_pool_fwd_args *a = &c->args.pool_fwd;
@@ -106,7 +113,7 @@ void mr_case_pool_fwd(mr_case *c)
     a->kind = c->speed || mr_case_below(c, 2) ? MR_POOL_MEAN : MR_POOL_LAST;
     c->elements = (size_t)a->B * a->T * a->D;
     mr_case_say(c, "B=%d T=%d D=%d %s", a->B, a->T, a->D, a->kind == MR_POOL_MEAN ? "mean" : "last");
-    mr_case_add_length(c, offsetof(mr_pool_fwd_args, length), a->B, a->T);
+    add_pooled_length(c, offsetof(mr_pool_fwd_args, length), a->B, a->T);
     mr_case_add(c, MR_FIELD(pool_fwd, x), ACT, IN, c->elements, NORMAL, 1);
     mr_case_add(c, MR_FIELD(pool_fwd, y), ACT, OUT, (size_t)a->B * a->D, EMPTY, 0);
 }
@@ -119,7 +126,7 @@ void mr_case_pool_bwd(mr_case *c)
     a->kind = c->speed || mr_case_below(c, 2) ? MR_POOL_MEAN : MR_POOL_LAST;
     c->elements = (size_t)a->B * a->T * a->D;
     mr_case_say(c, "B=%d T=%d D=%d %s", a->B, a->T, a->D, a->kind == MR_POOL_MEAN ? "mean" : "last");
-    mr_case_add_length(c, offsetof(mr_pool_bwd_args, length), a->B, a->T);
+    add_pooled_length(c, offsetof(mr_pool_bwd_args, length), a->B, a->T);
     mr_case_add(c, MR_FIELD(pool_bwd, dy), ACT, IN, (size_t)a->B * a->D, NORMAL, 1);
     mr_case_add(c, MR_FIELD(pool_bwd, dx), ACT, OUT, c->elements, EMPTY, 0);
 }
