@@ -6,6 +6,7 @@
 #include "model/block.h"
 #include "model/model.h"
 #include "model/quantize.h"
+#include "model/recompute.h"
 #include "model/scaler.h"
 
 struct mr_model {
@@ -36,6 +37,9 @@ struct mr_model {
     uint8_t *reset, *mask;
     mr_act *values;
     mr_real *target_values, *row_loss, *stat;
+    /* what is computed again (recompute.c): as asked for, and as the plan does it (chunk 0: sequences are whole) */
+    mr_recomputing asked, recompute;
+    mr_chunks chunks;
     mr_real *start_state; /* the state that the last training forward started from, if `carried` */
     int carried;
     mr_act *normed, *pooled, *logits, *dpooled;
@@ -62,13 +66,33 @@ mr_pass mr_pass_over(const mr_model *model, const mr_batch *batch, int train);
 mr_block_state mr_block_state_of(const mr_model *model, const mr_block *block, mr_real *in, mr_real *out, int B);
 /* From the uploaded batch to the logits. in, out: reals of a state, or NULL. */
 void mr_run_forward(mr_model *model, const mr_pass *pass, mr_real *in, mr_real *out, size_t rows);
+/* The same, but only to the state after the batch. */
+void mr_run_states(mr_model *model, const mr_pass *pass, mr_real *in, mr_real *out);
 /* Copies the state that a training forward starts from, for its backward. NULL: it starts from the beginning. */
 mr_real *mr_keep_state(mr_model *model, const mr_batch *batch, const mr_state *state);
 
-/* Keys of work that repeats (replay.c): one token per stream with the state at `state`, and a micro-batch of
- * training. */
+/* Loss and backward (learn.c) of the forward that ran last. gradient: the logits become their own gradient. in: as in the
+ * forward. dout, din: gradients of the states after and before the batch, or NULL. */
+void mr_run_loss(mr_model *model, size_t rows, int gradient);
+void mr_run_backward(mr_model *model, const mr_pass *pass, size_t rows, mr_real *in, mr_real *dout, mr_real *din);
+
+/* What is computed again (recompute.c). Finds the way that was asked for and plans it: `plan` does so with what
+ * model->recompute says. */
+int mr_recompute_plan(mr_model *model, int (*plan)(mr_model *model, mr_error *err), mr_error *err);
+/* The shape of the activations of such batches: that of a chunk. */
+mr_shape mr_chunk_shape(const mr_model *model, mr_shape batch);
+void mr_chunks_plan(mr_model *model, mr_arena *arena, mr_shape batch);
+int mr_chunks_plan_host(mr_model *model); /* 0 or MR_ENOMEM */
+int mr_in_chunks(const mr_model *model, const mr_batch *batch);
+/* mr_model_learn, by chunks. */
+void mr_learn_chunks(mr_model *model, const mr_batch *batch, mr_state *state, const mr_step *step, double scale,
+                     int first, int last);
+
+/* Keys of work that repeats (replay.c): one token per stream with the state at `state`, a micro-batch of training, and
+ * a chunk of one; carried: it continues from the state in start_state. */
 mr_replay_key mr_step_key(const void *model, const void *state, const mr_batch *batch, int draw);
 mr_replay_key mr_learn_key(const void *model, const mr_batch *batch, const mr_state *state, int first, int last);
+mr_replay_key mr_chunk_key(const void *model, mr_replay_work work, const mr_batch *chunk, int carried);
 /* Between host and device (upload.c). plan allocates memory for converting numbers, enough for all of m->shapes; 0 or
  * MR_ENOMEM. */
 int mr_upload_plan(mr_model *model);
