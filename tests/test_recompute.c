@@ -82,8 +82,7 @@ static void compare_ways(mr_dev *dev, const char *name, const mr_config *config,
     mr_model *m = planned(config, dev, batch->B, MR_RECOMPUTE_NONE, 0);
     mr_model *blocks = planned(config, dev, batch->B, MR_RECOMPUTE_BLOCKS, 0);
     const size_t reals = (size_t)batch->B * mr_model_state_reals(m), total = mr_model_params(m)->total;
-    const outcome want = learn(&own, m, batch, level, &interface),
-                  same = learn(&own, blocks, batch, level, &interface);
+    const outcome want = learn(&own, m, batch, level, &interface), same = learn(&own, blocks, batch, level, &interface);
     snprintf(what, sizeof what, "%s %s, %s, blocks", dev->kind, dev->isa, name);
     assert_true(norm_of(want.grads, total) > 0);
     if (memcmp(want.grads, same.grads, total * sizeof *want.grads) ||
@@ -122,10 +121,224 @@ static void all_models_of(mr_dev *dev)
 }
 ON_DEVICES_REF64(all_models, all_models_of)
 
+/* ---- the mixers that the covering set does not have */
+
+typedef struct other_model {
+    const char *name, *mixer;
+    int conv, residual, mlp, learned_start, resets, ragged, after;
+    mr_positions positions;
+} other_model;
+
+static const other_model others[] = {
+    {.name = "gru", .mixer = "gru"},
+    {.name = "gru, all", .mixer = "gru", .conv = 4, .mlp = 4, .learned_start = 1, .resets = 1, .ragged = 1},
+    {.name = "gru after", .mixer = "gru", .after = 1, .conv = 4, .residual = 1, .resets = 1, .ragged = 1},
+    {.name = "lstm", .mixer = "lstm", .mlp = 4, .learned_start = 1},
+    {.name = "lstm, all", .mixer = "lstm", .conv = 3, .learned_start = 1, .resets = 1, .ragged = 1},
+    {.name = "attention", .mixer = "attention"},
+    {.name = "attention, all", .mixer = "attention", .conv = 4, .mlp = 4, .resets = 1, .ragged = 1},
+    {.name = "attention, learned positions", .mixer = "attention", .positions = MR_POSITIONS_LEARNED, .ragged = 1},
+    {.name = "attention, no positions", .mixer = "attention", .positions = MR_POSITIONS_NONE, .resets = 1},
+};
+
+static const mr_interface plain = {
+    .input = MR_INPUT_TOKENS, .inputs = 5, .head = MR_HEAD_TOKEN, .loss = MR_LOSS_XENT, .outputs = 4};
+
+static mr_config config_of_other(const other_model *o)
+{
+    mr_config config = config_with(o->mixer, &plain);
+    config.layers = 2;
+    config.dim = DIM;
+    config.conv = o->conv;
+    config.conv_place = o->residual ? MR_CONV_RESIDUAL : MR_CONV_INSIDE;
+    config.mlp = o->mlp;
+    config.h0_learned = o->learned_start;
+    config.gru_reset = o->after ? MR_RESET_AFTER : MR_RESET_BEFORE;
+    if (strcmp(o->mixer, "attention")) return config;
+    config.window = 7; /* reaches over chunks of 5 */
+    config.heads = 2;
+    config.positions = o->positions;
+    return config;
+}
+
+static void other_models_of(mr_dev *dev)
+{
+    for (int i = 0; i < COUNT(others); i++)
+        for (int level = NO_STATE; level <= CARRIED_STATE; level++) {
+            const mr_config config = config_of_other(&others[i]);
+            mr_batch batch = make_batch(&plain, B, T, others[i].resets, others[i].ragged, 300 + (uint32_t)i);
+            compare_ways(dev, others[i].name, &config, &batch, level);
+            mr_batch_free(&batch);
+        }
+}
+ON_DEVICES_REF64(other_models, other_models_of)
+
+/* ---- dropout */
+
+/* The same by hand: forward and backward of every chunk, each with its own number instead of the micro-batch's. */
+static void learn_by_hand(mr_model *m, const mr_batch *batch, int chunk)
+{
+    mr_state *states[T + 1], *after = make_state(m, B), *before = make_state(m, B);
+    const int count = (T + chunk - 1) / chunk;
+    mr_step step = plain_step;
+    mr_model_zero_grads(m);
+    mr_model_zero_stats(m);
+    for (int pass = 0; pass < 2; pass++)
+        for (int k = 0; k < count; k++) {
+            const int i = pass ? count - 1 - k : k, at = i * chunk, n = at + chunk < T ? chunk : T - at;
+            mr_batch cut = cut_batch(batch, &plain, at, n);
+            mr_state *state = make_state(m, B);
+            step.micro = plain_step.micro + ((uint32_t)i << 16);
+            mr_model_set_step(m, &step);
+            if (i) {
+                const size_t reals = B * mr_model_state_reals(m);
+                m->dev->copy(m->dev, state->reals, states[i]->reals, reals * m->dev->real_size);
+                mr_state_resume(state);
+            }
+            mr_model_forward(m, &cut, state, 1);
+            if (!pass) states[i + 1] = state;
+            else {
+                mr_model_loss(m, &cut, 1.0 / (double)batch->counted);
+                mr_model_backward(m, &cut, k ? after : NULL, before);
+                mr_state *swap = after;
+                after = before, before = swap;
+                mr_state_free(state);
+            }
+            mr_batch_free(&cut);
+        }
+    for (int i = 1; i <= count; i++) mr_state_free(states[i]);
+    mr_state_free(after);
+    mr_state_free(before);
+}
+
+/* Both passes of a chunk drop the same elements, and no two chunks do. */
+static void dropout_of(mr_dev *dev)
+{
+    for (int i = 0; i < COUNT(forms) + 2; i += 5) {
+        mr_config config = i < COUNT(forms) ? config_of(&forms[i].cell, &plain) : config_with("mamba", &plain);
+        config.layers = 2, config.dim = DIM, config.dropout = 0.3, config.mlp = 2, config.conv = 4;
+        bag own = {.dev = dev};
+        char name[200];
+        mr_batch batch = make_batch(&plain, B, T, 1, 0, 5);
+        mr_model *hand = planned(&config, dev, B, MR_RECOMPUTE_NONE, 0),
+                 *m = planned(&config, dev, B, MR_RECOMPUTE_CHUNKS, 6);
+        const size_t total = mr_model_params(m)->total;
+        learn_by_hand(hand, &batch, 6);
+        mr_model_learn(m, &batch, NULL, &plain_step, 1.0 / (double)batch.counted, 1, 0);
+        outcome want = {.model = hand, .grads = bag_get(&own, hand->grads, total)},
+                got = {.model = m, .grads = bag_get(&own, m->grads, total)};
+        mr_model_stats(hand, want.stats);
+        mr_model_stats(m, got.stats);
+        snprintf(name, sizeof name, "%s, dropout, model %d", dev->kind, i);
+        compare(name, &got, &want, 0, dev->real_size == sizeof(double) ? 1e-10 : 1e-5);
+        mr_model_free(hand);
+        mr_model_free(m);
+        mr_batch_free(&batch);
+        bag_empty(&own);
+    }
+}
+ON_DEVICES_REF64(dropout, dropout_of)
+
+/* ---- scores, plans, refusals */
+
+static void scores_of(mr_dev *dev)
+{
+    mr_config config = config_of_other(&others[1]);
+    mr_batch batch = make_batch(&plain, B, T, 1, 1, 9);
+    mr_model *m = planned(&config, dev, B, MR_RECOMPUTE_NONE, 0),
+             *cut = planned(&config, dev, B, MR_RECOMPUTE_CHUNKS, 5);
+    double want[MR_STATS], got[MR_STATS];
+    mr_model_zero_stats(m);
+    mr_model_zero_stats(cut);
+    mr_model_score(m, &batch);
+    mr_model_score(cut, &batch);
+    mr_model_stats(m, want);
+    mr_model_stats(cut, got);
+    assert_that(got[MR_STAT_COUNT], ==, (double)batch.counted);
+    check_near("scores by chunks", got, want, MR_STATS, 1e-5);
+    mr_model_free(cut);
+    mr_model_free(m);
+    mr_batch_free(&batch);
+}
+ON_DEVICES_REF64(scores, scores_of)
+
+/* A model planned for 1 × tokens on a device that claims to have so much memory. */
+static mr_recomputing chosen(mr_dev *dev, mr_head head, int tokens, double bytes, size_t *planned_bytes, mr_error *err)
+{
+    mr_interface interface = plain;
+    mr_model *m;
+    interface.head = head;
+    mr_config config = config_with("mingru", &interface);
+    config.layers = 4, config.dim = 32;
+    const size_t memory = dev->memory;
+    assert_int_equal(mr_model_new(&config, dev, MR_DECAY_MATRICES, &m, err), 0);
+    mr_model_set_recompute(m, (mr_recomputing){.how = MR_RECOMPUTE_AUTO});
+    dev->memory = bytes > 0 ? (size_t)bytes : memory;
+    const int status = mr_model_plan(m, 1, tokens, 1, err);
+    dev->memory = memory;
+    const mr_recomputing how = mr_model_recompute(m);
+    if (planned_bytes) *planned_bytes = mr_model_planned_bytes(m);
+    mr_model_free(m);
+    return status ? (mr_recomputing){.how = MR_RECOMPUTE_AUTO} : how;
+}
+
+/* The first way that fits is taken, and a power of two of tokens. */
+static void the_choice_of_the_plan(void **state)
+{
+    (void)state;
+    enum { TOKENS = 1 << 15 };
+    mr_error err = {0}, little = {0};
+    size_t whole = 0, now = 0;
+    mr_dev *dev = open_device("cpu", 1, NULL);
+    assert_int_equal(chosen(dev, MR_HEAD_TOKEN, TOKENS, 0, &whole, &err).how, MR_RECOMPUTE_NONE);
+    assert_int_equal(chosen(dev, MR_HEAD_TOKEN, TOKENS, 0.9 * (double)whole, &now, &err).how, MR_RECOMPUTE_BLOCKS);
+    assert_that(now, <, 0.9 * (double)whole);
+    const mr_recomputing cut = chosen(dev, MR_HEAD_TOKEN, TOKENS, 0.2 * (double)whole, &now, &err);
+    assert_int_equal(cut.how, MR_RECOMPUTE_CHUNKS);
+    assert_int_equal(cut.chunk & (cut.chunk - 1), 0);
+    assert_that(now, <, 0.2 * (double)whole);
+    const mr_recomputing less = chosen(dev, MR_HEAD_TOKEN, TOKENS, 0.05 * (double)whole, &now, &err);
+    assert_int_equal(less.how, MR_RECOMPUTE_CHUNKS);
+    assert_that(less.chunk, <, cut.chunk);
+    assert_int_equal(chosen(dev, MR_HEAD_TOKEN, TOKENS, 1000, NULL, &little).how, MR_RECOMPUTE_AUTO); /* refused */
+    assert_int_equal(little.status, MR_ENOMEM);
+    assert_int_equal(chosen(dev, MR_HEAD_MEAN, TOKENS, 0.2 * (double)whole, NULL, &little).how, MR_RECOMPUTE_AUTO);
+    assert_int_equal(little.status, MR_ENOMEM);
+    mr_dev_close(dev);
+}
+
+static void what_is_refused(void **state)
+{
+    (void)state;
+    mr_error err = {0};
+    mr_model *m;
+    mr_interface interface = plain;
+    mr_dev *dev = open_device("cpu", 1, NULL);
+    interface.head = MR_HEAD_MEAN;
+    mr_config config = config_with("mingru", &interface);
+    assert_int_equal(mr_model_new(&config, dev, MR_DECAY_MATRICES, &m, &err), 0);
+    mr_model_set_recompute(m, (mr_recomputing){.how = MR_RECOMPUTE_CHUNKS, .chunk = 5});
+    assert_int_equal(mr_model_plan(m, 1, 100, 1, &err), MR_ECONFIG);
+    assert_non_null(strstr(err.text, "recompute = chunks: needs a head for each token"));
+    mr_model_free(m);
+    config = config_with("mingru", &plain);
+    assert_int_equal(mr_model_new(&config, dev, MR_DECAY_MATRICES, &m, &err), 0);
+    mr_model_set_recompute(m, (mr_recomputing){.how = MR_RECOMPUTE_CHUNKS, .chunk = 1});
+    assert_int_equal(mr_model_plan(m, 1, (1 << 16) + 1, 1, &err), MR_ECONFIG);
+    assert_non_null(strstr(err.text, "recompute-chunk = 1: cuts 65537 tokens into more than 65536 chunks"));
+    mr_model_free(m);
+    mr_dev_close(dev);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         DEVICE_TESTS(all_models),
+        DEVICE_TESTS(other_models),
+        DEVICE_TESTS(dropout),
+        DEVICE_TESTS(scores),
+        cmocka_unit_test(the_choice_of_the_plan),
+        cmocka_unit_test(what_is_refused),
     };
     return cmocka_run_group_tests(tests, make_cases, NULL);
 }
