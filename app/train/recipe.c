@@ -190,6 +190,7 @@ int mr_recipe_load_run(mr_recipe *r, const char *path, mr_error *err)
     if (!status) status = mr_ini_read(&lines, path, text, err);
     /* runs of 0.1 scored the whole test set */
     if (!status && !mr_ini_find(&lines, "train", "eval-tokens")) r->train.eval_tokens = 0;
+    if (!status && !mr_ini_find(&lines, "train", "recompute")) status = mr_recipe_set(r, "recompute", "none", err);
     if (status) mr_recipe_free(r);
     mr_ini_free(&lines);
     mr_free(text);

@@ -7,6 +7,7 @@
 #include "train/checkpoint.h"
 #include "train/init.h"
 #include "train/prefetch.h"
+#include "train/recompute.h"
 #include "train/run_clock.h"
 #include "train/run_folder.h"
 #include "train/runlog.h"
@@ -304,15 +305,13 @@ static void count_scored(const trainer *t, mr_train_result *r)
 static int score_best(trainer *t, mr_score *score, mr_error *err)
 {
     mr_net *net = NULL;
-    mr_shape shapes[2];
     char *path = mr_path_join(t->dir, "model.safetensors");
-    mr_task_shapes(t->recipe->task, shapes);
     mr_prefetch_free(t->batches);
     mr_net_free(t->net);
     t->batches = NULL;
     t->net = NULL;
     int status = path ? mr_net_open(t->ctx, path, &net, err) : mr_no_memory(err, "the best model");
-    if (!status) status = mr_net_reserve(net, NULL, &shapes[1], err);
+    if (!status) status = mr_reserve_scores(t->recipe, net, err);
     if (!status) status = score_net(t, net, 0, score, err);
     mr_net_free(net);
     mr_free(path);
@@ -381,10 +380,8 @@ static int run(trainer *t, mr_train_result *result, mr_error *err)
 
 static int start_net(trainer *t, int resume, mr_error *err)
 {
-    mr_shape shapes[2];
-    mr_task_shapes(t->recipe->task, shapes);
     int status = mr_recipe_net(t->recipe, t->ctx, &t->net, err);
-    if (!status) status = mr_net_reserve(t->net, &shapes[0], &shapes[1], err);
+    if (!status) status = mr_reserve_run(t->recipe, t->net, err);
     if (!status && resume && mr_run_has_state(t->dir))
         status = mr_checkpoint_load(&t->cp, t->dir, t->recipe, t->net, err);
     else if (!status) status = mr_init_weights(t->recipe, t->net, err);
@@ -430,6 +427,8 @@ static void tell_start(const trainer *t)
     char line[sizeof t->cp.changed + 32] = "";
     for (int i = 0; i < MR_RECIPE_NOTES; i++) tell(t, t->recipe->notes[i]);
     tell(t, t->recipe->task->note);
+    mr_recompute_say(t->recipe, line, sizeof line);
+    tell(t, line);
     if (t->cp.changed[0]) snprintf(line, sizeof line, "from here on: %s", t->cp.changed);
     tell(t, line);
     snprintf(line, sizeof line, "log.jsonl is missing: another one begins at step %lld", (long long)t->cp.step + 1);

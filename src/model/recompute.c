@@ -37,11 +37,12 @@ static int try_plan(mr_model *m, mr_recompute how, int chunk, int (*plan)(mr_mod
     return plan(m, err);
 }
 
-/* Powers of two: the usual one, then smaller ones, then larger ones, with fewer borders. */
+/* As long as asked for, or a power of two: the usual one, then smaller ones, then larger ones, with fewer borders. */
 static int plan_chunks(mr_model *m, int (*plan)(mr_model *, mr_error *), mr_error *err)
 {
     const int T = longest(m), B = widest(m);
     int usual = 1, status;
+    if (m->asked.chunk) return try_plan(m, MR_RECOMPUTE_CHUNKS, m->asked.chunk, plan, err);
     while (2 * usual < T && (int64_t)2 * usual * B <= USUAL) usual *= 2;
     while (chunks_of(T, usual) > MOST_CHUNKS) usual *= 2;
     status = try_plan(m, MR_RECOMPUTE_CHUNKS, usual, plan, err);
@@ -78,13 +79,16 @@ static int plan_auto(mr_model *m, int (*plan)(mr_model *, mr_error *), mr_error 
 int mr_recompute_plan(mr_model *m, int (*plan)(mr_model *, mr_error *), mr_error *err)
 {
     const mr_recompute how = m->asked.how;
+    if (m->asked.chunk && (how == MR_RECOMPUTE_NONE || how == MR_RECOMPUTE_BLOCKS))
+        return mr_fail(err, MR_ECONFIG, "recompute-chunk = %d: recompute = %s has no chunks; leave one of them out",
+                       m->asked.chunk, mr_recompute_names[how]);
     if (how == MR_RECOMPUTE_AUTO) return plan_auto(m, plan, err);
     if (how == MR_RECOMPUTE_NONE || (how == MR_RECOMPUTE_BLOCKS && !m->train))
         return try_plan(m, MR_RECOMPUTE_NONE, 0, plan, err);
     if (how == MR_RECOMPUTE_BLOCKS) return try_plan(m, how, 0, plan, err);
     int status = check_chunks(m, err);
     if (status) return status;
-    return m->asked.chunk ? try_plan(m, how, m->asked.chunk, plan, err) : plan_chunks(m, plan, err);
+    return plan_chunks(m, plan, err);
 }
 
 /* ---- memory ---- */
