@@ -424,11 +424,11 @@ static int set_up(trainer *t, int resume, mr_error *err)
 /* What the user should know before the first step. */
 static void tell_start(const trainer *t)
 {
-    char line[sizeof t->cp.changed + 32] = "";
+    char line[sizeof t->cp.changed + 32] = "", saved[160];
     for (int i = 0; i < MR_RECIPE_NOTES; i++) tell(t, t->recipe->notes[i]);
     tell(t, t->recipe->task->note);
-    mr_recompute_say(t->recipe, line, sizeof line);
-    tell(t, line);
+    mr_recompute_say(t->recipe, saved, sizeof saved);
+    tell(t, saved);
     if (t->cp.changed[0]) snprintf(line, sizeof line, "from here on: %s", t->cp.changed);
     tell(t, line);
     snprintf(line, sizeof line, "log.jsonl is missing: another one begins at step %lld", (long long)t->cp.step + 1);

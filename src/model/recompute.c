@@ -143,6 +143,14 @@ int mr_in_chunks(const mr_model *m, const mr_batch *batch)
     return m->recompute.chunk && batch->T > m->recompute.chunk;
 }
 
+/* Chunks up to where the longest row ends: behind that, there is nothing to compute. */
+static int chunks_in(const mr_model *m, const mr_batch *batch)
+{
+    int T = batch->length ? 1 : batch->T;
+    for (int b = 0; batch->length && b < batch->B; b++) T = batch->length[b] > T ? batch->length[b] : T;
+    return chunks_of(T, m->recompute.chunk);
+}
+
 /* Tokens at … at + T − 1 of an array [B, all], `size` bytes a token: copied to *room, or where they lie. */
 static void *cut(const void *from, int B, int all, int at, int T, size_t size, char **room)
 {
@@ -276,7 +284,7 @@ void mr_learn_chunks(mr_model *m, const mr_batch *batch, mr_state *state, const 
                     .batch = batch,
                     .step = step,
                     .state = (size_t)batch->B * mr_model_state_reals(m) * m->dev->real_size,
-                    .count = chunks_of(batch->T, m->recompute.chunk)};
+                    .count = chunks_in(m, batch)};
     mr_keep_state(m, batch, state);
     if (first) {
         mr_model_zero_grads(m);
@@ -295,7 +303,8 @@ void mr_model_score(mr_model *m, const mr_batch *batch)
         mr_model_loss(m, batch, 0);
         return;
     }
-    for (int i = 0; i < chunks_of(batch->T, m->recompute.chunk); i++) {
+    const int count = chunks_in(m, batch);
+    for (int i = 0; i < count; i++) {
         const mr_batch chunk = chunk_of(m, batch, i);
         const mr_pass pass = mr_pass_over(m, &chunk, 0);
         const size_t rows = mr_model_rows(m, &chunk);
