@@ -68,7 +68,8 @@ done_by "$varied" train --out half --resume --steps "$steps"
 check "an older run goes on as it was" same_files older/last.safetensors half/last.safetensors
 
 # ---- refused
-refused 1 'recompute = some: must be one of auto, none, blocks, chunks' "$minrnn" train "${recipe[@]}" --recompute some --out no
+refused 1 'recompute = some: must be one of auto, none, blocks, chunks' "$minrnn" train "${recipe[@]}" \
+    --recompute some --out no
 refused 1 'recompute-chunk = 16: recompute = blocks has no chunks' "$minrnn" train "${recipe[@]}" --recompute blocks \
     --recompute-chunk 16 --out no
 refused 1 'recompute = chunks: needs a head for each token' "$minrnn" train listops --recompute chunks --out no

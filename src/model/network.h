@@ -71,14 +71,22 @@ void mr_run_states(mr_model *model, const mr_pass *pass, mr_real *in, mr_real *o
 /* Copies the state that a training forward starts from, for its backward. NULL: it starts from the beginning. */
 mr_real *mr_keep_state(mr_model *model, const mr_batch *batch, const mr_state *state);
 
-/* Loss and backward (learn.c) of the forward that ran last. gradient: the logits become their own gradient. in: as in the
- * forward. dout, din: gradients of the states after and before the batch, or NULL. */
+/* Loss and backward (learn.c) of the forward that ran last. gradient: the logits become their own gradient. in: as in
+ * the forward. dout, din: gradients of the states after and before the batch, or NULL. */
 void mr_run_loss(mr_model *model, size_t rows, int gradient);
 void mr_run_backward(mr_model *model, const mr_pass *pass, size_t rows, mr_real *in, mr_real *dout, mr_real *din);
 
-/* What is computed again (recompute.c). Finds the way that was asked for and plans it: `plan` does so with what
- * model->recompute says. */
-int mr_recompute_plan(mr_model *model, int (*plan)(mr_model *model, mr_error *err), mr_error *err);
+/* The plan (plan.c) for model->shapes, with what model->recompute says. check: has the device as much memory as that
+ * needs? It is 0 where the device does not say. make: allocates it. */
+typedef struct mr_plan_sizes {
+    size_t *list; /* the largest of each piece; NULL: there is one shape alone */
+    size_t count;
+} mr_plan_sizes;
+int mr_plan_check(mr_model *model, mr_plan_sizes *sizes, mr_error *err);
+int mr_plan_make(mr_model *model, mr_plan_sizes *sizes, mr_error *err);
+
+/* What is computed again (recompute.c). Makes the plan with what was asked for. */
+int mr_recompute_plan(mr_model *model, mr_plan_sizes *sizes, mr_error *err);
 /* The shape of the activations of such batches: that of a chunk. */
 mr_shape mr_chunk_shape(const mr_model *model, mr_shape batch);
 void mr_chunks_plan(mr_model *model, mr_arena *arena, mr_shape batch);

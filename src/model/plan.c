@@ -1,6 +1,8 @@
 /* The memory of a model: its size is computed for the planned shapes, allocated once, and divided into buffers. */
 #include "model/network.h"
 
+#include <string.h>
+
 int mr_model_fits(const mr_model *m, int B, int T, int train)
 {
     if (!m->step || train > m->train) return 0;
@@ -157,17 +159,34 @@ static size_t plan_over(mr_model *m, char *base, size_t *sizes)
     return used;
 }
 
-/* Allocates one zero for each piece of the plan. */
-static size_t *new_sizes(mr_model *m)
+/* Allocates a number for each piece of the plan, whatever is computed again. */
+static int new_sizes(mr_model *m, mr_plan_sizes *sizes)
 {
-    mr_arena arena = {0};
-    lay_out(m, &arena, m->shapes[0]);
-    return mr_alloc_with(m->dev->allocator, arena.pieces, sizeof *arena.largest);
+    for (int how = MR_RECOMPUTE_NONE; how <= MR_RECOMPUTE_CHUNKS; how++) {
+        mr_arena arena = {0};
+        m->recompute = (mr_recomputing){.how = (mr_recompute)how, .chunk = how == MR_RECOMPUTE_CHUNKS};
+        lay_out(m, &arena, m->shapes[0]);
+        if (arena.pieces > sizes->count) sizes->count = arena.pieces;
+    }
+    sizes->list = mr_alloc_with(m->dev->allocator, sizes->count, sizeof *sizes->list);
+    return sizes->list ? 0 : MR_ENOMEM;
 }
 
-static int plan_memory(mr_model *m, size_t *sizes, mr_error *err)
+static size_t count_bytes(mr_model *m, mr_plan_sizes *sizes)
 {
-    const size_t bytes = plan_over(m, NULL, sizes);
+    if (sizes->list) memset(sizes->list, 0, sizes->count * sizeof *sizes->list);
+    return plan_over(m, NULL, sizes->list);
+}
+
+int mr_plan_check(mr_model *m, mr_plan_sizes *sizes, mr_error *err)
+{
+    return check_memory(m, (double)count_bytes(m, sizes), err);
+}
+
+int mr_plan_make(mr_model *m, mr_plan_sizes *sizes, mr_error *err)
+{
+    const mr_shape whole = m->shapes[m->shape_count - 1];
+    const size_t bytes = count_bytes(m, sizes);
     int status = check_memory(m, (double)bytes, err);
     if (!status) status = plan_vectors(m, m->train, err);
     if (!status && (mr_upload_plan(m) || mr_chunks_plan_host(m)))
@@ -179,19 +198,9 @@ static int plan_memory(mr_model *m, size_t *sizes, mr_error *err)
     if (!m->memory)
         return mr_fail(err, MR_ENOMEM,
                        "out of memory: %.1f GB of activations for batch %d × %d tokens; lower batch or context",
-                       (double)bytes / 1e9, m->shapes[m->shape_count - 1].B, m->shapes[m->shape_count - 1].T);
-    plan_over(m, m->memory, sizes);
+                       (double)bytes / 1e9, whole.B, whole.T);
+    plan_over(m, m->memory, sizes->list);
     return 0;
-}
-
-/* Plans for m->shapes, with what m->recompute says. */
-static int plan_shapes(mr_model *m, mr_error *err)
-{
-    if (m->shape_count == 1) return plan_memory(m, NULL, err); /* every piece has the size asked for */
-    size_t *sizes = new_sizes(m);
-    int status = sizes ? plan_memory(m, sizes, err) : mr_no_memory(err, "the plan");
-    mr_free_with(m->dev->allocator, sizes);
-    return status;
 }
 
 int mr_model_plan_shapes(mr_model *m, const mr_shape *shapes, int count, int train, mr_error *err)
@@ -207,7 +216,11 @@ int mr_model_plan_shapes(mr_model *m, const mr_shape *shapes, int count, int tra
     for (int i = 0; i < count; i++) m->shapes[i] = shapes[swapped ? count - 1 - i : i];
     m->shape_count = count;
     m->train = train;
-    return mr_recompute_plan(m, plan_shapes, err);
+    mr_plan_sizes sizes = {0};
+    /* for one shape, every piece has the size asked for */
+    int status = count > 1 && new_sizes(m, &sizes) ? mr_no_memory(err, "the plan") : mr_recompute_plan(m, &sizes, err);
+    mr_free_with(m->dev->allocator, sizes.list);
+    return status;
 }
 
 int mr_model_plan_more(mr_model *m, int B, int T, mr_error *err)

@@ -31,64 +31,75 @@ static int widest(const mr_model *m)
 
 static int chunks_of(int T, int chunk) { return (int)(((int64_t)T + chunk - 1) / chunk); }
 
-static int try_plan(mr_model *m, mr_recompute how, int chunk, int (*plan)(mr_model *, mr_error *), mr_error *err)
+/* Is there room, also for what ops take for themselves? A device that does not say how much it has must be asked. */
+static int try_plan(mr_model *m, mr_recompute how, int chunk, mr_plan_sizes *sizes, mr_error *err)
 {
     m->recompute = (mr_recomputing){.how = how, .chunk = chunk};
-    return plan(m, err);
+    if (m->dev->memory) return mr_plan_check(m, sizes, err);
+    int status = mr_plan_make(m, sizes, err);
+    if (status) return status;
+    void *more = m->dev->alloc(m->dev, m->planned / 8);
+    m->dev->release(m->dev, more);
+    return more ? 0 : mr_no_memory(err, "what a step takes besides activations; lower batch or context");
 }
 
 /* As long as asked for, or a power of two: the usual one, then smaller ones, then larger ones, with fewer borders. */
-static int plan_chunks(mr_model *m, int (*plan)(mr_model *, mr_error *), mr_error *err)
+static int try_chunks(mr_model *m, mr_plan_sizes *sizes, mr_error *err)
 {
     const int T = longest(m), B = widest(m);
     int usual = 1, status;
-    if (m->asked.chunk) return try_plan(m, MR_RECOMPUTE_CHUNKS, m->asked.chunk, plan, err);
+    if (m->asked.chunk) return try_plan(m, MR_RECOMPUTE_CHUNKS, m->asked.chunk, sizes, err);
     while (2 * usual < T && (int64_t)2 * usual * B <= USUAL) usual *= 2;
     while (chunks_of(T, usual) > MOST_CHUNKS) usual *= 2;
-    status = try_plan(m, MR_RECOMPUTE_CHUNKS, usual, plan, err);
+    status = try_plan(m, MR_RECOMPUTE_CHUNKS, usual, sizes, err);
     for (int chunk = usual / 2; status == MR_ENOMEM && chunk >= LEAST && chunks_of(T, chunk) <= MOST_CHUNKS; chunk /= 2)
-        status = try_plan(m, MR_RECOMPUTE_CHUNKS, chunk, plan, err);
+        status = try_plan(m, MR_RECOMPUTE_CHUNKS, chunk, sizes, err);
     for (int chunk = usual; status == MR_ENOMEM && chunk < T - chunk;)
-        status = try_plan(m, MR_RECOMPUTE_CHUNKS, chunk *= 2, plan, err);
+        status = try_plan(m, MR_RECOMPUTE_CHUNKS, chunk *= 2, sizes, err);
     return status;
 }
 
-static int check_chunks(const mr_model *m, mr_error *err)
+static int check_asked(const mr_model *m, mr_error *err)
 {
-    if (m->interface.head != MR_HEAD_TOKEN)
+    const mr_recompute how = m->asked.how;
+    const int chunk = m->asked.chunk;
+    if (chunk && (how == MR_RECOMPUTE_NONE || how == MR_RECOMPUTE_BLOCKS))
+        return mr_fail(err, MR_ECONFIG, "recompute-chunk = %d: recompute = %s has no chunks; leave one of them out",
+                       chunk, mr_recompute_names[how]);
+    if (chunk && chunks_of(longest(m), chunk) > MOST_CHUNKS)
+        return mr_fail(err, MR_ECONFIG, "recompute-chunk = %d: cuts %d tokens into more than %d chunks; raise it",
+                       chunk, longest(m), MOST_CHUNKS);
+    if (how == MR_RECOMPUTE_CHUNKS && m->interface.head != MR_HEAD_TOKEN)
         return mr_fail(err, MR_ECONFIG,
                        "recompute = chunks: needs a head for each token (head = token), because the others look at "
                        "whole sequences; use blocks or none");
-    if (m->asked.chunk && chunks_of(longest(m), m->asked.chunk) > MOST_CHUNKS)
-        return mr_fail(err, MR_ECONFIG, "recompute-chunk = %d: cuts %d tokens into more than %d chunks; raise it",
-                       m->asked.chunk, longest(m), MOST_CHUNKS);
     return 0;
 }
 
 /* The first way whose memory the device has. If none has, the error is that of the first. */
-static int plan_auto(mr_model *m, int (*plan)(mr_model *, mr_error *), mr_error *err)
+static int try_all(mr_model *m, mr_plan_sizes *sizes, mr_error *err)
 {
-    mr_error later;
-    int status = try_plan(m, MR_RECOMPUTE_NONE, 0, plan, err);
-    if (status == MR_ENOMEM && m->train && !try_plan(m, MR_RECOMPUTE_BLOCKS, 0, plan, &later)) return 0;
-    if (status == MR_ENOMEM && !check_chunks(m, &later) && !plan_chunks(m, plan, &later)) return 0;
-    if (status) m->recompute = (mr_recomputing){.how = MR_RECOMPUTE_NONE};
+    mr_error first, later;
+    int status = try_plan(m, MR_RECOMPUTE_NONE, 0, sizes, &first);
+    if (status == MR_ENOMEM && m->train && !try_plan(m, MR_RECOMPUTE_BLOCKS, 0, sizes, &later)) return 0;
+    if (status == MR_ENOMEM && m->interface.head == MR_HEAD_TOKEN && !try_chunks(m, sizes, &later)) return 0;
+    if (status && err) *err = first;
     return status;
 }
 
-int mr_recompute_plan(mr_model *m, int (*plan)(mr_model *, mr_error *), mr_error *err)
+int mr_recompute_plan(mr_model *m, mr_plan_sizes *sizes, mr_error *err)
 {
     const mr_recompute how = m->asked.how;
-    if (m->asked.chunk && (how == MR_RECOMPUTE_NONE || how == MR_RECOMPUTE_BLOCKS))
-        return mr_fail(err, MR_ECONFIG, "recompute-chunk = %d: recompute = %s has no chunks; leave one of them out",
-                       m->asked.chunk, mr_recompute_names[how]);
-    if (how == MR_RECOMPUTE_AUTO) return plan_auto(m, plan, err);
-    if (how == MR_RECOMPUTE_NONE || (how == MR_RECOMPUTE_BLOCKS && !m->train))
-        return try_plan(m, MR_RECOMPUTE_NONE, 0, plan, err);
-    if (how == MR_RECOMPUTE_BLOCKS) return try_plan(m, how, 0, plan, err);
-    int status = check_chunks(m, err);
+    int status = check_asked(m, err);
     if (status) return status;
-    return plan_chunks(m, plan, err);
+    const int searched = how == MR_RECOMPUTE_AUTO || (how == MR_RECOMPUTE_CHUNKS && !m->asked.chunk);
+    m->recompute = m->asked;
+    if (how == MR_RECOMPUTE_BLOCKS && !m->train) m->recompute.how = MR_RECOMPUTE_NONE;
+    if (searched) status = how == MR_RECOMPUTE_AUTO ? try_all(m, sizes, err) : try_chunks(m, sizes, err);
+    /* a search that had to ask the device has made its plan */
+    if (!status && !(searched && !m->dev->memory)) status = mr_plan_make(m, sizes, err);
+    if (status) m->recompute = (mr_recomputing){.how = MR_RECOMPUTE_NONE};
+    return status;
 }
 
 /* ---- memory ---- */

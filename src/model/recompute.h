@@ -17,7 +17,8 @@ typedef enum mr_recompute {
 
 extern const char *const mr_recompute_names[]; /* NULL-terminated, the choices of `recompute` */
 
-/* A way to compute again. chunk: tokens of each row in a chunk, for chunks alone; as a wish, 0 leaves it to the plan. */
+/* A way to compute again. chunk: tokens of each row in a chunk, with chunks alone; to ask for 0 leaves it to the
+ * plan. */
 typedef struct mr_recomputing {
     mr_recompute how;
     int chunk;
