@@ -13,6 +13,8 @@ extern "C" {
 
 MR_API const char *const *mr_cpu_isas(void); /* instruction sets this machine can run, best first, NULL-terminated */
 MR_API const char *mr_cuda_version(void);    /* "13.0"; "no" in a build without CUDA */
+MR_API int mr_cuda_count(void);              /* GPUs that this build can see */
+MR_API int mr_processors_allowed(void);      /* processors that this process may run on */
 MR_API int mr_uses_cblas(void);              /* 1: the CPU computes matrix products with a CBLAS library */
 
 typedef enum mr_key_type {
@@ -159,6 +161,12 @@ MR_API void mr_net_forget_carry(mr_net *net); /* the next batch with carry start
 typedef int mr_next_batch(void *user, const mr_batch **batch);
 MR_API int mr_net_evaluate_all(mr_net *net, mr_next_batch *next, void *user, mr_result *result, mr_error *err);
 
+/* The same in parts, for evaluations that several processes share: the sums of one batch (loss, correct rows, rows that
+ * count), and what sums over batches mean. Batches must be added up in one order for the same bits. */
+enum { MR_SUMS = 3 };
+MR_API int mr_net_evaluate_sums(mr_net *net, const mr_batch *batch, double sums[MR_SUMS], mr_error *err);
+MR_API int mr_net_sums_result(const mr_net *net, const double sums[MR_SUMS], mr_result *result, mr_error *err);
+
 /* Computes the loss of each row; 0 for rows that do not count. */
 MR_API int mr_net_losses(mr_net *net, const mr_batch *batch, float *losses, size_t capacity, mr_error *err);
 
@@ -184,6 +192,43 @@ MR_API int mr_net_update(mr_net *net, mr_result *result, mr_error *err);
 /* Finds where numbers became NaN or infinite, for use after MR_ENONFINITE or a NaN loss: "blocks.1.mixer (output)",
  * "head.weight (weights)". Returns 0 and an empty string if every number is finite. */
 MR_API int mr_net_find_nonfinite(mr_net *net, char *where, size_t capacity);
+
+/* ---- Training on several processes ------------------------------------------------------------------------------
+ *
+ * mpirun, srun --mpi=pmix or torchrun starts the same program several times; each process, a rank, opens a context of
+ * the same kind of device, joins, and makes the same net. A step is `micros` micro-batches, however many ranks there
+ * are. Each rank calls mr_net_learn for its own ones (mr_rank_micros), in order; the last call exchanges gradients,
+ * updates, and writes the same result everywhere. Sums are made in an order that does not depend on the number of
+ * ranks: the weights have the same bits for any. Only mr_net_learn with several micro-batches trains; mr_net_save… write on
+ * rank 0 and do nothing on others. */
+
+MR_API int mr_ranks_launched(int *rank); /* how many a launcher started; 1: none did. rank may be NULL */
+/* How many of them run on this machine, as far as the launcher tells, and which one of these this process is. */
+MR_API void mr_ranks_here(int *place, int *count);
+typedef struct mr_join_options {
+    size_t size;
+    const char
+        *engine; /* "mpi" (CPU and GPU), "nccl" (GPU), or NULL or "auto": NCCL for a GPU, where it is installed */
+    /* 1: each rank keeps a part of the optimiser's moments, with the same result. mr_net_save_training must then be
+     * called on every rank, and mr_net_get and mr_net_put do not reach the moments. */
+    int shard;
+} mr_join_options;
+#define MR_JOIN_OPTIONS MR_SIZED(mr_join_options)
+/* Joins them; waits until all have. options NULL: the defaults. MR_EDEVICE: the engine is not installed, or no launcher
+ * started this process. Join before the first net is made, and once. */
+MR_API int mr_context_join(mr_context *ctx, const mr_join_options *options, mr_error *err);
+MR_API int mr_context_rank(const mr_context *ctx);           /* 0 ... ranks-1 */
+MR_API int mr_context_ranks(const mr_context *ctx);          /* 1: this process alone */
+MR_API const char *mr_context_engine(const mr_context *ctx); /* "mpi: Open MPI v4.1.4"; "": not joined */
+/* The micro-batches of this rank: *first ... *end-1. None are left for a rank where micros < ranks. */
+MR_API void mr_rank_micros(const mr_context *ctx, int micros, int *first, int *end);
+/* Copies `bytes` of every rank to all of them: all has room for ranks * bytes. Every rank must call it. */
+MR_API int mr_context_gather(mr_context *ctx, const void *mine, void *all, size_t bytes, mr_error *err);
+/* Sets a function that is called about ten times a second while another rank keeps this one waiting, in any thread. It
+ * returns 1 to give up: the call that waits then fails with MR_ESTOPPED. NULL: wait for ever. With MPI only. */
+typedef int mr_rank_waiting(void *user, int rank, double seconds);
+MR_API void mr_context_while_waiting(mr_context *ctx, mr_rank_waiting *waiting, void *user);
+MR_API void mr_context_abort(mr_context *ctx); /* ends all ranks at once, with status 1; does not return if joined */
 
 /* ---- Scoring with streams -------------------------------------------------------------------------------------- */
 

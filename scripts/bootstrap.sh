@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Makes sure that everything the build needs is there. Silent and off the network when it is; otherwise it installs the
 # packages on Debian and Ubuntu, and names them for other systems.
-# usage: scripts/bootstrap.sh [lint|control|tests]
+# usage: scripts/bootstrap.sh [lint|control|ranks|tests]
 #   lint: what `make lint` needs, too
 #   control: libhdf5 and MuJoCo, for offline reinforcement learning; everything else works without them
-#   tests: what only tests need, NumPy, Python's headers, and what control needs; without them, their tests are skipped
+#   ranks: MPI, for training with several processes; everything else works without it
+#   tests: what only tests need, NumPy, Python's headers, and what control and ranks need; without them, their tests are
+#   skipped
 set -eu
 lint_tools=()
 [ "${1:-}" != lint ] || lint_tools=(clang-format clang-tidy cppcheck)
@@ -72,6 +74,23 @@ install_control_parts() { # one by one: older releases of Debian and Ubuntu have
     has_mujoco || (install_with_apt libmujoco-dev) || true
 }
 
+has_mpi() { command -v mpicc >/dev/null && command -v mpirun >/dev/null; }
+
+install_mpi() {
+    has_mpi || ! command -v apt-get >/dev/null || (install_with_apt openmpi-bin libopenmpi-dev) || true
+}
+
+if [ "${1:-}" = ranks ]; then
+    install_mpi
+    has_mpi || {
+        echo "minrnn: no MPI here: install Open MPI or MPICH with its compiler, mpicc (Fedora: openmpi-devel; Arch and" \
+            "Homebrew: open-mpi)" >&2
+        exit 1
+    }
+    echo "minrnn: MPI is here; run make again"
+    exit 0
+fi
+
 if [ "${1:-}" = control ]; then
     install_control_parts
     name_control_parts >&2
@@ -82,6 +101,8 @@ fi
 
 if [ "${1:-}" = tests ]; then
     install_control_parts
+    install_mpi
+    has_mpi || echo "minrnn: no MPI here (scripts/bootstrap.sh ranks): the tests of ranks will be left out"
     if ! has_python_headers && command -v apt-get >/dev/null; then (install_with_apt python3-dev) || true; fi
     has_python_headers ||
         echo "minrnn: no Python headers here (python3-dev): the tests of the Python package will be skipped"

@@ -83,7 +83,7 @@ done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL)
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
 sys.exit(done.returncode)
 PYTHON
-long=1048576 most=350
+long=1048576 most=200
 [ "$slow" = 1 ] && long=65536
 make_text long.txt $((long / 4)) 2
 done_by python3 peak.py "$minrnn" train text --data long.txt --vocab bytes --layers 2 --dim 64 --batch 1 \

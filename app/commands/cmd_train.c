@@ -10,18 +10,20 @@
 #include "commands/args.h"
 #include "commands/commands.h"
 #include "commands/json_out.h"
+#include "commands/ranked.h"
 #include "commands/run_view.h"
 #include "commands/train_help.h"
 
 #include <assert.h>
 #include <math.h>
+#include <signal.h>
 #include <stddef.h>
 #include <string.h>
 
 typedef struct settings {
     mr_common common;
     char out[MR_TEXT_MAX];
-    int resume;
+    int resume, ranks, shard;
     double began; /* mr_seconds() when the command began */
 } settings;
 
@@ -30,6 +32,10 @@ static const mr_option flags[] = {
     {"out", MR_OPT_TEXT, offsetof(settings, out), "", 0, 0, NULL, "the run's folder", MR_OPT_PATH},
     {"resume", MR_OPT_BOOL, offsetof(settings, resume), "no", 0, 0, NULL,
      "continue the run in --out, or start it where there is none yet", 0},
+    {"ranks", MR_OPT_CHOICE, offsetof(settings, ranks), "auto", 0, 0, mr_rank_engines,
+     "how processes that mpirun, srun or torchrun started exchange gradients; off: each trains alone", 0},
+    {"shard", MR_OPT_BOOL, offsetof(settings, shard), "no", 0, 0, NULL,
+     "ranks: each keeps a part of the optimiser's memory; the same numbers", 0},
     {0}};
 
 /* ---- the command ---- */
@@ -146,15 +152,21 @@ static int check_flag(const mr_flag_pair *flag, const mr_recipe *recipe, mr_erro
     return 0;
 }
 
-static int begin(mr_recipe *recipe, const mr_args *args, const settings *set, mr_error *err)
+/* Rank 0 begins the run; then the others follow. */
+static int begin(mr_recipe *recipe, const mr_args *args, const settings *set, mr_crew *crew, mr_error *err)
 {
     assert(recipe->task); /* since it was loaded */
     recipe->task->stop = mr_stop_flag();
-    mr_view_reading(recipe, set->common.quiet);
-    int status = mr_run_begin(recipe, set->out, set->resume, err);
-    for (int i = 0; !status && recipe->train.init[0] && i < args->pair_count; i++)
+    mr_view_reading(recipe, set->common.quiet || crew->rank);
+    int status = crew->rank ? 0 : mr_run_begin(recipe, set->out, set->resume, err);
+    for (int i = 0; !status && !crew->rank && recipe->train.init[0] && i < args->pair_count; i++)
         status = check_flag(&args->pairs[i], recipe, err);
-    if (status) mr_run_take_back(recipe, set->out);
+    status = mr_crew_agree(crew, status, err);
+    if (!status && crew->rank) status = mr_run_follow(recipe, set->out, set->resume, err);
+    status = mr_crew_agree(crew, status, err);
+    if (!status) status = mr_rank_check_micros(crew, recipe->train.accumulate, err);
+    if (!status) status = mr_crew_same_run(crew, recipe, err);
+    if (status && !crew->rank) mr_run_take_back(recipe, set->out);
     return status;
 }
 
@@ -244,38 +256,61 @@ static void print_hints(const settings *set, const mr_recipe *recipe, const mr_t
             o->train_at_end, (long long)r->best_step);
 }
 
+/* As a shell reports a signal; another rank may have got it. */
+static int stopped_status(void)
+{
+    const int number = *mr_stop_flag();
+    return 128 + (number ? number : SIGTERM);
+}
+
 static int finish(const mr_run_view *v, const settings *set, const mr_train_result *r)
 {
     mr_run_view_clear(v);
     if (r->end == MR_END_STOPPED) {
         fprintf(stderr, "stopped at step %lld, saved; resume with: minrnn train --out %s --resume\n",
                 (long long)r->step, set->out);
-        return 128 + (int)*mr_stop_flag();
+        return stopped_status();
     }
     if (!set->common.quiet) print_hints(set, v->recipe, r);
     int code = MR_EXIT_DONE;
     if (set->common.json) code = print_json(r);
     else print_result(set, v->recipe, r);
-    return r->whole == MR_WHOLE_STOPPED ? 128 + (int)*mr_stop_flag() : code;
+    return r->whole == MR_WHOLE_STOPPED ? stopped_status() : code;
 }
 
-static int train(mr_recipe *recipe, const mr_args *args, const settings *set, mr_error *err, int *code)
+/* The run of a crew, which is of one unless a launcher started this process. Sets *shared: all ranks know of its
+ * failure. */
+static int train(mr_recipe *recipe, const mr_args *args, const settings *set, mr_crew *crew, mr_error *err, int *code,
+                 int *shared)
 {
-    mr_context *ctx = NULL;
-    mr_train_result result = {0};
+    mr_train_result result = {.shared = 1};
     mr_run_view v;
-    mr_train_watch watch = mr_run_view_start(&v, recipe, "", 1, set->common.quiet);
-    mr_common common = set->common;
+    mr_train_watch watch = mr_run_view_start(&v, recipe, "", 1, set->common.quiet || crew->rank);
     watch.began = set->began;
+    watch.crew = crew;
+    int status = begin(recipe, args, set, crew, err);
+    if (!status) status = mr_train(recipe, crew->ctx, set->out, set->resume, mr_stop_flag(), &watch, &result, err);
+    if (!status && !crew->rank) *code = finish(&v, set, &result);
+    else if (!crew->rank) mr_run_view_clear(&v);
+    *shared = result.shared;
+    return status;
+}
+
+static int run(mr_recipe *recipe, const mr_args *args, const settings *set)
+{
+    mr_common common = set->common;
+    mr_ranked ranked;
+    mr_error err = {0};
+    int code = MR_EXIT_DONE, shared = 1;
     common.dtype = recipe->train.dtype;
     common.tf32 = recipe->train.tf32;
-    int status = mr_open_context(&common, &ctx, err);
-    if (!status) status = begin(recipe, args, set, err);
-    if (!status) status = mr_train(recipe, ctx, set->out, set->resume, mr_stop_flag(), &watch, &result, err);
-    if (!status) *code = finish(&v, set, &result);
-    else mr_run_view_clear(&v);
-    mr_context_free(ctx);
-    return status;
+    int status = mr_ranked_begin(&ranked, &common, mr_rank_engines[set->ranks], set->shard, &err);
+    if (!status) status = train(recipe, args, set, &ranked.crew, &err, &code, &shared);
+    mr_recipe_free(recipe);
+    if (status) mr_ranked_report(&ranked, "train", shared, &err);
+    mr_ranked_end(&ranked, status && !shared);
+    if (!status) return code;
+    return status == MR_ESTOPPED ? stopped_status() : MR_EXIT_FAILED;
 }
 
 /* Flags that the recipe does not know are reported first: they were typed, and --out was only forgotten. */
@@ -310,12 +345,12 @@ int mr_cmd_train(int argc, char **argv)
             "saves and trains on.\n",
         .examples = "  minrnn train text --data book.txt --out runs/book\n"
                     "  minrnn train selective-copy --length 256 --tokens 8 --steps 2000 --out runs/copy\n"
-                    "  minrnn train shakespeare --mixer minlstm --out runs/lstm --max-seconds 600\n"
-                    "  minrnn train --out runs/lstm --resume\n"
+                    "  minrnn train shakespeare --mixer minlstm --out runs/lstm --max-seconds 600 --resume\n"
+                    "  mpirun -n 4 minrnn train text --data book.txt --accumulate 4 --out runs/four\n"
                     "  minrnn train text --data letters.txt --init runs/book --out runs/letters\n"
                     "  zcat *.gz | minrnn train text --data - --out runs/all\n"};
     mr_recipe recipe = {0};
-    mr_error err;
+    mr_rank_mute();
     int code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;
     if (args.count && !mr_recipe_is_path(args.given[0]) && !mr_recipe_is_known(args.given[0]))
@@ -329,9 +364,5 @@ int mr_cmd_train(int argc, char **argv)
     if (code >= 0) return code;
     mr_catch_signals();
     mr_catch_broken_pipe();
-    int status = train(&recipe, &args, &set, &err, &code);
-    mr_recipe_free(&recipe);
-    if (!status) return code;
-    mr_report("train", &err);
-    return status == MR_ESTOPPED ? 128 + (int)*mr_stop_flag() : MR_EXIT_FAILED;
+    return run(&recipe, &args, &set);
 }

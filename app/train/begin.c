@@ -135,6 +135,31 @@ static int begin(mr_recipe *r, const char *dir, int resume, mr_error *err)
     return status;
 }
 
+/* Rank 0 has begun the run, and made the copy of data that can be read only once. */
+static int find_data(mr_recipe *r, const char *dir, mr_error *err)
+{
+    char names[MR_TEXT_MAX];
+    const mr_option *data = mr_option_find(r->task->type->options, "data");
+    if (!data || !(data->flags & MR_OPT_MANY) || !mr_option_print(data, r->task->settings, names)[0]) return 0;
+    char *path = mr_path_join(dir, "data.txt");
+    if (!path) return mr_no_memory(err, dir);
+    int status = 0;
+    if (!mr_source_is_lasting(names) || (!mr_path_exists(names) && mr_path_exists(path)))
+        status = use_copy(r, data, path, err);
+    mr_free(path);
+    return status;
+}
+
+int mr_run_follow(mr_recipe *r, const char *dir, int resume, mr_error *err)
+{
+    int status = find_data(r, dir, err);
+    char *state = mr_path_join(dir, "state.safetensors");
+    if (!state) return mr_no_memory(err, dir);
+    if (!status) status = open_all(r, resume && mr_path_exists(state) ? state : NULL, err);
+    mr_free(state);
+    return status;
+}
+
 int mr_run_begin(mr_recipe *r, const char *dir, int resume, mr_error *err)
 {
     const int status = begin(r, dir, resume, err);

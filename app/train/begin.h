@@ -9,4 +9,7 @@
  * task; checks that a model can be made for it. */
 int mr_run_begin(mr_recipe *recipe, const char *dir, int resume, mr_error *err);
 
+/* The same on another rank, after rank 0's mr_run_begin: reads the data and writes nothing. */
+int mr_run_follow(mr_recipe *recipe, const char *dir, int resume, mr_error *err);
+
 #endif

@@ -106,7 +106,8 @@ static const char *older_value(const mr_option *o)
 {
     if (!strcmp(o->key, "recompute")) return "none";
     if (o->flags & MR_OPT_SPARSE) return o->fallback;
-    return strcmp(o->key, "eval-tokens") ? NULL : "0"; /* runs of 0.1 scored the whole test set */
+    if (!strcmp(o->key, "gradient-sum")) return "order"; /* up to 0.2 there was no other */
+    return strcmp(o->key, "eval-tokens") ? NULL : "0";   /* runs of 0.1 scored the whole test set */
 }
 
 /* A run without its recipe.ini has the values of the recipe that was named: flags that it began with are missing. */

@@ -4,6 +4,7 @@
 
 #include "core/stop.h"
 #include "tasks/task.h"
+#include "train/ranks.h"
 
 typedef struct mr_score {
     /* mean over the rows that count (of the test set's groups: over their means), in nats for cross-entropy */
@@ -23,6 +24,7 @@ typedef struct mr_eval_options {
     const mr_stop *stop; /* when it is set, the evaluation ends with MR_ESTOPPED; may be NULL */
     int64_t tokens;      /* score only about this many tokens (mr_eval_batches); 0: all */
     double deadline;     /* of mr_seconds(): no batch starts after it, except a group's first; 0: none */
+    mr_crew *crew;       /* share the batches with these ranks, which all call this; or NULL */
 } mr_eval_options;
 
 /* How many batches hold `tokens` test tokens (0: all): as few whole batches as have that many, at most all. Which ones

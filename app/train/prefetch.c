@@ -13,8 +13,8 @@ struct mr_prefetch {
     mr_batch slot[SLOTS];
     int status[SLOTS]; /* of checking the batch */
     mr_error error[SLOTS];
-    int accumulate;
-    int64_t first;
+    int64_t step;        /* the first one */
+    int first, count;    /* micro-batches of each */
     int64_t made, taken; /* batches made and handed out; slot k % SLOTS holds batch k */
     int quit, started;
     pthread_t thread;
@@ -33,7 +33,7 @@ static void *make_batches(void *arg)
         pthread_mutex_unlock(&p->lock);
         if (quit) return NULL;
         mr_batch *batch = &p->slot[k % SLOTS];
-        p->task->type->train_batch(p->task, (uint32_t)(p->first + k / p->accumulate), (uint32_t)(k % p->accumulate),
+        p->task->type->train_batch(p->task, (uint32_t)(p->step + k / p->count), (uint32_t)(p->first + k % p->count),
                                    batch);
         p->status[k % SLOTS] = mr_net_check(p->net, batch, &p->error[k % SLOTS]);
         pthread_mutex_lock(&p->lock);
@@ -43,7 +43,7 @@ static void *make_batches(void *arg)
     }
 }
 
-int mr_prefetch_new(const mr_task *task, const mr_net *net, int64_t first, int accumulate, mr_prefetch **out,
+int mr_prefetch_new(const mr_task *task, const mr_net *net, int64_t step, int first, int end, mr_prefetch **out,
                     mr_error *err)
 {
     mr_prefetch *p = mr_alloc(1, sizeof *p);
@@ -51,8 +51,9 @@ int mr_prefetch_new(const mr_task *task, const mr_net *net, int64_t first, int a
     if (!p) return mr_no_memory(err, "batches");
     p->task = task;
     p->net = net;
+    p->step = step;
     p->first = first;
-    p->accumulate = accumulate;
+    p->count = end - first;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->changed, NULL);
     int status = 0;

@@ -6,8 +6,8 @@
 
 typedef struct mr_prefetch mr_prefetch;
 
-/* Batches of steps first, first+1, …, `accumulate` micro-batches each, in that order, checked for `net`. */
-int mr_prefetch_new(const mr_task *task, const mr_net *net, int64_t first, int accumulate, mr_prefetch **out,
+/* Batches of steps step, step+1, …, of each the micro-batches first … end − 1, in that order, checked for `net`. */
+int mr_prefetch_new(const mr_task *task, const mr_net *net, int64_t step, int first, int end, mr_prefetch **out,
                     mr_error *err);
 /* Valid until the next call; NULL: the task made a batch that the net cannot use. */
 const mr_batch *mr_prefetch_next(mr_prefetch *batches, mr_error *err);

@@ -1,6 +1,8 @@
 /* What a run computes again: asked of the library, told to the user. */
 #include "train/recompute.h"
 
+#include "core/mem.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -21,6 +23,32 @@ int mr_reserve_run(mr_recipe *r, mr_net *net, mr_error *err)
         status = mr_net_setting(net, keys[i], value, sizeof value, err);
         if (!status) status = mr_recipe_set(r, keys[i], value, err);
     }
+    return status;
+}
+
+/* As one text: how, and with which chunk. */
+static void describe(const mr_recipe *r, char text[2 * MR_TEXT_MAX])
+{
+    char how[MR_TEXT_MAX], chunk[MR_TEXT_MAX];
+    snprintf(text, 2 * MR_TEXT_MAX, "--recompute %s --recompute-chunk %s", value_of(r, keys[0], how),
+             value_of(r, keys[1], chunk));
+}
+
+int mr_recompute_agree(const mr_recipe *r, mr_crew *crew, mr_error *err)
+{
+    enum { SIZE = 2 * MR_TEXT_MAX };
+    char mine[SIZE] = "";
+    if (crew->size == 1) return 0;
+    char *all = mr_alloc((size_t)crew->size, SIZE);
+    describe(r, mine);
+    int status = all ? 0 : mr_no_memory(err, "messages of ranks");
+    status = mr_crew_agree(crew, status, err);
+    if (!status) status = mr_context_gather(crew->ctx, mine, all, SIZE, err);
+    for (int q = 1; !status && q < crew->size; q++)
+        if (strcmp(all + (size_t)q * SIZE, all))
+            status = mr_fail(err, MR_ECONFIG, "rank %d has memory for %.200s, and rank 0 for %.200s; give one of them",
+                             q, all + (size_t)q * SIZE, all);
+    mr_free(all);
     return status;
 }
 

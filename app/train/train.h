@@ -6,6 +6,7 @@
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
 #include "train/overfit.h"
+#include "train/ranks.h"
 #include "train/recipe.h"
 
 /* Callbacks for what happens; each may be NULL. */
@@ -17,8 +18,10 @@ typedef struct mr_train_watch {
     void (*stepped)(void *user, int64_t step, int64_t tokens, double loss);
     void (*evaluating)(void *user, int done, int batches);
     void (*evaluated)(void *user, int64_t step, const mr_score *score, int best);
+    /* of several ranks, rank 0 tells all but which rank keeps the others waiting, in any thread */
     void (*notice)(void *user, const char *line); /* what the user should know, in one line without its end */
     const mr_requests *save_requests; /* each one: save after the current step, report it, continue; or NULL */
+    mr_crew *crew;                    /* the ranks of ctx, which all call mr_train; NULL: this process alone */
 } mr_train_watch;
 
 typedef enum mr_train_end { MR_END_STEPS, MR_END_PATIENCE, MR_END_SECONDS, MR_END_STOPPED } mr_train_end;
@@ -42,6 +45,7 @@ typedef struct mr_train_result {
     int in_tokens;
     int unscored;   /* --max-seconds cut the evaluation of the last step short: it was not compared */
     double seconds; /* that the run has used, all calls together */
+    int shared;     /* of several ranks: after a failure, all know of it */
     mr_overfit overfit;
 } mr_train_result;
 

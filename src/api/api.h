@@ -7,6 +7,7 @@
 #define MR_API_API_H
 
 #include "api/schedule.h"
+#include "model/exchange.h"
 #include "model/file.h"
 #include "model/model.h"
 #include "model/vocab.h"
@@ -27,6 +28,11 @@ struct mr_context {
     pthread_cond_t returned;
     mr_dev **idle; /* [room] */
     int idle_count, devices, room, max_devices;
+    mr_comm *comm;       /* the ranks that it has joined; NULL: none */
+    mr_courier *courier; /* may be NULL */
+    mr_channel channel;  /* for mr_context_gather */
+    char engine[80];
+    int shard;                /* ranks share the optimiser's memory */
     int index;                /* of a GPU */
     void *stream;             /* that the GPU's device works in */
     pthread_mutex_t raw_lock; /* protects raw */
@@ -85,12 +91,14 @@ struct mr_net {
     float *best;     /* host, params->total; NULL: nothing was marked as best */
     int64_t best_step;
     size_t state_reals;
-    int reserved;           /* the owner's plan is for scoring too */
-    mr_batch last_batch;    /* the batch that the owner ran last, as in mr_kept_forward; B 0: none */
-    mr_state carried;       /* the state after the last batch with carry; B 0: none */
-    int fresh_grads;        /* the next backward starts a new sum */
-    int next_micro, micros; /* the micro-batch that may come next; 0: only a first one */
-    double sums[MR_STATS];  /* over the micro-batches so far */
+    int reserved;                   /* the owner's plan is for scoring too */
+    mr_batch last_batch;            /* the batch that the owner ran last, as in mr_kept_forward; B 0: none */
+    mr_state carried;               /* the state after the last batch with carry; B 0: none */
+    int fresh_grads;                /* the next backward starts a new sum */
+    int next_micro, micros;         /* the micro-batch that may come next; 0: only a first one */
+    double sums[MR_STATS];          /* over the micro-batches so far, */
+    double (*micro_sums)[MR_STATS]; /* [micro_room] and with ranks those of each of this rank's */
+    int micro_room;
     mr_kept_forward kept;
     int64_t steps;
     pthread_mutex_t lock; /* protects what follows, and steps and meta */
@@ -118,6 +126,18 @@ int mr_lease_end(mr_lease *lease, int status, mr_error *err);
 int mr_lease_hold(mr_lease *lease, int status, mr_error *err);
 /* Takes over a lease that was held, in any thread. Returns 0 when there is none. */
 int mr_lease_resume(mr_lease *lease, mr_net *net);
+
+/* ---- ranks */
+
+static inline int mr_has_ranks(const mr_net *net) { return net->ctx->comm != NULL; }
+static inline int mr_writes(const mr_net *net) { return !net->ctx->comm || net->ctx->comm->rank == 0; }
+void mr_context_leave(mr_context *ctx);
+/* Refuses what only a process alone can do. */
+int mr_check_alone(const mr_net *net, const char *what, mr_error *err);
+/* Room for the sums of this rank's micro-batches of a step. */
+int mr_keep_micro_sums(mr_net *net, int micros, mr_error *err);
+/* Adds up the sums of all ranks' micro-batches in their order, into net->sums. */
+int mr_gather_sums(mr_net *net, int micros, mr_error *err);
 
 /* ---- nets */
 

@@ -1,6 +1,8 @@
 /* Contexts: they read the options, open and lend devices, and write the log. */
 #include "api/api.h"
 
+#include "core/pool.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -144,6 +146,7 @@ void mr_context_free(mr_context *ctx)
         if (ctx->raw[i] && ctx->raw[i]->enter) ctx->raw[i]->enter(ctx->raw[i]);
         mr_dev_close(ctx->raw[i]);
     }
+    mr_context_leave(ctx);
     for (int i = 0; i < ctx->idle_count; i++) {
         if (ctx->idle[i]->enter) ctx->idle[i]->enter(ctx->idle[i]);
         mr_dev_close(ctx->idle[i]);
@@ -157,6 +160,16 @@ void mr_context_free(mr_context *ctx)
 
 const char *mr_context_device(const mr_context *ctx) { return ctx->description; }
 const char *mr_context_chip(const mr_context *ctx) { return ctx->chip; }
+
+int mr_cuda_count(void)
+{
+    mr_card card = {0};
+    mr_cuda_look(0, &card);
+    return card.count;
+}
+
+int mr_processors_allowed(void) { return mr_processors(); }
+
 int mr_uses_cblas(void)
 {
 #ifdef MINRNN_WITH_CBLAS

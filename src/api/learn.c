@@ -138,49 +138,84 @@ static int finish_step(mr_net *net, const mr_step *step, mr_result *result, mr_e
 
 /* Micro-batches must come in order, because gradients add up from the first one. Gradients of the caller's own loss
  * must not be discarded by a step in between. */
-static int check_order(const mr_net *net, const mr_learn_options *o, mr_error *err)
+static int check_order(const mr_net *net, const mr_learn_options *o, const mr_micro *w, mr_error *err)
 {
     if (!net->fresh_grads)
         return mr_fail(err, MR_EINVAL,
                        "mr_net_backward has added gradients: call mr_net_update or mr_net_drop_gradients first");
-    if (o->micro == 0 || (o->micro == net->next_micro && o->micros == net->micros)) return 0;
+    if (w->micro < w->first || w->micro >= w->end)
+        return mr_fail(err, MR_EINVAL, "micro = %d, micros = %d: is not one of this rank's; mr_rank_micros tells them",
+                       o->micro, o->micros);
+    if (w->micro == w->first || (o->micro == net->next_micro && o->micros == net->micros)) return 0;
     return mr_fail(err, MR_EINVAL, "micro = %d, micros = %d: micro = %d of the same step must come directly before it",
                    o->micro, o->micros, o->micro - 1);
 }
 
 /* The sums over earlier micro-batches are kept in the net, because a larger batch may replace the device's memory. */
-static void begin_micro(mr_net *net, const mr_learn_options *o)
+static void begin_micro(mr_net *net, const mr_micro *w)
 {
-    if (o->micro) mr_model_zero_stats(net->owner);
+    if (w->micro != w->first) mr_model_zero_stats(net->owner);
     else memset(net->sums, 0, sizeof net->sums);
-    net->next_micro = o->micro == o->micros - 1 ? 0 : o->micro + 1;
-    net->micros = o->micros;
+    net->next_micro = w->micro == w->end - 1 ? 0 : w->micro + 1;
+    net->micros = w->micros;
     net->fresh_grads = 1;
 }
 
-static void end_micro(mr_net *net)
+static void end_micro(mr_net *net, const mr_micro *w)
 {
     double stats[MR_STATS];
     mr_model_stats(net->owner, stats);
-    for (int i = 0; i < MR_STATS; i++) net->sums[i] += stats[i];
+    if (mr_has_ranks(net)) memcpy(net->micro_sums[w->micro - w->first], stats, sizeof stats);
+    else
+        for (int i = 0; i < MR_STATS; i++) net->sums[i] += stats[i];
+}
+
+/* Micro-batches are added up in a tree, unless the net continues a run of before there was one. */
+static int learn_micro(mr_net *net, const mr_batch *batch, mr_state *carried, const mr_step *step, double scale,
+                       const mr_micro *w, mr_error *err)
+{
+    if (net->train.gradient_sum == MR_SUM_TREE && w->micros > 1)
+        return mr_model_learn_micro(net->owner, batch, carried, step, scale, w, err);
+    mr_model_learn(net->owner, batch, carried, step, scale, w->micro == 0, w->micro == w->micros - 1);
+    return 0;
+}
+
+/* What several ranks cannot do together. */
+static int check_ranks(mr_net *net, const mr_learn_options *o, mr_error *err)
+{
+    if (!mr_has_ranks(net)) return 0;
+    if (o->micros < mr_context_ranks(net->ctx))
+        return mr_fail(err, MR_EINVAL, "%d ranks for %d micro-batches: there must be one for each rank at least",
+                       mr_context_ranks(net->ctx), o->micros);
+    if (net->train.gradient_sum != MR_SUM_TREE)
+        return mr_fail(err, MR_ECONFIG,
+                       "gradient-sum = order: adds micro-batches up one after another, which several ranks cannot");
+    if (o->carry) return mr_fail(err, MR_EINVAL, "carry: rows of several ranks do not continue from each other");
+    return 0;
 }
 
 static int learn(mr_net *net, const mr_batch *batch, const mr_learn_options *o, mr_result *result, mr_error *err)
 {
     mr_state *carried;
     mr_step step = mr_step_values(&net->train, net->steps + 1, o->progress);
-    int status = check_order(net, o, err);
+    mr_micro w = {.micro = o->micro, .micros = o->micros};
+    mr_rank_micros(net->ctx, o->micros, &w.first, &w.end);
+    int status = check_ranks(net, o, err);
+    if (!status) status = check_order(net, o, &w, err);
     if (!status) status = have_plan(net, batch->B, batch->T, err);
     if (!status) status = take_carried(net, batch->B, o->carry, &carried, err);
+    if (!status) status = mr_keep_micro_sums(net, w.end - w.first, err);
     if (status) return status;
     const double scale = o->scale != 0 ? o->scale : 1 / ((double)batch->counted * (double)o->micros);
-    const int last = o->micro == o->micros - 1;
     step.micro = (uint32_t)o->micro;
     net->last_batch = *batch;
-    begin_micro(net, o);
-    mr_model_learn(net->owner, batch, carried, &step, scale, o->micro == 0, last);
-    end_micro(net);
-    return last ? finish_step(net, &step, result, err) : 0;
+    begin_micro(net, &w);
+    status = learn_micro(net, batch, carried, &step, scale, &w, err);
+    if (status) return status;
+    end_micro(net, &w);
+    if (w.micro != w.end - 1) return 0;
+    status = mr_gather_sums(net, o->micros, err);
+    return status ? status : finish_step(net, &step, result, err);
 }
 
 int mr_net_learn(mr_net *net, const mr_batch *batch, const mr_learn_options *options, mr_result *result, mr_error *err)
@@ -252,6 +287,7 @@ static int is_kept(mr_net *net)
 int mr_net_backward(mr_net *net, const float *dscores, size_t count, mr_error *err)
 {
     mr_lease lease;
+    if (mr_check_alone(net, "mr_net_backward", err)) return MR_EINVAL;
     if (!is_kept(net)) return mr_fail(err, MR_EINVAL, "no forward was kept: call mr_net_keep_forward first");
     const size_t wanted = net->kept.rows * (size_t)net->interface.outputs;
     if (count != wanted || !dscores)
@@ -328,8 +364,9 @@ int mr_net_find_nonfinite(mr_net *net, char *where, size_t capacity)
     if (!room || mr_lease_begin_exclusive(&lease, net, NULL)) return mr_free_with(&net->ctx->allocator, room), 0;
     int found = find_in_vector(net, MR_WEIGHTS, "weights", room, where, capacity);
     const int trains = mr_model_fits(net->owner, 1, 1, 1);
-    if (!found && trains) found = find_in_vector(net, MR_MOMENT1, "first moment", room, where, capacity);
-    if (!found && trains) found = find_in_vector(net, MR_MOMENT2, "second moment", room, where, capacity);
+    const int moments = trains && mr_model_has_whole(net->owner, MR_MOMENT1);
+    if (!found && moments) found = find_in_vector(net, MR_MOMENT1, "first moment", room, where, capacity);
+    if (!found && moments) found = find_in_vector(net, MR_MOMENT2, "second moment", room, where, capacity);
     if (!found && net->last_batch.B) found = mr_model_find_nonfinite(net->owner, &net->last_batch, where, capacity);
     mr_lease_end(&lease, 0, NULL);
     mr_free_with(&net->ctx->allocator, room);

@@ -22,7 +22,7 @@ int mr_net_make_owner(mr_net *net, const mr_config *config, mr_dev *dev, mr_erro
     if (status) return status;
     net->interface = mr_config_interface(config);
     net->state_reals = mr_model_state_reals(net->owner);
-    return 0;
+    return net->ctx->comm ? mr_model_join(net->owner, net->ctx->comm, net->ctx->courier, net->ctx->shard, err) : 0;
 }
 
 static void free_runners(mr_net *net, mr_dev *dev)
@@ -47,6 +47,7 @@ static void free_parts(mr_net *net, mr_dev *dev)
     mr_vocab_free(net->vocab);
     mr_free_with(dev->allocator, net->pool.unused);
     mr_free_with(dev->allocator, net->best);
+    mr_free_with(dev->allocator, net->micro_sums);
     for (int i = 0; i < net->meta_count; i++) {
         mr_free_with(dev->allocator, net->meta[i].key);
         mr_free_with(dev->allocator, net->meta[i].value);

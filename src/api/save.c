@@ -79,6 +79,7 @@ int mr_net_save(mr_net *net, const char *path, mr_error *err)
     if (mr_model_quants(net->owner))
         return mr_fail(err, MR_ECONFIG, "%s: 8-bit weights cannot be saved again; copy the file that they came from",
                        path);
+    if (!mr_writes(net)) return 0;
     float *weights = new_vector(net);
     if (!weights) return mr_no_memory(err, path);
     int status = mr_lease_begin_exclusive(&lease, net, err);
@@ -96,15 +97,16 @@ int mr_net_mark_best(mr_net *net, mr_error *err)
     if (mr_model_quants(net->owner)) return mr_fail(err, MR_ECONFIG, "8-bit weights cannot be trained");
     int status = mr_lease_begin_exclusive(&lease, net, err);
     if (status) return status;
-    if (!net->best) net->best = new_vector(net);
+    if (!net->best && mr_writes(net)) net->best = new_vector(net);
     if (net->best) mr_model_get(net->owner, MR_WEIGHTS, net->best);
     net->best_step = net->steps;
-    return mr_lease_end(&lease, net->best ? 0 : mr_no_memory(err, "the best weights"), err);
+    return mr_lease_end(&lease, net->best || !mr_writes(net) ? 0 : mr_no_memory(err, "the best weights"), err);
 }
 
 int mr_net_save_best(mr_net *net, const char *path, mr_error *err)
 {
     mr_lease lease;
+    if (!mr_writes(net)) return 0;
     int status = mr_lease_begin_exclusive(&lease, net, err);
     if (status) return status;
     if (!net->best)
@@ -145,6 +147,7 @@ int mr_net_save_int8(mr_net *net, const char *path, mr_error *err)
     mr_config config = *mr_model_config(net->owner);
     mr_model *small = NULL;
     if (config.weights != MR_WEIGHTS_F32) return mr_fail(err, MR_EINVAL, "%s: the weights already have 8 bits", path);
+    if (!mr_writes(net)) return 0;
     config.weights = MR_WEIGHTS_INT8;
     float *weights = new_vector(net);
     if (!weights) return mr_no_memory(err, path);
@@ -193,6 +196,16 @@ static int add_extra(mr_st_writer *w, const char *const *extra)
     return status;
 }
 
+/* With a sharded optimiser every rank sends its part. */
+static int get_vectors(mr_net *net, float *room, mr_error *err)
+{
+    int status = 0;
+    for (int i = 0; !status && i < BEST; i++)
+        status =
+            mr_model_gather(net->owner, vectors[i].which, room + (size_t)i * mr_model_params(net->owner)->total, err);
+    return status;
+}
+
 static int write_training(mr_net *net, float *room, const char *const *extra, const char *path, mr_error *err)
 {
     const mr_params *params = mr_model_params(net->owner);
@@ -206,7 +219,6 @@ static int write_training(mr_net *net, float *room, const char *const *extra, co
     if (!status && net->best) status = add_count(w, "state.best-step", net->best_step);
     for (int i = 0; !status && !finite && i < sets; i++) {
         float *vector = i == BEST ? net->best : room + (size_t)i * params->total;
-        if (i != BEST) mr_model_get(net->owner, vectors[i].which, vector);
         finite = check_finite(net, vector, vectors[i].what, err);
         status = mr_model_add_vector(w, vectors[i].prefix, params, vector);
     }
@@ -284,14 +296,18 @@ static int transfer_training(mr_net *net, const mr_st *from, const char *const *
 {
     mr_lease lease;
     if (mr_model_quants(net->owner)) return mr_fail(err, MR_ECONFIG, "%s: 8-bit weights cannot be trained", path);
+    if (!from && !mr_writes(net) && !net->ctx->shard) return 0;
     const size_t total = mr_model_params(net->owner)->total;
     float *room = mr_alloc_with(&net->ctx->allocator, total, SETS * sizeof *room);
     if (!room) return mr_no_memory(err, path);
     int status = mr_lease_begin_exclusive(&lease, net, err);
     if (!status) {
         status = have_moments(net, err);
-        if (!status)
-            status = from ? read_training(net, from, room, path, err) : write_training(net, room, extra, path, err);
+        if (!status && from) status = read_training(net, from, room, path, err);
+        else if (!status) {
+            status = get_vectors(net, room, err);
+            if (!status && mr_writes(net)) status = write_training(net, room, extra, path, err);
+        }
         status = mr_lease_end(&lease, status, err);
     }
     mr_free_with(&net->ctx->allocator, room);

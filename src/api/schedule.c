@@ -6,10 +6,12 @@
 
 static const char *const optimizers[] = {"adamw", "adam", NULL};
 static const char *const schedules[] = {"constant", "linear", "cosine", NULL};
+static const char *const gradient_sums[] = {"tree", "order", NULL};
 static const char *const decay_sets[] = {"matrices", "no-gates", "all", NULL};
 
 _Static_assert(sizeof(mr_optimizer) == sizeof(int) && sizeof(mr_schedule) == sizeof(int) &&
-                   sizeof(mr_decay_set) == sizeof(int) && sizeof(mr_recompute) == sizeof(int),
+                   sizeof(mr_decay_set) == sizeof(int) && sizeof(mr_gradient_sum) == sizeof(int) &&
+                   sizeof(mr_recompute) == sizeof(int),
                "a choice is read into an int");
 
 #define FIELD(name) offsetof(mr_learn_settings, name)
@@ -30,6 +32,8 @@ const mr_option mr_learn_table[] = {
      "what decays: weight matrices, all but the mixer's gates, all", 0},
     {"clip", MR_OPT_REAL, FIELD(clip), "1", 0, 1e9, NULL, "largest norm of the gradient; 0: no limit",
      MR_OPT_MAY_CHANGE},
+    {"gradient-sum", MR_OPT_CHOICE, FIELD(gradient_sum), "tree", 0, 0, gradient_sums,
+     "how micro-batches are added: in a tree, the same for any number of ranks, or in order, as up to 0.2", 0},
     {"recompute", MR_OPT_CHOICE, FIELD(recompute), "auto", 0, 0, mr_recompute_names,
      "what is computed twice to save memory: nothing, blocks, chunks of time; auto: the first that fits",
      MR_OPT_SPARSE},

@@ -9,6 +9,8 @@
 typedef enum mr_optimizer { MR_ADAMW, MR_ADAM } mr_optimizer;
 typedef enum mr_schedule { MR_SCHEDULE_CONSTANT, MR_SCHEDULE_LINEAR, MR_SCHEDULE_COSINE } mr_schedule;
 
+typedef enum mr_gradient_sum { MR_SUM_TREE, MR_SUM_ORDER } mr_gradient_sum;
+
 typedef struct mr_learn_settings {
     int64_t steps, warmup, seed;
     double lr, weight_decay, clip, eps, betas[2];
@@ -17,6 +19,7 @@ typedef struct mr_learn_settings {
     mr_decay_set decay_set;
     mr_recompute recompute;
     int64_t recompute_chunk;
+    mr_gradient_sum gradient_sum;
 } mr_learn_settings;
 
 extern const mr_option mr_learn_table[];

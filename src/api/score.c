@@ -2,6 +2,7 @@
 #include "api/api.h"
 
 #include <math.h>
+#include <string.h>
 
 int mr_net_forward(mr_net *net, const mr_batch *batch, float *scores, size_t capacity, mr_error *err)
 {
@@ -97,13 +98,11 @@ static int take_next(mr_checked_batch *checked, const mr_net *net, mr_next_batch
     return status ? status : 1;
 }
 
-int mr_net_evaluate_all(mr_net *net, mr_next_batch *next, void *user, mr_result *result, mr_error *err)
+static int sum_all(mr_net *net, mr_next_batch *next, void *user, double sums[MR_STATS], mr_error *err)
 {
     mr_checked_batch checked = {0};
     evaluation e;
-    int more = mr_result_check(result, err);
-    if (more) return more;
-    more = take_next(&checked, net, next, user, err);
+    int more = take_next(&checked, net, next, user, err);
     if (more == 0) return mr_fail(err, MR_EINVAL, "there is no batch to evaluate");
     int status = more < 0 ? more : begin(&e, net, &checked.batch, err);
     if (status) return mr_checked_batch_free(&checked, net), status;
@@ -116,8 +115,16 @@ int mr_net_evaluate_all(mr_net *net, mr_next_batch *next, void *user, mr_result 
     }
     if (!status) take_sums(&e);
     mr_checked_batch_free(&checked, net);
-    if (!status) status = mr_result_write(result, net, e.sums, 0, 0, err);
+    memcpy(sums, e.sums, sizeof e.sums);
     return mr_lease_end(&e.lease, status, err);
+}
+
+int mr_net_evaluate_all(mr_net *net, mr_next_batch *next, void *user, mr_result *result, mr_error *err)
+{
+    double sums[MR_STATS];
+    int status = mr_result_check(result, err);
+    if (!status) status = sum_all(net, next, user, sums, err);
+    return status ? status : mr_net_sums_result(net, sums, result, err);
 }
 
 static int give_one(void *user, const mr_batch **batch)
@@ -126,6 +133,18 @@ static int give_one(void *user, const mr_batch **batch)
     *batch = *left;
     *left = NULL;
     return *batch != NULL;
+}
+
+_Static_assert((int)MR_SUMS == (int)MR_STATS, "the sums are the device's");
+
+int mr_net_evaluate_sums(mr_net *net, const mr_batch *batch, double sums[MR_SUMS], mr_error *err)
+{
+    return sum_all(net, give_one, &batch, sums, err);
+}
+
+int mr_net_sums_result(const mr_net *net, const double sums[MR_SUMS], mr_result *result, mr_error *err)
+{
+    return mr_result_write(result, net, sums, 0, 0, err);
 }
 
 int mr_net_evaluate(mr_net *net, const mr_batch *batch, mr_result *result, mr_error *err)

@@ -35,6 +35,8 @@ static int find(const mr_net *net, mr_vector which, const char *name, int *row, 
     if (*row < 0) return mr_fail(err, MR_EINVAL, "%.100s: no such tensor; mr_net_tensor lists them", name);
     if (mr_model_quants(net->owner) && which != MR_WEIGHTS)
         return mr_fail(err, MR_ECONFIG, "an 8-bit model has only weights: it cannot be trained");
+    if (which != MR_BEST && !mr_model_has_whole(net->owner, which))
+        return mr_fail(err, MR_EINVAL, "%.100s: ranks share the moments; mr_net_save_training gathers them", name);
     return 0;
 }
 

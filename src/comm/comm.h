@@ -28,8 +28,8 @@ struct mr_comm {
     int (*exchange)(mr_comm *, const mr_message *list, int count, void *stream, mr_error *);
     void (*leave)(mr_comm *); /* the orderly end */
     void (*abort)(mr_comm *); /* ends all ranks, this one too, with exit status 1 */
-    /* Called while a rank lets this one wait, about once a second, with a rank that has not answered. Returns 1 to give
-     * up: the exchange then fails. May be NULL. */
+    /* Called while a rank lets this one wait, about ten times a second, with a rank that has not answered. Returns
+     * 1 to give up: the exchange then fails. May be NULL. */
     int (*waiting)(void *user, int peer, double seconds);
     void *waiting_user;
     void *impl; /* private to the engine */

@@ -79,7 +79,8 @@ static int serve(const mr_launch *l, const char *place, const struct addrinfo *a
     }
     close(listener);
     if (served == l->size) return 0;
-    return mr_fail(err, MR_EDEVICE, "ranks: %s: only %d of %d ranks came within %d s", place, served, l->size, PATIENCE);
+    return mr_fail(err, MR_EDEVICE, "ranks: %s: only %d of %d ranks came within %d s", place, served, l->size,
+                   PATIENCE);
 }
 
 static int open_connection(const struct addrinfo *addresses)

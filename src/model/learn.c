@@ -54,10 +54,17 @@ static void backward_input(mr_model *m, const mr_pass *p)
                                                                  .db = mr_grad(p, m->embed + 1)});
 }
 
+/* Gradients of this stage's parameters are complete. */
+static void stage_done(mr_model *m, int stage)
+{
+    if (m->sending) mr_ranks_stage_done(m->ranks, m->dev, stage);
+}
+
 void mr_run_backward(mr_model *m, const mr_pass *pass, size_t rows, mr_real *in, mr_real *dout, mr_real *din)
 {
     const int top = (int)m->config.layers - 1;
     mr_head_backward(m, pass, rows);
+    stage_done(m, 0);
     for (int i = top; i >= 0; i--) {
         mr_block *b = &m->blocks[i];
         mr_block_state s = mr_block_state_of(m, b, in, NULL, pass->B);
@@ -69,8 +76,10 @@ void mr_run_backward(mr_model *m, const mr_pass *pass, size_t rows, mr_real *in,
                                                  .mixer_out = grad.mixer_in,
                                                  .tail_in = grad.tail_out,
                                                  .mixer_in = grad.mixer_out});
+        stage_done(m, (int)m->config.layers - i);
     }
     backward_input(m, pass);
+    stage_done(m, (int)m->config.layers + 1);
 }
 
 void mr_model_backward(mr_model *m, const mr_batch *batch, const mr_state *dstate_out, mr_state *dstate_in)
@@ -86,17 +95,28 @@ void mr_model_zero_grads(mr_model *m) { m->dev->zero(m->dev, m->grads, m->params
 void mr_model_zero_stats(mr_model *m) { m->dev->zero(m->dev, m->stats, MR_STATS * sizeof(double)); }
 void mr_model_set_step(mr_model *m, const mr_step *step) { m->dev->upload(m->dev, m->step, step, sizeof *step); }
 
+static size_t decayed_in(const mr_model *m, mr_span span)
+{
+    if (m->params.decayed <= span.first) return 0;
+    return m->params.decayed - span.first < span.count ? m->params.decayed - span.first : span.count;
+}
+
+void mr_model_adam(mr_model *m, mr_span span, size_t moment)
+{
+    m->dev->ops.adam(m->dev, &(mr_adam_args){.n = span.count,
+                                             .n_decay = decayed_in(m, span),
+                                             .p = mr_real_at(m->dev, m->weights, span.first),
+                                             .m = mr_real_at(m->dev, m->moment1, moment),
+                                             .v = mr_real_at(m->dev, m->moment2, moment),
+                                             .g = mr_real_at(m->dev, m->grads, span.first),
+                                             .step = m->step,
+                                             .sumsq = m->sumsq});
+}
+
 void mr_model_update(mr_model *m)
 {
     m->dev->ops.sumsq(m->dev, &(mr_sumsq_args){.n = m->params.total, .g = m->grads, .out = m->sumsq});
-    m->dev->ops.adam(m->dev, &(mr_adam_args){.n = m->params.total,
-                                             .n_decay = m->params.decayed,
-                                             .p = m->weights,
-                                             .m = m->moment1,
-                                             .v = m->moment2,
-                                             .g = m->grads,
-                                             .step = m->step,
-                                             .sumsq = m->sumsq});
+    mr_model_adam(m, (mr_span){0, m->params.total}, 0);
 }
 
 typedef struct learning {
@@ -136,6 +156,7 @@ void mr_model_learn(mr_model *m, const mr_batch *batch, mr_state *state, const m
     mr_model_set_step(m, step);
     mr_upload_inputs(m, batch);
     mr_upload_targets(m, batch, scale);
-    m->dev->replay(m->dev, &key, run_learning, &l);
+    if (m->sending) run_learning(&l); /* a recording holds no messages */
+    else m->dev->replay(m->dev, &key, run_learning, &l);
     if (state) state->under_way = 1;
 }

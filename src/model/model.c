@@ -63,6 +63,9 @@ void mr_model_free(mr_model *m)
     mr_free_with(m->dev->allocator, m->blocks);
     mr_params_free(&m->params);
     mr_quants_free(&m->quants);
+    mr_ranks_free(m->ranks, m->dev);
+    mr_tree_free(&m->tree, m->dev);
+    release(m, m->parts);
     release(m, m->grads);
     release(m, m->moment1);
     release(m, m->moment2);
@@ -118,8 +121,14 @@ static mr_real *vector_of(mr_model *m, mr_vector which)
     }
 }
 
+int mr_model_has_whole(const mr_model *m, mr_vector which)
+{
+    return !m->shard || (which != MR_MOMENT1 && which != MR_MOMENT2);
+}
+
 void mr_model_put(mr_model *m, mr_vector which, const float *from)
 {
+    if (!mr_model_has_whole(m, which)) return mr_shard_put(m, which, from);
     m->dev->put(m->dev, vector_of(m, which), from, m->params.total);
 }
 void mr_model_get(mr_model *m, mr_vector which, float *to)

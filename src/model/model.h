@@ -2,6 +2,7 @@
 #ifndef MR_MODEL_MODEL_H
 #define MR_MODEL_MODEL_H
 
+#include "comm/courier.h"
 #include "core/batch.h"
 #include "model/config.h"
 #include "model/params.h"
@@ -91,6 +92,24 @@ void mr_state_put(mr_state *state, const float *from);
  * mr_model_forward, or NULL; no gradient flows through it. A device may record all this and replay it. */
 void mr_model_learn(mr_model *model, const mr_batch *batch, mr_state *state, const mr_step *step, double scale,
                     int first, int last);
+
+/* Which micro-batch of a step it is, of those that this process has (first … end − 1) and of all. */
+typedef struct mr_micro {
+    int micro, first, end, micros;
+} mr_micro;
+
+/* The same for a step of several micro-batches, added up in a tree (model/tree.h), so that the sum has the same bits
+ * for any number of ranks. They come in order; with the last one of this process gradients are exchanged and the
+ * weights are updated. */
+int mr_model_learn_micro(mr_model *model, const mr_batch *batch, mr_state *state, const mr_step *step, double scale,
+                         const mr_micro *which, mr_error *err);
+/* From now on the model is trained together with the models of these ranks; courier may be NULL. Both must live longer
+ * than the model. shard: each rank has the moments of the elements that it adds up. Before the first plan. */
+int mr_model_join(mr_model *model, mr_comm *comm, mr_courier *courier, int shard, mr_error *err);
+/* mr_model_get, also for moments that ranks share: then all ranks must call it, and gradients are lost. */
+int mr_model_gather(mr_model *model, mr_vector which, float *to, mr_error *err);
+/* Can mr_model_get and the like reach this vector? */
+int mr_model_has_whole(const mr_model *model, mr_vector which);
 
 /* The same in parts.
  *

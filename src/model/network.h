@@ -1,5 +1,5 @@
-/* What a model is made of. Only for the files that implement model.h (model.c, plan.c, forward.c, learn.c, replay.c,
- * upload.c, head.c, state.c, nonfinite.c) and for tests. */
+/* What a model is made of. Only for the files that implement model.h (model.c, plan.c, forward.c, learn.c, step.c,
+ * replay.c, upload.c, head.c, state.c, nonfinite.c) and for tests. */
 #ifndef MR_MODEL_NETWORK_H
 #define MR_MODEL_NETWORK_H
 
@@ -7,6 +7,7 @@
 #include "model/model.h"
 #include "model/quantize.h"
 #include "model/recompute.h"
+#include "model/ranks.h"
 #include "model/scaler.h"
 
 struct mr_model {
@@ -47,6 +48,13 @@ struct mr_model {
     /* a head of pairs: the features [P, 4·D], the layer over them [P, D] before and after gelu, and their gradients */
     mr_act *features, *pair_pre, *paired, *dfeatures, *dpaired;
     mr_scratch scratch;
+    /* several micro-batches a step: the tree of their gradients, the ranks that have others, and the parts of the
+     * norm */
+    mr_tree tree;
+    mr_ranks *ranks; /* NULL: this process trains alone */
+    int sending;     /* the backward under way tells `ranks` what is complete */
+    int shard;       /* moments lie as in mr_shard_at */
+    double *parts;
     mr_step *step;
     double *stats, *sumsq, *scale;
     /* drawing: the options, the next position (device and host), drawn tokens, and how many rows the logits have */
@@ -101,6 +109,20 @@ void mr_learn_chunks(mr_model *model, const mr_batch *batch, mr_state *state, co
 mr_replay_key mr_step_key(const void *model, const void *state, const mr_batch *batch, int draw);
 mr_replay_key mr_learn_key(const void *model, const mr_batch *batch, const mr_state *state, int first, int last);
 mr_replay_key mr_chunk_key(const void *model, mr_replay_work work, const mr_batch *chunk, int carried);
+/* The stages of a backward, in order: the head is 0, the last block 1, …; the first layer comes last. */
+int mr_model_stage_of_row(const mr_model *model, int row);
+static inline size_t mr_model_norm_parts(const mr_model *m)
+{
+    return (m->params.total + MR_SUM_PART - 1) / MR_SUM_PART;
+}
+/* Clips and updates with the norm that lies in m->sumsq: for elements first … of all vectors, moments from `moment`. */
+void mr_model_adam(mr_model *model, mr_span span, size_t moment);
+
+/* Moments of ranks that share them (shard.c): how many this one has, and its update after mr_ranks_add_up. */
+size_t mr_shard_reals(const mr_model *model);
+int mr_shard_update(mr_model *model, mr_error *err);
+void mr_shard_put(mr_model *model, mr_vector which, const float *from);
+
 /* Between host and device (upload.c). plan allocates memory for converting numbers, enough for all of m->shapes; 0 or
  * MR_ENOMEM. */
 int mr_upload_plan(mr_model *model);

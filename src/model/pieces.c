@@ -5,18 +5,6 @@
 
 #include <stdlib.h>
 
-/* A row of the table with its place in the vector. */
-typedef struct row {
-    size_t offset;
-    int stage;
-} row;
-
-static int by_offset(const void *a, const void *b)
-{
-    const size_t x = ((const row *)a)->offset, y = ((const row *)b)->offset;
-    return (x > y) - (x < y);
-}
-
 static int by_stage(const void *a, const void *b)
 {
     const mr_piece *x = a, *y = b;
@@ -24,42 +12,25 @@ static int by_stage(const void *a, const void *b)
     return (x->span.first > y->span.first) - (x->span.first < y->span.first);
 }
 
-static size_t parts_in(size_t count) { return (count + MR_SUM_PART - 1) / MR_SUM_PART; }
-
-/* Neighbours of one stage become one piece. Padding after a row belongs to it: its gradient is 0. */
-static int join_rows(mr_piece *list, const row *rows, int count, size_t total)
+/* A piece is complete when the last row that reaches into it is. */
+static void stage_of_row(mr_piece *list, size_t piece, const mr_param *row, int stage)
 {
-    int pieces = 0;
-    for (int i = 0; i < count; i++) {
-        const size_t end = i + 1 < count ? rows[i + 1].offset : total;
-        if (pieces && list[pieces - 1].stage == rows[i].stage) {
-            list[pieces - 1].span.count = end - list[pieces - 1].span.first;
-            continue;
-        }
-        list[pieces++] = (mr_piece){.span = {rows[i].offset, end - rows[i].offset}, .stage = rows[i].stage};
-    }
-    return pieces;
+    if (!row->count) return;
+    for (size_t i = row->offset / piece; i <= (row->offset + row->count - 1) / piece; i++)
+        if (list[i].stage < stage) list[i].stage = stage;
 }
 
-int mr_pieces_new(mr_pieces *p, const mr_params *params, const int *stages)
+int mr_pieces_new(mr_pieces *p, const mr_params *params, const int *stages, size_t piece)
 {
-    const size_t count = (size_t)params->count;
-    row *rows = mr_alloc_with(params->allocator, count, sizeof *rows);
-    *p = (mr_pieces){.list = mr_alloc_with(params->allocator, count, sizeof *p->list)};
-    if (!rows || !p->list) {
-        mr_free_with(params->allocator, rows);
-        mr_pieces_free(p, params->allocator);
-        return MR_ENOMEM;
+    const size_t count = (params->total + piece - 1) / piece;
+    *p = (mr_pieces){.list = mr_alloc_with(params->allocator, count, sizeof *p->list), .count = (int)count};
+    if (!p->list) return MR_ENOMEM;
+    for (size_t i = 0; i < count; i++) {
+        const size_t first = i * piece, left = params->total - first;
+        p->list[i].span = (mr_span){first, left < piece ? left : piece};
     }
-    for (size_t i = 0; i < count; i++) rows[i] = (row){params->list[i].offset, stages[i]};
-    qsort(rows, count, sizeof *rows, by_offset);
-    p->count = join_rows(p->list, rows, (int)count, params->total);
-    mr_free_with(params->allocator, rows);
-    qsort(p->list, (size_t)p->count, sizeof *p->list, by_stage);
-    for (int i = 0; i < p->count; i++) {
-        p->list[i].parts = p->parts;
-        p->parts += parts_in(p->list[i].span.count);
-    }
+    for (int i = 0; i < params->count; i++) stage_of_row(p->list, piece, &params->list[i], stages[i]);
+    qsort(p->list, count, sizeof *p->list, by_stage);
     return 0;
 }
 
@@ -68,6 +39,8 @@ void mr_pieces_free(mr_pieces *p, const mr_allocator *allocator)
     mr_free_with(allocator, p->list);
     *p = (mr_pieces){0};
 }
+
+static size_t parts_in(size_t count) { return (count + MR_SUM_PART - 1) / MR_SUM_PART; }
 
 mr_span mr_piece_of_rank(const mr_pieces *p, int piece, int rank, int ranks)
 {
@@ -93,4 +66,12 @@ int mr_nodes_of(int first, int end, mr_node nodes[MR_NODES])
 int mr_nodes_pair(mr_node left, mr_node right)
 {
     return left.level == right.level && left.index % 2 == 0 && right.index == left.index + 1;
+}
+
+mr_node mr_node_above(mr_node half) { return (mr_node){half.level + 1, half.index / 2}; }
+
+void mr_micros_of_rank(int micros, int rank, int ranks, int *first, int *end)
+{
+    *first = (int)((int64_t)micros * rank / ranks);
+    *end = (int)((int64_t)micros * (rank + 1) / ranks);
 }

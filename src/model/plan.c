@@ -113,8 +113,9 @@ static int plan_vectors(mr_model *m, int train, mr_error *err)
                        "a model with 8-bit weights cannot be trained; train the one that it was made from");
     if (!train || m->grads) return 0;
     m->grads = m->dev->alloc(m->dev, bytes);
-    m->moment1 = m->dev->alloc(m->dev, bytes);
-    m->moment2 = m->dev->alloc(m->dev, bytes);
+    const size_t moments = m->shard ? mr_shard_reals(m) * m->dev->real_size : bytes;
+    m->moment1 = m->dev->alloc(m->dev, moments);
+    m->moment2 = m->dev->alloc(m->dev, moments);
     if (m->grads && m->moment1 && m->moment2) return 0;
     release_training(m);
     return mr_no_memory(err, "gradients and moments; lower layers, dim or expansion");

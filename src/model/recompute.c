@@ -6,9 +6,10 @@
 
 const char *const mr_recompute_names[] = {"auto", "none", "blocks", "chunks", NULL};
 
-/* USUAL: tokens of a chunk, over all rows, where there is a choice: enough that a device is busy, and few enough that a
- * chunk is small beside the weights. LEAST: of a row, where memory is short. */
-enum { USUAL = 1 << 14, LEAST = 64, MOST_CHUNKS = 1 << 16, MOST_MICROS = 1 << 16 };
+/* USUAL: tokens of a chunk, over all rows, where there is a choice: on a CPU few, because more leave its caches
+ * (measured with 2 × 64: from 1,024 to 65,536 tokens, a sixth); a GPU needs many at once. LEAST: of a row, where memory
+ * is short. */
+enum { USUAL = 1 << 12, USUAL_QUEUED = 1 << 15, LEAST = 64, MOST_CHUNKS = 1 << 16, MOST_MICROS = 1 << 16 };
 
 void mr_model_set_recompute(mr_model *m, mr_recomputing asked) { m->asked = asked; }
 mr_recomputing mr_model_recompute(const mr_model *m) { return m->recompute; }
@@ -49,7 +50,8 @@ static int try_chunks(mr_model *m, mr_plan_sizes *sizes, mr_error *err)
     const int T = longest(m), B = widest(m);
     int usual = 1, status;
     if (m->asked.chunk) return try_plan(m, MR_RECOMPUTE_CHUNKS, m->asked.chunk, sizes, err);
-    while (2 * usual < T && (int64_t)2 * usual * B <= USUAL) usual *= 2;
+    const int64_t most = m->dev->queue ? USUAL_QUEUED : USUAL;
+    while (2 * usual < T && 2 * (int64_t)usual * B <= most) usual *= 2;
     while (chunks_of(T, usual) > MOST_CHUNKS) usual *= 2;
     status = try_plan(m, MR_RECOMPUTE_CHUNKS, usual, sizes, err);
     for (int chunk = usual / 2; status == MR_ENOMEM && chunk >= LEAST && chunks_of(T, chunk) <= MOST_CHUNKS; chunk /= 2)
@@ -272,17 +274,21 @@ static void find_borders(const walk *w)
     }
 }
 
-/* The second pass: backward in time. Gradients are complete only after the first chunk in time, the last one here. */
+/* The second pass: backward in time. Gradients are complete, and sent to other ranks, only with the first chunk in
+ * time, the last one here. */
 static void learn_backward(const walk *w, double scale, mr_state *state)
 {
     mr_dev *dev = w->m->dev;
     mr_chunks *c = &w->m->chunks;
+    const int sending = w->m->sending;
     dev->zero(dev, c->dafter, w->state);
     for (int i = w->count - 1; i >= 0; i--) {
         mr_batch chunk;
         chunk_work work = start_chunk(w, i, &chunk);
         mr_upload_targets(w->m, &chunk, scale);
-        replay(w, MR_REPLAY_CHUNK_LEARN, &chunk, run_learning, &work);
+        w->m->sending = sending && i == 0;
+        if (w->m->sending) run_learning(&work); /* a recording holds no messages */
+        else replay(w, MR_REPLAY_CHUNK_LEARN, &chunk, run_learning, &work);
         if (state && i == w->count - 1) dev->copy(dev, state->reals, c->after, w->state);
         if (i) dev->copy(dev, c->dafter, c->dbefore, w->state);
     }

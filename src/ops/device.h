@@ -62,6 +62,11 @@ struct mr_dev {
 
     size_t (*rnn_saved)(mr_dev *, mr_rnn kind, int B, int T, int H); /* the same for the rnn ops */
 
+    /* GPU, NULL elsewhere: fork returns a second stream, which continues from what the device was told so far; join
+     * makes the device wait for it, and says which memory (NULL: none of importance) was written there. */
+    void *(*fork)(mr_dev *);
+    void (*join)(mr_dev *, const void *wrote, size_t bytes);
+
     int index;    /* GPU: which one */
     void *stream; /* GPU: its cudaStream_t */
     /* raw_begin and raw_end enclose the ops of a raw call. Between them, ops take all memory from raw->work and never

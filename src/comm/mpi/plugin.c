@@ -80,6 +80,8 @@ static int late_peer(const engine *e, int started)
     return -1;
 }
 
+#define TELL 0.1 /* seconds between calls of comm.waiting */
+
 /* Asks again and again, because MPI has no wait that ends when a rank never answers. Other ranks of this machine may
  * need the processor: it is given away at each turn, and after a while for longer. */
 static int wait_for(engine *e, int started, mr_error *err)
@@ -97,7 +99,7 @@ static int wait_for(engine *e, int started, mr_error *err)
         }
         nanosleep(&(struct timespec){.tv_nsec = turn < 20000 ? 20000 : 500000}, NULL);
         const double now = seconds();
-        if (now - told < 1) continue;
+        if (now - told < TELL) continue;
         told = now;
         const int peer = late_peer(e, started);
         if (e->comm.waiting && e->comm.waiting(e->comm.waiting_user, peer, now - began)) {

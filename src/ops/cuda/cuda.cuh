@@ -60,6 +60,8 @@ struct mr_cuda {
     int index, sms, capability, bf16, exact;
     cudaStream_t stream;
     int stream_given; /* by the caller, who destroys it */
+    cudaStream_t side; /* beside it, for messages between GPUs: NULL until there are any; see side.cu */
+    cudaEvent_t side_event;
     cublasLtHandle_t lt;
     void *workspace;                                  /* of the products, MR_CUDA_WORKSPACE bytes */
     mr_cuda_room scratch, product_scratch;            /* for the op that runs now, and for a product inside it */
@@ -111,6 +113,8 @@ void mr_cuda_freshen(mr_cuda *c);
 
 /* Raw calls: sets the device's hooks; returns the bf16 copy of an array for the current call. */
 void mr_cuda_raw_hooks(mr_dev *dev);
+void mr_cuda_side_hooks(mr_dev *dev);
+void mr_cuda_side_free(mr_cuda *c);
 const bf16 *mr_cuda_raw_copy(mr_cuda *c, const float *from, size_t n);
 
 /* Launches the norm that was deferred, if any: after this, the stream holds everything that was asked for. */

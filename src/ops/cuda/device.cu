@@ -316,6 +316,7 @@ static void cuda_close(mr_dev *dev)
     cudaFree(c->scratch.data);
     cudaFree(c->product_scratch.data);
     cudaFreeHost(c->staging);
+    mr_cuda_side_free(c);
     if (c->stream && !c->stream_given) cudaStreamDestroy(c->stream);
     mr_free_with(dev->allocator, c);
 }
@@ -474,6 +475,7 @@ extern "C" int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **o
     dev->impl = c;
     dev->index = index;
     mr_cuda_raw_hooks(dev);
+    mr_cuda_side_hooks(dev);
     fill_ops(dev);
     int status = find_device(c, index, err);
     if (!status) status = mr_lt_load(err);

@@ -1,0 +1,26 @@
+/* A command that mpirun, srun or torchrun started several times: the processes join, rank 0 speaks for all. */
+#ifndef MR_APP_COMMANDS_RANKED_H
+#define MR_APP_COMMANDS_RANKED_H
+
+#include "commands/args.h"
+#include "train/ranks.h"
+
+extern const char *const mr_rank_engines[]; /* auto, mpi, nccl, off */
+
+typedef struct mr_ranked {
+    mr_context *ctx;
+    mr_crew crew;
+} mr_ranked;
+
+/* What the ranks have in common is said once: until it has joined, every other rank than 0 is silent. */
+void mr_rank_mute(void);
+
+/* Opens the context, of a GPU the one that is this rank's, and joins the other ranks if there are any. */
+int mr_ranked_begin(mr_ranked *ranked, const mr_common *common, const char *engine, int shard, mr_error *err);
+int mr_rank_check_micros(const mr_crew *crew, int64_t micros, mr_error *err); /* are there enough? */
+/* Prints an error: shared ones on rank 0, others where they happened. */
+void mr_ranked_report(const mr_ranked *ranked, const char *command, int shared, const mr_error *err);
+/* abort: ends this process and all others, which do not know that there is anything wrong. */
+void mr_ranked_end(mr_ranked *ranked, int abort);
+
+#endif

@@ -1,0 +1,156 @@
+/* The crew of a run: agreement, and waiting for ranks that are slow or gone. */
+#include "train/ranks.h"
+
+#include "core/clock.h"
+#include "core/mem.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Seconds: after which a slow rank is named, and after which one is given up once the run was told to stop. */
+enum { SLOW = 5, GIVE_UP = 10 };
+
+/* ---- waiting ---- */
+
+int mr_crew_speaks(const mr_crew *c, int about) { return c->rank == (about == 0 ? 1 : 0); }
+
+/* A process of this machine can be seen to be gone; of others the launcher knows, and sends a signal. */
+static int is_gone(const mr_crew *c, int rank)
+{
+    const mr_rank_place *there = &c->places[rank];
+    if (strcmp(there->host, c->places[c->rank].host)) return 0;
+    return kill((pid_t)there->process, 0) && errno == ESRCH;
+}
+
+static int gives_up(mr_crew *c)
+{
+    if (!c->stop || !*c->stop) return 0;
+    if (c->stop_began == 0) c->stop_began = mr_seconds();
+    return mr_seconds() - c->stop_began >= GIVE_UP;
+}
+
+static void name_slow(mr_crew *c, int rank, double seconds)
+{
+    char line[200];
+    if ((c->patient && rank == 0) || seconds < c->next_line) return;
+    c->next_line = 2 * seconds;
+    snprintf(line, sizeof line, "rank %d (process %lld on %.60s) has kept the others waiting for %.0f s", rank,
+             (long long)c->places[rank].process, c->places[rank].host, seconds);
+    if (c->tell && mr_crew_speaks(c, rank)) c->tell(c->tell_user, line);
+}
+
+/* Called by the library, in the thread that waits. */
+static int on_waiting(void *user, int rank, double seconds)
+{
+    mr_crew *c = user;
+    /* another exchange than last time; or this process itself was stopped for a while */
+    if (seconds < c->waited || seconds > c->waited + 2) c->next_line = seconds + SLOW;
+    c->waited = seconds;
+    if (is_gone(c, rank) || gives_up(c)) return c->lost = rank, 1;
+    name_slow(c, rank, seconds);
+    return 0;
+}
+
+int mr_crew_lost(const mr_crew *c, int64_t step, int64_t saved, const char *dir, mr_error *err)
+{
+    char kept[80] = "nothing was saved yet";
+    if (c->lost < 0) return 0;
+    if (saved) snprintf(kept, sizeof kept, "the checkpoint of step %lld is kept", (long long)saved);
+    mr_fail(err, MR_EDEVICE,
+            "rank %d (process %lld on %.60s) has ended or does not answer; the run stopped after step %lld and %s; "
+            "resume it with any number of ranks: mpirun -n N minrnn train --out %.200s --resume",
+            c->lost, (long long)c->places[c->lost].process, c->places[c->lost].host, (long long)step, kept, dir);
+    return 1;
+}
+
+/* ---- beginning ---- */
+
+int mr_crew_begin(mr_crew *c, mr_context *ctx, const mr_stop *stop, mr_error *err)
+{
+    mr_rank_place here = {.process = getpid()};
+    *c = (mr_crew){.ctx = ctx,
+                   .rank = mr_context_rank(ctx),
+                   .size = mr_context_ranks(ctx),
+                   .stop = stop,
+                   .lost = -1,
+                   .next_line = SLOW};
+    if (c->size == 1) return 0;
+    gethostname(here.host, sizeof here.host - 1);
+    c->places = mr_alloc((size_t)c->size, sizeof *c->places);
+    if (!c->places) return mr_no_memory(err, "ranks");
+    const int status = mr_context_gather(ctx, &here, c->places, sizeof here, err);
+    if (!status) mr_context_while_waiting(ctx, on_waiting, c);
+    return status;
+}
+
+void mr_crew_end(mr_crew *c)
+{
+    if (c->places) mr_context_while_waiting(c->ctx, NULL, NULL);
+    mr_free(c->places);
+    c->places = NULL;
+}
+
+/* ---- agreeing ---- */
+
+/* Everybody's `bytes`; NULL: out of memory, or a rank is gone. */
+static void *gather(mr_crew *c, const void *mine, size_t bytes, int *status, mr_error *err)
+{
+    void *all = mr_alloc((size_t)c->size, bytes);
+    *status = all ? mr_context_gather(c->ctx, mine, all, bytes, err) : mr_no_memory(err, "messages of ranks");
+    if (!*status) return all;
+    mr_free(all);
+    return NULL;
+}
+
+int mr_crew_agree(mr_crew *c, int status, mr_error *err)
+{
+    mr_error mine = {0};
+    if (c->size == 1) return status;
+    if (status) mine = *err, mine.status = status;
+    mr_error *all = gather(c, &mine, sizeof mine, &status, err);
+    for (int q = 0; all && !status && q < c->size; q++) {
+        if (!all[q].status) continue;
+        status = all[q].status;
+        if (q) mr_fail(err, status, "rank %d: %.900s", q, all[q].text);
+        else *err = all[q];
+    }
+    mr_free(all);
+    return status;
+}
+
+int mr_crew_sum(mr_crew *c, int64_t *value, mr_error *err)
+{
+    int status = 0;
+    if (c->size == 1) return 0;
+    int64_t *all = gather(c, value, sizeof *value, &status, err);
+    if (!all) return status;
+    *value = 0;
+    for (int q = 0; q < c->size; q++) *value += all[q];
+    mr_free(all);
+    return 0;
+}
+
+int mr_crew_follow(mr_crew *c, void *orders, size_t bytes, int *any, int flags, mr_error *err)
+{
+    int status = 0;
+    if (c->size == 1) return 0;
+    const size_t each = bytes + (size_t)flags * sizeof *any;
+    char *mine = mr_alloc(each, 1), *all = NULL;
+    if (!mine) return mr_no_memory(err, "messages of ranks");
+    memcpy(mine, orders, bytes);
+    memcpy(mine + bytes, any, (size_t)flags * sizeof *any);
+    all = gather(c, mine, each, &status, err);
+    for (int q = 0; all && q < c->size; q++)
+        for (int i = 0; i < flags; i++) {
+            int flag;
+            memcpy(&flag, all + (size_t)q * each + bytes + (size_t)i * sizeof flag, sizeof flag);
+            any[i] = any[i] || flag;
+        }
+    if (all) memcpy(orders, all, bytes);
+    mr_free(all);
+    mr_free(mine);
+    return status;
+}

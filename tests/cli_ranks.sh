@@ -1,0 +1,171 @@
+#!/usr/bin/env bash
+# Training with several processes under mpirun: the same files for any number of ranks, resumed with another number
+# after one was killed; ranks that do not fit together, are slow, or are too many; and what is said where MPI is missing.
+# usage: cli_ranks.sh path/to/minrnn
+source "$(dirname "$0")/cli_support.bash"
+
+plugin=$(dirname "$minrnn")/libminrnn_mpi.so
+python3 - >text.txt <<'PYTHON'
+import random
+random.seed(3)
+words = ["lorem", "ipsum", "dolor", "sit", "amet", "tempor", "magna", "aliqua"]
+print(" ".join(random.choice(words) for _ in range(4000)))
+PYTHON
+small=(--dim 24 --layers 2 --batch 2 --context 16 --eval-every 20 --eval-tokens 2000 --threads 1)
+six=(text --data text.txt "${small[@]}" --accumulate 6)
+
+# ---- without a launcher, and without MPI
+
+brief=("$minrnn" train "${six[@]}" --steps 2)
+run env OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 MINRNN_MPI=/nowhere.so "${brief[@]}" --out none
+check "a plug-in that is missing is status 1" [ $status -eq 1 ]
+check "one line names it" grep -qE 'MINRNN_MPI: .*nowhere.so.*libopenmpi-dev' err
+check "nothing was written" [ ! -e none ]
+run env RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 MASTER_ADDR=localhost MASTER_PORT=1 "${brief[@]}" --out none
+check "rank 1 is silent about what rank 0 says" [ ! -s err ]
+refused 1 'torchrun does not start MPI programs' env RANK=0 WORLD_SIZE=2 "${brief[@]}" --out none
+refused 1 'NCCL moves memory of GPUs only' env RANK=0 WORLD_SIZE=2 "${brief[@]}" --out none --device cpu --ranks nccl
+done_by env RANK=0 WORLD_SIZE=2 "${brief[@]}" --out off --ranks off --quiet
+refused 1 'one of auto, mpi, nccl, off' "${brief[@]}" --out none --ranks mpich
+done_by "$minrnn" train "${six[@]}" --steps 60 --out alone --quiet
+
+if [ ! -e "$plugin" ] || ! command -v mpirun >/dev/null; then
+    left_out "ranks under mpirun: no MPI here (Debian: apt-get install openmpi-bin libopenmpi-dev, then make again)"
+    finish
+fi
+
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
+    OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl_vader_single_copy_mechanism=none
+ranks() { # N DIR [flags…]    trains with N ranks
+    local n=$1 dir=$2
+    shift 2
+    timeout --kill-after=5 120 mpirun -n "$n" "$minrnn" train "$@" --out "$dir"
+}
+said() { grep -aE '^minrnn' "$1"; } # mpirun adds lines of its own
+
+# The tensors of a state: its metadata has times.
+tensors() {
+    python3 - "$1" <<'PYTHON'
+import hashlib, json, struct, sys
+content = open(sys.argv[1], "rb").read()
+size = struct.unpack("<Q", content[:8])[0]
+head = json.loads(content[8:8 + size])
+head.pop("__metadata__")
+total = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
+total.update(content[8 + size:])
+print(total.hexdigest())
+PYTHON
+}
+
+same_run() { # WHAT DIR    is it the run of one process, to the last bit?
+    check "$1: the last model" same_files "$2/last.safetensors" alone/last.safetensors
+    check "$1: the best model" same_files "$2/model.safetensors" alone/model.safetensors
+    check "$1: weights and moments" [ "$(tensors "$2/state.safetensors")" = "$(tensors alone/state.safetensors)" ]
+    check "$1: the log" [ "$(timeless "$2/log.jsonl")" = "$(timeless alone/log.jsonl)" ]
+}
+
+# ---- any number of ranks
+
+for n in 1 2 3 4; do
+    done_by ranks $n "ranks$n" "${six[@]}" --steps 60
+    same_run "$n ranks" "ranks$n"
+done
+check "only rank 0 speaks" [ "$(grep -c 'parameters, batch' err)" -eq 1 ]
+done_by ranks 3 shard "${six[@]}" --steps 60 --shard
+same_run "a sharded optimiser" shard
+
+# ---- stopped, killed, resumed with another number
+
+done_by ranks 4 steps "${six[@]}" --steps 20 --shard
+done_by ranks 3 steps --resume --steps 60
+same_run "4 sharded ranks, then 3" steps
+
+pid_of_rank() { # DIR RANK
+    local pid
+    for pid in $(pgrep -f -- "$minrnn train .*--out $1\$|$minrnn train .*--out $1 "); do
+        tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$2" && echo "$pid"
+    done
+}
+wait_for() { # COMMAND…    up to 30 s
+    local i
+    for ((i = 0; i < 300; i++)); do
+        "$@" && return
+        sleep 0.1
+    done
+    return 1
+}
+has_state() { [ -e "$1/state.safetensors" ]; }
+
+for victim in 1 0; do
+    for ((try = 0; try < 5; try++)); do # one that has ended before it was killed shows nothing
+        rm -rf killed
+        ranks 3 killed "${six[@]}" --steps 100000 --save-every 3 >out 2>err &
+        job=$!
+        check "the run has saved" wait_for has_state killed
+        sleep "0.$((RANDOM % 10))"
+        pid=$(pid_of_rank killed $victim)
+        began=$SECONDS
+        [ -n "$pid" ] && kill -KILL "$pid" && break
+        kill $job
+    done
+    wait $job
+    status=$?
+    check "rank $victim killed: the job fails" [ $status -ne 0 ]
+    check "rank $victim killed: it ends within 10 s" [ $((SECONDS - began)) -le 10 ]
+    said err >lines
+    check "rank $victim killed: one line" [ "$(wc -l <lines)" -eq 1 ]
+    check "rank $victim killed: it says so" grep -q "rank $victim .*has ended or does not answer" lines
+    check "rank $victim killed: no rank is left" wait_for [ -z "$(pgrep -f -- "--out killed")" ]
+    check "rank $victim killed: nothing is half written" [ -z "$(find killed -name '*.tmp*')" ]
+    step=$(grep -oE '"step":[0-9]+' killed/log.jsonl | tail -n 1 | cut -d : -f 2)
+    steps=$((${step:-0} + 20))
+    done_by ranks 2 killed --resume --steps $steps --save-every 0
+    done_by "$minrnn" train "${six[@]}" --steps $steps --out whole$victim --quiet
+    check "rank $victim killed: resumed with 2 ranks to the bits of one" \
+        same_files killed/last.safetensors whole$victim/last.safetensors
+    check "rank $victim killed: the log, too" [ "$(timeless killed/log.jsonl)" = "$(timeless whole$victim/log.jsonl)" ]
+done
+
+# ---- a slow rank
+
+ranks 2 slow "${six[@]}" --steps 100000 --save-every 50 >out 2>err &
+job=$!
+check "the slow run has saved" wait_for has_state slow
+pid=$(pid_of_rank slow 1)
+kill -STOP "$pid"
+named() { grep -qE "^minrnn: rank 1 \(process $pid on .*has kept the others waiting" err; }
+check "a stopped rank is named" wait_for named
+kill -CONT "$pid"
+kill -TERM "$(pid_of_rank slow 1)" # a signal to any rank stops all, and they save
+wait $job
+check "it stopped and saved" grep -q 'stopped at step [0-9]*, saved' err
+
+# ---- ranks that do not fit together
+
+other() { # PATTERN [flags of rank 1]    one line, nothing written
+    local pattern=$1
+    shift
+    rm -rf other
+    run timeout --kill-after=5 60 mpirun -n 1 "$minrnn" train "${six[@]}" --steps 2 --out other : \
+        -n 1 "$minrnn" train "$@" --out other
+    check "refused: $pattern" [ $status -eq 1 ]
+    check "one line: $pattern" [ "$(said err | wc -l)" -eq 1 ]
+    check "it says $pattern: $(said err)" grep -qE "^minrnn train: $pattern" err
+    check "nothing written: $pattern" [ ! -e other/state.safetensors ]
+}
+head -c 20000 text.txt >shorter.txt
+other 'rank 1 has lr = 0.5, and rank 0 lr = ' "${six[@]}" --steps 2 --lr 0.5
+other 'rank 1 has data with the SHA-256' text --data shorter.txt "${small[@]}" --accumulate 6 --steps 2
+other 'rank 1 has context = 8, and rank 0 context = 16' text --data text.txt "${small[@]/16/8}" --accumulate 6 --steps 2
+other 'rank 1: nowhere.txt: cannot be opened' text --data nowhere.txt "${small[@]}" --accumulate 6 --steps 2
+other 'rank 1 has the device = ' "${six[@]}" --steps 2 --device ref
+run ranks 3 few text --data text.txt "${small[@]}" --accumulate 2 --steps 2
+check "more ranks than micro-batches" grep -qE '^minrnn train: accumulate = 2: 3 ranks need .*--accumulate 3' err
+check "nothing was begun for them" [ ! -e few ]
+run ranks 2 killed --resume --accumulate 6 --gradient-sum order --steps 100000
+check "the order of sums is the run's" grep -qE 'gradient-sum = tree, which cannot become order' err
+rm -rf old
+run ranks 2 old "${six[@]}" --steps 2 --gradient-sum order
+check "sums in order are for one process" grep -qE '^minrnn train: .*gradient-sum = order' err
+
+finish
