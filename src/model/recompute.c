@@ -7,7 +7,7 @@
 const char *const mr_recompute_names[] = {"auto", "none", "blocks", "chunks", NULL};
 
 /* USUAL: tokens of a chunk, over all rows, where there is a choice: on a CPU few, because more leave its caches
- * (measured with 2 × 64: from 1,024 to 65,536 tokens, a sixth); a GPU needs many at once. LEAST: of a row, where memory
+ * (measured with 2 × 64: from 1,024 to 16,384 tokens, a tenth); a GPU needs many at once. LEAST: of a row, where memory
  * is short. */
 enum { USUAL = 1 << 12, USUAL_QUEUED = 1 << 15, LEAST = 64, MOST_CHUNKS = 1 << 16, MOST_MICROS = 1 << 16 };
 
