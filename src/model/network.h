@@ -1,5 +1,5 @@
 /* What a model is made of. Only for the files that implement model.h (model.c, plan.c, forward.c, learn.c, step.c,
- * replay.c, upload.c, head.c, state.c, nonfinite.c) and for tests. */
+ * replay.c, upload.c, head.c, state.c, recompute.c, chunks.c, nonfinite.c) and for tests. */
 #ifndef MR_MODEL_NETWORK_H
 #define MR_MODEL_NETWORK_H
 
@@ -95,7 +95,11 @@ int mr_plan_make(mr_model *model, mr_plan_sizes *sizes, mr_error *err);
 
 /* What is computed again (recompute.c). Makes the plan with what was asked for. */
 int mr_recompute_plan(mr_model *model, mr_plan_sizes *sizes, mr_error *err);
-/* The shape of the activations of such batches: that of a chunk. */
+
+/* Chunks of time (chunks.c). A micro-batch's number and a chunk's share one word of mr_step. */
+enum { MR_CHUNKS_MOST = 1 << 16, MR_MICROS_MOST = 1 << 16 };
+int mr_chunks_of(int T, int chunk); /* how many there are in T tokens */
+/* The shape of activations for such a batch: that of a chunk, or of the whole. */
 mr_shape mr_chunk_shape(const mr_model *model, mr_shape batch);
 void mr_chunks_plan(mr_model *model, mr_arena *arena, mr_shape batch);
 int mr_chunks_plan_host(mr_model *model); /* 0 or MR_ENOMEM */
