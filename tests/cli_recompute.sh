@@ -72,7 +72,8 @@ refused 1 'recompute = some: must be one of auto, none, blocks, chunks' "$minrnn
     --recompute some --out no
 refused 1 'recompute-chunk = 16: recompute = blocks has no chunks' "$minrnn" train "${recipe[@]}" --recompute blocks \
     --recompute-chunk 16 --out no
-refused 1 'recompute = chunks: head = [a-z]* looks at whole sequences; use blocks or none' "$minrnn" train listops --recompute chunks --out no
+refused 1 'recompute = chunks: head = [a-z]* looks at whole sequences; use blocks or none' "$minrnn" train listops \
+    --recompute chunks --out no
 check "nothing is left of what was refused" [ ! -e no/model.safetensors ]
 
 # ---- a million tokens in little memory
