@@ -199,8 +199,8 @@ MR_API int mr_net_find_nonfinite(mr_net *net, char *where, size_t capacity);
  * the same kind of device, joins, and makes the same net. A step is `micros` micro-batches, however many ranks there
  * are. Each rank calls mr_net_learn for its own ones (mr_rank_micros), in order; the last call exchanges gradients,
  * updates, and writes the same result everywhere. Sums are made in an order that does not depend on the number of
- * ranks: the weights have the same bits for any. Only mr_net_learn with several micro-batches trains; mr_net_save… write on
- * rank 0 and do nothing on others. */
+ * ranks: the weights have the same bits for any. Only mr_net_learn with several micro-batches trains;
+ * mr_net_save… write on rank 0 and do nothing on others. */
 
 MR_API int mr_ranks_launched(int *rank); /* how many a launcher started; 1: none did. rank may be NULL */
 /* How many of them run on this machine, as far as the launcher tells, and which one of these this process is. */

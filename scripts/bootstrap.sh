@@ -83,8 +83,8 @@ install_mpi() {
 if [ "${1:-}" = ranks ]; then
     install_mpi
     has_mpi || {
-        echo "minrnn: no MPI here: install Open MPI or MPICH with its compiler, mpicc (Fedora: openmpi-devel; Arch and" \
-            "Homebrew: open-mpi)" >&2
+        echo "minrnn: no MPI here: install Open MPI or MPICH with its compiler, mpicc (Fedora: openmpi-devel; Arch" \
+            "and Homebrew: open-mpi)" >&2
         exit 1
     }
     echo "minrnn: MPI is here; run make again"

@@ -17,7 +17,7 @@ static void every_element_has_one_owner(void **state)
     int stages[3] = {2, 0, 1};
     const int64_t shapes[3][2] = {{700, 300}, {MR_SUM_PART, 3}, {1, 77777}};
     for (int i = 0; i < 3; i++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "row%d", i);
         mr_params_add(&params, "", name, 0, MR_INIT_CONSTANT, 0, 2, shapes[i]);
     }

@@ -35,7 +35,7 @@ static void unmute(void)
 }
 
 /* Ranks of one machine share its GPUs, and its processors unless the launcher has bound each rank to its own. */
-static mr_common share_machine(const mr_common *common)
+mr_common mr_rank_share_machine(const mr_common *common)
 {
     mr_common mine = *common;
     int place, here;
@@ -54,7 +54,7 @@ int mr_ranked_begin(mr_ranked *r, const mr_common *common, const char *engine, i
     options.engine = engine;
     options.shard = shard;
     const int together = mr_ranks_launched(NULL) > 1 && strcmp(engine, "off");
-    const mr_common mine = together ? share_machine(common) : *common;
+    const mr_common mine = together ? mr_rank_share_machine(common) : *common;
     *r = (mr_ranked){.crew = {.size = 1, .lost = -1}};
     if (!together) unmute();
     int status = mr_open_context(&mine, &r->ctx, err);

@@ -15,6 +15,9 @@ typedef struct mr_ranked {
 /* What the ranks have in common is said once: until it has joined, every other rank than 0 is silent. */
 void mr_rank_mute(void);
 
+/* The device and the threads of this rank, where it shares a machine with others. */
+mr_common mr_rank_share_machine(const mr_common *common);
+
 /* Opens the context, of a GPU the one that is this rank's, and joins the other ranks if there are any. */
 int mr_ranked_begin(mr_ranked *ranked, const mr_common *common, const char *engine, int shard, mr_error *err);
 int mr_rank_check_micros(const mr_crew *crew, int64_t micros, mr_error *err); /* are there enough? */

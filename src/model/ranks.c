@@ -1,9 +1,6 @@
 /* The exchange of gradients: what is sent to whom, and the sums. */
 #include "model/ranks.h"
 
-/* 4 MB: large enough for the bandwidth of a network, small enough for a vector to have several pieces to overlap. */
-enum { PIECE = 64 * MR_SUM_PART };
-
 /* What one piece needs in a step. */
 typedef struct traffic {
     mr_message *nodes, *sums; /* lists of messages: everybody's nodes to the owners; the owners' sums to all */
@@ -43,7 +40,7 @@ int mr_ranks_new(mr_dev *dev, mr_comm *comm, mr_courier *courier, const mr_param
     if (!r) return MR_ENOMEM;
     r->channel = mr_channel_over(comm, courier);
     const size_t ranks = (size_t)comm->size;
-    int status = mr_pieces_new(&r->pieces, params, stages, PIECE);
+    int status = mr_pieces_new(&r->pieces, params, stages, MR_RANKS_PIECE);
     if (!status) r->traffic = mr_alloc_with(dev->allocator, (size_t)r->pieces.count, sizeof *r->traffic);
     const size_t each = 2 * (ranks - 1);
     r->sums = mr_alloc_with(dev->allocator, (size_t)r->pieces.count * each, sizeof *r->sums);

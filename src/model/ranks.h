@@ -12,6 +12,9 @@
 
 typedef struct mr_ranks mr_ranks;
 
+/* 4 MB: large enough for the bandwidth of a network, small enough for a vector to have several pieces to overlap. */
+enum { MR_RANKS_PIECE = 64 * MR_SUM_PART };
+
 /* stages: of a backward (mr_model_stages), by row of the parameter table. 0 or MR_ENOMEM. */
 int mr_ranks_new(mr_dev *dev, mr_comm *comm, mr_courier *courier, const mr_params *params, const int *stages,
                  mr_ranks **out);
