@@ -317,8 +317,10 @@ static void what_is_refused(void **state)
     interface.head = MR_HEAD_MEAN;
     mr_config config = config_with("mingru", &interface);
     assert_int_equal(mr_model_new(&config, dev, MR_DECAY_MATRICES, &m, &err), 0);
+    assert_int_equal(mr_model_plan(m, 1, 10, 1, &err), 0);
     mr_model_set_recompute(m, (mr_recomputing){.how = MR_RECOMPUTE_CHUNKS, .chunk = 5});
     assert_int_equal(mr_model_plan(m, 1, 100, 1, &err), MR_ECONFIG);
+    assert_false(mr_model_fits(m, 1, 100, 1)); /* its memory is for less */
     assert_non_null(strstr(err.text, "recompute = chunks: head = mean looks at whole sequences"));
     mr_model_free(m);
     config = config_with("mingru", &plain);

@@ -89,7 +89,7 @@ int mr_recompute_plan(mr_model *m, mr_plan_sizes *sizes, mr_error *err)
 {
     const mr_recompute how = m->asked.how;
     int status = check_asked(m, err);
-    if (status) return status;
+    if (status) return m->step = NULL, status; /* no plan: that of before is for other shapes */
     const int searched = how == MR_RECOMPUTE_AUTO || (how == MR_RECOMPUTE_CHUNKS && !m->asked.chunk);
     m->recompute = m->asked;
     if (how == MR_RECOMPUTE_BLOCKS && !m->train) m->recompute.how = MR_RECOMPUTE_NONE;
