@@ -136,6 +136,9 @@ typedef struct mr_shape {
  * share memory, so it takes only as much as the larger one. Without this call memory grows with the largest batch. */
 MR_API int mr_net_reserve(mr_net *net, const mr_shape *train, const mr_shape *score, mr_error *err);
 MR_API int mr_net_reserve_streams(mr_net *net, int count, mr_error *err);
+/* Bytes of the device that this net has taken: parameters and, once it trains, gradients, moments and the activations
+ * of its largest batch. Calls that only score, and streams, may have taken more, as has the device's own scratch. */
+MR_API size_t mr_net_memory(mr_net *net);
 
 /* Checks a batch and its targets and sets batch->counted; later calls then skip the check. Meant for a thread that
  * prepares batches while another one trains. */

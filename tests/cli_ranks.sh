@@ -161,7 +161,7 @@ kill -STOP "$pid"
 named() { grep -qE "^minrnn: rank 1 \(process $pid on .*has kept the others waiting" err; }
 check "a stopped rank is named" wait_for named
 kill -CONT "$pid"
-kill -TERM "$(pid_of_rank slow 1)" # a signal to any rank stops all, and they save
+kill -TERM "$pid" # a signal to any rank stops all, and they save
 wait $job
 check "it stopped and saved" grep -q 'stopped at step [0-9]*, saved' err
 

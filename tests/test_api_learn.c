@@ -348,7 +348,10 @@ static void reserved_memory_is_enough_for_training(void **state)
     make_lesson(&l, 1);
     const mr_batch small = rows_of(&l, 0, 2);
     const mr_shape training = {2, TIME}, scoring = {BATCH, TIME};
+    const size_t untrained = mr_net_memory(net);
     OK(mr_net_reserve(net, &training, &scoring, &err));
+    assert_that(mr_net_memory(net), >, untrained + 3 * sizeof(float) * (size_t)mr_net_parameters(net));
+    assert_that(mr_net_memory(net), <=, (size_t)c.bytes);
     OK(mr_net_train(net, &small, NULL, &err)); /* the first call allocates the device's own scratch */
     OK(mr_net_evaluate(net, &l.data, &result, &err));
     const long bytes = c.bytes, blocks = c.blocks;

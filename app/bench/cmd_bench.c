@@ -13,6 +13,7 @@
 static const char usage[] =
     "usage: minrnn bench [gemm|scan|layer|step|decode|memory] [--threads N] [--device NAME] [--mixer NAME] [--quick] "
     "[--peers] [--json]\n"
+    "       minrnn bench lm [--size tiny|124m|350m|1b] …\n"
     "\n"
     "Measures this machine's limits, then how near to them the parts of a training step come. Without a name: all.\n"
     "\n"
@@ -23,6 +24,7 @@ static const char usage[] =
     "           the second with every mixer\n"
     "  decode   one token after another for 1, 2, 4 and 8 streams, every mixer; minGRU with weights in 8 bits too\n"
     "  memory   bytes that the device has taken after a training step: model, activations, scratch\n"
+    "  lm       tokens a second of large language models, by itself: see `minrnn bench lm --help`\n"
     "  ranks    the exchange of gradients between processes, by itself: see `minrnn bench ranks --help`\n"
     "\n"
     "share is (the time that the limit allows) / (the time it took); the limit is measured again around each "
@@ -263,6 +265,7 @@ int mr_cmd_bench(int argc, char **argv)
                     .examples = "  minrnn bench gemm --threads 1\n  minrnn bench --quick --json\n"
                                 "  MINRNN_PEERS=torch_peers.py minrnn bench layer decode --peers\n"};
     mr_error err = {0};
+    if (argc > 1 && !strcmp(argv[1], "lm")) return mr_cmd_bench_lm(argc - 1, argv + 1);
     if (argc > 1 && !strcmp(argv[1], "ranks")) return mr_cmd_bench_ranks(argc - 1, argv + 1);
     int code = mr_args_parse(&args, argc, argv);
     if (code >= 0) return code;

@@ -55,6 +55,15 @@ int mr_net_reserve(mr_net *net, const mr_shape *train, const mr_shape *score, mr
     return mr_lease_end(&lease, status, err);
 }
 
+size_t mr_net_memory(mr_net *net)
+{
+    mr_lease lease;
+    if (mr_lease_begin_exclusive(&lease, net, NULL)) return 0;
+    const size_t bytes = mr_model_memory(net->owner);
+    mr_lease_end(&lease, 0, NULL);
+    return bytes;
+}
+
 static int have_plan(mr_net *net, int B, int T, mr_error *err)
 {
     const int planned = net->chosen.how != MR_RECOMPUTE_AUTO;

@@ -1,6 +1,8 @@
 /* One block: its parameters, its memory, its forward and backward. */
 #include "model/block.h"
 
+#include "model/sequence.h"
+
 #include <math.h>
 #include <stdio.h>
 
@@ -106,24 +108,27 @@ void mr_block_put_output(mr_block *b, const mr_config *c, mr_act *output)
 
 static void conv(const mr_block *b, const mr_pass *p, const mr_act *x, const mr_block_state *s)
 {
-    p->dev->ops.conv_fwd(p->dev, &(mr_conv_fwd_args){.B = p->B,
-                                                     .T = p->T,
-                                                     .D = (int)p->config->dim,
-                                                     .taps = (int)p->config->conv,
-                                                     .x = x,
-                                                     .w = mr_weight(p, b->conv),
-                                                     .b = mr_weight(p, b->conv + 1),
-                                                     .tail_in = s->tail_in,
-                                                     .reset = p->reset,
-                                                     .length = p->length,
-                                                     .y = b->conv_y,
-                                                     .tail_out = s->tail_out});
+    mr_sequence_conv_fwd(p, MR_CONV_OF_BLOCK,
+                         (mr_conv_fwd_args){.B = p->B,
+                                            .T = p->T,
+                                            .D = (int)p->config->dim,
+                                            .taps = (int)p->config->conv,
+                                            .x = x,
+                                            .w = mr_weight(p, b->conv),
+                                            .b = mr_weight(p, b->conv + 1),
+                                            .tail_in = s->tail_in,
+                                            .reset = p->reset,
+                                            .length = p->length,
+                                            .y = b->conv_y,
+                                            .tail_out = s->tail_out});
 }
 
+/* Ranks that share a sequence drop different elements. */
 static mr_dropout drop_at(const mr_block *b, const mr_pass *p, int place)
 {
     float share = p->train ? (float)p->config->dropout : 0;
-    return (mr_dropout){.p = share, .site = (uint32_t)(2 * b->index + place), .step = p->step};
+    int block = b->index + mr_sequence_rank(p->sequence) * (int)p->config->layers;
+    return (mr_dropout){.p = share, .site = (uint32_t)(2 * block + place), .step = p->step};
 }
 
 static mr_activation activation_of(const mr_config *c)
@@ -173,6 +178,7 @@ void mr_block_forward_to(mr_block *b, const mr_pass *p, const mr_block_state *s,
     const mr_config *c = p->config;
     const mr_mixer *mixer = mr_mixer_at(c->mixer);
     int N = p->B * p->T, D = (int)c->dim;
+    mr_sequence_enter(p, b->index);
     if (conv_residual(c)) {
         conv(b, p, b->x, s);
         mr_linear(
@@ -208,22 +214,23 @@ void mr_block_forward(mr_block *b, const mr_pass *p, const mr_block_state *s)
 static void conv_bwd(const mr_block *b, const mr_pass *p, const mr_act *x, const mr_act *dy, mr_act *dx, int accumulate,
                      const mr_block_state *s, const mr_block_state_grad *g)
 {
-    p->dev->ops.conv_bwd(p->dev, &(mr_conv_bwd_args){.B = p->B,
-                                                     .T = p->T,
-                                                     .D = (int)p->config->dim,
-                                                     .taps = (int)p->config->conv,
-                                                     .x = x,
-                                                     .w = mr_weight(p, b->conv),
-                                                     .tail_in = s->tail_in,
-                                                     .reset = p->reset,
-                                                     .length = p->length,
-                                                     .dy = dy,
-                                                     .dtail_out = g->tail_out,
-                                                     .accumulate = accumulate,
-                                                     .dx = dx,
-                                                     .dw = mr_grad(p, b->conv),
-                                                     .db = mr_grad(p, b->conv + 1),
-                                                     .dtail_in = g->tail_in});
+    mr_sequence_conv_bwd(p, MR_CONV_OF_BLOCK,
+                         (mr_conv_bwd_args){.B = p->B,
+                                            .T = p->T,
+                                            .D = (int)p->config->dim,
+                                            .taps = (int)p->config->conv,
+                                            .x = x,
+                                            .w = mr_weight(p, b->conv),
+                                            .tail_in = s->tail_in,
+                                            .reset = p->reset,
+                                            .length = p->length,
+                                            .dy = dy,
+                                            .dtail_out = g->tail_out,
+                                            .accumulate = accumulate,
+                                            .dx = dx,
+                                            .dw = mr_grad(p, b->conv),
+                                            .db = mr_grad(p, b->conv + 1),
+                                            .dtail_in = g->tail_in});
 }
 
 /* The backward of a linear layer over all tokens, with its bias. */
@@ -270,6 +277,7 @@ void mr_block_backward(mr_block *b, const mr_pass *p, const mr_scratch *w, const
     const mr_config *c = p->config;
     const mr_mixer *mixer = mr_mixer_at(c->mixer);
     const int D = (int)c->dim;
+    mr_sequence_enter(p, b->index);
     if (has_mlp(c)) mlp_backward(b, p, w);
     linear_bwd(p, b->down, b->down_bias, D, mixer->width(c), branch_grad(b, p, w, 0), b->h, NULL, w->dh);
     mixer->backward(b->mixer, p, conv_inside(c) ? b->conv_y : b->u, b->h, w->dh, w->inner, s->mixer_in, g->mixer_out,

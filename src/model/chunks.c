@@ -122,7 +122,7 @@ static void run_learning(void *arg)
     chunk_work *w = arg;
     mr_chunks *c = &w->model->chunks;
     mr_run_forward(w->model, &w->pass, w->in, c->after, w->rows);
-    mr_run_loss(w->model, w->rows, 1);
+    mr_run_loss(w->model, &w->pass, w->rows, 1);
     mr_run_backward(w->model, &w->pass, w->rows, w->in, c->dafter, c->dbefore);
 }
 
@@ -160,7 +160,7 @@ static chunk_work start_chunk(const walk *w, int index, mr_batch *chunk)
 static void replay(const walk *w, mr_replay_work what, const mr_batch *chunk, void (*work)(void *), chunk_work *arg)
 {
     const mr_replay_key key = mr_chunk_key(w->m, what, chunk, arg->in != NULL);
-    w->m->dev->replay(w->m->dev, &key, work, arg);
+    mr_run_replayed(w->m, &key, work, arg);
 }
 
 /* The first pass: the states at the borders. */
@@ -189,8 +189,7 @@ static void learn_backward(const walk *w, double scale, mr_state *state)
         chunk_work work = start_chunk(w, i, &chunk);
         mr_upload_targets(w->m, &chunk, scale);
         w->m->sending = sending && i == 0;
-        if (w->m->sending) run_learning(&work); /* a recording holds no messages */
-        else replay(w, MR_REPLAY_CHUNK_LEARN, &chunk, run_learning, &work);
+        replay(w, MR_REPLAY_CHUNK_LEARN, &chunk, run_learning, &work);
         if (state && i == w->count - 1) dev->copy(dev, state->reals, c->after, w->state);
         if (i) dev->copy(dev, c->dafter, c->dbefore, w->state);
     }

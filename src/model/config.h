@@ -57,6 +57,9 @@ typedef struct mr_config {
     /* attention */
     int64_t heads, window;
     mr_positions positions;
+    /* not a key; of a model whose sequences may be cut between ranks (model/sequence.h): its mixers project apart from
+     * their recurrence */
+    int cut;
 } mr_config;
 
 extern const mr_option mr_config_options[];

@@ -19,7 +19,8 @@ mr_pass mr_pass_over(const mr_model *m, const mr_batch *batch, int train)
                      .T = batch->T,
                      .reset = batch->reset ? m->reset : NULL,
                      .length = batch->length ? m->length : NULL,
-                     .train = train};
+                     .train = train,
+                     .sequence = m->sequence};
 }
 
 /* A part of a state's reals (device). at: reals per stream before it. */
@@ -81,16 +82,20 @@ typedef struct stepping {
     int draw; /* draw a token afterwards */
 } stepping;
 
-static void draw_once(mr_model *m, int B, size_t first_row)
+/* rows: of the forward before it. */
+static void draw_once(mr_model *m, int B, size_t first_row, size_t rows)
 {
-    m->dev->ops.sample(
-        m->dev, &(mr_sample_args){.R = B,
-                                  .C = m->interface.outputs,
-                                  .how = m->sampling,
-                                  .position = m->position,
-                                  .logits = mr_act_at(m->dev, m->logits, first_row * (size_t)m->interface.outputs),
-                                  .ids = m->ids,
-                                  .drawn = m->drawn});
+    const mr_pass pass = mr_pass_over(m, &(mr_batch){0}, 0);
+    const int sliced = mr_in_slices(m, rows);
+    if (sliced) mr_head_product(m, &pass, first_row, (size_t)B);
+    const size_t at = sliced ? 0 : first_row * (size_t)m->interface.outputs;
+    m->dev->ops.sample(m->dev, &(mr_sample_args){.R = B,
+                                                 .C = m->interface.outputs,
+                                                 .how = m->sampling,
+                                                 .position = m->position,
+                                                 .logits = mr_act_at(m->dev, m->logits, at),
+                                                 .ids = m->ids,
+                                                 .drawn = m->drawn});
 }
 
 static void step_once(void *arg)
@@ -99,7 +104,7 @@ static void step_once(void *arg)
     const size_t rows = mr_head_rows(s->model->interface.head, (size_t)s->pass->B, 1);
     mr_run_forward(s->model, s->pass, s->state, s->state, rows);
     mr_head_scores(s->model, rows);
-    if (s->draw) draw_once(s->model, s->pass->B, 0);
+    if (s->draw) draw_once(s->model, s->pass->B, 0, rows);
 }
 
 /* One token per stream, the state updated in place: the same work for every token. */
@@ -108,7 +113,7 @@ static void run_step(mr_model *m, const mr_batch *batch, mr_state *state, int dr
     const mr_pass pass = mr_pass_over(m, batch, 0);
     const mr_replay_key key = mr_step_key(m, state->reals, batch, draw);
     stepping s = {m, &pass, state->reals, draw};
-    m->dev->replay(m->dev, &key, step_once, &s);
+    mr_run_replayed(m, &key, step_once, &s);
 }
 
 mr_real *mr_keep_state(mr_model *m, const mr_batch *batch, const mr_state *state)
@@ -131,6 +136,7 @@ void mr_model_forward(mr_model *m, const mr_batch *batch, mr_state *state, int t
         mr_run_forward(m, &pass, in, out, m->rows);
         mr_head_scores(m, m->rows);
     }
+    if (state) mr_sequence_carry(&pass, batch->length, out);
     if (state) state->under_way = 1;
 }
 
@@ -150,7 +156,7 @@ void mr_model_draw(mr_model *m, mr_state *state, int fresh, int count, int32_t *
     const uint64_t first = (uint64_t)m->next_position;
     for (int i = 0; i < count; i++, m->next_position++)
         if (i || !fresh) run_step(m, &one, state, 1);
-        else draw_once(m, 1, m->rows - 1);
+        else draw_once(m, 1, m->rows - 1, m->rows);
     m->dev->download(m->dev, drawn, m->drawn, sizeof drawn);
     for (int i = 0; i < count; i++) tokens[i] = drawn[(first + (uint64_t)i) % MR_DRAWN];
 }
@@ -160,7 +166,7 @@ void mr_model_draw_rows(mr_model *m, int B, const mr_sampling *how, const uint64
 {
     for (int b = 0; b < B; b++) {
         mr_model_draw_from(m, &how[b], position[b]);
-        draw_once(m, 1, (size_t)b);
+        draw_once(m, 1, (size_t)b, m->rows);
         m->dev->download(m->dev, &tokens[b], m->drawn + position[b] % MR_DRAWN, sizeof *tokens);
     }
 }

@@ -25,7 +25,7 @@ void mr_head_plan(mr_model *m, mr_arena *arena)
     m->stat = mr_arena_take(arena, 2 * B * T * m->dev->real_size);
     /* room for whole pairs */
     m->pooled = m->interface.head == MR_HEAD_TOKEN ? m->normed : mr_arena_take(arena, 2 * ((B + 1) / 2) * row);
-    m->logits = mr_arena_take(arena, rows * (size_t)m->config.outputs * m->dev->act_size);
+    m->logits = mr_arena_take(arena, mr_scores_kept(m, rows) * m->dev->act_size);
     m->scores = m->config.output == MR_OUTPUT_TANH
                     ? mr_arena_take(arena, rows * (size_t)m->config.outputs * m->dev->real_size)
                     : NULL;
@@ -78,16 +78,12 @@ void mr_head_forward(mr_model *m, const mr_pass *p, size_t rows)
                                                          .D = D,
                                                          .kind = pooling_of(m),
                                                          .length = p->length,
+                                                         .weight = mr_sequence_weights(p),
                                                          .x = m->normed,
                                                          .y = m->pooled});
+    if (m->interface.head != MR_HEAD_TOKEN) mr_sequence_sum(p, m->pooled);
     if (pairs) forward_pairs(m, p, rows);
-    mr_linear(p, m->head,
-              (mr_linear_fwd_args){.M = (int)rows,
-                                   .N = m->interface.outputs,
-                                   .K = D,
-                                   .x = pairs ? m->paired : m->pooled,
-                                   .b = mr_weight(p, m->head_bias),
-                                   .y = m->logits});
+    if (!mr_in_slices(m, rows)) mr_head_product(m, p, 0, rows);
 }
 
 void mr_head_scores(mr_model *m, size_t rows)
@@ -119,24 +115,16 @@ void mr_head_backward(mr_model *m, const mr_pass *p, size_t rows)
     const int D = (int)m->config.dim;
     const int pooled = m->interface.head != MR_HEAD_TOKEN, pairs = mr_head_pairs(m->interface.head);
     mr_act *dnormed = m->scratch.inner;
-    mr_linear_bwd(p, m->head,
-                  (mr_linear_bwd_w_args){.M = (int)rows,
-                                         .N = m->interface.outputs,
-                                         .K = D,
-                                         .dy = m->logits,
-                                         .x = pairs ? m->paired : m->pooled,
-                                         .db = mr_grad(p, m->head_bias)},
-                  pairs && is_fused(m) ? m->pair_pre : NULL,
-                  pairs    ? m->dpaired
-                  : pooled ? m->dpooled
-                           : dnormed);
+    if (!mr_in_slices(m, rows)) mr_head_product_bwd(m, p, 0, rows);
     if (pairs) backward_pairs(m, p, rows);
+    if (pooled) mr_sequence_share(p, m->dpooled);
     if (pooled)
         m->dev->ops.pool_bwd(m->dev, &(mr_pool_bwd_args){.B = p->B,
                                                          .T = p->T,
                                                          .D = D,
                                                          .kind = pooling_of(m),
                                                          .length = p->length,
+                                                         .weight = mr_sequence_weights(p),
                                                          .dy = m->dpooled,
                                                          .dx = dnormed});
     mr_norm_layer_bwd(p, m->norm, mr_model_top(m), m->stat, dnormed, 0, m->scratch.d);

@@ -65,7 +65,8 @@ static void linear_bwd(const mr_pass *p, size_t at, mr_linear_bwd_w_args a, cons
                                                              .W = mr_real_at(p->dev, p->weights, at),
                                                              .pre = pre,
                                                              .accumulate = accumulate,
-                                                             .dx = dx});
+                                                             .dx = dx,
+                                                             .row = a.row});
 }
 
 void mr_linear_bwd(const mr_pass *p, int row, mr_linear_bwd_w_args a, const mr_act *pre, mr_act *dx)

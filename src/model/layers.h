@@ -19,6 +19,8 @@ typedef struct mr_pass {
     const uint8_t *reset;  /* device memory, or NULL */
     const int32_t *length; /* device memory, or NULL */
     int train;             /* dropout is on, and a backward will follow */
+    /* the ranks that share the batch's sequences (model/sequence.h), or NULL */
+    struct mr_sequence *sequence;
 } mr_pass;
 
 /* A parameter, or its gradient, by its row of the table; NULL for row −1. */

@@ -1,40 +1,7 @@
-/* Training: loss, backward, update, and all of them as one micro-batch. */
+/* Training: backward, update, and with the loss both as one micro-batch. */
 #include "model/network.h"
 
-/* ---- loss and backward ---- */
-
-void mr_run_loss(mr_model *m, size_t rows, int gradient)
-{
-    mr_dev *dev = m->dev;
-    int R = (int)rows, C = m->interface.outputs;
-    mr_act *grad = gradient ? m->logits : NULL;
-    if (m->interface.loss == MR_LOSS_XENT)
-        dev->ops.xent(dev, &(mr_xent_args){.R = R,
-                                           .C = C,
-                                           .logits = m->logits,
-                                           .target = m->target,
-                                           .scale = m->scale,
-                                           .dlogits = grad,
-                                           .row_loss = m->row_loss,
-                                           .stats = m->stats});
-    else
-        dev->ops.mse(dev, &(mr_mse_args){.R = R,
-                                         .C = C,
-                                         .tanh = m->config.output == MR_OUTPUT_TANH,
-                                         .pred = m->logits,
-                                         .target = m->target_values,
-                                         .mask = m->mask,
-                                         .scale = m->scale,
-                                         .dpred = grad,
-                                         .row_loss = m->row_loss,
-                                         .stats = m->stats});
-}
-
-void mr_model_loss(mr_model *m, const mr_batch *batch, double scale)
-{
-    mr_upload_targets(m, batch, scale);
-    mr_run_loss(m, mr_model_rows(m, batch), scale != 0);
-}
+/* ---- backward ---- */
 
 static void backward_input(mr_model *m, const mr_pass *p)
 {
@@ -136,7 +103,7 @@ static void run_learning(void *arg)
         mr_model_zero_stats(m);
     }
     mr_run_forward(m, &l->pass, l->in, l->out, l->rows);
-    mr_run_loss(m, l->rows, 1);
+    mr_run_loss(m, &l->pass, l->rows, 1);
     mr_run_backward(m, &l->pass, l->rows, l->in, NULL, NULL);
     if (l->last) mr_model_update(m);
 }
@@ -156,7 +123,7 @@ void mr_model_learn(mr_model *m, const mr_batch *batch, mr_state *state, const m
     mr_model_set_step(m, step);
     mr_upload_inputs(m, batch);
     mr_upload_targets(m, batch, scale);
-    if (m->sending) run_learning(&l); /* a recording holds no messages */
-    else m->dev->replay(m->dev, &key, run_learning, &l);
+    mr_run_replayed(m, &key, run_learning, &l);
+    if (state) mr_sequence_carry(&l.pass, batch->length, l.out);
     if (state) state->under_way = 1;
 }

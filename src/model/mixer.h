@@ -21,6 +21,7 @@ typedef struct mr_mixer {
     /* How many of the state's reals are in a second array, [B, rest], which follows the first array of all B streams.
      * NULL: none. */
     size_t (*state_rest)(const mr_config *config);
+    int cut; /* 1: its sequences can be cut between ranks (model/sequence.h) */
 } mr_mixer;
 
 extern const char *const mr_mixer_names[]; /* NULL-terminated, the choices of `mixer` */

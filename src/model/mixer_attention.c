@@ -137,4 +137,4 @@ static void backward(void *own, const mr_pass *p, const mr_act *x, const mr_act 
 }
 
 const mr_mixer mr_mixer_attention = {"attention", sizeof(layer), width,    state_reals, add_params,
-                                     plan,        forward,       backward, state_rest};
+                                     plan,        forward,       backward, state_rest,  0};

@@ -2,6 +2,7 @@
  * scan with skip and gate. The output projection is the block's `down`. Projections that are one tensor in the file are
  * computed in two parts, so that every array that a later op reads is contiguous. */
 #include "model/mixer.h"
+#include "model/sequence.h"
 
 extern const mr_mixer mr_mixer_mamba;
 
@@ -76,6 +77,62 @@ static void plan(void *own, const mr_config *c, mr_dev *dev, mr_arena *arena, in
     l->states = mr_arena_take(arena, (size_t)B * mr_sscan_chunks(T) * (size_t)s.S * (size_t)s.E * dev->real_size);
 }
 
+/* One layer's scan, for the functions that a sequence cut between ranks calls in their turn. */
+typedef struct call {
+    const layer *l;
+    const mr_pass *p;
+    sizes s;
+    mr_act *y;               /* forward */
+    const mr_act *dy;        /* backward */
+    const mr_real *state_in; /* backward; of the scan alone */
+} call;
+
+static void effect(const void *work, mr_real *A, mr_real *C)
+{
+    const call *k = work;
+    const mr_pass *p = k->p;
+    const layer *l = k->l;
+    p->dev->ops.sscan_effect(p->dev, &(mr_sscan_effect_args){.B = p->B,
+                                                             .T = p->T,
+                                                             .E = k->s.E,
+                                                             .N = k->s.S,
+                                                             .u = l->u,
+                                                             .delta = l->delta,
+                                                             .z = l->z,
+                                                             .bc = l->bc,
+                                                             .A_log = mr_weight(p, l->A_log),
+                                                             .dt_bias = mr_weight(p, l->dt_proj + 1),
+                                                             .reset = p->reset,
+                                                             .length = p->length,
+                                                             .dy = k->dy,
+                                                             .A = A,
+                                                             .C = C});
+}
+
+static void scan(const void *work, const mr_real *state_in, mr_real *state_out)
+{
+    const call *k = work;
+    const mr_pass *p = k->p;
+    const layer *l = k->l;
+    p->dev->ops.sscan_fwd(p->dev, &(mr_sscan_fwd_args){.B = p->B,
+                                                       .T = p->T,
+                                                       .E = k->s.E,
+                                                       .N = k->s.S,
+                                                       .u = l->u,
+                                                       .delta = l->delta,
+                                                       .z = l->z,
+                                                       .bc = l->bc,
+                                                       .A_log = mr_weight(p, l->A_log),
+                                                       .D = mr_weight(p, l->D),
+                                                       .dt_bias = mr_weight(p, l->dt_proj + 1),
+                                                       .h_in = state_in,
+                                                       .reset = p->reset,
+                                                       .length = p->length,
+                                                       .y = k->y,
+                                                       .h_out = state_out,
+                                                       .states = p->train ? l->states : NULL});
+}
+
 static void forward(void *own, const mr_pass *p, const mr_act *x, mr_act *y, const mr_real *state_in,
                     mr_real *state_out)
 {
@@ -84,52 +141,41 @@ static void forward(void *own, const mr_pass *p, const mr_act *x, mr_act *y, con
     const sizes s = sizes_of(p->config, p->B, p->T);
     mr_linear_part(p, l->in_proj, 0, (mr_linear_fwd_args){.M = s.tokens, .N = s.E, .K = s.D, .x = x, .y = l->x});
     mr_linear_part(p, l->in_proj, s.E, (mr_linear_fwd_args){.M = s.tokens, .N = s.E, .K = s.D, .x = x, .y = l->z});
-    ops->conv_fwd(p->dev, &(mr_conv_fwd_args){.B = p->B,
-                                              .T = p->T,
-                                              .D = s.E,
-                                              .taps = s.taps,
-                                              .x = l->x,
-                                              .w = mr_weight(p, l->conv),
-                                              .b = mr_weight(p, l->conv + 1),
-                                              .tail_in = state_in,
-                                              .reset = p->reset,
-                                              .length = p->length,
-                                              .y = l->conv_y,
-                                              .tail_out = state_out});
+    mr_sequence_conv_fwd(p, MR_CONV_OF_MIXER,
+                         (mr_conv_fwd_args){.B = p->B,
+                                            .T = p->T,
+                                            .D = s.E,
+                                            .taps = s.taps,
+                                            .x = l->x,
+                                            .w = mr_weight(p, l->conv),
+                                            .b = mr_weight(p, l->conv + 1),
+                                            .tail_in = state_in,
+                                            .reset = p->reset,
+                                            .length = p->length,
+                                            .y = l->conv_y,
+                                            .tail_out = state_out});
     ops->activate_fwd(p->dev, &(mr_activate_fwd_args){
                                   .M = (size_t)s.tokens, .F = (size_t)s.E, .kind = MR_SILU, .x = l->conv_y, .y = l->u});
     mr_linear_part(p, l->x_proj, 0, (mr_linear_fwd_args){.M = s.tokens, .N = s.R, .K = s.E, .x = l->u, .y = l->dt});
     mr_linear_part(p, l->x_proj, s.R,
                    (mr_linear_fwd_args){.M = s.tokens, .N = 2 * s.S, .K = s.E, .x = l->u, .y = l->bc});
     mr_linear(p, l->dt_proj, (mr_linear_fwd_args){.M = s.tokens, .N = s.E, .K = s.R, .x = l->dt, .y = l->delta});
-    ops->sscan_fwd(p->dev, &(mr_sscan_fwd_args){.B = p->B,
-                                                .T = p->T,
-                                                .E = s.E,
-                                                .N = s.S,
-                                                .u = l->u,
-                                                .delta = l->delta,
-                                                .z = l->z,
-                                                .bc = l->bc,
-                                                .A_log = mr_weight(p, l->A_log),
-                                                .D = mr_weight(p, l->D),
-                                                .dt_bias = mr_weight(p, l->dt_proj + 1),
-                                                .h_in = scan_part(p, state_in),
-                                                .reset = p->reset,
-                                                .length = p->length,
-                                                .y = y,
-                                                .h_out = scan_part(p, state_out),
-                                                .states = p->train ? l->states : NULL});
+    const call k = {.l = l, .p = p, .s = s, .y = y};
+    mr_sequence_cross(p, 0, &(mr_crossing){.run = scan, .effect = effect, .work = &k}, scan_part(p, state_in),
+                      scan_part(p, state_out));
 }
 
 /* ---- backward: a gradient overwrites its own array as soon as that is no longer needed */
 
-static void scan_bwd(const layer *l, const mr_pass *p, const sizes *s, const mr_act *dy, const mr_real *state_in,
-                     const mr_real *dstate_out, mr_real *dstate_in)
+static void scan_bwd(const void *work, const mr_real *dstate_out, mr_real *dstate_in)
 {
+    const call *k = work;
+    const mr_pass *p = k->p;
+    const layer *l = k->l;
     p->dev->ops.sscan_bwd(p->dev, &(mr_sscan_bwd_args){.B = p->B,
                                                        .T = p->T,
-                                                       .E = s->E,
-                                                       .N = s->S,
+                                                       .E = k->s.E,
+                                                       .N = k->s.S,
                                                        .u = l->u,
                                                        .delta = l->delta,
                                                        .z = l->z,
@@ -137,39 +183,40 @@ static void scan_bwd(const layer *l, const mr_pass *p, const sizes *s, const mr_
                                                        .A_log = mr_weight(p, l->A_log),
                                                        .D = mr_weight(p, l->D),
                                                        .dt_bias = mr_weight(p, l->dt_proj + 1),
-                                                       .h_in = scan_part(p, state_in),
+                                                       .h_in = k->state_in,
                                                        .reset = p->reset,
                                                        .length = p->length,
                                                        .states = l->states,
-                                                       .dy = dy,
-                                                       .dh_out = scan_part(p, dstate_out),
+                                                       .dy = k->dy,
+                                                       .dh_out = dstate_out,
                                                        .du = l->du,
                                                        .ddelta = l->delta,
                                                        .dz = l->z,
                                                        .dbc = l->bc,
                                                        .dA_log = mr_grad(p, l->A_log),
                                                        .dD = mr_grad(p, l->D),
-                                                       .dh_in = scan_part(p, dstate_in)});
+                                                       .dh_in = dstate_in});
 }
 
 static void conv_bwd(const layer *l, const mr_pass *p, const sizes *s, const mr_real *state_in,
                      const mr_real *dstate_out, mr_real *dstate_in)
 {
-    p->dev->ops.conv_bwd(p->dev, &(mr_conv_bwd_args){.B = p->B,
-                                                     .T = p->T,
-                                                     .D = s->E,
-                                                     .taps = s->taps,
-                                                     .x = l->x,
-                                                     .w = mr_weight(p, l->conv),
-                                                     .tail_in = state_in,
-                                                     .reset = p->reset,
-                                                     .length = p->length,
-                                                     .dy = l->conv_y,
-                                                     .dtail_out = dstate_out,
-                                                     .dx = l->du,
-                                                     .dw = mr_grad(p, l->conv),
-                                                     .db = mr_grad(p, l->conv + 1),
-                                                     .dtail_in = dstate_in});
+    mr_sequence_conv_bwd(p, MR_CONV_OF_MIXER,
+                         (mr_conv_bwd_args){.B = p->B,
+                                            .T = p->T,
+                                            .D = s->E,
+                                            .taps = s->taps,
+                                            .x = l->x,
+                                            .w = mr_weight(p, l->conv),
+                                            .tail_in = state_in,
+                                            .reset = p->reset,
+                                            .length = p->length,
+                                            .dy = l->conv_y,
+                                            .dtail_out = dstate_out,
+                                            .dx = l->du,
+                                            .dw = mr_grad(p, l->conv),
+                                            .db = mr_grad(p, l->conv + 1),
+                                            .dtail_in = dstate_in});
 }
 
 static void backward(void *own, const mr_pass *p, const mr_act *x, const mr_act *y, const mr_act *dy, mr_act *dx,
@@ -178,7 +225,9 @@ static void backward(void *own, const mr_pass *p, const mr_act *x, const mr_act 
     layer *l = own;
     const sizes s = sizes_of(p->config, p->B, p->T);
     (void)y;
-    scan_bwd(l, p, &s, dy, state_in, dstate_out, dstate_in);
+    const call k = {.l = l, .p = p, .s = s, .dy = dy, .state_in = mr_sequence_start(p, scan_part(p, state_in))};
+    mr_sequence_cross(p, 1, &(mr_crossing){.run = scan_bwd, .effect = effect, .work = &k}, scan_part(p, dstate_out),
+                      scan_part(p, dstate_in));
     mr_linear_part_bwd(
         p, l->dt_proj, 0,
         (mr_linear_bwd_w_args){
@@ -200,4 +249,4 @@ static void backward(void *own, const mr_pass *p, const mr_act *x, const mr_act 
 }
 
 const mr_mixer mr_mixer_mamba = {"mamba", sizeof(layer), mr_config_width, state_reals, add_params,
-                                 plan,    forward,       backward,        state_rest};
+                                 plan,    forward,       backward,        state_rest,  1};

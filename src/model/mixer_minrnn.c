@@ -1,6 +1,7 @@
 /* minGRU and minLSTM as mixers: the same layer around the minrnn ops. */
 #include "model/gate_init.h"
 #include "model/mixer.h"
+#include "model/sequence.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -108,69 +109,123 @@ static void add_params(void *own, const mr_config *c, int block, const char *pre
 static void plan(void *own, const mr_config *c, mr_dev *dev, mr_arena *arena, int B, int T)
 {
     mr_cell cell = cell_of(c);
-    int D = c->weights == MR_WEIGHTS_F32 ? (int)c->dim : 0; /* in 8 bits the op does not project */
+    int D = c->weights == MR_WEIGHTS_F32 && !c->cut ? (int)c->dim : 0; /* otherwise the op does not project */
     ((layer *)own)->saved = mr_arena_take(arena, dev->minrnn_saved(dev, &cell, B, T, D, mr_config_width(c)));
+}
+
+/* One layer's call, for the functions that a sequence cut between ranks calls in their turn. */
+typedef struct call {
+    layer *l;
+    const mr_pass *p;
+    const mr_act *x, *h, *dh;
+    mr_act *to;              /* forward: h, backward: dx */
+    const mr_real *state_in; /* backward */
+} call;
+
+/* In 8 bits, and where a sequence is cut, the op does gates and scan alone. */
+static int projects_apart(const mr_pass *p) { return p->bytes || p->sequence; }
+
+static void effect(const void *work, mr_real *A, mr_real *C)
+{
+    const call *k = work;
+    const mr_pass *p = k->p;
+    p->dev->ops.minrnn_effect(p->dev, &(mr_minrnn_effect_args){.cell = cell_of(p->config),
+                                                               .B = p->B,
+                                                               .T = p->T,
+                                                               .H = mr_config_width(p->config),
+                                                               .pre = k->l->saved,
+                                                               .h_init = mr_weight(p, k->l->h0),
+                                                               .reset = p->reset,
+                                                               .length = p->length,
+                                                               .dh = k->dh,
+                                                               .A = A,
+                                                               .C = C});
+}
+
+static void scan(const void *work, const mr_real *state_in, mr_real *state_out)
+{
+    const call *k = work;
+    const mr_pass *p = k->p;
+    p->dev->ops.minrnn_fwd(p->dev, &(mr_minrnn_fwd_args){.cell = cell_of(p->config),
+                                                         .B = p->B,
+                                                         .T = p->T,
+                                                         .D = (int)p->config->dim,
+                                                         .H = mr_config_width(p->config),
+                                                         .x = k->x,
+                                                         .W = projects_apart(p) ? NULL : mr_weight(p, k->l->weight),
+                                                         .b = mr_weight(p, k->l->bias),
+                                                         .h_in = state_in,
+                                                         .h_init = mr_weight(p, k->l->h0),
+                                                         .reset = p->reset,
+                                                         .length = p->length,
+                                                         .saved = k->l->saved,
+                                                         .h = k->to,
+                                                         .h_out = state_out});
 }
 
 static void forward(void *own, const mr_pass *p, const mr_act *x, mr_act *y, const mr_real *state_in,
                     mr_real *state_out)
 {
     layer *l = own;
-    mr_cell cell = cell_of(p->config);
-    int D = (int)p->config->dim, H = mr_config_width(p->config);
-    if (p->bytes) /* 8-bit weights: project here, so that the op does only gates and scan */
+    const mr_cell cell = cell_of(p->config);
+    const call k = {.l = l, .p = p, .x = x, .to = y};
+    if (projects_apart(p))
         mr_linear(p, l->weight,
                   (mr_linear_fwd_args){.M = p->B * p->T,
-                                       .N = H * mr_cell_gates(&cell),
-                                       .K = D,
+                                       .N = mr_config_width(p->config) * mr_cell_gates(&cell),
+                                       .K = (int)p->config->dim,
                                        .x = x,
                                        .b = mr_weight(p, l->bias),
                                        .y = l->saved});
-    p->dev->ops.minrnn_fwd(p->dev, &(mr_minrnn_fwd_args){.cell = cell,
+    mr_sequence_cross(p, 0, &(mr_crossing){.run = scan, .effect = effect, .work = &k}, state_in, state_out);
+}
+
+static void scan_bwd(const void *work, const mr_real *dstate_out, mr_real *dstate_in)
+{
+    const call *k = work;
+    const mr_pass *p = k->p;
+    p->dev->ops.minrnn_bwd(p->dev, &(mr_minrnn_bwd_args){.cell = cell_of(p->config),
                                                          .B = p->B,
                                                          .T = p->T,
-                                                         .D = D,
-                                                         .H = H,
-                                                         .x = x,
-                                                         .W = p->bytes ? NULL : mr_weight(p, l->weight),
-                                                         .b = mr_weight(p, l->bias),
-                                                         .h_in = state_in,
-                                                         .h_init = mr_weight(p, l->h0),
+                                                         .D = (int)p->config->dim,
+                                                         .H = mr_config_width(p->config),
+                                                         .x = k->x,
+                                                         .W = projects_apart(p) ? NULL : mr_weight(p, k->l->weight),
+                                                         .b = mr_weight(p, k->l->bias),
+                                                         .h_in = k->state_in,
+                                                         .h_init = mr_weight(p, k->l->h0),
                                                          .reset = p->reset,
                                                          .length = p->length,
-                                                         .saved = l->saved,
-                                                         .h = y,
-                                                         .h_out = state_out});
+                                                         .saved = k->l->saved,
+                                                         .h = k->h,
+                                                         .dh = k->dh,
+                                                         .dh_out = dstate_out,
+                                                         .dx = k->to,
+                                                         .dW = mr_grad(p, k->l->weight),
+                                                         .db = mr_grad(p, k->l->bias),
+                                                         .dh_in = dstate_in,
+                                                         .dh_init = mr_grad(p, k->l->h0)});
 }
 
 static void backward(void *own, const mr_pass *p, const mr_act *x, const mr_act *y, const mr_act *dy, mr_act *dx,
                      const mr_real *state_in, const mr_real *dstate_out, mr_real *dstate_in)
 {
     layer *l = own;
-    p->dev->ops.minrnn_bwd(p->dev, &(mr_minrnn_bwd_args){.cell = cell_of(p->config),
-                                                         .B = p->B,
-                                                         .T = p->T,
-                                                         .D = (int)p->config->dim,
-                                                         .H = mr_config_width(p->config),
-                                                         .x = x,
-                                                         .W = mr_weight(p, l->weight),
-                                                         .b = mr_weight(p, l->bias),
-                                                         .h_in = state_in,
-                                                         .h_init = mr_weight(p, l->h0),
-                                                         .reset = p->reset,
-                                                         .length = p->length,
-                                                         .saved = l->saved,
-                                                         .h = y,
-                                                         .dh = dy,
-                                                         .dh_out = dstate_out,
-                                                         .dx = dx,
-                                                         .dW = mr_grad(p, l->weight),
-                                                         .db = mr_grad(p, l->bias),
-                                                         .dh_in = dstate_in,
-                                                         .dh_init = mr_grad(p, l->h0)});
+    const mr_cell cell = cell_of(p->config);
+    const call k = {.l = l, .p = p, .x = x, .h = y, .dh = dy, .to = dx, .state_in = mr_sequence_start(p, state_in)};
+    mr_sequence_cross(p, 1, &(mr_crossing){.run = scan_bwd, .effect = effect, .work = &k}, dstate_out, dstate_in);
+    if (projects_apart(p)) /* saved has become the gradient of the projection */
+        mr_linear_bwd(p, l->weight,
+                      (mr_linear_bwd_w_args){.M = p->B * p->T,
+                                             .N = mr_config_width(p->config) * mr_cell_gates(&cell),
+                                             .K = (int)p->config->dim,
+                                             .dy = l->saved,
+                                             .x = x,
+                                             .db = mr_grad(p, l->bias)},
+                      NULL, dx);
 }
 
 const mr_mixer mr_mixer_mingru = {"mingru", sizeof(layer), mr_config_width, state_reals, add_params,
-                                  plan,     forward,       backward,        NULL};
+                                  plan,     forward,       backward,        NULL,        1};
 const mr_mixer mr_mixer_minlstm = {"minlstm", sizeof(layer), mr_config_width, state_reals, add_params,
-                                   plan,      forward,       backward,        NULL};
+                                   plan,      forward,       backward,        NULL,        1};

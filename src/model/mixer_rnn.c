@@ -133,6 +133,6 @@ static void backward(void *own, const mr_pass *p, const mr_act *x, const mr_act 
 }
 
 const mr_mixer mr_mixer_gru = {"gru", sizeof(layer), mr_config_width, state_reals, add_params,
-                               plan,  forward,       backward,        NULL};
+                               plan,  forward,       backward,        NULL,        0};
 const mr_mixer mr_mixer_lstm = {"lstm", sizeof(layer), mr_config_width, state_reals, add_params,
-                                plan,   forward,       backward,        NULL};
+                                plan,   forward,       backward,        NULL,        0};

@@ -35,6 +35,7 @@ int mr_model_new(const mr_config *config, mr_dev *dev, mr_decay_set set, mr_mode
     if (!m) return mr_no_memory(err, "the model");
     m->config = *config;
     m->config.scaler = MR_SCALER_NONE; /* until one is set */
+    m->config.cut = 0;                 /* until mr_model_cut */
     m->own_scaler = (mr_scaler){.inputs = config->inputs, .outputs = config->outputs};
     m->scaler = &m->own_scaler;
     m->asked = m->recompute = (mr_recomputing){.how = MR_RECOMPUTE_NONE};
@@ -83,6 +84,7 @@ int mr_model_share(const mr_model *owner, mr_dev *dev, mr_model **out, mr_error 
     int status = mr_model_new(&owner->config, dev, owner->decay_set, out, err);
     if (status) return status;
     (*out)->shares = 1;
+    (*out)->slice = owner->slice;
     (*out)->weights = owner->weights;
     (*out)->bytes = owner->bytes;
     (*out)->scaler = owner->scaler; /* a pointer, so that setting it later reaches this model too */
@@ -90,6 +92,15 @@ int mr_model_share(const mr_model *owner, mr_dev *dev, mr_model **out, mr_error 
 }
 
 void mr_model_use(mr_model *m, mr_dev *dev) { m->dev = dev; }
+
+void mr_model_cut(mr_model *m, mr_sequence *sequence)
+{
+    m->sequence = sequence;
+    if (!sequence || sequence == m->group) return;
+    m->group = sequence;
+    m->config.cut = 1;
+    m->shape_count = 0; /* no plan fits any more */
+}
 
 const mr_config *mr_model_config(const mr_model *m) { return &m->config; }
 const mr_params *mr_model_params(const mr_model *m) { return &m->params; }

@@ -52,6 +52,12 @@ int mr_model_set_scaler(mr_model *model, const double *input_mean, const double 
                         const double *target_scale, mr_error *err);
 const mr_scaler *mr_model_scaler(const mr_model *model); /* never NULL, but its pairs may be */
 
+/* From now on every pass is over this rank's part of sequences that the group shares (model/sequence.h); NULL: whole
+ * sequences again, say for streams. A group that is new to the model needs a new plan, and must live as long as the
+ * model. */
+struct mr_sequence;
+void mr_model_cut(mr_model *model, struct mr_sequence *sequence);
+
 /* Allocates memory for batches up to B × T. train: also for gradients and moments. May be called again for larger
  * shapes. */
 int mr_model_plan(mr_model *model, int B, int T, int train, mr_error *err);
@@ -62,6 +68,8 @@ int mr_model_plan_shapes(mr_model *model, const mr_shape *shapes, int count, int
 int mr_model_plan_more(mr_model *model, int B, int T, mr_error *err);
 int mr_model_fits(const mr_model *model, int B, int T, int train); /* is it planned for such a batch? */
 size_t mr_model_planned_bytes(const mr_model *model);
+/* The same with the vectors of parameters, gradients (also those of micro-batches that wait for others) and moments. */
+size_t mr_model_memory(const mr_model *model);
 
 /* What the next plan computes again; at first, nothing. A plan without training looks at chunks alone: with them
  * mr_model_score walks through a batch by chunks, and mr_model_forward is not to be called. */
@@ -127,7 +135,8 @@ void mr_model_draw(mr_model *model, mr_state *state, int fresh, int count, int32
 void mr_model_draw_rows(mr_model *model, int B, const mr_sampling *how, const uint64_t *position, int32_t *tokens);
 
 /* Adds the loss of the last forward to the stats. With scale ≠ 0 it also replaces the logits by the gradient of
- * scale·(sum of row losses). */
+ * scale·(sum of row losses), or where they go in slices (loss.c) adds to the head's gradients, which must have been
+ * zeroed before. The backward needs it then. */
 void mr_model_loss(mr_model *model, const mr_batch *batch, double scale);
 /* Adds to the gradients. dstate_out: gradient of the state after the batch (NULL: zero). dstate_in: receives the
  * gradient of the state before it (NULL: not needed). */
@@ -148,7 +157,8 @@ double mr_model_grad_norm(mr_model *model); /* of the last update; waits */
  * caller's units. */
 void mr_model_logits(mr_model *model, float *to, size_t first_row, size_t rows);
 /* For the caller's own loss, instead of mr_model_loss between forward and backward: sets its gradient with respect to
- * the scores of mr_model_logits, for all rows; 0 for rows that do not count. */
+ * the scores of mr_model_logits, for all rows; 0 for rows that do not count. In slices it adds to the head's
+ * gradients, too. */
 void mr_model_put_dlogits(mr_model *model, const float *dscores, size_t rows);
 void mr_model_row_loss(mr_model *model, float *to, size_t rows);
 

@@ -1,5 +1,5 @@
-/* What a model is made of. Only for the files that implement model.h (model.c, plan.c, forward.c, learn.c, step.c,
- * replay.c, upload.c, head.c, state.c, recompute.c, chunks.c, nonfinite.c) and for tests. */
+/* What a model is made of. Only for the files that implement model.h (model.c, plan.c, forward.c, learn.c, loss.c,
+ * step.c, replay.c, upload.c, head.c, state.c, recompute.c, chunks.c, nonfinite.c) and for tests. */
 #ifndef MR_MODEL_NETWORK_H
 #define MR_MODEL_NETWORK_H
 
@@ -9,6 +9,7 @@
 #include "model/recompute.h"
 #include "model/ranks.h"
 #include "model/scaler.h"
+#include "model/sequence.h"
 
 struct mr_model {
     mr_config config;
@@ -16,6 +17,7 @@ struct mr_model {
     mr_params params;
     mr_dev *dev;
     mr_decay_set decay_set;
+    mr_sequence *group, *sequence;          /* the last one set, whose memory is planned; the one in use, or NULL */
     int shares;                             /* weights and bytes belong to another model */
     int embed, norm, pair, head, head_bias; /* rows of the parameter table; head_bias −1: none */
     mr_block *blocks;
@@ -44,6 +46,7 @@ struct mr_model {
     mr_real *start_state; /* the state that the last training forward started from, if `carried` */
     int carried;
     mr_act *normed, *pooled, *logits, *dpooled;
+    size_t slice;    /* rows whose scores are in memory at a time, for tests; 0: as loss.c has it */
     mr_real *scores; /* output = tanh: tanh of the logits, or a caller's gradient of it; otherwise NULL */
     /* a head of pairs: the features [P, 4·D], the layer over them [P, D] before and after gelu, and their gradients */
     mr_act *features, *pair_pre, *paired, *dfeatures, *dpaired;
@@ -79,9 +82,8 @@ void mr_run_states(mr_model *model, const mr_pass *pass, mr_real *in, mr_real *o
 /* Copies the state that a training forward starts from, for its backward. NULL: it starts from the beginning. */
 mr_real *mr_keep_state(mr_model *model, const mr_batch *batch, const mr_state *state);
 
-/* Loss and backward (learn.c) of the forward that ran last. gradient: the logits become their own gradient. in: as in
- * the forward. dout, din: gradients of the states after and before the batch, or NULL. */
-void mr_run_loss(mr_model *model, size_t rows, int gradient);
+/* The backward (learn.c) of the forward and loss that ran last. in: as in the forward. dout, din: gradients of the
+ * states after and before the batch, or NULL. */
 void mr_run_backward(mr_model *model, const mr_pass *pass, size_t rows, mr_real *in, mr_real *dout, mr_real *din);
 
 /* The plan (plan.c) for model->shapes, with what model->recompute says. check: has the device as much memory as that
@@ -113,6 +115,8 @@ void mr_learn_chunks(mr_model *model, const mr_batch *batch, mr_state *state, co
 mr_replay_key mr_step_key(const void *model, const void *state, const mr_batch *batch, int draw);
 mr_replay_key mr_learn_key(const void *model, const mr_batch *batch, const mr_state *state, int first, int last);
 mr_replay_key mr_chunk_key(const void *model, mr_replay_work work, const mr_batch *chunk, int carried);
+/* Runs work, which the device may record and replay unless it exchanges messages. */
+void mr_run_replayed(mr_model *model, const mr_replay_key *key, void (*work)(void *arg), void *arg);
 /* The stages of a backward, in order: the head is 0, the last block 1, …; the first layer comes last. */
 int mr_model_stage_of_row(const mr_model *model, int row);
 static inline size_t mr_model_norm_parts(const mr_model *m)
@@ -141,7 +145,24 @@ void mr_head_forward(mr_model *model, const mr_pass *pass, size_t rows);
 /* What a caller sees of the logits, where that is not the logits themselves. Training needs it only for the caller's
  * own loss: `mse` computes the tanh itself. */
 void mr_head_scores(mr_model *model, size_t rows);
-/* From the gradient of the logits to that of the last block's output, in scratch.d. */
+/* From the gradient of the logits, or in slices from that of the last product's input, to that of the last block's
+ * output, in scratch.d. */
 void mr_head_backward(mr_model *model, const mr_pass *pass, size_t rows);
+
+/* The last product and the loss (loss.c). A batch with many scores goes in slices: the forward then ends before the
+ * last product, and m->logits has room for a slice only. */
+size_t mr_slice_rows(const mr_model *model);
+int mr_in_slices(const mr_model *model, size_t rows);
+size_t mr_scores_kept(const mr_model *model, size_t rows); /* how many numbers m->logits has room for */
+/* The last product, for rows first … first + rows − 1, whose logits are put at the start of m->logits; and from their
+ * gradient there to those of the weights and of the product's input. */
+void mr_head_product(mr_model *model, const mr_pass *pass, size_t first, size_t rows);
+void mr_head_product_bwd(mr_model *model, const mr_pass *pass, size_t first, size_t rows);
+/* After the targets' upload: adds to the stats. With `gradient` the logits become their gradient, or in slices the
+ * backward of the last product is done as well. */
+void mr_run_loss(mr_model *model, const mr_pass *pass, size_t rows, int gradient);
+/* Where a batch goes in slices: scores for the host, and the gradient of a caller's own loss. */
+void mr_scores_get(mr_model *model, float *to, size_t first, size_t rows);
+void mr_scores_put_gradient(mr_model *model, const float *dscores, size_t rows);
 
 #endif

@@ -74,7 +74,9 @@ int mr_model_find_nonfinite(mr_model *m, const mr_batch *batch, char *out, size_
         mr_model_name_place(out, size, p->name, "gradient");
         return 1;
     }
-    if (all_finite(m, m->logits, NULL, rows * (size_t)m->interface.outputs)) return 0;
+    const size_t scores = rows * (size_t)m->interface.outputs;
+    if (mr_in_slices(m, rows) ? all_finite(m, NULL, m->row_loss, rows) : all_finite(m, m->logits, NULL, scores))
+        return 0;
     mr_model_name_place(out, size, "head", "loss");
     return 1;
 }

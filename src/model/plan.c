@@ -13,6 +13,14 @@ int mr_model_fits(const mr_model *m, int B, int T, int train)
 
 size_t mr_model_planned_bytes(const mr_model *m) { return m->planned; }
 
+size_t mr_model_memory(const mr_model *m)
+{
+    size_t vectors = m->grads ? 2 : 1, moments = m->shard ? mr_shard_reals(m) : m->params.total;
+    for (int i = 0; i < MR_NODES; i++) vectors += m->tree.kept[i] != NULL;
+    const size_t reals = vectors * m->params.total + (m->grads ? 2 * moments : 0);
+    return m->planned + reals * m->dev->real_size + m->quants.bytes;
+}
+
 static void release_training(mr_model *m)
 {
     m->dev->release(m->dev, m->grads);
@@ -96,6 +104,7 @@ static void plan_all(mr_model *m, mr_arena *arena)
     m->length = mr_arena_take(arena, B * sizeof *m->length);
     m->row_loss = mr_arena_take(arena, rows * real);
     plan_blocks(m, arena, N);
+    if (m->group) mr_sequence_plan(m->group, arena, m->shape.B);
     mr_head_plan(m, arena);
     if (m->train) plan_gradients(m, arena, N);
 }

@@ -68,6 +68,9 @@ static int check_asked(const mr_model *m, mr_error *err)
     if (chunk && mr_chunks_of(longest(m), chunk) > MR_CHUNKS_MOST)
         return mr_fail(err, MR_ECONFIG, "recompute-chunk = %d: cuts %d tokens into more than %d chunks; raise it",
                        chunk, longest(m), MR_CHUNKS_MOST);
+    if (how == MR_RECOMPUTE_CHUNKS && m->group)
+        return mr_fail(err, MR_ECONFIG,
+                       "recompute = chunks: sequences are cut between ranks already; use blocks or none");
     if (how != MR_RECOMPUTE_CHUNKS || m->interface.head == MR_HEAD_TOKEN) return 0;
     char head[MR_TEXT_MAX];
     mr_option_print(mr_option_find(mr_config_options, "head"), &m->config, head);
@@ -80,7 +83,8 @@ static int try_all(mr_model *m, mr_plan_sizes *sizes, mr_error *err)
     mr_error first, later;
     int status = try_plan(m, MR_RECOMPUTE_NONE, 0, sizes, &first);
     if (status == MR_ENOMEM && m->train && !try_plan(m, MR_RECOMPUTE_BLOCKS, 0, sizes, &later)) return 0;
-    if (status == MR_ENOMEM && m->interface.head == MR_HEAD_TOKEN && !try_chunks(m, sizes, &later)) return 0;
+    const int chunks = m->interface.head == MR_HEAD_TOKEN && !m->group;
+    if (status == MR_ENOMEM && chunks && !try_chunks(m, sizes, &later)) return 0;
     if (status && err) *err = first;
     return status;
 }

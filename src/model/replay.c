@@ -15,6 +15,13 @@ mr_replay_key mr_step_key(const void *model, const void *state, const mr_batch *
                                     flag(batch->length != NULL, MR_REPLAY_LENGTH) | flag(draw, MR_REPLAY_DRAW)};
 }
 
+/* A recording holds no messages. */
+void mr_run_replayed(mr_model *m, const mr_replay_key *key, void (*work)(void *), void *arg)
+{
+    if (m->sequence || m->sending) work(arg);
+    else m->dev->replay(m->dev, key, work, arg);
+}
+
 mr_replay_key mr_learn_key(const void *model, const mr_batch *batch, const mr_state *state, int first, int last)
 {
     return (mr_replay_key){.work = MR_REPLAY_LEARN,

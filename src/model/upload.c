@@ -75,6 +75,7 @@ void mr_upload_inputs(mr_model *m, const mr_batch *batch)
                    m->values, NULL);
     if (batch->reset) dev->upload(dev, m->reset, batch->reset, N);
     if (batch->length) dev->upload(dev, m->length, batch->length, (size_t)batch->B * sizeof *m->length);
+    if (m->sequence) mr_sequence_lengths(m->sequence, batch);
 }
 
 void mr_upload_targets(mr_model *m, const mr_batch *batch, double scale)
@@ -94,6 +95,10 @@ void mr_upload_targets(mr_model *m, const mr_batch *batch, double scale)
 void mr_model_put_dlogits(mr_model *m, const float *dscores, size_t rows)
 {
     const size_t outputs = (size_t)m->interface.outputs;
+    if (mr_in_slices(m, rows)) {
+        mr_scores_put_gradient(m, dscores, rows);
+        return;
+    }
     if (m->scores) {
         m->dev->put(m->dev, m->scores, dscores, rows * outputs);
         m->dev->ops.tanh_bwd(
@@ -110,7 +115,8 @@ void mr_model_logits(mr_model *m, float *to, size_t first_row, size_t rows)
 {
     const mr_scaler *s = m->scaler;
     const size_t outputs = (size_t)m->interface.outputs, first = first_row * outputs, n = rows * outputs;
-    if (m->scores) m->dev->get(m->dev, to, mr_real_at(m->dev, m->scores, first), n);
+    if (mr_in_slices(m, m->rows)) mr_scores_get(m, to, first_row, rows);
+    else if (m->scores) m->dev->get(m->dev, to, mr_real_at(m->dev, m->scores, first), n);
     else m->dev->get_act(m->dev, to, mr_act_at(m->dev, m->logits, first), n);
     if (s->target_mean) mr_scale_out(n, 0, outputs, s->target_mean, s->target_scale, to, to);
 }

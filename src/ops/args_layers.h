@@ -5,6 +5,9 @@
 
 #include "ops/types.h"
 
+/* The distance of rows where an argument `row` says so. */
+static inline size_t mr_row_step(int row, int width) { return (size_t)(row ? row : width); }
+
 typedef struct mr_embed_fwd_args {
     int N, D, vocab;
     const int32_t *ids;   /* [N] in 0 … vocab−1 */
@@ -31,6 +34,9 @@ typedef struct mr_linear_fwd_args {
     mr_dropout drop;
     const mr_act *residual; /* [M, N] or NULL; may be y itself */
     mr_act *y;              /* [M, N] */
+    /* elements from one row of y to the next; 0: N. Then without gelu, pre, dropout and residual. What lies between
+     * rows is left alone. */
+    int row;
 } mr_linear_fwd_args;
 
 /* The same with 8-bit weights, for inference only: W[n, k] = scale[n]·Wq[n, k]. A backend may round each row of x to 8
@@ -53,6 +59,7 @@ typedef struct mr_linear_bwd_x_args {
     const mr_act *pre; /* [M, K] or NULL: input of the gelu before this layer */
     int accumulate;    /* 1: dx += */
     mr_act *dx;        /* [M, K] */
+    int row;           /* elements from one row of dy to the next; 0: N */
 } mr_linear_bwd_x_args;
 
 typedef struct mr_linear_bwd_w_args {
@@ -61,6 +68,7 @@ typedef struct mr_linear_bwd_w_args {
     const mr_act *x;  /* [M, K] */
     mr_real *dW;      /* [N, K] += */
     mr_real *db;      /* [N] += or NULL */
+    int row;          /* elements from one row of dy to the next; 0: N */
 } mr_linear_bwd_w_args;
 
 typedef struct mr_dropout_bwd_args {
@@ -103,10 +111,12 @@ typedef struct mr_norm_bwd_args {
 
 typedef enum mr_pooling { MR_POOL_LAST, MR_POOL_MEAN } mr_pooling;
 
+/* Without a token, or with a weight of 0, y is 0 and dx, too. */
 typedef struct mr_pool_fwd_args {
     int B, T, D;
     mr_pooling kind;
     const int32_t *length; /* [B] or NULL */
+    const mr_real *weight; /* [B] factors of y, or NULL: 1 */
     const mr_act *x;       /* [B, T, D] */
     mr_act *y;             /* [B, D] */
 } mr_pool_fwd_args;
@@ -115,6 +125,7 @@ typedef struct mr_pool_bwd_args {
     int B, T, D;
     mr_pooling kind;
     const int32_t *length; /* [B] or NULL */
+    const mr_real *weight; /* [B] or NULL */
     const mr_act *dy;      /* [B, D] */
     mr_act *dx;            /* [B, T, D] */
 } mr_pool_bwd_args;
@@ -162,6 +173,7 @@ typedef struct mr_xent_args {
     mr_act *dlogits;       /* [R, C] or NULL; may be logits itself */
     mr_real *row_loss;     /* [R]: −log p(target), in nats */
     double *stats;         /* [MR_STATS] +=; correct: the first largest logit is the target */
+    int row;               /* elements from one row of logits and dlogits to the next; 0: C. Others are left alone. */
 } mr_xent_args;
 
 /* With tanh, tanh(pred) takes the place of pred in the loss, and dpred is the gradient before the tanh. */

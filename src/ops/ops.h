@@ -1,11 +1,12 @@
 /* The op table: one function of a backend for every row of ops.def.
  *
- * An op takes a struct of arguments (args_layers.h, args_time.h), which gives the shape of each pointer. All pointers
- * are device memory of the backend that is called, except the structs themselves. N is the number of tokens, B·T, laid
- * out [B, T, …] with channels contiguous. Pointers marked "or NULL" are optional. */
+ * An op takes a struct of arguments (args_layers.h, args_time.h, args_cut.h), which gives the shape of each pointer.
+ * All pointers are device memory of the backend that is called, except the structs themselves. N is the number of
+ * tokens, B·T, laid out [B, T, …] with channels contiguous. Pointers marked "or NULL" are optional. */
 #ifndef MR_OPS_OPS_H
 #define MR_OPS_OPS_H
 
+#include "ops/args_cut.h"
 #include "ops/args_layers.h"
 #include "ops/args_time.h"
 

@@ -22,9 +22,16 @@ void mr_case_embed_bwd(mr_case *c)
     a->N = mr_case_rows(c) * (1 + mr_case_below(c, 4));
     a->D = mr_case_width(c);
     a->vocab = 1 + mr_case_below(c, 70);
+    int used = a->vocab;
+    if (!c->speed && mr_case_chance(c, 4)) { /* a large vocabulary, all of it or a few tokens again and again */
+        a->vocab = 4096 + mr_case_below(c, 2000);
+        a->D = 1 + mr_case_below(c, 12);
+        a->N = mr_case_chance(c, 50) ? 3000 + mr_case_below(c, 2000) : a->N;
+        used = a->N < 3000 ? a->vocab : 1 + mr_case_below(c, 4);
+    }
     c->elements = (size_t)a->N * a->D;
     mr_case_say(c, "N=%d D=%d vocab=%d", a->N, a->D, a->vocab);
-    mr_case_add(c, MR_FIELD(embed_bwd, ids), INT, IN, (size_t)a->N, MR_FILL_BELOW, a->vocab);
+    mr_case_add(c, MR_FIELD(embed_bwd, ids), INT, IN, (size_t)a->N, MR_FILL_BELOW, used);
     mr_case_add(c, MR_FIELD(embed_bwd, dy), ACT, IN, c->elements, NORMAL, 1);
     mr_case_add(c, MR_FIELD(embed_bwd, dtable), REAL, ADD, (size_t)a->vocab * a->D, NORMAL, 1);
 }
@@ -52,6 +59,15 @@ static void draw_product(mr_case *c, int *M, int *N, int *K)
     mr_case_say(c, "M=%d N=%d K=%d", *M, *N, *K);
 }
 
+/* Sometimes rows lie further apart than they are wide: then what lies between must not change. */
+static int draw_row(mr_case *c, int width)
+{
+    if (c->speed || !mr_case_chance(c, 20)) return 0;
+    const int row = width + mr_case_below(c, 20);
+    mr_case_say(c, " row=%d", row);
+    return row;
+}
+
 void mr_case_linear_fwd(mr_case *c)
 {
     mr_linear_fwd_args *a = &c->args.linear_fwd;
@@ -63,19 +79,22 @@ void mr_case_linear_fwd(mr_case *c)
     if (mr_case_chance(c, 70))
         mr_case_add(c, MR_FIELD(linear_fwd, b), REAL, IN, N, saturated ? MR_FILL_SATURATED : NORMAL,
                     saturated ? 100 : 1);
-    a->gelu = mr_case_chance(c, 50);
+    a->row = draw_row(c, a->N);
+    a->gelu = !a->row && mr_case_chance(c, 50);
     if (a->gelu) mr_case_say(c, " gelu");
-    if (mr_case_chance(c, a->gelu ? 70 : 20)) mr_case_add(c, MR_FIELD(linear_fwd, pre), ACT, OUT, M * N, EMPTY, 0);
-    mr_case_add_dropout(c, &a->drop, offsetof(mr_linear_fwd_args, drop), 30);
+    const int pre = !a->row && mr_case_chance(c, a->gelu ? 70 : 20);
+    if (pre) mr_case_add(c, MR_FIELD(linear_fwd, pre), ACT, OUT, M * N, EMPTY, 0);
+    mr_case_add_dropout(c, &a->drop, offsetof(mr_linear_fwd_args, drop), a->row ? 0 : 30);
     if (a->drop.p == 0 && mr_case_chance(c, 10)) { /* a NaN must show up, and only in its own row */
         x->plant = (size_t)mr_case_below(c, (int)(M * K));
         c->planted = 1;
         mr_case_say(c, " NaN in x");
     }
-    int residual = mr_case_below(c, 3);
+    int residual = a->row ? 0 : mr_case_below(c, 3);
     if (residual == 1) mr_case_add(c, MR_FIELD(linear_fwd, residual), ACT, IN, M * N, NORMAL, 1);
-    mr_case_buffer *y = mr_case_add(c, MR_FIELD(linear_fwd, y), ACT, residual == 2 ? ADD : OUT, M * N,
-                                    residual == 2 ? NORMAL : EMPTY, 1);
+    const int keeps = residual == 2 || a->row;
+    mr_case_buffer *y = mr_case_add(c, MR_FIELD(linear_fwd, y), ACT, keeps ? ADD : OUT, M * mr_row_step(a->row, a->N),
+                                    keeps ? NORMAL : EMPTY, 1);
     if (residual == 2) y->alias = offsetof(mr_linear_fwd_args, residual);
     mr_case_say(c, "%s", residual == 2 ? " residual=y" : residual ? " residual" : "");
 }
@@ -121,7 +140,8 @@ void mr_case_linear_bwd_x(mr_case *c)
     mr_linear_bwd_x_args *a = &c->args.linear_bwd_x;
     draw_product(c, &a->M, &a->N, &a->K);
     size_t M = (size_t)a->M, N = (size_t)a->N, K = (size_t)a->K;
-    mr_case_add(c, MR_FIELD(linear_bwd_x, dy), ACT, IN, M * N, NORMAL, 1);
+    a->row = draw_row(c, a->N);
+    mr_case_add(c, MR_FIELD(linear_bwd_x, dy), ACT, IN, M * mr_row_step(a->row, a->N), NORMAL, 1);
     mr_case_add(c, MR_FIELD(linear_bwd_x, W), REAL, IN, N * K, NORMAL, 1 / sqrt((double)N));
     if (mr_case_chance(c, 50)) {
         static const double scales[] = {1, 10, 1000};
@@ -139,7 +159,8 @@ void mr_case_linear_bwd_w(mr_case *c)
     mr_linear_bwd_w_args *a = &c->args.linear_bwd_w;
     draw_product(c, &a->M, &a->N, &a->K);
     size_t M = (size_t)a->M, N = (size_t)a->N, K = (size_t)a->K;
-    mr_case_add(c, MR_FIELD(linear_bwd_w, dy), ACT, IN, M * N, NORMAL, 1);
+    a->row = draw_row(c, a->N);
+    mr_case_add(c, MR_FIELD(linear_bwd_w, dy), ACT, IN, M * mr_row_step(a->row, a->N), NORMAL, 1);
     mr_case_add(c, MR_FIELD(linear_bwd_w, x), ACT, IN, M * K, NORMAL, 1);
     mr_case_add(c, MR_FIELD(linear_bwd_w, dW), REAL, ADD, N * K, NORMAL, 1);
     if (mr_case_chance(c, 70)) mr_case_add(c, MR_FIELD(linear_bwd_w, db), REAL, ADD, N, NORMAL, 1);
@@ -218,6 +239,7 @@ void mr_case_xent(mr_case *c)
     mr_xent_args *a = &c->args.xent;
     a->R = mr_case_rows(c);
     a->C = mr_case_chance(c, 5) ? 1000 + mr_case_below(c, 40) : mr_case_width(c);
+    if (!c->speed && mr_case_chance(c, 5)) a->R = 1 + mr_case_below(c, 9), a->C = 4090 + mr_case_below(c, 2000);
     double factor = mr_case_chance(c, 50) ? 1 : 0.01;
     c->elements = (size_t)a->R * a->C;
     int ties = mr_case_chance(c, 30), separate = mr_case_below(c, 3);
@@ -226,10 +248,13 @@ void mr_case_xent(mr_case *c)
                 separate == 0   ? " dlogits=logits"
                 : separate == 1 ? " no dlogits"
                                 : "");
-    mr_case_buffer *logits = mr_case_add(c, MR_FIELD(xent, logits), ACT, separate ? IN : ADD, c->elements,
-                                         ties ? MR_FILL_WHOLE : NORMAL, scale);
+    a->row = draw_row(c, a->C);
+    const size_t all = (size_t)a->R * mr_row_step(a->row, a->C);
+    mr_case_buffer *logits =
+        mr_case_add(c, MR_FIELD(xent, logits), ACT, separate ? IN : ADD, all, ties ? MR_FILL_WHOLE : NORMAL, scale);
     if (separate == 0) logits->alias = offsetof(mr_xent_args, dlogits);
-    if (separate == 2) mr_case_add(c, MR_FIELD(xent, dlogits), ACT, OUT, c->elements, EMPTY, 0);
+    if (separate == 2)
+        mr_case_add(c, MR_FIELD(xent, dlogits), ACT, a->row ? ADD : OUT, all, a->row ? NORMAL : EMPTY, 1);
     mr_case_add(c, MR_FIELD(xent, scale), DOUBLE, IN, 1, MR_FILL_CONSTANT, factor);
     mr_case_add(c, MR_FIELD(xent, target), INT, IN, (size_t)a->R, MR_FILL_TARGET, a->C);
     mr_case_add(c, MR_FIELD(xent, row_loss), REAL, OUT, (size_t)a->R, EMPTY, 0);

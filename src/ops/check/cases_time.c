@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-static void draw_time(mr_case *c, int width, int *B, int *T)
+void mr_case_shape(mr_case *c, int width, int *B, int *T)
 {
     *B = mr_case_chance(c, 25) ? 1 : 1 + mr_case_below(c, 7);
     *T = mr_case_chance(c, 15) ? 1 : 1 + mr_case_below(c, mr_case_chance(c, 85) ? 40 : 300);
@@ -33,6 +33,14 @@ mr_case_buffer *mr_case_add_length(mr_case *c, size_t field, int B, int T)
     return mr_case_add(c, "length", field, INT, IN, (size_t)B, MR_FILL_LEFT, T);
 }
 
+/* Lengths of 0, too: a rank may hold no token of a row. */
+mr_case_buffer *mr_case_add_room(mr_case *c, size_t field, int B, int T)
+{
+    mr_case_buffer *length = mr_case_add_length(c, field, B, T);
+    if (length) length->fill = MR_FILL_BELOW, length->value = T + 1;
+    return length;
+}
+
 void mr_case_add_state(mr_case *c, const char *in_name, size_t in, const char *out_name, size_t out, size_t count,
                        mr_case_fill fill, double value)
 {
@@ -51,7 +59,7 @@ void mr_case_add_state(mr_case *c, const char *in_name, size_t in, const char *o
 static void draw_conv(mr_case *c, int *B, int *T, int *D, int *taps)
 {
     *D = mr_case_width(c);
-    draw_time(c, *D, B, T);
+    mr_case_shape(c, *D, B, T);
     *taps = c->speed || mr_case_chance(c, 50) ? 4 : 1 + mr_case_below(c, MR_TAPS_MOST);
     c->elements = (size_t)*B * *T * *D;
     mr_case_say(c, "B=%d T=%d D=%d taps=%d", *B, *T, *D, *taps);
@@ -66,7 +74,7 @@ void mr_case_conv_fwd(mr_case *c)
     mr_case_add(c, MR_FIELD(conv_fwd, w), REAL, IN, D * taps, NORMAL, 0.5);
     mr_case_add(c, MR_FIELD(conv_fwd, b), REAL, IN, D, NORMAL, 1);
     mr_case_add_reset(c, offsetof(mr_conv_fwd_args, reset), a->B, a->T);
-    mr_case_add_length(c, offsetof(mr_conv_fwd_args, length), a->B, a->T);
+    mr_case_add_room(c, offsetof(mr_conv_fwd_args, length), a->B, a->T);
     mr_case_add(c, MR_FIELD(conv_fwd, y), ACT, OUT, c->elements, EMPTY, 0);
     mr_case_add_state(c, MR_FIELD(conv_fwd, tail_in), MR_FIELD(conv_fwd, tail_out), tail, NORMAL, 1);
 }
@@ -79,7 +87,7 @@ void mr_case_conv_bwd(mr_case *c)
     mr_case_add(c, MR_FIELD(conv_bwd, x), ACT, IN, c->elements, NORMAL, 1);
     mr_case_add(c, MR_FIELD(conv_bwd, w), REAL, IN, D * taps, NORMAL, 0.5);
     mr_case_add_reset(c, offsetof(mr_conv_bwd_args, reset), a->B, a->T);
-    mr_case_add_length(c, offsetof(mr_conv_bwd_args, length), a->B, a->T);
+    mr_case_add_room(c, offsetof(mr_conv_bwd_args, length), a->B, a->T);
     mr_case_add(c, MR_FIELD(conv_bwd, dy), ACT, IN, c->elements, NORMAL, 1);
     if (mr_case_chance(c, 60)) {
         mr_case_add(c, MR_FIELD(conv_bwd, tail_in), REAL, IN, tail, NORMAL, 1);
@@ -98,22 +106,23 @@ void mr_case_conv_bwd(mr_case *c)
     if (mr_case_chance(c, 60)) mr_case_add(c, MR_FIELD(conv_bwd, dtail_in), REAL, OUT, tail, EMPTY, 0);
 }
 
-/* Of nothing there is no mean. */
-static void add_pooled_length(mr_case *c, size_t field, int B, int T)
+static void add_weight(mr_case *c, size_t field, int B)
 {
-    mr_case_buffer *length = mr_case_add_length(c, field, B, T);
-    if (length) length->fill = MR_FILL_LENGTH;
+    if (mr_case_chance(c, 70)) return;
+    mr_case_say(c, " weight");
+    mr_case_add(c, "weight", field, REAL, IN, (size_t)B, MR_FILL_WHOLE, 0.8); /* some are 0 */
 }
 
 void mr_case_pool_fwd(mr_case *c)
 {
     mr_pool_fwd_args *a = &c->args.pool_fwd;
     a->D = mr_case_width(c);
-    draw_time(c, a->D, &a->B, &a->T);
+    mr_case_shape(c, a->D, &a->B, &a->T);
     a->kind = c->speed || mr_case_below(c, 2) ? MR_POOL_MEAN : MR_POOL_LAST;
     c->elements = (size_t)a->B * a->T * a->D;
     mr_case_say(c, "B=%d T=%d D=%d %s", a->B, a->T, a->D, a->kind == MR_POOL_MEAN ? "mean" : "last");
-    add_pooled_length(c, offsetof(mr_pool_fwd_args, length), a->B, a->T);
+    mr_case_add_room(c, offsetof(mr_pool_fwd_args, length), a->B, a->T);
+    add_weight(c, offsetof(mr_pool_fwd_args, weight), a->B);
     mr_case_add(c, MR_FIELD(pool_fwd, x), ACT, IN, c->elements, NORMAL, 1);
     mr_case_add(c, MR_FIELD(pool_fwd, y), ACT, OUT, (size_t)a->B * a->D, EMPTY, 0);
 }
@@ -122,11 +131,12 @@ void mr_case_pool_bwd(mr_case *c)
 {
     mr_pool_bwd_args *a = &c->args.pool_bwd;
     a->D = mr_case_width(c);
-    draw_time(c, a->D, &a->B, &a->T);
+    mr_case_shape(c, a->D, &a->B, &a->T);
     a->kind = c->speed || mr_case_below(c, 2) ? MR_POOL_MEAN : MR_POOL_LAST;
     c->elements = (size_t)a->B * a->T * a->D;
     mr_case_say(c, "B=%d T=%d D=%d %s", a->B, a->T, a->D, a->kind == MR_POOL_MEAN ? "mean" : "last");
-    add_pooled_length(c, offsetof(mr_pool_bwd_args, length), a->B, a->T);
+    mr_case_add_room(c, offsetof(mr_pool_bwd_args, length), a->B, a->T);
+    add_weight(c, offsetof(mr_pool_bwd_args, weight), a->B);
     mr_case_add(c, MR_FIELD(pool_bwd, dy), ACT, IN, (size_t)a->B * a->D, NORMAL, 1);
     mr_case_add(c, MR_FIELD(pool_bwd, dx), ACT, OUT, c->elements, EMPTY, 0);
 }
@@ -155,7 +165,7 @@ void mr_case_pair_bwd(mr_case *c)
 }
 
 /* Cycles through all cells; 840 seeds combine each of them with each width. */
-static mr_cell draw_cell(mr_case *c)
+mr_cell mr_case_cell(mr_case *c)
 {
     enum { LINEAR = 9 };
     static const struct {
@@ -189,9 +199,9 @@ static mr_cell draw_cell(mr_case *c)
 /* Shared by forward and backward: shape, cell, and a tolerance for the log scan, whose error grows with T. */
 static void draw_recurrence(mr_case *c, mr_cell *cell, int *B, int *T, int *D, int *H)
 {
-    *cell = draw_cell(c);
+    *cell = mr_case_cell(c);
     *H = mr_case_width(c);
-    draw_time(c, *H, B, T);
+    mr_case_shape(c, *H, B, T);
     *D = *T > 300 ? 1 + mr_case_below(c, 4) : c->speed ? 64 : mr_case_other_width(c);
     if (cell->scan == MR_SCAN_LOG) c->tolerance = 1e-3 * fmax(1, *T / 4096.0);
     c->elements = (size_t)*B * *T * *H;
@@ -231,7 +241,7 @@ void mr_case_minrnn_fwd(mr_case *c)
         mr_case_say(c, " h_init");
     }
     mr_case_add_reset(c, offsetof(mr_minrnn_fwd_args, reset), a->B, a->T);
-    mr_case_add_length(c, offsetof(mr_minrnn_fwd_args, length), a->B, a->T);
+    mr_case_add_room(c, offsetof(mr_minrnn_fwd_args, length), a->B, a->T);
     mr_case_add(c, MR_FIELD(minrnn_fwd, saved), SAVED, SCRATCH, 0, EMPTY, 0);
     mr_case_add(c, MR_FIELD(minrnn_fwd, h), ACT, OUT, c->elements, EMPTY, 0);
     if (a->cell.scan == MR_SCAN_LINEAR && mr_case_chance(c, 6)) {
@@ -259,7 +269,7 @@ static void add_forward(mr_case *c, const mr_minrnn_bwd_args *a)
         mr_case_add(c, SHARED(db), REAL, ADD, gates, NORMAL, 1);
     }
     mr_case_buffer *reset = mr_case_add_reset(c, offsetof(mr_minrnn_bwd_args, reset), a->B, a->T);
-    mr_case_buffer *length = mr_case_add_length(c, offsetof(mr_minrnn_bwd_args, length), a->B, a->T);
+    mr_case_buffer *length = mr_case_add_room(c, offsetof(mr_minrnn_bwd_args, length), a->B, a->T);
     if (reset) reset ALSO(reset);
     if (length) length ALSO(length);
     mr_case_add(c, SHARED(saved), SAVED, SCRATCH, 0, EMPTY, 0) ALSO(saved);
@@ -300,14 +310,14 @@ void mr_case_scan_fwd(mr_case *c)
 {
     mr_scan_fwd_args *a = &c->args.scan_fwd;
     a->H = mr_case_width(c);
-    draw_time(c, a->H, &a->B, &a->T);
+    mr_case_shape(c, a->H, &a->B, &a->T);
     size_t states = (size_t)a->B * a->H;
     c->elements = states * a->T;
     mr_case_say(c, "B=%d T=%d H=%d", a->B, a->T, a->H);
     mr_case_add(c, MR_FIELD(scan_fwd, a), ACT, IN, c->elements, NORMAL, 0.5);
     mr_case_buffer *b = mr_case_add(c, MR_FIELD(scan_fwd, b), ACT, IN, c->elements, NORMAL, 1);
     mr_case_add_reset(c, offsetof(mr_scan_fwd_args, reset), a->B, a->T);
-    mr_case_add_length(c, offsetof(mr_scan_fwd_args, length), a->B, a->T);
+    mr_case_add_room(c, offsetof(mr_scan_fwd_args, length), a->B, a->T);
     mr_case_add(c, MR_FIELD(scan_fwd, h), ACT, OUT, c->elements, EMPTY, 0);
     if (mr_case_chance(c, 6)) {
         b->plant = (size_t)mr_case_below(c, (int)b->count);
@@ -321,12 +331,12 @@ void mr_case_scan_bwd(mr_case *c)
 {
     mr_scan_bwd_args *a = &c->args.scan_bwd;
     a->H = mr_case_width(c);
-    draw_time(c, a->H, &a->B, &a->T);
+    mr_case_shape(c, a->H, &a->B, &a->T);
     size_t states = (size_t)a->B * a->H;
     c->elements = states * a->T;
     mr_case_say(c, "B=%d T=%d H=%d", a->B, a->T, a->H);
     mr_case_add_reset(c, offsetof(mr_scan_bwd_args, reset), a->B, a->T);
-    mr_case_add_length(c, offsetof(mr_scan_bwd_args, length), a->B, a->T);
+    mr_case_add_room(c, offsetof(mr_scan_bwd_args, length), a->B, a->T);
     mr_case_add(c, MR_FIELD(scan_bwd, h), ACT, IN, c->elements, NORMAL, 1);
     if (mr_case_chance(c, 50)) {
         mr_case_add(c, MR_FIELD(scan_bwd, h_in), REAL, IN, states, NORMAL, 1);
@@ -357,7 +367,7 @@ void mr_case_scan_bwd(mr_case *c)
 static void draw_sscan(mr_case *c, int *B, int *T, int *E, int *N)
 {
     *E = mr_case_width(c);
-    draw_time(c, *E, B, T);
+    mr_case_shape(c, *E, B, T);
     *N = c->speed || mr_case_chance(c, 60) ? 16 : 1 + mr_case_below(c, mr_case_chance(c, 80) ? 20 : MR_SSCAN_STATES);
     c->elements = (size_t)*B * *T * *E;
     mr_case_say(c, "B=%d T=%d E=%d N=%d", *B, *T, *E, *N);
@@ -396,7 +406,7 @@ static void add_sscan_inputs(mr_case *c, const sscan_places *at, int B, int T, i
     const size_t places[] = {forward_places.u,     forward_places.delta, forward_places.z,      forward_places.bc,
                              forward_places.A_log, forward_places.D,     forward_places.dt_bias};
     for (int i = 0; first && i < 7; i++) all[i]->in_first = places[i];
-    mr_case_buffer *reset = mr_case_add_reset(c, at->reset, B, T), *length = mr_case_add_length(c, at->length, B, T);
+    mr_case_buffer *reset = mr_case_add_reset(c, at->reset, B, T), *length = mr_case_add_room(c, at->length, B, T);
     if (first && reset) reset->in_first = forward_places.reset;
     if (first && length) length->in_first = forward_places.length;
     mr_case_say(c, spread > 1 ? " spread" : "");

@@ -24,6 +24,10 @@ void mr_case_add_dropout(mr_case *c, mr_dropout *drop, size_t field, int percent
 /* Adds resets or lengths, or leaves them out: returns the buffer or NULL. */
 mr_case_buffer *mr_case_add_reset(mr_case *c, size_t field, int B, int T);
 mr_case_buffer *mr_case_add_length(mr_case *c, size_t field, int B, int T);
+mr_case_buffer *mr_case_add_room(mr_case *c, size_t field, int B, int T); /* lengths of 0 are among them */
+/* Draw how many sequences and tokens there are, and a cell. */
+void mr_case_shape(mr_case *c, int width, int *B, int *T);
+mr_cell mr_case_cell(mr_case *c);
 /* Adds the states before and after the tokens: one buffer for both, or two, either of which may be left out. */
 void mr_case_add_state(mr_case *c, const char *in_name, size_t in, const char *out_name, size_t out, size_t count,
                        mr_case_fill fill, double value);

@@ -269,6 +269,7 @@ static void fill_device(mr_cpu *cpu, int threads, const mr_allocator *allocator)
     mr_cpu_attn_ops(&dev->ops);
     mr_cpu_sscan_ops(&dev->ops);
     mr_cpu_state_ops(&dev->ops);
+    mr_cpu_effect_ops(&dev->ops);
     mr_cpu_raw_hooks(dev);
 }
 

@@ -85,6 +85,8 @@ void mr_cpu_train_ops(mr_ops *ops);
 void mr_cpu_attn_ops(mr_ops *ops);
 void mr_cpu_sscan_ops(mr_ops *ops);
 void mr_cpu_state_ops(mr_ops *ops);
+void mr_cpu_effect_ops(mr_ops *ops);
+int mr_cpu_gates_of(const mr_cell *cell); /* MR_GATES_… */
 size_t mr_cpu_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int D, int H);
 size_t mr_cpu_scan_work(mr_dev *dev, int B, int T, int H);
 void mr_cpu_rnn_ops(mr_ops *ops);

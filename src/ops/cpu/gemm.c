@@ -83,7 +83,7 @@ static int ask_for_rows(const char *from, size_t bytes, int k, int tiles, mr_ask
 static void compute_rows(const mr_product *p, const plan *how, const mr_block *block, void *a, float *c, int accumulate)
 {
     const mr_product_kernels *kernels = p->cpu->product;
-    const size_t row = (size_t)p->K, first = (size_t)block->first_row;
+    const size_t row = mr_a_row(p), first = (size_t)block->first_row;
     const size_t next = (size_t)mr_min_int(kernels->tile_rows, p->M - block->first_row - block->rows);
     const int tiles = (int)mr_ceil_div((size_t)block->cols, (size_t)kernels->tile_cols);
     mr_ask asks[MOST_ASKS];
@@ -122,7 +122,7 @@ static void block_task(void *arg, int task, int slot)
     float *a = mr_cpu_slot(p->cpu, slot), *value = a + mr_packed_rows(p->cpu->product, tile);
     mr_block block = {.first_col = task / how.down * how.block_cols, .value = value};
     block.cols = mr_min_int(how.block_cols, p->N - block.first_col);
-    block.row = p->finish ? value_row(&how) : (size_t)p->N;
+    block.row = p->finish ? value_row(&how) : mr_c_row(p);
     for (block.first_row = first; block.first_row < end; block.first_row += tile) {
         block.rows = mr_min_int(tile, end - block.first_row);
         float *c = p->finish ? value : p->c + (size_t)block.first_row * block.row + block.first_col;
@@ -146,7 +146,7 @@ static void dots_task(void *arg, int task, int slot)
     const float *w = p->b + (size_t)block.first_col * (size_t)p->K, *bias = p->bias ? p->bias + block.first_col : NULL;
     float *to = p->finish ? mr_cpu_slot(p->cpu, slot) : p->c + block.first_col;
     block.value = to;
-    block.row = p->finish ? (size_t)cols : (size_t)p->N;
+    block.row = p->finish ? (size_t)cols : mr_c_row(p);
     p->cpu->kernels.dots(p->a, p->M, p->K, w, bias, block.cols, to, block.row);
     if (p->finish) p->finish(p->cpu, p->arg, &block);
 }

@@ -23,20 +23,24 @@ typedef struct mr_block {
     size_t row;
 } mr_block;
 
-/* C[M, N] = bias + A[M, K]·B[K, N]; A's rows are contiguous, B is W ([K, N] in memory) or Wᵀ ([N, K] in memory). */
+/* C[M, N] = bias + A[M, K]·B[K, N]; B is W ([K, N] in memory) or Wᵀ ([N, K] in memory). */
 typedef struct mr_product {
     mr_cpu *cpu;
     int M, N, K;
     const float *a;
     const float *b;
     int b_transposed;
-    const float *bias; /* [N] or NULL */
-    int accumulate;    /* C += */
-    float *c;          /* [M, N]; NULL when `finish` takes the blocks */
+    const float *bias;   /* [N] or NULL */
+    int accumulate;      /* C += */
+    float *c;            /* [M, N]; NULL when `finish` takes the blocks */
+    size_t a_row, c_row; /* from one row of A or C to the next; 0: K, N */
     void (*finish)(const mr_cpu *cpu, const void *arg, const mr_block *block);
     const void *arg;
     void *packed; /* packed B; set by mr_product_run */
 } mr_product;
+
+static inline size_t mr_a_row(const mr_product *p) { return p->a_row ? p->a_row : (size_t)p->K; }
+static inline size_t mr_c_row(const mr_product *p) { return p->c_row ? p->c_row : (size_t)p->N; }
 
 /* Runs the whole product on all threads. */
 void mr_product_run(mr_product *p);

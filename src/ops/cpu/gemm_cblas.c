@@ -26,14 +26,15 @@ static void finish_task(void *arg, int task, int slot)
 void mr_product_run(mr_product *p)
 {
     float *c = p->finish ? mr_cpu_scratch(p->cpu, MR_SCRATCH_PACK, (size_t)p->M * (size_t)p->N) : p->c;
+    const size_t c_row = p->finish ? (size_t)p->N : mr_c_row(p);
     if (!c) return;
     for (int m = 0; p->bias && m < p->M; m++) {
-        float *row = c + (size_t)m * (size_t)p->N;
+        float *row = c + (size_t)m * c_row;
         if (p->accumulate) p->cpu->kernels.add((size_t)p->N, row, p->bias);
         else memcpy(row, p->bias, (size_t)p->N * sizeof *row);
     }
     cblas_sgemm(CblasRowMajor, CblasNoTrans, p->b_transposed ? CblasTrans : CblasNoTrans, p->M, p->N, p->K, 1, p->a,
-                p->K, p->b, p->b_transposed ? p->K : p->N, p->bias || p->accumulate ? 1 : 0, c, p->N);
+                (int)mr_a_row(p), p->b, p->b_transposed ? p->K : p->N, p->bias || p->accumulate ? 1 : 0, c, (int)c_row);
     finishing f = {p, c};
     if (p->finish) mr_cpu_run(p->cpu, finish_task, &f, (int)mr_ceil_div((size_t)p->M, FINISH_ROWS));
 }

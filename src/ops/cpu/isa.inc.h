@@ -61,4 +61,5 @@ const mr_cpu_kernels TABLE_NAME(ISA) = {
     .sscan_rates = sscan_rates,
     .sscan_fwd = sscan_fwd,
     .sscan_bwd = sscan_bwd,
+    .sscan_effect = sscan_effect,
 };

@@ -182,6 +182,8 @@ typedef struct mr_sscan_run {
     float *dA, *dD; /* [states, n], [n] += ; dA: of −exp(A_log) */
     float *dbc;     /* [rows, 2·states] sums over these channels */
     float *work;    /* MR_SSCAN_WORK(states) floats */
+    /* effects: the run maps a state h (with dy: a carry) to kept·h + carry; both continue from their values on entry */
+    float *kept; /* [states, n] */
 } mr_sscan_run;
 
 #define MR_SSCAN_WORK(states) ((size_t)MR_SSCAN_CHUNK * (4 * (size_t)(states) + 4) * 16)
@@ -240,6 +242,7 @@ typedef struct mr_cpu_kernels {
     void (*sscan_rates)(int n, int states, const float *A_log, float *rate, size_t rate_row);
     void (*sscan_fwd)(const mr_sscan_run *run);
     void (*sscan_bwd)(const mr_sscan_run *run);
+    void (*sscan_effect)(const mr_sscan_run *run); /* dy NULL: forward */
 } mr_cpu_kernels;
 
 extern const mr_cpu_kernels mr_cpu_kernels_scalar;

@@ -228,8 +228,41 @@ static void conv_bwd(mr_dev *dev, const mr_conv_bwd_args *a)
     }
 }
 
+/* ---- the tail alone, of a chunk that another device continues */
+
+static void conv_tail_fwd(mr_dev *dev, const mr_conv_tail_fwd_args *a)
+{
+    const conv c = {.cpu = mr_cpu_of(dev),
+                    .B = a->B,
+                    .T = a->T,
+                    .D = a->D,
+                    .taps = a->taps,
+                    .past = a->taps - 1,
+                    .x = (const float *)a->x,
+                    .reset = a->reset,
+                    .length = a->length,
+                    .tail_out = (float *)a->tail};
+    for (int b = 0; b < c.B; b++) write_tail(&c, b);
+}
+
+static void conv_tail_bwd(mr_dev *dev, const mr_conv_tail_bwd_args *a)
+{
+    const conv c = {
+        .B = a->B, .T = a->T, .D = a->D, .taps = a->taps, .past = a->taps - 1, .reset = a->reset, .length = a->length};
+    const float *from = (const float *)a->dtail;
+    for (int b = 0; b < c.B; b++)
+        for (int i = 0; i < c.past; i++, from += c.D) {
+            const int q = length_of(&c, b) - c.past + i;
+            if (q < 0 || tail_row(&c, b, q) < 0) continue;
+            float *to = (float *)a->dx + ((size_t)b * (size_t)c.T + (size_t)q) * (size_t)c.D;
+            mr_cpu_of(dev)->kernels.add((size_t)c.D, to, from);
+        }
+}
+
 void mr_cpu_conv_ops(mr_ops *ops)
 {
+    ops->conv_tail_fwd = conv_tail_fwd;
+    ops->conv_tail_bwd = conv_tail_bwd;
     ops->conv_fwd = conv_fwd;
     ops->conv_bwd = conv_bwd;
 }

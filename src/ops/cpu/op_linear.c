@@ -32,6 +32,7 @@ static void linear_fwd(mr_dev *dev, const mr_linear_fwd_args *a)
         .b_transposed = 1,
         .bias = (const float *)a->b,
         .c = (float *)a->y,
+        .c_row = (size_t)a->row,
         .finish = plain ? NULL : finish_forward,
         .arg = a,
     };
@@ -56,6 +57,7 @@ static void linear_bwd_x(mr_dev *dev, const mr_linear_bwd_x_args *a)
         .N = a->K,
         .K = a->N,
         .a = (const float *)a->dy,
+        .a_row = (size_t)a->row,
         .b = (const float *)a->W,
         .accumulate = a->accumulate,
         .c = (float *)a->dx,
@@ -68,7 +70,8 @@ static void linear_bwd_x(mr_dev *dev, const mr_linear_bwd_x_args *a)
 static void linear_bwd_w(mr_dev *dev, const mr_linear_bwd_w_args *a)
 {
     const float *dy = (const float *)a->dy, *x = (const float *)a->x;
-    mr_product_gradient(mr_cpu_of(dev), a->M, a->N, a->K, dy, x, (float *)a->dW, (float *)a->db);
+    mr_product_gradient_rows(mr_cpu_of(dev), a->M, a->N, a->K, dy, mr_row_step(a->row, a->N), x, (float *)a->dW,
+                             (float *)a->db);
 }
 
 /* ---- dropout alone */

@@ -25,7 +25,7 @@ static void xent_row(const loss_job *job, int r)
 {
     const mr_xent_args *a = job->xent;
     const mr_cpu_kernels *k = &job->cpu->kernels;
-    const size_t at = (size_t)r * (size_t)a->C;
+    const size_t at = (size_t)r * mr_row_step(a->row, a->C);
     const float *x = (const float *)a->logits + at;
     float *d = a->dlogits ? (float *)a->dlogits + at : NULL;
     const int target = a->target[r];

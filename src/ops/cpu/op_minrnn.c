@@ -38,7 +38,7 @@ size_t mr_cpu_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int D
     return (size_t)B * (size_t)T * (size_t)mr_cell_gates(cell) * (size_t)H * sizeof(float);
 }
 
-static int kind_of(const mr_cell *cell)
+int mr_cpu_gates_of(const mr_cell *cell)
 {
     const int first = cell->transition == MR_TRANSITION_SIGNED ? MR_GATES_SIGNED_GRU : MR_GATES_GRU;
     if (cell->kind == MR_MINGRU) return first;
@@ -48,7 +48,7 @@ static int kind_of(const mr_cell *cell)
 static void choose_functions(scan *s, const mr_cell *cell)
 {
     const mr_cpu_kernels *k = &s->cpu->kernels;
-    const int kind = kind_of(cell);
+    const int kind = mr_cpu_gates_of(cell);
     s->log_scan = cell->scan == MR_SCAN_LOG;
     s->forward = s->log_scan ? k->scan_log[kind] : k->scan_fwd[kind][cell->candidate];
     s->backward = k->scan_bwd[kind][cell->candidate];

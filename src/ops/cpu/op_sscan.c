@@ -18,6 +18,7 @@ typedef struct sscan {
     float *y, *h_out, *states;
     const float *dy, *dh_out;
     float *du, *ddelta, *dz, *dh_in;
+    float *effect_A, *effect_C;
     float *rate; /* [N, rate_row] */
     size_t rate_row;
     float *dbc_parts;   /* [blocks, B, T, 2·N] */
@@ -102,14 +103,14 @@ static mr_sscan_run run_of(const sscan *s, const share *p, int first, int end)
                           .states = s->N,
                           .row = (size_t)s->E,
                           .state_row = (size_t)s->width,
-                          .u = s->u + at,
+                          .u = s->u ? s->u + at : NULL,
                           .delta = s->delta + at,
-                          .z = s->z + at,
+                          .z = s->z ? s->z + at : NULL,
                           .bc = s->bc + token * 2 * (size_t)s->N,
                           .reset = s->reset ? s->reset + token : NULL,
                           .rate = s->rate + p->c,
                           .rate_row = s->rate_row,
-                          .D = s->D + p->c,
+                          .D = s->D ? s->D + p->c : NULL,
                           .dt_bias = s->dt_bias + p->c};
 }
 
@@ -242,8 +243,52 @@ static void sscan_bwd(mr_dev *dev, const mr_sscan_bwd_args *a)
     add_param_gradients(&s, sums, (float *)a->dA_log, (float *)a->dD);
 }
 
+/* ---- the effect on the state before the tokens, or on its gradient after them */
+
+static void effect_task(void *arg, int task, int slot)
+{
+    const sscan *s = arg;
+    const share p = share_of(s, task);
+    const size_t E = (size_t)s->E, width = (size_t)s->width, to = state_at(s, &p, (size_t)p.b);
+    const int runs = (p.real + MR_SSCAN_CHUNK - 1) / MR_SSCAN_CHUNK;
+    float *carry = mr_cpu_slot(s->cpu, slot), *kept = carry + (size_t)s->N * MOST_CHANNELS;
+    copy_state(s, &p, carry, width, NULL, 0);
+    for (size_t i = 0; i < (size_t)s->N * width; i++) kept[i] = 1.0f;
+    for (int i = 0; i < runs; i++) {
+        const int t = (s->dy ? runs - 1 - i : i) * MR_SSCAN_CHUNK;
+        mr_sscan_run run = run_of(s, &p, t, mr_min_int(p.real, t + MR_SSCAN_CHUNK));
+        run.carry = carry, run.kept = kept;
+        run.dy = s->dy ? s->dy + token_at(s, &p, t) : NULL;
+        s->cpu->kernels.sscan_effect(&run);
+    }
+    copy_state(s, &p, s->effect_A + to, E, kept, width);
+    copy_state(s, &p, s->effect_C + to, E, carry, width);
+}
+
+static void sscan_effect(mr_dev *dev, const mr_sscan_effect_args *a)
+{
+    sscan s = {.cpu = mr_cpu_of(dev),
+               .B = a->B,
+               .T = a->T,
+               .E = a->E,
+               .N = a->N,
+               .u = (const float *)a->u,
+               .delta = (const float *)a->delta,
+               .z = (const float *)a->z,
+               .bc = (const float *)a->bc,
+               .A_log = (const float *)a->A_log,
+               .dt_bias = (const float *)a->dt_bias,
+               .reset = a->reset,
+               .length = a->length,
+               .dy = (const float *)a->dy,
+               .effect_A = (float *)a->A,
+               .effect_C = (float *)a->C};
+    if (take_scratch(&s, 2 * (size_t)a->N * MOST_CHANNELS)) mr_cpu_run(s.cpu, effect_task, &s, s.B * s.blocks);
+}
+
 void mr_cpu_sscan_ops(mr_ops *ops)
 {
+    ops->sscan_effect = sscan_effect;
     ops->sscan_fwd = sscan_fwd;
     ops->sscan_bwd = sscan_bwd;
 }

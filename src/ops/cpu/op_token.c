@@ -71,6 +71,8 @@ static int length_at(const int32_t *length, int b, int T)
     return length ? mr_max_int(0, mr_min_int(T, length[b])) : T;
 }
 
+static float weight_at(const mr_real *weight, int b) { return weight ? ((const float *)weight)[b] : 1.0f; }
+
 typedef struct pool_job {
     mr_cpu *cpu;
     const mr_pool_fwd_args *forward;
@@ -86,14 +88,13 @@ static void pool_fwd_task(void *arg, int b, int slot)
     const float *x = (const float *)a->x + (size_t)b * (size_t)a->T * row;
     float *y = (float *)a->y + (size_t)b * row;
     const int length = length_at(a->length, b, a->T);
+    const float weight = weight_at(a->weight, b);
     memset(y, 0, row * sizeof *y);
-    if (!length) return;
-    if (a->kind == MR_POOL_LAST) {
-        memcpy(y, x + (size_t)(length - 1) * row, row * sizeof *y);
-        return;
-    }
-    for (int t = 0; t < length; t++) job->cpu->kernels.add(row, y, x + (size_t)t * row);
-    job->cpu->kernels.scale(row, 1.0f / (float)length, y, y);
+    if (!length || weight == 0) return;
+    if (a->kind == MR_POOL_LAST) memcpy(y, x + (size_t)(length - 1) * row, row * sizeof *y);
+    for (int t = 0; a->kind == MR_POOL_MEAN && t < length; t++) job->cpu->kernels.add(row, y, x + (size_t)t * row);
+    if (a->kind == MR_POOL_MEAN) job->cpu->kernels.scale(row, weight / (float)length, y, y);
+    else if (weight != 1) job->cpu->kernels.scale(row, weight, y, y);
 }
 
 static void pool_fwd(mr_dev *dev, const mr_pool_fwd_args *a)
@@ -110,11 +111,14 @@ static void pool_bwd_task(void *arg, int b, int slot)
     const size_t row = (size_t)a->D;
     const float *dy = (const float *)a->dy + (size_t)b * row;
     float *dx = (float *)a->dx + (size_t)b * (size_t)a->T * row;
-    const int length = length_at(a->length, b, a->T);
+    const int length = length_at(a->length, b, a->T), mean = a->kind == MR_POOL_MEAN;
+    const float weight = weight_at(a->weight, b), factor = mean ? weight / (float)length : weight;
     memset(dx, 0, (size_t)a->T * row * sizeof *dx);
-    if (a->kind == MR_POOL_LAST && length) memcpy(dx + (size_t)(length - 1) * row, dy, row * sizeof *dx);
-    for (int t = 0; a->kind == MR_POOL_MEAN && t < length; t++)
-        job->cpu->kernels.scale(row, 1.0f / (float)length, dy, dx + (size_t)t * row);
+    if (!length || weight == 0) return;
+    if (!mean && weight == 1) memcpy(dx + (size_t)(length - 1) * row, dy, row * sizeof *dx);
+    else
+        for (int t = mean ? 0 : length - 1; t < length; t++)
+            job->cpu->kernels.scale(row, factor, dy, dx + (size_t)t * row);
 }
 
 static void pool_bwd(mr_dev *dev, const mr_pool_bwd_args *a)

@@ -135,3 +135,47 @@ static void sscan_bwd(const mr_sscan_run *run)
     for (; c < run->n; c += LANES) sscan_bwd_channels(run, c, run->n - c, run->states);
     for (int i = 0; i < values; i++) run->dbc[i] = v_sum(sums[i]);
 }
+
+/* The effect of the tokens on the state before them, or on the carry after them; `backward` is a compile-time
+ * constant. */
+INLINE void sscan_effect_channels(const mr_sscan_run *given, int c, int n, int states, int backward)
+{
+    const mr_sscan_run run = *given;
+    const float *rate = run.rate + c;
+    vf carry[MR_SSCAN_STATES], kept[MR_SSCAN_STATES];
+    sscan_load(carry, run.carry + c, run.state_row, states, n);
+    sscan_load(kept, run.kept + c, run.state_row, states, n);
+    const vf bias = v_load_part(run.dt_bias + c, n);
+    for (int i = 0; i < run.rows; i++) {
+        const int t = backward ? run.rows - 1 - i : i, fresh = run.reset && run.reset[t];
+        const size_t at = (size_t)t * run.row + (size_t)c;
+        const float *B = run.bc + (size_t)t * 2 * (size_t)states, *C = B + states;
+        const vf step = v_softplus(v_load_part(run.delta + at, n) + bias);
+        const vf drive = backward ? v_load_part(run.dy + at, n) * v_silu(v_load_part(run.z + at, n))
+                                  : step * v_load_part(run.u + at, n);
+        if (fresh && !backward) EACH(j, states) carry[j] = kept[j] = v_set(0.0f);
+        EACH(j, states)
+        {
+            const vf decay = v_exp2_fall(step * v_load_part(rate + (size_t)j * run.rate_row, n));
+            carry[j] = backward ? decay * (carry[j] + drive * C[j]) : decay * carry[j] + drive * B[j];
+            kept[j] *= decay;
+        }
+        if (fresh && backward) EACH(j, states) carry[j] = kept[j] = v_set(0.0f);
+    }
+    sscan_store(run.carry + c, carry, run.state_row, states, n);
+    sscan_store(run.kept + c, kept, run.state_row, states, n);
+}
+
+INLINE void sscan_effect_all(const mr_sscan_run *run, int backward)
+{
+    int c = 0;
+    if (run->states == 16)
+        for (; c + LANES <= run->n; c += LANES) sscan_effect_channels(run, c, LANES, 16, backward);
+    for (; c < run->n; c += LANES) sscan_effect_channels(run, c, run->n - c, run->states, backward);
+}
+
+static void sscan_effect(const mr_sscan_run *run)
+{
+    if (run->dy) sscan_effect_all(run, 1);
+    else sscan_effect_all(run, 0);
+}

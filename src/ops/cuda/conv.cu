@@ -327,8 +327,57 @@ static void conv_bwd(mr_dev *dev, const mr_conv_bwd_args *a)
     LAUNCHED(c, "conv_walk_bwd");
 }
 
+/* ---- the tail alone */
+
+template <class A, int K> static void tail_of(mr_cuda *c, const conv_args &g, const mr_act *x)
+{
+    conv_tail<A, K><<<dim3((unsigned)div_up((size_t)g.D, 32), (unsigned)g.B), 32, 0, c->stream>>>(g, (const A *)x);
+    LAUNCHED(c, "conv_tail");
+}
+
+template <class A> static void tail_by_taps(mr_cuda *c, const conv_args &g, const mr_act *x)
+{
+    if (g.taps <= 4) tail_of<A, 4>(c, g, x);
+    else if (g.taps <= 8) tail_of<A, 8>(c, g, x);
+    else tail_of<A, MR_TAPS_MOST>(c, g, x);
+}
+
+static void conv_tail_fwd(mr_dev *dev, const mr_conv_tail_fwd_args *a)
+{
+    conv_args g = conv_args_of(a->B, a->T, a->D, a->taps, NULL, NULL, a->reset, a->length);
+    g.tail_out = (float *)a->tail;
+    if (a->taps > 1) BY_ACT(cuda_of(dev), tail_by_taps, cuda_of(dev), g, a->x);
+}
+
+template <class A> static __global__ void add_tail_gradient(conv_args g, A *dx)
+{
+    walk s = {};
+    s.d = blockIdx.x * 32 + threadIdx.x, s.b = blockIdx.y;
+    if (s.d >= g.D) return;
+    s.real = g.length ? g.length[s.b] : g.T;
+    for (int source = max(0, s.real - (g.taps - 1)); source < s.real; source++) {
+        A *at = dx + ((size_t)s.b * g.T + source) * g.D + s.d;
+        store(at, load(at) + from_tail(g, s, source));
+    }
+}
+
+template <class A> static void add_tail(mr_cuda *c, const conv_args &g, mr_act *dx)
+{
+    add_tail_gradient<A><<<dim3((unsigned)div_up((size_t)g.D, 32), (unsigned)g.B), 32, 0, c->stream>>>(g, (A *)dx);
+    LAUNCHED(c, "add_tail_gradient");
+}
+
+static void conv_tail_bwd(mr_dev *dev, const mr_conv_tail_bwd_args *a)
+{
+    conv_args g = conv_args_of(a->B, a->T, a->D, a->taps, NULL, NULL, a->reset, a->length);
+    g.dtail_out = (const float *)a->dtail;
+    BY_ACT(cuda_of(dev), add_tail, cuda_of(dev), g, a->dx);
+}
+
 void mr_cuda_conv_ops(mr_ops *ops)
 {
+    ops->conv_tail_fwd = conv_tail_fwd;
+    ops->conv_tail_bwd = conv_tail_bwd;
     ops->conv_fwd = conv_fwd;
     ops->conv_bwd = conv_bwd;
 }

@@ -16,7 +16,7 @@ extern "C" {
 
 typedef __nv_bfloat16 bf16;
 
-enum { MR_CUDA_PLANS = 512, MR_CUDA_SHADOWS = 256, MR_CUDA_WORKSPACE = 32 << 20 };
+enum { MR_CUDA_PLANS = 512, MR_CUDA_SHADOWS = 2048, MR_CUDA_WORKSPACE = 32 << 20 };
 
 /* A planned product: its shape and options, and the algorithm chosen for them. */
 struct mr_cuda_plan {
@@ -249,6 +249,7 @@ void mr_cuda_train_ops(mr_ops *ops); /* sums of squares, add, adam */
 void mr_cuda_activate_ops(mr_ops *ops);
 void mr_cuda_sscan_ops(mr_ops *ops);
 void mr_cuda_sample_ops(mr_ops *ops);
+void mr_cuda_effect_ops(mr_ops *ops);
 void mr_cuda_state_ops(mr_ops *ops);
 void mr_cuda_attn_ops(mr_ops *ops); /* attention, positions */
 size_t mr_cuda_minrnn_saved(mr_dev *dev, const mr_cell *cell, int B, int T, int D, int H);
@@ -272,11 +273,14 @@ void mr_cuda_rnn_ops(mr_ops *ops);
 size_t mr_cuda_rnn_saved(mr_dev *dev, mr_rnn kind, int B, int T, int H);
 
 /* Products, row-major, of act matrices and a parameter matrix W [N, K]; see linear_fwd, linear_bwd_x and
- * linear_bwd_w in args_layers.h. */
+ * linear_bwd_w in args_layers.h. y_row, dy_row: from one row to the next; N where rows lie close together. */
 void mr_cuda_product_fwd(mr_cuda *c, int M, int N, int K, const void *x, const float *W, const float *b, int gelu,
                          void *pre, const void *residual, void *y);
-void mr_cuda_product_dx(mr_cuda *c, int M, int N, int K, const void *dy, const float *W, const void *pre,
+void mr_cuda_product_rows(mr_cuda *c, int M, int N, int K, const void *x, const float *W, const float *b, void *y,
+                          int y_row);
+void mr_cuda_product_dx(mr_cuda *c, int M, int N, int K, const void *dy, int dy_row, const float *W, const void *pre,
                         int accumulate, void *dx);
-void mr_cuda_product_dw(mr_cuda *c, int M, int N, int K, const void *dy, const void *x, float *dW, float *db);
+void mr_cuda_product_dw(mr_cuda *c, int M, int N, int K, const void *dy, int dy_row, const void *x, float *dW,
+                        float *db);
 
 #endif

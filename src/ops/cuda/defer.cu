@@ -130,7 +130,9 @@ static void linear_fwd(mr_dev *dev, const mr_linear_fwd_args *a)
     few_args g = {};
     g.M = a->M, g.N = a->N, g.K = a->K, g.x = a->x, g.b = (const float *)a->b, g.gelu = a->gelu, g.pre = a->pre,
     g.residual = a->residual, g.y = a->y;
-    if (a->drop.p > 0 || !run_few(cuda_of(dev), g, (const float *)a->W, (size_t)a->M * (size_t)a->N * dev->act_size))
+    const int apart = a->row && a->row != a->N;
+    if (a->drop.p > 0 || apart ||
+        !run_few(cuda_of(dev), g, (const float *)a->W, (size_t)a->M * (size_t)a->N * dev->act_size))
         linear_fwd_now(dev, a);
 }
 

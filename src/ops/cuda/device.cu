@@ -422,6 +422,7 @@ static void fill_ops(mr_dev *dev)
     mr_cuda_rnn_ops(&dev->ops);
     mr_cuda_attn_ops(&dev->ops);
     mr_cuda_state_ops(&dev->ops);
+    mr_cuda_effect_ops(&dev->ops);
     mr_cuda_defer_ops(cuda_of(dev)); /* after all others: it wraps them */
 }
 

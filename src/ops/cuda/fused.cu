@@ -138,6 +138,6 @@ int mr_cuda_fused_bwd(mr_cuda *c, const mr_minrnn_bwd_args *a)
                                                                                   (float *)a->dW, (float *)a->db);
     LAUNCHED(c, "add_groups");
     if (a->dh_init) mr_cuda_start_grad(c, a->cell.candidate, a->B, a->H, g.to_start, g.h_init, (float *)a->dh_init);
-    mr_cuda_product_dx(c, M, N, a->D, g.pre, (const float *)a->W, NULL, a->accumulate, a->dx);
+    mr_cuda_product_dx(c, M, N, a->D, g.pre, N, (const float *)a->W, NULL, a->accumulate, a->dx);
     return 1;
 }

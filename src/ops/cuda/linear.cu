@@ -40,6 +40,10 @@ static void linear_fwd(mr_dev *dev, const mr_linear_fwd_args *a)
 {
     mr_cuda *c = cuda_of(dev);
     const size_t n = (size_t)a->M * (size_t)a->N;
+    if (a->row && a->row != a->N) {
+        mr_cuda_product_rows(c, a->M, a->N, a->K, a->x, (const float *)a->W, (const float *)a->b, a->y, a->row);
+        return;
+    }
     if (a->drop.p <= 0) {
         mr_cuda_product_fwd(c, a->M, a->N, a->K, a->x, (const float *)a->W, (const float *)a->b, a->gelu, a->pre,
                             a->residual, a->y);
@@ -54,12 +58,14 @@ static void linear_fwd(mr_dev *dev, const mr_linear_fwd_args *a)
 
 static void linear_bwd_x(mr_dev *dev, const mr_linear_bwd_x_args *a)
 {
-    mr_cuda_product_dx(cuda_of(dev), a->M, a->N, a->K, a->dy, (const float *)a->W, a->pre, a->accumulate, a->dx);
+    mr_cuda_product_dx(cuda_of(dev), a->M, a->N, a->K, a->dy, (int)mr_row_step(a->row, a->N), (const float *)a->W,
+                       a->pre, a->accumulate, a->dx);
 }
 
 static void linear_bwd_w(mr_dev *dev, const mr_linear_bwd_w_args *a)
 {
-    mr_cuda_product_dw(cuda_of(dev), a->M, a->N, a->K, a->dy, a->x, (float *)a->dW, (float *)a->db);
+    mr_cuda_product_dw(cuda_of(dev), a->M, a->N, a->K, a->dy, (int)mr_row_step(a->row, a->N), a->x, (float *)a->dW,
+                       (float *)a->db);
 }
 
 static void dropout_bwd(mr_dev *dev, const mr_dropout_bwd_args *a)

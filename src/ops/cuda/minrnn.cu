@@ -1,4 +1,4 @@
-/* The ops minrnn_fwd and minrnn_bwd: projection by a product, gates and recurrence by the kernels of
+/* The ops minrnn_fwd, minrnn_bwd and minrnn_effect: projection by a product, gates and recurrence by the kernels of
  * scan_kernels.cuh. */
 #include "ops/cuda/scan_launch.cuh"
 
@@ -38,12 +38,12 @@ static void cut_time(scan_args *g)
     g->chunks = (int)div_up((size_t)g->T, span);
 }
 
-template <class ACT> static void by_kind(mr_cuda *c, const mr_cell *cell, const scan_args &g, int down)
+template <class ACT> static void by_kind(mr_cuda *c, const mr_cell *cell, const scan_args &g, scan_way way)
 {
-    if (cell->transition == MR_TRANSITION_SIGNED) mr_cuda_scan_signed(c, cell, g, down);
-    else if (cell->kind == MR_MINGRU) by_candidate<ACT, GRU>(c, cell, g, down);
-    else if (cell->normalize) by_candidate<ACT, LSTM_NORM>(c, cell, g, down);
-    else by_candidate<ACT, LSTM>(c, cell, g, down);
+    if (cell->transition == MR_TRANSITION_SIGNED) mr_cuda_scan_signed(c, cell, g, way);
+    else if (cell->kind == MR_MINGRU) by_candidate<ACT, GRU>(c, cell, g, way);
+    else if (cell->normalize) by_candidate<ACT, LSTM_NORM>(c, cell, g, way);
+    else by_candidate<ACT, LSTM>(c, cell, g, way);
 }
 
 static size_t pre_bytes(mr_dev *dev, const mr_cell *cell, int B, int T, int H)
@@ -109,7 +109,7 @@ static void minrnn_fwd(mr_dev *dev, const mr_minrnn_fwd_args *a)
     const size_t states = (size_t)a->B * (size_t)a->H;
     /* h_out may be h_in, which every chunk reads: write it elsewhere first */
     if (g.chunks > 1 && g.h_out) g.h_out = g.effect_B + states * (size_t)g.chunks;
-    BY_ACT(c, by_kind, c, &a->cell, g, 0);
+    BY_ACT(c, by_kind, c, &a->cell, g, SCAN_UP);
     if (g.chunks > 1 && a->h_out)
         CHECK(c, cudaMemcpyAsync(a->h_out, g.h_out, states * sizeof(float), cudaMemcpyDeviceToDevice, c->stream));
 }
@@ -131,17 +131,47 @@ static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
         return;
     if (recompute)
         mr_cuda_product_fwd(c, M, N, a->D, a->x, (const float *)a->W, (const float *)a->b, 0, NULL, NULL, g.pre);
-    BY_ACT(c, by_kind, c, &a->cell, g, 1);
+    BY_ACT(c, by_kind, c, &a->cell, g, SCAN_DOWN);
     if (a->dh_init)
         mr_cuda_start_grad(c, a->cell.candidate, g.B * g.chunks, g.H, g.to_start, g.h_init, (float *)a->dh_init);
     if (!a->W) return;
     if (a->db) mr_cuda_reduce(c, g.bias_sums, (size_t)a->B * (size_t)g.chunks, (size_t)N, (size_t)N, (float *)a->db);
-    mr_cuda_product_dx(c, M, N, a->D, g.pre, (const float *)a->W, NULL, a->accumulate, a->dx);
-    mr_cuda_product_dw(c, M, N, a->D, g.pre, a->x, (float *)a->dW, NULL);
+    mr_cuda_product_dx(c, M, N, a->D, g.pre, N, (const float *)a->W, NULL, a->accumulate, a->dx);
+    mr_cuda_product_dw(c, M, N, a->D, g.pre, N, a->x, (float *)a->dW, NULL);
+}
+
+/* The effect of all chunks together. */
+static __global__ void join_chunks(scan_args g, bool down, float *A, float *C)
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x, b = i / g.H, ch = i % g.H;
+    if (b >= g.B) return;
+    float whole = 1, state = 0;
+    for (int k = 0; k < g.chunks; k++) {
+        const size_t at = ((size_t)b * g.chunks + (down ? g.chunks - 1 - k : k)) * g.H + ch;
+        state = apply<1>(g.effect_A[at], g.effect_B[at], state);
+        whole = join<1>(g.effect_A[at], whole);
+    }
+    A[i] = forgets(whole) ? 0.0f : whole;
+    C[i] = state;
+}
+
+static void minrnn_effect(mr_dev *dev, const mr_minrnn_effect_args *a)
+{
+    mr_cuda *c = cuda_of(dev);
+    scan_args g = {};
+    g.B = a->B, g.T = a->T, g.H = a->H, g.pre = (void *)a->pre, g.h_init = (const float *)a->h_init;
+    g.reset = a->reset, g.length = a->length, g.dh = a->dh;
+    cut_time(&g);
+    if (!take_scratch(c, &g, NULL, 0, 0, 0)) return;
+    BY_ACT(c, by_kind, c, &a->cell, g, a->dh ? EFFECT_DOWN : EFFECT_UP);
+    join_chunks<<<(unsigned)div_up((size_t)a->B * (size_t)a->H, 128), 128, 0, c->stream>>>(
+        g, a->dh != NULL, (float *)a->A, (float *)a->C);
+    LAUNCHED(c, "join_chunks");
 }
 
 void mr_cuda_minrnn_ops(mr_ops *ops)
 {
+    ops->minrnn_effect = minrnn_effect;
     ops->minrnn_fwd = minrnn_fwd;
     ops->minrnn_bwd = minrnn_bwd;
 }

@@ -3,34 +3,38 @@
 
 /* ---- pooling ---- */
 
-template <class A> static __global__ void pool_tokens(int T, int D, int mean, const int32_t *length, const A *x, A *y)
+template <class A>
+static __global__ void pool_tokens(int T, int D, int mean, const int32_t *length, const float *weight, const A *x, A *y)
 {
     __shared__ float tile[8][32];
     const int d = blockIdx.x * 32 + threadIdx.x, b = blockIdx.y, last = length ? length[b] : T,
-              first = mean ? 0 : last - 1;
+              first = mean ? 0 : max(0, last - 1);
+    const float factor = weight ? weight[b] : 1;
     float sum = 0;
     for (int t = first + threadIdx.y; d < D && t < last; t += 8) sum += load(x + ((size_t)b * T + t) * D + d);
     tile[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.y || d >= D) return;
     for (int i = 1; i < 8; i++) sum += tile[i][threadIdx.x];
-    store(y + (size_t)b * D + d, sum / (last - first));
+    store(y + (size_t)b * D + d, first < last && factor != 0 ? factor * sum / (last - first) : 0.0f);
 }
 
 template <class A>
-static __global__ void pool_tokens_bwd(int T, int D, int mean, const int32_t *length, const A *dy, A *dx)
+static __global__ void pool_tokens_bwd(int T, int D, int mean, const int32_t *length, const float *weight, const A *dy,
+                                       A *dx)
 {
     const int d = blockIdx.x * 32 + threadIdx.x, b = blockIdx.z, t = blockIdx.y * 8 + threadIdx.y;
     const int last = length ? length[b] : T, first = mean ? 0 : last - 1;
     if (d >= D || t >= T) return;
+    const float factor = weight ? weight[b] : 1;
     store(dx + ((size_t)b * T + t) * D + d,
-          t >= first && t < last ? load(dy + (size_t)b * D + d) / (last - first) : 0.0f);
+          t >= first && t < last && factor != 0 ? factor * load(dy + (size_t)b * D + d) / (last - first) : 0.0f);
 }
 
 template <class A> static void pool_launch(mr_cuda *c, const mr_pool_fwd_args *a)
 {
     pool_tokens<A><<<dim3((unsigned)div_up((size_t)a->D, 32), (unsigned)a->B), dim3(32, 8), 0, c->stream>>>(
-        a->T, a->D, a->kind == MR_POOL_MEAN, a->length, (const A *)a->x, (A *)a->y);
+        a->T, a->D, a->kind == MR_POOL_MEAN, a->length, (const float *)a->weight, (const A *)a->x, (A *)a->y);
     LAUNCHED(c, "pool_tokens");
 }
 
@@ -38,7 +42,7 @@ template <class A> static void pool_bwd_launch(mr_cuda *c, const mr_pool_bwd_arg
 {
     dim3 grid((unsigned)div_up((size_t)a->D, 32), (unsigned)div_up((size_t)a->T, 8), (unsigned)a->B);
     pool_tokens_bwd<A><<<grid, dim3(32, 8), 0, c->stream>>>(a->T, a->D, a->kind == MR_POOL_MEAN, a->length,
-                                                            (const A *)a->dy, (A *)a->dx);
+                                                            (const float *)a->weight, (const A *)a->dy, (A *)a->dx);
     LAUNCHED(c, "pool_tokens_bwd");
 }
 

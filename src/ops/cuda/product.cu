@@ -263,6 +263,36 @@ void mr_cuda_product_fwd(mr_cuda *c, int M, int N, int K, const void *x, const f
     BY_ACT(c, finish, c, M, N, (const float *)p.d, b, use_gelu, residual, pre, y);
 }
 
+template <class A> static __global__ void spread_rows(size_t n, int N, int row, const float *sum, const float *b, A *y)
+{
+    const size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    const size_t m = i / (size_t)N, column = i % (size_t)N;
+    store(y + m * (size_t)row + column, sum[i] + b[column]);
+}
+
+template <class A> static void spread(mr_cuda *c, int M, int N, int row, const float *sum, const float *b, void *y)
+{
+    const size_t n = (size_t)M * (size_t)N;
+    spread_rows<A><<<(unsigned)div_up(n, 256), 256, 0, c->stream>>>(n, N, row, sum, b, (A *)y);
+    LAUNCHED(c, "spread_rows");
+}
+
+/* With a bias the sum is fp32 and lies close together first, as above. */
+void mr_cuda_product_rows(mr_cuda *c, int M, int N, int K, const void *x, const float *W, const float *b, void *y,
+                          int y_row)
+{
+    product p = {};
+    p.m = N, p.n = M, p.k = K, p.lda = K, p.ldb = K, p.ldd = b ? N : y_row, p.trans_a = 1;
+    p.in = act_type(c), p.out = b ? CUDA_R_32F : p.in;
+    p.a = operand(c, W, (size_t)N * (size_t)K), p.b = x;
+    p.d = b ? mr_cuda_product_scratch(c, (size_t)M * (size_t)N * sizeof(float)) : y;
+    p.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    if (!p.a || !p.d) return;
+    run_somehow(c, &p);
+    if (b) BY_ACT(c, spread, c, M, N, y_row, (const float *)p.d, b, y);
+}
+
 template <class A>
 static __global__ void gelu_slope_quads(size_t quads, const A *pre, int accumulate, const A *v, A *dx)
 {
@@ -294,12 +324,12 @@ static void through_gelu(mr_cuda *c, size_t n, const void *pre, int accumulate, 
     LAUNCHED(c, "through_gelu");
 }
 
-void mr_cuda_product_dx(mr_cuda *c, int M, int N, int K, const void *dy, const float *W, const void *pre,
+void mr_cuda_product_dx(mr_cuda *c, int M, int N, int K, const void *dy, int dy_row, const float *W, const void *pre,
                         int accumulate, void *dx)
 {
     const size_t n = (size_t)M * (size_t)K;
     product p = {};
-    p.m = K, p.n = M, p.k = N, p.lda = K, p.ldb = N, p.ldd = K;
+    p.m = K, p.n = M, p.k = N, p.lda = K, p.ldb = dy_row, p.ldd = K;
     p.in = p.out = act_type(c);
     p.a = operand(c, W, (size_t)N * (size_t)K), p.b = dy, p.c = accumulate && !pre ? dx : NULL;
     p.d = pre && accumulate ? mr_cuda_product_scratch(c, n * c->dev.act_size) : dx;
@@ -310,13 +340,13 @@ void mr_cuda_product_dx(mr_cuda *c, int M, int N, int K, const void *dy, const f
 }
 
 /* Σ over rows of dy, in two fixed stages: blocks of rows, then the blocks. */
-template <class A> static __global__ void column_sums(int M, int N, int rows, const A *dy, float *partial)
+template <class A> static __global__ void column_sums(int M, int N, int row, int rows, const A *dy, float *partial)
 {
     __shared__ float tile[8][33];
     const int n = blockIdx.x * 32 + threadIdx.x, first = blockIdx.y * rows, last = min(M, first + rows);
     float sum = 0;
     if (n < N)
-        for (int m = first + threadIdx.y; m < last; m += 8) sum += load(dy + (size_t)m * N + n);
+        for (int m = first + threadIdx.y; m < last; m += 8) sum += load(dy + (size_t)m * row + n);
     tile[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.y || n >= N) return;
@@ -324,7 +354,7 @@ template <class A> static __global__ void column_sums(int M, int N, int rows, co
     partial[(size_t)blockIdx.y * N + n] = sum;
 }
 
-template <class A> static void bias_grad(mr_cuda *c, int M, int N, const void *dy, float *db)
+template <class A> static void bias_grad(mr_cuda *c, int M, int N, int row, const void *dy, float *db)
 {
     const size_t across = div_up((size_t)N, 32), enough = div_up(1056, across); /* blocks of rows that fill the chip */
     const size_t rows = div_up((size_t)M, enough) < 64 ? 64 : div_up((size_t)M, enough);
@@ -332,18 +362,19 @@ template <class A> static void bias_grad(mr_cuda *c, int M, int N, const void *d
     float *partial = (float *)mr_cuda_scratch(c, (size_t)blocks * (size_t)N * sizeof(float));
     if (!partial) return;
     column_sums<A>
-        <<<dim3((unsigned)across, blocks), dim3(32, 8), 0, c->stream>>>(M, N, (int)rows, (const A *)dy, partial);
+        <<<dim3((unsigned)across, blocks), dim3(32, 8), 0, c->stream>>>(M, N, row, (int)rows, (const A *)dy, partial);
     LAUNCHED(c, "column_sums");
     mr_cuda_reduce(c, partial, blocks, (size_t)N, (size_t)N, db);
 }
 
-void mr_cuda_product_dw(mr_cuda *c, int M, int N, int K, const void *dy, const void *x, float *dW, float *db)
+void mr_cuda_product_dw(mr_cuda *c, int M, int N, int K, const void *dy, int dy_row, const void *x, float *dW,
+                        float *db)
 {
     product p = {};
-    p.m = K, p.n = N, p.k = M, p.lda = K, p.ldb = N, p.ldd = K, p.trans_b = 1;
+    p.m = K, p.n = N, p.k = M, p.lda = K, p.ldb = dy_row, p.ldd = K, p.trans_b = 1;
     p.in = act_type(c), p.out = CUDA_R_32F;
     p.a = x, p.b = dy, p.c = p.d = dW;
     p.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     run_somehow(c, &p);
-    if (db) BY_ACT(c, bias_grad, c, M, N, dy, db);
+    if (db) BY_ACT(c, bias_grad, c, M, N, dy_row, dy, db);
 }

@@ -5,8 +5,11 @@
 
 #include "ops/cuda/scan_kernels.cuh"
 
-/* Cells with transition = signed, down 1: backward. */
-void mr_cuda_scan_signed(mr_cuda *c, const mr_cell *cell, const scan_args &g, int down);
+/* Forward and backward, and their first pass alone: it leaves the effect of each chunk. */
+enum scan_way { SCAN_UP, SCAN_DOWN, EFFECT_UP, EFFECT_DOWN };
+
+/* Cells with transition = signed. */
+void mr_cuda_scan_signed(mr_cuda *c, const mr_cell *cell, const scan_args &g, scan_way way);
 
 /* For the log scan of the paper, one thread per channel: s = Σ log a, L = logcumsumexp(log b − s), h = exp(s + L). */
 static __device__ __forceinline__ float softplus(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))); }
@@ -17,7 +20,8 @@ template <class ACT, int KIND> static __global__ void scan_log_forward(scan_args
     if (ch >= g.H) return;
     const ACT *pre = (const ACT *)g.pre + (size_t)b * g.T * G * g.H + ch;
     ACT *h = (ACT *)g.h + (size_t)b * g.T * g.H + ch;
-    float state = g.h_in ? g.h_in[(size_t)b * g.H + ch] : 0, s = 0, L = logf(state);
+    const float start = g.h_init ? candidate<MR_POSITIVE>(g.h_init[ch]) : 0;
+    float state = g.h_in ? g.h_in[(size_t)b * g.H + ch] : start, s = 0, L = logf(state);
     const int real = g.length ? g.length[b] : g.T;
     for (int t = 0; t < g.T; t++) {
         if (t < real) {
@@ -29,8 +33,7 @@ template <class ACT, int KIND> static __global__ void scan_log_forward(scan_args
                 float d = softplus(-q[1]) - softplus(-q[0]);
                 log_a = -softplus(-d), log_i = -softplus(d);
             }
-            if ((t == 0 && !g.h_in) || resets(g, b, t))
-                s = 0, L = logf((g.h_init ? candidate<MR_POSITIVE>(g.h_init[ch]) : 0));
+            if (resets(g, b, t)) s = 0, L = logf(start);
             s += log_a;
             float x = log_i + logf(candidate<MR_POSITIVE>(q[G - 1])) - s, top = fmaxf(x, L), low = fminf(x, L);
             L = top == -INFINITY ? top : top + log1pf(expf(low - top));
@@ -104,6 +107,19 @@ template <class ACT, int KIND, int CAND, int MASKED, int V> struct scans {
                 <<<grid(g), dim3(32, WARPS), 0, c->stream>>>(g);
         LAUNCHED(c, "scan_backward");
     }
+
+    static void effect(mr_cuda *c, const scan_args &g, bool down)
+    {
+        const int up_slice = tune::forward_slice, up_least = tune::forward_least;
+        const int S = tune::backward_slice, L = tune::backward_least, A = tune::backward_ahead;
+        if (down)
+            scan_backward<ACT, KIND, CAND, 1, MASKED, V, S, WARPS, L, A, 0>
+                <<<grid(g), dim3(32, WARPS), 0, c->stream>>>(g);
+        else
+            scan_forward<ACT, KIND, CAND, 1, MASKED, V, up_slice, WARPS, up_least>
+                <<<grid(g), dim3(32, WARPS), 0, c->stream>>>(g);
+        LAUNCHED(c, "scan_effect");
+    }
 };
 
 template <class ACT, int KIND> static void log_forward(mr_cuda *c, const scan_args &g)
@@ -114,10 +130,13 @@ template <class ACT, int KIND> static void log_forward(mr_cuda *c, const scan_ar
 
 /* Finds the kernels for a cell, for both directions, so that the lists cannot differ. */
 template <class ACT, int KIND, int CAND>
-static void launch(mr_cuda *c, const mr_cell *cell, const scan_args &g, int down)
+static void launch(mr_cuda *c, const mr_cell *cell, const scan_args &g, scan_way way)
 {
-    const bool plain = is_plain(g, sizeof(ACT));
-    if (KIND < SIGNED_GRU && !down && cell->scan == MR_SCAN_LOG) {
+    const bool plain = is_plain(g, sizeof(ACT)), down = way == SCAN_DOWN || way == EFFECT_DOWN;
+    if (way >= EFFECT_UP) {
+        if (plain) scans<ACT, KIND, CAND, 0, PAIR>::effect(c, g, down);
+        else scans<ACT, KIND, CAND, 1, 1>::effect(c, g, down);
+    } else if (KIND < SIGNED_GRU && !down && cell->scan == MR_SCAN_LOG) {
         log_forward < ACT, KIND<SIGNED_GRU ? KIND : GRU>(c, g);
     } else if (!down && g.T == 1 && !g.length) {
         scan_one<ACT, KIND, CAND><<<(unsigned)div_up((size_t)g.B * (size_t)g.H, 128), 128, 0, c->stream>>>(g);
@@ -128,11 +147,12 @@ static void launch(mr_cuda *c, const mr_cell *cell, const scan_args &g, int down
     else scans<ACT, KIND, CAND, 1, 1>::backward(c, g);
 }
 
-template <class ACT, int KIND> static void by_candidate(mr_cuda *c, const mr_cell *cell, const scan_args &g, int down)
+template <class ACT, int KIND>
+static void by_candidate(mr_cuda *c, const mr_cell *cell, const scan_args &g, scan_way way)
 {
-    if (cell->candidate == MR_POSITIVE) launch<ACT, KIND, MR_POSITIVE>(c, cell, g, down);
-    else if (cell->candidate == MR_LINEAR) launch<ACT, KIND, MR_LINEAR>(c, cell, g, down);
-    else launch<ACT, KIND, MR_TANH>(c, cell, g, down);
+    if (cell->candidate == MR_POSITIVE) launch<ACT, KIND, MR_POSITIVE>(c, cell, g, way);
+    else if (cell->candidate == MR_LINEAR) launch<ACT, KIND, MR_LINEAR>(c, cell, g, way);
+    else launch<ACT, KIND, MR_TANH>(c, cell, g, way);
 }
 
 #endif

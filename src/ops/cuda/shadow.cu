@@ -2,11 +2,21 @@
  * when they may have changed. */
 #include "ops/cuda/cuda.cuh"
 
+enum { THREADS = 256 };
+
 static __global__ void refresh(const mr_cuda_shadow *list)
 {
     const mr_cuda_shadow s = list[blockIdx.y];
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < s.n; i += (size_t)gridDim.x * blockDim.x)
-        store(s.to + i, s.from[i]);
+    const size_t first = blockIdx.x * (size_t)blockDim.x + threadIdx.x, threads = (size_t)gridDim.x * blockDim.x;
+    if (s.n % 4 || (uintptr_t)s.from % 16) {
+        for (size_t i = first; i < s.n; i += threads) store(s.to + i, s.from[i]);
+        return;
+    }
+    for (size_t i = 4 * first; i < s.n; i += 4 * threads) {
+        float v[4];
+        quad<float>::load(s.from + i, v);
+        quad<bf16>::store(s.to + i, v);
+    }
 }
 
 void mr_cuda_written(mr_cuda *c, const void *to, size_t bytes)
@@ -50,10 +60,21 @@ static mr_cuda_shadow *add(mr_cuda *c, const float *from, size_t n)
     return s;
 }
 
+/* Blocks for one array: enough for the largest, such as the head of a large vocabulary, where each thread then copies
+ * eight quads. */
+static unsigned blocks_for(const mr_cuda *c)
+{
+    size_t most = 0;
+    for (int i = 0; i < c->shadow_count; i++)
+        if (c->shadows[i].n > most) most = c->shadows[i].n;
+    const size_t blocks = div_up(most, 32 * THREADS);
+    return (unsigned)(blocks < 64 ? 64 : blocks < 1024 ? blocks : 1024);
+}
+
 void mr_cuda_freshen(mr_cuda *c)
 {
     if (c->shadows_stale && c->shadow_count) {
-        refresh<<<dim3(64, (unsigned)c->shadow_count), 256, 0, c->stream>>>(c->shadow_table);
+        refresh<<<dim3(blocks_for(c), (unsigned)c->shadow_count), THREADS, 0, c->stream>>>(c->shadow_table);
         LAUNCHED(c, "refresh");
         c->stream_end = MR_END_PLAIN; /* kernels that read weights early must wait for this one */
     }

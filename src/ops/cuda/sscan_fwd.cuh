@@ -136,7 +136,7 @@ static __global__ void __launch_bounds__(sscan_shape<NP>::THREADS, BLOCKS * 16 /
     float h[SSCAN_STATES], rate[SSCAN_STATES];
     unsigned any_cut = 0;
     in.fetch(g, p, s, p.first);
-    const float bias = s.on ? g.dt_bias[s.e] : 0.0f, skip = s.on ? g.D[s.e] : 0.0f;
+    const float bias = s.on ? g.dt_bias[s.e] : 0.0f, skip = !EFFECT && s.on ? g.D[s.e] : 0.0f;
     kept.total = 0;
     read_rates(g, w, rate);
     start_forward<EFFECT>(g, p, w, rate, h);

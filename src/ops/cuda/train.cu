@@ -68,7 +68,7 @@ static void sumsq_parts(mr_dev *dev, const mr_sumsq_parts_args *a)
     mr_cuda *c = cuda_of(dev);
     if (!a->n) return;
     square_parts<<<(unsigned)div_up(a->n, MR_SUM_PART), SUM_THREADS, 0, c->stream>>>(a->n, (const float *)a->g,
-                                                                                    a->parts);
+                                                                                     a->parts);
     LAUNCHED(c, "square_parts");
 }
 
@@ -102,29 +102,86 @@ static void accumulate(mr_dev *dev, const mr_accumulate_args *a)
     LAUNCHED(c, "add_elements");
 }
 
+/* What is the same for all elements. A block computes it once: doubles are slow on most cards. */
+struct adam_scalars {
+    float shrink, lr, beta1, one_beta1, beta2, one_beta2, bias1, bias2, eps, decay, keep;
+    int decoupled, skip;
+};
+
+static __device__ adam_scalars adam_scalars_of(const mr_step &s, double sumsq)
+{
+    adam_scalars a = {};
+    a.skip = !isfinite(sumsq);
+    a.shrink = s.clip > 0 ? (float)fmin(1.0, s.clip / (sqrt(sumsq) + 1e-6)) : 1;
+    a.lr = (float)s.lr, a.eps = (float)s.eps, a.decoupled = s.decoupled;
+    a.beta1 = (float)s.beta1, a.one_beta1 = (float)(1 - s.beta1), a.bias1 = (float)(1 / s.bias1);
+    a.beta2 = (float)s.beta2, a.one_beta2 = (float)(1 - s.beta2), a.bias2 = (float)(1 / s.bias2);
+    a.decay = (float)s.weight_decay, a.keep = (float)(1 - s.lr * (double)a.decay);
+    return a;
+}
+
+static __device__ __forceinline__ void adam_element(const adam_scalars &s, int decayed, float g, float *p, float *m,
+                                                    float *v)
+{
+    float grad = g * s.shrink;
+    if (!s.decoupled && decayed) grad += s.decay * *p;
+    const float m1 = s.beta1 * *m + s.one_beta1 * grad, m2 = s.beta2 * *v + s.one_beta2 * grad * grad;
+    *m = m1;
+    *v = m2;
+    const float kept = s.decoupled && decayed ? *p * s.keep : *p;
+    *p = kept - s.lr * (m1 * s.bias1) / (sqrtf(m2 * s.bias2) + s.eps);
+}
+
+enum { ADAM_THREADS = 256, ADAM_BLOCKS = 2112 };
+
+template <int W> static __device__ __forceinline__ void fetch(const float *from, float *to)
+{
+    if (W == 4) quad<float>::load(from, to);
+    else to[0] = from[0];
+}
+
+template <int W> static __device__ __forceinline__ void put(float *to, const float *from)
+{
+    if (W == 4) quad<float>::store(to, from);
+    else to[0] = from[0];
+}
+
+/* W elements a thread at a time; n is a multiple of W. */
+template <int W>
 static __global__ void adam_elements(size_t n, size_t n_decay, float *p, float *m, float *v, const float *g,
                                      const mr_step *step, const double *sumsq)
 {
-    size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
-    if (i >= n || !isfinite(*sumsq)) return;
-    const mr_step s = *step;
-    const float shrink = s.clip > 0 ? (float)fmin(1.0, s.clip / (sqrt(*sumsq) + 1e-6)) : 1,
-                decay = i < n_decay ? (float)s.weight_decay : 0;
-    const float lr = (float)s.lr, b1 = (float)s.beta1, b2 = (float)s.beta2;
-    float grad = g[i] * shrink;
-    if (!s.decoupled) grad += decay * p[i];
-    const float m1 = b1 * m[i] + (float)(1 - s.beta1) * grad, m2 = b2 * v[i] + (float)(1 - s.beta2) * grad * grad;
-    m[i] = m1;
-    v[i] = m2;
-    const float kept = s.decoupled ? p[i] * (float)(1 - s.lr * decay) : p[i];
-    p[i] = kept - lr * (m1 * (float)(1 / s.bias1)) / (sqrtf(m2 * (float)(1 / s.bias2)) + (float)s.eps);
+    __shared__ adam_scalars s;
+    if (threadIdx.x == 0) s = adam_scalars_of(*step, *sumsq);
+    __syncthreads();
+    if (s.skip) return;
+    const size_t threads = (size_t)gridDim.x * ADAM_THREADS;
+    for (size_t i = W * (blockIdx.x * (size_t)ADAM_THREADS + threadIdx.x); i < n; i += W * threads) {
+        float grad[W], weight[W], first[W], second[W];
+        fetch<W>(g + i, grad);
+        fetch<W>(p + i, weight);
+        fetch<W>(m + i, first);
+        fetch<W>(v + i, second);
+#pragma unroll
+        for (int k = 0; k < W; k++) adam_element(s, i + k < n_decay, grad[k], &weight[k], &first[k], &second[k]);
+        put<W>(p + i, weight);
+        put<W>(m + i, first);
+        put<W>(v + i, second);
+    }
 }
 
 static void adam(mr_dev *dev, const mr_adam_args *a)
 {
     mr_cuda *c = cuda_of(dev);
-    adam_elements<<<(unsigned)div_up(a->n, 256), 256, 0, c->stream>>>(
-        a->n, a->n_decay, (float *)a->p, (float *)a->m, (float *)a->v, (const float *)a->g, a->step, a->sumsq);
+    const uintptr_t all = (uintptr_t)a->p | (uintptr_t)a->m | (uintptr_t)a->v | (uintptr_t)a->g;
+    const bool quads = a->n % 4 == 0 && all % 16 == 0;
+    const size_t wanted = div_up(a->n, quads ? 4 * ADAM_THREADS : ADAM_THREADS);
+    const unsigned blocks = (unsigned)(wanted < ADAM_BLOCKS ? wanted : ADAM_BLOCKS);
+    void (*kernel)(size_t, size_t, float *, float *, float *, const float *, const mr_step *, const double *) =
+        quads ? adam_elements<4> : adam_elements<1>;
+    if (!a->n) return;
+    kernel<<<blocks, ADAM_THREADS, 0, c->stream>>>(a->n, a->n_decay, (float *)a->p, (float *)a->m, (float *)a->v,
+                                                   (const float *)a->g, a->step, a->sumsq);
     LAUNCHED(c, "adam_elements");
     mr_cuda_written(c, a->p, a->n * sizeof(float));
 }

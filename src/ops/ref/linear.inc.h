@@ -43,7 +43,7 @@ static void embed_bwd(mr_dev *dev, const mr_embed_bwd_args *a)
 static void linear_fwd(mr_dev *dev, const mr_linear_fwd_args *a)
 {
     (void)dev;
-    size_t N = (size_t)a->N, K = (size_t)a->K;
+    size_t N = (size_t)a->N, K = (size_t)a->K, row = mr_row_step(a->row, a->N);
     for (size_t m = 0; m < (size_t)a->M; m++)
         for (size_t n = 0; n < N; n++) {
             double v = a->b ? IN(a->b)[n] : 0;
@@ -51,7 +51,7 @@ static void linear_fwd(mr_dev *dev, const mr_linear_fwd_args *a)
             if (a->pre) OUT(a->pre)[m * N + n] = (real)v;
             if (a->gelu) v = gelu(v);
             v *= dropout_factor(&a->drop, m * N + n);
-            OUT(a->y)[m * N + n] = (real)(v + (a->residual ? IN(a->residual)[m * N + n] : 0));
+            OUT(a->y)[m * row + n] = (real)(v + (a->residual ? IN(a->residual)[m * N + n] : 0));
         }
 }
 
@@ -72,11 +72,11 @@ static void linear_q_fwd(mr_dev *dev, const mr_linear_q_fwd_args *a)
 static void linear_bwd_x(mr_dev *dev, const mr_linear_bwd_x_args *a)
 {
     (void)dev;
-    size_t N = (size_t)a->N, K = (size_t)a->K;
+    size_t N = (size_t)a->N, K = (size_t)a->K, row = mr_row_step(a->row, a->N);
     for (size_t m = 0; m < (size_t)a->M; m++)
         for (size_t k = 0; k < K; k++) {
             double v = 0;
-            for (size_t n = 0; n < N; n++) v += (double)IN(a->dy)[m * N + n] * IN(a->W)[n * K + k];
+            for (size_t n = 0; n < N; n++) v += (double)IN(a->dy)[m * row + n] * IN(a->W)[n * K + k];
             if (a->pre) v *= gelu_slope(IN(a->pre)[m * K + k]);
             if (a->accumulate) v += OUT(a->dx)[m * K + k];
             OUT(a->dx)[m * K + k] = (real)v;
@@ -86,16 +86,16 @@ static void linear_bwd_x(mr_dev *dev, const mr_linear_bwd_x_args *a)
 static void linear_bwd_w(mr_dev *dev, const mr_linear_bwd_w_args *a)
 {
     (void)dev;
-    size_t M = (size_t)a->M, N = (size_t)a->N, K = (size_t)a->K;
+    size_t M = (size_t)a->M, N = (size_t)a->N, K = (size_t)a->K, row = mr_row_step(a->row, a->N);
     for (size_t n = 0; n < N; n++) {
         for (size_t k = 0; k < K; k++) {
             double v = OUT(a->dW)[n * K + k];
-            for (size_t m = 0; m < M; m++) v += (double)IN(a->dy)[m * N + n] * IN(a->x)[m * K + k];
+            for (size_t m = 0; m < M; m++) v += (double)IN(a->dy)[m * row + n] * IN(a->x)[m * K + k];
             OUT(a->dW)[n * K + k] = (real)v;
         }
         if (!a->db) continue;
         double v = OUT(a->db)[n];
-        for (size_t m = 0; m < M; m++) v += IN(a->dy)[m * N + n];
+        for (size_t m = 0; m < M; m++) v += IN(a->dy)[m * row + n];
         OUT(a->db)[n] = (real)v;
     }
 }

@@ -1,15 +1,26 @@
 /* Pooling, losses, tanh of scores, and the optimiser. */
 
+/* What each pooled token of row b counts for; tokens first … last − 1 are pooled. */
+static double pool_share(mr_pooling kind, const int32_t *length, const mr_real *weight, size_t b, int T, size_t *first,
+                         size_t *last)
+{
+    *last = (size_t)real_tokens(length, (int)b, T);
+    *first = kind == MR_POOL_LAST && *last > 0 ? *last - 1 : 0;
+    if (weight && IN(weight)[b] == 0) *last = *first;
+    return (weight ? IN(weight)[b] : 1) / (double)(*last - *first);
+}
+
 static void pool_fwd(mr_dev *dev, const mr_pool_fwd_args *a)
 {
     (void)dev;
     size_t T = (size_t)a->T, D = (size_t)a->D;
     for (size_t b = 0; b < (size_t)a->B; b++) {
-        size_t last = (size_t)real_tokens(a->length, (int)b, a->T), first = a->kind == MR_POOL_LAST ? last - 1 : 0;
+        size_t first, last;
+        const double share = pool_share(a->kind, a->length, a->weight, b, a->T, &first, &last);
         for (size_t d = 0; d < D; d++) {
             double sum = 0;
             for (size_t t = first; t < last; t++) sum += IN(a->x)[(b * T + t) * D + d];
-            OUT(a->y)[b * D + d] = (real)(sum / (double)(last - first));
+            OUT(a->y)[b * D + d] = first < last ? (real)(sum * share) : 0;
         }
     }
 }
@@ -19,10 +30,11 @@ static void pool_bwd(mr_dev *dev, const mr_pool_bwd_args *a)
     (void)dev;
     size_t T = (size_t)a->T, D = (size_t)a->D;
     for (size_t b = 0; b < (size_t)a->B; b++) {
-        size_t last = (size_t)real_tokens(a->length, (int)b, a->T), first = a->kind == MR_POOL_LAST ? last - 1 : 0;
+        size_t first, last;
+        const double share = pool_share(a->kind, a->length, a->weight, b, a->T, &first, &last);
         for (size_t t = 0; t < T; t++)
             for (size_t d = 0; d < D; d++) OUT(a->dx)
-        [(b * T + t) * D + d] = t >= first && t < last ? (real)(IN(a->dy)[b * D + d] / (double)(last - first)) : 0;
+        [(b * T + t) * D + d] = t >= first && t < last ? (real)(IN(a->dy)[b * D + d] * share) : 0;
     }
 }
 
@@ -54,9 +66,9 @@ static void pair_bwd(mr_dev *dev, const mr_pair_bwd_args *args)
 static void xent(mr_dev *dev, const mr_xent_args *a)
 {
     (void)dev;
-    size_t C = (size_t)a->C;
+    size_t C = (size_t)a->C, row = mr_row_step(a->row, a->C);
     for (size_t r = 0; r < (size_t)a->R; r++) {
-        const real *x = IN(a->logits) + r * C;
+        const real *x = IN(a->logits) + r * row;
         long target = a->target[r];
         size_t best = 0;
         double sum = 0, nan = 0;
@@ -72,7 +84,7 @@ static void xent(mr_dev *dev, const mr_xent_args *a)
         a->stats[MR_STAT_COUNT] += target >= 0;
         OUT(a->row_loss)[r] = (real)loss;
         for (size_t c = 0; a->dlogits && c < C; c++) OUT(a->dlogits)
-        [r * C + c] = target < 0 ? 0 : (real)(*a->scale * (exp(x[c] - top) / sum - ((long)c == target)));
+        [r * row + c] = target < 0 ? 0 : (real)(*a->scale * (exp(x[c] - top) / sum - ((long)c == target)));
     }
 }
 

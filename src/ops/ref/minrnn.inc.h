@@ -120,7 +120,7 @@ static void scan_channel(const mr_minrnn_fwd_args *a, size_t b, size_t c)
 {
     size_t T = (size_t)a->T, H = (size_t)a->H, wide = H * (size_t)mr_cell_gates(&a->cell);
     size_t real_T = (size_t)real_tokens(a->length, (int)b, a->T);
-    double h = a->h_in ? IN(a->h_in)[b * H + c] : 0;
+    double h = a->h_in ? IN(a->h_in)[b * H + c] : start_state(&a->cell, a->h_init, c);
     log_scan state = {0, log(h)};
     for (size_t t = 0; t < T; t++) {
         real *out = OUT(a->h) + (b * T + t) * H + c;
@@ -177,6 +177,7 @@ static double scan_channel_bwd(const mr_minrnn_bwd_args *a, size_t b, size_t c)
         to_start += carry;
         carry = 0;
     }
+    if (!a->h_in) to_start += carry, carry = 0; /* a row without tokens */
     if (a->dh_in) OUT(a->dh_in)[b * H + c] = (real)carry;
     return to_start;
 }
@@ -232,7 +233,7 @@ static void scan_given_bwd(const mr_scan_bwd_args *a, size_t b, size_t c)
         OUT(a->db)[at] = here ? (real)dh : 0;
         if (here) carry = start ? 0 : dh * decay;
     }
-    if (a->dh_in) OUT(a->dh_in)[b * H + c] = (real)carry;
+    if (a->dh_in) OUT(a->dh_in)[b * H + c] = a->h_in ? (real)carry : 0;
 }
 
 static void scan_bwd(mr_dev *dev, const mr_scan_bwd_args *a)

@@ -25,4 +25,5 @@ static double softplus(double x) { return (x > 0 ? x : 0) + log1p(exp(-fabs(x)))
 #include "ops/ref/sample.inc.h"
 #include "ops/ref/rnn.inc.h"
 #include "ops/ref/state.inc.h"
+#include "ops/ref/cut.inc.h"
 #include "ops/ref/device.inc.h"

@@ -92,7 +92,7 @@ static void sscan_channel_bwd(const mr_sscan_bwd_args *a, size_t b, size_t e, ss
         sscan_chunk_states(a, b, e, first, end, before);
         for (; end > first; end--) sscan_token_bwd(a, b, end - 1, e, before[end - 1 - first], g);
     }
-    for (size_t n = 0; a->dh_in && n < N; n++) OUT(a->dh_in)[(b * N + n) * E + e] = (real)g->carry[n];
+    for (size_t n = 0; a->dh_in && n < N; n++) OUT(a->dh_in)[(b * N + n) * E + e] = a->h_in ? (real)g->carry[n] : 0;
 }
 
 /* Every channel reads B and C, so their gradients are summed in doubles and stored when all channels are done. */
