@@ -304,7 +304,7 @@ MR_API int mr_net_evaluate(mr_net *net, const mr_batch *batch, mr_result *result
 MR_API int mr_net_train(mr_net *net, const mr_batch *batch, mr_result *result, mr_error *err);
 
 /* Changes a training setting from the next step on: lr, schedule, warmup, steps, optimizer, betas, eps, weight-decay,
- * clip, seed. */
+ * clip, seed. recompute and recompute-chunk (docs/training.md) change what the next plan of memory keeps. */
 MR_API int mr_net_set(mr_net *net, const char *key, const char *value, mr_error *err);
 
 /* Keeps a copy of the current weights as the best so far. mr_net_save_best writes that copy as a model file. */

@@ -185,7 +185,7 @@ MR_API int mr_net_losses(mr_net *net, const mr_batch *batch, float *losses, size
  * With output = tanh, scores and your gradient are those after the tanh.
  * With a scaler of targets, scores are in the caller's units: a squared error and its gradients are scale² times those
  * of mr_net_train, an absolute error's scale times. Divide your loss by that factor (mr_net_scaler returns the scale),
- * so that `clip` means the same. */
+ * so that `clip` means the same. MR_ECONFIG: sequences are trained in chunks (recompute). */
 MR_API int mr_net_keep_forward(mr_net *net, const mr_batch *batch, const mr_learn_options *options, float *scores,
                                size_t capacity, mr_error *err);
 MR_API int mr_net_backward(mr_net *net, const float *dscores, size_t count, mr_error *err);

@@ -17,7 +17,7 @@ listed = re.findall("`([^`]+)`", re.search(r"These keys may change:([^.]*)\.", p
 # keys of a state: those that may change on resume or are only reported; and those that older versions did not write
 FREE = {"state.best-accuracy", "state.best-loss", "state.seconds", "state.setup-seconds",
         *(f"train.{key}" for key in listed)}
-MAY_LACK = {"state.best-step", "state.data-sha256", "state.tokens"}
+MAY_LACK = {"state.best-step", "state.data-sha256", "state.tokens", "train.recompute"}
 
 def read(path):
     content = open(path, "rb").read()

@@ -214,6 +214,7 @@ typedef struct trial {
 
 typedef struct member {
     const trial *trial;
+    mr_recomputing recompute;
     mr_comm *comm; /* NULL: alone */
     float *result[3];
     double norm;
@@ -232,6 +233,7 @@ static void *train_member(void *arg)
     if (mr_model_new(&config, dev, MR_DECAY_MATRICES, &m, &err)) fail_msg("%s", err.text);
     if (me->comm && mr_model_join(m, me->comm, courier, t->shard, 1, &err)) fail_msg("%s", err.text);
     if (me->comm) mr_micros_of_rank(t->micros, me->comm->rank, t->ranks, &first, &end);
+    if (me->recompute.how) mr_model_set_recompute(m, me->recompute);
     if (mr_model_plan(m, ROWS, LENGTH, 1, &err)) fail_msg("%s", err.text);
     float *weights = mr_alloc(mr_model_params(m)->total, sizeof *weights);
     mr_model_init_weights(m, 7, 100, weights);
@@ -253,7 +255,7 @@ static void forget(member *m)
     for (int i = 0; i < 3; i++) mr_free(m->result[i]);
 }
 
-static void check_trial(const trial *t)
+static void check_trial(const trial *t, mr_recomputing recompute)
 {
     const mr_config config = large(t->tied);
     mr_dev *dev = open_device(t->device, 1, NULL);
@@ -263,11 +265,11 @@ static void check_trial(const trial *t)
     mr_dev_close(dev);
     team together;
     pthread_t threads[MOST_RANKS];
-    member alone = {.trial = t}, members[MOST_RANKS] = {{0}};
+    member alone = {.trial = t, .recompute = recompute}, members[MOST_RANKS] = {{0}};
     train_member(&alone);
     team_begin(&together, t->ranks);
     for (int r = 0; r < t->ranks; r++) {
-        members[r] = (member){.trial = t, .comm = &together.comms[r]};
+        members[r] = (member){.trial = t, .recompute = recompute, .comm = &together.comms[r]};
         assert_int_equal(pthread_create(&threads[r], NULL, train_member, &members[r]), 0);
     }
     for (int r = 0; r < t->ranks; r++) pthread_join(threads[r], NULL);
@@ -294,16 +296,26 @@ static void ranks_do_what_one_does(void **state)
         {"cpu", 8, 8, 0, 0, 1}, {"cpu", 8, 9, 1, 1, 0}, {"ref64", 3, 4, 0, 0, 0}, {"ref64", 2, 3, 1, 0, 0},
     };
     const int few = REDUCED ? 4 : COUNT(trials);
-    for (int i = 0; i < few; i++) check_trial(&trials[i]);
+    for (int i = 0; i < few; i++) check_trial(&trials[i], (mr_recomputing){.how = MR_RECOMPUTE_AUTO});
+}
+
+/* Chunks complete the gradients with the last of them alone. */
+static void ranks_that_compute_again(void **state)
+{
+    (void)state;
+    static const trial trials[] = {{"cpu", 3, 7, 0, 0, 1}, {"cpu", 2, 5, 1, 1, 0}};
+    for (int i = 0; i < COUNT(trials); i++) {
+        check_trial(&trials[i], (mr_recomputing){.how = MR_RECOMPUTE_CHUNKS, .chunk = 2});
+        check_trial(&trials[i], (mr_recomputing){.how = MR_RECOMPUTE_BLOCKS});
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_element_has_one_owner),
-        cmocka_unit_test(ranges_are_made_of_whole_nodes),
-        cmocka_unit_test(a_process_alone_adds_in_the_tree),
-        cmocka_unit_test(ranks_do_what_one_does),
+        cmocka_unit_test(every_element_has_one_owner),      cmocka_unit_test(ranges_are_made_of_whole_nodes),
+        cmocka_unit_test(a_process_alone_adds_in_the_tree), cmocka_unit_test(ranks_do_what_one_does),
+        cmocka_unit_test(ranks_that_compute_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

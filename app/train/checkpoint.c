@@ -104,6 +104,7 @@ static void note_change(mr_checkpoint *cp, const char *key, const char *was, con
 /* The value of a key in a run whose state is older than the key; NULL: every state has it. */
 static const char *older_value(const mr_option *o)
 {
+    if (!strcmp(o->key, "recompute")) return "none";
     if (o->flags & MR_OPT_SPARSE) return o->fallback;
     if (!strcmp(o->key, "gradient-sum")) return "order"; /* up to 0.2 there was no other */
     return strcmp(o->key, "eval-tokens") ? NULL : "0";   /* runs of 0.1 scored the whole test set */

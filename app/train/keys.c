@@ -39,11 +39,12 @@ static const mr_option own[] = {
     {0}};
 
 /* How a recipe is written; keys that are not named here come last. */
-static const char *const order[] = {"batch",        "context",     "steps",      "max-seconds", "lr",
-                                    "schedule",     "warmup",      "optimizer",  "betas",       "eps",
-                                    "weight-decay", "decay-set",   "clip",       "accumulate",  "gradient-sum",
-                                    "eval-every",   "eval-tokens", "save-every", "patience",    "log",
-                                    "dtype",        "tf32",        "seed",       "init",        NULL};
+static const char *const order[] = {"batch",        "context",     "steps",      "max-seconds",     "lr",
+                                    "schedule",     "warmup",      "optimizer",  "betas",           "eps",
+                                    "weight-decay", "decay-set",   "clip",       "accumulate",      "gradient-sum",
+                                    "eval-every",   "eval-tokens", "save-every", "patience",        "log",
+                                    "dtype",        "tf32",        "recompute",  "recompute-chunk", "seed",
+                                    "init",         NULL};
 
 /* Each table ends with a row that has no key; that of own[] counts for train_rows, too. */
 static mr_option model_rows[MR_MODEL_SLOTS + 1], train_rows[MR_LEARN_SLOTS + sizeof own / sizeof *own];

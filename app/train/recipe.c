@@ -183,9 +183,11 @@ static int take_older(mr_recipe *r, const mr_ini *lines, mr_error *err)
 {
     /* runs of 0.1 scored the whole test set */
     if (!mr_ini_find(lines, "train", "eval-tokens")) r->train.eval_tokens = 0;
-    /* runs up to 0.2 added micro-batches up one after another */
-    if (mr_ini_find(lines, "train", "gradient-sum")) return 0;
-    return mr_recipe_set(r, "gradient-sum", "order", err);
+    /* runs up to 0.2 added micro-batches up one after another, and kept all activations */
+    int status = 0;
+    if (!mr_ini_find(lines, "train", "gradient-sum")) status = mr_recipe_set(r, "gradient-sum", "order", err);
+    if (status || mr_ini_find(lines, "train", "recompute")) return status;
+    return mr_recipe_set(r, "recompute", "none", err);
 }
 
 int mr_recipe_load_run(mr_recipe *r, const char *path, mr_error *err)

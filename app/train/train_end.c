@@ -4,6 +4,7 @@
 #include "core/clock.h"
 #include "core/file.h"
 #include "core/mem.h"
+#include "train/recompute.h"
 #include "train/run_folder.h"
 
 #include <stdio.h>
@@ -47,15 +48,13 @@ static void count_scored(const mr_trainer *t, mr_train_result *r)
 static int score_best(mr_trainer *t, mr_score *score, mr_error *err)
 {
     mr_net *net = NULL;
-    mr_shape shapes[2];
     char *path = mr_path_join(t->dir, "model.safetensors");
-    mr_task_shapes(t->recipe->task, shapes);
     mr_prefetch_free(t->batches);
     mr_net_free(t->net);
     t->batches = NULL;
     t->net = NULL;
     int status = path ? mr_net_open(t->ctx, path, &net, err) : mr_no_memory(err, "the best model");
-    if (!status) status = mr_net_reserve(net, NULL, &shapes[1], err);
+    if (!status) status = mr_reserve_scores(t->recipe, net, err);
     if (!status) status = mr_trainer_score(t, net, 0, t->crew->cut > 1 ? t->crew : NULL, score, err);
     mr_net_free(net);
     mr_free(path);

@@ -4,16 +4,15 @@
 #include "core/file.h"
 #include "core/mem.h"
 #include "train/init.h"
+#include "train/recompute.h"
 #include "train/run_folder.h"
 
 #include <stdio.h>
 
 static int start_net(mr_trainer *t, int resume, mr_error *err)
 {
-    mr_shape shapes[2];
-    mr_task_shapes(t->recipe->task, shapes);
     int status = mr_recipe_net(t->recipe, t->ctx, &t->net, err);
-    if (!status) status = mr_net_reserve(t->net, &shapes[0], &shapes[1], err);
+    if (!status) status = mr_reserve_run(t->recipe, t->net, err);
     if (!status && resume && mr_run_has_state(t->dir))
         status = mr_checkpoint_load(&t->cp, t->dir, t->recipe, t->net, err);
     else if (!status) status = mr_init_weights(t->recipe, t->net, err);
@@ -63,6 +62,7 @@ int mr_trainer_set_up(mr_trainer *t, int resume, mr_error *err)
     int status = mr_trainer_writes(t) ? start_in_folder(t, resume, begun, err) : start_net(t, resume, err);
     if (!status) status = make_batches(t, err);
     status = mr_crew_agree(t->crew, status, err);
+    if (!status) status = mr_recompute_agree(t->recipe, t->crew, err);
     if (!status) status = mr_crew_same_net(t->crew, t->net, t->dir, err);
     /* last, so that a resume that is refused leaves it as it was */
     return status || !begun || !mr_trainer_writes(t) ? status : mr_run_write_recipe(t->recipe, t->dir, err);
@@ -71,9 +71,11 @@ int mr_trainer_set_up(mr_trainer *t, int resume, mr_error *err)
 /* What the user should know before the first step. */
 void mr_trainer_tell_start(const mr_trainer *t)
 {
-    char line[sizeof t->cp.changed + 32] = "";
+    char line[sizeof t->cp.changed + 32] = "", saved[160];
     for (int i = 0; i < MR_RECIPE_NOTES; i++) mr_trainer_tell(t, t->recipe->notes[i]);
     mr_trainer_tell(t, t->recipe->task->note);
+    mr_recompute_say(t->recipe, saved, sizeof saved);
+    mr_trainer_tell(t, saved);
     if (t->cp.changed[0]) snprintf(line, sizeof line, "from here on: %s", t->cp.changed);
     mr_trainer_tell(t, line);
     snprintf(line, sizeof line, "log.jsonl is missing: another one begins at step %lld", (long long)t->cp.step + 1);

@@ -85,7 +85,8 @@ struct mr_net {
     mr_context *ctx;
     mr_interface interface;
     mr_learn_settings train;
-    mr_vocab *vocab; /* NULL: none */
+    mr_recomputing chosen; /* what the plan for training computes again; auto: there is none yet */
+    mr_vocab *vocab;       /* NULL: none */
     mr_meta_entry *meta;
     int meta_count, meta_room;
     mr_model *owner;       /* owns the weights and trains them */

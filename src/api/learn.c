@@ -16,16 +16,23 @@ int mr_net_set(mr_net *net, const char *key, const char *value, mr_error *err)
     if (status) return status;
     pthread_mutex_lock(&net->lock); /* mr_net_setting takes no lease */
     status = mr_option_parse(o, &net->train, value, err);
+    if (!status && !strncmp(key, "recompute", 9)) net->chosen = (mr_recomputing){.how = MR_RECOMPUTE_AUTO};
     pthread_mutex_unlock(&net->lock);
     return mr_lease_end(&lease, status, err);
 }
 
-/* Locked, because evaluations read it before they have a lease. */
-static void set_reserved(mr_net *net, int reserved)
+/* What a plan made. Locked, because evaluations and mr_net_setting read it without a lease of their own. */
+static void note_plan(mr_net *net, int train, int reserved)
 {
     pthread_mutex_lock(&net->lock);
     net->reserved = reserved;
+    if (train) net->chosen = mr_model_recompute(net->owner);
     pthread_mutex_unlock(&net->lock);
+}
+
+static void ask_recompute(mr_net *net)
+{
+    mr_model_set_recompute(net->owner, (mr_recomputing){net->train.recompute, (int)net->train.recompute_chunk});
 }
 
 int mr_net_reserve(mr_net *net, const mr_shape *train, const mr_shape *score, mr_error *err)
@@ -44,9 +51,10 @@ int mr_net_reserve(mr_net *net, const mr_shape *train, const mr_shape *score, mr
     for (int i = 0; i < count; i++) shapes[i].T = mr_cut_longest(net, shapes[i].T);
     status = mr_lease_begin_exclusive(&lease, net, err);
     if (status) return status;
+    ask_recompute(net);
     status = mr_model_plan_shapes(net->owner, shapes, count, train != NULL, err);
     net->last_batch.B = 0;
-    if (!status) set_reserved(net, score != NULL);
+    if (!status) note_plan(net, train != NULL, score != NULL);
     return mr_lease_end(&lease, status, err);
 }
 
@@ -61,10 +69,13 @@ size_t mr_net_memory(mr_net *net)
 
 static int have_plan(mr_net *net, int B, int T, mr_error *err)
 {
-    if (mr_model_fits(net->owner, B, T, 1)) return 0;
+    const int planned = net->chosen.how != MR_RECOMPUTE_AUTO;
+    if (planned && mr_model_fits(net->owner, B, T, 1)) return 0;
     net->last_batch.B = 0;
-    set_reserved(net, 0);
-    return mr_model_plan(net->owner, B, T, 1, err);
+    ask_recompute(net);
+    int status = mr_model_plan(net->owner, B, T, 1, err);
+    if (!status) note_plan(net, 1, 0);
+    return status;
 }
 
 /* ---- options of a micro-batch ---- */
@@ -261,6 +272,11 @@ static int keep(mr_net *net, const mr_batch *batch, const mr_learn_options *o, f
     mr_step step = mr_step_values(&net->train, net->steps + 1, 0);
     int status = have_plan(net, batch->B, batch->T, err);
     if (!status) status = take_carried(net, batch->B, o->carry, &carried, err);
+    const int chunk = mr_model_recompute(net->owner).chunk;
+    if (!status && chunk && batch->T > chunk)
+        status = mr_fail(err, MR_ECONFIG,
+                         "recompute = chunks: a loss of your own needs the scores of all tokens at once; set it to "
+                         "none or blocks");
     if (status) return status;
     step.micro = (uint32_t)o->micro;
     mr_model_set_step(net->owner, &step);

@@ -10,6 +10,7 @@ mr_net *mr_net_blank(mr_context *ctx)
     net->ctx = ctx;
     net->fresh_grads = 1;
     mr_options_default(mr_learn_table, &net->train);
+    net->chosen.how = MR_RECOMPUTE_AUTO;
     pthread_mutex_init(&net->lock, NULL);
     pthread_cond_init(&net->lease_ended, NULL);
     return net;

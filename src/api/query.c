@@ -37,15 +37,21 @@ static int vocab_setting(const mr_net *net, char *text, size_t capacity, mr_erro
 int mr_net_setting(const mr_net *net, const char *key, char *text, size_t capacity, mr_error *err)
 {
     const mr_option *const tables[] = {mr_config_options, mr_learn_table, NULL};
-    const void *const settings[] = {mr_model_config(net->owner), &net->train};
+    mr_learn_settings train;
+    const void *const settings[] = {mr_model_config(net->owner), &train};
     mr_net *mutable_net = (mr_net *)net; /* for the lock: mr_net_set may be changing it */
     char value[MR_TEXT_MAX];
     for (int i = 0; tables[i]; i++) {
         const mr_option *o = mr_option_find(tables[i], key);
         if (!o) continue;
         pthread_mutex_lock(&mutable_net->lock);
-        mr_option_print(o, settings[i], value);
+        train = net->train;
+        if (net->chosen.how != MR_RECOMPUTE_AUTO) {
+            train.recompute = net->chosen.how;
+            train.recompute_chunk = net->chosen.chunk;
+        }
         pthread_mutex_unlock(&mutable_net->lock);
+        mr_option_print(o, settings[i], value);
         return mr_copy_text(value, text, capacity, NULL, err);
     }
     if (!strcmp(key, "vocab")) return vocab_setting(net, text, capacity, err);

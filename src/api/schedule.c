@@ -10,7 +10,8 @@ static const char *const gradient_sums[] = {"tree", "order", NULL};
 static const char *const decay_sets[] = {"matrices", "no-gates", "all", NULL};
 
 _Static_assert(sizeof(mr_optimizer) == sizeof(int) && sizeof(mr_schedule) == sizeof(int) &&
-                   sizeof(mr_decay_set) == sizeof(int) && sizeof(mr_gradient_sum) == sizeof(int),
+                   sizeof(mr_decay_set) == sizeof(int) && sizeof(mr_gradient_sum) == sizeof(int) &&
+                   sizeof(mr_recompute) == sizeof(int),
                "a choice is read into an int");
 
 #define FIELD(name) offsetof(mr_learn_settings, name)
@@ -33,6 +34,11 @@ const mr_option mr_learn_table[] = {
      MR_OPT_MAY_CHANGE},
     {"gradient-sum", MR_OPT_CHOICE, FIELD(gradient_sum), "tree", 0, 0, gradient_sums,
      "how micro-batches are added: in a tree, the same for any number of ranks, or in order, as up to 0.2", 0},
+    {"recompute", MR_OPT_CHOICE, FIELD(recompute), "auto", 0, 0, mr_recompute_names,
+     "what is computed twice to save memory: nothing, blocks, chunks of time; auto: the first that fits",
+     MR_OPT_SPARSE},
+    {"recompute-chunk", MR_OPT_INT, FIELD(recompute_chunk), "0", 0, 1 << 24, NULL,
+     "tokens of a sequence in a chunk; 0: as many as suit the device", MR_OPT_SPARSE},
     {"seed", MR_OPT_INT, FIELD(seed), "1", 0, 9e15, NULL, "of the initial weights, the data and dropout", 0},
     {0}};
 

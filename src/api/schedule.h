@@ -4,6 +4,7 @@
 
 #include "core/options.h"
 #include "model/params.h"
+#include "model/recompute.h"
 
 typedef enum mr_optimizer { MR_ADAMW, MR_ADAM } mr_optimizer;
 typedef enum mr_schedule { MR_SCHEDULE_CONSTANT, MR_SCHEDULE_LINEAR, MR_SCHEDULE_COSINE } mr_schedule;
@@ -16,6 +17,8 @@ typedef struct mr_learn_settings {
     mr_optimizer optimizer;
     mr_schedule schedule;
     mr_decay_set decay_set;
+    mr_recompute recompute;
+    int64_t recompute_chunk;
     mr_gradient_sum gradient_sum;
 } mr_learn_settings;
 

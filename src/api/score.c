@@ -82,8 +82,7 @@ static int add(evaluation *e, const mr_batch *batch, int first, mr_error *err)
 {
     int status = grow(e, batch, first, err);
     if (status) return status;
-    mr_model_forward(e->model, batch, NULL, 0);
-    mr_model_loss(e->model, batch, 0);
+    mr_model_score(e->model, batch);
     if (e->model == e->net->owner) e->net->last_batch = *batch;
     return 0;
 }

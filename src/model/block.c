@@ -76,7 +76,8 @@ int mr_block_init(mr_block *b, int index, const mr_config *c, mr_params *params)
 
 void mr_block_free(mr_block *block, const mr_allocator *allocator) { mr_free_with(allocator, block->mixer); }
 
-void mr_block_plan(mr_block *b, const mr_config *c, mr_dev *dev, mr_arena *arena, int B, int T, int keep)
+void mr_block_plan(mr_block *b, const mr_config *c, mr_dev *dev, mr_arena *arena, int B, int T, int keep,
+                   int own_output)
 {
     const mr_mixer *mixer = mr_mixer_at(c->mixer);
     size_t N = (size_t)B * (size_t)T, act = dev->act_size;
@@ -87,14 +88,20 @@ void mr_block_plan(mr_block *b, const mr_config *c, mr_dev *dev, mr_arena *arena
     b->stat1 = keep ? mr_arena_take(arena, stat) : NULL;
     mixer->plan(b->mixer, c, dev, arena, B, T);
     b->h = mr_arena_take(arena, N * (size_t)mixer->width(c) * act);
-    b->x2 = keep ? mr_arena_take(arena, row) : b->x;
+    b->x2 = keep && (own_output || has_mlp(c)) ? mr_arena_take(arena, row) : b->x;
     b->out = b->x2;
     if (!has_mlp(c)) return;
     b->v = mr_arena_take(arena, row);
     b->stat2 = keep ? mr_arena_take(arena, stat) : NULL;
     b->act = mr_arena_take(arena, wide);
     b->pre = keep || activates_apart(c) ? mr_arena_take(arena, N * (size_t)hidden_rows(c) * act) : NULL;
-    b->out = keep ? mr_arena_take(arena, row) : b->x;
+    b->out = keep && own_output ? mr_arena_take(arena, row) : b->x;
+}
+
+void mr_block_put_output(mr_block *b, const mr_config *c, mr_act *output)
+{
+    b->out = output;
+    if (!has_mlp(c)) b->x2 = output;
 }
 
 /* ---- forward ---- */
@@ -130,8 +137,8 @@ static mr_activation activation_of(const mr_config *c)
     return c->gelu == MR_GELU_IS_ERF ? MR_GELU_ERF : MR_GELU_TANH;
 }
 
-/* From b->x2 to b->out. */
-static void mlp_forward(mr_block *b, const mr_pass *p)
+/* From b->x2 to b->act. */
+static void mlp_hidden(mr_block *b, const mr_pass *p)
 {
     const mr_config *c = p->config;
     const int N = p->B * p->T, D = (int)c->dim, F = mr_config_mlp(c), apart = activates_apart(c);
@@ -150,10 +157,15 @@ static void mlp_forward(mr_block *b, const mr_pass *p)
             p->dev,
             &(mr_activate_fwd_args){
                 .M = (size_t)N, .F = (size_t)F, .kind = activation_of(c), .gated = gated(c), .x = b->pre, .y = b->act});
+}
+
+/* From b->act to b->out. */
+static void mlp_down(mr_block *b, const mr_pass *p)
+{
     mr_linear(p, b->mlp,
-              (mr_linear_fwd_args){.M = N,
-                                   .N = D,
-                                   .K = F,
+              (mr_linear_fwd_args){.M = p->B * p->T,
+                                   .N = (int)p->config->dim,
+                                   .K = mr_config_mlp(p->config),
                                    .x = b->act,
                                    .b = mr_weight(p, b->mlp_bias),
                                    .drop = drop_at(b, p, 1),
@@ -161,7 +173,7 @@ static void mlp_forward(mr_block *b, const mr_pass *p)
                                    .y = b->out});
 }
 
-void mr_block_forward(mr_block *b, const mr_pass *p, const mr_block_state *s)
+void mr_block_forward_to(mr_block *b, const mr_pass *p, const mr_block_state *s, mr_block_end end)
 {
     const mr_config *c = p->config;
     const mr_mixer *mixer = mr_mixer_at(c->mixer);
@@ -177,6 +189,7 @@ void mr_block_forward(mr_block *b, const mr_pass *p, const mr_block_state *s)
     mr_norm_layer(p, b->norm1, b->x1, b->u, b->stat1);
     if (conv_inside(c)) conv(b, p, b->u, s);
     mixer->forward(b->mixer, p, conv_inside(c) ? b->conv_y : b->u, b->h, s->mixer_in, s->mixer_out);
+    if (end == MR_BLOCK_STATE || (end == MR_BLOCK_KEPT && !has_mlp(c))) return;
     mr_linear(p, b->down,
               (mr_linear_fwd_args){.M = N,
                                    .N = D,
@@ -186,7 +199,14 @@ void mr_block_forward(mr_block *b, const mr_pass *p, const mr_block_state *s)
                                    .drop = drop_at(b, p, 0),
                                    .residual = b->x1,
                                    .y = b->x2});
-    if (has_mlp(c)) mlp_forward(b, p);
+    if (!has_mlp(c)) return;
+    mlp_hidden(b, p);
+    if (end == MR_BLOCK_OUTPUT) mlp_down(b, p);
+}
+
+void mr_block_forward(mr_block *b, const mr_pass *p, const mr_block_state *s)
+{
+    mr_block_forward_to(b, p, s, MR_BLOCK_OUTPUT);
 }
 
 /* ---- backward: the forward's lines in reverse ---- */

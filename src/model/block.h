@@ -49,8 +49,14 @@ enum { MR_STATE_PARTS = 3 };
 void mr_block_state_parts(const mr_config *config, size_t parts[MR_STATE_PARTS]);
 
 /* Takes the block's buffers from the arena; block->x must be set. keep: keep what the backward needs; otherwise the
- * residual stream stays in block->x. */
-void mr_block_plan(mr_block *block, const mr_config *config, mr_dev *dev, mr_arena *arena, int B, int T, int keep);
+ * residual stream stays in block->x. own_output 0: the output comes later, by mr_block_put_output. */
+void mr_block_plan(mr_block *block, const mr_config *config, mr_dev *dev, mr_arena *arena, int B, int T, int keep,
+                   int own_output);
+void mr_block_put_output(mr_block *block, const mr_config *config, mr_act *output);
+
+/* How far a forward goes: to the state after the batch, to all that the backward reads, or to the block's output. */
+typedef enum mr_block_end { MR_BLOCK_STATE, MR_BLOCK_KEPT, MR_BLOCK_OUTPUT } mr_block_end;
+void mr_block_forward_to(mr_block *block, const mr_pass *pass, const mr_block_state *state, mr_block_end end);
 void mr_block_forward(mr_block *block, const mr_pass *pass, const mr_block_state *state);
 
 /* Gradients of a state: of the state after the batch (…_out, NULL: zero) and of that before it (…_in, NULL: not

@@ -65,6 +65,16 @@ void mr_run_forward(mr_model *m, const mr_pass *pass, mr_real *in, mr_real *out,
     mr_head_forward(m, pass, rows);
 }
 
+void mr_run_states(mr_model *m, const mr_pass *pass, mr_real *in, mr_real *out)
+{
+    const int last = (int)m->config.layers - 1;
+    forward_input(m, pass);
+    for (int i = 0; i <= last; i++) {
+        mr_block_state s = mr_block_state_of(m, &m->blocks[i], in, out, pass->B);
+        mr_block_forward_to(&m->blocks[i], pass, &s, i < last ? MR_BLOCK_OUTPUT : MR_BLOCK_STATE);
+    }
+}
+
 typedef struct stepping {
     mr_model *model;
     const mr_pass *pass;

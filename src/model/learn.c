@@ -27,14 +27,17 @@ static void stage_done(mr_model *m, int stage)
     if (m->sending) mr_ranks_stage_done(m->ranks, m->dev, stage);
 }
 
-static void run_backward(mr_model *m, const mr_pass *pass, size_t rows, mr_real *in, mr_real *dout, mr_real *din)
+void mr_run_backward(mr_model *m, const mr_pass *pass, size_t rows, mr_real *in, mr_real *dout, mr_real *din)
 {
+    const int top = (int)m->config.layers - 1;
     mr_head_backward(m, pass, rows);
     stage_done(m, 0);
-    for (int i = (int)m->config.layers - 1; i >= 0; i--) {
+    for (int i = top; i >= 0; i--) {
         mr_block *b = &m->blocks[i];
         mr_block_state s = mr_block_state_of(m, b, in, NULL, pass->B);
         mr_block_state grad = mr_block_state_of(m, b, dout, din, pass->B);
+        /* the blocks share their memory, which still has what the top one left there */
+        if (m->recompute.how == MR_RECOMPUTE_BLOCKS && i < top) mr_block_forward_to(b, pass, &s, MR_BLOCK_KEPT);
         mr_block_backward(b, pass, &m->scratch, &s,
                           &(mr_block_state_grad){.tail_out = grad.tail_in,
                                                  .mixer_out = grad.mixer_in,
@@ -49,8 +52,8 @@ static void run_backward(mr_model *m, const mr_pass *pass, size_t rows, mr_real 
 void mr_model_backward(mr_model *m, const mr_batch *batch, const mr_state *dstate_out, mr_state *dstate_in)
 {
     mr_pass pass = mr_pass_over(m, batch, 1);
-    run_backward(m, &pass, mr_model_rows(m, batch), m->carried ? m->start_state : NULL,
-                 dstate_out ? dstate_out->reals : NULL, dstate_in ? dstate_in->reals : NULL);
+    mr_run_backward(m, &pass, mr_model_rows(m, batch), m->carried ? m->start_state : NULL,
+                    dstate_out ? dstate_out->reals : NULL, dstate_in ? dstate_in->reals : NULL);
 }
 
 /* ---- update ---- */
@@ -101,13 +104,17 @@ static void run_learning(void *arg)
     }
     mr_run_forward(m, &l->pass, l->in, l->out, l->rows);
     mr_run_loss(m, &l->pass, l->rows, 1);
-    run_backward(m, &l->pass, l->rows, l->in, NULL, NULL);
+    mr_run_backward(m, &l->pass, l->rows, l->in, NULL, NULL);
     if (l->last) mr_model_update(m);
 }
 
 void mr_model_learn(mr_model *m, const mr_batch *batch, mr_state *state, const mr_step *step, double scale, int first,
                     int last)
 {
+    if (mr_in_chunks(m, batch)) {
+        mr_learn_chunks(m, batch, state, step, scale, first, last);
+        return;
+    }
     learning l = {
         .model = m, .pass = mr_pass_over(m, batch, 1), .rows = mr_model_rows(m, batch), .first = first, .last = last};
     const mr_replay_key key = mr_learn_key(m, batch, state, first, last);

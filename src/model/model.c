@@ -38,6 +38,7 @@ int mr_model_new(const mr_config *config, mr_dev *dev, mr_decay_set set, mr_mode
     m->config.cut = 0;                 /* until mr_model_cut */
     m->own_scaler = (mr_scaler){.inputs = config->inputs, .outputs = config->outputs};
     m->scaler = &m->own_scaler;
+    m->asked = m->recompute = (mr_recomputing){.how = MR_RECOMPUTE_NONE};
     m->decay_set = set;
     m->params.allocator = dev->allocator;
     m->interface = mr_config_interface(config);
@@ -74,6 +75,7 @@ void mr_model_free(mr_model *m)
     release(m, m->memory);
     mr_scaler_free(&m->own_scaler, m->dev->allocator);
     mr_free_with(m->dev->allocator, m->staging);
+    mr_free_with(m->dev->allocator, m->chunks.room);
     mr_free_with(m->dev->allocator, m);
 }
 

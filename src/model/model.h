@@ -6,6 +6,7 @@
 #include "core/batch.h"
 #include "model/config.h"
 #include "model/params.h"
+#include "model/recompute.h"
 #include "model/scaler.h"
 #include "ops/device.h"
 
@@ -69,6 +70,11 @@ int mr_model_fits(const mr_model *model, int B, int T, int train); /* is it plan
 size_t mr_model_planned_bytes(const mr_model *model);
 /* The same with the vectors of parameters, gradients (also those of micro-batches that wait for others) and moments. */
 size_t mr_model_memory(const mr_model *model);
+
+/* What the next plan computes again; at first, nothing. A plan without training looks at chunks alone: with them
+ * mr_model_score walks through a batch by chunks, and mr_model_forward is not to be called. */
+void mr_model_set_recompute(mr_model *model, mr_recomputing asked);
+mr_recomputing mr_model_recompute(const mr_model *model); /* what the plan does; chunk 0: sequences are whole */
 
 /* The state of B streams: convolution tails and hidden states of every block. */
 size_t mr_model_state_reals(const mr_model *model); /* of one stream */
@@ -136,6 +142,9 @@ void mr_model_loss(mr_model *model, const mr_batch *batch, double scale);
 /* Adds to the gradients. dstate_out: gradient of the state after the batch (NULL: zero). dstate_in: receives the
  * gradient of the state before it (NULL: not needed). */
 void mr_model_backward(mr_model *model, const mr_batch *batch, const mr_state *dstate_out, mr_state *dstate_in);
+
+/* Forward without state, and loss without gradient. */
+void mr_model_score(mr_model *model, const mr_batch *batch);
 
 void mr_model_zero_grads(mr_model *model);
 void mr_model_zero_stats(mr_model *model);

@@ -1,11 +1,12 @@
 /* What a model is made of. Only for the files that implement model.h (model.c, plan.c, forward.c, learn.c, loss.c,
- * step.c, replay.c, upload.c, head.c, state.c, nonfinite.c) and for tests. */
+ * step.c, replay.c, upload.c, head.c, state.c, recompute.c, chunks.c, nonfinite.c) and for tests. */
 #ifndef MR_MODEL_NETWORK_H
 #define MR_MODEL_NETWORK_H
 
 #include "model/block.h"
 #include "model/model.h"
 #include "model/quantize.h"
+#include "model/recompute.h"
 #include "model/ranks.h"
 #include "model/scaler.h"
 #include "model/sequence.h"
@@ -39,6 +40,9 @@ struct mr_model {
     uint8_t *reset, *mask;
     mr_act *values;
     mr_real *target_values, *row_loss, *stat;
+    /* what is computed again (recompute.c): as asked for, and as the plan does it (chunk 0: sequences are whole) */
+    mr_recomputing asked, recompute;
+    mr_chunks chunks;
     mr_real *start_state; /* the state that the last training forward started from, if `carried` */
     int carried;
     mr_act *normed, *pooled, *logits, *dpooled;
@@ -73,13 +77,44 @@ mr_pass mr_pass_over(const mr_model *model, const mr_batch *batch, int train);
 mr_block_state mr_block_state_of(const mr_model *model, const mr_block *block, mr_real *in, mr_real *out, int B);
 /* From the uploaded batch to the logits. in, out: reals of a state, or NULL. */
 void mr_run_forward(mr_model *model, const mr_pass *pass, mr_real *in, mr_real *out, size_t rows);
+/* The same, but only to the state after the batch. */
+void mr_run_states(mr_model *model, const mr_pass *pass, mr_real *in, mr_real *out);
 /* Copies the state that a training forward starts from, for its backward. NULL: it starts from the beginning. */
 mr_real *mr_keep_state(mr_model *model, const mr_batch *batch, const mr_state *state);
 
-/* Keys of work that repeats (replay.c): one token per stream with the state at `state`, and a micro-batch of
- * training. */
+/* The backward (learn.c) of the forward and loss that ran last. in: as in the forward. dout, din: gradients of the
+ * states after and before the batch, or NULL. */
+void mr_run_backward(mr_model *model, const mr_pass *pass, size_t rows, mr_real *in, mr_real *dout, mr_real *din);
+
+/* The plan (plan.c) for model->shapes, with what model->recompute says. check: has the device as much memory as that
+ * needs? It is 0 where the device does not say. make: allocates it. */
+typedef struct mr_plan_sizes {
+    size_t *list; /* the largest of each piece; NULL: there is one shape alone */
+    size_t count;
+} mr_plan_sizes;
+int mr_plan_check(mr_model *model, mr_plan_sizes *sizes, mr_error *err);
+int mr_plan_make(mr_model *model, mr_plan_sizes *sizes, mr_error *err);
+
+/* What is computed again (recompute.c). Makes the plan with what was asked for. */
+int mr_recompute_plan(mr_model *model, mr_plan_sizes *sizes, mr_error *err);
+
+/* Chunks of time (chunks.c). A micro-batch's number and a chunk's share one word of mr_step. */
+enum { MR_CHUNKS_MOST = 1 << 16, MR_MICROS_MOST = 1 << 16 };
+int mr_chunks_of(int T, int chunk); /* how many there are in T tokens */
+/* The shape of activations for such a batch: that of a chunk, or of the whole. */
+mr_shape mr_chunk_shape(const mr_model *model, mr_shape batch);
+void mr_chunks_plan(mr_model *model, mr_arena *arena, mr_shape batch);
+int mr_chunks_plan_host(mr_model *model); /* 0 or MR_ENOMEM */
+int mr_in_chunks(const mr_model *model, const mr_batch *batch);
+/* mr_model_learn, by chunks. */
+void mr_learn_chunks(mr_model *model, const mr_batch *batch, mr_state *state, const mr_step *step, double scale,
+                     int first, int last);
+
+/* Keys of work that repeats (replay.c): one token per stream with the state at `state`, a micro-batch of training, and
+ * a chunk of one; carried: it continues from the state in start_state. */
 mr_replay_key mr_step_key(const void *model, const void *state, const mr_batch *batch, int draw);
 mr_replay_key mr_learn_key(const void *model, const mr_batch *batch, const mr_state *state, int first, int last);
+mr_replay_key mr_chunk_key(const void *model, mr_replay_work work, const mr_batch *chunk, int carried);
 /* Runs work, which the device may record and replay unless it exchanges messages. */
 void mr_run_replayed(mr_model *model, const mr_replay_key *key, void (*work)(void *arg), void *arg);
 /* The stages of a backward, in order: the head is 0, the last block 1, …; the first layer comes last. */

@@ -1,6 +1,8 @@
 /* The memory of a model: its size is computed for the planned shapes, allocated once, and divided into buffers. */
 #include "model/network.h"
 
+#include <string.h>
+
 int mr_model_fits(const mr_model *m, int B, int T, int train)
 {
     if (!m->step || train > m->train) return 0;
@@ -40,15 +42,36 @@ static void plan_gradients(mr_model *m, mr_arena *arena, size_t N)
     m->start_state = mr_arena_take(arena, (size_t)m->shape.B * mr_model_state_reals(m) * m->dev->real_size);
 }
 
+/* Blocks whose forward runs again before their backward keep their inputs, and share the memory of all else. */
+static void plan_inputs(mr_model *m, mr_arena *arena, size_t row)
+{
+    const int layers = (int)m->config.layers;
+    size_t shared = 0;
+    for (int i = 0; i < layers; i++) m->blocks[i].x = mr_arena_take(arena, row);
+    mr_act *top = mr_arena_take(arena, row);
+    for (int i = 0; i < layers; i++) {
+        const size_t start = arena->used;
+        mr_block_plan(&m->blocks[i], &m->config, m->dev, arena, m->shape.B, m->shape.T, 1, 0);
+        mr_block_put_output(&m->blocks[i], &m->config, i + 1 < layers ? m->blocks[i + 1].x : top);
+        shared = arena->used - start;
+        arena->used = start;
+    }
+    arena->used += shared;
+}
+
 static void plan_blocks(mr_model *m, mr_arena *arena, size_t N)
 {
     const mr_config *c = &m->config;
     size_t row = N * (size_t)c->dim * m->dev->act_size, shared = 0;
+    if (m->recompute.how == MR_RECOMPUTE_BLOCKS) {
+        plan_inputs(m, arena, row);
+        return;
+    }
     mr_act *x = mr_arena_take(arena, row);
     for (int i = 0; i < c->layers; i++) {
         size_t start = arena->used;
         m->blocks[i].x = x;
-        mr_block_plan(&m->blocks[i], c, m->dev, arena, m->shape.B, m->shape.T, m->train);
+        mr_block_plan(&m->blocks[i], c, m->dev, arena, m->shape.B, m->shape.T, m->train, 1);
         x = m->blocks[i].out;
         if (m->train) continue;
         /* without training all blocks use the same memory */
@@ -111,6 +134,7 @@ static int plan_vectors(mr_model *m, int train, mr_error *err)
  * training run keeps four in its checkpoint, and a model is in memory twice while it is loaded. */
 static int check_memory(const mr_model *m, double activations, mr_error *err)
 {
+    const mr_shape whole = m->shapes[m->shape_count - 1];
     double vectors =
         (m->train ? 8.0 : 2.0) * ((double)m->params.total * (double)m->dev->real_size + (double)m->quants.bytes);
     if (!m->dev->memory || vectors + activations <= (double)m->dev->memory) return 0;
@@ -119,11 +143,18 @@ static int check_memory(const mr_model *m, double activations, mr_error *err)
         "%.4g GB of memory are needed and this machine has %.4g: %.4g GB for %.3g parameters, %.4g GB for a batch of "
         "%d × %d tokens; lower %s",
         (vectors + activations) / 1e9, (double)m->dev->memory / 1e9, vectors / 1e9, (double)mr_model_count(m),
-        activations / 1e9, m->shape.B, m->shape.T,
+        activations / 1e9, whole.B, whole.T,
         vectors > activations ? "dim, layers, expansion or mlp" : "batch or the length (context)");
 }
 
 static size_t tokens(mr_shape shape) { return (size_t)shape.B * (size_t)shape.T; }
+
+static void lay_out(mr_model *m, mr_arena *arena, mr_shape whole)
+{
+    m->shape = mr_chunk_shape(m, whole);
+    plan_all(m, arena);
+    mr_chunks_plan(m, arena, whole);
+}
 
 /* Divides `base` into the plan's buffers, or with NULL counts bytes. Leaves m->shape at the largest shape. sizes: of
  * the pieces; NULL for one shape. */
@@ -132,28 +163,44 @@ static size_t plan_over(mr_model *m, char *base, size_t *sizes)
     size_t used = 0;
     for (int i = 0; i < m->shape_count; i++) { /* in the last round every piece has its full size */
         mr_arena arena = {.base = base, .largest = sizes};
-        m->shape = m->shapes[i];
-        plan_all(m, &arena);
+        lay_out(m, &arena, m->shapes[i]);
         used = arena.used;
     }
     return used;
 }
 
-/* Allocates one zero for each piece of the plan. */
-static size_t *new_sizes(mr_model *m)
+/* Allocates a number for each piece of the plan, whatever is computed again. */
+static int new_sizes(mr_model *m, mr_plan_sizes *sizes)
 {
-    mr_arena arena = {0};
-    m->shape = m->shapes[0];
-    plan_all(m, &arena);
-    return mr_alloc_with(m->dev->allocator, arena.pieces, sizeof *arena.largest);
+    for (int how = MR_RECOMPUTE_NONE; how <= MR_RECOMPUTE_CHUNKS; how++) {
+        mr_arena arena = {0};
+        m->recompute = (mr_recomputing){.how = (mr_recompute)how, .chunk = how == MR_RECOMPUTE_CHUNKS};
+        lay_out(m, &arena, m->shapes[0]);
+        if (arena.pieces > sizes->count) sizes->count = arena.pieces;
+    }
+    sizes->list = mr_alloc_with(m->dev->allocator, sizes->count, sizeof *sizes->list);
+    return sizes->list ? 0 : MR_ENOMEM;
 }
 
-static int plan_memory(mr_model *m, size_t *sizes, mr_error *err)
+static size_t count_bytes(mr_model *m, mr_plan_sizes *sizes)
 {
-    const size_t bytes = plan_over(m, NULL, sizes);
+    if (sizes->list) memset(sizes->list, 0, sizes->count * sizeof *sizes->list);
+    return plan_over(m, NULL, sizes->list);
+}
+
+int mr_plan_check(mr_model *m, mr_plan_sizes *sizes, mr_error *err)
+{
+    return check_memory(m, (double)count_bytes(m, sizes), err);
+}
+
+int mr_plan_make(mr_model *m, mr_plan_sizes *sizes, mr_error *err)
+{
+    const mr_shape whole = m->shapes[m->shape_count - 1];
+    const size_t bytes = count_bytes(m, sizes);
     int status = check_memory(m, (double)bytes, err);
     if (!status) status = plan_vectors(m, m->train, err);
-    if (!status && mr_upload_plan(m)) status = mr_no_memory(err, "values in the network's units");
+    if (!status && (mr_upload_plan(m) || mr_chunks_plan_host(m)))
+        status = mr_no_memory(err, "values in the network's units");
     if (status) return status;
     m->dev->release(m->dev, m->memory);
     m->planned = bytes;
@@ -161,8 +208,8 @@ static int plan_memory(mr_model *m, size_t *sizes, mr_error *err)
     if (!m->memory)
         return mr_fail(err, MR_ENOMEM,
                        "out of memory: %.1f GB of activations for batch %d × %d tokens; lower batch or context",
-                       (double)bytes / 1e9, m->shape.B, m->shape.T);
-    plan_over(m, m->memory, sizes);
+                       (double)bytes / 1e9, whole.B, whole.T);
+    plan_over(m, m->memory, sizes->list);
     return 0;
 }
 
@@ -179,10 +226,10 @@ int mr_model_plan_shapes(mr_model *m, const mr_shape *shapes, int count, int tra
     for (int i = 0; i < count; i++) m->shapes[i] = shapes[swapped ? count - 1 - i : i];
     m->shape_count = count;
     m->train = train;
-    if (count == 1) return plan_memory(m, NULL, err); /* every piece has the size asked for */
-    size_t *sizes = new_sizes(m);
-    int status = sizes ? plan_memory(m, sizes, err) : mr_no_memory(err, "the plan");
-    mr_free_with(m->dev->allocator, sizes);
+    mr_plan_sizes sizes = {0};
+    /* for one shape, every piece has the size asked for */
+    int status = count > 1 && new_sizes(m, &sizes) ? mr_no_memory(err, "the plan") : mr_recompute_plan(m, &sizes, err);
+    mr_free_with(m->dev->allocator, sizes.list);
     return status;
 }
 

@@ -33,3 +33,13 @@ mr_replay_key mr_learn_key(const void *model, const mr_batch *batch, const mr_st
                                     flag(batch->length != NULL, MR_REPLAY_LENGTH) | flag(first, MR_REPLAY_FIRST) |
                                     flag(last, MR_REPLAY_LAST) | flag(state && state->under_way, MR_REPLAY_CARRIED)};
 }
+
+mr_replay_key mr_chunk_key(const void *model, mr_replay_work work, const mr_batch *chunk, int carried)
+{
+    return (mr_replay_key){.work = work,
+                           .model = model,
+                           .B = chunk->B,
+                           .T = chunk->T,
+                           .flags = flag(chunk->reset != NULL, MR_REPLAY_RESET) |
+                                    flag(chunk->length != NULL, MR_REPLAY_LENGTH) | flag(carried, MR_REPLAY_CARRIED)};
+}

@@ -4,7 +4,12 @@
 
 #include <stdint.h>
 
-typedef enum mr_replay_work { MR_REPLAY_STEP, MR_REPLAY_LEARN } mr_replay_work;
+typedef enum mr_replay_work {
+    MR_REPLAY_STEP,
+    MR_REPLAY_LEARN,
+    MR_REPLAY_CHUNK_STATES,
+    MR_REPLAY_CHUNK_LEARN
+} mr_replay_work;
 
 /* One bit each, so that they can be combined. */
 enum {

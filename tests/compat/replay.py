@@ -30,13 +30,15 @@ TEXT = "--data text.txt --context 20".split()
 
 # Keys that a later version may write though the recorded one did not; each has a reason beside it.
 NEW_KEYS = {
-    # evaluations on a part of the test set, other logs; the time of a run; sums over micro-batches
-    "metadata": {"train.eval-tokens", "train.log", "train.gradient-sum", "state.seconds", "state.setup-seconds"},
+    # evaluations on a part of the test set, other logs; the time of a run; sums over micro-batches; what is computed
+    # again
+    "metadata": {"train.eval-tokens", "train.log", "train.gradient-sum", "train.recompute", "state.seconds",
+                 "state.setup-seconds"},
     # forms of the models of other projects
     "recipe": {"model.width", "model.mlp-width", "model.mlp-gate", "model.gelu", "model.norm-eps", "model.mixer-bias",
                "model.mlp-bias", "model.tie-embeddings", "model.mixer-conv", "model.dt-rank",
                "model.head-bias", "model.output", "model.transition", "task.split", "task.unknown", "train.eval-tokens",
-               "train.log", "train.gradient-sum"},
+               "train.log", "train.gradient-sum", "train.recompute", "train.recompute-chunk"},
     "info": {"head-bias", "output", "scaler", "transition", "width", "mlp-width", "mlp-gate", "gelu", "norm-eps",
              "mixer-bias", "mlp-bias", "tie-embeddings", "mixer-conv", "dt-rank"},
     "eval": {"split"},

@@ -147,10 +147,24 @@ static int distinct_value(mr_case *c, const mr_case_buffer *b, size_t i)
     }
 }
 
+/* Does it begin with a state? A sequence without one has a token at least. */
+static int continues(const mr_case *c)
+{
+    static const char *const names[][2] = {{"h_in", "h_out"}, {"tail_in", "tail_out"}, {"cache_in", "cache_out"}};
+    for (int i = 0; i < c->buffer_count; i++)
+        for (int k = 0; k < 3; k++) {
+            const mr_case_buffer *b = &c->buffers[i];
+            if (!strcmp(b->name, names[k][0]) || (!strcmp(b->name, names[k][1]) && b->alias != MR_NO_FIELD)) return 1;
+        }
+    return 0;
+}
+
 static int int_value(mr_case *c, const mr_case_buffer *b)
 {
     if (b->fill == MR_FILL_CONSTANT) return (int)b->value;
-    if (b->fill == MR_FILL_LENGTH) return mr_case_chance(c, 20) ? (int)b->value : 1 + mr_case_below(c, (int)b->value);
+    if (b->fill == MR_FILL_LEFT && continues(c) && mr_case_chance(c, 15)) return 0;
+    if (b->fill == MR_FILL_LENGTH || b->fill == MR_FILL_LEFT)
+        return mr_case_chance(c, 20) ? (int)b->value : 1 + mr_case_below(c, (int)b->value);
     if (b->fill == MR_FILL_TARGET && mr_case_chance(c, 20)) return -1;
     return mr_case_below(c, (int)b->value);
 }

@@ -34,6 +34,7 @@ typedef enum mr_case_fill {
     MR_FILL_DISTINCT,  /* the same, all different */
     MR_FILL_TARGET,    /* 0 … value−1, or −1 */
     MR_FILL_LENGTH,    /* 1 … value */
+    MR_FILL_LEFT,      /* the same, and 0 in a case whose sequences continue from a state */
     MR_FILL_FLAG,      /* 1 with probability `value` */
     MR_FILL_STEP,
     MR_FILL_SAMPLING

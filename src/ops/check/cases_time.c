@@ -30,7 +30,7 @@ mr_case_buffer *mr_case_add_length(mr_case *c, size_t field, int B, int T)
 {
     if (mr_case_chance(c, 50)) return NULL;
     mr_case_say(c, " length");
-    return mr_case_add(c, "length", field, INT, IN, (size_t)B, MR_FILL_LENGTH, T);
+    return mr_case_add(c, "length", field, INT, IN, (size_t)B, MR_FILL_LEFT, T);
 }
 
 /* Lengths of 0, too: a rank may hold no token of a row. */

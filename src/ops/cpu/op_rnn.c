@@ -48,7 +48,7 @@ static int is_real(const mr_rnn_group *g, int r, int t) { return !g->j->length |
 
 static int starts_at(const mr_rnn_group *g, int r, int t)
 {
-    return (t == 0 && !g->j->h_in) || (g->j->reset && g->j->reset[token(g, r, t)]);
+    return (t == 0 && !g->j->h_in) || (g->j->reset && g->j->reset[token(g, r, t)] && is_real(g, r, t));
 }
 
 /* h (or c, H further on) that token t of a row starts from. */
