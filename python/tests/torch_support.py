@@ -10,6 +10,11 @@ except ImportError as missing:
     raise unittest.SkipTest("PyTorch is not installed: minrnn.torch was not tested (pip install torch)") from missing
 
 
+def version():
+    """PyTorch's, as (2, 15)."""
+    return tuple(int(part) for part in torch.__version__.split(".")[:2])
+
+
 def candidate_of(v, candidate):
     if candidate == "linear":
         return v

@@ -15,6 +15,7 @@ _HALF = (torch.float16, torch.bfloat16)
 _keeps_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
 
 
+@torch.compiler.assume_constant_result  # while torch.compile traces; PyTorch before 2.6 cannot trace the call itself
 def _transformed():
     """Whether a transform of torch.func is at work."""
     return torch._C._are_functorch_transforms_active()
