@@ -4,16 +4,26 @@ import shutil
 import sys
 
 
-def main():
+def _is_script(path):
+    """Whether a file is the script that pip makes, which calls this module."""
+    with open(path, "rb") as file:
+        return file.read(2) == b"#!"
+
+
+def command():
+    """The path of the command, or None."""
     here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "minrnn")
-    command = here if os.access(here, os.X_OK) else None
-    if not command:
-        found = shutil.which("minrnn")
-        # the script that pip makes calls this function: it is not the command
-        command = found if found and os.path.realpath(found) != os.path.realpath(sys.argv[0]) else None
-    if not command:
+    if os.access(here, os.X_OK):
+        return here
+    found = shutil.which("minrnn")
+    return None if not found or _is_script(found) else found
+
+
+def main():
+    program = command()
+    if not program:
         sys.exit("minrnn: the command is not in this installation; build it with `make` and put it on the PATH")
-    os.execv(command, ["minrnn", *sys.argv[1:]])
+    os.execv(program, ["minrnn", *sys.argv[1:]])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
 """What users give as arrays: of the library's types, and never another number than was given."""
+import operator
+
 import numpy as np
 
 from .errors import InvalidArgument
@@ -32,3 +34,23 @@ def real(x, name):
     x = _plain(x, name, "cSUMm")
     with np.errstate(over="ignore"):
         return np.ascontiguousarray(x, np.float32)
+
+
+def count(x, name, least, most=2**63 - 1):
+    """x as an int from least to most."""
+    try:
+        value = operator.index(x)
+    except TypeError:
+        value = None
+    if value is None or isinstance(x, bool) or not least <= value <= most:
+        limit = f"{least} or more" if most >= 2**31 - 1 else f"from {least} to {most}"
+        raise InvalidArgument(f"{name} = {x!r:.100}: must be a whole number, {limit}")
+    return value
+
+
+def number(x, name):
+    """x as a float."""
+    try:
+        return float(x)
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"{name} = {x!r:.100}: must be a number") from None

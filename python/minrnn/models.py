@@ -1,11 +1,12 @@
 """Models: opened, made, trained, scored, and written with."""
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from . import _core
-from .arrays import real, whole
+from .arrays import count, number, real, whole
 from .contexts import context
 from .errors import InvalidArgument
 from .streams import Stream
@@ -42,11 +43,9 @@ def _text_of(value):
     return value if isinstance(value, str) else repr(value) if isinstance(value, float) else str(value)
 
 
-def _settings(settings):
-    flat = []
-    for key, value in settings.items():
-        flat += [key.replace("_", "-"), _text_of(value)]
-    return flat
+def settings_as_text(settings):
+    """Keys as the library spells them, and their values as text."""
+    return {key.replace("_", "-"): _text_of(value) for key, value in settings.items()}
 
 
 class Model:
@@ -66,8 +65,9 @@ class Model:
     """
 
     def __init__(self, *, device="cpu", threads=0, bf16=False, _net=None, **settings):
-        self._net = _net or _core.net_create(context(device, threads, bf16), _settings(settings))
-        self._where = (device, threads, bf16)
+        self._net = _net or _core.net_create(
+            context(device, threads, bf16), [text for pair in settings_as_text(settings).items() for text in pair])
+        self._where, self._kept = (device, threads, bf16), None  # the shape of the scores of forward(train=True)
         about = self._net.describe()
         self.input, self.inputs, self.head, self.loss = (about[k] for k in ("input", "inputs", "head", "loss"))
         self.outputs, self.parameters = about["outputs"], about["parameters"]
@@ -99,8 +99,7 @@ class Model:
 
     def set(self, **settings):
         """Changes training settings from the next step on: lr, schedule, warmup, steps, clip, ..."""
-        flat = _settings(settings)
-        for key, value in zip(flat[0::2], flat[1::2]):
+        for key, value in settings_as_text(settings).items():
             self._net.set(key, value)
 
     def __repr__(self):
@@ -152,12 +151,19 @@ class Model:
         True
         """
         from .generate import pieces
-        how = (float(temperature), float(top_p), int(top_k), int(seed))
-        return pieces(self, self._tokens(prompt), tokens, how, [stop] if isinstance(stop, str) else stop or [])
+        prompt, tokens = self._tokens(prompt), count(tokens, "tokens", 0)
+        if not len(prompt):
+            raise InvalidArgument("prompt: is empty; give at least one character")
+        stops = [stop] if isinstance(stop, str) else [] if stop is None else stop
+        if not isinstance(stops, (list, tuple)) or not all(isinstance(text, str) and text for text in stops):
+            raise InvalidArgument(f"stop: is {stop!r}; a text or a list of texts is needed")
+        how = (number(temperature, "temperature"), number(top_p, "top_p"), count(top_k, "top_k", 0, 2**31 - 1),
+               count(seed, "seed", 0, 2**64 - 1))
+        return pieces(self, prompt, tokens, how, stops)
 
     def score(self, text, chunk=4096):
         """The log-probabilities of a text (str, bytes or tokens), however long: a Score."""
-        tokens = self._tokens(text)
+        tokens, chunk = self._tokens(text), count(chunk, "chunk", 1)
         if len(tokens) < 2:
             raise InvalidArgument("text: a score needs two tokens or more")
         losses = np.empty(len(tokens) - 1, np.float32)
@@ -171,6 +177,8 @@ class Model:
 
     def _batch(self, batch):
         """A batch as the extension wants it: B, T and seven arrays or None."""
+        if not isinstance(batch, Mapping):
+            raise InvalidArgument(f"batch: is of {type(batch).__name__}, and not a dict of arrays")
         unknown = batch.keys() - {"ids", "values", "reset", "length", "target", "target_values", "mask"}
         if unknown:
             raise InvalidArgument(f"batch: {', '.join(sorted(unknown))}: no such array; there are ids, values, reset, "
@@ -182,14 +190,19 @@ class Model:
         if main.ndim != dims or (dims == 3 and main.shape[2] != self.inputs):
             wanted = "[batch, time]" if dims == 2 else f"[batch, time, {self.inputs}]"
             raise InvalidArgument(f"batch: {name} has the shape {main.shape}; {wanted} is needed")
+        B, T = main.shape[:2]
+        rows = (B, T) if self.head == "token" else (self._net.rows(B, T),)
         arrays = {name: main}
-        for other, dtype in (("reset", np.uint8), ("length", np.int32), ("target", np.int32),
-                             ("target_values", np.float32), ("mask", np.uint8)):
+        for other, dtype, shape in (("reset", np.uint8, (B, T)), ("length", np.int32, (B,)), ("target", np.int32, rows),
+                                    ("target_values", np.float32, (*rows, self.outputs)), ("mask", np.uint8, rows)):
             value = batch.get(other)
-            arrays[other] = (None if value is None else real(value, other) if dtype is np.float32
-                             else whole(value, other, dtype))
-        return (*main.shape[:2], arrays.get("ids"), arrays.get("values"), arrays["reset"], arrays["length"],
-                arrays["target"], arrays["target_values"], arrays["mask"])
+            if value is not None:
+                value = real(value, other) if dtype is np.float32 else whole(value, other, dtype)
+                if value.shape != shape:
+                    raise InvalidArgument(f"{other}: has the shape {value.shape}, where {shape} is needed")
+            arrays[other] = value
+        return (B, T, arrays.get("ids"), arrays.get("values"), arrays["reset"], arrays["length"], arrays["target"],
+                arrays["target_values"], arrays["mask"])
 
     def _scores_of(self, batch, what):
         arguments = self._batch(batch)
@@ -200,6 +213,7 @@ class Model:
         else:
             out = np.empty((B, T, self.outputs) if self.head == "token" else (rows, self.outputs), np.float32)
         self._net.run(what, arguments, out)
+        self._kept = out.shape if what == _KEEP else self._kept
         return out
 
     def forward(self, ids=None, values=None, *, reset=None, length=None, train=False):
@@ -213,6 +227,8 @@ class Model:
     def backward(self, dscores):
         """Adds to the gradients, from that of your loss with respect to the scores of forward(train=True)."""
         dscores = real(dscores, "dscores")
+        if self._kept and dscores.shape != self._kept:
+            raise InvalidArgument(f"dscores: has the shape {dscores.shape}, and the scores {self._kept}")
         self._net.backward(dscores, dscores.size)
 
     def update(self):
@@ -222,6 +238,10 @@ class Model:
     def drop(self):
         """Discards a kept forward and the gradients so far."""
         self._net.drop()
+
+    def mark_best(self):
+        """Keeps the weights as they are now as the best ones: for save(best=True) and state_dict("best")."""
+        self._net.mark_best()
 
     def losses(self, **batch):
         """The loss of each row of a batch."""
@@ -236,10 +256,15 @@ class Model:
         if you like). accumulate: so many batches make one step. carry: rows continue where those of the last batch
         ended. callback(result) is called after each step; if it returns True, training stops. Returns the last Result.
         Ctrl-C stops between steps."""
-        if accumulate < 1:
-            raise InvalidArgument(f"accumulate = {accumulate}: must be 1 or more")
+        accumulate = count(accumulate, "accumulate", 1, 2**31 - 1)
+        if isinstance(batches, Mapping):
+            raise InvalidArgument("batches: is one batch; an iterable of them is needed, such as [batch]")
+        if not isinstance(batches, Iterable):
+            raise InvalidArgument(f"batches: must be an iterable of dicts, not {type(batches).__name__}")
         result, micro = None, 0
-        for batch in batches:
+        for i, batch in enumerate(batches):
+            if not isinstance(batch, Mapping):
+                raise InvalidArgument(f"batches[{i}]: is of {type(batch).__name__}, and not a dict of arrays")
             arguments = self._batch(batch)
             if accumulate == 1 and not carry:
                 result = Result(*self._net.learn(_TRAIN, arguments, 0, 1, False, 0.0))
@@ -305,9 +330,12 @@ class Model:
 
     # ---- files
 
-    def save(self, path, *, int8=False):
-        """Writes a model file, atomically; the command and every other minrnn can read it."""
-        self._net.save(_SAVE_INT8 if int8 else _SAVE, os.fspath(path))
+    def save(self, path, *, int8=False, best=False):
+        """Writes a model file, atomically; the command and every other minrnn can read it. int8: with matrices in 8
+        bits; best: the weights of mark_best()."""
+        if int8 and best:
+            raise InvalidArgument("int8, best: one of them; open the file of the best weights to save it in 8 bits")
+        self._net.save(_SAVE_INT8 if int8 else _SAVE_BEST if best else _SAVE, os.fspath(path))
 
     def save_training(self, path):
         """Saves all that training needs to go on with the same numbers."""

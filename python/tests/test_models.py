@@ -162,8 +162,6 @@ class Models(unittest.TestCase):
         stop = likeliest[20:23]
         self.assertEqual("".join(model.generate("the cat", tokens=60, temperature=0, stop=stop)),
                          likeliest[:likeliest.index(stop)])
-        with self.assertRaisesRegex(ValueError, "^prompt: "):
-            list(model.generate(""))
 
     def test_values_and_scalers(self):
         model = minrnn.Model(input="reals", inputs=3, outputs=2, loss="mse", head="last", layers=1, dim=16, lr=0.02)
@@ -191,6 +189,26 @@ class Models(unittest.TestCase):
                 ("a score needs two", lambda: model.score("a"))):
             with self.assertRaisesRegex(ValueError, pattern):
                 call()
+        for pattern, call in (
+                ("^no forward was kept: call forward.train=True. first", lambda: model.backward(np.zeros(3))),
+                ("^there are no gradients: call backward first", model.update),
+                ("^batches: must be an iterable of dicts", lambda: model.fit(5)),
+                ("^batches.0.: is of int, and not a dict", lambda: model.fit([5])),
+                ("^batches.1.: is of str", lambda: model.fit([dict(ids=ids, target=ids), "ids"])),
+                ("^batches: is one batch", lambda: model.fit(dict(ids=ids, target=ids))),
+                ("^tokens = -1: ", lambda: model.generate(tokens=-1)),
+                ("^tokens = 1.5: ", lambda: model.generate(tokens=1.5)),
+                ("^prompt: is empty", lambda: model.generate("")),
+                ("^stop", lambda: model.generate(stop=3)),
+                ("^chunk = 0", lambda: model.score("abc", chunk=0))):
+            with self.subTest(pattern), self.assertRaisesRegex(ValueError, pattern):
+                call()
+        model.forward(ids, train=True)
+        for call in lambda: model.forward(ids), lambda: model.fit([dict(ids=ids, target=ids)]):
+            with self.assertRaisesRegex(ValueError, "^this thread keeps a forward of this net: call backward or drop "):
+                call()
+        model.drop()
+        model.forward(ids)
         with self.assertRaises(minrnn.FileError):
             minrnn.load(os.path.join(self.folder.name, "none"))
         with open(self.path, "wb") as file:
@@ -199,6 +217,35 @@ class Models(unittest.TestCase):
             minrnn.load(self.path)
         with self.assertRaises(minrnn.DeviceError):
             minrnn.context("cuda:77")
+
+    def test_shapes_are_checked_and_not_only_sizes(self):
+        model, ids = text_model(), np.zeros((2, 4), np.int32)
+        for name, wrong in (("target", ids.T), ("target", ids.ravel()), ("reset", ids.T), ("mask", ids.ravel()),
+                            ("length", [[4, 4]]), ("target_values", ids)):
+            with self.assertRaisesRegex(minrnn.InvalidArgument, f"^{name}: has the shape"):
+                model.evaluate(**{"ids": ids, "target": ids, name: wrong})
+        scores = model.forward(ids, train=True)
+        with self.assertRaisesRegex(minrnn.InvalidArgument, "^dscores: has the shape"):
+            model.backward(scores.transpose(1, 0, 2))
+        model.backward(scores)
+        last = minrnn.Model(input="reals", inputs=2, outputs=1, loss="mse", head="last", layers=1, dim=8)
+        values = np.zeros((3, 4, 2), np.float32)
+        last.evaluate(values=values, target_values=np.zeros((3, 1)))
+        with self.assertRaisesRegex(minrnn.InvalidArgument, "^target_values: has the shape"):
+            last.evaluate(values=values, target_values=np.zeros(3))
+
+    def test_the_best_weights(self):
+        model = text_model()
+        with self.assertRaisesRegex(minrnn.InvalidArgument, "there are no best weights: call mark_best first"):
+            model.save(self.path, best=True)
+        model.mark_best()
+        before = model.tensor("head.weight", copy=True)
+        model.fit(text_batches(model, 2))
+        model.save(self.path, best=True)
+        np.testing.assert_array_equal(minrnn.load(self.path).tensor("head.weight"), before)
+        np.testing.assert_array_equal(model.state_dict("best")["head.weight"], before)
+        with self.assertRaisesRegex(minrnn.InvalidArgument, "^int8, best"):
+            model.save(self.path, best=True, int8=True)
 
     def test_numbers_are_never_changed_on_their_way(self):
         model = text_model()
