@@ -1,4 +1,4 @@
-"""Weights of other programs: models made of their state dicts, and given back, by `minrnn import` and `minrnn export`."""
+"""Weights of other programs: models made of them and given back, by `minrnn import` and `minrnn export`."""
 import json
 import os
 import struct
@@ -75,12 +75,12 @@ def _run(what, folder, *arguments):
 
 
 def from_state_dict(tensors, *, layout="auto", vocab=None, text=None, device="cpu", threads=0, bf16=False, **keys):
-    """A Model of the weights of another program: a state dict, or a module that has one, or a path of a safetensors file
-    or folder.
+    """A Model of the weights of another program: a state dict, or a module that has one, or the path of a safetensors
+    file or folder.
 
     layout: lucidrains (minGRU-pytorch), borealis, mamba, torch, or auto, which looks at the names; docs/weights.md has
-    them. vocab="bytes" makes a text model of one with 256 tokens; text: a text whose characters, in ascending order, are
-    the vocabulary. What weights do not tell are keys of the model: norm_eps=1e-6, heads=4.
+    them. vocab="bytes" makes a text model of one with 256 tokens; text: a text whose characters, in ascending order,
+    are the vocabulary. What weights do not tell are keys of the model: norm_eps=1e-6, heads=4.
     """
     with tempfile.TemporaryDirectory() as folder:
         source, out = os.path.join(folder, "weights"), os.path.join(folder, "model.safetensors")
