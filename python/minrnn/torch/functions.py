@@ -117,6 +117,18 @@ class _Cell(torch.autograd.Function):
         return _unfold(info.batch_size, _Cell.apply(x, None, None, h0, h_init, reset, length, *args[7:]))
 
 
+class _EagerCell(torch.autograd.Function):
+    """_Cell for eager code without transforms: a forward that sets up ctx itself costs PyTorch half the time."""
+
+    @staticmethod
+    def forward(ctx, *args):
+        output = ops.cell(*args, True)
+        _Cell.setup_context(ctx, args, output)
+        return output
+
+    backward = staticmethod(_Cell.backward)
+
+
 class _ScanBackward(torch.autograd.Function):
     @staticmethod
     def forward(*args):
@@ -157,6 +169,18 @@ class _Scan(torch.autograd.Function):
     @staticmethod
     def vmap(info, dims, *args):
         return _unfold(info.batch_size, _Scan.apply(*_fold_all(info.batch_size, dims, args)))
+
+
+class _EagerScan(torch.autograd.Function):
+    """_Scan, as _EagerCell is _Cell."""
+
+    @staticmethod
+    def forward(ctx, *args):
+        output = ops.scan(*args)
+        _Scan.setup_context(ctx, args, output)
+        return output
+
+    backward = staticmethod(_Scan.backward)
 
 
 # ---- arguments
@@ -249,7 +273,13 @@ def scan(a, b, h0=None, reset=None, length=None):
     B, T, H = b.shape
     h0 = _wide(h0, "h0", (B, H), b, b.dtype)
     args = (a, b, h0, *_masks(reset, length, b, B, T))
-    h, last = _Scan.apply(*args) if _transformed() or _needs(a, b, h0) else ops.scan(*args)
+    if _transformed():
+        run = _Scan.apply
+    elif _needs(a, b, h0):
+        run = _Scan.apply if torch.compiler.is_compiling() else _EagerScan.apply
+    else:
+        run = ops.scan
+    h, last = run(*args)
     return (h.to(torch.float16) if given.dtype == torch.float16 else h), last
 
 
@@ -284,7 +314,8 @@ def cell(x, weight, bias=None, h0=None, h_init=None, reset=None, length=None, *,
         pre = F.linear(x, weight.to(dtype), None if bias is None else bias.to(dtype))
         h, last, _ = _Cell.apply(pre, None, None, *args)
     elif _needs(x, weight, bias, h0, h_init):
-        h, last, _ = _Cell.apply(x, weight, bias, *args)
+        run = _Cell.apply if torch.compiler.is_compiling() else _EagerCell.apply
+        h, last, _ = run(x, weight, bias, *args)
     else:
         h, last, _ = ops.cell(x, weight, bias, *args, False)
     return (h.to(torch.float16) if given.dtype == torch.float16 else h), last
