@@ -32,10 +32,10 @@ def _plain(x):
     return x if x is None or x.is_contiguous() else x.contiguous()
 
 
-def _place(x):
+def _place(x, recomputed=False):
     """Context and stream for the arguments beside x."""
     if x.is_cuda:
-        return cuda.place(x.device)
+        return cuda.place(x.device, recomputed)
     return context("ref" if x.dtype == torch.float64 else "cpu"), 0
 
 
@@ -127,7 +127,7 @@ def _cell_backward(x, weight, bias, h0, h_init, reset, length, h, saved, dh, dla
         return dx, dweight, dbias, dh0, dh_init
     if not consume or saved.data_ptr() % 64:
         saved = saved.clone()
-    where, stream = _place(x)
+    where, stream = _place(x, weight is not None and saved.numel() == 0)
     ints = (DTYPES[x.dtype], kind, candidate, 0, normalize, signed, B, T, D, H)
     room = None
     if x.is_cuda:
