@@ -7,19 +7,34 @@ from .errors import InvalidArgument
 
 
 def _plain(x, name, kinds):
-    if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
-        raise InvalidArgument(f"{name}: a masked array; its mask would be lost")
-    x = np.asarray(x)
+    refuse_mask(x, name)
+    try:
+        x = np.asarray(x)
+    except (TypeError, ValueError) as error:  # such as rows of several lengths
+        raise InvalidArgument(f"{name}: {error}") from None
     if x.dtype.kind in kinds:
         raise InvalidArgument(f"{name}: must be numbers, not {x.dtype}")
     return x
+
+
+def refuse_mask(x, name):
+    """Refuses an array some of whose numbers are masked."""
+    if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
+        raise InvalidArgument(f"{name}: a masked array; its mask would be lost")
+
+
+def _as(x, name, dtype):
+    try:
+        return np.ascontiguousarray(x, dtype)
+    except (TypeError, ValueError, OverflowError):  # of objects, such as None
+        raise InvalidArgument(f"{name}: must be numbers, not {x if x.ndim == 0 else x.dtype}") from None
 
 
 def whole(x, name, dtype=np.int32):
     """x as whole numbers; what the type cannot hold is refused, not wrapped or cut off."""
     x = _plain(x, name, "cSUMm")
     with np.errstate(invalid="ignore"):
-        result = np.ascontiguousarray(x, dtype)
+        result = _as(x, name, dtype)
     if x.dtype != result.dtype and not (result == x).all():
         at = np.argwhere(result != x)[0]
         where = "".join(f"[{i}]" for i in at) if x.ndim else ""
@@ -33,7 +48,7 @@ def real(x, name):
     """x as floats. Numbers that are too large become infinite, which the library refuses by their place."""
     x = _plain(x, name, "cSUMm")
     with np.errstate(over="ignore"):
-        return np.ascontiguousarray(x, np.float32)
+        return _as(x, name, np.float32)
 
 
 def count(x, name, least, most=2**63 - 1):

@@ -1,4 +1,5 @@
 """Models: opened, made, trained, scored, and written with."""
+import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -40,12 +41,20 @@ class Score:
 def _text_of(value):
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):  # the characters of a vocabulary
+        return json.dumps(value, ensure_ascii=False)
     return value if isinstance(value, str) else repr(value) if isinstance(value, float) else str(value)
 
 
 def settings_as_text(settings):
     """Keys as the library spells them, and their values as text."""
     return {key.replace("_", "-"): _text_of(value) for key, value in settings.items()}
+
+
+def _vector(which):
+    if which not in _VECTORS:
+        raise InvalidArgument(f"which = {which!r}: must be one of {', '.join(_VECTORS)}")
+    return _VECTORS[which]
 
 
 class Model:
@@ -118,7 +127,10 @@ class Model:
             x = x.encode()
         if isinstance(x, (bytes, bytearray)):
             return np.frombuffer(self._net.encode(bytes(x)), np.int32)
-        return whole(x, "tokens").ravel()
+        tokens = np.atleast_1d(whole(x, "tokens"))
+        if tokens.ndim > 1:
+            raise InvalidArgument(f"tokens: has the shape {tokens.shape}; one sequence is needed")
+        return tokens
 
     def _values(self, x, shape):
         x = real(x, "values")
@@ -128,6 +140,8 @@ class Model:
 
     def encode(self, text):
         """Text (str or bytes) as an array of tokens."""
+        if not isinstance(text, (str, bytes, bytearray)):
+            raise InvalidArgument(f"text: must be str or bytes, not {type(text).__name__}")
         return self._tokens(text)
 
     def decode(self, tokens):
@@ -183,14 +197,19 @@ class Model:
         if unknown:
             raise InvalidArgument(f"batch: {', '.join(sorted(unknown))}: no such array; there are ids, values, reset, "
                                   "length, target, target_values and mask")
-        name, dims = ("ids", 2) if self.input == "tokens" else ("values", 3)
+        name, other, dims = ("ids", "values", 2) if self.input == "tokens" else ("values", "ids", 3)
         if batch.get(name) is None:
             raise InvalidArgument(f"batch: {name} is missing")
+        if batch.get(other) is not None:
+            raise InvalidArgument(f"batch: {other}: this model reads {name}")
         main = whole(batch[name], name) if dims == 2 else real(batch[name], name)
         if main.ndim != dims or (dims == 3 and main.shape[2] != self.inputs):
             wanted = "[batch, time]" if dims == 2 else f"[batch, time, {self.inputs}]"
             raise InvalidArgument(f"batch: {name} has the shape {main.shape}; {wanted} is needed")
         B, T = main.shape[:2]
+        if B * T == 0 or (self.head.startswith("pair") and B % 2):
+            raise InvalidArgument(f"batch: {B} sequences of {T} tokens; one or more of each are needed, and an even "
+                                  "number of sequences where the model compares pairs")
         rows = (B, T) if self.head == "token" else (self._net.rows(B, T),)
         arrays = {name: main}
         for other, dtype, shape in (("reset", np.uint8, (B, T)), ("length", np.int32, (B,)), ("target", np.int32, rows),
@@ -261,6 +280,8 @@ class Model:
             raise InvalidArgument("batches: is one batch; an iterable of them is needed, such as [batch]")
         if not isinstance(batches, Iterable):
             raise InvalidArgument(f"batches: must be an iterable of dicts, not {type(batches).__name__}")
+        if callback is not None and not callable(callback):
+            raise InvalidArgument(f"callback: is of {type(callback).__name__}, which cannot be called")
         result, micro = None, 0
         for i, batch in enumerate(batches):
             if not isinstance(batch, Mapping):
@@ -292,26 +313,30 @@ class Model:
     def state_dict(self, which="weights"):
         """Name → array of every tensor. On a CPU the arrays are the model's own memory: nothing is copied, and writing
         to them changes the model. which: weights, gradients, moment1, moment2, best."""
+        _vector(which)
         return {name: self.tensor(name, which) for name, _, _ in self._net.tensors()}
 
     def tensor(self, name, which="weights", copy=None):
         """One tensor. copy=None: its own memory where that is possible."""
+        vector = _vector(which)
         shapes = {n: (dtype, shape) for n, dtype, shape in self._net.tensors()}
         if name not in shapes:
             raise KeyError(f"{name}: there is no such tensor")
         dtype, shape = shapes[name]
         if not copy and which != "best" and dtype == "F32":
             try:
-                return np.asarray(self._net.view(_VECTORS[which], name))
+                return np.asarray(self._net.view(vector, name))
             except RuntimeError:  # of a GPU
                 if copy is False:
                     raise
         out = np.empty(shape, np.float32)
-        self._net.get(_VECTORS[which], name, out)
+        self._net.get(vector, name, out)
         return out
 
     def load_state_dict(self, tensors):
         """Sets the weights from a dict of arrays (NumPy or torch). Names and shapes must be the model's."""
+        if not isinstance(tensors, Mapping):
+            raise InvalidArgument(f"tensors: must be a dict of arrays, not {type(tensors).__name__}")
         have = {name: shape for name, _, shape in self._net.tensors()}
         if tensors.keys() != have.keys():
             lacking, extra = sorted(have.keys() - tensors.keys()), sorted(tensors.keys() - have.keys())
@@ -335,15 +360,15 @@ class Model:
         bits; best: the weights of mark_best()."""
         if int8 and best:
             raise InvalidArgument("int8, best: one of them; open the file of the best weights to save it in 8 bits")
-        self._net.save(_SAVE_INT8 if int8 else _SAVE_BEST if best else _SAVE, os.fspath(path))
+        self._net.save(_SAVE_INT8 if int8 else _SAVE_BEST if best else _SAVE, os.fsdecode(path))
 
     def save_training(self, path):
         """Saves all that training needs to go on with the same numbers."""
-        self._net.save(_SAVE_TRAINING, os.fspath(path))
+        self._net.save(_SAVE_TRAINING, os.fsdecode(path))
 
     def load_training(self, path):
         """Continues from save_training, in a model of the same configuration."""
-        self._net.save(_LOAD_TRAINING, os.fspath(path))
+        self._net.save(_LOAD_TRAINING, os.fsdecode(path))
 
     def __deepcopy__(self, memo):
         make, arguments = self.__reduce__()
@@ -371,7 +396,7 @@ def load(path, *, device="cpu", threads=0, bf16=False):
 
     device: cpu, cuda, cuda:1, auto. The file is checked: exceptions name what is wrong with it.
     """
-    path = os.fspath(path)
+    path = os.fsdecode(path)
     if os.path.isdir(path):
         path = os.path.join(path, "model.safetensors")
     model = Model(_net=_core.net_open(context(device, threads, bf16), path))

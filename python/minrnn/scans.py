@@ -6,7 +6,7 @@ DLPack; torch tensors keep their gradients (see minrnn.torch). float64 runs on t
 import numpy as np
 
 from . import _core
-from .arrays import whole
+from .arrays import refuse_mask, whole
 from .contexts import context
 
 F32, BF16, F64 = 0, 1, 2
@@ -24,8 +24,9 @@ def _array(x, name, dtype=None):
     if not isinstance(x, np.ndarray):
         x = np.from_dlpack(x) if hasattr(x, "__dlpack__") else np.asarray(x)
     wanted = dtype or (x.dtype if x.dtype in _DTYPES else np.dtype(np.float32))
-    if x.dtype is wanted and x.flags.c_contiguous:
+    if x.dtype is wanted and x.flags.c_contiguous and type(x) is np.ndarray:
         return x
+    refuse_mask(x, name)
     if x.dtype.kind not in "fiu":
         raise TypeError(f"{name}: must be numbers, not {x.dtype}")
     return np.ascontiguousarray(x, wanted)
@@ -160,7 +161,7 @@ class _Cell:
         self.reset, self.length = _masks(reset, length, (B, T))
         dtype = _DTYPES[x.dtype]
         self.context = _device(dtype)
-        self.ints = (dtype, kind, CANDIDATES[candidate], 0, int(normalize), int(signed), B, T, D, H)
+        self.ints = (dtype, kind, CANDIDATES[candidate], 0, int(bool(normalize)), int(bool(signed)), B, T, D, H)
         self.shape, self.state = (B, T, H), (B, H)
 
     def empty(self):

@@ -16,7 +16,8 @@ static const char *const names[][2] = {{"mr_net_keep_forward", "forward(train=Tr
                                        {"mr_net_tensor lists", "state_dict() has"},
                                        {"minrnn.h lists them at mr_net_set", "minrnn train --help lists them"},
                                        {"mr_key_at lists", "Model.config has"},
-                                       {"`minrnn import`", "minrnn.from_state_dict"}};
+                                       {"`minrnn import`", "minrnn.from_state_dict"},
+                                       {" is NULL", " is missing"}};
 
 /* Appends `count` bytes, or what fits. */
 static void append(char *out, size_t size, size_t *at, const char *text, size_t count)
@@ -79,6 +80,15 @@ const char *mr_py_text(PyObject *object, const char *name)
         return NULL;
     }
     return text;
+}
+
+int32_t mr_py_int(PyObject *object, const char *name)
+{
+    int over;
+    const long long v = PyLong_AsLongLongAndOverflow(object, &over);
+    if (!over && v >= INT32_MIN && v <= INT32_MAX) return (int32_t)v; /* −1 also after an error, which stays set */
+    PyErr_Format(PyExc_ValueError, "%s: %R is too large", name, object);
+    return -1;
 }
 
 static int borrow_address(PyObject *object, const char *name, py_array *out)

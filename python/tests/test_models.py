@@ -1,6 +1,7 @@
 """Models: trained, scored, written with, saved and loaded again."""
 import copy
 import os
+import pathlib
 import pickle
 import signal
 import tempfile
@@ -200,7 +201,20 @@ class Models(unittest.TestCase):
                 ("^tokens = 1.5: ", lambda: model.generate(tokens=1.5)),
                 ("^prompt: is empty", lambda: model.generate("")),
                 ("^stop", lambda: model.generate(stop=3)),
-                ("^chunk = 0", lambda: model.score("abc", chunk=0))):
+                ("^chunk = 0", lambda: model.score("abc", chunk=0)),
+                ("^token: .* is too large", lambda: model.stream().step(2**40)),
+                ("^tokens: has the shape .2, 2.", lambda: model.score([[1, 2], [3, 4]])),
+                ("^text: must be str or bytes, not int", lambda: model.encode(5)),
+                ("^tokens: must be numbers, not None", lambda: model.stream().feed(None)),
+                ("^ids: setting an array element", lambda: model.forward([[1, 2], [3]])),
+                ("^batch: values: this model reads ids", lambda: model.forward(ids, values=ids)),
+                ("^batch: 2 sequences of 0 tokens", lambda: model.forward(ids[:, :0])),
+                ("^target is missing", lambda: model.evaluate(ids=ids)),
+                ("^callback: is of int", lambda: model.fit([], callback=5)),
+                ("^which = 'foo': must be one of weights", lambda: model.state_dict("foo")),
+                ("^tensors: must be a dict", lambda: model.load_state_dict(5)),
+                ("^threads = 'x'", lambda: text_model(threads="x")),
+                ("^device: must be a text", lambda: text_model(device=None))):
             with self.subTest(pattern), self.assertRaisesRegex(ValueError, pattern):
                 call()
         model.forward(ids, train=True)
@@ -317,6 +331,25 @@ class Models(unittest.TestCase):
         with self.assertRaises(KeyboardInterrupt):
             model.fit(batches())
         self.assertTrue(5 <= model.steps < 1000)
+
+    def test_a_vocabulary_of_characters(self):
+        model = minrnn.Model(vocab=sorted(set("the cät")), layers=1, dim=8)
+        self.assertEqual((model.outputs, model.decode(model.encode("tät"))), (6, "tät"))
+        with self.assertRaisesRegex(minrnn.DataError, "."):
+            model.encode("dog")
+
+    def test_streams_are_pickled_with_their_model(self):
+        stream = text_model().stream()
+        stream.feed("abc")
+        other = pickle.loads(pickle.dumps(stream))
+        np.testing.assert_array_equal(other.step(100), stream.step(100))
+        self.assertIn("bytes of state", repr(stream))
+
+    def test_paths_of_any_kind(self):
+        model = text_model()
+        for path in os.fsencode(self.path), pathlib.Path(self.path), self.path + "ä":
+            model.save(path)
+            self.assertEqual(minrnn.load(path).parameters, model.parameters)
 
     def test_what_notebooks_show(self):
         model = text_model()
