@@ -193,6 +193,7 @@ class Refusals(unittest.TestCase):
         self.refused(TypeError, "^length: is torch.float32", cell, x, weight, length=torch.zeros(3))
         self.refused(TypeError, "^a: is torch.float64", scan, x.double(), x)
         self.refused(TypeError, "^x: must be a tensor", cell, [1.0], weight)
+        self.refused(TypeError, "^weight: must be a tensor, not NoneType", cell, x, None)
 
     def test_devices(self):
         x, weight, _, _, _ = arguments(dtype=torch.float32)

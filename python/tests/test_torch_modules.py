@@ -4,6 +4,7 @@ import pickle
 import unittest
 import warnings
 
+import numpy as np
 from torch_support import loop, torch
 
 from minrnn.torch import MinGRU, MinLSTM, from_lucidrains, from_model, to_model
@@ -129,6 +130,7 @@ class Layers(unittest.TestCase):
         self.assertEqual(len(shapes), 8)
         self.assertTrue(all(p.abs().max() <= 0.5 for p in m.parameters()))
         self.assertEqual(len(list(MinGRU(3, 4, bias=False).parameters())), 1)
+        self.assertEqual(MinGRU(np.int64(3), np.int32(4)).weight_l0.shape, (8, 3))
         self.assertEqual([len(w) for w in m.all_weights], [2, 2, 2, 2])
         self.assertTrue((MinGRU(3, 4, forget_bias=2.0).bias_l0[:4] == -2).all())
         self.assertTrue((MinLSTM(3, 4, forget_bias=2.0).bias_l0[:4] == 2).all())
@@ -198,6 +200,8 @@ class Refusals(unittest.TestCase):
                 (ValueError, "^hidden_size", lambda: MinGRU(3, 0)),
                 (ValueError, "^num_layers", lambda: MinGRU(3, 4, True)),
                 (ValueError, "^dropout", lambda: MinGRU(3, 4, 2, dropout=1.5)),
+                (ValueError, "^dropout", lambda: MinGRU(3, 4, 2, dropout="0.1")),
+                (ValueError, "^x: is torch.sparse_coo", lambda: m(x.to_sparse())),
                 (ValueError, "^candidate", lambda: MinGRU(3, 4, candidate="relu")),
                 (ValueError, "^forget_bias", lambda: MinGRU(3, 4, bias=False, forget_bias=1.0)),
                 (ValueError, "^input: has 4 dim", lambda: m(x[None])),

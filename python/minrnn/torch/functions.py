@@ -214,6 +214,8 @@ def _main(x, name):
     if not isinstance(x, torch.Tensor):
         raise TypeError(f"{name}: must be a tensor, not {type(x).__name__}")
     kind = x.device.type
+    if x.layout is not torch.strided:
+        raise ValueError(f"{name}: is {x.layout}; a dense tensor is needed")
     if kind not in ("cpu", "cuda"):
         raise ValueError(f"{name}: is on {x.device}; minrnn computes on cpu and cuda")
     if torch.is_autocast_enabled(kind) and x.dtype != torch.float64 and x.is_floating_point():
@@ -299,6 +301,8 @@ def cell(x, weight, bias=None, h0=None, h_init=None, reset=None, length=None, *,
     gates = 3 if kind == "minlstm" else 2
     if x.dim() != 3:
         raise ValueError(f"x: has {x.dim()} dimensions; 3 (batch, time, features) are needed")
+    if not isinstance(weight, torch.Tensor):
+        raise TypeError(f"weight: must be a tensor, not {type(weight).__name__}")
     if weight.dim() != 2 or weight.shape[0] % gates or weight.shape[1] != x.shape[2] or not x.shape[2]:
         raise ValueError(f"weight: has the shape {tuple(weight.shape)}, where [{gates}·H, {x.shape[2]}] is needed, "
                          "with one feature or more")
