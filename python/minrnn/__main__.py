@@ -1,22 +1,8 @@
-"""python -m minrnn: the command. It is in the package, or else on the PATH."""
+"""python -m minrnn: the command."""
 import os
-import shutil
 import sys
 
-
-def _is_script(path):
-    """Whether a file is the script that pip makes, which calls this module."""
-    with open(path, "rb") as file:
-        return file.read(2) == b"#!"
-
-
-def command():
-    """The path of the command, or None."""
-    here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "minrnn")
-    if os.access(here, os.X_OK):
-        return here
-    found = shutil.which("minrnn")
-    return None if not found or _is_script(found) else found
+from .command import command
 
 
 def main():

@@ -7,7 +7,7 @@ import tempfile
 
 import numpy as np
 
-from .__main__ import command
+from .command import command
 from .errors import FileError, InvalidArgument
 from .models import load, settings_as_text
 

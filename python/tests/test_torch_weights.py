@@ -6,7 +6,7 @@ import numpy as np
 from torch_support import torch
 
 import minrnn
-from minrnn.__main__ import command
+from minrnn.command import command
 from minrnn.torch import from_lucidrains, from_model, to_model
 
 

@@ -7,7 +7,7 @@ import unittest
 import numpy as np
 
 import minrnn
-from minrnn.__main__ import command
+from minrnn.command import command
 
 
 def layer(features=4, hidden=6, seed=1):
