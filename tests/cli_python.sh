@@ -23,7 +23,7 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cp -r "$root/python/minrnn" "$work/minrnn"
-rm -f "$work"/minrnn/*.so
+rm -rf "$work"/minrnn/*.so "$work/minrnn/bin"
 cp "$extension" "$work/minrnn/"
 mkdir -p "$work/minrnn/bin"
 ln -s "$minrnn" "$work/minrnn/bin/minrnn"

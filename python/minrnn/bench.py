@@ -239,7 +239,8 @@ def show(found):
     print("\n| call | µs (median) | µs (least) | beyond the empty one (median) |\n| --- | --- | --- | --- |")
     for row in found["overhead"]:
         beyond = row["beyond_empty_us"]
-        print(f"| {row['call']} | {row['us']:.3g} | {row['best_us']:.3g} | {'' if beyond is None else f'{beyond:.3g}'} |")
+        beyond = "" if beyond is None else f"{beyond:.3g}"
+        print(f"| {row['call']} | {row['us']:.3g} | {row['best_us']:.3g} | {beyond} |")
     for line in found["left_out"]:
         print(f"left out: {line}")
 

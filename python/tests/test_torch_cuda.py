@@ -1,4 +1,4 @@
-"""minrnn.torch on a GPU: numbers, streams, graphs, devices. Without one only the choices around the calls are tested."""
+"""minrnn.torch on a GPU: numbers, streams, graphs, devices. Without one the choices around the calls alone."""
 import unittest
 from unittest import mock
 
@@ -110,8 +110,9 @@ class Gpu(unittest.TestCase):
         shifted = torch.empty(3 * 7 * 8 + 1, device="cuda")[1:].view(3, 7, 8).copy_(x)
         for other in spread, shifted:
             self.assertTrue(torch.equal(cell(other, weight, bias, h0, h_init)[0], plain))
-            low = other.bfloat16() if other is spread else torch.empty(169, device="cuda", dtype=torch.bfloat16)[1:].view(
-                3, 7, 8).copy_(x)
+            low = other.bfloat16()
+            if other is shifted:
+                low = torch.empty(169, device="cuda", dtype=torch.bfloat16)[1:].view(3, 7, 8).copy_(x)
             self.near([cell(low, weight, bias, h0, h_init)[0]], [plain.cpu()], 0.03)
 
     def test_a_stream_of_the_caller(self):

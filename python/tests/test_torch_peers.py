@@ -1,5 +1,5 @@
-"""What other minGRU packages promise of theirs, of ours through shims of their interfaces: shapes, parallel ≡ sequential,
-states, gradients. peer_shims.py runs their own test files, where they are at hand."""
+"""What other minGRU packages promise, of ours through shims of their interfaces: shapes, parallel ≡ sequential, states,
+gradients. peer_shims.py runs their own test files, where they are at hand."""
 import unittest
 
 from peer_shims import (CheindBidirectional, CheindCell, CheindStack, LucidrainsMinGRU, LucidrainsMinLSTM,
