@@ -1,4 +1,5 @@
-"""What users give as arrays: of the library's types, and never another number than was given."""
+"""What users give: arrays and numbers of the library's types, and never another number than was given; settings."""
+import json
 import operator
 
 import numpy as np
@@ -69,3 +70,16 @@ def number(x, name):
         return float(x)
     except (TypeError, ValueError):
         raise InvalidArgument(f"{name} = {x!r:.100}: must be a number") from None
+
+
+def _text_of(value):
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):  # the characters of a vocabulary
+        return json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else repr(value) if isinstance(value, float) else str(value)
+
+
+def settings_as_text(settings):
+    """Keys as the library spells them, and their values as text."""
+    return {key.replace("_", "-"): _text_of(value) for key, value in settings.items()}

@@ -198,13 +198,14 @@ def microseconds(calls, gpu):
 def overhead(options):
     x, g = (torch.ones(1, 1, 4, device=options.device) for _ in range(2))
     w, b = (torch.ones(*shape, device=options.device, requires_grad=True) for shape in ((8, 4), (8,)))
-    a = np.ones((1, 4, 1), np.float32)
+    a, wide = np.ones((1, 4, 1), np.float32), np.ones((8, 1), np.float32)
     found = microseconds({
         "empty operator, forward": lambda: _Empty.apply(x, w, b),
         "minrnn.torch.cell, forward": lambda: minrnn.torch.cell(x, w, b),
         "empty operator, forward and backward": lambda: _Empty.apply(x, w, b)[0].backward(g),
         "minrnn.torch.cell, forward and backward": lambda: minrnn.torch.cell(x, w, b)[0].backward(g),
         "minrnn.scan on NumPy arrays": lambda: minrnn.scan(a, a),
+        "minrnn.mingru on NumPy arrays": lambda: minrnn.mingru(a, wide),
     }, options.device.startswith("cuda"))
     rows = []
     for name, times in found.items():

@@ -1,5 +1,4 @@
 """Models: opened, made, trained, scored, and written with."""
-import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import _core
-from .arrays import count, number, real, whole
+from .arrays import count, number, real, settings_as_text, whole
 from .contexts import context
 from .errors import InvalidArgument
 from .streams import Stream
@@ -36,19 +35,6 @@ class Score:
     tokens: int
     nats_per_token: float
     logprobs: np.ndarray
-
-
-def _text_of(value):
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, (list, tuple)):  # the characters of a vocabulary
-        return json.dumps(value, ensure_ascii=False)
-    return value if isinstance(value, str) else repr(value) if isinstance(value, float) else str(value)
-
-
-def settings_as_text(settings):
-    """Keys as the library spells them, and their values as text."""
-    return {key.replace("_", "-"): _text_of(value) for key, value in settings.items()}
 
 
 def _vector(which):

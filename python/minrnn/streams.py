@@ -18,9 +18,9 @@ class Stream:
     True
     """
 
-    def __init__(self, model, core=None):
+    def __init__(self, model, _core=None):
         self._model = model
-        self._core = core or model._net.stream()
+        self._core = _core or model._net.stream()
 
     def step(self, x):
         """Feeds one token (an int) or one row of values; returns the scores after it."""

@@ -7,9 +7,10 @@ import tempfile
 
 import numpy as np
 
+from .arrays import settings_as_text
 from .command import command
 from .errors import FileError, InvalidArgument
-from .models import load, settings_as_text
+from .models import load
 
 _NAMES = {"f2": "F16", "f4": "F32", "f8": "F64", "i1": "I8", "i2": "I16", "i4": "I32", "i8": "I64", "u1": "U8",
           "b1": "BOOL"}
