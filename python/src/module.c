@@ -17,7 +17,8 @@ static const char *const names[][2] = {{"mr_net_keep_forward", "forward(train=Tr
                                        {"minrnn.h lists them at mr_net_set", "minrnn train --help lists them"},
                                        {"mr_key_at lists", "Model.config has"},
                                        {"`minrnn import`", "minrnn.from_state_dict"},
-                                       {" is NULL", " is missing"}};
+                                       {" is NULL", " is missing"},
+                                       {"--device ", "device "}};
 
 /* Appends `count` bytes, or what fits. */
 static void append(char *out, size_t size, size_t *at, const char *text, size_t count)
