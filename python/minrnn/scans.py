@@ -1,8 +1,8 @@
 """The scan h[t] = a[t]·h[t−1] + b[t] and the cells of minGRU and minLSTM on arrays.
 
 NumPy arrays stay where they are: the C kernels read and write their memory. Arrays of other libraries come through
-DLPack; torch tensors keep their gradients (see minrnn.torch), and arrays on a GPU become tensors, because PyTorch has the
-memory and the stream for them. float64 runs on the exact reference, slowly.
+DLPack; torch tensors keep their gradients (see minrnn.torch), and arrays on a GPU become tensors, because PyTorch has
+the memory and the stream for them. float64 runs on the exact reference, slowly.
 """
 import numpy as np
 
