@@ -141,6 +141,10 @@ static inline void cut_compute(cut_rank *r, cut_result *to)
     to->loss = stats[MR_STAT_LOSS];
     to->count = stats[MR_STAT_COUNT];
     to->bytes = r->sequence ? mr_sequence_bytes(r->sequence) : 0;
+    if (r->k->form % 2) { /* blocks that are computed again exchange their messages again */
+        mr_model_set_recompute(r->model, (mr_recomputing){MR_RECOMPUTE_BLOCKS, 0});
+        if (mr_model_plan(r->model, CUT_B, batch.T, 1, NULL)) abort();
+    }
     mr_model_learn(r->model, &batch, r->state, &(mr_step){.seed = 5}, 1.0 / (double)batch.counted, 1, 0);
     to->learned = cut_read(r->dev, REALS, r->model->grads, to->params);
     mr_batch_free(&before);

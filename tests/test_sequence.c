@@ -219,6 +219,9 @@ static void exchanges_are_not_recorded(void **state)
     assert_int_equal(mr_sequence_new(&k.config, dev, &group.comms[0], NULL, 0, 1, &sequence, NULL), 0);
     mr_model_cut(model, sequence);
     assert_false(mr_model_fits(model, CUT_B, CUT_T, 1)); /* its plan has no memory for the group */
+    mr_model_set_recompute(model, (mr_recomputing){MR_RECOMPUTE_CHUNKS, 4});
+    assert_int_equal(mr_model_plan(model, CUT_B, CUT_T, 1, NULL), MR_ECONFIG); /* cut between ranks already */
+    mr_model_set_recompute(model, (mr_recomputing){MR_RECOMPUTE_NONE, 0});
     assert_int_equal(mr_model_plan(model, CUT_B, CUT_T, 1, NULL), 0);
     mr_model_learn(model, &batch, NULL, &step, 1, 1, 1);
     assert_int_equal(recordings, 1);
