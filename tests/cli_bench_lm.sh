@@ -31,6 +31,12 @@ for mixer in minlstm attention mamba gru; do
     done_by lm --json --steps 1 --mixer $mixer
     check "$mixer" json "d[0]['mixer'] == '$mixer' and d[0]['loss'] > 0" out
 done
+for how in none blocks chunks; do
+    done_by lm --json --steps 1 --recompute $how
+    check "recompute = $how" json "d[0]['recompute'] == '$how'" out
+done
+done_by lm --json --steps 1 --context 65536 --batch 1 --recompute chunks
+check "a long context in little memory" json "d[0]['memory_bytes'] < 150e6" out
 done_by lm --json --steps 1 --dtype bf16
 check "bf16" json "d[0]['dtype'] == 'bf16'" out
 done_by lm --json --steps 1 --vocab 50257 --batch 1 --context 1024 --dim 16

@@ -35,9 +35,11 @@ static const char *const mixers[] = {
 #undef MIXER
     NULL};
 
+static const char *const recomputes[] = {"auto", "none", "blocks", "chunks", NULL};
+
 typedef struct settings {
     mr_common common;
-    int size, mixer, tied;
+    int size, mixer, tied, recompute;
     int64_t batch, context, layers, dim, vocab, steps;
 } settings;
 
@@ -56,6 +58,8 @@ static const mr_option flags[] = {
      0},
     {"tie-embeddings", MR_OPT_BOOL, offsetof(settings, tied), "yes", 0, 0, NULL,
      "the head's matrix is that of the embedding, as in GPT-2", 0},
+    {"recompute", MR_OPT_CHOICE, offsetof(settings, recompute), "auto", 0, 0, recomputes,
+     "what the backward computes again instead of keeping it; auto: as little as memory allows", 0},
     {0}};
 
 /* ---- progress, on a terminal */
@@ -86,6 +90,7 @@ static void print_json(const mr_lm_job *job, const mr_lm_result *r)
     mr_json_field_text(&w, "tie-embeddings", job->tied ? "yes" : "no");
     mr_json_field_whole(&w, "batch", s->batch);
     mr_json_field_whole(&w, "context", s->context);
+    mr_json_field_text(&w, "recompute", r->recompute);
     mr_json_field_text(&w, "device", r->device);
     mr_json_field_text(&w, "chip", r->chip);
     mr_json_field_text(&w, "dtype", r->dtype);
@@ -111,7 +116,10 @@ static void print_text(const mr_lm_job *job, const mr_lm_result *r)
     const mr_lm_size *s = &job->size;
     printf("model       %d × %d %s, vocabulary %d%s\n", s->layers, s->dim, job->mixer, s->vocab,
            job->tied ? ", tied" : "");
-    printf("batch       %d × %d tokens\n", s->batch, s->context);
+    printf("batch       %d × %d tokens", s->batch, s->context);
+    if (strcmp(r->recompute, "none")) printf(", recompute = %s", r->recompute);
+    if (!strcmp(r->recompute, "chunks")) printf(" of %s", r->chunk);
+    printf("\n");
     printf("device      %s%s%s, %s", r->device, *r->chip ? ", " : "", r->chip, r->dtype);
     if (!*r->chip) printf(", %d thread%s", r->threads, r->threads == 1 ? "" : "s");
     printf("\nparameters  %.4g M, %.4g M of them multiplied with each token\n", (double)r->parameters / 1e6,
@@ -158,6 +166,7 @@ static int run(const mr_args *args, const settings *set, mr_error *err)
     mr_lm_result result;
     mr_lm_job job = {.mixer = mixers[set->mixer],
                      .tied = set->tied,
+                     .recompute = recomputes[set->recompute],
                      .steps = (int)set->steps,
                      .seed = (uint64_t)set->common.seed,
                      .device = set->common.device,

@@ -95,6 +95,8 @@ static int open_net(const mr_lm_job *job, mr_context *ctx, mr_net **net, mr_erro
                                     "4",
                                     "mlp",
                                     "4",
+                                    "recompute",
+                                    job->recompute,
                                     "tie-embeddings",
                                     job->tied ? "yes" : "no",
                                     "lr",
@@ -149,7 +151,8 @@ static int measure_steps(const mr_lm_job *job, mr_net *net, int warm, mr_batch *
     r->seconds = mr_median(times, job->steps);
     r->best = times[0]; /* sorted now */
     r->memory = (double)mr_net_memory(net);
-    return 0;
+    status = mr_net_setting(net, "recompute", r->recompute, sizeof r->recompute, err);
+    return status ? status : mr_net_setting(net, "recompute-chunk", r->chunk, sizeof r->chunk, err);
 }
 
 static int train(const mr_lm_job *job, mr_context *ctx, mr_lm_result *r, mr_error *err)

@@ -14,7 +14,7 @@ extern const mr_lm_size mr_lm_sizes[]; /* the last one has no name */
 
 typedef struct mr_lm_job {
     mr_lm_size size;
-    const char *mixer;
+    const char *mixer, *recompute;
     int tied, steps;
     uint64_t seed;
     const char *device;
@@ -27,6 +27,7 @@ typedef struct mr_lm_job {
 typedef struct mr_lm_result {
     char device[64], chip[128], dtype[8];
     int threads;
+    char recompute[16], chunk[16];  /* as the library chose */
     int64_t parameters, multiplied; /* all, and those that each token is multiplied with */
     double memory;                  /* bytes that the net has taken */
     double seconds, best;           /* a step: median and best */
