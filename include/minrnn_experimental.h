@@ -167,6 +167,7 @@ MR_API int mr_net_evaluate_all(mr_net *net, mr_next_batch *next, void *user, mr_
 /* The same in parts, for evaluations that several processes share: the sums of one batch (loss, correct rows, rows that
  * count), and what sums over batches mean. Batches must be added up in one order for the same bits. */
 enum { MR_SUMS = 3 };
+/* Of ranks that share sequences each has the sums of its part; add them up in the order of ranks. */
 MR_API int mr_net_evaluate_sums(mr_net *net, const mr_batch *batch, double sums[MR_SUMS], mr_error *err);
 MR_API int mr_net_sums_result(const mr_net *net, const double sums[MR_SUMS], mr_result *result, mr_error *err);
 
@@ -215,6 +216,11 @@ typedef struct mr_join_options {
     /* 1: each rank keeps a part of the optimiser's moments, with the same result. mr_net_save_training must then be
      * called on every rank, and mr_net_get and mr_net_put do not reach the moments. */
     int shard;
+    /* 0 or 1: each rank has whole sequences. Otherwise as many ranks share each sequence, one after another in
+     * time: they learn the same micro-batches and are given the same whole batches, of which each computes its
+     * part. Not for attention, gru and lstm. The numbers agree with those of whole sequences as sums in another
+     * order do. */
+    int sequence_ranks;
 } mr_join_options;
 #define MR_JOIN_OPTIONS MR_SIZED(mr_join_options)
 /* Joins them; waits until all have. options NULL: the defaults. MR_EDEVICE: the engine is not installed, or no launcher

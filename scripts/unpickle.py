@@ -8,7 +8,8 @@
 
 Such a file is a program in the language of pickle, and loading it in the usual way runs whatever it says. This script
 runs nothing: it follows the few instructions that a state dict needs and refuses all others by name. The output is
-little-endian, sorted by name, and replaces an older file only when it is complete.
+little-endian and sorted by name. A file that exists is replaced only if this script wrote it, and only when the new one
+is complete.
 
 Only Python's standard library is needed. Exit status: 0 done, 1 a file that is refused, 2 wrong usage."""
 import argparse
@@ -24,6 +25,8 @@ import zipfile
 
 from pickle_machine import Machine, Refused, Tensor, require
 
+MARK = "minrnn.unpickle"  # metadata of files that may be replaced
+LONGEST_HEADER = 100_000_000  # of a safetensors file
 LEGACY_MAGIC, LEGACY_PROTOCOL = 0x1950a86a20f9469cfc6c, 1001
 # a file can say that one number is a matrix of any size, or name one storage many times
 GROWTH, SLACK = 8, 1 << 20
@@ -183,7 +186,7 @@ def numbers(tensor, content):
 
 def write(path, tensors):
     """tensors: name → (tensor, file). The file appears under its name when it is complete."""
-    header, at = {"__metadata__": {"format": "pt"}}, 0
+    header, at = {"__metadata__": {"format": "pt", MARK: "1"}}, 0
     for name, (tensor, _) in sorted(tensors.items()):
         header[name] = {"dtype": tensor.storage.dtype, "shape": list(tensor.shape),
                         "data_offsets": [at, at + tensor.size]}
@@ -208,12 +211,35 @@ def write(path, tensors):
     return 8 + len(text) + at
 
 
-def place(path, tensors):
-    """As write. What is wrong with the place is said of the place, not of the file that is read. A rename would put a
-    file where a device was."""
-    if os.path.lexists(path) and not os.path.isfile(path):
+def is_ours(path):
+    """Whether this script wrote a file."""
+    with open(path, "rb") as file:
+        start = file.read(8)
+        size = struct.unpack("<Q", start)[0] if len(start) == 8 else LONGEST_HEADER
+        if size >= LONGEST_HEADER:
+            return False
+        try:
+            header = json.loads(file.read(size))
+        except (ValueError, RecursionError):
+            return False
+    about = header.get("__metadata__") if type(header) is dict else None
+    return type(about) is dict and MARK in about
+
+
+def check_place(path):
+    """Nothing is replaced that someone else wrote. A rename would put a file where a device was."""
+    if not os.path.lexists(path):
+        return
+    if not os.path.isfile(path):
         sys.exit(f"{path}: not a regular file; give another name")
+    if not is_ours(path):
+        sys.exit(f"--out {path} exists and is not by unpickle.py; remove it first or give another name")
+
+
+def place(path, tensors):
+    """As write. What is wrong with the place is said of the place, not of the file that is read."""
     try:
+        check_place(path)
         return write(path, tensors)
     except OSError as error:
         sys.exit(f"{path}: {error.strerror or error}")
@@ -279,4 +305,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -300,6 +300,45 @@ before=$(sum_of model)
 refused 1 'NaN' "$minrnn" import there --out model
 check "a model that is not replaced is intact" [ "$(sum_of model)" = "$before" ]
 
+# ---- stopped half-way: a signal while a file is written leaves nothing, not even its temporary file
+
+cat >stop.py <<'PYTHON'
+"""stop.py SIGNAL TEMPORARY COMMAND…: sends the signal as soon as the temporary file is there; prints how it ended."""
+import os, signal, subprocess, sys
+ending = 0
+for _ in range(30): # until one was slow enough
+    p = subprocess.Popen(sys.argv[3:], stdout=subprocess.DEVNULL, preexec_fn=lambda: [
+        signal.signal(getattr(signal, "SIG" + name), signal.SIG_DFL) for name in ("INT", "TERM", "HUP")])
+    while p.poll() is None and not os.path.exists(sys.argv[2]): pass
+    p.send_signal(getattr(signal, "SIG" + sys.argv[1]))
+    ending = p.wait()
+    if ending: break
+print(ending)
+PYTHON
+python3 - <<'PYTHON'
+import json, struct
+text = json.dumps({"to_hidden_and_gate.weight": {"dtype": "F32", "shape": [4096, 2048],
+                                                 "data_offsets": [0, 4 * 4096 * 2048]}}).encode()
+with open("large.safetensors", "wb") as file:
+    file.write(struct.pack("<Q", len(text)) + text)
+    file.truncate(8 + len(text) + 4 * 4096 * 2048)
+PYTHON
+done_by "$minrnn" import large.safetensors --out large
+for case in "INT -2" "TERM -15" "HUP -1"; do
+    read -r signal code <<<"$case"
+    check "import: $signal ends it" [ "$(python3 stop.py $signal new.tmp \
+        "$minrnn" import large.safetensors --out new)" = "$code" ]
+    check "import: $signal leaves no temporary file" [ ! -e new.tmp ]
+    rm -f new
+    check "export: $signal ends it" [ "$(python3 stop.py $signal new.tmp \
+        "$minrnn" export large --to torch --out new)" = "$code" ]
+    check "export: $signal leaves no temporary file" [ ! -e new.tmp ]
+    rm -f new
+done
+refused 1 '`minrnn import` makes one' "$minrnn" generate large.safetensors
+refused 1 '`minrnn import` makes one' "$minrnn" train text --data text.txt --init large.safetensors --out new
+rm -f large large.safetensors
+
 # ---- what cannot be written
 
 done_by "$minrnn" export run --to torch --out torch.safetensors

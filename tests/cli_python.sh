@@ -23,7 +23,7 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cp -r "$root/python/minrnn" "$work/minrnn"
-rm -f "$work"/minrnn/*.so
+rm -rf "$work"/minrnn/*.so "$work/minrnn/bin"
 cp "$extension" "$work/minrnn/"
 mkdir -p "$work/minrnn/bin"
 ln -s "$minrnn" "$work/minrnn/bin/minrnn"
@@ -37,7 +37,7 @@ failed = sum(doctest.testmod(importlib.import_module(f"minrnn.{name}")).failed
              for name in ("contexts", "scans", "streams", "models"))
 sys.exit(failed > 0)
 PYTHON
-[ "$("$python" -m minrnn --version | head -n 1)" = "$("$minrnn" --version | head -n 1)" ]
+[ "$("$python" -W error -m minrnn --version | head -n 1)" = "$("$minrnn" --version | head -n 1)" ]
 for example in "$root"/python/examples/*.py; do
     (cd "$work" && "$python" "$example" >"$work/out" 2>&1) || { cat "$work/out"; echo "failed: $example"; exit 1; }
     [ "$(wc -l <"$example")" -lt 40 ] || { echo "$example has 40 lines or more"; exit 1; }

@@ -132,6 +132,46 @@ for victim in 1 0; do
     check "rank $victim killed: the log, too" [ "$(timeless killed/log.jsonl)" = "$(timeless whole$victim/log.jsonl)" ]
 done
 
+# ---- sequences that ranks share
+
+near() { # A B    the logs of two runs, up to the order of sums
+    python3 - "$1/log.jsonl" "$2/log.jsonl" <<'PYTHON'
+import json, sys
+a, b = ([json.loads(line) for line in open(path)] for path in sys.argv[1:])
+assert len(a) == len(b) > 20
+for x, y in zip(a, b):
+    for key in "loss", "grad_norm":
+        assert (key in x) == (key in y)
+        assert key not in x or abs(x[key] - y[key]) <= 1e-4 * abs(y[key]), (x, y)
+PYTHON
+}
+for mixer in minlstm mamba; do
+    cut=(text --data text.txt "${rest[@]/16/37}" --dropout 0 --mixer $mixer --conv 4 --h0 learned --steps 20)
+    [ $mixer = minlstm ] || cut=("${cut[@]/learned/zero}")
+    done_by "$minrnn" train "${cut[@]}" --out whole-$mixer --quiet
+    for shape in "2 2" "4 2" "3 3"; do
+        read -r n share <<<"$shape"
+        done_by ranks $n "cut-$mixer-$n" "${cut[@]}" --sequence-ranks $share
+        check "$mixer, sequences cut in $share: the run agrees" near "cut-$mixer-$n" whole-$mixer
+    done
+    check "$mixer: two groups have the bits of one" \
+        same_files cut-$mixer-2/last.safetensors cut-$mixer-4/last.safetensors
+done
+done_by ranks 4 cut-mamba-2 --resume --steps 24 --sequence-ranks 2 --shard
+done_by ranks 2 cut-mamba-4 --resume --steps 24 --sequence-ranks 2
+check "resumed: the same bits" same_files cut-mamba-2/last.safetensors cut-mamba-4/last.safetensors
+run ranks 3 odd "${six[@]}" --steps 2 --sequence-ranks 2
+check "ranks that are no groups" grep -qE '^minrnn train: sequence-ranks = 2: does not divide the 3 ranks' err
+for mixer in gru lstm attention; do
+    run ranks 2 odd "${six[@]}" --steps 2 --sequence-ranks 2 --mixer $mixer
+    check "$mixer is not cut" grep -qE "^minrnn train: sequence-ranks = 2: mixer = $mixer cannot be cut in time" err
+done
+run ranks 4 odd "${six[@]/16/5}" --steps 2 --sequence-ranks 4 --conv 4
+check "chunks too short for a convolution" grep -qE '^minrnn train: sequence-ranks = 4: 1 tokens a rank' err
+check "nothing was begun" [ ! -e odd/recipe.ini ]
+refused 1 'sequence-ranks = 2: this process was not started as one of several' \
+    "$minrnn" train "${six[@]}" --steps 2 --sequence-ranks 2 --out odd
+
 # ---- from C
 
 example=$(dirname "$minrnn")/example_ranks

@@ -11,7 +11,7 @@ import json, struct, sys
 content = open(sys.argv[1], "rb").read()
 length = struct.unpack_from("<Q", content)[0]
 header = json.loads(content[8:8 + length])
-assert (8 + length) % 64 == 0 and header.pop("__metadata__") == {"format": "pt"}
+assert (8 + length) % 64 == 0 and header.pop("__metadata__") == {"format": "pt", "minrnn.unpickle": "1"}
 at = 0
 for name, entry in header.items():
     begin, end = entry["data_offsets"]
@@ -150,6 +150,18 @@ for place in pipe folder dangling; do
     refused 1 "^$place: not a regular file" unpickle honest.pt --out $place
 done
 check "what was there is there" test -p pipe -a -d folder -a -L dangling
+echo mine >mine
+: >nothing
+printf '\3\0\0\0\0\0\0\0[1]' >list
+printf '\377\377\377\377\377\377\377\177{}' >long
+printf '\34\0\0\0\0\0\0\0{"__metadata__":{"mine":""}}' >theirs
+cp mine nothing list long theirs folder
+for place in mine nothing list long theirs; do
+    refused 1 "^--out $place exists and is not by unpickle.py" unpickle honest.pt --out $place
+    check "$place is there" cmp $place folder/$place
+done
+done_by unpickle two.pt --key ema --out honest.safetensors
+check "its own file is replaced" cmp honest.safetensors ema.safetensors
 refused 1 '^nowhere/no.safetensors: No such file' unpickle honest.pt --out nowhere/no.safetensors
 refused 1 'nowhere' unpickle part-1.bin part-2.bin --out nowhere/no.safetensors
 refused 2 'either --out FILE or --list' unpickle honest.pt

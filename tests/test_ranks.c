@@ -231,7 +231,7 @@ static void *train_member(void *arg)
     mr_courier *courier = me->comm && t->courier ? mr_courier_new(me->comm, NULL) : NULL;
     mr_model *m;
     if (mr_model_new(&config, dev, MR_DECAY_MATRICES, &m, &err)) fail_msg("%s", err.text);
-    if (me->comm && mr_model_join(m, me->comm, courier, t->shard, &err)) fail_msg("%s", err.text);
+    if (me->comm && mr_model_join(m, me->comm, courier, t->shard, 1, &err)) fail_msg("%s", err.text);
     if (me->comm) mr_micros_of_rank(t->micros, me->comm->rank, t->ranks, &first, &end);
     if (me->recompute.how) mr_model_set_recompute(m, me->recompute);
     if (mr_model_plan(m, ROWS, LENGTH, 1, &err)) fail_msg("%s", err.text);

@@ -146,7 +146,7 @@ static int measure_size(measuring *m, const mr_ranks_limits *limits, int64_t par
     *row = (mr_ranks_row){.parameters = parameters};
     mr_params_add(&params, "", "all", 0, MR_INIT_CONSTANT, 0, 1, &parameters);
     int status = mr_params_layout(&params, MR_DECAY_ALL);
-    if (!status) status = mr_ranks_new(m->dev, m->comm, m->channel.courier, &params, stages, &ranks);
+    if (!status) status = mr_ranks_new(m->dev, m->comm, m->channel.courier, 1, &params, stages, &ranks);
     mr_real *grads = status ? NULL : m->dev->alloc(m->dev, params.total * m->dev->real_size);
     if (!grads) status = mr_no_memory(err, "gradients");
     if (!status) status = time_exchange(m, ranks, grads, row, err);

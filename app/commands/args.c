@@ -1,6 +1,8 @@
 /* The command line: parsing, help, and what all commands do alike. */
 #include "commands/args.h"
 
+#include "core/file.h"
+#include "core/mem.h"
 #include "core/strbuf.h"
 #include "commands/commands.h"
 
@@ -309,6 +311,27 @@ void mr_catch_signals(void)
     if (!sigaction(SIGHUP, NULL, &hangup) && hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &stop, NULL);
     sigaction(SIGUSR1, &save, NULL);
     signal(SIGXFSZ, SIG_IGN);
+}
+
+static char *temporary;
+
+static void on_end(int number)
+{
+    unlink(temporary);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+int mr_tidy_on_signals(const char *path, mr_error *err)
+{
+    static const int deadly[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction end = {.sa_handler = on_end}, before;
+    sigemptyset(&end.sa_mask);
+    if (!(temporary = mr_replace_name(path))) return mr_no_memory(err, path);
+    for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++)
+        if (!sigaction(deadly[i], NULL, &before) && before.sa_handler != SIG_IGN) sigaction(deadly[i], &end, NULL);
+    signal(SIGXFSZ, SIG_IGN);
+    return 0;
 }
 
 void mr_catch_broken_pipe(void)

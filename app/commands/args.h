@@ -132,6 +132,9 @@ int mr_open_context(const mr_common *common, mr_context **ctx, mr_error *err);
 mr_stop *mr_stop_flag(void);
 mr_requests *mr_save_requests(void);
 void mr_catch_signals(void);
+/* For commands that write one file and have nothing to save: from now on, a signal that ends the process removes the
+ * temporary file of `path` first. */
+int mr_tidy_on_signals(const char *path, mr_error *err);
 /* For commands that have work to save: a reader of their output that goes away stops them as SIGTERM does. */
 void mr_catch_broken_pipe(void);
 

@@ -82,6 +82,7 @@ static int export(const settings *set, const mr_format *format, const char *give
             mr_fail(err, MR_EINVAL, "--out %s is the model itself, which would be lost; name another file", set->out);
     if (!status) status = mr_export_check(set->out, err);
     if (!status) status = mr_net_open(ctx, path, &net, err);
+    if (!status) status = mr_tidy_on_signals(set->out, err);
     if (!status) status = mr_export(net, format, set->out, err);
     if (!status) status = print_result(set, net, err);
     mr_net_free(net);

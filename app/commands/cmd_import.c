@@ -153,6 +153,7 @@ static int import(const settings *set, const char *given, const char *const *key
         const mr_import_options options = {layouts[set->from], vocab, keys, assumed};
         status = mr_import(from, &options, ctx, &net, &format, err);
     }
+    if (!status) status = mr_tidy_on_signals(set->out, err);
     if (!status) status = mr_net_save(net, set->out, err);
     if (!status) status = print_result(set, from, format, net, assumed, err);
     mr_net_free(net);

@@ -24,6 +24,7 @@ typedef struct settings {
     mr_common common;
     char out[MR_TEXT_MAX];
     int resume, ranks, shard;
+    int64_t sequence_ranks;
     double began; /* mr_seconds() when the command began */
 } settings;
 
@@ -36,6 +37,8 @@ static const mr_option flags[] = {
      "how processes that mpirun, srun or torchrun started exchange gradients; off: each trains alone", 0},
     {"shard", MR_OPT_BOOL, offsetof(settings, shard), "no", 0, 0, NULL,
      "ranks: each keeps a part of the optimiser's memory; the same numbers", 0},
+    {"sequence-ranks", MR_OPT_INT, offsetof(settings, sequence_ranks), "1", 1, 1 << 20, NULL,
+     "ranks: so many share each sequence, one after another in time", 0},
     {0}};
 
 /* ---- the command ---- */
@@ -300,11 +303,15 @@ static int run(mr_recipe *recipe, const mr_args *args, const settings *set)
 {
     mr_common common = set->common;
     mr_ranked ranked;
+    mr_join_options options = MR_JOIN_OPTIONS;
     mr_error err = {0};
     int code = MR_EXIT_DONE, shared = 1;
     common.dtype = recipe->train.dtype;
     common.tf32 = recipe->train.tf32;
-    int status = mr_ranked_begin(&ranked, &common, mr_rank_engines[set->ranks], set->shard, &err);
+    options.engine = mr_rank_engines[set->ranks];
+    options.shard = set->shard;
+    options.sequence_ranks = (int)set->sequence_ranks;
+    int status = mr_ranked_begin(&ranked, &common, &options, &err);
     if (!status) status = train(recipe, args, set, &ranked.crew, &err, &code, &shared);
     mr_recipe_free(recipe);
     if (status) mr_ranked_report(&ranked, "train", shared, &err);

@@ -11,7 +11,7 @@ int mr_cmd_quantize(int argc, char **argv);
 int mr_cmd_import(int argc, char **argv);
 int mr_cmd_export(int argc, char **argv);
 int mr_cmd_bench(int argc, char **argv);
-int mr_cmd_bench_lm(int argc, char **argv); /* `minrnn bench lm …`, with argv[0] = "lm" */
+int mr_cmd_bench_lm(int argc, char **argv);    /* `minrnn bench lm …`, with argv[0] = "lm" */
 int mr_cmd_bench_ranks(int argc, char **argv); /* `minrnn bench ranks …`, with argv[0] = "ranks" */
 int mr_cmd_check(int argc, char **argv);
 int mr_cmd_reproduce(int argc, char **argv);

@@ -48,30 +48,34 @@ mr_common mr_rank_share_machine(const mr_common *common)
     return mine;
 }
 
-int mr_ranked_begin(mr_ranked *r, const mr_common *common, const char *engine, int shard, mr_error *err)
+int mr_ranked_begin(mr_ranked *r, const mr_common *common, const mr_join_options *options, mr_error *err)
 {
-    mr_join_options options = MR_JOIN_OPTIONS;
-    options.engine = engine;
-    options.shard = shard;
-    const int together = mr_ranks_launched(NULL) > 1 && strcmp(engine, "off");
+    const int together = mr_ranks_launched(NULL) > 1 && strcmp(options->engine, "off");
     const mr_common mine = together ? mr_rank_share_machine(common) : *common;
-    *r = (mr_ranked){.crew = {.size = 1, .lost = -1}};
+    *r = (mr_ranked){.crew = {.size = 1, .cut = 1, .lost = -1}};
     if (!together) unmute();
+    if (!together && options->sequence_ranks > 1)
+        return mr_fail(err, MR_ECONFIG,
+                       "sequence-ranks = %d: this process was not started as one of several; start it "
+                       "with mpirun -n %d minrnn train …",
+                       options->sequence_ranks, options->sequence_ranks);
     int status = mr_open_context(&mine, &r->ctx, err);
-    if (!status && together) status = mr_context_join(r->ctx, &options, err);
+    if (!status && together) status = mr_context_join(r->ctx, options, err);
     if (!status) unmute();
-    if (!status) status = mr_crew_begin(&r->crew, r->ctx, mr_stop_flag(), err);
+    if (!status) status = mr_crew_begin(&r->crew, r->ctx, together ? options->sequence_ranks : 1, mr_stop_flag(), err);
     if (!common->quiet) r->crew.tell = mr_print_notice;
     return status;
 }
 
 int mr_rank_check_micros(const mr_crew *crew, int64_t micros, mr_error *err)
 {
-    if (crew->size <= micros || crew->size == 1) return 0;
-    return mr_fail(err, MR_ECONFIG,
-                   "accumulate = %lld: %d ranks need as many micro-batches a step; add --accumulate %d (and lower "
-                   "--batch, for steps of the same size), or start fewer",
-                   (long long)micros, crew->size, crew->size);
+    const int groups = crew->size / crew->cut;
+    if (groups <= micros) return 0;
+    return mr_fail(
+        err, MR_ECONFIG,
+        "accumulate = %lld: %d %s need as many micro-batches a step; add --accumulate %d (and lower --batch, "
+        "for steps of the same size), or start fewer",
+        (long long)micros, groups, crew->cut > 1 ? "groups of ranks" : "ranks", groups);
 }
 
 void mr_ranked_report(const mr_ranked *r, const char *command, int shared, const mr_error *err)

@@ -19,7 +19,7 @@ void mr_rank_mute(void);
 mr_common mr_rank_share_machine(const mr_common *common);
 
 /* Opens the context, of a GPU the one that is this rank's, and joins the other ranks if there are any. */
-int mr_ranked_begin(mr_ranked *ranked, const mr_common *common, const char *engine, int shard, mr_error *err);
+int mr_ranked_begin(mr_ranked *ranked, const mr_common *common, const mr_join_options *options, mr_error *err);
 int mr_rank_check_micros(const mr_crew *crew, int64_t micros, mr_error *err); /* are there enough? */
 /* Prints an error: shared ones on rank 0, others where they happened. */
 void mr_ranked_report(const mr_ranked *ranked, const char *command, int shared, const mr_error *err);

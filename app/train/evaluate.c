@@ -65,7 +65,8 @@ static void finish(mr_score *score, const walk *w, int groups)
     score->out_of_time = w->out_of_time;
 }
 
-/* ---- by several ranks: each scores one batch of a round, and the sums are added in the order of the batches ---- */
+/* ---- by several ranks: each group scores one batch of a round, and the sums are added in the order of the batches and
+ * of a group's ranks ---- */
 
 typedef struct round_result {
     double sums[MR_SUMS];
@@ -87,7 +88,7 @@ static int run_round(mr_net *net, walk *w, round_result *all, mr_error *err)
     mr_crew *crew = o->crew;
     round_result mine = {.stop = 0};
     if (o->tick) o->tick(o->user, w->next, w->count);
-    int status = mr_crew_agree(crew, score_one(net, w, w->next + crew->rank, &mine, err), err);
+    int status = mr_crew_agree(crew, score_one(net, w, w->next + crew->rank / crew->cut, &mine, err), err);
     if (status) return status;
     mine.stop = o->stop && *o->stop;
     mine.out_of_time = o->deadline > 0 && mr_seconds() >= o->deadline;
@@ -112,26 +113,28 @@ static int end_group(group_sums *g, const mr_net *net, mr_score *score, mr_error
     return 0;
 }
 
-static int add_batch(group_sums *g, const mr_net *net, const walk *w, int k, const double sums[MR_SUMS],
-                     mr_score *score, mr_error *err)
+static int add_batch(group_sums *g, const mr_net *net, const walk *w, int k, const round_result *parts, mr_score *score,
+                     mr_error *err)
 {
+    const int cut = w->options->crew->cut;
     const int group = group_of(w->task, place(w, k));
     int status = k && group != g->group ? end_group(g, net, score, err) : 0;
     g->group = group;
-    for (int i = 0; i < MR_SUMS; i++) g->sums[i] += sums[i];
+    for (int q = 0; q < cut; q++)
+        for (int i = 0; i < MR_SUMS; i++) g->sums[i] += parts[q].sums[i];
     return status;
 }
 
 static int evaluate_together(mr_net *net, walk *w, mr_score *score, mr_error *err)
 {
-    const int ranks = w->options->crew->size;
+    const int ranks = w->options->crew->size, cut = w->options->crew->cut;
     group_sums g = {.count = 0};
     round_result *all = mr_alloc((size_t)ranks, sizeof *all);
     int status = all ? 0 : mr_no_memory(err, "an evaluation");
     while (!status && w->next < w->count && !w->out_of_time) {
         status = run_round(net, w, all, err);
-        for (int q = 0; !status && q < ranks && w->next < w->count; q++, w->next++)
-            status = add_batch(&g, net, w, w->next, all[q].sums, score, err);
+        for (int q = 0; !status && q < ranks && w->next < w->count; q += cut, w->next++)
+            status = add_batch(&g, net, w, w->next, &all[q], score, err);
         w->out_of_time = !status && w->next < w->count && all[0].out_of_time;
     }
     if (!status) status = end_group(&g, net, score, err);

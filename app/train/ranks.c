@@ -68,12 +68,13 @@ int mr_crew_lost(const mr_crew *c, int64_t step, int64_t saved, const char *dir,
 
 /* ---- beginning ---- */
 
-int mr_crew_begin(mr_crew *c, mr_context *ctx, const mr_stop *stop, mr_error *err)
+int mr_crew_begin(mr_crew *c, mr_context *ctx, int cut, const mr_stop *stop, mr_error *err)
 {
     mr_rank_place here = {.process = getpid()};
     *c = (mr_crew){.ctx = ctx,
                    .rank = mr_context_rank(ctx),
                    .size = mr_context_ranks(ctx),
+                   .cut = cut,
                    .stop = stop,
                    .lost = -1,
                    .next_line = SLOW};
@@ -141,7 +142,7 @@ int mr_crew_follow(mr_crew *c, void *orders, size_t bytes, int *any, int flags, 
     char *mine = mr_alloc(each, 1), *all = NULL;
     if (!mine) return mr_no_memory(err, "messages of ranks");
     memcpy(mine, orders, bytes);
-    memcpy(mine + bytes, any, (size_t)flags * sizeof *any);
+    if (flags) memcpy(mine + bytes, any, (size_t)flags * sizeof *any);
     all = gather(c, mine, each, &status, err);
     for (int q = 0; all && q < c->size; q++)
         for (int i = 0; i < flags; i++) {

@@ -15,6 +15,7 @@ typedef struct mr_rank_place {
 typedef struct mr_crew {
     mr_context *ctx;
     int rank, size;
+    int cut;               /* ranks that share a sequence (--sequence-ranks) */
     mr_rank_place *places; /* [size]; NULL: alone */
     const mr_stop *stop;
     void (*tell)(void *user, const char *line); /* of a rank that keeps the others waiting; or NULL */
@@ -27,7 +28,7 @@ typedef struct mr_crew {
 } mr_crew;
 
 /* The crew of a context, which has joined its ranks or is alone. stop: given up waiting 10 s after it is set. */
-int mr_crew_begin(mr_crew *crew, mr_context *ctx, const mr_stop *stop, mr_error *err);
+int mr_crew_begin(mr_crew *crew, mr_context *ctx, int cut, const mr_stop *stop, mr_error *err);
 void mr_crew_end(mr_crew *crew);
 
 /* Waits for all ranks. Fails everywhere where one has failed, with the sentence of the lowest that did: "rank 2: …"

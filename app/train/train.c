@@ -331,7 +331,7 @@ int mr_train(mr_recipe *recipe, mr_context *ctx, const char *dir, int resume, co
         .stop = stop,
         .watch = watch,
         .crew = watch->crew ? watch->crew : &t.alone,
-        .alone = {.ctx = ctx, .size = 1, .lost = -1},
+        .alone = {.ctx = ctx, .size = 1, .cut = 1, .lost = -1},
         .cp = mr_checkpoint_start(),
         .batch_seconds = NAN,
         .clock = {.limit = recipe->train.max_seconds, .began = watch->began != 0 ? watch->began : mr_seconds()},

@@ -55,23 +55,32 @@ static int score_best(mr_trainer *t, mr_score *score, mr_error *err)
     t->net = NULL;
     int status = path ? mr_net_open(t->ctx, path, &net, err) : mr_no_memory(err, "the best model");
     if (!status) status = mr_reserve_scores(t->recipe, net, err);
-    if (!status) status = mr_trainer_score(t, net, 0, NULL, score, err);
+    if (!status) status = mr_trainer_score(t, net, 0, t->crew->cut > 1 ? t->crew : NULL, score, err);
     mr_net_free(net);
     mr_free(path);
     return status;
 }
 
+/* Rank 0 alone reads the file that it wrote, unless it takes several ranks to score a sequence. Is there time? */
+static int may_score(mr_trainer *t, const mr_train_result *r, int *may, mr_error *err)
+{
+    *may = r->end != MR_END_STOPPED &&
+           mr_seconds() + t->batch_seconds * t->recipe->task->eval_batches <= mr_run_deadline(&t->clock);
+    return t->crew->cut > 1 ? mr_crew_follow(t->crew, may, sizeof *may, NULL, 0, err) : 0;
+}
+
 int mr_trainer_score_whole(mr_trainer *t, mr_train_result *r, mr_error *err)
 {
     mr_score score;
-    const int all = t->recipe->task->eval_batches;
+    int may = 0;
     count_scored(t, r);
-    if (!mr_trainer_writes(t)) return 0; /* rank 0 alone reads the file that it wrote */
+    if (!mr_trainer_writes(t) && t->crew->cut == 1) return 0;
     if (r->scored == r->test_size || !r->best_step) return 0;
     if (mr_checkpoint_keeps_later(&t->cp)) return r->whole = MR_WHOLE_LATER, 0;
     r->whole = r->end == MR_END_STOPPED ? MR_WHOLE_STOPPED : MR_WHOLE_NO_TIME;
-    if (r->end == MR_END_STOPPED || mr_seconds() + t->batch_seconds * all > mr_run_deadline(&t->clock)) return 0;
-    int status = score_best(t, &score, err);
+    int status = may_score(t, r, &may, err);
+    if (status || !may) return status;
+    status = score_best(t, &score, err);
     if (status == MR_ESTOPPED) return r->whole = MR_WHOLE_STOPPED, 0;
     if (status || score.out_of_time) return status;
     r->whole = MR_WHOLE_AT_END;
@@ -84,5 +93,5 @@ int mr_trainer_score_whole(mr_trainer *t, mr_train_result *r, mr_error *err)
                                 .accuracy = score.accuracy,
                                 .seconds = mr_trainer_seconds(t)};
     status = mr_trainer_log(t, &entry, err);
-    return status ? status : mr_runlog_flush(t->log, 1, err);
+    return status || !mr_trainer_writes(t) ? status : mr_runlog_flush(t->log, 1, err);
 }

@@ -14,8 +14,10 @@ from .models import Model, Result, Score, load
 from .runs import Log, read_log
 from .scans import mingru, mingru_vjp, minlstm, minlstm_vjp, scan, scan_vjp
 from .streams import Stream
+from .weights import from_lucidrains, from_state_dict, to_torch
 
 __version__ = _core.build()["version"]
 __all__ = ["DataError", "DeviceError", "Error", "FileError", "FormatError", "InvalidArgument", "Log", "Model",
-           "NotFinite", "OutOfMemory", "Result", "Score", "Stream", "context", "load", "mingru", "mingru_vjp",
-           "minlstm", "minlstm_vjp", "read_log", "scan", "scan_vjp"]
+           "NotFinite", "OutOfMemory", "Result", "Score", "Stream", "context", "from_lucidrains",
+           "from_state_dict", "load", "mingru", "mingru_vjp", "minlstm", "minlstm_vjp", "read_log", "scan", "scan_vjp",
+           "to_torch"]

@@ -1,23 +1,41 @@
-"""What users give as arrays: of the library's types, and never another number than was given."""
+"""What users give: arrays and numbers of the library's types, and never another number than was given; settings."""
+import json
+import operator
+
 import numpy as np
 
 from .errors import InvalidArgument
 
 
 def _plain(x, name, kinds):
-    if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
-        raise InvalidArgument(f"{name}: a masked array; its mask would be lost")
-    x = np.asarray(x)
+    refuse_mask(x, name)
+    try:
+        x = np.asarray(x)
+    except (TypeError, ValueError) as error:  # such as rows of several lengths
+        raise InvalidArgument(f"{name}: {error}") from None
     if x.dtype.kind in kinds:
         raise InvalidArgument(f"{name}: must be numbers, not {x.dtype}")
     return x
+
+
+def refuse_mask(x, name):
+    """Refuses an array some of whose numbers are masked."""
+    if isinstance(x, np.ma.MaskedArray) and np.ma.is_masked(x):
+        raise InvalidArgument(f"{name}: a masked array; its mask would be lost")
+
+
+def _as(x, name, dtype):
+    try:
+        return np.ascontiguousarray(x, dtype)
+    except (TypeError, ValueError, OverflowError):  # of objects, such as None
+        raise InvalidArgument(f"{name}: must be numbers, not {x if x.ndim == 0 else x.dtype}") from None
 
 
 def whole(x, name, dtype=np.int32):
     """x as whole numbers; what the type cannot hold is refused, not wrapped or cut off."""
     x = _plain(x, name, "cSUMm")
     with np.errstate(invalid="ignore"):
-        result = np.ascontiguousarray(x, dtype)
+        result = _as(x, name, dtype)
     if x.dtype != result.dtype and not (result == x).all():
         at = np.argwhere(result != x)[0]
         where = "".join(f"[{i}]" for i in at) if x.ndim else ""
@@ -31,4 +49,37 @@ def real(x, name):
     """x as floats. Numbers that are too large become infinite, which the library refuses by their place."""
     x = _plain(x, name, "cSUMm")
     with np.errstate(over="ignore"):
-        return np.ascontiguousarray(x, np.float32)
+        return _as(x, name, np.float32)
+
+
+def count(x, name, least, most=2**63 - 1):
+    """x as an int from least to most."""
+    try:
+        value = operator.index(x)
+    except TypeError:
+        value = None
+    if value is None or isinstance(x, bool) or not least <= value <= most:
+        limit = f"{least} or more" if most >= 2**31 - 1 else f"from {least} to {most}"
+        raise InvalidArgument(f"{name} = {x!r:.100}: must be a whole number, {limit}")
+    return value
+
+
+def number(x, name):
+    """x as a float."""
+    try:
+        return float(x)
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"{name} = {x!r:.100}: must be a number") from None
+
+
+def _text_of(value):
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):  # the characters of a vocabulary
+        return json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else repr(value) if isinstance(value, float) else str(value)
+
+
+def settings_as_text(settings):
+    """Keys as the library spells them, and their values as text."""
+    return {key.replace("_", "-"): _text_of(value) for key, value in settings.items()}

@@ -2,7 +2,8 @@
 import os
 import threading
 
-from . import _core, errors  # noqa: F401  (errors sets the exceptions)
+from . import _core, errors
+from .arrays import count
 
 _lock = threading.Lock()
 _shared = {}
@@ -17,6 +18,9 @@ def context(device="cpu", threads=0, bf16=False, exact=False):
     wanted = (device, threads, bf16, exact)
     found = _shared.get(wanted)
     if found is None:
+        if not isinstance(device, str):
+            raise errors.InvalidArgument(f"device: must be a text such as \"cpu\" or \"cuda\", not {device!r}")
+        threads = count(threads, "threads", 0, 4096)
         with _lock:
             found = _shared.get(wanted)
             if found is None:

@@ -12,8 +12,6 @@ def _hold_back(text, stops):
 
 
 def pieces(model, prompt, count, how, stops):
-    if not len(prompt):
-        raise ValueError("prompt: is empty; give at least one character")
     temperature, top_p, top_k, seed = how
     stream = model._net.stream()
     decoder = codecs.getincrementaldecoder("utf-8")("replace")

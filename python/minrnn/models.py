@@ -1,11 +1,12 @@
 """Models: opened, made, trained, scored, and written with."""
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from . import _core
-from .arrays import real, whole
+from .arrays import count, number, real, settings_as_text, whole
 from .contexts import context
 from .errors import InvalidArgument
 from .streams import Stream
@@ -36,17 +37,10 @@ class Score:
     logprobs: np.ndarray
 
 
-def _text_of(value):
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return value if isinstance(value, str) else repr(value) if isinstance(value, float) else str(value)
-
-
-def _settings(settings):
-    flat = []
-    for key, value in settings.items():
-        flat += [key.replace("_", "-"), _text_of(value)]
-    return flat
+def _vector(which):
+    if which not in _VECTORS:
+        raise InvalidArgument(f"which = {which!r}: must be one of {', '.join(_VECTORS)}")
+    return _VECTORS[which]
 
 
 class Model:
@@ -66,8 +60,9 @@ class Model:
     """
 
     def __init__(self, *, device="cpu", threads=0, bf16=False, _net=None, **settings):
-        self._net = _net or _core.net_create(context(device, threads, bf16), _settings(settings))
-        self._where = (device, threads, bf16)
+        self._net = _net or _core.net_create(
+            context(device, threads, bf16), [text for pair in settings_as_text(settings).items() for text in pair])
+        self._where, self._kept = (device, threads, bf16), None  # the shape of the scores of forward(train=True)
         about = self._net.describe()
         self.input, self.inputs, self.head, self.loss = (about[k] for k in ("input", "inputs", "head", "loss"))
         self.outputs, self.parameters = about["outputs"], about["parameters"]
@@ -99,8 +94,7 @@ class Model:
 
     def set(self, **settings):
         """Changes training settings from the next step on: lr, schedule, warmup, steps, clip, ..."""
-        flat = _settings(settings)
-        for key, value in zip(flat[0::2], flat[1::2]):
+        for key, value in settings_as_text(settings).items():
             self._net.set(key, value)
 
     def __repr__(self):
@@ -119,7 +113,10 @@ class Model:
             x = x.encode()
         if isinstance(x, (bytes, bytearray)):
             return np.frombuffer(self._net.encode(bytes(x)), np.int32)
-        return whole(x, "tokens").ravel()
+        tokens = np.atleast_1d(whole(x, "tokens"))
+        if tokens.ndim > 1:
+            raise InvalidArgument(f"tokens: has the shape {tokens.shape}; one sequence is needed")
+        return tokens
 
     def _values(self, x, shape):
         x = real(x, "values")
@@ -129,6 +126,8 @@ class Model:
 
     def encode(self, text):
         """Text (str or bytes) as an array of tokens."""
+        if not isinstance(text, (str, bytes, bytearray)):
+            raise InvalidArgument(f"text: must be str or bytes, not {type(text).__name__}")
         return self._tokens(text)
 
     def decode(self, tokens):
@@ -152,12 +151,19 @@ class Model:
         True
         """
         from .generate import pieces
-        how = (float(temperature), float(top_p), int(top_k), int(seed))
-        return pieces(self, self._tokens(prompt), tokens, how, [stop] if isinstance(stop, str) else stop or [])
+        prompt, tokens = self._tokens(prompt), count(tokens, "tokens", 0)
+        if not len(prompt):
+            raise InvalidArgument("prompt: is empty; give at least one character")
+        stops = [stop] if isinstance(stop, str) else [] if stop is None else stop
+        if not isinstance(stops, (list, tuple)) or not all(isinstance(text, str) and text for text in stops):
+            raise InvalidArgument(f"stop: is {stop!r}; a text or a list of texts is needed")
+        how = (number(temperature, "temperature"), number(top_p, "top_p"), count(top_k, "top_k", 0, 2**31 - 1),
+               count(seed, "seed", 0, 2**64 - 1))
+        return pieces(self, prompt, tokens, how, stops)
 
     def score(self, text, chunk=4096):
         """The log-probabilities of a text (str, bytes or tokens), however long: a Score."""
-        tokens = self._tokens(text)
+        tokens, chunk = self._tokens(text), count(chunk, "chunk", 1)
         if len(tokens) < 2:
             raise InvalidArgument("text: a score needs two tokens or more")
         losses = np.empty(len(tokens) - 1, np.float32)
@@ -171,25 +177,37 @@ class Model:
 
     def _batch(self, batch):
         """A batch as the extension wants it: B, T and seven arrays or None."""
+        if not isinstance(batch, Mapping):
+            raise InvalidArgument(f"batch: is of {type(batch).__name__}, and not a dict of arrays")
         unknown = batch.keys() - {"ids", "values", "reset", "length", "target", "target_values", "mask"}
         if unknown:
             raise InvalidArgument(f"batch: {', '.join(sorted(unknown))}: no such array; there are ids, values, reset, "
                                   "length, target, target_values and mask")
-        name, dims = ("ids", 2) if self.input == "tokens" else ("values", 3)
+        name, other, dims = ("ids", "values", 2) if self.input == "tokens" else ("values", "ids", 3)
         if batch.get(name) is None:
             raise InvalidArgument(f"batch: {name} is missing")
+        if batch.get(other) is not None:
+            raise InvalidArgument(f"batch: {other}: this model reads {name}")
         main = whole(batch[name], name) if dims == 2 else real(batch[name], name)
         if main.ndim != dims or (dims == 3 and main.shape[2] != self.inputs):
             wanted = "[batch, time]" if dims == 2 else f"[batch, time, {self.inputs}]"
             raise InvalidArgument(f"batch: {name} has the shape {main.shape}; {wanted} is needed")
+        B, T = main.shape[:2]
+        if B * T == 0 or (self.head.startswith("pair") and B % 2):
+            raise InvalidArgument(f"batch: {B} sequences of {T} tokens; one or more of each are needed, and an even "
+                                  "number of sequences where the model compares pairs")
+        rows = (B, T) if self.head == "token" else (self._net.rows(B, T),)
         arrays = {name: main}
-        for other, dtype in (("reset", np.uint8), ("length", np.int32), ("target", np.int32),
-                             ("target_values", np.float32), ("mask", np.uint8)):
+        for other, dtype, shape in (("reset", np.uint8, (B, T)), ("length", np.int32, (B,)), ("target", np.int32, rows),
+                                    ("target_values", np.float32, (*rows, self.outputs)), ("mask", np.uint8, rows)):
             value = batch.get(other)
-            arrays[other] = (None if value is None else real(value, other) if dtype is np.float32
-                             else whole(value, other, dtype))
-        return (*main.shape[:2], arrays.get("ids"), arrays.get("values"), arrays["reset"], arrays["length"],
-                arrays["target"], arrays["target_values"], arrays["mask"])
+            if value is not None:
+                value = real(value, other) if dtype is np.float32 else whole(value, other, dtype)
+                if value.shape != shape:
+                    raise InvalidArgument(f"{other}: has the shape {value.shape}, where {shape} is needed")
+            arrays[other] = value
+        return (B, T, arrays.get("ids"), arrays.get("values"), arrays["reset"], arrays["length"], arrays["target"],
+                arrays["target_values"], arrays["mask"])
 
     def _scores_of(self, batch, what):
         arguments = self._batch(batch)
@@ -200,6 +218,7 @@ class Model:
         else:
             out = np.empty((B, T, self.outputs) if self.head == "token" else (rows, self.outputs), np.float32)
         self._net.run(what, arguments, out)
+        self._kept = out.shape if what == _KEEP else self._kept
         return out
 
     def forward(self, ids=None, values=None, *, reset=None, length=None, train=False):
@@ -213,6 +232,8 @@ class Model:
     def backward(self, dscores):
         """Adds to the gradients, from that of your loss with respect to the scores of forward(train=True)."""
         dscores = real(dscores, "dscores")
+        if self._kept and dscores.shape != self._kept:
+            raise InvalidArgument(f"dscores: has the shape {dscores.shape}, and the scores {self._kept}")
         self._net.backward(dscores, dscores.size)
 
     def update(self):
@@ -222,6 +243,10 @@ class Model:
     def drop(self):
         """Discards a kept forward and the gradients so far."""
         self._net.drop()
+
+    def mark_best(self):
+        """Keeps the weights as they are now as the best ones: for save(best=True) and state_dict("best")."""
+        self._net.mark_best()
 
     def losses(self, **batch):
         """The loss of each row of a batch."""
@@ -236,10 +261,17 @@ class Model:
         if you like). accumulate: so many batches make one step. carry: rows continue where those of the last batch
         ended. callback(result) is called after each step; if it returns True, training stops. Returns the last Result.
         Ctrl-C stops between steps."""
-        if accumulate < 1:
-            raise InvalidArgument(f"accumulate = {accumulate}: must be 1 or more")
+        accumulate = count(accumulate, "accumulate", 1, 2**31 - 1)
+        if isinstance(batches, Mapping):
+            raise InvalidArgument("batches: is one batch; an iterable of them is needed, such as [batch]")
+        if not isinstance(batches, Iterable):
+            raise InvalidArgument(f"batches: must be an iterable of dicts, not {type(batches).__name__}")
+        if callback is not None and not callable(callback):
+            raise InvalidArgument(f"callback: is of {type(callback).__name__}, which cannot be called")
         result, micro = None, 0
-        for batch in batches:
+        for i, batch in enumerate(batches):
+            if not isinstance(batch, Mapping):
+                raise InvalidArgument(f"batches[{i}]: is of {type(batch).__name__}, and not a dict of arrays")
             arguments = self._batch(batch)
             if accumulate == 1 and not carry:
                 result = Result(*self._net.learn(_TRAIN, arguments, 0, 1, False, 0.0))
@@ -267,26 +299,30 @@ class Model:
     def state_dict(self, which="weights"):
         """Name → array of every tensor. On a CPU the arrays are the model's own memory: nothing is copied, and writing
         to them changes the model. which: weights, gradients, moment1, moment2, best."""
+        _vector(which)
         return {name: self.tensor(name, which) for name, _, _ in self._net.tensors()}
 
     def tensor(self, name, which="weights", copy=None):
         """One tensor. copy=None: its own memory where that is possible."""
+        vector = _vector(which)
         shapes = {n: (dtype, shape) for n, dtype, shape in self._net.tensors()}
         if name not in shapes:
             raise KeyError(f"{name}: there is no such tensor")
         dtype, shape = shapes[name]
         if not copy and which != "best" and dtype == "F32":
             try:
-                return np.asarray(self._net.view(_VECTORS[which], name))
+                return np.asarray(self._net.view(vector, name))
             except RuntimeError:  # of a GPU
                 if copy is False:
                     raise
         out = np.empty(shape, np.float32)
-        self._net.get(_VECTORS[which], name, out)
+        self._net.get(vector, name, out)
         return out
 
     def load_state_dict(self, tensors):
         """Sets the weights from a dict of arrays (NumPy or torch). Names and shapes must be the model's."""
+        if not isinstance(tensors, Mapping):
+            raise InvalidArgument(f"tensors: must be a dict of arrays, not {type(tensors).__name__}")
         have = {name: shape for name, _, shape in self._net.tensors()}
         if tensors.keys() != have.keys():
             lacking, extra = sorted(have.keys() - tensors.keys()), sorted(tensors.keys() - have.keys())
@@ -305,17 +341,20 @@ class Model:
 
     # ---- files
 
-    def save(self, path, *, int8=False):
-        """Writes a model file, atomically; the command and every other minrnn can read it."""
-        self._net.save(_SAVE_INT8 if int8 else _SAVE, os.fspath(path))
+    def save(self, path, *, int8=False, best=False):
+        """Writes a model file, atomically; the command and every other minrnn can read it. int8: with matrices in 8
+        bits; best: the weights of mark_best()."""
+        if int8 and best:
+            raise InvalidArgument("int8, best: one of them; open the file of the best weights to save it in 8 bits")
+        self._net.save(_SAVE_INT8 if int8 else _SAVE_BEST if best else _SAVE, os.fsdecode(path))
 
     def save_training(self, path):
         """Saves all that training needs to go on with the same numbers."""
-        self._net.save(_SAVE_TRAINING, os.fspath(path))
+        self._net.save(_SAVE_TRAINING, os.fsdecode(path))
 
     def load_training(self, path):
         """Continues from save_training, in a model of the same configuration."""
-        self._net.save(_LOAD_TRAINING, os.fspath(path))
+        self._net.save(_LOAD_TRAINING, os.fsdecode(path))
 
     def __deepcopy__(self, memo):
         make, arguments = self.__reduce__()
@@ -343,7 +382,7 @@ def load(path, *, device="cpu", threads=0, bf16=False):
 
     device: cpu, cuda, cuda:1, auto. The file is checked: exceptions name what is wrong with it.
     """
-    path = os.fspath(path)
+    path = os.fsdecode(path)
     if os.path.isdir(path):
         path = os.path.join(path, "model.safetensors")
     model = Model(_net=_core.net_open(context(device, threads, bf16), path))

@@ -1,31 +1,51 @@
 """The scan h[t] = a[t]·h[t−1] + b[t] and the cells of minGRU and minLSTM on arrays.
 
 NumPy arrays stay where they are: the C kernels read and write their memory. Arrays of other libraries come through
-DLPack; torch tensors keep their gradients (see minrnn.torch). float64 runs on the exact reference, slowly.
+DLPack; torch tensors keep their gradients (see minrnn.torch), and arrays on a GPU become tensors, because PyTorch has
+the memory and the stream for them. float64 runs on the exact reference, slowly.
 """
 import numpy as np
 
 from . import _core
-from .arrays import whole
+from .arrays import refuse_mask, whole
 from .contexts import context
+from .errors import InvalidArgument
 
 F32, BF16, F64 = 0, 1, 2
 FORWARD, BACKWARD, STEP = 0, 1, 2
 CANDIDATES = {"positive": 0, "linear": 1, "tanh": 2}
+_HOST = (1, 3)  # DLPack's kinds of devices whose memory a CPU can read
 _DTYPES = {np.dtype(np.float32): F32, np.dtype(np.float64): F64}
 
 
-def _is_torch(x):
-    return type(x).__module__.partition(".")[0] == "torch"
+def _for_torch(x):
+    """Whether x is a tensor of PyTorch, or of another library on a GPU."""
+    if type(x) is np.ndarray:
+        return False
+    if type(x).__module__.partition(".")[0] == "torch":
+        return True
+    where = getattr(x, "__dlpack_device__", None)
+    return where is not None and where()[0] not in _HOST
+
+
+def _tensors(*arrays):
+    """What came through _for_torch, and all beside it, as tensors of the same memory."""
+    import torch
+    return [torch.from_dlpack(x) if hasattr(x, "__dlpack__") and not isinstance(x, (np.ndarray, torch.Tensor)) else x
+            for x in arrays]
 
 
 def _array(x, name, dtype=None):
     """x as a contiguous float array: itself where it already is one."""
     if not isinstance(x, np.ndarray):
-        x = np.from_dlpack(x) if hasattr(x, "__dlpack__") else np.asarray(x)
+        try:
+            x = np.from_dlpack(x) if hasattr(x, "__dlpack__") else np.asarray(x)
+        except (TypeError, ValueError, RuntimeError, BufferError) as error:  # such as a tensor that requires gradients
+            raise InvalidArgument(f"{name}: {error}") from None
     wanted = dtype or (x.dtype if x.dtype in _DTYPES else np.dtype(np.float32))
-    if x.dtype is wanted and x.flags.c_contiguous:
+    if x.dtype is wanted and x.flags.c_contiguous and type(x) is np.ndarray:
         return x
+    refuse_mask(x, name)
     if x.dtype.kind not in "fiu":
         raise TypeError(f"{name}: must be numbers, not {x.dtype}")
     return np.ascontiguousarray(x, wanted)
@@ -108,9 +128,9 @@ def scan(a, b, h0=None, *, reset=None, length=None, return_state=False):
     >>> scan(np.full((4, 1), 0.5, np.float32), np.ones((4, 1), np.float32)).ravel().tolist()
     [1.0, 1.5, 1.75, 1.875]
     """
-    if _is_torch(b) or _is_torch(a):
+    if _for_torch(b) or _for_torch(a):
         from . import torch as mt
-        h, last = mt.scan(a, b, h0, reset=reset, length=length)
+        h, last = mt.scan(*_tensors(a, b, h0, reset, length))
         return (h, last) if return_state else h
     s = _Scan(a, b, h0, reset, length)
     last = np.empty(s.state, s.b.dtype) if return_state else None
@@ -160,7 +180,7 @@ class _Cell:
         self.reset, self.length = _masks(reset, length, (B, T))
         dtype = _DTYPES[x.dtype]
         self.context = _device(dtype)
-        self.ints = (dtype, kind, CANDIDATES[candidate], 0, int(normalize), int(signed), B, T, D, H)
+        self.ints = (dtype, kind, CANDIDATES[candidate], 0, int(bool(normalize)), int(bool(signed)), B, T, D, H)
         self.shape, self.state = (B, T, H), (B, H)
 
     def empty(self):
@@ -204,9 +224,9 @@ class _Cell:
 
 
 def _run(kind, name, x, weight, bias, h0, h_init, reset, length, candidate, normalize, signed):
-    if _is_torch(x):
+    if _for_torch(x):
         from . import torch as mt
-        return mt.cell(x, weight, bias, h0, h_init, reset, length, kind=name, candidate=candidate,
+        return mt.cell(*_tensors(x, weight, bias, h0, h_init, reset, length), kind=name, candidate=candidate,
                        normalize=normalize, signed=signed)
     c = _Cell(kind, x, weight, bias, h0, h_init, reset, length, candidate, normalize, signed)
     last = np.empty(c.state, c.x.dtype)

@@ -18,9 +18,9 @@ class Stream:
     True
     """
 
-    def __init__(self, model, core=None):
+    def __init__(self, model, _core=None):
         self._model = model
-        self._core = core or model._net.stream()
+        self._core = _core or model._net.stream()
 
     def step(self, x):
         """Feeds one token (an int) or one row of values; returns the scores after it."""
@@ -62,7 +62,20 @@ class Stream:
         """Another stream with the same state."""
         return Stream(self._model, self._core.clone())
 
+    def __repr__(self):
+        return f"Stream({self._model!r}, {self._model.state_bytes:,} bytes of state)"
+
+    def __reduce__(self):
+        """With its model. A state alone is far smaller: save() and load()."""
+        return _restored, (self._model, self.save())
+
     __copy__ = clone
 
     def __deepcopy__(self, memo):
         return self.clone()
+
+
+def _restored(model, state):
+    stream = model.stream()
+    stream.load(state)
+    return stream

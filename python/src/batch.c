@@ -21,8 +21,8 @@ int mr_py_take_batch(const mr_net *net, PyObject *tuple, py_batch *out)
         PyErr_SetString(PyExc_TypeError, "batch: must be a tuple of B, T and seven arrays");
         return -1;
     }
-    b->B = (int)PyLong_AsLong(PyTuple_GetItem(tuple, 0));
-    b->T = (int)PyLong_AsLong(PyTuple_GetItem(tuple, 1));
+    b->B = mr_py_int(PyTuple_GetItem(tuple, 0), "batch");
+    b->T = mr_py_int(PyTuple_GetItem(tuple, 1), "time");
     if (PyErr_Occurred() || check_shape(net, b->B, b->T)) return -1;
     const size_t B = (size_t)b->B, tokens = B * (size_t)b->T, rows = mr_net_rows(net, b->B, b->T),
                  inputs = (size_t)mr_net_inputs(net), outputs = (size_t)mr_net_outputs(net);

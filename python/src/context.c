@@ -15,7 +15,7 @@ PY_FUNCTION(context_new)
     mr_error err;
     if (mr_py_count("context_new", n, 4, 4)) return NULL;
     if (!(options.device = mr_py_text(args[0], "device"))) return NULL;
-    options.threads = (int)PyLong_AsLong(args[1]);
+    options.threads = mr_py_int(args[1], "threads");
     options.bf16 = PyObject_IsTrue(args[2]);
     options.exact = PyObject_IsTrue(args[3]);
     if (PyErr_Occurred()) return NULL;

@@ -61,6 +61,8 @@ PyObject *mr_py_stream_of(py_net *net);
 
 /* Checks how many arguments there are; 0, or −1 with an exception. */
 int mr_py_count(const char *function, Py_ssize_t got, Py_ssize_t least, Py_ssize_t most);
+/* An int of 32 bits. −1 with an exception: ask PyErr_Occurred. */
+int32_t mr_py_int(PyObject *object, const char *name);
 /* A zero-terminated UTF-8 text in `object`, which owns it. NULL with an exception. */
 const char *mr_py_text(PyObject *object, const char *name);
 

@@ -51,7 +51,7 @@ NET_FAST(learn)
     int status;
     if (mr_py_count("learn", n, 6, 6)) return NULL;
     const long what = PyLong_AsLong(args[0]);
-    options.micro = (int)PyLong_AsLong(args[2]), options.micros = (int)PyLong_AsLong(args[3]);
+    options.micro = mr_py_int(args[2], "micro"), options.micros = mr_py_int(args[3], "accumulate");
     options.carry = PyObject_IsTrue(args[4]), options.progress = PyFloat_AsDouble(args[5]);
     if (PyErr_Occurred() || mr_py_take_batch(net, args[1], &batch)) return NULL;
     Py_BEGIN_ALLOW_THREADS

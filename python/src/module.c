@@ -6,12 +6,48 @@
 /* By status: exceptions that minrnn/errors.py defines. */
 static PyObject *exceptions;
 
+/* What the library's sentences advise, and what it is called here. A name comes before those that it begins with. */
+static const char *const names[][2] = {{"mr_net_keep_forward", "forward(train=True)"},
+                                       {"mr_net_drop_gradients", "drop"},
+                                       {"mr_net_drop", "drop"},
+                                       {"mr_net_backward", "backward"},
+                                       {"mr_net_update", "update"},
+                                       {"mr_net_mark_best", "mark_best"},
+                                       {"mr_net_tensor lists", "state_dict() has"},
+                                       {"minrnn.h lists them at mr_net_set", "minrnn train --help lists them"},
+                                       {"mr_key_at lists", "Model.config has"},
+                                       {"`minrnn import`", "minrnn.from_state_dict"},
+                                       {" is NULL", " is missing"},
+                                       {"--device ", "device "}};
+
+/* Appends `count` bytes, or what fits. */
+static void append(char *out, size_t size, size_t *at, const char *text, size_t count)
+{
+    if (count > size - 1 - *at) count = size - 1 - *at;
+    memcpy(out + *at, text, count);
+    out[ *at += count] = 0;
+}
+
+/* The sentence with the names that a caller in Python knows. */
+static void translate(const char *text, char *out, size_t size)
+{
+    const size_t count = sizeof names / sizeof *names;
+    for (size_t at = 0, i; *text;) {
+        for (i = 0; i < count && strncmp(text, names[i][0], strlen(names[i][0])) != 0; i++) {}
+        const char *word = i < count ? names[i][1] : text;
+        append(out, size, &at, word, i < count ? strlen(word) : 1);
+        text += i < count ? strlen(names[i][0]) : 1;
+    }
+}
+
 PyObject *mr_py_raise(const mr_error *err)
 {
+    char text[sizeof err->text + 64] = "";
     PyObject *status = PyLong_FromLong(err->status);
     PyObject *kind = status && exceptions ? PyDict_GetItem(exceptions, status) : NULL;
     Py_XDECREF(status);
-    PyErr_SetString(kind ? kind : PyExc_RuntimeError, err->text);
+    translate(err->text, text, sizeof text);
+    PyErr_SetString(kind ? kind : PyExc_RuntimeError, text);
     return NULL;
 }
 
@@ -45,6 +81,15 @@ const char *mr_py_text(PyObject *object, const char *name)
         return NULL;
     }
     return text;
+}
+
+int32_t mr_py_int(PyObject *object, const char *name)
+{
+    int over;
+    const long long v = PyLong_AsLongLongAndOverflow(object, &over);
+    if (!over && v >= INT32_MIN && v <= INT32_MAX) return (int32_t)v; /* −1 also after an error, which stays set */
+    PyErr_Format(PyExc_ValueError, "%s: %R is too large", name, object);
+    return -1;
 }
 
 static int borrow_address(PyObject *object, const char *name, py_array *out)

@@ -98,12 +98,12 @@ static PyObject *step(PyObject *self, PyObject *const *args, Py_ssize_t n)
     mr_error err;
     int status;
     if (mr_py_count("step", n, 2, 2)) return NULL;
-    const long token = PyLong_AsLong(args[0]);
+    const int32_t token = mr_py_int(args[0], "token");
     const size_t outputs = (size_t)mr_net_outputs(net_of(s));
     if (PyErr_Occurred() || mr_py_borrow(args[1], "out", outputs, sizeof(float), 1, &out)) return NULL;
     if (begin(s)) return mr_py_return(&out, 1), NULL;
     Py_BEGIN_ALLOW_THREADS
-    status = mr_stream_step(s->stream, (int32_t)token, out.at, outputs, &err);
+    status = mr_stream_step(s->stream, token, out.at, outputs, &err);
     Py_END_ALLOW_THREADS
     mr_py_return(&out, 1);
     return end(s, status, &err);
@@ -142,7 +142,7 @@ static PyObject *sample(PyObject *self, PyObject *const *args, Py_ssize_t n)
     if (mr_py_count("sample", n, 9, 9)) return NULL;
     const size_t fed = PyLong_AsSize_t(args[1]), count = PyLong_AsSize_t(args[3]);
     how.temperature = PyFloat_AsDouble(args[4]), how.top_p = PyFloat_AsDouble(args[5]);
-    how.top_k = (int)PyLong_AsLong(args[6]), how.seed = PyLong_AsUnsignedLongLong(args[7]);
+    how.top_k = mr_py_int(args[6], "top_k"), how.seed = PyLong_AsUnsignedLongLong(args[7]);
     how.position = PyLong_AsUnsignedLongLong(args[8]);
     if (PyErr_Occurred() || mr_py_borrow(args[0], "tokens", fed, 4, 0, &a[0])) return NULL;
     if (mr_py_borrow(args[2], "drawn", count, 4, 1, &a[1]) || begin(s)) return mr_py_return(a, 2), NULL;

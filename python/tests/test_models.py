@@ -1,6 +1,7 @@
 """Models: trained, scored, written with, saved and loaded again."""
 import copy
 import os
+import pathlib
 import pickle
 import signal
 import tempfile
@@ -162,8 +163,6 @@ class Models(unittest.TestCase):
         stop = likeliest[20:23]
         self.assertEqual("".join(model.generate("the cat", tokens=60, temperature=0, stop=stop)),
                          likeliest[:likeliest.index(stop)])
-        with self.assertRaisesRegex(ValueError, "^prompt: "):
-            list(model.generate(""))
 
     def test_values_and_scalers(self):
         model = minrnn.Model(input="reals", inputs=3, outputs=2, loss="mse", head="last", layers=1, dim=16, lr=0.02)
@@ -191,14 +190,76 @@ class Models(unittest.TestCase):
                 ("a score needs two", lambda: model.score("a"))):
             with self.assertRaisesRegex(ValueError, pattern):
                 call()
+        for pattern, call in (
+                ("^no forward was kept: call forward.train=True. first", lambda: model.backward(np.zeros(3))),
+                ("^there are no gradients: call backward first", model.update),
+                ("^batches: must be an iterable of dicts", lambda: model.fit(5)),
+                ("^batches.0.: is of int, and not a dict", lambda: model.fit([5])),
+                ("^batches.1.: is of str", lambda: model.fit([dict(ids=ids, target=ids), "ids"])),
+                ("^batches: is one batch", lambda: model.fit(dict(ids=ids, target=ids))),
+                ("^tokens = -1: ", lambda: model.generate(tokens=-1)),
+                ("^tokens = 1.5: ", lambda: model.generate(tokens=1.5)),
+                ("^prompt: is empty", lambda: model.generate("")),
+                ("^stop", lambda: model.generate(stop=3)),
+                ("^chunk = 0", lambda: model.score("abc", chunk=0)),
+                ("^token: .* is too large", lambda: model.stream().step(2**40)),
+                ("^tokens: has the shape .2, 2.", lambda: model.score([[1, 2], [3, 4]])),
+                ("^text: must be str or bytes, not int", lambda: model.encode(5)),
+                ("^tokens: must be numbers, not None", lambda: model.stream().feed(None)),
+                ("^ids: setting an array element", lambda: model.forward([[1, 2], [3]])),
+                ("^batch: values: this model reads ids", lambda: model.forward(ids, values=ids)),
+                ("^batch: 2 sequences of 0 tokens", lambda: model.forward(ids[:, :0])),
+                ("^target is missing", lambda: model.evaluate(ids=ids)),
+                ("^callback: is of int", lambda: model.fit([], callback=5)),
+                ("^which = 'foo': must be one of weights", lambda: model.state_dict("foo")),
+                ("^tensors: must be a dict", lambda: model.load_state_dict(5)),
+                ("^threads = 'x'", lambda: text_model(threads="x")),
+                ("^device: must be a text", lambda: text_model(device=None))):
+            with self.subTest(pattern), self.assertRaisesRegex(ValueError, pattern):
+                call()
+        model.forward(ids, train=True)
+        for call in lambda: model.forward(ids), lambda: model.fit([dict(ids=ids, target=ids)]):
+            with self.assertRaisesRegex(ValueError, "^this thread keeps a forward of this net: call backward or drop "):
+                call()
+        model.drop()
+        model.forward(ids)
         with self.assertRaises(minrnn.FileError):
             minrnn.load(os.path.join(self.folder.name, "none"))
         with open(self.path, "wb") as file:
             file.write(b"not a model")
         with self.assertRaisesRegex(minrnn.FormatError, "model.safetensors"):
             minrnn.load(self.path)
-        with self.assertRaises(minrnn.DeviceError):
+        with self.assertRaisesRegex(minrnn.DeviceError, "^device cuda:77"):
             minrnn.context("cuda:77")
+
+    def test_shapes_are_checked_and_not_only_sizes(self):
+        model, ids = text_model(), np.zeros((2, 4), np.int32)
+        for name, wrong in (("target", ids.T), ("target", ids.ravel()), ("reset", ids.T), ("mask", ids.ravel()),
+                            ("length", [[4, 4]]), ("target_values", ids)):
+            with self.assertRaisesRegex(minrnn.InvalidArgument, f"^{name}: has the shape"):
+                model.evaluate(**{"ids": ids, "target": ids, name: wrong})
+        scores = model.forward(ids, train=True)
+        with self.assertRaisesRegex(minrnn.InvalidArgument, "^dscores: has the shape"):
+            model.backward(scores.transpose(1, 0, 2))
+        model.backward(scores)
+        last = minrnn.Model(input="reals", inputs=2, outputs=1, loss="mse", head="last", layers=1, dim=8)
+        values = np.zeros((3, 4, 2), np.float32)
+        last.evaluate(values=values, target_values=np.zeros((3, 1)))
+        with self.assertRaisesRegex(minrnn.InvalidArgument, "^target_values: has the shape"):
+            last.evaluate(values=values, target_values=np.zeros(3))
+
+    def test_the_best_weights(self):
+        model = text_model()
+        with self.assertRaisesRegex(minrnn.InvalidArgument, "there are no best weights: call mark_best first"):
+            model.save(self.path, best=True)
+        model.mark_best()
+        before = model.tensor("head.weight", copy=True)
+        model.fit(text_batches(model, 2))
+        model.save(self.path, best=True)
+        np.testing.assert_array_equal(minrnn.load(self.path).tensor("head.weight"), before)
+        np.testing.assert_array_equal(model.state_dict("best")["head.weight"], before)
+        with self.assertRaisesRegex(minrnn.InvalidArgument, "^int8, best"):
+            model.save(self.path, best=True, int8=True)
 
     def test_numbers_are_never_changed_on_their_way(self):
         model = text_model()
@@ -270,6 +331,25 @@ class Models(unittest.TestCase):
         with self.assertRaises(KeyboardInterrupt):
             model.fit(batches())
         self.assertTrue(5 <= model.steps < 1000)
+
+    def test_a_vocabulary_of_characters(self):
+        model = minrnn.Model(vocab=sorted(set("the cät")), layers=1, dim=8)
+        self.assertEqual((model.outputs, model.decode(model.encode("tät"))), (6, "tät"))
+        with self.assertRaisesRegex(minrnn.DataError, "."):
+            model.encode("dog")
+
+    def test_streams_are_pickled_with_their_model(self):
+        stream = text_model().stream()
+        stream.feed("abc")
+        other = pickle.loads(pickle.dumps(stream))
+        np.testing.assert_array_equal(other.step(100), stream.step(100))
+        self.assertIn("bytes of state", repr(stream))
+
+    def test_paths_of_any_kind(self):
+        model = text_model()
+        for path in os.fsencode(self.path), pathlib.Path(self.path), self.path + "ä":
+            model.save(path)
+            self.assertEqual(minrnn.load(path).parameters, model.parameters)
 
     def test_what_notebooks_show(self):
         model = text_model()

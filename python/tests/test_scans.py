@@ -161,6 +161,8 @@ class Scans(unittest.TestCase):
                 ("candidate", lambda: minrnn.mingru(a, np.ones((8, 4), np.float32), candidate="relu"))):
             with self.assertRaisesRegex(ValueError, f"^{name}: "):
                 call()
+        with self.assertRaisesRegex(minrnn.InvalidArgument, "^a: a masked array"):
+            minrnn.scan(np.ma.array(a, mask=True), a)
         with self.assertRaisesRegex(TypeError, "^b: must be numbers"):
             minrnn.scan(a, np.array([["x"]]))
 

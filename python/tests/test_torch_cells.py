@@ -1,8 +1,11 @@
 """The scan and the cells on tensors: against a loop over time, and against finite differences."""
 import unittest
+from unittest import mock
 
+import numpy as np
 from torch_support import arguments, loop, masks, torch
 
+import minrnn
 from minrnn.torch import cell, scan
 
 KINDS = [("mingru", False), ("minlstm", False), ("minlstm", True)]
@@ -110,6 +113,52 @@ class Shapes(unittest.TestCase):
         self.assertTrue(all(torch.equal(a, b) for a, b in zip(args, before)))
 
 
+class Foreign:
+    """An array of another library, on a GPU as far as DLPack tells."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, **_):
+        raise BufferError("this is a test")
+
+
+class OtherLibraries(unittest.TestCase):
+    def test_arrays_on_a_gpu_become_tensors(self):
+        x, weight, bias, h0, _ = (t.detach() for t in arguments(dtype=torch.float32))
+        reset, length = masks()
+        far = [Foreign(t) for t in (x, weight, bias, h0)]
+        with mock.patch("torch.from_dlpack", lambda x: x.tensor):
+            h, last = minrnn.mingru(*far, reset=Foreign(reset), length=Foreign(length))
+            whole = minrnn.scan(Foreign(x), Foreign(x), h0=Foreign(x[:, 0]))
+        want = cell(x, weight, bias, h0, None, reset, length)
+        self.assertTrue(torch.equal(h, want[0]) and torch.equal(last, want[1]))
+        self.assertTrue(torch.equal(whole, scan(x, x, x[:, 0])[0]))
+
+    def test_arrays_on_a_cpu_become_numpy(self):
+        class Near(Foreign):
+            def __dlpack_device__(self):
+                return 1, 0
+
+            def __dlpack__(self, **more):
+                return self.tensor.__dlpack__(**more)
+        x = torch.rand(2, 3, 4)
+        got = minrnn.scan(Near(x), Near(x))
+        self.assertIsInstance(got, np.ndarray)
+        np.testing.assert_array_equal(got, scan(x, x)[0].numpy())
+
+
+    def test_what_cannot_be_seen_is_named(self):
+        x = torch.rand(2, 3, 4, requires_grad=True)
+        with self.assertRaisesRegex(minrnn.InvalidArgument, "^b: .*gradient"):
+            minrnn.scan_vjp(x, x)
+        with self.assertRaisesRegex(minrnn.InvalidArgument, "^x: this is a test"):
+            minrnn.mingru_vjp(Foreign(x), np.ones((8, 4)))
+
+
 class Graphs(unittest.TestCase):
     """What autograd may ask for."""
 
@@ -193,6 +242,7 @@ class Refusals(unittest.TestCase):
         self.refused(TypeError, "^length: is torch.float32", cell, x, weight, length=torch.zeros(3))
         self.refused(TypeError, "^a: is torch.float64", scan, x.double(), x)
         self.refused(TypeError, "^x: must be a tensor", cell, [1.0], weight)
+        self.refused(TypeError, "^weight: must be a tensor, not NoneType", cell, x, None)
 
     def test_devices(self):
         x, weight, _, _, _ = arguments(dtype=torch.float32)

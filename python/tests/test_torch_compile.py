@@ -1,7 +1,7 @@
 """torch.compile, torch.func, torch.export, torch.library.opcheck and autocast."""
 import unittest
 
-from torch_support import arguments, loop, masks, torch
+from torch_support import arguments, loop, masks, torch, version
 
 from minrnn.torch import MinGRU, MinLSTM, cell, scan
 
@@ -121,7 +121,8 @@ class Compiled(unittest.TestCase):
                 return h.square().sum() + last.sum()
             compiled = torch.compile(step, fullgraph=True)
             right = torch.autograd.grad(step(*args), args)
-            with torch._functorch.config.patch(donated_buffer=False):  # else PyTorch keeps no compiled graph
+            kept = {"donated_buffer": False} if hasattr(torch._functorch.config, "donated_buffer") else {}
+            with torch._functorch.config.patch(**kept):  # else PyTorch keeps no compiled graph
                 loss = compiled(*args)
                 near(self, torch.autograd.grad(loss, args, retain_graph=True), right)
                 near(self, torch.autograd.grad(loss, args), right)
@@ -141,6 +142,7 @@ class Compiled(unittest.TestCase):
             near(self, [compiled(x)[0]], [module(x)[0]])
         self.assertEqual(len(seen), 1)
 
+    @unittest.skipIf(version() < (2, 6), "torch.func within torch.compile: not with PyTorch before 2.6")
     def test_func_within_compile(self):
         args = [a.detach() for a in arguments(dtype=torch.float32)[:3]]
 
@@ -148,6 +150,12 @@ class Compiled(unittest.TestCase):
             return cell(*args)[0].square().sum()
         compiled = torch.compile(torch.func.grad(step, argnums=(0, 1, 2)), fullgraph=True)
         near(self, compiled(*args), torch.func.grad(step, argnums=(0, 1, 2))(*args))
+
+    @unittest.skipIf(version() < (2, 15), "torch.vmap within torch.compile: not with PyTorch before 2.15")
+    def test_vmap_within_compile(self):
+        x, weight, bias, h0, _ = (a.detach() for a in arguments(dtype=torch.float32))
+        compiled = torch.compile(torch.vmap(lambda x, h0: cell(x[None], weight, bias, h0[None])[0][0]), fullgraph=True)
+        near(self, [compiled(x, h0)], [cell(x, weight, bias, h0)[0]])
 
     def test_export(self):
         T = torch.export.Dim("T", min=2, max=4096)

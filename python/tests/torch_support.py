@@ -10,6 +10,11 @@ except ImportError as missing:
     raise unittest.SkipTest("PyTorch is not installed: minrnn.torch was not tested (pip install torch)") from missing
 
 
+def version():
+    """PyTorch's, as (2, 15)."""
+    return tuple(int(part) for part in torch.__version__.split(".")[:2])
+
+
 def candidate_of(v, candidate):
     if candidate == "linear":
         return v
@@ -60,5 +65,5 @@ def arguments(kind="mingru", B=3, T=7, D=4, H=5, dtype=torch.float64, grad=True,
 def masks(B=3, T=7):
     """Resets half-way, and lengths: full, half, none."""
     reset = torch.zeros(B, T, dtype=torch.bool)
-    reset[0, T // 2] = reset[1, 1] = True
+    reset[0, T // 2] = reset[1, min(1, T - 1)] = True
     return reset, torch.tensor([T, T // 2, 0])[:B]

@@ -10,6 +10,7 @@
 #include "model/exchange.h"
 #include "model/file.h"
 #include "model/model.h"
+#include "model/sequence.h"
 #include "model/vocab.h"
 
 #include <pthread.h>
@@ -33,6 +34,7 @@ struct mr_context {
     mr_channel channel;  /* for mr_context_gather */
     char engine[80];
     int shard;                /* ranks share the optimiser's memory */
+    int cut;                  /* ranks that share a sequence; 1: none do */
     int index;                /* of a GPU */
     void *stream;             /* that the GPU's device works in */
     pthread_mutex_t raw_lock; /* protects raw */
@@ -87,8 +89,9 @@ struct mr_net {
     mr_vocab *vocab;       /* NULL: none */
     mr_meta_entry *meta;
     int meta_count, meta_room;
-    mr_model *owner; /* owns the weights and trains them */
-    float *best;     /* host, params->total; NULL: nothing was marked as best */
+    mr_model *owner;       /* owns the weights and trains them */
+    mr_sequence *sequence; /* the ranks that share its sequences, or NULL */
+    float *best;           /* host, params->total; NULL: nothing was marked as best */
     int64_t best_step;
     size_t state_reals;
     int reserved;                   /* the owner's plan is for scoring too */
@@ -138,6 +141,16 @@ int mr_check_alone(const mr_net *net, const char *what, mr_error *err);
 int mr_keep_micro_sums(mr_net *net, int micros, mr_error *err);
 /* Adds up the sums of all ranks' micro-batches in their order, into net->sums. */
 int mr_gather_sums(mr_net *net, int micros, mr_error *err);
+
+/* Sequences that ranks share (cut.c): all that follows also holds for a process alone, where nothing is cut. */
+int mr_cut_begin(mr_net *net, mr_error *err);
+int mr_cut_check(const mr_net *net, int T, mr_error *err); /* can rows of T tokens be cut? */
+int mr_cut_longest(const mr_net *net, int T);              /* the longest part of T tokens */
+int mr_cut_batch(const mr_net *net, const mr_batch *whole, mr_batch *part, mr_error *err);
+void mr_cut_batch_free(const mr_net *net, mr_batch *part);
+int mr_cut_status(const mr_net *net, mr_error *err); /* of the last exchanges */
+/* Refuses what needs whole sequences. */
+int mr_check_whole(const mr_net *net, const char *what, mr_error *err);
 
 /* ---- nets */
 

@@ -121,7 +121,7 @@ int mr_context_new(const mr_context_options *options, mr_context **out, mr_error
     if (status) return status;
     mr_context *ctx = mr_alloc_with(&allocator, 1, sizeof *ctx);
     if (!ctx) return mr_no_memory(err, "a context");
-    *ctx = (mr_context){.allocator = allocator, .log = o.log, .warn = o.warn, .log_user = o.log_user};
+    *ctx = (mr_context){.allocator = allocator, .cut = 1, .log = o.log, .warn = o.warn, .log_user = o.log_user};
     ctx->options = (mr_dev_options){.threads = o.threads,
                                     .bf16 = o.bf16,
                                     .exact = o.exact,

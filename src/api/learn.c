@@ -46,7 +46,10 @@ int mr_net_reserve(mr_net *net, const mr_shape *train, const mr_shape *score, mr
     for (int i = 0; i < count; i++)
         if (shapes[i].B < 1 || shapes[i].T < 1)
             return mr_fail(err, MR_EINVAL, "B = %d, T = %d: both must be 1 or more", shapes[i].B, shapes[i].T);
-    int status = mr_lease_begin_exclusive(&lease, net, err);
+    int status = train ? mr_cut_check(net, train->T, err) : 0;
+    if (status) return status;
+    for (int i = 0; i < count; i++) shapes[i].T = mr_cut_longest(net, shapes[i].T);
+    status = mr_lease_begin_exclusive(&lease, net, err);
     if (status) return status;
     ask_recompute(net);
     status = mr_model_plan_shapes(net->owner, shapes, count, train != NULL, err);
@@ -183,7 +186,7 @@ static void end_micro(mr_net *net, const mr_micro *w)
 static int learn_micro(mr_net *net, const mr_batch *batch, mr_state *carried, const mr_step *step, double scale,
                        const mr_micro *w, mr_error *err)
 {
-    if (net->train.gradient_sum == MR_SUM_TREE && w->micros > 1)
+    if (net->train.gradient_sum == MR_SUM_TREE && (w->micros > 1 || mr_has_ranks(net)))
         return mr_model_learn_micro(net->owner, batch, carried, step, scale, w, err);
     mr_model_learn(net->owner, batch, carried, step, scale, w->micro == 0, w->micro == w->micros - 1);
     return 0;
@@ -193,38 +196,52 @@ static int learn_micro(mr_net *net, const mr_batch *batch, mr_state *carried, co
 static int check_ranks(mr_net *net, const mr_learn_options *o, mr_error *err)
 {
     if (!mr_has_ranks(net)) return 0;
-    if (o->micros < mr_context_ranks(net->ctx))
-        return mr_fail(err, MR_EINVAL, "%d ranks for %d micro-batches: there must be one for each rank at least",
-                       mr_context_ranks(net->ctx), o->micros);
+    const int groups = mr_context_ranks(net->ctx) / net->ctx->cut;
+    if (o->micros < groups)
+        return mr_fail(err, MR_EINVAL, "%d micro-batches for %d %s: there must be one for each at least", o->micros,
+                       groups, net->ctx->cut > 1 ? "groups of ranks" : "ranks");
     if (net->train.gradient_sum != MR_SUM_TREE)
         return mr_fail(err, MR_ECONFIG,
                        "gradient-sum = order: adds micro-batches up one after another, which several ranks cannot");
-    if (o->carry) return mr_fail(err, MR_EINVAL, "carry: rows of several ranks do not continue from each other");
+    if (o->carry && groups > 1)
+        return mr_fail(err, MR_EINVAL, "carry: rows of several ranks do not continue from each other");
     return 0;
 }
 
-static int learn(mr_net *net, const mr_batch *batch, const mr_learn_options *o, mr_result *result, mr_error *err)
+static int learn_part(mr_net *net, const mr_batch *batch, const mr_learn_options *o, const mr_micro *w,
+                      mr_result *result, mr_error *err)
 {
     mr_state *carried;
     mr_step step = mr_step_values(&net->train, net->steps + 1, o->progress);
-    mr_micro w = {.micro = o->micro, .micros = o->micros};
-    mr_rank_micros(net->ctx, o->micros, &w.first, &w.end);
-    int status = check_ranks(net, o, err);
-    if (!status) status = check_order(net, o, &w, err);
-    if (!status) status = have_plan(net, batch->B, batch->T, err);
+    int status = have_plan(net, batch->B, batch->T, err);
     if (!status) status = take_carried(net, batch->B, o->carry, &carried, err);
-    if (!status) status = mr_keep_micro_sums(net, w.end - w.first, err);
+    if (!status) status = mr_keep_micro_sums(net, w->end - w->first, err);
     if (status) return status;
     const double scale = o->scale != 0 ? o->scale : 1 / ((double)batch->counted * (double)o->micros);
     step.micro = (uint32_t)o->micro;
     net->last_batch = *batch;
-    begin_micro(net, &w);
-    status = learn_micro(net, batch, carried, &step, scale, &w, err);
+    begin_micro(net, w);
+    status = learn_micro(net, batch, carried, &step, scale, w, err);
+    if (!status) status = mr_cut_status(net, err);
     if (status) return status;
-    end_micro(net, &w);
-    if (w.micro != w.end - 1) return 0;
+    end_micro(net, w);
+    if (w->micro != w->end - 1) return 0;
     status = mr_gather_sums(net, o->micros, err);
     return status ? status : finish_step(net, &step, result, err);
+}
+
+static int learn(mr_net *net, const mr_batch *batch, const mr_learn_options *o, mr_result *result, mr_error *err)
+{
+    mr_batch part = {0};
+    mr_micro w = {.micro = o->micro, .micros = o->micros};
+    mr_rank_micros(net->ctx, o->micros, &w.first, &w.end);
+    int status = check_ranks(net, o, err);
+    if (!status) status = check_order(net, o, &w, err);
+    if (!status) status = mr_cut_batch(net, batch, &part, err);
+    if (status) return status;
+    status = learn_part(net, &part, o, &w, result, err);
+    mr_cut_batch_free(net, &part);
+    return status;
 }
 
 int mr_net_learn(mr_net *net, const mr_batch *batch, const mr_learn_options *options, mr_result *result, mr_error *err)
@@ -277,6 +294,7 @@ int mr_net_keep_forward(mr_net *net, const mr_batch *batch, const mr_learn_optio
     mr_lease lease;
     mr_learn_options o;
     int status = take_options(&o, options, err);
+    if (!status) status = mr_check_alone(net, "mr_net_keep_forward", err);
     if (!status) status = mr_checked_batch_take(&checked, net, batch, 0, err);
     const size_t rows = status ? 0 : mr_batch_rows(&checked.batch, net->interface.head);
     if (!status) status = mr_check_capacity(scores, capacity, rows * (size_t)net->interface.outputs, "scores", err);

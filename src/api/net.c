@@ -22,7 +22,9 @@ int mr_net_make_owner(mr_net *net, const mr_config *config, mr_dev *dev, mr_erro
     if (status) return status;
     net->interface = mr_config_interface(config);
     net->state_reals = mr_model_state_reals(net->owner);
-    return net->ctx->comm ? mr_model_join(net->owner, net->ctx->comm, net->ctx->courier, net->ctx->shard, err) : 0;
+    if (!net->ctx->comm) return 0;
+    status = mr_model_join(net->owner, net->ctx->comm, net->ctx->courier, net->ctx->shard, net->ctx->cut, err);
+    return status ? status : mr_cut_begin(net, err);
 }
 
 static void free_runners(mr_net *net, mr_dev *dev)
@@ -44,6 +46,7 @@ static void free_parts(mr_net *net, mr_dev *dev)
     dev->release(dev, net->carried.reals);
     if (net->owner) mr_model_use(net->owner, dev);
     mr_model_free(net->owner);
+    mr_sequence_free(net->sequence);
     mr_vocab_free(net->vocab);
     mr_free_with(dev->allocator, net->pool.unused);
     mr_free_with(dev->allocator, net->best);

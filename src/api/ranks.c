@@ -30,6 +30,14 @@ static int start_courier(mr_context *ctx, mr_error *err)
     return ctx->courier ? 0 : mr_no_memory(err, "a thread for messages");
 }
 
+static int check_cut(mr_join_options *o, int ranks, mr_error *err)
+{
+    if (o->sequence_ranks == 0) o->sequence_ranks = 1;
+    if (o->sequence_ranks > 0 && ranks % o->sequence_ranks == 0) return 0;
+    return mr_fail(err, MR_EINVAL, "sequence-ranks = %d: does not divide the %d ranks into groups", o->sequence_ranks,
+                   ranks);
+}
+
 int mr_context_join(mr_context *ctx, const mr_join_options *options, mr_error *err)
 {
     static const mr_join_options plain = MR_JOIN_OPTIONS;
@@ -39,9 +47,11 @@ int mr_context_join(mr_context *ctx, const mr_join_options *options, mr_error *e
     if (ctx->comm) return mr_fail(err, MR_EINVAL, "this context has joined %s already", ctx->engine);
     int status = mr_sized_copy(&o, sizeof o, options ? options : &plain, "mr_join_options", err);
     if (!status) status = mr_comm_join(o.engine ? o.engine : "auto", !strncmp(ctx->spec, "cuda", 4), &ctx->comm, err);
+    if (!status) status = check_cut(&o, ctx->comm->size, err);
     if (!status) status = start_courier(ctx, err);
     if (status) return mr_context_leave(ctx), status;
     ctx->shard = o.shard;
+    ctx->cut = o.sequence_ranks;
     ctx->channel = mr_channel_over(ctx->comm, NULL);
     snprintf(ctx->engine, sizeof ctx->engine, "%s: %s", ctx->comm->engine, ctx->comm->version);
     mr_context_log(ctx, "rank %d of %d, %s", ctx->comm->rank, ctx->comm->size, ctx->engine);
@@ -55,6 +65,7 @@ void mr_context_leave(mr_context *ctx)
     mr_comm_leave(ctx->comm);
     ctx->courier = NULL;
     ctx->comm = NULL;
+    ctx->cut = 1;
 }
 
 int mr_context_rank(const mr_context *ctx) { return ctx->comm ? ctx->comm->rank : 0; }
@@ -63,7 +74,7 @@ const char *mr_context_engine(const mr_context *ctx) { return ctx->engine; }
 
 void mr_rank_micros(const mr_context *ctx, int micros, int *first, int *end)
 {
-    mr_micros_of_rank(micros, mr_context_rank(ctx), mr_context_ranks(ctx), first, end);
+    mr_micros_of_rank(micros, mr_context_rank(ctx) / ctx->cut, mr_context_ranks(ctx) / ctx->cut, first, end);
 }
 
 int mr_context_gather(mr_context *ctx, const void *mine, void *all, size_t bytes, mr_error *err)
@@ -104,12 +115,13 @@ int mr_keep_micro_sums(mr_net *net, int micros, mr_error *err)
     return net->micro_sums ? 0 : mr_no_memory(err, "the sums of micro-batches");
 }
 
-/* Every rank sends as many rows as the one with most micro-batches has. */
+/* Every rank sends as many rows as the one with most micro-batches has. Those of a group have the same ones. */
 int mr_gather_sums(mr_net *net, int micros, mr_error *err)
 {
     if (!mr_has_ranks(net)) return 0;
     const mr_comm *comm = net->ctx->comm;
-    const size_t ranks = (size_t)comm->size, most = ((size_t)micros + ranks - 1) / ranks;
+    const int cut = net->ctx->cut, groups = comm->size / cut;
+    const size_t ranks = (size_t)comm->size, most = (size_t)((micros + groups - 1) / groups);
     double(*all)[MR_STATS] = mr_alloc_with(&net->ctx->allocator, (ranks + 1) * most, sizeof *all);
     if (!all) return mr_no_memory(err, "the sums of micro-batches");
     double(*mine)[MR_STATS] = all + ranks * most;
@@ -117,10 +129,11 @@ int mr_gather_sums(mr_net *net, int micros, mr_error *err)
     mr_rank_micros(net->ctx, micros, &first, &end);
     memcpy(mine, net->micro_sums, (size_t)(end - first) * sizeof *mine);
     int status = mr_channel_gather(&net->ctx->channel, mr_model_dev(net->owner), mine, all, most * sizeof *mine, err);
-    for (int q = 0; !status && q < comm->size; q++) {
-        mr_micros_of_rank(micros, q, comm->size, &first, &end);
+    for (int g = 0; !status && g < groups; g++) {
+        mr_micros_of_rank(micros, g, groups, &first, &end);
         for (int k = 0; k < end - first; k++)
-            for (int i = 0; i < MR_STATS; i++) net->sums[i] += all[(size_t)q * most + (size_t)k][i];
+            for (int q = g * cut; q < (g + 1) * cut; q++)
+                for (int i = 0; i < MR_STATS; i++) net->sums[i] += all[(size_t)q * most + (size_t)k][i];
     }
     mr_free_with(&net->ctx->allocator, all);
     return status;

@@ -51,7 +51,7 @@ static int begin(evaluation *e, mr_net *net, const mr_batch *first, mr_error *er
 {
     *e = (evaluation){.net = net};
     pthread_mutex_lock(&net->lock);
-    const int exclusive = net->reserved;
+    const int exclusive = net->reserved || net->sequence; /* a runner has whole sequences */
     pthread_mutex_unlock(&net->lock);
     int status = exclusive ? mr_lease_begin_exclusive(&e->lease, net, err)
                            : mr_lease_begin(&e->lease, net, first->B, first->T, err);
@@ -87,34 +87,49 @@ static int add(evaluation *e, const mr_batch *batch, int first, mr_error *err)
     return 0;
 }
 
+/* A batch that is being scored, and this rank's part of it. */
+typedef struct taken {
+    mr_checked_batch whole;
+    mr_batch part;
+} taken;
+
+static void give_back(taken *t, const mr_net *net)
+{
+    mr_cut_batch_free(net, &t->part);
+    mr_checked_batch_free(&t->whole, net);
+    *t = (taken){.part = {0}};
+}
+
 /* Returns 1 with the next batch, 0 when there is none, or a negative status. */
-static int take_next(mr_checked_batch *checked, const mr_net *net, mr_next_batch *next, void *user, mr_error *err)
+static int take_next(taken *t, const mr_net *net, mr_next_batch *next, void *user, mr_error *err)
 {
     const mr_batch *batch = NULL;
     int more = next(user, &batch);
+    *t = (taken){.part = {0}};
     if (more < 0) return mr_fail(err, more, "the caller stopped the evaluation");
     if (!more) return 0;
-    int status = mr_checked_batch_take(checked, net, batch, 1, err);
+    int status = mr_checked_batch_take(&t->whole, net, batch, 1, err);
+    if (!status) status = mr_cut_batch(net, &t->whole.batch, &t->part, err);
     return status ? status : 1;
 }
 
 static int sum_all(mr_net *net, mr_next_batch *next, void *user, double sums[MR_STATS], mr_error *err)
 {
-    mr_checked_batch checked = {0};
+    taken t;
     evaluation e;
-    int more = take_next(&checked, net, next, user, err);
+    int more = take_next(&t, net, next, user, err);
     if (more == 0) return mr_fail(err, MR_EINVAL, "there is no batch to evaluate");
-    int status = more < 0 ? more : begin(&e, net, &checked.batch, err);
-    if (status) return mr_checked_batch_free(&checked, net), status;
+    int status = more < 0 ? more : begin(&e, net, &t.part, err);
+    if (status) return give_back(&t, net), status;
     for (int first = 1; !status && more > 0; first = 0) {
-        status = add(&e, &checked.batch, first, err);
-        mr_checked_batch_free(&checked, net);
-        checked = (mr_checked_batch){0};
-        if (!status) more = take_next(&checked, net, next, user, err);
+        status = add(&e, &t.part, first, err);
+        give_back(&t, net);
+        if (!status) more = take_next(&t, net, next, user, err);
         if (more < 0) status = more;
     }
     if (!status) take_sums(&e);
-    mr_checked_batch_free(&checked, net);
+    if (!status) status = mr_cut_status(net, err);
+    give_back(&t, net);
     memcpy(sums, e.sums, sizeof e.sums);
     return mr_lease_end(&e.lease, status, err);
 }
@@ -123,6 +138,7 @@ int mr_net_evaluate_all(mr_net *net, mr_next_batch *next, void *user, mr_result 
 {
     double sums[MR_STATS];
     int status = mr_result_check(result, err);
+    if (!status) status = mr_check_whole(net, "mr_net_evaluate_all", err);
     if (!status) status = sum_all(net, next, user, sums, err);
     return status ? status : mr_net_sums_result(net, sums, result, err);
 }

@@ -150,13 +150,15 @@ static int open_temporary(mr_replace *file, mr_error *err)
     return ftruncate(file->fd, 0) ? fail_errno(err, file->temporary, "cannot be emptied") : 0;
 }
 
+char *mr_replace_name(const char *path) { return concatenate(path, ".tmp", ""); }
+
 int mr_replace_begin(mr_replace *file, const char *path, mr_error *err)
 {
     struct stat st;
     *file = (mr_replace){.fd = -1};
     if (!stat(path, &st) && !S_ISREG(st.st_mode)) return fail_kind(err, path, st.st_mode);
     file->path = mr_strdup(path);
-    file->temporary = concatenate(path, ".tmp", "");
+    file->temporary = mr_replace_name(path);
     int rc = file->path && file->temporary ? open_temporary(file, err) : mr_no_memory(err, path);
     if (rc) mr_replace_abort(file);
     return rc;

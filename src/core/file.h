@@ -28,6 +28,9 @@ typedef struct mr_replace {
     char *path, *temporary;
 } mr_replace;
 
+/* The name of that temporary file, in new memory; NULL: out of memory. */
+char *mr_replace_name(const char *path);
+
 int mr_replace_begin(mr_replace *file, const char *path, mr_error *err);
 int mr_replace_write(mr_replace *file, const void *data, size_t size, mr_error *err);
 int mr_replace_commit(mr_replace *file, mr_error *err); /* frees `file`'s memory either way */

@@ -63,7 +63,10 @@ int mr_model_read_config(const mr_st *st, const char *path, mr_config *config, m
     char key[64];
     mr_error inner;
     if (!format || strcmp(format, FORMAT))
-        return mr_fail(err, MR_EFORMAT, "%s: not a minrnn model (its metadata has no format = minrnn)", path);
+        return mr_fail(err, MR_EFORMAT,
+                       "%s: not a minrnn model (its metadata has no format = minrnn); `minrnn import` makes one of the "
+                       "weights of another program",
+                       path);
     if (!version || strcmp(version, FORMAT_VERSION))
         return mr_fail(err, MR_EFORMAT, "%s: format version %.20s; this minrnn reads version " FORMAT_VERSION, path,
                        version ? version : "missing");

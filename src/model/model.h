@@ -112,8 +112,9 @@ typedef struct mr_micro {
 int mr_model_learn_micro(mr_model *model, const mr_batch *batch, mr_state *state, const mr_step *step, double scale,
                          const mr_micro *which, mr_error *err);
 /* From now on the model is trained together with the models of these ranks; courier may be NULL. Both must live longer
- * than the model. shard: each rank has the moments of the elements that it adds up. Before the first plan. */
-int mr_model_join(mr_model *model, mr_comm *comm, mr_courier *courier, int shard, mr_error *err);
+ * than the model. shard: each rank has the moments of the elements that it adds up. cut: ranks that share a sequence
+ * (mr_model_cut). Before the first plan. */
+int mr_model_join(mr_model *model, mr_comm *comm, mr_courier *courier, int shard, int cut, mr_error *err);
 /* mr_model_get, also for moments that ranks share: then all ranks must call it, and gradients are lost. */
 int mr_model_gather(mr_model *model, mr_vector which, float *to, mr_error *err);
 /* Can mr_model_get and the like reach this vector? */

@@ -11,6 +11,7 @@ typedef struct traffic {
 struct mr_ranks {
     mr_channel channel;
     mr_pieces pieces;
+    int cut;          /* ranks of a group, which share sequences */
     traffic *traffic; /* [pieces] */
     /* as long as the number of micro-batches stays the same */
     int micros;
@@ -33,12 +34,13 @@ const mr_pieces *mr_ranks_pieces(const mr_ranks *r) { return &r->pieces; }
 
 /* ---- memory ---- */
 
-int mr_ranks_new(mr_dev *dev, mr_comm *comm, mr_courier *courier, const mr_params *params, const int *stages,
+int mr_ranks_new(mr_dev *dev, mr_comm *comm, mr_courier *courier, int cut, const mr_params *params, const int *stages,
                  mr_ranks **out)
 {
     mr_ranks *r = *out = mr_alloc_with(dev->allocator, 1, sizeof *r);
     if (!r) return MR_ENOMEM;
     r->channel = mr_channel_over(comm, courier);
+    r->cut = cut;
     const size_t ranks = (size_t)comm->size;
     int status = mr_pieces_new(&r->pieces, params, stages, MR_RANKS_PIECE);
     if (!status) r->traffic = mr_alloc_with(dev->allocator, (size_t)r->pieces.count, sizeof *r->traffic);
@@ -97,7 +99,7 @@ static int plan(mr_ranks *r, mr_dev *dev, int micros)
     r->micros = 0;
     for (int q = 0; q < comm->size; q++) {
         int first, end;
-        mr_micros_of_rank(micros, q, comm->size, &first, &end);
+        mr_micros_of_rank(micros, q / r->cut, comm->size / r->cut, &first, &end);
         r->node_count[q] = mr_nodes_of(first, end, r->nodes[q]);
     }
     const size_t each = most_node_messages(r);
@@ -181,14 +183,15 @@ void mr_ranks_stage_done(mr_ranks *r, mr_dev *dev, int stage)
 
 /* ---- sums ---- */
 
-/* Adds up the nodes of all ranks, from left to right, in the memory where they lie. Returns where the sum is. */
-static mr_real *add_nodes(mr_ranks *r, mr_dev *dev, int piece, mr_span part)
+/* Adds up the nodes of the ranks that have one place in their groups, from left to right, in the memory where they lie.
+ * Returns where the sum is. */
+static mr_real *add_nodes(mr_ranks *r, mr_dev *dev, int piece, mr_span part, int place)
 {
     const mr_comm *comm = r->channel.comm;
     mr_real *at[MR_NODES];
     mr_node nodes[MR_NODES];
     int depth = 0;
-    for (int q = 0; q < comm->size; q++)
+    for (int q = place; q < comm->size; q += r->cut)
         for (int k = 0; k < r->node_count[q]; k++) {
             mr_real *x = q == comm->rank ? mr_real_at(dev, r->mine[k], part.first) : received_node(r, dev, piece, q, k);
             mr_node node = r->nodes[q][k];
@@ -209,7 +212,10 @@ static int add_piece(mr_ranks *r, mr_dev *dev, int piece, mr_error *err)
     const mr_span part = part_of(r, piece, r->channel.comm->rank);
     int status = mr_channel_wait(&r->channel, dev, r->traffic[piece].nodes_sent, NULL, 0, err);
     if (status || !part.count) return status;
-    mr_real *sum = add_nodes(r, dev, piece, part), *place = mr_real_at(dev, r->grads, part.first);
+    mr_real *sum = add_nodes(r, dev, piece, part, 0), *place = mr_real_at(dev, r->grads, part.first);
+    for (int i = 1; i < r->cut; i++)
+        dev->ops.accumulate(dev,
+                            &(mr_accumulate_args){.n = part.count, .x = add_nodes(r, dev, piece, part, i), .y = sum});
     if (sum != place) dev->copy(dev, place, sum, part.count * dev->real_size);
     return 0;
 }

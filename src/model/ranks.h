@@ -15,8 +15,10 @@ typedef struct mr_ranks mr_ranks;
 /* 4 MB: large enough for the bandwidth of a network, small enough for a vector to have several pieces to overlap. */
 enum { MR_RANKS_PIECE = 64 * MR_SUM_PART };
 
-/* stages: of a backward (mr_model_stages), by row of the parameter table. 0 or MR_ENOMEM. */
-int mr_ranks_new(mr_dev *dev, mr_comm *comm, mr_courier *courier, const mr_params *params, const int *stages,
+/* cut: how many ranks share each sequence (1: none); micro-batches are dealt to such groups, and the gradient of
+ * one is the sum over its group, in order. stages: of a backward (mr_model_stages), by row of the parameter table.
+ * 0 or MR_ENOMEM. */
+int mr_ranks_new(mr_dev *dev, mr_comm *comm, mr_courier *courier, int cut, const mr_params *params, const int *stages,
                  mr_ranks **out);
 void mr_ranks_free(mr_ranks *ranks, mr_dev *dev);
 

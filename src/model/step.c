@@ -12,12 +12,12 @@ int mr_model_stage_of_row(const mr_model *m, int row)
     return strncmp(m->params.list[row].name, "embed.", 6) ? 0 : layers + 1;
 }
 
-int mr_model_join(mr_model *m, mr_comm *comm, mr_courier *courier, int shard, mr_error *err)
+int mr_model_join(mr_model *m, mr_comm *comm, mr_courier *courier, int shard, int cut, mr_error *err)
 {
     m->shard = shard;
     int *stages = mr_alloc_with(m->dev->allocator, (size_t)m->params.count, sizeof *stages);
     for (int i = 0; stages && i < m->params.count; i++) stages[i] = mr_model_stage_of_row(m, i);
-    const int status = stages ? mr_ranks_new(m->dev, comm, courier, &m->params, stages, &m->ranks) : MR_ENOMEM;
+    const int status = stages ? mr_ranks_new(m->dev, comm, courier, cut, &m->params, stages, &m->ranks) : MR_ENOMEM;
     mr_free_with(m->dev->allocator, stages);
     return status ? mr_no_memory(err, "the exchange of gradients") : 0;
 }

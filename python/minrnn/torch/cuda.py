@@ -13,10 +13,23 @@ _LEGACY = 1  # cudaStreamLegacy: the default stream, whose handle is 0, where 0 
 _ROW = 16    # alignment in bytes that matrix products in bf16 need
 
 
-def place(device):
-    """The context and the stream of a device."""
-    stream = torch.cuda.current_stream(device).cuda_stream
-    return context(f"cuda:{device.index}"), stream or _LEGACY
+def _tf32():
+    """Whether PyTorch may round float32 products to TF32; then minrnn may, too."""
+    products = torch.backends.cuda.matmul
+    try:
+        return products.fp32_precision == "tf32"
+    except AttributeError:  # before PyTorch 2.9
+        return products.allow_tf32
+
+
+def _context(index, tf32):
+    return context(f"cuda:{index}", exact=not tf32)
+
+
+def place(device, recomputed=False):
+    """The context and the stream of a device. recomputed: a backward for which nothing was kept. The kernels that do so
+    round to TF32, so the forward did, even if PyTorch was told otherwise since."""
+    return _context(device.index, recomputed or _tf32()), torch.cuda.current_stream(device).cuda_stream or _LEGACY
 
 
 @functools.lru_cache(4096)
@@ -30,16 +43,15 @@ def _scan_workspace(where, ints):
 
 
 @functools.lru_cache(4096)
-def _saved(where, bf16, kind, signed, D, H):
-    return _core.raw_cell_sizes(where, 0, int(bf16), kind, 0, 0, 1, int(signed), 1, 1, D, H, 1)[0]
+def _recomputes(index, tf32, bf16, kind, signed, D, H):
+    if not torch.cuda.is_available():
+        return False  # traced where there is no GPU: some memory too much
+    return _core.raw_cell_sizes(_context(index, tf32), 0, int(bf16), kind, 0, 0, 1, int(signed), 1, 1, D, H, 1)[0] == 0
 
 
 def recomputes(x, kind, signed, D, H):
     """Whether the kernels for these sizes keep nothing for the backward."""
-    if not torch.cuda.is_available():
-        return False  # traced where there is no GPU: some memory too much
-    where = context(f"cuda:{x.device.index or 0}")
-    return _saved(where, x.dtype == torch.bfloat16, kind, signed, int(D), int(H)) == 0
+    return _recomputes(x.device.index or 0, _tf32(), x.dtype == torch.bfloat16, kind, signed, int(D), int(H))
 
 
 def cell_room(where, ints, weights, device):

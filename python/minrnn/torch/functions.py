@@ -15,6 +15,7 @@ _HALF = (torch.float16, torch.bfloat16)
 _keeps_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
 
 
+@torch.compiler.assume_constant_result  # while torch.compile traces; PyTorch before 2.6 cannot trace the call itself
 def _transformed():
     """Whether a transform of torch.func is at work."""
     return torch._C._are_functorch_transforms_active()
@@ -116,6 +117,18 @@ class _Cell(torch.autograd.Function):
         return _unfold(info.batch_size, _Cell.apply(x, None, None, h0, h_init, reset, length, *args[7:]))
 
 
+class _EagerCell(torch.autograd.Function):
+    """_Cell for eager code without transforms: a forward that sets up ctx itself costs PyTorch half the time."""
+
+    @staticmethod
+    def forward(ctx, *args):
+        output = ops.cell(*args, True)
+        _Cell.setup_context(ctx, args, output)
+        return output
+
+    backward = staticmethod(_Cell.backward)
+
+
 class _ScanBackward(torch.autograd.Function):
     @staticmethod
     def forward(*args):
@@ -158,6 +171,18 @@ class _Scan(torch.autograd.Function):
         return _unfold(info.batch_size, _Scan.apply(*_fold_all(info.batch_size, dims, args)))
 
 
+class _EagerScan(torch.autograd.Function):
+    """_Scan, as _EagerCell is _Cell."""
+
+    @staticmethod
+    def forward(ctx, *args):
+        output = ops.scan(*args)
+        _Scan.setup_context(ctx, args, output)
+        return output
+
+    backward = staticmethod(_Scan.backward)
+
+
 # ---- arguments
 
 def _check(x, name, shape, like):
@@ -189,6 +214,8 @@ def _main(x, name):
     if not isinstance(x, torch.Tensor):
         raise TypeError(f"{name}: must be a tensor, not {type(x).__name__}")
     kind = x.device.type
+    if x.layout is not torch.strided:
+        raise ValueError(f"{name}: is {x.layout}; a dense tensor is needed")
     if kind not in ("cpu", "cuda"):
         raise ValueError(f"{name}: is on {x.device}; minrnn computes on cpu and cuda")
     if torch.is_autocast_enabled(kind) and x.dtype != torch.float64 and x.is_floating_point():
@@ -248,7 +275,13 @@ def scan(a, b, h0=None, reset=None, length=None):
     B, T, H = b.shape
     h0 = _wide(h0, "h0", (B, H), b, b.dtype)
     args = (a, b, h0, *_masks(reset, length, b, B, T))
-    h, last = _Scan.apply(*args) if _transformed() or _needs(a, b, h0) else ops.scan(*args)
+    if _transformed():
+        run = _Scan.apply
+    elif _needs(a, b, h0):
+        run = _Scan.apply if torch.compiler.is_compiling() else _EagerScan.apply
+    else:
+        run = ops.scan
+    h, last = run(*args)
     return (h.to(torch.float16) if given.dtype == torch.float16 else h), last
 
 
@@ -268,6 +301,8 @@ def cell(x, weight, bias=None, h0=None, h_init=None, reset=None, length=None, *,
     gates = 3 if kind == "minlstm" else 2
     if x.dim() != 3:
         raise ValueError(f"x: has {x.dim()} dimensions; 3 (batch, time, features) are needed")
+    if not isinstance(weight, torch.Tensor):
+        raise TypeError(f"weight: must be a tensor, not {type(weight).__name__}")
     if weight.dim() != 2 or weight.shape[0] % gates or weight.shape[1] != x.shape[2] or not x.shape[2]:
         raise ValueError(f"weight: has the shape {tuple(weight.shape)}, where [{gates}·H, {x.shape[2]}] is needed, "
                          "with one feature or more")
@@ -283,7 +318,8 @@ def cell(x, weight, bias=None, h0=None, h_init=None, reset=None, length=None, *,
         pre = F.linear(x, weight.to(dtype), None if bias is None else bias.to(dtype))
         h, last, _ = _Cell.apply(pre, None, None, *args)
     elif _needs(x, weight, bias, h0, h_init):
-        h, last, _ = _Cell.apply(x, weight, bias, *args)
+        run = _Cell.apply if torch.compiler.is_compiling() else _EagerCell.apply
+        h, last, _ = run(x, weight, bias, *args)
     else:
         h, last, _ = ops.cell(x, weight, bias, *args, False)
     return (h.to(torch.float16) if given.dtype == torch.float16 else h), last

@@ -1,5 +1,6 @@
 """MinGRU and MinLSTM: modules in place of nn.GRU and nn.LSTM."""
 import math
+import numbers
 import warnings
 
 import torch
@@ -26,6 +27,14 @@ def _reset_backward(reset, length):
     return _flip(ends, length)
 
 
+def _size(name, value):
+    """A size as an int, also of NumPy's kinds."""
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole or value < 1:
+        raise ValueError(f"{name}: is {value!r}; a whole number of 1 or more is needed")
+    return int(value)
+
+
 class _Recurrent(nn.Module):
     """What both modules share. The state is [layers·directions, batch, hidden]."""
 
@@ -36,9 +45,9 @@ class _Recurrent(nn.Module):
                  **unknown):
         super().__init__()
         self._refuse(unknown, candidate, dropout)
-        for name, value in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name}: is {value!r}; a whole number of 1 or more is needed")
+        input_size, hidden_size, num_layers = (
+            _size(name, value) for name, value in (("input_size", input_size), ("hidden_size", hidden_size),
+                                                   ("num_layers", num_layers)))
         if dropout and num_layers == 1:
             warnings.warn("dropout: is applied between layers, and there is one layer alone", stacklevel=3)
         if forget_bias is not None and not bias:
@@ -64,7 +73,7 @@ class _Recurrent(nn.Module):
             raise TypeError(f"{', '.join(sorted(unknown))}: {type(self).__name__} has no such argument")
         if candidate not in CANDIDATES:
             raise ValueError(f"candidate: is {candidate!r}; it must be one of {', '.join(CANDIDATES)}")
-        if isinstance(dropout, bool) or not 0 <= dropout <= 1:
+        if isinstance(dropout, bool) or not isinstance(dropout, numbers.Real) or not 0 <= dropout <= 1:
             raise ValueError(f"dropout: is {dropout!r}; a number from 0 to 1 is needed")
 
     @property

@@ -32,10 +32,10 @@ def _plain(x):
     return x if x is None or x.is_contiguous() else x.contiguous()
 
 
-def _place(x):
+def _place(x, recomputed=False):
     """Context and stream for the arguments beside x."""
     if x.is_cuda:
-        return cuda.place(x.device)
+        return cuda.place(x.device, recomputed)
     return context("ref" if x.dtype == torch.float64 else "cpu"), 0
 
 
@@ -56,11 +56,17 @@ def _saved_bytes(x, weight, kind, signed, shape):
     return numbers, (numbers + unit - 1) // unit * unit
 
 
+_SMALL = 1 << 14  # bytes that are zeroed faster than their end is found
+
+
 def _new_saved(x, weight, kind, signed, shape):
     numbers, size = _saved_bytes(x, weight, kind, signed, shape)
+    if numbers == size:
+        return x.new_empty(size, dtype=torch.uint8)
+    if size <= _SMALL:
+        return x.new_zeros(size, dtype=torch.uint8)
     saved = x.new_empty(size, dtype=torch.uint8)
-    if numbers != size:
-        saved[numbers:].zero_()  # the same bytes each time
+    saved[numbers:].zero_()  # the same bytes each time
     return saved
 
 
@@ -99,25 +105,29 @@ def _cell_fake(x, weight, bias, h0, h_init, reset, length, kind, candidate, norm
 
 
 def _gradients(x, others, make):
-    """Room for the gradients of x and of others; nothing where one is absent."""
-    return [make(like.shape, dtype=like.dtype) if like is not None else x.new_empty(0, dtype=wide(x.dtype))
-            for like in others]
+    """Room for the gradients of others, which are contiguous; nothing where one is absent."""
+    return [make(like) if like is not None else x.new_empty(0, dtype=wide(x.dtype)) for like in others]
+
+
+def _room_like(x):
+    """A contiguous tensor of x's shape and dtype, whatever x's strides are."""
+    return x.new_empty(x.shape)
 
 
 def _cell_backward(x, weight, bias, h0, h_init, reset, length, h, saved, dh, dlast, kind, candidate, normalize, signed,
                    consume=False):
     B, T, D, H = _cell_shape(x, weight, kind)
-    dx = x.new_empty(x.shape)
-    dweight, dbias, dh0, dh_init = _gradients(x, (weight, bias, h0, h_init), x.new_zeros)
+    x, weight, bias, h0, h_init, reset, length, h, dh, dlast = [
+        _plain(t) for t in (x, weight, bias, h0, h_init, reset, length, h, dh, dlast)]
+    dx = torch.empty_like(x)
+    dweight, dbias, dh0, dh_init = _gradients(x, (weight, bias, h0, h_init), torch.zeros_like)
     if B * T * H == 0:
         if h0 is not None and dlast is not None:
             dh0.copy_(dlast)
         return dx, dweight, dbias, dh0, dh_init
-    x, weight, bias, h0, h_init, reset, length, h, dh, dlast = map(
-        _plain, (x, weight, bias, h0, h_init, reset, length, h, dh, dlast))
     if not consume or saved.data_ptr() % 64:
         saved = saved.clone()
-    where, stream = _place(x)
+    where, stream = _place(x, weight is not None and saved.numel() == 0)
     ints = (DTYPES[x.dtype], kind, candidate, 0, normalize, signed, B, T, D, H)
     room = None
     if x.is_cuda:
@@ -138,7 +148,7 @@ def _cell_backward_consuming(*args):
 
 
 def _cell_backward_fake(x, weight, bias, h0, h_init, *_):
-    return (x.new_empty(x.shape), *_gradients(x, (weight, bias, h0, h_init), x.new_empty))
+    return (_room_like(x), *_gradients(x, (weight, bias, h0, h_init), _room_like))
 
 
 # ---- the scan
@@ -165,13 +175,13 @@ def _scan_fake(a, b, h0, reset, length):
 
 def _scan_backward(a, h0, reset, length, h, dh, dlast):
     B, T, H = a.shape
-    da, db = a.new_empty(a.shape), a.new_empty(a.shape)
-    dh0, = _gradients(a, (h0,), a.new_zeros)
+    a, h0, reset, length, h, dh, dlast = [_plain(t) for t in (a, h0, reset, length, h, dh, dlast)]
+    da, db = torch.empty_like(a), torch.empty_like(a)
+    dh0, = _gradients(a, (h0,), torch.zeros_like)
     if B * T * H == 0:
         if h0 is not None and dlast is not None:
             dh0.copy_(dlast)
         return da, db, dh0
-    a, h0, reset, length, h, dh, dlast = map(_plain, (a, h0, reset, length, h, dh, dlast))
     where, stream = _place(a)
     ints = (DTYPES[a.dtype], B, T, H)
     room = cuda.scan_room(where, ints, a.device) if a.is_cuda else None
@@ -182,7 +192,7 @@ def _scan_backward(a, h0, reset, length, h, dh, dlast):
 
 
 def _scan_backward_fake(a, h0, *_):
-    return (a.new_empty(a.shape), a.new_empty(a.shape), *_gradients(a, (h0,), a.new_empty))
+    return (_room_like(a), _room_like(a), *_gradients(a, (h0,), _room_like))
 
 
 # ---- registration

@@ -1,0 +1,3 @@
+from ._core import Context
+
+def context(device: str = ..., threads: int = ..., bf16: bool = ..., exact: bool = ...) -> Context: ...

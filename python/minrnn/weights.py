@@ -1,0 +1,124 @@
+"""Weights of other programs: models made of them and given back, by `minrnn import` and `minrnn export`."""
+import json
+import os
+import struct
+import subprocess
+import tempfile
+
+import numpy as np
+
+from .arrays import settings_as_text
+from .command import command
+from .errors import FileError, InvalidArgument
+from .models import load
+
+_NAMES = {"f2": "F16", "f4": "F32", "f8": "F64", "i1": "I8", "i2": "I16", "i4": "I32", "i8": "I64", "u1": "U8",
+          "b1": "BOOL"}
+
+
+class Tensors(dict):
+    """Name → tensor. metadata: what the tensors do not tell, such as the model's keys and its vocabulary."""
+
+    metadata = {}
+
+
+def _array(x, name):
+    """A tensor of any library as an array. bfloat16 becomes float32, which holds the same numbers."""
+    if hasattr(x, "detach"):
+        x = x.detach().cpu()
+        x = (x.float() if str(x.dtype) == "torch.bfloat16" else x).numpy()
+    x = np.asarray(x)
+    x = x.astype(x.dtype.newbyteorder("<")) if x.dtype.kind in "fiub" else x
+    if x.dtype.str[1:] not in _NAMES:
+        raise InvalidArgument(f"{name}: is of {x.dtype}, which no file of weights holds")
+    return x
+
+
+def _write(path, tensors):
+    """A safetensors file."""
+    arrays = {name: _array(x, name) for name, x in tensors.items()}
+    header, at = {"__metadata__": getattr(tensors, "metadata", {})}, 0
+    for name, x in arrays.items():
+        header[name] = {"dtype": _NAMES[x.dtype.str[1:]], "shape": list(x.shape), "data_offsets": [at, at + x.nbytes]}
+        at += x.nbytes
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for x in arrays.values():
+            file.write(x.tobytes())
+
+
+def _read(path):
+    """The Tensors of a file that `minrnn export` has written, as arrays: all are float32."""
+    with open(path, "rb") as file:
+        data = file.read()
+    start = 8 + struct.unpack_from("<Q", data)[0]
+    header = json.loads(data[8:start])
+    found = Tensors()
+    found.metadata = header.pop("__metadata__")
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        found[name] = np.frombuffer(data, "<f4", (end - begin) // 4, start + begin).reshape(entry["shape"]).copy()
+    return found
+
+
+def _run(what, folder, *arguments):
+    """Runs the command. What it refuses is an exception with its sentence, which names no temporary file."""
+    program = command()
+    if not program:
+        raise FileError("the command `minrnn` is not in this installation; build it with `make` and put it on the PATH")
+    done = subprocess.run([program, what, *arguments, "--quiet"], capture_output=True, text=True, encoding="utf-8",
+                          errors="replace")
+    if done.returncode:
+        line = (done.stderr.strip() or f"minrnn {what} ended with status {done.returncode}").splitlines()[-1]
+        line = line.removeprefix(f"minrnn {what}: ").removeprefix(f"{folder}{os.sep}weights: ")
+        raise InvalidArgument(line.replace(f"{folder}{os.sep}", ""))
+
+
+def from_state_dict(tensors, *, layout="auto", vocab=None, text=None, device="cpu", threads=0, bf16=False, **keys):
+    """A Model of the weights of another program: a state dict, or a module that has one, or the path of a safetensors
+    file or folder.
+
+    layout: lucidrains (minGRU-pytorch), borealis, mamba, torch, or auto, which looks at the names; docs/weights.md has
+    them. vocab="bytes" makes a text model of one with 256 tokens; text: a text whose characters, in ascending order,
+    are the vocabulary. What weights do not tell are keys of the model: norm_eps=1e-6, heads=4.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        source, out = os.path.join(folder, "weights"), os.path.join(folder, "model.safetensors")
+        if isinstance(tensors, (str, os.PathLike)):
+            source = os.fspath(tensors)
+        else:
+            _write(source, tensors.state_dict() if hasattr(tensors, "state_dict") else tensors)
+        more = [] if vocab is None else ["--vocab", vocab]
+        if text is not None:
+            name = os.path.join(folder, "text")
+            with open(name, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+            more = ["--vocab", "chars", "--text", name]
+        for key, value in settings_as_text(keys).items():
+            more += [f"--{key}", value]
+        _run("import", folder, source, "--out", out, "--from", layout, *more)
+        return load(out, device=device, threads=threads, bf16=bf16)
+
+
+def from_lucidrains(source, **options):
+    """A Model of a minLM, minGRU or minLSTM of minGRU-pytorch: the module, its state dict, or a file. The options are
+    those of from_state_dict. A layer as a PyTorch module: minrnn.torch.from_lucidrains."""
+    return from_state_dict(source, layout="lucidrains", **options)
+
+
+def to_torch(model):
+    """All tensors of a Model as PyTorch tensors by the names of nn.Linear, nn.GRU and so on (docs/weights.md, layout
+    torch). from_state_dict takes them back: the same model, but for its training."""
+    try:
+        import torch
+    except ImportError:
+        raise InvalidArgument("PyTorch is not installed: to_torch needs it (pip install torch)") from None
+    with tempfile.TemporaryDirectory() as folder:
+        source, out = os.path.join(folder, "weights"), os.path.join(folder, "torch")
+        model.save(source)
+        _run("export", folder, source, "--to", "torch", "--out", out)
+        found = _read(out)
+        for name, x in found.items():
+            found[name] = torch.from_numpy(x)
+        return found
