@@ -96,9 +96,10 @@ static const char *const names[] = {"OMPI_COMM_WORLD_RANK",
                                     "MPI_LOCALRANKID",
                                     "MPI_LOCALNRANKS",
                                     "PMIX_RANK",
-                                    "SLURM_NTASKS",
+                                    "SLURM_STEP_NUM_TASKS",
                                     "SLURM_LOCALID",
-                                    "SLURM_NTASKS_PER_NODE",
+                                    "SLURM_STEP_TASKS_PER_NODE",
+                                    "SLURM_PROCID",
                                     "RANK",
                                     "WORLD_SIZE",
                                     "LOCAL_RANK",
@@ -127,11 +128,15 @@ static void launchers_are_known_by_what_they_set(void **state)
     assert_true(l.mpi && l.rank == 3 && l.size == 8 && l.local_rank == 1 && l.local_size == 2);
     l = LAUNCH({"PMI_RANK", "1"}, {"PMI_SIZE", "2"});
     assert_true(l.mpi && l.rank == 1 && l.size == 2 && l.local_rank == 0 && l.local_size == 1);
-    l = LAUNCH({"PMIX_RANK", "5"}, {"SLURM_NTASKS", "16"}, {"SLURM_LOCALID", "1"}, {"SLURM_NTASKS_PER_NODE", "4"});
+    l = LAUNCH({"PMIX_RANK", "5"}, {"SLURM_STEP_NUM_TASKS", "16"}, {"SLURM_LOCALID", "1"},
+               {"SLURM_STEP_TASKS_PER_NODE", "4(x4)"});
     assert_string_equal(l.launcher, "srun");
     assert_true(l.mpi && l.rank == 5 && l.size == 16 && l.local_rank == 1 && l.local_size == 4);
-    l = LAUNCH({"SLURM_NTASKS", "16"}, {"SLURM_LOCALID", "0"}); /* in an allocation, not started by srun */
+    l = LAUNCH({"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}); /* in an allocation, not started by srun */
     assert_int_equal(l.size, 1);
+    l = LAUNCH({"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "7"}, {"SLURM_STEP_TASKS_PER_NODE", "4,3"});
+    assert_string_equal(l.launcher, "srun without --mpi=pmix");
+    assert_true(!l.mpi && l.rank == 2 && l.size == 7 && l.local_size == 4);
     l = LAUNCH({"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"});
     assert_string_equal(l.launcher, "torchrun");
     assert_true(!l.mpi && l.rank == 1 && l.size == 4 && l.local_rank == 1 && l.local_size == 4);

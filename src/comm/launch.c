@@ -2,6 +2,7 @@
 #include "comm/engine.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* A launcher's names. Each may be missing: then the next launcher is tried. */
 static const struct names {
@@ -12,17 +13,19 @@ static const struct names {
     {"mpirun", 1, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {"mpirun", 1, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
-    {"srun", 1, "PMIX_RANK", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
+    {"srun", 1, "PMIX_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"},
+    {"srun without --mpi=pmix", 0, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",
+     "SLURM_STEP_TASKS_PER_NODE"},
     {"torchrun", 0, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
 };
 
-/* A count of at least `least`, or −1. */
+/* A count of at least `least`, or −1. SLURM says "8(x4)" for 8 on each of four machines, and "4,3". */
 static int number(const char *name, int least)
 {
     const char *text = getenv(name);
     char *end;
     const long value = text ? strtol(text, &end, 10) : -1;
-    return text && end != text && !*end && value >= least && value <= 1 << 20 ? (int)value : -1;
+    return text && end != text && strchr("(,", *end) && value >= least && value <= 1 << 20 ? (int)value : -1;
 }
 
 mr_launch mr_launch_read(void)

@@ -28,7 +28,8 @@ typedef struct engine {
     mr_comm comm;
     MPI_Comm world;
     MPI_Request *requests; /* [room] */
-    int *peers, *done;     /* [room] whom each is for; the ones that have just ended */
+    int *peers, *done;     /* [room] whom each is for; the ones that have just ended, … */
+    MPI_Status *how;       /* [room] … which nobody looks at */
     int room;
 } engine;
 
@@ -47,10 +48,12 @@ static int make_room(engine *e, const mr_message *list, int count)
     free(e->requests);
     free(e->peers);
     free(e->done);
+    free(e->how);
     e->requests = malloc(pieces * sizeof *e->requests);
     e->peers = malloc(pieces * sizeof *e->peers);
     e->done = malloc(pieces * sizeof *e->done);
-    e->room = e->requests && e->peers && e->done ? (int)pieces : 0;
+    e->how = malloc(pieces * sizeof *e->how);
+    e->room = e->requests && e->peers && e->done && e->how ? (int)pieces : 0;
     return e->room ? 0 : MR_ENOMEM;
 }
 
@@ -90,7 +93,7 @@ static int wait_for(engine *e, int started, mr_error *err)
     double told = began;
     for (long turn = 0;; turn++) {
         int count = 0; /* that ended since the last turn; UNDEFINED: all have ended */
-        const int code = MPI_Testsome(started, e->requests, &count, e->done, MPI_STATUSES_IGNORE);
+        const int code = MPI_Testsome(started, e->requests, &count, e->done, e->how);
         if (code) return fail(err, MR_EDEVICE, "a message could not be sent or received", code);
         if (count == MPI_UNDEFINED) return 0;
         if (turn < 2000) {
@@ -128,6 +131,7 @@ static void release(engine *e)
     free(e->requests);
     free(e->peers);
     free(e->done);
+    free(e->how);
     free(e);
 }
 
