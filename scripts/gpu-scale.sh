@@ -59,7 +59,8 @@ for n in 1 2 4; do
         NCCL_MULTI_RANK_GPU_ENABLE=1 NCCL_NVLS_ENABLE=0 NCCL_MAX_CTAS=1
 done
 sha256sum "$work"/*/last.safetensors | tee "$out/ranks.txt"
-[ "$(cut -d ' ' -f 1 "$out/ranks.txt" | sort -u | wc -l)" -eq 1 ] || { failures=$((failures + 1)); echo "FAILED: bits"; }
+[ "$(cut -d ' ' -f 1 "$out/ranks.txt" | sort -u | wc -l)" -eq 1 ] ||
+    { failures=$((failures + 1)); echo "FAILED: bits"; }
 step mpi-sequence 60 mpirun -n 2 --bind-to none "$MINRNN" train text --data "$work/text.txt" --out "$work/cut" \
     --device cuda --ranks mpi --dim 256 --layers 4 --batch 8 --context 1024 --steps 20 --sequence-ranks 2
 echo "$failures failures; results in $out"
