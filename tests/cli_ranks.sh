@@ -132,6 +132,36 @@ for victim in 1 0; do
     check "rank $victim killed: the log, too" [ "$(timeless killed/log.jsonl)" = "$(timeless whole$victim/log.jsonl)" ]
 done
 
+# ---- a full disk, which only rank 0 sees
+
+# Ranks that get an error, not a signal, where a file would grow beyond the limit. MPI has files of its own, so the
+# limit comes later.
+roomless() { # DIR [flags…]
+    local dir=$1
+    shift
+    timeout --kill-after=5 60 mpirun -n 2 bash -c 'trap "" XFSZ; exec "$@"' - "$minrnn" train "${six[@]/24/4}" \
+        --steps 1000000 --out "$dir" "$@"
+}
+log_is_long() { [ -e "$1/log.jsonl" ] && [ "$(stat -c %s "$1/log.jsonl")" -gt 120000 ]; }
+for flags in "--save-every 1000000" "--save-every 25 --shard"; do
+    rm -rf roomless
+    # shellcheck disable=SC2086
+    roomless roomless $flags >out 2>err &
+    job=$!
+    check "$flags: the log has grown" wait_for log_is_long roomless
+    prlimit --pid "$(pid_of_rank roomless 0)" --fsize=130000:130000
+    began=$SECONDS
+    wait $job
+    status=$?
+    check "$flags, a full disk: status 1" [ $status -eq 1 ]
+    check "$flags, a full disk: all ranks end" [ $((SECONDS - began)) -le 30 ]
+    said err >lines
+    check "$flags, a full disk: one line: $(cat lines)" [ "$(wc -l <lines)" -eq 1 ]
+    check "$flags, a full disk: it names the file" grep -q 'roomless/log.jsonl: cannot be written: File too large' lines
+done
+step=$(grep -oE '"step":[0-9]+' roomless/log.jsonl | tail -n 1 | cut -d : -f 2)
+done_by ranks 3 roomless --resume --steps $((step + 20)) --save-every 0
+
 # ---- sequences that ranks share
 
 near() { # A B    the logs of two runs, up to the order of sums
