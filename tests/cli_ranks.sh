@@ -68,6 +68,12 @@ same_run() { # WHAT DIR    is it the run of one process, to the last bit?
     check "$1: the log" [ "$(timeless "$2/log.jsonl")" = "$(timeless alone/log.jsonl)" ]
 }
 
+# ---- a launcher of another MPI than the plug-in's: each process would be alone
+
+refused 1 'mpirun started 2 processes, but .* joins 1; build libminrnn_mpi.so with' env PMI_RANK=0 PMI_SIZE=2 \
+    "${brief[@]}" --out none
+check "nothing was written" [ ! -e none ]
+
 # ---- any number of ranks
 
 for n in 1 2 3 4; do
