@@ -241,6 +241,20 @@ kill -TERM "$pid" # a signal to any rank stops all, and they save
 wait $job
 check "it stopped and saved" grep -q 'stopped at step [0-9]*, saved' err
 
+# ---- rank 0 scores the whole test text alone, while others are told to stop
+
+for ((i = 0; i < 100; i++)); do cat text.txt text.txt text.txt text.txt; done >long.txt
+ranks 2 scores text --data long.txt --split 0.1 "${rest[@]/24/64}" --steps 3 >out 2>err &
+job=$!
+check "the run has saved" wait_for has_state scores
+wait_for grep -q '"step":3' scores/log.jsonl
+kill -TERM "$(pid_of_rank scores 1)"
+sleep 12
+kill -TERM "$(pid_of_rank scores 0)"
+wait $job
+check "nobody is given up" [ "$(grep -c 'has ended or does not answer' err)" -eq 0 ]
+check "the result is there" grep -q 'best at step 3' out
+
 # ---- ranks that do not fit together
 
 other() { # PATTERN [flags of rank 1]    one line, nothing written
