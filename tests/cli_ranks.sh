@@ -68,6 +68,15 @@ same_run() { # WHAT DIR    is it the run of one process, to the last bit?
     check "$1: the log" [ "$(timeless "$2/log.jsonl")" = "$(timeless alone/log.jsonl)" ]
 }
 
+# ---- the plug-in is found beside a command that is found in PATH, and named where it cannot be loaded
+
+mkdir bin
+cp "$minrnn" "$plugin" bin
+done_by env PATH="$PWD/bin:$PATH" mpirun -n 2 minrnn train "${six[@]}" --steps 2 --out path
+echo nothing >bin/libminrnn_mpi.so
+refused 1 'bin/libminrnn_mpi.so: ' env OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 \
+    bin/minrnn train "${six[@]}" --steps 2 --out none
+
 # ---- a launcher of another MPI than the plug-in's: each process would be alone
 
 refused 1 'mpirun started 2 processes, but .* joins 1; build libminrnn_mpi.so with' env PMI_RANK=0 PMI_SIZE=2 \
