@@ -177,6 +177,25 @@ done
 step=$(grep -oE '"step":[0-9]+' roomless/log.jsonl | tail -n 1 | cut -d : -f 2)
 done_by ranks 3 roomless --resume --steps $((step + 20)) --save-every 0
 
+# ---- a rank that is lost while it reads its data
+
+for ((i = 0; i < 8000; i++)); do cat text.txt; done >endless.txt
+reads() { [ -n "$(pid_of_rank reads 1)" ]; }
+for pause in 0.5 1 2 4 8; do # until rank 1 has joined, and still reads
+    mpirun -n 1 "$minrnn" train "${six[@]}" --steps 2 --out reads : \
+        -n 1 "$minrnn" train text --data endless.txt "${rest[@]}" --steps 2 --out reads >out 2>err &
+    job=$!
+    check "rank 1 was started" wait_for reads
+    sleep $pause
+    kill -KILL "$(pid_of_rank reads 1)"
+    wait $job
+    said err >lines
+    grep -q 'rank 1 ' lines && break
+done
+check "lost while it reads: one line: $(cat lines)" [ "$(wc -l <lines)" -eq 1 ]
+check "it says so" grep -q 'rank 1 (process .* has ended or does not answer; nothing was begun' lines
+rm endless.txt
+
 # ---- sequences that ranks share
 
 near() { # A B    the logs of two runs, up to the order of sums

@@ -61,6 +61,11 @@ int mr_crew_lost(const mr_crew *c, int64_t step, int64_t saved, const char *dir,
 {
     char kept[80] = "nothing was saved yet";
     if (c->lost < 0) return 0;
+    if (step < 0) {
+        mr_fail(err, MR_EDEVICE, "rank %d (process %lld on %.60s) has ended or does not answer; nothing was begun",
+                c->lost, (long long)c->places[c->lost].process, c->places[c->lost].host);
+        return 1;
+    }
     if (saved) snprintf(kept, sizeof kept, "the checkpoint of step %lld is kept", (long long)saved);
     mr_fail(err, MR_EDEVICE,
             "rank %d (process %lld on %.60s) has ended or does not answer; the run stopped after step %lld and %s; "
