@@ -16,6 +16,10 @@ done_by "$minrnn" eval part/model.safetensors --data text.txt --json
 check "the whole test text is what eval scores" json \
     "abs(d['loss'] - $(python3 -c 'import json; print(json.load(open("told"))["best_loss"])')) <= 1e-6" out
 check "one line of the log is of the whole" [ "$(grep -c '"kind":"whole"' part/log.jsonl)" -eq 1 ]
+done_by "$minrnn" train --out part --resume
+check "complete already: all is scored again, as nobody knows how long it takes" \
+    grep -q "(on all $(commas $test_tokens) test tokens)" out
+check "one line of the log is of the whole" [ "$(grep -c '"kind":"whole"' part/log.jsonl)" -eq 1 ]
 done_by "$minrnn" train "${text[@]}" --steps 12 --eval-every 5 --eval-tokens 0 --out whole
 check "the same weights" same_files part/last.safetensors whole/last.safetensors
 check "another loss" [ "$(grep '"kind":"eval"' part/log.jsonl | timeless /dev/stdin)" != \

@@ -69,6 +69,21 @@ same_run() { # WHAT DIR    is it the run of one process, to the last bit?
     check "$1: the log" [ "$(timeless "$2/log.jsonl")" = "$(timeless alone/log.jsonl)" ]
 }
 
+# ---- the plug-in is found beside a command that is found in PATH, and named where it cannot be loaded
+
+mkdir bin
+cp "$minrnn" "$plugin" bin
+done_by env PATH="$PWD/bin:$PATH" mpirun -n 2 minrnn train "${six[@]}" --steps 2 --out path
+echo nothing >bin/libminrnn_mpi.so
+refused 1 'bin/libminrnn_mpi.so: ' env OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 \
+    bin/minrnn train "${six[@]}" --steps 2 --out none
+
+# ---- a launcher of another MPI than the plug-in's: each process would be alone
+
+refused 1 'mpirun started 2 processes, but .* joins 1; build libminrnn_mpi.so with' env PMI_RANK=0 PMI_SIZE=2 \
+    "${brief[@]}" --out none
+check "nothing was written" [ ! -e none ]
+
 # ---- any number of ranks
 
 for n in 1 2 3 4; do
@@ -133,6 +148,55 @@ for victim in 1 0; do
         same_files killed/last.safetensors whole$victim/last.safetensors
     check "rank $victim killed: the log, too" [ "$(timeless killed/log.jsonl)" = "$(timeless whole$victim/log.jsonl)" ]
 done
+
+# ---- a full disk, which only rank 0 sees
+
+# Ranks that get an error, not a signal, where a file would grow beyond the limit. MPI has files of its own, so the
+# limit comes later.
+roomless() { # DIR [flags…]
+    local dir=$1
+    shift
+    timeout --kill-after=5 60 mpirun -n 2 bash -c 'trap "" XFSZ; exec "$@"' - "$minrnn" train "${six[@]/24/4}" \
+        --steps 1000000 --out "$dir" "$@"
+}
+log_is_long() { [ -e "$1/log.jsonl" ] && [ "$(stat -c %s "$1/log.jsonl")" -gt 120000 ]; }
+for flags in "--save-every 1000000" "--save-every 25 --shard"; do
+    rm -rf roomless
+    # shellcheck disable=SC2086
+    roomless roomless $flags >out 2>err &
+    job=$!
+    check "$flags: the log has grown" wait_for log_is_long roomless
+    prlimit --pid "$(pid_of_rank roomless 0)" --fsize=130000:130000
+    began=$SECONDS
+    wait $job
+    status=$?
+    check "$flags, a full disk: status 1" [ $status -eq 1 ]
+    check "$flags, a full disk: all ranks end" [ $((SECONDS - began)) -le 30 ]
+    said err >lines
+    check "$flags, a full disk: one line: $(cat lines)" [ "$(wc -l <lines)" -eq 1 ]
+    check "$flags, a full disk: it names the file" grep -q 'roomless/log.jsonl: cannot be written: File too large' lines
+done
+step=$(grep -oE '"step":[0-9]+' roomless/log.jsonl | tail -n 1 | cut -d : -f 2)
+done_by ranks 3 roomless --resume --steps $((step + 20)) --save-every 0
+
+# ---- a rank that is lost while it reads its data
+
+for ((i = 0; i < 8000; i++)); do cat text.txt; done >endless.txt
+reads() { [ -n "$(pid_of_rank reads 1)" ]; }
+for pause in 0.5 1 2 4 8; do # until rank 1 has joined, and still reads
+    mpirun -n 1 "$minrnn" train "${six[@]}" --steps 2 --out reads : \
+        -n 1 "$minrnn" train text --data endless.txt "${rest[@]}" --steps 2 --out reads >out 2>err &
+    job=$!
+    check "rank 1 was started" wait_for reads
+    sleep $pause
+    kill -KILL "$(pid_of_rank reads 1)"
+    wait $job
+    said err >lines
+    grep -q 'rank 1 ' lines && break
+done
+check "lost while it reads: one line: $(cat lines)" [ "$(wc -l <lines)" -eq 1 ]
+check "it says so" grep -q 'rank 1 (process .* has ended or does not answer; nothing was begun' lines
+rm endless.txt
 
 # ---- sequences that ranks share
 
@@ -206,6 +270,20 @@ kill -CONT "$pid"
 kill -TERM "$pid" # a signal to any rank stops all, and they save
 wait $job
 check "it stopped and saved" grep -q 'stopped at step [0-9]*, saved' err
+
+# ---- rank 0 scores the whole test text alone, while others are told to stop
+
+for ((i = 0; i < 100; i++)); do cat text.txt text.txt text.txt text.txt; done >long.txt
+ranks 2 scores text --data long.txt --split 0.1 "${rest[@]/24/64}" --steps 3 >out 2>err &
+job=$!
+check "the run has saved" wait_for has_state scores
+wait_for grep -q '"step":3' scores/log.jsonl
+kill -TERM "$(pid_of_rank scores 1)"
+sleep 12
+kill -TERM "$(pid_of_rank scores 0)"
+wait $job
+check "nobody is given up" [ "$(grep -c 'has ended or does not answer' err)" -eq 0 ]
+check "the result is there" grep -q 'best at step 3' out
 
 # ---- ranks that do not fit together
 

@@ -292,6 +292,7 @@ static int train(mr_recipe *recipe, const mr_args *args, const settings *set, mr
     watch.began = set->began;
     watch.crew = crew;
     int status = begin(recipe, args, set, crew, err);
+    if (status == MR_ESTOPPED && mr_crew_lost(crew, -1, 0, set->out, err)) status = err->status, result.shared = 0;
     if (!status) status = mr_train(recipe, crew->ctx, set->out, set->resume, mr_stop_flag(), &watch, &result, err);
     if (!status && !crew->rank) *code = finish(&v, set, &result);
     else if (!crew->rank) mr_run_view_clear(&v);

@@ -25,9 +25,12 @@ static int is_gone(const mr_crew *c, int rank)
     return kill((pid_t)there->process, 0) && errno == ESRCH;
 }
 
-static int gives_up(mr_crew *c)
+/* Rank 0 may take its time for what it does alone: writing, and scoring the whole test set. */
+static int waits_for(const mr_crew *c, int rank) { return c->patient && rank == 0; }
+
+static int gives_up(mr_crew *c, int rank)
 {
-    if (!c->stop || !*c->stop) return 0;
+    if (!c->stop || !*c->stop || waits_for(c, rank)) return 0;
     if (c->stop_began == 0) c->stop_began = mr_seconds();
     return mr_seconds() - c->stop_began >= GIVE_UP;
 }
@@ -35,7 +38,7 @@ static int gives_up(mr_crew *c)
 static void name_slow(mr_crew *c, int rank, double seconds)
 {
     char line[200];
-    if ((c->patient && rank == 0) || seconds < c->next_line) return;
+    if (waits_for(c, rank) || seconds < c->next_line) return;
     c->next_line = 2 * seconds;
     snprintf(line, sizeof line, "rank %d (process %lld on %.60s) has kept the others waiting for %.0f s", rank,
              (long long)c->places[rank].process, c->places[rank].host, seconds);
@@ -49,7 +52,7 @@ static int on_waiting(void *user, int rank, double seconds)
     /* another exchange than last time; or this process itself was stopped for a while */
     if (seconds < c->waited || seconds > c->waited + 2) c->next_line = seconds + SLOW;
     c->waited = seconds;
-    if (is_gone(c, rank) || gives_up(c)) return c->lost = rank, 1;
+    if (is_gone(c, rank) || gives_up(c, rank)) return c->lost = rank, 1;
     name_slow(c, rank, seconds);
     return 0;
 }
@@ -58,6 +61,11 @@ int mr_crew_lost(const mr_crew *c, int64_t step, int64_t saved, const char *dir,
 {
     char kept[80] = "nothing was saved yet";
     if (c->lost < 0) return 0;
+    if (step < 0) {
+        mr_fail(err, MR_EDEVICE, "rank %d (process %lld on %.60s) has ended or does not answer; nothing was begun",
+                c->lost, (long long)c->places[c->lost].process, c->places[c->lost].host);
+        return 1;
+    }
     if (saved) snprintf(kept, sizeof kept, "the checkpoint of step %lld is kept", (long long)saved);
     mr_fail(err, MR_EDEVICE,
             "rank %d (process %lld on %.60s) has ended or does not answer; the run stopped after step %lld and %s; "

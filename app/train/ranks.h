@@ -47,7 +47,7 @@ int mr_crew_sum(mr_crew *crew, int64_t *value, mr_error *err);
 int mr_crew_follow(mr_crew *crew, void *orders, size_t bytes, int *any, int flags, mr_error *err);
 
 /* After a call failed with MR_ESTOPPED: was it because of a rank that is gone? Then says so in *err and returns 1.
- * step, saved: of the run. */
+ * step, saved: of the run; step −1: it has not begun. */
 int mr_crew_lost(const mr_crew *crew, int64_t step, int64_t saved, const char *dir, mr_error *err);
 /* Should this rank speak for all about that one? */
 int mr_crew_speaks(const mr_crew *crew, int about);

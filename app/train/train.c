@@ -37,6 +37,16 @@ int mr_trainer_log(mr_trainer *t, const mr_log_entry *entry, mr_error *err)
     return mr_trainer_writes(t) ? mr_runlog_add(t->log, entry, err) : 0;
 }
 
+/* Before the others know of it. They go on to the next exchange, which is where this rank tells them what failed. */
+static void log_entry(mr_trainer *t, const mr_log_entry *entry)
+{
+    mr_error err = {0};
+    const int status = mr_trainer_log(t, entry, &err);
+    if (!status || t->untold.status) return;
+    t->untold = err;
+    t->untold.status = status;
+}
+
 /* Seconds that an evaluation will take, from what training took so far: forward alone is less than half of a step. */
 static double guess_eval(const mr_trainer *t)
 {
@@ -82,7 +92,8 @@ static int train_step(mr_trainer *t, int64_t step, mr_error *err)
                                 .grad_norm = result.grad_norm,
                                 .tokens_per_s = (double)tokens / t->clock.step_seconds,
                                 .seconds = mr_trainer_seconds(t)};
-    return mr_trainer_log(t, &entry, err);
+    log_entry(t, &entry);
+    return 0;
 }
 
 /* ---- evaluation and checkpoints ---- */
@@ -140,7 +151,8 @@ static int evaluate(mr_trainer *t, mr_error *err)
                                 .accuracy = score.accuracy,
                                 .best = best,
                                 .seconds = mr_trainer_seconds(t)};
-    return mr_trainer_log(t, &entry, err);
+    log_entry(t, &entry);
+    return 0;
 }
 
 /* Reads the whole log, so it may take up a twentieth of the time; the one at the end is always drawn. */
@@ -165,10 +177,19 @@ static int draw_curve(mr_trainer *t, int at_end, mr_error *err)
     return status;
 }
 
+/* What rank 0 could not write since the last exchange; the same answer on all ranks. */
+static int tell_failure(mr_trainer *t, mr_error *err)
+{
+    const int status = t->untold.status;
+    if (status) *err = t->untold;
+    return mr_crew_agree(t->crew, status, err);
+}
+
 static int write_files(mr_trainer *t, int at_end, mr_error *err)
 {
     const double began = mr_seconds();
-    int status = mr_trainer_writes(t) ? mr_runlog_flush(t->log, 1, err) : 0;
+    if (mr_trainer_writes(t) && !t->untold.status) t->untold.status = mr_runlog_flush(t->log, 1, &t->untold);
+    int status = tell_failure(t, err); /* now: with a sharded optimiser, all ranks take part in saving */
     if (status) return status;
     if (mr_trainer_writes(t)) t->cp.log_offset = mr_runlog_offset(t->log);
     t->cp.seconds = mr_trainer_seconds(t);
@@ -186,8 +207,8 @@ static int write_files(mr_trainer *t, int at_end, mr_error *err)
 /* The other ranks wait for rank 0, which writes. */
 static int save(mr_trainer *t, int at_end, mr_error *err)
 {
-    int status = write_files(t, at_end, err);
     t->crew->patient = 1;
+    int status = write_files(t, at_end, err);
     status = mr_crew_agree(t->crew, status, err);
     t->crew->patient = 0;
     return status;
@@ -232,15 +253,15 @@ static int take_orders(mr_trainer *t, mr_error *err)
     const int requests = t->watch->save_requests ? *t->watch->save_requests : 0;
     const int new_step = t->cp.step != t->saved_step;
     const double now = mr_seconds();
-    int stop = t->stop && *t->stop;
+    int any[] = {t->stop && *t->stop, t->untold.status != 0};
     /* a new run does one step at least, so that there is a model in the end */
     t->orders = (mr_orders){.time_is_up = t->cp.step && mr_run_time_is_up(&t->clock, now),
                             .save_is_due = new_step && save_is_due(t),
                             .save_asked = requests != t->served && new_step ? requests : 0,
                             .progress = mr_run_progress(&t->clock, now)};
-    int status = mr_crew_follow(t->crew, &t->orders, sizeof t->orders, &stop, 1, err);
-    t->orders.stop = stop;
-    return status;
+    int status = mr_crew_follow(t->crew, &t->orders, sizeof t->orders, any, 2, err);
+    t->orders.stop = any[0];
+    return status || !any[1] ? status : tell_failure(t, err);
 }
 
 static int is_over(const mr_trainer *t, mr_train_end *end)

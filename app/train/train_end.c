@@ -7,6 +7,7 @@
 #include "train/recompute.h"
 #include "train/run_folder.h"
 
+#include <math.h>
 #include <stdio.h>
 
 int mr_trainer_short_of_disk(const mr_trainer *t, mr_error *err)
@@ -61,11 +62,13 @@ static int score_best(mr_trainer *t, mr_score *score, mr_error *err)
     return status;
 }
 
-/* Rank 0 alone reads the file that it wrote, unless it takes several ranks to score a sequence. Is there time? */
+/* Rank 0 alone reads the file that it wrote, unless it takes several ranks to score a sequence. Is there time? Without
+ * an evaluation before, as in a run that was complete when it was resumed, nobody knows, and it is tried. */
 static int may_score(mr_trainer *t, const mr_train_result *r, int *may, mr_error *err)
 {
-    *may = r->end != MR_END_STOPPED &&
-           mr_seconds() + t->batch_seconds * t->recipe->task->eval_batches <= mr_run_deadline(&t->clock);
+    const double each = isnan(t->batch_seconds) ? 0 : t->batch_seconds;
+    *may =
+        r->end != MR_END_STOPPED && mr_seconds() + each * t->recipe->task->eval_batches <= mr_run_deadline(&t->clock);
     return t->crew->cut > 1 ? mr_crew_follow(t->crew, may, sizeof *may, NULL, 0, err) : 0;
 }
 

@@ -38,9 +38,10 @@ typedef struct mr_trainer {
     int out_of_time;             /* the last evaluation was cut short, and could not be compared with others */
     mr_overfit overfit;
     int64_t saved_step;
-    int by_itself; /* the step under way fails on this rank alone */
-    int log_lost;  /* the log of the steps before this call is missing */
-    int served;    /* requests to save that were met */
+    int by_itself;   /* the step under way fails on this rank alone */
+    mr_error untold; /* what failed on this rank, where the others could not be told at once; status 0: nothing */
+    int log_lost;    /* the log of the steps before this call is missing */
+    int served;      /* requests to save that were met */
     int lock;
 } mr_trainer;
 

@@ -16,10 +16,25 @@ static int check_launcher(const char *engine, const mr_launch *l, mr_error *err)
                    "srun --mpi=pmix, or with torchrun");
 }
 
+/* Processes of a launcher whose MPI is another one than the plug-in's are each alone: every one of them would train
+ * the whole run. */
+static int join_mpi(const mr_launch *l, mr_comm **out, mr_error *err)
+{
+    int status = mr_mpi_load_and_join(out, err);
+    if (status || (*out)->size == l->size) return status;
+    mr_fail(err, MR_EDEVICE,
+            "ranks: %s started %d processes, but %s joins %d; build " MR_MPI_PLUGIN " with the launcher's MPI and name "
+            "it in MINRNN_MPI, or use the launcher of this MPI",
+            l->launcher, l->size, (*out)->version, (*out)->size);
+    mr_comm_leave(*out);
+    *out = NULL;
+    return MR_EDEVICE;
+}
+
 static int join_nccl(const mr_launch *l, mr_comm **out, mr_error *err)
 {
     mr_comm *host = NULL;
-    int status = l->mpi ? mr_mpi_load_and_join(&host, err) : 0;
+    int status = l->mpi ? join_mpi(l, &host, err) : 0;
     return status ? status : mr_nccl_join(l, host, out, err);
 }
 
@@ -30,7 +45,7 @@ int mr_comm_join(const char *engine, int gpu, mr_comm **out, mr_error *err)
     if (!strcmp(engine, "auto")) engine = gpu && (!l.mpi || mr_nccl_is_here()) ? "nccl" : "mpi";
     int status = check_launcher(engine, &l, err);
     if (status) return status;
-    if (!strcmp(engine, "mpi")) return mr_mpi_load_and_join(out, err);
+    if (!strcmp(engine, "mpi")) return join_mpi(&l, out, err);
     if (!strcmp(engine, "nccl") && gpu) return join_nccl(&l, out, err);
     if (!strcmp(engine, "nccl"))
         return mr_fail(err, MR_EDEVICE, "ranks: NCCL moves memory of GPUs only; use --device cuda, or MPI");

@@ -31,6 +31,7 @@ typedef struct engine {
     int *peers, *done;     /* [room] whom each is for; the ones that have just ended, … */
     MPI_Status *how;       /* [room] … which nobody looks at */
     int room;
+    mr_error failure; /* of the first exchange that failed; status 0: none did */
 } engine;
 
 static double seconds(void)
@@ -113,17 +114,26 @@ static int wait_for(engine *e, int started, mr_error *err)
     }
 }
 
-static int exchange(mr_comm *comm, const mr_message *list, int count, void *stream, mr_error *err)
+static int carry_out(engine *e, const mr_message *list, int count, mr_error *err)
 {
-    engine *e = comm->impl;
     int started = 0;
-    (void)stream;
-    if (!count) return 0;
     if (make_room(e, list, count)) return fail(err, MR_ENOMEM, "out of memory for messages", 0);
     int code = start(e, list, count, 1, &started);
     if (!code) code = start(e, list, count, 0, &started);
     if (code) return fail(err, MR_EDEVICE, "a message could not be started", code);
     return wait_for(e, started, err);
+}
+
+/* After a failure MPI is not called again: messages that are still under way would arrive in memory that their owner
+ * has freed since. */
+static int exchange(mr_comm *comm, const mr_message *list, int count, void *stream, mr_error *err)
+{
+    engine *e = comm->impl;
+    (void)stream;
+    if (!count) return 0;
+    if (!e->failure.status) e->failure.status = carry_out(e, list, count, &e->failure);
+    if (e->failure.status && err) *err = e->failure;
+    return e->failure.status;
 }
 
 static void release(engine *e)
