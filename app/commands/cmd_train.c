@@ -296,7 +296,7 @@ static int train(mr_recipe *recipe, const mr_args *args, const settings *set, mr
     if (!status) status = mr_train(recipe, crew->ctx, set->out, set->resume, mr_stop_flag(), &watch, &result, err);
     if (!status && !crew->rank) *code = finish(&v, set, &result);
     else if (!crew->rank) mr_run_view_clear(&v);
-    *shared = result.shared;
+    *shared = result.shared && !crew->cut_off;
     return status;
 }
 

@@ -92,7 +92,7 @@ static int run_round(mr_net *net, walk *w, round_result *all, mr_error *err)
     if (status) return status;
     mine.stop = o->stop && *o->stop;
     mine.out_of_time = o->deadline > 0 && mr_seconds() >= o->deadline;
-    status = mr_context_gather(crew->ctx, &mine, all, sizeof mine, err);
+    status = mr_crew_gather(crew, &mine, all, sizeof mine, err);
     for (int q = 0; !status && q < crew->size; q++)
         if (all[q].stop) status = mr_fail(err, MR_ESTOPPED, "stopped");
     return status;

@@ -17,12 +17,12 @@ enum { SLOW = 5, GIVE_UP = 10 };
 
 int mr_crew_speaks(const mr_crew *c, int about) { return c->rank == (about == 0 ? 1 : 0); }
 
+static int is_here(const mr_crew *c, int rank) { return !strcmp(c->places[rank].host, c->places[c->rank].host); }
+
 /* A process of this machine can be seen to be gone; of others the launcher knows, and sends a signal. */
 static int is_gone(const mr_crew *c, int rank)
 {
-    const mr_rank_place *there = &c->places[rank];
-    if (strcmp(there->host, c->places[c->rank].host)) return 0;
-    return kill((pid_t)there->process, 0) && errno == ESRCH;
+    return is_here(c, rank) && kill((pid_t)c->places[rank].process, 0) && errno == ESRCH;
 }
 
 /* Rank 0 may take its time for what it does alone: writing, and scoring the whole test set. */
@@ -30,7 +30,7 @@ static int waits_for(const mr_crew *c, int rank) { return c->patient && rank == 
 
 static int gives_up(mr_crew *c, int rank)
 {
-    if (!c->stop || !*c->stop || waits_for(c, rank)) return 0;
+    if (!c->stop || !*c->stop || waits_for(c, rank) || is_here(c, rank)) return 0;
     if (c->stop_began == 0) c->stop_began = mr_seconds();
     return mr_seconds() - c->stop_began >= GIVE_UP;
 }
@@ -89,8 +89,7 @@ int mr_crew_begin(mr_crew *c, mr_context *ctx, int cut, const mr_stop *stop, mr_
     if (c->size == 1) return 0;
     gethostname(here.host, sizeof here.host - 1);
     c->places = mr_alloc((size_t)c->size, sizeof *c->places);
-    if (!c->places) return mr_no_memory(err, "ranks");
-    const int status = mr_context_gather(ctx, &here, c->places, sizeof here, err);
+    const int status = mr_crew_gather(c, &here, c->places, sizeof here, err);
     if (!status) mr_context_while_waiting(ctx, on_waiting, c);
     return status;
 }
@@ -108,10 +107,17 @@ void mr_crew_end(mr_crew *c)
 static void *gather(mr_crew *c, const void *mine, size_t bytes, int *status, mr_error *err)
 {
     void *all = mr_alloc((size_t)c->size, bytes);
-    *status = all ? mr_context_gather(c->ctx, mine, all, bytes, err) : mr_no_memory(err, "messages of ranks");
+    *status = mr_crew_gather(c, mine, all, bytes, err);
     if (!*status) return all;
     mr_free(all);
     return NULL;
+}
+
+int mr_crew_gather(mr_crew *c, const void *mine, void *all, size_t bytes, mr_error *err)
+{
+    const int status = all ? mr_context_gather(c->ctx, mine, all, bytes, err) : mr_no_memory(err, "messages of ranks");
+    if (status) c->cut_off = 1;
+    return status;
 }
 
 int mr_crew_agree(mr_crew *c, int status, mr_error *err)

@@ -22,6 +22,7 @@ typedef struct mr_crew {
     void *tell_user;
     int patient;       /* 1: rank 0 may take its time */
     int lost;          /* a rank that has ended or does not answer, or −1 */
+    int cut_off;       /* an exchange has failed: the others do not know of anything that happens here */
     double waited;     /* seconds, at the last call while waiting */
     double next_line;  /* at which of them the next line is due */
     double stop_began; /* of mr_seconds(): when *stop was seen while waiting; 0: not yet */
@@ -41,6 +42,9 @@ int mr_crew_same_run(mr_crew *crew, const mr_recipe *recipe, mr_error *err);
 /* Have they the same weights, moments and step? dir: of the run. */
 int mr_crew_same_net(mr_crew *crew, mr_net *net, const char *dir, mr_error *err);
 
+/* Every rank's `bytes` to all, which has room for them; NULL: there was no memory for it. Every exchange of a crew
+ * goes through this. */
+int mr_crew_gather(mr_crew *crew, const void *mine, void *all, size_t bytes, mr_error *err);
 /* The sum of a number over all ranks. */
 int mr_crew_sum(mr_crew *crew, int64_t *value, mr_error *err);
 /* Everybody's `bytes` become rank 0's; any[0 … flags − 1]: 1 where it is not 0 on any rank. */

@@ -70,7 +70,7 @@ int mr_crew_same_run(mr_crew *c, const mr_recipe *r, mr_error *err)
     identity *ids = mr_alloc((size_t)c->size + 1, sizeof *ids);
     if (!ids) return mr_no_memory(err, "messages of ranks");
     describe(&ids[c->size], c, r);
-    status = mr_context_gather(c->ctx, &ids[c->size], ids, sizeof *ids, err);
+    status = mr_crew_gather(c, &ids[c->size], ids, sizeof *ids, err);
     for (int q = 1; !status && q < c->size; q++) status = compare(q, &ids[0], &ids[q], err);
     mr_free(ids);
     return status;
@@ -115,7 +115,7 @@ int mr_crew_same_net(mr_crew *c, mr_net *net, const char *dir, mr_error *err)
     weights *all = mr_alloc((size_t)c->size, sizeof *all);
     int status = all ? hash_net(net, &mine, err) : mr_no_memory(err, "messages of ranks");
     status = mr_crew_agree(c, status, err);
-    if (!status) status = mr_context_gather(c->ctx, &mine, all, sizeof mine, err);
+    if (!status) status = mr_crew_gather(c, &mine, all, sizeof mine, err);
     for (int q = 1; !status && q < c->size; q++) {
         if (all[q].step != all[0].step)
             status = mr_fail(err, MR_EDATA,
