@@ -3,17 +3,7 @@
 # after one was killed; ranks that do not fit together, are slow, or are too many; what is said where MPI is missing.
 # usage: cli_ranks.sh path/to/minrnn
 source "$(dirname "$0")/cli_support.bash"
-
-plugin=$(dirname "$minrnn")/libminrnn_mpi.so
-python3 - >text.txt <<'PYTHON'
-import random
-random.seed(3)
-words = ["lorem", "ipsum", "dolor", "sit", "amet", "tempor", "magna", "aliqua"]
-print(" ".join(random.choice(words) for _ in range(4000)))
-PYTHON
-small=(--dim 24 --layers 2 --batch 2 --context 16 --eval-every 20 --eval-tokens 2000 --threads 1)
-rest=("${small[@]}" --accumulate 6 --schedule constant)
-six=(text --data text.txt "${rest[@]}")
+source "$tests/ranks_support.bash"
 
 # ---- without a launcher, and without MPI
 
@@ -34,18 +24,6 @@ if [ ! -e "$plugin" ] || ! command -v mpirun >/dev/null; then
     left_out "ranks under mpirun: no MPI here (Debian: apt-get install openmpi-bin libopenmpi-dev, then make again)"
     finish
 fi
-
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
-    OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl_vader_single_copy_mechanism=none \
-    OMPI_MCA_odls_base_sigkill_timeout=4 # seconds from TERM to KILL: on a busy machine one is not enough for a line
-# MPI keeps memory of its own until the end.
-[ "$sanitized" -eq 1 ] && export ASAN_OPTIONS=detect_leaks=0:${ASAN_OPTIONS:-}
-ranks() { # N DIR [flags…]    trains with N ranks
-    local n=$1 dir=$2
-    shift 2
-    timeout --kill-after=5 120 mpirun -n "$n" "$minrnn" train "$@" --out "$dir"
-}
-said() { grep -aE '^minrnn' "$1"; } # mpirun adds lines of its own
 
 # The tensors of a state: its metadata has times.
 tensors() {
@@ -100,23 +78,8 @@ done_by ranks 4 steps "${six[@]}" --steps 20 --shard
 done_by ranks 3 steps --resume --steps 60
 same_run "4 sharded ranks, then 3" steps
 
-pid_of_rank() { # DIR RANK
-    local pid
-    for pid in $(pgrep -f -- "$minrnn train .*--out $1\$|$minrnn train .*--out $1 "); do
-        tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$2" && echo "$pid"
-    done
-}
-wait_for() { # COMMAND…    up to 30 s
-    local i
-    for ((i = 0; i < 300; i++)); do
-        "$@" && return
-        sleep 0.1
-    done
-    return 1
-}
-none_left() { ! pgrep -f -- "$minrnn train .*--out $1( |\$)" >/dev/null; }
-has_state() { [ -e "$1/state.safetensors" ]; }
-
+# seconds from TERM to KILL: on a busy machine one is not enough for a line
+export OMPI_MCA_odls_base_sigkill_timeout=4
 for victim in 1 0; do
     for ((try = 0; try < 5; try++)); do # one that has ended before it was killed shows nothing
         rm -rf killed
@@ -148,55 +111,7 @@ for victim in 1 0; do
         same_files killed/last.safetensors whole$victim/last.safetensors
     check "rank $victim killed: the log, too" [ "$(timeless killed/log.jsonl)" = "$(timeless whole$victim/log.jsonl)" ]
 done
-
-# ---- a full disk, which only rank 0 sees
-
-# Ranks that get an error, not a signal, where a file would grow beyond the limit. MPI has files of its own, so the
-# limit comes later.
-roomless() { # DIR [flags…]
-    local dir=$1
-    shift
-    timeout --kill-after=5 60 mpirun -n 2 bash -c 'trap "" XFSZ; exec "$@"' - "$minrnn" train "${six[@]/24/4}" \
-        --steps 1000000 --out "$dir" "$@"
-}
-log_is_long() { [ -e "$1/log.jsonl" ] && [ "$(stat -c %s "$1/log.jsonl")" -gt 120000 ]; }
-for flags in "--save-every 1000000" "--save-every 25 --shard"; do
-    rm -rf roomless
-    # shellcheck disable=SC2086
-    roomless roomless $flags >out 2>err &
-    job=$!
-    check "$flags: the log has grown" wait_for log_is_long roomless
-    prlimit --pid "$(pid_of_rank roomless 0)" --fsize=130000:130000
-    began=$SECONDS
-    wait $job
-    status=$?
-    check "$flags, a full disk: status 1" [ $status -eq 1 ]
-    check "$flags, a full disk: all ranks end" [ $((SECONDS - began)) -le 30 ]
-    said err >lines
-    check "$flags, a full disk: one line: $(cat lines)" [ "$(wc -l <lines)" -eq 1 ]
-    check "$flags, a full disk: it names the file" grep -q 'roomless/log.jsonl: cannot be written: File too large' lines
-done
-step=$(grep -oE '"step":[0-9]+' roomless/log.jsonl | tail -n 1 | cut -d : -f 2)
-done_by ranks 3 roomless --resume --steps $((step + 20)) --save-every 0
-
-# ---- a rank that is lost while it reads its data
-
-for ((i = 0; i < 8000; i++)); do cat text.txt; done >endless.txt
-reads() { [ -n "$(pid_of_rank reads 1)" ]; }
-for pause in 0.5 1 2 4 8; do # until rank 1 has joined, and still reads
-    mpirun -n 1 "$minrnn" train "${six[@]}" --steps 2 --out reads : \
-        -n 1 "$minrnn" train text --data endless.txt "${rest[@]}" --steps 2 --out reads >out 2>err &
-    job=$!
-    check "rank 1 was started" wait_for reads
-    sleep $pause
-    kill -KILL "$(pid_of_rank reads 1)"
-    wait $job
-    said err >lines
-    grep -q 'rank 1 ' lines && break
-done
-check "lost while it reads: one line: $(cat lines)" [ "$(wc -l <lines)" -eq 1 ]
-check "it says so" grep -q 'rank 1 (process .* has ended or does not answer; nothing was begun' lines
-rm endless.txt
+unset OMPI_MCA_odls_base_sigkill_timeout
 
 # ---- sequences that ranks share
 
@@ -270,20 +185,6 @@ kill -CONT "$pid"
 kill -TERM "$pid" # a signal to any rank stops all, and they save
 wait $job
 check "it stopped and saved" grep -q 'stopped at step [0-9]*, saved' err
-
-# ---- rank 0 scores the whole test text alone, while others are told to stop
-
-for ((i = 0; i < 100; i++)); do cat text.txt text.txt text.txt text.txt; done >long.txt
-ranks 2 scores text --data long.txt --split 0.1 "${rest[@]/24/64}" --steps 3 >out 2>err &
-job=$!
-check "the run has saved" wait_for has_state scores
-wait_for grep -q '"step":3' scores/log.jsonl
-kill -TERM "$(pid_of_rank scores 1)"
-sleep 12
-kill -TERM "$(pid_of_rank scores 0)"
-wait $job
-check "nobody is given up" [ "$(grep -c 'has ended or does not answer' err)" -eq 0 ]
-check "the result is there" grep -q 'best at step 3' out
 
 # ---- ranks that do not fit together
 
