@@ -258,7 +258,7 @@ ON_DEVICES_BF16(parts_of_the_scores, check_parts)
 
 static void check_draws(mr_dev *dev)
 {
-    static const mr_sampling how = {.seed = 3, .temperature = 1, .top_p = 1}, three[3] = {how, how, how};
+    const mr_sampling how = {.seed = 3, .temperature = 1, .top_p = 1}, three[3] = {how, how, how};
     static const uint64_t places[3] = {4, 5, 6};
     int32_t drawn[2][3 + 3];
     for (int i = 0; i < 2; i++) {

@@ -44,7 +44,7 @@ int mr_recompute_agree(const mr_recipe *r, mr_crew *crew, mr_error *err)
     int status = all ? 0 : mr_no_memory(err, "messages of ranks");
     status = mr_crew_agree(crew, status, err);
     if (!status) status = mr_crew_gather(crew, mine, all, SIZE, err);
-    for (int q = 1; !status && q < crew->size; q++)
+    for (int q = 1; all && !status && q < crew->size; q++)
         if (strcmp(all + (size_t)q * SIZE, all))
             status = mr_fail(err, MR_ECONFIG, "rank %d has memory for %.200s, and rank 0 for %.200s; give one of them",
                              q, all + (size_t)q * SIZE, all);

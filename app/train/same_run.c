@@ -116,7 +116,7 @@ int mr_crew_same_net(mr_crew *c, mr_net *net, const char *dir, mr_error *err)
     int status = all ? hash_net(net, &mine, err) : mr_no_memory(err, "messages of ranks");
     status = mr_crew_agree(c, status, err);
     if (!status) status = mr_crew_gather(c, &mine, all, sizeof mine, err);
-    for (int q = 1; !status && q < c->size; q++) {
+    for (int q = 1; all && !status && q < c->size; q++) {
         if (all[q].step != all[0].step)
             status = mr_fail(err, MR_EDATA,
                              "rank %d is at step %" PRId64 " and rank 0 at step %" PRId64

@@ -229,7 +229,7 @@ class Models(unittest.TestCase):
             file.write(b"not a model")
         with self.assertRaisesRegex(minrnn.FormatError, "model.safetensors"):
             minrnn.load(self.path)
-        with self.assertRaisesRegex(minrnn.DeviceError, "^device cuda:77"):
+        with self.assertRaisesRegex(minrnn.DeviceError, "^device cuda:77|^no CUDA device"):
             minrnn.context("cuda:77")
 
     def test_shapes_are_checked_and_not_only_sizes(self):

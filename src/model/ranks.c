@@ -188,7 +188,7 @@ void mr_ranks_stage_done(mr_ranks *r, mr_dev *dev, int stage)
 static mr_real *add_nodes(mr_ranks *r, mr_dev *dev, int piece, mr_span part, int place)
 {
     const mr_comm *comm = r->channel.comm;
-    mr_real *at[MR_NODES];
+    mr_real *at[MR_NODES] = {NULL}; /* every place has a node: there are as many micro-batches as groups */
     mr_node nodes[MR_NODES];
     int depth = 0;
     for (int q = place; q < comm->size; q += r->cut)

@@ -59,7 +59,7 @@ struct mr_cuda {
     /* capability: 90 for 9.0, the lower of the chip's and of its code's; exact: fp32 products without TF32 */
     int index, sms, capability, bf16, exact;
     cudaStream_t stream;
-    int stream_given; /* by the caller, who destroys it */
+    int stream_given;  /* by the caller, who destroys it */
     cudaStream_t side; /* beside it, for messages between GPUs: NULL until there are any; see side.cu */
     cudaEvent_t side_event;
     cublasLtHandle_t lt;

@@ -95,10 +95,9 @@ static void conv_tail_fwd(mr_dev *dev, const mr_conv_tail_fwd_args *a)
     for (int b = 0; b < a->B; b++)
         for (int j = 0; j < past; j++) {
             const long t = tail_token(a->reset, a->length, b, a->T, past, j);
-            for (size_t d = 0; d < D; d++)
-                OUT(a->tail)
-                [((size_t)b * (size_t)past + (size_t)j) * D + d] =
-                    t < 0 ? 0 : IN(a->x)[((size_t)b * (size_t)a->T + (size_t)t) * D + d];
+            for (size_t d = 0; d < D; d++) OUT(a->tail)
+            [((size_t)b * (size_t)past + (size_t)j) * D + d] =
+                t < 0 ? 0 : IN(a->x)[((size_t)b * (size_t)a->T + (size_t)t) * D + d];
         }
 }
 
@@ -110,9 +109,8 @@ static void conv_tail_bwd(mr_dev *dev, const mr_conv_tail_bwd_args *a)
     for (int b = 0; b < a->B; b++)
         for (int j = 0; j < past; j++) {
             const long t = tail_token(a->reset, a->length, b, a->T, past, j);
-            for (size_t d = 0; t >= 0 && d < D; d++)
-                OUT(a->dx)
-                [((size_t)b * (size_t)a->T + (size_t)t) * D + d] +=
-                    IN(a->dtail)[((size_t)b * (size_t)past + (size_t)j) * D + d];
+            for (size_t d = 0; t >= 0 && d < D; d++) OUT(a->dx)
+            [((size_t)b * (size_t)a->T + (size_t)t) * D + d] +=
+                IN(a->dtail)[((size_t)b * (size_t)past + (size_t)j) * D + d];
         }
 }
