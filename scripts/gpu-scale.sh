@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Large models, long sequences and ranks on a machine with an NVIDIA GPU: the new ops against the reference, tokens a
 # second at the sizes of docs/results/scale.md, contexts up to a million tokens, and 1, 2 and 4 ranks on one card by MPI
-# and, with NCCL 2.30 or newer (MINRNN_NCCL: the folder of its libnccl.so.2), by NCCL. About eight minutes.
+# and, with NCCL 2.30 or newer (MINRNN_NCCL: the folder of its libnccl.so.2), by NCCL. Eight minutes, by estimate.
 # usage: scripts/gpu-scale.sh [FOLDER]      results in FOLDER (gpu-scale)
 # MINRNN names the command; without it, the tree is built first.
 set -u
