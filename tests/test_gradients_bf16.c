@@ -35,23 +35,32 @@ static const char *report; /* of the environment */
 
 /* ---- models without kinks */
 
+static int ends_with(const char *name, const char *end)
+{
+    const size_t length = strlen(name), tail = strlen(end);
+    return length >= tail && !strcmp(name + length - tail, end);
+}
+
 /* Where a slope jumps, rounding moves a few numbers across the jump, each then has a large error, and no bound is
- * tight. The positive candidate jumps at 0: biases keep it away from there, on both sides. gelu effectively jumps too:
- * without norms, activations grow to some tens and are rounded by some tenths, and gelu' goes from 0 to 1 within ±2.
- * Halving the matrices keeps activations small. */
+ * tight. The positive candidate jumps at 0: biases keep it away from there, on both sides. A signed transition jumps at
+ * 0 and where it is cut, near ±1.2: biases and small weights keep it between. gelu effectively jumps too: without
+ * norms, activations grow to some tens and are rounded by some tenths, and gelu' goes from 0 to 1 within ±2. Halving the
+ * matrices keeps activations small. */
 static void leave_the_kinks(tested_model *s)
 {
-    static const char suffix[] = "linear_h.bias";
+    static const double between[] = {0.6, -0.6, 3, -3};
     const mr_params *params = mr_model_params(s->model);
     const int quiet = !report || strcmp(report, "loud");
+    const int is_signed = mr_model_config(s->model)->transition == MR_TRANSITION_SIGNED;
     for (int row = 0; row < params->count; row++) {
         const mr_param *p = &params->list[row];
-        size_t length = strlen(p->name), tail = sizeof suffix - 1;
-        const int candidate = length >= tail && !strcmp(p->name + length - tail, suffix);
+        const int candidate = ends_with(p->name, "linear_h.bias");
+        const int gate = is_signed && (strstr(p->name, ".linear_z.") || strstr(p->name, ".linear_f."));
         const int matrix = p->ndim == 2 && !(p->flags & MR_PARAM_RATE) && strncmp(p->name, "embed", 5);
         for (size_t i = 0; i < p->count; i++) {
             double *w = &s->weights[p->offset + i];
             if (candidate) *w = i % 2 ? 4 : -4;
+            if (gate) *w = p->ndim == 1 ? between[i % 4] : *w / 8;
             if (matrix && quiet) *w /= 2;
         }
     }

@@ -67,7 +67,8 @@ mr_case_buffer *mr_case_add(mr_case *c, const char *name, size_t field, mr_case_
                           .field = field,
                           .alias = MR_NO_FIELD,
                           .in_first = MR_NO_FIELD};
-    b->shift = c->speed ? 0 : 1 + mr_case_below(c, 15);
+    const int shift = 1 + mr_case_below(c, 15);
+    b->shift = c->speed || c->aligned ? 0 : shift;
     return b;
 }
 
@@ -200,6 +201,7 @@ int mr_case_draw(mr_case *c, int op, uint64_t seed, int how)
     c->rng = mr_rng_at(seed, MR_STREAM_SAMPLE, (uint32_t)op, 0);
     c->speed = (how & MR_CASE_SPEED) != 0;
     c->bf16 = (how & MR_CASE_STORED_BF16) != 0;
+    c->aligned = seed % 3 == 1;
     c->first_op = -1;
     c->tolerance = mr_case_ops[op].tolerance;
     mr_case_ops[op].make(c);

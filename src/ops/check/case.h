@@ -79,6 +79,7 @@ typedef struct mr_case {
     uint64_t seed;
     mr_rng rng;
     int speed;         /* a fixed shape for timing instead of a random one */
+    int aligned;       /* all addresses are multiples of 64 bytes, as in plans; in other cases none need be */
     mr_case_args args; /* all but the addresses */
     int first_op;      /* an op that must run before, or −1 */
     mr_case_args first;

@@ -184,8 +184,14 @@ static mr_norm draw_norm(mr_case *c, int *M, int *D, double *eps)
 {
     static const char *const names[] = {[MR_NORM_RMS] = "rms", [MR_NORM_LAYER] = "layer", [MR_NORM_NONE] = "none"};
     mr_norm kind = (mr_norm)mr_case_below(c, 3);
+    static const int wide[] = {256, 384, 512, 767, 768, 1024, 1028, 1100, 2048, 2050, 3072, 4096};
     *M = mr_case_rows(c);
     *D = mr_case_width(c);
+    if (!c->speed &&
+        mr_case_chance(c, 25)) { /* widths of real models, which a backend may have kernels of their own for */
+        *D = wide[mr_case_below(c, sizeof wide / sizeof *wide)];
+        *M = mr_case_chance(c, 10) ? 530 + mr_case_below(c, 100) : 1 + mr_case_below(c, 40);
+    }
     c->elements = (size_t)*M * *D;
     if (kind == MR_NORM_LAYER && *D < 4) c->tolerance *= 20; /* so few values may be nearly equal: x − mean cancels */
     *eps = kind == MR_NORM_LAYER ? MR_LAYER_EPS : MR_RMS_EPS;

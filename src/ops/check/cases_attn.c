@@ -4,12 +4,16 @@
 
 static mr_attn draw_shape(mr_case *c)
 {
-    static const int sizes[] = {1, 2, 3, 4, 8, 12, 16, 20, 32, 40, 48, 64, 66, 96, 126, 128};
+    static const int sizes[] = {1, 2, 3, 64, 4, 8, 12, 64, 16, 20, 32, 64, 40, 48, 64, 66, 96, 126, 128};
     mr_attn a = {.B = 1 + mr_case_below(c, 4),
                  .T = mr_case_chance(c, 25) ? 1 : 1 + mr_case_below(c, mr_case_chance(c, 80) ? 40 : 300)};
     a.size = sizes[c->seed % (sizeof sizes / sizeof *sizes)];
     a.heads = 1 + mr_case_below(c, a.size > 40 ? 2 : 4);
     a.window = mr_case_chance(c, 10) ? 1 : 1 + mr_case_below(c, mr_case_chance(c, 50) ? 20 : 2 * a.T + 100);
+    if (a.size == 64) { /* the usual heads, which a backend may have kernels of its own for: several tiles of rows */
+        a.T = 1 + mr_case_below(c, 330);
+        if (mr_case_chance(c, 50)) a.window = a.T + mr_case_below(c, 100);
+    }
     if (a.size < 10 && mr_case_chance(c, 15)) { /* long sequences, short windows: where a backend splits time */
         a.T = 600 + mr_case_below(c, 500);
         a.window = 1 + mr_case_below(c, 400);
@@ -21,6 +25,9 @@ static mr_attn draw_shape(mr_case *c)
                 a.rotary ? " rotary" : "");
     return a;
 }
+
+/* Whether a case is one of training, where nothing is carried. */
+static int draw_whole(mr_case *c, const mr_attn *a) { return mr_case_chance(c, a->size == 64 ? 60 : 20); }
 
 /* A count for all streams: zero, some, or more than the window holds. */
 static double draw_count(mr_case *c, int window)
@@ -34,7 +41,8 @@ void mr_case_attn_fwd(mr_case *c)
 {
     mr_attn a = c->args.attn_fwd.shape = draw_shape(c);
     size_t cache = (size_t)a.B * a.window * 2 * a.heads * a.size;
-    int in = mr_case_chance(c, 60), same = in && mr_case_chance(c, 50), out = same || mr_case_chance(c, 60);
+    const int whole = draw_whole(c, &a);
+    int in = !whole && mr_case_chance(c, 60), same = in && mr_case_chance(c, 50), out = same || mr_case_chance(c, 60);
     mr_case_add(c, MR_FIELD(attn_fwd, qkv), ACT, IN, 3 * c->elements, NORMAL, 1);
     mr_case_add_reset(c, offsetof(mr_attn_fwd_args, reset), a.B, a.T);
     mr_case_add_length(c, offsetof(mr_attn_fwd_args, length), a.B, a.T);
@@ -75,12 +83,13 @@ void mr_case_attn_bwd(mr_case *c)
     mr_case_add(c, SHARED(y), ACT, IN, c->elements, EMPTY, 0) ALSO(y);
     mr_case_add(c, SHARED(lse), REAL, IN, (size_t)a.B * a.heads * a.T, EMPTY, 0) ALSO(lse);
     mr_case_add(c, MR_FIELD(attn_bwd, dy), ACT, IN, c->elements, NORMAL, 1);
-    if (mr_case_chance(c, 60)) {
+    const int whole = draw_whole(c, &a);
+    if (!whole && mr_case_chance(c, 60)) {
         mr_case_add(c, SHARED(cache_in), REAL, IN, cache, NORMAL, 1) ALSO(cache_in);
         mr_case_add(c, SHARED(count_in), REAL, IN, (size_t)a.B, MR_FILL_CONSTANT, draw_count(c, a.window))
             ALSO(count_in);
     }
-    if (mr_case_chance(c, 60)) {
+    if (!whole && mr_case_chance(c, 60)) {
         mr_case_say(c, " dcache_out");
         mr_case_add(c, MR_FIELD(attn_bwd, dcache_out), REAL, IN, cache, NORMAL, 1);
     }
