@@ -5,7 +5,7 @@
 #include <math.h>
 
 /* How many numbers are converted at a time: enough that each upload's overhead is small. */
-enum { PIECE = 1 << 14 };
+enum { PIECE = 1 << 17 };
 
 /* ---- the scaler ---- */
 

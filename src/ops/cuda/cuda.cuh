@@ -17,6 +17,7 @@ extern "C" {
 typedef __nv_bfloat16 bf16;
 
 enum { MR_CUDA_PLANS = 512, MR_CUDA_SHADOWS = 2048, MR_CUDA_WORKSPACE = 32 << 20 };
+enum { MR_CUDA_STAGING = 64 << 20, MR_CUDA_PIECES = 16 };
 
 /* A planned product: its shape and options, and the algorithm chosen for them. */
 struct mr_cuda_plan {
@@ -32,6 +33,14 @@ struct mr_cuda_shadow {
     const float *from;
     bf16 *to;
     size_t n;
+};
+
+/* A small upload that is not on its way yet; narrow: floats that become bf16. */
+struct mr_cuda_piece {
+    void *to;
+    const char *from; /* in pinned memory */
+    size_t bytes;
+    int narrow;
 };
 
 /* One recording (CUDA graph) of repeated work. */
@@ -68,8 +77,10 @@ struct mr_cuda {
     mr_cuda_shadow shadows[MR_CUDA_SHADOWS];          /* bf16: copies of parameters for the products */
     int shadow_count, shadows_stale, weights_written; /* weights_written: since it was last cleared */
     mr_cuda_shadow *shadow_table;                     /* the list on the device */
-    char *staging; /* pinned host memory for uploads; its end is for small downloads */
+    char *staging; /* pinned host memory: MR_CUDA_STAGING bytes for uploads, then room for small downloads */
     size_t staged;
+    mr_cuda_piece pieces[MR_CUDA_PIECES]; /* small uploads since anything else was asked for; see upload.cu */
+    int piece_count;
     mr_cuda_plan plans[MR_CUDA_PLANS];
     int plan_count, plan_oldest; /* oldest: the next to be replaced when all are taken */
     mr_replays replays;          /* the key of each graph */
@@ -117,8 +128,12 @@ void mr_cuda_side_hooks(mr_dev *dev);
 void mr_cuda_side_free(mr_cuda *c);
 const bf16 *mr_cuda_raw_copy(mr_cuda *c, const float *from, size_t n);
 
-/* Launches the norm that was deferred, if any: after this, the stream holds everything that was asked for. */
+/* Launches the norm that was deferred and what fetches small uploads, if any: after this, the stream holds everything
+ * that was asked for. */
 void mr_cuda_settle(mr_cuda *c);
+void mr_cuda_deliver(mr_cuda *c); /* the uploads alone */
+void mr_cuda_wait(mr_cuda *c);    /* for the stream */
+void mr_cuda_upload_hooks(mr_dev *dev);
 void mr_cuda_defer_ops(mr_cuda *c);
 
 static inline size_t div_up(size_t a, size_t b) { return (a + b - 1) / b; }
@@ -177,6 +192,36 @@ template <> struct quad<bf16> {
     {
         __nv_bfloat162 x[2] = {__floats2bfloat162_rn(v[0], v[1]), __floats2bfloat162_rn(v[2], v[3])};
         *(uint2 *)p = *(const uint2 *)x;
+    }
+};
+
+/* V neighbours: as stored in memory, and as floats. */
+template <class ACT, int V> struct lanes;
+template <> struct lanes<float, 1> {
+    typedef float raw;
+    static __device__ __forceinline__ void expand(raw x, float *v) { v[0] = x; }
+    static __device__ __forceinline__ raw pack(const float *v) { return v[0]; }
+};
+template <> struct lanes<float, 2> {
+    typedef float2 raw;
+    static __device__ __forceinline__ void expand(raw x, float *v) { v[0] = x.x, v[1] = x.y; }
+    static __device__ __forceinline__ raw pack(const float *v) { return make_float2(v[0], v[1]); }
+};
+template <> struct lanes<bf16, 1> {
+    typedef unsigned short raw;
+    static __device__ __forceinline__ void expand(raw x, float *v) { v[0] = __uint_as_float((unsigned)x << 16); }
+    static __device__ __forceinline__ raw pack(const float *v) { return __bfloat16_as_ushort(__float2bfloat16(v[0])); }
+};
+template <> struct lanes<bf16, 2> {
+    typedef unsigned raw;
+    static __device__ __forceinline__ void expand(raw x, float *v)
+    {
+        v[0] = __uint_as_float(x << 16), v[1] = __uint_as_float(x & 0xffff0000u);
+    }
+    static __device__ __forceinline__ raw pack(const float *v)
+    {
+        __nv_bfloat162 x = __floats2bfloat162_rn(v[0], v[1]);
+        return *(unsigned *)&x;
     }
 };
 

@@ -28,6 +28,7 @@ enum { FEW = 1024, WIDEST = 4096, MOST_PRODUCT_ROWS = 128 };
 void mr_cuda_settle(mr_cuda *c)
 {
     c->stream_end = MR_END_PLAIN;
+    mr_cuda_deliver(c); /* never together with a noted norm */
     if (!c->has_waiting) return;
     c->has_waiting = 0;
     c->direct.norm_fwd(&c->dev, &c->waiting);
@@ -80,7 +81,7 @@ static void conv_fwd(mr_dev *dev, const mr_conv_fwd_args *a)
                  tail = 3 * (size_t)a->B * (size_t)a->D * sizeof(float);
     const uintptr_t all =
         (uintptr_t)a->w | (uintptr_t)a->b | (uintptr_t)a->tail_in | (uintptr_t)a->tail_out | (uintptr_t)a->y;
-    if (a->T != 1 || a->taps != 4 || all % 16 || !takes_norm(c, a->x, a->B, a->D, a->y, bytes) ||
+    if (a->T != 1 || a->taps != 4 || a->length || all % 16 || !takes_norm(c, a->x, a->B, a->D, a->y, bytes) ||
         overlap(a->tail_out, tail, c->waiting.x, bytes)) {
         conv_fwd_now(dev, a);
         return;
@@ -109,6 +110,7 @@ static int launch(mr_cuda *c, const few_args *g) { return mr_cuda_few_rows(c, g)
 static int run_few(mr_cuda *c, few_args g, const float *W, size_t out_bytes)
 {
     if (g.M > MOST_PRODUCT_ROWS) return 0;
+    mr_cuda_deliver(c);
     g.one_by_K = 1.0f / (float)g.K;
     g.W = c->bf16 ? (const void *)mr_cuda_shadow_of(c, W, (size_t)g.N * (size_t)g.K) : W;
     if (!g.W) return 0;

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Pinned memory: STAGING bytes for uploads, then LANDING for small downloads, of which a recording itself writes at
- * most BROUGHT. */
-enum { STAGING = 64 << 20, LANDING = 1 << 20, BROUGHT = 64 << 10 };
+/* Pinned memory after that for uploads: LANDING bytes for small downloads, of which a recording itself writes at most
+ * BROUGHT. */
+enum { STAGING = MR_CUDA_STAGING, LANDING = 1 << 20, BROUGHT = 64 << 10 };
 
 void mr_cuda_note(mr_cuda *c, cudaError_t error, const char *where)
 {
@@ -98,27 +98,11 @@ cudaError_t mr_cuda_allow_shared(const void *kernel, size_t bytes)
     return error;
 }
 
-static void cuda_wait(mr_cuda *c)
+void mr_cuda_wait(mr_cuda *c)
 {
+    mr_cuda_deliver(c);
     CHECK(c, cudaStreamSynchronize(c->stream));
     c->staged = 0;
-}
-
-/* Uploads through pinned memory, so that the caller may reuse its bytes at once and the copy waits for nothing. */
-static void cuda_upload(mr_dev *dev, void *to, const void *from, size_t bytes)
-{
-    mr_cuda *c = cuda_of(dev);
-    const char *at = (const char *)from;
-    mr_cuda_settle(c);
-    mr_cuda_written(c, to, bytes);
-    for (size_t done = 0; done < bytes;) {
-        if (c->staged == STAGING) cuda_wait(c);
-        size_t n = bytes - done < STAGING - c->staged ? bytes - done : STAGING - c->staged;
-        memcpy(c->staging + c->staged, at + done, n);
-        CHECK(c, cudaMemcpyAsync((char *)to + done, c->staging + c->staged, n, cudaMemcpyHostToDevice, c->stream));
-        c->staged += n;
-        done += n;
-    }
 }
 
 /* Copies a small piece of device memory to pinned memory. When this directly follows a replayed recording, the work is
@@ -128,12 +112,12 @@ static const void *land(mr_cuda *c, const void *from, size_t bytes)
 {
     mr_cuda_graph *g = c->stream_end == MR_END_REPLAYED ? c->replayed : NULL;
     if (g && g->wanted == from && bytes <= g->wanted_bytes) {
-        cuda_wait(c);
+        mr_cuda_wait(c);
         return c->staging + STAGING;
     }
     mr_cuda_settle(c);
     CHECK(c, cudaMemcpyAsync(c->staging + STAGING, from, bytes, cudaMemcpyDeviceToHost, c->stream));
-    cuda_wait(c);
+    mr_cuda_wait(c);
     if (g && g->exec && !g->wanted && bytes <= BROUGHT && (uintptr_t)from % 2 == 0 && bytes % 2 == 0) {
         g->wanted = from;
         g->wanted_bytes = bytes;
@@ -159,7 +143,7 @@ static void cuda_download(mr_dev *dev, void *to, const void *from, size_t bytes)
     }
     mr_cuda_settle(c);
     CHECK(c, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, c->stream));
-    cuda_wait(c);
+    mr_cuda_wait(c);
 }
 
 static void cuda_copy(mr_dev *dev, void *to, const void *from, size_t bytes)
@@ -176,40 +160,15 @@ static void cuda_zero(mr_dev *dev, void *to, size_t bytes)
     CHECK(cuda_of(dev), cudaMemsetAsync(to, 0, bytes, cuda_of(dev)->stream));
 }
 
-static void put(mr_dev *dev, mr_real *to, const float *from, size_t n)
-{
-    cuda_upload(dev, to, from, n * sizeof(float));
-}
-
 static void get(mr_dev *dev, float *to, const mr_real *from, size_t n)
 {
     cuda_download(dev, to, from, n * sizeof(float));
-}
-
-static __global__ void to_bf16(size_t n, const float *from, bf16 *to)
-{
-    for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x)
-        store(to + i, from[i]);
 }
 
 static __global__ void from_bf16(size_t n, const bf16 *from, float *to)
 {
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += (size_t)gridDim.x * blockDim.x)
         to[i] = load(from + i);
-}
-
-static void put_act(mr_dev *dev, mr_act *to, const float *from, size_t n)
-{
-    mr_cuda *c = cuda_of(dev);
-    if (!c->bf16) {
-        cuda_upload(dev, to, from, n * sizeof(float));
-        return;
-    }
-    float *wide = (float *)mr_cuda_scratch(c, n * sizeof(float));
-    if (!wide) return;
-    cuda_upload(dev, wide, from, n * sizeof(float));
-    to_bf16<<<256, 256, 0, c->stream>>>(n, wide, (bf16 *)to);
-    LAUNCHED(c, "to_bf16");
 }
 
 static void get_act(mr_dev *dev, float *to, const mr_act *from, size_t n)
@@ -291,7 +250,7 @@ static int cuda_sync(mr_dev *dev, mr_error *err)
 {
     mr_cuda *c = cuda_of(dev);
     mr_cuda_settle(c);
-    cuda_wait(c);
+    mr_cuda_wait(c);
     if (c->error == cudaSuccess) return 0;
     cudaError_t error = c->error;
     c->error = cudaSuccess;
@@ -458,13 +417,10 @@ extern "C" int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **o
     dev->real_size = sizeof(float);
     dev->alloc = cuda_alloc;
     dev->release = cuda_release;
-    dev->upload = cuda_upload;
     dev->download = cuda_download;
     dev->copy = cuda_copy;
     dev->zero = cuda_zero;
-    dev->put = put;
     dev->get = get;
-    dev->put_act = put_act;
     dev->get_act = get_act;
     dev->replay = cuda_replay;
     dev->sync = cuda_sync;
@@ -477,6 +433,7 @@ extern "C" int mr_cuda_open(int index, const mr_dev_options *options, mr_dev **o
     dev->index = index;
     mr_cuda_raw_hooks(dev);
     mr_cuda_side_hooks(dev);
+    mr_cuda_upload_hooks(dev);
     fill_ops(dev);
     int status = find_device(c, index, err);
     if (!status) status = mr_lt_load(err);

@@ -133,34 +133,4 @@ struct scan_args {
     float *bias_sums;        /* [B, chunks, G·H] sums over tokens of the pre-activations' gradients, or NULL */
 };
 
-/* V neighbouring channels: as stored in memory, and as floats. */
-template <class ACT, int V> struct lanes;
-template <> struct lanes<float, 1> {
-    typedef float raw;
-    static __device__ __forceinline__ void expand(raw x, float *v) { v[0] = x; }
-    static __device__ __forceinline__ raw pack(const float *v) { return v[0]; }
-};
-template <> struct lanes<float, 2> {
-    typedef float2 raw;
-    static __device__ __forceinline__ void expand(raw x, float *v) { v[0] = x.x, v[1] = x.y; }
-    static __device__ __forceinline__ raw pack(const float *v) { return make_float2(v[0], v[1]); }
-};
-template <> struct lanes<bf16, 1> {
-    typedef unsigned short raw;
-    static __device__ __forceinline__ void expand(raw x, float *v) { v[0] = __uint_as_float((unsigned)x << 16); }
-    static __device__ __forceinline__ raw pack(const float *v) { return __bfloat16_as_ushort(__float2bfloat16(v[0])); }
-};
-template <> struct lanes<bf16, 2> {
-    typedef unsigned raw;
-    static __device__ __forceinline__ void expand(raw x, float *v)
-    {
-        v[0] = __uint_as_float(x << 16), v[1] = __uint_as_float(x & 0xffff0000u);
-    }
-    static __device__ __forceinline__ raw pack(const float *v)
-    {
-        __nv_bfloat162 x = __floats2bfloat162_rn(v[0], v[1]);
-        return *(unsigned *)&x;
-    }
-};
-
 #endif
