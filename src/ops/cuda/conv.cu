@@ -1,6 +1,7 @@
-/* The convolution over time: a thread takes one channel through a span of one sequence, with the past inputs (or,
- * backward, the future gradients) that it needs in registers. A reset clears them, so both directions treat it alike.
- * K is how many taps a kernel has registers for: 4, 8 or 16. One with fewer has zeros for its first weights. */
+/* The convolution over time: a thread takes V neighbouring channels through a span of one sequence, with the past
+ * inputs (or, backward, the future gradients) that it needs in registers. A reset clears them, so both directions treat
+ * it alike. K is how many taps a kernel has registers for: 4, 8 or 16. One with fewer has zeros for its first weights.
+ * Two channels a thread keep twice as many bytes on their way, which bf16 needs. */
 #include "ops/cuda/cuda.cuh"
 
 struct conv_args {
@@ -18,10 +19,10 @@ struct walk {
     int b, d, span, first, last, real;
 };
 
-static __device__ __forceinline__ walk my_walk(const conv_args &g)
+template <int V> static __device__ __forceinline__ walk my_walk(const conv_args &g)
 {
     walk s;
-    s.d = blockIdx.x * 32 + threadIdx.x;
+    s.d = (blockIdx.x * 32 + threadIdx.x) * V; /* the first of V */
     s.span = blockIdx.y * SPAN_WARPS + threadIdx.y;
     s.b = blockIdx.z;
     s.first = s.span * SPAN;
@@ -54,9 +55,9 @@ template <int N> static __device__ __forceinline__ void clear(float *p)
     for (int k = 0; k < N; k++) p[k] = 0;
 }
 
-/* The K − 1 inputs before token t, oldest first, as token t − 1 left them. */
+/* The K − 1 inputs of channel s.d + v before token t, oldest first, as token t − 1 left them. */
 template <class A, int K>
-static __device__ __forceinline__ void past(const conv_args &g, const walk &s, const A *x, int t, float *window)
+static __device__ __forceinline__ void past(const conv_args &g, const walk &s, int v, const A *x, int t, float *window)
 {
 #pragma unroll
     for (int k = 0; k < K - 1; k++) {
@@ -64,8 +65,8 @@ static __device__ __forceinline__ void past(const conv_args &g, const walk &s, c
         window[k] = 0;
         if (source >= 0) {
             if (resets(g, s, source)) clear<K - 1>(window);
-            window[k] = load(x + (size_t)source * g.D);
-        } else if (g.tail_in && source >= 1 - g.taps) window[k] = g.tail_in[tail_at(g, s, source)];
+            window[k] = load(x + (size_t)source * g.D + v);
+        } else if (g.tail_in && source >= 1 - g.taps) window[k] = g.tail_in[tail_at(g, s, source) + v];
     }
 }
 
@@ -84,29 +85,40 @@ template <int K> static __device__ __forceinline__ void shift_in(float *past, fl
     past[K - 2] = own;
 }
 
-template <class A, int K>
+template <class A, int K, int V>
 static __global__ void conv_walk(conv_args g, const A *__restrict__ all_x, A *__restrict__ all_y)
 {
-    const walk s = my_walk(g);
+    typedef lanes<A, V> pack;
+    const walk s = my_walk<V>(g);
     if (s.d >= g.D || s.first >= g.T) return;
     const A *x = all_x + (size_t)s.b * g.T * g.D + s.d;
     A *y = all_y + (size_t)s.b * g.T * g.D + s.d;
-    const float bias = g.b[s.d];
-    float w[K], p[K - 1];
-    weights_of<K>(g, s.d, w);
-    past<A, K>(g, s, x, s.first, p);
-    for (int base = s.first; base < s.last; base += AHEAD) {
-        float in[AHEAD];
+    float w[V][K], p[V][K - 1], bias[V];
 #pragma unroll
-        for (int k = 0; k < AHEAD; k++) in[k] = base + k < s.last ? load(x + (size_t)(base + k) * g.D) : 0;
+    for (int v = 0; v < V; v++) {
+        bias[v] = g.b[s.d + v];
+        weights_of<K>(g, s.d + v, w[v]);
+        past<A, K>(g, s, v, x, s.first, p[v]);
+    }
+    for (int base = s.first; base < s.last; base += AHEAD) {
+        typename pack::raw in[AHEAD];
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++)
+            if (base + k < s.last) in[k] = *(const typename pack::raw *)(x + (size_t)(base + k) * g.D);
 #pragma unroll
         for (int k = 0; k < AHEAD; k++) {
             const int t = base + k;
             if (t >= s.last) break;
-            if (resets(g, s, t)) clear<K - 1>(p);
-            const float v = weigh<K>(bias, w, p, in[k]);
-            store(y + (size_t)t * g.D, t < s.real ? v : 0.0f);
-            shift_in<K>(p, in[k]);
+            const bool cut = resets(g, s, t);
+            float own[V], out[V];
+            pack::expand(in[k], own);
+#pragma unroll
+            for (int v = 0; v < V; v++) {
+                if (cut) clear<K - 1>(p[v]);
+                out[v] = t < s.real ? weigh<K>(bias[v], w[v], p[v], own[v]) : 0.0f;
+                shift_in<K>(p[v], own[v]);
+            }
+            *(typename pack::raw *)(y + (size_t)t * g.D) = pack::pack(out);
         }
     }
 }
@@ -126,7 +138,7 @@ template <class A, int K> static __global__ void conv_tail(conv_args g, const A 
     s.d = blockIdx.x * 32 + threadIdx.x, s.b = blockIdx.y;
     if (s.d >= g.D) return;
     float tail[K - 1];
-    past<A, K>(g, s, x + (size_t)s.b * g.T * g.D + s.d, g.length ? g.length[s.b] : g.T, tail);
+    past<A, K>(g, s, 0, x + (size_t)s.b * g.T * g.D + s.d, g.length ? g.length[s.b] : g.T, tail);
     write_tail<K>(g, s, tail);
 }
 
@@ -139,7 +151,7 @@ template <class A, int K> static __global__ void conv_one(conv_args g, const A *
     if (s.b >= g.B) return;
     float w[K], p[K - 1];
     weights_of<K>(g, s.d, w);
-    past<A, K>(g, s, x + i, 0, p);
+    past<A, K>(g, s, 0, x + i, 0, p);
     if (resets(g, s, 0)) clear<K - 1>(p);
     const float own = load(x + i);
     store(y + i, weigh<K>(g.b[s.d], w, p, own));
@@ -174,67 +186,96 @@ template <int K> static __device__ __forceinline__ void step_down(future<K> &f, 
     f.next[0] = reset ? 0 : own;
 }
 
-/* The gradient that dtail_out gives to input `source`: it is in tail_out unless a reset came in between. */
-static __device__ __forceinline__ float from_tail(const conv_args &g, const walk &s, int source)
+/* The gradient that dtail_out gives to input `source` of channel s.d + v: it is in tail_out unless a reset came in
+ * between. */
+static __device__ __forceinline__ float from_tail(const conv_args &g, const walk &s, int v, int source)
 {
     const int past = g.taps - 1, row = source - (s.real - past);
     if (!g.dtail_out || row < 0 || row >= past) return 0;
     for (int t = max(0, source + 1); t < s.real; t++)
         if (resets(g, s, t)) return 0;
-    return g.dtail_out[((size_t)s.b * past + row) * g.D + s.d];
+    return g.dtail_out[((size_t)s.b * past + row) * g.D + s.d + v];
 }
 
-/* Continues over the inputs before token 0: the carried tail. */
+/* Continues over the inputs before token 0: the carried tail. Not unrolled: ptxas 13.0 then leaves out the last row. */
 template <int K>
-static __device__ __forceinline__ void walk_tail(const conv_args &g, const walk &s, future<K> &f, const float *w)
+static __device__ __forceinline__ void walk_tail(const conv_args &g, const walk &s, int v, future<K> &f, const float *w)
 {
+#pragma unroll 1
     for (int source = -1; source > -g.taps; source--) {
-        const size_t at = tail_at(g, s, source);
-        const float dx = take_input(f, w, g.tail_in ? g.tail_in[at] : 0, 0) + from_tail(g, s, source);
-        if (g.dtail_in) g.dtail_in[at] = g.tail_in ? dx : 0;
+        const size_t at = tail_at(g, s, source) + v;
+        const float dx = take_input(f, w, g.tail_in[at], 0) + from_tail(g, s, v, source);
+        if (g.dtail_in) g.dtail_in[at] = dx;
         step_down(f, false, 0);
     }
 }
 
-template <class A, int K>
+/* One token of the backward, for V channels: their gradients go to dx. */
+template <class A, int K, int V>
+static __device__ __forceinline__ void token_bwd(const conv_args &g, const walk &s, int t, future<K> (&f)[V],
+                                                 const float (&w)[V][K], typename lanes<A, V>::raw x,
+                                                 typename lanes<A, V>::raw dy, A *dx)
+{
+    typedef lanes<A, V> pack;
+    float in[V], own[V], out[V], old[V];
+    if (t < s.real) {
+        const bool cut = resets(g, s, t);
+        pack::expand(x, in);
+        pack::expand(dy, own);
+#pragma unroll
+        for (int v = 0; v < V; v++) {
+            out[v] = take_input(f[v], w[v], in[v], own[v]) + from_tail(g, s, v, t);
+            step_down(f[v], cut, own[v]);
+        }
+    } else clear<V>(out);
+    if (g.accumulate) {
+        pack::expand(*(const typename pack::raw *)dx, old);
+#pragma unroll
+        for (int v = 0; v < V; v++) out[v] += old[v];
+    }
+    *(typename pack::raw *)dx = pack::pack(out);
+}
+
+template <class A, int K, int V>
 static __global__ void conv_walk_bwd(conv_args g, const A *__restrict__ all_x, const A *__restrict__ all_dy,
                                      A *__restrict__ all_dx)
 {
-    const walk s = my_walk(g);
+    typedef typename lanes<A, V>::raw raw;
+    const walk s = my_walk<V>(g);
     if (s.d >= g.D || s.first >= g.T) return;
     const size_t row = (size_t)s.b * g.T * g.D + s.d;
     const A *x = all_x + row, *dy = all_dy + row;
     A *dx = all_dx + row;
-    float w[K];
-    weights_of<K>(g, s.d, w);
-    future<K> f = {};
-    for (int t = min(s.last + g.taps - 1, s.real) - 1; t >= s.last; t--)
-        step_down(f, resets(g, s, t), load(dy + (size_t)t * g.D));
-    for (int base = s.last - 1; base >= s.first; base -= AHEAD) {
-        float in[AHEAD], own[AHEAD];
+    float w[V][K];
+    future<K> f[V] = {};
 #pragma unroll
-        for (int k = 0; k < AHEAD; k++) {
-            const bool here = base - k >= s.first && base - k < s.real;
-            in[k] = here ? load(x + (size_t)(base - k) * g.D) : 0;
-            own[k] = here ? load(dy + (size_t)(base - k) * g.D) : 0;
-        }
-#pragma unroll
-        for (int k = 0; k < AHEAD; k++) {
-            const int t = base - k;
-            if (t < s.first) break;
-            float v = 0;
-            if (t < s.real) {
-                v = take_input(f, w, in[k], own[k]) + from_tail(g, s, t);
-                step_down(f, resets(g, s, t), own[k]);
-            }
-            store(dx + (size_t)t * g.D, g.accumulate ? v + load(dx + (size_t)t * g.D) : v);
-        }
+    for (int v = 0; v < V; v++) {
+        weights_of<K>(g, s.d + v, w[v]);
+        for (int t = min(s.last + g.taps - 1, s.real) - 1; t >= s.last; t--)
+            step_down(f[v], resets(g, s, t), load(dy + (size_t)t * g.D + v));
     }
-    if (s.first == 0) walk_tail(g, s, f, w);
+    for (int base = s.last - 1; base >= s.first; base -= AHEAD) {
+        raw in[AHEAD] = {}, own[AHEAD] = {};
 #pragma unroll
-    for (int j = 0; j < K + 1; j++) {
-        const int row = j - (K - g.taps);
-        if (row >= 0) g.partial[(((size_t)s.b * g.spans + s.span) * (g.taps + 1) + row) * g.D + s.d] = f.sum[j];
+        for (int k = 0; k < AHEAD; k++) {
+            if (base - k < s.first || base - k >= s.real) continue;
+            in[k] = *(const raw *)(x + (size_t)(base - k) * g.D);
+            own[k] = *(const raw *)(dy + (size_t)(base - k) * g.D);
+        }
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++)
+            if (base - k >= s.first)
+                token_bwd<A, K, V>(g, s, base - k, f, w, in[k], own[k], dx + (size_t)(base - k) * g.D);
+    }
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        if (s.first == 0 && g.tail_in) walk_tail(g, s, v, f[v], w[v]);
+#pragma unroll
+        for (int j = 0; j < K + 1; j++) {
+            const int row = j - (K - g.taps);
+            if (row >= 0)
+                g.partial[(((size_t)s.b * g.spans + s.span) * (g.taps + 1) + row) * g.D + s.d + v] = f[v].sum[j];
+        }
     }
 }
 
@@ -263,20 +304,33 @@ static conv_args conv_args_of(int B, int T, int D, int taps, const mr_real *w, c
     return g;
 }
 
-static dim3 conv_grid(const conv_args &g)
+static dim3 conv_grid(const conv_args &g, int channels)
 {
-    return dim3((unsigned)div_up((size_t)g.D, 32), (unsigned)div_up((size_t)g.spans, SPAN_WARPS), (unsigned)g.B);
+    return dim3((unsigned)div_up((size_t)g.D, 32 * (size_t)channels), (unsigned)div_up((size_t)g.spans, SPAN_WARPS),
+                (unsigned)g.B);
+}
+
+/* Whether a thread can take two channels: the rows of all three arrays begin at multiples of two. */
+template <class A> static bool in_pairs(int D, const void *one, const void *two, const void *three)
+{
+    return D % 2 == 0 && ((uintptr_t)one | (uintptr_t)two | (uintptr_t)three) % (2 * sizeof(A)) == 0;
+}
+
+template <class A, int K, int V> static void walk_up(mr_cuda *c, const conv_args &g, const mr_conv_fwd_args *a)
+{
+    conv_walk<A, K, V><<<conv_grid(g, V), dim3(32, SPAN_WARPS), 0, c->stream>>>(g, (const A *)a->x, (A *)a->y);
 }
 
 template <class A, int K> static void forward(mr_cuda *c, const conv_args &g, const mr_conv_fwd_args *a)
 {
-    if (g.T == 1) {
+    if (g.T == 1 && !g.length) {
         conv_one<A, K>
             <<<(unsigned)div_up((size_t)g.B * (size_t)g.D, 128), 128, 0, c->stream>>>(g, (const A *)a->x, (A *)a->y);
         LAUNCHED(c, "conv_one");
         return;
     }
-    conv_walk<A, K><<<conv_grid(g), dim3(32, SPAN_WARPS), 0, c->stream>>>(g, (const A *)a->x, (A *)a->y);
+    if (K == 4 && in_pairs<A>(g.D, a->x, a->y, NULL)) walk_up<A, K, K == 4 ? 2 : 1>(c, g, a);
+    else walk_up<A, K, 1>(c, g, a);
     if (g.tail_out && g.taps > 1)
         conv_tail<A, K>
             <<<dim3((unsigned)div_up((size_t)g.D, 32), (unsigned)g.B), 32, 0, c->stream>>>(g, (const A *)a->x);
@@ -290,10 +344,16 @@ template <class A> static void by_taps(mr_cuda *c, const conv_args &g, const mr_
     else forward<A, MR_TAPS_MOST>(c, g, a);
 }
 
+template <class A, int K, int V> static void walk_down(mr_cuda *c, const conv_args &g, const mr_conv_bwd_args *a)
+{
+    conv_walk_bwd<A, K, V>
+        <<<conv_grid(g, V), dim3(32, SPAN_WARPS), 0, c->stream>>>(g, (const A *)a->x, (const A *)a->dy, (A *)a->dx);
+}
+
 template <class A, int K> static void backward(mr_cuda *c, const conv_args &g, const mr_conv_bwd_args *a)
 {
-    conv_walk_bwd<A, K>
-        <<<conv_grid(g), dim3(32, SPAN_WARPS), 0, c->stream>>>(g, (const A *)a->x, (const A *)a->dy, (A *)a->dx);
+    if (K == 4 && in_pairs<A>(g.D, a->x, a->dy, a->dx)) walk_down<A, K, K == 4 ? 2 : 1>(c, g, a);
+    else walk_down<A, K, 1>(c, g, a);
 }
 
 template <class A> static void by_taps(mr_cuda *c, const conv_args &g, const mr_conv_bwd_args *a)
@@ -319,8 +379,11 @@ static void conv_bwd(mr_dev *dev, const mr_conv_bwd_args *a)
     g.partial = (float *)mr_cuda_scratch(c, rows * sums * (size_t)a->D * sizeof(float));
     if (!g.partial) return;
     g.dtail_out = (const float *)a->dtail_out;
-    g.dtail_in = (float *)a->dtail_in;
     g.accumulate = a->accumulate;
+    if (a->tail_in) g.dtail_in = (float *)a->dtail_in;
+    else if (a->dtail_in)
+        CHECK(c, cudaMemsetAsync(a->dtail_in, 0, (size_t)a->B * (size_t)(a->taps - 1) * (size_t)a->D * sizeof(float),
+                                 c->stream));
     BY_ACT(c, by_taps, c, g, a);
     add_conv_grads<<<dim3((unsigned)div_up((size_t)a->D, 32), (unsigned)sums), dim3(32, 16), 0, c->stream>>>(
         (int)rows, a->D, a->taps, g.partial, (float *)a->dw, (float *)a->db);
@@ -357,7 +420,7 @@ template <class A> static __global__ void add_tail_gradient(conv_args g, A *dx)
     s.real = g.length ? g.length[s.b] : g.T;
     for (int source = max(0, s.real - (g.taps - 1)); source < s.real; source++) {
         A *at = dx + ((size_t)s.b * g.T + source) * g.D + s.d;
-        store(at, load(at) + from_tail(g, s, source));
+        store(at, load(at) + from_tail(g, s, 0, source));
     }
 }
 
