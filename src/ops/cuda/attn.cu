@@ -1,6 +1,6 @@
 /* Attention, forward: a thread block has 64 queries of one head and loops over the rows that they see, 64 at a time. A
- * single token with a cache reads the cache directly. */
-#include "ops/cuda/attn.cuh"
+ * single token with a cache reads the cache directly, and the usual case of training is flash.cu's. */
+#include "ops/cuda/flash.cuh"
 
 /* The two queries of a thread: each sees rows first … own. */
 struct two_rows {
@@ -228,12 +228,14 @@ static void attn_fwd(mr_dev *dev, const mr_attn_fwd_args *args)
 {
     mr_cuda *c = cuda_of(dev);
     const mr_attn *g = &args->shape;
+    const bool flash = flash_fits(c, g, args->cache_in, NULL, args->qkv, args->y), turned = flash && g->rotary;
     attn_args a = {};
-    if (!mr_cuda_attn_prepare(c, g, (const float *)args->cache_in, (const float *)args->count_in, args->reset,
-                              args->length, 0, &a))
-        return;
+    void *room = mr_cuda_attn_prepare(c, g, (const float *)args->cache_in, (const float *)args->count_in, args->reset,
+                                      args->length, turned ? flash_room(g) : 0, &a);
+    if (!room) return;
     a.qkv = args->qkv, a.y = args->y, a.lse = (float *)args->lse;
-    if (g->T == 1 && args->cache_in && !args->length && g->window < ONE_MOST) BY_ACT(c, launch_one, c, &a);
+    if (flash) mr_cuda_flash_fwd(c, &a, turned ? room : NULL);
+    else if (g->T == 1 && args->cache_in && !args->length && g->window < ONE_MOST) BY_ACT(c, launch_one, c, &a);
     else attn_dispatch<forward_pass>(c, g->size, c, (const attn_args *)&a);
     if (args->cache_out) BY_ACT(c, launch_keep, c, &a, (float *)args->cache_out, (float *)args->count_out);
 }

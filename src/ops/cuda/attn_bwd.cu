@@ -1,7 +1,7 @@
 /* Attention, backward, without atomics. First the gradients of queries: a block has 64 of them and loops over rows.
  * Then those of keys and values: a block has 64 rows and loops over queries. Both recompute the softmax. Sums over rows
  * or queries have a fixed order. */
-#include "ops/cuda/attn.cuh"
+#include "ops/cuda/flash.cuh"
 
 /* mean[b, head, t] = Σ dy·y; one warp per element. */
 template <class A>
@@ -235,22 +235,31 @@ template <int KIND, int HP, class A> struct backward_pass {
 };
 
 /* The gradient of q stays in scratch until q is no longer read. */
+static void backward(mr_cuda *c, attn_args *a, char *room, size_t q_bytes)
+{
+    const size_t act = c->dev.act_size, D = (size_t)a->D * act;
+    a->dq = room, a->mean = (const float *)(room + q_bytes);
+    attn_dispatch<backward_pass>(c, a->g.size, c, (const attn_args *)a);
+    CHECK(c, cudaMemcpy2DAsync(a->dqkv, 3 * D, a->dq, D, D, (size_t)a->g.B * (size_t)a->g.T, cudaMemcpyDeviceToDevice,
+                               c->stream));
+}
+
 void mr_cuda_attn_bwd(mr_dev *dev, const mr_attn_bwd_args *args)
 {
     mr_cuda *c = cuda_of(dev);
     const mr_attn *g = &args->shape;
+    const bool flash = flash_fits(c, g, args->cache_in, args->dcache_out, args->qkv, args->dy);
     const size_t N = (size_t)g->B * (size_t)g->T, D = (size_t)g->heads * (size_t)g->size,
-                 dq = div_up(N * D * dev->act_size, 256) * 256;
+                 rows = flash ? flash_room(g) : div_up(N * D * dev->act_size, 256) * 256;
     attn_args a = {};
-    char *room = (char *)mr_cuda_attn_prepare(c, g, (const float *)args->cache_in, (const float *)args->count_in,
-                                              args->reset, args->length, dq + N * (size_t)g->heads * sizeof(float), &a);
+    char *room =
+        (char *)mr_cuda_attn_prepare(c, g, (const float *)args->cache_in, (const float *)args->count_in, args->reset,
+                                     args->length, rows + N * (size_t)g->heads * sizeof(float), &a);
     if (!room) return;
     a.qkv = a.dqkv = args->qkv, a.y = (void *)args->y, a.lse = (float *)args->lse, a.dy = args->dy;
-    a.dq = room, a.mean = (const float *)(room + dq);
     a.dcache_out = (const float *)args->dcache_out, a.dcache_in = (float *)args->dcache_in;
-    attn_dispatch<backward_pass>(c, g->size, c, (const attn_args *)&a);
-    CHECK(c, cudaMemcpy2DAsync(args->qkv, 3 * D * dev->act_size, a.dq, D * dev->act_size, D * dev->act_size, N,
-                               cudaMemcpyDeviceToDevice, c->stream));
+    if (flash) mr_cuda_flash_bwd(c, &a, room);
+    else backward(c, &a, room, rows);
     if (a.dcache_in && !a.cache)
         CHECK(c, cudaMemsetAsync(a.dcache_in, 0, (size_t)g->B * (size_t)g->window * 2 * D * sizeof(float), c->stream));
     if (args->dcount_in) CHECK(c, cudaMemsetAsync(args->dcount_in, 0, (size_t)g->B * sizeof(float), c->stream));
