@@ -1,8 +1,8 @@
-/* Normalisation over channels. Rows of common widths are read four channels at a time, short ones several per warp;
- * other widths are read one channel per lane. */
+/* Normalisation over channels. Rows of common widths are read four channels at a time, short ones several per warp, and
+ * wide ones by several warps; other widths are read one channel per lane. */
 #include "ops/cuda/cuda.cuh"
 
-enum { ROW_WARPS = 8, NORM_MOST = 4096 };
+enum { ROW_WARPS = 8, BLOCK_LANES = 32 * ROW_WARPS, NORM_MOST = 4096 };
 
 struct norm_args {
     int M, D;
@@ -19,12 +19,15 @@ static __device__ __forceinline__ float rstd_of(const norm_args &g, float square
     return g.kind == MR_NORM_NONE ? 1 : rsqrtf(square / g.D + g.eps);
 }
 
-/* How a row is spread over a warp: LPR lanes per row, each with N channels: quads that are LPR·4 apart (WHOLE: they
- * fill the row exactly), or single channels LPR apart, up to the width. */
+/* How a row is spread over a block of ROW_WARPS warps: LPR lanes per row, each with N channels: quads that are LPR·4
+ * apart (WHOLE: they fill the row exactly), or single channels LPR apart, up to the width. */
 template <class A, int LPR, int N, int WHOLE> struct row_of {
-    static const int rows = 32 / LPR; /* of a warp */
+    static const int rows = BLOCK_LANES / LPR; /* of a block */
+    static const int warps = LPR / 32;         /* of a row; 0 or 1: lanes of one warp */
 
-    static __device__ __forceinline__ int lane() { return threadIdx.x % LPR; }
+    static __device__ __forceinline__ int thread() { return threadIdx.y * 32 + threadIdx.x; }
+    static __device__ __forceinline__ int lane() { return thread() % LPR; }
+    static __device__ __forceinline__ int row() { return thread() / LPR; }
     static __device__ __forceinline__ int channel(int i)
     {
         return WHOLE ? (i / 4 * LPR + lane()) * 4 + i % 4 : lane() + LPR * i;
@@ -52,10 +55,19 @@ template <class A, int LPR, int N, int WHOLE> struct row_of {
                 if (there(i, D)) store(x + channel(i), v[i]);
     }
 
+    /* Over the row; all threads call it, and all get the result. */
     static __device__ __forceinline__ float sum(float v)
     {
 #pragma unroll
-        for (int k = LPR / 2; k; k >>= 1) v += __shfl_xor_sync(0xffffffffu, v, k);
+        for (int k = warps > 1 ? 16 : LPR / 2; k; k >>= 1) v += __shfl_xor_sync(0xffffffffu, v, k);
+        if (warps <= 1) return v;
+        __shared__ float sums[ROW_WARPS];
+        __syncthreads(); /* what the last call left has been read */
+        if (threadIdx.x == 0) sums[threadIdx.y] = v;
+        __syncthreads();
+        v = 0;
+#pragma unroll
+        for (int w = 0; w < warps; w++) v += sums[row() * warps + w];
         return v;
     }
 };
@@ -63,7 +75,7 @@ template <class A, int LPR, int N, int WHOLE> struct row_of {
 template <class A, int LPR, int N, int WHOLE> static __global__ void norm_rows(norm_args g, const A *x, A *y)
 {
     typedef row_of<A, LPR, N, WHOLE> row;
-    const int m = (blockIdx.x * ROW_WARPS + threadIdx.y) * row::rows + threadIdx.x / LPR, D = g.D;
+    const int m = blockIdx.x * row::rows + row::row(), D = g.D;
     const bool on = m < g.M; /* lanes of rows that do not exist still take part in the sums */
     float v[N], mean = 0, square = 0;
     row::read(x + (size_t)(on ? m : 0) * D, D, v);
@@ -89,32 +101,44 @@ template <class A, int LPR, int N, int WHOLE>
 static __device__ __forceinline__ void add_up(const norm_args &g, int which, const float *own, float *sums)
 {
     typedef row_of<A, LPR, N, WHOLE> row;
-    const int groups = ROW_WARPS * row::rows, group = threadIdx.y * row::rows + threadIdx.x / LPR, D = g.D;
+    const int D = g.D;
+    if (row::rows == 1) { /* each thread has its channels to itself */
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            if (row::there(i, D)) g.partial[((size_t)blockIdx.x * 2 + which) * D + row::channel(i)] = own[i];
+        return;
+    }
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < N; i++)
-        if (row::there(i, D)) sums[group * D + row::channel(i)] = own[i];
+        if (row::there(i, D)) sums[row::row() * D + row::channel(i)] = own[i];
     __syncthreads();
     for (int d = threadIdx.y * 32 + threadIdx.x; d < D; d += 32 * ROW_WARPS) {
         float sum = 0;
-        for (int i = 0; i < groups; i++) sum += sums[i * D + d];
+        for (int i = 0; i < row::rows; i++) sum += sums[i * D + d];
         g.partial[((size_t)blockIdx.x * 2 + which) * D + d] = sum;
     }
 }
 
+/* Blocks a multiprocessor that have enough registers; DB: the norm has a bias. */
+template <int N, int DB> struct fitting {
+    static const int value = N <= 8 ? 4 - DB : N <= 12 ? 3 - DB : 1;
+};
+
 /* With x̂ = (x − mean)·rstd and u = dy·w:  dx = rstd·(u − [layer: mean(u)] − [rms, layer: x̂·mean(u·x̂)]). Warps loop
  * over rows; their shares of dw and db stay in registers until the block adds them up. */
-template <class A, int LPR, int N, int WHOLE>
-static __global__ void norm_rows_bwd(norm_args g, const A *x, const A *dy, A *dx)
+template <class A, int LPR, int N, int WHOLE, int DB>
+static __global__ void __launch_bounds__(BLOCK_LANES, (fitting<N, DB>::value))
+    norm_rows_bwd(norm_args g, const A *x, const A *dy, A *dx)
 {
     typedef row_of<A, LPR, N, WHOLE> row;
-    extern __shared__ float sums[]; /* [groups, D] */
-    const int D = g.D, stride = gridDim.x * ROW_WARPS * row::rows;
+    extern __shared__ float sums[]; /* [rows, D] */
+    const int D = g.D, stride = gridDim.x * row::rows;
     float dw[N], db[N];
 #pragma unroll
     for (int i = 0; i < N; i++) dw[i] = db[i] = 0;
-    for (int first = (blockIdx.x * ROW_WARPS + threadIdx.y) * row::rows; first < g.M; first += stride) {
-        const int m = first + threadIdx.x / LPR;
+    for (int first = blockIdx.x * row::rows; first < g.M; first += stride) { /* the same for all threads of a block */
+        const int m = first + row::row();
         const bool on = m < g.M;
         const size_t at = (size_t)(on ? m : 0) * D;
         float v[N], u[N], old[N], mean_u = 0, mean_ux = 0;
@@ -125,19 +149,20 @@ static __global__ void norm_rows_bwd(norm_args g, const A *x, const A *dy, A *dx
 #pragma unroll
         for (int i = 0; i < N; i++) {
             v[i] = (v[i] - mean) * rstd;
-            if (on) dw[i] += u[i] * v[i], db[i] += u[i];
+            if (on) dw[i] += u[i] * v[i];
+            if (DB && on) db[i] += u[i];
             u[i] *= row::there(i, D) ? g.w[row::channel(i)] : 0;
-            mean_u += u[i];
+            if (DB) mean_u += u[i];
             mean_ux += u[i] * v[i];
         }
-        mean_u = g.kind == MR_NORM_LAYER ? row::sum(mean_u) / D : 0;
+        mean_u = DB ? row::sum(mean_u) / D : 0;
         mean_ux = g.kind == MR_NORM_NONE ? 0 : row::sum(mean_ux) / D;
 #pragma unroll
         for (int i = 0; i < N; i++) u[i] = rstd * (u[i] - mean_u - v[i] * mean_ux) + (g.accumulate ? old[i] : 0);
         if (on) row::write(dx + at, D, u);
     }
     add_up<A, LPR, N, WHOLE>(g, 0, dw, sums);
-    add_up<A, LPR, N, WHOLE>(g, 1, db, sums);
+    if (DB) add_up<A, LPR, N, WHOLE>(g, 1, db, sums);
 }
 
 /* ---- launches ---- */
@@ -146,27 +171,35 @@ template <class A, int LPR, int N, int WHOLE> static void launch(mr_cuda *c, con
 {
     const norm_args g = {
         a->M, a->D, a->kind, 0, (float)a->eps, (const float *)a->w, (const float *)a->b, (float *)a->stat, NULL};
-    const size_t blocks = div_up((size_t)a->M, ROW_WARPS * row_of<A, LPR, N, WHOLE>::rows);
+    const size_t blocks = div_up((size_t)a->M, row_of<A, LPR, N, WHOLE>::rows);
     norm_rows<A, LPR, N, WHOLE><<<(unsigned)blocks, dim3(32, ROW_WARPS), 0, c->stream>>>(g, (const A *)a->x, (A *)a->y);
     LAUNCHED(c, "norm_rows");
 }
 
-template <class A, int LPR, int N, int WHOLE> static void launch(mr_cuda *c, const mr_norm_bwd_args *a)
+template <class A, int LPR, int N, int WHOLE, int DB> static void launch_bwd(mr_cuda *c, const mr_norm_bwd_args *a)
 {
-    const int rows = row_of<A, LPR, N, WHOLE>::rows;
-    const size_t D = (size_t)a->D, shared = (size_t)ROW_WARPS * rows * D * sizeof(float),
-                 all = div_up((size_t)a->M, (size_t)ROW_WARPS * rows);
-    /* four per multiprocessor of the largest chips; depends only on the shape */
-    const unsigned blocks = (unsigned)(all < 528 ? all : 528);
+    typedef row_of<A, LPR, N, WHOLE> row;
+    const int least = fitting<N, DB>::value;
+    const size_t D = (size_t)a->D, shared = row::rows == 1 ? 0 : row::rows * D * sizeof(float),
+                 all = div_up((size_t)a->M, row::rows);
+    /* they fill the largest chips once, or four times in turn; depends only on the shape */
+    const size_t most = 132 * (least == 1 ? 4 : least);
+    const unsigned blocks = (unsigned)(all < most ? all : most);
     norm_args g = {a->M, a->D, a->kind, a->accumulate, 0, (const float *)a->w, NULL, (float *)a->stat, NULL};
     g.partial = (float *)mr_cuda_scratch(c, blocks * 2 * D * sizeof(float));
     if (!g.partial) return;
-    CHECK(c, mr_cuda_allow_shared((const void *)norm_rows_bwd<A, LPR, N, WHOLE>, shared));
-    norm_rows_bwd<A, LPR, N, WHOLE>
+    CHECK(c, mr_cuda_allow_shared((const void *)norm_rows_bwd<A, LPR, N, WHOLE, DB>, shared));
+    norm_rows_bwd<A, LPR, N, WHOLE, DB>
         <<<blocks, dim3(32, ROW_WARPS), shared, c->stream>>>(g, (const A *)a->x, (const A *)a->dy, (A *)a->dx);
     LAUNCHED(c, "norm_rows_bwd");
     mr_cuda_reduce(c, g.partial, blocks, 2 * D, D, (float *)a->dw);
-    if (a->db) mr_cuda_reduce(c, g.partial + D, blocks, 2 * D, D, (float *)a->db);
+    if (DB) mr_cuda_reduce(c, g.partial + D, blocks, 2 * D, D, (float *)a->db);
+}
+
+template <class A, int LPR, int N, int WHOLE> static void launch(mr_cuda *c, const mr_norm_bwd_args *a)
+{
+    if (a->db) launch_bwd<A, LPR, N, WHOLE, 1>(c, a);
+    else launch_bwd<A, LPR, N, WHOLE, 0>(c, a);
 }
 
 static uintptr_t addresses(const mr_norm_fwd_args *a) { return (uintptr_t)a->x | (uintptr_t)a->y; }
@@ -186,12 +219,26 @@ template <class A, class ARGS> static void by_width(mr_cuda *c, const ARGS *a)
     else if (D <= 64) launch<A, 32, 2, 0>(c, a);
     else if (D <= 256) launch<A, 32, 8, 0>(c, a);
     else if (D <= 1024) launch<A, 32, 32, 0>(c, a);
-    else if (D <= NORM_MOST) launch<A, 32, NORM_MOST / 32, 0>(c, a);
+    else if (whole && D == 2048) launch<A, BLOCK_LANES, 8, 1>(c, a);
+    else if (whole && D == 3072) launch<A, BLOCK_LANES, 12, 1>(c, a);
+    else if (whole && D == 4096) launch<A, BLOCK_LANES, 16, 1>(c, a);
+    else if (D <= 2048) launch<A, BLOCK_LANES, 8, 0>(c, a);
+    else if (D <= NORM_MOST) launch<A, BLOCK_LANES, 16, 0>(c, a);
     else mr_cuda_note(c, cudaErrorNotSupported, "norms of rows wider than 4096");
 }
 
+/* The backward has more to keep, so its wide rows are spread over more lanes. */
+template <class A> static void backward(mr_cuda *c, const mr_norm_bwd_args *a)
+{
+    const int D = a->D, whole = addresses(a) % (4 * sizeof(A)) == 0;
+    if (whole && D == 512) launch<A, 64, 8, 1>(c, a);
+    else if (whole && D == 768) launch<A, 64, 12, 1>(c, a);
+    else if (whole && D == 1024) launch<A, 128, 8, 1>(c, a);
+    else by_width<A>(c, a);
+}
+
 static void norm_fwd(mr_dev *dev, const mr_norm_fwd_args *a) { BY_ACT(cuda_of(dev), by_width, cuda_of(dev), a); }
-static void norm_bwd(mr_dev *dev, const mr_norm_bwd_args *a) { BY_ACT(cuda_of(dev), by_width, cuda_of(dev), a); }
+static void norm_bwd(mr_dev *dev, const mr_norm_bwd_args *a) { BY_ACT(cuda_of(dev), backward, cuda_of(dev), a); }
 
 void mr_cuda_norm_ops(mr_ops *ops)
 {
