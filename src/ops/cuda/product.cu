@@ -324,6 +324,16 @@ static void through_gelu(mr_cuda *c, size_t n, const void *pre, int accumulate, 
     LAUNCHED(c, "through_gelu");
 }
 
+/* Whether the slope of gelu is a part of the product: in bf16 where dx leaves the cache (32,768 × 3,072: 298 µs instead
+ * of 392), or is so small that launches count. Between, two passes are faster (16,384 × 1,536: 71 instead of 85). */
+enum { SLOPE_FEW = 1 << 22, SLOPE_MANY = 1 << 26 };
+
+static int fuses_slope(const mr_cuda *c, const product *p, const void *pre, int accumulate)
+{
+    const size_t n = (size_t)p->m * (size_t)p->n;
+    return c->bf16 && !accumulate && (uintptr_t)pre % 16 == 0 && p->ldd % 8 == 0 && (n <= SLOPE_FEW || n >= SLOPE_MANY);
+}
+
 void mr_cuda_product_dx(mr_cuda *c, int M, int N, int K, const void *dy, int dy_row, const float *W, const void *pre,
                         int accumulate, void *dx)
 {
@@ -333,8 +343,14 @@ void mr_cuda_product_dx(mr_cuda *c, int M, int N, int K, const void *dy, int dy_
     p.in = p.out = act_type(c);
     p.a = operand(c, W, (size_t)N * (size_t)K), p.b = dy, p.c = accumulate && !pre ? dx : NULL;
     p.d = pre && accumulate ? mr_cuda_product_scratch(c, n * c->dev.act_size) : dx;
-    p.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     if (!p.a || !p.d) return;
+    if (pre && fuses_slope(c, &p, pre, accumulate)) {
+        p.epilogue = CUBLASLT_EPILOGUE_DGELU;
+        p.aux = (void *)pre;
+        if (run(c, &p)) return;
+        p.aux = NULL;
+    }
+    p.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     run_somehow(c, &p);
     if (pre) BY_ACT(c, through_gelu, c, n, pre, accumulate, p.d, dx);
 }
