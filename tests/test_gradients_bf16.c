@@ -44,8 +44,8 @@ static int ends_with(const char *name, const char *end)
 /* Where a slope jumps, rounding moves a few numbers across the jump, each then has a large error, and no bound is
  * tight. The positive candidate jumps at 0: biases keep it away from there, on both sides. A signed transition jumps at
  * 0 and where it is cut, near ±1.2: biases and small weights keep it between. gelu effectively jumps too: without
- * norms, activations grow to some tens and are rounded by some tenths, and gelu' goes from 0 to 1 within ±2. Halving the
- * matrices keeps activations small. */
+ * norms, activations grow to some tens and are rounded by some tenths, and gelu' goes from 0 to 1 within ±2. Halving
+ * the matrices keeps activations small. */
 static void leave_the_kinks(tested_model *s)
 {
     static const double between[] = {0.6, -0.6, 3, -3};

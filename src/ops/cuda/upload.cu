@@ -1,6 +1,6 @@
-/* Uploads. Small pieces are only copied to pinned memory and noted; the next thing that the stream is asked for is
- * preceded by one kernel that fetches all of them from there. A copy each would take as long as several kernels, because
- * it switches engines, and a training step of a small model has ten of them. */
+/* Uploads. Small pieces are only copied to pinned memory and noted; the next thing that the stream is asked for comes
+ * after one kernel that fetches all of them from there. A copy each would take as long as several kernels, because it
+ * switches engines, and a training step of a small model has ten of them. */
 #include "ops/cuda/cuda.cuh"
 
 #include <string.h>
