@@ -22,7 +22,7 @@ TITLES = {
 NOTES = {
     "selective_copy_comparison": "The paper quotes all models but minGRU and minLSTM from the Mamba paper.",
     "d4rl": "A row is a data set, a column a model. 0 is a random policy, 100 an expert; the mean of 100 episodes. "
-            "\"Data\": the score of the episodes that the policy learned from. Rows on data like D4RL's, made by "
+            "\"Data\": the score of all episodes of the data. Rows on data like D4RL's, made by "
             "`minrnn data make d4rl-like`, have no verdict. The paper quotes DT and DMamba.",
     "shakespeare": "As in the paper, a loss is that of the best test step; \"last\" is that of the last one.",
     "chomsky": "Strings of 40 to 256 symbols. Scaled accuracy is 0 at chance and 1 if perfect. The paper's minLSTM row "
