@@ -18,10 +18,10 @@ class Choices(unittest.TestCase):
         self.addCleanup(torch.set_float32_matmul_precision, before)
 
     def place(self, handle, **more):
-        with mock.patch.object(cuda, "context") as context, mock.patch.object(torch.cuda, "current_stream") as stream:
-            stream.return_value.cuda_stream = handle
+        with mock.patch.object(cuda, "context") as context, mock.patch.object(cuda, "current_stream") as stream:
+            stream.return_value = handle
             _, got = cuda.place(torch.device("cuda", 3), **more)
-        stream.assert_called_once_with(torch.device("cuda", 3))
+        stream.assert_called_once_with(3)
         return got, context.call_args
 
     def test_the_callers_stream(self):

@@ -13,13 +13,19 @@ _LEGACY = 1  # cudaStreamLegacy: the default stream, whose handle is 0, where 0 
 _ROW = 16    # alignment in bytes that matrix products in bf16 need
 
 
+# a tenth of what the public properties cost, which a call on few numbers feels
+_precision = getattr(torch._C, "_get_fp32_precision_getter", None)  # since PyTorch 2.9
+_handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)      # where PyTorch is built for CUDA
+
+
 def _tf32():
     """Whether PyTorch may round float32 products to TF32; then minrnn may, too."""
-    products = torch.backends.cuda.matmul
-    try:
-        return products.fp32_precision == "tf32"
-    except AttributeError:  # before PyTorch 2.9
-        return products.allow_tf32
+    return _precision("cuda", "matmul") == "tf32" if _precision else torch.backends.cuda.matmul.allow_tf32
+
+
+def current_stream(index):
+    """The handle of PyTorch's current stream."""
+    return _handle(index) if _handle else torch.cuda.current_stream(index).cuda_stream
 
 
 def _context(index, tf32):
@@ -29,7 +35,7 @@ def _context(index, tf32):
 def place(device, recomputed=False):
     """The context and the stream of a device. recomputed: a backward for which nothing was kept. The kernels that do so
     round to TF32, so the forward did, even if PyTorch was told otherwise since."""
-    return _context(device.index, recomputed or _tf32()), torch.cuda.current_stream(device).cuda_stream or _LEGACY
+    return _context(device.index, recomputed or _tf32()), current_stream(device.index) or _LEGACY
 
 
 @functools.lru_cache(4096)
