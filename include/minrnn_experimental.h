@@ -206,7 +206,7 @@ MR_API int mr_net_find_nonfinite(mr_net *net, char *where, size_t capacity);
  * ranks: the weights have the same bits for any. Only mr_net_learn with several micro-batches trains;
  * mr_net_save… write on rank 0 and do nothing on others. */
 
-MR_API int mr_ranks_launched(int *rank); /* how many a launcher started; 1: none did. rank may be NULL */
+MR_API int mr_ranks_launched(int *rank); /* how many a launcher started; 0: there is none. rank may be NULL */
 /* How many of them run on this machine, as far as the launcher tells, and which one of these this process is. */
 MR_API void mr_ranks_here(int *place, int *count);
 typedef struct mr_join_options {

@@ -167,8 +167,9 @@ static int begin(mr_recipe *recipe, const mr_args *args, const settings *set, mr
     status = mr_crew_agree(crew, status, err);
     if (!status && crew->rank) status = mr_run_follow(recipe, set->out, set->resume, err);
     status = mr_crew_agree(crew, status, err);
-    if (!status) status = mr_rank_check_micros(crew, recipe->train.accumulate, err);
     if (!status) status = mr_crew_same_run(crew, recipe, err);
+    if (!status && !crew->rank) status = mr_rank_check_recipe(crew, recipe, !mr_run_has_state(set->out), err);
+    status = mr_crew_agree(crew, status, err);
     if (status && !crew->rank) mr_run_take_back(recipe, set->out);
     return status;
 }
@@ -266,12 +267,12 @@ static int stopped_status(void)
     return 128 + (number ? number : SIGTERM);
 }
 
-static int finish(const mr_run_view *v, const settings *set, const mr_train_result *r)
+static int finish(const mr_run_view *v, const settings *set, int ranks, const mr_train_result *r)
 {
     mr_run_view_clear(v);
     if (r->end == MR_END_STOPPED) {
-        fprintf(stderr, "stopped at step %lld, saved; resume with: minrnn train --out %s --resume\n",
-                (long long)r->step, set->out);
+        fprintf(stderr, "stopped at step %lld, saved; resume with: %sminrnn train --out %s --resume\n",
+                (long long)r->step, ranks > 1 ? "mpirun -n N " : "", set->out);
         return stopped_status();
     }
     if (!set->common.quiet) print_hints(set, v->recipe, r);
@@ -294,7 +295,7 @@ static int train(mr_recipe *recipe, const mr_args *args, const settings *set, mr
     int status = begin(recipe, args, set, crew, err);
     if (status == MR_ESTOPPED && mr_crew_lost(crew, -1, 0, set->out, err)) status = err->status, result.shared = 0;
     if (!status) status = mr_train(recipe, crew->ctx, set->out, set->resume, mr_stop_flag(), &watch, &result, err);
-    if (!status && !crew->rank) *code = finish(&v, set, &result);
+    if (!status && !crew->rank) *code = finish(&v, set, crew->size, &result);
     else if (!crew->rank) mr_run_view_clear(&v);
     *shared = result.shared && !crew->cut_off;
     return status;
@@ -312,7 +313,11 @@ static int run(mr_recipe *recipe, const mr_args *args, const settings *set)
     options.engine = mr_rank_engines[set->ranks];
     options.shard = set->shard;
     options.sequence_ranks = (int)set->sequence_ranks;
+    char flags_text[MR_TEXT_MAX + 200];
+    snprintf(flags_text, sizeof flags_text, "--shard = %s\n--sequence-ranks = %d\n--resume = %s\n--out = %s\n",
+             set->shard ? "yes" : "no", options.sequence_ranks, set->resume ? "yes" : "no", set->out);
     int status = mr_ranked_begin(&ranked, &common, &options, &err);
+    ranked.crew.flags = flags_text;
     if (!status) status = train(recipe, args, set, &ranked.crew, &err, &code, &shared);
     mr_recipe_free(recipe);
     if (status) mr_ranked_report(&ranked, "train", shared, &err);

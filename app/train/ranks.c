@@ -28,6 +28,14 @@ static int is_gone(const mr_crew *c, int rank)
 /* Rank 0 may take its time for what it does alone: writing, and scoring the whole test set. */
 static int waits_for(const mr_crew *c, int rank) { return c->patient && rank == 0; }
 
+/* The rank that is waited for may be waiting for one that is gone. */
+static int find_gone(const mr_crew *c)
+{
+    for (int q = 0; q < c->size; q++)
+        if (q != c->rank && is_gone(c, q)) return q;
+    return -1;
+}
+
 static int gives_up(mr_crew *c, int rank)
 {
     if (!c->stop || !*c->stop || waits_for(c, rank) || is_here(c, rank)) return 0;
@@ -52,7 +60,8 @@ static int on_waiting(void *user, int rank, double seconds)
     /* another exchange than last time; or this process itself was stopped for a while */
     if (seconds < c->waited || seconds > c->waited + 2) c->next_line = seconds + SLOW;
     c->waited = seconds;
-    if (is_gone(c, rank) || gives_up(c, rank)) return c->lost = rank, 1;
+    const int gone = find_gone(c);
+    if (gone >= 0 || gives_up(c, rank)) return c->lost = gone >= 0 ? gone : rank, 1;
     name_slow(c, rank, seconds);
     return 0;
 }

@@ -16,6 +16,7 @@ typedef struct mr_crew {
     mr_context *ctx;
     int rank, size;
     int cut;               /* ranks that share a sequence (--sequence-ranks) */
+    const char *flags;     /* lines "name = value" of what else must be the same on all ranks; or NULL */
     mr_rank_place *places; /* [size]; NULL: alone */
     const mr_stop *stop;
     void (*tell)(void *user, const char *line); /* of a rank that keeps the others waiting; or NULL */

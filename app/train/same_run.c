@@ -36,6 +36,8 @@ static void describe(identity *id, const mr_crew *c, const mr_recipe *r)
             if (!(o->flags & MR_OPT_PATH))
                 add_line(id, o->key, mr_option_print(o, mr_recipe_settings(r, section), value));
     if (r->task->data_sha256[0]) add_line(id, "data with the SHA-256", r->task->data_sha256);
+    const size_t used = strlen(id->lines);
+    snprintf(id->lines + used, sizeof id->lines - used, "%s", c->flags ? c->flags : "");
 }
 
 /* The lines of two texts at which they differ first; 0: nowhere. */

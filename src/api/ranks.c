@@ -12,7 +12,7 @@ int mr_ranks_launched(int *rank)
 {
     const mr_launch launch = mr_launch_read();
     if (rank) *rank = launch.rank;
-    return launch.size;
+    return strcmp(launch.launcher, MR_NO_LAUNCHER) ? launch.size : 0;
 }
 
 void mr_ranks_here(int *place, int *count)

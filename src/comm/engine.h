@@ -4,9 +4,11 @@
 
 #include "comm/comm.h"
 
-/* What the launcher told this process by its environment. size 1: nothing. */
+#define MR_NO_LAUNCHER "none"
+
+/* What the launcher told this process by its environment. */
 typedef struct mr_launch {
-    const char *launcher; /* "mpirun", "srun", "torchrun" */
+    const char *launcher; /* "mpirun", "srun", "torchrun", or MR_NO_LAUNCHER */
     int mpi;              /* 1: it starts MPI programs */
     int rank, size, local_rank, local_size;
 } mr_launch;

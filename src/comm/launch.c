@@ -42,7 +42,7 @@ mr_launch mr_launch_read(void)
         if (l.local_size < 1) l.local_size = 1;
         return l;
     }
-    return (mr_launch){.launcher = "none", .size = 1, .local_size = 1};
+    return (mr_launch){.launcher = MR_NO_LAUNCHER, .size = 1, .local_size = 1};
 }
 
 int mr_comm_launched(void) { return mr_launch_read().size; }

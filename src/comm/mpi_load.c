@@ -64,6 +64,8 @@ int mr_mpi_load_and_join(mr_comm **out, mr_error *err)
     mr_join_function *join;
     void *entry = dlsym(plugin, MR_MPI_ENTRY);
     memcpy(&join, &entry, sizeof join); /* ISO C has no cast from an object to a function */
-    if (!join) return mr_fail(err, MR_EDEVICE, "ranks: " MR_MPI_PLUGIN " is not minrnn's; build it again");
+    if (!join)
+        return mr_fail(err, MR_EDEVICE, "ranks: %.300s is not minrnn's plug-in; build it again",
+                       named ? named : MR_MPI_PLUGIN);
     return join(MR_VERSION, out, err);
 }

@@ -86,6 +86,28 @@ static int late_peer(const engine *e, int started)
 
 #define TELL 0.1 /* seconds between calls of comm.waiting */
 
+static void sleep_for(long nanoseconds) { nanosleep(&(struct timespec){.tv_nsec = nanoseconds}, NULL); }
+
+static int gives_up(engine *e, int peer, double waited, mr_error *err)
+{
+    char text[80];
+    if (!e->comm.waiting || !e->comm.waiting(e->comm.waiting_user, peer, waited)) return 0;
+    snprintf(text, sizeof text, "rank %d has not answered for %.0f s", peer, waited);
+    return fail(err, MR_ESTOPPED, text, 0);
+}
+
+/* MPI has failed, which it does when a rank ends in the middle of a message. Whoever waits is asked for a second
+ * whether that is so, because the process may be seen for a moment after its end. */
+static int failed(engine *e, int peer, double waited, int code, mr_error *err)
+{
+    if (peer < 0) peer = e->comm.rank == 0; /* all messages have ended in some way */
+    for (double began = seconds(); seconds() - began < 1; sleep_for(20000000)) {
+        const int status = gives_up(e, peer, waited, err);
+        if (status) return status;
+    }
+    return fail(err, MR_EDEVICE, "a message could not be sent or received", code);
+}
+
 /* Asks again and again, because MPI has no wait that ends when a rank never answers. Other ranks of this machine may
  * need the processor: it is given away at each turn, and after a while for longer. */
 static int wait_for(engine *e, int started, mr_error *err)
@@ -95,22 +117,18 @@ static int wait_for(engine *e, int started, mr_error *err)
     for (long turn = 0;; turn++) {
         int count = 0; /* that ended since the last turn; UNDEFINED: all have ended */
         const int code = MPI_Testsome(started, e->requests, &count, e->done, e->how);
-        if (code) return fail(err, MR_EDEVICE, "a message could not be sent or received", code);
+        if (code) return failed(e, late_peer(e, started), seconds() - began, code, err);
         if (count == MPI_UNDEFINED) return 0;
         if (turn < 2000) {
             sched_yield();
             continue;
         }
-        nanosleep(&(struct timespec){.tv_nsec = turn < 20000 ? 20000 : 500000}, NULL);
+        sleep_for(turn < 20000 ? 20000 : 500000);
         const double now = seconds();
         if (now - told < TELL) continue;
         told = now;
-        const int peer = late_peer(e, started);
-        if (e->comm.waiting && e->comm.waiting(e->comm.waiting_user, peer, now - began)) {
-            char text[80];
-            snprintf(text, sizeof text, "rank %d has not answered for %.0f s", peer, now - began);
-            return fail(err, MR_ESTOPPED, text, 0);
-        }
+        const int status = gives_up(e, late_peer(e, started), now - began, err);
+        if (status) return status;
     }
 }
 
