@@ -15,6 +15,12 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_
     OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl_vader_single_copy_mechanism=none
 # MPI keeps memory of its own until the end.
 [ "$sanitized" -eq 1 ] && export ASAN_OPTIONS=detect_leaks=0:${ASAN_OPTIONS:-}
+# Open MPI's own threads take locks in orders, and free memory at times, that ThreadSanitizer does not like.
+if grep -qa '__tsan_init' "$minrnn"; then
+    printf '%s\n' deadlock:mca_ race:mca_ race:libopen-pal race:libopen-rte race:libpmix race:libevent race:libmpi.so \
+        mutex:mca_ signal:libopen-pal >tsan.supp
+    export TSAN_OPTIONS=suppressions=$PWD/tsan.supp:${TSAN_OPTIONS:-}
+fi
 ranks() { # N DIR [flags…]    trains with N ranks
     local n=$1 dir=$2
     shift 2

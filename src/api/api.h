@@ -174,7 +174,7 @@ void mr_checked_batch_free(mr_checked_batch *checked, const mr_net *net);
 /* Checks that a result's size is set, before any work is done. `to` may be NULL. */
 int mr_result_check(const mr_result *to, mr_error *err);
 /* Writes as much of a result as the caller's header knows. `to` may be NULL. */
-int mr_result_write(mr_result *to, const mr_net *net, const double stats[MR_STATS], double norm, double lr,
-                    mr_error *err);
+int mr_result_write(mr_result *to, const mr_net *net, const double stats[MR_STATS], int64_t step, double norm,
+                    double lr, mr_error *err);
 
 #endif

@@ -178,8 +178,8 @@ int mr_result_check(const mr_result *to, mr_error *err)
     return mr_fail(err, MR_EINVAL, "mr_result: its size is not set; start from MR_RESULT");
 }
 
-int mr_result_write(mr_result *to, const mr_net *net, const double stats[MR_STATS], double norm, double lr,
-                    mr_error *err)
+int mr_result_write(mr_result *to, const mr_net *net, const double stats[MR_STATS], int64_t step, double norm,
+                    double lr, mr_error *err)
 {
     mr_result r = MR_RESULT;
     if (!to) return 0;
@@ -190,7 +190,7 @@ int mr_result_write(mr_result *to, const mr_net *net, const double stats[MR_STAT
     r.grad_norm = norm;
     r.lr = lr;
     r.rows = (int64_t)stats[MR_STAT_COUNT];
-    r.step = net->steps;
+    r.step = step;
     r.size = to->size;
     memcpy(to, &r, to->size < sizeof r ? to->size : sizeof r);
     return 0;

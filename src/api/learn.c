@@ -145,7 +145,7 @@ static int finish_step(mr_net *net, const mr_step *step, mr_result *result, mr_e
     pthread_mutex_lock(&net->lock);
     net->steps++;
     pthread_mutex_unlock(&net->lock);
-    return mr_result_write(result, net, net->sums, norm, step->lr, err);
+    return mr_result_write(result, net, net->sums, net->steps, norm, step->lr, err);
 }
 
 /* Micro-batches must come in order, because gradients add up from the first one. Gradients of the caller's own loss
@@ -360,7 +360,8 @@ static int update(mr_net *net, mr_result *result, mr_error *err)
     pthread_mutex_lock(&net->lock);
     net->steps++;
     pthread_mutex_unlock(&net->lock);
-    return mr_result_write(result, net, stats, norm, step.lr, err); /* the caller has loss and accuracy: NaN here */
+    return mr_result_write(result, net, stats, net->steps, norm, step.lr,
+                           err); /* the caller has loss and accuracy: NaN here */
 }
 
 int mr_net_update(mr_net *net, mr_result *result, mr_error *err)

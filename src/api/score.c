@@ -160,7 +160,7 @@ int mr_net_evaluate_sums(mr_net *net, const mr_batch *batch, double sums[MR_SUMS
 
 int mr_net_sums_result(const mr_net *net, const double sums[MR_SUMS], mr_result *result, mr_error *err)
 {
-    return mr_result_write(result, net, sums, 0, 0, err);
+    return mr_result_write(result, net, sums, mr_net_steps(net), 0, 0, err); /* others may be training */
 }
 
 int mr_net_evaluate(mr_net *net, const mr_batch *batch, mr_result *result, mr_error *err)
