@@ -35,6 +35,13 @@ done_by "$minrnn" info timed --json
 check "with the time" json "d['config']['inputs'] == 27" out
 
 # ---- data that cannot be used
+for pair in "walker2d halfcheetah HalfCheetah" "halfcheetah walker2d Walker2d"; do
+    read -r env other title <<<"$pair"
+    [ -e "$MINRNN_DATA/rl/policies.h5" ] || continue
+    grep -qx 'mujoco: no' version && continue
+    done_by "$minrnn" data make d4rl-like $other medium --steps 4000 --out $other.hdf5 --quiet
+    refused 1 "its episodes begin as those of $title" "$minrnn" train rl-$env-medium --data $other.hdf5 --out new
+done
 refused 1 'observations of 11 and actions of 3 numbers; HalfCheetah has 17 and 6' "$minrnn" train \
     rl-halfcheetah-medium --data "$recorded" --out new
 head -c 200000 "$recorded" >short.hdf5
@@ -79,6 +86,11 @@ import json
 assert json.load(open('first'))['returns'] != json.load(open('out'))['returns']"
 done_by "$minrnn" rollout timed --episodes 1 --target 1000 --strip strip.svg --device cpu
 check "a film strip" grep -q '</svg>' strip.svg
+done_by "$minrnn" rollout timed --episodes 1 --target 1000 --strip strip.svg --device cpu
+echo mine >notes.txt
+refused 1 'notes.txt: exists, and is not a film strip' "$minrnn" rollout timed --episodes 1 --strip notes.txt \
+    --device cpu
+check "it is as it was" [ "$(cat notes.txt)" = mine ]
 refused 1 'there are hopper, halfcheetah and walker2d' "$minrnn" rollout whole --env ant
 refused 1 'whole is no policy for Walker2d: it was trained for Hopper' "$minrnn" rollout whole --env walker2d
 done_by "$minrnn" train selective-copy --length 8 --tokens 2 --steps 2 --eval-batches 1 --dim 8 --layers 1 \

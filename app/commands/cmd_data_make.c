@@ -154,6 +154,9 @@ static int print_json(const mr_d4rl_made *made, const char *path)
 static int print_made(const settings *set, const mr_d4rl_made *made, const char *path)
 {
     for (int i = 0; !set->common.quiet && i < made->part_count; i++) print_part(&made->parts[i]);
+    if (set->steps && !set->out[0] && !set->common.quiet)
+        fprintf(stderr, "%lld steps are now the set that train and reproduce use; --out keeps small ones apart\n",
+                (long long)set->steps);
     if (set->common.json) return print_json(made, path);
     puts(path);
     return MR_EXIT_DONE;

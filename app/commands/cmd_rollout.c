@@ -116,7 +116,7 @@ static int roll_out(mr_session *s, const settings *set, const char *given, mr_er
 {
     mr_env_model *model = NULL;
     mr_rollout r = {0};
-    mr_strip strip = {.frames = 0};
+    mr_strip strip = {.every = 1};
     char text[MR_TEXT_MAX];
     const mr_env_type *type = choose_env(s, set, given, err);
     if (!type) return err->status;
@@ -132,7 +132,8 @@ static int roll_out(mr_session *s, const settings *set, const char *given, mr_er
                                         .tick = shown ? on_tick : NULL,
                                         .film = set->strip[0] ? mr_strip_film : NULL,
                                         .film_user = &strip};
-    int status = mr_env_model_load(type, assets[0] ? assets : NULL, &model, err);
+    int status = set->strip[0] ? mr_strip_check(set->strip, err) : 0;
+    if (!status) status = mr_env_model_load(type, assets[0] ? assets : NULL, &model, err);
     if (!status) status = mr_rollout_run(s->net, model, &options, &r, err);
     if (shown) fprintf(stderr, "\r\033[K");
     if (!status && set->common.json) status = print_json(type, set, &r, target, err);

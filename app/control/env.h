@@ -17,6 +17,7 @@ typedef struct mr_env_type {
     int observed, acted;   /* numbers in an observation and in an action */
     double random, expert; /* D4RL's returns of scores 0 and 100 */
     double target;         /* the return that Decision Transformer asks for */
+    double height;         /* the first number observed at the start of an episode, without its noise */
 } mr_env_type;
 
 extern const mr_env_type mr_env_types[]; /* hopper, halfcheetah, walker2d; ends with a row whose name is NULL */

@@ -4,9 +4,9 @@
 #include <string.h>
 
 const mr_env_type mr_env_types[] = {
-    {"hopper", "Hopper", "hopper.xml", 11, 3, -20.272305, 3234.3, 3600},
-    {"halfcheetah", "HalfCheetah", "half_cheetah.xml", 17, 6, -280.178953, 12135.0, 12000},
-    {"walker2d", "Walker2d", "walker2d.xml", 17, 6, 1.629008, 4592.3, 5000},
+    {"hopper", "Hopper", "hopper.xml", 11, 3, -20.272305, 3234.3, 3600, 1.25},
+    {"halfcheetah", "HalfCheetah", "half_cheetah.xml", 17, 6, -280.178953, 12135.0, 12000, 0},
+    {"walker2d", "Walker2d", "walker2d.xml", 17, 6, 1.629008, 4592.3, 5000, 1.25},
     {0}};
 
 const mr_env_type *mr_env_type_find(const char *name)

@@ -128,13 +128,32 @@ static int find_data(const mr_task *task, char **path, mr_error *err)
         env_of(task)->title, sets[s->set], envs[s->env], sets[s->set], name);
 }
 
-/* Is it this environment's? Actions are cut to ±1. */
-static int check_actions(const mr_task *task, mr_d4rl *d, const char *path, mr_error *err)
+/* Files do not name their environment, and two have the same sizes; but their episodes begin at other heights. */
+static int starts_as(const mr_d4rl *d, const mr_env_type *type)
 {
-    const mr_env_type *type = env_of(task);
+    size_t near = 0;
+    for (size_t i = 0; i < d->episode_count; i++)
+        near += fabs((double)d->observations[d->episodes[i].first * (size_t)d->observed] - type->height) < 0.15;
+    return d->episode_count >= 3 && 10 * near >= 9 * d->episode_count;
+}
+
+static int check_env(const mr_env_type *type, const mr_d4rl *d, const char *path, mr_error *err)
+{
     if (d->observed != type->observed || d->acted != type->acted)
         return mr_fail(err, MR_EDATA, "%s: has observations of %d and actions of %d numbers; %s has %d and %d", path,
                        d->observed, d->acted, type->title, type->observed, type->acted);
+    for (const mr_env_type *other = mr_env_types; other->name; other++)
+        if (other->observed == type->observed && other->height != type->height && starts_as(d, other))
+            return mr_fail(err, MR_EDATA, "%s: its episodes begin as those of %s, not of %s; give that one's data",
+                           path, other->title, type->title);
+    return 0;
+}
+
+/* Is it this environment's? Actions are cut to ±1. */
+static int check_actions(const mr_task *task, mr_d4rl *d, const char *path, mr_error *err)
+{
+    int status = check_env(env_of(task), d, path, err);
+    if (status) return status;
     for (size_t i = 0; i < d->steps * (size_t)d->acted; i++) /* as the simulator does */
         d->actions[i] = fminf(fmaxf(d->actions[i], -1), 1);
     if (d->steps > INT32_MAX) return mr_fail(err, MR_EDATA, "%s: has more than 2³¹ steps", path);
