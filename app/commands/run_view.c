@@ -91,8 +91,9 @@ static void on_evaluated(void *user, int64_t step, const mr_score *score, int be
     fprintf(stderr, "%sstep %lld: %s loss %.4f", v->terminal ? "\r\033[K" : "", (long long)step,
             mr_task_scored(v->recipe->task), score->loss);
     if (isfinite(score->accuracy)) fprintf(stderr, ", accuracy %.2f %%", 100 * score->accuracy);
-    if (best) fprintf(stderr, " (best)");
-    else if (v->best_step) fprintf(stderr, " (best at step %lld)", (long long)v->best_step);
+    const int chooses = !v->recipe->task->type->best_is_last; /* else the last one is the result */
+    if (chooses && best) fprintf(stderr, " (best)");
+    else if (chooses && v->best_step) fprintf(stderr, " (best at step %lld)", (long long)v->best_step);
     fprintf(stderr, "\n");
     v->last_line = mr_seconds();
 }
