@@ -3,7 +3,7 @@
 #   2. otherwise the cards of this machine, as the driver reports them;
 #   3. without a card: machine code for Hopper (9.0), with PTX for newer cards, and PTX for 8.0, which every card from
 #      8.0 on compiles for itself when it first runs. That PTX takes a quarter of the build (4 minutes of one core
-#      instead of 3), so other cards, also older ones (7.5), are compiled for only if they are named.
+#      instead of 3), so other cards are compiled for only if they are named. Older ones than 8.0 lack instructions.
 
 # Turns the driver's answer, one line for each card such as "9.0", into a list such as 90;120. For a card that nvcc does
 # not know, the list has PTX of the newest one below it that nvcc knows.
