@@ -362,7 +362,7 @@ int mr_train(mr_recipe *recipe, mr_context *ctx, const char *dir, int resume, co
     int status = mr_trainer_set_up(&t, resume, err);
     if (!status) status = train(&t, result, err);
     result->tokens = t.cp.tokens;
-    result->shared = !t.by_itself && !t.crew->cut_off && t.crew->lost < 0;
+    result->shared = t.crew->size == 1 || (!t.by_itself && !t.crew->cut_off && t.crew->lost < 0);
     if (status == MR_ESTOPPED && mr_crew_lost(t.crew, t.cp.step, t.saved_step, dir, err)) status = err->status;
     if (result->shared || !status) mr_trainer_tear_down(&t);
     return status;
