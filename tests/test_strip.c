@@ -39,6 +39,7 @@ static void parts_stand_on_the_ground(void **state)
     assert_int_equal(mr_strip_check(path, &err), MR_EDATA);
     assert_non_null(strstr(err.text, "is not a film strip"));
     assert_int_equal(mr_strip_check("/tmp", &err), MR_EDATA);
+    assert_int_equal(mr_strip_check("/dev/null", &err), MR_EDATA);
 }
 
 static void frames_cover_the_episode(void **state)

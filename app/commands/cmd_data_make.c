@@ -155,7 +155,8 @@ static int print_made(const settings *set, const mr_d4rl_made *made, const char 
 {
     for (int i = 0; !set->common.quiet && i < made->part_count; i++) print_part(&made->parts[i]);
     if (set->steps && !set->out[0] && !set->common.quiet)
-        fprintf(stderr, "%lld steps are now the set that train and reproduce use; --out keeps small ones apart\n",
+        fprintf(stderr,
+                "train and reproduce will use this set of %lld steps; to keep it apart from the full one, give --out\n",
                 (long long)set->steps);
     if (set->common.json) return print_json(made, path);
     puts(path);

@@ -56,7 +56,7 @@ void mr_rank_mute(void)
 /* ---- joining ---- */
 
 /* MPI's own start waits without end and without a word for ranks that do not join. */
-static unsigned next_alarm;
+static volatile unsigned next_alarm;
 
 static void say_waiting(int number)
 {

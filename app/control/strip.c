@@ -39,7 +39,9 @@ int mr_strip_check(const char *path, mr_error *err)
     char *text = NULL;
     size_t size;
     if (stat(path, &about)) return 0; /* there is none, or writing it will say what is wrong */
-    if (S_ISDIR(about.st_mode)) return mr_fail(err, MR_EDATA, "--strip %.600s: is a directory; name a file", path);
+    if (!S_ISREG(about.st_mode))
+        return mr_fail(err, MR_EDATA, "--strip %.600s: is %s; name a file", path,
+                       S_ISDIR(about.st_mode) ? "a directory" : "not a regular file");
     const int own = !mr_file_read(path, 1 << 20, &text, &size, NULL) && strstr(text, MADE_BY);
     mr_free(text);
     if (own) return 0;

@@ -15,7 +15,7 @@ typedef struct mr_strip {
 
 /* mr_rollout_options.film with a strip as its user. */
 void mr_strip_film(void *strip, const mr_env *env, int step);
-/* Refuses a path whose file is not such a picture, or which is a folder. */
+/* Refuses a path where there is anything but such a picture. */
 int mr_strip_check(const char *path, mr_error *err);
 /* Writes the picture, replaced atomically. */
 int mr_strip_write(const mr_strip *strip, const mr_env_type *type, const char *path, mr_error *err);

@@ -360,8 +360,8 @@ static int update(mr_net *net, mr_result *result, mr_error *err)
     pthread_mutex_lock(&net->lock);
     net->steps++;
     pthread_mutex_unlock(&net->lock);
-    return mr_result_write(result, net, stats, net->steps, norm, step.lr,
-                           err); /* the caller has loss and accuracy: NaN here */
+    /* the caller has loss and accuracy: NaN here */
+    return mr_result_write(result, net, stats, net->steps, norm, step.lr, err);
 }
 
 int mr_net_update(mr_net *net, mr_result *result, mr_error *err)

@@ -187,8 +187,8 @@ static mr_norm draw_norm(mr_case *c, int *M, int *D, double *eps)
     static const int wide[] = {256, 384, 512, 767, 768, 1024, 1028, 1100, 2048, 2050, 3072, 4096};
     *M = mr_case_rows(c);
     *D = mr_case_width(c);
-    if (!c->speed &&
-        mr_case_chance(c, 25)) { /* widths of real models, which a backend may have kernels of their own for */
+    /* widths of real models, for which a backend may have kernels of their own */
+    if (!c->speed && mr_case_chance(c, 25)) {
         *D = wide[mr_case_below(c, sizeof wide / sizeof *wide)];
         *M = mr_case_chance(c, 10) ? 530 + mr_case_below(c, 100) : 1 + mr_case_below(c, 40);
     }
