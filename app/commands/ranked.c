@@ -33,7 +33,7 @@ static void say_late(void)
     if (silent.stderr_kept < 0) return;
     unmute();
     if (fseek(silent.unsaid, 0, SEEK_END) || ftell(silent.unsaid) <= 0) return;
-    sleep(1);
+    sleep(3);
     rewind(silent.unsaid);
     while (fgets(line, sizeof line, silent.unsaid)) fprintf(stderr, "rank %d: %s", silent.rank, line);
 }

@@ -13,7 +13,7 @@ typedef struct mr_ranked {
 } mr_ranked;
 
 /* What the ranks have in common is said once: until it has joined, every other rank than 0 is silent. If it ends
- * before, what it had to say comes a second later, unless the launcher ends it by then because rank 0 failed, too. */
+ * before, what it had to say comes three seconds later, unless the launcher has ended it because rank 0 failed, too. */
 void mr_rank_mute(void);
 
 /* The device and the threads of this rank, where it shares a machine with others. */
