@@ -344,12 +344,13 @@ typedef struct mr_cell_args {
     /* backward only; "=" is overwritten, "+=" is added to */
     const void *dh;        /* [B, T, H] */
     const mr_wide *dh_out; /* [B, H] or NULL: zero */
-    void *dx;              /* [B, T, D] = with W */
+    void *dx;              /* [B, T, D] = with W, or NULL: nobody needs it, which saves its time */
     mr_wide *dW, *dbias;   /* [G·H, D], [G·H] += with W, and with bias */
     void *dpre;            /* [B, T, G·H] = without W; may be pre, which saves a copy */
     mr_wide *dh_in;        /* [B, H] = or NULL */
     mr_wide *dh_init;      /* [H] += or NULL; with h_init */
     mr_transition transition;
+    int fresh; /* backward: 1: dW, dbias and dh_init are overwritten, not added to */
 } mr_cell_args;
 #define MR_CELL_ARGS MR_SIZED(mr_cell_args)
 

@@ -278,7 +278,7 @@ static void describe_cell(const mr_cell_args *a, int back, int has_W, size_t sav
 
 /* raw_cell(context, call, dtype, kind, candidate, scan, normalize, transition, B, T, D, H, stream, x, weight, bias,
  * pre, h0, h_init, reset, length, h, h_last, saved, dh, dh_last, dx (or dpre), dweight, dbias, dh0, dh_init,
- * saved_size, workspace, workspace_size) */
+ * saved_size, workspace, workspace_size). Gradients are overwritten; dx may be None beside a weight. */
 PY_FUNCTION(raw_cell)
 {
     (void)self;
@@ -297,7 +297,7 @@ PY_FUNCTION(raw_cell)
     a.x = at[0].at, a.W = at[1].at, a.bias = at[2].at, a.pre = at[3].at, a.h_in = at[4].at, a.h_init = at[5].at;
     a.reset = at[6].at, a.length = at[7].at, a.h = at[8].at, a.h_out = at[9].at, a.saved = at[10].at;
     a.dh = at[11].at, a.dh_out = at[12].at, a.dW = at[14].at, a.dbias = at[15].at, a.dh_in = at[16].at;
-    a.dh_init = at[17].at;
+    a.dh_init = at[17].at, a.fresh = 1;
     *(has_W ? &a.dx : &a.dpre) = at[13].at;
     const int status = run_cell(context_of(args[0]), (call)v[0], &a, &err);
     mr_py_return(at, CELL_ARRAYS);

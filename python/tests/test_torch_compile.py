@@ -29,8 +29,8 @@ class Operators(unittest.TestCase):
                 self.check("cell", x, *rest, *extra, *how, True)
                 self.check("cell", x, rest[0], None, None, None, None, None, *how, False)
                 h, last, saved = torch.ops.minrnn.cell(x, *rest, *extra, *how, True)
-                self.check("cell_backward", x, *rest, *extra, h, saved, h, last, *how)
-                self.check("cell_backward", x, rest[0], None, None, None, None, None, h, saved, h, None, *how)
+                self.check("cell_backward", x, *rest, *extra, h, saved, h, last, *how, True)
+                self.check("cell_backward", x, rest[0], None, None, None, None, None, h, saved, h, None, *how, False)
                 pre = torch.nn.functional.linear(x, rest[0].to(dtype))
                 self.check("cell", pre, None, None, None, None, None, None, *how, True)
 

@@ -122,7 +122,7 @@ static int check(const mr_raw_lease *lease, const mr_cell_args *a, mr_raw_call c
         {"h_init", a->h_init, lease->wide, 0},
         {"length", a->length, sizeof *a->length, 0},
         {"dh", a->dh, lease->act, bwd},
-        {"dx", a->dx, lease->act, bwd && W},
+        {"dx", a->dx, lease->act, 0},
         {"dW", a->dW, lease->wide, bwd && W},
         {"dbias", a->dbias, lease->wide, bwd && W && a->bias},
         {"dpre", a->dpre, lease->act, bwd && !W},
@@ -167,7 +167,7 @@ static void backward(const mr_raw_lease *lease, const mr_cell_args *a, const lay
     g.h = mr_raw_in(lease, a->h, l->h, n.h), g.dh = mr_raw_in(lease, a->dh, l->dh, n.h), g.dh_out = a->dh_out;
     g.dx = mr_raw_out(lease, a->dx, l->dx), g.dW = a->dW, g.db = a->bias ? a->dbias : NULL, g.dh_in = a->dh_in,
     g.dh_init = a->dh_init;
-    g.work = l->work;
+    g.work = l->work, g.fresh = a->fresh;
     lease->dev->ops.minrnn_bwd(lease->dev, &g);
     if (a->W) mr_raw_return(lease, a->dx, l->dx, n.x);
     else mr_raw_return(lease, a->dpre, l->pre, n.pre);

@@ -95,7 +95,8 @@ typedef struct mr_minrnn_bwd_args {
     const mr_act *dh;      /* [B, T, H] */
     const mr_real *dh_out; /* [B, H] or NULL: zero */
     int accumulate;        /* 1: dx += */
-    mr_act *dx;            /* [B, T, D] */
+    int fresh;             /* 1: dW =, db = and dh_init =, instead of += */
+    mr_act *dx;            /* [B, T, D] or NULL: nobody needs it */
     mr_real *dW;           /* [G·H, D] += */
     mr_real *db;           /* [G·H] += or NULL */
     mr_real *dh_in;        /* [B, H] or NULL; zero where a sequence started before token 0 */

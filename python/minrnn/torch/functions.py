@@ -12,6 +12,7 @@ from . import ops
 KINDS = {"mingru": 0, "minlstm": 1}
 _TWICE = "minrnn: the second derivative of a {} is not there; it needs one backward, without create_graph=True"
 _HALF = (torch.float16, torch.bfloat16)
+_OTHERS = (None,) * 6  # gradients of masks and options
 _keeps_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
 
 
@@ -98,15 +99,16 @@ class _Cell(torch.autograd.Function):
         saved = ctx.saved_tensors
         if dh is None:
             dh = torch.zeros_like(saved[7])
-        args = (*saved, dh, dlast, *ctx.options)
+        needs_dx = ctx.needs_input_grad[0]
+        args = (*saved, dh, dlast, *ctx.options, needs_dx)
         if torch.compiler.is_compiling():
             gradients = ops.cell_backward(*args)
         elif torch.is_grad_enabled() or _transformed():
             gradients = _CellBackward.apply(*args)
-        else:  # nobody needs `saved` again unless the graph is kept
+        else:
             gradients = (ops.cell_backward if _keeps_graph() else ops.cell_backward_)(*args)
-        present = (g if x is not None else None for g, x in zip(gradients, saved[:5]))
-        return (*present, None, None, None, None, None, None)
+        present = [None if x is None else g for g, x in zip(gradients, saved[:5])]
+        return (*(present if needs_dx else [None, *present[1:]]), *_OTHERS)
 
     @staticmethod
     def vmap(info, dims, *args):
@@ -122,11 +124,18 @@ class _EagerCell(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, *args):
-        output = ops.cell(*args, True)
+        ctx.direct = ops.direct(*args[:7])
+        output = (ops.run_cell if ctx.direct else ops.cell)(*args, True)
         _Cell.setup_context(ctx, args, output)
         return output
 
-    backward = staticmethod(_Cell.backward)
+    @staticmethod
+    def backward(ctx, dh, dlast, _):
+        if dh is None or not ctx.direct or torch.is_grad_enabled() or not ops.direct(dh, dlast) or _transformed():
+            return _Cell.backward(ctx, dh, dlast, None)
+        # nobody needs `saved` again unless the graph is kept
+        return (*ops.cell_gradients(*ctx.saved_tensors, dh, dlast, *ctx.options, ctx.needs_input_grad[0],
+                                    not _keeps_graph()), *_OTHERS)
 
 
 class _ScanBackward(torch.autograd.Function):

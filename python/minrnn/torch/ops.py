@@ -2,7 +2,7 @@
 
 They are plain: no gradients and no batching rules (see functions.py), contiguous results, inputs never changed. Only
 cell_backward_ consumes `saved`, which spares a copy; functions.py says when that is right. Gradients of arguments that
-are absent come back with no elements.
+are absent, and that of an x which needs none, come back with no elements.
 """
 import torch
 
@@ -70,9 +70,31 @@ def _new_saved(x, weight, kind, signed, shape):
     return saved
 
 
+# ---- PyTorch's dispatcher, which costs as much as a small call, and where it can be left out
+
+_no_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
+_keys = torch._C._dispatch_keys
+_is_plain = {}  # by dispatch keys: whether a tensor has nothing special to it, is no subclass, no view that negates, …
+
+
+def direct(*tensors):
+    """Whether a kernel may be called without the dispatcher: eager code on plain tensors that nobody watches."""
+    if _no_modes() or torch._C._get_tracing_state() or torch.autograd._profiler_enabled():
+        return False
+    for x in tensors:
+        if x is not None:
+            keys = _keys(x).raw_repr()
+            if keys not in _is_plain:
+                _is_plain[keys] = keys == _keys(torch.empty(0, device=x.device)).raw_repr()
+            if not _is_plain[keys]:
+                return False
+    return True
+
+
 # ---- the cell
 
-def _cell(x, weight, bias, h0, h_init, reset, length, kind, candidate, normalize, signed, keep):
+def run_cell(x, weight, bias, h0, h_init, reset, length, kind, candidate, normalize, signed, keep):
+    """h, last and saved; saved is None unless it is to be kept."""
     shape = B, T, D, H = _cell_shape(x, weight, kind)
     h, last = x.new_empty((B, T, H)), x.new_empty((B, H), dtype=wide(x.dtype))
     # the kernels need it also where nobody will ask for a backward; on a CPU the extension has room of its own
@@ -91,7 +113,12 @@ def _cell(x, weight, bias, h0, h_init, reset, length, kind, candidate, normalize
                        None if has else x.data_ptr(), _at(h0), _at(h_init), _at(reset), _at(length), h.data_ptr(),
                        last.data_ptr(), saved.data_ptr() if size else None, None, None, None, None, None, None, None,
                        size, *_room(room))
-    return h, last, saved if keep else x.new_empty(0, dtype=torch.uint8)
+    return h, last, saved if keep else None
+
+
+def _cell(x, *rest):
+    h, last, saved = run_cell(x, *rest)
+    return h, last, x.new_empty(0, dtype=torch.uint8) if saved is None else saved
 
 
 def _room(room):
@@ -114,17 +141,20 @@ def _room_like(x):
     return x.new_empty(x.shape)
 
 
-def _cell_backward(x, weight, bias, h0, h_init, reset, length, h, saved, dh, dlast, kind, candidate, normalize, signed,
-                   consume=False):
+def cell_gradients(x, weight, bias, h0, h_init, reset, length, h, saved, dh, dlast, kind, candidate, normalize, signed,
+                   needs_dx, consume):
+    """The gradients of x, weight, bias, h0 and h_init, each a new tensor or None."""
     B, T, D, H = _cell_shape(x, weight, kind)
     x, weight, bias, h0, h_init, reset, length, h, dh, dlast = [
         _plain(t) for t in (x, weight, bias, h0, h_init, reset, length, h, dh, dlast)]
-    dx = torch.empty_like(x)
-    dweight, dbias, dh0, dh_init = _gradients(x, (weight, bias, h0, h_init), torch.zeros_like)
+    inputs, gradients = (x if needs_dx or weight is None else None, weight, bias, h0, h_init), [None] * 5
     if B * T * H == 0:
+        gradients = [None if like is None else torch.zeros_like(like) for like in inputs]
         if h0 is not None and dlast is not None:
-            dh0.copy_(dlast)
-        return dx, dweight, dbias, dh0, dh_init
+            gradients[3].copy_(dlast)
+        return gradients
+    dx, dweight, dbias, dh0, dh_init = gradients = [None if like is None else torch.empty_like(like)
+                                                    for like in inputs]
     if not consume or saved.data_ptr() % 64:
         saved = saved.clone()
     where, stream = _place(x, weight is not None and saved.numel() == 0)
@@ -136,19 +166,26 @@ def _cell_backward(x, weight, bias, h0, h_init, reset, length, h, saved, dh, dla
     has = weight is not None
     _core.raw_cell(where, BACKWARD, *ints, stream, x.data_ptr() if has else None, _at(weight), _at(bias),
                    None if has else x.data_ptr(), _at(h0), _at(h_init), _at(reset), _at(length), h.data_ptr(), None,
-                   saved.data_ptr() or None, dh.data_ptr(), _at(dlast), dx.data_ptr(),
-                   dweight.data_ptr() if has else None, None if bias is None else dbias.data_ptr(),
-                   None if h0 is None else dh0.data_ptr(), None if h_init is None else dh_init.data_ptr(),
-                   saved.numel(), *_room(room))
-    return dx, dweight, dbias, dh0, dh_init
+                   saved.data_ptr() or None, dh.data_ptr(), _at(dlast), _at(dx), _at(dweight), _at(dbias), _at(dh0),
+                   _at(dh_init), saved.numel(), *_room(room))
+    return gradients
+
+
+def _all_there(x, gradients):
+    """Operators return tensors: one without elements stands for None."""
+    return tuple(x.new_empty(0, dtype=wide(x.dtype)) if g is None else g for g in gradients)
+
+
+def _cell_backward_keeping(*args):
+    return _all_there(args[0], cell_gradients(*args, consume=False))
 
 
 def _cell_backward_consuming(*args):
-    return _cell_backward(*args, consume=True)
+    return _all_there(args[0], cell_gradients(*args, consume=True))
 
 
-def _cell_backward_fake(x, weight, bias, h0, h_init, *_):
-    return (_room_like(x), *_gradients(x, (weight, bias, h0, h_init), _room_like))
+def _cell_backward_fake(x, weight, bias, h0, h_init, *rest):
+    return _gradients(x, (x if rest[-1] or weight is None else None, weight, bias, h0, h_init), _room_like)
 
 
 # ---- the scan
@@ -177,7 +214,7 @@ def _scan_backward(a, h0, reset, length, h, dh, dlast):
     B, T, H = a.shape
     a, h0, reset, length, h, dh, dlast = [_plain(t) for t in (a, h0, reset, length, h, dh, dlast)]
     da, db = torch.empty_like(a), torch.empty_like(a)
-    dh0, = _gradients(a, (h0,), torch.zeros_like)
+    dh0, = _gradients(a, (h0,), torch.empty_like if B * T * H else torch.zeros_like)
     if B * T * H == 0:
         if h0 is not None and dlast is not None:
             dh0.copy_(dlast)
@@ -204,9 +241,9 @@ def _register(name, schema, kernel, fake):
     torch.library.register_fake(f"minrnn::{name}", fake, lib=_library)
 
 
-_BACK = f"({_SHARED}Tensor h, Tensor%s saved, Tensor dh, Tensor? dlast, {_KIND}) -> {_GRADIENTS}"
+_BACK = f"({_SHARED}Tensor h, Tensor%s saved, Tensor dh, Tensor? dlast, {_KIND}, bool needs_dx) -> {_GRADIENTS}"
 _register("cell", f"({_SHARED}{_KIND}, bool keep) -> (Tensor h, Tensor last, Tensor saved)", _cell, _cell_fake)
-_register("cell_backward", _BACK % "", _cell_backward, _cell_backward_fake)
+_register("cell_backward", _BACK % "", _cell_backward_keeping, _cell_backward_fake)
 _register("cell_backward_", _BACK % "(a!)", _cell_backward_consuming, _cell_backward_fake)
 _register("scan", "(Tensor a, Tensor b, Tensor? h0, Tensor? reset, Tensor? length) -> (Tensor h, Tensor last)", _scan,
           _scan_fake)

@@ -266,7 +266,7 @@ static void add_forward(mr_case *c, const mr_minrnn_bwd_args *a)
     mr_case_buffer *b = add_bias(c, &a->cell, offsetof(mr_minrnn_bwd_args, b), a->H);
     if (b) {
         b ALSO(b);
-        mr_case_add(c, SHARED(db), REAL, ADD, gates, NORMAL, 1);
+        mr_case_add(c, SHARED(db), REAL, a->fresh ? OUT : ADD, gates, a->fresh ? EMPTY : NORMAL, 1);
     }
     mr_case_buffer *reset = mr_case_add_reset(c, offsetof(mr_minrnn_bwd_args, reset), a->B, a->T);
     mr_case_buffer *length = mr_case_add_room(c, offsetof(mr_minrnn_bwd_args, length), a->B, a->T);
@@ -281,7 +281,8 @@ static void add_forward(mr_case *c, const mr_minrnn_bwd_args *a)
     if (mr_case_chance(c, 50)) {
         mr_case_add(c, SHARED(h_init), REAL, IN, (size_t)a->H, NORMAL, 1) ALSO(h_init);
         mr_case_say(c, " h_init");
-        if (mr_case_chance(c, 80)) mr_case_add(c, MR_FIELD(minrnn_bwd, dh_init), REAL, ADD, (size_t)a->H, NORMAL, 1);
+        if (mr_case_chance(c, 80))
+            mr_case_add(c, SHARED(dh_init), REAL, a->fresh ? OUT : ADD, (size_t)a->H, a->fresh ? EMPTY : NORMAL, 1);
     }
 }
 
@@ -289,6 +290,8 @@ void mr_case_minrnn_bwd(mr_case *c)
 {
     mr_minrnn_bwd_args *a = &c->args.minrnn_bwd;
     draw_recurrence(c, &a->cell, &a->B, &a->T, &a->D, &a->H);
+    a->fresh = mr_case_chance(c, 30);
+    if (a->fresh) mr_case_say(c, " fresh");
     add_forward(c, a);
     const size_t gates = (size_t)mr_cell_gates(&a->cell) * a->H, D = (size_t)a->D, states = (size_t)a->B * a->H;
     mr_case_add(c, MR_FIELD(minrnn_bwd, dh), ACT, IN, c->elements, NORMAL, 1);
@@ -298,9 +301,11 @@ void mr_case_minrnn_bwd(mr_case *c)
     }
     a->accumulate = mr_case_chance(c, 50);
     if (a->accumulate) mr_case_say(c, " accumulate");
-    mr_case_add(c, MR_FIELD(minrnn_bwd, dx), ACT, a->accumulate ? ADD : OUT, (size_t)a->B * a->T * D,
-                a->accumulate ? NORMAL : EMPTY, 1);
-    mr_case_add(c, MR_FIELD(minrnn_bwd, dW), REAL, ADD, gates * D, NORMAL, 1);
+    if (mr_case_chance(c, 85))
+        mr_case_add(c, MR_FIELD(minrnn_bwd, dx), ACT, a->accumulate ? ADD : OUT, (size_t)a->B * a->T * D,
+                    a->accumulate ? NORMAL : EMPTY, 1);
+    else mr_case_say(c, " no dx");
+    mr_case_add(c, MR_FIELD(minrnn_bwd, dW), REAL, a->fresh ? OUT : ADD, gates * D, a->fresh ? EMPTY : NORMAL, 1);
     if (mr_case_chance(c, 60)) mr_case_add(c, MR_FIELD(minrnn_bwd, dh_in), REAL, OUT, states, EMPTY, 0);
 }
 

@@ -396,9 +396,18 @@ static void init_gradient(const scan *s, const mr_minrnn_bwd_args *a)
     s->cpu->kernels.candidate_bwd(a->cell.candidate, s->H, (const float *)a->h_init, sum, (float *)a->dh_init);
 }
 
+static void start_from_zero(const mr_minrnn_bwd_args *a)
+{
+    const size_t rows = (size_t)a->H * (size_t)mr_cell_gates(&a->cell);
+    if (a->W) memset(a->dW, 0, rows * (size_t)a->D * sizeof(float));
+    if (a->W && a->db) memset(a->db, 0, rows * sizeof(float));
+    if (a->dh_init) memset(a->dh_init, 0, (size_t)a->H * sizeof(float));
+}
+
 static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
 {
     mr_cpu *cpu = mr_cpu_of(dev);
+    if (a->fresh) start_from_zero(a);
     scan s = {
         .cpu = cpu,
         .B = a->B,
@@ -432,7 +441,7 @@ static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
         .c = (float *)a->dx,
     };
     if (!a->W) return;
-    mr_product_run(&p);
+    if (a->dx) mr_product_run(&p);
     mr_product_gradient(cpu, tokens, channels, a->D, s.pre, (const float *)a->x, (float *)a->dW, (float *)a->db);
 }
 

@@ -278,7 +278,7 @@ template <class T> __device__ __forceinline__ T block_sum(T v, T *shared)
 }
 
 /* out[i] += Σ_r partial[r·stride + i] for i < n, in a fixed order. */
-void mr_cuda_reduce(mr_cuda *c, const float *partial, size_t rows, size_t stride, size_t n, float *out);
+void mr_cuda_reduce(mr_cuda *c, const float *partial, size_t rows, size_t stride, size_t n, int fresh, float *out);
 
 /* ---- the parts of the backend: each fills its ops ---- */
 
@@ -303,7 +303,7 @@ size_t mr_cuda_given_work(int B, int T, int H);             /* … and for the s
 
 /* dh_init += cand'(h_init)·Σ of rows of to_start [rows, H], in order. */
 void mr_cuda_start_grad(mr_cuda *c, mr_candidate candidate, int rows, int H, const float *to_start, const float *h_init,
-                        float *dh_init);
+                        int fresh, float *dh_init);
 
 /* Recurrent layers whose pre-activations are recomputed instead of kept (fused.cu); the functions return 0 for
  * shapes that they do not handle. */
@@ -325,7 +325,7 @@ void mr_cuda_product_rows(mr_cuda *c, int M, int N, int K, const void *x, const 
                           int y_row);
 void mr_cuda_product_dx(mr_cuda *c, int M, int N, int K, const void *dy, int dy_row, const float *W, const void *pre,
                         int accumulate, void *dx);
-void mr_cuda_product_dw(mr_cuda *c, int M, int N, int K, const void *dy, int dy_row, const void *x, float *dW,
-                        float *db);
+void mr_cuda_product_dw(mr_cuda *c, int M, int N, int K, const void *dy, int dy_row, const void *x, int fresh,
+                        float *dW, float *db);
 
 #endif

@@ -61,16 +61,17 @@ template <class ACT> static void by_kind(mr_cuda *c, const mr_cell *cell, const 
     else by_candidate<ACT, LSTM>(c, cell, f, down);
 }
 
-/* Adds the groups' shares to dW and, if there is a bias, db, in order. */
-static __global__ void add_groups(int groups, size_t weights, size_t rows, const float *sums, float *dW, float *db)
+/* Adds the groups' shares to dW and, if there is a bias, db, in order; fresh: they start from 0. */
+static __global__ void add_groups(int groups, size_t weights, size_t rows, const float *sums, int fresh, float *dW,
+                                  float *db)
 {
     const size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x, n = weights + rows;
     if (i >= n) return;
     float sum = 0;
 #pragma unroll 8
     for (int r = 0; r < groups; r++) sum += sums[r * n + i];
-    if (i < weights) dW[i] += sum;
-    else if (db) db[i - weights] += sum;
+    float *to = i < weights ? dW + i : db ? db + (i - weights) : NULL;
+    if (to) *to = fresh ? sum : *to + sum;
 }
 
 int mr_cuda_fusable(const mr_cuda *c, const mr_cell *cell, int D, int H)
@@ -127,17 +128,18 @@ int mr_cuda_fused_bwd(mr_cuda *c, const mr_minrnn_bwd_args *a)
                  starts = (size_t)a->B * (size_t)a->H;
     float *room = (float *)mr_cuda_scratch(c, mr_cuda_fused_scratch(c, &a->cell, a->B, a->T, a->H));
     if (!room) return 1;
-    f.sums = room, g.to_start = a->dh_init ? room + sums : NULL, g.pre = room + sums + starts;
+    f.sums = room, g.to_start = a->dh_init ? room + sums : NULL, g.pre = a->dx ? room + sums + starts : NULL;
     g.B = a->B, g.T = a->T, g.H = a->H, g.h = (void *)a->h, g.h_in = (const float *)a->h_in,
     g.h_init = (const float *)a->h_init;
     g.reset = a->reset, g.length = a->length, g.dh = a->dh, g.dh_out = (const float *)a->dh_out,
     g.dh_in = (float *)a->dh_in;
     f.x = a->x, f.W = (const float *)a->W, f.bias = (const float *)a->b;
     BY_ACT(c, by_kind, c, &a->cell, f, 1);
-    add_groups<<<(unsigned)div_up(weights + (size_t)N, 128), 128, 0, c->stream>>>(f.groups, weights, (size_t)N, f.sums,
-                                                                                  (float *)a->dW, (float *)a->db);
+    add_groups<<<(unsigned)div_up(weights + (size_t)N, 128), 128, 0, c->stream>>>(
+        f.groups, weights, (size_t)N, f.sums, a->fresh, (float *)a->dW, (float *)a->db);
     LAUNCHED(c, "add_groups");
-    if (a->dh_init) mr_cuda_start_grad(c, a->cell.candidate, a->B, a->H, g.to_start, g.h_init, (float *)a->dh_init);
-    mr_cuda_product_dx(c, M, N, a->D, g.pre, N, (const float *)a->W, NULL, a->accumulate, a->dx);
+    if (a->dh_init)
+        mr_cuda_start_grad(c, a->cell.candidate, a->B, a->H, g.to_start, g.h_init, a->fresh, (float *)a->dh_init);
+    if (a->dx) mr_cuda_product_dx(c, M, N, a->D, g.pre, N, (const float *)a->W, NULL, a->accumulate, a->dx);
     return 1;
 }

@@ -14,7 +14,7 @@
 enum { FUSED_D = 64, FUSED_WARPS = 4, FUSED_CHANNELS = 16 * FUSED_WARPS };
 
 struct fused_args {
-    scan_args scan;    /* pre: gradients of the pre-activations, backward only; chunks is 1 */
+    scan_args scan;    /* pre: gradients of the pre-activations, backward only, or NULL; chunks is 1 */
     const void *x;     /* [B, T, D] */
     const float *W;    /* [G·H, D] */
     const float *bias; /* [G·H] */

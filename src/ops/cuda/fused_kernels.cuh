@@ -186,8 +186,8 @@ static __device__ __forceinline__ unsigned tile_effect(const scan_args &g, int b
     return cut;
 }
 
-/* Replaces pre-activations by their gradients, and stores them. y is the gradient that comes from later tokens, and
- * then goes to earlier ones. */
+/* Replaces pre-activations by their gradients, and stores them where dpre is not NULL. y is the gradient that comes
+ * from later tokens, and then goes to earlier ones. */
 template <class ACT, int KIND, int CAND, int MASKED, int NT>
 static __device__ __forceinline__ void tile_gradients(const scan_args &g, int ch, int from, int real, unsigned cut,
                                                       const tile_past<ACT, NT> &in, const float *start,
@@ -219,7 +219,7 @@ static __device__ __forceinline__ void tile_gradients(const scan_args &g, int ch
             if (here) y[v] = a * dg;
             if (starting) to_start[v] += y[v], y[v] = 0;
         }
-        if (MASKED && t >= g.T) continue;
+        if (!dpre || (MASKED && t >= g.T)) continue;
 #pragma unroll
         for (int j = 0; j < G; j++)
             *(typename lanes<ACT, 2>::raw *)(dpre + (mine + (unsigned)((k * G + j) * g.H))) =
@@ -264,7 +264,7 @@ static __global__ void __launch_bounds__(32 * FUSED_WARPS, LEAST) fused_backward
         const size_t row = (size_t)b * g.T * g.H + (size_t)blockIdx.x * FUSED_CHANNELS;
         const ACT *x = (const ACT *)f.x + (size_t)b * g.T * FUSED_D, *h = (const ACT *)g.h + row,
                   *dh = (const ACT *)g.dh + row;
-        ACT *dpre = (ACT *)g.pre + (size_t)b * g.T * G * g.H;
+        ACT *dpre = g.pre ? (ACT *)g.pre + (size_t)b * g.T * G * g.H : NULL;
         float start[2], first[2], state[2], to_start[2] = {0, 0};
         const int last = (g.T - 1) / (8 * NT) * (8 * NT);
         feed.template fetch<MASKED>(turn, x, h, dh, last, real);

@@ -64,7 +64,7 @@ static void linear_bwd_x(mr_dev *dev, const mr_linear_bwd_x_args *a)
 
 static void linear_bwd_w(mr_dev *dev, const mr_linear_bwd_w_args *a)
 {
-    mr_cuda_product_dw(cuda_of(dev), a->M, a->N, a->K, a->dy, (int)mr_row_step(a->row, a->N), a->x, (float *)a->dW,
+    mr_cuda_product_dw(cuda_of(dev), a->M, a->N, a->K, a->dy, (int)mr_row_step(a->row, a->N), a->x, 0, (float *)a->dW,
                        (float *)a->db);
 }
 

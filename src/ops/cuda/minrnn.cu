@@ -3,24 +3,26 @@
 #include "ops/cuda/scan_launch.cuh"
 
 template <int CAND>
-static __global__ void add_start_grad(int rows, int H, const float *to_start, const float *h_init, float *dh_init)
+static __global__ void add_start_grad(int rows, int H, const float *to_start, const float *h_init, int fresh,
+                                      float *dh_init)
 {
     int ch = blockIdx.x * blockDim.x + threadIdx.x;
     if (ch >= H) return;
     float sum = 0;
     for (int r = 0; r < rows; r++) sum += to_start[(size_t)r * H + ch];
-    dh_init[ch] += sum * candidate_slope<CAND>(h_init[ch], candidate<CAND>(h_init[ch]));
+    sum *= candidate_slope<CAND>(h_init[ch], candidate<CAND>(h_init[ch]));
+    dh_init[ch] = fresh ? sum : dh_init[ch] + sum;
 }
 
 void mr_cuda_start_grad(mr_cuda *c, mr_candidate candidate, int rows, int H, const float *to_start, const float *h_init,
-                        float *dh_init)
+                        int fresh, float *dh_init)
 {
     const unsigned blocks = (unsigned)div_up((size_t)H, 128);
     if (candidate == MR_POSITIVE)
-        add_start_grad<MR_POSITIVE><<<blocks, 128, 0, c->stream>>>(rows, H, to_start, h_init, dh_init);
+        add_start_grad<MR_POSITIVE><<<blocks, 128, 0, c->stream>>>(rows, H, to_start, h_init, fresh, dh_init);
     else if (candidate == MR_LINEAR)
-        add_start_grad<MR_LINEAR><<<blocks, 128, 0, c->stream>>>(rows, H, to_start, h_init, dh_init);
-    else add_start_grad<MR_TANH><<<blocks, 128, 0, c->stream>>>(rows, H, to_start, h_init, dh_init);
+        add_start_grad<MR_LINEAR><<<blocks, 128, 0, c->stream>>>(rows, H, to_start, h_init, fresh, dh_init);
+    else add_start_grad<MR_TANH><<<blocks, 128, 0, c->stream>>>(rows, H, to_start, h_init, fresh, dh_init);
     LAUNCHED(c, "add_start_grad");
 }
 
@@ -133,11 +135,13 @@ static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
         mr_cuda_product_fwd(c, M, N, a->D, a->x, (const float *)a->W, (const float *)a->b, 0, NULL, NULL, g.pre);
     BY_ACT(c, by_kind, c, &a->cell, g, SCAN_DOWN);
     if (a->dh_init)
-        mr_cuda_start_grad(c, a->cell.candidate, g.B * g.chunks, g.H, g.to_start, g.h_init, (float *)a->dh_init);
+        mr_cuda_start_grad(c, a->cell.candidate, g.B * g.chunks, g.H, g.to_start, g.h_init, a->fresh,
+                           (float *)a->dh_init);
     if (!a->W) return;
-    if (a->db) mr_cuda_reduce(c, g.bias_sums, (size_t)a->B * (size_t)g.chunks, (size_t)N, (size_t)N, (float *)a->db);
-    mr_cuda_product_dx(c, M, N, a->D, g.pre, N, (const float *)a->W, NULL, a->accumulate, a->dx);
-    mr_cuda_product_dw(c, M, N, a->D, g.pre, N, a->x, (float *)a->dW, NULL);
+    if (a->db)
+        mr_cuda_reduce(c, g.bias_sums, (size_t)a->B * (size_t)g.chunks, (size_t)N, (size_t)N, a->fresh, (float *)a->db);
+    if (a->dx) mr_cuda_product_dx(c, M, N, a->D, g.pre, N, (const float *)a->W, NULL, a->accumulate, a->dx);
+    mr_cuda_product_dw(c, M, N, a->D, g.pre, N, a->x, a->fresh, (float *)a->dW, NULL);
 }
 
 /* The effect of all chunks together. */

@@ -192,8 +192,8 @@ template <class A, int LPR, int N, int WHOLE, int DB> static void launch_bwd(mr_
     norm_rows_bwd<A, LPR, N, WHOLE, DB>
         <<<blocks, dim3(32, ROW_WARPS), shared, c->stream>>>(g, (const A *)a->x, (const A *)a->dy, (A *)a->dx);
     LAUNCHED(c, "norm_rows_bwd");
-    mr_cuda_reduce(c, g.partial, blocks, 2 * D, D, (float *)a->dw);
-    if (DB) mr_cuda_reduce(c, g.partial + D, blocks, 2 * D, D, (float *)a->db);
+    mr_cuda_reduce(c, g.partial, blocks, 2 * D, D, 0, (float *)a->dw);
+    if (DB) mr_cuda_reduce(c, g.partial + D, blocks, 2 * D, D, 0, (float *)a->db);
 }
 
 template <class A, int LPR, int N, int WHOLE> static void launch(mr_cuda *c, const mr_norm_bwd_args *a)

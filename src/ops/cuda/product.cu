@@ -370,7 +370,7 @@ template <class A> static __global__ void column_sums(int M, int N, int row, int
     partial[(size_t)blockIdx.y * N + n] = sum;
 }
 
-template <class A> static void bias_grad(mr_cuda *c, int M, int N, int row, const void *dy, float *db)
+template <class A> static void bias_grad(mr_cuda *c, int M, int N, int row, const void *dy, int fresh, float *db)
 {
     const size_t across = div_up((size_t)N, 32), enough = div_up(1056, across); /* blocks of rows that fill the chip */
     const size_t rows = div_up((size_t)M, enough) < 64 ? 64 : div_up((size_t)M, enough);
@@ -380,17 +380,17 @@ template <class A> static void bias_grad(mr_cuda *c, int M, int N, int row, cons
     column_sums<A>
         <<<dim3((unsigned)across, blocks), dim3(32, 8), 0, c->stream>>>(M, N, row, (int)rows, (const A *)dy, partial);
     LAUNCHED(c, "column_sums");
-    mr_cuda_reduce(c, partial, blocks, (size_t)N, (size_t)N, db);
+    mr_cuda_reduce(c, partial, blocks, (size_t)N, (size_t)N, fresh, db);
 }
 
-void mr_cuda_product_dw(mr_cuda *c, int M, int N, int K, const void *dy, int dy_row, const void *x, float *dW,
-                        float *db)
+void mr_cuda_product_dw(mr_cuda *c, int M, int N, int K, const void *dy, int dy_row, const void *x, int fresh,
+                        float *dW, float *db)
 {
     product p = {};
     p.m = K, p.n = N, p.k = M, p.lda = K, p.ldb = dy_row, p.ldd = K, p.trans_b = 1;
     p.in = act_type(c), p.out = CUDA_R_32F;
-    p.a = x, p.b = dy, p.c = p.d = dW;
+    p.a = x, p.b = dy, p.c = fresh ? NULL : dW, p.d = dW;
     p.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     run_somehow(c, &p);
-    if (db) BY_ACT(c, bias_grad, c, M, N, dy_row, dy, db);
+    if (db) BY_ACT(c, bias_grad, c, M, N, dy_row, dy, fresh, db);
 }

@@ -243,12 +243,12 @@ static void recurrent_gradients(mr_cuda *c, const mr_rnn_bwd_args *a, const rnn_
 {
     const int M = a->B * a->T, H = a->H;
     float *dW = (float *)a->dW_hh, *db = (float *)a->db_hh;
-    if (a->kind == MR_LSTM) mr_cuda_product_dw(c, M, 4 * H, H, w->pre, 4 * H, states, dW, db);
-    if (a->kind == MR_GRU_AFTER) mr_cuda_product_dw(c, M, 3 * H, H, w->ds, 3 * H, states, dW, db);
+    if (a->kind == MR_LSTM) mr_cuda_product_dw(c, M, 4 * H, H, w->pre, 4 * H, states, 0, dW, db);
+    if (a->kind == MR_GRU_AFTER) mr_cuda_product_dw(c, M, 3 * H, H, w->ds, 3 * H, states, 0, dW, db);
     if (a->kind != MR_GRU_BEFORE) return;
     const void *dn = (const char *)w->ds + (size_t)M * 2 * (size_t)H * c->dev.act_size;
-    mr_cuda_product_dw(c, M, 2 * H, H, w->ds, 2 * H, states, dW, db);
-    mr_cuda_product_dw(c, M, H, H, dn, H, w->extra, dW + 2 * (size_t)H * (size_t)H, db + 2 * H);
+    mr_cuda_product_dw(c, M, 2 * H, H, w->ds, 2 * H, states, 0, dW, db);
+    mr_cuda_product_dw(c, M, H, H, dn, H, w->extra, 0, dW + 2 * (size_t)H * (size_t)H, db + 2 * H);
 }
 
 void mr_cuda_rnn_bwd(mr_dev *dev, const mr_rnn_bwd_args *a)
@@ -282,10 +282,10 @@ void mr_cuda_rnn_bwd(mr_dev *dev, const mr_rnn_bwd_args *a)
     if (a->dh_in) leave_state<<<rows, 128, 0, c->stream>>>(w, (float *)a->dh_in);
     LAUNCHED(c, "rnn leave_state");
     if (a->h_init && a->dh_init)
-        mr_cuda_reduce(c, w.to_start, (size_t)a->B, (size_t)w.state, (size_t)w.state, (float *)a->dh_init);
+        mr_cuda_reduce(c, w.to_start, (size_t)a->B, (size_t)w.state, (size_t)w.state, 0, (float *)a->dh_init);
     BY_ACT(c, shift_states, c, w, states);
     recurrent_gradients(c, a, &w, states);
     if (!a->W_ih) return;
     mr_cuda_product_dx(c, M, N, a->D, a->saved, N, (const float *)a->W_ih, NULL, a->accumulate, a->dx);
-    mr_cuda_product_dw(c, M, N, a->D, a->saved, N, a->x, (float *)a->dW_ih, (float *)a->db_ih);
+    mr_cuda_product_dw(c, M, N, a->D, a->saved, N, a->x, 0, (float *)a->dW_ih, (float *)a->db_ih);
 }

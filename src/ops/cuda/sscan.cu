@@ -84,8 +84,8 @@ template <class ACT, int NP> struct sscans {
         add_bc_parts<ACT, NP>
             <<<(unsigned)div_up(values, 256), 256, 0, c->stream>>>(tokens, g.N, (int)parts, g.dbc_parts, (ACT *)a->dbc);
         LAUNCHED(c, "add_bc_parts");
-        mr_cuda_reduce(c, g.dA_parts, rows, E * (size_t)g.N, E * (size_t)g.N, (float *)a->dA_log);
-        mr_cuda_reduce(c, g.dD_parts, rows, E, E, (float *)a->dD);
+        mr_cuda_reduce(c, g.dA_parts, rows, E * (size_t)g.N, E * (size_t)g.N, 0, (float *)a->dA_log);
+        mr_cuda_reduce(c, g.dD_parts, rows, E, E, 0, (float *)a->dD);
     }
 
     static void effect(mr_cuda *c, sscan_args g, const mr_sscan_effect_args *a)

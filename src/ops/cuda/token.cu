@@ -161,7 +161,7 @@ template <class A> static void embed_bwd_launch(mr_cuda *c, const mr_embed_bwd_a
     dim3 grid((unsigned)div_up((size_t)a->D, 32), (unsigned)a->vocab, (unsigned)chunks);
     embed_sums<A><<<grid, dim3(32, 8), 0, c->stream>>>(a->N, a->D, chunk, a->ids, (const A *)a->dy, partial);
     LAUNCHED(c, "embed_sums");
-    mr_cuda_reduce(c, partial, chunks, table, table, (float *)a->dtable);
+    mr_cuda_reduce(c, partial, chunks, table, table, 0, (float *)a->dtable);
 }
 
 static void embed_bwd(mr_dev *dev, const mr_embed_bwd_args *a)

@@ -4,7 +4,7 @@
 /* A block sums 32 columns; its warps take rows in turn, and their sums are added in shared memory in order. */
 enum { REDUCE_WARPS = 32 };
 
-static __global__ void reduce_rows(const float *partial, size_t rows, size_t stride, size_t n, float *out)
+static __global__ void reduce_rows(const float *partial, size_t rows, size_t stride, size_t n, int fresh, float *out)
 {
     __shared__ float tile[REDUCE_WARPS][32];
     const size_t i = blockIdx.x * (size_t)32 + threadIdx.x;
@@ -14,12 +14,13 @@ static __global__ void reduce_rows(const float *partial, size_t rows, size_t str
     __syncthreads();
     if (threadIdx.y || i >= n) return;
     for (int w = 1; w < REDUCE_WARPS; w++) sum += tile[w][threadIdx.x];
-    out[i] += sum;
+    out[i] = fresh ? sum : out[i] + sum;
 }
 
-void mr_cuda_reduce(mr_cuda *c, const float *partial, size_t rows, size_t stride, size_t n, float *out)
+void mr_cuda_reduce(mr_cuda *c, const float *partial, size_t rows, size_t stride, size_t n, int fresh, float *out)
 {
-    reduce_rows<<<(unsigned)div_up(n, 32), dim3(32, REDUCE_WARPS), 0, c->stream>>>(partial, rows, stride, n, out);
+    reduce_rows<<<(unsigned)div_up(n, 32), dim3(32, REDUCE_WARPS), 0, c->stream>>>(partial, rows, stride, n, fresh,
+                                                                                   out);
     LAUNCHED(c, "reduce_rows");
 }
 

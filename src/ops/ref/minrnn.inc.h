@@ -182,17 +182,26 @@ static double scan_channel_bwd(const mr_minrnn_bwd_args *a, size_t b, size_t c)
     return to_start;
 }
 
+static void start_from_zero(const mr_minrnn_bwd_args *a, size_t rows)
+{
+    if (a->W) memset(a->dW, 0, rows * (size_t)a->D * sizeof(real));
+    if (a->W && a->db) memset(a->db, 0, rows * sizeof(real));
+    if (a->dh_init) memset(a->dh_init, 0, (size_t)a->H * sizeof(real));
+}
+
 static void minrnn_bwd(mr_dev *dev, const mr_minrnn_bwd_args *a)
 {
     int M = a->B * a->T, N = a->H * mr_cell_gates(&a->cell);
+    if (a->fresh) start_from_zero(a, (size_t)N);
     for (size_t c = 0; c < (size_t)a->H; c++) {
         double to_start = 0;
         for (size_t b = 0; b < (size_t)a->B; b++) to_start += scan_channel_bwd(a, b, c);
         if (a->dh_init) OUT(a->dh_init)[c] += to_start * candidate_slope(a->cell.candidate, IN(a->h_init)[c]);
     }
     if (!a->W) return;
-    linear_bwd_x(dev,
-                 &(mr_linear_bwd_x_args){
+    if (a->dx)
+        linear_bwd_x(
+            dev, &(mr_linear_bwd_x_args){
                      .M = M, .N = N, .K = a->D, .dy = a->saved, .W = a->W, .accumulate = a->accumulate, .dx = a->dx});
     linear_bwd_w(
         dev, &(mr_linear_bwd_w_args){.M = M, .N = N, .K = a->D, .dy = a->saved, .x = a->x, .dW = a->dW, .db = a->db});

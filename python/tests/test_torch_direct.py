@@ -1,0 +1,123 @@
+"""Eager calls that leave PyTorch's dispatcher out, what keeps them from it, and gradients that nobody needs."""
+import unittest
+
+from torch_support import arguments, loop, torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from minrnn.torch import cell, ops
+
+
+class Seen(TorchDispatchMode):
+    """Notes minrnn's operators that pass by."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func.namespace == "minrnn":
+            self.names.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+class Wrapper(torch.Tensor):
+    """A subclass without memory of its own."""
+    seen = 0
+
+    @staticmethod
+    def __new__(cls, inner):
+        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype, device=inner.device)
+        made.inner = inner
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        cls.seen += func.namespace == "minrnn"
+        return func(*(x.inner if isinstance(x, cls) else x for x in args), **(kwargs or {}))
+
+
+class Direct(unittest.TestCase):
+    def test_what_keeps_calls_from_it(self):
+        x = torch.ones(2, 3)
+        self.assertTrue(ops.direct(x, None, torch.nn.Parameter(x)))
+        self.assertFalse(ops.direct(x, torch._neg_view(x)))
+        self.assertFalse(ops.direct(x, Wrapper(x)))
+        with Seen():
+            self.assertFalse(ops.direct(x))
+        with torch.profiler.profile():
+            self.assertFalse(ops.direct(x))
+        self.assertTrue(ops.direct(x))
+
+    def test_same_bits_either_way(self):
+        args = arguments(dtype=torch.float32)
+        plain = torch.autograd.grad(cell(*args)[0].square().sum(), args)
+        with Seen() as seen:
+            watched = torch.autograd.grad(cell(*args)[0].square().sum(), args)
+        self.assertEqual(seen.names, ["cell.default", "cell_backward_.default"])
+        for a, b in zip(plain, watched):
+            self.assertTrue(torch.equal(a, b))
+
+    def test_profiler_shows_the_operators(self):
+        args = arguments(dtype=torch.float32)
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            cell(*args)[0].sum().backward()
+        names = {event.name for event in profile.events()}
+        self.assertLessEqual({"minrnn::cell", "minrnn::cell_backward_"}, names)
+
+    def test_views_that_negate(self):
+        x, weight, bias, *_ = arguments(dtype=torch.float32, grad=False)
+        negative = torch._neg_view(x)  # as in torch.imag(z.conj())
+        self.assertTrue(negative.is_neg())
+        weight.requires_grad_()
+        got, _ = cell(negative, weight, bias)
+        torch.testing.assert_close(got, loop(-x, weight, bias)[0], rtol=1e-5, atol=1e-5)
+        gradient = torch._neg_view(torch.ones_like(got))
+        got = torch.autograd.grad(got, weight, gradient)[0]
+        want = torch.autograd.grad(loop(-x, weight, bias)[0], weight, -torch.ones_like(gradient))[0]
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+    def test_subclasses(self):
+        x, weight, bias, *_ = arguments(dtype=torch.float32)
+        Wrapper.seen = 0
+        h, _ = cell(Wrapper(x.detach()), weight, bias)
+        self.assertEqual(Wrapper.seen, 1)
+        self.assertTrue(torch.equal(h, cell(x, weight, bias)[0]))
+
+
+class Needless(unittest.TestCase):
+    """A first layer's input needs no gradient; the others are the same without it."""
+
+    def test_input(self):
+        for kind in ("mingru", "minlstm"):
+            x, *rest = arguments(kind, dtype=torch.float32)
+            want = torch.autograd.grad(cell(x, *rest, kind=kind)[0].square().sum(), [x, *rest])
+            got = torch.autograd.grad(cell(x.detach(), *rest, kind=kind)[0].square().sum(), rest)
+            for a, b in zip(got, want[1:]):
+                self.assertTrue(torch.equal(a, b))
+
+    def test_operator(self):
+        x, weight, bias, *_ = arguments(dtype=torch.float32, grad=False)
+        how = (0, 0, True, False)
+        h, _, saved = ops.cell(x, weight, bias, None, None, None, None, *how, True)
+        for needed in (True, False):
+            dx = ops.cell_backward(x, weight, bias, None, None, None, None, h, saved, h, None, *how, needed)[0]
+            self.assertEqual(dx.shape, x.shape if needed else (0,))
+
+    def test_compiled(self):
+        x, weight, bias, *_ = arguments(dtype=torch.float32)
+        x = x.detach()
+        run = torch.compile(lambda w: cell(x, w, bias)[0].square().sum(), fullgraph=True, backend="aot_eager")
+        got = torch.autograd.grad(run(weight), weight)[0]
+        self.assertTrue(torch.equal(got, torch.autograd.grad(cell(x, weight, bias)[0].square().sum(), weight)[0]))
+
+    def test_nothing_to_write_over(self):
+        """Gradients are new each time: none grows by what an earlier call left."""
+        args = arguments(dtype=torch.float32)
+        first = torch.autograd.grad(cell(*args)[0].sum(), args)
+        for _ in range(3):
+            for a, b in zip(torch.autograd.grad(cell(*args)[0].sum(), args), first):
+                self.assertTrue(torch.equal(a, b))
+
+
+if __name__ == "__main__":
+    unittest.main()
