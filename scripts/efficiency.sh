@@ -26,5 +26,15 @@ for turn in "${turns[@]}"; do
     "$python" "$here/torch_peers.py" --device "$device" --cell-seconds "$limit" $turn >"$rows"
     "$minrnn" reproduce --merge "$rows" --out "$out"
 done
+if [ "$device" = cuda ]; then # what else PyTorch has there: compiled forms, and cuDNN in bf16 beside ours in bf16
+    "$python" "$here/torch_peers.py" --device cuda --cell-seconds "$limit" --compile 512 4096 >"$rows"
+    "$minrnn" reproduce --merge "$rows" --out "$out"
+    for T in 512 4096; do
+        "$minrnn" reproduce efficiency --device cuda --dtype bf16 --out "$out" --cell-seconds "$limit" \
+            --only "*T=$T" >/dev/null
+    done
+    "$python" "$here/torch_peers.py" --device cuda --cell-seconds "$limit" --dtype bf16 --only module 512 4096 >"$rows"
+    "$minrnn" reproduce --merge "$rows" --out "$out"
+fi
 "$minrnn" reproduce efficiency inference parameters --device "$device" --out "$out" --cell-seconds "$limit" >/dev/null
 rm -rf "$out/runs"

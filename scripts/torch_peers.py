@@ -2,13 +2,14 @@
 """Measures PyTorch's versions of the models of `minrnn reproduce efficiency`: forward, loss and backward of the same
 stack.
 
-    torch_peers.py [--device cuda|cpu] [--threads N] [--batch 64] [--only GRU] [--cell-seconds 20] T... > peers.json
+    torch_peers.py [--device cuda|cpu] [--dtype f32|bf16] [--compile] [--only GRU] [--cell-seconds 20] T... > peers.json
     minrnn reproduce --merge peers.json --out DIR
 
 Needs only PyTorch. Times are medians after warm-up; rows have the same format as minrnn's own. GRU and LSTM: a loop of
 operations over time, which is what the paper compares with, and PyTorch's module (cuDNN on a GPU). minGRU and minLSTM:
 the paper's log-space code, and minGRU as a loop, which is faster on a CPU. Mamba: a selective scan in plain operations.
-Attention: scaled_dot_product_attention."""
+Attention: scaled_dot_product_attention. --compile: torch.compile of those that are no loops, for each length anew.
+--dtype bf16: all parameters and activations in bf16."""
 import argparse
 import datetime
 import json
@@ -153,6 +154,8 @@ FORMS = {"minGRU log-space": lambda: MinLog(1), "minGRU loop": MinWalk, "minLSTM
          "GRU loop": GruLoop, "GRU module": lambda: Module(nn.GRU),
          "LSTM loop": LstmLoop, "LSTM module": lambda: Module(nn.LSTM), "Mamba": Mamba, "attention": Attention}
 
+WHOLE = ("log-space", "attention")  # forms that a compiler sees at once
+
 
 class Stack(nn.Module):
     """embedding, three of norm, mixer, down-projection and residual, norm, head"""
@@ -189,7 +192,7 @@ def timed(step, gpu, limit):
             last = once(step, gpu)
             spent += last
     enough, times = spent + 1, []
-    while len(times) < 201 and (not times or (spent + last < limit and (len(times) < 5 or spent < enough))):
+    while len(times) < 201 and (not times or (spent + last < limit and (len(times) < 10 or spent < enough))):
         last = once(step, gpu)
         times.append(last)
         spent += last
@@ -200,12 +203,15 @@ def timed(step, gpu, limit):
 def measure(form, length, options):
     gpu = options.device.startswith("cuda")
     torch.manual_seed(1)
-    model = Stack(FORMS[form]).to(options.device)
+    model = Stack(FORMS[form]).to(options.device, torch.bfloat16 if options.dtype == "bf16" else torch.float32)
+    if options.compile:
+        torch._dynamo.reset()
+        model = torch.compile(model, dynamic=False)
     ids, target = (torch.randint(0, VOCAB, (options.batch, length), device=options.device) for _ in range(2))
 
     def step():
         model.zero_grad(set_to_none=True)
-        F.cross_entropy(model(ids).flatten(0, 1), target.flatten()).backward()
+        F.cross_entropy(model(ids).float().flatten(0, 1), target.flatten()).backward()
 
     if gpu:
         torch.cuda.empty_cache()
@@ -232,13 +238,15 @@ def main():
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--dtype", default="f32", choices=("f32", "bf16"))
+    parser.add_argument("--compile", action="store_true", help="torch.compile; loops and modules are left out")
     parser.add_argument("--only", default="", help="forms whose name contains this")
     parser.add_argument("--cell-seconds", type=float, default=20, help="leave out what would take longer")
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    common = {"profile": "ours", "settings": "", "kind": options.device.split(":")[0], "dtype": "f32",
+    common = {"profile": "ours", "settings": "", "kind": options.device.split(":")[0], "dtype": options.dtype,
               "device": chip(options.device), "torch": torch.__version__}
     rows = []
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -249,7 +257,8 @@ def main():
 
 
 def measure_all(options, common, rows):
-    for form in [name for name in FORMS if options.only in name]:
+    forms = [name for name in FORMS if options.only in name]
+    for form in [name for name in forms if not options.compile or name.endswith(WHOLE)]:
         last = 0
         for length in sorted(options.lengths):
             if 4 * last > options.cell_seconds:
@@ -263,7 +272,7 @@ def measure_all(options, common, rows):
             last = found["ms"] / 1e3
             print(f"{form} T={length}: {found['ms']:.4g} ms", file=sys.stderr)
             date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-            rows.append({"experiment": "efficiency", "row": "PyTorch " + form,
+            rows.append({"experiment": "efficiency", "row": "PyTorch " + form + " compiled" * options.compile,
                          "column": f"B={options.batch} T={length}", **common, "date": date,
                          "batch": options.batch, "length": length, **found})
 

@@ -162,7 +162,7 @@ static double run_once(mr_dev *dev, void (*work)(void *arg), void *arg, mr_error
 
 int mr_time(mr_dev *dev, void (*work)(void *arg), void *arg, double limit, mr_timing *out, mr_error *err)
 {
-    enum { WARM = 3, LEAST = 5, MOST = 201 }; /* a GPU records in its second run and replays from the third on */
+    enum { WARM = 3, LEAST = 10, MOST = 201 }; /* a GPU records in its second run and replays from the third on */
     double times[MOST], spent = 0, last = 0;
     int warm = 0, count = 0;
     *out = (mr_timing){0};
