@@ -143,6 +143,23 @@ static void for_all(void (*check)(mr_context *ctx, const shape *s, mr_dtype dtyp
     }
 }
 
+/* A backward that overwrites, and one without dx: whatever was in the outputs, the rest is as it was. */
+static void check_fresh(raw_run *r, int exact, const values *want)
+{
+    values got = new_values(&r->s);
+    void *const dx = r->cell.dx;
+    for (int i = INPUTS; i < ARRAYS; i++)
+        if (i != H && r->at[i]) CUDA(cudaMemset(r->at[i], 0xff, count_of(&r->s, i) * element_size(r->dtype, i)));
+    r->cell.fresh = 1, r->cell.dx = NULL;
+    run_both(r, streams[0]);
+    CUDA(cudaStreamSynchronize(streams[0]));
+    get_outputs(r, &got);
+    memcpy(got.of[DX], want->of[DX], count_of(&r->s, DX) * sizeof(double));
+    check_near("fresh", &r->s, r->dtype, exact, &got, want);
+    r->cell.fresh = 0, r->cell.dx = dx;
+    free_values(&got);
+}
+
 static void check_results(mr_context *ctx, const shape *s, mr_dtype dtype, int exact)
 {
     values got = draw_values(s, 7), want = draw_values(s, 7);
@@ -151,6 +168,7 @@ static void check_results(mr_context *ctx, const shape *s, mr_dtype dtype, int e
     run_again(&r, &got, streams[0], &got);
     exact_values(ref, s, dtype == MR_BF16 ? &got : NULL, &want);
     check_near("eager", s, dtype, exact, &got, &want);
+    check_fresh(&r, exact, &want);
     put_arrays(&r, &got, INPUTS, ARRAYS);
     run_both(&r, NULL); /* the context's own stream */
     OK(mr_context_wait(ctx, &err));
