@@ -1,5 +1,6 @@
 """Eager calls that leave PyTorch's dispatcher out, what keeps them from it, and gradients that nobody needs."""
 import unittest
+import unittest.mock
 
 from torch_support import arguments, loop, torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -56,6 +57,17 @@ class Direct(unittest.TestCase):
         self.assertEqual(seen.names, ["cell.default", "cell_backward_.default"])
         for a, b in zip(plain, watched):
             self.assertTrue(torch.equal(a, b))
+
+    def test_same_bits_without_gradients(self):
+        args = arguments(dtype=torch.float32, grad=False)
+        with torch.no_grad(), unittest.mock.patch.object(ops, "cell") as operator:
+            plain = cell(*args)
+        operator.assert_not_called()
+        with Seen() as seen:
+            watched = cell(*args)
+        self.assertEqual(seen.names, ["cell.default"])
+        for a, b, c in zip(plain, watched, cell(*(x.clone().requires_grad_() for x in args))):
+            self.assertTrue(torch.equal(a, b) and torch.equal(a, c))
 
     def test_profiler_shows_the_operators(self):
         args = arguments(dtype=torch.float32)

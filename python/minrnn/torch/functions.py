@@ -330,5 +330,6 @@ def cell(x, weight, bias=None, h0=None, h_init=None, reset=None, length=None, *,
         run = _Cell.apply if torch.compiler.is_compiling() else _EagerCell.apply
         h, last, _ = run(x, weight, bias, *args)
     else:
-        h, last, _ = ops.cell(x, weight, bias, *args, False)
+        watched = torch.compiler.is_compiling() or not ops.direct(x, weight, bias, *args[:4])
+        h, last, _ = (ops.cell if watched else ops.run_cell)(x, weight, bias, *args, False)
     return (h.to(torch.float16) if given.dtype == torch.float16 else h), last
