@@ -38,7 +38,7 @@ def claim(name, cell):
     if not group or group["mean"] is None or not group["test_set"] or group["differs"] is None:
         return None
     seeds = "1 seed" if group["seeds"] == 1 else f"{text.seeds(group)} seeds"
-    paper = text.number(cell["paper"], cell["paper_std"])
+    paper = text.printed(cell["paper"], cell["paper_std"])
     return [name, f"{text.number(group['mean'], group['std'])} ({seeds}; {protocol(group)})",
             f"paper: {paper} ({VERDICTS.get(group['verdict'], group['verdict'])})"]
 

@@ -15,6 +15,11 @@ def number(value, std=None, digits=4):
     return text + (f" ± {std:.2g}" if std is not None else "")
 
 
+def printed(value, std=None):
+    """A number of the paper, with its ± as printed there."""
+    return number(value, digits=6) + ("" if std is None else f" ± {std:g}")
+
+
 def large(value):
     """Counts in words."""
     for unit, word in ((1e9, " billion"), (1e6, " million")):
@@ -95,4 +100,6 @@ def differs(group):
     if group["differs"] is None:
         return "not recorded"
     budget = f"; own budget: {group['own_budget']}" if group["own_budget"] else ""
-    return (group["differs"] or "nothing") + budget
+    found = [group["differs"]] if group["differs"] else []
+    found += ["data like D4RL's"] if group["data_made"] else []
+    return (", ".join(found) or "nothing") + budget

@@ -55,7 +55,7 @@ write("selective-copy", copy("minGRU", (99.98, 99.99, 99.97), differs="start-len
 write("image", seeds((.75, .76, .77), "image", "minLSTM", "accuracy", "lra | minLSTM | g_image",
                      differs="steps=9 (10), flip=yes (no), shift=2 (0)"))
 write("shakespeare", seeds((1.7, 1.71), "shakespeare", "minGRU", "test loss", "shakespeare | minGRU | test_loss",
-                           measure="loss", differs="") + seeds(
+                           measure="loss", differs="", profile="as-paper") + seeds(
     (1.23, 1.23), "shakespeare", "minLSTM", "test loss", "shakespeare | minLSTM | test_loss", measure="loss",
     differs=None))
 write("chomsky", seeds((.81,), "chomsky", "minLSTM", "cycle_nav", "chomsky | minLSTM | cycle_nav") + seeds(

@@ -100,6 +100,28 @@ int mr_length_table_same_model(const char *peer, const char *label)
 
 /* ---- Markdown */
 
+enum { HEADING_DAYS = 8 };
+
+/* "minrnn 0.1.0, 2026-11-15; 0.2.0, 2026-11-16": each version and day of rows that were measured with `program`. */
+static void add_days(mr_strbuf *md, const mr_device_rows *v, const char *program, const char *key, int peers)
+{
+    const mr_row *seen[HEADING_DAYS];
+    size_t count = 0;
+    for (const mr_row *row = v->rows->list; row < v->rows->list + v->rows->count && count < HEADING_DAYS; row++) {
+        size_t i = 0;
+        if (!in_view(v, row) || (*mr_row_text(row, "torch") == 0) == peers) continue;
+        while (i < count && (strcmp(mr_row_text(seen[i], key), mr_row_text(row, key)) != 0 ||
+                             strncmp(mr_row_text(seen[i], "date"), mr_row_text(row, "date"), 10) != 0))
+            i++;
+        if (i < count) continue;
+        seen[count++] = row;
+        mr_strbuf_format(md, "%s%s%s, %.10s", i ? "; " : program, i ? "" : " ", mr_row_text(row, key),
+                         mr_row_text(row, "date"));
+    }
+    if (count > 1) mr_strbuf_add(md, " (a comparison may have its sides from two of these)");
+    if (count) mr_strbuf_add(md, "\n\n");
+}
+
 void mr_length_table_heading(mr_strbuf *md, const mr_device_rows *v)
 {
     const mr_row *ours = NULL, *peer = NULL;
@@ -112,8 +134,8 @@ void mr_length_table_heading(mr_strbuf *md, const mr_device_rows *v)
     if (ours && !mr_row_comparable(ours))
         mr_strbuf_add(
             md, "Small shapes of `--quick`, only to see that everything works: not comparable with the paper.\n\n");
-    if (ours) mr_strbuf_format(md, "minrnn %s, %.10s\n\n", mr_row_text(ours, "minrnn"), mr_row_text(ours, "date"));
-    if (peer) mr_strbuf_format(md, "PyTorch %s, %.10s\n\n", mr_row_text(peer, "torch"), mr_row_text(peer, "date"));
+    add_days(md, v, "minrnn", "minrnn", 0);
+    add_days(md, v, "PyTorch", "torch", 1);
 }
 
 void mr_length_table_cell(mr_strbuf *md, double value, int digits, const char *unit)

@@ -70,7 +70,7 @@ static void print_group(const mr_group *g, int other_settings)
     const mr_row *row = g->first;
     const int comparable = mr_row_comparable(row), searched = !strcmp(mr_row_text(row, "profile"), "search");
     snprintf(label, sizeof label, "%s/%s", mr_row_text(row, "row"), mr_row_text(row, "column"));
-    mr_report_number(paper, mr_row_number(row, "paper"), mr_row_number(row, "paper_std"), 4);
+    mr_report_paper(paper, mr_row_number(row, "paper"), mr_row_number(row, "paper_std"));
     if (g->failed == g->seeds) snprintf(ours, sizeof ours, "diverged");
     else mr_report_number(ours, g->mean, g->std, 4);
     mr_report_number(steps, g->steps, NAN, 9);

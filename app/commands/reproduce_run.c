@@ -38,7 +38,7 @@ static void finished(void *user, int worker, const mr_planned *run, const mr_row
         fprintf(stderr, "%s/%s, seed %lld: stopped and saved\n", run->row, run->column, (long long)run->seed);
         return;
     }
-    mr_report_number(paper, run->paper.value, run->paper.std, 4);
+    mr_report_paper(paper, run->paper.value, run->paper.std);
     if (mr_row_text(row, "failed")[0]) snprintf(ours, sizeof ours, "diverged");
     else mr_report_number(ours, mr_row_number(row, "score"), NAN, 4);
     fprintf(stderr, "%s/%s, seed %lld: %s", run->row, run->column, (long long)run->seed, ours);

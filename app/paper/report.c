@@ -107,6 +107,16 @@ char *mr_report_number(char out[64], double value, double std, int digits)
     return out;
 }
 
+char *mr_report_paper(char out[64], double value, double std)
+{
+    char a[MR_REAL_MAX], b[MR_REAL_MAX];
+    out[0] = 0;
+    if (isfinite(value))
+        snprintf(out, 64, "%s%s%s", mr_real_print(a, value, 6), isfinite(std) ? " ± " : "",
+                 isfinite(std) ? mr_real_print(b, std, 6) : "");
+    return out;
+}
+
 char *mr_report_time(char out[32], double seconds)
 {
     long s = isfinite(seconds) ? lround(fmin(fmax(seconds, 0), 1e9)) : 0;
@@ -170,7 +180,7 @@ static void add_group(mr_strbuf *out, const mr_group *g, const columns *with)
     add_cell(out, mr_row_text(row, "row"));
     add_cell(out, mr_row_text(row, "column"));
     if (with->paper)
-        add_cell(out, mr_report_number(text, mr_row_number(row, "paper"), mr_row_number(row, "paper_std"), 4));
+        add_cell(out, mr_report_paper(text, mr_row_number(row, "paper"), mr_row_number(row, "paper_std")));
     if (with->data) add_data(out, row);
     if (g->failed == g->seeds) add_cell(out, "diverged");
     else add_cell(out, mr_report_number(text, g->mean, g->std, 4));

@@ -24,6 +24,7 @@ int mr_report_groups(const mr_experiment *e, const mr_rows *rows, mr_group **gro
 
 /* "96 ± 2.8" with this many significant digits, or "" when the value is not known. */
 char *mr_report_number(char out[64], double value, double std, int digits);
+char *mr_report_paper(char out[64], double value, double std); /* as the paper prints it */
 /* "1:02:03" */
 char *mr_report_time(char out[32], double seconds);
 
