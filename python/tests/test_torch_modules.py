@@ -201,7 +201,7 @@ class Refusals(unittest.TestCase):
                 (ValueError, "^num_layers", lambda: MinGRU(3, 4, True)),
                 (ValueError, "^dropout", lambda: MinGRU(3, 4, 2, dropout=1.5)),
                 (ValueError, "^dropout", lambda: MinGRU(3, 4, 2, dropout="0.1")),
-                (ValueError, "^x: is torch.sparse_coo", lambda: m(x.to_sparse())),
+                (ValueError, "^input: is torch.sparse_coo", lambda: m(x.to_sparse())),
                 (ValueError, "^candidate", lambda: MinGRU(3, 4, candidate="relu")),
                 (ValueError, "^forget_bias", lambda: MinGRU(3, 4, bias=False, forget_bias=1.0)),
                 (ValueError, "^input: has 4 dim", lambda: m(x[None])),

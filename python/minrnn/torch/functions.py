@@ -7,11 +7,10 @@ import torch
 import torch.nn.functional as F
 
 from ..scans import CANDIDATES
-from . import ops
+from . import checks, ops
 
 KINDS = {"mingru": 0, "minlstm": 1}
 _TWICE = "minrnn: the second derivative of a {} is not there; it needs one backward, without create_graph=True"
-_HALF = (torch.float16, torch.bfloat16)
 _OTHERS = (None,) * 6  # gradients of masks and options
 _keeps_graph = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)
 
@@ -44,6 +43,14 @@ def _one_by_one(call, count, dims, args):
     return outputs, (0,) * len(outputs)
 
 
+def _no_samples(call, dims, args):
+    """The outputs of torch.vmap over nothing: those of one sample of zeros, without it."""
+    one = [x if dim is None else x.new_zeros([n for i, n in enumerate(x.shape) if i != dim])
+           for x, dim in zip(args, dims)]
+    outputs = tuple(x.new_empty((0, *x.shape)) for x in call(*one))
+    return outputs, (0,) * len(outputs)
+
+
 def _unfold(count, outputs):
     """The outputs as samples; one without elements belongs to an absent argument."""
     outputs = tuple(x.reshape(count, x.shape[0] // count, *x.shape[1:]) if x.dim() > 1 else x for x in outputs)
@@ -70,6 +77,8 @@ class _CellBackward(torch.autograd.Function):
     @staticmethod
     def vmap(info, dims, *args):
         weight, h_init = args[1], args[4]
+        if not info.batch_size:
+            return _no_samples(_CellBackward.apply, dims, args)
         if weight is not None or h_init is not None:
             return _one_by_one(_CellBackward.apply, info.batch_size, dims, args)
         x, _, _, h0, _, reset, length, h, _, dh, dlast = args[:11]
@@ -106,12 +115,15 @@ class _Cell(torch.autograd.Function):
         elif torch.is_grad_enabled() or _transformed():
             gradients = _CellBackward.apply(*args)
         else:
-            gradients = (ops.cell_backward if _keeps_graph() else ops.cell_backward_)(*args)
+            keep = _keeps_graph() or not ops.plain(dh, dlast)  # batched gradients ask for more than one backward
+            gradients = (ops.cell_backward if keep else ops.cell_backward_)(*args)
         present = [None if x is None else g for g, x in zip(gradients, saved[:5])]
         return (*(present if needs_dx else [None, *present[1:]]), *_OTHERS)
 
     @staticmethod
     def vmap(info, dims, *args):
+        if not info.batch_size:
+            return _no_samples(_Cell.apply, dims, args)
         x, weight, bias, h0, h_init, reset, length = args[:7]
         if weight is not None or dims[4] is not None:
             return _one_by_one(_Cell.apply, info.batch_size, dims, args)
@@ -153,6 +165,8 @@ class _ScanBackward(torch.autograd.Function):
 
     @staticmethod
     def vmap(info, dims, *args):
+        if not info.batch_size:
+            return _no_samples(_ScanBackward.apply, dims, args)
         return _unfold(info.batch_size, _ScanBackward.apply(*_fold_all(info.batch_size, dims, args)))
 
 
@@ -177,6 +191,8 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def vmap(info, dims, *args):
+        if not info.batch_size:
+            return _no_samples(_Scan.apply, dims, args)
         return _unfold(info.batch_size, _Scan.apply(*_fold_all(info.batch_size, dims, args)))
 
 
@@ -192,69 +208,15 @@ class _EagerScan(torch.autograd.Function):
     backward = staticmethod(_Scan.backward)
 
 
-# ---- arguments
-
-def _check(x, name, shape, like):
-    """A tensor of a shape, on the device of the main argument."""
-    if not isinstance(x, torch.Tensor):
-        raise TypeError(f"{name}: must be a tensor, not {type(x).__name__}")
-    if x.shape != shape:
-        raise ValueError(f"{name}: has the shape {tuple(x.shape)}, where {tuple(shape)} is needed")
-    if x.device != like.device:
-        raise ValueError(f"{name}: is on {x.device}, and the input on {like.device}; all must be on one device")
-    return x
-
-
-def _wide(x, name, shape, like, dtype):
-    """A state or a weight, in the dtype that the op wants."""
-    if x is None:
-        return None
-    _check(x, name, shape, like)
-    wanted = ops.wide(dtype)
-    if x.dtype == wanted:
-        return x
-    if x.dtype not in _HALF or wanted == torch.float64:
-        raise TypeError(f"{name}: is {x.dtype}, where {wanted} is needed beside {dtype}")
-    return x.float()
-
-
-def _main(x, name):
-    """The main argument in a dtype that the ops have, by autocast's rules."""
-    if not isinstance(x, torch.Tensor):
-        raise TypeError(f"{name}: must be a tensor, not {type(x).__name__}")
-    kind = x.device.type
-    if x.layout is not torch.strided:
-        raise ValueError(f"{name}: is {x.layout}; a dense tensor is needed")
-    if kind not in ("cpu", "cuda"):
-        raise ValueError(f"{name}: is on {x.device}; minrnn computes on cpu and cuda")
-    if torch.is_autocast_enabled(kind) and x.dtype != torch.float64 and x.is_floating_point():
-        return x.to(torch.bfloat16) if torch.get_autocast_dtype(kind) == torch.bfloat16 else x.float()
-    if x.dtype == torch.float16:
-        return x.float()
-    if x.dtype not in ops.DTYPES:
-        raise TypeError(f"{name}: is {x.dtype}; float32, bfloat16, float16 or float64 is needed")
-    if x.dtype == torch.float64 and kind != "cpu":
-        raise TypeError(f"{name}: float64 is computed on the CPU alone, not on {x.device}")
-    return x
-
-
-def _masks(reset, length, like, B, T):
-    if reset is not None:
-        _check(reset, "reset", (B, T), like)
-        if reset.dtype not in (torch.bool, torch.uint8):
-            raise TypeError(f"reset: is {reset.dtype}; bool or uint8 is needed")
-        reset = reset.to(torch.uint8)
-    if length is not None:
-        _check(length, "length", (B,), like)
-        if length.is_floating_point() or length.dtype == torch.bool:
-            raise TypeError(f"length: is {length.dtype}; whole numbers are needed")
-        length = length.to(torch.int32)  # the kernels take less than 0 as 0, more than T as T
-    return reset, length
-
-
 def _needs(*tensors):
     """Whether a backward may come."""
     return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+
+
+def _without_padding(x, length):
+    """x with zeros where there are no tokens: their gradient is 0, but 0·NaN would spoil that of the weights."""
+    padding = torch.arange(x.shape[1], device=x.device) >= length[:, None]
+    return x.masked_fill(padding[:, :, None], 0)
 
 
 # ---- the functions
@@ -270,28 +232,35 @@ def scan(a, b, h0=None, reset=None, length=None):
     >>> scan(torch.full((1, 4, 1), 0.5), torch.ones(1, 4, 1))[0].flatten().tolist()
     [1.0, 1.5, 1.75, 1.875]
     """
-    given = b
-    b, a = _main(b, "b"), _main(a, "a")
-    if b.dim() == 2:
-        row = [None if x is None else x.unsqueeze(0) for x in (a, given, h0, reset)]
-        h, last = scan(*row, None if length is None else length.reshape(1))
-        return h.squeeze(0), last.squeeze(0)
+    if not isinstance(b, torch.Tensor) or b.dim() != 2:
+        return _scan_rows(a, b, h0, reset, length)
+    for name, x, dim in ("a", a, 2), ("h0", h0, 1), ("reset", reset, 1):
+        if x is not None and checks.is_tensor(x, name).dim() != dim:
+            raise ValueError(f"{name}: has {x.dim()} dimensions; {dim} are needed beside a b without a batch")
+    row = [None if x is None else x.unsqueeze(0) for x in (a, b, h0, reset)]
+    h, last = _scan_rows(*row, checks.one_length(length))
+    return h.squeeze(0), last.squeeze(0)
+
+
+def _scan_rows(a, b, h0, reset, length):
+    (b, dtype), (a, _) = checks.main(b, "b"), checks.main(a, "a")
     if b.dim() != 3:
         raise ValueError(f"b: has {b.dim()} dimensions; 2 (time, channels) or 3 (batch, time, channels) are needed")
-    _check(a, "a", b.shape, b)
+    checks.has_shape(a, "a", b.shape, b)
     if a.dtype != b.dtype:
         raise TypeError(f"a: is {a.dtype}, and b {b.dtype}; both must be the same")
     B, T, H = b.shape
-    h0 = _wide(h0, "h0", (B, H), b, b.dtype)
-    args = (a, b, h0, *_masks(reset, length, b, B, T))
+    h0 = checks.wide(h0, "h0", (B, H), b, b.dtype)
+    args = (a, b, h0, *checks.masks(reset, length, b, B, T))
     if _transformed():
         run = _Scan.apply
     elif _needs(a, b, h0):
         run = _Scan.apply if torch.compiler.is_compiling() else _EagerScan.apply
     else:
+        checks.no_tangents("scan", a, b, h0)
         run = ops.scan
     h, last = run(*args)
-    return (h.to(torch.float16) if given.dtype == torch.float16 else h), last
+    return h if h.dtype == dtype else h.to(dtype), last
 
 
 def cell(x, weight, bias=None, h0=None, h_init=None, reset=None, length=None, *, kind="mingru", candidate="positive",
@@ -302,34 +271,40 @@ def cell(x, weight, bias=None, h0=None, h_init=None, reset=None, length=None, *,
     h0: [batch, H], the first state; h_init: [H], what sequences start from (see docs/format.md); reset and length as in
     scan. last: the state after the last token, in float32 where x is bfloat16. Differentiable in all that are numbers.
     """
-    if kind not in KINDS:
-        raise ValueError(f"kind: is {kind!r}; it must be one of {', '.join(KINDS)}")
-    if candidate not in CANDIDATES:
-        raise ValueError(f"candidate: is {candidate!r}; it must be one of {', '.join(CANDIDATES)}")
-    given, x = x, _main(x, "x")
-    gates = 3 if kind == "minlstm" else 2
+    checks.flag(normalize, "normalize"), checks.flag(signed, "signed")
+    how = (KINDS[checks.choice(kind, "kind", KINDS)], CANDIDATES[checks.choice(candidate, "candidate", CANDIDATES)],
+           normalize, signed)
+    return run_layer(x, weight, bias, h0, h_init, reset, length, how, length is None)
+
+
+def run_layer(x, weight, bias, h0, h_init, reset, length, how, clean):
+    """cell, with its four options as numbers. clean: x has zeros, or any finite numbers, where there are no tokens."""
+    x, dtype = checks.main(x, "x")
+    gates = 3 if how[0] else 2
     if x.dim() != 3:
         raise ValueError(f"x: has {x.dim()} dimensions; 3 (batch, time, features) are needed")
-    if not isinstance(weight, torch.Tensor):
-        raise TypeError(f"weight: must be a tensor, not {type(weight).__name__}")
-    if weight.dim() != 2 or weight.shape[0] % gates or weight.shape[1] != x.shape[2] or not x.shape[2]:
-        raise ValueError(f"weight: has the shape {tuple(weight.shape)}, where [{gates}·H, {x.shape[2]}] is needed, "
-                         "with one feature or more")
     B, T, D = x.shape
-    rows = weight.shape[0]
-    H, dtype = rows // gates, x.dtype
-    weight = _wide(weight, "weight", (rows, D), x, dtype)
-    bias, h0 = _wide(bias, "bias", (rows,), x, dtype), _wide(h0, "h0", (B, H), x, dtype)
-    h_init = _wide(h_init, "h_init", (H,), x, dtype)
-    args = (h0, h_init, *_masks(reset, length, x, B, T), KINDS[kind], CANDIDATES[candidate], bool(normalize),
-            bool(signed))
-    if _transformed():
-        pre = F.linear(x, weight.to(dtype), None if bias is None else bias.to(dtype))
+    rows, *others = checks.is_tensor(weight, "weight").shape or [0]
+    if others != [D] or rows % gates or not D:
+        raise ValueError(f"weight: has the shape {tuple(weight.shape)}, where [{gates}·H, {D}] is needed, with one "
+                         "feature or more")
+    H = rows // gates
+    weight = checks.wide(weight, "weight", (rows, D), x, x.dtype)
+    bias, h0 = checks.wide(bias, "bias", (rows,), x, x.dtype), checks.wide(h0, "h0", (B, H), x, x.dtype)
+    h_init = checks.wide(h_init, "h_init", (H,), x, x.dtype)
+    reset, length = checks.masks(reset, length, x, B, T)
+    args = (h0, h_init, reset, length, *how)
+    transformed = _transformed()
+    if length is not None and not clean and (transformed or _needs(weight)):
+        x = _without_padding(x, length)
+    if transformed:
+        pre = F.linear(x, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
         h, last, _ = _Cell.apply(pre, None, None, *args)
     elif _needs(x, weight, bias, h0, h_init):
         run = _Cell.apply if torch.compiler.is_compiling() else _EagerCell.apply
         h, last, _ = run(x, weight, bias, *args)
     else:
+        checks.no_tangents("cell", x, weight, bias, h0, h_init)
         watched = torch.compiler.is_compiling() or not ops.direct(x, weight, bias, *args[:4])
         h, last, _ = (ops.cell if watched else ops.run_cell)(x, weight, bias, *args, False)
-    return (h.to(torch.float16) if given.dtype == torch.float16 else h), last
+    return h if h.dtype == dtype else h.to(dtype), last

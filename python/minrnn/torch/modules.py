@@ -8,11 +8,12 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ..scans import CANDIDATES
-from .functions import cell
+from . import checks, ops
+from .functions import KINDS, run_layer
 
 
 def _flip(x, length):
-    """x [batch, time, ...] backward in time; with length, each row's own tokens alone."""
+    """x [batch, time, ...] backward in time; with length (0 … time), each row's own tokens alone."""
     if length is None:
         return x.flip(1)
     T = x.shape[1]
@@ -22,17 +23,22 @@ def _flip(x, length):
 
 
 def _reset_backward(reset, length):
-    """Where sequences start when time runs backward: at the tokens before a reset."""
-    ends = torch.cat([reset[:, 1:], torch.zeros_like(reset[:, :1])], 1)
-    return _flip(ends, length)
+    """Where sequences start when time runs backward: at the tokens before a reset, but for the last of a row."""
+    T = reset.shape[1]
+    at, last = torch.arange(T, device=reset.device), T - 1 if length is None else length[:, None] - 1
+    return _flip(reset.bool().roll(-1, 1) & (at < last), length)
 
 
-def _size(name, value):
-    """A size as an int, also of NumPy's kinds."""
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not whole or value < 1:
-        raise ValueError(f"{name}: is {value!r}; a whole number of 1 or more is needed")
-    return int(value)
+def _packed_sizes(packed):
+    """The data of a PackedSequence and its batch sizes, which PyTorch does not check."""
+    data, sizes = packed.data, packed.batch_sizes
+    if data.dim() != 2:
+        raise ValueError(f"input: the data of a PackedSequence must have 2 dimensions, not {data.dim()}")
+    whole = sizes.dim() == 1 and sizes.dtype == torch.int64 and sizes.device.type == "cpu" and sizes.numel()
+    if not whole or sizes[-1] < 1 or (sizes[1:] > sizes[:-1]).any() or sizes.sum() != data.shape[0]:
+        raise ValueError(f"input: the batch_sizes of a PackedSequence must fall from its rows to 1 or more, and sum up "
+                         f"to its {data.shape[0]} tokens")
+    return data, sizes
 
 
 class _Recurrent(nn.Module):
@@ -44,10 +50,14 @@ class _Recurrent(nn.Module):
                  bidirectional=False, device=None, dtype=None, *, candidate="positive", signed=False, forget_bias=None,
                  **unknown):
         super().__init__()
-        self._refuse(unknown, candidate, dropout)
+        self._refuse(unknown, dropout, forget_bias, dtype)
+        checks.choice(candidate, "candidate", CANDIDATES)
+        for name, value in (("bias", bias), ("batch_first", batch_first), ("bidirectional", bidirectional),
+                            ("signed", signed)):
+            checks.flag(value, name)
         input_size, hidden_size, num_layers = (
-            _size(name, value) for name, value in (("input_size", input_size), ("hidden_size", hidden_size),
-                                                   ("num_layers", num_layers)))
+            checks.size(value, name) for name, value in (("input_size", input_size), ("hidden_size", hidden_size),
+                                                         ("num_layers", num_layers)))
         if dropout and num_layers == 1:
             warnings.warn("dropout: is applied between layers, and there is one layer alone", stacklevel=3)
         if forget_bias is not None and not bias:
@@ -66,15 +76,17 @@ class _Recurrent(nn.Module):
                     self.register_parameter(f"bias_l{layer}{suffix}", nn.Parameter(room))
         self.reset_parameters()
 
-    def _refuse(self, unknown, candidate, dropout):
+    def _refuse(self, unknown, dropout, forget_bias, dtype):
         if unknown.pop("proj_size", 0):
             raise ValueError(f"proj_size: {type(self).__name__} projects no state; put an nn.Linear after it")
         if unknown:
             raise TypeError(f"{', '.join(sorted(unknown))}: {type(self).__name__} has no such argument")
-        if candidate not in CANDIDATES:
-            raise ValueError(f"candidate: is {candidate!r}; it must be one of {', '.join(CANDIDATES)}")
         if isinstance(dropout, bool) or not isinstance(dropout, numbers.Real) or not 0 <= dropout <= 1:
             raise ValueError(f"dropout: is {dropout!r}; a number from 0 to 1 is needed")
+        if forget_bias is not None and not (isinstance(forget_bias, numbers.Real) and math.isfinite(forget_bias)):
+            raise ValueError(f"forget_bias: is {forget_bias!r}; a finite number is needed")
+        if dtype not in (None, torch.float16, *ops.DTYPES):
+            raise TypeError(f"dtype: is {dtype}; float32, bfloat16, float16 or float64 is needed")
 
     @property
     def _suffixes(self):
@@ -92,10 +104,13 @@ class _Recurrent(nn.Module):
         if self.forget_bias is None:
             return
         first, sign = self._forget
-        for name, parameter in self.named_parameters():
-            if name.startswith("bias"):
-                with torch.no_grad():
-                    parameter[first * self.hidden_size:(first + 1) * self.hidden_size] = sign * self.forget_bias
+        for place in self._places:
+            name = f"bias{place}"
+            with torch.no_grad():
+                bias = getattr(self, name)
+                bias[first * self.hidden_size:(first + 1) * self.hidden_size] = sign * self.forget_bias
+                if name not in self._parameters:  # it is computed from another parameter (torch.nn.utils.parametrize)
+                    setattr(self, name, bias)
 
     def flatten_parameters(self):
         """There is nothing to flatten; it is here because nn.GRU has it."""
@@ -103,9 +118,12 @@ class _Recurrent(nn.Module):
     @property
     def all_weights(self):
         """The parameters of each layer and direction, as nn.GRU lists them."""
-        places = [f"_l{layer}{suffix}" for layer in range(self.num_layers) for suffix in self._suffixes]
-        return [[self._parameters[name + place] for name in ("weight", "bias") if name + place in self._parameters]
-                for place in places]
+        names = ("weight", "bias") if self.bias else ("weight",)
+        return [[getattr(self, name + place) for name in names] for place in self._places]
+
+    @property
+    def _places(self):
+        return [f"_l{layer}{suffix}" for layer in range(self.num_layers) for suffix in self._suffixes]
 
     def extra_repr(self):
         shown = [f"{self.input_size}, {self.hidden_size}"]
@@ -118,24 +136,24 @@ class _Recurrent(nn.Module):
 
     # ---- running
 
-    def _one(self, x, layer, suffix, h0, reset, length):
+    def _one(self, x, at, suffix, h0, reset, length, clean):
         """One layer in one direction: its output and its last state."""
-        weight, bias = getattr(self, f"weight_l{layer}{suffix}"), getattr(self, f"bias_l{layer}{suffix}", None)
+        weight, bias = getattr(self, f"weight_l{at}{suffix}"), getattr(self, f"bias_l{at}{suffix}", None)
         if suffix:
             x, reset = _flip(x, length), None if reset is None else _reset_backward(reset, length)
-        h, last = cell(x, weight, bias, h0, None, reset, length, kind=self._kind, candidate=self.candidate,
-                       normalize=self.normalize, signed=self.signed)
+        how = KINDS[self._kind], CANDIDATES[self.candidate], self.normalize, self.signed
+        h, last = run_layer(x, weight, bias, h0, None, reset, length, how, clean)
         return _flip(h, length) if suffix else h, last
 
-    def _layers(self, x, h0, reset, length):
-        """All layers over [batch, time, features]: the output and the last states."""
+    def _layers(self, x, h0, reset, length, clean=True):
+        """All layers over [batch, time, features]: the output and the last states. clean: as run_layer has it."""
         lasts, place = [], 0
-        for layer in range(self.num_layers):
-            if layer and self.dropout:
+        for at in range(self.num_layers):
+            if at and self.dropout:
                 x = nn.functional.dropout(x, self.dropout, self.training)
             outputs = []
             for suffix in self._suffixes:
-                h, last = self._one(x, layer, suffix, None if h0 is None else h0[place], reset, length)
+                h, last = self._one(x, at, suffix, None if h0 is None else h0[place], reset, length, clean or at > 0)
                 outputs.append(h)
                 lasts.append(last)
                 place += 1
@@ -145,6 +163,7 @@ class _Recurrent(nn.Module):
     def _check_input(self, x):
         if not isinstance(x, torch.Tensor):
             raise TypeError(f"input: must be a tensor or a PackedSequence, not {type(x).__name__}")
+        checks.is_tensor(x, "input")
         if x.dim() not in (2, 3):
             raise ValueError(f"input: has {x.dim()} dimensions; 3 are needed, or 2 without a batch")
         if x.shape[-1] != self.input_size:
@@ -158,21 +177,17 @@ class _Recurrent(nn.Module):
     def _check_state(self, h0, batch, like):
         if h0 is None:
             return None
-        if not isinstance(h0, torch.Tensor):
-            raise TypeError(f"h_0: must be a tensor, not {type(h0).__name__}")
-        wanted = (self.num_layers * self._directions, batch, self.hidden_size)
-        if h0.shape != wanted:
-            raise ValueError(f"h_0: has the shape {tuple(h0.shape)}, where {wanted} is needed")
-        if h0.device != like.device:
-            raise ValueError(f"h_0: is on {h0.device}, and the input on {like.device}; all must be on one device")
+        checks.has_shape(h0, "h_0", (self.num_layers * self._directions, batch, self.hidden_size), like)
+        wanted = ops.wide(like.dtype)
+        if h0.dtype != wanted and (h0.dtype not in checks.HALF or wanted == torch.float64):
+            raise TypeError(f"h_0: is {h0.dtype}, where {wanted} is needed beside {like.dtype}")
         return h0
 
+    @torch.compiler.disable  # PyTorch cannot trace padding and packing, of nn.GRU neither
     def _run_packed(self, packed, h0, reset):
         if reset is not None:
             raise ValueError("reset: a PackedSequence has none; pad it, and pass the mask with a tensor")
-        data, sizes, order, back = packed
-        if data.dim() != 2:
-            raise ValueError(f"input: the data of a PackedSequence must have 2 dimensions, not {data.dim()}")
+        (data, sizes), order, back = _packed_sizes(packed), packed.sorted_indices, packed.unsorted_indices
         self._check_input(data)
         h0 = self._check_state(h0, int(sizes[0]), data)
         if h0 is not None and order is not None:
@@ -190,18 +205,24 @@ class _Recurrent(nn.Module):
                 raise ValueError("length: a PackedSequence has its own")
             return self._run_packed(x, h0, reset)
         self._check_input(x)
+        checks.is_reset(reset, x.shape[:-1], x)
         if x.dim() == 2:
-            if isinstance(h0, torch.Tensor) and h0.dim() != 2:
-                raise ValueError(f"h_0: has {h0.dim()} dimensions; 2 are needed beside an input without a batch")
-            h0 = self._check_state(None if h0 is None else h0.unsqueeze(1), 1, x)
-            y, last = self._layers(x.unsqueeze(0), h0, None if reset is None else reset.unsqueeze(0),
-                                   None if length is None else length.reshape(1))
-            return y.squeeze(0), last.squeeze(1)
+            return self._run_unbatched(x, h0, reset, length)
         turn = not self.batch_first
         if turn:
             x, reset = x.transpose(0, 1), None if reset is None else reset.transpose(0, 1)
-        y, last = self._layers(x, self._check_state(h0, x.shape[0], x), reset, length)
+        h0, length = self._check_state(h0, x.shape[0], x), checks.lengths(length, x.shape[0], x.shape[1], x)
+        y, last = self._layers(x, h0, reset, length, length is None)
         return y.transpose(0, 1) if turn else y, last
+
+    def _run_unbatched(self, x, h0, reset, length):
+        if isinstance(h0, torch.Tensor) and h0.dim() != 2:
+            raise ValueError(f"h_0: has {h0.dim()} dimensions; 2 are needed beside an input without a batch")
+        h0 = self._check_state(h0.unsqueeze(1) if isinstance(h0, torch.Tensor) else h0, 1, x)
+        length = checks.lengths(checks.one_length(length), 1, x.shape[0], x)
+        y, last = self._layers(x.unsqueeze(0), h0, None if reset is None else reset.unsqueeze(0), length,
+                               length is None)
+        return y.squeeze(0), last.squeeze(1)
 
     def _step(self, x, h0):
         if self.bidirectional:
@@ -210,6 +231,8 @@ class _Recurrent(nn.Module):
             raise ValueError("input: a step takes one token of each row, [batch, features] or [features]")
         self._check_input(x.reshape(-1, x.shape[-1]))
         one = x.dim() == 1
+        if isinstance(h0, torch.Tensor) and h0.dim() != x.dim() + 1:
+            raise ValueError(f"h_0: has {h0.dim()} dimensions; {x.dim() + 1} are needed beside such an input")
         rows = x.unsqueeze(0) if one else x
         h0 = self._check_state(h0.unsqueeze(1) if one and isinstance(h0, torch.Tensor) else h0, rows.shape[0], x)
         y, last = self._layers(rows.unsqueeze(1), h0, None, None)
@@ -227,14 +250,15 @@ class MinGRU(_Recurrent):
 
     _kind, _gates, _forget = "mingru", 2, (0, -1.0)
 
-    def forward(self, input, h_0=None, *, reset=None, length=None):
-        """output and h_n, in nn.GRU's layout. reset: true where a new sequence starts, [time, batch], or [batch, time]
-        with batch_first. length: [batch], tokens of each row. h_n has h_0's dtype, or else that of the output."""
-        return self._run(input, h_0, reset, length)
+    def forward(self, input, hx=None, *, reset=None, length=None):
+        """output and h_n, in nn.GRU's layout; hx: h_0. reset: true where a new sequence starts, [time, batch], or
+        [batch, time] with batch_first. length: [batch], tokens of each row. h_n has h_0's dtype, or else that of the
+        output."""
+        return self._run(input, hx, reset, length)
 
-    def step(self, input, h=None):
+    def step(self, input, hx=None):
         """One token: output [batch, hidden] and the states for the next, from input [batch, features]."""
-        return self._step(input, h)
+        return self._step(input, hx)
 
 
 class MinLSTM(_Recurrent):
@@ -249,7 +273,7 @@ class MinLSTM(_Recurrent):
 
     def __init__(self, *args, normalize=True, **kwargs):
         super().__init__(*args, **kwargs)
-        self.normalize = normalize
+        self.normalize = checks.flag(normalize, "normalize")
 
     def _one_state(self, hx):
         if not isinstance(hx, (tuple, list)):

@@ -8,7 +8,7 @@ import torch
 
 from .. import _core
 from ..contexts import context
-from ..scans import BACKWARD, BF16, F32, F64, FORWARD
+from ..scans import BACKWARD, BF16, CANDIDATES, F32, F64, FORWARD
 from . import cuda
 
 DTYPES = {torch.float32: F32, torch.bfloat16: BF16, torch.float64: F64}
@@ -77,10 +77,8 @@ _keys = torch._C._dispatch_keys
 _is_plain = {}  # by dispatch keys: whether a tensor has nothing special to it, is no subclass, no view that negates, …
 
 
-def direct(*tensors):
-    """Whether a kernel may be called without the dispatcher: eager code on plain tensors that nobody watches."""
-    if _no_modes() or torch._C._get_tracing_state() or torch.autograd._profiler_enabled():
-        return False
+def plain(*tensors):
+    """Whether all are plain tensors, or None."""
     for x in tensors:
         if x is not None:
             keys = _keys(x).raw_repr()
@@ -91,7 +89,35 @@ def direct(*tensors):
     return True
 
 
+def direct(*tensors):
+    """Whether a kernel may be called without the dispatcher: eager code on plain tensors that nobody watches."""
+    if _no_modes() or torch._C._get_tracing_state() or torch.autograd._profiler_enabled():
+        return False
+    return plain(*tensors)
+
+
 # ---- the cell
+
+def _start(h_init, candidate):
+    """The state that sequences start from, and its slope."""
+    if candidate == CANDIDATES["linear"]:
+        return h_init, torch.ones_like(h_init)
+    if candidate == CANDIDATES["tanh"]:
+        start = h_init.tanh()
+        return start, 1 - start * start
+    low = h_init.sigmoid()
+    return torch.where(h_init >= 0, h_init + 0.5, low), torch.where(h_init >= 0, 1, low * (1 - low))
+
+
+def _empty_gradients(inputs, h0, h_init, dlast, candidate):
+    """Without tokens only the first states have a part in the result."""
+    gradients = [None if like is None else torch.zeros_like(like) for like in inputs]
+    if dlast is not None and h0 is not None:
+        gradients[3].copy_(dlast)
+    elif dlast is not None and h_init is not None:
+        gradients[4].copy_(_start(h_init, candidate)[1] * dlast.sum(0))
+    return gradients
+
 
 def run_cell(x, weight, bias, h0, h_init, reset, length, kind, candidate, normalize, signed, keep):
     """h, last and saved; saved is None unless it is to be kept."""
@@ -100,7 +126,12 @@ def run_cell(x, weight, bias, h0, h_init, reset, length, kind, candidate, normal
     # the kernels need it also where nobody will ask for a backward; on a CPU the extension has room of its own
     saved = _new_saved(x, weight, kind, signed, shape) if keep or x.is_cuda else None
     if h.numel() == 0:
-        last.zero_() if h0 is None else last.copy_(h0)
+        if h0 is not None:
+            last.copy_(h0)
+        elif h_init is not None:
+            last.copy_(_start(h_init, candidate)[0])
+        else:
+            last.zero_()
     else:
         x, weight, bias, h0, h_init, reset, length = map(_plain, (x, weight, bias, h0, h_init, reset, length))
         where, stream = _place(x)
@@ -147,12 +178,9 @@ def cell_gradients(x, weight, bias, h0, h_init, reset, length, h, saved, dh, dla
     B, T, D, H = _cell_shape(x, weight, kind)
     x, weight, bias, h0, h_init, reset, length, h, dh, dlast = [
         _plain(t) for t in (x, weight, bias, h0, h_init, reset, length, h, dh, dlast)]
-    inputs, gradients = (x if needs_dx or weight is None else None, weight, bias, h0, h_init), [None] * 5
+    inputs = (x if needs_dx or weight is None else None, weight, bias, h0, h_init)
     if B * T * H == 0:
-        gradients = [None if like is None else torch.zeros_like(like) for like in inputs]
-        if h0 is not None and dlast is not None:
-            gradients[3].copy_(dlast)
-        return gradients
+        return _empty_gradients(inputs, h0, h_init, dlast, candidate)
     dx, dweight, dbias, dh0, dh_init = gradients = [None if like is None else torch.empty_like(like)
                                                     for like in inputs]
     if not consume or saved.data_ptr() % 64:

@@ -2,7 +2,7 @@
 import torch
 from torch import nn
 
-from .modules import MinGRU, MinLSTM
+from .modules import MinGRU, MinLSTM, _Recurrent
 
 _PARTS = {"mingru": ("linear_z", "linear_h"), "minlstm": ("linear_f", "linear_i", "linear_h")}
 
@@ -80,6 +80,8 @@ def from_model(model, block=0):
 def to_model(layer, block=0):
     """The tensors of a module of one layer by the names that a block of a minrnn.Model gives them, as NumPy arrays.
     For model.load_state_dict({**model.state_dict(), **to_model(layer)})."""
+    if not isinstance(layer, _Recurrent):
+        raise TypeError(f"layer: must be a MinGRU or a MinLSTM, not {type(layer).__name__}")
     if layer.num_layers != 1 or layer.bidirectional:
         raise ValueError("layer: a block holds one layer in one direction")
     parts, found = _PARTS[layer._kind], {}
