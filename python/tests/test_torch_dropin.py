@@ -107,7 +107,8 @@ class Names(unittest.TestCase):
     def test_of_modules(self):
         for name, value in (("bias", "no"), ("bias", None), ("batch_first", "x"), ("bidirectional", 2),
                             ("signed", "no"), ("forget_bias", float("nan")), ("forget_bias", "x"),
-                            ("forget_bias", (1.0, 2.0)), ("candidate", ["tanh"]), ("dtype", torch.complex64), ("dtype", torch.int32)):
+                            ("forget_bias", (1.0, 2.0)), ("candidate", ["tanh"]), ("dtype", torch.complex64),
+                            ("dtype", torch.int32)):
             self.refused(name, MinGRU, 3, 4, **{name: value})
         self.refused("normalize", MinLSTM, 3, 4, normalize="no")
         self.refused("layer", to_model, nn.GRU(3, 4))
