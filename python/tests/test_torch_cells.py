@@ -255,5 +255,142 @@ class Refusals(unittest.TestCase):
         self.refused(ValueError, "^candidate: is 'relu'", cell, x, weight, candidate="relu")
 
 
+NAMES = ("x", "weight", "bias", "h0", "h_init")
+
+
+def scan_arguments(dtype=torch.float64):
+    """a, b, h0."""
+    rng = torch.Generator().manual_seed(3)
+    return [torch.rand(*shape, generator=rng, dtype=torch.float64).to(dtype).requires_grad_()
+            for shape in ((3, 7, 4), (3, 7, 4), (3, 4))]
+
+
+class Alone(unittest.TestCase):
+    """Gradients of one argument while all others are frozen, from each output alone."""
+
+    def same(self, run, args, names):
+        for pick in (0, 1):
+            for through in (False, True):  # through: a graph of the backward, too, so that it takes the other way
+                want = torch.autograd.grad(run(*args)[pick].square().sum(), args)
+                for i, name in enumerate(names):
+                    some = [x if i == k else x.detach() for k, x in enumerate(args)]
+                    got = torch.autograd.grad(run(*some)[pick].square().sum(), args[i], create_graph=through)[0]
+                    self.assertTrue(torch.equal(got, want[i]), f"{name} from output {pick}")
+                    self.assertGreater(float(got.detach().abs().sum()), 0, name)
+
+    def test_cell(self):
+        for kind in "mingru", "minlstm":
+            extra = masks()
+            self.same(lambda *a: cell(*a, *extra, kind=kind), arguments(kind, dtype=torch.float32), NAMES)
+
+    def test_scan(self):
+        reset, length = masks()
+        self.same(lambda *a: scan(*a, reset, length), scan_arguments(torch.float32), "a b h0".split())
+
+    def test_the_last_state_of_a_scan(self):
+        args, extra = scan_arguments(), masks()
+        self.assertTrue(torch.autograd.gradcheck(lambda *a: scan(*a, *extra)[1], args))
+
+
+class Layouts(unittest.TestCase):
+    def spread(self, x):
+        """The same numbers, every second of a room twice as wide."""
+        if x.is_floating_point():
+            return x.detach().unsqueeze(-1).expand(*x.shape, 2).clone()[..., 0].requires_grad_()
+        return x.unsqueeze(-1).expand(*x.shape, 2).contiguous()[..., 0]
+
+    def test_a_scan_that_is_not_contiguous(self):
+        args, extra = scan_arguments(torch.float32), masks()
+        odd, odd_extra = [self.spread(x) for x in args], [self.spread(x) for x in extra]
+        dh, dlast = torch.randn(4, 7, 3).permute(2, 1, 0), torch.randn(4, 3).t()
+        plain, other = scan(*args, *extra), scan(*odd, *odd_extra)
+        self.assertTrue(torch.equal(plain[0], other[0]) and torch.equal(plain[1], other[1]))
+        want = torch.autograd.grad(plain, args, (dh.contiguous(), dlast.contiguous()))
+        for a, b in zip(want, torch.autograd.grad(other, odd, (dh, dlast))):
+            self.assertTrue(torch.equal(a, b))
+
+    def test_a_last_gradient_that_is_not_contiguous(self):
+        args, dlast = arguments(dtype=torch.float32), torch.randn(5, 3).t()
+        want = torch.autograd.grad(cell(*args)[1], args, dlast.contiguous())
+        for a, b in zip(want, torch.autograd.grad(cell(*args)[1], args, dlast)):
+            self.assertTrue(torch.equal(a, b))
+
+    def test_one_sequence(self):
+        (a, b, h0), (reset, length) = scan_arguments(), masks()
+        want, got = scan(a, b, h0, reset, length), scan(a[1], b[1], h0[1], reset[1], length[1])
+        self.assertEqual((got[0].shape, got[1].shape), ((7, 4), (4,)))
+        self.assertTrue(torch.equal(got[0], want[0][1]) and torch.equal(got[1], want[1][1]))
+        free = scan(a[1], b[1], None, reset[1])
+        self.assertTrue(torch.equal(free[0], scan(a[1:2], b[1:2], None, reset[1:2])[0][0]))
+
+    def test_float16_is_given_back(self):
+        args = scan_arguments(torch.float16)
+        h, last = scan(*args)
+        self.assertEqual((h.dtype, last.dtype), (torch.float16, torch.float32))
+        self.assertEqual([g.dtype for g in torch.autograd.grad(h.float().sum() + last.sum(), args)],
+                         [torch.float16] * 3)
+
+    def test_what_a_hook_moves(self):
+        """Saved tensors may come back at any address."""
+        def moved(x):
+            room = torch.empty(x.numel() * x.element_size() + 8, dtype=torch.uint8)
+            at = room[8:].view(x.dtype).view(x.shape) if x.element_size() <= 8 and x.numel() else x.clone()
+            return at.copy_(x)
+        for dtype in torch.float32, torch.float64:
+            args = arguments(dtype=dtype)
+            want = torch.autograd.grad(cell(*args)[0].sum(), args)
+            with torch.autograd.graph.saved_tensors_hooks(lambda x: x.detach().clone(), moved):
+                h = cell(*args)[0]
+            for a, b in zip(torch.autograd.grad(h.sum(), args), want):
+                self.assertTrue(torch.equal(a, b))
+
+
+class Nothing(unittest.TestCase):
+    def test_states_and_gradients(self):
+        """No tokens: the state goes through, and its gradient back; without a state it is 0."""
+        for B, T in ((3, 0), (0, 4), (0, 0)):
+            room = [torch.full((3, 5), 9.0) for _ in range(50)]  # what is not written holds something
+            del room
+            args = arguments(B=B, T=T, dtype=torch.float32)
+            self.assertTrue((cell(*args[:3])[1] == 0).all())
+            self.assertTrue((scan(args[0], args[0])[1] == 0).all())
+            a, h0 = torch.zeros(B, T, 5, requires_grad=True), args[3]
+            h, last = scan(a, a, h0)
+            self.assertTrue(torch.equal(last, h0))
+            da, dh0 = torch.autograd.grad(h.sum() + 3 * last.sum(), (a, h0))
+            self.assertEqual(da.shape, a.shape)
+            self.assertTrue((dh0 == 3).all())
+            h, last = scan(a, a, h0)
+            self.assertTrue((torch.autograd.grad(h.sum(), h0)[0] == 0).all())
+            h, last = cell(*args)
+            self.assertTrue(all((g == 0).all() for g in torch.autograd.grad(h.sum(), args)))
+
+
+class LowPrecision(unittest.TestCase):
+    def test_bfloat16_gradients_are_near(self):
+        for kind in "mingru", "minlstm":
+            args, extra = arguments(kind, dtype=torch.float32), masks()
+            low = [args[0].detach().bfloat16().requires_grad_(), *(x.detach().requires_grad_() for x in args[1:])]
+            h, last = cell(*low, *extra, kind=kind)
+            got = torch.autograd.grad(h.float().sum() + last.sum(), low)
+            h, last = loop(*args, *extra, kind=kind)
+            for name, a, b in zip(NAMES, got, torch.autograd.grad(h.sum() + last.sum(), args)):
+                self.assertTrue(bool(((a.float() - b).abs() <= 0.05 * (1 + b.abs().max())).all()), name)
+
+
+class RefusedDtypes(unittest.TestCase):
+    def test_dtypes_and_sizes(self):
+        x, weight, bias, h0, _ = arguments(grad=False)
+        for half in torch.float16, torch.bfloat16:  # beside float64 nothing is rounded, or read as what it is not
+            with self.assertRaisesRegex(TypeError, "^weight: is torch..*float16, where torch.float64"):
+                cell(x, weight.to(half))
+            with self.assertRaisesRegex(TypeError, "^h0: is torch"):
+                cell(x, weight, bias, h0.to(half))
+        with self.assertRaisesRegex(TypeError, "^length: is torch.bool"):
+            cell(x, weight, length=torch.ones(3, dtype=torch.bool))
+        with self.assertRaisesRegex(ValueError, "^weight: .* one feature or more"):
+            cell(x[..., :0], weight[:, :0])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -198,5 +198,90 @@ class Autocast(unittest.TestCase):
         self.assertEqual({y.dtype, h_n.dtype, module.weight_l0.grad.dtype}, {torch.bfloat16})
 
 
+class Dimensions(unittest.TestCase):
+    def near(self, a, b):
+        self.assertEqual(a.shape, b.shape)
+        self.assertTrue(torch.allclose(a, b, rtol=1e-5, atol=1e-5))
+
+    def test_vmap_over_any_dimension(self):
+        """Samples along other dimensions than the first, beside arguments that all samples share."""
+        x, weight, bias, h0, _ = arguments(dtype=torch.float32, grad=False)
+        many = torch.stack([x, 2 * x, -x], 1)  # [batch, sample, time, features]
+        got = torch.vmap(lambda x: cell(x, weight, bias, h0)[0], 1, 2)(many)
+        want = torch.stack([cell(v, weight, bias, h0)[0] for v in (x, 2 * x, -x)], 2)
+        self.near(got, want)
+        weights = torch.stack([weight, 2 * weight, -weight], 1)
+        got = torch.vmap(lambda w: cell(x, w, bias, h0)[0], 1)(weights)
+        self.near(got, torch.stack([cell(x, w, bias, h0)[0] for w in weights.unbind(1)]))
+        inits = torch.randn(5, 3)
+        got = torch.vmap(lambda i: cell(x, weight, bias, None, i)[0], 1)(inits)
+        self.near(got, torch.stack([cell(x, weight, bias, None, i)[0] for i in inits.unbind(1)]))
+        reset, length = masks()
+        a, h0 = torch.rand(3, 7, 2, 4), torch.rand(3, 4)
+        got = torch.vmap(lambda a: scan(a, a, h0, reset, length)[0], 2)(a)
+        self.near(got, torch.stack([scan(v, v, h0, reset, length)[0] for v in a.unbind(2)]))
+
+    def test_gradient_of_one_argument(self):
+        args, extra = arguments(dtype=torch.float32), masks()
+        want = torch.autograd.grad(cell(*args, *extra)[0].square().sum(), args)
+        frozen = [x.detach() for x in args]
+        for i in range(5):
+            def loss(v):
+                return cell(*frozen[:i], v, *frozen[i + 1:], *extra)[0].square().sum()
+            self.near(torch.func.grad(loss)(frozen[i]), want[i])
+
+    def test_compiled_gradient_of_one_argument(self):
+        args = arguments(dtype=torch.float32)
+        want = torch.autograd.grad(cell(*args)[0].square().sum(), args)
+        for i in 0, 1, 3:
+            some = [x if k == i else x.detach() for k, x in enumerate(args)]
+            run = torch.compile(lambda *a: cell(*a)[0].square().sum(), fullgraph=True, backend="aot_eager")
+            self.near(torch.autograd.grad(run(*some), args[i])[0], want[i])
+
+    def test_many_gradients_of_a_scan_at_once(self):
+        a, b, h0 = (torch.rand(*shape, requires_grad=True) for shape in ((3, 7, 4), (3, 7, 4), (3, 4)))
+        h, _ = scan(a, b, h0)
+        dh = torch.randn(2, *h.shape)
+        batched = torch.autograd.grad(h, (a, b, h0), dh, is_grads_batched=True, retain_graph=True)
+        for i in range(2):
+            for many, one in zip(batched, torch.autograd.grad(h, (a, b, h0), dh[i], retain_graph=True)):
+                self.assertTrue(torch.equal(many[i], one))
+
+    def test_gradients_of_each_sample_with_a_first_state_alone(self):
+        """Without weights among what is differentiated, samples are rows; h_init has a gradient of each."""
+        x, weight, bias, _, h_init = arguments(dtype=torch.float32, grad=False)
+
+        def loss(x, i):
+            return cell(x[None], weight, bias, None, i)[0].square().sum()
+        dx, di = torch.vmap(torch.func.grad(loss, argnums=(0, 1)), (0, None))(x, h_init)
+        for k in range(3):
+            leaves = [v.clone().requires_grad_() for v in (x[k:k + 1], h_init)]
+            want = torch.autograd.grad(loop(leaves[0], weight, bias, None, leaves[1])[0].square().sum(), leaves)
+            self.near(dx[k], want[0][0])
+            self.near(di[k], want[1])
+
+
+class Gates(unittest.TestCase):
+    def test_gates_alone_have_their_gradient_always(self):
+        """Without a weight dx is that of the gates, which the operator gives whether it is needed or not."""
+        pre, how = torch.randn(3, 7, 10), (0, 0, True, False)
+        h, _, saved = torch.ops.minrnn.cell(pre, None, None, None, None, None, None, *how, True)
+        for needed in True, False:
+            args = (pre, None, None, None, None, None, None, h, saved, h, None, *how, needed)
+            results = torch.library.opcheck(torch.ops.minrnn.cell_backward.default, args)
+            self.assertEqual(set(results.values()), {"SUCCESS"}, results)
+
+
+class AutocastLeaves(unittest.TestCase):
+    def test_what_autocast_leaves_alone(self):
+        x, weight, *_ = arguments(grad=False)
+        with torch.autocast("cpu", torch.bfloat16):
+            h, last = cell(x, weight)
+            self.assertEqual((h.dtype, last.dtype), (torch.float64, torch.float64))
+            with self.assertRaisesRegex(TypeError, "^x: is torch.int64"):
+                cell(x.long(), weight.float())
+        self.assertTrue(torch.equal(h, cell(x, weight)[0]))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -131,5 +131,32 @@ class Needless(unittest.TestCase):
                 self.assertTrue(torch.equal(a, b))
 
 
+class Corners(unittest.TestCase):
+    def test_tracing_keeps_calls_from_it(self):
+        seen = []
+        torch.jit.trace(lambda x: (seen.append(ops.direct(x)), x + 1)[1], torch.ones(2), check_trace=False)
+        self.assertTrue(seen and not any(seen))
+
+    def test_a_last_gradient_that_negates(self):
+        args = arguments(dtype=torch.float32)
+        (h, last), (h2, last2) = cell(*args), cell(*args)
+        negative, ones = torch._neg_view(torch.ones_like(last)), torch.ones_like(h)
+        got = torch.autograd.grad((h, last), args, (ones, negative))
+        for a, b in zip(got, torch.autograd.grad((h2, last2), args, (ones, negative.resolve_neg()))):
+            self.assertTrue(torch.equal(a, b))
+
+    def test_the_end_of_saved_is_zero(self):
+        for T in 7, 2001:
+            x, weight, *_ = arguments(T=T, H=5, dtype=torch.float32, grad=False)
+            numbers = 3 * T * 5 * 2 * 4
+            size = (numbers + 63) // 64 * 64
+            self.assertGreater(size, numbers)
+            for _ in range(5):
+                full = [torch.full((size,), 255, dtype=torch.uint8) for _ in range(8)]
+                del full
+                saved = ops.cell(x, weight, None, None, None, None, None, 0, 0, True, False, True)[2]
+                self.assertEqual((saved.numel(), int(saved[numbers:].max())), (size, 0))
+
+
 if __name__ == "__main__":
     unittest.main()

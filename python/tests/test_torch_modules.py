@@ -223,5 +223,83 @@ class Refusals(unittest.TestCase):
                 call()
 
 
+class Corners(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(1)
+
+    def test_dropout_leaves_the_input_alone(self):
+        m, x, seen = MinGRU(20, 30, 3, dropout=0.5, batch_first=True), torch.randn(4, 9, 20), []
+        inner = m._one
+        m._one = lambda x, *rest: (seen.append(x), inner(x, *rest))[1]
+        y = m(x)[0]
+        self.assertTrue(torch.equal(seen[0], x))
+        self.assertTrue((seen[1] == 0).any() and (seen[2] == 0).any() and not (y == 0).any())
+
+    def test_resets_and_lengths_in_both_directions(self):
+        for module, _ in KINDS:
+            m, x = module(3, 4, 2, bidirectional=True, batch_first=True), torch.randn(2, 9, 3)
+            reset, length = torch.zeros(2, 9, dtype=torch.bool), torch.tensor([6, 9])
+            reset[0, 4] = reset[1, 3] = True
+            y, last = m(x, reset=reset, length=length)
+            for row, n in enumerate(length.tolist()):
+                alone, end = m(x[row:row + 1, :n], reset=reset[row:row + 1, :n])
+                self.assertTrue(torch.allclose(y[row:row + 1, :n], alone, rtol=0, atol=1e-6))
+                self.assertTrue(torch.allclose(state(last)[:, row:row + 1], state(end), rtol=0, atol=1e-6))
+                self.assertTrue((y[row, n:] == 0).all())
+
+    def test_masks_without_a_batch(self):
+        for module, _ in KINDS:
+            m, x = module(3, 4, 2), torch.randn(9, 3)
+            reset, h0 = torch.zeros(9, dtype=torch.bool), torch.rand(2, 4)
+            reset[4] = True
+            for length in (torch.tensor(7), torch.tensor([7])):
+                y, last = m(x, h0, reset=reset, length=length)
+                y2, last2 = m(x[:, None], h0[:, None], reset=reset[:, None], length=torch.tensor([7]))
+                self.assertTrue(torch.equal(y, y2[:, 0]) and torch.equal(state(last), state(last2)[:, 0]))
+            self.assertTrue((y[7:] == 0).all() and torch.allclose(y[4:7], m(x[4:7])[0], rtol=0, atol=1e-6))
+
+    def test_step_by_step_without_a_batch(self):
+        for module, _ in KINDS:
+            m, x = module(3, 4, 2), torch.randn(12, 3)
+            y, last = m(x)
+            h, steps = None, []
+            for token in x:
+                out, h = m.step(token, h)
+                self.assertEqual(state(h).shape, state(last).shape)
+                steps.append(out)
+            self.assertTrue(torch.allclose(torch.stack(steps), y, rtol=0, atol=1e-5))
+            self.assertTrue(torch.allclose(state(h), state(last), rtol=0, atol=1e-5))
+
+    def test_states_have_the_dtype_of_the_first(self):
+        m, x = MinGRU(3, 4, dtype=torch.bfloat16), torch.randn(5, 2, 3).bfloat16()
+        self.assertEqual(m(x)[1].dtype, torch.bfloat16)
+        self.assertEqual(m(x, torch.zeros(1, 2, 4))[1].dtype, torch.float32)
+
+    def test_options_reach_every_cell(self):
+        for module, kind in KINDS:
+            for more in ({"signed": True}, {"candidate": "tanh"}, {"candidate": "linear"}, {"normalize": False}):
+                if kind == "mingru" and "normalize" in more:
+                    continue
+                m = module(3, 4, batch_first=True, dtype=torch.float64, **more)
+                x = torch.randn(2, 6, 3, dtype=torch.float64)
+                want = loop(x, m.weight_l0, m.bias_l0, kind=kind, **more)[0]
+                self.assertTrue(torch.allclose(m(x)[0], want, rtol=0, atol=1e-12), f"{kind} {more}")
+
+    def test_every_gate_that_forgets_has_the_bias(self):
+        for m, value in ((MinGRU(3, 4, 2, bidirectional=True, forget_bias=2.0), -2),
+                         (MinLSTM(3, 4, 2, bidirectional=True, forget_bias=2.0), 2)):
+            biases = [p for name, p in m.named_parameters() if name.startswith("bias")]
+            self.assertEqual(len(biases), 4)
+            for bias in biases:
+                self.assertTrue((bias[:4] == value).all() and not (bias[4:] == value).any())
+
+    def test_all_weights_are_in_the_order_of_pytorch(self):
+        m, theirs = MinGRU(3, 4, 2, bidirectional=True), torch.nn.GRU(3, 4, 2, bidirectional=True)
+        names = {id(p): name for name, p in m.named_parameters()}
+        other = {id(p): name.replace("_ih", "") for name, p in theirs.named_parameters()}
+        self.assertEqual([names[id(group[0])] for group in m.all_weights],
+                         [other[id(group[0])] for group in theirs.all_weights])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -3,11 +3,11 @@ import pickle
 import unittest
 
 import numpy as np
-from torch_support import torch
+from torch_support import loop, torch
 
 import minrnn
 from minrnn.command import command
-from minrnn.torch import from_lucidrains, from_model, to_model
+from minrnn.torch import MinGRU, from_lucidrains, from_model, to_model
 
 
 class Layers(unittest.TestCase):
@@ -87,6 +87,63 @@ class Models(unittest.TestCase):
                 np.testing.assert_array_equal(again.tensor(name), value, name)
         with self.assertRaisesRegex(minrnn.InvalidArgument, "^gru-reset = before"):
             minrnn.to_torch(minrnn.Model(vocab="bytes", layers=1, dim=8, mixer="gru"))
+
+
+def model(**more):
+    return minrnn.Model(**{"mixer": "mingru", "input": "reals", "inputs": 2, "outputs": 1, "loss": "mse", "layers": 1,
+                           "dim": 8, "seed": 2, **more})
+
+
+class Corners(unittest.TestCase):
+    def test_rows_of_lucidrains(self):
+        """Their rows are candidate and gate, or candidate, forget gate and input gate."""
+        torch.manual_seed(1)
+        x, out = torch.randn(2, 9, 3), torch.randn(3, 4)
+        parts = [torch.randn(4, 3) for _ in range(3)]
+        for name, kind, ours in (("to_hidden_and_gate", "mingru", [1, 0]),
+                                 ("to_hidden_and_f_i_gate", "minlstm", [1, 2, 0])):
+            source = {f"{name}.weight": torch.cat(parts[:len(ours)])}
+            want, end = loop(x, torch.cat([parts[i] for i in ours]), kind=kind)
+            y, last = from_lucidrains(source)(x)
+            self.assertTrue(torch.allclose(y, want, rtol=0, atol=1e-5))
+            projected = from_lucidrains({**source, "to_out.weight": out})
+            y, last = projected(x)
+            self.assertTrue(torch.allclose(y, want @ out.T, rtol=1e-5, atol=1e-5))
+            last = last[0] if kind == "minlstm" else last
+            self.assertTrue(torch.allclose(last[0], end, rtol=0, atol=1e-5))
+            kept = out.clone()
+            with torch.no_grad():
+                projected.out.weight.zero_()
+            self.assertTrue(torch.equal(out, kept))  # the source is left alone
+
+    def test_gates_that_are_not_normalized(self):
+        for how in "yes", "no":
+            layer = from_model(model(mixer="minlstm", normalize_gates=how))
+            self.assertEqual(layer.normalize, how == "yes")
+
+    def test_a_learned_first_state_is_refused(self):
+        with self.assertRaisesRegex(ValueError, "^model: blocks.0.mixer.h0, a learned first state"):
+            from_model(model(h0="learned"))
+
+    def test_tensors_are_copies(self):
+        layer = MinGRU(3, 4)
+        found = to_model(layer)
+        before = {name: value.copy() for name, value in found.items()}
+        with torch.no_grad():
+            for p in layer.parameters():
+                p.add_(1)
+        for name, value in found.items():
+            np.testing.assert_array_equal(value, before[name])
+
+    def test_a_model_takes_tensors_of_pytorch(self):
+        a, b = model(), model(seed=7)
+        b.load_state_dict({name: torch.tensor(value).double().requires_grad_()
+                           for name, value in a.state_dict().items()})
+        for name, value in a.state_dict().items():
+            np.testing.assert_array_equal(b.tensor(name), value)
+        low = {name: torch.tensor(value).bfloat16() for name, value in a.state_dict().items()}
+        b.load_state_dict(low)
+        np.testing.assert_array_equal(b.tensor("head.weight"), low["head.weight"].float().numpy())
 
 
 if __name__ == "__main__":
