@@ -119,8 +119,11 @@ NET_FAST(fit_scaler)
     mr_net *net = ((py_net *)self)->net;
     py_batch batch;
     mr_error err;
+    int status;
     if (mr_py_count("fit_scaler", n, 1, 1) || mr_py_take_batch(net, args[0], &batch)) return NULL;
-    const int status = mr_net_fit_scaler(net, &batch.batch, &err);
+    Py_BEGIN_ALLOW_THREADS
+    status = mr_net_fit_scaler(net, &batch.batch, &err);
+    Py_END_ALLOW_THREADS
     mr_py_drop_batch(&batch);
     if (status) return mr_py_raise(&err);
     Py_RETURN_NONE;

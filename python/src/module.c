@@ -173,10 +173,14 @@ static PyObject *file_meta(PyObject *self, PyObject *const *args, Py_ssize_t n)
     char text[4096];
     size_t needed;
     mr_error err;
+    int status;
     if (mr_py_count("file_meta", n, 2, 2)) return NULL;
     const char *path = mr_py_text(args[0], "path"), *key = path ? mr_py_text(args[1], "key") : NULL;
     if (!key) return NULL;
-    if (mr_file_meta(path, key, text, sizeof text, &needed, &err)) return mr_py_raise(&err);
+    Py_BEGIN_ALLOW_THREADS
+    status = mr_file_meta(path, key, text, sizeof text, &needed, &err);
+    Py_END_ALLOW_THREADS
+    if (status) return mr_py_raise(&err);
     if (!needed) Py_RETURN_NONE;
     return PyUnicode_FromString(text);
 }

@@ -133,10 +133,14 @@ static PyObject *setting(PyObject *self, PyObject *key)
 static PyObject *set(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     mr_error err;
+    int status;
     if (mr_py_count("set", n, 2, 2)) return NULL;
     const char *key = mr_py_text(args[0], "key"), *value = key ? mr_py_text(args[1], "value") : NULL;
     if (!value) return NULL;
-    if (mr_net_set(((py_net *)self)->net, key, value, &err)) return mr_py_raise(&err);
+    Py_BEGIN_ALLOW_THREADS
+    status = mr_net_set(((py_net *)self)->net, key, value, &err);
+    Py_END_ALLOW_THREADS
+    if (status) return mr_py_raise(&err);
     Py_RETURN_NONE;
 }
 
@@ -172,16 +176,22 @@ static PyObject *encode(PyObject *self, PyObject *bytes)
     Py_ssize_t size;
     size_t count;
     mr_error err;
+    int status;
     const mr_net *net = ((py_net *)self)->net;
     if (PyBytes_AsStringAndSize(bytes, &text, &size)) return NULL;
-    if (mr_net_encode(net, text, (size_t)size, NULL, 0, &count, NULL, &err)) return mr_py_raise(&err);
+    Py_BEGIN_ALLOW_THREADS
+    status = mr_net_encode(net, text, (size_t)size, NULL, 0, &count, NULL, &err);
+    Py_END_ALLOW_THREADS
+    if (status) return mr_py_raise(&err);
     PyObject *out = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)(count * sizeof(int32_t)));
-    if (out &&
-        mr_net_encode(net, text, (size_t)size, (int32_t *)PyByteArray_AsString(out), count, &count, NULL, &err)) {
-        Py_CLEAR(out);
-        mr_py_raise(&err);
-    }
-    return out;
+    if (!out) return NULL;
+    int32_t *tokens = (int32_t *)PyByteArray_AsString(out);
+    Py_BEGIN_ALLOW_THREADS
+    status = mr_net_encode(net, text, (size_t)size, tokens, count, &count, NULL, &err);
+    Py_END_ALLOW_THREADS
+    if (!status) return out;
+    Py_DECREF(out);
+    return mr_py_raise(&err);
 }
 
 static PyObject *decode(PyObject *self, PyObject *const *args, Py_ssize_t n)
@@ -189,13 +199,16 @@ static PyObject *decode(PyObject *self, PyObject *const *args, Py_ssize_t n)
     py_array ids;
     mr_error err;
     size_t size = 0;
+    int status = 0;
     if (mr_py_count("decode", n, 2, 2)) return NULL;
-    const Py_ssize_t count = PyLong_AsSsize_t(args[1]);
-    if (PyErr_Occurred() || mr_py_borrow(args[0], "tokens", (size_t)count, sizeof(int32_t), 0, &ids)) return NULL;
-    char *text = malloc((size_t)count * 4 + 1);
-    const int status =
-        text ? mr_net_decode(((py_net *)self)->net, ids.at, (size_t)count, text, (size_t)count * 4 + 1, &size, &err)
-             : 0;
+    const size_t count = PyLong_AsSize_t(args[1]), room = count * 4 + 1;
+    if (PyErr_Occurred() || mr_py_borrow(args[0], "tokens", count, sizeof(int32_t), 0, &ids)) return NULL;
+    char *text = malloc(room);
+    if (text) {
+        Py_BEGIN_ALLOW_THREADS
+        status = mr_net_decode(((py_net *)self)->net, ids.at, count, text, room, &size, &err);
+        Py_END_ALLOW_THREADS
+    }
     PyObject *out = !text    ? PyErr_NoMemory()
                     : status ? mr_py_raise(&err)
                              : PyBytes_FromStringAndSize(text, (Py_ssize_t)size);
