@@ -10,8 +10,9 @@ from .errors import InvalidArgument
 def _plain(x, name, kinds):
     refuse_mask(x, name)
     try:
-        x = np.asarray(x)
-    except (TypeError, ValueError) as error:  # such as rows of several lengths
+        only_dlpack = hasattr(x, "__dlpack__") and not hasattr(x, "__array__")
+        x = np.from_dlpack(x) if only_dlpack else np.asarray(x)
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:  # such as rows of several lengths
         raise InvalidArgument(f"{name}: {error}") from None
     if x.dtype.kind in kinds:
         raise InvalidArgument(f"{name}: must be numbers, not {x.dtype}")
@@ -24,9 +25,15 @@ def refuse_mask(x, name):
         raise InvalidArgument(f"{name}: a masked array; its mask would be lost")
 
 
+def in_place(x, dtype):
+    """x as C can read it: itself where it already is so."""
+    x = np.ascontiguousarray(x, dtype)
+    return x if x.flags.aligned else x.copy()
+
+
 def _as(x, name, dtype):
     try:
-        return np.ascontiguousarray(x, dtype)
+        return in_place(x, dtype)
     except (TypeError, ValueError, OverflowError):  # of objects, such as None
         raise InvalidArgument(f"{name}: must be numbers, not {x if x.ndim == 0 else x.dtype}") from None
 
