@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import _core
-from .arrays import count, number, real, settings_as_text, whole
+from .arrays import count, number, path_of, real, settings_as_text, utf8, whole
 from .contexts import context
 from .errors import InvalidArgument
 from .streams import Stream
@@ -60,6 +60,8 @@ class Model:
     """
 
     def __init__(self, *, device="cpu", threads=0, bf16=False, _net=None, **settings):
+        if not _net and not settings.keys() & {"vocab", "inputs", "outputs"}:
+            raise InvalidArgument("a model needs vocab=\"bytes\" (text), or inputs= and outputs= (values and classes)")
         self._net = _net or _core.net_create(
             context(device, threads, bf16), [text for pair in settings_as_text(settings).items() for text in pair])
         self._where, self._kept = (device, threads, bf16), None  # the shape of the scores of forward(train=True)
@@ -77,12 +79,8 @@ class Model:
 
     @property
     def config(self):
-        """All keys of the model, as text."""
-        config = {}
-        for key in _core.keys():
-            if not key["flags"] & 16:  # a setting of training, which a model does not keep
-                config[key["name"]] = self._net.setting(key["name"])
-        return config
+        """All keys of the model and of its training, as text."""
+        return {key["name"]: self._net.setting(key["name"]) for key in _core.keys()}
 
     @property
     def metadata(self):
@@ -110,7 +108,7 @@ class Model:
 
     def _tokens(self, x):
         if isinstance(x, str):
-            x = x.encode()
+            x = utf8(x, "text")
         if isinstance(x, (bytes, bytearray)):
             return np.frombuffer(self._net.encode(bytes(x)), np.int32)
         tokens = np.atleast_1d(whole(x, "tokens"))
@@ -192,6 +190,7 @@ class Model:
         if main.ndim != dims or (dims == 3 and main.shape[2] != self.inputs):
             wanted = "[batch, time]" if dims == 2 else f"[batch, time, {self.inputs}]"
             raise InvalidArgument(f"batch: {name} has the shape {main.shape}; {wanted} is needed")
+        self._refuse_unused(batch)
         B, T = main.shape[:2]
         if B * T == 0 or (self.head.startswith("pair") and B % 2):
             raise InvalidArgument(f"batch: {B} sequences of {T} tokens; one or more of each are needed, and an even "
@@ -208,6 +207,14 @@ class Model:
             arrays[other] = value
         return (B, T, arrays.get("ids"), arrays.get("values"), arrays["reset"], arrays["length"], arrays["target"],
                 arrays["target_values"], arrays["mask"])
+
+    def _refuse_unused(self, batch):
+        """Refuses what the loss would not look at."""
+        unused, reads = (("target_values", "mask"), "target, where -1 does not count") if self.loss == "xent" else (
+            ("target",), "target_values and mask")
+        for name in unused:
+            if batch.get(name) is not None:
+                raise InvalidArgument(f"batch: {name}: this model's loss, {self.loss}, reads {reads}")
 
     def _scores_of(self, batch, what):
         arguments = self._batch(batch)
@@ -346,15 +353,15 @@ class Model:
         bits; best: the weights of mark_best()."""
         if int8 and best:
             raise InvalidArgument("int8, best: one of them; open the file of the best weights to save it in 8 bits")
-        self._net.save(_SAVE_INT8 if int8 else _SAVE_BEST if best else _SAVE, os.fsdecode(path))
+        self._net.save(_SAVE_INT8 if int8 else _SAVE_BEST if best else _SAVE, path_of(path))
 
     def save_training(self, path):
         """Saves all that training needs to go on with the same numbers."""
-        self._net.save(_SAVE_TRAINING, os.fsdecode(path))
+        self._net.save(_SAVE_TRAINING, path_of(path))
 
     def load_training(self, path):
         """Continues from save_training, in a model of the same configuration."""
-        self._net.save(_LOAD_TRAINING, os.fsdecode(path))
+        self._net.save(_LOAD_TRAINING, path_of(path))
 
     def __deepcopy__(self, memo):
         make, arguments = self.__reduce__()
@@ -382,9 +389,9 @@ def load(path, *, device="cpu", threads=0, bf16=False):
 
     device: cpu, cuda, cuda:1, auto. The file is checked: exceptions name what is wrong with it.
     """
-    path = os.fsdecode(path)
+    path = path_of(path)
     if os.path.isdir(path):
-        path = os.path.join(path, "model.safetensors")
+        path = os.path.join(path, b"model.safetensors")
     model = Model(_net=_core.net_open(context(device, threads, bf16), path))
     model._where = (device, threads, bf16)
     return model

@@ -56,7 +56,9 @@ class Stream:
 
     def load(self, state):
         """Continues from a saved state."""
-        self._core.load(state)
+        if not isinstance(state, (bytes, bytearray, memoryview)):
+            raise InvalidArgument(f"state: must be bytes, not {type(state).__name__}")
+        self._core.load(bytes(state))
 
     def clone(self):
         """Another stream with the same state."""

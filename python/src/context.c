@@ -127,7 +127,7 @@ static int take_ints(PyObject *const *args, int count, const char *what, int *ou
         const long v = PyLong_AsLong(args[i]);
         if (PyErr_Occurred()) return -1;
         if (v < 0 || v > INT32_MAX) {
-            PyErr_Format(PyExc_ValueError, "%s: %ld is not a size", what, v);
+            mr_py_refuse("%s: %ld is not a size", what, v);
             return -1;
         }
         out[i] = (int)v;

@@ -36,7 +36,7 @@ PY_FUNCTION(net_open)
     mr_error err;
     int status;
     if (mr_py_count("net_open", n, 2, 2)) return NULL;
-    const char *path = mr_py_text(args[1], "path");
+    const char *path = mr_py_path(args[1]);
     py_net *net = path ? new_net(args[0]) : NULL;
     if (!net) return NULL;
     Py_BEGIN_ALLOW_THREADS
@@ -127,7 +127,7 @@ static PyObject *setting(PyObject *self, PyObject *key)
     const char *name = mr_py_text(key, "key");
     if (!name) return NULL;
     if (mr_net_setting(((py_net *)self)->net, name, text, sizeof text, &err)) return mr_py_raise(&err);
-    return PyUnicode_FromString(text);
+    return mr_py_string(text);
 }
 
 static PyObject *set(PyObject *self, PyObject *const *args, Py_ssize_t n)
@@ -151,8 +151,9 @@ static PyObject *meta(PyObject *self, PyObject *none)
     PyObject *all = PyDict_New();
     for (int i = 0; all && mr_net_meta_key(net, i); i++) {
         const char *key = mr_net_meta_key(net, i);
-        PyObject *value = PyUnicode_FromString(mr_net_meta(net, key));
-        if (!value || PyDict_SetItemString(all, key, value)) Py_CLEAR(all);
+        PyObject *name = mr_py_string(key), *value = mr_py_string(mr_net_meta(net, key));
+        if (!name || !value || PyDict_SetItem(all, name, value)) Py_CLEAR(all);
+        Py_XDECREF(name);
         Py_XDECREF(value);
     }
     return all;
@@ -239,7 +240,7 @@ static PyObject *save(PyObject *self, PyObject *const *args, Py_ssize_t n)
     int status;
     if (mr_py_count("save", n, 2, 2)) return NULL;
     const long how = PyLong_AsLong(args[0]);
-    const char *path = PyErr_Occurred() ? NULL : mr_py_text(args[1], "path");
+    const char *path = PyErr_Occurred() ? NULL : mr_py_path(args[1]);
     if (!path) return NULL;
     Py_BEGIN_ALLOW_THREADS
     status = save_as(((py_net *)self)->net, (saving)how, path, &err);
@@ -275,7 +276,11 @@ static PyMethodDef methods[] = {
     {"update", mr_py_net_update, METH_NOARGS, "Updates the weights with the gradients."},
     {"drop", mr_py_net_drop, METH_NOARGS, "Discards a kept forward and gradients."},
     {"mark_best", mr_py_net_mark_best, METH_NOARGS, "Keeps the current weights as the best."},
+    {"forget_carry", mr_py_net_forget_carry, METH_NOARGS, "The next batch with carry starts anew."},
     FAST("fit_scaler", mr_py_net_fit_scaler, "fit_scaler(batch)."),
+    FAST("scaler", mr_py_net_scaler,
+         "scaler(input_mean, input_scale, target_mean, target_scale): 1 + 2, what there is."),
+    FAST("set_scaler", mr_py_net_set_scaler, "set_scaler(input_mean, input_scale, target_mean, target_scale)."),
     {0}};
 
 static PyType_Slot slots[] = {

@@ -20,7 +20,10 @@ NET_FAST(backward);
 NET_PLAIN(update);
 NET_PLAIN(drop);
 NET_PLAIN(mark_best);
+NET_PLAIN(forget_carry);
 NET_FAST(fit_scaler);
+NET_FAST(scaler);
+NET_FAST(set_scaler);
 /* stream.c */
 NET_PLAIN(stream);
 
