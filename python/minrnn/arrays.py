@@ -54,11 +54,11 @@ def whole(x, name, dtype=np.int32):
     return result
 
 
-def real(x, name):
+def real(x, name, dtype=np.float32):
     """x as floats. Numbers that are too large become infinite, which the library refuses by their place."""
     x = _plain(x, name, "cSUMm")
     with np.errstate(over="ignore"):
-        return _as(x, name, np.float32)
+        return _as(x, name, dtype)
 
 
 def count(x, name, least, most=2**63 - 1):

@@ -14,6 +14,7 @@ from .streams import Stream
 _FORWARD, _KEEP, _LOSSES = 0, 1, 2
 _TRAIN, _EVALUATE, _MICRO = 0, 1, 2
 _SAVE, _SAVE_INT8, _SAVE_BEST, _SAVE_TRAINING, _LOAD_TRAINING = range(5)
+_SCALER = {"input_mean": 1, "input_scale": 1, "target_mean": 2, "target_scale": 2}  # 1: of inputs, 2: of targets
 _VECTORS = {"weights": 0, "gradients": 1, "moment1": 2, "moment2": 3, "best": 4}
 _NO_DEFAULT = object()
 
@@ -43,6 +44,14 @@ def _vector(which):
     return _VECTORS[which]
 
 
+def _real(x, name, dtype=np.float32):
+    """An array, or a tensor of PyTorch on any device, as floats."""
+    if hasattr(x, "detach"):
+        x = x.detach().cpu()
+        x = (x.float() if dtype is np.float32 else x.double()).numpy()  # NumPy has no bfloat16
+    return real(x, name, dtype)
+
+
 class Model:
     """A model. `minrnn.Model(mixer="mingru", layers=2, dim=64, input="reals", inputs=3, outputs=1, loss="mse")` makes
     one with random weights: the keys are those of `minrnn train --help` and of docs/api.md, with _ for -;
@@ -59,12 +68,18 @@ class Model:
     True
     """
 
-    def __init__(self, *, device="cpu", threads=0, bf16=False, _net=None, **settings):
-        if not _net and not settings.keys() & {"vocab", "inputs", "outputs"}:
+    def __init__(self, *, device="cpu", threads=0, bf16=False, **settings):
+        if not settings.keys() & {"vocab", "inputs", "outputs"}:
             raise InvalidArgument("a model needs vocab=\"bytes\" (text), or inputs= and outputs= (values and classes)")
-        self._net = _net or _core.net_create(
-            context(device, threads, bf16), [text for pair in settings_as_text(settings).items() for text in pair])
-        self._where, self._kept = (device, threads, bf16), None  # the shape of the scores of forward(train=True)
+        pairs = [text for pair in settings_as_text(settings).items() for text in pair]
+        where = device, threads, bf16
+        self._take(_core.net_create(context(*where), pairs), where)
+
+    def _take(self, net, where):
+        """Makes this the Model of a net."""
+        self._net, self._where = net, where
+        self._kept = None  # the shape of the scores of forward(train=True)
+        self._trained = False  # whether there are moments or best weights
         about = self._net.describe()
         self.input, self.inputs, self.head, self.loss = (about[k] for k in ("input", "inputs", "head", "loss"))
         self.outputs, self.parameters = about["outputs"], about["parameters"]
@@ -245,6 +260,7 @@ class Model:
 
     def update(self):
         """Clips the gradients and updates the weights: a Result with grad_norm, lr and step."""
+        self._trained = True
         return Result(*self._net.update())
 
     def drop(self):
@@ -253,6 +269,7 @@ class Model:
 
     def mark_best(self):
         """Keeps the weights as they are now as the best ones: for save(best=True) and state_dict("best")."""
+        self._trained = True
         self._net.mark_best()
 
     def losses(self, **batch):
@@ -266,8 +283,8 @@ class Model:
     def fit(self, batches, *, accumulate=1, carry=False, callback=None):
         """Trains on batches: an iterable of dicts with ids or values, and target or target_values (reset, length, mask
         if you like). accumulate: so many batches make one step. carry: rows continue where those of the last batch
-        ended. callback(result) is called after each step; if it returns True, training stops. Returns the last Result.
-        Ctrl-C stops between steps."""
+        with carry ended, also in the next call of fit, until forget_carry(). callback(result) is called after each
+        step; if it returns True, training stops. Returns the last Result. Ctrl-C stops between steps."""
         accumulate = count(accumulate, "accumulate", 1, 2**31 - 1)
         if isinstance(batches, Mapping):
             raise InvalidArgument("batches: is one batch; an iterable of them is needed, such as [batch]")
@@ -279,7 +296,7 @@ class Model:
         for i, batch in enumerate(batches):
             if not isinstance(batch, Mapping):
                 raise InvalidArgument(f"batches[{i}]: is of {type(batch).__name__}, and not a dict of arrays")
-            arguments = self._batch(batch)
+            arguments, self._trained = self._batch(batch), True
             if accumulate == 1 and not carry:
                 result = Result(*self._net.learn(_TRAIN, arguments, 0, 1, False, 0.0))
             else:
@@ -296,18 +313,47 @@ class Model:
                                   "them")
         return result
 
+    def forget_carry(self):
+        """The next batch of fit(carry=True) starts anew: call it before other data. A kept forward goes first."""
+        self._net.forget_carry()
+
+    # ---- the scaler
+
     def fit_scaler(self, **batch):
         """Takes means and deviations of values and targets from a batch, so that the model works in your units. Call
         it before the first step, with all data."""
         self._net.fit_scaler(self._batch(batch))
 
+    @property
+    def scaler(self):
+        """Name → float64 array: input_mean, input_scale, target_mean and target_scale, or what of them there is."""
+        arrays = {name: np.empty(self.inputs if side == 1 else self.outputs) for name, side in _SCALER.items()}
+        sides = self._net.scaler(*arrays.values())
+        return {name: x for name, x in arrays.items() if sides & _SCALER[name]}
+
+    def set_scaler(self, *, input_mean=None, input_scale=None, target_mean=None, target_scale=None):
+        """Sets means and scales, in place of fit_scaler: a mean goes with its scale, and None is none."""
+        given = zip(_SCALER.items(), (input_mean, input_scale, target_mean, target_scale))
+        arrays = []
+        for (name, side), x in given:
+            arrays.append(None if x is None else real(x, name, np.float64))
+            wanted = (self.inputs if side == 1 else self.outputs,)
+            if x is not None and arrays[-1].shape != wanted:
+                raise InvalidArgument(f"{name}: has the shape {arrays[-1].shape}, where {wanted} is needed")
+        self._net.set_scaler(*arrays)
+
     # ---- tensors
 
     def state_dict(self, which="weights"):
         """Name → array of every tensor. On a CPU the arrays are the model's own memory: nothing is copied, and writing
-        to them changes the model. which: weights, gradients, moment1, moment2, best."""
+        to them changes the model. which: weights, gradients, moment1, moment2, best. Beside the weights are copies of
+        the scaler's numbers, such as scaler.input_mean, where there is one."""
         _vector(which)
-        return {name: self.tensor(name, which) for name, _, _ in self._net.tensors()}
+        tensors = {name: self.tensor(name, which) for name, _, _ in self._net.tensors()}
+        for name, x in self.scaler.items() if which == "weights" else ():
+            x.flags.writeable = False  # because the model would not see it
+            tensors[f"scaler.{name}"] = x
+        return tensors
 
     def tensor(self, name, which="weights", copy=None):
         """One tensor. copy=None: its own memory where that is possible."""
@@ -327,22 +373,26 @@ class Model:
         return out
 
     def load_state_dict(self, tensors):
-        """Sets the weights from a dict of arrays (NumPy or torch). Names and shapes must be the model's."""
+        """Sets the weights from a dict of arrays (NumPy or torch). Names and shapes must be the model's. The scaler's
+        numbers can be set before the first step alone, as by set_scaler; afterwards they must be the model's."""
         if not isinstance(tensors, Mapping):
             raise InvalidArgument(f"tensors: must be a dict of arrays, not {type(tensors).__name__}")
+        own = {f"scaler.{name}": x for name, x in self.scaler.items()}
+        scaler = {key: _real(tensors[key], key, np.float64) for key in map("scaler.{}".format, _SCALER)
+                  if key in tensors}
         have = {name: shape for name, _, shape in self._net.tensors()}
-        if tensors.keys() != have.keys():
-            lacking, extra = sorted(have.keys() - tensors.keys()), sorted(tensors.keys() - have.keys())
+        wanted = have.keys() | own.keys() | scaler.keys()
+        if tensors.keys() != wanted:
+            lacking, extra = sorted(wanted - tensors.keys()), sorted(tensors.keys() - wanted)
             raise InvalidArgument(f"tensors: missing {lacking[:3]}, unknown {extra[:3]}")
-        ready = {}
-        for name, value in tensors.items():
-            if hasattr(value, "detach"):
-                value = value.detach().cpu().float().numpy()
-            ready[name] = real(value, name)
-            if ready[name].shape != have[name]:
-                raise InvalidArgument(f"{name}: has the shape {ready[name].shape}, where {have[name]} is needed")
-            if not np.isfinite(ready[name]).all():
+        ready = {name: _real(tensors[name], name) for name in have}
+        for name, value in ready.items():
+            if value.shape != have[name]:
+                raise InvalidArgument(f"{name}: has the shape {value.shape}, where {have[name]} is needed")
+            if not np.isfinite(value).all():
                 raise InvalidArgument(f"{name}: a number is NaN or infinite")
+        if not all(np.array_equal(own.get(key), x) for key, x in scaler.items()):
+            self.set_scaler(**{key.removeprefix("scaler."): x for key, x in scaler.items()})
         for name, value in ready.items():
             self._net.put(0, name, value)
 
@@ -356,32 +406,19 @@ class Model:
         self._net.save(_SAVE_INT8 if int8 else _SAVE_BEST if best else _SAVE, path_of(path))
 
     def save_training(self, path):
-        """Saves all that training needs to go on with the same numbers."""
+        """Saves all that training needs to go on with the same numbers, but for the settings and what carry=True has
+        carried: the first batch after load_training starts anew."""
         self._net.save(_SAVE_TRAINING, path_of(path))
 
     def load_training(self, path):
-        """Continues from save_training, in a model of the same configuration."""
+        """Continues from save_training, in a model of the same configuration. Settings are this model's: give lr,
+        schedule, seed and so on as they were."""
+        self._trained = True
         self._net.save(_LOAD_TRAINING, path_of(path))
 
-    def __deepcopy__(self, memo):
-        make, arguments = self.__reduce__()
-        return make(*arguments)
-
     def __reduce__(self):
-        import tempfile
-        if self.config["weights"] == "int8":
-            raise InvalidArgument("a model with 8-bit weights cannot be pickled or copied; open its file again")
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "model.safetensors")
-            self.save(path)
-            with open(path, "rb") as file:
-                return _from_bytes, (file.read(), self._where)
-
-
-def _from_bytes(data, where):
-    model = Model(_net=_core.net_open_bytes(context(*where), data))
-    model._where = where
-    return model
+        from .copies import parts
+        return parts(self)
 
 
 def load(path, *, device="cpu", threads=0, bf16=False):
@@ -392,6 +429,6 @@ def load(path, *, device="cpu", threads=0, bf16=False):
     path = path_of(path)
     if os.path.isdir(path):
         path = os.path.join(path, b"model.safetensors")
-    model = Model(_net=_core.net_open(context(device, threads, bf16), path))
-    model._where = (device, threads, bf16)
+    model, where = Model.__new__(Model), (device, threads, bf16)
+    model._take(_core.net_open(context(*where), path), where)
     return model

@@ -73,9 +73,6 @@ class Stream:
 
     __copy__ = clone
 
-    def __deepcopy__(self, memo):
-        return self.clone()
-
 
 def _restored(model, state):
     stream = model.stream()
