@@ -1,5 +1,7 @@
 """Models: opened, made, trained, scored, and written with."""
 import os
+import threading
+import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -44,6 +46,26 @@ def _vector(which):
     return _VECTORS[which]
 
 
+class _Holder(threading.local):
+    """The models of which a thread keeps a forward. Where it ends without backward() or drop(), they are let go: nobody
+    else knows of them, and all other calls would wait for ever."""
+
+    def __init__(self):
+        self.end = _End()
+
+
+class _End:
+    def __init__(self):
+        self.models = weakref.WeakSet()
+
+    def __del__(self):
+        for model in list(self.models):
+            model._net.drop(False)
+
+
+_holder = _Holder()
+
+
 def _real(x, name, dtype=np.float32):
     """An array, or a tensor of PyTorch on any device, as floats."""
     if hasattr(x, "detach"):
@@ -78,7 +100,7 @@ class Model:
     def _take(self, net, where):
         """Makes this the Model of a net."""
         self._net, self._where = net, where
-        self._kept = None  # the shape of the scores of forward(train=True)
+        self._kept = self._held = None  # of forward(train=True): the scores' shape, and where its thread has it noted
         self._trained = False  # whether there are moments or best weights
         about = self._net.describe()
         self.input, self.inputs, self.head, self.loss = (about[k] for k in ("input", "inputs", "head", "loss"))
@@ -240,8 +262,15 @@ class Model:
         else:
             out = np.empty((B, T, self.outputs) if self.head == "token" else (rows, self.outputs), np.float32)
         self._net.run(what, arguments, out)
-        self._kept = out.shape if what == _KEEP else self._kept
+        if what == _KEEP:
+            self._kept, self._held = out.shape, _holder.end.models
+            self._held.add(self)
         return out
+
+    def _let_go(self):
+        """After this no thread's end drops the forward of another one."""
+        if self._held is not None:
+            self._held.discard(self)
 
     def forward(self, ids=None, values=None, *, reset=None, length=None, train=False):
         """The scores of a batch: [batch, time, outputs], or [rows, outputs] for one per sequence. With train=True the
@@ -257,6 +286,7 @@ class Model:
         if self._kept and dscores.shape != self._kept:
             raise InvalidArgument(f"dscores: has the shape {dscores.shape}, and the scores {self._kept}")
         self._net.backward(dscores, dscores.size)
+        self._let_go()
 
     def update(self):
         """Clips the gradients and updates the weights: a Result with grad_norm, lr and step."""
@@ -265,7 +295,8 @@ class Model:
 
     def drop(self):
         """Discards a kept forward and the gradients so far."""
-        self._net.drop()
+        self._let_go()
+        self._net.drop(True)
 
     def mark_best(self):
         """Keeps the weights as they are now as the best ones: for save(best=True) and state_dict("best")."""
@@ -308,7 +339,7 @@ class Model:
             if callback and callback(result):
                 break
         if micro:
-            self._net.drop()
+            self._net.drop(True)
             raise InvalidArgument(f"batches: the last step has {micro} of {accumulate} batches; nothing was learned of "
                                   "them")
         return result

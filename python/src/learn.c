@@ -91,13 +91,14 @@ NET_PLAIN(update)
     return status ? mr_py_raise(&err) : result_of(&result);
 }
 
-NET_PLAIN(drop)
+/* drop(gradients) */
+PyObject *mr_py_net_drop(PyObject *self, PyObject *gradients)
 {
-    (void)none;
     mr_net *net = ((py_net *)self)->net;
+    const int both = PyObject_IsTrue(gradients);
     Py_BEGIN_ALLOW_THREADS
     mr_net_drop(net);
-    mr_net_drop_gradients(net);
+    if (both) mr_net_drop_gradients(net);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }

@@ -274,7 +274,7 @@ static PyMethodDef methods[] = {
     FAST("learn", mr_py_net_learn, "learn(what, batch, micro, micros, carry, progress): train or evaluate a batch."),
     FAST("backward", mr_py_net_backward, "backward(dscores): adds gradients of the kept forward."),
     {"update", mr_py_net_update, METH_NOARGS, "Updates the weights with the gradients."},
-    {"drop", mr_py_net_drop, METH_NOARGS, "Discards a kept forward and gradients."},
+    {"drop", mr_py_net_drop, METH_O, "drop(gradients): discards a kept forward, and gradients if that is true."},
     {"mark_best", mr_py_net_mark_best, METH_NOARGS, "Keeps the current weights as the best."},
     {"forget_carry", mr_py_net_forget_carry, METH_NOARGS, "The next batch with carry starts anew."},
     FAST("fit_scaler", mr_py_net_fit_scaler, "fit_scaler(batch)."),

@@ -48,12 +48,44 @@ WAITS = """
         model.drop()
 """
 
+# A thread keeps a forward and ends; then the main thread's calls go on. Another thread's forward is not dropped.
+ENDS = """
+    import threading
+    import numpy as np
+    import minrnn
+    model = minrnn.Model(vocab="bytes", layers=1, dim=8)
+    ids = np.zeros((2, 3), np.int32)
+    thread = threading.Thread(target=model.forward, args=(ids,), kwargs={"train": True})
+    thread.start()
+    thread.join()
+    model.state_dict()
+    kept, done = threading.Event(), threading.Event()
+    def work():
+        model.backward(0 * model.forward(ids, train=True))
+        kept.set()
+        done.wait()
+    thread = threading.Thread(target=work)
+    thread.start()
+    kept.wait()
+    scores = model.forward(ids, train=True)
+    done.set()
+    thread.join()
+    model.backward(0 * scores)
+    model.update()
+"""
+
 
 class Threads(unittest.TestCase):
-    def test_calls_that_wait_let_others_run(self):
-        done = subprocess.run([sys.executable, "-c", textwrap.dedent(WAITS)], capture_output=True, text=True,
+    def run_alone(self, program):
+        done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True,
                               timeout=60)
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+
+    def test_calls_that_wait_let_others_run(self):
+        self.run_alone(WAITS)
+
+    def test_the_end_of_a_thread_drops_its_forward(self):
+        self.run_alone(ENDS)
 
     def test_long_texts_let_others_run(self):
         model = minrnn.Model(vocab=sorted(set("the cät")), layers=1, dim=8)
