@@ -105,6 +105,32 @@ class Refusals(unittest.TestCase):
             self.refused("has 5 elements of 4 bytes", call)
             self.assertEqual(sys.getrefcount(wrong), before)
 
+    def test_damaged_logs(self):
+        path = os.path.join(self.folder.name, "log.jsonl")
+
+        def log(text):
+            with open(path, "wb") as file:
+                file.write(b'{"kind":"step","step":1,"loss":2}\n' + text)
+            return minrnn.read_log(self.folder.name)
+
+        for pattern, text in (("is no object", b"[1]\n"), ("has no step", b'{"kind":"step","loss":2}\n'),
+                              ("has no step", b'{"kind":"eval","step":1.5}\n'), ("is not UTF-8", b'{"a":"\xff"}\n'),
+                              ("is not JSON", b"{\n")):
+            self.refused(f"log.jsonl, line 2: {pattern}$", lambda: log(text), minrnn.FormatError)
+        steps = log(b'{"kind":"step","step":2,"loss":"x","note":"text"}\n{"kind":"start"}\n{"kind":"step","st').steps
+        np.testing.assert_array_equal(steps["loss"], [2, np.nan])
+        np.testing.assert_array_equal(steps["note"], [np.nan, np.nan])
+        self.refused("none: No such file", lambda: minrnn.read_log(path + "none"), minrnn.FileError)
+
+    def test_measuring_needs_torch(self):
+        with open(os.path.join(self.folder.name, "torch.py"), "w", encoding="utf-8") as file:
+            file.write("raise ModuleNotFoundError('torch')\n")
+        where = os.pathsep.join([self.folder.name, os.path.dirname(os.path.dirname(minrnn.__file__))])
+        done = subprocess.run([sys.executable, "-m", "minrnn.bench", "--help"], capture_output=True, text=True,
+                              env={**os.environ, "PYTHONPATH": where})
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1))
+        self.assertIn("pip install torch", done.stderr)
+
     @unittest.skipUnless(sys.version_info < (3, 13), "its module for interpreters has another name")
     def test_a_second_interpreter_is_refused(self):
         program = """
