@@ -50,6 +50,11 @@ class Refusals(unittest.TestCase):
         self.assertEqual((model.config["betas"], model.config["lr"], model.config["mlp-bias"]),
                          ("0.9,0.99", "0.01", "yes"))
 
+    def test_devices(self):
+        for name, wrong in (("device", []), ("device", None), ("threads", [1]), ("threads", -1), ("threads", True)):
+            self.refused(f"^{name}", lambda: text_model(**{name: wrong}))
+        self.assertIs(minrnn.context("cpu", np.int64(1), np.True_), minrnn.context("cpu", 1, True))
+
     def test_limits_are_named(self):
         model = text_model()
         self.refused("^top_k = 2147483648: .*from 0 to 2147483647", lambda: model.generate(top_k=2**31))
