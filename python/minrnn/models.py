@@ -56,10 +56,10 @@ class _Holder(threading.local):
 
 class _End:
     def __init__(self):
-        self.models = weakref.WeakSet()
+        self.models, self.process, self.current = weakref.WeakSet(), os.getpid(), os.getpid
 
     def __del__(self):
-        for model in list(self.models):
+        for model in list(self.models) if self.current() == self.process else ():  # a fork's child leaves them alone
             model._net.drop(False)
 
 
