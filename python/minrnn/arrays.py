@@ -1,6 +1,8 @@
-"""What users give: arrays and numbers of the library's types, and never another number than was given; settings."""
+"""What users give: arrays and numbers of the library's types, and never another number than was given; paths; keys."""
 import json
+import numbers
 import operator
+import os
 
 import numpy as np
 
@@ -10,8 +12,9 @@ from .errors import InvalidArgument
 def _plain(x, name, kinds):
     refuse_mask(x, name)
     try:
-        x = np.asarray(x)
-    except (TypeError, ValueError) as error:  # such as rows of several lengths
+        only_dlpack = hasattr(x, "__dlpack__") and not hasattr(x, "__array__")
+        x = np.from_dlpack(x) if only_dlpack else np.asarray(x)
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:  # such as rows of several lengths
         raise InvalidArgument(f"{name}: {error}") from None
     if x.dtype.kind in kinds:
         raise InvalidArgument(f"{name}: must be numbers, not {x.dtype}")
@@ -24,9 +27,15 @@ def refuse_mask(x, name):
         raise InvalidArgument(f"{name}: a masked array; its mask would be lost")
 
 
+def in_place(x, dtype):
+    """x as C can read it: itself where it already is so."""
+    x = np.ascontiguousarray(x, dtype)
+    return x if x.flags.aligned else x.copy()
+
+
 def _as(x, name, dtype):
     try:
-        return np.ascontiguousarray(x, dtype)
+        return in_place(x, dtype)
     except (TypeError, ValueError, OverflowError):  # of objects, such as None
         raise InvalidArgument(f"{name}: must be numbers, not {x if x.ndim == 0 else x.dtype}") from None
 
@@ -45,11 +54,11 @@ def whole(x, name, dtype=np.int32):
     return result
 
 
-def real(x, name):
+def real(x, name, dtype=np.float32):
     """x as floats. Numbers that are too large become infinite, which the library refuses by their place."""
     x = _plain(x, name, "cSUMm")
     with np.errstate(over="ignore"):
-        return _as(x, name, np.float32)
+        return _as(x, name, dtype)
 
 
 def count(x, name, least, most=2**63 - 1):
@@ -59,7 +68,8 @@ def count(x, name, least, most=2**63 - 1):
     except TypeError:
         value = None
     if value is None or isinstance(x, bool) or not least <= value <= most:
-        limit = f"{least} or more" if most >= 2**31 - 1 else f"from {least} to {most}"
+        too_large = value is not None and value > most
+        limit = f"from {least} to {most}" if too_large or most < 2**31 - 1 else f"{least} or more"
         raise InvalidArgument(f"{name} = {x!r:.100}: must be a whole number, {limit}")
     return value
 
@@ -72,11 +82,33 @@ def number(x, name):
         raise InvalidArgument(f"{name} = {x!r:.100}: must be a number") from None
 
 
+def utf8(text, name):
+    """A str as UTF-8."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"{name}: character {error.start} is half of one (a lone surrogate)") from None
+
+
+def path_of(path):
+    """A path as the bytes that the system knows it by."""
+    try:
+        return os.fsencode(path)
+    except UnicodeEncodeError:
+        raise InvalidArgument(f"path = {path!r:.100}: no file can have this name") from None
+    except TypeError:
+        raise InvalidArgument(f"path: must be a text or a path, not {type(path).__name__}") from None
+
+
 def _text_of(value):
+    if isinstance(value, (np.generic, np.ndarray)):
+        value = value.tolist()
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, (list, tuple)):  # the characters of a vocabulary
-        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, (list, tuple)):
+        if value and all(isinstance(x, numbers.Real) for x in value):  # such as betas
+            return ",".join(_text_of(x) for x in value)
+        return json.dumps(value, ensure_ascii=False, default=str)  # the characters of a vocabulary
     return value if isinstance(value, str) else repr(value) if isinstance(value, float) else str(value)
 
 

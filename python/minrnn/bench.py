@@ -16,7 +16,13 @@ import sys
 import time
 
 import numpy as np
-import torch
+
+try:
+    import torch
+except ImportError:
+    if __name__ != "__main__":
+        raise
+    sys.exit("python -m minrnn.bench: PyTorch is not installed (pip install torch)")
 import torch.nn.functional as F
 from torch import nn
 

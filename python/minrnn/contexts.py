@@ -15,16 +15,15 @@ def context(device="cpu", threads=0, bf16=False, exact=False):
     >>> context("cpu", threads=1).describe()["threads"]
     1
     """
-    wanted = (device, threads, bf16, exact)
+    if not isinstance(device, str):
+        raise errors.InvalidArgument(f"device: must be a text such as \"cpu\" or \"cuda\", not {device!r}")
+    wanted = (device, count(threads, "threads", 0, 4096), bool(bf16), bool(exact))
     found = _shared.get(wanted)
     if found is None:
-        if not isinstance(device, str):
-            raise errors.InvalidArgument(f"device: must be a text such as \"cpu\" or \"cuda\", not {device!r}")
-        threads = count(threads, "threads", 0, 4096)
         with _lock:
             found = _shared.get(wanted)
             if found is None:
-                found = _shared[wanted] = _core.context_new(device, threads, bf16, exact)
+                found = _shared[wanted] = _core.context_new(*wanted)
     return found
 
 

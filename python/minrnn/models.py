@@ -1,12 +1,14 @@
 """Models: opened, made, trained, scored, and written with."""
 import os
+import threading
+import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from . import _core
-from .arrays import count, number, real, settings_as_text, whole
+from .arrays import count, number, path_of, real, settings_as_text, utf8, whole
 from .contexts import context
 from .errors import InvalidArgument
 from .streams import Stream
@@ -14,6 +16,7 @@ from .streams import Stream
 _FORWARD, _KEEP, _LOSSES = 0, 1, 2
 _TRAIN, _EVALUATE, _MICRO = 0, 1, 2
 _SAVE, _SAVE_INT8, _SAVE_BEST, _SAVE_TRAINING, _LOAD_TRAINING = range(5)
+_SCALER = {"input_mean": 1, "input_scale": 1, "target_mean": 2, "target_scale": 2}  # 1: of inputs, 2: of targets
 _VECTORS = {"weights": 0, "gradients": 1, "moment1": 2, "moment2": 3, "best": 4}
 _NO_DEFAULT = object()
 
@@ -43,6 +46,34 @@ def _vector(which):
     return _VECTORS[which]
 
 
+class _Holder(threading.local):
+    """The models of which a thread keeps a forward. Where it ends without backward() or drop(), they are let go: nobody
+    else knows of them, and all other calls would wait for ever."""
+
+    def __init__(self):
+        self.end = _End()
+
+
+class _End:
+    def __init__(self):
+        self.models, self.process, self.current = weakref.WeakSet(), os.getpid(), os.getpid
+
+    def __del__(self):
+        for model in list(self.models) if self.current() == self.process else ():  # a fork's child leaves them alone
+            model._net.drop(False)
+
+
+_holder = _Holder()
+
+
+def _real(x, name, dtype=np.float32):
+    """An array, or a tensor of PyTorch on any device, as floats."""
+    if hasattr(x, "detach"):
+        x = x.detach().cpu()
+        x = (x.float() if dtype is np.float32 else x.double()).numpy()  # NumPy has no bfloat16
+    return real(x, name, dtype)
+
+
 class Model:
     """A model. `minrnn.Model(mixer="mingru", layers=2, dim=64, input="reals", inputs=3, outputs=1, loss="mse")` makes
     one with random weights: the keys are those of `minrnn train --help` and of docs/api.md, with _ for -;
@@ -59,10 +90,18 @@ class Model:
     True
     """
 
-    def __init__(self, *, device="cpu", threads=0, bf16=False, _net=None, **settings):
-        self._net = _net or _core.net_create(
-            context(device, threads, bf16), [text for pair in settings_as_text(settings).items() for text in pair])
-        self._where, self._kept = (device, threads, bf16), None  # the shape of the scores of forward(train=True)
+    def __init__(self, *, device="cpu", threads=0, bf16=False, **settings):
+        if not settings.keys() & {"vocab", "inputs", "outputs"}:
+            raise InvalidArgument("a model needs vocab=\"bytes\" (text), or inputs= and outputs= (values and classes)")
+        pairs = [text for pair in settings_as_text(settings).items() for text in pair]
+        where = device, threads, bf16
+        self._take(_core.net_create(context(*where), pairs), where)
+
+    def _take(self, net, where):
+        """Makes this the Model of a net."""
+        self._net, self._where = net, where
+        self._kept = self._held = None  # of forward(train=True): the scores' shape, and where its thread has it noted
+        self._trained = False  # whether there are moments or best weights
         about = self._net.describe()
         self.input, self.inputs, self.head, self.loss = (about[k] for k in ("input", "inputs", "head", "loss"))
         self.outputs, self.parameters = about["outputs"], about["parameters"]
@@ -77,12 +116,8 @@ class Model:
 
     @property
     def config(self):
-        """All keys of the model, as text."""
-        config = {}
-        for key in _core.keys():
-            if not key["flags"] & 16:  # a setting of training, which a model does not keep
-                config[key["name"]] = self._net.setting(key["name"])
-        return config
+        """All keys of the model and of its training, as text."""
+        return {key["name"]: self._net.setting(key["name"]) for key in _core.keys()}
 
     @property
     def metadata(self):
@@ -110,7 +145,7 @@ class Model:
 
     def _tokens(self, x):
         if isinstance(x, str):
-            x = x.encode()
+            x = utf8(x, "text")
         if isinstance(x, (bytes, bytearray)):
             return np.frombuffer(self._net.encode(bytes(x)), np.int32)
         tokens = np.atleast_1d(whole(x, "tokens"))
@@ -192,6 +227,7 @@ class Model:
         if main.ndim != dims or (dims == 3 and main.shape[2] != self.inputs):
             wanted = "[batch, time]" if dims == 2 else f"[batch, time, {self.inputs}]"
             raise InvalidArgument(f"batch: {name} has the shape {main.shape}; {wanted} is needed")
+        self._refuse_unused(batch)
         B, T = main.shape[:2]
         if B * T == 0 or (self.head.startswith("pair") and B % 2):
             raise InvalidArgument(f"batch: {B} sequences of {T} tokens; one or more of each are needed, and an even "
@@ -209,6 +245,14 @@ class Model:
         return (B, T, arrays.get("ids"), arrays.get("values"), arrays["reset"], arrays["length"], arrays["target"],
                 arrays["target_values"], arrays["mask"])
 
+    def _refuse_unused(self, batch):
+        """Refuses what the loss would not look at."""
+        unused, reads = (("target_values", "mask"), "target, where -1 does not count") if self.loss == "xent" else (
+            ("target",), "target_values and mask")
+        for name in unused:
+            if batch.get(name) is not None:
+                raise InvalidArgument(f"batch: {name}: this model's loss, {self.loss}, reads {reads}")
+
     def _scores_of(self, batch, what):
         arguments = self._batch(batch)
         B, T = arguments[:2]
@@ -218,8 +262,15 @@ class Model:
         else:
             out = np.empty((B, T, self.outputs) if self.head == "token" else (rows, self.outputs), np.float32)
         self._net.run(what, arguments, out)
-        self._kept = out.shape if what == _KEEP else self._kept
+        if what == _KEEP:
+            self._kept, self._held = out.shape, _holder.end.models
+            self._held.add(self)
         return out
+
+    def _let_go(self):
+        """After this no thread's end drops the forward of another one."""
+        if self._held is not None:
+            self._held.discard(self)
 
     def forward(self, ids=None, values=None, *, reset=None, length=None, train=False):
         """The scores of a batch: [batch, time, outputs], or [rows, outputs] for one per sequence. With train=True the
@@ -235,17 +286,21 @@ class Model:
         if self._kept and dscores.shape != self._kept:
             raise InvalidArgument(f"dscores: has the shape {dscores.shape}, and the scores {self._kept}")
         self._net.backward(dscores, dscores.size)
+        self._let_go()
 
     def update(self):
         """Clips the gradients and updates the weights: a Result with grad_norm, lr and step."""
+        self._trained = True
         return Result(*self._net.update())
 
     def drop(self):
         """Discards a kept forward and the gradients so far."""
-        self._net.drop()
+        self._let_go()
+        self._net.drop(True)
 
     def mark_best(self):
         """Keeps the weights as they are now as the best ones: for save(best=True) and state_dict("best")."""
+        self._trained = True
         self._net.mark_best()
 
     def losses(self, **batch):
@@ -259,8 +314,8 @@ class Model:
     def fit(self, batches, *, accumulate=1, carry=False, callback=None):
         """Trains on batches: an iterable of dicts with ids or values, and target or target_values (reset, length, mask
         if you like). accumulate: so many batches make one step. carry: rows continue where those of the last batch
-        ended. callback(result) is called after each step; if it returns True, training stops. Returns the last Result.
-        Ctrl-C stops between steps."""
+        with carry ended, also in the next call of fit, until forget_carry(). callback(result) is called after each
+        step; if it returns True, training stops. Returns the last Result. Ctrl-C stops between steps."""
         accumulate = count(accumulate, "accumulate", 1, 2**31 - 1)
         if isinstance(batches, Mapping):
             raise InvalidArgument("batches: is one batch; an iterable of them is needed, such as [batch]")
@@ -272,7 +327,7 @@ class Model:
         for i, batch in enumerate(batches):
             if not isinstance(batch, Mapping):
                 raise InvalidArgument(f"batches[{i}]: is of {type(batch).__name__}, and not a dict of arrays")
-            arguments = self._batch(batch)
+            arguments, self._trained = self._batch(batch), True
             if accumulate == 1 and not carry:
                 result = Result(*self._net.learn(_TRAIN, arguments, 0, 1, False, 0.0))
             else:
@@ -284,23 +339,52 @@ class Model:
             if callback and callback(result):
                 break
         if micro:
-            self._net.drop()
+            self._net.drop(True)
             raise InvalidArgument(f"batches: the last step has {micro} of {accumulate} batches; nothing was learned of "
                                   "them")
         return result
+
+    def forget_carry(self):
+        """The next batch of fit(carry=True) starts anew: call it before other data. A kept forward goes first."""
+        self._net.forget_carry()
+
+    # ---- the scaler
 
     def fit_scaler(self, **batch):
         """Takes means and deviations of values and targets from a batch, so that the model works in your units. Call
         it before the first step, with all data."""
         self._net.fit_scaler(self._batch(batch))
 
+    @property
+    def scaler(self):
+        """Name → float64 array: input_mean, input_scale, target_mean and target_scale, or what of them there is."""
+        arrays = {name: np.empty(self.inputs if side == 1 else self.outputs) for name, side in _SCALER.items()}
+        sides = self._net.scaler(*arrays.values())
+        return {name: x for name, x in arrays.items() if sides & _SCALER[name]}
+
+    def set_scaler(self, *, input_mean=None, input_scale=None, target_mean=None, target_scale=None):
+        """Sets means and scales, in place of fit_scaler: a mean goes with its scale, and None is none."""
+        given = zip(_SCALER.items(), (input_mean, input_scale, target_mean, target_scale))
+        arrays = []
+        for (name, side), x in given:
+            arrays.append(None if x is None else real(x, name, np.float64))
+            wanted = (self.inputs if side == 1 else self.outputs,)
+            if x is not None and arrays[-1].shape != wanted:
+                raise InvalidArgument(f"{name}: has the shape {arrays[-1].shape}, where {wanted} is needed")
+        self._net.set_scaler(*arrays)
+
     # ---- tensors
 
     def state_dict(self, which="weights"):
         """Name → array of every tensor. On a CPU the arrays are the model's own memory: nothing is copied, and writing
-        to them changes the model. which: weights, gradients, moment1, moment2, best."""
+        to them changes the model. which: weights, gradients, moment1, moment2, best. Beside the weights are copies of
+        the scaler's numbers, such as scaler.input_mean, where there is one."""
         _vector(which)
-        return {name: self.tensor(name, which) for name, _, _ in self._net.tensors()}
+        tensors = {name: self.tensor(name, which) for name, _, _ in self._net.tensors()}
+        for name, x in self.scaler.items() if which == "weights" else ():
+            x.flags.writeable = False  # because the model would not see it
+            tensors[f"scaler.{name}"] = x
+        return tensors
 
     def tensor(self, name, which="weights", copy=None):
         """One tensor. copy=None: its own memory where that is possible."""
@@ -320,22 +404,26 @@ class Model:
         return out
 
     def load_state_dict(self, tensors):
-        """Sets the weights from a dict of arrays (NumPy or torch). Names and shapes must be the model's."""
+        """Sets the weights from a dict of arrays (NumPy or torch). Names and shapes must be the model's. The scaler's
+        numbers can be set before the first step alone, as by set_scaler; afterwards they must be the model's."""
         if not isinstance(tensors, Mapping):
             raise InvalidArgument(f"tensors: must be a dict of arrays, not {type(tensors).__name__}")
+        own = {f"scaler.{name}": x for name, x in self.scaler.items()}
+        scaler = {key: _real(tensors[key], key, np.float64) for key in map("scaler.{}".format, _SCALER)
+                  if key in tensors}
         have = {name: shape for name, _, shape in self._net.tensors()}
-        if tensors.keys() != have.keys():
-            lacking, extra = sorted(have.keys() - tensors.keys()), sorted(tensors.keys() - have.keys())
+        wanted = have.keys() | own.keys() | scaler.keys()
+        if tensors.keys() != wanted:
+            lacking, extra = sorted(wanted - tensors.keys()), sorted(tensors.keys() - wanted)
             raise InvalidArgument(f"tensors: missing {lacking[:3]}, unknown {extra[:3]}")
-        ready = {}
-        for name, value in tensors.items():
-            if hasattr(value, "detach"):
-                value = value.detach().cpu().float().numpy()
-            ready[name] = real(value, name)
-            if ready[name].shape != have[name]:
-                raise InvalidArgument(f"{name}: has the shape {ready[name].shape}, where {have[name]} is needed")
-            if not np.isfinite(ready[name]).all():
+        ready = {name: _real(tensors[name], name) for name in have}
+        for name, value in ready.items():
+            if value.shape != have[name]:
+                raise InvalidArgument(f"{name}: has the shape {value.shape}, where {have[name]} is needed")
+            if not np.isfinite(value).all():
                 raise InvalidArgument(f"{name}: a number is NaN or infinite")
+        if not all(np.array_equal(own.get(key), x) for key, x in scaler.items()):
+            self.set_scaler(**{key.removeprefix("scaler."): x for key, x in scaler.items()})
         for name, value in ready.items():
             self._net.put(0, name, value)
 
@@ -346,35 +434,22 @@ class Model:
         bits; best: the weights of mark_best()."""
         if int8 and best:
             raise InvalidArgument("int8, best: one of them; open the file of the best weights to save it in 8 bits")
-        self._net.save(_SAVE_INT8 if int8 else _SAVE_BEST if best else _SAVE, os.fsdecode(path))
+        self._net.save(_SAVE_INT8 if int8 else _SAVE_BEST if best else _SAVE, path_of(path))
 
     def save_training(self, path):
-        """Saves all that training needs to go on with the same numbers."""
-        self._net.save(_SAVE_TRAINING, os.fsdecode(path))
+        """Saves all that training needs to go on with the same numbers, but for the settings and what carry=True has
+        carried: the first batch after load_training starts anew."""
+        self._net.save(_SAVE_TRAINING, path_of(path))
 
     def load_training(self, path):
-        """Continues from save_training, in a model of the same configuration."""
-        self._net.save(_LOAD_TRAINING, os.fsdecode(path))
-
-    def __deepcopy__(self, memo):
-        make, arguments = self.__reduce__()
-        return make(*arguments)
+        """Continues from save_training, in a model of the same configuration. Settings are this model's: give lr,
+        schedule, seed and so on as they were."""
+        self._trained = True
+        self._net.save(_LOAD_TRAINING, path_of(path))
 
     def __reduce__(self):
-        import tempfile
-        if self.config["weights"] == "int8":
-            raise InvalidArgument("a model with 8-bit weights cannot be pickled or copied; open its file again")
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "model.safetensors")
-            self.save(path)
-            with open(path, "rb") as file:
-                return _from_bytes, (file.read(), self._where)
-
-
-def _from_bytes(data, where):
-    model = Model(_net=_core.net_open_bytes(context(*where), data))
-    model._where = where
-    return model
+        from .copies import parts
+        return parts(self)
 
 
 def load(path, *, device="cpu", threads=0, bf16=False):
@@ -382,9 +457,9 @@ def load(path, *, device="cpu", threads=0, bf16=False):
 
     device: cpu, cuda, cuda:1, auto. The file is checked: exceptions name what is wrong with it.
     """
-    path = os.fsdecode(path)
+    path = path_of(path)
     if os.path.isdir(path):
-        path = os.path.join(path, "model.safetensors")
-    model = Model(_net=_core.net_open(context(device, threads, bf16), path))
-    model._where = (device, threads, bf16)
+        path = os.path.join(path, b"model.safetensors")
+    model, where = Model.__new__(Model), (device, threads, bf16)
+    model._take(_core.net_open(context(*where), path), where)
     return model

@@ -4,12 +4,15 @@ import os
 
 import numpy as np
 
+from .arrays import path_of
+from .errors import FileError, FormatError
+
 
 class Log:
     """What a run has written: `steps` and `evals`, dicts of columns; a notebook shows the curve.
 
     The columns of `steps`: step, loss, lr, grad_norm, tokens_per_s, seconds. Those of `evals`: step, loss, accuracy,
-    best, seconds. What a line does not have is NaN.
+    best, seconds. What a line does not have as a number is NaN.
     """
 
     def __init__(self, folder, steps, evals):
@@ -29,22 +32,47 @@ class Log:
             return None
 
 
+def _number(row, name):
+    """What a line has under a name; NaN where that is no number, or nothing."""
+    try:
+        return float(row.get(name))
+    except (TypeError, ValueError, OverflowError):
+        return np.nan
+
+
 def _columns(rows):
     names = {name: None for row in rows for name in row if name != "kind"}
-    return {name: np.array([row.get(name, np.nan) for row in rows], np.int64 if name == "step" else np.float64)
-            for name in names}
+    return {name: np.array([row[name] if name == "step" else _number(row, name) for row in rows],
+                           np.int64 if name == "step" else np.float64) for name in names}
+
+
+def _row(line):
+    """One line of a log. ValueError: it is none."""
+    row = json.loads(line)
+    if not isinstance(row, dict):
+        raise ValueError("is no object")
+    step = row.get("step", 0 if row.get("kind") not in ("step", "eval") else None)
+    if type(step) is not int or not 0 <= step < 2**63:
+        raise ValueError("has no step")
+    return row
 
 
 def read_log(folder):
-    """Reads log.jsonl of a run's folder (or the file itself) as columns."""
-    path = os.path.join(folder, "log.jsonl") if os.path.isdir(folder) else folder
+    """Reads log.jsonl of a run's folder (or the file itself) as columns. Its last line may be half written."""
+    path = os.fsdecode(path_of(folder))
+    path = os.path.join(path, "log.jsonl") if os.path.isdir(path) else path
+    try:
+        with open(path, "rb") as file:
+            lines = file.readlines()
+    except OSError as error:
+        raise FileError(f"{path}: {error.strerror}") from None
     rows = []
-    with open(path, encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                rows.append(json.loads(line))
-            except ValueError:
-                if line.endswith("\n"):
-                    raise ValueError(f"{path}, line {number}: not JSON") from None
+    for number, line in enumerate(lines, 1):
+        try:
+            rows.append(_row(line.decode()))
+        except ValueError as error:
+            if line.endswith(b"\n"):
+                what = {UnicodeDecodeError: "is not UTF-8", json.JSONDecodeError: "is not JSON"}.get(type(error), error)
+                raise FormatError(f"{path}, line {number}: {what}") from None
     return Log(os.path.dirname(path), _columns([row for row in rows if row.get("kind") == "step"]),
                _columns([row for row in rows if row.get("kind") == "eval"]))

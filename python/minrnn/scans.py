@@ -7,7 +7,7 @@ the memory and the stream for them. float64 runs on the exact reference, slowly.
 import numpy as np
 
 from . import _core
-from .arrays import refuse_mask, whole
+from .arrays import in_place, refuse_mask, whole
 from .contexts import context
 from .errors import InvalidArgument
 
@@ -30,7 +30,10 @@ def _for_torch(x):
 
 def _tensors(*arrays):
     """What came through _for_torch, and all beside it, as tensors of the same memory."""
-    import torch
+    try:
+        import torch
+    except ImportError:
+        raise InvalidArgument("an array on a GPU needs PyTorch, which is not installed (pip install torch)") from None
     return [torch.from_dlpack(x) if hasattr(x, "__dlpack__") and not isinstance(x, (np.ndarray, torch.Tensor)) else x
             for x in arrays]
 
@@ -43,17 +46,17 @@ def _array(x, name, dtype=None):
         except (TypeError, ValueError, RuntimeError, BufferError) as error:  # such as a tensor that requires gradients
             raise InvalidArgument(f"{name}: {error}") from None
     wanted = dtype or (x.dtype if x.dtype in _DTYPES else np.dtype(np.float32))
-    if x.dtype is wanted and x.flags.c_contiguous and type(x) is np.ndarray:
+    if x.dtype is wanted and x.flags.c_contiguous and x.flags.aligned and type(x) is np.ndarray:
         return x
     refuse_mask(x, name)
     if x.dtype.kind not in "fiu":
-        raise TypeError(f"{name}: must be numbers, not {x.dtype}")
-    return np.ascontiguousarray(x, wanted)
+        raise InvalidArgument(f"{name}: must be numbers, not {x.dtype}")
+    return in_place(x, wanted)
 
 
 def _check(x, name, shape):
     if x.shape != shape:
-        raise ValueError(f"{name}: has the shape {x.shape}, where {shape} is needed")
+        raise InvalidArgument(f"{name}: has the shape {x.shape}, where {shape} is needed")
     return x
 
 
@@ -63,7 +66,7 @@ def _masks(reset, length, shape):
     if length is not None:
         length = _check(whole(length, "length"), "length", shape[:1])
         if ((length < 0) | (length > shape[1])).any():
-            raise ValueError(f"length: must be 0 to {shape[1]}")
+            raise InvalidArgument(f"length: must be 0 to {shape[1]}")
     return reset, length
 
 
@@ -78,7 +81,8 @@ class _Scan:
         self.b = b = _array(b, "b")
         self.a = _array(a, "a", b.dtype)
         if b.ndim not in (2, 3):
-            raise ValueError(f"b: has {b.ndim} dimensions; 2 (time, channels) or 3 (batch, time, channels) are needed")
+            raise InvalidArgument(f"b: has {b.ndim} dimensions; 2 (time, channels) or 3 (batch, time, channels) are "
+                                  "needed")
         _check(self.a, "a", b.shape)
         self.batched = b.ndim == 3
         self.B, self.T, self.H = b.shape if self.batched else (1, *b.shape)
@@ -86,8 +90,7 @@ class _Scan:
         self.state = (self.B, self.H) if self.batched else (self.H,)
         self.h0 = None if h0 is None else _check(_array(h0, "h0", b.dtype), "h0", self.state)
         if not self.batched and (reset is not None or length is not None):
-            reset = None if reset is None else np.asarray(reset)[None]
-            length = None if length is None else np.asarray(length).reshape(1)
+            reset = None if reset is None else whole(reset, "reset", np.uint8)[None]
         self.reset, self.length = _masks(reset, length, (self.B, self.T))
 
     def empty(self):
@@ -122,15 +125,17 @@ def scan(a, b, h0=None, *, reset=None, length=None, return_state=False):
     """h[t] = a[t]·h[t−1] + b[t] along the time axis of [batch, time, channels] or [time, channels].
 
     h0: the state before the first token ([batch, channels]); 0 without it. reset: 1 where a new sequence starts.
-    length: tokens of each row, the rest is padding. return_state=True also gives the state after the last token.
+    length: tokens of each row, the rest is padding. return_state=True also gives the state after the last token. All
+    arrays are taken in b's dtype.
 
     >>> import numpy as np
     >>> scan(np.full((4, 1), 0.5, np.float32), np.ones((4, 1), np.float32)).ravel().tolist()
     [1.0, 1.5, 1.75, 1.875]
     """
     if _for_torch(b) or _for_torch(a):
+        tensors = _tensors(a, b, h0, reset, length)
         from . import torch as mt
-        h, last = mt.scan(*_tensors(a, b, h0, reset, length))
+        h, last = mt.scan(*tensors)
         return (h, last) if return_state else h
     s = _Scan(a, b, h0, reset, length)
     last = np.empty(s.state, s.b.dtype) if return_state else None
@@ -139,7 +144,8 @@ def scan(a, b, h0=None, *, reset=None, length=None, return_state=False):
 
 
 def scan_vjp(a, b, h0=None, *, reset=None, length=None):
-    """The scan with its gradient: h, last, backward; backward(dh, dlast=None) gives da, db, dh0.
+    """The scan with its gradient: h, last, backward; backward(dh, dlast=None) gives da, db, dh0. It reads the arguments
+    and h again, so change none of them before.
 
     >>> import numpy as np
     >>> h, last, backward = scan_vjp(np.full((3, 1), 0.5, np.float32), np.ones((3, 1), np.float32))
@@ -160,6 +166,27 @@ def _aligned(size):
     return room[skip:skip + size]
 
 
+def _start_from(h_init, candidate):
+    """The state that h_init stands for, and its slope."""
+    if candidate == "linear":
+        return h_init, np.ones_like(h_init)
+    if candidate == "tanh":
+        start = np.tanh(h_init)
+        return start, 1 - start * start
+    s = 0.5 + 0.5 * np.tanh(0.5 * h_init)
+    return np.where(h_init >= 0, h_init + 0.5, s), np.where(h_init >= 0, 1, s * (1 - s))
+
+
+def _without_padding(x, length):
+    """x with zeros as padding: 0 · NaN would spoil the gradient of the weights. Itself where it is so already."""
+    padding = np.arange(x.shape[1]) >= length[:, None]
+    if not x[padding].any():
+        return x
+    x = x.copy()
+    x[padding] = 0
+    return x
+
+
 class _Cell:
     """The arguments of one cell, checked."""
 
@@ -168,10 +195,12 @@ class _Cell:
         self.weight = weight = _array(weight, "weight", x.dtype)
         gates = 3 if kind else 2
         if x.ndim != 3 or weight.ndim != 2 or weight.shape[0] % gates or weight.shape[1] != x.shape[2]:
-            raise ValueError(f"x: has the shape {x.shape} and weight {weight.shape}; [batch, time, D] and "
-                             f"[{gates}·H, D] are needed")
+            raise InvalidArgument(f"x: has the shape {x.shape} and weight {weight.shape}; [batch, time, D] and "
+                                  f"[{gates}·H, D] are needed")
+        if not x.shape[2]:
+            raise InvalidArgument(f"x: has the shape {x.shape}; [batch, time, D] with one feature or more is needed")
         if candidate not in CANDIDATES:
-            raise ValueError(f"candidate: is {candidate!r}; it must be one of {', '.join(CANDIDATES)}")
+            raise InvalidArgument(f"candidate: is {candidate!r}; it must be one of {', '.join(CANDIDATES)}")
         B, T, D = x.shape
         H = weight.shape[0] // gates
         self.bias = None if bias is None else _check(_array(bias, "bias", x.dtype), "bias", (gates * H,))
@@ -181,17 +210,26 @@ class _Cell:
         dtype = _DTYPES[x.dtype]
         self.context = _device(dtype)
         self.ints = (dtype, kind, CANDIDATES[candidate], 0, int(bool(normalize)), int(bool(signed)), B, T, D, H)
-        self.shape, self.state = (B, T, H), (B, H)
+        self.shape, self.state, self.candidate = (B, T, H), (B, H), candidate
 
     def empty(self):
-        return self.x.size == 0 or 0 in self.shape
+        return 0 in self.shape
 
     def _shared(self):
         return (self.x, self.weight, self.bias, None, self.h0, self.h_init, self.reset, self.length)
 
     def start(self):
         """The state of rows without tokens."""
-        return 0 if self.h0 is None else self.h0
+        if self.h0 is not None or self.h_init is None:
+            return 0 if self.h0 is None else self.h0
+        return _start_from(self.h_init, self.candidate)[0]
+
+    def start_gradients(self, dlast, dh0, dh_init):
+        """Writes the gradients of start()."""
+        if dh0 is not None:
+            dh0[...] = dlast
+        elif dh_init is not None:
+            dh_init[...] = dlast.sum(0) * _start_from(self.h_init, self.candidate)[1]
 
     def forward(self, last, saved=None):
         h = np.empty(self.shape, self.x.dtype)
@@ -218,16 +256,16 @@ class _Cell:
             own[...] = saved
             _core.raw_cell(self.context, BACKWARD, *self.ints, 0, *self._shared(), h, None, own, dh, dlast,
                            dx, dweight, dbias, dh0, dh_init, saved.size, 0, 0)
-        elif dh0 is not None and dlast is not None:
-            dh0[...] = dlast
+        elif dlast is not None:
+            self.start_gradients(dlast, dh0, dh_init)
         return {"x": dx, "weight": dweight, "bias": dbias, "h0": dh0, "h_init": dh_init}
 
 
 def _run(kind, name, x, weight, bias, h0, h_init, reset, length, candidate, normalize, signed):
     if _for_torch(x):
+        tensors = _tensors(x, weight, bias, h0, h_init, reset, length)
         from . import torch as mt
-        return mt.cell(*_tensors(x, weight, bias, h0, h_init, reset, length), kind=name, candidate=candidate,
-                       normalize=normalize, signed=signed)
+        return mt.cell(*tensors, kind=name, candidate=candidate, normalize=normalize, signed=signed)
     c = _Cell(kind, x, weight, bias, h0, h_init, reset, length, candidate, normalize, signed)
     last = np.empty(c.state, c.x.dtype)
     return c.forward(last), last
@@ -235,6 +273,8 @@ def _run(kind, name, x, weight, bias, h0, h_init, reset, length, candidate, norm
 
 def _vjp(*arguments):
     c = _Cell(*arguments)
+    if c.length is not None:
+        c.x = _without_padding(c.x, c.length)
     last, saved = np.empty(c.state, c.x.dtype), c.saved()
     h = c.forward(last, saved)
     return h, last, lambda dh, dlast=None: c.backward(h, saved, dh, dlast)
@@ -243,7 +283,8 @@ def _vjp(*arguments):
 def mingru(x, weight, bias=None, h0=None, *, h_init=None, reset=None, length=None, candidate="positive",
            signed=False):
     """A minGRU layer: h, last = mingru(x, weight, bias). x: [batch, time, D]; weight: [2·H, D], the gate's rows and
-    then the candidate's; bias: [2·H]. h: [batch, time, H]; last: the state after the last token.
+    then the candidate's; bias: [2·H]. h: [batch, time, H]; last: the state after the last token. h0: the first
+    state, [batch, H]; without it sequences start from candidate(h_init), or from 0. All arrays are taken in x's dtype.
 
     h = (1 − z)·h + z·c with z = σ(gate), c = candidate(v): positive (v + 0.5 for v ≥ 0, else σ(v)), linear or tanh.
 
@@ -265,7 +306,8 @@ def minlstm(x, weight, bias=None, h0=None, *, h_init=None, reset=None, length=No
 
 def mingru_vjp(x, weight, bias=None, h0=None, *, h_init=None, reset=None, length=None, candidate="positive",
                signed=False):
-    """mingru with its gradient: h, last, backward; backward(dh, dlast=None) gives a dict of gradients by argument."""
+    """mingru with its gradient: h, last, backward; backward(dh, dlast=None) gives a dict of gradients by argument.
+    It reads the arguments and h again, so change none of them before."""
     return _vjp(0, x, weight, bias, h0, h_init, reset, length, candidate, False, signed)
 
 

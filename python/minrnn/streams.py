@@ -56,7 +56,9 @@ class Stream:
 
     def load(self, state):
         """Continues from a saved state."""
-        self._core.load(state)
+        if not isinstance(state, (bytes, bytearray, memoryview)):
+            raise InvalidArgument(f"state: must be bytes, not {type(state).__name__}")
+        self._core.load(bytes(state))
 
     def clone(self):
         """Another stream with the same state."""
@@ -70,9 +72,6 @@ class Stream:
         return _restored, (self._model, self.save())
 
     __copy__ = clone
-
-    def __deepcopy__(self, memo):
-        return self.clone()
 
 
 def _restored(model, state):

@@ -1,9 +1,11 @@
 """Weights of other programs: models made of them and given back, by `minrnn import` and `minrnn export`."""
 import json
 import os
+import re
 import struct
 import subprocess
 import tempfile
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -14,6 +16,9 @@ from .models import load
 
 _NAMES = {"f2": "F16", "f4": "F32", "f8": "F64", "i1": "I8", "i2": "I16", "i4": "I32", "i8": "I64", "u1": "U8",
           "b1": "BOOL"}
+
+
+_ARGUMENTS = {"from": "layout"}  # flags of the command that are called otherwise here
 
 
 class Tensors(dict):
@@ -72,7 +77,15 @@ def _run(what, folder, *arguments):
     if done.returncode:
         line = (done.stderr.strip() or f"minrnn {what} ended with status {done.returncode}").splitlines()[-1]
         line = line.removeprefix(f"minrnn {what}: ").removeprefix(f"{folder}{os.sep}weights: ")
+        line = re.sub("--(?!help)([a-z-]+)", lambda flag: _ARGUMENTS.get(flag[1], flag[1].replace("-", "_")), line)
         raise InvalidArgument(line.replace(f"{folder}{os.sep}", ""))
+
+
+def _characters(vocab):
+    """A vocabulary as a text that has it."""
+    if list(vocab) != sorted(set(vocab)) or not all(isinstance(x, str) and len(x) == 1 for x in vocab):
+        raise InvalidArgument("vocab: must be \"bytes\", or characters in ascending order, each once")
+    return "".join(vocab)
 
 
 def from_state_dict(tensors, *, layout="auto", vocab=None, text=None, device="cpu", threads=0, bf16=False, **keys):
@@ -80,15 +93,22 @@ def from_state_dict(tensors, *, layout="auto", vocab=None, text=None, device="cp
     file or folder.
 
     layout: lucidrains (minGRU-pytorch), borealis, mamba, torch, or auto, which looks at the names; docs/weights.md has
-    them. vocab="bytes" makes a text model of one with 256 tokens; text: a text whose characters, in ascending order,
-    are the vocabulary. What weights do not tell are keys of the model: norm_eps=1e-6, heads=4.
+    them. vocab="bytes" makes a text model of one with 256 tokens, vocab=sorted(characters) one of characters; text: a
+    text whose characters, in ascending order, are the vocabulary. What weights do not tell are keys of the model:
+    norm_eps=1e-6, heads=4.
     """
     with tempfile.TemporaryDirectory() as folder:
         source, out = os.path.join(folder, "weights"), os.path.join(folder, "model.safetensors")
         if isinstance(tensors, (str, os.PathLike)):
             source = os.fspath(tensors)
         else:
-            _write(source, tensors.state_dict() if hasattr(tensors, "state_dict") else tensors)
+            tensors = tensors.state_dict() if hasattr(tensors, "state_dict") else tensors
+            if not isinstance(tensors, Mapping):
+                raise InvalidArgument("tensors: must be a dict of arrays, a module or a path, not "
+                                      f"{type(tensors).__name__}")
+            _write(source, tensors)
+        if isinstance(vocab, (list, tuple)):
+            vocab, text = None, _characters(vocab)
         more = [] if vocab is None else ["--vocab", vocab]
         if text is not None:
             name = os.path.join(folder, "text")

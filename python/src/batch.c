@@ -6,7 +6,7 @@
 static int check_shape(const mr_net *net, int B, int T)
 {
     if (B > 0 && T > 0 && !(mr_net_rows(net, 1, 1) == 0 && B % 2)) return 0;
-    PyErr_Format(PyExc_ValueError, "batch: %d sequences of %d tokens; it needs one or more of each", B, T);
+    mr_py_refuse("batch: %d sequences of %d tokens; it needs one or more of each", B, T);
     return -1;
 }
 

@@ -127,7 +127,7 @@ static int take_ints(PyObject *const *args, int count, const char *what, int *ou
         const long v = PyLong_AsLong(args[i]);
         if (PyErr_Occurred()) return -1;
         if (v < 0 || v > INT32_MAX) {
-            PyErr_Format(PyExc_ValueError, "%s: %ld is not a size", what, v);
+            mr_py_refuse("%s: %ld is not a size", what, v);
             return -1;
         }
         out[i] = (int)v;
@@ -159,6 +159,16 @@ typedef enum call { FORWARD, BACKWARD, STEP } call;
 
 /* ---- the scan */
 
+/* What a call needs. The library may have to wait for a device, so other threads run meanwhile. */
+static size_t scan_room(py_context *c, const mr_scan_args *a)
+{
+    size_t size;
+    Py_BEGIN_ALLOW_THREADS
+    size = mr_scan_workspace(c->ctx, a);
+    Py_END_ALLOW_THREADS
+    return size;
+}
+
 enum { SCAN_INTS = 5, SCAN_ARRAYS = 12 };
 
 PY_FUNCTION(raw_scan_workspace)
@@ -169,13 +179,13 @@ PY_FUNCTION(raw_scan_workspace)
         return NULL;
     mr_scan_args a = MR_SCAN_ARGS;
     a.dtype = (mr_dtype)v[0], a.B = v[1], a.T = v[2], a.H = v[3];
-    return PyLong_FromSize_t(mr_scan_workspace(context_of(args[0])->ctx, &a));
+    return PyLong_FromSize_t(scan_room(context_of(args[0]), &a));
 }
 
 static int run_scan(py_context *c, call what, mr_scan_args *a, mr_error *err)
 {
     int status;
-    size_t size = a->workspace ? 0 : mr_scan_workspace(c->ctx, a);
+    size_t size = a->workspace ? 0 : scan_room(c, a);
     void *own = size ? take_room(c, &size) : NULL;
     if (own) a->workspace = own, a->workspace_size = size;
     Py_BEGIN_ALLOW_THREADS
@@ -228,6 +238,22 @@ static mr_cell_args cell_of(const int *v)
     return a;
 }
 
+/* What a call needs, or 0 for what is not asked for. Other threads run meanwhile, as in scan_room. */
+typedef struct cell_rooms {
+    size_t saved, workspace;
+} cell_rooms;
+
+static cell_rooms rooms_of(py_context *c, const mr_cell_args *a, int saved, int workspace)
+{
+    cell_rooms rooms = {0, 0};
+    if (!saved && !workspace) return rooms;
+    Py_BEGIN_ALLOW_THREADS
+    if (saved) rooms.saved = mr_cell_saved(c->ctx, a);
+    if (workspace) rooms.workspace = mr_cell_workspace(c->ctx, a);
+    Py_END_ALLOW_THREADS
+    return rooms;
+}
+
 /* raw_cell_sizes(context, the ints of raw_cell, with_weights): (saved, workspace) */
 PY_FUNCTION(raw_cell_sizes)
 {
@@ -238,17 +264,18 @@ PY_FUNCTION(raw_cell_sizes)
         take_ints(args + 1, CELL_INTS + 1, "cell", v))
         return NULL;
     mr_cell_args a = cell_of(v);
-    mr_context *ctx = context_of(args[0])->ctx;
     if (v[CELL_INTS]) a.W = &something; /* only whether there is one counts here */
     else a.pre = &something;
-    return Py_BuildValue("nn", (Py_ssize_t)mr_cell_saved(ctx, &a), (Py_ssize_t)mr_cell_workspace(ctx, &a));
+    const cell_rooms rooms = rooms_of(context_of(args[0]), &a, 1, 1);
+    return Py_BuildValue("nn", (Py_ssize_t)rooms.saved, (Py_ssize_t)rooms.workspace);
 }
 
 static int run_cell(py_context *c, call what, mr_cell_args *a, mr_error *err)
 {
     int status;
-    size_t size = a->workspace ? 0 : mr_cell_workspace(c->ctx, a);
-    size_t keep = what == BACKWARD || a->saved ? 0 : mr_cell_saved(c->ctx, a); /* nobody will ask for the backward */
+    const int keeps = what != BACKWARD && !a->saved; /* nobody will ask for the backward */
+    const cell_rooms rooms = rooms_of(c, a, keeps, !a->workspace);
+    size_t size = rooms.workspace, keep = rooms.saved;
     void *own = size ? take_room(c, &size) : NULL, *kept = keep ? take_room(c, &keep) : NULL;
     if (own) a->workspace = own, a->workspace_size = size;
     if (kept) a->saved = kept, a->saved_size = keep;

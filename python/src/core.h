@@ -28,6 +28,10 @@ extern PyTypeObject *mr_py_context_type, *mr_py_net_type, *mr_py_stream_type, *m
 
 /* Raises the exception for what the library said. Returns NULL. */
 PyObject *mr_py_raise(const mr_error *err);
+/* Raises minrnn.InvalidArgument with a sentence as PyErr_Format makes it. */
+void mr_py_refuse(const char *format, ...);
+/* The library's text as a str; what is not UTF-8, such as the name of a file, becomes U+FFFD. */
+PyObject *mr_py_string(const char *text);
 
 /* An array that a call borrows: from an object with a buffer, an address as an int, or None. */
 typedef struct py_array {
@@ -65,6 +69,8 @@ int mr_py_count(const char *function, Py_ssize_t got, Py_ssize_t least, Py_ssize
 int32_t mr_py_int(PyObject *object, const char *name);
 /* A zero-terminated UTF-8 text in `object`, which owns it. NULL with an exception. */
 const char *mr_py_text(PyObject *object, const char *name);
+/* The same of a path, which is bytes, as os.fsencode makes them. */
+const char *mr_py_path(PyObject *object);
 
 /* A batch from the tuple (B, T, ids, values, reset, length, target, target_values, mask). */
 enum { PY_BATCH_ARRAYS = 7 };

@@ -91,13 +91,14 @@ NET_PLAIN(update)
     return status ? mr_py_raise(&err) : result_of(&result);
 }
 
-NET_PLAIN(drop)
+/* drop(gradients) */
+PyObject *mr_py_net_drop(PyObject *self, PyObject *gradients)
 {
-    (void)none;
     mr_net *net = ((py_net *)self)->net;
+    const int both = PyObject_IsTrue(gradients);
     Py_BEGIN_ALLOW_THREADS
     mr_net_drop(net);
-    mr_net_drop_gradients(net);
+    if (both) mr_net_drop_gradients(net);
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
@@ -119,9 +120,68 @@ NET_FAST(fit_scaler)
     mr_net *net = ((py_net *)self)->net;
     py_batch batch;
     mr_error err;
+    int status;
     if (mr_py_count("fit_scaler", n, 1, 1) || mr_py_take_batch(net, args[0], &batch)) return NULL;
-    const int status = mr_net_fit_scaler(net, &batch.batch, &err);
+    Py_BEGIN_ALLOW_THREADS
+    status = mr_net_fit_scaler(net, &batch.batch, &err);
+    Py_END_ALLOW_THREADS
     mr_py_drop_batch(&batch);
+    if (status) return mr_py_raise(&err);
+    Py_RETURN_NONE;
+}
+
+NET_PLAIN(forget_carry)
+{
+    (void)none;
+    Py_BEGIN_ALLOW_THREADS
+    mr_net_forget_carry(((py_net *)self)->net);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+/* ---- the scaler: its four vectors of doubles, in the order of the library's calls */
+
+enum { SCALER = 4 };
+
+static int take_scaler(const mr_net *net, PyObject *const *args, Py_ssize_t n, int written, py_array *at)
+{
+    static const char *const names[SCALER] = {"input_mean", "input_scale", "target_mean", "target_scale"};
+    if (mr_py_count("the scaler", n, SCALER, SCALER)) return -1;
+    for (int i = 0; i < SCALER; i++) {
+        const int count = i < 2 ? mr_net_inputs(net) : mr_net_outputs(net);
+        if (!mr_py_borrow(args[i], names[i], (size_t)count, sizeof(double), written, &at[i])) continue;
+        mr_py_return(at, (size_t)i);
+        return -1;
+    }
+    return 0;
+}
+
+NET_FAST(scaler)
+{
+    const mr_net *net = ((py_net *)self)->net;
+    const size_t inputs = (size_t)mr_net_inputs(net), outputs = (size_t)mr_net_outputs(net);
+    py_array at[SCALER];
+    mr_error err;
+    int which;
+    if (take_scaler(net, args, n, 1, at)) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    which = mr_net_scaler(net, at[0].at, at[1].at, inputs, at[2].at, at[3].at, outputs, &err);
+    Py_END_ALLOW_THREADS
+    mr_py_return(at, SCALER);
+    return which < 0 ? mr_py_raise(&err) : PyLong_FromLong(which);
+}
+
+NET_FAST(set_scaler)
+{
+    mr_net *net = ((py_net *)self)->net;
+    py_array at[SCALER];
+    mr_error err;
+    int status;
+    if (take_scaler(net, args, n, 0, at)) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = mr_net_set_scaler(net, at[0].at, at[1].at, at[2].at, at[3].at, &err);
+    Py_END_ALLOW_THREADS
+    mr_py_return(at, SCALER);
     if (status) return mr_py_raise(&err);
     Py_RETURN_NONE;
 }

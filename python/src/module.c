@@ -13,12 +13,19 @@ static const char *const names[][2] = {{"mr_net_keep_forward", "forward(train=Tr
                                        {"mr_net_backward", "backward"},
                                        {"mr_net_update", "update"},
                                        {"mr_net_mark_best", "mark_best"},
+                                       {"mr_net_forward", "forward"},
+                                       {"mr_net_set_scaler", "set_scaler"},
+                                       {"mr_net_fit_scaler", "fit_scaler"},
+                                       {"mr_net_save_training", "save_training"},
+                                       {"mr_net_load_training", "load_training"},
+                                       {"mr_net_save_int8", "save(int8=True)"},
                                        {"mr_net_tensor lists", "state_dict() has"},
                                        {"minrnn.h lists them at mr_net_set", "minrnn train --help lists them"},
                                        {"mr_key_at lists", "Model.config has"},
                                        {"`minrnn import`", "minrnn.from_state_dict"},
                                        {" is NULL", " is missing"},
-                                       {"--device ", "device "}};
+                                       {"--device ", "device "},
+                                       {"--dtype f32", "bf16=False"}};
 
 /* Appends `count` bytes, or what fits. */
 static void append(char *out, size_t size, size_t *at, const char *text, size_t count)
@@ -47,9 +54,24 @@ PyObject *mr_py_raise(const mr_error *err)
     PyObject *kind = status && exceptions ? PyDict_GetItem(exceptions, status) : NULL;
     Py_XDECREF(status);
     translate(err->text, text, sizeof text);
-    PyErr_SetString(kind ? kind : PyExc_RuntimeError, text);
+    PyObject *sentence = mr_py_string(text);
+    if (sentence) PyErr_SetObject(kind ? kind : PyExc_RuntimeError, sentence);
+    Py_XDECREF(sentence);
     return NULL;
 }
+
+void mr_py_refuse(const char *format, ...)
+{
+    va_list arguments;
+    PyObject *status = PyLong_FromLong(MR_EINVAL);
+    PyObject *kind = status && exceptions ? PyDict_GetItem(exceptions, status) : NULL;
+    Py_XDECREF(status);
+    va_start(arguments, format);
+    PyErr_FormatV(kind ? kind : PyExc_ValueError, format, arguments);
+    va_end(arguments);
+}
+
+PyObject *mr_py_string(const char *text) { return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace"); }
 
 static PyObject *set_exceptions(PyObject *self, PyObject *by_status)
 {
@@ -71,16 +93,23 @@ int mr_py_count(const char *function, Py_ssize_t got, Py_ssize_t least, Py_ssize
 const char *mr_py_text(PyObject *object, const char *name)
 {
     Py_ssize_t size;
-    if (!PyUnicode_Check(object)) {
-        PyErr_Format(PyExc_TypeError, "%s: must be a str", name);
-        return NULL;
-    }
+    if (!PyUnicode_Check(object)) return mr_py_refuse("%s: must be a str", name), NULL;
     const char *text = PyUnicode_AsUTF8AndSize(object, &size);
-    if (text && strlen(text) != (size_t)size) {
-        PyErr_Format(PyExc_ValueError, "%s: has a zero byte", name);
-        return NULL;
+    if (!text) {
+        PyErr_Clear();
+        return mr_py_refuse("%s: has half a character (a lone surrogate)", name), NULL;
     }
-    return text;
+    if (strlen(text) == (size_t)size) return text;
+    return mr_py_refuse("%s: has a zero byte", name), NULL;
+}
+
+const char *mr_py_path(PyObject *object)
+{
+    char *path;
+    Py_ssize_t size;
+    if (PyBytes_AsStringAndSize(object, &path, &size)) return NULL;
+    if (strlen(path) == (size_t)size) return path;
+    return mr_py_refuse("path: has a zero byte"), NULL;
 }
 
 int32_t mr_py_int(PyObject *object, const char *name)
@@ -88,7 +117,7 @@ int32_t mr_py_int(PyObject *object, const char *name)
     int over;
     const long long v = PyLong_AsLongLongAndOverflow(object, &over);
     if (!over && v >= INT32_MIN && v <= INT32_MAX) return (int32_t)v; /* −1 also after an error, which stays set */
-    PyErr_Format(PyExc_ValueError, "%s: %R is too large", name, object);
+    mr_py_refuse("%s: %R is too large", name, object);
     return -1;
 }
 
@@ -96,7 +125,7 @@ static int borrow_address(PyObject *object, const char *name, py_array *out)
 {
     out->at = PyLong_AsVoidPtr(object);
     if (!PyErr_Occurred()) return 0;
-    PyErr_Format(PyExc_ValueError, "%s: not an address", name);
+    mr_py_refuse("%s: not an address", name);
     return -1;
 }
 
@@ -107,16 +136,17 @@ int mr_py_borrow(PyObject *object, const char *name, size_t count, size_t size, 
     if (PyLong_Check(object)) return borrow_address(object, name, out);
     if (PyObject_GetBuffer(object, &out->buffer, PyBUF_C_CONTIGUOUS | (writable ? PyBUF_WRITABLE : 0))) {
         PyErr_Clear();
-        PyErr_Format(PyExc_ValueError, "%s: must be a contiguous %sarray", name, writable ? "writable " : "");
+        mr_py_refuse("%s: must be a contiguous %sarray", name, writable ? "writable " : "");
         return -1;
     }
     out->held = 1;
     out->at = out->buffer.buf;
     out->bytes = (size_t)out->buffer.len;
     if (out->bytes == count * size && (size_t)out->buffer.itemsize == size) return 0;
-    PyErr_Format(PyExc_ValueError, "%s: has %zu elements of %zd bytes, where %zu of %zu are needed", name,
+    mr_py_refuse("%s: has %zu elements of %zd bytes, where %zu of %zu are needed", name,
                  out->bytes / (size_t)(out->buffer.itemsize ? out->buffer.itemsize : 1), out->buffer.itemsize, count,
                  size);
+    mr_py_return(out, 1);
     return -1;
 }
 
@@ -173,12 +203,16 @@ static PyObject *file_meta(PyObject *self, PyObject *const *args, Py_ssize_t n)
     char text[4096];
     size_t needed;
     mr_error err;
+    int status;
     if (mr_py_count("file_meta", n, 2, 2)) return NULL;
-    const char *path = mr_py_text(args[0], "path"), *key = path ? mr_py_text(args[1], "key") : NULL;
+    const char *path = mr_py_path(args[0]), *key = path ? mr_py_text(args[1], "key") : NULL;
     if (!key) return NULL;
-    if (mr_file_meta(path, key, text, sizeof text, &needed, &err)) return mr_py_raise(&err);
+    Py_BEGIN_ALLOW_THREADS
+    status = mr_file_meta(path, key, text, sizeof text, &needed, &err);
+    Py_END_ALLOW_THREADS
+    if (status) return mr_py_raise(&err);
     if (!needed) Py_RETURN_NONE;
-    return PyUnicode_FromString(text);
+    return mr_py_string(text);
 }
 
 /* ---- the module */
@@ -202,9 +236,20 @@ static PyMethodDef functions[] = {
     FAST(raw_cell_sizes, "Bytes of `saved` and of workspace that raw_cell needs."),
     {0}};
 
+/* The types and exceptions are those of one interpreter: another one's `except` would not know them. */
+static int take_process(void)
+{
+    static int64_t owner = -1;
+    const int64_t id = PyInterpreterState_GetID(PyInterpreterState_Get());
+    if (owner < 0) owner = id;
+    if (owner == id) return 0;
+    PyErr_SetString(PyExc_ImportError, "minrnn serves one interpreter of a process, and another one has it already");
+    return -1;
+}
+
 static int fill(PyObject *module)
 {
-    if (mr_py_add_context(module) || mr_py_add_net(module)) return -1;
+    if (take_process() || mr_py_add_context(module) || mr_py_add_net(module)) return -1;
     return mr_py_add_stream(module);
 }
 

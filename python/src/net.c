@@ -36,7 +36,7 @@ PY_FUNCTION(net_open)
     mr_error err;
     int status;
     if (mr_py_count("net_open", n, 2, 2)) return NULL;
-    const char *path = mr_py_text(args[1], "path");
+    const char *path = mr_py_path(args[1]);
     py_net *net = path ? new_net(args[0]) : NULL;
     if (!net) return NULL;
     Py_BEGIN_ALLOW_THREADS
@@ -127,16 +127,20 @@ static PyObject *setting(PyObject *self, PyObject *key)
     const char *name = mr_py_text(key, "key");
     if (!name) return NULL;
     if (mr_net_setting(((py_net *)self)->net, name, text, sizeof text, &err)) return mr_py_raise(&err);
-    return PyUnicode_FromString(text);
+    return mr_py_string(text);
 }
 
 static PyObject *set(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     mr_error err;
+    int status;
     if (mr_py_count("set", n, 2, 2)) return NULL;
     const char *key = mr_py_text(args[0], "key"), *value = key ? mr_py_text(args[1], "value") : NULL;
     if (!value) return NULL;
-    if (mr_net_set(((py_net *)self)->net, key, value, &err)) return mr_py_raise(&err);
+    Py_BEGIN_ALLOW_THREADS
+    status = mr_net_set(((py_net *)self)->net, key, value, &err);
+    Py_END_ALLOW_THREADS
+    if (status) return mr_py_raise(&err);
     Py_RETURN_NONE;
 }
 
@@ -147,8 +151,9 @@ static PyObject *meta(PyObject *self, PyObject *none)
     PyObject *all = PyDict_New();
     for (int i = 0; all && mr_net_meta_key(net, i); i++) {
         const char *key = mr_net_meta_key(net, i);
-        PyObject *value = PyUnicode_FromString(mr_net_meta(net, key));
-        if (!value || PyDict_SetItemString(all, key, value)) Py_CLEAR(all);
+        PyObject *name = mr_py_string(key), *value = mr_py_string(mr_net_meta(net, key));
+        if (!name || !value || PyDict_SetItem(all, name, value)) Py_CLEAR(all);
+        Py_XDECREF(name);
         Py_XDECREF(value);
     }
     return all;
@@ -172,16 +177,22 @@ static PyObject *encode(PyObject *self, PyObject *bytes)
     Py_ssize_t size;
     size_t count;
     mr_error err;
+    int status;
     const mr_net *net = ((py_net *)self)->net;
     if (PyBytes_AsStringAndSize(bytes, &text, &size)) return NULL;
-    if (mr_net_encode(net, text, (size_t)size, NULL, 0, &count, NULL, &err)) return mr_py_raise(&err);
+    Py_BEGIN_ALLOW_THREADS
+    status = mr_net_encode(net, text, (size_t)size, NULL, 0, &count, NULL, &err);
+    Py_END_ALLOW_THREADS
+    if (status) return mr_py_raise(&err);
     PyObject *out = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)(count * sizeof(int32_t)));
-    if (out &&
-        mr_net_encode(net, text, (size_t)size, (int32_t *)PyByteArray_AsString(out), count, &count, NULL, &err)) {
-        Py_CLEAR(out);
-        mr_py_raise(&err);
-    }
-    return out;
+    if (!out) return NULL;
+    int32_t *tokens = (int32_t *)PyByteArray_AsString(out);
+    Py_BEGIN_ALLOW_THREADS
+    status = mr_net_encode(net, text, (size_t)size, tokens, count, &count, NULL, &err);
+    Py_END_ALLOW_THREADS
+    if (!status) return out;
+    Py_DECREF(out);
+    return mr_py_raise(&err);
 }
 
 static PyObject *decode(PyObject *self, PyObject *const *args, Py_ssize_t n)
@@ -189,13 +200,16 @@ static PyObject *decode(PyObject *self, PyObject *const *args, Py_ssize_t n)
     py_array ids;
     mr_error err;
     size_t size = 0;
+    int status = 0;
     if (mr_py_count("decode", n, 2, 2)) return NULL;
-    const Py_ssize_t count = PyLong_AsSsize_t(args[1]);
-    if (PyErr_Occurred() || mr_py_borrow(args[0], "tokens", (size_t)count, sizeof(int32_t), 0, &ids)) return NULL;
-    char *text = malloc((size_t)count * 4 + 1);
-    const int status =
-        text ? mr_net_decode(((py_net *)self)->net, ids.at, (size_t)count, text, (size_t)count * 4 + 1, &size, &err)
-             : 0;
+    const size_t count = PyLong_AsSize_t(args[1]), room = count * 4 + 1;
+    if (PyErr_Occurred() || mr_py_borrow(args[0], "tokens", count, sizeof(int32_t), 0, &ids)) return NULL;
+    char *text = malloc(room);
+    if (text) {
+        Py_BEGIN_ALLOW_THREADS
+        status = mr_net_decode(((py_net *)self)->net, ids.at, count, text, room, &size, &err);
+        Py_END_ALLOW_THREADS
+    }
     PyObject *out = !text    ? PyErr_NoMemory()
                     : status ? mr_py_raise(&err)
                              : PyBytes_FromStringAndSize(text, (Py_ssize_t)size);
@@ -226,7 +240,7 @@ static PyObject *save(PyObject *self, PyObject *const *args, Py_ssize_t n)
     int status;
     if (mr_py_count("save", n, 2, 2)) return NULL;
     const long how = PyLong_AsLong(args[0]);
-    const char *path = PyErr_Occurred() ? NULL : mr_py_text(args[1], "path");
+    const char *path = PyErr_Occurred() ? NULL : mr_py_path(args[1]);
     if (!path) return NULL;
     Py_BEGIN_ALLOW_THREADS
     status = save_as(((py_net *)self)->net, (saving)how, path, &err);
@@ -260,9 +274,13 @@ static PyMethodDef methods[] = {
     FAST("learn", mr_py_net_learn, "learn(what, batch, micro, micros, carry, progress): train or evaluate a batch."),
     FAST("backward", mr_py_net_backward, "backward(dscores): adds gradients of the kept forward."),
     {"update", mr_py_net_update, METH_NOARGS, "Updates the weights with the gradients."},
-    {"drop", mr_py_net_drop, METH_NOARGS, "Discards a kept forward and gradients."},
+    {"drop", mr_py_net_drop, METH_O, "drop(gradients): discards a kept forward, and gradients if that is true."},
     {"mark_best", mr_py_net_mark_best, METH_NOARGS, "Keeps the current weights as the best."},
+    {"forget_carry", mr_py_net_forget_carry, METH_NOARGS, "The next batch with carry starts anew."},
     FAST("fit_scaler", mr_py_net_fit_scaler, "fit_scaler(batch)."),
+    FAST("scaler", mr_py_net_scaler,
+         "scaler(input_mean, input_scale, target_mean, target_scale): 1 + 2, what there is."),
+    FAST("set_scaler", mr_py_net_set_scaler, "set_scaler(input_mean, input_scale, target_mean, target_scale)."),
     {0}};
 
 static PyType_Slot slots[] = {

@@ -18,9 +18,12 @@ NET_FAST(run);
 NET_FAST(learn);
 NET_FAST(backward);
 NET_PLAIN(update);
-NET_PLAIN(drop);
+PyObject *mr_py_net_drop(PyObject *self, PyObject *gradients);
 NET_PLAIN(mark_best);
+NET_PLAIN(forget_carry);
 NET_FAST(fit_scaler);
+NET_FAST(scaler);
+NET_FAST(set_scaler);
 /* stream.c */
 NET_PLAIN(stream);
 

@@ -75,8 +75,13 @@ static PyObject *clone(PyObject *self, PyObject *none)
     py_stream *from = (py_stream *)self;
     mr_error err;
     if (begin(from)) return NULL;
+    int status = 0;
     py_stream *s = new_stream(from->net);
-    const int status = s ? mr_stream_clone(from->stream, &s->stream, &err) : 0;
+    if (s) {
+        Py_BEGIN_ALLOW_THREADS
+        status = mr_stream_clone(from->stream, &s->stream, &err);
+        Py_END_ALLOW_THREADS
+    }
     from->busy = 0;
     return s ? made(s, status, &err) : NULL;
 }
@@ -179,11 +184,15 @@ static PyObject *save(PyObject *self, PyObject *none)
     py_stream *s = (py_stream *)self;
     mr_error err;
     const size_t size = mr_stream_state_size(s->stream);
+    int status;
+    if (begin(s)) return NULL;
     char *blob = malloc(size);
-    if (!blob) return PyErr_NoMemory();
-    const int busy = begin(s), status = busy ? 0 : mr_stream_save(s->stream, blob, size, &err);
-    if (!busy) s->busy = 0;
-    PyObject *out = busy ? NULL : status ? mr_py_raise(&err) : PyBytes_FromStringAndSize(blob, (Py_ssize_t)size);
+    if (!blob) return s->busy = 0, PyErr_NoMemory();
+    Py_BEGIN_ALLOW_THREADS
+    status = mr_stream_save(s->stream, blob, size, &err);
+    Py_END_ALLOW_THREADS
+    s->busy = 0;
+    PyObject *out = status ? mr_py_raise(&err) : PyBytes_FromStringAndSize(blob, (Py_ssize_t)size);
     free(blob);
     return out;
 }
@@ -194,8 +203,12 @@ static PyObject *load(PyObject *self, PyObject *bytes)
     char *blob;
     Py_ssize_t size;
     mr_error err;
+    int status;
     if (PyBytes_AsStringAndSize(bytes, &blob, &size) || begin(s)) return NULL;
-    return end(s, mr_stream_load(s->stream, blob, (size_t)size, &err), &err);
+    Py_BEGIN_ALLOW_THREADS
+    status = mr_stream_load(s->stream, blob, (size_t)size, &err);
+    Py_END_ALLOW_THREADS
+    return end(s, status, &err);
 }
 
 #define FAST(name, doc)                                                                                                \

@@ -82,11 +82,15 @@ NET_FAST(view)
     mr_tensor t;
     mr_error err;
     float *data;
+    int status;
     if (mr_py_count("view", n, 2, 2)) return NULL;
     const long which = PyLong_AsLong(args[0]);
     const char *name = PyErr_Occurred() ? NULL : mr_py_text(args[1], "name");
     if (!name || find(net->net, name, &t)) return NULL;
-    if (mr_net_view(net->net, (mr_vector)which, name, &data, &err)) return mr_py_raise(&err);
+    Py_BEGIN_ALLOW_THREADS
+    status = mr_net_view(net->net, (mr_vector)which, name, &data, &err);
+    Py_END_ALLOW_THREADS
+    if (status) return mr_py_raise(&err);
     py_view *view = (py_view *)PyType_GenericAlloc(mr_py_view_type, 0);
     if (!view) return NULL;
     Py_INCREF(self);

@@ -1,6 +1,8 @@
 """The scan and the cells on NumPy arrays: against plain loops in float64, with gradients against differences."""
 import multiprocessing
+import sys
 import unittest
+import unittest.mock
 
 import numpy as np
 
@@ -159,12 +161,88 @@ class Scans(unittest.TestCase):
                 ("x", lambda: minrnn.mingru(a, np.ones((7, 4), np.float32))),
                 ("bias", lambda: minrnn.mingru(a, np.ones((8, 4), np.float32), np.ones(7))),
                 ("candidate", lambda: minrnn.mingru(a, np.ones((8, 4), np.float32), candidate="relu"))):
-            with self.assertRaisesRegex(ValueError, f"^{name}: "):
+            with self.assertRaisesRegex(minrnn.InvalidArgument, f"^{name}: "):
                 call()
         with self.assertRaisesRegex(minrnn.InvalidArgument, "^a: a masked array"):
             minrnn.scan(np.ma.array(a, mask=True), a)
-        with self.assertRaisesRegex(TypeError, "^b: must be numbers"):
+        with self.assertRaisesRegex(minrnn.InvalidArgument, "^b: must be numbers"):
             minrnn.scan(a, np.array([["x"]]))
+
+    def test_a_feature_is_needed(self):
+        with self.assertRaisesRegex(minrnn.InvalidArgument, "^x: .*one feature or more"):
+            minrnn.mingru(np.zeros((2, 6, 0)), np.zeros((8, 0)), np.ones(8))
+
+    def test_no_tokens_leave_the_first_state(self):
+        for candidate, value in CANDIDATE.items():
+            for dtype in np.float32, np.float64:
+                x, weight, h_init = (self.draw(*s, dtype=dtype) for s in ((2, 0, 3), (8, 3), (4,)))
+                h0, pull = self.draw(2, 4, dtype=dtype), self.draw(2, 4, dtype=dtype)
+                h, last, backward = minrnn.mingru_vjp(x, weight, h_init=h_init, candidate=candidate)
+                self.assertEqual(h.shape, (2, 0, 4))
+                self.near(last, np.stack([value(h_init)] * 2), 1e-6)
+                slope = (value(h_init.astype(float) + 1e-6) - value(h_init.astype(float) - 1e-6)) / 2e-6
+                self.near(backward(h, pull)["h_init"], pull.sum(0) * slope, 1e-5)
+                self.assertFalse(backward(h)["h_init"].any())
+                h, last, backward = minrnn.mingru_vjp(x, weight, h0=h0, h_init=h_init, candidate=candidate)
+                np.testing.assert_array_equal(last, h0)
+                np.testing.assert_array_equal(backward(h, pull)["h0"], pull)
+                self.assertFalse(backward(h, pull)["h_init"].any())
+
+    def test_padding_may_hold_anything(self):
+        length = np.array([6, 3, 0], np.int32)
+        padding = np.arange(6) >= length[:, None]
+        for vjp, gates in (minrnn.mingru_vjp, 2), (minrnn.minlstm_vjp, 3):
+            for dtype in np.float32, np.float64:
+                clean, weight, bias = (self.draw(*s, dtype=dtype) for s in ((3, 6, 5), (gates * 4, 5), (gates * 4,)))
+                pull, h0, h_init = (self.draw(*s, dtype=dtype) for s in ((3, 6, 4), (3, 4), (4,)))
+                clean[padding] = 0
+                want = vjp(clean, weight, bias, h0, h_init=h_init, length=length)
+                for what in np.nan, np.inf, 3e38:
+                    x, dh = clean.copy(), pull.copy()
+                    x[padding] = dh[padding] = what
+                    got = vjp(x, weight, bias, h0, h_init=h_init, length=length)
+                    for i in range(2):
+                        np.testing.assert_array_equal(got[i], want[i])
+                    gradients = want[2](pull)
+                    for name, gradient in got[2](dh).items():
+                        np.testing.assert_array_equal(gradient, gradients[name], f"{name} {what}")
+                    self.assertTrue((x[padding] == what).all() or np.isnan(what))
+
+    def test_arrays_that_are_not_aligned(self):
+        a = np.zeros(49, "u1")[1:].view("f4").reshape(1, 4, 3)
+        a[...] = self.draw(1, 4, 3)
+        self.assertFalse(a.flags.aligned)
+        np.testing.assert_array_equal(minrnn.scan(a, a), minrnn.scan(a.copy(), a.copy()))
+        np.testing.assert_array_equal(minrnn.mingru(a, a[0, :2])[0], minrnn.mingru(a.copy(), a[0, :2].copy())[0])
+
+    def test_masks_of_other_libraries(self):
+        class Other:  # an array that speaks DLPack alone
+            def __init__(self, x):
+                self.x = x
+
+            def __dlpack__(self, **how):
+                return self.x.__dlpack__(**how)
+
+            def __dlpack_device__(self):
+                return self.x.__dlpack_device__()
+
+        a, reset, length = self.draw(2, 5, 3), np.array([[0, 1, 0, 1, 0]] * 2, np.uint8), np.array([5, 2], np.int32)
+        np.testing.assert_array_equal(minrnn.scan(a, a, reset=Other(reset), length=Other(length)),
+                                      minrnn.scan(a, a, reset=reset, length=length))
+        np.testing.assert_array_equal(minrnn.scan(a[0], a[0], reset=Other(reset[0]), length=4),
+                                      minrnn.scan(a[0], a[0], reset=reset[0], length=[4]))
+
+    def test_arrays_on_a_gpu_need_torch(self):
+        class OnGpu:
+            def __dlpack_device__(self):
+                return 2, 0
+
+            def __dlpack__(self, **how):
+                raise AssertionError("must not be asked")
+
+        with unittest.mock.patch.dict(sys.modules, {"torch": None}):
+            with self.assertRaisesRegex(minrnn.InvalidArgument, "GPU needs PyTorch, .*pip install torch"):
+                minrnn.scan(OnGpu(), OnGpu())
 
     def test_children_compute_too(self):
         a = self.draw(8, 200, 64) * 0.5

@@ -8,6 +8,7 @@ import numpy as np
 
 import minrnn
 from minrnn.command import command
+from minrnn.weights import _read, _run
 
 
 def layer(features=4, hidden=6, seed=1):
@@ -49,6 +50,17 @@ class Weights(unittest.TestCase):
             with self.assertRaisesRegex(minrnn.FormatError, "minrnn.from_state_dict makes one"):
                 minrnn.load(path)
 
+    def test_a_vocabulary_of_characters(self):
+        model = minrnn.Model(vocab=sorted("abcd"), layers=1, dim=8)
+        with tempfile.TemporaryDirectory() as folder:
+            source, out = os.path.join(folder, "model"), os.path.join(folder, "weights")
+            model.save(source)
+            _run("export", folder, source, "--to", "torch", "--out", out)
+            tensors = dict(_read(out))  # without the metadata, which has the vocabulary
+        again = minrnn.from_state_dict(tensors, vocab=sorted("abcd"))
+        self.assertEqual((again.vocab, again.decode(again.encode("bad"))), ("chars", "bad"))
+        np.testing.assert_array_equal(again([[0, 1, 2]]), model([[0, 1, 2]]))
+
     def test_errors_are_sentences_of_the_command(self):
         tensors = layer()
         more = {**tensors, "other": np.zeros(3, np.float32)}
@@ -56,7 +68,12 @@ class Weights(unittest.TestCase):
                 ("^not of a program that minrnn knows", lambda: minrnn.from_state_dict({"a": np.zeros(3, np.float32)})),
                 ("^tensor other", lambda: minrnn.from_state_dict(more)),
                 ("layot", lambda: minrnn.from_state_dict(tensors, layout="layot")),
-                ("^--hedz is neither", lambda: minrnn.from_state_dict(tensors, hedz=2)),
+                ("name one with layout$", lambda: minrnn.from_state_dict({"a": np.zeros(3, np.float32)})),
+                ("^tensors: must be a dict of arrays, a module or a path, not NoneType",
+                 lambda: minrnn.from_state_dict(None)),
+                ("^vocab: must be .bytes., or characters in ascending order",
+                 lambda: minrnn.from_state_dict(tensors, vocab=["b", "a"])),
+                ("^hedz is neither", lambda: minrnn.from_state_dict(tensors, hedz=2)),
                 ("has no tokens as input", lambda: minrnn.from_state_dict(tensors, vocab="bytes")),
                 ("^to_out.weight: is of <U1", lambda: minrnn.from_state_dict({"to_out.weight": np.array("x")}))):
             with self.subTest(pattern), self.assertRaisesRegex(minrnn.InvalidArgument, pattern):

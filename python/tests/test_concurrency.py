@@ -1,0 +1,114 @@
+"""Threads: a call that waits for another thread's work lets all others run."""
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import unittest
+
+import numpy as np
+
+import minrnn
+
+# The main thread keeps a forward, so that the other one's call waits; then the main thread must still run.
+WAITS = """
+    import os, sys, tempfile, threading, time
+    import numpy as np
+    import minrnn
+    reals = minrnn.Model(input="reals", inputs=2, outputs=1, loss="mse", layers=1, dim=8)
+    text = minrnn.Model(vocab="bytes", layers=1, dim=8)
+    values, ids = np.ones((2, 3, 2), np.float32), np.zeros((2, 3), np.int32)
+    stream = text.stream()
+    state = stream.save()
+    path = os.path.join(tempfile.mkdtemp(), "model")
+    text.save_training(path)
+    calls = {
+        "state_dict": (text, text.state_dict), "set": (text, lambda: text.set(lr=0.1)),
+        "fit_scaler": (reals, lambda: reals.fit_scaler(values=values, target_values=values[:, :, :1])),
+        "save": (text, stream.save), "load": (text, lambda: stream.load(state)), "clone": (text, stream.clone),
+        "stream": (text, lambda: [text.stream() for _ in range(20)]), "feed": (text, lambda: stream.feed("a")),
+        "drop": (text, text.drop), "mark_best": (text, text.mark_best), "update": (text, text.update),
+        "copy": (text, lambda: text.tensor("head.weight", copy=True)),
+        "load_state_dict": (text, lambda: text.load_state_dict(weights)), "forward": (text, lambda: text(ids)),
+        "evaluate": (text, lambda: text.evaluate(ids=ids, target=ids)),
+        "losses": (text, lambda: text.losses(ids=ids, target=ids)),
+        "save_training": (text, lambda: text.save_training(path)),
+        "load_training": (text, lambda: text.load_training(path)), "describe": (text, lambda: repr(text)),
+    }
+    weights = {name: x.copy() for name, x in text.state_dict().items()}
+    for name, (model, call) in calls.items():
+        print(name, flush=True)
+        scores = model.forward(ids if model is text else None, None if model is text else values, train=True)
+        thread = threading.Thread(target=call)
+        thread.start()
+        time.sleep(0.02)
+        if name != "drop":
+            model.backward(0 * scores)
+        thread.join()
+        model.drop()
+"""
+
+# A thread keeps a forward and ends; then the main thread's calls go on. Another thread's forward is not dropped.
+ENDS = """
+    import threading
+    import numpy as np
+    import minrnn
+    model = minrnn.Model(vocab="bytes", layers=1, dim=8)
+    ids = np.zeros((2, 3), np.int32)
+    thread = threading.Thread(target=model.forward, args=(ids,), kwargs={"train": True})
+    thread.start()
+    thread.join()
+    model.state_dict()
+    kept, done = threading.Event(), threading.Event()
+    def work():
+        model.backward(0 * model.forward(ids, train=True))
+        kept.set()
+        done.wait()
+    thread = threading.Thread(target=work)
+    thread.start()
+    kept.wait()
+    scores = model.forward(ids, train=True)
+    done.set()
+    thread.join()
+    model.backward(0 * scores)
+    model.update()
+"""
+
+
+class Threads(unittest.TestCase):
+    def run_alone(self, program):
+        done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True,
+                              timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+
+    def test_calls_that_wait_let_others_run(self):
+        self.run_alone(WAITS)
+
+    def test_the_end_of_a_thread_drops_its_forward(self):
+        self.run_alone(ENDS)
+
+    def test_long_texts_let_others_run(self):
+        model = minrnn.Model(vocab=sorted(set("the cät")), layers=1, dim=8)
+        text = b"the c" * 4_000_000
+        ticks, stop = [], threading.Event()
+
+        def tick():
+            while not stop.wait(0.001):
+                ticks.append(time.monotonic())
+
+        thread = threading.Thread(target=tick)
+        thread.start()
+        start = time.monotonic()
+        tokens = model._net.encode(text)
+        middle = time.monotonic()
+        self.assertEqual(model._net.decode(np.frombuffer(tokens, np.int32), len(text)), text)
+        end = time.monotonic()
+        stop.set()
+        thread.join()
+        for a, b in (start, middle), (middle, end):
+            within = [t for t in ticks if a < t < b]
+            self.assertGreater(len(within), (b - a) * 50)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,160 @@
+"""What cannot be used is refused by minrnn's own exceptions, with a sentence in words of Python."""
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+import numpy as np
+
+import minrnn
+from minrnn.arrays import settings_as_text
+
+
+def text_model(**more):
+    return minrnn.Model(**{"vocab": "bytes", "layers": 1, "dim": 8, **more})
+
+
+class Refusals(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = os.path.join(self.folder.name, "model.safetensors")
+        self.addCleanup(self.folder.cleanup)
+
+    def refused(self, pattern, call, kind=minrnn.InvalidArgument):
+        with self.subTest(pattern), self.assertRaisesRegex(kind, pattern):
+            call()
+
+    def test_arrays_that_the_loss_does_not_read(self):
+        ids, x = np.zeros((2, 3), np.int32), np.zeros((2, 3, 1), np.float32)
+        text = text_model()
+        classes = minrnn.Model(input="reals", inputs=1, outputs=3, head="last", layers=1, dim=8)
+        reals = minrnn.Model(input="reals", inputs=1, outputs=1, loss="mse", layers=1, dim=8)
+        for model, batch, unused in ((text, dict(ids=ids, target=ids), ("mask", "target_values")),
+                                     (classes, dict(values=x, target=[0, 1]), ("mask", "target_values")),
+                                     (reals, dict(values=x, target_values=x), ("target",))):
+            model.fit([{**batch, **{name: None for name in unused}}])
+            for name in unused:
+                self.refused(f"^batch: {name}: this model's loss, ", lambda: model.fit([{**batch, name: x[:, :, 0]}]))
+        mask = np.array([[1, 0, 0]] * 2)
+        want = reals.evaluate(values=x, target_values=x, mask=mask)
+        self.assertEqual(want.rows, 2)
+
+    def test_numbers_as_numpy_has_them(self):
+        text = settings_as_text(dict(lr=np.float64(0.5), norm_eps=np.float32(0.25), mlp=np.int64(2), x=np.True_,
+                                     y=np.str_("z"), betas=(0.9, np.float64(0.99)), vocab=["a", "b"], z=np.array(3)))
+        self.assertEqual(text, {"lr": "0.5", "norm-eps": "0.25", "mlp": "2", "x": "yes", "y": "z", "betas": "0.9,0.99",
+                                "vocab": '["a", "b"]', "z": "3"})
+        model = text_model(lr=np.float64(0.01), betas=(0.9, 0.99), mlp_bias=np.True_)
+        self.assertEqual((model.config["betas"], model.config["lr"], model.config["mlp-bias"]),
+                         ("0.9,0.99", "0.01", "yes"))
+
+    def test_devices(self):
+        for name, wrong in (("device", []), ("device", None), ("threads", [1]), ("threads", -1), ("threads", True)):
+            self.refused(f"^{name}", lambda: text_model(**{name: wrong}))
+        self.assertIs(minrnn.context("cpu", np.int64(1), np.True_), minrnn.context("cpu", 1, True))
+
+    def test_limits_are_named(self):
+        model = text_model()
+        self.refused("^top_k = 2147483648: .*from 0 to 2147483647", lambda: model.generate(top_k=2**31))
+        self.refused("^seed = 18446744073709551616: .*to 18446744073709551615", lambda: model.generate(seed=2**64))
+        self.refused("^tokens = -1: must be a whole number, 0 or more", lambda: model.generate(tokens=-1))
+        self.refused("vocab=.* or inputs= and outputs=", minrnn.Model)
+
+    def test_sentences_have_names_of_python(self):
+        mean = minrnn.Model(input="reals", inputs=1, outputs=1, loss="mse", head="mean", layers=1, dim=8)
+        for call in mean.stream, lambda: text_model(scaler="both"), lambda: text_model(weights="int8"), \
+                lambda: text_model().set(nothing=1), lambda: minrnn.load(self.path):
+            text_model().save_training(self.path)
+            with self.assertRaises(minrnn.Error) as caught:
+                call()
+            self.assertNotRegex(str(caught.exception), "mr_|--(?!help|out FOLDER|resume)")
+
+    def test_paths_and_texts(self):
+        model = text_model()
+        for path in "a\0b", b"a\0b", "\ud800", 5, None:
+            for call in minrnn.load, model.save, model.save_training, model.load_training:
+                self.refused("^path", lambda: call(path))
+        for call in (lambda: model.encode("a\ud800"), lambda: model.generate("\ud800"),
+                     lambda: model.score("ab\udfff")):
+            self.refused("^text: character [0-9] is half of one", call)
+        for wrong in "a\0", "\ud800":
+            self.refused("^value: has ", lambda: model.set_metadata("mine.x", wrong))
+        name = os.path.join(os.fsencode(self.folder.name), b"\xff\xfe.safetensors")
+        for path in name, os.fsdecode(name):
+            model.save(path)
+            self.assertEqual(minrnn.load(path).parameters, model.parameters)
+            os.remove(name)
+            self.refused("\ufffd", lambda: minrnn.load(path), minrnn.FileError)
+
+    def test_damaged_states(self):
+        stream = text_model().stream()
+        state = bytearray(stream.save())
+        for at in range(56):
+            damaged = bytearray(state)
+            damaged[at] ^= 0xff
+            with self.assertRaises((minrnn.FormatError, minrnn.InvalidArgument)):
+                stream.load(damaged)
+        stream.load(state)
+        stream.load(memoryview(state))
+        self.refused("^state: must be bytes, not int", lambda: stream.load(5))
+
+    def test_refused_arrays_are_given_back(self):
+        model = text_model()
+        stream, wrong = model.stream(), np.zeros(5, np.float32)
+        ids = np.zeros((1, 2), np.int32)
+        for call in (lambda: stream._core.feed(wrong, 7, False, wrong), lambda: stream._core.step(1, wrong),
+                     lambda: model._net.run(0, (1, 2, ids, None, None, None, None, None, None), wrong)):
+            before = sys.getrefcount(wrong)
+            self.refused("has 5 elements of 4 bytes", call)
+            self.assertEqual(sys.getrefcount(wrong), before)
+
+    def test_damaged_logs(self):
+        path = os.path.join(self.folder.name, "log.jsonl")
+
+        def log(text):
+            with open(path, "wb") as file:
+                file.write(b'{"kind":"step","step":1,"loss":2}\n' + text)
+            return minrnn.read_log(self.folder.name)
+
+        for pattern, text in (("is no object", b"[1]\n"), ("has no step", b'{"kind":"step","loss":2}\n'),
+                              ("has no step", b'{"kind":"eval","step":1.5}\n'), ("is not UTF-8", b'{"a":"\xff"}\n'),
+                              ("is not JSON", b"{\n")):
+            self.refused(f"log.jsonl, line 2: {pattern}$", lambda: log(text), minrnn.FormatError)
+        steps = log(b'{"kind":"step","step":2,"loss":"x","note":"text"}\n{"kind":"start"}\n{"kind":"step","st').steps
+        np.testing.assert_array_equal(steps["loss"], [2, np.nan])
+        np.testing.assert_array_equal(steps["note"], [np.nan, np.nan])
+        self.refused("none: No such file", lambda: minrnn.read_log(path + "none"), minrnn.FileError)
+
+    def test_measuring_needs_torch(self):
+        with open(os.path.join(self.folder.name, "torch.py"), "w", encoding="utf-8") as file:
+            file.write("raise ModuleNotFoundError('torch')\n")
+        where = os.pathsep.join([self.folder.name, os.path.dirname(os.path.dirname(minrnn.__file__))])
+        done = subprocess.run([sys.executable, "-m", "minrnn.bench", "--help"], capture_output=True, text=True,
+                              env={**os.environ, "PYTHONPATH": where})
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1))
+        self.assertIn("pip install torch", done.stderr)
+
+    @unittest.skipUnless(sys.version_info < (3, 13), "its module for interpreters has another name")
+    def test_a_second_interpreter_is_refused(self):
+        program = """
+            import minrnn, _xxsubinterpreters as all
+            other = all.create()
+            try:
+                all.run_string(other, "import minrnn")
+            except Exception as error:
+                assert "interpreter" in str(error), error
+            else:
+                raise SystemExit("was not refused")
+            try:
+                minrnn.load("there/is/none")
+            except minrnn.FileError:
+                pass
+        """
+        done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+
+if __name__ == "__main__":
+    unittest.main()
