@@ -106,8 +106,7 @@ class Threads(unittest.TestCase):
         stop.set()
         thread.join()
         for a, b in (start, middle), (middle, end):
-            within = [t for t in ticks if a < t < b]
-            self.assertGreater(len(within), (b - a) * 50)
+            self.assertGreater(sum(a < t < b for t in ticks), 2)  # of 100 or so on an idle machine, and otherwise none
 
 
 if __name__ == "__main__":
