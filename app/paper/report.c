@@ -179,8 +179,7 @@ static void add_group(mr_strbuf *out, const mr_group *g, const columns *with)
     const mr_row *row = g->first;
     add_cell(out, mr_row_text(row, "row"));
     add_cell(out, mr_row_text(row, "column"));
-    if (with->paper)
-        add_cell(out, mr_report_paper(text, mr_row_number(row, "paper"), mr_row_number(row, "paper_std")));
+    if (with->paper) add_cell(out, mr_report_paper(text, mr_row_number(row, "paper"), mr_row_number(row, "paper_std")));
     if (with->data) add_data(out, row);
     if (g->failed == g->seeds) add_cell(out, "diverged");
     else add_cell(out, mr_report_number(text, g->mean, g->std, 4));
