@@ -105,18 +105,16 @@ enum { HEADING_DAYS = 8 };
 /* "minrnn 0.1.0, 2026-11-15; 0.2.0, 2026-11-16": each version and day of rows that were measured with `program`. */
 static void add_days(mr_strbuf *md, const mr_device_rows *v, const char *program, const char *key, int peers)
 {
-    const mr_row *seen[HEADING_DAYS];
+    char seen[HEADING_DAYS][64];
     size_t count = 0;
     for (const mr_row *row = v->rows->list; row < v->rows->list + v->rows->count && count < HEADING_DAYS; row++) {
         size_t i = 0;
         if (!in_view(v, row) || (*mr_row_text(row, "torch") == 0) == peers) continue;
-        while (i < count && (strcmp(mr_row_text(seen[i], key), mr_row_text(row, key)) != 0 ||
-                             strncmp(mr_row_text(seen[i], "date"), mr_row_text(row, "date"), 10) != 0))
-            i++;
+        snprintf(seen[count], sizeof seen[count], "%.40s, %.10s", mr_row_text(row, key), mr_row_text(row, "date"));
+        while (strcmp(seen[i], seen[count]) != 0) i++;
         if (i < count) continue;
-        seen[count++] = row;
-        mr_strbuf_format(md, "%s%s%s, %.10s", i ? "; " : program, i ? "" : " ", mr_row_text(row, key),
-                         mr_row_text(row, "date"));
+        mr_strbuf_format(md, "%s%s%s", count ? "; " : program, count ? "" : " ", seen[count]);
+        count++;
     }
     if (count > 1) mr_strbuf_add(md, " (a comparison may have its sides from two of these)");
     if (count) mr_strbuf_add(md, "\n\n");

@@ -25,7 +25,8 @@ def parts(model):
         training = _written(model.save_training, path) if model._trained else None
     settings = {key["name"]: model._net.setting(key["name"]) for key in _core.keys()
                 if key["flags"] & _TRAINING and key["name"] != "decay-set"}  # which is fixed when a model is made
-    own = {name: value for name, value in vars(model).items() if name not in ("_net", "_kept", "_held")}
+    settings.update(model._asked)  # not what training has chosen
+    own = {name: value for name, value in vars(model).items() if name not in ("_net", "_kept", "_held", "_asked")}
     return made_of, (type(model), model._where, data, training, settings), own
 
 

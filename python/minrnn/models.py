@@ -17,7 +17,9 @@ _FORWARD, _KEEP, _LOSSES = 0, 1, 2
 _TRAIN, _EVALUATE, _MICRO = 0, 1, 2
 _SAVE, _SAVE_INT8, _SAVE_BEST, _SAVE_TRAINING, _LOAD_TRAINING = range(5)
 _SCALER = {"input_mean": 1, "input_scale": 1, "target_mean": 2, "target_scale": 2}  # 1: of inputs, 2: of targets
+SCALER_TENSORS = {f"scaler.{name.replace('_', '.')}": name for name in _SCALER}  # as files call them
 _VECTORS = {"weights": 0, "gradients": 1, "moment1": 2, "moment2": 3, "best": 4}
+_CHOSEN = ("recompute", "recompute-chunk")  # keys that read as what training chose, where they leave it a choice
 _NO_DEFAULT = object()
 
 
@@ -56,11 +58,13 @@ class _Holder(threading.local):
 
 class _End:
     def __init__(self):
-        self.models, self.process, self.current = weakref.WeakSet(), os.getpid(), os.getpid
+        self.models, self.process, self.current = {}, os.getpid(), os.getpid  # models: by id, whatever == means to them
 
     def __del__(self):
-        for model in list(self.models) if self.current() == self.process else ():  # a fork's child leaves them alone
-            model._net.drop(False)
+        for model in list(self.models.values()) if self.current() == self.process else ():  # not in a fork's child
+            model = model()
+            if model is not None:
+                model._net.drop(False)
 
 
 _holder = _Holder()
@@ -72,6 +76,11 @@ def _real(x, name, dtype=np.float32):
         x = x.detach().cpu()
         x = (x.float() if dtype is np.float32 else x.double()).numpy()  # NumPy has no bfloat16
     return real(x, name, dtype)
+
+
+def _nearly(a, b):
+    """Whether these are the same numbers, but for a way through float32."""
+    return a.shape == b.shape and np.allclose(a, b, rtol=1e-6, atol=0)
 
 
 class Model:
@@ -102,6 +111,7 @@ class Model:
         self._net, self._where = net, where
         self._kept = self._held = None  # of forward(train=True): the scores' shape, and where its thread has it noted
         self._trained = False  # whether there are moments or best weights
+        self._asked = {key: net.setting(key) for key in _CHOSEN}
         about = self._net.describe()
         self.input, self.inputs, self.head, self.loss = (about[k] for k in ("input", "inputs", "head", "loss"))
         self.outputs, self.parameters = about["outputs"], about["parameters"]
@@ -131,6 +141,8 @@ class Model:
         """Changes training settings from the next step on: lr, schedule, warmup, steps, clip, ..."""
         for key, value in settings_as_text(settings).items():
             self._net.set(key, value)
+            if key in _CHOSEN:
+                self._asked[key] = value
 
     def __repr__(self):
         c = self.config
@@ -264,13 +276,13 @@ class Model:
         self._net.run(what, arguments, out)
         if what == _KEEP:
             self._kept, self._held = out.shape, _holder.end.models
-            self._held.add(self)
+            self._held[id(self)] = weakref.ref(self)
         return out
 
     def _let_go(self):
-        """After this no thread's end drops the forward of another one."""
+        """Before another thread can keep a forward: the end of this one must not drop that."""
         if self._held is not None:
-            self._held.discard(self)
+            self._held.pop(id(self), None)
 
     def forward(self, ids=None, values=None, *, reset=None, length=None, train=False):
         """The scores of a batch: [batch, time, outputs], or [rows, outputs] for one per sequence. With train=True the
@@ -285,13 +297,20 @@ class Model:
         dscores = real(dscores, "dscores")
         if self._kept and dscores.shape != self._kept:
             raise InvalidArgument(f"dscores: has the shape {dscores.shape}, and the scores {self._kept}")
-        self._net.backward(dscores, dscores.size)
+        held = self._held
         self._let_go()
+        try:
+            self._net.backward(dscores, dscores.size)
+        except BaseException:  # the forward is kept for another try
+            if held is not None:
+                held[id(self)] = weakref.ref(self)
+            raise
 
     def update(self):
         """Clips the gradients and updates the weights: a Result with grad_norm, lr and step."""
+        result = Result(*self._net.update())
         self._trained = True
-        return Result(*self._net.update())
+        return result
 
     def drop(self):
         """Discards a kept forward and the gradients so far."""
@@ -300,8 +319,8 @@ class Model:
 
     def mark_best(self):
         """Keeps the weights as they are now as the best ones: for save(best=True) and state_dict("best")."""
-        self._trained = True
         self._net.mark_best()
+        self._trained = True
 
     def losses(self, **batch):
         """The loss of each row of a batch."""
@@ -327,7 +346,7 @@ class Model:
         for i, batch in enumerate(batches):
             if not isinstance(batch, Mapping):
                 raise InvalidArgument(f"batches[{i}]: is of {type(batch).__name__}, and not a dict of arrays")
-            arguments, self._trained = self._batch(batch), True
+            arguments = self._batch(batch)
             if accumulate == 1 and not carry:
                 result = Result(*self._net.learn(_TRAIN, arguments, 0, 1, False, 0.0))
             else:
@@ -336,6 +355,7 @@ class Model:
                 if micro:
                     continue
                 result = Result(*got)
+            self._trained = True
             if callback and callback(result):
                 break
         if micro:
@@ -378,12 +398,11 @@ class Model:
     def state_dict(self, which="weights"):
         """Name → array of every tensor. On a CPU the arrays are the model's own memory: nothing is copied, and writing
         to them changes the model. which: weights, gradients, moment1, moment2, best. Beside the weights are copies of
-        the scaler's numbers, such as scaler.input_mean, where there is one."""
+        the scaler's numbers, such as scaler.input.mean, where there is one."""
         _vector(which)
         tensors = {name: self.tensor(name, which) for name, _, _ in self._net.tensors()}
         for name, x in self.scaler.items() if which == "weights" else ():
-            x.flags.writeable = False  # because the model would not see it
-            tensors[f"scaler.{name}"] = x
+            tensors[f"scaler.{name.replace('_', '.')}"] = x
         return tensors
 
     def tensor(self, name, which="weights", copy=None):
@@ -405,14 +424,14 @@ class Model:
 
     def load_state_dict(self, tensors):
         """Sets the weights from a dict of arrays (NumPy or torch). Names and shapes must be the model's. The scaler's
-        numbers can be set before the first step alone, as by set_scaler; afterwards they must be the model's."""
+        numbers can be set before the first step alone, as by set_scaler; afterwards they must be the model's. A dict
+        that has none leaves the scaler as it is."""
         if not isinstance(tensors, Mapping):
             raise InvalidArgument(f"tensors: must be a dict of arrays, not {type(tensors).__name__}")
-        own = {f"scaler.{name}": x for name, x in self.scaler.items()}
-        scaler = {key: _real(tensors[key], key, np.float64) for key in map("scaler.{}".format, _SCALER)
-                  if key in tensors}
+        own = self.scaler
+        scaler = {name: _real(tensors[key], key, np.float64) for key, name in SCALER_TENSORS.items() if key in tensors}
         have = {name: shape for name, _, shape in self._net.tensors()}
-        wanted = have.keys() | own.keys() | scaler.keys()
+        wanted = have.keys() | {key for key, name in SCALER_TENSORS.items() if name in scaler or scaler and name in own}
         if tensors.keys() != wanted:
             lacking, extra = sorted(wanted - tensors.keys()), sorted(tensors.keys() - wanted)
             raise InvalidArgument(f"tensors: missing {lacking[:3]}, unknown {extra[:3]}")
@@ -422,8 +441,8 @@ class Model:
                 raise InvalidArgument(f"{name}: has the shape {value.shape}, where {have[name]} is needed")
             if not np.isfinite(value).all():
                 raise InvalidArgument(f"{name}: a number is NaN or infinite")
-        if not all(np.array_equal(own.get(key), x) for key, x in scaler.items()):
-            self.set_scaler(**{key.removeprefix("scaler."): x for key, x in scaler.items()})
+        if not all(name in own and _nearly(own[name], x) for name, x in scaler.items()):
+            self.set_scaler(**scaler)
         for name, value in ready.items():
             self._net.put(0, name, value)
 
@@ -444,8 +463,8 @@ class Model:
     def load_training(self, path):
         """Continues from save_training, in a model of the same configuration. Settings are this model's: give lr,
         schedule, seed and so on as they were."""
-        self._trained = True
         self._net.save(_LOAD_TRAINING, path_of(path))
+        self._trained = True
 
     def __reduce__(self):
         from .copies import parts

@@ -12,7 +12,7 @@ import numpy as np
 from .arrays import settings_as_text
 from .command import command
 from .errors import FileError, InvalidArgument
-from .models import load
+from .models import SCALER_TENSORS, load
 
 _NAMES = {"f2": "F16", "f4": "F32", "f8": "F64", "i1": "I8", "i2": "I16", "i4": "I32", "i8": "I64", "u1": "U8",
           "b1": "BOOL"}
@@ -54,7 +54,7 @@ def _write(path, tensors):
 
 
 def _read(path):
-    """The Tensors of a file that `minrnn export` has written, as arrays: all are float32."""
+    """The Tensors of a file that `minrnn export` has written, as arrays: float32, and a scaler's numbers float64."""
     with open(path, "rb") as file:
         data = file.read()
     start = 8 + struct.unpack_from("<Q", data)[0]
@@ -63,7 +63,9 @@ def _read(path):
     found.metadata = header.pop("__metadata__")
     for name, entry in header.items():
         begin, end = entry["data_offsets"]
-        found[name] = np.frombuffer(data, "<f4", (end - begin) // 4, start + begin).reshape(entry["shape"]).copy()
+        kind = np.dtype({"F32": "<f4", "F64": "<f8"}[entry["dtype"]])
+        found[name] = np.frombuffer(data, kind, (end - begin) // kind.itemsize, start + begin).reshape(
+            entry["shape"]).copy()
     return found
 
 
@@ -97,6 +99,7 @@ def from_state_dict(tensors, *, layout="auto", vocab=None, text=None, device="cp
     text whose characters, in ascending order, are the vocabulary. What weights do not tell are keys of the model:
     norm_eps=1e-6, heads=4.
     """
+    scaler = {}
     with tempfile.TemporaryDirectory() as folder:
         source, out = os.path.join(folder, "weights"), os.path.join(folder, "model.safetensors")
         if isinstance(tensors, (str, os.PathLike)):
@@ -106,6 +109,9 @@ def from_state_dict(tensors, *, layout="auto", vocab=None, text=None, device="cp
             if not isinstance(tensors, Mapping):
                 raise InvalidArgument("tensors: must be a dict of arrays, a module or a path, not "
                                       f"{type(tensors).__name__}")
+            if not getattr(tensors, "metadata", None):  # of a Model's own: names alone do not tell what they belong to
+                scaler = {name: tensors[key] for key, name in SCALER_TENSORS.items() if key in tensors}
+                tensors = {key: x for key, x in tensors.items() if key not in SCALER_TENSORS}
             _write(source, tensors)
         if isinstance(vocab, (list, tuple)):
             vocab, text = None, _characters(vocab)
@@ -118,7 +124,10 @@ def from_state_dict(tensors, *, layout="auto", vocab=None, text=None, device="cp
         for key, value in settings_as_text(keys).items():
             more += [f"--{key}", value]
         _run("import", folder, source, "--out", out, "--from", layout, *more)
-        return load(out, device=device, threads=threads, bf16=bf16)
+        model = load(out, device=device, threads=threads, bf16=bf16)
+        if scaler:
+            model.set_scaler(**{name: _array(x, name) for name, x in scaler.items()})
+        return model
 
 
 def from_lucidrains(source, **options):

@@ -74,6 +74,37 @@ ENDS = """
     model.update()
 """
 
+# Threads come and go, and each has a forward of its own in between: the end of one drops that of no other.
+TURNS = """
+    import threading
+    import time
+    import numpy as np
+    import minrnn
+    model = minrnn.Model(vocab="bytes", layers=1, dim=8)
+    ids, failed = np.zeros((2, 3), np.int32), []
+    def work():
+        try:
+            for _ in range(3):
+                scores = model.forward(ids, train=True)
+                time.sleep(0.0003)
+                model.backward(0 * scores)
+        except Exception as error:
+            failed.append(error)
+    end = time.monotonic() + 2
+    while time.monotonic() < end and not failed:
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not failed, failed
+    scores = model.forward(ids, train=True)
+    try:
+        model.backward(scores * np.nan)
+    except minrnn.Error:
+        model.backward(0 * scores)  # a refused one can be tried again
+"""
+
 
 class Threads(unittest.TestCase):
     def run_alone(self, program):
@@ -86,6 +117,9 @@ class Threads(unittest.TestCase):
 
     def test_the_end_of_a_thread_drops_its_forward(self):
         self.run_alone(ENDS)
+
+    def test_threads_take_turns(self):
+        self.run_alone(TURNS)
 
     def test_long_texts_let_others_run(self):
         model = minrnn.Model(vocab=sorted(set("the cät")), layers=1, dim=8)

@@ -1,5 +1,6 @@
 """Copies, pickles and state dicts: a model goes whole, with its scaler, its training and its attributes."""
 import copy
+import importlib.util
 import os
 import pickle
 import tempfile
@@ -8,6 +9,7 @@ import unittest
 import numpy as np
 
 import minrnn
+from minrnn.command import command
 
 
 def batches(count, T=16, B=4, seed=0):
@@ -80,19 +82,52 @@ class Copies(unittest.TestCase):
         model.fit_scaler(**batch)
         model.fit([batch] * 3)
         tensors = model.state_dict()
-        np.testing.assert_allclose(tensors["scaler.input_mean"], batch["values"].mean((0, 1)), rtol=1e-6)
-        with self.assertRaisesRegex(ValueError, "read-only"):
-            tensors["scaler.target_scale"][...] = 1
+        np.testing.assert_allclose(tensors["scaler.input.mean"], batch["values"].mean((0, 1)), rtol=1e-6)
+        tensors["scaler.target.scale"] *= 2  # a copy
+        tensors = model.state_dict()
         other = self.scaled()[0]
         other.load_state_dict(tensors)
         np.testing.assert_array_equal(other.forward(values=batch["values"]), model.forward(values=batch["values"]))
         model.load_state_dict(tensors)  # of a trained model with the same scaler
-        with self.assertRaisesRegex(minrnn.InvalidArgument, "missing .'scaler.input_mean'"):
-            model.load_state_dict(plain)
-        changed = {**tensors, "scaler.input_mean": tensors["scaler.input_mean"] + 1}
+        model.load_state_dict({name: x.astype(np.float32) for name, x in tensors.items()})
+        model.load_state_dict(plain)  # which has none: the scaler stays
+        np.testing.assert_array_equal(model.scaler["input_mean"], other.scaler["input_mean"])
+        with self.assertRaisesRegex(minrnn.InvalidArgument, "missing .'scaler.input.mean'"):
+            model.load_state_dict({k: x for k, x in tensors.items() if k != "scaler.input.mean"})
+        changed = {**tensors, "scaler.input.mean": tensors["scaler.input.mean"] + 1}
         with self.assertRaisesRegex(minrnn.InvalidArgument, "already trained 3 steps; set the scaler before"):
             model.load_state_dict(changed)
         self.assertEqual(model.state_dict("gradients").keys(), plain.keys())
+
+    @unittest.skipUnless(command(), "the command is not built: weights of other programs were not read")
+    def test_a_scaler_goes_through_other_forms(self):
+        model, batch = self.scaled()
+        model.fit_scaler(**batch)
+        want = model.forward(values=batch["values"])
+        sources = [model, model.state_dict()]
+        if importlib.util.find_spec("torch"):
+            sources.append(minrnn.to_torch(model))
+        for source in sources:
+            got = minrnn.from_state_dict(source)
+            self.assertEqual({k: x.tolist() for k, x in got.scaler.items()},
+                             {k: x.tolist() for k, x in model.scaler.items()})
+            np.testing.assert_allclose(got.forward(values=batch["values"]), want, rtol=1e-6)
+
+    def test_what_training_has_chosen_is_no_setting(self):
+        model = minrnn.Model(vocab="bytes", layers=1, dim=8, recompute="auto")
+        model.fit(batches(1))
+        self.assertEqual(copy.deepcopy(model).config["recompute"], "auto")
+        model.set(recompute="blocks")
+        self.assertEqual(copy.deepcopy(model).config["recompute"], "blocks")
+
+    def test_a_model_that_compares_in_its_own_way(self):
+        class Own(minrnn.Model):
+            def __eq__(self, other):
+                return True
+        model, ids = Own(vocab="bytes", layers=1, dim=8), np.zeros((1, 3), np.int32)
+        model.backward(model.forward(ids, train=True))
+        model.update()
+        self.assertEqual(model.steps, 1)
 
     def test_a_scaler_of_ones_own(self):
         model = self.scaled()[0]

@@ -125,6 +125,11 @@ class Corners(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "^model: blocks.0.mixer.h0, a learned first state"):
             from_model(model(h0="learned"))
 
+    def test_a_layer_with_a_projection_is_called_as_one_without(self):
+        layer = from_lucidrains({"to_hidden_and_gate.weight": torch.randn(8, 3), "to_out.weight": torch.randn(3, 4)})
+        x, h = torch.randn(2, 5, 3), torch.rand(1, 2, 4)
+        self.assertTrue(torch.equal(layer(input=x, hx=h)[0], layer(x, h)[0]))
+
     def test_tensors_are_copies(self):
         layer = MinGRU(3, 4)
         found = to_model(layer)

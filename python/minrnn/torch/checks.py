@@ -70,13 +70,13 @@ def is_reset(reset, shape, like):
 
 
 def lengths(length, B, T, like):
-    """Tokens of each row as the kernels take them: less than 0 counts as 0, more than T as T."""
+    """Tokens of each row as int32, of which the kernels take less than 0 as 0 and more than T as T."""
     if length is None:
         return None
     has_shape(length, "length", (B,), like)
     if length.dtype not in _WHOLE:
         raise TypeError(f"length: is {length.dtype}; whole numbers are needed (int64, int32 and smaller)")
-    return length.to(torch.int64).clamp(0, T).to(torch.int32)
+    return (length.clamp(0, T) if length.dtype == torch.int64 else length).to(torch.int32)
 
 
 def one_length(length):

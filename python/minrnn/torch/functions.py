@@ -213,12 +213,6 @@ def _needs(*tensors):
     return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
 
 
-def _without_padding(x, length):
-    """x with zeros where there are no tokens: their gradient is 0, but 0·NaN would spoil that of the weights."""
-    padding = torch.arange(x.shape[1], device=x.device) >= length[:, None]
-    return x.masked_fill(padding[:, :, None], 0)
-
-
 # ---- the functions
 
 def scan(a, b, h0=None, reset=None, length=None):
@@ -274,11 +268,11 @@ def cell(x, weight, bias=None, h0=None, h_init=None, reset=None, length=None, *,
     checks.flag(normalize, "normalize"), checks.flag(signed, "signed")
     how = (KINDS[checks.choice(kind, "kind", KINDS)], CANDIDATES[checks.choice(candidate, "candidate", CANDIDATES)],
            normalize, signed)
-    return run_layer(x, weight, bias, h0, h_init, reset, length, how, length is None)
+    return run_layer(x, weight, bias, h0, h_init, reset, length, how)
 
 
-def run_layer(x, weight, bias, h0, h_init, reset, length, how, clean):
-    """cell, with its four options as numbers. clean: x has zeros, or any finite numbers, where there are no tokens."""
+def run_layer(x, weight, bias, h0, h_init, reset, length, how):
+    """cell, with its four options as numbers."""
     x, dtype = checks.main(x, "x")
     gates = 3 if how[0] else 2
     if x.dim() != 3:
@@ -294,10 +288,8 @@ def run_layer(x, weight, bias, h0, h_init, reset, length, how, clean):
     h_init = checks.wide(h_init, "h_init", (H,), x, x.dtype)
     reset, length = checks.masks(reset, length, x, B, T)
     args = (h0, h_init, reset, length, *how)
-    transformed = _transformed()
-    if length is not None and not clean and (transformed or _needs(weight)):
-        x = _without_padding(x, length)
-    if transformed:
+    if _transformed():
+        x = x if length is None else ops.without_padding(x, length)
         pre = F.linear(x, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
         h, last, _ = _Cell.apply(pre, None, None, *args)
     elif _needs(x, weight, bias, h0, h_init):

@@ -35,7 +35,8 @@ def _packed_sizes(packed):
     if data.dim() != 2:
         raise ValueError(f"input: the data of a PackedSequence must have 2 dimensions, not {data.dim()}")
     whole = sizes.dim() == 1 and sizes.dtype == torch.int64 and sizes.device.type == "cpu" and sizes.numel()
-    if not whole or sizes[-1] < 1 or (sizes[1:] > sizes[:-1]).any() or sizes.sum() != data.shape[0]:
+    rows = sizes.tolist() if whole else []  # which Python compares faster than PyTorch
+    if not whole or rows[-1] < 1 or sum(rows) != data.shape[0] or any(a < b for a, b in zip(rows, rows[1:])):
         raise ValueError(f"input: the batch_sizes of a PackedSequence must fall from its rows to 1 or more, and sum up "
                          f"to its {data.shape[0]} tokens")
     return data, sizes
@@ -136,24 +137,26 @@ class _Recurrent(nn.Module):
 
     # ---- running
 
-    def _one(self, x, at, suffix, h0, reset, length, clean):
+    def _one(self, x, at, suffix, h0, reset, length):
         """One layer in one direction: its output and its last state."""
         weight, bias = getattr(self, f"weight_l{at}{suffix}"), getattr(self, f"bias_l{at}{suffix}", None)
         if suffix:
             x, reset = _flip(x, length), None if reset is None else _reset_backward(reset, length)
         how = KINDS[self._kind], CANDIDATES[self.candidate], self.normalize, self.signed
-        h, last = run_layer(x, weight, bias, h0, None, reset, length, how, clean)
+        h, last = run_layer(x, weight, bias, h0, None, reset, length, how)
         return _flip(h, length) if suffix else h, last
 
-    def _layers(self, x, h0, reset, length, clean=True):
-        """All layers over [batch, time, features]: the output and the last states. clean: as run_layer has it."""
+    def _layers(self, x, h0, reset, length):
+        """All layers over [batch, time, features]: the output and the last states."""
+        if self.bidirectional and length is not None:
+            length = length.clamp(0, x.shape[1])  # as the kernels take it, for what is turned here
         lasts, place = [], 0
         for at in range(self.num_layers):
             if at and self.dropout:
                 x = nn.functional.dropout(x, self.dropout, self.training)
             outputs = []
             for suffix in self._suffixes:
-                h, last = self._one(x, at, suffix, None if h0 is None else h0[place], reset, length, clean or at > 0)
+                h, last = self._one(x, at, suffix, None if h0 is None else h0[place], reset, length)
                 outputs.append(h)
                 lasts.append(last)
                 place += 1
@@ -212,7 +215,7 @@ class _Recurrent(nn.Module):
         if turn:
             x, reset = x.transpose(0, 1), None if reset is None else reset.transpose(0, 1)
         h0, length = self._check_state(h0, x.shape[0], x), checks.lengths(length, x.shape[0], x.shape[1], x)
-        y, last = self._layers(x, h0, reset, length, length is None)
+        y, last = self._layers(x, h0, reset, length)
         return y.transpose(0, 1) if turn else y, last
 
     def _run_unbatched(self, x, h0, reset, length):
@@ -220,8 +223,7 @@ class _Recurrent(nn.Module):
             raise ValueError(f"h_0: has {h0.dim()} dimensions; 2 are needed beside an input without a batch")
         h0 = self._check_state(h0.unsqueeze(1) if isinstance(h0, torch.Tensor) else h0, 1, x)
         length = checks.lengths(checks.one_length(length), 1, x.shape[0], x)
-        y, last = self._layers(x.unsqueeze(0), h0, None if reset is None else reset.unsqueeze(0), length,
-                               length is None)
+        y, last = self._layers(x.unsqueeze(0), h0, None if reset is None else reset.unsqueeze(0), length)
         return y.squeeze(0), last.squeeze(1)
 
     def _step(self, x, h0):

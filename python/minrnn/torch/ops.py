@@ -172,6 +172,12 @@ def _room_like(x):
     return x.new_empty(x.shape)
 
 
+def without_padding(x, length):
+    """x with zeros where there are no tokens: their gradient is 0, but 0·NaN would spoil that of the weights."""
+    padding = torch.arange(x.shape[1], device=x.device) >= length[:, None]
+    return x.masked_fill(padding[:, :, None], 0)
+
+
 def cell_gradients(x, weight, bias, h0, h_init, reset, length, h, saved, dh, dlast, kind, candidate, normalize, signed,
                    needs_dx, consume):
     """The gradients of x, weight, bias, h0 and h_init, each a new tensor or None."""
@@ -181,6 +187,8 @@ def cell_gradients(x, weight, bias, h0, h_init, reset, length, h, saved, dh, dla
     inputs = (x if needs_dx or weight is None else None, weight, bias, h0, h_init)
     if B * T * H == 0:
         return _empty_gradients(inputs, h0, h_init, dlast, candidate)
+    if length is not None and weight is not None:
+        x = without_padding(x, length)
     dx, dweight, dbias, dh0, dh_init = gradients = [None if like is None else torch.empty_like(like)
                                                     for like in inputs]
     if not consume or saved.data_ptr() % 64:

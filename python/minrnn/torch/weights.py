@@ -21,8 +21,8 @@ class _Projected(nn.Module):
         self.out = nn.Linear(weight.shape[1], weight.shape[0], bias=False, device=weight.device, dtype=weight.dtype)
         self.out.weight = nn.Parameter(weight)
 
-    def forward(self, x, h_0=None, **kwargs):
-        y, last = self.layer(x, h_0, **kwargs)
+    def forward(self, input, hx=None, **kwargs):
+        y, last = self.layer(input, hx, **kwargs)
         return self.out(y), last
 
 
