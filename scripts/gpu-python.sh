@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The Python package on a machine with an NVIDIA GPU: builds the extension for this card, runs the tests of minrnn.torch,
-# those on CUDA first, and measures (python -m minrnn.bench). About five minutes after the build.
+# The Python package on a machine with an NVIDIA GPU: builds the extension for this card, runs the tests of
+# minrnn.torch, those on CUDA first, and measures (python -m minrnn.bench). About five minutes after the build.
 # usage: scripts/gpu-python.sh [FOLDER]      results in FOLDER (gpu-python): tests.txt, bench.txt, bench.json
 # MINRNN_PYTHON: a Python of 3.11 or later with NumPy and PyTorch (python3). MINRNN_PYTHON_BUILD: the build folder
 # (build-python); one that has the extension already is used as it is. MINRNN_SECONDS: for each length measured (25).

@@ -278,11 +278,11 @@ def run_layer(x, weight, bias, h0, h_init, reset, length, how):
     if x.dim() != 3:
         raise ValueError(f"x: has {x.dim()} dimensions; 3 (batch, time, features) are needed")
     B, T, D = x.shape
-    rows, *others = checks.is_tensor(weight, "weight").shape or [0]
-    if others != [D] or rows % gates or not D:
-        raise ValueError(f"weight: has the shape {tuple(weight.shape)}, where [{gates}·H, {D}] is needed, with one "
-                         "feature or more")
-    H = rows // gates
+    shape = checks.is_tensor(weight, "weight").shape
+    if len(shape) != 2 or shape[0] % gates or shape[1] != D or not D:
+        raise ValueError(f"weight: has the shape {tuple(shape)}, where [{gates}·H, {D}] is needed, with one feature or "
+                         "more")
+    rows, H = shape[0], shape[0] // gates
     weight = checks.wide(weight, "weight", (rows, D), x, x.dtype)
     bias, h0 = checks.wide(bias, "bias", (rows,), x, x.dtype), checks.wide(h0, "h0", (B, H), x, x.dtype)
     h_init = checks.wide(h_init, "h_init", (H,), x, x.dtype)

@@ -73,17 +73,22 @@ def _new_saved(x, weight, kind, signed, shape):
 # ---- PyTorch's dispatcher, which costs as much as a small call, and where it can be left out
 
 _no_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
-_keys = torch._C._dispatch_keys
+may_be_direct = hasattr(torch._C.DispatchKeySet, "raw_repr")  # older versions name the keys as slowly as they dispatch
 _is_plain = {}  # by dispatch keys: whether a tensor has nothing special to it, is no subclass, no view that negates, …
+
+
+def _keys(x):
+    keys = torch._C._dispatch_keys(x)
+    return keys.raw_repr() if may_be_direct else str(keys)
 
 
 def plain(*tensors):
     """Whether all are plain tensors, or None."""
     for x in tensors:
         if x is not None:
-            keys = _keys(x).raw_repr()
+            keys = _keys(x)
             if keys not in _is_plain:
-                _is_plain[keys] = keys == _keys(torch.empty(0, device=x.device)).raw_repr()
+                _is_plain[keys] = keys == _keys(torch.empty(0, device=x.device))
             if not _is_plain[keys]:
                 return False
     return True
@@ -91,7 +96,7 @@ def plain(*tensors):
 
 def direct(*tensors):
     """Whether a kernel may be called without the dispatcher: eager code on plain tensors that nobody watches."""
-    if _no_modes() or torch._C._get_tracing_state() or torch.autograd._profiler_enabled():
+    if not may_be_direct or _no_modes() or torch._C._get_tracing_state() or torch.autograd._profiler_enabled():
         return False
     return plain(*tensors)
 
