@@ -323,6 +323,8 @@ class Models(unittest.TestCase):
 
     def test_ctrl_c_ends_training_between_steps(self):
         model = text_model()
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+        self.addCleanup(signal.signal, signal.SIGINT, before)
 
         def batches():
             for i, batch in enumerate(text_batches(model, 1000)):
