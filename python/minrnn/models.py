@@ -19,7 +19,7 @@ _SAVE, _SAVE_INT8, _SAVE_BEST, _SAVE_TRAINING, _LOAD_TRAINING = range(5)
 _SCALER = {"input_mean": 1, "input_scale": 1, "target_mean": 2, "target_scale": 2}  # 1: of inputs, 2: of targets
 SCALER_TENSORS = {f"scaler.{name.replace('_', '.')}": name for name in _SCALER}  # as files call them
 _VECTORS = {"weights": 0, "gradients": 1, "moment1": 2, "moment2": 3, "best": 4}
-_CHOSEN = ("recompute", "recompute-chunk")  # keys that read as what training chose, where they leave it a choice
+_CHOSEN = ("recompute", "recompute-chunk")  # keys that read as what training chose, once it has chosen for "auto"
 _NO_DEFAULT = object()
 
 
@@ -49,8 +49,8 @@ def _vector(which):
 
 
 class _Holder(threading.local):
-    """The models of which a thread keeps a forward. Where it ends without backward() or drop(), they are let go: nobody
-    else knows of them, and all other calls would wait for ever."""
+    """The models whose forward this thread keeps. If it ends without backward() or drop(), those forwards are dropped:
+    otherwise every other call on these models would wait for ever."""
 
     def __init__(self):
         self.end = _End()
@@ -301,7 +301,7 @@ class Model:
         self._let_go()
         try:
             self._net.backward(dscores, dscores.size)
-        except BaseException:  # the forward is kept for another try
+        except BaseException:  # the forward is still kept, so that the caller can try again
             if held is not None:
                 held[id(self)] = weakref.ref(self)
             raise
@@ -401,8 +401,9 @@ class Model:
         the scaler's numbers, such as scaler.input.mean, where there is one."""
         _vector(which)
         tensors = {name: self.tensor(name, which) for name, _, _ in self._net.tensors()}
-        for name, x in self.scaler.items() if which == "weights" else ():
-            tensors[f"scaler.{name.replace('_', '.')}"] = x
+        if which == "weights":
+            scaler = self.scaler
+            tensors |= {key: scaler[name] for key, name in SCALER_TENSORS.items() if name in scaler}
         return tensors
 
     def tensor(self, name, which="weights", copy=None):
