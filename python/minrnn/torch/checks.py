@@ -11,7 +11,7 @@ _WHOLE = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
 
 
 def is_tensor(x, name):
-    """A dense tensor."""
+    """Refuses anything but a dense tensor."""
     if not isinstance(x, torch.Tensor):
         raise TypeError(f"{name}: must be a tensor, not {type(x).__name__}")
     if x.layout is not torch.strided or x.is_nested:
@@ -20,7 +20,7 @@ def is_tensor(x, name):
 
 
 def has_shape(x, name, shape, like):
-    """A tensor of a shape, on the device of the main argument."""
+    """Refuses a tensor of another shape, or on another device than the main argument."""
     is_tensor(x, name)
     if x.shape != shape:
         raise ValueError(f"{name}: has the shape {tuple(x.shape)}, where {tuple(shape)} is needed")
@@ -61,7 +61,7 @@ def main(x, name):
 
 
 def is_reset(reset, shape, like):
-    """A mask of tokens, or None."""
+    """Refuses a reset mask of another shape or dtype."""
     if reset is None:
         return
     has_shape(reset, "reset", shape, like)
@@ -70,7 +70,7 @@ def is_reset(reset, shape, like):
 
 
 def lengths(length, B, T, like):
-    """Tokens of each row as int32, of which the kernels take less than 0 as 0 and more than T as T."""
+    """The number of tokens in each row, as int32. The kernels treat less than 0 as 0, and more than T as T."""
     if length is None:
         return None
     has_shape(length, "length", (B,), like)

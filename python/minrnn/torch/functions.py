@@ -44,7 +44,7 @@ def _one_by_one(call, count, dims, args):
 
 
 def _no_samples(call, dims, args):
-    """The outputs of torch.vmap over nothing: those of one sample of zeros, without it."""
+    """Outputs of torch.vmap over no samples: their shapes are those of one sample of zeros."""
     one = [x if dim is None else x.new_zeros([n for i, n in enumerate(x.shape) if i != dim])
            for x, dim in zip(args, dims)]
     outputs = tuple(x.new_empty((0, *x.shape)) for x in call(*one))

@@ -35,7 +35,7 @@ def _packed_sizes(packed):
     if data.dim() != 2:
         raise ValueError(f"input: the data of a PackedSequence must have 2 dimensions, not {data.dim()}")
     whole = sizes.dim() == 1 and sizes.dtype == torch.int64 and sizes.device.type == "cpu" and sizes.numel()
-    rows = sizes.tolist() if whole else []  # which Python compares faster than PyTorch
+    rows = sizes.tolist() if whole else []  # Python compares so few numbers faster than PyTorch
     if not whole or rows[-1] < 1 or sum(rows) != data.shape[0] or any(a < b for a, b in zip(rows, rows[1:])):
         raise ValueError(f"input: the batch_sizes of a PackedSequence must fall from its rows to 1 or more, and sum up "
                          f"to its {data.shape[0]} tokens")
@@ -149,7 +149,7 @@ class _Recurrent(nn.Module):
     def _layers(self, x, h0, reset, length):
         """All layers over [batch, time, features]: the output and the last states."""
         if self.bidirectional and length is not None:
-            length = length.clamp(0, x.shape[1])  # as the kernels take it, for what is turned here
+            length = length.clamp(0, x.shape[1])  # the kernels do so themselves, _flip does not
         lasts, place = [], 0
         for at in range(self.num_layers):
             if at and self.dropout:
@@ -186,7 +186,7 @@ class _Recurrent(nn.Module):
             raise TypeError(f"h_0: is {h0.dtype}, where {wanted} is needed beside {like.dtype}")
         return h0
 
-    @torch.compiler.disable  # PyTorch cannot trace padding and packing, of nn.GRU neither
+    @torch.compiler.disable  # PyTorch cannot trace padding and packing, not even for nn.GRU
     def _run_packed(self, packed, h0, reset):
         if reset is not None:
             raise ValueError("reset: a PackedSequence has none; pad it, and pass the mask with a tensor")

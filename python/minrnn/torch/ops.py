@@ -73,7 +73,7 @@ def _new_saved(x, weight, kind, signed, shape):
 # ---- PyTorch's dispatcher, which costs as much as a small call, and where it can be left out
 
 _no_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
-may_be_direct = hasattr(torch._C.DispatchKeySet, "raw_repr")  # older versions name the keys as slowly as they dispatch
+may_be_direct = hasattr(torch._C.DispatchKeySet, "raw_repr")  # older versions: asking takes as long as dispatching
 _is_plain = {}  # by dispatch keys: whether a tensor has nothing special to it, is no subclass, no view that negates, …
 
 
@@ -115,7 +115,7 @@ def _start(h_init, candidate):
 
 
 def _empty_gradients(inputs, h0, h_init, dlast, candidate):
-    """Without tokens only the first states have a part in the result."""
+    """Gradients where there are no tokens: the result depends on the first states alone."""
     gradients = [None if like is None else torch.zeros_like(like) for like in inputs]
     if dlast is not None and h0 is not None:
         gradients[3].copy_(dlast)
