@@ -125,18 +125,18 @@ static bool fits(const emulated::launch_shape &s, const void *kernel)
     const size_t threads = (size_t)s.block.x * s.block.y * s.block.z;
     const auto at = allowed_shared.find(kernel);
     const size_t allowed = at == allowed_shared.end() ? (size_t)emulated::FREE_SHARED : (size_t)at->second;
-    return threads && threads <= emulated::MOST_THREADS && s.grid.x && s.grid.y && s.grid.z && s.grid.y < 65536 &&
-           s.grid.z < 65536 && s.block.z <= 64 && s.shared <= allowed;
+    const bool shaped = threads && threads <= emulated::MOST_THREADS && s.block.z <= 64 && s.grid.x && s.grid.y &&
+                        s.grid.z && s.grid.y < 65536 && s.grid.z < 65536;
+    if (!shaped) emulated::note_error(cudaErrorInvalidConfiguration);
+    else if (s.shared > allowed) emulated::note_error(cudaErrorLaunchOutOfResources);
+    return shaped && s.shared <= allowed;
 }
 
 void emulated::enqueue_kernel(const launch_shape &shape, call *given, const void *kernel)
 {
     locked l;
     const std::shared_ptr<call> kept(given);
-    if (!fits(shape, kernel)) {
-        note_error(cudaErrorLaunchOutOfResources);
-        return;
-    }
+    if (!fits(shape, kernel)) return;
     enqueue(shape.stream, [=] {
         run_kernel(
             shape, [&] { kept->run(); }, kernel);
@@ -150,6 +150,7 @@ const char *cudaGetErrorString(cudaError_t error)
     switch (error) {
     case cudaSuccess: return "no error";
     case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorInvalidConfiguration: return "invalid configuration argument";
     case cudaErrorLaunchOutOfResources: return "too many resources requested for launch";
     case cudaErrorNotReady: return "device not ready";
     default: return "an error of the emulated card";
@@ -214,7 +215,8 @@ cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 bloc
     typedef void takes(room);
     for (size_t i = 0; i < sizeof copy; i++) copy.bytes[i] = ((volatile char *)args[0])[i];
     const emulated::launch_shape shape = {grid, block, shared, stream, true};
-    if (!fits(shape, kernel) || grid.x * grid.y * grid.z > emulated::PROCESSORS) return cudaErrorLaunchOutOfResources;
+    if (!fits(shape, kernel)) return cudaGetLastError();
+    if (grid.x * grid.y * grid.z > emulated::PROCESSORS) return cudaErrorLaunchOutOfResources;
     emulated::enqueue(stream, [=] {
         emulated::run_kernel(
             shape, [&] { ((takes *)kernel)(copy); }, kernel);
