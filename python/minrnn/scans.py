@@ -45,7 +45,8 @@ def _array(x, name, dtype=None):
             x = np.from_dlpack(x) if hasattr(x, "__dlpack__") else np.asarray(x)
         except (TypeError, ValueError, RuntimeError, BufferError) as error:  # such as a tensor that requires gradients
             raise InvalidArgument(f"{name}: {error}") from None
-    wanted = dtype or (x.dtype if x.dtype in _DTYPES else np.dtype(np.float32))
+    wide = x.dtype.kind == "f" and x.dtype.itemsize > 4  # also of the other byte order
+    wanted = dtype or np.dtype(np.float64 if wide else np.float32)
     if x.dtype is wanted and x.flags.c_contiguous and x.flags.aligned and type(x) is np.ndarray:
         return x
     refuse_mask(x, name)
