@@ -1,10 +1,12 @@
 """Threads: a call that waits for another thread's work lets all others run."""
+import os
 import subprocess
 import sys
 import textwrap
 import threading
 import time
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -72,6 +74,13 @@ ENDS = """
     thread.join()
     model.backward(0 * scores)
     model.update()
+    def both():
+        model.backward(0 * model.forward(ids, train=True))
+        model.forward(ids, train=True)
+    thread = threading.Thread(target=both)
+    thread.start()
+    thread.join()
+    model.update()  # with the gradients of the first, which stay
 """
 
 # Threads come and go, and each has a forward of its own in between: the end of one drops that of no other.
@@ -105,6 +114,29 @@ TURNS = """
         model.backward(0 * scores)  # a refused one can be tried again
 """
 
+# A child begins with the contexts of a CPU, and with a lock that no thread of its own holds.
+FORKED = """
+    import os
+    import signal
+    import minrnn
+    from minrnn import contexts
+    places = [(name, 0, False, False) for name in ("cuda", "cuda:1", "auto")]
+    for place in places:
+        contexts._shared[place] = object()
+    of_gpus, cpu = [contexts._shared[place] for place in places], minrnn.context()
+    contexts._lock.acquire()  # as another thread would
+    child = os.fork()
+    if not child:
+        signal.alarm(30)
+        assert minrnn.context() is cpu
+        minrnn.context("cpu", 1)
+        assert contexts._lost == of_gpus, contexts._lost
+        assert not set(places) & contexts._shared.keys()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert set(places) < contexts._shared.keys() and not contexts._lost
+"""
+
 
 class Threads(unittest.TestCase):
     def run_alone(self, program):
@@ -120,6 +152,25 @@ class Threads(unittest.TestCase):
 
     def test_threads_take_turns(self):
         self.run_alone(TURNS)
+
+    @unittest.skipUnless(hasattr(os, "fork"), "there is no fork here")
+    def test_a_child_has_contexts_of_its_own(self):
+        self.run_alone(FORKED)
+
+    def test_threads_that_ask_at_once_share_a_context(self):
+        made, found = [], []
+
+        def slow(*wanted):
+            made.append(wanted)
+            time.sleep(0.05)
+            return object()
+        with mock.patch("minrnn.contexts._core.context_new", slow), mock.patch("minrnn.contexts._shared", {}):
+            threads = [threading.Thread(target=lambda: found.append(minrnn.context("cpu", 7))) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        self.assertEqual((len(made), len(set(map(id, found))), len(found)), (1, 1, 4))
 
     def test_long_texts_let_others_run(self):
         model = minrnn.Model(vocab=sorted(set("the cät")), layers=1, dim=8)
