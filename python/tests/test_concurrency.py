@@ -61,19 +61,29 @@ ENDS = """
     thread.start()
     thread.join()
     model.state_dict()
-    kept, done = threading.Event(), threading.Event()
-    def work():
-        model.backward(0 * model.forward(ids, train=True))
-        kept.set()
-        done.wait()
-    thread = threading.Thread(target=work)
+    def refused():
+        try:
+            model.backward(np.nan * model.forward(ids, train=True))
+        except minrnn.Error:
+            return
+    thread = threading.Thread(target=refused)
     thread.start()
-    kept.wait()
-    scores = model.forward(ids, train=True)
-    done.set()
     thread.join()
-    model.backward(0 * scores)
-    model.update()
+    model.state_dict()
+    for finish in lambda scores: model.backward(0 * scores), lambda scores: model.drop():
+        kept, done = threading.Event(), threading.Event()
+        def work():
+            finish(model.forward(ids, train=True))
+            kept.set()
+            done.wait()
+        thread = threading.Thread(target=work)
+        thread.start()
+        kept.wait()
+        scores = model.forward(ids, train=True)
+        done.set()
+        thread.join()
+        model.backward(0 * scores)
+        model.update()
     def both():
         model.backward(0 * model.forward(ids, train=True))
         model.forward(ids, train=True)
@@ -118,6 +128,7 @@ TURNS = """
 FORKED = """
     import os
     import signal
+    import threading
     import minrnn
     from minrnn import contexts
     places = [(name, 0, False, False) for name in ("cuda", "cuda:1", "auto")]
@@ -134,6 +145,21 @@ FORKED = """
         assert not set(places) & contexts._shared.keys()
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
+    model, kept, done = minrnn.Model(vocab="bytes", layers=1, dim=8), threading.Event(), threading.Event()
+    def work():
+        model.forward([[1, 2]], train=True)
+        kept.set()
+        done.wait()
+    thread = threading.Thread(target=work)
+    thread.start()
+    kept.wait()
+    child = os.fork()  # where the other thread is gone, and its forward stays
+    if not child:
+        os._exit(0)
+    signal.alarm(30)
+    assert os.waitpid(child, 0)[1] == 0
+    done.set()
+    thread.join()
     assert set(places) < contexts._shared.keys() and not contexts._lost
 """
 
