@@ -110,6 +110,12 @@ class ModelCorners(unittest.TestCase):
         self.assertEqual(losses.shape, (3,))
         np.testing.assert_allclose(losses, np.square(model.forward(values=values) - target)[:, 0], rtol=1e-4)
 
+    def test_pairs_need_two(self):
+        model = minrnn.Model(input="tokens", inputs=5, outputs=2, head="pair-last", layers=1, dim=8)
+        self.assertEqual(model.forward(np.zeros((4, 3), np.int32)).shape, (2, 2))
+        with self.assertRaisesRegex(minrnn.InvalidArgument, "3 sequences of 2 tokens; .* an even number of sequences"):
+            model.forward(np.zeros((3, 2), np.int32))
+
     def test_only_whole_and_real_numbers(self):
         model = values_model()
         for wrong in np.ones((1, 3, 2)) + 1j, np.full((1, 3, 2), "1"):
