@@ -63,6 +63,9 @@ class Copies(unittest.TestCase):
             resumed.load_training(path)
         for one in model, resumed:
             self.same(model, copy.deepcopy(one), "moment1")
+        fitted = minrnn.Model(vocab="bytes", layers=1, dim=8)
+        fitted.fit(batches(1))
+        self.same(fitted, copy.deepcopy(fitted), "moment1")
         self.assertGreater(abs(model.tensor("head.weight", "moment1")).max(), 0)
 
     def test_a_copy_has_no_forward(self):

@@ -87,6 +87,14 @@ class ModelCorners(unittest.TestCase):
         self.assertAlmostEqual(result.loss, float(wrong[mask == 1].mean()), 5)
         self.assertNotAlmostEqual(result.loss, float(wrong.mean()), 3)
 
+    def test_a_mask_of_sequences(self):
+        model, rng = values_model(head="last"), np.random.default_rng(1)
+        batch = dict(values=rng.standard_normal((3, 6, 2)), target_values=rng.standard_normal((3, 1)))
+        result, losses = model.evaluate(**batch, mask=[1, 0, 1]), model.losses(**batch)
+        self.assertAlmostEqual(result.loss, (losses[0] + losses[2]) / 2, 5)
+        with self.assertRaisesRegex(minrnn.InvalidArgument, r"^mask: has the shape \(3, 6\), where \(3,\)"):
+            model.evaluate(**batch, mask=np.ones((3, 6)))
+
     def test_a_reset_starts_a_sequence(self):
         model, ids = text_model(), text_model().encode(TEXT)[None, :12]
         reset = np.zeros((1, 12), np.uint8)

@@ -5,6 +5,7 @@ import sys
 import tempfile
 import textwrap
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -136,6 +137,13 @@ class Refusals(unittest.TestCase):
         name = next(name for name, dtype, _ in small._net.tensors() if dtype == "I8")
         self.refused(f"^{name}: has 8 bits and cannot be viewed", lambda: small.tensor(name, copy=False))
         self.assertEqual(small.tensor(name).shape, model.tensor(name).shape)
+        far = mock.Mock(wraps=model._net)  # as on a GPU
+        far.view.side_effect = minrnn.DeviceError("this device's memory cannot be seen in place")
+        with mock.patch.object(model, "_net", far):
+            self.refused("cannot be seen in place", lambda: model.tensor("head.weight", copy=False), minrnn.DeviceError)
+            copied = model.tensor("head.weight")
+        np.testing.assert_array_equal(copied, model.tensor("head.weight"))
+        self.assertFalse(np.shares_memory(copied, model.tensor("head.weight")))
 
     def test_weights_of_8_bits_are_left_alone(self):
         model = text_model()
@@ -197,10 +205,14 @@ class Refusals(unittest.TestCase):
             return minrnn.read_log(self.folder.name)
 
         for pattern, text in (("is no object", b"[1]\n"), ("has no step", b'{"kind":"step","loss":2}\n'),
-                              ("has no step", b'{"kind":"eval","step":1.5}\n'), ("is not UTF-8", b'{"a":"\xff"}\n'),
+                              ("has no step", b'{"kind":"eval","step":1.5}\n'),
+                              ("has no step", b'{"kind":"step","step":-1}\n'),
+                              ("has no step", b'{"kind":"step","step":9223372036854775808}\n'), ("is not UTF-8", b'{"a":"\xff"}\n'),
                               ("is not JSON", b"{\n")):
             self.refused(f"log.jsonl, line 2: {pattern}$", lambda: log(text), minrnn.FormatError)
-        steps = log(b'{"kind":"step","step":2,"loss":"x","note":"text"}\n{"kind":"start"}\n{"kind":"step","st').steps
+        both = log(b'{"kind":"step","step":2,"loss":"x","note":"text"}\n{"kind":"start"}\n{"kind":"step","st')
+        steps = both.steps
+        self.assertEqual((set(steps), both.evals), ({"step", "loss", "note"}, {}))
         np.testing.assert_array_equal(steps["loss"], [2, np.nan])
         np.testing.assert_array_equal(steps["note"], [np.nan, np.nan])
         self.refused("none: No such file", lambda: minrnn.read_log(path + "none"), minrnn.FileError)

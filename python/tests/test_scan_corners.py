@@ -26,6 +26,23 @@ class ScanCorners(unittest.TestCase):
         for dtype in ">f4", np.float16, np.int64:
             self.assertEqual(minrnn.scan(a, b.astype(dtype)).dtype, np.float32)
 
+    def test_one_array_on_a_gpu_is_enough(self):
+        class Far:
+            """An array on a GPU."""
+            def __dlpack_device__(self):
+                return 2, 0
+
+            def __dlpack__(self, **_):
+                raise AssertionError("its memory was asked for")
+
+        here = np.zeros((1, 2, 3), np.float32)
+        with mock.patch("minrnn.scans._tensors", side_effect=StopIteration):
+            for a, b in (Far(), here), (here, Far()), (Far(), Far()):
+                with self.assertRaises(StopIteration):
+                    minrnn.scan(a, b)
+            with self.assertRaises(StopIteration):
+                minrnn.mingru(Far(), here[0])
+
     def test_gradients_with_all_arguments_are_differences(self):
         for kind, vjp, gates in ("mingru", minrnn.mingru_vjp, 2), ("minlstm", minrnn.minlstm_vjp, 3):
             for more in {"signed": True}, {"normalize": False}:

@@ -9,7 +9,7 @@ from test_weights import layer
 
 import minrnn
 from minrnn.command import command
-from minrnn.weights import _write
+from minrnn.weights import _read, _run, _write
 
 
 @unittest.skipUnless(command(), "the command is not built: weights of other programs were not read")
@@ -52,6 +52,20 @@ class WeightCorners(unittest.TestCase):
                             ("dtype", "bf16"), ("tf32", False), ("seed", 3)):
             self.refused(f"^{name}: is no key of a model", lambda: minrnn.from_state_dict(layer(), **{name: value}))
 
+    def test_tensors_that_know_their_scaler(self):
+        model = minrnn.Model(input="reals", inputs=2, outputs=1, loss="mse", layers=1, dim=8)
+        model.set_scaler(input_mean=[1.25, 2], input_scale=[3, 4.5])
+        with tempfile.TemporaryDirectory() as folder:
+            source, out = os.path.join(folder, "model"), os.path.join(folder, "weights")
+            model.save(source)
+            _run("export", folder, source, "--to", "torch", "--out", out)
+            tensors = _read(out)
+        again = minrnn.from_state_dict(tensors)
+        self.assertEqual({name: x.tolist() for name, x in again.scaler.items()},
+                         {"input_mean": [1.25, 2], "input_scale": [3, 4.5]})
+        x = np.ones((1, 3, 2))
+        np.testing.assert_allclose(again.forward(values=x), model.forward(values=x), atol=1e-6)
+
     def test_masked_weights(self):
         masked = {name: np.ma.array(x, mask=x > 0) for name, x in layer().items()}
         self.refused("a masked array; its mask would be lost", lambda: minrnn.from_state_dict(masked))
@@ -64,6 +78,9 @@ class WeightCorners(unittest.TestCase):
                 _write(name, layer())
                 for path in name, os.fsencode(name), pathlib.Path(name):
                     self.assertEqual(minrnn.from_state_dict(path).config["mixer"], "mingru")
+            with open(b"\xff", "wb") as file:
+                file.write(b"no weights")
+            self.refused("^\ufffd", lambda: minrnn.from_state_dict(b"\xff"))
             os.chdir(os.pardir)
         for none in "--help", "nowhere/there", b"none", pathlib.Path("none"), "":
             self.refused(": cannot be opened: No such file", lambda: minrnn.from_state_dict(none), minrnn.FileError)
