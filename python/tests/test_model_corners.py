@@ -356,6 +356,12 @@ class ModelCorners(unittest.TestCase):
                                ("^out: must be a contiguous writable array", out.transpose(2, 1, 0))):
             with self.assertRaisesRegex(ValueError, pattern):
                 net.run(0, batch, array)
+        pairs = minrnn.Model(input="tokens", inputs=5, outputs=2, head="pair-last", layers=1, dim=8)._net
+        for B, T in (0, 4), (-1, 4), (2, 0):
+            with self.assertRaisesRegex(ValueError, f"^batch: {B} sequences of {T} tokens"):
+                net.run(0, (B, T, ids, None, None, None, None, None, None), out)
+        with self.assertRaisesRegex(ValueError, "^B = 1: this model takes pairs"):
+            pairs.run(0, (1, 8, ids, None, None, None, None, None, None), np.empty((1, 2), np.float32))
         with self.assertRaisesRegex(ValueError, "^scan: -1 is not a size"):
             minrnn._core.raw_scan(minrnn.context(), 0, 0, -1, 1, 1, 0, *[None] * 12, 0, 0)
 
