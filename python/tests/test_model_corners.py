@@ -356,6 +356,13 @@ class ModelCorners(unittest.TestCase):
                                ("^out: must be a contiguous writable array", out.transpose(2, 1, 0))):
             with self.assertRaisesRegex(ValueError, pattern):
                 net.run(0, batch, array)
+        for name in "head", "head.weight.", "":
+            with self.assertRaisesRegex(KeyError, "there is no such tensor"):
+                net.get(0, name, np.empty((256, 8), np.float32))
+        with self.assertRaisesRegex(ValueError, "^path: has a zero byte"):
+            minrnn._core.net_open(minrnn.context(), b"a\0b")
+        text_model().save(self.path)
+        self.assertIsNone(minrnn._core.file_meta(os.fsencode(self.path), "mine.author"))
         pairs = minrnn.Model(input="tokens", inputs=5, outputs=2, head="pair-last", layers=1, dim=8)._net
         for B, T in (0, 4), (-1, 4), (2, 0):
             with self.assertRaisesRegex(ValueError, f"^batch: {B} sequences of {T} tokens"):

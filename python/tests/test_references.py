@@ -126,9 +126,10 @@ class References(unittest.TestCase):
         for name, (call, times) in calls.items():
             for _ in range(times // 4):
                 call()
-            before = memory()
+            before, blocks = memory(), sys.getallocatedblocks()
             for _ in range(times):
                 call()
+            self.assertLess(sys.getallocatedblocks() - blocks, times / 2, name)
             self.assertLess(memory() - before, 3_000_000, name)
 
 

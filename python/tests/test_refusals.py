@@ -100,6 +100,11 @@ class Refusals(unittest.TestCase):
         self.refused("^batch: 1, None, x: no such array", lambda: model.fit([{1: x, "x": x, None: x}]))
         self.refused("^tensors: missing .*, unknown \\[5, 'x'\\]", lambda: model.load_state_dict({5: x, "x": x}))
 
+    def test_tokens_that_are_too_large(self):
+        stream = text_model().stream()
+        for wrong in 2**31, 2**32, 2**70, -2**31 - 1, -2**32, -2**70:
+            self.refused("^token: .* is too large", lambda: stream.step(wrong))
+
     def test_numbers_that_are_too_large(self):
         model = minrnn.Model(input="reals", inputs=1, outputs=1, loss="mse", layers=1, dim=8)
         self.refused("^ids: a number is too large", lambda: text_model().forward([[2**70]]))
