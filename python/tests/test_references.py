@@ -108,6 +108,14 @@ class References(unittest.TestCase):
             minrnn.Model(vocab="bytes", layers=1, dim=8, seed=3)
         np.testing.assert_array_equal(view, want)
 
+    def growth(self, call, times):
+        """Bytes, and objects of Python, that are there after so many calls and were not before."""
+        size, blocks = memory(), sys.getallocatedblocks()
+        for _ in range(times):
+            call()
+        return memory() - size, sys.getallocatedblocks() - blocks
+
+    @unittest.skipIf("libasan" in os.environ.get("LD_PRELOAD", ""), "AddressSanitizer keeps what is freed for a while")
     @unittest.skipUnless(os.path.exists("/proc/self/statm"), "there is no /proc here")
     def test_memory(self):
         model = minrnn.Model(vocab="bytes", layers=1, dim=64, threads=1)
@@ -126,11 +134,8 @@ class References(unittest.TestCase):
         for name, (call, times) in calls.items():
             for _ in range(times // 4):
                 call()
-            before, blocks = memory(), sys.getallocatedblocks()
-            for _ in range(times):
-                call()
-            self.assertLess(sys.getallocatedblocks() - blocks, times / 2, name)
-            self.assertLess(memory() - before, 3_000_000, name)
+            rounds = (self.growth(call, times) for _ in range(3))  # something else may take memory meanwhile
+            self.assertTrue(any(size < 3_000_000 and blocks < times / 2 for size, blocks in rounds), name)
 
 
 if __name__ == "__main__":
