@@ -212,10 +212,12 @@ class Refusals(unittest.TestCase):
         for pattern, text in (("is no object", b"[1]\n"), ("has no step", b'{"kind":"step","loss":2}\n'),
                               ("has no step", b'{"kind":"eval","step":1.5}\n'),
                               ("has no step", b'{"kind":"step","step":-1}\n'),
-                              ("has no step", b'{"kind":"step","step":9223372036854775808}\n'), ("is not UTF-8", b'{"a":"\xff"}\n'),
+                              ("has no step", b'{"kind":"step","step":9223372036854775808}\n'),
+                              ("is not UTF-8", b'{"a":"\xff"}\n'),
                               ("is not JSON", b"{\n")):
             self.refused(f"log.jsonl, line 2: {pattern}$", lambda: log(text), minrnn.FormatError)
-        both = log(b'{"kind":"step","step":2,"loss":"x","note":"text"}\n{"kind":"start"}\n{"kind":"step","st')
+        both = log(b'{"kind":"step","step":2,"loss":"x","note":"text"}\n{"kind":"start","seed":1}\n'
+                   b'{"kind":"step","st')
         steps = both.steps
         self.assertEqual((set(steps), both.evals), ({"step", "loss", "note"}, {}))
         np.testing.assert_array_equal(steps["loss"], [2, np.nan])

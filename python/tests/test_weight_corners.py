@@ -42,7 +42,8 @@ class WeightCorners(unittest.TestCase):
             self.refused("^vocab, text: one of them", lambda: minrnn.from_state_dict(tensors, vocab=vocab, text="ab"))
         for vocab in [], ["b", "a"], [1, 2], ["ab"]:
             self.refused("^vocab: must be .bytes., or char", lambda: minrnn.from_state_dict(tensors, vocab=vocab))
-        for how in {"text": "bbaab"}, {"text": "ab", "vocab": "chars"}, {"vocab": ("a", "b")}, {"vocab": np.array(["a", "b"])}:
+        for how in ({"text": "bbaab"}, {"text": "ab", "vocab": "chars"}, {"vocab": ("a", "b")},
+                    {"vocab": np.array(["a", "b"])}):
             self.assertEqual(minrnn.from_state_dict(tensors, **how).decode([1, 0]), "ba")
         both = minrnn.from_state_dict(tensors, text="\r\0")  # every character counts
         self.assertEqual(both.decode([0, 1]), "\0\r")
