@@ -42,16 +42,16 @@ class References(unittest.TestCase):
         h0, h_init, a = np.ones((2, 4), np.float32), np.ones(4, np.float32), np.ones((2, 5, 4), np.float32)
         reset, length, short = np.zeros((2, 5), np.uint8), np.array([5, 4], np.int32), np.ones(3, np.float32)
         masks = {"reset": reset, "length": length}
-        raw = [0, 0, 0, 2, 5, 4, 0]
+        raw = 0, 0, 2, 5, 4, 0  # forward, of floats, B, T, H, no stream of a GPU
         self.given_back(
             (x, weight, bias, h0, h_init, a, reset, length, short),
             scan=lambda: scans.scan(a, a, h0, return_state=True, **masks),
             scan_vjp=lambda: scans.scan_vjp(a, a, h0, **masks)[2](a, h0),
             mingru=lambda: scans.mingru(x, weight, bias, h0, h_init=h_init, **masks),
             mingru_vjp=lambda: scans.mingru_vjp(x, weight, bias, h0, h_init=h_init, **masks)[2](a, h0),
-            wrong=failing(lambda: _core.raw_scan(minrnn.context(), *raw[1:], 0, a, a, h0, reset, length, short,
-                                                 *[None] * 6, 0, 0)),
-            count=failing(lambda: _core.raw_scan(minrnn.context(), *raw[1:], 0, a)))
+            wrong=failing(lambda: _core.raw_scan(minrnn.context(), *raw, a, a, h0, reset, length, short, *[None] * 6, 0,
+                                                 0)),
+            count=failing(lambda: _core.raw_scan(minrnn.context(), *raw, a)))
 
     def test_arrays_of_models(self):
         model = minrnn.Model(vocab="bytes", layers=1, dim=8)
