@@ -164,6 +164,8 @@ class ModelCorners(unittest.TestCase):
     def test_a_stream_serves_one_thread_at_a_time(self):
         model = text_model(dim=128, layers=4)
         stream, refused, long = model.stream(), [], np.zeros(40000, np.int32)
+        out = np.empty(256, np.float32)
+        held = sys.getrefcount(out)
 
         def attempt(call, *arguments):
             try:
@@ -174,11 +176,12 @@ class ModelCorners(unittest.TestCase):
             thread = threading.Thread(target=attempt, args=(stream.feed, long))
             thread.start()
             while thread.is_alive() and not refused:
-                attempt(stream.step, 1)
+                attempt(stream._core.step, 1, out)
             thread.join()
             if refused:
                 break
         self.assertEqual(set(refused), {"this stream is in use by another thread"})
+        self.assertEqual(sys.getrefcount(out), held)
         stream.step(1)
 
     # ---- text
