@@ -105,6 +105,11 @@ class Refusals(unittest.TestCase):
         for wrong in 2**31, 2**32, 2**70, -2**31 - 1, -2**32, -2**70:
             self.refused("^token: .* is too large", lambda: stream.step(wrong))
 
+    def test_halves_of_characters_in_settings(self):
+        for name, value in ("vocab", ["\ud800"]), ("mixer", "\udfff"), ("\ud800", 1):
+            self.refused("^settings: has half a character",
+                         lambda: minrnn.Model(**{"inputs": 2, "outputs": 2, "input": "reals", name: value}))
+
     def test_numbers_that_are_too_large(self):
         model = minrnn.Model(input="reals", inputs=1, outputs=1, loss="mse", layers=1, dim=8)
         self.refused("^ids: a number is too large", lambda: text_model().forward([[2**70]]))
