@@ -150,6 +150,22 @@ static void states_of_older_libraries_are_read(void **state)
     mr_context_free(ctx);
 }
 
+static void a_best_model_of_before_the_first_step_is_kept(void **state)
+{
+    (void)state;
+    char path[MR_TEXT_MAX], best[MR_TEXT_MAX];
+    mr_context *ctx = context_on("cpu");
+    mr_net *net = net_of(ctx, tiny), *later = net_of(ctx, tiny);
+    in_folder("marked.safetensors", path);
+    in_folder("marked-best.safetensors", best);
+    OK(mr_net_mark_best(net, &err));
+    OK(mr_net_save_training(net, path, NULL, &err));
+    OK(mr_net_load_training(later, path, &err));
+    OK(mr_net_save_best(later, best, &err));
+    mr_net_free(net), mr_net_free(later);
+    mr_context_free(ctx);
+}
+
 /* A refused state changes nothing. */
 static void a_refused_state_changes_nothing(void **state)
 {
@@ -247,6 +263,7 @@ int main(void)
         cmocka_unit_test(the_best_model_is_kept_and_saved),
         cmocka_unit_test(a_state_keeps_the_callers_metadata),
         cmocka_unit_test(states_of_older_libraries_are_read),
+        cmocka_unit_test(a_best_model_of_before_the_first_step_is_kept),
         cmocka_unit_test(a_refused_state_changes_nothing),
         cmocka_unit_test(the_first_nonfinite_tensor_is_found),
         cmocka_unit_test(overflowing_steps_are_done_or_not_at_all),

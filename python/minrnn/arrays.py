@@ -8,15 +8,17 @@ import numpy as np
 
 from .errors import InvalidArgument
 
+_NO_NUMBERS = "cSUTMm"  # kinds of dtypes: complex numbers, texts, times
 
-def _plain(x, name, kinds):
+
+def _plain(x, name):
     refuse_mask(x, name)
     try:
         only_dlpack = hasattr(x, "__dlpack__") and not hasattr(x, "__array__")
         x = np.from_dlpack(x) if only_dlpack else np.asarray(x)
     except (TypeError, ValueError, RuntimeError, BufferError) as error:  # such as rows of several lengths
         raise InvalidArgument(f"{name}: {error}") from None
-    if x.dtype.kind in kinds:
+    if x.dtype.kind in _NO_NUMBERS:
         raise InvalidArgument(f"{name}: must be numbers, not {x.dtype}")
     return x
 
@@ -36,13 +38,15 @@ def in_place(x, dtype):
 def _as(x, name, dtype):
     try:
         return in_place(x, dtype)
-    except (TypeError, ValueError, OverflowError):  # of objects, such as None
+    except OverflowError:  # of a Python int
+        raise InvalidArgument(f"{name}: a number is too large") from None
+    except (TypeError, ValueError):  # of objects, such as None
         raise InvalidArgument(f"{name}: must be numbers, not {x if x.ndim == 0 else x.dtype}") from None
 
 
 def whole(x, name, dtype=np.int32):
     """x as whole numbers; what the type cannot hold is refused, not wrapped or cut off."""
-    x = _plain(x, name, "cSUMm")
+    x = _plain(x, name)
     with np.errstate(invalid="ignore"):
         result = _as(x, name, dtype)
     if x.dtype != result.dtype and not (result == x).all():
@@ -56,7 +60,7 @@ def whole(x, name, dtype=np.int32):
 
 def real(x, name, dtype=np.float32):
     """x as floats. Numbers that are too large become infinite, which the library refuses by their place."""
-    x = _plain(x, name, "cSUMm")
+    x = _plain(x, name)
     with np.errstate(over="ignore"):
         return _as(x, name, dtype)
 
@@ -77,9 +81,18 @@ def count(x, name, least, most=2**63 - 1):
 def number(x, name):
     """x as a float."""
     try:
-        return float(x)
-    except (TypeError, ValueError):
-        raise InvalidArgument(f"{name} = {x!r:.100}: must be a number") from None
+        if not isinstance(x, (str, bytes, bytearray, bool)):  # of which float() makes numbers, too
+            return float(x)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise InvalidArgument(f"{name} = {x!r:.100}: must be a number")
+
+
+def flag(x, name):
+    """x as a bool. A text is none: "no" would count as true."""
+    if x is None or isinstance(x, (int, np.integer, np.bool_)) and x in (0, 1):
+        return bool(x)
+    raise InvalidArgument(f"{name} = {x!r:.100}: must be True or False")
 
 
 def utf8(text, name):
@@ -93,11 +106,19 @@ def utf8(text, name):
 def path_of(path):
     """A path as the bytes that the system knows it by."""
     try:
-        return os.fsencode(path)
+        name = os.fsencode(path)
     except UnicodeEncodeError:
         raise InvalidArgument(f"path = {path!r:.100}: no file can have this name") from None
     except TypeError:
         raise InvalidArgument(f"path: must be a text or a path, not {type(path).__name__}") from None
+    if b"\0" in name:
+        raise InvalidArgument("path: has a zero byte")
+    return name
+
+
+def shown(path):
+    """A path as sentences have it, which every terminal can print."""
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def _text_of(value):

@@ -3,7 +3,7 @@ import os
 import threading
 
 from . import _core, errors
-from .arrays import count
+from .arrays import count, flag
 
 _lock = threading.Lock()
 _shared = {}
@@ -17,7 +17,7 @@ def context(device="cpu", threads=0, bf16=False, exact=False):
     """
     if not isinstance(device, str):
         raise errors.InvalidArgument(f"device: must be a text such as \"cpu\" or \"cuda\", not {device!r}")
-    wanted = (device, count(threads, "threads", 0, 4096), bool(bf16), bool(exact))
+    wanted = (device, count(threads, "threads", 0, 4096), flag(bf16, "bf16"), flag(exact, "exact"))
     found = _shared.get(wanted)
     if found is None:
         with _lock:

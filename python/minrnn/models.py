@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import _core
-from .arrays import count, number, path_of, real, settings_as_text, utf8, whole
+from .arrays import count, flag, number, path_of, real, settings_as_text, utf8, whole
 from .contexts import context
 from .errors import InvalidArgument
 from .streams import Stream
@@ -43,7 +43,7 @@ class Score:
 
 
 def _vector(which):
-    if which not in _VECTORS:
+    if not isinstance(which, str) or which not in _VECTORS:
         raise InvalidArgument(f"which = {which!r}: must be one of {', '.join(_VECTORS)}")
     return _VECTORS[which]
 
@@ -228,8 +228,9 @@ class Model:
             raise InvalidArgument(f"batch: is of {type(batch).__name__}, and not a dict of arrays")
         unknown = batch.keys() - {"ids", "values", "reset", "length", "target", "target_values", "mask"}
         if unknown:
-            raise InvalidArgument(f"batch: {', '.join(sorted(unknown))}: no such array; there are ids, values, reset, "
-                                  "length, target, target_values and mask")
+            names = ", ".join(sorted(map(str, unknown)))
+            raise InvalidArgument(f"batch: {names}: no such array; there are ids, values, reset, length, target, "
+                                  "target_values and mask")
         name, other, dims = ("ids", "values", 2) if self.input == "tokens" else ("values", "ids", 3)
         if batch.get(name) is None:
             raise InvalidArgument(f"batch: {name} is missing")
@@ -288,7 +289,7 @@ class Model:
         """The scores of a batch: [batch, time, outputs], or [rows, outputs] for one per sequence. With train=True the
         activations are kept for backward()."""
         return self._scores_of({"ids": ids, "values": values, "reset": reset, "length": length},
-                               _KEEP if train else _FORWARD)
+                               _KEEP if flag(train, "train") else _FORWARD)
 
     __call__ = forward
 
@@ -335,7 +336,7 @@ class Model:
         if you like). accumulate: so many batches make one step. carry: rows continue where those of the last batch
         with carry ended, also in the next call of fit, until forget_carry(). callback(result) is called after each
         step; if it returns True, training stops. Returns the last Result. Ctrl-C stops between steps."""
-        accumulate = count(accumulate, "accumulate", 1, 2**31 - 1)
+        accumulate, carry = count(accumulate, "accumulate", 1, 2**31 - 1), flag(carry, "carry")
         if isinstance(batches, Mapping):
             raise InvalidArgument("batches: is one batch; an iterable of them is needed, such as [batch]")
         if not isinstance(batches, Iterable):
@@ -407,13 +408,13 @@ class Model:
         return tensors
 
     def tensor(self, name, which="weights", copy=None):
-        """One tensor. copy=None: its own memory where that is possible."""
+        """One tensor. copy=None: its own memory where that is possible; copy=False: that or an error."""
         vector = _vector(which)
         shapes = {n: (dtype, shape) for n, dtype, shape in self._net.tensors()}
         if name not in shapes:
             raise KeyError(f"{name}: there is no such tensor")
         dtype, shape = shapes[name]
-        if not copy and which != "best" and dtype == "F32":
+        if copy is False or not copy and which != "best" and dtype == "F32":
             try:
                 return np.asarray(self._net.view(vector, name))
             except RuntimeError:  # of a GPU
@@ -429,12 +430,15 @@ class Model:
         that has none leaves the scaler as it is."""
         if not isinstance(tensors, Mapping):
             raise InvalidArgument(f"tensors: must be a dict of arrays, not {type(tensors).__name__}")
+        for name, dtype, _ in self._net.tensors():  # before the first tensor is set
+            if dtype == "I8":
+                raise InvalidArgument(f"{name}: has 8 bits and cannot be set")
         own = self.scaler
         scaler = {name: _real(tensors[key], key, np.float64) for key, name in SCALER_TENSORS.items() if key in tensors}
         have = {name: shape for name, _, shape in self._net.tensors()}
         wanted = have.keys() | {key for key, name in SCALER_TENSORS.items() if name in scaler or scaler and name in own}
         if tensors.keys() != wanted:
-            lacking, extra = sorted(wanted - tensors.keys()), sorted(tensors.keys() - wanted)
+            lacking, extra = (sorted(some, key=str) for some in (wanted - tensors.keys(), tensors.keys() - wanted))
             raise InvalidArgument(f"tensors: missing {lacking[:3]}, unknown {extra[:3]}")
         ready = {name: _real(tensors[name], name) for name in have}
         for name, value in ready.items():
@@ -452,6 +456,7 @@ class Model:
     def save(self, path, *, int8=False, best=False):
         """Writes a model file, atomically; the command and every other minrnn can read it. int8: with matrices in 8
         bits; best: the weights of mark_best()."""
+        int8, best = flag(int8, "int8"), flag(best, "best")
         if int8 and best:
             raise InvalidArgument("int8, best: one of them; open the file of the best weights to save it in 8 bits")
         self._net.save(_SAVE_INT8 if int8 else _SAVE_BEST if best else _SAVE, path_of(path))

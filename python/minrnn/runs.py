@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 
-from .arrays import path_of
+from .arrays import path_of, shown
 from .errors import FileError, FormatError
 
 
@@ -19,7 +19,8 @@ class Log:
         self.folder, self.steps, self.evals = folder, steps, evals
 
     def __repr__(self):
-        last = f", last loss {self.steps['loss'][-1]:.4g}" if len(self.steps.get("step", ())) else ""
+        losses = self.steps.get("loss", ())
+        last = f", last loss {losses[-1]:.4g}" if len(losses) else ""
         return f"Log({self.folder!r}: {len(self.steps.get('step', ()))} steps, {len(self.evals.get('step', ()))} " \
                f"evaluations{last})"
 
@@ -28,7 +29,7 @@ class Log:
         try:
             with open(os.path.join(self.folder, "curve.svg"), encoding="utf-8") as file:
                 return file.read()
-        except OSError:
+        except (OSError, UnicodeDecodeError):
             return None
 
 
@@ -48,7 +49,10 @@ def _columns(rows):
 
 def _row(line):
     """One line of a log. ValueError: it is none."""
-    row = json.loads(line)
+    try:
+        row = json.loads(line)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
     if not isinstance(row, dict):
         raise ValueError("is no object")
     step = row.get("step", 0 if row.get("kind") not in ("step", "eval") else None)
@@ -65,7 +69,7 @@ def read_log(folder):
         with open(path, "rb") as file:
             lines = file.readlines()
     except OSError as error:
-        raise FileError(f"{path}: {error.strerror}") from None
+        raise FileError(f"{shown(path)}: {error.strerror}") from None
     rows = []
     for number, line in enumerate(lines, 1):
         try:
@@ -73,6 +77,6 @@ def read_log(folder):
         except ValueError as error:
             if line.endswith(b"\n"):
                 what = {UnicodeDecodeError: "is not UTF-8", json.JSONDecodeError: "is not JSON"}.get(type(error), error)
-                raise FormatError(f"{path}, line {number}: {what}") from None
+                raise FormatError(f"{shown(path)}, line {number}: {what}") from None
     return Log(os.path.dirname(path), _columns([row for row in rows if row.get("kind") == "step"]),
                _columns([row for row in rows if row.get("kind") == "eval"]))

@@ -7,7 +7,7 @@ the memory and the stream for them. float64 runs on the exact reference, slowly.
 import numpy as np
 
 from . import _core
-from .arrays import in_place, refuse_mask, whole
+from .arrays import flag, in_place, refuse_mask, whole
 from .contexts import context
 from .errors import InvalidArgument
 
@@ -45,7 +45,8 @@ def _array(x, name, dtype=None):
             x = np.from_dlpack(x) if hasattr(x, "__dlpack__") else np.asarray(x)
         except (TypeError, ValueError, RuntimeError, BufferError) as error:  # such as a tensor that requires gradients
             raise InvalidArgument(f"{name}: {error}") from None
-    wanted = dtype or (x.dtype if x.dtype in _DTYPES else np.dtype(np.float32))
+    wide = x.dtype.kind == "f" and x.dtype.itemsize > 4  # also of the other byte order
+    wanted = dtype or np.dtype(np.float64 if wide else np.float32)
     if x.dtype is wanted and x.flags.c_contiguous and x.flags.aligned and type(x) is np.ndarray:
         return x
     refuse_mask(x, name)
@@ -199,8 +200,9 @@ class _Cell:
                                   f"[{gates}·H, D] are needed")
         if not x.shape[2]:
             raise InvalidArgument(f"x: has the shape {x.shape}; [batch, time, D] with one feature or more is needed")
-        if candidate not in CANDIDATES:
+        if not isinstance(candidate, str) or candidate not in CANDIDATES:
             raise InvalidArgument(f"candidate: is {candidate!r}; it must be one of {', '.join(CANDIDATES)}")
+        normalize, signed = flag(normalize, "normalize"), flag(signed, "signed")
         B, T, D = x.shape
         H = weight.shape[0] // gates
         self.bias = None if bias is None else _check(_array(bias, "bias", x.dtype), "bias", (gates * H,))
@@ -209,7 +211,7 @@ class _Cell:
         self.reset, self.length = _masks(reset, length, (B, T))
         dtype = _DTYPES[x.dtype]
         self.context = _device(dtype)
-        self.ints = (dtype, kind, CANDIDATES[candidate], 0, int(bool(normalize)), int(bool(signed)), B, T, D, H)
+        self.ints = (dtype, kind, CANDIDATES[candidate], 0, int(normalize), int(signed), B, T, D, H)
         self.shape, self.state, self.candidate = (B, T, H), (B, H), candidate
 
     def empty(self):

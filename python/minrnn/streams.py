@@ -5,6 +5,14 @@ from .arrays import real, whole
 from .errors import InvalidArgument
 
 
+def _one(x):
+    """A token that is no int, such as NumPy's."""
+    token = whole(x, "token")
+    if token.size != 1:
+        raise InvalidArgument(f"token: has the shape {token.shape}; one token is needed")
+    return token.item()
+
+
 class Stream:
     """One sequence. Its state is small and does not grow; made by Model.stream().
 
@@ -26,7 +34,7 @@ class Stream:
         """Feeds one token (an int) or one row of values; returns the scores after it."""
         scores = np.empty(self._model.outputs, np.float32)
         if self._model.input == "tokens":
-            self._core.step(x if type(x) is int else whole(x, "token").item(), scores)
+            self._core.step(x if type(x) is int else _one(x), scores)
         else:
             row = self._model._values(x, (self._model.inputs,))
             self._core.feed(row, 1, True, scores)
@@ -40,7 +48,7 @@ class Stream:
             self._core.feed(tokens, len(tokens), False, scores)
         else:
             values, inputs = real(x, "values"), self._model.inputs
-            if values.ndim > 1 and values.shape[-1] != inputs or values.size % inputs:
+            if values.ndim > 2 or values.ndim > 1 and values.shape[-1] != inputs or values.size % inputs:
                 raise InvalidArgument(f"values: has the shape {values.shape}, where [time, {inputs}] is needed")
             values = values.reshape(-1, inputs)
             self._core.feed(values, len(values), True, scores)

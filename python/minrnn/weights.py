@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from .arrays import settings_as_text
+from .arrays import path_of, refuse_mask, settings_as_text, shown, utf8
 from .command import command
 from .errors import FileError, InvalidArgument
 from .models import SCALER_TENSORS, load
@@ -17,8 +17,8 @@ from .models import SCALER_TENSORS, load
 _NAMES = {"f2": "F16", "f4": "F32", "f8": "F64", "i1": "I8", "i2": "I16", "i4": "I32", "i8": "I64", "u1": "U8",
           "b1": "BOOL"}
 
-
 _ARGUMENTS = {"from": "layout"}  # flags of the command that are called otherwise here
+_ELSEWHERE = {"help", "json", "quiet", "out", "from", "dtype", "tf32", "seed"}  # its flags that are no keys of a model
 
 
 class Tensors(dict):
@@ -32,6 +32,7 @@ def _array(x, name):
     if hasattr(x, "detach"):
         x = x.detach().cpu()
         x = (x.float() if str(x.dtype) == "torch.bfloat16" else x).numpy()
+    refuse_mask(x, name)
     x = np.asarray(x)
     x = x.astype(x.dtype.newbyteorder("<")) if x.dtype.kind in "fiub" else x
     if x.dtype.str[1:] not in _NAMES:
@@ -85,9 +86,60 @@ def _run(what, folder, *arguments):
 
 def _characters(vocab):
     """A vocabulary as a text that has it."""
-    if list(vocab) != sorted(set(vocab)) or not all(isinstance(x, str) and len(x) == 1 for x in vocab):
+    good = vocab and all(isinstance(x, str) and len(x) == 1 for x in vocab)
+    if not good or list(vocab) != sorted(set(vocab)):
         raise InvalidArgument("vocab: must be \"bytes\", or characters in ascending order, each once")
     return "".join(vocab)
+
+
+def _word(x, name):
+    """A text that the command can be given as an argument."""
+    if not isinstance(x, str):
+        raise InvalidArgument(f"{name}: must be a text, not {type(x).__name__}")
+    utf8(x, name)
+    if "\0" in x:
+        raise InvalidArgument(f"{name}: has a zero byte")
+    return x
+
+
+def _file(path):
+    """The name of a file or folder, which the command does not take for a flag."""
+    name = os.fsdecode(path_of(path))
+    try:
+        os.stat(name)
+    except OSError as error:
+        raise FileError(f"{shown(name)}: cannot be opened: {error.strerror}") from None
+    return os.path.join(os.curdir, name) if name.startswith("-") else name
+
+
+def _vocabulary(vocab, text, folder):
+    """Arguments of the command that tell the vocabulary."""
+    if text is not None and isinstance(vocab, str) and vocab == "chars":  # as the command has it
+        vocab = None
+    if vocab is not None and text is not None:
+        raise InvalidArgument("vocab, text: one of them; the characters of text are a vocabulary")
+    if isinstance(vocab, np.ndarray):
+        vocab = vocab.tolist()
+    if isinstance(vocab, (list, tuple)):
+        vocab, text = None, _characters(vocab)
+    if text is None:
+        return [] if vocab is None else ["--vocab", _word(vocab, "vocab")]
+    if not isinstance(text, str):
+        raise InvalidArgument(f"text: must be a text, not {type(text).__name__}")
+    name = os.path.join(folder, "text")
+    with open(name, "wb") as file:
+        file.write(utf8(text, "text"))
+    return ["--vocab", "chars", "--text", name]
+
+
+def _keys(keys):
+    """Arguments of the command that are keys of a model."""
+    arguments = []
+    for key, value in settings_as_text(keys).items():
+        if key in _ELSEWHERE:
+            raise InvalidArgument(f"{key}: is no key of a model")
+        arguments += [f"--{_word(key, 'key')}", _word(value, key)]
+    return arguments
 
 
 def from_state_dict(tensors, *, layout="auto", vocab=None, text=None, device="cpu", threads=0, bf16=False, **keys):
@@ -102,8 +154,8 @@ def from_state_dict(tensors, *, layout="auto", vocab=None, text=None, device="cp
     scaler = {}
     with tempfile.TemporaryDirectory() as folder:
         source, out = os.path.join(folder, "weights"), os.path.join(folder, "model.safetensors")
-        if isinstance(tensors, (str, os.PathLike)):
-            source = os.fspath(tensors)
+        if isinstance(tensors, (str, bytes, os.PathLike)):
+            source = _file(tensors)
         else:
             tensors = tensors.state_dict() if hasattr(tensors, "state_dict") else tensors
             if not isinstance(tensors, Mapping):
@@ -113,17 +165,8 @@ def from_state_dict(tensors, *, layout="auto", vocab=None, text=None, device="cp
                 scaler = {name: tensors[key] for key, name in SCALER_TENSORS.items() if key in tensors}
                 tensors = {key: x for key, x in tensors.items() if key not in SCALER_TENSORS}
             _write(source, tensors)
-        if isinstance(vocab, (list, tuple)):
-            vocab, text = None, _characters(vocab)
-        more = [] if vocab is None else ["--vocab", vocab]
-        if text is not None:
-            name = os.path.join(folder, "text")
-            with open(name, "w", encoding="utf-8", newline="") as file:
-                file.write(text)
-            more = ["--vocab", "chars", "--text", name]
-        for key, value in settings_as_text(keys).items():
-            more += [f"--{key}", value]
-        _run("import", folder, source, "--out", out, "--from", layout, *more)
+        more = ["--from", _word(layout, "layout"), *_vocabulary(vocab, text, folder), *_keys(keys)]
+        _run("import", folder, source, "--out", out, *more)
         model = load(out, device=device, threads=threads, bf16=bf16)
         if scaler:
             model.set_scaler(**{name: _array(x, name) for name, x in scaler.items()})

@@ -1,10 +1,12 @@
 """Threads: a call that waits for another thread's work lets all others run."""
+import os
 import subprocess
 import sys
 import textwrap
 import threading
 import time
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -59,19 +61,36 @@ ENDS = """
     thread.start()
     thread.join()
     model.state_dict()
-    kept, done = threading.Event(), threading.Event()
-    def work():
-        model.backward(0 * model.forward(ids, train=True))
-        kept.set()
-        done.wait()
-    thread = threading.Thread(target=work)
+    def refused():
+        try:
+            model.backward(np.nan * model.forward(ids, train=True))
+        except minrnn.Error:
+            return
+    thread = threading.Thread(target=refused)
     thread.start()
-    kept.wait()
-    scores = model.forward(ids, train=True)
-    done.set()
     thread.join()
-    model.backward(0 * scores)
-    model.update()
+    model.state_dict()
+    for finish in lambda scores: model.backward(0 * scores), lambda scores: model.drop():
+        kept, done = threading.Event(), threading.Event()
+        def work():
+            finish(model.forward(ids, train=True))
+            kept.set()
+            done.wait()
+        thread = threading.Thread(target=work)
+        thread.start()
+        kept.wait()
+        scores = model.forward(ids, train=True)
+        done.set()
+        thread.join()
+        model.backward(0 * scores)
+        model.update()
+    def both():
+        model.backward(0 * model.forward(ids, train=True))
+        model.forward(ids, train=True)
+    thread = threading.Thread(target=both)
+    thread.start()
+    thread.join()
+    model.update()  # with the gradients of the first, which stay
 """
 
 # Threads come and go, and each has a forward of its own in between: the end of one drops that of no other.
@@ -105,6 +124,45 @@ TURNS = """
         model.backward(0 * scores)  # a refused one can be tried again
 """
 
+# A child begins with the contexts of a CPU, and with a lock that no thread of its own holds.
+FORKED = """
+    import os
+    import signal
+    import threading
+    import minrnn
+    from minrnn import contexts
+    places = [(name, 0, False, False) for name in ("cuda", "cuda:1", "auto")]
+    for place in places:
+        contexts._shared[place] = object()
+    of_gpus, cpu = [contexts._shared[place] for place in places], minrnn.context()
+    contexts._lock.acquire()  # as another thread would
+    child = os.fork()
+    if not child:
+        signal.alarm(30)
+        assert minrnn.context() is cpu
+        minrnn.context("cpu", 1)
+        assert contexts._lost == of_gpus, contexts._lost
+        assert not set(places) & contexts._shared.keys()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    model, kept, done = minrnn.Model(vocab="bytes", layers=1, dim=8), threading.Event(), threading.Event()
+    def work():
+        model.forward([[1, 2]], train=True)
+        kept.set()
+        done.wait()
+    thread = threading.Thread(target=work)
+    thread.start()
+    kept.wait()
+    child = os.fork()  # where the other thread is gone, and its forward stays
+    if not child:
+        os._exit(0)
+    signal.alarm(30)
+    assert os.waitpid(child, 0)[1] == 0
+    done.set()
+    thread.join()
+    assert set(places) < contexts._shared.keys() and not contexts._lost
+"""
+
 
 class Threads(unittest.TestCase):
     def run_alone(self, program):
@@ -120,6 +178,25 @@ class Threads(unittest.TestCase):
 
     def test_threads_take_turns(self):
         self.run_alone(TURNS)
+
+    @unittest.skipUnless(hasattr(os, "fork"), "there is no fork here")
+    def test_a_child_has_contexts_of_its_own(self):
+        self.run_alone(FORKED)
+
+    def test_threads_that_ask_at_once_share_a_context(self):
+        made, found = [], []
+
+        def slow(*wanted):
+            made.append(wanted)
+            time.sleep(0.05)
+            return object()
+        with mock.patch("minrnn.contexts._core.context_new", slow), mock.patch("minrnn.contexts._shared", {}):
+            threads = [threading.Thread(target=lambda: found.append(minrnn.context("cpu", 7))) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        self.assertEqual((len(made), len(set(map(id, found))), len(found)), (1, 1, 4))
 
     def test_long_texts_let_others_run(self):
         model = minrnn.Model(vocab=sorted(set("the cät")), layers=1, dim=8)

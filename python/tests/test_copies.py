@@ -42,6 +42,38 @@ class Copies(unittest.TestCase):
             for which in "weights", "moment1", "moment2", "best":
                 self.same(model, other, which)
 
+    def test_best_weights_of_a_model_without_a_step(self):
+        model = minrnn.Model(vocab="bytes", layers=1, dim=8)
+        model.mark_best()
+        self.same(model, copy.deepcopy(model), "best")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model")
+            model.save(path, int8=True)
+            with self.assertRaisesRegex(minrnn.InvalidArgument, "^a model with 8-bit weights cannot be pickled"):
+                pickle.dumps(minrnn.load(path))
+
+    def test_training_by_ones_own_loss_goes_on_in_a_copy(self):
+        model = minrnn.Model(vocab="bytes", layers=1, dim=8)
+        model.backward(model.forward([[1, 2]], train=True))
+        model.update()
+        resumed = minrnn.Model(vocab="bytes", layers=1, dim=8)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "training")
+            model.save_training(path)
+            resumed.load_training(path)
+        for one in model, resumed:
+            self.same(model, copy.deepcopy(one), "moment1")
+        fitted = minrnn.Model(vocab="bytes", layers=1, dim=8)
+        fitted.fit(batches(1))
+        self.same(fitted, copy.deepcopy(fitted), "moment1")
+        self.assertGreater(abs(model.tensor("head.weight", "moment1")).max(), 0)
+
+    def test_a_copy_has_no_forward(self):
+        model = minrnn.Model(vocab="bytes", layers=1, dim=8)
+        model.backward(model.forward([[1, 2]], train=True))
+        with self.assertRaisesRegex(minrnn.InvalidArgument, "^no forward was kept"):
+            copy.deepcopy(model).backward(np.zeros((1, 1, 256)))
+
     def test_a_model_that_did_not_train(self):
         model = minrnn.Model(vocab="bytes", layers=1, dim=16, lr=0.01)
         other = copy.deepcopy(model)

@@ -87,6 +87,14 @@ class ModelCorners(unittest.TestCase):
         self.assertAlmostEqual(result.loss, float(wrong[mask == 1].mean()), 5)
         self.assertNotAlmostEqual(result.loss, float(wrong.mean()), 3)
 
+    def test_a_mask_of_sequences(self):
+        model, rng = values_model(head="last"), np.random.default_rng(1)
+        batch = dict(values=rng.standard_normal((3, 6, 2)), target_values=rng.standard_normal((3, 1)))
+        result, losses = model.evaluate(**batch, mask=[1, 0, 1]), model.losses(**batch)
+        self.assertAlmostEqual(result.loss, (losses[0] + losses[2]) / 2, 5)
+        with self.assertRaisesRegex(minrnn.InvalidArgument, r"^mask: has the shape \(3, 6\), where \(3,\)"):
+            model.evaluate(**batch, mask=np.ones((3, 6)))
+
     def test_a_reset_starts_a_sequence(self):
         model, ids = text_model(), text_model().encode(TEXT)[None, :12]
         reset = np.zeros((1, 12), np.uint8)
@@ -109,6 +117,12 @@ class ModelCorners(unittest.TestCase):
         losses = model.losses(values=values, target_values=target)
         self.assertEqual(losses.shape, (3,))
         np.testing.assert_allclose(losses, np.square(model.forward(values=values) - target)[:, 0], rtol=1e-4)
+
+    def test_pairs_need_two(self):
+        model = minrnn.Model(input="tokens", inputs=5, outputs=2, head="pair-last", layers=1, dim=8)
+        self.assertEqual(model.forward(np.zeros((4, 3), np.int32)).shape, (2, 2))
+        with self.assertRaisesRegex(minrnn.InvalidArgument, "3 sequences of 2 tokens; .* an even number of sequences"):
+            model.forward(np.zeros((3, 2), np.int32))
 
     def test_only_whole_and_real_numbers(self):
         model = values_model()
@@ -150,15 +164,24 @@ class ModelCorners(unittest.TestCase):
     def test_a_stream_serves_one_thread_at_a_time(self):
         model = text_model(dim=128, layers=4)
         stream, refused, long = model.stream(), [], np.zeros(40000, np.int32)
-        thread = threading.Thread(target=stream.feed, args=(long,))
-        thread.start()
-        while thread.is_alive() and not refused:
+        out = np.empty(256, np.float32)
+        held = sys.getrefcount(out)
+
+        def attempt(call, *arguments):
             try:
-                stream.step(1)
+                call(*arguments)
             except RuntimeError as error:
                 refused.append(str(error))
-        thread.join()
-        self.assertEqual(refused, ["this stream is in use by another thread"])
+        for _ in range(20):  # where the threads do not meet, as on a busy machine, they try again
+            thread = threading.Thread(target=attempt, args=(stream.feed, long))
+            thread.start()
+            while thread.is_alive() and not refused:
+                attempt(stream._core.step, 1, out)
+            thread.join()
+            if refused:
+                break
+        self.assertEqual(set(refused), {"this stream is in use by another thread"})
+        self.assertEqual(sys.getrefcount(out), held)
         stream.step(1)
 
     # ---- text
@@ -195,6 +218,12 @@ class ModelCorners(unittest.TestCase):
         for wrong in "", ["a", ""]:
             with self.assertRaisesRegex(minrnn.InvalidArgument, "^stop"):
                 model.generate(stop=wrong)
+
+    def test_no_piece_is_empty(self):
+        model = text_model()
+        first = "".join(model.generate("the cat", tokens=16, temperature=0))[:1]
+        self.assertEqual(list(model.generate("the cat", tokens=16, temperature=0, stop=first)), [])
+        self.assertNotIn("", list(model.generate("the cat", tokens=64, stop="\0\0")))
 
     def test_a_character_cut_off_at_the_end_is_shown(self):
         model = text_model(head_bias=True)
@@ -330,6 +359,19 @@ class ModelCorners(unittest.TestCase):
                                ("^out: must be a contiguous writable array", out.transpose(2, 1, 0))):
             with self.assertRaisesRegex(ValueError, pattern):
                 net.run(0, batch, array)
+        for name in "head", "head.weight.", "":
+            with self.assertRaisesRegex(KeyError, "there is no such tensor"):
+                net.get(0, name, np.empty((256, 8), np.float32))
+        with self.assertRaisesRegex(ValueError, "^path: has a zero byte"):
+            minrnn._core.net_open(minrnn.context(), b"a\0b")
+        text_model().save(self.path)
+        self.assertIsNone(minrnn._core.file_meta(os.fsencode(self.path), "mine.author"))
+        pairs = minrnn.Model(input="tokens", inputs=5, outputs=2, head="pair-last", layers=1, dim=8)._net
+        for B, T in (0, 4), (-1, 4), (2, 0):
+            with self.assertRaisesRegex(ValueError, f"^batch: {B} sequences of {T} tokens"):
+                net.run(0, (B, T, ids, None, None, None, None, None, None), out)
+        with self.assertRaisesRegex(ValueError, "^B = 1: this model takes pairs"):
+            pairs.run(0, (1, 8, ids, None, None, None, None, None, None), np.empty((1, 2), np.float32))
         with self.assertRaisesRegex(ValueError, "^scan: -1 is not a size"):
             minrnn._core.raw_scan(minrnn.context(), 0, 0, -1, 1, 1, 0, *[None] * 12, 0, 0)
 

@@ -5,6 +5,7 @@ import sys
 import tempfile
 import textwrap
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -71,10 +72,104 @@ class Refusals(unittest.TestCase):
                 call()
             self.assertNotRegex(str(caught.exception), "mr_|--(?!help|out FOLDER|resume)")
 
+    def test_texts_are_no_numbers_and_no_flags(self):
+        """"no" would count as true, and "0.5" is a number for float()."""
+        model, x = text_model(), np.zeros((1, 2, 3), np.float32)
+        for wrong in "no", "", 2, 0.0, [True], np.array([1, 2]):
+            for name, call in (("bf16", lambda: text_model(bf16=wrong)), ("bf16", lambda: minrnn.load("x", bf16=wrong)),
+                               ("exact", lambda: minrnn.context(exact=wrong)),
+                               ("train", lambda: model.forward([[1]], train=wrong)),
+                               ("carry", lambda: model.fit([], carry=wrong)),
+                               ("int8", lambda: model.save(self.path, int8=wrong)),
+                               ("best", lambda: model.save(self.path, best=wrong)),
+                               ("signed", lambda: minrnn.mingru(x, np.zeros((4, 3)), signed=wrong)),
+                               ("normalize", lambda: minrnn.minlstm(x, np.zeros((6, 3)), normalize=wrong))):
+                self.refused(f"^{name} = .*must be True or False", call)
+        for wrong in "0.5", b"1", True, 10**400, None:
+            self.refused("^temperature = .*: must be a number$", lambda: model.generate(temperature=wrong))
+            self.refused("^top_p = .*: must be a number$", lambda: model.generate(top_p=wrong))
+        for wrong in np.inf, -1, np.nan:
+            self.refused("^temperature: must be a number from 0 to 1e6",
+                         lambda: list(model.generate(temperature=wrong)))
+
+    def test_names_that_are_no_texts(self):
+        model, x = text_model(), np.zeros((1, 2, 3))
+        for wrong in [], {}, 5, None:
+            self.refused("^which = ", lambda: model.state_dict(wrong))
+            self.refused("^candidate: is ", lambda: minrnn.mingru(x, np.zeros((4, 3)), candidate=wrong))
+        self.refused("^batch: 1, None, x: no such array", lambda: model.fit([{1: x, "x": x, None: x}]))
+        self.refused("^tensors: missing .*, unknown \\[5, 'x'\\]", lambda: model.load_state_dict({5: x, "x": x}))
+
+    def test_tokens_that_are_too_large(self):
+        stream = text_model().stream()
+        for wrong in 2**31, 2**32, 2**70, -2**31 - 1, -2**32, -2**70:
+            self.refused("^token: .* is too large", lambda: stream.step(wrong))
+
+    def test_halves_of_characters_in_settings(self):
+        for name, value in ("vocab", ["\ud800"]), ("mixer", "\udfff"), ("\ud800", 1):
+            self.refused("^settings: has half a character",
+                         lambda: minrnn.Model(**{"inputs": 2, "outputs": 2, "input": "reals", name: value}))
+
+    def test_numbers_that_are_too_large(self):
+        model = minrnn.Model(input="reals", inputs=1, outputs=1, loss="mse", layers=1, dim=8)
+        self.refused("^ids: a number is too large", lambda: text_model().forward([[2**70]]))
+        self.refused("^values: a number is too large", lambda: model.forward(values=[[[10**400]]]))
+
+    @unittest.skipUnless(hasattr(np, "dtypes") and hasattr(np.dtypes, "StringDType"), "of NumPy 2")
+    def test_texts_of_any_length_are_no_values(self):
+        model = minrnn.Model(input="reals", inputs=1, outputs=1, loss="mse", layers=1, dim=8)
+        for dtype in "U3", "S3", np.dtypes.StringDType():
+            self.refused("^values: must be numbers", lambda: model.forward(values=np.array([[["1.5"]]], dtype)))
+
+    def test_settings_that_are_not_spelled_right(self):
+        model = text_model()
+        self.refused("^lrr: not a training setting; did you mean lr\\?$", lambda: model.set(lrr=0.1))
+        self.refused("^shedule: .*; did you mean schedule\\?$", lambda: model.set(shedule="cosine"))
+        for name in "dim", "decay_set", "nothing_like_it_at_all":
+            self.refused("not a training setting; minrnn train --help lists them$", lambda: model.set(**{name: 1}))
+
+    def test_a_stream_takes_one_sequence(self):
+        reals = minrnn.Model(input="reals", inputs=2, outputs=1, loss="mse", layers=1, dim=8).stream()
+        self.refused("^values: has the shape \\(2, 3, 2\\)", lambda: reals.feed(np.zeros((2, 3, 2))))
+        reals.feed(np.zeros((3, 2)))
+        stream = text_model().stream()
+        for wrong in [1, 2], [], [[1], [2]], b"ab":
+            wrong = bytearray(wrong) if isinstance(wrong, bytes) else wrong
+            self.refused("^token: has the shape", lambda: stream.step(wrong))
+        np.testing.assert_array_equal(stream.clone().step(np.array([5])), stream.step(5))
+
+    def test_copies_where_none_are_wanted(self):
+        model = text_model()
+        model.mark_best()
+        self.refused("^the best weights cannot be viewed", lambda: model.tensor("head.weight", "best", copy=False))
+        model.save(self.path, int8=True)
+        small = minrnn.load(self.path)
+        name = next(name for name, dtype, _ in small._net.tensors() if dtype == "I8")
+        self.refused(f"^{name}: has 8 bits and cannot be viewed", lambda: small.tensor(name, copy=False))
+        self.assertEqual(small.tensor(name).shape, model.tensor(name).shape)
+        far = mock.Mock(wraps=model._net)  # as on a GPU
+        far.view.side_effect = minrnn.DeviceError("this device's memory cannot be seen in place")
+        with mock.patch.object(model, "_net", far):
+            self.refused("cannot be seen in place", lambda: model.tensor("head.weight", copy=False), minrnn.DeviceError)
+            copied = model.tensor("head.weight")
+        np.testing.assert_array_equal(copied, model.tensor("head.weight"))
+        self.assertFalse(np.shares_memory(copied, model.tensor("head.weight")))
+
+    def test_weights_of_8_bits_are_left_alone(self):
+        model = text_model()
+        model.save(self.path, int8=True)
+        small = minrnn.load(self.path)
+        before = {name: x.copy() for name, x in small.state_dict().items()}
+        self.refused("has 8 bits and cannot be set", lambda: small.load_state_dict(
+            {name: x + 1 for name, x in model.state_dict().items()}))
+        for name, x in small.state_dict().items():
+            np.testing.assert_array_equal(x, before[name])
+
     def test_paths_and_texts(self):
         model = text_model()
         for path in "a\0b", b"a\0b", "\ud800", 5, None:
-            for call in minrnn.load, model.save, model.save_training, model.load_training:
+            for call in (minrnn.load, model.save, model.save_training, model.load_training, minrnn.read_log,
+                         *([minrnn.from_state_dict] if isinstance(path, (str, bytes)) else [])):
                 self.refused("^path", lambda: call(path))
         for call in (lambda: model.encode("a\ud800"), lambda: model.generate("\ud800"),
                      lambda: model.score("ab\udfff")):
@@ -86,7 +181,8 @@ class Refusals(unittest.TestCase):
             model.save(path)
             self.assertEqual(minrnn.load(path).parameters, model.parameters)
             os.remove(name)
-            self.refused("\ufffd", lambda: minrnn.load(path), minrnn.FileError)
+            for call in minrnn.load, minrnn.read_log, minrnn.from_state_dict:
+                self.refused("\ufffd", lambda: call(path), minrnn.FileError)
 
     def test_damaged_states(self):
         stream = text_model().stream()
@@ -119,13 +215,29 @@ class Refusals(unittest.TestCase):
             return minrnn.read_log(self.folder.name)
 
         for pattern, text in (("is no object", b"[1]\n"), ("has no step", b'{"kind":"step","loss":2}\n'),
-                              ("has no step", b'{"kind":"eval","step":1.5}\n'), ("is not UTF-8", b'{"a":"\xff"}\n'),
+                              ("has no step", b'{"kind":"eval","step":1.5}\n'),
+                              ("has no step", b'{"kind":"step","step":-1}\n'),
+                              ("has no step", b'{"kind":"step","step":9223372036854775808}\n'),
+                              ("is not UTF-8", b'{"a":"\xff"}\n'),
                               ("is not JSON", b"{\n")):
             self.refused(f"log.jsonl, line 2: {pattern}$", lambda: log(text), minrnn.FormatError)
-        steps = log(b'{"kind":"step","step":2,"loss":"x","note":"text"}\n{"kind":"start"}\n{"kind":"step","st').steps
+        both = log(b'{"kind":"step","step":2,"loss":"x","note":"text"}\n{"kind":"start","seed":1}\n'
+                   b'{"kind":"step","st')
+        steps = both.steps
+        self.assertEqual((set(steps), both.evals), ({"step", "loss", "note"}, {}))
         np.testing.assert_array_equal(steps["loss"], [2, np.nan])
         np.testing.assert_array_equal(steps["note"], [np.nan, np.nan])
         self.refused("none: No such file", lambda: minrnn.read_log(path + "none"), minrnn.FileError)
+        self.refused("line 2: is nested too deeply$", lambda: log(b"[" * 100_000 + b"\n"), minrnn.FormatError)
+        self.assertEqual(len(log(b'{"a":' * 100_000).steps["step"]), 1)  # half written
+
+    def test_logs_show_what_they_have(self):
+        for name, data in (("log.jsonl", b'{"kind":"step","step":1}\n'), ("curve.svg", b"\xff")):
+            with open(os.path.join(self.folder.name, name), "wb") as file:
+                file.write(data)
+        log = minrnn.read_log(self.folder.name)
+        self.assertTrue(repr(log).endswith(": 1 steps, 0 evaluations)"), repr(log))
+        self.assertIsNone(log._repr_svg_())
 
     def test_measuring_needs_torch(self):
         with open(os.path.join(self.folder.name, "torch.py"), "w", encoding="utf-8") as file:

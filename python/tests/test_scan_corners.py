@@ -16,6 +16,33 @@ class ScanCorners(unittest.TestCase):
         reset[0, 2] = reset[1, 0] = reset[1, 3] = 1
         return {"reset": reset, "length": np.array([5, 4, 0], np.int32)}
 
+    def test_wide_floats_are_exact_in_any_form(self):
+        a, b = self.draw(3, 5, 2, dtype=np.float64), self.draw(3, 5, 2, dtype=np.float64)
+        want = minrnn.scan(a, b)
+        for dtype in ">f8", "<f8", np.longdouble:
+            got = minrnn.scan(a, b.astype(dtype))
+            self.assertEqual(got.dtype, np.float64)
+            np.testing.assert_array_equal(got, want)
+        for dtype in ">f4", np.float16, np.int64:
+            self.assertEqual(minrnn.scan(a, b.astype(dtype)).dtype, np.float32)
+
+    def test_one_array_on_a_gpu_is_enough(self):
+        class Far:
+            """An array on a GPU."""
+            def __dlpack_device__(self):
+                return 2, 0
+
+            def __dlpack__(self, **_):
+                raise AssertionError("its memory was asked for")
+
+        here = np.zeros((1, 2, 3), np.float32)
+        with mock.patch("minrnn.scans._tensors", side_effect=StopIteration):
+            for a, b in (Far(), here), (here, Far()), (Far(), Far()):
+                with self.assertRaises(StopIteration):
+                    minrnn.scan(a, b)
+            with self.assertRaises(StopIteration):
+                minrnn.mingru(Far(), here[0])
+
     def test_gradients_with_all_arguments_are_differences(self):
         for kind, vjp, gates in ("mingru", minrnn.mingru_vjp, 2), ("minlstm", minrnn.minlstm_vjp, 3):
             for more in {"signed": True}, {"normalize": False}:

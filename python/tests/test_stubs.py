@@ -2,8 +2,14 @@
 import ast
 import glob
 import importlib
+import importlib.util
 import inspect
 import os
+import re
+import subprocess
+import sys
+import tempfile
+import textwrap
 import unittest
 
 import minrnn
@@ -48,6 +54,31 @@ class Stubs(unittest.TestCase):
         with open(os.path.join(os.path.dirname(minrnn.__file__), "_core.pyi"), encoding="utf-8") as file:
             names = {node.name for node in ast.parse(file.read()).body if hasattr(node, "name")}
         self.assertEqual(names, {name for name in dir(core) if not name.startswith("_")})
+
+    @unittest.skipUnless(importlib.util.find_spec("mypy"), "needs mypy")
+    def test_what_mypy_says(self):
+        right = """
+            import pathlib
+            import minrnn
+            model = minrnn.Model(vocab="bytes", layers=1, betas=(0.9, 0.99))
+            for path in "a", b"a", pathlib.Path("a"):
+                model.save(path)
+                minrnn.load(path), minrnn.read_log(path), minrnn.from_state_dict(path)
+            model.encode(b"a"), model.score([1, 2]), model.stream().feed("a"), model.tensor("a", copy=False)
+            model.fit([{"ids": [[1]], "target": [[1]]}], callback=lambda result: result.loss < 1)
+        """
+        wrong = ["minrnn.load(5)", "model.encode([1])", "model.fit(5)", "model.generate(stop=5)",
+                 "minrnn.Model(threads='2')"]
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "program.py")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(textwrap.dedent(right) + "\n".join(wrong) + "\n")
+            done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", folder, path], text=True,
+                                  capture_output=True, cwd=folder,
+                                  env={**os.environ, "MYPYPATH": os.path.dirname(os.path.dirname(minrnn.__file__))})
+        lines = [int(found) for found in re.findall(r"program.py:(\d+): error", done.stdout)]
+        first = right.count("\n") + 1
+        self.assertEqual(lines, list(range(first, first + len(wrong))), done.stdout)
 
     def test_all_that_is_offered_is_documented(self):
         for name in minrnn.__all__:

@@ -6,12 +6,21 @@
 
 /* ---- settings and memory ---- */
 
+static int no_setting(const char *key, mr_error *err)
+{
+    static const mr_option *const tables[] = {mr_learn_table, NULL};
+    const int known = mr_option_find(mr_learn_table, key) || mr_option_find(mr_config_options, key);
+    const char *near = known ? NULL : mr_option_nearest(tables, key);
+    return mr_fail(err, MR_EINVAL, "%.100s: not a training setting; %s%s%s", key,
+                   near ? "did you mean " : "minrnn.h lists them at mr_net_set", near ? near : "", near ? "?" : "");
+}
+
 int mr_net_set(mr_net *net, const char *key, const char *value, mr_error *err)
 {
     mr_lease lease;
     const mr_option *o = mr_option_find(mr_learn_table, key);
     if (!o || !strcmp(key, "decay-set")) /* the layout of the parameters depends on it */
-        return mr_fail(err, MR_EINVAL, "%.100s: not a training setting; minrnn.h lists them at mr_net_set", key);
+        return no_setting(key, err);
     int status = mr_lease_begin_exclusive(&lease, net, err);
     if (status) return status;
     pthread_mutex_lock(&net->lock); /* mr_net_setting takes no lease */

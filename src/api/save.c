@@ -260,6 +260,14 @@ static int read_vectors(mr_net *net, const mr_st *st, float *room, int sets, con
     return status;
 }
 
+/* Whether a file's `best.` is a model. One that was marked before the first step has best-step 0, too. */
+static int is_marked(const float *best, size_t count, int64_t step)
+{
+    size_t zeros = 0;
+    while (!step && zeros < count && best[zeros] == 0) zeros++;
+    return zeros < count;
+}
+
 static int read_training(mr_net *net, const mr_st *st, float *room, const char *path, mr_error *err)
 {
     const size_t total = mr_model_params(net->owner)->total;
@@ -270,16 +278,17 @@ static int read_training(mr_net *net, const mr_st *st, float *room, const char *
     if (!status) status = same_config(&config, mr_model_config(net->owner), path, err);
     if (!status) status = read_count(st, path, "state.step", &steps, err);
     snprintf(name, sizeof name, "best.%s", mr_model_params(net->owner)->list[0].name);
-    const int best = mr_st_find(st, name) != NULL;
+    int best = mr_st_find(st, name) != NULL;
     if (!status && mr_st_meta(st, "state.best-step")) status = read_count(st, path, "state.best-step", &best_step, err);
     if (!status) status = read_vectors(net, st, room, best ? SETS : SETS - 1, path, err);
-    if (!status && best && best_step && !net->best && !(net->best = new_vector(net))) status = mr_no_memory(err, path);
+    best = !status && best && is_marked(room + BEST * total, total, best_step);
+    if (best && !net->best && !(net->best = new_vector(net))) status = mr_no_memory(err, path);
     pthread_mutex_lock(&net->lock);                                        /* mr_net_setting takes no lease */
     if (!status) status = mr_model_read_scaler(st, path, net->owner, err); /* last: nothing after this fails */
     pthread_mutex_unlock(&net->lock);
     if (status) return status;
     for (int i = 0; i < BEST; i++) mr_model_put(net->owner, vectors[i].which, room + (size_t)i * total);
-    if (best && best_step) memcpy(net->best, room + BEST * total, total * sizeof *room);
+    if (best) memcpy(net->best, room + BEST * total, total * sizeof *room);
     else free_vector(net, net->best), net->best = NULL;
     net->best_step = best_step;
     net->fresh_grads = 1;

@@ -240,7 +240,8 @@ int mr_read_sampling(const mr_sample_options *from, mr_sampling *how, uint64_t *
     mr_sample_options o;
     int status = mr_sized_copy(&o, sizeof o, from, "mr_sample_options", err);
     if (status) return status;
-    if (!(o.temperature >= 0 && o.temperature <= 1e6)) return mr_fail(err, MR_EINVAL, "temperature: must be 0 or more");
+    if (!(o.temperature >= 0 && o.temperature <= 1e6))
+        return mr_fail(err, MR_EINVAL, "temperature: must be a number from 0 to 1e6");
     if (!(o.top_p >= 0 && o.top_p <= 1)) return mr_fail(err, MR_EINVAL, "top_p: must be 0 … 1");
     if (o.top_k < 0) return mr_fail(err, MR_EINVAL, "top_k = %d: must be 0 or more", o.top_k);
     if (o.position > (uint64_t)1 << 52) return mr_fail(err, MR_EINVAL, "position: must be at most 2^52");
