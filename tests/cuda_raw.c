@@ -160,6 +160,22 @@ static void check_fresh(raw_run *r, int exact, const values *want)
     free_values(&got);
 }
 
+/* With workspaces for one call each, in the context's own stream. */
+static void check_least(raw_run *r, const values *in, const values *want)
+{
+    values got = new_values(&r->s);
+    void *const dx = r->cell.dx;
+    for (int with_dx = 0; with_dx < 2; with_dx++) {
+        put_arrays(r, in, INPUTS, ARRAYS);
+        r->scan.stream = r->cell.stream = NULL, r->cell.dx = with_dx ? dx : NULL;
+        run_with_least(r);
+        get_outputs(r, &got);
+        if (!with_dx) memcpy(got.of[DX], want->of[DX], count_of(&r->s, DX) * sizeof(double));
+        same_values("least workspace", &r->s, &got, want);
+    }
+    free_values(&got);
+}
+
 static void check_results(mr_context *ctx, const shape *s, mr_dtype dtype, int exact)
 {
     values got = draw_values(s, 7), want = draw_values(s, 7);
@@ -176,6 +192,7 @@ static void check_results(mr_context *ctx, const shape *s, mr_dtype dtype, int e
     same_values("own stream", s, &want, &got);
     run_again(&r, &got, cudaStreamLegacy, &want);
     same_values("default stream", s, &want, &got);
+    if (!s->given) check_least(&r, &got, &want);
     free_run(&r);
     free_values(&got), free_values(&want);
 }

@@ -268,6 +268,33 @@ static inline void run_backward(raw_run *r)
     else OK(mr_cell_backward(r->ctx, &r->cell, &err));
 }
 
+/* Forward and backward of a cell, each with the bytes that it asks for by itself; beyond them nothing is written. */
+static inline void run_with_least(raw_run *r)
+{
+    enum { BEYOND = 256 };
+    unsigned char after[BEYOND], wanted[BEYOND];
+    mr_cell_args *a = &r->cell;
+    void *const whole = a->workspace;
+    const size_t most = a->workspace_size;
+    memset(wanted, 0xA5, BEYOND);
+    for (int backward = 0; backward < 2; backward++) {
+        const size_t least = (backward ? mr_cell_backward_workspace : mr_cell_forward_workspace)(r->ctx, a);
+        assert_that(least, >, 0);
+        assert_that(least, <=, most);
+        char *room = r->in->take(least + BEYOND);
+        r->in->copy(room + least, wanted, BEYOND);
+        a->workspace = room, a->workspace_size = least - 64;
+        FAILS(MR_EINVAL, "workspace", (backward ? mr_cell_backward : mr_cell_forward)(r->ctx, a, &err));
+        a->workspace_size = least;
+        backward ? run_backward(r) : run_forward(r);
+        if (!r->cell.stream) OK(mr_context_wait(r->ctx, &err));
+        r->in->copy(after, room + least, BEYOND);
+        assert_memory_equal(after, wanted, BEYOND);
+        r->in->release(room);
+    }
+    a->workspace = whole, a->workspace_size = most;
+}
+
 static void *host_take(size_t bytes)
 {
     void *p = aligned_alloc(64, (bytes + 63) / 64 * 64 + 64);

@@ -71,6 +71,34 @@ static void f32_and_bf16_agree_with_f64(void **state)
     check_dtype("cpu", 3, MR_BF16);
 }
 
+/* A workspace for one call alone is enough for it, and gives the same bits. */
+static void check_least_workspace(const char *device, mr_dtype dtype)
+{
+    mr_context *ctx = context_with(device, 1, 0);
+    for (const shape *s = shapes; s < shapes + SHAPES; s++) {
+        if (s->given) continue;
+        values want = draw_values(s, 7), got = draw_values(s, 7);
+        raw_run r = new_run(ctx, &host, s, dtype, NULL);
+        for (int least = 0; least < 2; least++) {
+            put_arrays(&r, &want, 0, ARRAYS);
+            if (least) run_with_least(&r);
+            else run_forward(&r), run_backward(&r);
+            get_outputs(&r, least ? &got : &want);
+        }
+        same_values(device, s, &got, &want);
+        free_run(&r), free_values(&got), free_values(&want);
+    }
+    mr_context_free(ctx);
+}
+
+static void a_workspace_for_one_call_is_enough_for_it(void **state)
+{
+    (void)state;
+    check_least_workspace("ref", MR_F64);
+    check_least_workspace("cpu", MR_F32);
+    check_least_workspace("cpu", MR_BF16);
+}
+
 /* ---- gradients in double ---- */
 
 static double loss_of(mr_context *ref, const shape *s, values *v)
@@ -384,6 +412,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(f32_and_bf16_agree_with_f64),
+        cmocka_unit_test(a_workspace_for_one_call_is_enough_for_it),
         cmocka_unit_test(gradients_in_double_agree_with_differences),
         cmocka_unit_test(bf16_rounds_to_nearest_even),
         cmocka_unit_test(the_dtype_is_the_calls_own),

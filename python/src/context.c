@@ -243,18 +243,21 @@ typedef struct cell_rooms {
     size_t saved, workspace;
 } cell_rooms;
 
-static cell_rooms rooms_of(py_context *c, const mr_cell_args *a, int saved, int workspace)
+static cell_rooms rooms_of(py_context *c, const mr_cell_args *a, call what, int saved, int workspace)
 {
     cell_rooms rooms = {0, 0};
     if (!saved && !workspace) return rooms;
     Py_BEGIN_ALLOW_THREADS
     if (saved) rooms.saved = mr_cell_saved(c->ctx, a);
-    if (workspace) rooms.workspace = mr_cell_workspace(c->ctx, a);
+    if (workspace)
+        rooms.workspace = (what == BACKWARD ? mr_cell_backward_workspace : mr_cell_forward_workspace)(c->ctx, a);
     Py_END_ALLOW_THREADS
     return rooms;
 }
 
-/* raw_cell_sizes(context, the ints of raw_cell, with_weights): (saved, workspace) */
+enum { WITH_WEIGHTS = 1, WITH_DX = 2 };
+
+/* raw_cell_sizes(context, the ints of raw_cell, flags as above): (saved, workspace), for arrays aligned to 16 bytes */
 PY_FUNCTION(raw_cell_sizes)
 {
     (void)self;
@@ -264,9 +267,10 @@ PY_FUNCTION(raw_cell_sizes)
         take_ints(args + 1, CELL_INTS + 1, "cell", v))
         return NULL;
     mr_cell_args a = cell_of(v);
-    if (v[CELL_INTS]) a.W = &something; /* only whether there is one counts here */
+    if (v[CELL_INTS] & WITH_WEIGHTS) a.W = &something; /* only whether there is one counts here */
     else a.pre = &something;
-    const cell_rooms rooms = rooms_of(context_of(args[0]), &a, 1, 1);
+    if (v[CELL_INTS] & WITH_DX) a.dx = (void *)&something;
+    const cell_rooms rooms = rooms_of(context_of(args[0]), &a, (call)v[0], 1, 1);
     return Py_BuildValue("nn", (Py_ssize_t)rooms.saved, (Py_ssize_t)rooms.workspace);
 }
 
@@ -274,7 +278,7 @@ static int run_cell(py_context *c, call what, mr_cell_args *a, mr_error *err)
 {
     int status;
     const int keeps = what != BACKWARD && !a->saved; /* nobody will ask for the backward */
-    const cell_rooms rooms = rooms_of(c, a, keeps, !a->workspace);
+    const cell_rooms rooms = rooms_of(c, a, what, keeps, !a->workspace);
     size_t size = rooms.workspace, keep = rooms.saved;
     void *own = size ? take_room(c, &size) : NULL, *kept = keep ? take_room(c, &keep) : NULL;
     if (own) a->workspace = own, a->workspace_size = size;

@@ -24,9 +24,16 @@ static mr_cell cell_of(const mr_cell_args *a)
                      .transition = a->transition};
 }
 
-static mr_raw raw_of(const mr_cell_args *a, const mr_cell *cell)
+/* call: MR_RAW_ANY, or the one whose arrays these are. */
+static mr_raw raw_of(const mr_cell_args *a, const mr_cell *cell, mr_raw_call call)
 {
+    const int backward = call == MR_RAW_BACKWARD;
+    const uintptr_t all = (uintptr_t)a->x | (uintptr_t)a->h | (backward ? (uintptr_t)a->dh : 0);
     return (mr_raw){.cell = cell,
+                    .known = call != MR_RAW_ANY,
+                    .backward = backward,
+                    .dx = a->dx != NULL,
+                    .aligned = all % GPU_ROW == 0,
                     .B = a->B,
                     .T = a->T,
                     .D = a->W ? a->D : 0,
@@ -45,18 +52,19 @@ static sizes sizes_of(const mr_cell_args *a)
                    .h = tokens * H};
 }
 
-static layout lay_out(const mr_raw_lease *lease, const mr_cell_args *a, void *base)
+static layout lay_out(const mr_raw_lease *lease, const mr_cell_args *a, mr_raw_call call, void *base)
 {
     const mr_cell cell = cell_of(a);
-    const mr_raw raw = raw_of(a, &cell);
+    const mr_raw raw = raw_of(a, &cell, call);
     const sizes n = sizes_of(a);
+    const int any = call == MR_RAW_ANY, backward = any || call == MR_RAW_BACKWARD;
     mr_arena arena = {.base = base};
     layout l = {.work = mr_arena_take(&arena, lease->dev->raw_work(lease->dev, &raw) + 1)};
     l.x = mr_raw_copy(lease, &arena, n.x);
-    l.dx = mr_raw_copy(lease, &arena, n.x);
+    l.dx = backward && (any || a->dx) ? mr_raw_copy(lease, &arena, n.x) : NULL;
     l.pre = mr_raw_copy(lease, &arena, n.pre);
     l.h = mr_raw_copy(lease, &arena, n.h);
-    l.dh = mr_raw_copy(lease, &arena, n.h);
+    l.dh = backward ? mr_raw_copy(lease, &arena, n.h) : NULL;
     l.bytes = arena.used;
     return l;
 }
@@ -93,19 +101,29 @@ static int take(mr_cell_args *a, const mr_cell_args *args, mr_error *err)
     return mr_raw_check_shape(a->B, a->T, a->W ? a->D : 0, a->H, mr_cell_gates(&cell), err);
 }
 
-/* The size of `saved`, or of the workspace; 0: the arguments are refused. */
-static size_t buffer_bytes(mr_context *ctx, const mr_cell_args *args, int saved)
+/* The size of `saved`, or of the workspace of a call; 0: the arguments are refused. */
+static size_t buffer_bytes(mr_context *ctx, const mr_cell_args *args, int saved, mr_raw_call call)
 {
     mr_cell_args a;
     mr_raw_lease lease;
     if (take(&a, args, NULL) || mr_raw_lease_begin(&lease, ctx, a.dtype, a.stream, NULL)) return 0;
-    const size_t bytes = saved ? saved_bytes(lease.dev, &a) : lay_out(&lease, &a, NULL).bytes;
+    const size_t bytes = saved ? saved_bytes(lease.dev, &a) : lay_out(&lease, &a, call, NULL).bytes;
     mr_raw_lease_end(&lease);
     return bytes;
 }
 
-size_t mr_cell_saved(mr_context *ctx, const mr_cell_args *args) { return buffer_bytes(ctx, args, 1); }
-size_t mr_cell_workspace(mr_context *ctx, const mr_cell_args *args) { return buffer_bytes(ctx, args, 0); }
+size_t mr_cell_saved(mr_context *ctx, const mr_cell_args *args) { return buffer_bytes(ctx, args, 1, MR_RAW_ANY); }
+size_t mr_cell_workspace(mr_context *ctx, const mr_cell_args *args) { return buffer_bytes(ctx, args, 0, MR_RAW_ANY); }
+
+size_t mr_cell_forward_workspace(mr_context *ctx, const mr_cell_args *args)
+{
+    return buffer_bytes(ctx, args, 0, MR_RAW_FORWARD);
+}
+
+size_t mr_cell_backward_workspace(mr_context *ctx, const mr_cell_args *args)
+{
+    return buffer_bytes(ctx, args, 0, MR_RAW_BACKWARD);
+}
 
 static int check(const mr_raw_lease *lease, const mr_cell_args *a, mr_raw_call call, mr_error *err)
 {
@@ -130,7 +148,8 @@ static int check(const mr_raw_lease *lease, const mr_cell_args *a, mr_raw_call c
         {"dh_in", a->dh_in, lease->wide, 0},
         {"dh_init", a->dh_init, lease->wide, 0},
     };
-    int status = mr_raw_check_buffer("workspace", a->workspace, a->workspace_size, lay_out(lease, a, NULL).bytes, err);
+    int status =
+        mr_raw_check_buffer("workspace", a->workspace, a->workspace_size, lay_out(lease, a, call, NULL).bytes, err);
     if (!status && !W && !a->pre) status = mr_fail(err, MR_EINVAL, "pre and W are NULL: one of them is needed");
     if (!status && bwd && a->dh_init && !a->h_init) status = mr_fail(err, MR_EINVAL, "dh_init is set without h_init");
     if (!status) status = mr_raw_check_buffer("saved", a->saved, a->saved_size, saved_bytes(lease->dev, a), err);
@@ -183,9 +202,9 @@ static int run(mr_context *ctx, const mr_cell_args *args, mr_raw_call call, mr_e
     if (status) return status;
     status = check(&lease, &a, call, err);
     if (!status) {
-        const layout l = lay_out(&lease, &a, a.workspace);
+        const layout l = lay_out(&lease, &a, call, a.workspace);
         const mr_cell cell = cell_of(&a);
-        const mr_raw raw = raw_of(&a, &cell);
+        const mr_raw raw = raw_of(&a, &cell, call);
         lease.dev->raw_begin(lease.dev, &raw);
         if (call == MR_RAW_BACKWARD) backward(&lease, &a, &l);
         else forward(&lease, &a, &l);

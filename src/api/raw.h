@@ -4,8 +4,8 @@
 
 #include "api/api.h"
 
-/* Which of the three calls it is. */
-typedef enum mr_raw_call { MR_RAW_FORWARD, MR_RAW_BACKWARD, MR_RAW_STEP } mr_raw_call;
+/* Which of the three calls it is; ANY: not known yet. */
+typedef enum mr_raw_call { MR_RAW_FORWARD, MR_RAW_BACKWARD, MR_RAW_STEP, MR_RAW_ANY } mr_raw_call;
 
 /* A call's right to use a device for its dtype. */
 typedef struct mr_raw_lease {

@@ -14,8 +14,10 @@ typedef struct mr_raw {
     const mr_cell *cell; /* NULL: the scan alone */
     int B, T, D, H;      /* D 0: without W */
     int bf16;            /* matrix products in bf16 */
-    void *stream;        /* GPU: the cudaStream_t to use; NULL: the device's own */
-    void *work;          /* raw_work(…) bytes; they begin with the `work` of the ops */
+    /* known: this very call, and so what it does without; 0: any call. aligned: its activations, to 16 bytes */
+    int known, backward, dx, aligned;
+    void *stream; /* GPU: the cudaStream_t to use; NULL: the device's own */
+    void *work;   /* raw_work(…) bytes; they begin with the `work` of the ops */
 } mr_raw;
 
 struct mr_dev {

@@ -39,8 +39,8 @@ def place(device, recomputed=False):
 
 
 @functools.lru_cache(4096)
-def _cell_workspace(where, ints, weights):
-    return _core.raw_cell_sizes(where, 0, *ints, weights)[1]
+def _cell_workspace(where, call, ints, flags):
+    return _core.raw_cell_sizes(where, call, *ints, flags)[1]
 
 
 @functools.lru_cache(4096)
@@ -60,9 +60,10 @@ def recomputes(x, kind, signed, D, H):
     return _recomputes(x.device.index or 0, _tf32(), x.dtype == torch.bfloat16, kind, signed, int(D), int(H))
 
 
-def cell_room(where, ints, weights, device):
-    """Workspace of a cell, as a tensor that lives until the launch is queued."""
-    return torch.empty(_cell_workspace(where, ints, weights), dtype=torch.uint8, device=device)
+def cell_room(where, call, ints, weights, dx, device):
+    """Workspace of a call of a cell with aligned arrays, as a tensor that lives until the launch is queued. weights and
+    dx: whether they are there."""
+    return torch.empty(_cell_workspace(where, call, ints, weights + 2 * dx), dtype=torch.uint8, device=device)
 
 
 def scan_room(where, ints, device):

@@ -143,7 +143,7 @@ def run_cell(x, weight, bias, h0, h_init, reset, length, kind, candidate, normal
         ints = (DTYPES[x.dtype], kind, candidate, 0, normalize, signed, B, T, D, H)
         room, has = None, weight is not None
         if x.is_cuda:
-            x, room = cuda.aligned(x), cuda.cell_room(where, ints, int(has), x.device)
+            x, room = cuda.aligned(x), cuda.cell_room(where, FORWARD, ints, has, False, x.device)
         size = 0 if saved is None else saved.numel()
         _core.raw_cell(where, FORWARD, *ints, stream, x.data_ptr() if has else None, _at(weight), _at(bias),
                        None if has else x.data_ptr(), _at(h0), _at(h_init), _at(reset), _at(length), h.data_ptr(),
@@ -200,11 +200,10 @@ def cell_gradients(x, weight, bias, h0, h_init, reset, length, h, saved, dh, dla
         saved = saved.clone()
     where, stream = _place(x, weight is not None and saved.numel() == 0)
     ints = (DTYPES[x.dtype], kind, candidate, 0, normalize, signed, B, T, D, H)
-    room = None
+    room, has = None, weight is not None
     if x.is_cuda:
-        x = cuda.aligned(x)
-        room = cuda.cell_room(where, ints, int(weight is not None), x.device)
-    has = weight is not None
+        x, h, dh = cuda.aligned(x), cuda.aligned(h), cuda.aligned(dh)
+        room = cuda.cell_room(where, BACKWARD, ints, has, dx is not None, x.device)
     _core.raw_cell(where, BACKWARD, *ints, stream, x.data_ptr() if has else None, _at(weight), _at(bias),
                    None if has else x.data_ptr(), _at(h0), _at(h_init), _at(reset), _at(length), h.data_ptr(), None,
                    saved.data_ptr() or None, dh.data_ptr(), _at(dlast), _at(dx), _at(dweight), _at(dbias), _at(dh0),

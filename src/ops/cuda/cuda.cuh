@@ -310,8 +310,11 @@ void mr_cuda_start_grad(mr_cuda *c, mr_candidate candidate, int rows, int H, con
 int mr_cuda_fusable(const mr_cuda *c, const mr_cell *cell, int D, int H);
 int mr_cuda_fused_fwd(mr_cuda *c, const mr_minrnn_fwd_args *a);
 int mr_cuda_fused_bwd(mr_cuda *c, const mr_minrnn_bwd_args *a);
-/* Bytes of scratch that such a layer needs, forward or backward, whichever kernels run it. */
-size_t mr_cuda_fused_scratch(const mr_cuda *c, const mr_cell *cell, int B, int T, int H);
+/* Whether they take a shape, if its arrays are aligned to 16 bytes: enough blocks to fill the chip, or sequences too
+ * short to split; offsets within a sequence fit 32 bits. */
+int mr_cuda_fused_fits(int B, int T, int N, int H);
+/* Bytes of scratch: of their backward (the forward needs none), and where the other kernels run such a layer. */
+size_t mr_cuda_fused_scratch(const mr_cuda *c, const mr_cell *cell, int B, int T, int H, int dx);
 size_t mr_cuda_recompute_scratch(mr_dev *dev, const mr_cell *cell, int B, int T, int H);
 
 void mr_cuda_rnn_ops(mr_ops *ops);

@@ -80,13 +80,17 @@ int mr_cuda_fusable(const mr_cuda *c, const mr_cell *cell, int D, int H)
            cell->scan == MR_SCAN_LINEAR && cell->transition == MR_TRANSITION_POSITIVE;
 }
 
-/* Whether the fused kernels apply: enough blocks to fill the chip, or sequences too short to split; offsets within a
- * sequence fit 32 bits; addresses allow copies of 16 bytes. */
-static bool fits(int B, int T, int N, int H, const void *x, const void *h, const void *dh)
+int mr_cuda_fused_fits(int B, int T, int N, int H)
 {
     const size_t blocks = (size_t)B * (size_t)H / FUSED_CHANNELS;
+    return T > 1 && (T <= 128 || blocks >= 132) && (size_t)T * (size_t)N < (size_t)1 << 31;
+}
+
+/* Whether the fused kernels apply: the shape fits, and addresses allow copies of 16 bytes. */
+static bool fits(int B, int T, int N, int H, const void *x, const void *h, const void *dh)
+{
     const uintptr_t all = (uintptr_t)x | (uintptr_t)h | (uintptr_t)dh;
-    return T > 1 && (T <= 128 || blocks >= 132) && (size_t)T * (size_t)N < (size_t)1 << 31 && all % 16 == 0;
+    return mr_cuda_fused_fits(B, T, N, H) && all % 16 == 0;
 }
 
 int mr_cuda_fused_fwd(mr_cuda *c, const mr_minrnn_fwd_args *a)
@@ -109,12 +113,12 @@ static int groups_of(int B, int H)
     return (int)div_up((size_t)B, div_up((size_t)B, most));
 }
 
-size_t mr_cuda_fused_scratch(const mr_cuda *c, const mr_cell *cell, int B, int T, int H)
+size_t mr_cuda_fused_scratch(const mr_cuda *c, const mr_cell *cell, int B, int T, int H, int dx)
 {
     const size_t N = (size_t)H * (size_t)mr_cell_gates(cell), groups = (size_t)groups_of(B, H);
     /* sums and starts; gradients of pre follow */
     const size_t floats = groups * (N * FUSED_D + N) + (size_t)B * (size_t)H;
-    return floats * sizeof(float) + (size_t)B * (size_t)T * N * c->dev.act_size;
+    return floats * sizeof(float) + (dx ? (size_t)B * (size_t)T * N * c->dev.act_size : 0);
 }
 
 int mr_cuda_fused_bwd(mr_cuda *c, const mr_minrnn_bwd_args *a)
@@ -126,7 +130,7 @@ int mr_cuda_fused_bwd(mr_cuda *c, const mr_minrnn_bwd_args *a)
     f.groups = groups_of(a->B, a->H);
     const size_t weights = (size_t)N * FUSED_D, sums = (size_t)f.groups * (weights + (size_t)N),
                  starts = (size_t)a->B * (size_t)a->H;
-    float *room = (float *)mr_cuda_scratch(c, mr_cuda_fused_scratch(c, &a->cell, a->B, a->T, a->H));
+    float *room = (float *)mr_cuda_scratch(c, mr_cuda_fused_scratch(c, &a->cell, a->B, a->T, a->H, a->dx != NULL));
     if (!room) return 1;
     f.sums = room, g.to_start = a->dh_init ? room + sums : NULL, g.pre = a->dx ? room + sums + starts : NULL;
     g.B = a->B, g.T = a->T, g.H = a->H, g.h = (void *)a->h, g.h_in = (const float *)a->h_in,

@@ -24,16 +24,25 @@ static mr_cuda_room take(mr_arena *arena, size_t bytes)
 
 static size_t padded(size_t bytes) { return div_up(bytes, MR_ARENA_ALIGN) * MR_ARENA_ALIGN; }
 
-/* With W: the most that minrnn.cu, fused.cu, product.cu and few_*.cu take for this shape. */
+/* Scratch of layers that keep no pre-activations. For any call, the most that the fused kernels and the others take. */
+static size_t scratch_bytes(mr_cuda *c, const mr_raw *r, int fused)
+{
+    if (fused && !r->backward) return 0;
+    const size_t own = mr_cuda_fused_scratch(c, r->cell, r->B, r->T, r->H, fused ? r->dx : 1),
+                 recompute = mr_cuda_recompute_scratch(&c->dev, r->cell, r->B, r->T, r->H);
+    return fused || own > recompute ? own : recompute;
+}
+
+/* With W: the most that minrnn.cu, fused.cu, product.cu and few_*.cu take for this shape. The fused kernels need a
+ * product of cuBLASLt for dx alone. */
 static void lay_out_products(mr_cuda *c, const mr_raw *r, mr_arena *arena, raw_rooms *rooms)
 {
     const size_t N = (size_t)r->H * (size_t)mr_cell_gates(r->cell), D = (size_t)r->D;
     const size_t tokens = (size_t)r->B * (size_t)r->T;
-    if (mr_cuda_fusable(c, r->cell, r->D, r->H)) {
-        const size_t fused = mr_cuda_fused_scratch(c, r->cell, r->B, r->T, r->H),
-                     recompute = mr_cuda_recompute_scratch(&c->dev, r->cell, r->B, r->T, r->H);
-        rooms->scratch = take(arena, fused > recompute ? fused : recompute);
-    }
+    const int fusable = mr_cuda_fusable(c, r->cell, r->D, r->H),
+              fused = fusable && r->known && r->aligned && mr_cuda_fused_fits(r->B, r->T, (int)N, r->H);
+    if (fusable) rooms->scratch = take(arena, scratch_bytes(c, r, fused));
+    if (fused && !(r->backward && r->dx)) return;
     if (c->bf16 && (N % 8 || D % 8))
         rooms->product_scratch = take(arena, tokens * N * sizeof(float)); /* sums before the bias is added */
     if (c->bf16) rooms->copies = take(arena, padded(N * D * sizeof(bf16)) + padded(N * sizeof(bf16)));
