@@ -208,9 +208,41 @@ class _EagerScan(torch.autograd.Function):
     backward = staticmethod(_Scan.backward)
 
 
+# ---- gradients of the operators themselves, which is all that an exported program has
+
+def _set_up_cell(ctx, inputs, output):
+    ctx.kept = inputs[-1]
+    _Cell.setup_context(ctx, inputs[:-1], output)
+
+
+def _cell_operator_backward(ctx, *gradients):
+    if not ctx.kept:
+        raise RuntimeError("minrnn::cell: kept nothing for a backward; export with gradients enabled (keep=True)")
+    return *_Cell.backward(ctx, *gradients), None
+
+
+ops.differentiate("cell", _set_up_cell, _cell_operator_backward)
+ops.differentiate("scan", _Scan.setup_context, _Scan.backward)
+
+
 def _needs(*tensors):
     """Whether a backward may come."""
     return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+
+
+_exporting = getattr(torch.compiler, "is_exporting", lambda: False)  # since PyTorch 2.6
+
+
+def _run_for_gradients(traced, eager, operator):
+    """What to call where a backward may come. Beneath torch.export the operator itself: an autograd.Function would
+    leave its forward alone in the program, without gradients."""
+    if not torch.compiler.is_compiling():
+        return eager.apply
+    return operator if _exporting() else traced.apply
+
+
+def _keeping_cell(*args):
+    return ops.cell(*args, True)
 
 
 # ---- the functions
@@ -249,7 +281,7 @@ def _scan_rows(a, b, h0, reset, length):
     if _transformed():
         run = _Scan.apply
     elif _needs(a, b, h0):
-        run = _Scan.apply if torch.compiler.is_compiling() else _EagerScan.apply
+        run = _run_for_gradients(_Scan, _EagerScan, ops.scan)
     else:
         checks.no_tangents("scan", a, b, h0)
         run = ops.scan
@@ -293,8 +325,7 @@ def run_layer(x, weight, bias, h0, h_init, reset, length, how):
         pre = F.linear(x, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
         h, last, _ = _Cell.apply(pre, None, None, *args)
     elif _needs(x, weight, bias, h0, h_init):
-        run = _Cell.apply if torch.compiler.is_compiling() else _EagerCell.apply
-        h, last, _ = run(x, weight, bias, *args)
+        h, last, _ = _run_for_gradients(_Cell, _EagerCell, _keeping_cell)(x, weight, bias, *args)
     else:
         checks.no_tangents("cell", x, weight, bias, h0, h_init)
         watched = torch.compiler.is_compiling() or not ops.direct(x, weight, bias, *args[:4])

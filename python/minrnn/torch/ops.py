@@ -1,6 +1,6 @@
 """The operators minrnn::cell and minrnn::scan and their backwards, for CPU, CUDA and tracing.
 
-They are plain: no gradients and no batching rules (see functions.py), contiguous results, inputs never changed. Only
+They are plain: gradients and batching rules are in functions.py, results are contiguous, inputs never changed. Only
 cell_backward_ consumes `saved`, which spares a copy; functions.py says when that is right. Gradients of arguments that
 are absent, and that of an x which needs none, come back with no elements.
 """
@@ -280,6 +280,11 @@ def _register(name, schema, kernel, fake):
     for key in ("CPU", "CUDA"):
         _library.impl(name, kernel, key)
     torch.library.register_fake(f"minrnn::{name}", fake, lib=_library)
+
+
+def differentiate(name, set_up, backward):
+    """Gives an operator its gradient."""
+    torch.library.register_autograd(f"minrnn::{name}", backward, setup_context=set_up, lib=_library)
 
 
 _BACK = f"({_SHARED}Tensor h, Tensor%s saved, Tensor dh, Tensor? dlast, {_KIND}, bool needs_dx) -> {_GRADIENTS}"

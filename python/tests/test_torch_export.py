@@ -1,0 +1,71 @@
+"""Exported programs: they can be trained on, and the operators alone have gradients."""
+import io
+import unittest
+
+from torch_support import arguments, masks, torch, version
+
+from minrnn.torch import MinGRU, MinLSTM, cell, ops, scan
+
+OPTIONS = 0, 0, True, False  # mingru, positive, normalize, not signed
+
+
+class Scan(torch.nn.Module):
+    def forward(self, a, b):
+        return scan(a, b)
+
+
+class Exported(unittest.TestCase):
+    def trains(self, program, module, *inputs):
+        """The program gives the module's gradients of weights and inputs."""
+        found = []
+        for run in module, program.module():
+            leaves = [x.clone().requires_grad_() for x in inputs]
+            run(*leaves)[0].square().sum().backward()
+            found.append([*(x.grad for x in leaves), *(p.grad for p in run.parameters())])
+        for right, got in zip(*found, strict=True):
+            self.assertIsNotNone(got)
+            self.assertTrue(torch.allclose(got, right, rtol=1e-5, atol=1e-6))
+
+    def test_they_can_be_trained(self):
+        for strict in (False, True) if version() >= (2, 6) else (False,):
+            for module in MinGRU(4, 5, 2, batch_first=True), MinLSTM(4, 5, bidirectional=True):
+                x = torch.randn(3, 7, 4)
+                self.trains(torch.export.export(module, (x,), strict=strict), module, x)
+            a, b = torch.rand(2, 6, 3), torch.randn(2, 6, 3)
+            self.trains(torch.export.export(Scan(), (a.requires_grad_(), b), strict=strict), Scan(), a.detach(), b)
+
+    def test_after_a_file(self):
+        module, x, place = MinGRU(4, 5), torch.randn(7, 3, 4), io.BytesIO()
+        torch.export.save(torch.export.export(module, (x,)), place)
+        place.seek(0)
+        self.trains(torch.export.load(place), module, x)
+
+
+class Operators(unittest.TestCase):
+    """torch.ops.minrnn, called by themselves."""
+
+    def test_gradients_of_the_cell(self):
+        args, (reset, length) = arguments(), masks()
+        reset, length = reset.to(torch.uint8), length.to(torch.int32)
+        for kept in False, True:
+            h, last, _ = ops.cell(*args, reset, length, *OPTIONS, True)
+            right = cell(*args, reset, length)
+            got, right = ([*torch.autograd.grad(one.sum() + two.square().sum(), args, retain_graph=kept)]
+                          for one, two in ((h, last), right))
+            self.assertTrue(all(torch.equal(a, b) for a, b in zip(got, right)))
+
+    def test_gradients_of_the_scan(self):
+        a, b, h0 = (torch.rand(*shape, requires_grad=True) for shape in ((2, 6, 3), (2, 6, 3), (2, 3)))
+        got, right = (torch.autograd.grad(run(a, b, h0, None, None)[0].square().sum(), (a, b, h0))
+                      for run in (ops.scan, scan))
+        self.assertTrue(all(torch.equal(a, b) for a, b in zip(got, right)))
+
+    def test_nothing_kept(self):
+        x, weight = arguments()[:2]
+        h = ops.cell(x, weight, *(None,) * 5, *OPTIONS, False)[0]
+        with self.assertRaisesRegex(RuntimeError, "keep=True"):
+            h.sum().backward()
+
+
+if __name__ == "__main__":
+    unittest.main()
