@@ -148,6 +148,8 @@ class Names(unittest.TestCase):
                             ("length", torch.tensor([1], device="meta"))):
             self.refused(name, scan, a, a, **{name: value})
         self.refused("a", scan, [1], a)
+        self.refused("a", scan, a.half(), a)
+        self.refused("a", scan, a, a.half())
         nested = torch.nested.nested_tensor([torch.randn(2, 4), torch.randn(3, 4)])
         self.refused("x", cell, nested, weight)
 

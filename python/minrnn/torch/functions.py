@@ -269,12 +269,12 @@ def scan(a, b, h0=None, reset=None, length=None):
 
 
 def _scan_rows(a, b, h0, reset, length):
-    (b, dtype), (a, _) = checks.main(b, "b"), checks.main(a, "a")
+    (b, dtype), (a, a_dtype) = checks.main(b, "b"), checks.main(a, "a")
     if b.dim() != 3:
         raise ValueError(f"b: has {b.dim()} dimensions; 2 (time, channels) or 3 (batch, time, channels) are needed")
     checks.has_shape(a, "a", b.shape, b)
-    if a.dtype != b.dtype:
-        raise TypeError(f"a: is {a.dtype}, and b {b.dtype}; both must be the same")
+    if a_dtype != dtype:
+        raise TypeError(f"a: is {a_dtype}, and b {dtype}; both must be the same")
     B, T, H = b.shape
     h0 = checks.wide(h0, "h0", (B, H), b, b.dtype)
     args = (a, b, h0, *checks.masks(reset, length, b, B, T))
