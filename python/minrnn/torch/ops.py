@@ -5,6 +5,7 @@ cell_backward_ consumes `saved`, which spares a copy; functions.py says when tha
 are absent, and that of an x which needs none, come back with no elements.
 """
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import _core
 from ..contexts import context
@@ -82,13 +83,23 @@ def _keys(x):
     return keys.raw_repr() if may_be_direct else str(keys)
 
 
+def _plain_keys(device):
+    """The keys of plain tensors, also while a mode is active that would make others of them."""
+    made = []
+    with _disable_current_modes():
+        for inference in (False, True):
+            with torch.inference_mode(inference):
+                made.append(_keys(torch.empty(0, device=device)))
+    return made
+
+
 def plain(*tensors):
     """Whether all are plain tensors, or None."""
     for x in tensors:
         if x is not None:
             keys = _keys(x)
             if keys not in _is_plain:
-                _is_plain[keys] = keys == _keys(torch.empty(0, device=x.device))
+                _is_plain[keys] = keys in _plain_keys(x.device)
             if not _is_plain[keys]:
                 return False
     return True
