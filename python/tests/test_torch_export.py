@@ -48,17 +48,27 @@ class Operators(unittest.TestCase):
         args, (reset, length) = arguments(), masks()
         reset, length = reset.to(torch.uint8), length.to(torch.int32)
         for kept in False, True:
-            h, last, _ = ops.cell(*args, reset, length, *OPTIONS, True)
-            right = cell(*args, reset, length)
+            h, last, saved = ops.cell(*args, reset, length, *OPTIONS, True)
+            right, before = cell(*args, reset, length), saved.clone()
             got, right = ([*torch.autograd.grad(one.sum() + two.square().sum(), args, retain_graph=kept)]
                           for one, two in ((h, last), right))
             self.assertTrue(all(torch.equal(a, b) for a, b in zip(got, right)))
+            self.assertTrue(torch.equal(saved, before))
 
     def test_gradients_of_the_scan(self):
         a, b, h0 = (torch.rand(*shape, requires_grad=True) for shape in ((2, 6, 3), (2, 6, 3), (2, 3)))
         got, right = (torch.autograd.grad(run(a, b, h0, None, None)[0].square().sum(), (a, b, h0))
                       for run in (ops.scan, scan))
         self.assertTrue(all(torch.equal(a, b) for a, b in zip(got, right)))
+
+    def test_gradients_can_be_traced(self):
+        reset, length = masks()
+        extra = reset.to(torch.uint8), length.to(torch.int32)
+        a, b, h0 = (torch.rand(*shape, requires_grad=True) for shape in ((3, 7, 4), (3, 7, 4), (3, 4)))
+        for operator, args in ((ops.cell, (*arguments(dtype=torch.float32), *extra, *OPTIONS, True)),
+                               (ops.scan, (a, b, h0, *extra)), (ops.scan, (a, b, None, None, None))):
+            results = torch.library.opcheck(operator, args)
+            self.assertEqual(set(results.values()), {"SUCCESS"}, results)
 
     def test_nothing_kept(self):
         x, weight = arguments()[:2]

@@ -102,6 +102,7 @@ class _Cell(torch.autograd.Function):
         ctx.save_for_backward(*inputs[:7], h, saved)
         ctx.set_materialize_grads(False)
         ctx.options = inputs[7:]
+        ctx.shown = False
 
     @staticmethod
     def backward(ctx, dh, dlast, _):
@@ -115,7 +116,8 @@ class _Cell(torch.autograd.Function):
         elif torch.is_grad_enabled() or _transformed():
             gradients = _CellBackward.apply(*args)
         else:
-            keep = _keeps_graph() or not ops.plain(dh, dlast)  # batched gradients ask for more than one backward
+            # batched gradients ask for more than one backward
+            keep = _keeps_graph() or ctx.shown or not ops.plain(dh, dlast)
             gradients = (ops.cell_backward if keep else ops.cell_backward_)(*args)
         present = [None if x is None else g for g, x in zip(gradients, saved[:5])]
         return (*(present if needs_dx else [None, *present[1:]]), *_OTHERS)
@@ -211,8 +213,8 @@ class _EagerScan(torch.autograd.Function):
 # ---- gradients of the operators themselves, which is all that an exported program has
 
 def _set_up_cell(ctx, inputs, output):
-    ctx.kept = inputs[-1]
     _Cell.setup_context(ctx, inputs[:-1], output)
+    ctx.kept, ctx.shown = inputs[-1], True  # the caller has `saved`, too
 
 
 def _cell_operator_backward(ctx, *gradients):
