@@ -75,7 +75,8 @@ class Derivatives(unittest.TestCase):
         x, weight, bias, *_ = arguments(grad=False)
         a = torch.rand(2, 5, 3, dtype=torch.float64)
         calls = [lambda v: cell(v, weight, bias)[0], lambda v: cell(x, weight, bias, h_init=v[0, 0, :1].expand(5))[0]]
-        for call, at in [(c, x) for c in calls] + [(lambda v: scan(v, a)[0], a)]:
+        for call, at in [(c, x) for c in calls] + [(lambda v: scan(v, a)[0], a),
+                                                        (lambda v: scan(a, a, v[:, 0])[1], a)]:
             for grad in True, False:
                 with torch.set_grad_enabled(grad), forward_ad.dual_level():
                     with self.assertRaisesRegex(RuntimeError, "forward-mode|jvp|forward mode"):
