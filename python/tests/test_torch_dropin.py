@@ -129,6 +129,14 @@ class Names(unittest.TestCase):
         self.refused("h_0", layer, x, torch.randn(1, 2, 4).to_sparse())
         self.refused("h_0", layer.step, torch.randn(3), torch.tensor(1.0))
         self.refused("h_0", layer.step, torch.randn(2, 3), torch.randn(2, 4))
+        double = MinGRU(3, 4, dtype=torch.float64)
+        self.refused("h_0", double, x.double(), torch.randn(1, 2, 4).half())
+        packed = pack_padded_sequence(x, torch.tensor([5, 3]))
+        for state in torch.randn(1, 3, 4), torch.randn(1, 2, 4).double(), [0.0]:
+            self.refused("h_0", layer, packed, state)
+        self.refused("h_0", MinLSTM(3, 4), x, (3, 4))
+        for token in torch.tensor(1.0), x, [1.0]:
+            self.refused("input", layer.step, token)
         self.refused("input", layer, x.to_sparse())
         self.refused("input", MinGRU(3, 4, device="meta"), x)
 
