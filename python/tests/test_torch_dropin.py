@@ -117,7 +117,8 @@ class Names(unittest.TestCase):
     def test_of_inputs(self):
         layer, x, one = MinGRU(3, 4), torch.randn(5, 2, 3), torch.randn(5, 3)
         for reset in [[0]], False, 1, torch.zeros(5, dtype=torch.bool), torch.zeros(2, 5, dtype=torch.bool), \
-                torch.zeros(5, 2), torch.zeros(5, 2).bool().to_sparse():
+                torch.zeros(5, 2), torch.zeros(5, 2, dtype=torch.int8), torch.zeros(5, 2, dtype=torch.int64), \
+                torch.zeros(5, 2).bool().to_sparse():
             self.refused("reset", layer, x, reset=reset)
         for length in [5, 5], 3, torch.tensor([5]), torch.tensor([5.0, 5.0]), torch.tensor([5, 5]) * 1j, \
                 torch.tensor([True, True]), torch.tensor([5, 5]).to_sparse(), torch.tensor([5, 5], device="meta"):

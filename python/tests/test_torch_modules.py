@@ -224,6 +224,7 @@ class Refusals(unittest.TestCase):
                 (ValueError, "^step: a bidirectional", lambda: MinGRU(3, 4, bidirectional=True).step(x[0])),
                 (ValueError, "^source: has the tensors", lambda: from_lucidrains(m)),
                 (ValueError, "^layer: a block holds one", lambda: to_model(MinGRU(3, 4, 2))),
+                (ValueError, "^layer: a block holds one", lambda: to_model(MinGRU(3, 4, bidirectional=True))),
                 (ValueError, "^model: blocks.7.mixer", lambda: from_model({}, 7))):
             with self.subTest(pattern=pattern), self.assertRaisesRegex(error, pattern):
                 call()
