@@ -6,7 +6,7 @@ from torch_support import arguments, loop, torch
 from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from minrnn.torch import cell, ops
+from minrnn.torch import cell, ops, scan
 
 
 # Older versions do not tell whether a graph is kept, so their backward never consumes what the forward kept.
@@ -172,6 +172,15 @@ class Corners(unittest.TestCase):
                 cell(x, weight)[0].sum().backward()
             self.assertFalse(ops.plain(x))
             self.assertIsInstance(cell(x, weight)[0], FakeTensor)
+
+    def test_saved_tensors_that_come_back_changed(self):
+        args = arguments(dtype=torch.float32)
+        for change in (lambda x: x.bfloat16() if x.is_floating_point() else x,), (lambda x: x[:1],):
+            with torch.autograd.graph.saved_tensors_hooks(lambda x: x, *change):
+                (h, _), (s, _) = cell(*args), scan(args[0], args[0])
+            for got in h, s:
+                with self.assertRaisesRegex(ValueError, "is needed$"):
+                    got.sum().backward()
 
     def test_each_argument_that_negates(self):
         args = arguments(dtype=torch.float32, grad=False)

@@ -70,6 +70,36 @@ class Operators(unittest.TestCase):
             results = torch.library.opcheck(operator, args)
             self.assertEqual(set(results.values()), {"SUCCESS"}, results)
 
+    def test_what_does_not_fit_is_refused(self):
+        x, weight, bias, h0, h_init = arguments(dtype=torch.float32, grad=False)
+        reset, length = masks()
+        good = [x, weight, bias, h0, h_init, reset.to(torch.uint8), length.to(torch.int32)]
+        h, last, saved = ops.cell(*good, *OPTIONS, True)
+        results = {"h": h, "saved": saved, "dh": h, "dlast": last}
+        for i, name in enumerate("x weight bias h0 h_init reset length".split()):
+            for wrong in good[i][:1], good[i].double():
+                args = [wrong if i == k else v for k, v in enumerate(good)]
+                with self.subTest(name=name), self.assertRaisesRegex(ValueError, "is needed$"):
+                    ops.cell(*args, *OPTIONS, True)
+                with self.subTest(name=name), self.assertRaisesRegex(ValueError, "is needed$"):
+                    ops.cell_backward(*args, *results.values(), *OPTIONS, True)
+        for name, right in results.items():
+            for wrong in right[:1], right.double():
+                with self.subTest(name=name), self.assertRaises(ValueError):
+                    ops.cell_backward(*good, *{**results, name: wrong}.values(), *OPTIONS, True)
+
+    def test_what_does_not_fit_a_scan_is_refused(self):
+        a, h0, (reset, length) = torch.rand(3, 7, 4), torch.rand(3, 4), masks()
+        good = {"a": a, "b": a, "h0": h0, "reset": reset.to(torch.uint8), "length": length.to(torch.int32)}
+        h, last = ops.scan(*good.values())
+        back = {**good, "h": h, "dh": h, "dlast": last}
+        del back["b"]
+        for run, args in (ops.scan, good), (ops.scan_backward, back):
+            for name, right in args.items():
+                for wrong in right[:1], right.double():
+                    with self.subTest(name=name), self.assertRaisesRegex(ValueError, "is needed$"):
+                        run(*{**args, name: wrong}.values())
+
     def test_nothing_kept(self):
         x, weight = arguments()[:2]
         h = ops.cell(x, weight, *(None,) * 5, *OPTIONS, False)[0]

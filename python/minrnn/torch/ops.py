@@ -112,6 +112,34 @@ def direct(*tensors):
     return plain(*tensors)
 
 
+# ---- checks: who calls an operator itself, or changes saved tensors by hooks, must not make a kernel read past an end
+
+def _check(*wanted):
+    for name, x, shape, dtype in wanted:
+        if x is not None and (x.dtype != dtype or x.shape != shape):
+            raise ValueError(f"{name}: is {x.dtype} of the shape {tuple(x.shape)}, where {dtype} of {tuple(shape)} is "
+                             "needed")
+
+
+def _check_cell(x, weight, bias, h0, h_init, reset, length, kind):
+    B, T, D, H = _cell_shape(x, weight, kind)
+    rows, states = H * (3 if kind else 2), wide(x.dtype)
+    _check(("x", x, (B, T, rows if weight is None else D), x.dtype), ("weight", weight, (rows, D), states),
+           ("bias", bias, (rows,), states), ("h0", h0, (B, H), states), ("h_init", h_init, (H,), states),
+           ("reset", reset, (B, T), torch.uint8), ("length", length, (B,), torch.int32))
+
+
+def _check_results(h, last, x, shape):
+    """Results of a forward, or their gradients."""
+    _check(("h", h, shape, x.dtype), ("last", last, (shape[0], shape[2]), wide(x.dtype)))
+
+
+def _check_scan(a, h0, reset, length):
+    B, T, H = a.shape
+    _check(("h0", h0, (B, H), wide(a.dtype)), ("reset", reset, (B, T), torch.uint8),
+           ("length", length, (B,), torch.int32))
+
+
 # ---- the cell
 
 def _start(h_init, candidate):
@@ -164,6 +192,7 @@ def run_cell(x, weight, bias, h0, h_init, reset, length, kind, candidate, normal
 
 
 def _cell(x, *rest):
+    _check_cell(x, *rest[:7])
     h, last, saved = run_cell(x, *rest)
     return h, last, x.new_empty(0, dtype=torch.uint8) if saved is None else saved
 
@@ -198,6 +227,9 @@ def cell_gradients(x, weight, bias, h0, h_init, reset, length, h, saved, dh, dla
                    needs_dx, consume):
     """The gradients of x, weight, bias, h0 and h_init, each a new tensor or None."""
     B, T, D, H = _cell_shape(x, weight, kind)
+    _check_cell(x, weight, bias, h0, h_init, reset, length, kind)
+    _check_results(h, None, x, (B, T, H)), _check_results(dh, dlast, x, (B, T, H))
+    _check(("saved", saved, saved.shape, torch.uint8))
     x, weight, bias, h0, h_init, reset, length, h, dh, dlast = [
         _plain(t) for t in (x, weight, bias, h0, h_init, reset, length, h, dh, dlast)]
     inputs = (x if needs_dx or weight is None else None, weight, bias, h0, h_init)
@@ -244,6 +276,7 @@ def _cell_backward_fake(x, weight, bias, h0, h_init, *rest):
 
 def _scan(a, b, h0, reset, length):
     B, T, H = b.shape
+    _check_scan(b, h0, reset, length), _check(("a", a, b.shape, b.dtype))
     h, last = b.new_empty(b.shape), b.new_empty((B, H), dtype=wide(b.dtype))
     if B * T * H == 0:
         last.zero_() if h0 is None else last.copy_(h0)
@@ -264,6 +297,8 @@ def _scan_fake(a, b, h0, reset, length):
 
 def _scan_backward(a, h0, reset, length, h, dh, dlast):
     B, T, H = a.shape
+    _check_scan(a, h0, reset, length)
+    _check_results(h, None, a, a.shape), _check_results(dh, dlast, a, a.shape)
     a, h0, reset, length, h, dh, dlast = [_plain(t) for t in (a, h0, reset, length, h, dh, dlast)]
     da, db = torch.empty_like(a), torch.empty_like(a)
     dh0, = _gradients(a, (h0,), torch.empty_like if B * T * H else torch.zeros_like)
