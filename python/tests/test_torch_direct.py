@@ -3,9 +3,10 @@ import unittest
 import unittest.mock
 
 from torch_support import arguments, loop, torch
+from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from minrnn.torch import cell, ops
+from minrnn.torch import cell, ops, scan
 
 
 # Older versions do not tell whether a graph is kept, so their backward never consumes what the forward kept.
@@ -138,6 +139,9 @@ class Needless(unittest.TestCase):
                 self.assertTrue(torch.equal(a, b))
 
 
+X = torch.ones(1)  # made beneath no mode
+
+
 class Corners(unittest.TestCase):
     def test_tracing_keeps_calls_from_it(self):
         seen = []
@@ -151,6 +155,45 @@ class Corners(unittest.TestCase):
         got = torch.autograd.grad((h, last), args, (ones, negative))
         for a, b in zip(got, torch.autograd.grad((h2, last2), args, (ones, negative.resolve_neg()))):
             self.assertTrue(torch.equal(a, b))
+
+    def test_an_input_that_negates_beside_a_plain_gradient(self):
+        x, weight, bias, *_ = arguments(dtype=torch.float32, grad=False)
+        weight.requires_grad_()
+        got, want = (torch.autograd.grad(cell(v, weight, bias)[0].sum(), weight)[0] for v in (torch._neg_view(x), -x))
+        self.assertTrue(torch.equal(got, want))
+
+    def test_what_is_plain_does_not_depend_on_the_first_call(self):
+        with unittest.mock.patch.object(ops, "_is_plain", {}), torch.inference_mode():
+            self.assertTrue(ops.plain(torch.empty(1)))
+            self.assertTrue(ops.plain(X))
+        with unittest.mock.patch.object(ops, "_is_plain", {}):
+            with FakeTensorMode():
+                x, weight = torch.ones(2, 3, 4), torch.ones(10, 4, requires_grad=True)
+                cell(x, weight)[0].sum().backward()
+            self.assertFalse(ops.plain(x))
+            self.assertIsInstance(cell(x, weight)[0], FakeTensor)
+
+    def test_saved_tensors_that_come_back_changed(self):
+        args = arguments(dtype=torch.float32)
+        for change in (lambda x: x.bfloat16() if x.is_floating_point() else x,), (lambda x: x[:1],):
+            with torch.autograd.graph.saved_tensors_hooks(lambda x: x, *change):
+                (h, _), (s, _) = cell(*args), scan(args[0], args[0])
+            for got in h, s:
+                with self.assertRaisesRegex(ValueError, "is needed$"):
+                    got.sum().backward()
+
+    def test_each_argument_that_negates(self):
+        args = arguments(dtype=torch.float32, grad=False)
+        for i in range(len(args)):
+            negative, copied = ([f(a) if i == k else a for k, a in enumerate(args)]
+                                for f in (torch._neg_view, torch.neg))
+            self.assertTrue(torch.equal(cell(*negative)[0], cell(*copied)[0]), i)
+
+    def test_nothing_is_kept_without_gradients(self):
+        args = arguments(dtype=torch.float32)
+        with torch.no_grad(), unittest.mock.patch.object(ops, "_new_saved") as kept:
+            cell(*args)
+        kept.assert_not_called()
 
     def test_the_end_of_saved_is_zero(self):
         for T in 7, 2001:

@@ -75,7 +75,8 @@ class Derivatives(unittest.TestCase):
         x, weight, bias, *_ = arguments(grad=False)
         a = torch.rand(2, 5, 3, dtype=torch.float64)
         calls = [lambda v: cell(v, weight, bias)[0], lambda v: cell(x, weight, bias, h_init=v[0, 0, :1].expand(5))[0]]
-        for call, at in [(c, x) for c in calls] + [(lambda v: scan(v, a)[0], a)]:
+        for call, at in [(c, x) for c in calls] + [(lambda v: scan(v, a)[0], a),
+                                                        (lambda v: scan(a, a, v[:, 0])[1], a)]:
             for grad in True, False:
                 with torch.set_grad_enabled(grad), forward_ad.dual_level():
                     with self.assertRaisesRegex(RuntimeError, "forward-mode|jvp|forward mode"):
@@ -116,7 +117,8 @@ class Names(unittest.TestCase):
     def test_of_inputs(self):
         layer, x, one = MinGRU(3, 4), torch.randn(5, 2, 3), torch.randn(5, 3)
         for reset in [[0]], False, 1, torch.zeros(5, dtype=torch.bool), torch.zeros(2, 5, dtype=torch.bool), \
-                torch.zeros(5, 2), torch.zeros(5, 2).bool().to_sparse():
+                torch.zeros(5, 2), torch.zeros(5, 2, dtype=torch.int8), torch.zeros(5, 2, dtype=torch.int64), \
+                torch.zeros(5, 2).bool().to_sparse():
             self.refused("reset", layer, x, reset=reset)
         for length in [5, 5], 3, torch.tensor([5]), torch.tensor([5.0, 5.0]), torch.tensor([5, 5]) * 1j, \
                 torch.tensor([True, True]), torch.tensor([5, 5]).to_sparse(), torch.tensor([5, 5], device="meta"):
@@ -128,6 +130,14 @@ class Names(unittest.TestCase):
         self.refused("h_0", layer, x, torch.randn(1, 2, 4).to_sparse())
         self.refused("h_0", layer.step, torch.randn(3), torch.tensor(1.0))
         self.refused("h_0", layer.step, torch.randn(2, 3), torch.randn(2, 4))
+        double = MinGRU(3, 4, dtype=torch.float64)
+        self.refused("h_0", double, x.double(), torch.randn(1, 2, 4).half())
+        packed = pack_padded_sequence(x, torch.tensor([5, 3]))
+        for state in torch.randn(1, 3, 4), torch.randn(1, 2, 4).double(), [0.0]:
+            self.refused("h_0", layer, packed, state)
+        self.refused("h_0", MinLSTM(3, 4), x, (3, 4))
+        for token in torch.tensor(1.0), x, [1.0]:
+            self.refused("input", layer.step, token)
         self.refused("input", layer, x.to_sparse())
         self.refused("input", MinGRU(3, 4, device="meta"), x)
 
@@ -148,6 +158,8 @@ class Names(unittest.TestCase):
                             ("length", torch.tensor([1], device="meta"))):
             self.refused(name, scan, a, a, **{name: value})
         self.refused("a", scan, [1], a)
+        self.refused("a", scan, a.half(), a)
+        self.refused("a", scan, a, a.half())
         nested = torch.nested.nested_tensor([torch.randn(2, 4), torch.randn(3, 4)])
         self.refused("x", cell, nested, weight)
 

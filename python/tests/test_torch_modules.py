@@ -118,8 +118,8 @@ class Layers(unittest.TestCase):
         self.assertTrue(torch.equal(m(x)[0], bare(x)[0]))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            MinGRU(2, 2, dropout=0.5)
-        self.assertIn("dropout", str(caught[0].message))
+            MinGRU(2, 2, dropout=0.5), MinLSTM(2, 2, dropout=0.5)
+        self.assertEqual([("dropout" in str(w.message), w.filename) for w in caught], [(True, __file__)] * 2)
 
     def test_parameters(self):
         m = MinLSTM(3, 4, 2, bidirectional=True)
@@ -130,6 +130,8 @@ class Layers(unittest.TestCase):
         self.assertEqual(len(shapes), 8)
         self.assertTrue(all(p.abs().max() <= 0.5 for p in m.parameters()))
         self.assertEqual(len(list(MinGRU(3, 4, bias=False).parameters())), 1)
+        by_place = MinLSTM(3, 4, 1, True, False, 0.0, False, 0, "cpu", torch.float64)  # in the order of nn.LSTM
+        self.assertEqual(by_place.weight_l0.dtype, torch.float64)
         self.assertEqual(MinGRU(np.int64(3), np.int32(4)).weight_l0.shape, (8, 3))
         self.assertEqual([len(w) for w in m.all_weights], [2, 2, 2, 2])
         self.assertTrue((MinGRU(3, 4, forget_bias=2.0).bias_l0[:4] == -2).all())
@@ -196,6 +198,8 @@ class Refusals(unittest.TestCase):
         packed = torch.nn.utils.rnn.pack_sequence([torch.randn(3, 3)])
         for error, pattern, call in (
                 (ValueError, "^proj_size", lambda: MinLSTM(3, 4, proj_size=2)),
+                (ValueError, "^proj_size", lambda: MinGRU(3, 4, 1, True, False, 0.0, False, 2)),
+                (ValueError, "^proj_size", lambda: MinGRU(3, 4, proj_size="cpu")),
                 (TypeError, "^nonlinearity", lambda: MinGRU(3, 4, nonlinearity="relu")),
                 (ValueError, "^hidden_size", lambda: MinGRU(3, 0)),
                 (ValueError, "^num_layers", lambda: MinGRU(3, 4, True)),
@@ -204,6 +208,7 @@ class Refusals(unittest.TestCase):
                 (ValueError, "^input: is torch.sparse_coo", lambda: m(x.to_sparse())),
                 (ValueError, "^candidate", lambda: MinGRU(3, 4, candidate="relu")),
                 (ValueError, "^forget_bias", lambda: MinGRU(3, 4, bias=False, forget_bias=1.0)),
+                (ValueError, "^forget_bias", lambda: MinGRU(3, 4, forget_bias=True)),
                 (ValueError, "^input: has 4 dim", lambda: m(x[None])),
                 (ValueError, "^input: has 2 features", lambda: m(x[..., :2])),
                 (TypeError, "^input: is torch.float64", lambda: m(x.double())),
@@ -215,9 +220,11 @@ class Refusals(unittest.TestCase):
                 (ValueError, "^reset: a PackedSequence", lambda: m(packed, reset=torch.zeros(3, 1))),
                 (ValueError, "^length: a PackedSequence", lambda: m(packed, length=torch.zeros(1))),
                 (ValueError, "^hx: has 3 tensors", lambda: MinLSTM(3, 4)(x, (1, 2, 3))),
+                (ValueError, "^h_0: is None", lambda: MinLSTM(3, 4)(x, (None, torch.zeros(1, 2, 4)))),
                 (ValueError, "^step: a bidirectional", lambda: MinGRU(3, 4, bidirectional=True).step(x[0])),
                 (ValueError, "^source: has the tensors", lambda: from_lucidrains(m)),
                 (ValueError, "^layer: a block holds one", lambda: to_model(MinGRU(3, 4, 2))),
+                (ValueError, "^layer: a block holds one", lambda: to_model(MinGRU(3, 4, bidirectional=True))),
                 (ValueError, "^model: blocks.7.mixer", lambda: from_model({}, 7))):
             with self.subTest(pattern=pattern), self.assertRaisesRegex(error, pattern):
                 call()

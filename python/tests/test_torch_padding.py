@@ -109,6 +109,12 @@ class NoTokens(unittest.TestCase):
                     torch.testing.assert_close(torch.autograd.grad(last, given, direction)[0],
                                                torch.autograd.grad(want, given, direction)[0])
 
+    def test_a_first_state_hides_where_sequences_start(self):
+        x, weight, bias, h0, h_init = arguments(T=0)
+        got, none = torch.autograd.grad(cell(x, weight, bias, h0, h_init)[1].sum(), (h0, h_init))
+        self.assertTrue(torch.equal(got, torch.ones_like(h0)))
+        self.assertTrue(torch.equal(none, torch.zeros_like(h_init)))
+
     def test_no_samples(self):
         x, weight, bias, *_ = arguments(dtype=torch.float64, grad=False)
         none = x.new_empty(0, *x.shape)

@@ -90,13 +90,13 @@ class Bits(unittest.TestCase):
             self.assertTrue(all(torch.equal(a, b) for a, b in zip(first, big_step())))
 
     def test_the_same_for_any_number_of_threads(self):
-        here = os.path.dirname(os.path.abspath(__file__))
+        places = os.pathsep.join(os.path.abspath(place) for place in sys.path)  # PYTHONPATH may be relative
         code = "import minrnn.contexts as c, minrnn.torch.ops as o; n = {}; o.context = lambda d: c.context(d, n); " \
                "import test_torch_processes as t; print(t.fingerprint())"
         seen = set()
         for threads in (1, 2, 5):
-            done = subprocess.run([sys.executable, "-c", code.format(threads)], cwd=here, capture_output=True,
-                                  text=True, check=True, timeout=300)
+            done = subprocess.run([sys.executable, "-c", code.format(threads)], capture_output=True, text=True,
+                                  check=True, timeout=300, env={**os.environ, "PYTHONPATH": places})
             seen.add(done.stdout.strip())
         self.assertEqual(len(seen), 1, seen)
 

@@ -102,6 +102,7 @@ class _Cell(torch.autograd.Function):
         ctx.save_for_backward(*inputs[:7], h, saved)
         ctx.set_materialize_grads(False)
         ctx.options = inputs[7:]
+        ctx.shown = False
 
     @staticmethod
     def backward(ctx, dh, dlast, _):
@@ -115,7 +116,8 @@ class _Cell(torch.autograd.Function):
         elif torch.is_grad_enabled() or _transformed():
             gradients = _CellBackward.apply(*args)
         else:
-            keep = _keeps_graph() or not ops.plain(dh, dlast)  # batched gradients ask for more than one backward
+            # batched gradients ask for more than one backward
+            keep = _keeps_graph() or ctx.shown or not ops.plain(dh, dlast)
             gradients = (ops.cell_backward if keep else ops.cell_backward_)(*args)
         present = [None if x is None else g for g, x in zip(gradients, saved[:5])]
         return (*(present if needs_dx else [None, *present[1:]]), *_OTHERS)
@@ -208,9 +210,41 @@ class _EagerScan(torch.autograd.Function):
     backward = staticmethod(_Scan.backward)
 
 
+# ---- gradients of the operators themselves, which is all that an exported program has
+
+def _set_up_cell(ctx, inputs, output):
+    _Cell.setup_context(ctx, inputs[:-1], output)
+    ctx.kept, ctx.shown = inputs[-1], True  # the caller has `saved`, too
+
+
+def _cell_operator_backward(ctx, *gradients):
+    if not ctx.kept:
+        raise RuntimeError("minrnn::cell: kept nothing for a backward; export with gradients enabled (keep=True)")
+    return *_Cell.backward(ctx, *gradients), None
+
+
+ops.differentiate("cell", _set_up_cell, _cell_operator_backward)
+ops.differentiate("scan", _Scan.setup_context, _Scan.backward)
+
+
 def _needs(*tensors):
     """Whether a backward may come."""
     return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+
+
+_exporting = getattr(torch.compiler, "is_exporting", lambda: False)  # since PyTorch 2.6
+
+
+def _run_for_gradients(traced, eager, operator):
+    """What to call where a backward may come. Beneath torch.export the operator itself: an autograd.Function would
+    leave its forward alone in the program, without gradients."""
+    if not torch.compiler.is_compiling():
+        return eager.apply
+    return operator if _exporting() else traced.apply
+
+
+def _keeping_cell(*args):
+    return ops.cell(*args, True)
 
 
 # ---- the functions
@@ -237,19 +271,19 @@ def scan(a, b, h0=None, reset=None, length=None):
 
 
 def _scan_rows(a, b, h0, reset, length):
-    (b, dtype), (a, _) = checks.main(b, "b"), checks.main(a, "a")
+    (b, dtype), (a, a_dtype) = checks.main(b, "b"), checks.main(a, "a")
     if b.dim() != 3:
         raise ValueError(f"b: has {b.dim()} dimensions; 2 (time, channels) or 3 (batch, time, channels) are needed")
     checks.has_shape(a, "a", b.shape, b)
-    if a.dtype != b.dtype:
-        raise TypeError(f"a: is {a.dtype}, and b {b.dtype}; both must be the same")
+    if a_dtype != dtype:
+        raise TypeError(f"a: is {a_dtype}, and b {dtype}; both must be the same")
     B, T, H = b.shape
     h0 = checks.wide(h0, "h0", (B, H), b, b.dtype)
     args = (a, b, h0, *checks.masks(reset, length, b, B, T))
     if _transformed():
         run = _Scan.apply
     elif _needs(a, b, h0):
-        run = _Scan.apply if torch.compiler.is_compiling() else _EagerScan.apply
+        run = _run_for_gradients(_Scan, _EagerScan, ops.scan)
     else:
         checks.no_tangents("scan", a, b, h0)
         run = ops.scan
@@ -293,8 +327,7 @@ def run_layer(x, weight, bias, h0, h_init, reset, length, how):
         pre = F.linear(x, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
         h, last, _ = _Cell.apply(pre, None, None, *args)
     elif _needs(x, weight, bias, h0, h_init):
-        run = _Cell.apply if torch.compiler.is_compiling() else _EagerCell.apply
-        h, last, _ = run(x, weight, bias, *args)
+        h, last, _ = _run_for_gradients(_Cell, _EagerCell, _keeping_cell)(x, weight, bias, *args)
     else:
         checks.no_tangents("cell", x, weight, bias, h0, h_init)
         watched = torch.compiler.is_compiling() or not ops.direct(x, weight, bias, *args[:4])

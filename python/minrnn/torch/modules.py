@@ -48,10 +48,10 @@ class _Recurrent(nn.Module):
     _kind, _gates, _forget = "", 0, (0, 1.0)  # rows of the gate that forgets, and the sign of its bias
 
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
-                 bidirectional=False, device=None, dtype=None, *, candidate="positive", signed=False, forget_bias=None,
-                 **unknown):
+                 bidirectional=False, proj_size=0, device=None, dtype=None, *, candidate="positive", signed=False,
+                 forget_bias=None, **unknown):
         super().__init__()
-        self._refuse(unknown, dropout, forget_bias, dtype)
+        self._refuse(unknown, proj_size, dropout, forget_bias, dtype)
         checks.choice(candidate, "candidate", CANDIDATES)
         for name, value in (("bias", bias), ("batch_first", batch_first), ("bidirectional", bidirectional),
                             ("signed", signed)):
@@ -60,7 +60,8 @@ class _Recurrent(nn.Module):
             checks.size(value, name) for name, value in (("input_size", input_size), ("hidden_size", hidden_size),
                                                          ("num_layers", num_layers)))
         if dropout and num_layers == 1:
-            warnings.warn("dropout: is applied between layers, and there is one layer alone", stacklevel=3)
+            frames = 2 if type(self).__init__ is _Recurrent.__init__ else 3  # up to the caller of the class
+            warnings.warn("dropout: is applied between layers, and there is one layer alone", stacklevel=frames)
         if forget_bias is not None and not bias:
             raise ValueError("forget_bias: needs bias=True")
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
@@ -77,14 +78,15 @@ class _Recurrent(nn.Module):
                     self.register_parameter(f"bias_l{layer}{suffix}", nn.Parameter(room))
         self.reset_parameters()
 
-    def _refuse(self, unknown, dropout, forget_bias, dtype):
-        if unknown.pop("proj_size", 0):
+    def _refuse(self, unknown, proj_size, dropout, forget_bias, dtype):
+        if isinstance(proj_size, bool) or proj_size != 0:
             raise ValueError(f"proj_size: {type(self).__name__} projects no state; put an nn.Linear after it")
         if unknown:
             raise TypeError(f"{', '.join(sorted(unknown))}: {type(self).__name__} has no such argument")
         if isinstance(dropout, bool) or not isinstance(dropout, numbers.Real) or not 0 <= dropout <= 1:
             raise ValueError(f"dropout: is {dropout!r}; a number from 0 to 1 is needed")
-        if forget_bias is not None and not (isinstance(forget_bias, numbers.Real) and math.isfinite(forget_bias)):
+        number = isinstance(forget_bias, numbers.Real) and not isinstance(forget_bias, bool)
+        if forget_bias is not None and not (number and math.isfinite(forget_bias)):
             raise ValueError(f"forget_bias: is {forget_bias!r}; a finite number is needed")
         if dtype not in (None, torch.float16, *ops.DTYPES):
             raise TypeError(f"dtype: is {dtype}; float32, bfloat16, float16 or float64 is needed")
@@ -283,6 +285,8 @@ class MinLSTM(_Recurrent):
         if len(hx) != 2:
             raise ValueError(f"hx: has {len(hx)} tensors, where (h_0, c_0) are needed")
         h, c = hx
+        if h is None and c is not None:
+            raise ValueError("h_0: is None beside a c_0, which is not read; the first state is h_0")
         if isinstance(h, torch.Tensor) and getattr(c, "shape", None) != h.shape:
             raise ValueError(f"c_0: has the shape {tuple(getattr(c, 'shape', ()))}, and h_0 {tuple(h.shape)}")
         return h

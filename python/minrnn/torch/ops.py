@@ -1,10 +1,11 @@
 """The operators minrnn::cell and minrnn::scan and their backwards, for CPU, CUDA and tracing.
 
-They are plain: no gradients and no batching rules (see functions.py), contiguous results, inputs never changed. Only
+They are plain: gradients and batching rules are in functions.py, results are contiguous, inputs never changed. Only
 cell_backward_ consumes `saved`, which spares a copy; functions.py says when that is right. Gradients of arguments that
 are absent, and that of an x which needs none, come back with no elements.
 """
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .. import _core
 from ..contexts import context
@@ -82,13 +83,23 @@ def _keys(x):
     return keys.raw_repr() if may_be_direct else str(keys)
 
 
+def _plain_keys(device):
+    """The keys of plain tensors, also while a mode is active that would make others of them."""
+    made = []
+    with _disable_current_modes():
+        for inference in (False, True):
+            with torch.inference_mode(inference):
+                made.append(_keys(torch.empty(0, device=device)))
+    return made
+
+
 def plain(*tensors):
     """Whether all are plain tensors, or None."""
     for x in tensors:
         if x is not None:
             keys = _keys(x)
             if keys not in _is_plain:
-                _is_plain[keys] = keys == _keys(torch.empty(0, device=x.device))
+                _is_plain[keys] = keys in _plain_keys(x.device)
             if not _is_plain[keys]:
                 return False
     return True
@@ -99,6 +110,34 @@ def direct(*tensors):
     if not may_be_direct or _no_modes() or torch._C._get_tracing_state() or torch.autograd._profiler_enabled():
         return False
     return plain(*tensors)
+
+
+# ---- checks: who calls an operator itself, or changes saved tensors by hooks, must not make a kernel read past an end
+
+def _check(*wanted):
+    for name, x, shape, dtype in wanted:
+        if x is not None and (x.dtype != dtype or x.shape != shape):
+            raise ValueError(f"{name}: is {x.dtype} of the shape {tuple(x.shape)}, where {dtype} of {tuple(shape)} is "
+                             "needed")
+
+
+def _check_cell(x, weight, bias, h0, h_init, reset, length, kind):
+    B, T, D, H = _cell_shape(x, weight, kind)
+    rows, states = H * (3 if kind else 2), wide(x.dtype)
+    _check(("x", x, (B, T, rows if weight is None else D), x.dtype), ("weight", weight, (rows, D), states),
+           ("bias", bias, (rows,), states), ("h0", h0, (B, H), states), ("h_init", h_init, (H,), states),
+           ("reset", reset, (B, T), torch.uint8), ("length", length, (B,), torch.int32))
+
+
+def _check_results(h, last, x, shape):
+    """Results of a forward, or their gradients."""
+    _check(("h", h, shape, x.dtype), ("last", last, (shape[0], shape[2]), wide(x.dtype)))
+
+
+def _check_scan(a, h0, reset, length):
+    B, T, H = a.shape
+    _check(("h0", h0, (B, H), wide(a.dtype)), ("reset", reset, (B, T), torch.uint8),
+           ("length", length, (B,), torch.int32))
 
 
 # ---- the cell
@@ -153,6 +192,7 @@ def run_cell(x, weight, bias, h0, h_init, reset, length, kind, candidate, normal
 
 
 def _cell(x, *rest):
+    _check_cell(x, *rest[:7])
     h, last, saved = run_cell(x, *rest)
     return h, last, x.new_empty(0, dtype=torch.uint8) if saved is None else saved
 
@@ -187,6 +227,9 @@ def cell_gradients(x, weight, bias, h0, h_init, reset, length, h, saved, dh, dla
                    needs_dx, consume):
     """The gradients of x, weight, bias, h0 and h_init, each a new tensor or None."""
     B, T, D, H = _cell_shape(x, weight, kind)
+    _check_cell(x, weight, bias, h0, h_init, reset, length, kind)
+    _check_results(h, None, x, (B, T, H)), _check_results(dh, dlast, x, (B, T, H))
+    _check(("saved", saved, saved.shape, torch.uint8))
     x, weight, bias, h0, h_init, reset, length, h, dh, dlast = [
         _plain(t) for t in (x, weight, bias, h0, h_init, reset, length, h, dh, dlast)]
     inputs = (x if needs_dx or weight is None else None, weight, bias, h0, h_init)
@@ -232,6 +275,7 @@ def _cell_backward_fake(x, weight, bias, h0, h_init, *rest):
 
 def _scan(a, b, h0, reset, length):
     B, T, H = b.shape
+    _check_scan(b, h0, reset, length), _check(("a", a, b.shape, b.dtype))
     h, last = b.new_empty(b.shape), b.new_empty((B, H), dtype=wide(b.dtype))
     if B * T * H == 0:
         last.zero_() if h0 is None else last.copy_(h0)
@@ -252,6 +296,8 @@ def _scan_fake(a, b, h0, reset, length):
 
 def _scan_backward(a, h0, reset, length, h, dh, dlast):
     B, T, H = a.shape
+    _check_scan(a, h0, reset, length)
+    _check_results(h, None, a, a.shape), _check_results(dh, dlast, a, a.shape)
     a, h0, reset, length, h, dh, dlast = [_plain(t) for t in (a, h0, reset, length, h, dh, dlast)]
     da, db = torch.empty_like(a), torch.empty_like(a)
     dh0, = _gradients(a, (h0,), torch.empty_like if B * T * H else torch.zeros_like)
@@ -279,6 +325,11 @@ def _register(name, schema, kernel, fake):
     for key in ("CPU", "CUDA"):
         _library.impl(name, kernel, key)
     torch.library.register_fake(f"minrnn::{name}", fake, lib=_library)
+
+
+def differentiate(name, set_up, backward):
+    """Gives an operator its gradient."""
+    torch.library.register_autograd(f"minrnn::{name}", backward, setup_context=set_up, lib=_library)
 
 
 _BACK = f"({_SHARED}Tensor h, Tensor%s saved, Tensor dh, Tensor? dlast, {_KIND}, bool needs_dx) -> {_GRADIENTS}"
