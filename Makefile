@@ -35,17 +35,18 @@ test: bootstrap bootstrap-tests all
 test-full: all asan tsan
 	$(BUILD)/minrnn check
 	$(BUILD)/minrnn check --mutate
+	@cmake --build $(BUILD) --target slow_tests --parallel $(JOBS)
 	@scripts/test.sh $(BUILD)
 	@$(MAKE) fuzz
 
 asan: bootstrap
-	@$(CONFIGURE) -B build-asan -DMINRNN_SANITIZE=address,undefined -DMINRNN_CUDA=OFF
+	@$(CONFIGURE) -B build-asan -DMINRNN_SANITIZE=address,undefined -DMINRNN_CUDA=OFF -DMINRNN_EMULATED_CUDA=ON
 	@cmake --build build-asan --parallel $(JOBS)
 	@scripts/test.sh build-asan --label-exclude slow
 
 # The tests without the label `long` (tests/CMakeLists.txt), for CI.
 asan-fast: bootstrap
-	@$(CONFIGURE) -B build-asan -DMINRNN_SANITIZE=address,undefined -DMINRNN_CUDA=OFF
+	@$(CONFIGURE) -B build-asan -DMINRNN_SANITIZE=address,undefined -DMINRNN_CUDA=OFF -DMINRNN_EMULATED_CUDA=OFF
 	@cmake --build build-asan --parallel $(JOBS)
 	@scripts/test.sh build-asan --label-exclude 'slow|long'
 

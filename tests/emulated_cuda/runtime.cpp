@@ -205,15 +205,24 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const voi
     return cudaSuccess;
 }
 
+struct any_struct {
+    char bytes[512];
+};
+
+/* Reads what lies after a smaller one, too. */
+__attribute__((no_sanitize("address"))) static any_struct copy_of(const volatile char *from)
+{
+    any_struct copy;
+    for (char &byte : copy.bytes) byte = *from++;
+    return copy;
+}
+
 /* Kernels for this have one argument, a struct. It is passed by value, in a larger one: on the stack, or by address. */
 cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 block, void **args, size_t shared,
                                         cudaStream_t stream)
 {
-    struct room {
-        char bytes[512];
-    } copy;
-    typedef void takes(room);
-    for (size_t i = 0; i < sizeof copy; i++) copy.bytes[i] = ((volatile char *)args[0])[i];
+    typedef void takes(any_struct);
+    const any_struct copy = copy_of((const char *)args[0]);
     const emulated::launch_shape shape = {grid, block, shared, stream, true};
     if (!fits(shape, kernel)) return cudaGetLastError();
     if (grid.x * grid.y * grid.z > emulated::PROCESSORS) return cudaErrorLaunchOutOfResources;
