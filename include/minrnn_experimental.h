@@ -356,8 +356,8 @@ typedef struct mr_cell_args {
 
 MR_API size_t mr_cell_saved(mr_context *ctx, const mr_cell_args *args);     /* bytes; 0: nothing to keep, or refused */
 MR_API size_t mr_cell_workspace(mr_context *ctx, const mr_cell_args *args); /* bytes; 0: mr_cell_forward refuses args */
-/* The same for one call with just these arrays (x, h, dh and dx count, if only by whether they are there and by their
- * alignment), which often does with much less. */
+/* The same for one call with just these arrays, which often needs much less. Ask with the arrays that you will pass:
+ * the alignment of x, h and dh counts (NULL counts as aligned), and whether dx is there. */
 MR_API size_t mr_cell_forward_workspace(mr_context *ctx, const mr_cell_args *args); /* of a step, too */
 MR_API size_t mr_cell_backward_workspace(mr_context *ctx, const mr_cell_args *args);
 MR_API int mr_cell_forward(mr_context *ctx, const mr_cell_args *args, mr_error *err);

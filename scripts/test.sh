@@ -27,7 +27,7 @@ FNR == 1 { file++ }
 file == 1 && /^[0-9]+\/[0-9]+ Test: / { program = $3; summary = 0; why = "" }
 file == 1 && /^\[==========\] .*run\.$/ { summary = 1 }
 file == 1 && summary { next }
-# programs on the emulated card run their cases on a GPU alone: the others run, and count, elsewhere
+# programs on the emulated card run only their GPU cases: the others run, and count, elsewhere
 file == 1 && program ~ /^emulated_/ && /^SKIPPED: |^\[  SKIPPED \] |on a GPU/ { next }
 file == 1 && /^SKIPPED: / { why = ": " substr($0, 10) }
 file == 1 && /^skipped: / { reason[program] = ": " substr($0, 10) }

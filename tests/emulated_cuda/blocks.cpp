@@ -3,6 +3,7 @@
  * MINRNN_EMULATED_ORDER=reverse the last thread and block come first: code that forgets to wait gives other results. */
 #include "runtime.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <vector>
@@ -11,7 +12,7 @@ dim3 blockDim, gridDim;
 
 namespace emulated {
 
-enum { STACK = 128 << 10, WARP = 32 };
+enum { STACK = 128 << 10, PAGE = 4096, WARP = 32 };
 enum state { READY, AT_WARP, AT_BLOCK, DONE };
 
 struct copy {
@@ -24,6 +25,7 @@ struct copy {
 struct warp {
     char words[2][WARP * OF_LANE];
     unsigned alive, arrived, present; /* present: when the lanes last met */
+    meeting what;                     /* they meet for */
 };
 
 struct team;
@@ -53,7 +55,7 @@ static const void *running; /* the kernel, for messages */
 
 static fiber *mine(void) { return static_cast<fiber *>(now); }
 
-[[noreturn]] static void stop(const char *what)
+[[noreturn]] void stop(const char *what)
 {
     fprintf(stderr, "emulated CUDA: kernel %p, block (%u, %u, %u), thread (%u, %u, %u): %s\n", running, now->block.x,
             now->block.y, now->block.z, now->thread.x, now->thread.y, now->thread.z, what);
@@ -79,25 +81,7 @@ static void *first_frame(char *stack, void (*entry)(void))
 
 static void change(void **from, void *to) { emulated_switch(from, to); }
 #else
-#include <ucontext.h>
-static void *first_frame(char *stack, void (*entry)(void))
-{
-    ucontext_t *at = (ucontext_t *)stack;
-    getcontext(at);
-    at->uc_stack.ss_sp = stack + sizeof *at;
-    at->uc_stack.ss_size = STACK - sizeof *at;
-    makecontext(at, entry, 0);
-    return at;
-}
-
-static ucontext_t host;
-static void change(void **from, void *to)
-{
-    ucontext_t *here = now ? (ucontext_t *)mine()->stack : &host;
-    if (from == &scheduler) here = &host;
-    *from = here;
-    swapcontext(here, (ucontext_t *)to);
-}
+#error "the stacks are switched for x86-64 alone"
 #endif
 
 static void to_scheduler(void) { change(&mine()->sp, scheduler); }
@@ -133,9 +117,13 @@ static bool met(team *b)
     return true;
 }
 
-static void meet_warp(void)
+static void meet_warp(meeting what, unsigned lanes)
 {
     fiber *f = mine();
+    if (lanes != 0xffffffffu) stop("a part of a warp meets: only whole warps are emulated");
+    if (what == MATRICES && f->in->alive != 0xffffffffu) stop("an instruction for matrices needs the whole warp");
+    if (f->in->arrived && f->in->what != what) stop("lanes of a warp meet for different things");
+    f->in->what = what;
     f->in->arrived++;
     if (met(f->in)) release(f->of, AT_WARP, f->in);
     else wait_as(AT_WARP);
@@ -184,12 +172,12 @@ static void entry(void)
 
 /* ---- what a kernel calls */
 
-const char *exchange(const void *v, size_t bytes)
+const char *exchange(meeting what, unsigned lanes, const void *v, size_t bytes)
 {
     fiber *f = mine();
     char *words = f->in->words[f->turn++ & 1];
     memcpy(words + f->number % WARP * OF_LANE, v, bytes);
-    meet_warp();
+    meet_warp(what, lanes);
     return words;
 }
 
@@ -212,10 +200,11 @@ static char *map_pages(size_t bytes, int where)
 
 static fiber *fiber_at(size_t i)
 {
-    static std::vector<fiber *> all;
+    static auto &all = *new std::vector<fiber *>; /* never freed */
     while (all.size() <= i) {
         fiber *f = new fiber;
         f->stack = map_pages(STACK, 0);
+        mprotect(f->stack, PAGE, PROT_NONE); /* a stack that grows too far ends the program */
         all.push_back(f);
     }
     return all[i];
@@ -224,15 +213,10 @@ static fiber *fiber_at(size_t i)
 /* The dynamic shared memory of block i. It ends where a page does, and the next one cannot be touched; it holds NaN. */
 static char *shared_at(size_t i, size_t bytes)
 {
-    enum { PAGE = 4096, WHOLE = (MOST_SHARED + PAGE - 1) / PAGE * PAGE };
-    static std::vector<char *> all;
-#ifdef MAP_32BIT
-    const int low = MAP_32BIT;
-#else
-    const int low = 0;
-#endif
+    enum { WHOLE = (MOST_SHARED + PAGE - 1) / PAGE * PAGE };
+    static auto &all = *new std::vector<char *>;
     while (all.size() <= i) {
-        char *p = map_pages(WHOLE + PAGE, low);
+        char *p = map_pages(WHOLE + PAGE, MAP_32BIT);
         mprotect(p + WHOLE, PAGE, PROT_NONE);
         all.push_back(p);
     }
@@ -276,17 +260,19 @@ static void run_blocks(std::vector<team> &blocks)
     for (bool left = true, moved = true; left;) {
         if (!moved) stop("waits for threads that will not come");
         left = moved = false;
+        lane *waiting = nullptr;
         for (team &b : blocks) {
             const size_t n = b.fibers.size();
             for (size_t i = 0; i < n; i++) {
                 fiber *f = b.fibers[reversed() ? n - 1 - i : i];
-                left |= f->is != DONE;
+                if (f->is != DONE && !left) left = true, waiting = f;
                 if (f->is != READY) continue;
                 now = f;
                 change(&scheduler, f->sp);
                 moved = true;
             }
         }
+        now = waiting;
     }
 }
 
@@ -308,11 +294,11 @@ using namespace emulated;
 
 void __syncthreads(void) { meet_block(1); }
 int __syncthreads_and(int v) { return meet_block(v); }
-void __syncwarp(unsigned) { meet_warp(); }
+void __syncwarp(unsigned lanes) { meet_warp(BARRIER, lanes); }
 
-unsigned __ballot_sync(unsigned, int v)
+unsigned __ballot_sync(unsigned lanes, int v)
 {
-    const char *all = exchange(&v, sizeof v);
+    const char *all = exchange(BALLOT, lanes, &v, sizeof v);
     unsigned out = 0;
     for (int i = 0; i < WARP; i++) {
         int of_lane;
@@ -324,13 +310,14 @@ unsigned __ballot_sync(unsigned, int v)
 
 size_t __cvta_generic_to_shared(const void *p)
 {
-    if ((uintptr_t)p >> 32) stop("the address of static shared memory is not to be had; use dynamic shared memory");
+    if ((uintptr_t)p >> 32) stop("the address of static shared memory cannot be taken; use dynamic shared memory");
     return (size_t)p;
 }
 
 void ptx::copy_later(void *to, const void *from, size_t bytes, size_t there)
 {
     if (((uintptr_t)to | (uintptr_t)from) % bytes) stop("a copy of 16 bytes that is not aligned");
+    memset(to, 0xff, bytes); /* on a chip it may come at any time from now on */
     mine()->copies.push_back({to, from, bytes, there, mine()->groups});
 }
 

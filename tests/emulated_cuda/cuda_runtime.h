@@ -48,39 +48,41 @@ void __syncwarp(unsigned lanes = 0xffffffffu);
 static inline void __threadfence(void) {}
 
 namespace emulated {
+enum meeting { SHUFFLE, BALLOT, BARRIER, MATRICES };
+[[noreturn]] void stop(const char *what); /* ends the program, and says which thread of which kernel it was */
 /* Every lane of the warp gives up to OF_LANE bytes at v; returns those of all 32 lanes, OF_LANE bytes apart, valid
  * until the lane's next call. */
-const char *exchange(const void *v, size_t bytes);
+const char *exchange(meeting what, unsigned lanes, const void *v, size_t bytes);
 enum { OF_LANE = 64 };
 unsigned present_lanes(void); /* a bit for each lane that was there: others have ended, or never were */
 int lane_number(void);
 void *shared_memory(void); /* the block's dynamic part */
 void let_others_run(void);
 
-template <class T> T from_lane(T v, int lane, int inside)
+template <class T> T from_lane(unsigned lanes, T v, int lane)
 {
-    const char *all = exchange(&v, sizeof v);
-    T out = v;
-    if (inside && present_lanes() >> lane & 1) memcpy(&out, all + lane * OF_LANE, sizeof out);
-    return out;
+    const char *all = exchange(SHUFFLE, lanes, &v, sizeof v);
+    if (!(present_lanes() >> lane & 1)) stop("shuffles with a lane that is not there");
+    memcpy(&v, all + lane * OF_LANE, sizeof v);
+    return v;
 }
 } // namespace emulated
 
-template <class T> T __shfl_xor_sync(unsigned, T v, int bits)
+template <class T> T __shfl_xor_sync(unsigned lanes, T v, int bits)
 {
-    return emulated::from_lane(v, emulated::lane_number() ^ bits, 1);
+    return emulated::from_lane(lanes, v, emulated::lane_number() ^ bits);
 }
 
-template <class T> T __shfl_up_sync(unsigned, T v, unsigned by)
+template <class T> T __shfl_up_sync(unsigned lanes, T v, unsigned by)
 {
-    const int from = emulated::lane_number() - (int)by;
-    return emulated::from_lane(v, from < 0 ? 0 : from, from >= 0);
+    const int lane = emulated::lane_number(), from = lane - (int)by;
+    return emulated::from_lane(lanes, v, from < 0 ? lane : from);
 }
 
-template <class T> T __shfl_sync(unsigned, T v, int lane, int width = 32)
+template <class T> T __shfl_sync(unsigned lanes, T v, int lane, int width = 32)
 {
     const int first = emulated::lane_number() / width * width;
-    return emulated::from_lane(v, first + (lane & (width - 1)), 1);
+    return emulated::from_lane(lanes, v, first + (lane & (width - 1)));
 }
 
 unsigned __ballot_sync(unsigned lanes, int v);
@@ -176,7 +178,7 @@ struct call {
     virtual void run() = 0;
 };
 
-void enqueue_kernel(const launch_shape &shape, call *work, const void *kernel);
+cudaError_t enqueue_kernel(const launch_shape &shape, call *work, const void *kernel);
 
 template <class... P> struct call_of : call {
     void (*kernel)(P...);
@@ -186,9 +188,9 @@ template <class... P> struct call_of : call {
     void run() override { with(std::index_sequence_for<P...>()); }
 };
 
-template <class... P, class... Q> void launch(void (*kernel)(P...), const launch_shape &shape, Q... args)
+template <class... P, class... Q> cudaError_t launch(void (*kernel)(P...), const launch_shape &shape, Q... args)
 {
-    enqueue_kernel(shape, new call_of<P...>(kernel, args...), (const void *)kernel);
+    return enqueue_kernel(shape, new call_of<P...>(kernel, args...), (const void *)kernel);
 }
 
 static inline launch_shape shape_of(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = NULL)
@@ -200,9 +202,8 @@ static inline launch_shape shape_of(dim3 grid, dim3 block, size_t shared = 0, cu
 template <class... P, class... Q>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *config, void (*kernel)(P...), Q... args)
 {
-    emulated::launch(kernel, {config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream, false},
-                     args...);
-    return cudaGetLastError();
+    return emulated::launch(
+        kernel, {config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream, false}, args...);
 }
 
 #include "instructions.h"

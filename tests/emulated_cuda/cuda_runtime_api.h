@@ -54,12 +54,14 @@ typedef struct dim3 {
 
 typedef enum cudaError {
     cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
     cudaErrorInvalidConfiguration = 9,
     cudaErrorStubLibrary = 34,
     cudaErrorInsufficientDriver = 35,
     cudaErrorInvalidDeviceFunction = 98,
     cudaErrorNoDevice = 100,
+    cudaErrorInvalidDevice = 101,
     cudaErrorNoKernelImageForDevice = 209,
     cudaErrorInvalidPtx = 218,
     cudaErrorJitCompilerNotFound = 221,
@@ -67,8 +69,12 @@ typedef enum cudaError {
     cudaErrorJitCompilationDisabled = 223,
     cudaErrorNotReady = 600,
     cudaErrorLaunchOutOfResources = 701,
+    cudaErrorCooperativeLaunchTooLarge = 720,
     cudaErrorNotSupported = 801,
+    cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorStreamCaptureInvalidated = 901,
+    cudaErrorStreamCaptureUnjoined = 904,
+    cudaErrorStreamCaptureIsolation = 905,
     cudaErrorUnknown = 999
 } cudaError_t;
 

@@ -43,7 +43,7 @@ static inline void griddepcontrol_wait(void) {}
 template <bool TURNED>
 static inline void load_matrices(unsigned &r0, unsigned &r1, unsigned &r2, unsigned &r3, unsigned address)
 {
-    const char *all = emulated::exchange(&address, sizeof address);
+    const char *all = emulated::exchange(emulated::MATRICES, ~0u, &address, sizeof address);
     const int lane = emulated::lane_number(), row = lane / 4, column = lane % 4 * 2;
     unsigned *out[4] = {&r0, &r1, &r2, &r3};
     for (int m = 0; m < 4; m++) {
@@ -52,7 +52,7 @@ static inline void load_matrices(unsigned &r0, unsigned &r1, unsigned &r2, unsig
             const int of = TURNED ? column + i : row, at = TURNED ? row : column + i;
             unsigned start;
             memcpy(&start, all + (8 * m + of) * emulated::OF_LANE, sizeof start);
-            if (start % 16) abort(); /* the chip would report a misaligned address */
+            if (start % 16) emulated::stop("loads a matrix from an address that is not aligned");
             pair[i] = ((const unsigned short *)in_shared(start))[at];
         }
         *out[m] = pair[0] | (unsigned)pair[1] << 16;
@@ -91,7 +91,7 @@ static inline void multiply(F product, float &c0, float &c1, float &c2, float &c
                             unsigned a2, unsigned a3, unsigned b0, unsigned b1)
 {
     const unsigned mine[6] = {a0, a1, a2, a3, b0, b1};
-    const char *all = emulated::exchange(mine, sizeof mine);
+    const char *all = emulated::exchange(emulated::MATRICES, ~0u, mine, sizeof mine);
     const int lane = emulated::lane_number(), g = lane / 4, q = lane % 4;
     float *c[4] = {&c0, &c1, &c2, &c3};
     for (int i = 0; i < 4; i++) {

@@ -2,6 +2,7 @@
  * may, so that the backend's own kernel gets its turn. The workspace is overwritten, as the library would. */
 #include "runtime.h"
 
+#include <algorithm>
 #include <cuda_bf16.h>
 #include <vector>
 
@@ -48,13 +49,13 @@ float gelu_slope(float x)
     return s + x * s * (1 - s) * 1.5957691216057308f * (1 + 3 * 0.044715f * x * x);
 }
 
-/* op(X) as [n, K], rows of K together. */
+/* op(X) as [K, n]. */
 std::vector<float> unpacked(const void *x, const emulated_layout &l, bool k_is_rows, bool tf32)
 {
     const size_t K = k_is_rows ? l.rows : l.columns, n = k_is_rows ? l.columns : l.rows;
     std::vector<float> out(n * K);
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < K; k++) {
+    for (size_t k = 0; k < K; k++)
+        for (size_t i = 0; i < n; i++) {
             const size_t row = k_is_rows ? k : i, column = k_is_rows ? i : k;
             unsigned rounded;
             float v = number(x, l.type, column * (size_t)l.ld + row);
@@ -62,7 +63,7 @@ std::vector<float> unpacked(const void *x, const emulated_layout &l, bool k_is_r
                 ptx::cvt_rna_tf32_f32(rounded, v);
                 v = __uint_as_float(rounded);
             }
-            out[i * K + k] = v;
+            out[k * n + i] = v;
         }
     return out;
 }
@@ -88,15 +89,20 @@ struct operation {
         const std::vector<float> left = unpacked(at_a, a, p.turned[0] == CUBLAS_OP_T, p.tf32),
                                  right = unpacked(at_b, b, p.turned[1] == CUBLAS_OP_N, p.tf32);
         const size_t K = p.turned[0] == CUBLAS_OP_T ? a.rows : a.columns;
-        for (size_t j = 0; j < d.columns; j++)
-            for (size_t i = 0; i < d.rows; i++) {
-                const float *x = left.data() + i * K, *y = right.data() + j * K;
-                const size_t at = j * (size_t)d.ld + i;
-                double sum = 0;
-                for (size_t k = 0; k < K; k++) sum += (double)x[k] * (double)y[k];
-                if (beta != 0) sum += (double)beta * (double)number(at_c, d.type, at);
-                put(at_d, d.type, at, finished((float)sum, i, j));
+        std::vector<double> sums(d.rows);
+        for (size_t j = 0; j < d.columns; j++) {
+            std::fill(sums.begin(), sums.end(), 0);
+            for (size_t k = 0; k < K; k++) {
+                const double y = right[k * d.columns + j];
+                const float *x = left.data() + k * d.rows;
+                for (size_t i = 0; i < d.rows; i++) sums[i] += (double)x[i] * y;
             }
+            for (size_t i = 0; i < d.rows; i++) {
+                const size_t at = j * (size_t)d.ld + i;
+                if (beta != 0) sums[i] += (double)beta * (double)number(at_c, d.type, at);
+                put(at_d, d.type, at, finished((float)sums[i], i, j));
+            }
+        }
     }
 };
 } // namespace
@@ -178,10 +184,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *, void *workspace,
                               size_t workspace_bytes, cudaStream_t stream)
 {
+    const size_t PAGE = 4096;
     const operation o = {*desc, *a_layout, *b_layout, *d_layout, a, b, c, d, *(const float *)beta};
     if (*(const float *)alpha != 1 || (uintptr_t)workspace % 256) return CUBLAS_STATUS_NOT_SUPPORTED;
     emulated::enqueue(stream, [=] {
-        memset(workspace, 0xff, workspace_bytes < 4096 ? workspace_bytes : 4096);
+        memset(workspace, 0xff, PAGE < workspace_bytes ? PAGE : workspace_bytes); /* its ends stand for all of it */
+        if (workspace_bytes > PAGE) memset((char *)workspace + workspace_bytes - PAGE, 0xff, PAGE);
         o.run();
     });
     return CUBLAS_STATUS_SUCCESS;

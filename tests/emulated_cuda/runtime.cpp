@@ -13,17 +13,22 @@ typedef std::function<void()> work;
 
 struct emulated_graph {
     std::vector<work> list;
+    emulated_stream *origin;
+    std::set<emulated_event *> events; /* recorded in it, while it is recorded */
+    cudaError_t error;                 /* what the recording did wrong */
 };
 
 struct emulated_stream {
     std::deque<work> queue;
     emulated_graph *recording;
+    size_t recorded, joined; /* beside the origin of a recording: pieces of work, and how many somebody waited for */
 };
 
 struct emulated_event {
     emulated_stream *of;
     unsigned long asked, done;
     emulated_graph *recorded_in;
+    size_t at; /* of->recorded */
 };
 
 namespace {
@@ -39,6 +44,7 @@ std::map<const void *, int> allowed_shared;
 size_t taken;
 const size_t ALL_MEMORY = (size_t)8 << 30;
 thread_local cudaError_t last_error;
+thread_local emulated_graph *recorded_here; /* by this thread */
 
 struct locked {
     std::lock_guard<std::recursive_mutex> guard{big_lock};
@@ -82,14 +88,21 @@ bool is_known(const void *p, memory *kind)
     return true;
 }
 
+/* What a thread may not do while it records. */
+cudaError_t not_while_recording(void)
+{
+    if (!recorded_here) return cudaSuccess;
+    recorded_here->error = cudaErrorStreamCaptureInvalidated;
+    return emulated::fail(cudaErrorStreamCaptureUnsupported);
+}
+
 cudaError_t take(void **p, size_t bytes, memory kind)
 {
     locked l;
     *p = NULL;
-    if (bytes > ALL_MEMORY - taken || posix_memalign(p, 512, bytes ? bytes : 1)) {
-        emulated::note_error(cudaErrorMemoryAllocation);
-        return cudaErrorMemoryAllocation;
-    }
+    if (const cudaError_t error = not_while_recording()) return error;
+    if (bytes > ALL_MEMORY - taken || posix_memalign(p, 512, bytes ? bytes : 1))
+        return emulated::fail(cudaErrorMemoryAllocation);
     memset(*p, 0xff, bytes);
     taken += bytes;
     pieces[(uintptr_t)*p] = {bytes, kind};
@@ -100,9 +113,10 @@ cudaError_t give_back(void *p)
 {
     locked l;
     if (!p) return cudaSuccess;
+    if (const cudaError_t error = not_while_recording()) return error;
     drain_all();
     auto at = pieces.find((uintptr_t)p);
-    if (at == pieces.end()) abort(); /* not from here, or freed before */
+    if (at == pieces.end()) return emulated::fail(cudaErrorInvalidValue); /* not from here, or freed before */
     taken -= at->second.bytes;
     pieces.erase(at);
     free(p);
@@ -110,37 +124,42 @@ cudaError_t give_back(void *p)
 }
 } // namespace
 
-void emulated::note_error(cudaError_t error) { last_error = error; }
+cudaError_t emulated::fail(cudaError_t error) { return last_error = error; }
 
 void emulated::enqueue(cudaStream_t stream, work what)
 {
     locked l;
     emulated_stream *s = stream_of(stream);
+    s->recorded++;
     if (s->recording) s->recording->list.push_back(what);
     else s->queue.push_back(what);
 }
 
-static bool fits(const emulated::launch_shape &s, const void *kernel)
+static cudaError_t check(const emulated::launch_shape &s, const void *kernel)
 {
     const size_t threads = (size_t)s.block.x * s.block.y * s.block.z;
     const auto at = allowed_shared.find(kernel);
     const size_t allowed = at == allowed_shared.end() ? (size_t)emulated::FREE_SHARED : (size_t)at->second;
-    const bool shaped = threads && threads <= emulated::MOST_THREADS && s.block.z <= 64 && s.grid.x && s.grid.y &&
-                        s.grid.z && s.grid.y < 65536 && s.grid.z < 65536;
-    if (!shaped) emulated::note_error(cudaErrorInvalidConfiguration);
-    else if (s.shared > allowed) emulated::note_error(cudaErrorLaunchOutOfResources);
-    return shaped && s.shared <= allowed;
+    if (!threads || threads > emulated::MOST_THREADS || s.block.z > 64 || !s.grid.x || !s.grid.y || !s.grid.z ||
+        s.grid.y > 65535 || s.grid.z > 65535)
+        return cudaErrorInvalidConfiguration;
+    if (s.together && s.grid.x * s.grid.y * s.grid.z > emulated::PROCESSORS) return cudaErrorCooperativeLaunchTooLarge;
+    return s.shared > allowed ? cudaErrorInvalidValue : cudaSuccess;
 }
 
-void emulated::enqueue_kernel(const launch_shape &shape, call *given, const void *kernel)
+static cudaError_t enqueue_threads(const emulated::launch_shape &shape, work thread, const void *kernel)
 {
     locked l;
+    if (const cudaError_t error = check(shape, kernel)) return emulated::fail(error);
+    emulated::enqueue(shape.stream, [=] { emulated::run_kernel(shape, thread, kernel); });
+    return cudaSuccess;
+}
+
+cudaError_t emulated::enqueue_kernel(const launch_shape &shape, call *given, const void *kernel)
+{
     const std::shared_ptr<call> kept(given);
-    if (!fits(shape, kernel)) return;
-    enqueue(shape.stream, [=] {
-        run_kernel(
-            shape, [&] { kept->run(); }, kernel);
-    });
+    return enqueue_threads(
+        shape, [=] { kept->run(); }, kernel);
 }
 
 /* ---- the card */
@@ -167,7 +186,7 @@ cudaError_t cudaGetLastError(void)
 cudaError_t cudaDriverGetVersion(int *version) { return *version = 13000, cudaSuccess; }
 cudaError_t cudaGetDeviceCount(int *count) { return *count = 1, cudaSuccess; }
 cudaError_t cudaGetDevice(int *index) { return *index = 0, cudaSuccess; }
-cudaError_t cudaSetDevice(int index) { return index ? cudaErrorNoDevice : cudaSuccess; }
+cudaError_t cudaSetDevice(int index) { return index ? emulated::fail(cudaErrorInvalidDevice) : cudaSuccess; }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *prop, int)
 {
@@ -194,7 +213,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *out, const void *kernel)
 cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute, int value)
 {
     locked l;
-    if (value > emulated::MOST_SHARED) return cudaErrorLaunchOutOfResources;
+    if (value > emulated::MOST_SHARED) return emulated::fail(cudaErrorInvalidValue);
     allowed_shared[kernel] = value;
     return cudaSuccess;
 }
@@ -223,14 +242,8 @@ cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 bloc
 {
     typedef void takes(any_struct);
     const any_struct copy = copy_of((const char *)args[0]);
-    const emulated::launch_shape shape = {grid, block, shared, stream, true};
-    if (!fits(shape, kernel)) return cudaGetLastError();
-    if (grid.x * grid.y * grid.z > emulated::PROCESSORS) return cudaErrorLaunchOutOfResources;
-    emulated::enqueue(stream, [=] {
-        emulated::run_kernel(
-            shape, [&] { ((takes *)kernel)(copy); }, kernel);
-    });
-    return cudaSuccess;
+    return enqueue_threads(
+        {grid, block, shared, stream, true}, [=] { ((takes *)kernel)(copy); }, kernel);
 }
 
 /* ---- memory */
@@ -247,18 +260,30 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
     return cudaSuccess;
 }
 
-/* Ordinary memory of the host is read at once, and written before the call returns. */
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t stream)
+static bool allows(cudaMemcpyKind kind, const void *to, const void *from)
+{
+    memory of_to = PINNED, of_from = PINNED;
+    is_known(to, &of_to), is_known(from, &of_from);
+    const bool into = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice,
+               out_of = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+    return kind == cudaMemcpyDefault || (into == (of_to == DEVICE) && out_of == (of_from == DEVICE));
+}
+
+/* Ordinary memory of the host is read at once, and written before the call returns; a recording reads and writes it
+ * when it is replayed. */
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream)
 {
     locked l;
-    memory kind;
-    if (is_known(from, &kind)) {
+    memory known;
+    const bool recording = stream_of(stream)->recording;
+    if (!allows(kind, to, from)) return emulated::fail(cudaErrorInvalidValue);
+    if (recording || is_known(from, &known)) {
         emulated::enqueue(stream, [=] { memmove(to, from, bytes); });
     } else {
         auto kept = std::make_shared<std::vector<char>>((const char *)from, (const char *)from + bytes);
         emulated::enqueue(stream, [=] { memcpy(to, kept->data(), bytes); });
     }
-    return is_known(to, &kind) ? cudaSuccess : cudaStreamSynchronize(stream);
+    return recording || is_known(to, &known) ? cudaSuccess : cudaStreamSynchronize(stream);
 }
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind)
@@ -309,11 +334,16 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     locked l;
-    if (stream_of(stream)->recording) return cudaErrorStreamCaptureInvalidated;
+    emulated_graph *recording = stream_of(stream)->recording;
+    if (recording) {
+        recording->error = cudaErrorStreamCaptureInvalidated;
+        return emulated::fail(cudaErrorStreamCaptureUnsupported);
+    }
     drain(stream_of(stream));
     return cudaSuccess;
 }
 
+/* A stream that is only asked never gets further: wait for it. */
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
     locked l;
@@ -323,6 +353,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 cudaError_t cudaDeviceSynchronize(void)
 {
     locked l;
+    if (const cudaError_t error = not_while_recording()) return error;
     drain_all();
     return cudaSuccess;
 }
@@ -341,6 +372,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
     locked l;
     drain_all(); /* somebody may still wait for it */
+    if (event->recorded_in) event->recorded_in->events.erase(event);
     delete event;
     return cudaSuccess;
 }
@@ -349,10 +381,10 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     locked l;
     emulated_stream *s = stream_of(stream);
+    event->of = s, event->at = s->recorded;
     event->recorded_in = s->recording;
-    if (s->recording) return cudaSuccess;
+    if (s->recording) return s->recording->events.insert(event), cudaSuccess;
     const unsigned long ticket = ++event->asked;
-    event->of = s;
     emulated::enqueue(stream, [=] { event->done = ticket; });
     return cudaSuccess;
 }
@@ -362,10 +394,13 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
     locked l;
+    emulated_stream *s = stream_of(stream);
     if (event->recorded_in) {
-        stream_of(stream)->recording = event->recorded_in;
+        if (!s->recording) s->recording = event->recorded_in, s->recorded = s->joined = 0;
+        if (event->of->joined < event->at) event->of->joined = event->at;
         return cudaSuccess;
     }
+    if (s->recording) return emulated::fail(s->recording->error = cudaErrorStreamCaptureIsolation);
     const unsigned long ticket = event->asked;
     emulated_stream *of = event->of;
     emulated::enqueue(stream, [=] {
@@ -379,17 +414,29 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
 {
     locked l;
-    stream_of(stream)->recording = new emulated_graph();
+    emulated_stream *s = stream_of(stream);
+    recorded_here = s->recording = new emulated_graph();
+    s->recording->origin = s;
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
     locked l;
-    *graph = stream_of(stream)->recording;
-    for (emulated_stream *s : streams)
-        if (s->recording == *graph) s->recording = NULL;
-    return *graph ? cudaSuccess : cudaErrorStreamCaptureInvalidated;
+    emulated_graph *g = stream_of(stream)->recording;
+    *graph = recorded_here = NULL;
+    if (!g) return emulated::fail(cudaErrorStreamCaptureInvalidated);
+    for (emulated_stream *s : streams) {
+        if (s->recording != g) continue;
+        s->recording = NULL;
+        if (s != g->origin && s->joined < s->recorded) g->error = cudaErrorStreamCaptureUnjoined;
+    }
+    for (emulated_event *e : g->events) e->recorded_in = NULL;
+    g->events.clear();
+    const cudaError_t error = g->error;
+    if (error == cudaSuccess) *graph = g;
+    else delete g;
+    return error == cudaSuccess ? error : emulated::fail(error);
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long)

@@ -88,7 +88,8 @@ def assembly(text):
         if not found:
             return text
         last = end_of(text, found.end() - 1)
-        text = text[:found.start()] + instruction(text[found.end():last - 1]) + text[last:]
+        lines = "\n" * text.count("\n", found.start(), last)  # so that those after it keep their numbers
+        text = text[:found.start()] + instruction(text[found.end():last - 1]) + lines + text[last:]
 
 
 def shared(text):

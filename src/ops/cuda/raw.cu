@@ -30,7 +30,8 @@ static size_t scratch_bytes(mr_cuda *c, const mr_raw *r, int fused)
     if (fused && !r->backward) return 0;
     const size_t own = mr_cuda_fused_scratch(c, r->cell, r->B, r->T, r->H, fused ? r->dx : 1),
                  recompute = mr_cuda_recompute_scratch(&c->dev, r->cell, r->B, r->T, r->H);
-    return fused || own > recompute ? own : recompute;
+    if (r->known) return fused ? own : recompute;
+    return own > recompute ? own : recompute;
 }
 
 /* With W: the most that minrnn.cu, fused.cu, product.cu and few_*.cu take for this shape. The fused kernels need a
