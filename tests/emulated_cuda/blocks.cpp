@@ -57,7 +57,11 @@ static fiber *mine(void) { return static_cast<fiber *>(now); }
 
 [[noreturn]] void stop(const char *what)
 {
-    fprintf(stderr, "emulated CUDA: kernel %p, block (%u, %u, %u), thread (%u, %u, %u): %s\n", running, now->block.x,
+    Dl_info file = {};
+    dladdr(running, &file);
+    fprintf(stderr,
+            "emulated CUDA: kernel at %s+%#lx (addr2line -f names it), block (%u, %u, %u), thread (%u, %u, %u): %s\n",
+            file.dli_fname, (unsigned long)((const char *)running - (const char *)file.dli_fbase), now->block.x,
             now->block.y, now->block.z, now->thread.x, now->thread.y, now->thread.z, what);
     abort();
 }
